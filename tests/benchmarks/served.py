@@ -1,4 +1,4 @@
-"""Relations, views and changes of the service's subjects, and a server for them."""
+"""Relations, views and changes for the service's subjects, and a server for them."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ from tests.benchmarks.figures import Scale
 from tests.benchmarks.raw_client import open_stream, post_all
 from tests.server_process import ROOT, ServerProcess
 
-LOAD = 100_000  # rows of a batch while loading
+LOAD = 100_000  # rows per batch while loading
 
 
 class Pair(NamedTuple):
-    """Two relations and the view over them. `keyed`: with a room, as text, and timestamps; else bare integers."""
+    """Two relations and the view over them. `keyed`: with a room, as text, and timestamps; otherwise plain integers."""
 
     first: str
     second: str
@@ -85,8 +85,8 @@ ROOM = Pair("bookings", "maintenance", "clashes", True)
 
 @contextmanager
 def serving(scale: Scale, environment: Mapping[str, str] | None = None, parent: Path | None = None) -> Iterator[ServerProcess]:
-    """A server on a fresh folder, with the log on; the folder is in `parent`, by default on the disk that temporary files are on. It has
-    come to rest (but not in a quick run): the kernels that it loads behind its first requests are part of its start."""
+    """A server on a new folder, with the log on. The folder is in `parent`, by default on the disk of temporary files. The server has come
+    to rest (except in a quick run), since the kernels that it loads after its first requests are part of its start."""
     with tempfile.TemporaryDirectory(prefix="livejoin-bench-", dir=parent) as folder:
         with ServerProcess(Path(folder) / "data", environment=environment, fresh=True) as server:
             process = psutil.Process(server.process.pid)
@@ -98,7 +98,7 @@ def serving(scale: Scale, environment: Mapping[str, str] | None = None, parent: 
 
 
 def load(server: ServerProcess, pair: Pair, entries: Entries) -> None:
-    """Register, load, and build the view; returns when it is live."""
+    """Register the relations, load them, and build the view; return when it is live."""
     with httpx.Client(base_url=server.url, timeout=600) as client:
         for name in pair.relations:
             client.put(f"/v1/relations/{name}", json=pair.definition).raise_for_status()
@@ -117,7 +117,7 @@ def count(server: ServerProcess, pair: Pair) -> int:
 
 
 def gauge(server: ServerProcess, name: str) -> float:
-    """One number of /metrics."""
+    """One value of /metrics."""
     for line in httpx.get(f"{server.url}/metrics", timeout=60).text.splitlines():
         if line.startswith(name + " "):
             return float(line.rpartition(" ")[2])
@@ -126,7 +126,7 @@ def gauge(server: ServerProcess, name: str) -> float:
 
 @contextmanager
 def empty_server() -> Iterator[tuple[int, int]]:
-    """Port and process id of an empty FastAPI handler, `POST /v1/changes`, in a process of its own."""
+    """Port and process id of an empty FastAPI handler, `POST /v1/changes`, in a separate process."""
     with socket.socket() as listener:
         listener.bind(("127.0.0.1", 0))
         port: int = listener.getsockname()[1]
@@ -148,7 +148,7 @@ def empty_server() -> Iterator[tuple[int, int]]:
 
 
 def fsync_seconds(folder: Path, repeats: int = 200) -> list[float]:
-    """Seconds of an fsync after 4 KiB, in the folder where the log lies."""
+    """Seconds of an fsync after writing 4 KiB, in the folder of the log."""
     path = folder / "fsync"
     samples = []
     handle = os.open(path, os.O_CREAT | os.O_WRONLY)

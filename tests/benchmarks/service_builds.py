@@ -1,16 +1,16 @@
-"""What writers and builds of views cost each other: batches of moves over several connections, two views of the same rows that are built at
-once, and both together; with a live view of the same sort over these rows, and without one: then writers are as fast as they ever are, and
-slower once the views are live, so this is compared, too. The writers' client has the same cores.
+"""How much writers and builds of views slow each other down: batches of moves over several connections, two views of the same rows that are
+built at the same time, and both together; with a live view of the same sort over these rows, and without one. Without one, writers are at
+their fastest and slow down once the views are live, so that speed is compared too. The writers' client runs on the same cores.
 
-Where no live view slows the writers down, two cores cannot give both aims for a join tree. Processor time, by the clocks of the threads,
-of writers beside the two builds:
+Where no live view slows the writers down, two cores cannot meet both aims for a join tree. Processor time of the threads, of writers
+during the two builds:
 
     |           | a row: service, client | both builds, a row | loads of both | rows/s by writers alone |
     | join tree | 2.1 + 0.2 µs           | 6.0 µs             | 4.0 s         | 456 k                   |
     | box tree  | 2.1 + 0.2 µs           | 7.0 µs             | 4.2 s         | 319 k                   |
 
-In three times the seconds of builds alone (5.9, 7.1) two cores have 11.8 and 14.2: less the loads, enough for 160 k and 151 k rows/s, 0.35
-and 0.47 of what writers do alone, if no core ever waits.
+In three times the seconds of builds alone (5.9, 7.1), two cores have 11.8 and 14.2 seconds. Without the loads, this is enough for 160 k and
+151 k rows/s, 0.35 and 0.47 of what writers reach alone, if no core ever waits.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from tests.benchmarks.raw_client import ARROW, post_all
 from tests.benchmarks.served import serving
 from tests.benchmarks.stalls_data import BOXES, INTERVALS, JOIN_TREE, SMALL, Sort, Stage
 
-TITLE = "The service: writers beside two views that are built"
+TITLE = "The service: writers while two views are built"
 _SORTS = (INTERVALS, JOIN_TREE, BOXES)
 _VIEWS, _LIVE = ("one", "other"), "live"
 _CONNECTIONS = 4
@@ -44,7 +44,7 @@ def run(scale: Scale, note: Note) -> list[Figure]:
 
 
 def measure(stage: Stage, sort: Sort, watched: bool, moves: Iterator[bytes], scale: Scale, note: Note) -> list[Figure]:
-    """`watched`: a live view of this sort is there all the time."""
+    """`watched`: a live view of this sort exists throughout."""
     alone, beside, lone_builds, builds = (list[float]() for _ in range(4))
     cores: list[float] = []  # that the client had beside builds
     words = f"{sort.words}, {'beside a live one' if watched else 'the first ones'}"
@@ -77,7 +77,7 @@ def measure(stage: Stage, sort: Sort, watched: bool, moves: Iterator[bytes], sca
 def _lived_with(
     stage: Stage, sort: Sort, beside: list[float], moves: Iterator[bytes], scale: Scale, name: str, about: dict[str, Any]
 ) -> Figure:
-    """What writers wrote beside the builds, against what they write once both views are live."""
+    """Compare what writers write during the builds with what they write once both views are live."""
     for view in _VIEWS:
         stage.view(view, sort)
     rate, _ = _written(stage, moves, lambda: time.sleep(scale.size(3, 1)))
@@ -86,7 +86,7 @@ def _lived_with(
 
 
 def _written(stage: Stage, moves: Iterator[bytes], act: Callable[[], object]) -> tuple[float, float]:
-    """Rows a second that writers write while something happens, and how long that takes in seconds."""
+    """Rows a second that writers write during an action, and how many seconds it takes."""
     over, sent = threading.Event(), 0
 
     def until_over() -> Iterator[bytes]:
@@ -106,7 +106,7 @@ def _written(stage: Stage, moves: Iterator[bytes], act: Callable[[], object]) ->
 
 
 def _built(stage: Stage, sort: Sort) -> float:
-    """Seconds until two views that are registered at once are live. They are dropped then."""
+    """Seconds until two views that are registered together are live. They are dropped afterwards."""
     with ThreadPoolExecutor(len(_VIEWS)) as pool:
         start = time.perf_counter()
         for live in [pool.submit(stage.view, name, sort) for name in _VIEWS]:

@@ -1,4 +1,4 @@
-"""Batches of 10,000 changes as Arrow over loopback, the log on with full durability, the view's changes kept for followers."""
+"""Batches of 10,000 changes as Arrow over loopback, with a fully durable log, and the view's changes kept for followers."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from tests.benchmarks.rivals_of_trees import BY_HAND
 from tests.benchmarks.served import PLAIN, ROOM, Pair, count, empty_server, load, serving
 from tests.server_process import ServerProcess
 
-TITLE = "The service: batches of 10,000 changes as Arrow, each durable when answered"
+TITLE = "The service: batches of 10,000 changes as Arrow, durable when acknowledged"
 
 REPEATS = 3
 
@@ -67,7 +67,7 @@ def measure(pair: Pair, workload: Workload, aim: float, scale: Scale, note: Note
 
 
 def moves(server: ServerProcess, pair: Pair, there: Entries, batch: int, batches: int) -> list[float]:
-    """Upserts that bring random ones of these intervals to random places."""
+    """Upserts that move randomly chosen intervals of these to random positions."""
     rng = np.random.default_rng(7)
     samples = []
     for _ in range(REPEATS):
@@ -81,7 +81,7 @@ def moves(server: ServerProcess, pair: Pair, there: Entries, batch: int, batches
 
 
 def rivals_of(pair: Pair, workload: Workload, batch: int, batches: int) -> list[Rival]:
-    """DuckDB on a file; and an empty handler that is sent the same bodies."""
+    """DuckDB on a file, and an empty handler that receives the same bodies."""
     changes = Changes(workload)
     with tempfile.TemporaryDirectory(prefix="livejoin-bench-") as folder:
         rival = DuckDb(workload.entries, pair.keyed, str(Path(folder) / "rival.db"))
@@ -90,12 +90,12 @@ def rivals_of(pair: Pair, workload: Workload, batch: int, batches: int) -> list[
     with empty_server() as (port, _):
         bodies = [pair.body(*changes.take(batch))] * batches
         floor = batch * len(bodies) / post_all(port, bodies, 4)
-    return [Rival("DuckDB", theirs, f"{BY_HAND}, in process, durable"), Rival("empty handler", floor, "is sent the same, and drops it")]
+    return [Rival("DuckDB", theirs, f"{BY_HAND}, in process, durable"), Rival("empty handler", floor, "receives the same, discards it")]
 
 
 @contextmanager
 def follower(server: ServerProcess, pair: Pair) -> Iterator[None]:
-    """Somebody who reads the view's changes as fast as they come. Raises AssertionError if the feed has given up on him."""
+    """A follower that reads the view's changes as fast as they arrive. Raises AssertionError if the feed has disconnected it."""
     connection = http.client.HTTPConnection("127.0.0.1", server.port)
     connection.request("GET", f"/v1/views/{pair.view}/changes")
     answer = connection.getresponse()

@@ -1,5 +1,6 @@
-"""Many followers of one view, and many views: how late the last follower has a change, and what a change costs beside views that it does
-not concern. `results/service_crowd_before.json` is from before changes were encoded once and views were found by their filters."""
+"""Many followers of one view, and many views: how late the last follower receives a change, and how much views that a change does not
+concern add to its cost. `results/service_crowd_before.json` is from before changes were encoded once and views were found by their
+filters."""
 
 from __future__ import annotations
 
@@ -17,7 +18,7 @@ from tests.benchmarks.served import serving
 from tests.end_to_end import talk
 from tests.server_process import ROOT, ServerProcess
 
-TITLE = "The service: 500 followers of one view; 200 views that a change does not concern"
+TITLE = "The service: 500 followers of one view; 200 views not concerned by a change"
 RATE = 300  # posts a second
 _HOTEL = {
     "columns": [{"name": name, "type": kind} for name, kind in (("id", "int64"), ("hotel", "string"), ("s", "int64"), ("e", "int64"))],
@@ -34,7 +35,7 @@ def run(scale: Scale, note: Note) -> list[Figure]:
 
 
 class Posts:
-    """Single changes by one connection. `post` gives the milliseconds until the answer."""
+    """Single changes over one connection. `post` returns the milliseconds until the answer."""
 
     def __init__(self, server: ServerProcess) -> None:
         self._connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=60)
@@ -55,7 +56,7 @@ class Posts:
 
 
 def followers(scale: Scale, note: Note) -> list[Figure]:
-    """Posts at a steady rate, each a version that changes the view, while a crowd follows it."""
+    """Post at a steady rate while many followers follow the view; each post is a version that changes it."""
     crowd, seconds = scale.size(500, 20), scale.size(10, 1)
     with serving(scale) as server:
         client = server.client()
@@ -91,18 +92,19 @@ def followers(scale: Scale, note: Note) -> list[Figure]:
 
 
 def _behind(seen: list[list[tuple[float, int]]], end: float, first: int, last: int) -> list[float]:
-    """Seconds between the first and the last follower that had each version whole."""
+    """Seconds between the first and the last follower that had each version completely."""
     versions = np.arange(first, last + 1)
     times = []
     for follower in seen:
-        had = np.array([version for _, version in [*follower, (end, last)]])  # who lacks some at the end is as late as that at least
+        had = np.array([version for _, version in [*follower, (end, last)]])  # missing versions count as late until the end
         times.append(np.array([moment for moment, _ in [*follower, (end, last)]])[np.searchsorted(had, versions)])
     every = np.stack(times)
     return list((every.max(axis=0) - every.min(axis=0)).tolist())
 
 
 def views(scale: Scale, note: Note) -> list[Figure]:
-    """A single change, by turns of a service with one view and of one with many more: on other relations, then such as exclude the row."""
+    """A single change, alternately in a service with one view and in one with many more: first views of other relations, then views whose
+    filters exclude the row."""
     count, posts_each = scale.size(200, 5), scale.size(400, 5)
     with serving(scale) as plain, serving(scale) as full:
         clients = [plain.client(), full.client()]
@@ -132,7 +134,7 @@ def views(scale: Scale, note: Note) -> list[Figure]:
 
 
 def _by_turns(both: list[Posts], count: int, turn: int) -> list[list[float]]:
-    """Milliseconds of single changes, of each service."""
+    """Milliseconds of single changes in each service."""
     samples: list[list[float]] = [[], []]
     for number in range(count):
         for posts, taken in zip(both, samples, strict=True):

@@ -1,7 +1,6 @@
-"""The first start on a machine: the cache of kernels is empty, on two cores. Seconds until `/readyz` says 200, of an empty folder and of
-one with a view of each sort; and of an empty one until a first view is live that is registered then: its kernels are compiled while it
-is `building`.
-"""
+"""The first start on a machine: no kernels are compiled, and there are two cores. Seconds until `/readyz` returns 200, with an empty folder
+and with one that has a view of each sort; and with an empty folder, seconds until a first view that is registered then is live: its kernels
+are compiled while it is `building`."""
 
 from __future__ import annotations
 
@@ -19,7 +18,7 @@ from tests.benchmarks.stalls_data import BOW_TIE, BOXES, GRID, INTERVALS, JOIN_T
 from tests.end_to_end import talk
 from tests.server_process import ServerProcess
 
-TITLE = "The service: the first start, nothing compiled"
+TITLE = "The service: the first start, no kernels compiled"
 FIRST = (INTERVALS, JOIN_TREE, VIEW_TREE, BOW_TIE, BOXES, GRID)
 _CORES = 2
 _EMPTY, _WITH_VIEWS = 25.0, 100.0  # seconds
@@ -27,7 +26,7 @@ _LIMIT = 900.0
 
 
 def run(scale: Scale, note: Note) -> list[Figure]:
-    """A quick run finds the kernels compiled."""
+    """In a quick run, the kernels are already compiled."""
     ready: list[float] = []
     first: list[Figure] = []
     for sort in FIRST[: scale.size(len(FIRST), 1)]:
@@ -50,7 +49,7 @@ def run(scale: Scale, note: Note) -> list[Figure]:
 
 
 def start(folder: Path, scale: Scale, sort: Sort | None) -> tuple[float, float]:
-    """Seconds from the start of the process until it is ready, and until a view of this sort is live, which is registered then."""
+    """Seconds from the start of the process until it is ready, and until a view of this sort, which is registered then, is live."""
     environment = {} if scale.quick else {"LIVEJOIN_CACHE": str(folder / "cache")}
     server = ServerProcess(folder / "data", environment=environment, fresh=True, before=_on_two_cores())
     begun = time.perf_counter()
@@ -59,12 +58,12 @@ def start(folder: Path, scale: Scale, sort: Sort | None) -> tuple[float, float]:
         if sort is not None:
             register(server, [sort])
         until_live = time.perf_counter() - begun
-        assert server.stop() == 0  # which ends the compiling of the others, too
+        assert server.stop() == 0  # this also ends the compilation of the others
     return until_ready, until_live
 
 
 def register(server: ServerProcess, sorts: Iterable[Sort]) -> None:
-    """Returns when the views are live."""
+    """Register the views; return when they are live."""
     client = server.client(_LIMIT)
     for name in "ab":
         talk.define(client, name, WIDE)
@@ -73,7 +72,8 @@ def register(server: ServerProcess, sorts: Iterable[Sort]) -> None:
 
 
 def _on_two_cores() -> partial[None] | None:
-    """What has a process, and those that it starts, run on two processors; None where there are no more, or none can be chosen."""
+    """A prefix of a command that restricts a process and its children to two processors; None if there are no more, or none can be
+    chosen."""
     if sys.platform != "linux" or len(here := os.sched_getaffinity(0)) <= _CORES:
         return None
     return partial(os.sched_setaffinity, 0, sorted(here)[:_CORES])

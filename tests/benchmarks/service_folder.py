@@ -1,4 +1,5 @@
-"""The data folder: how soon it can be read again, how long a stop takes, what a backup costs the writer, and what is written per change."""
+"""The data folder: how soon it can be read after a start, how long a stop takes, how much a backup slows the writer down, and how much is
+written per change."""
 
 from __future__ import annotations
 
@@ -89,7 +90,7 @@ def stopped(server: ServerProcess) -> float:
 
 
 def of_log(server: ServerProcess, bodies: list[bytes], changes: int) -> Figure:
-    """What a change takes in the log, as far as no snapshot cuts it meanwhile."""
+    """Bytes of the log per change, if no snapshot truncates the log meanwhile."""
     while True:
         snapshot, before = snapshot_version(server), gauge(server, "livejoin_log_bytes")
         post_all(server.port, bodies, 1)
@@ -101,12 +102,12 @@ def of_log(server: ServerProcess, bodies: list[bytes], changes: int) -> Figure:
 def snapshot_version(server: ServerProcess) -> float:
     try:
         return gauge(server, "livejoin_snapshot_version")
-    except LookupError:  # there is none yet
+    except LookupError:  # there is no log yet
         return 0
 
 
 def written(server: ServerProcess, bodies: list[bytes], changes: int) -> Figure:
-    """All that goes to the disk, with snapshots, checkpoints and the log, until nothing more is written, per byte that clients sent."""
+    """All bytes written to disk by snapshots, checkpoints and the log, until the service is idle, per byte that clients sent."""
     process = psutil.Process(server.process.pid)
     before = process.io_counters().write_bytes
     post_all(server.port, bodies, 4)
@@ -119,7 +120,7 @@ def written(server: ServerProcess, bodies: list[bytes], changes: int) -> Figure:
 
 
 def backed_up(server: ServerProcess, target: Path, bodies: Callable[[], list[bytes]], changes: int, note: Note) -> list[Figure]:
-    """The rate of a writer alone, and while a backup is taken; a backup that ends before the writer is taken again."""
+    """The rate of a writer alone, and during a backup; a backup that ends before the writer is repeated."""
     alone = [changes / post_all(server.port, bodies(), 4) for _ in range(3)]
     seconds: list[float] = []
     ended = threading.Event()

@@ -1,6 +1,6 @@
-"""Views with gaps and coverage, in the engine but without HTTP and log: what a view does for its changes, deltas included, and how fast its
-stretches are read; as rival DuckDB, which finds them anew by window functions. Then one interval over gaps that hold no row, on and off.
-PostgreSQL's range_agg is not among the rivals: it is no dependency of the tests."""
+"""Views with gaps and coverage, in the engine but without HTTP and log: the time a view takes for its changes, including deltas, and how
+fast its stretches are read. The rival is DuckDB, which recomputes them with window functions. Then one interval over gaps that hold no row,
+inserted and deleted. PostgreSQL's range_agg is not among the rivals, because PostgreSQL is not a dependency of the tests."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ VIEWS = {
     "coverage": f"SELECT a.id AS i, coverage(a.span, b.span) AS g FROM a JOIN b ON {CONDITION}",
     "coverage of one group": "SELECT coverage(b.span) AS g FROM b",
 }
-# The clipped pairs are a table of their own: within a larger query DuckDB joins by nested loops.
+# The clipped pairs are a separate table: within a larger query, DuckDB uses a nested-loop join.
 CLIPPED = "CREATE TABLE p AS SELECT a.id, greatest(a.s, b.s) AS s, least(a.e, b.e) AS e FROM a JOIN b ON a.s < b.e AND b.s < a.e"
 RUNS = """
     SELECT id, min(s) AS s, max(e) AS e FROM (
@@ -46,7 +46,7 @@ _RUN = 256  # single changes that the writer applies together
 
 
 def duckdb_rows(bench: Bench, name: str) -> tuple[int, float]:
-    """The stretches, and the seconds of counting them anew."""
+    """The number of stretches, and the seconds to count them again."""
     import duckdb
 
     with duckdb.connect() as db:
@@ -71,7 +71,7 @@ def run(scale: Scale, note: Note) -> list[Figure]:
             found, spent = duckdb_rows(bench, name)
             assert bench.rows() == found, "DuckDB has other rows"
             what = f"{name}, {n:,} rows, 2 partners: {'singles in runs' if single else f'batches of {size:,}'}"
-            rivals = [Rival("DuckDB", size / spent, "the query anew, once for all of them")]
+            rivals = [Rival("DuckDB", size / spent, "runs the query again once for all changes")]
             figures.append(sampled(what, rates, "changes/s", rivals=rivals, aim=100e3 if name == "gaps" else None))
             note(f"{what}: {middle(rates):,.0f} changes/s, DuckDB {size / spent:,.0f}")
         reads = [_seconds(bench) for _ in range(3)]

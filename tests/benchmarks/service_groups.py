@@ -1,5 +1,5 @@
-"""Views with groups: the accumulators alone, with DuckDB and Polars that group anew as rivals; and single changes over HTTP beside ten such
-views, with the service without them as the rival."""
+"""Views with groups: the accumulators alone, with DuckDB and Polars grouping all rows as rivals; and single changes over HTTP with ten such
+views, with a service without them as the rival."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tests.benchmarks.raw_client import exchange, post
 from tests.benchmarks.served import serving
 from tests.end_to_end import talk
 
-TITLE = "Groups by rows: sums and least values in the kernel; single changes over HTTP beside ten views"
+TITLE = "Groups: SUM and MIN in the kernel; single changes over HTTP with ten grouped views"
 REPEATS, PIECE = 5, 1 << 16
 RELATION = {
     "columns": [{"name": name, "type": kind} for name, kind in (("id", "int64"), ("room", "int64"), ("price", "float64"), ("n", "int64"),
@@ -66,7 +66,7 @@ def kernels(scale: Scale, note: Note) -> list[Figure]:
             assert kernel.groups == 0
         again = {"DuckDB anew": regrouped(sql, codes, prices), "Polars anew": by_polars(sql, codes, prices)}
         note(f"{name}: {middle(rates) / 1e6:.2f} M rows/s; {', '.join(f'{one} in {spent:.3f} s' for one, spent in again.items())}")
-        rivals = [Rival(one, n / spent, "all rows once; a change costs as much") for one, spent in again.items()]
+        rivals = [Rival(one, n / spent, "groups all rows once; each change would cost as much") for one, spent in again.items()]
         figure = f"{name} by {groups:,} groups: rows that come and go, in the kernel"
         found.append(sampled(figure, rates, "rows/s", aim=3e6, rivals=rivals, parameters={"rows": n}))
     return found
@@ -96,7 +96,7 @@ def regrouped(sql: str, codes: np.ndarray, prices: np.ndarray) -> float:
 
 
 def by_polars(sql: str, codes: np.ndarray, prices: np.ndarray) -> float:
-    """Seconds in which Polars does."""
+    """Seconds in which Polars groups all rows."""
     import polars
 
     given = polars.DataFrame({"room": codes, "price": prices})
@@ -105,7 +105,8 @@ def by_polars(sql: str, codes: np.ndarray, prices: np.ndarray) -> float:
 
 
 def singles(scale: Scale, note: Note) -> list[Figure]:
-    """Two services, one with the views, get changes in turns: how fast the machine is differs from minute to minute."""
+    """Two services, one of them with the views, receive changes alternately, because the speed of the machine differs from minute to
+    minute."""
     count, rows = scale.size(6_000, 100), scale.size(100_000, 500)
     rates: dict[tuple[bool, int], list[float]] = {}
     rng = np.random.default_rng(5)

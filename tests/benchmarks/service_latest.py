@@ -1,5 +1,5 @@
-"""The latest rows of 10^5 keys, and as-of joins: what following a change takes of the writer's time. The rival is DuckDB that runs the
-query anew, and gets the same rows."""
+"""The latest rows of 10^5 keys, and as-of joins: how much of the writer's time a change takes when the view is followed. The rival is
+DuckDB, which runs the query again and finds the same rows."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from tests.benchmarks.figures import Figure, Rival, Scale, middle, sampled, seco
 from tests.benchmarks.measured_tree import Note
 from tests.service.running import opened
 
-TITLE = "The latest rows of each key, and as-of joins: changes that a view follows"
+TITLE = "The latest rows of each key, and as-of joins: changes to a view"
 REPEATS, BATCH, AIM = 20, 10_000, 300_000.0
 DEFINITION = parse_relation(
     {"columns": [{"name": name, "type": "int64"} for name in ("k", "t", "v")], "key": ["k", "t"], "intervals": {"at": {"at": "t"}}}
@@ -51,7 +51,7 @@ def run(scale: Scale, note: Note) -> list[Figure]:
             assert _told(engine) == wanted, name
             rates = _rates(engine, rng, keys, size, scale.size(REPEATS, 2))
             note(f"{name}: {middle(rates) / 1e3:.0f} k changes/s; DuckDB runs the query anew in {rival:.3f} s")
-            rivals = [Rival("DuckDB anew", 1 / rival, "the whole result for each change")]
+            rivals = [Rival("DuckDB anew", 1 / rival, "recomputes the whole result for each change")]
             parameters = {"rows of each relation": n, "keys": keys, "changes of a batch": size}
             found.append(sampled(f"{name}: rows of b that come and go, in batches", rates, "changes/s", aim=AIM, rivals=rivals,
                                  parameters=parameters))  # fmt: skip
@@ -61,7 +61,7 @@ def run(scale: Scale, note: Note) -> list[Figure]:
 
 
 def _drawn(rng: np.random.Generator, n: int, keys: int) -> pa.RecordBatch:
-    """Rows of different (k, t), t even."""
+    """Rows with distinct (k, t), where t is even."""
     pairs = rng.choice(keys * 1000, n, replace=False) if n < keys * 100 else rng.permutation(keys * 1000)[:n]
     columns = [pairs // 1000, 2 * (pairs % 1000), rng.integers(0, 1000, n)]
     return pa.RecordBatch.from_arrays([pa.array(column) for column in columns], ["k", "t", "v"])
@@ -73,8 +73,8 @@ def _batch(name: str, op: int, rows: pa.RecordBatch) -> Batch:
 
 
 def _rates(engine: Instance, rng: np.random.Generator, keys: int, size: int, repeats: int) -> list[float]:
-    """Changes a second that the view takes, of batches that insert rows of odd t, half of them behind all others, and of those that delete
-    them again: so what the relations hold is the same after them."""
+    """Changes a second that the view takes, in batches that insert rows with odd t, half of them after all others, and in batches that
+    delete them, so that the relations end with the same rows."""
     join, rates = engine.views["v"].join, list[float]()
     follow, took = join.apply, list[float]()
 
@@ -95,14 +95,14 @@ def _rates(engine: Instance, rng: np.random.Generator, keys: int, size: int, rep
 
 
 def _told(engine: Instance) -> tuple[int, int]:
-    """Rows of the view, and what is in them, added up."""
+    """The number of rows of the view, and the sum of their values."""
     with closing(open_rows(engine.readers, "v")) as reader:
         parts = list(iter(partial(reader.read, 100_000), None))
     return sum(part.num_rows for part in parts), sum(pc.sum(column).as_py() or 0 for part in parts for column in part.columns)
 
 
 def _anew(sql: str, sides: dict[str, pa.RecordBatch]) -> tuple[float, tuple[int, int]]:
-    """Seconds in which DuckDB runs the query; and as `_told`."""
+    """Seconds in which DuckDB runs the query; and the result as in `_told`."""
     import duckdb
 
     with duckdb.connect() as other:

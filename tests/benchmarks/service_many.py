@@ -1,4 +1,5 @@
-"""A join of three, and boxes, through the service: batches as Arrow beside a follower, rows as Arrow, how soon a follower has a change."""
+"""A join of three relations, and boxes, through the service: batches as Arrow with a follower, rows as Arrow, and how soon a follower has a
+change."""
 
 from __future__ import annotations
 
@@ -28,11 +29,11 @@ from tests.benchmarks.service_rows import drain, first_row, read_whole, share
 from tests.server_process import ServerProcess
 
 TITLE = "The service: a path of 3 relations, 300,000 intervals in all; 2 x 50,000 boxes"
-_LIMIT = 60.0  # seconds that a change may take to its follower
+_LIMIT = 60.0  # seconds that a change may take to reach its follower
 
 
 class Chain(Pair):
-    """Three relations; the second is between."""
+    """Three relations; the second one is in the middle."""
 
     @property
     def relations(self) -> tuple[str, ...]:
@@ -74,7 +75,7 @@ def run(scale: Scale, note: Note) -> list[Figure]:
 
 def chain(scale: Scale, note: Note) -> list[Figure]:
     workload = even(3, scale.size(300_000, 3_000), 2)
-    batch, batches = scale.size(10_000, 100), 10  # so that all that was there at first has gone in the end
+    batch, batches = scale.size(10_000, 100), 10  # so that all initial rows have been replaced in the end
     changes = Changes(workload)
     by_hand, anew, soon = rivals_of(path(3), workload, batch, note)
     with serving(scale) as server:
@@ -99,7 +100,7 @@ def plane(scale: Scale, note: Note) -> list[Figure]:
 def posting(
     server: ServerProcess, pair: Pair, changes: Changes, batch: int, batches: int, aim: float, by_hand: Rival, note: Note, of: str = ""
 ) -> list[Figure]:
-    """Batches as Arrow by one and two connections."""
+    """Batches as Arrow over one and over two connections."""
     figures = []
     before = count(server, pair)
     for connections in (1, 2):
@@ -116,19 +117,19 @@ def posting(
 
 
 def rivals_of(topology: Topology, workload: Workload, batch: int, note: Note) -> tuple[Rival, Rival, Rival]:
-    """DuckDB on a file: its delta by hand, its query anew, and the first of its rows (ms)."""
+    """DuckDB on a file: its hand-written delta, its query, and the first rows (ms)."""
     changes = Changes(workload)
     with tempfile.TemporaryDirectory(prefix="livejoin-bench-") as folder:
         duckdb = DuckDbOfMany(topology, workload.entries, str(Path(folder) / "rival.db"))
         spent = [duckdb.change(*changes.take(batch)) for _ in range(REPEATS)]
         whole = duckdb.read()
         duckdb.close()
-    assert whole is not None and None not in spent, "DuckDB was given up"
+    assert whole is not None and None not in spent, "DuckDB was interrupted"
     rate = batch / middle([done[0] for done in spent])
     note(f"DuckDB {rate / 1e3:.1f} k/s, {whole.rows / whole.all / 1e6:.1f} M rows/s")
     return (
         Rival("DuckDB", rate, f"{BY_HAND}, in process, durable"),
-        Rival("DuckDB", whole.rows / whole.all, "the query anew, in process"),
+        Rival("DuckDB", whole.rows / whole.all, "runs the query again, in process"),
         Rival("DuckDB", 1e3 * whole.first, "in process"),
     )
 
@@ -137,7 +138,7 @@ def reading(server: ServerProcess, scale: Scale, note: Note, anew: Rival, soon: 
     repeats = scale.size(5, 2)
     whole = [read_whole(server, CHAIN) for _ in range(repeats)]
     rows = whole[0][0]
-    assert rows == count(server, CHAIN), "a reading is not what was counted"
+    assert rows == count(server, CHAIN), "a reading does not have the counted rows"
     decoded = [rows / elapsed for _, elapsed in whole]
     drained = [rows / drain(server, CHAIN) for _ in range(repeats)]
     first = [1e3 * first_row(server, CHAIN, ARROW) for _ in range(scale.size(100, 5))]
@@ -152,7 +153,7 @@ def reading(server: ServerProcess, scale: Scale, note: Note, anew: Rival, soon: 
 
 
 class Follower(threading.Thread):
-    """Follows the view from now on: when each version was read whole."""
+    """Follows the view from now on, and records when each version was read completely."""
 
     def __init__(self, server: ServerProcess) -> None:
         super().__init__(daemon=True)
@@ -172,7 +173,7 @@ class Follower(threading.Thread):
 
     def wait_for(self, version: int) -> float:
         with self._news:
-            assert self._news.wait_for(lambda: version in self._seen, _LIMIT), f"version {version} did not come"
+            assert self._news.wait_for(lambda: version in self._seen, _LIMIT), f"version {version} did not arrive"
             return self._seen[version]
 
     def __enter__(self) -> Follower:

@@ -1,7 +1,7 @@
-"""Memory of a row: bookings (five columns, one of them text) with the view of double bookings over them, and what of it holds what.
+"""Memory per row: bookings (five columns, one of them text) with the view of double bookings over them, and which parts hold it.
 
-Bytes a row are what the service takes beyond the empty service, divided by the rows: after the load, after every row of a million was
-replaced three times, after a restart. What the service counts itself comes from `/metrics`, the whole from Linux.
+Bytes per row are the memory of the service beyond that of an empty service, divided by the number of rows: after the load, after every row
+of a million was replaced three times, and after a restart. What the service itself counts comes from `/metrics`, the total from Linux.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ from tests.benchmarks.resident import Resident, resident
 from tests.benchmarks.served import LOAD, serving
 from tests.server_process import ServerProcess
 
-TITLE = "The service: memory of a row"
+TITLE = "The service: memory per row"
 PAGE = "docs/memory.md"
 BEGIN, END = "<!-- table:begin (from `make bench`) -->", "<!-- table:end -->"
 AIM = 150.0  # bytes
 SIZES = ((1_000_000, 3), (10_000_000, 0))  # rows, and how often each is replaced
 
-_STILL = 1 << 20  # bytes that memory may change in two seconds of rest
+_STILL = 1 << 20  # bytes by which memory may change in two seconds at rest
 
 DEFINITION = {
     "columns": [
@@ -83,7 +83,7 @@ def measure(n: int, rounds: int, scale: Scale, note: Note) -> list[Figure]:
 
 
 def bookings(n: int, ids: np.ndarray, seed: int) -> Iterator[bytes]:
-    """Upserts of these, in batches: 20 a room, each meeting about four others."""
+    """Upserts of these bookings, in batches: 20 per room, each meeting about four others."""
     rng = np.random.default_rng(seed)
     entries = keyed(n, 2, max(1, n // 20)).entries
     guests = rng.integers(0, len(GUESTS), n)
@@ -106,8 +106,8 @@ def bookings(n: int, ids: np.ndarray, seed: int) -> Iterator[bytes]:
 
 
 def rest(server: ServerProcess, scale: Scale) -> None:
-    """Wait until the service has come to rest: a snapshot is written, memory given back, and all kernels are loaded, which begins five
-    seconds after the start, and takes a hundred megabytes."""
+    """Wait until the service is at rest: a snapshot is written, memory is returned, and all kernels are loaded, which begins five seconds
+    after the start and takes a hundred megabytes."""
     process, quiet, before = psutil.Process(server.process.pid), 0, 0
     while quiet < scale.size(5, 1):
         busy, now = process.cpu_percent(2.0) > 2, resident(server.process.pid).anonymous
@@ -116,7 +116,7 @@ def rest(server: ServerProcess, scale: Scale) -> None:
 
 
 def holders(server: ServerProcess) -> dict[str, float]:
-    """Bytes by what holds them, as the service counts them."""
+    """Bytes by holder, as the service counts them."""
     held: dict[str, float] = {}
     for line in httpx.get(f"{server.url}/metrics", timeout=60).text.splitlines():
         name, _, value = line.rpartition(" ")
@@ -130,7 +130,7 @@ def holders(server: ServerProcess) -> dict[str, float]:
 
 
 def page(figures: list[Figure], text: str) -> str:
-    """The page `PAGE` with its table made of these figures."""
+    """Return the page `PAGE` with its table replaced by these figures."""
     before, begin, rest_ = text.partition(BEGIN)
     _, end, after = rest_.partition(END)
     assert begin and end, f"{PAGE} has lost the marks of its table"
@@ -138,7 +138,7 @@ def page(figures: list[Figure], text: str) -> str:
 
 
 def table(figures: list[Figure]) -> str:
-    """Bytes a row: a line for each holder, a column for each time of looking."""
+    """Bytes per row: a line for each holder, a column for each point in time."""
     columns = list(dict.fromkeys(figure.name.partition(": ")[0] for figure in figures))
     parts = list(dict.fromkeys(figure.name.partition(": ")[2] for figure in figures))
     values = {figure.name: figure.value for figure in figures}
@@ -151,7 +151,7 @@ def table(figures: list[Figure]) -> str:
 
 
 def figures_of(name: str, n: int, held: dict[str, float], empty: Resident, now: Resident) -> list[Figure]:
-    """Bytes a row: all in all, then by holder. What the arrays and the rest take beyond what is counted is told for itself."""
+    """Bytes per row: the total, then by holder. Uncounted memory, of arrays and of everything else, has figures of its own."""
     allocated = held["key table"] + held["changes kept for followers"]
     reserved = sum(held.values()) - allocated
     parts = {

@@ -47,7 +47,7 @@ class Join(NamedTuple):
         return f"SELECT {columns} FROM {', '.join(f't{i}' for i in range(len(self.variables)))} WHERE {' AND '.join(equal)}"
 
     def drawn(self, rng: np.random.Generator, first: int, count: int) -> list[Entries]:
-        """So many rows of each relation, their ids from `first` on."""
+        """This number of rows of each relation, with ids from `first` on."""
         ids = np.arange(first, first + count, dtype=np.int32)
         return [Entries(rng.integers(0, self.values, (count, len(own))), ids) for own in self.variables]
 
@@ -70,7 +70,7 @@ class Join(NamedTuple):
 
 
 class Changes:
-    """Batches, half deletes of what is there, half new rows; the oldest go first."""
+    """Batches of which half deletes existing rows and half inserts new ones; the oldest rows are deleted first."""
 
     def __init__(self, join: Join) -> None:
         self._join, self._rng = join, np.random.default_rng(5)
@@ -141,7 +141,7 @@ def measure(join: Join, scale: Scale, note: Note) -> list[Figure]:
 
 
 def load(server: ServerProcess, join: Join, there: Sequence[Entries]) -> str:
-    """Register, load, and build the view; the algorithm that keeps it."""
+    """Register the relations, load them, and build the view. Return the algorithm that maintains it."""
     nothing = there[0].take(np.arange(0))
     with httpx.Client(base_url=server.url, timeout=600) as client:
         for i, own in enumerate(join.variables):
@@ -157,7 +157,7 @@ def load(server: ServerProcess, join: Join, there: Sequence[Entries]) -> str:
 
 
 def rivals_of(join: Join, there: Sequence[Entries], batch: int) -> tuple[Rival, Rival, Rival]:
-    """DuckDB: its delta by hand, its query anew, and the first of its rows (ms)."""
+    """DuckDB: its hand-written delta, its query, and the first rows (ms)."""
     duckdb = DuckDbNatural(join.variables, there)
     whole = duckdb.read()
     changes = Changes(join)
@@ -165,6 +165,6 @@ def rivals_of(join: Join, there: Sequence[Entries], batch: int) -> tuple[Rival, 
     duckdb.close()
     return (
         Rival("DuckDB", batch / middle(spent), f"{BY_HAND}, in process, not durable"),
-        Rival("DuckDB", whole.rows / whole.all, "the query anew, in process"),
+        Rival("DuckDB", whole.rows / whole.all, "runs the query again, in process"),
         Rival("DuckDB", 1e3 * whole.first, "in process"),
     )

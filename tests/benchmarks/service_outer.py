@@ -1,7 +1,7 @@
-"""Views with parts, in the engine but without HTTP and log: LEFT JOIN and NOT EXISTS over pairs of intervals beside their inner join, the
-same changes for each; as rivals counts of partners, and DuckDB anew. Then one interval over all rows, on and off, beside counts of partners
-and a join tree, which visit them. What is timed is what a view does for its changes, deltas included. PostgreSQL is not
-among the rivals: it is no dependency of the tests."""
+"""Views with parts, in the engine but without HTTP and log: LEFT JOIN and NOT EXISTS over pairs of intervals, compared with their inner
+join for the same changes. The rivals are counts of partners, and DuckDB's query. Then one interval over all rows, inserted and deleted,
+compared with counts of partners and a join tree, which visit all rows. The time is that of a view for its changes, including deltas.
+PostgreSQL is not among the rivals, because it is not a dependency of the tests."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ class Bench:
         return RowBlock(pa.RecordBatch.from_arrays([pa.array(column, pa.int64()) for column in columns], ["id", "s", "e"]))
 
     def changes(self, count: int) -> Iterator[tuple[str, np.ndarray, Slots, Slots]]:
-        """Rows of both relations are replaced, in turns: positions, old and new slots."""
+        """Replace rows of both relations, alternately: positions, old and new slots."""
         for name, relation in self.relations.items():
             at = self.random.choice(len(self.slots[name]), count // 2, replace=False)
             old = self.slots[name][at]
@@ -75,7 +75,7 @@ class Bench:
             yield name, at, old, new
 
     def apply(self, count: int, single: bool) -> float:
-        """Seconds that the view takes for so many changed rows."""
+        """Return the seconds that the view takes for this number of changed rows."""
         self.version += count if single else 1
         runs: dict[str, Run] = {}
         resolved = {}
@@ -97,7 +97,7 @@ class Bench:
         return spent
 
     def on_and_off(self) -> tuple[float, float, int]:
-        """Seconds that the view takes for a b over all rows that comes, and goes; the rows that it flips."""
+        """Insert and delete a row of b over all rows of a: seconds that the view takes, and the number of its rows that change."""
         relation, spent = self.relations["b"], []
         row = pa.RecordBatch.from_arrays([pa.array([value], pa.int64()) for value in (-1, -1, 2 * self.reach)], ["id", "s", "e"])
         before, nothing = self.view.join.flips or 0, np.empty(0, np.int32)
@@ -121,7 +121,7 @@ class Bench:
 
 
 def duckdb_rows(bench: Bench) -> tuple[int, float]:
-    """Rows without a partner, and the seconds of counting them anew."""
+    """The number of rows without a partner, and the seconds to count them again."""
     import duckdb
 
     db = duckdb.connect()
@@ -154,7 +154,7 @@ def run(scale: Scale, note: Note) -> list[Figure]:
             if name == "anti":
                 found, spent = duckdb_rows(bench)
                 assert bench.rows() == found, "DuckDB has other rows"
-                rivals = [Rival("DuckDB", size / spent, "the query anew, once for all of them")]
+                rivals = [Rival("DuckDB", size / spent, "runs the query again once for all changes")]
                 counted = Bench(VIEWS[name], n, 2.0, "interval-tree")
                 again = middle([size / counted.apply(size, single) for _ in range(3 if few else 10)])
                 rivals.append(Rival("counts of partners", again, "the same changes"))
@@ -165,13 +165,13 @@ def run(scale: Scale, note: Note) -> list[Figure]:
 
 
 def hostile(n: int, few: bool, note: Note) -> list[Figure]:
-    """One interval over all rows; with 11 other partners on average few of them have none."""
+    """One interval over all rows; with 11 other partners on average, only few of the rows have no partner without it."""
     bench = Bench(VIEWS["anti"], n, 11.0)
     found = [bench.on_and_off() for _ in range(3 if few else 15)]
     flips = found[0][2] // 2
     counted = Bench(VIEWS["anti"], n, 11.0, "interval-tree")
     tree = Bench(VIEWS["inner"], n, 11.0, "join-tree")
-    others = [(Rival, "counts of partners", counted, ""), (Rival, "join-tree", tree, "the inner join, whose delta is all rows")]
+    others = [(Rival, "counts of partners", counted, ""), (Rival, "join-tree", tree, "of the inner join, whose delta has all rows")]
     figures = []
     for at, what in enumerate(("comes", "goes")):
         rivals = [kind(name, 1e3 * middle([one.on_and_off()[at] for _ in range(3)]), note_) for kind, name, one, note_ in others]

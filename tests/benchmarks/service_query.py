@@ -1,4 +1,5 @@
-"""Ad hoc SQL: counting a view's rows by group, beside reading the same column as Arrow in process; what a query costs at least."""
+"""Ad hoc SQL: counting a view's rows by group, compared with reading the same column as Arrow in process; and the minimum cost of a
+query."""
 
 from __future__ import annotations
 
@@ -95,7 +96,7 @@ def load(server: ServerProcess, n: int) -> None:
 
 
 def reading(server: ServerProcess, repeats: int, rows: int) -> list[float]:
-    """Seconds of reading the column of the view as Arrow, in this process, on the same folder."""
+    """Seconds to read the column of the view as Arrow in this process, from the same folder."""
     engine = Instance(server.data)
     try:
         engine.recover()

@@ -1,4 +1,4 @@
-"""Readers that dawdle, leave, or hold an old version."""
+"""Readers that are slow, disconnect, or hold an old version."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from tests.benchmarks.raw_client import ARROW, open_stream, post_all
 from tests.benchmarks.served import PLAIN, gauge, load, serving
 from tests.server_process import ServerProcess
 
-TITLE = "The service: readers who dawdle, leave, or hold an old version"
-PATIENT = {"LIVEJOIN_PIN_IDLE": "3600", "LIVEJOIN_PIN_BYTES": "64GiB"}  # the pin is not to be given up meanwhile
-DAWDLE = 4096  # bytes a slow reader takes between two batches
+TITLE = "The service: readers that are slow, disconnect, or hold an old version"
+PATIENT = {"LIVEJOIN_PIN_IDLE": "3600", "LIVEJOIN_PIN_BYTES": "64GiB"}  # the pin must not be revoked meanwhile
+DAWDLE = 4096  # bytes that a slow reader takes between two batches
 
 
 def run(scale: Scale, note: Note) -> list[Figure]:
-    workload = uniform(scale.size(1_000_000, 20_000), scale.size(20, 800))  # more bytes than sockets hold, in any case
+    workload = uniform(scale.size(1_000_000, 20_000), scale.size(20, 800))  # more bytes than sockets can buffer
     batch, batches = scale.size(10_000, 20), scale.size(20, 3)
     with serving(scale, PATIENT) as server:
         load(server, PLAIN, workload.entries)
@@ -44,7 +44,7 @@ def run(scale: Scale, note: Note) -> list[Figure]:
 
 
 def begin(server: ServerProcess) -> tuple[http.client.HTTPConnection, http.client.HTTPResponse]:
-    """A reader of the whole view who has taken the first bytes, and by that holds a version."""
+    """A reader of the whole view that has taken the first bytes, and therefore holds a version."""
     connection, answer, _ = open_stream(server.port, f"/v1/views/{PLAIN.view}/rows", ARROW)
     answer.read1(DAWDLE)
     assert gauge(server, "livejoin_pins") >= 1, "a reading holds no version"
@@ -52,7 +52,7 @@ def begin(server: ServerProcess) -> tuple[http.client.HTTPConnection, http.clien
 
 
 def memory_under_a_pin(server: ServerProcess, changes: Changes, scale: Scale, note: Note) -> list[Figure]:
-    """Memory as batches move intervals about, while a reader holds an old version."""
+    """Memory while batches move intervals and a reader holds an old version."""
     batch = scale.size(10_000, 20)
     process = psutil.Process(server.process.pid)
     there, rng, at, figures = changes.untouched(), np.random.default_rng(5), 0, []
@@ -73,18 +73,18 @@ def memory_under_a_pin(server: ServerProcess, changes: Changes, scale: Scale, no
 
 
 def forgotten(server: ServerProcess, connection: http.client.HTTPConnection, answer: http.client.HTTPResponse, note: Note) -> Figure:
-    """Seconds from a reader's going to the moment when no version is held for him."""
+    """Seconds from a reader's disconnect until no version is held for it."""
     answer.close()
     connection.close()
     start = time.perf_counter()
     while gauge(server, "livejoin_pins") > 0:
-        assert time.perf_counter() - start < 60, "a reader who left is still remembered"
+        assert time.perf_counter() - start < 60, "the version of a disconnected reader is still held"
         time.sleep(0.01)
     elapsed = time.perf_counter() - start
     while gauge(server, "livejoin_retired_bytes") > 0:
-        assert time.perf_counter() - start < 60, "what was held for him is not given back"
+        assert time.perf_counter() - start < 60, "the memory held for the reader is not returned"
         time.sleep(0.01)
     given_back = time.perf_counter() - start
-    note(f"a reader who leaves is forgotten after {elapsed:.2f} s, his version given back after {given_back:.2f} s")
-    what = f"and all that was held for him is free after {given_back:.2f} s"
+    note(f"a disconnected reader is noticed after {elapsed:.2f} s, its version is returned after {given_back:.2f} s")
+    what = f"everything held for the reader is freed after {given_back:.2f} s"
     return Figure("a reader who leaves is forgotten after", elapsed, "s", less=True, note=what)

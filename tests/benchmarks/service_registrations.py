@@ -1,8 +1,8 @@
-"""Many views at once: 32 large ones are registered over HTTP, each over a connection of its own, and then 8 small ones, and one large one
-of another client; meanwhile others are read and dropped, and single changes go to a relation that none of this concerns. Views of all
-sorts, by turns. Somebody asks ten times a second which are live.
+"""Many views at once: 32 large ones are registered over HTTP, each over a connection of its own, then 8 small ones, and one large one of
+another client. Meanwhile, other views are read and dropped, and single changes are made to a relation that no view uses. All sorts of views
+alternate. Which views are live is polled ten times a second.
 
-The clients have the same two cores.
+The clients run on the same two cores.
 """
 
 from __future__ import annotations
@@ -24,18 +24,18 @@ from tests.benchmarks.stalls import Scenario, figures_of, nothing, watched
 from tests.benchmarks.stalls_data import INTERVALS, SORTS, WIDE, Sort, Stage
 from tests.end_to_end import talk
 
-TITLE = "The service: many views are registered at once"
+TITLE = "The service: registering many views at once"
 _LARGE, _SMALL, _DROPPED = 32, 8, 5  # views
-_FEW = 1_000  # rows of each relation of a small one
-_FIRST, _BETWEEN, _ASKED = 0.3, 0.1, 0.1  # seconds until all large ones are registered; between two drops; between two looks
+_FEW = 1_000  # rows of each relation of a small view
+_FIRST, _BETWEEN, _ASKED = 0.3, 0.1, 0.1  # seconds until all large ones are registered; between two drops; between two polls
 _LIMIT = 900.0
 _PROMPT = 1.0  # seconds
-_BEFORE = 4  # large views that may be live before whoever came behind them all
+_BEFORE = 4  # large views that may be live before a view that was registered after all of them
 _MEMORY = Path("/dev/shm")
 
 
 class Seen(NamedTuple):
-    """Of one view, by the clock."""
+    """The observations of one view, in wall-clock time."""
 
     began: float
     answered: float
@@ -59,7 +59,7 @@ def run(scale: Scale, note: Note) -> list[Figure]:
             lates.append(late)
             stage.clear()
     words = f"{_LARGE} views over {2 * stage.half:,} rows are registered at once, with {_SMALL} small ones"
-    longest = f"who only slept was late by {max(lates):.1f} ms at most"
+    longest = f"a thread that only sleeps woke up at most {max(lates):.1f} ms late"
     small = [one.live - one.began for turn in turns for one in turn.of("small")]
     return [
         *figures_of(2 * stage.half, Scenario(words, nothing), np.concatenate(waits), sum(turn.all_live for turn in turns), {}, longest),
@@ -81,12 +81,12 @@ def _longest(words: str, found: list[float], aim: float) -> list[Figure]:
 
 
 def _small(sort: Sort) -> Sort:
-    """The same over the small relations."""
+    """The same view over the small relations."""
     return sort._replace(sql=sort.sql.replace("FROM a JOIN b ON", "FROM c a JOIN d b ON").replace("JOIN a c ON", "JOIN c c ON"))
 
 
 class Turn:
-    """Once all of it, and what was seen."""
+    """One complete run, and what was observed."""
 
     def __init__(self, stage: Stage) -> None:
         self.stage = stage
@@ -146,7 +146,7 @@ class Turn:
         talk.ok(answer, 201, 202)
 
     def _look(self, count: int) -> None:
-        """Note when each of so many views is live."""
+        """Record when each of these views is live."""
         with self.stage.server.client(_LIMIT) as client:
             end = time.monotonic() + _LIMIT
             while len(self._live) < count and time.monotonic() < end:

@@ -1,4 +1,4 @@
-"""One change a request, as JSON, against an empty FastAPI handler of the same server settings."""
+"""One change per request, as JSON, compared with an empty FastAPI handler with the same server settings."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from tests.benchmarks.measured_tree import Note
 from tests.benchmarks.raw_client import Spent, exchange, post
 from tests.benchmarks.served import PLAIN, empty_server, fsync_seconds, json_change, load, serving
 
-TITLE = "The service: one change a request"
+TITLE = "The service: one change per request"
 JSON = "application/json"
 CONNECTIONS = 64
-ROUNDS = 5  # of ours and the empty handler's in turn: the machine's moods hit both
+ROUNDS = 5  # the service and the empty handler alternate, so that changes in the machine's speed affect both
 
 
 def run(scale: Scale, note: Note) -> list[Figure]:
@@ -44,8 +44,8 @@ def many_connections(n: int, scale: Scale, note: Note) -> list[Figure]:
 def in_turn(
     ours_at: tuple[int, int], empty_at: tuple[int, int], connections: int, count: int, n: int
 ) -> tuple[list[Spent], list[Spent]]:  # fmt: skip
-    """The same requests to the service and to the empty handler, round by round, after a warm-up. Half of them insert, half move a row;
-    no round repeats what another one did."""
+    """Send the same requests to the service and to the empty handler, round by round, after a warm-up. Half of them insert a row, half move
+    one; no round repeats requests of another one."""
     (port, pid), (empty, empty_pid) = ours_at, empty_at
     process, empty_process = psutil.Process(pid), psutil.Process(empty_pid)
     rng = np.random.default_rng(11)
@@ -72,7 +72,7 @@ def figures_of(name: str, ours: list[Spent], theirs: list[Spent], aim: float, mo
     spent, their_spent = ([1e6 * one.server / one.requests for one in all_] for all_ in (ours, theirs))
     return [
         sampled(f"one change a request, {name}", [one.rate for one in ours], "requests/s", aim=aim, rivals=rivals,
-                note="aim: half of the empty handler, or what the disk allows"),
+                note="aim: half of the empty handler's rate, or what the disk allows"),
         sampled(f"processor time of the server a request, {name}", spent, "µs", less=True,
                 rivals=[Rival("empty FastAPI handler", middle(their_spent))]),
         Figure(f"the client's own limit, {name}", limit, "requests/s", note="by its processor time"),

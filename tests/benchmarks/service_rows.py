@@ -1,4 +1,4 @@
-"""Reading views over loopback: rows a second as Arrow, and the first row at results of several sizes."""
+"""Reading views over loopback: rows a second as Arrow, and the first row of results of several sizes."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.server_process import ServerProcess
 
 TITLE = "The service: reading"
 JSONL = "application/jsonl"
-SHARE = 0.7  # of the rows that the kernel finds
+SHARE = 0.7  # of the rows that the kernel enumerates
 READINGS = 15
 
 
@@ -55,8 +55,8 @@ def run(scale: Scale, note: Note) -> list[Figure]:
 
 
 def share(server: ServerProcess, pair: Pair, scale: Scale) -> Figure:
-    """What the readings of a view are of the rows a second that its structure finds. These the service counts for a request, so that both
-    have one, in turns with the readings; beside it what a bare socket would be of them."""
+    """Rows a second of reading a view, as a share of the rows a second that its structure enumerates. The service enumerates them for a
+    count, so both include a request, and the two alternate. The same share is given for a bare socket."""
     size, _ = drained_bytes(server, pair)
     turns = [(read_whole(server, pair), seconds(lambda: count(server, pair))) for _ in range(scale.size(READINGS, 2))]
     rows = turns[0][0][0]
@@ -67,7 +67,7 @@ def share(server: ServerProcess, pair: Pair, scale: Scale) -> Figure:
         [rows / elapsed / own for (_, elapsed), _ in turns],
         "x",
         aim=SHARE,
-        rivals=[Rival("bare socket", bare / own, "the same bytes, made by nobody")],
+        rivals=[Rival("bare socket", bare / own, "the same number of bytes, without computing them")],
         note=f"{own / 1e6:.1f} M rows/s, counted by the service",
         parameters={"bytes": size},
     )
@@ -85,12 +85,12 @@ def read_whole(server: ServerProcess, pair: Pair) -> tuple[int, float]:
 
 
 def drain(server: ServerProcess, pair: Pair) -> float:
-    """Seconds until the last byte was there."""
+    """Seconds until the last byte was received."""
     return drained_bytes(server, pair)[1]
 
 
 def drained_bytes(server: ServerProcess, pair: Pair) -> tuple[int, float]:
-    """Bytes of the body, and seconds until the last one was there."""
+    """Bytes of the body, and seconds until the last one was received."""
     start = time.perf_counter()
     connection, answer, _ = open_stream(server.port, f"/v1/views/{pair.view}/rows", ARROW)
     buffer, size = bytearray(1 << 20), 0
@@ -106,6 +106,6 @@ def first_row(server: ServerProcess, pair: Pair, kind: str) -> float:
     connection, answer, elapsed = open_stream(server.port, f"/v1/views/{pair.view}/rows", kind)
     answer.close()
     connection.close()
-    while gauge(server, "livejoin_pins") > 0:  # the one who left must not be in the way of the next
+    while gauge(server, "livejoin_pins") > 0:  # the disconnected reader must not slow down the next one
         time.sleep(0.002)
     return elapsed

@@ -1,4 +1,4 @@
-"""From a clean stop to `/readyz` 200, with a million intervals and their view, the kernels' cache warm."""
+"""From a clean stop to `/readyz` 200, with a million intervals and their view, and compiled kernels."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ def run(scale: Scale, note: Note) -> list[Figure]:
         note(f"{pair.view}: {middle(samples):.2f} s")
         figures.append(
             sampled(f"{n:,} intervals, view {pair.view}: seconds to /readyz 200", samples, "s", aim=10.0, less=True,
-                    rivals=[Rival("DuckDB", theirs, "opens its file and finds the first row")])
+                    rivals=[Rival("DuckDB", theirs, "opens its file and returns the first row")])
         )  # fmt: skip
     return figures
 
 
 def starts(data: Path, pair: Pair, workload: Workload, repeats: int) -> list[float]:
-    """Seconds of each start. Raises AssertionError if the view is not the same afterwards."""
+    """Seconds of each start. Raises AssertionError if the view differs afterwards."""
     with ServerProcess(data, fresh=True) as server:
         load(server, pair, workload.entries)
         rows = count(server, pair)
@@ -51,7 +51,7 @@ def starts(data: Path, pair: Pair, workload: Workload, repeats: int) -> list[flo
 
 
 def first_row_of(path: str, keyed: bool) -> float:
-    """Seconds to open DuckDB's file and to have the first rows of the join."""
+    """Seconds to open DuckDB's file and to get the first rows of the join."""
     start = time.perf_counter()
     rival = DuckDb(None, keyed, path)
     elapsed = time.perf_counter() - start + rival.read().first

@@ -1,4 +1,4 @@
-"""A result of 400 million rows, read whole: the server's memory stays what it was."""
+"""Reading a result of 400 million rows completely: the server's memory does not grow."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.benchmarks.served import PLAIN, load, serving
 from tests.benchmarks.service_rows import read_whole
 
 TITLE = "The service: a result of 400,000,000 rows"
-GROWTH = 64.0  # MiB: chunks under way, not the result, which has gigabytes
+GROWTH = 64.0  # MiB: chunks in transit, not the result, which has gigabytes
 
 
 def run(scale: Scale, note: Note) -> list[Figure]:
@@ -47,7 +47,7 @@ def growth(samples: list[float]) -> float:
 
 
 class Memory(threading.Thread):
-    """Samples the resident memory of a process, in MiB, ten times a second from the beginning on."""
+    """Samples the resident memory of a process, in MiB, ten times a second from the start."""
 
     def __init__(self, process: psutil.Process) -> None:
         super().__init__(daemon=True)

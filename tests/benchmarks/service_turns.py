@@ -1,9 +1,9 @@
-"""What the writer's turn is spent on at n rows, in one process: the longest single call of each thing that may be done in it, by scenario,
-in processor time of the thread, which other processes do not lengthen.
+"""Where the time of the writer's turns goes at n rows, in one process: the longest single call of each task, by scenario, in processor time
+of the thread, which does not depend on other processes.
 
     python -m tests.benchmarks.service_turns [rows]
 
-Nothing is stored: the figures tell a developer which piece of work to cut up next.
+Nothing is stored: the figures show a developer which task to divide next.
 """
 
 from __future__ import annotations
@@ -91,7 +91,7 @@ def rows(first: int, count: int, n: int, mark: str = "") -> pa.RecordBatch:
 
 
 def singles(engine: Instance, count: int, n: int) -> None:
-    """Single changes of a relation that no view uses: what they take is what an unrelated client waits."""
+    """Single changes to a relation that no view uses: their time is the waiting time of an unrelated client."""
     for i in range(count):
         engine.apply(batch(("upsert", "other", rows(i, 1, n))))
 

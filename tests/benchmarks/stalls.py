@@ -1,12 +1,12 @@
-"""How long single changes over one connection, to a relation that nothing else concerns, wait while something else happens.
+"""How long single changes over one connection, to a relation that nothing else uses, wait while something else happens.
 
-No aim is for fsync: the service's folder is in memory, where the system has files there (`/dev/shm`), and what a fsync takes is not in the
-figures; the notes of each say how often the log was checkpointed, which costs two of them on a disk. What the machine itself takes to give
-a page of memory for the first time is measured before: the host of a virtual one may take tens of milliseconds for it, and take back soon
-what was freed. Where much memory is freed and taken anew, as when views of millions of rows are built anew, that is in the figures.
+The figures exclude the time of fsyncs: the service's folder is in memory (`/dev/shm`) if the system supports that. The note of each figure
+says how often the log was checkpointed; on a disk, each checkpoint costs two fsyncs. The time that the machine takes to provide a page of
+memory for the first time is measured first: the host of a virtual machine may take tens of milliseconds, and may soon reclaim memory that
+was freed. Where much memory is freed and allocated again, as when views of millions of rows are rebuilt, the figures include this time.
 
-Each line of `SCENARIOS` prepares something and gives what is then to happen while the changes are sent. A run is compared with those in
-`results/stalls_before.json`, if there is this file: a result of this subject at an older commit, kept under that name.
+Each line of `SCENARIOS` prepares something and returns the action to perform while the changes are sent. A run is compared with the figures
+in `results/stalls_before.json`, if it exists: a result of this subject at an older commit, stored under that name.
 """
 
 from __future__ import annotations
@@ -50,10 +50,10 @@ from tests.benchmarks.stalls_data import (
 from tests.end_to_end import talk
 from tests.server_process import ROOT
 
-TITLE = "The service: what a single change to an unrelated relation waits for"
+TITLE = "The service: how long single changes to an unrelated relation wait"
 
-_AFTER = 1.5  # seconds that are watched once the thing has happened: housekeeping comes once a second
-_P999, _GAP, _GAP_LARGE = 10.0, 50.0, 100.0  # milliseconds; the last from ten million rows on
+_AFTER = 1.5  # seconds to watch after the action: housekeeping runs once a second
+_P999, _GAP, _GAP_LARGE = 10.0, 50.0, 100.0  # milliseconds; the last one from ten million rows on
 _LARGEST = 1_000_000  # rows of a batch, by default
 _ENVIRONMENT = {"LIVEJOIN_SYNCHRONOUS": "normal", "LIVEJOIN_PIN_IDLE": "3600", "LIVEJOIN_PIN_BYTES": "64GiB"}
 _MEMORY = Path("/dev/shm")
@@ -87,7 +87,7 @@ def metrics_polled(stage: Stage) -> Act:
 
 
 def slow_reader(stage: Stage) -> Act:
-    """Somebody reads a little of a view and holds its version, while rows below it move."""
+    """A client reads a little of a view and holds its version, while rows below it move."""
     stage.view("made", INTERVALS)
     bodies = stage.moved("a", stage.half // 10, SMALL)
 
@@ -101,7 +101,7 @@ def slow_reader(stage: Stage) -> Act:
 
 
 def reclaimed(stage: Stage) -> Act:
-    """A pin goes of which half of the rows have moved since."""
+    """A pin is released after half of the rows have moved."""
     stage.view("made", INTERVALS)
     connection, answer, _ = open_stream(stage.server.port, "/v1/views/made/rows", ARROW)
     stage.post(stage.moved("a", stage.half // 2, LOAD))
@@ -121,13 +121,13 @@ def one_with_many_partners(stage: Stage) -> Act:
 
 
 def feeds_settled(stage: Stage) -> Act:
-    """Batches that change many rows of a view, which it keeps for followers."""
+    """Batches that change many rows of a view, which keeps them for its followers."""
     stage.view("made", INTERVALS)
     return partial(stage.post, stage.moved("b", stage.half // 5, 2 * SMALL))
 
 
 def table_grown(stage: Stage) -> Act:
-    """Small batches of new rows while the table of keys doubles, which begins when it is eleven sixteenths full and ends before twelve."""
+    """Small batches of new rows while the key table doubles, which begins when it is eleven sixteenths full and ends before twelve."""
     places = 1 << ((2 * stage.half).bit_length() - 1)
     first, end = 11 * places // 16 - SMALL, 3 * places // 4 + SMALL
     talk.define(stage.client, "grown", NARROW)
@@ -137,7 +137,7 @@ def table_grown(stage: Stage) -> Act:
 
 
 def text_rewritten(stage: Stage) -> Act:
-    """Small batches that replace texts, until more than half of what the table has is garbage."""
+    """Small batches that replace texts, until more than half of the stored texts are garbage."""
     talk.define(stage.client, "texts", TEXTS)
     stage.post([body("texts", of_texts(np.arange(at, at + LOAD), "first text")) for at in range(0, stage.half, LOAD)])
     again = stage.half + stage.half // 5
@@ -145,7 +145,7 @@ def text_rewritten(stage: Stage) -> Act:
 
 
 def snapshot_written(stage: Stage) -> Act:
-    """Batches until the log is long enough for a snapshot, and until it is written and the log is cut."""
+    """Batches until the log is long enough for a snapshot, and until the snapshot is written and the log truncated."""
 
     bodies = cycle(stage.moved("a", stage.half, SMALL))
 
@@ -159,13 +159,13 @@ def snapshot_written(stage: Stage) -> Act:
 
 
 def boxes_rebuilt(stage: Stage) -> Act:
-    """New rows in a narrow place, for which subtrees of a box tree are built again."""
+    """New rows in a narrow range, which make a box tree rebuild subtrees."""
     stage.view("made", BOXES)
     return partial(stage.post, stage.new("a", stage.half // 10, SMALL // 10, LINE // 3, LINE // 3 + LINE // 1000))
 
 
 def boxes_over_time(stage: Stage) -> Act:
-    """New rows, each batch behind the others: a box tree grows to one side, until the view is built anew."""
+    """New rows, each batch after all others: a box tree grows to one side, until the view is rebuilt."""
     stage.view("made", BOXES)
     batch, width = SMALL // 10, LINE // stage.half * SMALL // 10
     starts = range(LINE, LINE + stage.half * 7 // 10 // batch * width, width)
@@ -173,7 +173,7 @@ def boxes_over_time(stage: Stage) -> Act:
 
 
 def points_far_away(stage: Stage) -> Act:
-    """New rows whose values are far from all others: a bow-tie needs more levels of all points."""
+    """New rows whose values are far from all others: a bow-tie needs more levels for all points."""
     stage.view("made", BOW_TIE)
     rows = stage.wide(stage.ids(SMALL))
     far = rows.set_column(rows.schema.get_field_index("x"), "x", pa.array(rows.column("x").to_numpy() + (1 << 40)))
@@ -181,7 +181,7 @@ def points_far_away(stage: Stage) -> Act:
 
 
 def quadtrees_merged(stage: Stage) -> Act:
-    """Rows move until half as many entries have changed as the trees have, of which they are then made anew; one behind the other."""
+    """Rows move until half as many entries have changed as the trees have. The trees are then rebuilt, one after the other."""
     stage.view("made", GRID)
     for relation in "ab":
         stage.post(stage.moved(relation, stage.half * 24 // 100, LOAD))  # a move changes two entries
@@ -195,12 +195,12 @@ def large_batch(stage: Stage) -> Act:
 
 
 def truncated(stage: Stage) -> Act:
-    """Of the relation that the large batch has filled."""
+    """Truncate the relation that the large batch has filled."""
     return lambda: talk.ok(talk.send(stage.client, [{"relation": "bulk", "op": "truncate"}]))
 
 
 def truncated_below_a_view(sort: Sort, stage: Stage) -> Act:
-    """Of a relation as large as each of the two others, of which a view tells the changes."""
+    """Truncate a relation as large as each of the two others, below a view that reports its changes."""
     talk.define(stage.client, "c", WIDE)
     stage.post(stage.new("c", stage.half, LOAD))
     stage.view("made", sort)
@@ -208,14 +208,14 @@ def truncated_below_a_view(sort: Sort, stage: Stage) -> Act:
 
 
 def relation_dropped(stage: Stage) -> Act:
-    """The turn of the batch that has filled it is over, with the checkpoint behind it."""
+    """Drop the relation; the turn of the batch that filled it is over, and so is the checkpoint after it."""
     large_batch(stage)()
     stage.post([body("bulk", _narrow(np.arange(1)))])
     return partial(talk.drop, stage.client, relations=["bulk"])
 
 
 class Scenario(NamedTuple):
-    """`is_turn`: the thing itself is one version and has its turn whole, so no aim is set."""
+    """`is_turn`: the action itself is one version, applied in a single turn, so it has no aim."""
 
     words: str
     prepare: Callable[[Stage], Act]
@@ -256,10 +256,11 @@ def run(scale: Scale, note: Note) -> list[Figure]:
 
 
 def measure(n: int, scenarios: list[Scenario], scale: Scale, note: Note, kept: dict[str, Rival], figures: list[Figure]) -> list[str]:
-    """The scenarios one behind the other in one service of n rows: adds the figures of each, and names those that failed."""
+    """Run the scenarios one after the other in one service of n rows: append the figures of each, and return the names of those that
+    failed."""
     failed = []
     if not scale.quick:
-        note(f"memory that is touched for the first time: {_first_touch(_TOUCHED)}")
+        note(f"memory touched for the first time: {_first_touch(_TOUCHED)}")
     with serving(scale, _ENVIRONMENT, _MEMORY if _MEMORY.is_dir() else None) as server:
         stage = Stage(server, n, scale.size(3, 0))
         stage.fill()
@@ -268,7 +269,7 @@ def measure(n: int, scenarios: list[Scenario], scale: Scale, note: Note, kept: d
             try:
                 act, checkpoints = scenario.prepare(stage), _checkpoints(stage)
                 waits, seconds, late = watched(stage, act)
-                more = f"{_since(checkpoints, _checkpoints(stage))}; who only slept was late by {late:.1f} ms at most"
+                more = f"{_since(checkpoints, _checkpoints(stage))}; a thread that only sleeps woke up at most {late:.1f} ms late"
                 stage.clear()
             except Exception as error:
                 failed.append(f"{n:,} rows, {scenario.words}")
@@ -283,7 +284,7 @@ def measure(n: int, scenarios: list[Scenario], scale: Scale, note: Note, kept: d
 
 
 def _first_touch(size: int) -> str:
-    """What the machine takes for so many bytes, by large pages where there are such."""
+    """The time that the machine takes to provide this many bytes, in large pages if it has them."""
     longest, started = 0.0, time.perf_counter()
     with mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS) as memory:
         memory.madvise(mmap.MADV_HUGEPAGE)
@@ -296,8 +297,8 @@ def _first_touch(size: int) -> str:
 
 
 def figures_of(n: int, scenario: Scenario, waits: np.ndarray, seconds: float, kept: dict[str, Rival], more: str) -> list[Figure]:
-    """`waits`: milliseconds until the answer of each change that was sent or answered while the thing happened; `more`: what is to be said
-    of the longest."""
+    """`waits`: milliseconds until the answer, for each change that was sent or answered during the action; `more`: the note of the
+    longest."""
     p50, p99, p999 = (float(value) for value in np.percentile(waits, (50, 99, 99.9), method="higher"))
     about = {"rows": n, "changes": len(waits), "seconds": round(seconds, 2), "p50": round(p50, 3), "p99": round(p99, 3)}
     name = f"{n:,} rows, {scenario.words}"
@@ -310,8 +311,8 @@ def figures_of(n: int, scenario: Scenario, waits: np.ndarray, seconds: float, ke
 
 
 def watched(stage: Stage, act: Act) -> tuple[np.ndarray, float, float]:
-    """What single changes wait while it happens and for some time after, in milliseconds; how many seconds it takes itself; and by how many
-    milliseconds a thread that only sleeps is late at most."""
+    """Return how long single changes wait during the action and for some time afterwards, in milliseconds; how many seconds the action
+    takes; and by how many milliseconds a thread that only sleeps wakes up late at most."""
     command = [sys.executable, "-m", "tests.benchmarks.stalls_client", str(stage.server.port), "unrelated"]
     with subprocess.Popen(command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as changes:
         assert changes.stdin is not None and changes.stdout is not None
@@ -331,7 +332,7 @@ def watched(stage: Stage, act: Act) -> tuple[np.ndarray, float, float]:
 
 
 def _checkpoints(stage: Stage) -> tuple[float, float]:
-    """Of the log: how many so far, and their seconds."""
+    """The number of checkpoints of the log so far, and their seconds."""
     return gauge(stage.server, "livejoin_checkpoint_seconds_count"), gauge(stage.server, "livejoin_checkpoint_seconds_sum")
 
 

@@ -1,9 +1,9 @@
-"""Single changes over one connection, each behind the answer to the one before, from a process of their own:
-`python -m tests.benchmarks.stalls_client PORT RELATION`.
+"""Single changes over one connection, each sent after the answer to the one before, from a process of their own: `python -m
+tests.benchmarks.stalls_client PORT RELATION`.
 
-Says "ready" once the connection is warm, posts until its input ends, then says, as one line of JSON, when each change was sent (seconds of
-the system's monotonic clock) and after how many seconds it was answered, and by how many seconds a thread of it that only slept was late at
-most: that long the machine, or its host, let nobody run. The relation has the columns id, s and e.
+Prints "ready" once the connection is warm, posts until its input ends, then prints one line of JSON: when each change was sent (seconds of
+the system's monotonic clock), after how many seconds it was answered, and by how many seconds a thread of this process that only sleeps
+woke up late at most: for that long, the machine or its host ran no thread. The relation has the columns id, s and e.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import time
 
 from tests.benchmarks.raw_client import connect, post, read_answer
 
-ROWS = 1_000  # that are changed again and again
+ROWS = 1_000  # rows that are changed repeatedly
 _WARM = 200
 _ASLEEP = 2e-3  # seconds
 

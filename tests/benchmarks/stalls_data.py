@@ -1,4 +1,4 @@
-"""What the subject `stalls` has in its service: two large relations, a few that single things happen to, and the views over them."""
+"""The service of the subject `stalls`: two large relations, several for particular scenarios, and the views over them."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from tests.benchmarks.served import LOAD
 from tests.end_to_end import talk
 from tests.server_process import ServerProcess
 
-SMALL = 1_000  # rows of a batch beside which a single change waits no longer than the batch takes
-_PARTNERS = 2  # of a row in the other relation, on one interval
+SMALL = 1_000  # rows per batch; a single change waits at most as long as one batch takes
+_PARTNERS = 2  # partners of a row in the other relation, by one interval
 _LIMIT = 600.0  # seconds until a view is live
 
 WIDE: dict[str, Any] = {
@@ -28,7 +28,7 @@ TEXTS: dict[str, Any] = {"columns": [{"name": "id", "type": "int64"}, {"name": "
 
 
 class Sort(NamedTuple):
-    """A view over the two large relations, and the algorithm that is to keep it."""
+    """A view over the two large relations, and the algorithm that should maintain it."""
 
     words: str
     sql: str
@@ -73,8 +73,8 @@ def body(relation: str, rows: pa.RecordBatch) -> bytes:
 
 
 class Stage:
-    """A service in which things are made to happen. `half`: rows of each of `a` and `b` at first; `watch`: seconds that each of these
-    things is watched for at least."""
+    """A service for the scenarios. `half`: the initial number of rows of `a` and of `b`; `watch`: the minimum number of seconds to watch
+    each scenario."""
 
     def __init__(self, server: ServerProcess, n: int, watch: float) -> None:
         self.server, self.half, self.watch = server, n // 2, watch
@@ -84,14 +84,14 @@ class Stage:
         self._views: list[str] = []
 
     def fill(self) -> None:
-        """The relations a and b, and one without rows that the single changes are to."""
+        """Fill the relations a and b, and create an empty one for the single changes."""
         talk.define(self.client, "unrelated", NARROW)
         for name in "ab":
             talk.define(self.client, name, WIDE)
             self.post(self.new(name, self.half, LOAD))
 
     def wide(self, ids: np.ndarray, low: int = 0, high: int = LINE) -> pa.RecordBatch:
-        """Rows of a or b whose intervals begin from `low` to `high`, as long as they are everywhere."""
+        """Rows of a or b whose intervals begin from `low` to `high` and are as long as elsewhere."""
         count, length = len(ids), max(2 * _PARTNERS * LINE // (2 * self.half), 1)
         columns = {"id": ids, "room": self.rng.integers(0, max(self.half // 10, 1), count), "s": self.rng.integers(low, high, count)}
         columns["e"] = columns["s"] + self.rng.integers(1, length + 1, count)
@@ -101,7 +101,7 @@ class Stage:
         return pa.RecordBatch.from_pydict({name: pa.array(column) for name, column in columns.items()})
 
     def ids(self, count: int) -> np.ndarray:
-        """Such as no row has yet."""
+        """Ids that no row has yet."""
         self._next += count
         return np.arange(self._next - count, self._next, dtype=np.int64)
 
@@ -111,7 +111,7 @@ class Stage:
         return [body(relation, rows.slice(at, batch)) for at in range(0, count, batch)]
 
     def moved(self, relation: str, count: int, batch: int) -> list[bytes]:
-        """Batches that move rows of a or b that are there from the beginning, each once."""
+        """Batches that move initial rows of a or b, each once."""
         first = {"a": 0, "b": self.half}[relation]
         rows = self.wide(first + self.rng.permutation(self.half)[:count])
         return [body(relation, rows.slice(at, batch)) for at in range(0, count, batch)]
@@ -120,13 +120,13 @@ class Stage:
         post_all(self.server.port, bodies, 1, kind=ARROW)
 
     def view(self, name: str, sort: Sort) -> None:
-        """Register it and wait until it is live. It is dropped with the scenario."""
+        """Register a view and wait until it is live. It is dropped at the end of the scenario."""
         self.expect(name)
         made = talk.view(self.client, name, sort.definition, _LIMIT)
         assert made["plan"]["algorithm"] == sort.algorithm, made["plan"]
 
     def expect(self, name: str) -> None:
-        """A view of this name is registered by somebody, and dropped with the scenario."""
+        """Note that a view of this name is registered by the scenario itself, to drop it at its end."""
         self._views.append(name)
 
     def drop(self, name: str) -> None:
@@ -134,6 +134,6 @@ class Stage:
         talk.drop(self.client, views=[name])
 
     def clear(self) -> None:
-        """Drop the views of a scenario."""
+        """Drop the views of the scenario."""
         for name in list(self._views):
             self.drop(name)

@@ -1,4 +1,5 @@
-"""A day of churn compressed: as many changes as entries while pins come and go; what is held once they have gone, beside a fresh load."""
+"""A compressed day of churn: as many changes as entries, while pins are taken and released; the memory that remains in use once they are
+released, compared with a fresh load."""
 
 from __future__ import annotations
 
@@ -11,10 +12,10 @@ from tests.forked import finished
 from tests.structures.core.churn import Churned, Held, tell
 from tests.structures.core.churned import SUBJECTS
 
-TITLE = "The structures after a day of churn: 1,000,000 changes at 1,000,000 entries under pins that come and go"
+TITLE = "The structures after a day of churn: 1,000,000 changes to 1,000,000 entries, while pins are taken and released"
 STORE_MOST, RESIDENT_MOST = 1.3, 1.5
 NOTES = {
-    "groups": "written in place: pins hold nothing",
+    "groups": "written in place, so pins hold nothing",
 }
 
 

@@ -1,6 +1,6 @@
-"""Counted groups in the kernel: COUNT, SUM of values and of lengths in common by key of overlaps, and SUM of a star of three relations.
-The rivals are DuckDB that groups anew, and SQLite that keeps a table of counts and sums. Counts kept in PostgreSQL are not among them:
-it is no dependency of the tests."""
+"""Counted groups in the kernel: COUNT, SUM of values and SUM of lengths in common by key of overlaps, and SUM of a star of three relations.
+The rivals are DuckDB, which groups all rows, and SQLite, which keeps a table of counts and sums. Counts maintained in PostgreSQL are not
+among them, because it is not a dependency of the tests."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from structures.event_tree.counting import COMMON, DELETE, INSERT, MEASURE, OWN,
 from tests.benchmarks.figures import Figure, Rival, Scale, middle, sampled, seconds
 from tests.benchmarks.measured_tree import Note
 
-TITLE = "Counted groups in the kernel: overlaps by key, singles and hostile; a star of three, singles and batches"
+TITLE = "Counted groups in the kernel: overlaps by key, single and adversarial changes; a star of three, singles and batches"
 REPEATS, RUN = 5, 1_000
 MOST = 10**6  # of a value
 
@@ -35,7 +35,7 @@ def accumulators(groups: int) -> Groups:
 
 
 def overlaps(scale: Scale, note: Note, of_lengths: bool) -> list[Figure]:
-    """Rows of both sides come and go, one a version, each group told after each. `of_lengths`: lengths in common are added up."""
+    """Insert and delete rows of both sides, one per version, and read each changed group. `of_lengths`: sums lengths in common."""
     n, keys = scale.size(500_000, 5_000), scale.size(100_000, 1_000)
     rng = np.random.default_rng(7)
     counting = Counting((1, 1), ([(COMMON, -1)],) * 2) if of_lengths else Counting((1, 0), ([(OWN, 0)], [(THEIRS, 0)]))
@@ -59,13 +59,13 @@ def overlaps(scale: Scale, note: Note, of_lengths: bool) -> list[Figure]:
     summed, what = ("least(a.e, b.e) - greatest(a.s, b.s)", "SUM of lengths in common") if of_lengths else ("a.v", "SUM")
     rival = regrouped(sides, values, summed)
     note(f"COUNT, {what} of overlaps by key: {middle(rates) / 1e3:.0f} k/s; DuckDB groups all anew in {rival:.3f} s")
-    rivals = [Rival("DuckDB anew", 1 / rival, "all rows once; a change costs as much")]
+    rivals = [Rival("DuckDB anew", 1 / rival, "groups all rows once; each change would cost as much")]
     name = f"COUNT, {what} by {keys:,} keys of overlaps: singles, each told, in the kernel"
     return [sampled(name, rates, "changes/s", aim=None if of_lengths else 250e3, rivals=rivals, parameters={"rows": 2 * n})]
 
 
 def hostile(scale: Scale, note: Note) -> Figure:
-    """An interval that all rows of a group meet comes and goes."""
+    """Insert and delete an interval that all rows of a group meet."""
     n = scale.size(1_000_000, 5_000)
     rng = np.random.default_rng(8)
     counting, groups = Counting((1, 0), ([(OWN, 0)], [(THEIRS, 0)])), accumulators(1)
@@ -84,7 +84,7 @@ def hostile(scale: Scale, note: Note) -> Figure:
 
 
 def star(scale: Scale, note: Note) -> list[Figure]:
-    """Three relations on one key."""
+    """Three relations, joined on one key."""
     n, keys = scale.size(333_333, 3_000), scale.size(100_000, 1_000)
     rng = np.random.default_rng(9)
     products, groups = Products(3, [(0, 0)], keys), accumulators(keys)
@@ -105,7 +105,7 @@ def star(scale: Scale, note: Note) -> list[Figure]:
             rates[singles].append(2 * RUN * made / spent)
     rival = kept_by_sqlite(members, scale.size(50_000, 1_000))
     note(f"star: {middle(rates[True]) / 1e3:.0f} k/s singles, {middle(rates[False]) / 1e3:.0f} k/s batches; SQLite {rival / 1e3:.0f} k/s")
-    rivals, of = [Rival("SQLite, a kept table", rival, "counts and sums a key, in memory")], f"SUM by {keys:,} keys, star of three"
+    rivals, of = [Rival("SQLite, a kept table", rival, "counts and sums by key, in memory")], f"SUM by {keys:,} keys, star of three"
     return [
         sampled(f"{of}: {what}, in the kernel", rates[singles], "changes/s", aim=aim, rivals=rivals, parameters={"rows": 3 * n})
         for what, singles, aim in (("singles, each told", True, 300e3), (f"batches of {RUN:,}", False, 1e6))
@@ -142,7 +142,7 @@ def _multiplied(groups: Groups, products: Products, members: Members, singles: b
 
 
 def regrouped(sides: list[Entries], values: np.ndarray, summed: str) -> float:
-    """Seconds in which DuckDB joins and groups all rows, and adds up this expression."""
+    """Seconds in which DuckDB joins and groups all rows, and sums this expression."""
     import duckdb
     import pyarrow as pa
 
@@ -156,7 +156,7 @@ def regrouped(sides: list[Entries], values: np.ndarray, summed: str) -> float:
 
 
 def kept_by_sqlite(members: Members, changes: int) -> float:
-    """Changes/s of a table with the counts and the sum of each key, of which the row of a group is read after each."""
+    """Changes a second of a table with the counts and the sum of each key; after each change, the row of the group is read."""
     db = sqlite3.connect(":memory:", isolation_level=None)
     db.execute("CREATE TABLE kept (k INTEGER PRIMARY KEY, n0 INTEGER, n1 INTEGER, n2 INTEGER, s INTEGER)")
     keys = np.unique(members.keys)

@@ -15,11 +15,11 @@ from tests.benchmarks.measured_tree import CHUNK, NO_PINS, Changes, Note, one_ba
 from tests.benchmarks.rivals import DuckDb
 from tests.benchmarks.rivals_of_trees import BY_HAND
 
-TITLE = "The structure: 20 partners each, and one interval that meets 100,000"
+TITLE = "The structure: intervals with 20 partners, and one interval with 100,000"
 HUB_MEETS = 100_000
 BATCH = 10_000
 STEPS_A_LEVEL = 12  # the c of c * log2 n
-DAWDLE = 512  # rows a slow reader takes between two batches
+DAWDLE = 512  # rows that a slow reader takes between two batches
 
 
 def run(scale: Scale, note: Note) -> list[Figure]:
@@ -33,36 +33,36 @@ def run(scale: Scale, note: Note) -> list[Figure]:
 
 
 def with_hub(workload: Workload, meets: int) -> Workload:
-    """The first entry, of set 0, is made to meet `meets` of set 1."""
+    """Make the first entry, of set 0, meet `meets` entries of set 1."""
     entries = workload.entries
     lefts = np.sort(entries.left[entries.set == 1])
     right = entries.right.copy()
     place = int(np.searchsorted(lefts, entries.left[0]))
     left = entries.left.copy()
-    if place + meets >= len(lefts):  # begins too late on the line
+    if place + meets >= len(lefts):  # it begins too late on the line
         left[0], place = 0, 0
     right[0] = lefts[min(place + meets, len(lefts)) - 1]
     return workload._replace(entries=entries._replace(left=left, right=right))
 
 
 def gap_at(n: int, note: Note) -> Figure:
-    """The most steps between two rows of the whole view, with the hub in it; and that reading writes nothing."""
+    """Return the maximum number of steps between two rows of the whole view, which includes the hub; check that reading writes nothing."""
     workload = with_hub(uniform(n, 20), min(HUB_MEETS, n // 4))
     tree = IntervalTree("pair")
     root = tree.bulk_load(1, workload.entries)
     used = (tree.live_bytes, tree.retired_bytes)
     _, rows, gap = whole_view(tree, root, 1)
-    assert (tree.live_bytes, tree.retired_bytes) == used, "a reading has taken blocks"
+    assert (tree.live_bytes, tree.retired_bytes) == used, "a reading has allocated blocks"
     note(f"{n:,}: {rows:,} rows, largest gap {gap} steps")
     levels = math.log2(n)
     return Figure(
         f"{n:,} intervals: largest gap between two rows", gap, "steps", STEPS_A_LEVEL * levels, True, parameters={"rows": rows},
-        note=f"{gap / levels:.1f} log2 n; a reading takes no blocks",
+        note=f"{gap / levels:.1f} log2 n; reading allocates no blocks",
     )  # fmt: skip
 
 
 def hub_changes(workload: Workload, scale: Scale, note: Note) -> list[Figure]:
-    """Delete and insert the hub with its delta; read its partners, of which the first come at once."""
+    """Delete and insert the hub with its delta; read its partners, the first of which are found immediately."""
     tree = IntervalTree("pair")
     tree.bulk_load(1, workload.entries)
     hub = workload.entries.take(slice(0, 1))
@@ -89,7 +89,7 @@ def hub_changes(workload: Workload, scale: Scale, note: Note) -> list[Figure]:
 
 
 def _change(tree: IntervalTree, version: int, deletes: Entries, inserts: Entries, expected: int) -> float:
-    """Seconds of one version, whose delta is of so many rows."""
+    """Seconds of one version, whose delta has this many rows."""
     seen = 0
 
     def sink(sign: int, slots: np.ndarray) -> bool:
@@ -103,7 +103,8 @@ def _change(tree: IntervalTree, version: int, deletes: Entries, inserts: Entries
 
 
 def dawdling(workload: Workload, scale: Scale, note: Note) -> list[Figure]:
-    """Batches go on as fast while a reader of an old version takes 512 rows between two of them; and it still reads its version."""
+    """Batches are as fast while a reader of an old version takes 512 rows between two of them; and it still reads its version
+    completely."""
     batch = scale.size(BATCH, 100)
     rounds = scale.size(20, 3)
     tree = IntervalTree("pair")
@@ -124,12 +125,12 @@ def dawdling(workload: Workload, scale: Scale, note: Note) -> list[Figure]:
     note(f"batches beside a slow reader {middle(beside) / 1e3:.0f} k/s, without {middle(alone) / 1e3:.0f} k/s")
     return [
         sampled("batches of 10,000 while a reader dawdles", beside, "changes/s", rivals=[Rival("without a reader", middle(alone))],
-                note="the reader gets its own version whole"),
+                note="the reader gets all rows of its version"),
     ]  # fmt: skip
 
 
 def old_pin(workload: Workload, scale: Scale, note: Note) -> list[Figure]:
-    """Memory of all versions under one old pin, as batches of one hundredth of the intervals go on: at most two whole trees."""
+    """Memory of all versions under one old pin, as batches of a hundredth of the intervals are applied: at most two complete trees."""
     tree = IntervalTree("pair")
     old: Root = tree.bulk_load(1, workload.entries)
     pins = np.array([1], np.int64)
@@ -154,7 +155,7 @@ def old_pin(workload: Workload, scale: Scale, note: Note) -> list[Figure]:
 
 
 class _Churn:
-    """Random intervals move to random places, again and again."""
+    """Random intervals move to random positions, repeatedly."""
 
     def __init__(self, workload: Workload) -> None:
         self._now = Entries(*(column.copy() for column in workload.entries))

@@ -1,4 +1,4 @@
-"""Data for which no bucket width is right: crowds, and a heavy tail of lengths."""
+"""Data for which no bucket width is right: clusters, and a heavy tail of lengths."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from tests.benchmarks.rivals_of_trees import measure_rivals
 from tests.benchmarks.structure_keyed import FACTOR, slower_by
 from tests.benchmarks.structure_pairs import figures_of
 
-TITLE = "The structure: hostile data, 1,000,000 intervals in all"
+TITLE = "The structure: adversarial data, 1,000,000 intervals in total"
 
 
 def run(scale: Scale, note: Note) -> list[Figure]:

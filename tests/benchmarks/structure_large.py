@@ -1,4 +1,4 @@
-"""The same at ten million intervals: it should fall by the logarithm only."""
+"""The same with ten million intervals: rates should fall only by the logarithm."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from tests.benchmarks.measured_tree import FEW, QUICK, Note, measure
 from tests.benchmarks.rivals_of_trees import measure_rivals
 from tests.benchmarks.structure_pairs import figures_of
 
-TITLE = "The structure: pairs, 10,000,000 intervals in all"
+TITLE = "The structure: pairs, 10,000,000 intervals in total"
 LOGARITHM = 7 / 6  # log 10^7 / log 10^6
 
 

@@ -1,4 +1,4 @@
-"""Pairs without a key, a million intervals, 2 and 20 partners: load, changes, reading, memory."""
+"""Pairs without a key, a million intervals with 2 and with 20 partners: load, changes, reading, memory."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from tests.benchmarks.figures import Figure, Rival, Scale, sampled
 from tests.benchmarks.measured_tree import FULL, QUICK, Measured, Note, measure
 from tests.benchmarks.rivals_of_trees import Rivals, measure_rivals
 
-TITLE = "The structure: pairs, 1,000,000 intervals in all"
+TITLE = "The structure: pairs, 1,000,000 intervals in total"
 
 
 def run(scale: Scale, note: Note) -> list[Figure]:
@@ -19,7 +19,7 @@ def run(scale: Scale, note: Note) -> list[Figure]:
     for partners, rows_aim in ((2, 35e6), (20, 130e6)):
         workload = uniform(n, partners)
         measured = measure(workload, effort, note)
-        # Python's trees do not depend on the partners much: once is enough.
+        # The speed of Python's trees hardly depends on the number of partners, so they are measured once.
         rivals = measure_rivals(workload, effort, note, rows=measured.rows, python=partners == 2)
         figures += figures_of(workload, measured, rivals, rows_aim=rows_aim)
     return figures
@@ -29,7 +29,7 @@ def figures_of(
     workload: Workload, measured: Measured, rivals: Rivals, *, rows_aim: float | None = None, singles_aim: float | None = 500e3,
     batches_aim: float | None = 600e3, load_aim: float | None = 6e6, first_aim: float | None = 100.0, bytes_aim: float | None = 40.0,
 ) -> list[Figure]:  # fmt: skip
-    """The figures of one workload. The aim at `first_aim` is in microseconds."""
+    """Return the figures of one workload. `first_aim`: in microseconds."""
     n = len(workload.entries.key)
     about = {"intervals": n, "rows": measured.rows, "partners": measured.partners}
     name = f"{n:,} intervals, {workload.name}"

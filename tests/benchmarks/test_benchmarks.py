@@ -1,4 +1,4 @@
-"""The benchmarks run, and keep what they find in the right form. No figure is judged here: nothing is timed by a test."""
+"""The benchmarks run, and store what they find in the right form. No figure is judged here: tests measure no times."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ _needs_jit = pytest.mark.skipif(not JIT, reason="the loops of the benchmarks are
 
 
 def compiled(test: Callable[..., None]) -> Callable[..., None]:
-    """Left to the soak: the compiler takes a minute for these loops."""
+    """Run this test in the soak only: compiling these loops takes a minute."""
     return _needs_jit(pytest.mark.soak(test))
 
 
@@ -101,7 +101,7 @@ def test_a_quick_run_keeps_its_figures(tmp_path: Path, capsys: pytest.CaptureFix
 @compiled
 @pytest.mark.parametrize("workload", [uniform(3000, 2), keyed(3000, 2, 50), crowded(3000, 5), heavy_tailed(3000, 2)], ids=lambda w: w.name)
 def test_everybody_finds_the_same_rows(workload: Workload) -> None:
-    """`measure` itself compares the view after the changes with what the deltas say."""
+    """`measure` itself compares the view after the changes with the deltas."""
     entries = workload.entries
     is_keyed = bool(entries.key.any())
     measured = measure(workload, QUICK, lambda line: None)
@@ -170,7 +170,7 @@ def test_boxes_change_by_the_same_rows_for_everybody() -> None:
 
 
 def test_duckdb_is_not_waited_for_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A view of 600 million rows: whoever is not interrupted takes minutes, and goes on with what it had."""
+    """A view of 600 million rows: without an interrupt, this takes minutes. Afterwards, DuckDB continues with its earlier rows."""
     workload = even(3, 3000, 600)
     duckdb = DuckDbOfMany(path(3), workload.entries)
     few = workload.entries.take(slice(0, 6))
@@ -185,7 +185,7 @@ def test_duckdb_is_not_waited_for_for_ever(monkeypatch: pytest.MonkeyPatch) -> N
 
 @compiled
 def test_a_join_of_three_and_boxes_through_the_service() -> None:
-    """The subject itself compares the rows read with the count; a follower has every version, or it waits in vain."""
+    """The subject itself compares the rows read with the count; without a version, its follower would time out."""
     figures = service_many.run(Scale(quick=True), lambda line: None)
     units = ["x", "rows/s", "rows/s", "ms", "changes/s", "changes/s", "ms", "ms", "changes/s", "changes/s"]
     assert [figure.unit for figure in figures] == units
@@ -209,14 +209,14 @@ def test_the_dashboard() -> None:
 
 @pytest.mark.soak
 def test_a_newcomer() -> None:
-    """Of what is installed already; a full run fetches packages."""
+    """With the packages that are installed already; a full run downloads them."""
     first, *others = newcomer.run(Scale(quick=True), lambda line: None)
     assert (first.unit, first.aim) == ("s", 120) and first.value > max(other.value for other in others) and len(others) == 2
 
 
 @compiled
 def test_natural_joins_through_the_service() -> None:
-    """Each by the algorithm that is meant to keep it."""
+    """Each join is maintained by the intended algorithm."""
     figures = service_natural.run(Scale(quick=True), lambda line: None)
     assert [figure.unit for figure in figures] == ["x", "changes/s", "changes/s", "changes/s", "ms", "rows/s"] * 3
     assert all(figure.value > 0 and figure.rivals for figure in figures)
@@ -225,7 +225,8 @@ def test_natural_joins_through_the_service() -> None:
 
 @compiled
 def test_stalls() -> None:
-    """Each thing happens while changes are sent, or it fails; and what a reader of the table may hold against the aim has one."""
+    """Each action happens while changes are sent, otherwise the scenario fails; and all figures have an aim, except those of actions that
+    are a single turn."""
     figures = stalls.run(Scale(quick=True), lambda line: None)
     assert len(figures) == 2 * len(stalls.SCENARIOS) and {figure.unit for figure in figures} == {"ms"}
     assert all(0 < p999.value <= longest.value for p999, longest in zip(figures[::2], figures[1::2], strict=True))
@@ -263,14 +264,14 @@ def test_the_first_start() -> None:
 
 
 def test_what_turns_are_watched_for_exists() -> None:
-    """It is named as text: nothing else would notice a change of name."""
+    """The functions are named as text, so nothing else would notice that one was renamed."""
     for owner, name in service_turns.WATCHED:
         assert callable(getattr(owner, name))
 
 
 @compiled
 def test_memory_by_holder() -> None:
-    """The parts, counted by the service and by the system, come to the whole."""
+    """The parts, counted by the service and by the system, add up to the total."""
     figures = service_memory.run(Scale(quick=True), lambda line: None)
     assert {figure.unit for figure in figures} == {"B"} and len(figures) % 3 == 0
     for at in range(0, len(figures), len(figures) // 3):
@@ -309,7 +310,7 @@ def test_growth_of_natural_joins(shape: str) -> None:
 
 @compiled
 def test_gaps_of_natural_joins() -> None:
-    """Probes follow what was chosen, not the graph; what was read before is known."""
+    """Probes depend on the chosen vertices, not on the graph; what was read before is not probed again."""
     noted: list[str] = []
     figures = {one.name: one for one in natural_gaps.run(Scale(quick=True), noted.append)}
     probes = [one.value for name, one in figures.items() if "between chosen" in name and name.endswith("edges: probes")]
@@ -357,7 +358,7 @@ def test_decoding_alone() -> None:
 @compiled
 @pytest.mark.usefixtures("quick_java")
 def test_records_go_through_the_pipeline_and_are_followed() -> None:
-    """What two subjects do, with one job; Spark alone, a rival as slow to start, has its turn in a quick run only."""
+    """The work of two subjects, with one job; Spark alone, a rival that is as slow to start, is measured in a quick run only."""
     hotel, count = Hotel(), 4_000
     with stage() as on:
         on.produce(hotel.records(count))
@@ -491,7 +492,7 @@ def test_paths(data: Data) -> None:
 
 @compiled
 def test_dangling_rows() -> None:
-    """A reading finds DuckDB's rows, with two look-ups a tuple at most, and a plan of pairwise joins gives many more rows."""
+    """A reading finds DuckDB's rows, with at most two look-ups per tuple, and a plan of pairwise joins produces many more rows."""
     figures = natural_dangling.run(Scale(quick=True), lambda line: None)
     assert all(figure.met is not False for figure in figures if figure.aim is not None) and len(figures) == 17
     assert {rival.name for figure in figures for rival in figure.rivals} == {"join-tree", "nested-loop", "DuckDB", "Arrow"}

@@ -1,4 +1,4 @@
-"""The benchmarks of clusters, without Spark: their figures are those of what was measured, and their tables are on the page."""
+"""The benchmarks of clusters, without Spark: their figures are computed from the measurements, and their tables are on the page."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tests.benchmarks.figures import Figure, Rival
 
 
 def test_the_page_is_made_of_figures() -> None:
-    """And the model of what is measured: 0.1 s a task, 1.8 µs a row."""
+    """And the model is fitted to the measurements: 0.1 s per task, 1.8 µs per row."""
     notes: list[str] = []
     took = {cells: cluster_batch.Took(1.0, 3.6 + 0.1 * cells) for cells in cluster_batch.CELLS}
     model = cluster_batch.model({1_000_000: took[4]}, took, 90.0, notes.append)
@@ -30,7 +30,7 @@ def test_the_page_is_made_of_figures() -> None:
 
 
 def test_the_stages_of_a_join_of_streams() -> None:
-    """With and without a resolver, and in one process, the view grows to what DuckDB finds. Their figures are on the page."""
+    """With and without a resolver, and in one process, the view grows to the rows that DuckDB finds. The figures are on the page."""
     workload = cluster_stream.Workload(300)
     epochs = [workload.first, *(workload.epoch(size) for size in (40, 80, 400) for _ in range(cluster_stream.REPEATS))]
     anew, live = cluster_stream.of_duckdb(workload)

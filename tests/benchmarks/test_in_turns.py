@@ -1,4 +1,4 @@
-"""Figures of two commits, compared."""
+"""Comparing the figures of two commits."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tests.benchmarks import in_turns
 
 
 def test_two_commits_in_turns(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    """Ratios are those of runs that followed each other; figures that only one commit has are left out."""
+    """Ratios are those of consecutive runs; figures that only one commit has are omitted."""
     values = {"before": [(100.0, 10.0), (50.0, 5.0), (80.0, 9.0)], "after": [(110.0, 20.0), (55.0, 10.0), (70.0, 9.0)]}
     for side, runs in values.items():
         for number, (rate, seconds) in enumerate(runs, 1):
