@@ -22,7 +22,7 @@ from service.engine.versions import Pins
 from service.engine.writer import Writer
 from service.errors import Problem, ending
 from service.priority import give_way
-from service.views.emptied import IN_VAIN, Emptied, lost_without
+from service.views.emptied import Emptied, log_unprepared, lost_without
 from service.views.live_view import LiveView
 from service.wire.batch import TRUNCATE, Batch
 
@@ -129,7 +129,7 @@ class Truncates:
         self._tell(batch, done, result)
         batch.emptied = ()
         with suppress(Problem):  # the service is stopping
-            self._writer.call(partial(self._let_go, emptied)).result()
+            self._writer.call(partial(self._release, emptied)).result()
 
     def _prepare(self, view: LiveView, names: set[str], emptied: list[Emptied]) -> None:
         """Build the view's new structures and add them to the batch, unless the view is gone or this fails."""
@@ -150,11 +150,11 @@ class Truncates:
     def _attempt(self, one: Emptied, emptied: list[Emptied], work: Callable[[], None]) -> None:
         try:
             work()
-        except Exception:
+        except Exception as error:
             self._report(1.0)
-            log.warning(IN_VAIN, one.view.name, exc_info=True)
+            log_unprepared(one.view, error)
             emptied.remove(one)
-            self._writer.call(partial(self._let_go, [one])).result()
+            self._writer.call(partial(self._release, [one])).result()
 
     # in the writer's turn
 
@@ -164,8 +164,8 @@ class Truncates:
             return None
         try:
             one = Emptied(view, names, lost, self._versions.holding)
-        except Exception:
-            log.warning(IN_VAIN, view.name, exc_info=True)
+        except Exception as error:
+            log_unprepared(view, error)
             return None
         self._state.attach(one.backlog)
         emptied.append(one)
@@ -177,10 +177,10 @@ class Truncates:
             one.hold()
             return True
         emptied.remove(one)
-        self._let_go([one])
+        self._release([one])
         return False
 
-    def _let_go(self, emptied: list[Emptied]) -> None:
+    def _release(self, emptied: list[Emptied]) -> None:
         for one in emptied:
             self._state.detach(one.backlog)
-            one.let_go()
+            one.release()

@@ -18,7 +18,7 @@ nothing, and take the rows of the new structures.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import AbstractContextManager, ExitStack
 from dataclasses import replace
 from typing import NamedTuple
@@ -35,7 +35,6 @@ from structures.netting.net import Moves, Told, netted
 
 log = logging.getLogger("livejoin.views")
 
-IN_VAIN = "the view %s could not be prepared for a truncate: its rows will be deleted one by one, and other changes wait meanwhile"
 _CHUNK = 1 << 16  # rows to read at once
 _SOONER_BY_PARTNERS = ("bow_tie", "minesweeper")  # bow-tie: 7.7 s to list all of 2,000,000 rows, 0.6 s by the rows that are deleted
 _NO_PINS = np.empty(0, np.int64)  # nobody reads structures before they are in place
@@ -54,10 +53,10 @@ class Lost(NamedTuple):
 
 
 def lost_without(view: LiveView, names: Collection[str]) -> Lost | None:
-    """Return which rows the view loses if these relations lose theirs; None: this must be found row by row, as the view is not a join's, or
-    that is faster, as most rows of its relations stay."""
+    """Return which rows the view loses if these relations lose theirs; None: its rows are deleted one by one, because its groups are
+    counted, because its rows are values, or because that is faster, as most rows of its relations stay."""
     query, plan = view.view.query, view.view.plan
-    if view.state != "live" or not view.is_of_a_join or query.branches or (plan.core or plan).shape == "union":
+    if view.state != "live" or view.is_counted or query.branches or (plan.core or plan).shape == "union":
         return None
     aliases, gone = {alias for alias, _ in query.aliases}, {alias for alias, name in query.whole.aliases if name in names}
     needed = aliases - query.optional
@@ -72,6 +71,19 @@ def lost_without(view: LiveView, names: Collection[str]) -> Lost | None:
     rows = {name: relation.table.rows for name, relation in view.relations.items()}
     deleted = sum(rows[name] for name in names)
     return Lost(False, None, False) if sum(rows.values()) - deleted <= _MOST_LEFT * deleted else None
+
+
+class TooManyLeft(Exception):
+    """So many rows are left that deleting the others one by one is faster than comparing all."""
+
+
+def log_unprepared(view: LiveView, error: Exception) -> None:
+    """Log that the view follows the batch in its own structures, and why. Too many rows are nothing unusual."""
+    text = "the view %s could not be prepared for a truncate: its rows will be deleted one by one, and other changes wait meanwhile"
+    if isinstance(error, TooManyLeft):
+        log.info(text + " (%s)", view.name, error)
+    else:
+        log.warning(text, view.name, exc_info=error)
 
 
 class Emptied:
@@ -98,23 +110,24 @@ class Emptied:
         self._root = self.view.root
 
     def build(self, report: Callable[[float], None]) -> None:
-        """Load the rows of the other relations, and list the rows of the view. An exception from `report` ends it. MemoryError also: too
-        many rows are left."""
+        """Load the rows of the other relations, and list the rows of the view. An exception from `report` ends it. Raises
+        TooManyLeft."""
         self._join.build(self._version, report)
         self._hidden.now = False
         if self._most > 0:
             self._list()
         elif self.view.has_group_rows and not self._lost.every:
-            self._all_of(self._join.rows(self._join.root, None))
+            for _ in self._few(self._join.rows(self._join.root, None)):  # the batch's turn reads them
+                pass
 
     def go_on(self) -> None:
-        """Follow the changes up to the held version."""
+        """Follow the changes up to the held version. Raises TooManyLeft."""
         self._follow()
         self._join.settle()
         while self._join.reclaim(self._version, _NO_PINS):
             pass
 
-    def let_go(self) -> None:
+    def release(self) -> None:
         """Release the versions."""
         self._before.close()
         self._held.close()
@@ -126,8 +139,8 @@ class Emptied:
             self._version, self._root = version, self.view.root
             self._join.hold(version)
             self._follow()
-        except Exception:
-            log.warning(IN_VAIN, self.view.name, exc_info=True)
+        except Exception as error:
+            log_unprepared(self.view, error)
             return False
         return True
 
@@ -146,10 +159,10 @@ class Emptied:
 
     def apply(self, version: int, runs: Runs) -> Delta | None:
         """Follow the batch, once in place; return the delta if the view may be followed."""
-        told = None if self._rows is None else (self._rows, self._come(self._rows))
+        told = None if self._rows is None else (self._rows, self._rows_gained(self._rows))
         return self.view.apply_emptied(version, runs, self._names, told, self._lost.every)
 
-    def _come(self, lost: Combination) -> Combination:
+    def _rows_gained(self, lost: Combination) -> Combination:
         """Return the rows that the view gains when it loses these, each once."""
         place = self._lost.place
         if place is None:
@@ -224,14 +237,19 @@ class Emptied:
             self._rows = None
 
     def _all_of(self, cursor: Enumeration) -> Combination:
-        """Read all rows of a cursor. MemoryError: they are too many."""
-        parts, count = list[Combination](), 0
-        while not cursor.done:
-            parts.append(cursor.fill(_CHUNK))
-            count += len(parts[-1][0])
-            if count > self._most_left:
-                raise MemoryError(f"the view has more than {self._most_left} rows to be looked at")
+        """Read all rows of a cursor. Raises TooManyLeft."""
+        parts = list(self._few(cursor))
         return tuple(map(np.concatenate, zip(*parts, strict=True))) if parts else (NO_SLOTS,) * self.view.width
+
+    def _few(self, cursor: Enumeration) -> Iterator[Combination]:
+        """Yield all rows of a cursor in pieces. Raises TooManyLeft."""
+        count = 0
+        while not cursor.done:
+            rows = cursor.fill(_CHUNK)
+            count += len(rows[0])
+            if count > self._most_left:
+                raise TooManyLeft(f"more than {self._most_left} rows are left")
+            yield rows
 
     def _those_lost(self, rows: Combination) -> Combination:
         if self._lost.place is None:

@@ -29,6 +29,7 @@ from service.views.joins.protocol import Enumeration, Join, Store
 from service.views.parse import View
 from service.views.read_counts import ReadCounts
 from service.views.shown import STRETCH
+from service.views.stages.counted import CountedStage
 from service.views.stages.coverage import CoverageStage
 from service.views.stages.groups import GroupsStage
 from service.views.stages.key_stretches import KeyStretches
@@ -134,9 +135,9 @@ class LiveView:
         return former
 
     @property
-    def is_of_a_join(self) -> bool:
-        """Whether its rows are those of a join, or groups of them: other groups are counted without one."""
-        return not isinstance(self._join, GroupsStage) or type(self._join) is GroupsStage
+    def is_counted(self) -> bool:
+        """Whether its groups are counted, not kept by a join of their rows."""
+        return isinstance(self._join, CountedStage)
 
     @property
     def has_group_rows(self) -> bool:
