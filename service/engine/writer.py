@@ -95,7 +95,7 @@ class Writer:
         self._unpublished: _Made | None = None  # of a caller that holds the turn and the answer
         self._left: tuple[_Made, Done] | None = None  # of a caller that has returned the turn: for its next holder
         self._ended = False
-        self._refuses = False  # batches
+        self._refuses = False  # whether all batches are refused, as the service ends
         self._unfinished = 0  # items queued or in progress
         self._untidy = False  # whether there is more housekeeping
         self._owed = 0.0  # seconds of housekeeping that were put off between groups
@@ -155,7 +155,7 @@ class Writer:
         the batch changes many rows of a view.
         """
         with self._lock:
-            if self._pace > _SHORT or self._unfinished or self._ended or not self._turn.acquire(blocking=False):
+            if self._pace > _SHORT or self._unfinished or self._refuses or self._ended or not self._turn.acquire(blocking=False):
                 return None
         try:
             self._room = self._log.free_bytes

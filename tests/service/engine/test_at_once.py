@@ -230,6 +230,14 @@ def test_a_failure_ends_the_service(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     engine.close()
 
 
+def test_none_is_applied_once_those_that_wait_were_refused(engine: Instance) -> None:
+    engine.refuse_waiting()
+    assert engine.apply_at_once(single(1)) is None and engine.published.number == 0
+    with pytest.raises(Problem) as caught:
+        engine.submit(single(1), lambda answer: None)
+    assert caught.value.type == "recovering"
+
+
 def test_a_failure_of_the_thread_ends_it_for_callers(engine: Instance, monkeypatch: pytest.MonkeyPatch) -> None:
     def fail() -> None:
         raise OSError("the disk is gone")
