@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import numpy as np
@@ -81,3 +81,34 @@ def test_none_without_retention(engine: Instance) -> None:
     engine.patch_relation("events", parse_patch({"retain": None}))
     upsert(engine, [(1, 0)])
     assert engine.retention.look() == 0 and ids(engine) == [1]
+
+
+def run_once(engine: Instance, monkeypatch: pytest.MonkeyPatch, look: Callable[[], int]) -> None:
+    """One round of the thread's work, in this thread."""
+
+    def once() -> int:
+        try:
+            return look()
+        finally:
+            engine.retention.stop()
+
+    monkeypatch.setattr(engine.retention, "look", once)
+    engine.retention._over = False
+    engine.retention._run()
+
+
+def test_a_stop_is_no_failure(engine: Instance, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
+    engine.retention.stop()
+    engine.retention._thread.join(60)
+    engine.put_relation("events", events("timestamp"))
+    upsert(engine, [(1, 0)])
+    engine.refuse_waiting()
+    run_once(engine, monkeypatch, engine.retention.look)
+    assert ids(engine) == [1] and not caplog.records
+
+
+def test_a_failure_is_logged(engine: Instance, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
+    engine.retention.stop()
+    engine.retention._thread.join(60)
+    run_once(engine, monkeypatch, lambda: 1 // 0)
+    assert "ZeroDivisionError" in caplog.text and "could not be deleted" in caplog.text
