@@ -260,7 +260,7 @@ _BODIES: dict[str, Schema] = {
             "expires": {"type": "string", "format": "date-time"},
         }
     ),
-    "ChangesEnd": _object({"version": _COUNT, "token": {"type": "string"}, "rows": _COUNT | {"description": "rows up to `version`"}}),
+    "ChangesEnd": _object({"version": _COUNT, "token": {"type": "string"}, "rows": _COUNT | {"description": "changes up to `version`"}}),
     "Tokens": _object({"tokens": _list(_ref("Token"))}),
     "Token": _object(_TOKEN),
     "NewToken": _object(_TOKEN | {"token": {"type": "string", "description": "the text to send as `Authorization: Bearer …`"}}),

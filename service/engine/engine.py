@@ -93,7 +93,7 @@ class Engine(ABC):
         self._rewrites = Rewrites(self._state, self._writer, self.versions)
         self.retention = Retention(self._state, self._writer, self.versions, self.stages.sweep)
         self._alterations = Alterations(self._state, self._writer, self._log, self.versions, self._rewrites, self.settings.max_columns)
-        self.refuse_waiting = self._truncates.refuse_waiting  # at the end, those whose turn would come too late
+        self.refuse_waiting = self._truncates.refuse_waiting  # at a stop
         self.admit = self._writer.admit  # whether a batch can be submitted now: ask before reading its body
         self._snapshots: Snapshotting
         self._closing, self._loading = threading.Lock(), Loading()

@@ -1,6 +1,7 @@
-"""Batches that are prepared outside the writer's queue: truncates (`truncates.py`) and rewrites (`rewrites.py`); and those that are still
-received or decoded. Later batches of their sources are held until these are queued or done: otherwise they would make the earlier ones
-duplicates. No batch is held behind one of its run with a greater epoch, which would make it a duplicate itself."""
+"""Batches that are prepared outside the writer's queue: truncates (`truncates.py`) and rewrites (`rewrites.py`). Later batches of their
+sources are held until these are queued or done: otherwise they would make the earlier ones duplicates. Batches that are still received or
+decoded hold back those of their run with greater epochs, until they are answered or known as one of the former. No batch is held behind
+one of its run with a greater epoch, which would make it a duplicate itself."""
 
 from __future__ import annotations
 
@@ -55,8 +56,8 @@ class UnderWay:
 
     @contextmanager
     def expecting(self, fields: Mapping[str, Any]) -> Iterator[None]:
-        """Context in which a batch with these fields is received, decoded and submitted. It holds back later ones of its run only: others
-        make it no duplicate. If it is sent again meanwhile, the new copy takes its place: the connection of this one may be lost."""
+        """Context in which a batch with these fields is received and decoded. It holds back those of its run with greater epochs: others
+        do not make it a duplicate. If it is sent again meanwhile, the new copy takes its place: the connection of this one may be lost."""
         source, run, epoch = fields.get("source"), fields.get("run"), fields.get("epoch")
         if source is None or epoch is None:
             yield
@@ -119,14 +120,14 @@ class UnderWay:
     def _is_held(self, batch: Batch, before: Sequence[_Entry]) -> bool:
         """Whether the batch must wait for those in front of it, or for one that is expected."""
         owner, epoch = (batch.source, batch.run), batch.epoch
-        if any(entry.batch.source == batch.source is not None for entry in before):
+        if batch.source is not None and any(entry.batch.source == batch.source for entry in before):
             return True
         return epoch is not None and any((source, run) == owner and expected < epoch for source, run, expected in self._expected)
 
     def _next_of(self, source: str | None) -> _Entry | None:
         """Return the first entry of the source, unless it has begun or must wait."""
-        first = next((entry for entry in self._entries if entry.batch.source == source is not None), None)
-        return None if first is None or first.begun.done() or self._is_held(first.batch, ()) else first
+        first = next((entry for entry in self._entries if entry.batch.source == source), None)
+        return None if source is None or first is None or first.begun.done() or self._is_held(first.batch, ()) else first
 
     def _go(self, entry: _Entry) -> None:
         """Let the batch begin. If this is called by one that begins in this thread, it does so after that: many may follow each other."""

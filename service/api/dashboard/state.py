@@ -258,7 +258,8 @@ ENDPOINTS = [
             "status",
             "State of the service: version, relations, views, figures, memory, disk, warnings",
             tag="operations",
-            description="As `text/event-stream`, it is sent every second. `pins` need an unrestricted token, `problems` also an admin's.",
+            description="As `text/event-stream`, it is sent every second. `pins` require an unrestricted token, `problems` an unrestricted "
+            "one of the scope admin.",
             responses={
                 **answer(
                     200,
