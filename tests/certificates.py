@@ -1,4 +1,4 @@
-"""Certificates of the tests' own, signed by themselves: so each is its own CA too."""
+"""Self-signed certificates for the tests: each is its own CA."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 
 
 class Pair:
-    """A new certificate for 127.0.0.1 and localhost, in `folder`/`name`.pem, with its key. Needs the program openssl."""
+    """A new certificate for 127.0.0.1 and localhost, in `folder`/`name`.pem, with its key. Requires the program openssl."""
 
     def __init__(self, folder: Path, name: str) -> None:
         self.certificate, self.key = folder / f"{name}.pem", folder / f"{name}.key"

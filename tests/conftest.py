@@ -1,4 +1,4 @@
-"""Fixtures for everybody."""
+"""Fixtures for all tests."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ import psutil
 import pytest
 from hypothesis import settings
 
-if TYPE_CHECKING:  # the processes of modes do without what it imports
+if TYPE_CHECKING:  # the processes of modes do not need its imports
     from tests.server_process import ServerProcess
 
-# No test depends on the clock or on luck: the same code meets the same examples. New ones are for `make soak`.
+# No test depends on the clock or on chance: the same code gets the same examples. `make soak` tries new ones.
 settings.register_profile("livejoin", deadline=None, derandomize=True)
 settings.load_profile("livejoin")
 
 
 @pytest.hookimpl(wrapper=True)
 def pytest_collection() -> Generator[None, object, object]:
-    """What is collected stays: Python looks for no circles in it."""
+    """Exclude collected tests from garbage collection, as they are never freed."""
     gc.disable()
     try:
         return (yield)
@@ -32,19 +32,20 @@ def pytest_collection() -> Generator[None, object, object]:
         gc.freeze()
 
 
-# Modules of DuckDB complain of what is never collected. Not in a hook: pytest looks for circles several times behind those.
+# DuckDB's modules print warnings about objects that are never freed. Not in a hook: pytest runs the collector several times after those.
 atexit.register(gc.unfreeze)
 
-_FEW = 3  # tests of a file of the pipeline that are long
+_FEW = 3  # a file of the pipeline with at most this number of tests has long tests
 _SPARK = "tests/streaming/spark"  # files with a Spark in their own process: one Java process for all
 _WITH_SPARK = ("tests/streaming/cluster/test_batch.py", "tests/streaming/cluster/test_streams.py", "tests/streaming/datasource/")
 _LONGEST = (_SPARK, "tests/streaming/test_job.py", "tests/streaming/publishing/test_publisher.py")
-_LONG = ("tests/faults/", "tests/histories/", "tests/test_lint.py")  # of the others: half a minute a file or more, of few tests
+_LONG = ("tests/faults/", "tests/histories/", "tests/test_lint.py")  # other files with few tests that take half a minute or more
 
 
 @pytest.fixture(autouse=True)
 def no_log_is_left_behind() -> Iterator[None]:
-    """Some tests start the log of the service in their own process; others look at all that is written on standard error."""
+    """Remove the log handlers of the service: some tests start its log in their own process, others check all that is written on standard
+    error."""
     yield
     root = logging.getLogger()
     root.handlers[:] = [handler for handler in root.handlers if not type(handler).__module__.startswith("service.")]
@@ -52,7 +53,7 @@ def no_log_is_left_behind() -> Iterator[None]:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_setupnodes() -> None:
-    """Before the processes of tests are started."""
+    """Called before the test processes are started."""
     from tests import forked
 
     forked.share()
@@ -60,13 +61,13 @@ def pytest_xdist_setupnodes() -> None:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
-    """The tests of a file share a process, as its fixtures do; those of modes share nothing, and go to whoever is idle. Files that have
-    Spark in their own process share it: Java starts once, and becomes quick once.
+    """The tests of a file share a process, as they share its fixtures; tests of modes share nothing, and each goes to any idle process.
+    Files that run Spark in their own process share one, so that Java starts and warms up only once.
 
-    Tests of the pipeline wait for Kafka and Spark most of the time: the first three processes have them, while the others compute; each
-    takes of the other kind when nothing is left of its own. Of the pipeline's files, those that take several minutes come
-    first, then those of few tests, as these tests take a minute each; then, as everywhere, those of many. Of the others too, long
-    files of few tests come first: begun last, they would be waited for.
+    Tests of the pipeline mostly wait for Kafka and Spark. The first three processes take these, while the others compute; a process takes
+    tests of the other kind when none of its own kind are left. Among the files of the pipeline, those that take several minutes come first,
+    then those with few tests, because each of these tests takes a minute; then, as everywhere, those with many. Among the others too, long
+    files with few tests come first: if they began last, all would wait for them.
     """
     from xdist.scheduler import LoadFileScheduling
 
@@ -96,7 +97,8 @@ _RESERVED = 20 << 40  # bytes of address space; a process has 128 TiB
 
 @pytest.fixture(scope="module", autouse=True)
 def collected() -> Iterator[None]:
-    """What a file's tests have reserved is free for the next: engines that failed on purpose are in reference cycles with their errors."""
+    """Free the address space that a file's tests have reserved: engines that failed on purpose are in reference cycles with their
+    errors."""
     yield
     if psutil.Process().memory_info().vms > _RESERVED:
         gc.collect()
@@ -104,7 +106,7 @@ def collected() -> Iterator[None]:
 
 @pytest.fixture
 def server(tmp_path: Path) -> Iterator[ServerProcess]:
-    """A server on a fresh folder, of this test only."""
+    """A server on a new folder, for this test only."""
     from tests.server_process import ServerProcess
 
     with ServerProcess(tmp_path / "data") as process:
@@ -113,7 +115,7 @@ def server(tmp_path: Path) -> Iterator[ServerProcess]:
 
 @pytest.fixture(scope="session")
 def shared_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
-    """A server for many tests: for those that use names of their own and leave nothing behind that others read."""
+    """A server for many tests: for tests that use their own names and leave nothing behind that others read."""
     from tests.server_process import ServerProcess
 
     with ServerProcess(tmp_path_factory.mktemp("server") / "data") as process:
@@ -122,7 +124,7 @@ def shared_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerPr
 
 @pytest.fixture(scope="session")
 def quick_java() -> Iterator[None]:
-    """For all that starts Spark or brokers."""
+    """Class data that makes Java start faster, for tests that start Spark or brokers."""
     from tests.streaming import java_classes  # of Kafka and Spark, which most tests do without
 
     with pytest.MonkeyPatch.context() as patch:

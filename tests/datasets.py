@@ -1,4 +1,4 @@
-"""The real data sets of the repository (tests/data/README.md), as the tests want them."""
+"""Access to the real data sets of the repository (tests/data/README.md) for tests."""
 from __future__ import annotations
 
 import gzip
@@ -14,14 +14,14 @@ import pyarrow.csv
 import pyarrow.parquet
 
 ROOT = Path(__file__).resolve().parent.parent
-INTERVAL = "span"  # the name that `definition` gives to each table's interval
+INTERVAL = "span"  # the name that `definition` gives to the interval of each table
 LOGS = [("congress", "timeline"), *((name, "changes") for name in ("congress", "outages", "rects_world", "openflights"))]  # change logs
-SIDES = ("x", "y")  # and to those of a box
+SIDES = ("x", "y")  # and to the intervals of a box
 _TYPES = {"BIGINT": ("int64", pa.int64()), "VARCHAR": ("string", pa.utf8())}
 
 
 def folder(name: str) -> Path:
-    """Where a data set lies."""
+    """Return the folder of a data set."""
     return ROOT / ("service/data" if name == "congress" else "tests/data") / name
 
 
@@ -36,7 +36,7 @@ def tables(name: str) -> list[str]:
 
 @cache
 def table(name: str, table_name: str) -> pa.Table:
-    """A table, its columns int64 or utf8; an empty field is the empty text."""
+    """Return a table with columns of int64 or utf8; an empty field is an empty string."""
     path = folder(name) / _queries(name)["tables"][table_name]["file"]
     types = {column["name"]: _TYPES[column["type"]][1] for column in _queries(name)["tables"][table_name]["columns"]}
     if path.suffix == ".parquet":
@@ -59,7 +59,7 @@ def columns(name: str, table_name: str) -> list[str]:
 
 
 def definition(name: str, table_name: str) -> dict[str, Any]:
-    """The relation's definition for `PUT /v1/relations/{name}`; its interval is called `span`, those of a box `x` and `y`."""
+    """Return the definition of the relation for `PUT /v1/relations/{name}`. Its interval is called `span`, those of a box `x` and `y`."""
     about = _queries(name)["tables"][table_name]
     intervals = {}
     if "interval" in about:
@@ -76,7 +76,7 @@ def definition(name: str, table_name: str) -> dict[str, Any]:
 
 
 def queries(name: str, rows: int = 200_000) -> list[dict[str, Any]]:
-    """The views of a data set that have at most so many rows: name, sql, result_columns, rows, checksum, join."""
+    """Return the views of a data set with at most this number of rows: name, sql, result_columns, rows, checksum, join."""
     return [view for view in _queries(name)["views"] if view["rows"] <= rows]
 
 
@@ -85,12 +85,12 @@ def view(name: str, view_name: str) -> dict[str, Any]:
 
 
 def row_number(values: Iterable[object]) -> int:
-    """One row's summand of the checksum."""
+    """Return the summand of one row in the checksum."""
     return int.from_bytes(hashlib.sha256("\t".join(map(str, values)).encode()).digest()[:8], "big")
 
 
 def checksum(rows: Iterable[Sequence[object]]) -> str:
-    """The checksum of rows, whose values are in the order of `result_columns`."""
+    """Return the checksum of rows whose values are in the order of `result_columns`."""
     return str(sum(map(row_number, rows)) % 2**64)
 
 
@@ -101,19 +101,19 @@ def lines(path: Path) -> list[dict[str, Any]]:
 
 @cache
 def change_log(name: str, log: str = "changes") -> list[dict[str, Any]]:
-    """The changes of `changes` or `timeline`: seq, op, relation, row."""
+    """Return the changes of `changes` or `timeline`: seq, op, relation, row."""
     return lines(folder(name) / f"{log}.jsonl.gz")
 
 
 @cache
 def debezium(log: str = "cdc") -> list[dict[str, Any]]:
-    """The records of `cdc`, `cdc_default_identity` or `cdc_redelivered`: topic, partition, offset, key, value."""
+    """Return the records of `cdc`, `cdc_default_identity` or `cdc_redelivered`: topic, partition, offset, key, value."""
     return lines(folder("congress") / f"{log}.jsonl.gz")
 
 
 @cache
 def expected(name: str, log: str = "changes") -> dict[str, Any]:
-    """What `<log>.expected.json` says; for a variant of `cdc`, with its own checkpoints."""
+    """Return the contents of `<log>.expected.json`; for a variant of `cdc`, with its own checkpoints."""
     if not log.startswith("cdc"):
         return json.loads((folder(name) / f"{log}.expected.json").read_text())
     answer = json.loads((folder(name) / "cdc.expected.json").read_text())
@@ -127,5 +127,5 @@ def expected(name: str, log: str = "changes") -> dict[str, Any]:
 
 
 def samples() -> list[dict[str, Any]]:
-    """The messages printed in Debezium's documents: expect, message."""
+    """Return the messages printed in Debezium's documentation: expect, message."""
     return lines(folder("debezium_samples") / "samples.jsonl.gz")

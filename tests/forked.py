@@ -1,4 +1,5 @@
-"""Commands of livejoin, and work of tests, forked from a process that has imported it: imports are most of what a start costs."""
+"""Commands of livejoin and functions of tests, forked from a process that has imported livejoin: imports are most of the cost of a
+start."""
 
 from __future__ import annotations
 
@@ -20,17 +21,18 @@ from service.durability import failpoints
 
 _FORKS = multiprocessing.get_context("forkserver")
 _FORKS.set_forkserver_preload(["tests.preloaded"])
-_SHARED = "TESTS_FORKSERVER"  # the variable with the address of one that several processes of tests use
+_SHARED = "TESTS_FORKSERVER"  # the variable with the address of a fork server that several test processes share
 
 
 def share() -> None:
-    """For the processes that are started from now on, as long as this one is there: to begin takes seconds, and hundreds of megabytes."""
+    """Share one fork server among all processes that are started from now on, as long as this process exists. Starting one takes seconds
+    and hundreds of megabytes."""
     forkserver.ensure_running()
     os.environ[_SHARED] = forkserver._forkserver._forkserver_address
 
 
 class _Shared(forkserver.ForkServer):
-    """One that another process has started."""
+    """A fork server that another process has started."""
 
     def __init__(self, address: str) -> None:
         super().__init__()
@@ -48,8 +50,8 @@ Work = Sequence[str] | Callable[[], None]  # the arguments of a command, or a fu
 
 
 class Forked:
-    """A command, as far as tests ask it of a `subprocess.Popen`. `output`: the file that takes what it writes; without it, `stderr` tells
-    what it writes there. `before` runs in the child."""
+    """A command, with the methods of `subprocess.Popen` that tests use. `output`: the file for its output; without it, `stderr` has the
+    output. `before` runs in the child."""
 
     def __init__(
         self, work: Work, environment: Mapping[str, str], output: Path | None = None, before: Callable[[], None] | None = None
@@ -74,7 +76,7 @@ class Forked:
 
     def send_signal(self, number: signal.Signals) -> None:
         if self.poll() is None:
-            with suppress(ProcessLookupError):  # it has ended, and its status is not here yet
+            with suppress(ProcessLookupError):  # it has ended, and its status has not arrived yet
                 os.kill(self.pid, number)
 
     def kill(self) -> None:
@@ -82,7 +84,7 @@ class Forked:
 
 
 def finished(work: Work, environment: Mapping[str, str] | None = None, timeout: float = 120) -> tuple[int, str]:
-    """A command, waited for: its exit status (of a signal, its negative number), and what it wrote."""
+    """Run a command and wait for it. Return its exit status (for a signal, the negative number of the signal) and its output."""
     with tempfile.NamedTemporaryFile("r", errors="replace") as output:
         status = Forked(work, {**os.environ, **(environment or {})}, Path(output.name)).wait(timeout)
         return status, output.read()

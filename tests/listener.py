@@ -1,4 +1,4 @@
-"""A port of the tests' own, for what stands between a client and a service."""
+"""A listening port of a test, for what is placed between a client and a service."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Self
 
 
 class Listener:
-    """`with` it, connections to `url` are taken, one after another, by a thread."""
+    """While the context is open, a thread accepts connections to `url`, one after another."""
 
     def __init__(self) -> None:
         self._listener = socket.create_server(("127.0.0.1", 0))
@@ -31,5 +31,5 @@ class Listener:
             self._take(client)
 
     def _take(self, client: socket.socket) -> None:
-        """A new connection; the next one is taken when this returns."""
+        """Handle a new connection; the next one is accepted when this returns."""
         raise NotImplementedError

@@ -1,4 +1,4 @@
-"""Which files of a folder others could read."""
+"""Which files of a folder are accessible to other users."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from pathlib import Path
 
 
 def exposed(folder: Path) -> list[str]:
-    """The folder, and what it has, where the mode is not 0600 for a file and 0700 for a folder. There must be something in it."""
+    """Return those of the folder and its contents whose mode is not 0600 for a file or 0700 for a folder. The folder must not be empty."""
     paths = [folder, *sorted(folder.rglob("*"))]
     assert len(paths) > 1
     modes = [(path, path.stat().st_mode & 0o777) for path in paths]

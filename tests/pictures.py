@@ -1,6 +1,6 @@
-"""The pictures of the README, made of the demo as it runs: `make pictures`, or `python -m tests.pictures FOLDER`.
+"""The pictures of the README, recorded from the running demo: `make pictures`, or `python -m tests.pictures FOLDER`.
 
-`terminal.svg` is a moment of the demo on a terminal, `timeline.png` the dashboard's page of one of its views in Chromium, with the last
+`terminal.svg` shows a moment of the demo on a terminal, `timeline.png` the dashboard's page of one of its views in Chromium, with the last
 sixty years in view.
 """
 
@@ -34,12 +34,12 @@ VIEW = "presidents_with_vices"
 _AGAIN = re.compile(rb"\r(?:\x1b\[1A)?\x1b\[2K(?:\x1b\[1A\x1b\[2K)*")  # rich goes back to the first line of the panel
 _DAY = re.compile(r"\x1b\[1m(\d{4}-\d\d-\d\d)")
 _PACE = 1  # years a second
-_CLOSER = 4  # turns of the wheel, towards today
-_ELSEWHERE = re.compile(r"@font-face \{.*?\}|<!--.*?-->", re.DOTALL)  # fonts would be fetched
+_CLOSER = 4  # turns of the mouse wheel, towards today
+_ELSEWHERE = re.compile(r"@font-face \{.*?\}|<!--.*?-->", re.DOTALL)  # fonts would be downloaded
 
 
 class Demo:
-    """`livejoin demo` on a terminal, until it has replayed everything; it serves as long as the `with` lasts."""
+    """`livejoin demo` on a terminal, until it has replayed everything; it keeps serving while the context is open."""
 
     def __init__(self) -> None:
         self.port = free_port()
@@ -55,7 +55,7 @@ class Demo:
         while b"The service keeps running" not in self.shown:
             try:
                 self.shown += os.read(self._leader, 65536)
-            except OSError:  # Linux says so at the end
+            except OSError:  # Linux reports the end in this way
                 raise RuntimeError(self.shown.decode(errors="replace")) from None
         return self
 
@@ -65,7 +65,7 @@ class Demo:
         os.close(self._leader)
 
     def frame(self) -> str:
-        """The first panel from the moment on, with its colours."""
+        """Return the first panel from this moment on, with its colours."""
         for frame in _AGAIN.split(self.shown):
             text = frame.decode().replace("\r", "").strip("\n")
             if (day := _DAY.search(text)) and day[1] >= MOMENT and ROAD in text:

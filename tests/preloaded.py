@@ -1,4 +1,4 @@
-"""What `tests/forked.py` has its commands forked from: it has imported what commands import, and loaded the compiled kernels."""
+"""The module that `tests/forked.py` preloads: it imports what commands import, and loads the compiled kernels."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from structures.core import kernel
 
 settings.settings()
 settings.read_settings({})
-if kernel.is_cached():  # else a service compiles what it needs
+if kernel.is_cached():  # otherwise, a service compiles what it needs
     for _dispatcher, _signature in kernel._listed:
         kernel.load(_dispatcher, _signature)
 gc.collect()
-gc.freeze()  # a child that looks for circles copies the memory of all that it looks at: that took most of a start
+gc.freeze()  # a garbage collection in a child copies the memory of all objects that it visits, which took most of a start

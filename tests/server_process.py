@@ -1,4 +1,4 @@
-"""A real `livejoin serve` in a process of its own, spoken to over HTTP only."""
+"""A real `livejoin serve` in a process of its own, accessed over HTTP only."""
 from __future__ import annotations
 
 import os
@@ -17,17 +17,17 @@ from streaming.kafka_broker import free_port
 from tests.forked import Forked
 
 ROOT = Path(__file__).resolve().parent.parent
-_READ_AT_IMPORT = {"LIVEJOIN_JIT", "LIVEJOIN_CACHE"}  # by the service, of variables that tests set
-START_LIMIT = 300.0  # seconds; a cold cache of kernels compiles first, on a busy machine
+_READ_AT_IMPORT = {"LIVEJOIN_JIT", "LIVEJOIN_CACHE"}  # read by the service from variables that tests set
+START_LIMIT = 300.0  # seconds; kernels may have to be compiled first, on a busy machine
 
 
 def client_of(url: str, timeout: float = 60, ca: Path | None = None) -> httpx.Client:
-    """`ca`: of a server with TLS. For others, reading the certificates that nobody needs takes 40 ms."""
+    """`ca`: for a server with TLS. Without it, no certificates are read, which would take 40 ms."""
     return httpx.Client(base_url=url, timeout=timeout, verify=ca is not None and ssl.create_default_context(cafile=ca))
 
 
 class NotStarted(Exception):
-    """The server ended before it was ready: `status`, and `errors`, what it wrote on standard error."""
+    """The server ended before it was ready: `status`, and `errors`, its standard error."""
 
     def __init__(self, status: int, errors: str) -> None:
         super().__init__(f"the server ended with status {status}:\n{errors}")
@@ -37,9 +37,10 @@ class NotStarted(Exception):
 class ServerProcess:
     """One server on the folder `data`. `with ServerProcess(folder) as server:` starts it, waits for /readyz, and kills it at the end.
 
-    `environment` is added to the tests' own (LIVEJOIN_… variables), `arguments` to the command; `before` runs in the child
-    before the command (limits of resources); `log` takes its output (else a file beside the folder). `port`: else a free one.
-    `fresh`: by the command, as everybody starts it; else forked from a process that has imported the service. `ca`: it serves HTTPS.
+    `environment` is added to the environment of the tests (LIVEJOIN_… variables), `arguments` to the command; `before` runs in the child
+    before the command (to limit resources); `log` is the file for its output (by default beside the folder). `port`: by default a free one.
+    `fresh`: start it by the command, as users do; otherwise, it is forked from a process that has imported the service. `ca`: it serves
+    HTTPS.
     """
 
     _module = "service.cli"
@@ -77,7 +78,7 @@ class ServerProcess:
         return ["serve", "--data", str(self.data), "--port", str(self.port), *self._more]
 
     def start(self, wait: bool = True) -> ServerProcess:
-        """Start it; with `wait`, until it is ready. Raises NotStarted."""
+        """Start the server; with `wait`, wait until it is ready. Raises NotStarted."""
         first = self._process is None
         with open(self.log_path, "wb") as log:
             if self._fresh:
@@ -92,7 +93,7 @@ class ServerProcess:
                 self.wait_ready()
             except BaseException as error:
                 if first and self._chooses_port and isinstance(error, NotStarted) and "already in use" in error.errors:
-                    self.port, self._process, self._chooses_port = free_port(), None, False  # another test was first to take it
+                    self.port, self._process, self._chooses_port = free_port(), None, False  # another test has taken the port first
                     return self.start()
                 self.close()
                 raise
@@ -118,28 +119,28 @@ class ServerProcess:
         return self._process
 
     def client(self, timeout: float = 60) -> httpx.Client:
-        """A client of its own connections; closed with the server."""
+        """Return a new client with connections of its own; it is closed with the server."""
         client = client_of(self.url, timeout, self._ca)
         self._clients.append(client)
         return client
 
     def output(self) -> str:
-        """What it wrote on standard output and standard error."""
+        """Return the contents of standard output and standard error."""
         return self.log_path.read_text(errors="replace")
 
     def kill(self) -> None:
-        """kill -9, as when the power goes."""
+        """Kill the server with SIGKILL."""
         if self.process.poll() is None:
             self.process.send_signal(signal.SIGKILL)
         self.process.wait()
 
     def stop(self, sign: signal.Signals = signal.SIGTERM, limit: float = 30) -> int:
-        """Ask it to end; its exit status. Raises subprocess.TimeoutExpired."""
+        """Ask the server to end; return its exit status. Raises subprocess.TimeoutExpired."""
         self.process.send_signal(sign)
         return self.process.wait(limit)
 
     def wait(self, limit: float = 30) -> int:
-        """Wait until it ends by itself; its exit status."""
+        """Wait until the server ends by itself; return its exit status."""
         return self.process.wait(limit)
 
     def close(self) -> None:

@@ -1,4 +1,4 @@
-"""The data are what they say, so that a failure elsewhere is not theirs."""
+"""The data sets match their descriptions, so that failures elsewhere are not caused by them."""
 from __future__ import annotations
 
 import duckdb

@@ -1,4 +1,4 @@
-"""The house: what is counted of its structure, by reading every file. Imports within functions and for type hints count."""
+"""The structure of the code, checked by reading every file. Imports within functions and for type hints count."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from typing import NamedTuple, TypeGuard
 from tests.datasets import ROOT
 
 PACKAGES = ("structures", "service", "streaming", "livejoin")
-HOMES = {"livejoin": ROOT / "client"}  # of packages that are not at the root
+HOMES = {"livejoin": ROOT / "client"}  # folders of packages that are not at the root
 MODULES_A_FOLDER = 20  # besides __init__
 LINES_A_FUNCTION = 70
 LINES_A_FILE = 500
@@ -23,7 +23,7 @@ PARAMETERS = 8
 
 @cache
 def sources(*packages: str) -> dict[str, Path]:
-    """Every module by its dotted name."""
+    """Return the path of every module by its dotted name."""
     found = {}
     for package in packages:
         for path in sorted(home(package).rglob("*.py")):
@@ -35,16 +35,16 @@ def sources(*packages: str) -> dict[str, Path]:
 class Function(NamedTuple):
     name: str
     lines: int
-    parameters: int  # all of them, `self` too
+    parameters: int  # all of them, including `self`
 
 
 class Source(NamedTuple):
-    """What is counted of a file. Its tree is not kept: 70,000 statements would slow down every later test of the process."""
+    """What the tests need of a file. Its syntax tree is not kept: 70,000 statements would slow down every later test of the process."""
 
     imports: list[ast.Import | ast.ImportFrom]
     functions: list[Function]
-    classes: dict[str, set[str]]  # the words of each, but for comments
-    is_documentation: bool  # and nothing else
+    classes: dict[str, set[str]]  # the words of each class, except those in comments
+    is_documentation: bool  # the module is nothing but a docstring
 
 
 @cache
@@ -69,7 +69,7 @@ def read(text: str) -> Source:
 
 
 def statements(tree: ast.Module) -> Iterator[ast.AST]:
-    """All of them, however deep; expressions, most of a tree, have none."""
+    """Return all statements, however deep; expressions, which are most of a tree, contain none."""
     left: list[ast.AST] = [tree]
     while left:
         node = left.pop()
@@ -84,13 +84,13 @@ def parameters(given: ast.arguments) -> int:
 
 
 def home(module: str) -> Path:
-    """The folder of the module's package."""
+    """Return the folder of the module's package."""
     package = module.partition(".")[0]
     return HOMES.get(package, ROOT) / package
 
 
 def imported(node: ast.Import | ast.ImportFrom, modules: Mapping[str, Path]) -> set[str]:
-    """The modules of ours that an import statement names."""
+    """Return the modules of this project that an import statement names."""
     if isinstance(node, ast.ImportFrom):
         assert node.level == 0, "imports are absolute"
         named = {f"{node.module}.{one.name}" for one in node.names}
@@ -103,7 +103,7 @@ def graph(modules: Mapping[str, Path]) -> dict[str, set[str]]:
 
 
 def circle(arrows: Mapping[str, set[str]]) -> list[str]:
-    """One circle of modules, [] if there is none."""
+    """Return one cycle of modules, [] if there is none."""
     try:
         TopologicalSorter(arrows).prepare()
     except CycleError as error:
@@ -151,8 +151,8 @@ def test_folders_are_small() -> None:
 
 
 def test_packages_hold_nothing_but_their_docstring() -> None:
-    """Importing a module imports the packages that it is in: they are no part of a circle because they import nothing. But the client is
-    imported by its public name, and none of its modules imports that."""
+    """Importing a module imports the packages that contain it; they are not part of any cycle because they import nothing. The client is an
+    exception: it is imported by its public name, and none of its modules imports that."""
     for name, path in sources(*PACKAGES).items():
         if path.name == "__init__.py" and name != "livejoin":
             assert source(path).is_documentation, name
@@ -165,7 +165,7 @@ def test_every_room_is_on_the_map() -> None:
 
 
 def test_modules_imported_by_name_are_there() -> None:
-    """`import_module("…")` and `imported("…")`, by which the command line finds what not every installation or command needs."""
+    """`import_module("…")` and `imported("…")`, which the command line uses for modules that not every installation or command needs."""
     by_name = re.compile(r"(?:import_module|imported)\(\"([\w.]+)\"\)")
     named = [one for path in sources(*PACKAGES).values() for one in by_name.findall(path.read_text())]
     ours = {one for one in named if one.startswith(PACKAGES)}
@@ -189,7 +189,7 @@ def test_signatures_are_short() -> None:
 
 
 def test_arrays_have_words_for_names() -> None:
-    """Of the parameters of kernels only indices are letters, and the arrays of a store, as `Nodes` and `Writing` name them."""
+    """Parameters of kernels are words, except for indices and the arrays of a store, as `Nodes` and `Writing` name them."""
     found = set()
     for name, path in sources("structures").items():
         for one in ast.parse(path.read_text()).body:
@@ -214,7 +214,7 @@ def test_a_cost_is_found() -> None:
 
 
 def is_entry(node: ast.stmt) -> TypeGuard[ast.FunctionDef]:
-    """Whether it is a kernel with a signature."""
+    """Return whether the function is a kernel with a signature."""
     return isinstance(node, ast.FunctionDef) and any(
         isinstance(one, ast.Call) and isinstance(one.func, ast.Name) and one.func.id == "kernel" and one.args for one in node.decorator_list
     )
@@ -226,7 +226,7 @@ def test_parameters_are_counted() -> None:
 
 
 def cited() -> Iterator[tuple[str, str, str]]:
-    """Pages of docs/design that the code names, each with a section that it names in italics behind it, "" for the page itself."""
+    """Return the pages of docs/design that the code names, each with a section that follows in italics, "" for the page itself."""
     for name, path in sources(*PACKAGES, "tests").items():
         text = " ".join(path.read_text().split())
         for page, behind in re.findall(r"(docs/design/[a-z-]+\.md)(?:`?,? ?\(?((?:\*[^*]+\*[;, ]*(?:and )?)+))?", text):
@@ -244,12 +244,12 @@ def test_the_pages_that_comments_cite_are_there() -> None:
 
 
 def headings(page: Path) -> list[str]:
-    """Of a Markdown page, the bold beginnings of its paragraphs too."""
+    """Return the headings of a Markdown page, and the bold beginnings of its paragraphs."""
     return [a or b for a, b in re.findall(r"^(?:#+ (.+)|\*\*(.+?)\*\*)", page.read_text(), re.MULTILINE)]
 
 
 def test_the_map_names_what_is_there() -> None:
-    """`room/module.py` in ARCHITECTURE.md and CONTRIBUTING.md, from the root or from a package."""
+    """`room/module.py` in ARCHITECTURE.md and CONTRIBUTING.md exists, relative to the root or to a package."""
     for page in ("ARCHITECTURE.md", "CONTRIBUTING.md"):
         named = re.findall(r"`([a-z_]+(?:/[a-z_]+)+/?(?:\.[a-z]+)?)`", (ROOT / page).read_text())
         assert named
@@ -259,7 +259,7 @@ def test_the_map_names_what_is_there() -> None:
 
 
 def test_the_map_names_classes_and_what_they_have() -> None:
-    """`Class.name`, or `Class`, of ours in ARCHITECTURE.md and CONTRIBUTING.md."""
+    """`Class.name`, or `Class`, in ARCHITECTURE.md and CONTRIBUTING.md exists in the code."""
     known: dict[str, set[str]] = {}
     for path in sources(*PACKAGES).values():
         for name, words in source(path).classes.items():
@@ -276,7 +276,7 @@ def exists(path: Path) -> bool:
 
 
 def test_modules_name_modules_that_are_there() -> None:
-    """`module.py` of the same folder, `room/module.py` of the same package, or a path from the root, in docstrings and comments."""
+    """Docstrings and comments name `module.py` in the same folder, `room/module.py` in the same package, or a path from the root."""
     stale = []
     for name, path in sources(*PACKAGES).items():
         for mentioned in re.findall(r"`((?:[a-z_]+/)*[a-z_]+\.py)`", path.read_text()):

@@ -1,4 +1,4 @@
-"""The pictures of README.md are those of the demo that it tells of."""
+"""The pictures in README.md match the demo that it describes."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.pictures import FOLDER, MOMENT, ROAD, main
 
 
 def shown(terminal: Path) -> str:
-    """The text of the picture of a terminal."""
+    """Return the text of the picture of a terminal."""
     return unescape(re.sub(r"<[^>]*>", " ", terminal.read_text(encoding="utf-8"))).replace("\xa0", " ")
 
 

@@ -1,4 +1,4 @@
-"""SECURITY.md and what it promises of the sources and the dependencies."""
+"""SECURITY.md, and what it promises about the sources and the dependencies."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the tests' own server process promises."""
+"""The guarantees of the server process that tests use."""
 
 from __future__ import annotations
 

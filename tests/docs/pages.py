@@ -1,4 +1,4 @@
-"""The blocks of a page, and how each is run: what the documentation shows is what happens.
+"""The blocks of a page, and how each is run, so that the documentation shows what really happens.
 
     console   commands behind `$ `, each with what it prints on a terminal of 140 columns
     sh        commands that succeed
@@ -9,9 +9,9 @@
     http      a request: a line with method and path, then its body; a block `json` right behind it is the answer
     toml      read as a file of `livejoin stream`
 
-A mark is a comment of HTML in the line before a block; `not run: …` says why nobody runs it. The address of the service in
-a page, http://127.0.0.1:8080, and its data folder, livejoin-data, are those of the test's, which a line `livejoin serve` stands for.
-What a block of `sh` exports is there in later blocks.
+A mark is an HTML comment in the line before a block; `not run: …` gives the reason why it is not run. The address of the service in a page,
+http://127.0.0.1:8080, and its data folder, livejoin-data, are replaced by those of the test's service; a line `livejoin serve` stands for
+its start. Variables that a block of `sh` exports are set in later blocks.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ def blocks_of(text: str) -> list[Block]:
 
 
 def steps_of(text: str) -> list[Step]:
-    """The commands of a block of `console`."""
+    """Return the commands of a block of `console`."""
     found = []
     for part in re.split(r"^\$ ", text, flags=re.MULTILINE)[1:]:
         lines = part.splitlines()
@@ -84,7 +84,7 @@ class Terminal:
         os.close(follower)
 
     def read(self, lines: int | None = None) -> str:
-        """So many lines that are not empty, or all."""
+        """Return this number of non-empty lines, or all."""
         text = b""
         while lines is None or sum(bool(line.strip()) for line in text.split(b"\n")[:-1]) < lines:
             try:
@@ -103,7 +103,7 @@ class Terminal:
 
 
 def environment_of(server: ServerProcess, folder: Path) -> dict[str, str]:
-    """In which `livejoin` is this source, and finds this service."""
+    """Return an environment in which `livejoin` is this checkout, and finds this service."""
     script = folder / "bin" / "livejoin"
     script.parent.mkdir(exist_ok=True)
     script.write_text(f'#!/bin/sh\nPYTHONPATH="{ROOT}:{ROOT}/client" exec "{sys.executable}" -m service.cli "$@"\n')
@@ -112,7 +112,7 @@ def environment_of(server: ServerProcess, folder: Path) -> dict[str, str]:
 
 
 class Reader:
-    """Somebody who does what a page says, in an empty folder beside the repository's data."""
+    """A user who follows the instructions of a page, in an empty folder beside the repository's data."""
 
     def __init__(self, server: ServerProcess, folder: Path) -> None:
         self.server, self.folder = server, folder
@@ -123,7 +123,7 @@ class Reader:
             (folder / name).symlink_to(ROOT / name)
 
     def read(self, page: Path) -> int:
-        """How many blocks have been run. Raises AssertionError, which names page and line, for what is not true."""
+        """Return how many blocks have been run. Raises AssertionError, which names page and line, for anything that is not true."""
         done = 0
         shown = page.relative_to(ROOT)
         blocks = blocks_of(page.read_text())

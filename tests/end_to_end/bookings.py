@@ -1,4 +1,4 @@
-"""The relations and the view of docs/design/api.md's own examples, fresh for a test."""
+"""The relations and the view of the examples in docs/design/api.md, new for each test."""
 from __future__ import annotations
 
 from typing import Any
@@ -43,7 +43,7 @@ EVERYTHING: dict[str, Any] = {
 
 
 class Case:
-    """Names of one test's own: relations `<prefix>_b`, `<prefix>_m`, view `<prefix>_v`."""
+    """Names for one test: relations `<prefix>_b`, `<prefix>_m`, view `<prefix>_v`."""
 
     def __init__(self, client: httpx.Client, number: int) -> None:
         self.client = client
@@ -71,7 +71,7 @@ class Case:
         }
 
     def live(self) -> Case:
-        """Relations, view, three bookings of room A and one of B, two jobs: three clashes."""
+        """Create the relations, the view, three bookings of room A and one of B, and two jobs: three clashes."""
         self.define()
         talk.view(self.client, self.v, self.sql)
         talk.ok(talk.send(self.client, [
@@ -81,7 +81,7 @@ class Case:
         return self
 
     def booking(self, number: int, room: str, start: int, end: int | None, status: str = "confirmed", op: str = "upsert") -> dict[str, Any]:
-        """A booking from one January day to another."""
+        """A booking from one day of January to another."""
         row = {"id": number, "room": room, "starts": day(start), "ends": None if end is None else day(end), "status": status}
         return {"relation": self.b, "op": op, "row": row}
 

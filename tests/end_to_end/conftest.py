@@ -1,4 +1,4 @@
-"""One server a module, on a folder of its own."""
+"""One server per module, on a folder of its own."""
 from __future__ import annotations
 
 import itertools

@@ -1,4 +1,5 @@
-"""What a client does with the service: define, send, read, follow; in every media type. Nothing here knows the service's inside."""
+"""What a client does with the service: define, send, read and follow, in every media type. Nothing here depends on the service's
+internals."""
 from __future__ import annotations
 
 import csv
@@ -25,7 +26,7 @@ Row = dict[str, Any]
 
 
 def ok(answer: httpx.Response, *statuses: int) -> Any:
-    """The JSON of an answer with one of these statuses (200 if none is named)."""
+    """Return the JSON of an answer with one of these statuses (200 by default)."""
     assert answer.status_code in (statuses or (200,)), _told(answer)
     return answer.json() if answer.content else None
 
@@ -35,7 +36,7 @@ def _told(answer: httpx.Response) -> str:
 
 
 def problem(answer: httpx.Response, status: int, kind: str) -> dict[str, Any]:
-    """The problem of an answer, which must be of this status and type, whole as RFC 9457 has it."""
+    """Return the problem of an answer, which must have this status and type, and be complete according to RFC 9457."""
     where = _told(answer)
     assert answer.status_code == status, where
     assert answer.headers["content-type"].split(";")[0] == PROBLEM, where
@@ -49,13 +50,14 @@ def define(client: httpx.Client, name: str, definition: dict[str, Any]) -> None:
 
 
 def view(client: httpx.Client, name: str, definition: dict[str, Any] | str, limit: float = 60) -> dict[str, Any]:
-    """Register a view (text is SQL) and wait until it is live."""
+    """Register a view (a text is SQL) and wait until it is live."""
     body = {"sql": definition} if isinstance(definition, str) else definition
     return live(client.put(f"/v1/views/{name}", json=body), client, name, limit)
 
 
 def live(answer: httpx.Response, client: httpx.Client, name: str, limit: float = 60) -> dict[str, Any]:
-    """The view of a registration's answer, once it is live. On a busy machine even a small one may take the second until `202`."""
+    """Return the view of a registration's answer once it is live. On a busy machine, even a small view may take the second after which the
+    answer is `202`."""
     made = ok(answer, 200, 201, 202)
     end = time.monotonic() + limit
     while made["state"] == "building" and time.monotonic() < end:
@@ -76,7 +78,7 @@ def drop(client: httpx.Client, views: Iterable[str] = (), relations: Iterable[st
 
 
 def arrow_bytes(table: pa.Table | pa.RecordBatch, relation: str | None = None) -> bytes:
-    """One IPC stream; with `relation` its name in the schema's metadata, as POST /v1/changes wants it."""
+    """Return one IPC stream; `relation` is stored in the schema's metadata, as POST /v1/changes requires."""
     table = pa.table(table) if isinstance(table, pa.RecordBatch) else table
     if relation is not None:
         table = table.replace_schema_metadata({"livejoin.relation": relation})
@@ -87,7 +89,7 @@ def arrow_bytes(table: pa.Table | pa.RecordBatch, relation: str | None = None) -
 
 
 def encode_table(table: pa.Table, media: str) -> bytes:
-    """A table as the body of POST /v1/relations/{name}/changes."""
+    """Return a table as the body of POST /v1/relations/{name}/changes."""
     if media == ARROW:
         return arrow_bytes(table)
     sink = io.BytesIO()
@@ -102,7 +104,7 @@ def encode_table(table: pa.Table, media: str) -> bytes:
 
 
 def load(client: httpx.Client, relation: str, table: pa.Table, media: str, **parameters: Any) -> dict[str, Any]:
-    """Send a whole table as upserts of one batch."""
+    """Send a complete table as upserts in one batch."""
     answer = client.post(
         f"/v1/relations/{relation}/changes", content=encode_table(table, media), headers={"Content-Type": media}, params=parameters
     )
@@ -112,14 +114,14 @@ def load(client: httpx.Client, relation: str, table: pa.Table, media: str, **par
 
 
 def change(entry: dict[str, Any], key: Sequence[str]) -> dict[str, Any]:
-    """A change log's entry as a change of POST /v1/changes."""
+    """Return an entry of a change log as a change for POST /v1/changes."""
     if entry["op"] == "delete":
         return {"relation": entry["relation"], "op": "delete", "key": {column: entry["row"][column] for column in key}}
     return {"relation": entry["relation"], "op": entry["op"], "row": entry["row"]}
 
 
 def send(client: httpx.Client, changes: Sequence[dict[str, Any]], media: str = JSON, **parameters: Any) -> httpx.Response:
-    """POST /v1/changes in one of its media types; parameters (source, epoch …) go into the query."""
+    """POST /v1/changes in one of its media types; parameters (source, epoch …) are added to the query."""
     if media == JSON:
         body = json.dumps({"changes": changes}).encode()
     elif media == JSONL:
@@ -131,7 +133,7 @@ def send(client: httpx.Client, changes: Sequence[dict[str, Any]], media: str = J
 
 
 def _arrow_changes(changes: Sequence[dict[str, Any]]) -> bytes:
-    """IPC streams one after the other, one a stretch of changes of the same relation and form."""
+    """Return concatenated IPC streams, one for each run of changes of the same relation and form."""
     parts: list[bytes] = []
     stretch: list[dict[str, Any]] = []
 
@@ -153,7 +155,7 @@ def _arrow_changes(changes: Sequence[dict[str, Any]]) -> bytes:
 
 
 def read(client: httpx.Client, name: str, media: str, columns: Sequence[str], **parameters: Any) -> list[tuple[Any, ...]]:
-    """All rows of a view, as tuples of `columns`; JSON by pages of 700."""
+    """Return all rows of a view as tuples of `columns`; JSON is read by pages of 700."""
     if media == JSON:
         return [tuple(row[column] for column in columns) for page in pages(client, name, 700, **parameters) for row in page["rows"]]
     with client.stream("GET", f"/v1/views/{name}/rows", headers={"Accept": media}, params=parameters) as answer:
@@ -164,7 +166,7 @@ def read(client: httpx.Client, name: str, media: str, columns: Sequence[str], **
 
 
 def decode(body: bytes, media: str, columns: Sequence[str]) -> Iterator[tuple[Any, ...]]:
-    """The rows of a streamed answer."""
+    """Return the rows of a streamed answer."""
     if media == JSONL:
         for line in body.splitlines():
             row = json.loads(line)
@@ -185,7 +187,7 @@ def decode(body: bytes, media: str, columns: Sequence[str]) -> Iterator[tuple[An
 
 
 def pages(client: httpx.Client, name: str, limit: int, **parameters: Any) -> Iterator[dict[str, Any]]:
-    """The JSON pages of a view, one after the other by cursor; all of one version."""
+    """Yield the JSON pages of a view, by cursor; all are of the same version."""
     cursor: str | None = None
     version: int | None = None
     while True:
@@ -203,7 +205,7 @@ def pages(client: httpx.Client, name: str, limit: int, **parameters: Any) -> Ite
 
 
 def sse(text: str) -> Iterator[tuple[str, str, str | None]]:
-    """(event, data, id) of each event of a stream."""
+    """Yield (event, data, id) of each event of a stream."""
     for block in text.replace("\r\n", "\n").split("\n\n"):
         fields: dict[str, list[str]] = {}
         for line in block.split("\n"):
@@ -224,10 +226,10 @@ _OF_A_CHANGE, _OF_A_PROGRESS = frozenset(("version", "op", "key", "row")), froze
 
 
 class Follower:
-    """Replays the changes of a view by polls, and keeps its rows by identity; applies at `progress` only.
+    """Follows a view by polls and maintains its rows by identity; it applies changes at `progress` only.
 
-    Checks what every feed must keep: versions grow, within a version deletes come before inserts, a delete takes a row that is
-    there, an insert gives one that is not, and no identity with the same values on both sides of a version.
+    Checks the guarantees of every feed: versions grow; within a version, deletes precede inserts; a delete removes an existing row, an
+    insert adds a new one; and no identity has the same values before and after a version.
     """
 
     def __init__(self, client: httpx.Client, name: str, columns: Sequence[str], snapshot: bool = False) -> None:
@@ -241,7 +243,7 @@ class Follower:
         ok_poll(self, **({"snapshot": "true"} if snapshot else {}))
 
     def poll(self, **parameters: Any) -> httpx.Response:
-        """Take what there is now."""
+        """Read what is available now."""
         if self.token is not None:
             parameters["since"] = self.token
         answer = self.client.get(f"/v1/views/{self.name}/changes", params={"wait": 0, **parameters})
@@ -252,7 +254,7 @@ class Follower:
         return answer
 
     def resume(self, client: httpx.Client) -> None:
-        """After a restart the token still holds."""
+        """Check that the token is still valid after a restart."""
         self.client = client
         ok_poll(self)
 
@@ -293,7 +295,7 @@ class Follower:
 
 
 def ok_poll(follower: Follower, **parameters: Any) -> httpx.Response:
-    """A poll that must succeed."""
+    """Return the answer to a poll that must succeed."""
     answer = follower.poll(**parameters)
     ok_status(answer)
     return answer

@@ -1,4 +1,4 @@
-"""Every query of the data sets: count and checksum, in every media type, by SQL and by JSON."""
+"""Every query of the data sets: row count and checksum, in every media type, defined by SQL and by JSON."""
 from __future__ import annotations
 
 import itertools
@@ -18,7 +18,7 @@ LARGE = [pytest.param(name, view, id=view["name"]) for name in NAMES for view in
 
 @pytest.fixture(scope="module")
 def loaded(client: httpx.Client) -> httpx.Client:
-    """All tables of all data sets, sent in the media types by turns, and all views: half of them before their rows."""
+    """All tables of all data sets, sent in alternating media types, and all views, half of them registered before their rows are sent."""
     media = itertools.cycle((CSV, JSONL, PARQUET, ARROW))
     for name in NAMES:
         for table in datasets.tables(name):
@@ -75,7 +75,7 @@ def test_the_same_by_json(loaded: httpx.Client, name: str, view: dict[str, Any])
 
 @pytest.mark.parametrize(("name", "view"), [parameter for parameter in VIEWS if not parameter.values[1]["join"]["less"]])
 def test_point_look_ups_and_windows(loaded: httpx.Client, name: str, view: dict[str, Any]) -> None:
-    """A look-up and a window against the rows of the whole view, cut here."""
+    """A look-up and a window, compared with the rows of the whole view, filtered here."""
     columns = view["result_columns"]
     everything = talk.read(loaded, view["name"], ARROW, columns)
     keys = ("id", "outage", "iata", "src", "airline")
@@ -92,7 +92,7 @@ def test_point_look_ups_and_windows(loaded: httpx.Client, name: str, view: dict[
 
 
 def _check_window(client: httpx.Client, name: str, view: dict[str, Any], everything: list[tuple[Any, ...]]) -> None:
-    """Rows all of whose intervals meet the window, when every part's key is among the columns."""
+    """Compare with the rows all of whose intervals meet the window, if the columns include the key of every part."""
     parts = []
     for entry in view["join"]["from"]:
         definition = datasets.definition(name, entry["table"])

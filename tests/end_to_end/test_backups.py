@@ -1,4 +1,4 @@
-"""Backup, restore and repair as an operator uses them: by the commands, on a real service, which goes on writing."""
+"""Backup, restore and repair as an operator uses them: with the commands, on a real service that continues to write."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def modes(folder: Path) -> set[int]:
 
 @pytest.fixture
 def server(tmp_path: Path) -> Iterator[ServerProcess]:
-    """A snapshot of version 20, and ten batches behind it."""
+    """A server with a snapshot of version 20, and ten later batches."""
     with ServerProcess(tmp_path / "data") as server:
         talk.define(server.client(), "items", DEFINITION)
         talk.view(server.client(), "neighbours", SQL)
@@ -64,7 +64,7 @@ CHANGES, ROWS = "/v1/views/neighbours/changes", "/v1/views/neighbours/rows"
 
 
 def token_of(client: httpx.Client) -> str:
-    """Of the newest version."""
+    """Return a token of the newest version."""
     return str(json.loads(client.get(CHANGES, params={"wait": 0}).text.splitlines()[-1])["token"])
 
 
@@ -94,7 +94,7 @@ def test_a_backup_and_its_restoration(server: ServerProcess, tmp_path: Path) -> 
         expect(restored.client(), 30)
         follow = {"since": kept, "wait": 0}
         assert talk.ok_status(restored.client().get(CHANGES, params=follow)) is None
-        for last in (33, 36):  # also when versions of these numbers are there again
+        for last in (33, 36):  # also when versions with these numbers exist again
             talk.problem(restored.client().get(CHANGES, params={"since": lost, "wait": 0}), 410, "token-expired")
             fill(restored.client(), last - 2, last)
         talk.problem(restored.client().get(ROWS, params={"cursor": cursor}), 410, "snapshot-expired")
@@ -103,11 +103,12 @@ def test_a_backup_and_its_restoration(server: ServerProcess, tmp_path: Path) -> 
         expect(restored.client(), 36)
         assert restored.stop() == 0
     assert livejoin(0, "check", tmp_path / "restored").splitlines()[-1].startswith("verdict    sound")
-    livejoin(0, "check", tmp_path / "backup")  # nothing of the restored folder is in it
+    livejoin(0, "check", tmp_path / "backup")  # it contains nothing of the restored folder
 
 
 def test_a_chain(server: ServerProcess, tmp_path: Path) -> None:
-    """Two increments behind a whole backup: of the log alone, and, after a restart has written a snapshot, with its changed files."""
+    """Two increments after a full backup: one with only the log, and one with the changed files too, after a restart has written a
+    snapshot."""
     client, place = server.client(), tmp_path / "backups"
     talk.define(client, "fixed", DEFINITION)
     many = [{"relation": "fixed", "op": "upsert", "row": {"id": n, "text": "x" * 500, "a": 0, "b": 1}} for n in range(2000)]
@@ -126,7 +127,7 @@ def test_a_chain(server: ServerProcess, tmp_path: Path) -> None:
     fill(client, 46, 50)
     backup(server, place / "wednesday", "--since", place / "tuesday")
     sizes = [sum(path.stat().st_size for path in (place / day).rglob("*") if path.is_file()) for day in ("monday", "tuesday", "wednesday")]
-    assert max(sizes[1:]) < sizes[0] / 4, sizes  # what has not changed is not copied again
+    assert max(sizes[1:]) < sizes[0] / 4, sizes  # unchanged files are not copied again
     assert not any((place / "tuesday" / "snapshots").iterdir())
     for day, last in (("monday", 30), ("tuesday", 40), ("wednesday", 50)):
         assert "2 views" not in livejoin(0, "check", place / day)
@@ -134,7 +135,7 @@ def test_a_chain(server: ServerProcess, tmp_path: Path) -> None:
         with ServerProcess(tmp_path / day) as restored:
             expect(restored.client(), last)
             assert talk.ok(restored.client().get("/v1/relations/fixed"))["rows"] == 2000
-    (place / "monday").rename(place / "the first one")  # it is found by its id
+    (place / "monday").rename(place / "the first one")  # the backup is found by its id
     livejoin(0, "restore", place / "wednesday", tmp_path / "again")
     (place / "tuesday").rename(tmp_path / "elsewhere")
     told = livejoin(1, "restore", place / "wednesday", tmp_path / "not")
@@ -178,7 +179,7 @@ def test_a_path_written_otherwise(server: ServerProcess, tmp_path: Path, path: s
 
 
 def test_a_backup_is_not_written_to(server: ServerProcess, tmp_path: Path) -> None:
-    """Taken for a data folder by whatever command."""
+    """A backup is given as the data folder to each command."""
     copied, secret = tmp_path / "backup", tmp_path / "secret"
     livejoin(0, "token", "create", "boss", "--scope", "admin", "--data", server.data)
     told = livejoin(0, "token", "create", "other", "--scope", "admin", "--data", server.data)
@@ -198,7 +199,7 @@ def test_a_backup_is_not_written_to(server: ServerProcess, tmp_path: Path) -> No
 
 
 def slowly() -> None:
-    """In the server: a checksum takes until the service ends."""
+    """In the server: computing a checksum takes until the service ends."""
 
     def forever(path: Path, look: Callable[[int], None]) -> None:
         while True:
@@ -209,7 +210,7 @@ def slowly() -> None:
 
 
 def test_a_stop_meanwhile(tmp_path: Path) -> None:
-    """A clean one, without delay; nothing is left of the backup."""
+    """The stop is clean and without delay; nothing is left of the backup."""
     with ServerProcess(tmp_path / "data", before=slowly) as server:
         client = server.client()
         talk.define(client, "items", DEFINITION)
@@ -246,7 +247,7 @@ def test_damaged_and_unfinished_backups_are_refused(server: ServerProcess, tmp_p
 
 
 def test_a_kill_in_the_middle(tmp_path: Path) -> None:
-    """The data folder is whole, what was written of the backup is marked as unfinished; and the same of a restoration."""
+    """The data folder is intact, and the partial backup is marked as unfinished. The same holds for a restoration."""
     with ServerProcess(tmp_path / "data", environment={"LIVEJOIN_FAILPOINT": "in-backup"}) as server:
         client = server.client()
         talk.define(client, "items", DEFINITION)
@@ -271,7 +272,7 @@ def test_a_kill_in_the_middle(tmp_path: Path) -> None:
 
 
 def test_while_batches_come(server: ServerProcess, tmp_path: Path) -> None:
-    """Each backup is of one version: all that had been acknowledged before it began, and no half of anything."""
+    """Each backup has exactly one version: everything that was acknowledged before it began, and no partial batch."""
     stop, sent = threading.Event(), [30]
 
     def write() -> None:
@@ -326,7 +327,7 @@ def test_in_token_mode(server: ServerProcess, tmp_path: Path) -> None:
 
 @pytest.mark.skipif(not hasattr(os, "getuid") or os.getuid() != 0, reason="a file system of our own needs root")
 def test_the_disk_of_the_target_fills_up(server: ServerProcess, tmp_path: Path) -> None:
-    """Refused before anything is written, or told afterwards; the service goes on either way."""
+    """The backup is refused before anything is written, or fails afterwards; the service continues in either case."""
     import subprocess
 
     client, mount = server.client(), tmp_path / "small"
@@ -345,7 +346,7 @@ def test_the_disk_of_the_target_fills_up(server: ServerProcess, tmp_path: Path) 
 
 
 def test_a_damaged_snapshot_is_left_out(server: ServerProcess, tmp_path: Path) -> None:
-    """No damage is copied in silence: the log has the rows, as far back as the older generation."""
+    """Damage is not copied silently: the log has the rows, as far back as the older generation."""
     snapshot = max((server.data / "snapshots").glob("*/[0-9]*.arrow"), key=lambda path: int(path.parent.name))
     data = snapshot.read_bytes()
     with open(snapshot, "r+b") as file:

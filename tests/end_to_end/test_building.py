@@ -1,4 +1,4 @@
-"""A view that takes long to build, over HTTP: writers go on, it can be given up, and a stop does not wait for it."""
+"""A view that takes long to build, over HTTP: writers continue, the build can be cancelled, and a stop does not wait for it."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ from tests.server_process import ServerProcess
 
 LEFT = {"columns": [{"name": "id", "type": "int64"}, {"name": "k", "type": "string"}], "key": ["id"]}
 SQL = "SELECT a.id AS a, b.id AS b FROM a JOIN b ON a.k = b.k"
-ALGORITHMS = ["join-tree", "view-tree"]  # one that has its structures for itself, one over indexes that views share
+ALGORITHMS = ["join-tree", "view-tree"]  # one with its own structures, one over indexes that views share
 
 
 def hold(gate: Path) -> None:
-    """In the service: views have loaded, and wait until there is such a file."""
+    """In the service: views that have loaded wait until this file exists."""
     load = Builds._load
 
     def held(build: Any, join: Any, version: int) -> None:
         load(build, join, version)
         while not gate.exists():
-            build.require()  # raises once nobody wants the view
+            build.require()  # raises once the build is cancelled
             time.sleep(0.005)
 
     Builds._load = staticmethod(held)  # type: ignore[method-assign]
@@ -92,7 +92,7 @@ def test_others_write_while_a_view_is_built(held: ServerProcess, gate: Path, alg
 
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
 def test_a_build_is_given_up(held: ServerProcess, gate: Path, algorithm: str) -> None:
-    """Its name is free at once, its relations soon."""
+    """The name of the view is free at once, its relations shortly afterwards."""
     client = filled(held)
     put(client, algorithm)
     talk.problem(client.delete("/v1/relations/a"), 409, "relation-in-use")
@@ -108,7 +108,7 @@ def test_a_build_is_given_up(held: ServerProcess, gate: Path, algorithm: str) ->
 
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
 def test_a_stop_while_views_are_built(tmp_path: Path, gate: Path, algorithm: str) -> None:
-    """At the registration, and at a start: it ends with status 0, and the next start builds the view."""
+    """During a registration, and during a start: the stop ends with status 0, and the next start builds the view."""
     folder = tmp_path / "data"
     with ServerProcess(folder, before=partial(hold, gate)) as server:
         put(filled(server), algorithm)

@@ -1,4 +1,4 @@
-"""The change logs and Debezium streams of the data sets, with every checkpoint: by reading, and by followers who replay the feed."""
+"""The change logs and Debezium streams of the data sets, compared at every checkpoint, by reading and by followers that apply the feed."""
 from __future__ import annotations
 
 import gc
@@ -69,7 +69,7 @@ def _catch_up_by_ones(follower: talk.Follower) -> None:
 
 @pytest.fixture
 def replay(client: httpx.Client, request: pytest.FixtureRequest) -> Iterator[Replay]:
-    gc.disable()  # it would go through a million records again and again
+    gc.disable()  # it would scan a million records repeatedly
     replay = Replay(client, *request.param)
     yield replay
     replay.close()
@@ -78,12 +78,12 @@ def replay(client: httpx.Client, request: pytest.FixtureRequest) -> Iterator[Rep
 
 @pytest.mark.parametrize(
     ("replay", "name", "log"),
-    # The log of the flights takes as long as all others; those of Congress go through Kafka and kills elsewhere.
+    # The log of the flights takes as long as all others; those of Congress are tested elsewhere, through Kafka and with kills.
     [pytest.param(case, *case, marks=pytest.mark.soak if case[0] in ("openflights", "congress") else ()) for case in datasets.LOGS],
     indirect=["replay"],
 )
 def test_change_log(replay: Replay, client: httpx.Client, name: str, log: str) -> None:
-    """Batches of `batch_size`, of one source, in the media types by turns; every tenth is sent twice."""
+    """Batches of `batch_size` from one source, in alternating media types; every tenth is sent twice."""
     changes = [talk.change(entry, datasets.key(name, entry["relation"])) for entry in datasets.change_log(name, log)]
     size = replay.expected["batch_size"]
     checkpoints = {checkpoint["after_batch"]: checkpoint for checkpoint in replay.expected["checkpoints"]}
@@ -107,7 +107,7 @@ def test_change_log(replay: Replay, client: httpx.Client, name: str, log: str) -
 
 
 def _line(record: dict[str, Any], form: int) -> bytes:
-    """A Kafka record as a line: bare, with its key, or wrapped in schema and payload."""
+    """Return a Kafka record as a line: bare, with its key, or wrapped in schema and payload."""
     value = record["value"]
     if form == 1:
         return json.dumps({"key": record["key"], "value": value}).encode()
@@ -125,7 +125,7 @@ def _line(record: dict[str, Any], form: int) -> bytes:
     indirect=["replay"],
 )
 def test_debezium(replay: Replay, client: httpx.Client, log: str) -> None:
-    """Stretches of a relation's records as one body each, in the three forms by turns; tombstones and all."""
+    """Each run of records of a relation is one body, in alternating forms; tombstones included."""
     records = datasets.debezium(log)
     checkpoints = {checkpoint["after_records"]: checkpoint for checkpoint in replay.expected["checkpoints"]}
     forms = itertools.cycle(range(3))
@@ -149,7 +149,7 @@ def test_debezium(replay: Replay, client: httpx.Client, log: str) -> None:
 
 
 def test_a_stream_of_events_is_the_same_as_polls(client: httpx.Client) -> None:
-    """Server-sent events of a snapshot and what follows, resumed by Last-Event-ID after a cut."""
+    """Server-sent events of a snapshot and the changes after it, resumed by Last-Event-ID after a disconnect."""
     view = datasets.view("congress", "same_state_senators")
     talk.define(client, "senator_terms", datasets.definition("congress", "senator_terms"))
     talk.view(client, view["name"], view["sql"])

@@ -38,7 +38,7 @@ def test_receipt(case: Case) -> None:
 
 
 def test_who_has_the_answer_sees_the_change(live: Case, server: ServerProcess) -> None:
-    """On the same connection, where the question lies behind the change already, and on another one."""
+    """A client that has the answer sees the change: on the same connection, with a read that is already pipelined, and on another one."""
     count = f"GET /v1/views/{live.v}/count HTTP/1.1\r\nHost: localhost\r\n\r\n".encode()
     with socket.create_connection(("127.0.0.1", server.port)) as one, socket.create_connection(("127.0.0.1", server.port)) as other:
         for number in range(100, 300):
@@ -54,7 +54,7 @@ def test_who_has_the_answer_sees_the_change(live: Case, server: ServerProcess) -
 
 
 def answer(link: socket.socket) -> dict[str, Any]:
-    """The body of the next answer, and not a byte more."""
+    """Return the body of the next answer, without reading a byte beyond it."""
     data = b""
     while not data.endswith(b"\r\n\r\n"):
         data += link.recv(1)

@@ -22,7 +22,7 @@ def records(case: Case, accept: str | None = None, last: str | None = None, **pa
 
 
 def now(case: Case) -> str:
-    """A token for what comes from now on."""
+    """Return a token for changes from now on."""
     only = records(case)
     assert [record["op"] for record in only] == ["progress"] and set(only[0]) == {"version", "op", "token"}
     assert only[0]["version"] == case.version()
@@ -52,7 +52,7 @@ def test_what_is_no_change_of_the_view(live: Case) -> None:
     talk.ok(talk.send(live.client, [live.booking(2, "A", 4, 9), live.delete(2), live.booking(2, "A", 4, 9)]))  # away and back
     talk.ok(talk.send(live.client, [live.booking(9, "A", 1, 30), live.delete(9)]))
     talk.ok(talk.send(live.client, [live.booking(9, "A", 1, 30, status="cancelled")]))  # filtered
-    talk.ok(talk.send(live.client, [live.booking(1, "A", 2, 5)]))  # the intersection stays what it was
+    talk.ok(talk.send(live.client, [live.booking(1, "A", 2, 5)]))  # the intersection stays the same
     assert [record["op"] for record in records(live, since=token)] == ["progress"]
     talk.ok(talk.send(live.client, [live.booking(1, "A", 2, 6)]))  # the intersection is longer
     found = records(live, since=token)
@@ -87,7 +87,7 @@ def test_snapshot(live: Case) -> None:
 
 
 def test_snapshot_while_batches_come(live: Case) -> None:
-    """A snapshot and what follows, while rows come and go: nothing lost, nothing twice."""
+    """A snapshot and the changes after it, while rows are inserted and deleted: nothing is lost, and nothing is sent twice."""
     talk.ok(talk.send(live.client, [live.booking(number, "A", 4, 6) for number in range(100, 1100)]))
     stop = threading.Event()
 
@@ -144,7 +144,7 @@ def test_wait_ends_after_silence_and_carries_what_comes(live: Case) -> None:
 
 
 def test_a_follower_is_woken_at_once(live: Case) -> None:
-    """An open stream gets each version as it is published."""
+    """An open stream receives each version as soon as it is published."""
     with live.client.stream("GET", f"/v1/views/{live.v}/changes", params={"snapshot": "true", "wait": 30}) as answer:
         lines = answer.iter_lines()
         for _ in range(4):
@@ -203,7 +203,7 @@ def test_not_acceptable(live: Case) -> None:
 
 
 def test_tokens_expire_by_number_of_rows(live: Case) -> None:
-    """A feed of ten rows: the eleventh pushes the first out, and its token says so."""
+    """A feed that keeps ten rows: the eleventh displaces the first, whose token expires."""
     small = f"{live.v}_x"
     talk.view(live.client, small, {**live.json, "changes": {"retain_rows": 10}})
     url = f"/v1/views/{small}/changes"
@@ -216,7 +216,8 @@ def test_tokens_expire_by_number_of_rows(live: Case) -> None:
 
 
 def test_a_delta_beyond_the_bound(live: Case) -> None:
-    """The batch succeeds, the feed is cut, an open follower gets the error with its token, older tokens expire; a snapshot goes on."""
+    """The batch succeeds, the feed is truncated, an open follower receives the error with its token, and older tokens expire; a new
+    snapshot works."""
     small = f"{live.v}_x"
     talk.view(live.client, small, {**live.json, "changes": {"retain_rows": 10}})
     url = f"/v1/views/{small}/changes"
@@ -235,7 +236,7 @@ def test_a_delta_beyond_the_bound(live: Case) -> None:
 
 
 def test_building_and_dropping_under_a_follower(live: Case) -> None:
-    """A follower of a view that is dropped is let go, not left hanging."""
+    """The stream of a follower ends when its view is dropped."""
     with live.client.stream("GET", f"/v1/views/{live.v}/changes", params={"wait": 60}) as answer:
         talk.drop(live.client, [live.v])
         start = time.monotonic()

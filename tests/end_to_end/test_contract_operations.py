@@ -77,7 +77,8 @@ def test_health_and_state(live: Case) -> None:
 
 
 def test_metrics(live: Case) -> None:
-    """Prometheus' text, counters `_total`, times `_seconds`, memory `_bytes`; the histograms and gauges that docs/design/api.md names."""
+    """Prometheus' text format; names of counters end in `_total`, of times in `_seconds`, of memory in `_bytes`; and all histograms and
+    gauges named in docs/design/api.md exist."""
     live.rows()
     text = live.client.get("/metrics")
     assert text.headers["content-type"].startswith("text/plain")
@@ -96,7 +97,7 @@ def test_metrics(live: Case) -> None:
 
 
 def test_openapi(client: httpx.Client) -> None:
-    """The document names every path, and every operation that takes or gives a body has an example."""
+    """The document has every path, and an example for every operation with a request or response body."""
     document = talk.ok(client.get("/openapi.json"))
     paths = {re.sub(r"\{\w+\}", "{}", path): operations for path, operations in document["paths"].items()}
     for path, methods in {
@@ -116,7 +117,7 @@ def test_openapi(client: httpx.Client) -> None:
 
 
 def test_the_examples_of_the_document_work(client: httpx.Client) -> None:
-    """Each PUT example of relations and views can be sent as it stands."""
+    """Each PUT example of relations and views can be sent unchanged."""
     document = talk.ok(client.get("/openapi.json"))
     content = document["paths"]["/v1/relations/{name}"]["put"]["requestBody"]["content"]["application/json"]
     examples = [content["example"]] if "example" in content else [example["value"] for example in content["examples"].values()]
@@ -126,7 +127,7 @@ def test_the_examples_of_the_document_work(client: httpx.Client) -> None:
 
 
 def test_too_large_a_body(tmp_path: Path) -> None:
-    """By length, by the bytes that come without one, and just not too large."""
+    """Too large by its length, too large without a length, and just within the limit."""
     with ServerProcess(tmp_path / "data", arguments=["--max-body", "10000"]) as server:
         case = Case(server.client(), 1).define()
         body = json.dumps({"changes": [case.booking(1, "A", 1, 5)]}).encode()
@@ -155,7 +156,8 @@ def test_a_client_that_is_killed_while_it_sends(server: ServerProcess, live: Cas
 
 
 def test_too_busy(tmp_path: Path) -> None:
-    """More batches at once than may wait: some are told to come back, none is half applied, the rest is there."""
+    """More batches at once than may wait: some clients are asked to retry, none of these batches is applied in part, and all others are
+    applied."""
     with ServerProcess(tmp_path / "data", environment={"LIVEJOIN_MAX_WAITING": "1"}) as server:
         case = Case(server.client(), 1).define()
 
@@ -174,7 +176,7 @@ def test_too_busy(tmp_path: Path) -> None:
 
 
 def test_while_it_starts(tmp_path: Path) -> None:
-    """Alive at once; everything else says `recovering` with progress until it is ready."""
+    """`/livez` answers at once; everything else answers `recovering`, with progress, until the service is ready."""
     server = ServerProcess(tmp_path / "data", fresh=True).start(wait=False)
     try:
         with client_of(server.url) as client:
@@ -215,7 +217,7 @@ def test_a_port_that_is_taken(server: ServerProcess, tmp_path: Path) -> None:
 
 
 def test_interrupted_while_it_starts(tmp_path: Path) -> None:
-    """Ctrl-C before it is ready ends it with status 0 and leaves a folder that serves."""
+    """Ctrl-C before the service is ready ends it with status 0, and leaves a usable folder."""
     server = ServerProcess(tmp_path / "data", fresh=True).start(wait=False)
     try:
         end = time.monotonic() + 60

@@ -67,7 +67,7 @@ def test_head_and_limit_0(live: Case) -> None:
 
 @pytest.mark.parametrize("media", [talk.JSON, talk.JSONL, talk.CSV, talk.ARROW])
 def test_pages_by_link(live: Case, media: str) -> None:
-    """The Link header leads through all pages, each of one version, in spite of changes between them."""
+    """The Link header leads through all pages of one version, despite changes between them."""
     everything = talk.read(live.client, live.v, talk.JSONL, ["booking", "job"])
     url: str | None = f"/v1/views/{live.v}/rows?limit=2"
     found: list[tuple[Any, ...]] = []
@@ -126,7 +126,7 @@ def test_version_of_a_cursor(live: Case) -> None:
     ("2026-01-05T00:00:00Z,2026-01-05T00:00:00Z", [(2, 7)]), ("2026-01-04T00:00:00+00:00,2026-01-04T00:00:00Z", [(1, 7), (2, 7)]),
 ])
 def test_windows(live: Case, window: str, expected: list[tuple[int, int]]) -> None:
-    """Rows whose every interval meets the closed window: stay 1 is [1, 5), slot 7 is [4, 6) …"""
+    """Rows all of whose intervals meet the closed window: stay 1 is [1, 5), slot 7 is [4, 6) …"""
     assert live.rows(overlaps=window) == expected
     assert talk.count(live.client, live.v, overlaps=window) == len(expected)
 
@@ -163,7 +163,7 @@ def test_filters_go_with_cursors(live: Case) -> None:
 
 
 def test_a_reader_who_leaves_is_forgotten(live: Case) -> None:
-    """Half-read streams leave no pin behind; the service goes on."""
+    """Partly read streams leave no pin behind; the service continues."""
     talk.ok(talk.send(live.client, [live.job(number, "B", 1, 30) for number in range(100, 400)]))
     talk.ok(talk.send(live.client, [live.booking(number, "B", 1, 30) for number in range(1000, 1400)]))
     before = _pins(live)
@@ -182,7 +182,7 @@ def _pins(case: Case) -> float:
 
 
 def test_a_stream_keeps_its_version_and_does_not_hold_up_the_writer(live: Case) -> None:
-    """A reader that dawdles sees the version that it began with, to the end; batches go on meanwhile."""
+    """A slow reader sees the version with which it began to the end; batches continue meanwhile."""
     talk.ok(talk.send(live.client, [live.job(number, "C", 1, 30) for number in range(500)]))
     talk.ok(talk.send(live.client, [live.booking(number, "C", 1, 30) for number in range(10_000, 10_400)]))
     version = live.version()

@@ -17,7 +17,7 @@ def put(case: Case, definition: dict[str, Any] | str, name: str | None = None) -
 
 
 def created(case: Case, definition: dict[str, Any] | str, name: str | None = None) -> dict[str, Any]:
-    """A view that was not there, once it is live: `201` with it, or `202` where that takes over a second."""
+    """Return a view that did not exist before, once it is live: the answer is `201` with it, or `202` if that takes over a second."""
     made = put(case, definition, name)
     assert made.status_code in (201, 202), f"{definition}: {made.text}"
     assert made.json()["state"] == ("live" if made.status_code == 201 else "building")
@@ -262,7 +262,7 @@ def test_algorithms_that_are_not_for_this_view(case: Case) -> None:
 
 
 def test_infeasible_names_the_theorem(case: Case) -> None:
-    """Pairs once by a column that is not the key: the best is not strict, so strict is refused."""
+    """Each pair once, by a column that is not the key: the best guarantee is not strict, so strict is refused."""
     case.define()
     definition = {
         "from": {"x": case.b, "y": case.b}, "guarantee": "strict", "select": ["x.id as one", "y.id as two"],
@@ -288,7 +288,7 @@ def test_explain(case: Case) -> None:
 
 
 def test_a_natural_join(case: Case) -> None:
-    """What is correct is named and kept, what is not is refused with the reason, and explain tells what the join is."""
+    """Each correct algorithm is accepted and stored, others are refused with the reason, and explain describes the join."""
     case.define()
     columns = [{"name": name, "type": "int64"} for name in ("src", "dst")]
     talk.define(case.client, f"{case.b}_edges", {"columns": columns, "key": ["src", "dst"]})
@@ -453,7 +453,7 @@ def test_comparing_across_types_of_filters(case: Case) -> None:
 
 
 def test_a_view_that_takes_long_to_build(case: Case) -> None:
-    """200,000 rows: the answer is there within a few seconds, live or building; then rows answer 503 until it is live."""
+    """200,000 rows: the answer arrives within a few seconds, live or building; until the view is live, rows answer 503."""
     case.define()
     talk.define(case.client, f"{case.b}_n", {
         "columns": [{"name": name, "type": "int64"} for name in ("k", "a", "b")], "key": ["k"],
@@ -476,7 +476,7 @@ def test_a_view_that_takes_long_to_build(case: Case) -> None:
 
 
 def test_a_bow_tie_by_holes(case: Case) -> None:
-    """All but two rows of S lie between values of R and of T: each reading looks at one of them, and the counters say so."""
+    """All but two rows of S lie between values of R and of T: each reading visits one of them, as the counters show."""
     left, pairs, right = (f"{case.b}_{what}" for what in ("left", "pairs", "right"))
     for name, columns in ((left, ["v"]), (right, ["v"]), (pairs, ["x", "y"])):
         talk.define(case.client, name, {"columns": [{"name": one, "type": "int64"} for one in columns], "key": columns})

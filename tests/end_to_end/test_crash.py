@@ -1,4 +1,5 @@
-"""kill -9 at random moments and at every named step: what was acknowledged is there, nothing is there twice, followers are told."""
+"""kill -9 at random moments and at every failpoint: everything acknowledged is present, nothing is present twice, and followers receive
+it."""
 from __future__ import annotations
 
 import random
@@ -30,7 +31,7 @@ def define(client: httpx.Client) -> None:
 
 
 def check(client: httpx.Client, batches: int) -> None:
-    """The rows and views are those after so many batches; a number that has a checkpoint."""
+    """Check that rows and views are those after this number of batches, which has a checkpoint."""
     checkpoint = next(point for point in EXPECTED["checkpoints"] if point["after_batch"] == batches)
     for relation, live in checkpoint["live"].items():
         assert talk.ok(client.get(f"/v1/relations/{relation}"))["rows"] == live
@@ -41,7 +42,7 @@ def check(client: httpx.Client, batches: int) -> None:
 
 
 class Sender(threading.Thread):
-    """Sends batches from number `first` (from 1) to `last`, each with its number as epoch; stops at the first that is not answered."""
+    """Sends batches from number `first` (from 1) to `last`, each with its number as epoch; stops at the first one without an answer."""
 
     def __init__(self, url: str, first: int, last: int) -> None:
         super().__init__(daemon=True)
@@ -62,7 +63,7 @@ class Sender(threading.Thread):
                     self.wrong = f"{answer.status_code} {answer.text}"
                     return
                 body = answer.json()
-                # only the first may be a repetition: the one that had no answer when the server died
+                # only the first may be a duplicate: the one without an answer when the server was killed
                 if body["duplicate"] and number != self.first:
                     self.wrong = f"batch {number} was there already"
                     return
@@ -72,7 +73,7 @@ class Sender(threading.Thread):
 
 @pytest.mark.parametrize("synchronous", ["full", pytest.param("normal", marks=pytest.mark.soak)])
 def test_killed_at_random_moments(tmp_path: Path, synchronous: str) -> None:
-    """One source; four times killed in the middle of sending; every acknowledged batch is there and none is there twice."""
+    """One source, killed four times while it sends: every acknowledged batch is present, and none is present twice."""
     seed = random.randrange(1 << 30)
     print("seed", seed)
     chance = random.Random(seed)
@@ -113,9 +114,9 @@ def test_killed_at_random_moments(tmp_path: Path, synchronous: str) -> None:
 
 @pytest.mark.parametrize("step", [step for step in AT_WORK if step != "in-build"])
 def test_killed_at_a_step(tmp_path: Path, step: str) -> None:
-    """The server kills itself at the step, in the middle of a batch or of its own end; then the unanswered batch is sent again."""
+    """The server kills itself at the failpoint, during a batch or its own stop; then the unanswered batch is sent again."""
     at_the_end = step in ("in-snapshot", "after-snapshot", "in-log-cleaning")
-    with ServerProcess(tmp_path / "data") as server:  # for the second snapshot lets the log be cleaned
+    with ServerProcess(tmp_path / "data") as server:  # because the log is truncated after the second snapshot
         define(server.client())
         sender = Sender(server.url, 1, 1)
         sender.start()
@@ -149,7 +150,7 @@ def test_killed_at_a_step(tmp_path: Path, step: str) -> None:
 
 
 def test_killed_with_many_clients(tmp_path: Path) -> None:
-    """Eight sources at once, so that commits are shared: each source's acknowledged batches are there, in order, once."""
+    """Eight sources at once, so that they share commits: the acknowledged batches of each source are present, in order, once."""
     definition = {"columns": [{"name": "source", "type": "string"}, {"name": "n", "type": "int64"}], "key": ["source", "n"]}
     seed = random.randrange(1 << 30)
     print("seed", seed)
@@ -160,7 +161,7 @@ def test_killed_with_many_clients(tmp_path: Path) -> None:
         with client_of(url) as client:
             for number in range(done[place] + 1, 100_000):
                 row = {"source": f"s{place}", "n": number}
-                # an insert, so that a batch that comes in twice is a bad row
+                # an insert, so that a batch that is applied twice has a bad row
                 change = {"relation": "events", "op": "insert", "row": row}
                 try:
                     talk.ok(talk.send(client, [change], source=f"s{place}", epoch=number))
@@ -195,7 +196,7 @@ def test_killed_with_many_clients(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("sign", [signal.SIGTERM, signal.SIGINT])
 def test_a_clean_end(tmp_path: Path, sign: signal.Signals) -> None:
-    """Status 0 within 10 s, though a stream is open and a client keeps sending; everything acknowledged is there afterwards."""
+    """Status 0 within 10 s, although a stream is open and a client keeps sending; everything acknowledged is present afterwards."""
     with ServerProcess(tmp_path / "data") as server:
         client = server.client()
         define(client)
@@ -231,7 +232,7 @@ def test_a_clean_end(tmp_path: Path, sign: signal.Signals) -> None:
 
 
 def test_a_relation_dropped_and_made_again(tmp_path: Path) -> None:
-    """The log still has batches of the old one when the server is killed: they are not the new one's."""
+    """When the server is killed, the log still has batches of the old relation: the new one does not get them."""
     def kinds(kind: str) -> dict[str, Any]:
         return {"columns": [{"name": "id", "type": "int64"}, {"name": "value", "type": kind}], "key": ["id"]}
 

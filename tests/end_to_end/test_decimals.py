@@ -115,7 +115,7 @@ def test_filters(client: httpx.Client, condition: str, ids: list[int]) -> None:
     ],
 )  # fmt: skip
 def test_joins(client: httpx.Client, join: str, ids: list[int]) -> None:
-    """Of two precisions, with one scale."""
+    """Columns of two precisions with the same scale."""
     assert found(client, f"SELECT o.id AS id FROM offers o JOIN bands b ON {join}") == ids
 
 
@@ -179,7 +179,7 @@ def test_the_client_and_the_commands(server: ServerProcess, tmp_path: Path, caps
 
 
 def test_debezium(client: httpx.Client) -> None:
-    """A Decimal of Kafka Connect is the bytes of its digits."""
+    """A Decimal of Kafka Connect consists of the bytes of its unscaled value."""
     payload = {"op": "c", "before": None, "after": {"id": 7, "price": "MDg=", "rate": "0.10"}}  # 12344
     for scale, status in (("3", 422), ("2", 200)):
         field = {"field": "price", "type": "bytes", "name": "org.apache.kafka.connect.data.Decimal", "parameters": {"scale": scale}}

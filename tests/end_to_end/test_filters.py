@@ -1,4 +1,4 @@
-"""OR, NOT and LIKE in filters: of views over changes and restarts, in both forms, and of deletes by condition."""
+"""OR, NOT and LIKE in filters: in views, across changes and restarts, in both forms, and in deletes by condition."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ JSON = {
 
 
 def _takes(row: dict[str, Any]) -> bool:
-    """SQL's three values: None is unknown."""
+    """Evaluate in SQL's three-valued logic: None is unknown."""
     room, floor = row["room"], row["floor"]
     like = None if room is None else room.startswith("A_")
     few = None if floor is None else floor in (1, 2)

@@ -1,4 +1,4 @@
-"""The data folder in bad hands: damaged, shared, on a full disk, on one that can't be written."""
+"""Problems with the data folder: damaged, in use by another service, on a full disk, or not writable."""
 from __future__ import annotations
 
 import os
@@ -43,7 +43,7 @@ def expect(client: httpx.Client, last: int) -> None:
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Snapshots of the versions 10 and 20, a log from the first of them on, with ten batches more, left behind by kill -9."""
+    """A folder with snapshots of versions 10 and 20, a log that begins at the first of them, and ten later batches, left by kill -9."""
     folder = tmp_path_factory.mktemp("folder") / "data"
     with ServerProcess(folder) as server:
         client = server.client()
@@ -68,7 +68,7 @@ def copy(folder: Path, to: Path) -> Path:
 
 
 def livejoin_check(folder: Path, status: int) -> str:
-    """Run `livejoin check`; what it says."""
+    """Run `livejoin check`; return its output."""
     found, told = finished(["check", str(folder)])
     assert found == status and "Traceback" not in told, told
     return told
@@ -86,7 +86,7 @@ def flip_row_in_the_log(folder: Path) -> Path:
 
 
 def files_of_snapshots(folder: Path) -> list[Path]:
-    """Of both generations, the newest last."""
+    """Return the files of both generations, the newest last."""
     found = sorted((folder / "snapshots").glob("*/[0-9]*.arrow"), key=lambda path: int(path.parent.name))
     assert len(found) == 2
     return found
@@ -142,11 +142,11 @@ DAMAGES = [
 
 @pytest.mark.parametrize("damage", DAMAGES, ids=lambda damage: damage.__name__)
 def test_a_damaged_folder_is_refused_by_name(folder: Path, tmp_path: Path, damage: Callable[[Path], Path]) -> None:
-    """No wrong row is ever served: the server ends with status 1 and one line that names the file and what can be done."""
+    """No wrong row is ever served: the server ends with status 1 and one line that names the file and what to do."""
     damaged = copy(folder, tmp_path / "data")
     where = damage(damaged)
     before = {path: path.read_bytes() for path in damaged.rglob("*") if path.is_file() and path.name != "livejoin.lock"}
-    if damage not in (flip_row_in_the_log, tear_the_log):  # a sound log may be moved from the WAL to where it belongs
+    if damage not in (flip_row_in_the_log, tear_the_log):  # an intact log may be moved from the WAL into the database
         before = {path: data for path, data in before.items() if "livejoin.db" not in path.name}
     with pytest.raises(NotStarted) as caught, ServerProcess(damaged):
         pass
@@ -160,7 +160,7 @@ def test_a_damaged_folder_is_refused_by_name(folder: Path, tmp_path: Path, damag
 
 
 def test_damage_that_loses_nothing(folder: Path, tmp_path: Path) -> None:
-    """Of one snapshot, when the other one and the log have everything: the verdict says so, before and after a start."""
+    """One snapshot is damaged, but the other one and the log have everything: the verdict says so before and after a start."""
     data = copy(folder, tmp_path / "data")
     (path,) = data.glob("snapshots/20/[0-9]*.arrow")
     path.write_bytes(path.read_bytes()[:-100])
@@ -202,7 +202,7 @@ def test_check_of_a_whole_folder(folder: Path, tmp_path: Path) -> None:
 
 
 def test_a_backup_as_the_page_says(folder: Path, tmp_path: Path) -> None:
-    """Of a running service, by the commands of docs/operations.md."""
+    """Back up a running service with the commands of docs/operations.md."""
     section = (ROOT / "docs" / "operations.md").read_text().partition("\n## Backup\n")[2].partition("\n## ")[0]
     (commands,) = re.findall(r"```sh\n(.*?)```", section, re.DOTALL)
     environment = {**os.environ, "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"}
@@ -227,13 +227,13 @@ def test_two_servers_on_one_folder(tmp_path: Path) -> None:
 
 
 def _small_files() -> None:
-    """A limit on file sizes stands for the full disk; unlike a small file system it needs no rights."""
+    """A limit on file sizes simulates a full disk; unlike a small file system, it needs no privileges."""
     signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
     resource.setrlimit(resource.RLIMIT_FSIZE, (3 << 20, 3 << 20))
 
 
 def test_a_full_disk(tmp_path: Path) -> None:
-    """What was acknowledged before stays; the batch that does not fit is a clear problem and is not half there."""
+    """Everything acknowledged before remains; the batch that does not fit gets a clear problem and is not applied in part."""
     with ServerProcess(tmp_path / "data", before=_small_files) as server:
         client = server.client()
         talk.define(client, "items", DEFINITION)
@@ -251,7 +251,7 @@ def test_a_full_disk(tmp_path: Path) -> None:
 
 
 def _still_whole(server: ServerProcess) -> None:
-    """Either it goes on with what was there, or it ends in an orderly way: nobody reads anything else."""
+    """The service either continues with what it had, or ends in an orderly way: no client reads anything else."""
     try:
         expect(server.client(), 10)
     except (httpx.TransportError, AssertionError) as error:
@@ -262,7 +262,7 @@ def _still_whole(server: ServerProcess) -> None:
 
 @pytest.mark.skipif(not hasattr(os, "getuid") or os.getuid() != 0, reason="a file system of our own needs root")
 def test_a_full_file_system(tmp_path: Path) -> None:
-    """The same on a small file system, in name spaces of its own."""
+    """The same on a small file system, in separate namespaces."""
     mount = tmp_path / "small"
     mount.mkdir()
     probe = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=3m", "livejoin-test", str(mount)], capture_output=True, check=False)
@@ -287,7 +287,7 @@ def test_a_full_file_system(tmp_path: Path) -> None:
 
 
 def test_a_folder_that_cannot_be_written(tmp_path: Path) -> None:
-    """A file where the folder should be, and a folder that takes no file: one line, status 1."""
+    """A file in place of the folder, and a folder in which no file can be created: one line, status 1."""
     (tmp_path / "file").write_text("not a folder")
     for data in (tmp_path / "file", Path("/proc/livejoin-data")):
         with pytest.raises(NotStarted) as caught:

@@ -1,5 +1,5 @@
-"""docs/design/api.md, *Errors* and *Operations*: what a web page in a browser on this machine gets, by DNS rebinding or from
-its own origin. Nothing."""
+"""docs/design/api.md, *Errors* and *Operations*: a web page in a browser on this machine gets nothing, whether by DNS rebinding or from its
+own origin."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Answer(NamedTuple):
 
 
 class Link:
-    """One connection, on which requests go as they are written."""
+    """One connection, on which requests are sent exactly as they are written."""
 
     def __init__(self, server: ServerProcess) -> None:
         self.socket = socket.create_connection(("127.0.0.1", server.port), timeout=30)
@@ -101,7 +101,7 @@ def truncate(case: Case) -> bytes:
 
 
 def test_nothing_is_applied(server: ServerProcess, live: Case, link: Link) -> None:
-    """On one connection, which goes on after each refusal: the body that nobody read is not taken for a request."""
+    """On one connection, which stays usable after each refusal: the unread body is not taken for a request."""
     before, there = live.version(), rows_of(live)
     changes, rows = truncate(live), b'{"_op":"truncate"}\n'
     for headers in foreign(server):
@@ -127,13 +127,13 @@ def test_nothing_is_told(server: ServerProcess, live: Case, link: Link, method: 
 
 
 def test_a_question_before_the_request_gets_no_leave(server: ServerProcess, link: Link) -> None:
-    """CORS: what a browser asks before it sends JSON from another page."""
+    """CORS: the preflight request that a browser sends before it sends JSON from another page is refused."""
     asked = ["Access-Control-Request-Method: POST", "Access-Control-Request-Headers: content-type"]
     is_forbidden(link.ask("OPTIONS", "/v1/changes", f"Host: localhost:{server.port}", f"Origin: https://{EVIL}", *asked))
 
 
 def test_it_need_not_wait_for_the_body(server: ServerProcess, live: Case, link: Link) -> None:
-    """Answered when the head has come, without `100 Continue`; what comes late belongs to the refused request."""
+    """The refusal is sent after the head, without `100 Continue`; what arrives later belongs to the refused request."""
     kind, length = "Content-Type: application/json", len(truncate(live))
     smuggled = f"POST /v1/changes HTTP/1.1\r\nHost: localhost\r\n{kind}\r\nContent-Length: {length}\r\n\r\n".encode() + truncate(live)
     before = live.version()
@@ -168,7 +168,7 @@ def test_requests_behind_one_another(server: ServerProcess, live: Case, link: Li
 
 
 def test_websockets(server: ServerProcess, live: Case) -> None:
-    """No path speaks them; a page's attempt is refused like any other request, and what it sends behind it is not read."""
+    """No path supports them; a page's attempt is refused like any other request, and what it sends afterwards is not read."""
     asked = ["Upgrade: websocket", "Connection: Upgrade", "Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==", "Sec-WebSocket-Version: 13"]
     for headers in foreign(server):
         for path in ("/", "/v1/changes", f"/v1/views/{live.v}/changes"):

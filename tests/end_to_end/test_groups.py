@@ -1,4 +1,4 @@
-"""Views with groups over HTTP, beside DuckDB: a hotel's occupancy and revenue, followed, looked up, kept over restarts."""
+"""Views with groups over HTTP, compared with DuckDB: a hotel's occupancy and revenue, with followers, look-ups and restarts."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ BOOKINGS = {
     "intervals": {"stay": {"start": "starts", "end": "ends"}},
 }
 ROOMS = {"columns": [{"name": "room", "type": "string"}, {"name": "floor", "type": "int64"}], "key": ["room"]}
-VIEWS = {  # in SQL that DuckDB takes as well
+VIEWS = {  # in SQL that DuckDB accepts as well
     "arrivals": "SELECT date_trunc('day', starts) AS d, COUNT(*) AS n, COUNT(DISTINCT room) AS rooms FROM bookings GROUP BY d",
     "revenue": "SELECT room AS room, date_trunc('month', starts) AS m, SUM(price) AS s, AVG(price) AS a, MIN(price) AS lo, MAX(ends) AS hi "
     "FROM bookings GROUP BY room, m",
@@ -84,14 +84,14 @@ def by_duckdb(tables: dict[str, dict[Any, dict[str, Any]]]) -> dict[str, list[tu
 
 
 def as_text(column: str, type_: str) -> str:
-    """A column as JSON has it."""
+    """Return the values of a column as in JSON."""
     if "TIMESTAMP" in type_:
         return f"strftime(\"{column}\", '%Y-%m-%dT%H:%M:%SZ')"
     return f'"{column}"::VARCHAR' if "DECIMAL" in type_ else f'"{column}"'
 
 
 def alike(mine: list[tuple[Any, ...]], theirs: list[tuple[Any, ...]]) -> bool:
-    """DuckDB rounds a sum of floats each time."""
+    """Compare approximately: DuckDB rounds a sum of floats at each step."""
 
     def key(row: tuple[Any, ...]) -> list[str]:
         return [f"{value:.9g}" if isinstance(value, float) else str(value) for value in row]

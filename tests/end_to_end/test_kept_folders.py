@@ -1,4 +1,5 @@
-"""Data folders that older code wrote (tests/kept) open: what they hold is there, and clients of then are told the truth."""
+"""Data folders written by older code (tests/kept) can be opened: their contents are present, and clients of that time get correct
+answers."""
 
 from __future__ import annotations
 
@@ -32,7 +33,7 @@ MARK = struct.Struct("<8sqq?16s")  # livejoin.mark: magic, version, changes of t
 
 @dataclass(frozen=True)
 class Kept:
-    """One kept folder: its archive, and what is expected of it."""
+    """One kept folder: its archive, and its expected contents."""
 
     archive: Path
     expected: Json
@@ -86,7 +87,7 @@ def require_state(client: httpx.Client, expected: Json) -> None:
 
 
 def require(found: Json, expected: Json) -> None:
-    """The same relations and views with the same rows, kept in the same way."""
+    """Check that the relations and views, their rows, and the algorithms of the views are the same."""
     assert found["version"] == expected["version"]
     assert found["relations"].keys() == expected["relations"].keys()
     for name, one in expected["relations"].items():
@@ -108,7 +109,7 @@ def same_rows(found: Json, expected: Json, name: str) -> None:
 
 
 def same_definition(found: Json, expected: Json, name: str) -> None:
-    """All that was defined; there may be more to a definition by now."""
+    """Return whether everything that was defined is the same; definitions may have additional fields by now."""
     assert [part | given for part, given in zip(found["columns"], expected["columns"], strict=True)] == found["columns"], name
     assert found["key"] == expected["key"], name
     assert {part: found["intervals"][part] | given for part, given in expected["intervals"].items()} == found["intervals"], name
@@ -120,7 +121,7 @@ def require_look_ups(client: httpx.Client, expected: Json) -> None:
 
 
 def require_same_definitions(client: httpx.Client, expected: Json) -> None:
-    """What was registered then is the same now, and another definition another one."""
+    """Registering the old definitions again changes nothing, while other definitions are different."""
     for name, one in expected["relations"].items():
         talk.ok(client.put(f"/v1/relations/{name}", json=one["definition"]), 200)
     for name, one in expected["views"].items():
@@ -135,7 +136,7 @@ def require_same_definitions(client: httpx.Client, expected: Json) -> None:
 
 
 def require_honest_tokens(client: httpx.Client, expected: Json) -> None:
-    """A token either goes on, with exactly what changed since, or has expired."""
+    """A token either returns exactly what has changed since, or has expired."""
     for one in expected["followers"]:
         answer = follow(client, one["view"], one["token"])
         if answer.status_code != 200:
@@ -159,7 +160,7 @@ def follow(client: httpx.Client, view: str, token: str) -> httpx.Response:
 
 
 def require_honest_cursors(client: httpx.Client, expected: Json) -> None:
-    """A cursor goes on at its version, or has expired."""
+    """A cursor continues at its version, or has expired."""
     for page in expected["pages"]:
         answer = client.get(page["path"], headers={"Accept": talk.JSON}, params={"cursor": page["cursor"], "limit": 50})
         if answer.status_code != 200:
@@ -172,7 +173,7 @@ def require_honest_cursors(client: httpx.Client, expected: Json) -> None:
 
 
 def require_duplicates(client: httpx.Client, expected: Json) -> None:
-    """The last batch of each source is known, by whatever body it comes again, and under another run it is another's."""
+    """The last batch of each source is recognised, whatever its body, and with another run it belongs to another source."""
     version = talk.ok(client.get("/v1/status"))["version"]
     for name, one in expected["sources"].items():
         empty = bodies.Body("/v1/changes", talk.JSON, b'{"changes": []}')
@@ -190,7 +191,7 @@ def require_duplicates(client: httpx.Client, expected: Json) -> None:
 
 
 def go_on(client: httpx.Client, expected: Json) -> None:
-    """New epochs of the old sources are applied, views and their followers change as they did then."""
+    """New epochs of the old sources are applied, and views and their followers change as they did then."""
     definitions = {name: one["definition"] for name, one in expected["relations"].items()}
     names = {view: [column.rpartition(": ")[0] for column in one["columns"]] for view, one in expected["views"].items()}
     followed = [view for view, one in expected["views"].items() if one["sent"].get("changes") is not False]
@@ -209,7 +210,7 @@ def go_on(client: httpx.Client, expected: Json) -> None:
 
 
 def afterwards(expected: Json) -> Json:
-    """What is expected behind the further batches."""
+    """Return the contents expected after the further batches."""
     then: Json = {"version": expected["then"]["version"]}
     for kind in ("relations", "views"):
         changes = expected["then"][kind]
@@ -224,7 +225,7 @@ def changed(rows: list[str], by: Json) -> list[str]:
 
 
 def put_again(client: httpx.Client) -> None:
-    """A relation under the name of one that the log knows and the catalogue does not: the old one's rows are not its own."""
+    """A relation with the name of one that is in the log but not in the catalogue: it does not get the old one's rows."""
     talk.define(client, "dropped", FRESH)
     talk.ok(talk.send(client, [bodies.insert("dropped", {"id": 7, "other": True})]))
     assert talk.ok(client.get("/v1/relations/dropped"))["rows"] == 1
@@ -249,8 +250,8 @@ def test_check_finds_it_whole_and_leaves_it_alone(kept: Kept, tmp_path: Path, ca
 
 @every_folder
 def test_it_is_the_one_that_was_written(kept: Kept, tmp_path: Path) -> None:
-    """Written once, on a machine that has been started again since: the mark is believed under synchronous=full, and since format 2 after
-    a clean end."""
+    """The folder was written on a machine that has been restarted since: its mark is trusted under synchronous=full, and since format 2
+    after a clean end."""
     assert hashlib.sha256(kept.archive.read_bytes()).hexdigest() == kept.expected["sha256"]
     folder, about = kept.unpack(tmp_path), kept.expected["log"]
     magic, version, _, full, boot = MARK.unpack((folder / "livejoin.mark").read_bytes()[: MARK.size])
@@ -280,7 +281,7 @@ def flip_in_the_snapshot(folder: Path) -> None:
 
 
 def flip_in_the_log(folder: Path) -> None:
-    """In the payload of the last batch, where it lies: the WAL if there is one."""
+    """Flip a bit in the payload of the last batch, in the WAL if there is one."""
     copy = unpack_database(folder)
     payload = copy.execute("SELECT payload FROM log WHERE length(payload) > 100 ORDER BY version DESC").fetchone()[0]
     copy.close()
@@ -311,7 +312,7 @@ def test_damage_is_noticed(kept: Kept, tmp_path: Path, damage: Any, capsys: pyte
 
 
 def test_another_row_is_noticed(tmp_path: Path) -> None:
-    """A row changed in the snapshot, under checksums that are right: only the comparison can see it."""
+    """A row was changed in the snapshot, with correct checksums: only the comparison can detect it."""
     kept: Kept = _all()[0].values[0]
     folder = kept.unpack(tmp_path)
     path = snapshot_file(folder)

@@ -1,5 +1,5 @@
-"""The latest rows of each key, and as-of joins, over HTTP, beside DuckDB: pages, followers over a kill and a restoration, look-ups,
-windows, files, `livejoin check`."""
+"""The latest rows of each key, and as-of joins, over HTTP, compared with DuckDB: pages, followers across a kill and a restoration,
+look-ups, windows, files, `livejoin check`."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ READINGS = {
     "intervals": {"valid": {"start": "t", "end": "until"}},
 }
 _NEWEST = "SELECT DISTINCT ON (r.sensor) r.sensor AS sensor, r.t AS t, r.value AS value FROM readings r"
-VIEWS = {  # in SQL that DuckDB takes as well
+VIEWS = {  # in SQL that DuckDB accepts as well
     "newest": f"{_NEWEST} ORDER BY r.sensor, r.t DESC",
     "warm": f"{_NEWEST} WHERE r.value > 20 ORDER BY r.sensor, r.t DESC",
     "hottest": "SELECT r.sensor AS sensor, r.t AS t, r.value AS value FROM readings r "
@@ -89,7 +89,7 @@ def by_duckdb(table: Table, views: dict[str, str], trades: dict[int, dict[str, A
 
 
 def pages(client: httpx.Client, view: str, limit: int) -> list[tuple[Any, ...]]:
-    """All rows, page after page, of one version."""
+    """Return all rows of one version, page by page."""
     found = list[tuple[Any, ...]]()
     answer = client.get(f"/v1/views/{view}/rows", params={"limit": limit})
     while True:
@@ -100,7 +100,7 @@ def pages(client: httpx.Client, view: str, limit: int) -> list[tuple[Any, ...]]:
 
 
 class Followed:
-    """The changes of a view, added up, by the keys of its rows."""
+    """The sum of the changes of a view, by the keys of its rows."""
 
     def __init__(self, client: httpx.Client, view: str) -> None:
         self.view, self.token = view, ""
@@ -149,8 +149,8 @@ def test_beside_duckdb(server: ServerProcess, tmp_path: Path) -> None:
 def agreeing(
     server: ServerProcess, followed: list[Followed], limit: int, change: Callable[[httpx.Client], dict[str, list[tuple[Any, ...]]]]
 ) -> tuple[httpx.Client, dict[str, list[tuple[Any, ...]]]]:
-    """Pages, counts and followers have the rows that `change` gives behind the batches that it sends, over a kill too. The client of the
-    service that was started again, and the last rows."""
+    """Check that pages, counts and followers have the rows that `change` returns after the batches that it sends, also across a kill.
+    Return the client of the restarted service, and the last rows."""
     client, wanted = server.client(), dict[str, list[tuple[Any, ...]]]()
     for step in range(12):
         wanted = change(client)
@@ -176,8 +176,8 @@ def lines(client: httpx.Client, view: str, **parameters: str) -> list[tuple[Any,
 def restored(
     server: ServerProcess, folder: Path, followed: list[Followed], write: Callable[[httpx.Client], dict[str, list[tuple[Any, ...]]]]
 ) -> None:
-    """What a backup has is sound, and restored it has the same rows, whose followers go on by the tokens of before. `write` sends a batch,
-    and gives the rows of the views after it."""
+    """Check that a backup is intact, and that the restored service has the same rows, whose followers continue with their earlier tokens.
+    `write` sends a batch, and returns the rows of the views after it."""
     livejoin(0, "backup", folder / "backup", "--url", server.url)
     assert server.stop() == 0
     livejoin(0, "restore", folder / "backup", folder / "restored")

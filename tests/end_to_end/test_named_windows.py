@@ -1,4 +1,4 @@
-"""Windows on any declared interval of an alias, and look-ups by any column that joins it, against filters over the whole view."""
+"""Windows on any declared interval of an alias, and look-ups by any column that joins it, compared with filters over the whole view."""
 
 from __future__ import annotations
 

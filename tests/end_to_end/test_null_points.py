@@ -35,7 +35,7 @@ def client(shared_server: ServerProcess) -> Iterator[httpx.Client]:
 
 
 def found(client: httpx.Client, definition: dict[str, Any] | str) -> tuple[list[tuple[Any, ...]], list[str]]:
-    """The rows of a view, as tuples, and the notes of its plan."""
+    """Return the rows of a view as tuples, and the notes of its plan."""
     made = talk.view(client, "some", definition)
     try:
         answer = client.get("/v1/views/some/rows", headers={"Accept": talk.JSON})
@@ -48,7 +48,7 @@ PAIRS = [(1, 1), (1, 3), (2, 1), (2, 3), (3, 1), (4, 3)]
 
 
 def test_a_null_point_has_no_partner(client: httpx.Client) -> None:
-    """By every algorithm; a null end is unbounded, and the note about comparisons with nulls is not for points."""
+    """With every algorithm; a null end is unbounded, and the note about comparisons with nulls does not apply to points."""
     sql = f"SELECT s.id AS s, v.id AS v FROM spans s JOIN events v ON {ON}"
     told = talk.ok(client.post("/v1/explain", json={"sql": sql}))
     algorithms = [plan["algorithm"] for plan in (told["plan"], *told["alternatives"])]
@@ -85,7 +85,7 @@ def test_spellings_and_parts(client: httpx.Client, sql: str, rows: list[tuple[An
 
 
 def test_changes_and_windows(client: httpx.Client) -> None:
-    """A point that becomes known joins, one that becomes null leaves; in a window it is nowhere."""
+    """A point that becomes known is joined, one that becomes null is not joined any longer; no window contains a null point."""
     talk.view(client, "met", f"SELECT s.id AS s, v.id AS v FROM spans s JOIN events v ON {ON} WHERE s.id = 1")
     follower = talk.Follower(client, "met", ["s", "v"], snapshot=True)
     for at, met in ((7, {(1, 1), (1, 2), (1, 3)}), (None, {(1, 1), (1, 3)})):

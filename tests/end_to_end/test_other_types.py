@@ -109,7 +109,7 @@ def test_every_media_type(client: httpx.Client) -> None:
     lines = client.get("/v1/relations/shifts/rows", headers={"Accept": "text/csv"}).text.splitlines()
     assert lines[0] == "id,begins,badge,note"
     assert sorted(lines[1:])[0] == f'{U[1]},06:00:00,{B[1]},"{{""k"": 1}}"' and sorted(lines[1:])[3] == f"{U[4]},06:00:00,,null"
-    # What is sent is read back, in each of them.
+    # Values are read back as they were sent, in each format.
     talk.define(client, "copies", SHIFTS)
     for media in (talk.ARROW, "text/csv", talk.JSONL):
         body = client.get("/v1/relations/shifts/rows", headers={"Accept": media}).content
@@ -313,7 +313,7 @@ def test_the_client(server: ServerProcess) -> None:
 
 
 def test_more_columns(client: httpx.Client) -> None:
-    """Of these types, for rows that there are."""
+    """Columns of these types are added to existing rows."""
     talk.define(client, "small", {"columns": [{"name": "id", "type": "uuid"}], "key": ["id"]})
     talk.ok(talk.send(client, [{"relation": "small", "op": "upsert", "row": {"id": U[n]}} for n in (1, 2)]))
     more = [{"name": name, "type": name, "nullable": True} for name in ("time", "json", "bytes", "uuid")]
@@ -327,7 +327,7 @@ def test_more_columns(client: httpx.Client) -> None:
 
 @pytest.mark.parametrize("clean", [False, True])
 def test_after_a_restart(tmp_path: Path, capsys: pytest.CaptureFixture[str], clean: bool) -> None:
-    """From the log, which has single changes as JSON and others as Arrow, or from a snapshot; with a token, and a backup."""
+    """From the log, which has single changes as JSON and others as Arrow, or from a snapshot; with a token, and with a backup."""
     with ServerProcess(tmp_path / "data") as server:
         client = server.client()
         set_up(client)

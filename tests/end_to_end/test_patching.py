@@ -124,7 +124,7 @@ for _name, _column in (("numbers", "v"), ("floats", "f"), ("dates", "d"), ("time
     for _way in ("ASC", "DESC"):
         _order = f"ORDER BY g, {_column} {_way} NULLS LAST"
         OF_NULLS[f"{_name}_{_way.lower()}"] = f"SELECT DISTINCT ON (g) g AS g, id AS i, {_column} AS o FROM {{r}} {_order}"
-EXTREME = (-(2**63), 2**63 - 1)  # beside which null has to be last
+EXTREME = (-(2**63), 2**63 - 1)  # null must come after these
 
 
 def _amount(random: Random, id_: int, nulls: bool) -> dict[str, Any]:
@@ -137,7 +137,8 @@ def _amount(random: Random, id_: int, nulls: bool) -> dict[str, Any]:
 
 
 def test_nulls_in_what_views_group_and_order_by(server: ServerProcess) -> None:
-    """A relation that gets them under live views that are followed, beside one that may have had them from the start."""
+    """A column becomes nullable under live, followed views; the result is compared with a relation in which it was nullable from the
+    start."""
     client, random = server.client(), Random(1)
     kept = [{"name": name, "type": "int64"} for name in ("j", "b", "e")]
     for name, nulls in (("late", False), ("early", True)):

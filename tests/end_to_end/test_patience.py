@@ -1,4 +1,4 @@
-"""Readers and followers who take their time: what is kept for them, what is not, and how they are told. One impatient server."""
+"""Slow readers and followers: what is kept for them, what is not, and how they are notified. One server with short timeouts."""
 from __future__ import annotations
 
 import json
@@ -27,7 +27,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
 
 @contextmanager
 def unread(server: ServerProcess, path: str) -> Iterator[socket.socket]:
-    """A request whose answer nobody takes beyond what the buffers of the connection hold."""
+    """Send a request, and read no more of its answer than the buffers of the connection hold."""
     with socket.socket() as link:
         link.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1 << 16)
         link.connect(("127.0.0.1", server.port))
@@ -47,7 +47,7 @@ def drain(link: socket.socket) -> bytes:
 
 
 def lines(answer: bytes) -> list[dict[str, Any]]:
-    """The JSON lines of a chunked answer, complete ones only."""
+    """Return the complete JSON lines of a chunked answer."""
     _, _, body = answer.partition(b"\r\n\r\n")
     plain = b""
     while body:
@@ -65,7 +65,7 @@ def gauge(server: ServerProcess, name: str) -> float:
 
 
 def forgotten(server: ServerProcess, case: Case) -> None:
-    """Returns when the service keeps no version and no follower for anybody; a change now and then has it look."""
+    """Return when the service holds no version and no follower for any client; occasional changes make it check."""
     end = time.monotonic() + 60
     while gauge(server, "livejoin_pins") + gauge(server, "livejoin_subscribers") > 0:
         assert time.monotonic() < end
@@ -74,7 +74,7 @@ def forgotten(server: ServerProcess, case: Case) -> None:
 
 
 def crowd(case: Case) -> int:
-    """A result of a million rows; their number."""
+    """A result of a million rows; return the number of rows."""
     talk.ok(talk.send(case.client, [case.job(number, "C", 1, 30) for number in range(1000, 2000)]))
     talk.ok(talk.send(case.client, [case.booking(number, "C", 1, 30) for number in range(10_000, 11_000)]))
     return 1_000_000
@@ -93,7 +93,7 @@ def test_a_cursor_expires(live: Case) -> None:
 
 
 def test_a_reader_that_takes_nothing_is_broken_off(server: ServerProcess, live: Case) -> None:
-    """Its answer is never ended as if whole."""
+    """Its answer is never ended as if it were complete."""
     crowd(live)
     with unread(server, f"/v1/views/{live.v}/rows") as link:
         assert link.recv(100).startswith(b"HTTP/1.1 200")
@@ -117,14 +117,14 @@ def test_a_reader_that_takes_a_little_now_and_then_is_not(server: ServerProcess,
 
 @pytest.fixture
 def patient(shared_server: ServerProcess) -> Iterator[Case]:
-    """On a server that waits for its clients, as long as all changes of a test may take."""
+    """A server whose timeouts for clients are longer than all changes of a test may take."""
     case = Case(shared_server.client(), 1).live()
     yield case
     talk.drop(case.client, [f"{case.v}_x", case.v], [case.b, case.m])
 
 
 def test_a_follower_that_takes_nothing_is_told_where_it_was(shared_server: ServerProcess, patient: Case) -> None:
-    """Its last record is an error with a token; the connection closes; nothing was skipped before it."""
+    """Its last record is an error with a token, then the connection closes; nothing was skipped before it."""
     small = f"{patient.v}_x"
     talk.view(patient.client, small, {**patient.json, "changes": {"retain_rows": 2000}})
     talk.ok(talk.send(patient.client, [patient.job(number, "D", 1, 30) for number in range(5000, 6000)]))
@@ -146,5 +146,5 @@ def test_a_follower_that_takes_nothing_is_told_where_it_was(shared_server: Serve
 
 
 def test_the_service_forgets_all_of_them(server: ServerProcess, live: Case) -> None:
-    """After a while no pin and no subscriber of the tests above is left."""
+    """After some time, no pin and no subscriber of the tests above is left."""
     forgotten(server, live)

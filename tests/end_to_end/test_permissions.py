@@ -1,4 +1,4 @@
-"""The data folder is for its owner only, whatever the umask, also one that an older version wrote."""
+"""Only the owner can access the data folder, whatever the umask, also if an older version has written it."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ KEPT = Path(__file__).resolve().parent.parent / "kept"
 
 @pytest.mark.parametrize("umask", [0o000, 0o022])
 def test_a_new_folder(tmp_path: Path, umask: int) -> None:
-    """While the service runs, with a log and its WAL; after a clean end, with a snapshot; and in a second life."""
+    """While the service runs, with a log and its WAL; after a clean end, with a snapshot; and after another start."""
     server = ServerProcess(tmp_path / "above" / "data", before=partial(os.umask, umask), log=tmp_path / "log")
     for life in range(2):
         with server:
@@ -43,7 +43,7 @@ def test_an_older_folder(tmp_path: Path, how: str) -> None:
 
 
 def test_a_folder_that_everybody_shares_stays_open(tmp_path: Path) -> None:
-    """`--data /tmp`, by root, must not lock out everybody else."""
+    """`--data /tmp`, used by root, must not lock out all other users."""
     folder = tmp_path / "data"
     folder.mkdir()
     folder.chmod(0o1777)

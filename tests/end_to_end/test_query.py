@@ -1,4 +1,4 @@
-"""`POST /v1/query` as docs/design/api.md says it: rows in every media type, versions, rights, refusals, limits, clients that go."""
+"""`POST /v1/query` as described in docs/design/api.md: rows in every media type, versions, rights, refusals, limits, disconnects."""
 
 from __future__ import annotations
 
@@ -105,7 +105,7 @@ def test_groups_of_a_view_and_of_the_query(client: httpx.Client) -> None:
 
 
 def test_relations_and_views_joined_more_than_once(client: httpx.Client) -> None:
-    """Each scan of DuckDB's is a reading of its own, of the same version."""
+    """Each scan by DuckDB is a separate reading of the same version."""
     sql = (
         "WITH c AS (SELECT x, count(*) AS n FROM clashes GROUP BY x) "
         "SELECT sum(c.n) AS a, (SELECT count(*) FROM clashes) AS b FROM bookings JOIN c ON c.x = bookings.id"
@@ -175,7 +175,7 @@ def test_a_sum_beyond_int64_is_told(client: httpx.Client) -> None:
 
 
 def test_versions(client: httpx.Client) -> None:
-    """A version that a cursor pins can be asked as long as it is pinned; the others can't."""
+    """A version that a cursor pins can be queried while it is pinned; others cannot."""
     talk.define(client, "moving", {"columns": [{"name": "k", "type": "int64"}, {"name": "v", "type": "int64"}], "key": ["k"]})
 
     def put(value: int) -> int:
@@ -286,7 +286,7 @@ def wait_until(condition: Any, limit: float = 60.0) -> None:
 
 
 def test_two_at_a_time_and_none_for_clients_that_go(server: ServerProcess, client: httpx.Client) -> None:
-    """A third one is refused, with the time to come again. When the clients of the first two go, these end."""
+    """A third query is refused, with the time after which to retry. When the clients of the first two disconnect, their queries end."""
     before = outcomes(client)
     body = json.dumps({"sql": SLOW}).encode()
     head = b"POST /v1/query HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n" % len(body)
@@ -304,7 +304,7 @@ def test_two_at_a_time_and_none_for_clients_that_go(server: ServerProcess, clien
 
 
 def test_processes_that_something_else_ends(server: ServerProcess, client: httpx.Client) -> None:
-    """What has become of the query is told, and the next one runs."""
+    """The client is told what has happened to the query, and the next query runs."""
 
     def killed(*, all_of_them: bool) -> httpx.Response:
         with ThreadPoolExecutor(1) as pool:
@@ -335,12 +335,12 @@ def test_a_query_that_takes_too_long(tmp_path: Path) -> None:
         assert "--query-time" in told["detail"] and time.monotonic() - begun < 30
         asked = client.stream("POST", "/v1/query", json={"sql": "SELECT a.id FROM n a, n b, n c"})
         with pytest.raises(httpx.RemoteProtocolError), asked as answer:
-            assert answer.status_code == 200  # it had begun: broken off, not ended as if whole
+            assert answer.status_code == 200  # the answer had begun: it is aborted, not ended as if it were complete
             for _ in answer.iter_bytes():
                 pass
         wait_until(lambda: outcomes(client)["running"] == 0)
         assert outcomes(client)["timeout"] == 2
-        # Nor do clients keep others from asking by taking nothing of their answers.
+        # Clients that do not read their answers do not keep others from running queries, either.
         body = json.dumps({"sql": "SELECT a.id AS a, repeat('x', 1000) AS t FROM n a, n b"}).encode()
         head = b"POST /v1/query HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n" % len(body)
         others = [socket.create_connection(("127.0.0.1", server.port)) for _ in range(2)]
@@ -369,7 +369,7 @@ def test_a_stop_ends_queries(tmp_path: Path) -> None:
 
 
 def test_a_reader_that_is_slow_holds_the_query_back(server: ServerProcess, client: httpx.Client) -> None:
-    """Rows wait in the child, not in the service: the answer is read to its end in pieces, and every row is there."""
+    """Rows wait in the child process, not in the service: the answer is read to its end in pieces, and is complete."""
     sql = "SELECT a.id AS a, b.id AS b, repeat(a.room, 200) AS t FROM bookings a, bookings b"
     count = 0
     with server.client().stream("POST", "/v1/query", json={"sql": sql}) as answer:

@@ -1,4 +1,5 @@
-"""What an attacker with a read token might try with SQL: files, network, extensions, settings, memory, time, names. Each is refused."""
+"""What an attacker with a read token might try with SQL: files, network, extensions, settings, memory, time, names. Each attempt is
+refused."""
 
 from __future__ import annotations
 
@@ -21,7 +22,7 @@ SECRET = "sesame-4711"
 
 @pytest.fixture(scope="module")
 def house(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[ServerProcess, Path]]:
-    """A service that has `mine`, and `theirs`, which the token `guest` is not for; and a file beside its folder."""
+    """A service that has `mine`, and `theirs`, to which the token `guest` has no access; and a file beside its folder."""
     folder = tmp_path_factory.mktemp("attacked")
     secret = folder / "secret.csv"
     secret.write_text(f"a,b\n{SECRET},2\n")
@@ -42,7 +43,7 @@ def define(server: ServerProcess) -> None:
 
 @pytest.fixture(scope="module")
 def impatient(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[ServerProcess, Path]]:
-    """Another one, which gives queries two seconds."""
+    """Another service, which limits queries to two seconds."""
     folder = tmp_path_factory.mktemp("impatient")
     with ServerProcess(folder / "data", arguments=["--query-time", "2"]) as server:
         define(server)
@@ -226,7 +227,7 @@ def test_disguises(house: tuple[ServerProcess, Path], sql: str) -> None:
     ],
 )
 def test_memory(house: tuple[ServerProcess, Path], sql: str) -> None:
-    """Refused for the memory, or, where DuckDB needs long to fill it, for the time; the service goes on."""
+    """Refused because of the memory or, where DuckDB needs long to fill it, because of the time; the service continues."""
     answer = ask(house, sql)
     assert answer.status_code in (408, 413) or (answer.status_code == 400 and "too large" in answer.text.lower()), answer.text[:300]
     assert house[0].client().get("/livez").status_code == 200
@@ -234,7 +235,7 @@ def test_memory(house: tuple[ServerProcess, Path], sql: str) -> None:
 
 @pytest.mark.parametrize("kind", ["LEFT JOIN", "FULL JOIN"])
 def test_many_joins(house: tuple[ServerProcess, Path], kind: str) -> None:
-    """Each of them takes its memory, though there are few rows: what to do instead is told."""
+    """Each join takes memory, although there are few rows: the message says what to do instead."""
 
     def joined(count: int) -> str:
         joins = (f"{kind} mine m{number} ON m{number}.id = m{number - 1}.id" for number in range(1, count))
@@ -271,19 +272,19 @@ def test_deep_queries(house: tuple[ServerProcess, Path]) -> None:
 
 
 def test_no_child_outlives_its_query(house: tuple[ServerProcess, Path]) -> None:
-    """At most the one in reserve is left beside the process that it was forked from, and neither has anything of the service's."""
+    """At most the child in reserve remains beside the process from which it was forked, and neither inherits anything from the service."""
     server, _ = house
     assert ask(house, "SELECT 1 AS a").status_code == 200
     (nursery,) = (one for one in psutil.Process(server.process.pid).children() if "service.adhoc.nursery" in one.cmdline())
     while len(nursery.children()) > 1:
         time.sleep(0.01)  # the test's time limit ends this if one stays
     for process in (nursery, *nursery.children()):
-        with contextlib.suppress(psutil.NoSuchProcess):  # the last query's ends just now
+        with contextlib.suppress(psutil.NoSuchProcess):  # the child of the last query is ending
             assert set(process.environ()) == {"ARROW_DEFAULT_MEMORY_POOL", "MALLOC_ARENA_MAX", "LC_ALL", "OPENBLAS_NUM_THREADS"}
 
 
 def test_tokens(tmp_path: Path) -> None:
-    """A token of named relations gets an answer for these alone; of others it does not even learn whether they exist."""
+    """A token for named relations gets answers for these alone; it cannot even learn whether others exist."""
     from service.access.access_token import AccessToken, digest, new_text
     from service.access.store import add_token
 

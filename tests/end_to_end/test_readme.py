@@ -1,4 +1,4 @@
-"""README.md and docs/ are true word for word: the tour and the examples that continue it are run, files and tables are read."""
+"""README.md and docs/ are correct: the tour and the examples that continue it are run, files and tables are read."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Windows and look-ups on the rows of relations, against a naive filter over what the relation has."""
+"""Windows and look-ups on the rows of relations, compared with a naive filter over all rows."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def _get(client: httpx.Client, **parameters: Any) -> list[Key]:
 
 
 def _stays(row: dict[str, Any], low: int | None, high: int | None) -> bool:
-    """[start, end), a null end unbounded, in a closed window."""
+    """Evaluate [start, end), where a null end is unbounded, in a closed window."""
     return (low is None or row["ends"] is None or row["ends"] > low) and (high is None or row["starts"] is None or row["starts"] <= high)
 
 

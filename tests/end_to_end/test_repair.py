@@ -1,4 +1,4 @@
-"""`livejoin repair`: what is damaged is named and dropped, after a question; the rest is served again."""
+"""`livejoin repair`: damaged parts are named and dropped after a confirmation; the rest is served again."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def test_a_damaged_end_of_the_log(folder: Path, tmp_path: Path, damage: Callable
 
 
 def test_a_gap(folder: Path, tmp_path: Path) -> None:
-    """Tokens of versions that are kept stay good, those of dropped ones expire for good."""
+    """Tokens of versions that are kept stay valid, those of dropped versions expire permanently."""
     data = copy(folder, tmp_path / "data")
     with ServerProcess(data) as server:
         follow = server.client().get(CHANGES, params={"snapshot": "true", "wait": 0})
@@ -95,7 +95,7 @@ def test_a_gap(folder: Path, tmp_path: Path) -> None:
 
 
 def test_damage_of_the_catalogue(folder: Path, tmp_path: Path) -> None:
-    """A view is dropped, alone; so is the sealing key."""
+    """Only the view and the sealing key are dropped."""
     data = copy(folder, tmp_path / "data")
     db = sqlite3.connect(data / "livejoin.db", isolation_level=None)
     db.execute("UPDATE views SET definition = replace(definition, 'SELECT', 'SELECt')")
@@ -145,8 +145,8 @@ def test_it_asks_first(folder: Path, tmp_path: Path) -> None:
 
 
 def test_killed_in_the_middle(folder: Path, tmp_path: Path) -> None:
-    """Begun again, it keeps what it would have kept; until then no service starts on half of it. At least one version is in the log that
-    SQLite has beside its database, which is the first thing to go."""
+    """When repeated, the repair keeps what it would have kept; until then, no service starts on the partial result. At least one version is
+    in the WAL of SQLite's database, which is the first thing to be removed."""
     finished_ones = 0
     for number in range(1, 20):
         data = copy(folder, tmp_path / str(number))

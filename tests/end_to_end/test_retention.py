@@ -1,5 +1,5 @@
-"""Old rows go while others are written, whole relations replaced, definitions extended, and the service killed: nothing else goes, and what
-followers are told adds up."""
+"""Old rows are deleted while others are written, whole relations are replaced, definitions are extended, and the service is killed: nothing
+else is deleted, and the changes that followers receive are consistent."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ PATCHES = [RETAIN, RETAIN, {"retain": None}, {"add_columns": [{"name": "more", "
 
 
 def often() -> None:
-    """Looks all the time, and few rows at once."""
+    """Check for old rows continuously, a few rows at a time."""
     patches.small()
     patches.replace(retention, "_EVERY", 0.01)
     patches.replace(retention, "_ROWS", 3)
 
 
 class Life:
-    """One client, who writes and follows. `written`: by version, the rows that it put, and whether they replaced all."""
+    """One client that writes and follows. `written`: by version, the rows that it wrote, and whether they replaced all rows."""
 
     def __init__(self, seed: int) -> None:
         self.random = Random(seed)
@@ -64,7 +64,7 @@ class Life:
         self.token = found[-1]["token"]
 
     def settle(self, client: httpx.Client) -> Rows:
-        """Once all that is old has gone: what is left."""
+        """Return the remaining rows once all old ones are deleted."""
         ok(client.patch("/v1/relations/events", json=RETAIN))
         while any(row["at"] == OLD for row in rows_of(client).values()):
             time.sleep(0.01)  # the test's time limit ends this if they stay
@@ -72,7 +72,7 @@ class Life:
         return rows_of(client)
 
     def check(self, newest: int) -> Rows:
-        """What followers were told, version by version; what it comes to."""
+        """Check the changes that followers received, version by version, and their sum."""
         rows: Rows = {}
         for version in range(1, newest + 1):
             before = dict(rows)

@@ -1,4 +1,4 @@
-"""Whole relations changed: replaced at once and in parts, deleted by condition."""
+"""Changes of whole relations: replacement in one request and in parts, deletion by condition."""
 
 from __future__ import annotations
 
@@ -200,7 +200,7 @@ def test_stages(client: httpx.Client) -> None:
 
 
 def test_parts_of_a_former_definition(client: httpx.Client) -> None:
-    """What an extension has made bad refuses the commit, unless its part was sent to skip it."""
+    """Rows that an extension has made invalid cause the commit to be refused, unless their part was sent with `on_error=skip`."""
     where = "/v1/relations/spans/replace"
     define(client, "spans", {"columns": [{"name": name, "type": "int64"} for name in ("id", "s", "e")], "key": ["id"]})
     former = [{"id": 1, "s": 1, "e": 2}, {"id": 2, "s": 1, "e": 2}]

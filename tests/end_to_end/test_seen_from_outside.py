@@ -1,4 +1,4 @@
-"""One server behind a proxy and under load, as operators see it: forwarded headers, logs, metrics, health."""
+"""One server behind a proxy and under load, from an operator's point of view: forwarded headers, logs, metrics, health."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def link(answer: httpx.Response) -> str:
 
 
 def lines(server: ServerProcess, request: str) -> list[dict[str, Any]]:
-    """The lines of the log about a request, once there is one."""
+    """Return the lines of the log about a request, once there is one."""
     end = time.monotonic() + 60
     while time.monotonic() < end:
         found = [json.loads(line) for line in server.output().splitlines() if request in line and line.endswith("}")]
@@ -83,7 +83,7 @@ def test_others_are_not_believed(server: ServerProcess) -> None:
 
 
 def test_a_forwarded_host_opens_nothing(server: ServerProcess, proxy: httpx.Client) -> None:
-    """A page in a browser on the proxy's machine can send what a proxy sends."""
+    """A page in a browser on the proxy's machine can send what a proxy sends, but gains no access."""
     for client in (proxy, server.client()):
         for headers in (
             {"Host": "evil.example", "X-Forwarded-Host": "localhost"},
@@ -110,7 +110,7 @@ def test_the_log_is_json_with_a_line_for_each_request(server: ServerProcess, pro
 
 
 def families(client: httpx.Client) -> dict[str, tuple[str, frozenset[str], str]]:
-    """Type, labels and help of each metric, by name."""
+    """Return type, labels and help of each metric, by name."""
     found = {}
     for family in text_string_to_metric_families(client.get("/metrics").text):
         labels = frozenset(label for sample in family.samples for label in sample.labels if label != "le")
@@ -135,7 +135,7 @@ def test_metrics_are_the_same_at_each_scrape_and_in_the_documentation(server: Se
 
 
 def test_health_under_load(server: ServerProcess) -> None:
-    """While more batches are sent than may wait, all three answer, again and again, and say what they should."""
+    """While more batches are sent than may wait, all three endpoints keep answering correctly."""
     numbers = itertools.count()
     enough = False
     refused = applied = 0

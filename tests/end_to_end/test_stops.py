@@ -1,4 +1,4 @@
-"""A stop while the service still starts, or while batches wait: a clean end, as any other."""
+"""A stop during a start, or while batches wait: a clean end, like any other."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def slow_replay() -> None:
 
 
 def test_a_stop_during_recovery(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The folder is closed: the mark says that all is on disk, so that no power cut begins a new timeline."""
+    """The folder is closed: the mark says that everything is on disk, so that a power cut does not begin a new timeline."""
     data, normal = tmp_path / "data", {"LIVEJOIN_SYNCHRONOUS": "normal"}
     with ServerProcess(data, environment=normal) as server:
         talk.define(server.client(), "items", DEFINITION)
@@ -61,12 +61,13 @@ def test_a_stop_during_recovery(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
 def told(server: ServerProcess) -> str:
     try:
         return server.client().get("/readyz").text
-    except httpx.TransportError:  # it doesn't listen yet
+    except httpx.TransportError:  # it does not listen yet
         return ""
 
 
 def held_up(folder: Path) -> None:
-    """The first batch is in progress when the folder has the file `begun`, and waits for the file `go`. A stop has little patience."""
+    """The first batch is in progress once the folder has the file `begun`, and waits for the file `go`. The time limit of a stop is
+    short."""
     commit = Writer._commit
 
     def late(self: Writer, group: Any) -> None:
@@ -92,7 +93,7 @@ def until(met: Callable[[], bool]) -> None:
 
 
 class Busy:
-    """A server with a batch of items 1 and 2 in progress, and two that wait for their turns: of item 3, and with a source of item 4."""
+    """A server with a batch of items 1 and 2 in progress, and two waiting batches: one of item 3, and one with a source, of item 4."""
 
     def __init__(self, folder: Path, server: ServerProcess, threads: ThreadPoolExecutor, **fields: Any) -> None:
         self.folder, self.server, self.threads = folder, server, threads
@@ -110,14 +111,14 @@ class Busy:
         until(lambda: f"livejoin_waiting_batches {count}.0" in client.get("/metrics").text)
 
     def stopped(self, errors: int = 0) -> None:
-        """A clean end, once it is signalled and the batch in progress goes on. `errors`: in the log."""
+        """Check that the stop is clean, once it is requested and the batch in progress continues. `errors`: those expected in the log."""
         (self.folder / "go").touch()
         assert self.server.wait() == 0, self.server.output()
         assert self.server.output().count("ERROR") == errors, self.server.output()
 
 
 def test_batches_that_wait_for_their_turns_at_a_stop(tmp_path: Path) -> None:
-    """They are refused when the time is over, and nothing of them is applied. The one in progress is finished."""
+    """They are refused when the time is over, and no part of them is applied. The batch in progress is completed."""
     data = tmp_path / "data"
     with ServerProcess(data, before=partial(held_up, tmp_path)) as server, ThreadPoolExecutor(8) as threads:
         busy = Busy(tmp_path, server, threads)

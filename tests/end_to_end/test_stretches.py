@@ -1,4 +1,5 @@
-"""Free time and coverage over HTTP: shifts and bookings, beside sorted runs; followed over restarts, looked up, in pages and files."""
+"""Gaps and coverage over HTTP: shifts and bookings, compared with sorted runs; with followers across restarts, look-ups, pages and
+files."""
 
 from __future__ import annotations
 
@@ -62,7 +63,7 @@ def at(hour: int | None) -> str | None:
 
 
 def drawn(rng: random.Random, tables: Rows) -> list[dict[str, Any]]:
-    """Changes, which `tables` follows: hours in place of times."""
+    """Return random changes, which are applied to `tables`, too: hours in place of times."""
     changes = []
     for _ in range(rng.choice((1, 1, 8, 30))):
         name = rng.choice(("shifts", "bookings", "bookings"))
@@ -86,7 +87,7 @@ def hours_of(row: dict[str, Any]) -> tuple[int, int]:
 
 
 def expected(tables: Rows) -> dict[str, list[tuple[Any, ...]]]:
-    """Rows of `free` and `busy`, of `anti`, and of `by_room`."""
+    """Return the rows of `free` and `busy`, of `anti`, and of `by_room`."""
     found: dict[str, list[tuple[Any, ...]]] = {"free": [], "busy": [], "anti": [], "by_room": []}
     for room in ("A", "B", None):
         mine = [hours_of(one) for one in tables["bookings"].values() if one["room"] == room and one["status"] == "sure"]
@@ -168,7 +169,8 @@ def test_beside_sorted_runs(server: ServerProcess, capsys: pytest.CaptureFixture
 
 
 def hold(tables: Rows, found: dict[str, list[tuple[Any, ...]]]) -> None:
-    """Gaps and coverage add up to the row; a gap as long as the row is that of a row without a partner."""
+    """Check that the gaps and the coverage of a row add up to its interval, and that a gap as long as the interval belongs to a row without
+    a partner."""
     alone = {number for (number,) in found["anti"]}
     for number, shift in tables["shifts"].items():
         free, busy = ([one[2:] for one in found[name] if one[0] == number] for name in ("free", "busy"))
@@ -180,7 +182,7 @@ def hold(tables: Rows, found: dict[str, list[tuple[Any, ...]]]) -> None:
 
 
 def read_in_parts(client: httpx.Client, tables: Rows, wanted: dict[str, list[tuple[Any, ...]]]) -> None:
-    """Pages, look-ups, windows, files."""
+    """Compare pages, look-ups, windows and files."""
     for name, low, high in (("free", 10, 30), ("busy", 0, 5), ("free", 40, 41)):
         met = [one for one in wanted[name] if (one[2] or "") <= str(at(high)) and (one[3] is None or one[3] > str(at(low)))]
         window = f"{at(low)},{at(high)}"

@@ -1,4 +1,4 @@
-"""Versions that are lost begin a new timeline, however they were lost: a token of one of them never follows what came in its place."""
+"""Losing versions begins a new timeline, however they were lost: a token of a lost version never continues with what replaced it."""
 
 from __future__ import annotations
 
@@ -22,7 +22,8 @@ def require_expired(client: httpx.Client, token: str) -> None:
 
 
 def test_a_mark_that_was_removed(folder: Path, tmp_path: Path) -> None:
-    """As the message says, to go on without the lost versions: backups and tokens that have them are not followed."""
+    """The mark is removed as the message suggests, to continue without the lost versions: backups and tokens that include them are not
+    valid in the new timeline."""
     data = copy(folder, tmp_path / "data")
     with ServerProcess(data) as server:
         lost = token_of(server.client())
@@ -45,7 +46,7 @@ def test_a_mark_that_was_removed(folder: Path, tmp_path: Path) -> None:
 
 
 def test_two_restorations_of_one_backup(folder: Path, tmp_path: Path) -> None:
-    """They have different histories from there, so a token of one is not one of the other."""
+    """Their histories differ from then on, so a token of one is not valid for the other."""
     with ServerProcess(copy(folder, tmp_path / "data")) as server:
         backup(server, tmp_path / "backup")
     tokens = []
@@ -60,7 +61,7 @@ def test_two_restorations_of_one_backup(folder: Path, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("before", ["normal", "full"])
 def test_a_power_cut_under_normal(tmp_path: Path, before: str) -> None:
-    """After a start on a folder whose mark said that all was on disk."""
+    """After a start on a folder whose mark said that everything was on disk."""
     disk = FaultyDisk(tmp_path / "disk")
     normal, boot = {"LIVEJOIN_SYNCHRONOUS": "normal"}, patches.another_boot
     with disk.server(boot, environment={"LIVEJOIN_SYNCHRONOUS": before}) as server:

@@ -1,4 +1,4 @@
-"""docs/design/api.md, *Operations* on tokens: who may do what, over HTTP and by the command line, with services that go on running."""
+"""docs/design/api.md, *Operations*, on tokens: who may do what, over HTTP and by the command line, while services keep running."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ TABLE = {
 }
 SAME = "SELECT x.id AS x, y.id AS y FROM a x JOIN b y ON overlaps(x.during, y.during)"
 SELF = "SELECT x.id AS x, y.id AS y FROM a x JOIN a y ON overlaps(x.during, y.during) AND x.id < y.id"
-# Of tokens that name something: `gone` is there in none of the tests, so that a request that is allowed has no effect.
+# Names in tokens: `gone` exists in none of the tests, so that a request that is allowed has no effect.
 NAMED = {"relations": ["a", "gone"], "views": ["v", "gone"]}
 OTHER = {"relations": ["b"], "views": ["w"]}
 GRANTS: dict[str, dict[str, list[str]]] = {"all": {}, "named": NAMED, "other": OTHER, "relations": {"relations": ["gone"]}}
@@ -54,7 +54,8 @@ def change(relation: str, number: int) -> dict[str, Any]:
 
 @dataclass
 class House:
-    """A service in token mode with relations a, b and views v (of both), w (of a); `texts`: its tokens by name, `ops` an admin of all."""
+    """A service in token mode with relations a, b and views v (of both), w (of a); `texts`: its tokens by name; `ops` is an admin with
+    access to everything."""
 
     server: ServerProcess
     texts: dict[str, str]
@@ -99,7 +100,7 @@ def test_every_endpoint_has_a_right() -> None:
 
 
 def demanded(method: str, path: str) -> str | None:
-    """The scope by the words of the interface; None: no token."""
+    """Return the scope that an operation requires according to the interface; None: no token."""
     if path in ("/", "/livez", "/readyz") or path.startswith(("/problems/", "/dashboard/")):
         return None
     if path.startswith(("/v1/tokens", "/v1/backup")):
@@ -158,7 +159,7 @@ def test_two_authorizations_are_none(house: House) -> None:
 
 
 def test_hosts_and_origins_may_be_any(house: House) -> None:
-    """A browser adds no bearer token by itself, so a page that has none gets nothing, whatever name it came by."""
+    """A browser does not add a bearer token by itself, so a page that has none gets nothing, by whatever host name it sends requests."""
     for headers in ({"Host": "livejoin.example:8080"}, {"Origin": "https://attacker.example"}, {"Host": "x.example", "Origin": "null"}):
         talk.ok(house.client("read-all").get("/v1/views", headers=headers))
         talk.problem(house.server.client().get("/v1/views", headers=headers), 401, "unauthorized")
@@ -189,7 +190,7 @@ def test_what_a_named_token_reads(house: House) -> None:
         "/v1/relations/b/rows",
     ):  # fmt: skip
         talk.problem(client.get(path), 403, "forbidden")
-    # What follows from one view does not help with another, nor with one that the token is not for.
+    # Tokens of followers and cursors of one view are not valid for another, nor for a view to which the access token gives no access.
     every = house.client("read-all")
     cursor = talk.ok(every.get("/v1/views/v/rows?limit=1", headers={"Accept": talk.JSON}))["next"]
     token = json.loads(every.get("/v1/views/v/changes?wait=0").text.splitlines()[-1])["token"]
@@ -207,7 +208,7 @@ def test_batches_are_judged_relation_by_relation(house: House) -> None:
     client, every = house.client("write-named"), house.client("read-all")
     version = talk.ok(every.get("/v1/status"))["version"]
     assert talk.ok(client.post("/v1/changes", json={"changes": [change("a", 3)]}))["version"] == version + 1
-    for second in ("b", "nowhere"):  # whether it is there is not told
+    for second in ("b", "nowhere"):  # whether it exists is not disclosed
         batch = [change("a", 4), change(second, 4)]
         lines = "\n".join(map(json.dumps, batch))
         tables = b"".join(arrow(relation) for relation in ("a", second))
@@ -234,7 +235,7 @@ def test_who_defines_or_explains_a_view_reads_its_relations(house: House) -> Non
     for body in ({"sql": SAME}, {"from": {"x": "a", "y": "b"}, "join": [{"equal": ["x.id", "y.id"]}]}, nowhere):
         talk.problem(admin.put("/v1/views/gone", json=body), 403, "forbidden")
         talk.problem(house.client("read-named").post("/v1/explain", json=body), 403, "forbidden")
-    assert "measured" not in talk.ok(house.client("read-named").post("/v1/explain", json={"sql": SELF}))  # w has it, and is another's
+    assert "measured" not in talk.ok(house.client("read-named").post("/v1/explain", json={"sql": SELF}))  # only w has this join
     assert "w" in talk.ok(house.client("read-all").post("/v1/explain", json={"sql": SELF}))["measured"]
     talk.view(admin, "gone", SELF)
     talk.ok(admin.delete("/v1/views/gone"), 204)
@@ -255,7 +256,7 @@ def test_tokens_over_http(house: House, capfd: pytest.CaptureFixture[str]) -> No
     talk.problem(ops.delete("/v1/tokens/nobody"), 404, "not-found")
     talk.ok(ops.delete("/v1/tokens/late"), 204)
     talk.problem(late.get("/v1/views"), 401, "unauthorized")
-    # The last one that may administer tokens: neither a restricted nor an expired one counts.
+    # The last token that may administer tokens: neither a restricted nor an expired one counts.
     second = house.create("second", "admin")
     talk.ok(ops.delete("/v1/tokens/admin-all"), 204)
     talk.ok(ops.delete("/v1/tokens/second"), 204)
@@ -330,7 +331,7 @@ def test_a_follower_ends_with_its_token(house: House) -> None:
     ("path", "body"), [("/v1/changes", {"changes": [change("a", 99)]}), ("/v1/tokens", {"name": "heir", "scope": "admin"})]
 )
 def test_a_body_does_not_outlive_its_token(house: House, path: str, body: dict[str, Any]) -> None:
-    """Seen: a body may take its time, a byte a minute. Whoever kept one unfinished could go on after the token was revoked."""
+    """Seen: a body may arrive slowly, a byte a minute, so a client with an unfinished one could continue after its token was revoked."""
     text, data = house.create("dying", "admin"), json.dumps(body).encode()
     with socket.create_connection(("127.0.0.1", house.server.port), 60) as connection:
         head = f"POST {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\nAuthorization: Bearer {text}\r\nContent-Type: application/json\r\n"
@@ -374,7 +375,7 @@ def test_a_relation_in_use_does_not_name_views_of_others(house: House) -> None:
 
 
 def test_nothing_holds_the_text_of_a_token(house: House) -> None:
-    """Runs after the others, which have made all kinds of errors."""
+    """Runs after the other tests, which have caused all kinds of errors."""
     log = house.server.output()
     assert "ERROR" not in log
     kept = {path: path.read_bytes() for path in house.server.data.rglob("*") if path.is_file()}
@@ -438,7 +439,7 @@ def test_token_mode_begins_under_a_running_service_and_outlives_it(
             ops = server.client()
             ops.headers["Authorization"] = f"Bearer {told.out.strip()}"
             talk.ok(ops.post("/v1/changes", json={"changes": [change("a", 1), change("a", 2)]}))
-            with pytest.raises(httpx.RemoteProtocolError):  # it was let in when everybody was
+            with pytest.raises(httpx.RemoteProtocolError):  # it was admitted when no token was required
                 next(records)
         assert main(["token", "revoke", "ops", *data]) == 0
         talk.problem(ops.get("/v1/views"), 401, "unauthorized")
@@ -446,7 +447,7 @@ def test_token_mode_begins_under_a_running_service_and_outlives_it(
     secret = tmp_path / "secret"
     secret.write_text(new_text())
     environment = {"LIVEJOIN_ADMIN_TOKEN_FILE": str(secret), "LIVEJOIN_HOST": "0.0.0.0"}
-    with ServerProcess(tmp_path / "data", environment=environment) as server:  # in token mode, though without a token until now
+    with ServerProcess(tmp_path / "data", environment=environment) as server:  # in token mode, although without any token so far
         talk.problem(server.client().get("/v1/views"), 401, "unauthorized")
         monkeypatch.setenv("LIVEJOIN_TOKEN", secret.read_text())
         with livejoin.connect(server.url) as client:

@@ -1,8 +1,9 @@
-"""What a power cut leaves on a disk, told from the journal of `shim.c`: all that was synced, and of the rest what chance decides.
+"""The contents of a disk after a power cut, computed from the journal of `shim.c`: everything that was synced, and a random selection of
+the rest.
 
-POSIX promises nothing of what was not synced: each write may be there or not, in any order, and in part; so may each new, changed or
-removed name of a folder. A sync of a file does not sync its name. What was written before a sync that failed is lost, and a later sync does
-not bring it back (as in Linux). A sector of 512 bytes is written whole or not at all, as SQLite takes for granted too.
+POSIX guarantees nothing about data that was not synced: each write may be present or not, in any order, and in part; so may each new,
+changed or removed name in a folder. A sync of a file does not sync its name. Data written before a sync that failed is lost, and a later
+sync does not restore it (as in Linux). A sector of 512 bytes is written completely or not at all, which SQLite assumes, too.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ SECTOR = 512
 
 @dataclass(frozen=True)
 class Record:
-    """One change: `kind` is a letter of shim.c, or 'A' for a word of the test (what was acknowledged by then)."""
+    """One change: `kind` is a letter of shim.c, or 'A' for a note of the test (what was acknowledged by then)."""
 
     kind: str
     inode: int
@@ -31,7 +32,7 @@ class Record:
 
 
 def records(journal: bytes) -> Iterator[Record]:
-    """All whole ones: of the last, a killed process may have written a part."""
+    """Return all complete records; a killed process may have written the last one in part."""
     at = 0
     while at + _HEAD.size <= len(journal):
         kind, inode, position, first, second = _HEAD.unpack_from(journal, at)
@@ -43,12 +44,13 @@ def records(journal: bytes) -> Iterator[Record]:
 
 
 def word(text: bytes) -> bytes:
-    """The record of a word, to be appended to the journal."""
+    """Return the record of a note, to be appended to the journal."""
     return _HEAD.pack(ord("A"), 0, 0, len(text), 0) + text
 
 
 class File:
-    """Its bytes as a process sees them, as they are on the disk, and the changes in between: (offset, data), or (size, None) for a cut."""
+    """The bytes of a file as a process sees them, as they are on the disk, and the changes in between: (offset, data), or (size, None) for
+    a truncation."""
 
     def __init__(self, data: bytes = b"") -> None:
         self.now, self.synced = bytearray(data), bytes(data)
@@ -66,7 +68,7 @@ class File:
             self.synced, self.pending = bytes(synced), []
 
     def lose(self) -> None:
-        """What a failed sync does."""
+        """The effect of a failed sync."""
         self.pending = []
 
 
@@ -82,7 +84,7 @@ def _put(content: bytearray, at: int, data: bytes | None) -> None:
 
 @dataclass(eq=False)
 class Step:
-    """A change of names that belong together: (folder, name, what it names afterwards)."""
+    """Changes of names that belong together: (folder, name, what it names afterwards)."""
 
     names: tuple[tuple[Folder, str, File | Folder | None], ...]
 
@@ -94,7 +96,7 @@ class Folder:
     pending: list[Step] = field(default_factory=list)
 
     def sync(self) -> None:
-        """A rename is on the disk as a whole, and with it what the other folder had before."""
+        """A rename reaches the disk as a whole, together with earlier changes of the other folder."""
         pending, self.pending = self.pending, []
         for step in pending:
             for folder, name, what in step.names:
@@ -112,7 +114,7 @@ def _name(entries: dict[str, File | Folder], name: str, what: File | Folder | No
 
 
 class Disk:
-    """The folder `root` as it is now, all of it synced; `follow` applies a journal's records to it."""
+    """The folder `root` in its current state, all of it synced; `follow` applies the records of a journal."""
 
     def __init__(self, root: Path) -> None:
         self.root = root
@@ -175,15 +177,15 @@ class Disk:
                 folder.pending.append(step)
 
     def contents(self) -> dict[str, bytes | None]:
-        """By path what a process sees; None for a folder."""
+        """Return what a process sees, by path; None for a folder."""
         return dict(_walk(self.top, "", lambda file: bytes(file.now), lambda folder: folder.now))
 
     def cut(self, chance: Random | None) -> dict[str, bytes | None]:
-        """What is there after a power cut; without `chance`, nothing that was not synced."""
+        """Return the contents after a power cut; without `chance`, nothing that was not synced."""
         if chance is None:
             return dict(_walk(self.top, "", lambda file: file.synced, lambda folder: folder.synced))
-        kept = chance.choice((0.0, 0.1, 0.5, 0.9, 1.0))  # of what was not synced
-        steps: dict[int, bool] = {}  # by id: a rename happens in both folders or in neither
+        kept = chance.choice((0.0, 0.1, 0.5, 0.9, 1.0))  # changes that were not synced
+        steps: dict[int, bool] = {}  # by id: a rename takes effect in both folders or in neither
 
         def entries(folder: Folder) -> dict[str, File | Folder]:
             left = dict(folder.synced)
@@ -207,7 +209,7 @@ def _walk(folder: Folder, prefix: str, data: object, entries: object) -> Iterato
 
 
 def _torn(file: File, chance: Random, kept: float) -> bytes:
-    """Of each change that was not synced: all, nothing, or some of its sectors."""
+    """For each change that was not synced: all of it, nothing, or some of its sectors."""
     left = bytearray(file.synced)
     for at, data in file.pending:
         if chance.random() >= kept:
@@ -230,7 +232,7 @@ def _sectors(at: int, data: bytes) -> Iterator[tuple[int, bytes]]:
 
 
 def write_out(contents: dict[str, bytes | None], root: Path) -> None:
-    """Replace what is in `root`."""
+    """Replace the contents of `root`."""
     for entry in root.iterdir():
         shutil.rmtree(entry) if entry.is_dir() else entry.unlink()
     for name, data in contents.items():

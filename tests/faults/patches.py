@@ -1,5 +1,5 @@
-"""What tests change in a server before it starts, in its process alone: small measures, so that little data does all that much data does,
-and bugs, which a harness must find."""
+"""Changes that tests make to a server before it starts, in its process alone: small limits, so that a little data has the effects of much
+data, and bugs, which a test harness must find."""
 
 from __future__ import annotations
 
@@ -36,8 +36,8 @@ def apply(*patches: Patch) -> None:
 
 
 def small() -> None:
-    """Housekeeping all the time, snapshots after some kilobytes of log, checkpoints after some commits, the log cut in steps of a few
-    batches; each start is that of another boot of the machine."""
+    """Housekeeping runs all the time, snapshots are written after some kilobytes of log, checkpoints after some commits, and the log is
+    truncated in steps of a few batches; each start appears to follow a reboot of the machine."""
     replace(snapshotting, "_LOG_WORTH", 8 << 10)
     replace(snapshotting, "_LOG_SHARE", 1.0)
     replace(snapshotting, "PIECE_ROWS", 8)
@@ -59,7 +59,7 @@ def another_boot() -> None:
 
 
 def no_sync_of_folders() -> None:
-    """The name of a new snapshot is not synced before the log is cut."""
+    """The name of a new snapshot is not synced before the log is truncated."""
     replace(snapshots, "sync_path", lambda path: None)
 
 
@@ -87,7 +87,7 @@ def duplicates_applied() -> None:
 
 
 def stale_readings() -> None:
-    """Now and then a reader gets a version of a while ago."""
+    """Occasionally, a reader gets an older version."""
     pin = Pins.pin
     kept: list[Any] = []
     calls = count()
@@ -104,7 +104,7 @@ def stale_readings() -> None:
 
 
 def a_rewriting_of_the_past() -> None:
-    """What has changed while a replacement was compared stays as it is; to compare takes long enough for something to change."""
+    """Changes made while a replacement was compared are not considered; the comparison takes long enough for changes to occur."""
     init = rewriting.Rewrite.__init__
 
     def slow(self: rewriting.Rewrite, *given: Any) -> None:
@@ -120,7 +120,7 @@ def an_extension_not_on_disk() -> None:
 
 
 class _Fits(int):
-    """A checksum that equals any."""
+    """A checksum that equals any other."""
 
     def __eq__(self, other: object) -> bool:
         return True
@@ -132,12 +132,12 @@ class _Fits(int):
 
 
 def checksums_ignored() -> None:
-    """Those of snapshots."""
+    """The checksums of snapshots."""
     replace(snapshots, "zlib", SimpleNamespace(crc32=lambda *_: _Fits(0)))
 
 
 def errors_of_the_disk_ignored() -> None:
-    """A commit that has failed is taken for one that has not."""
+    """A commit that has failed is treated as successful."""
     commit = log.Log.commit
 
     def ignoring(self: log.Log) -> None:

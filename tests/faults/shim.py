@@ -1,4 +1,4 @@
-"""Servers on a disk that fails: forked from a process with `shim.c` between it and its files, and told what to do with them."""
+"""Servers on a disk that fails: forked from a process in which `shim.c` intercepts file operations, and controlled by orders to it."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _SOURCE = Path(__file__).with_name("shim.c")
 
 
 class _Control(ctypes.Structure):
-    """Shared with the server; the fields are those of shim.c."""
+    """Memory shared with the server; the fields are those of shim.c."""
 
     _fields_ = [
         (name, ctypes.c_int64)
@@ -46,7 +46,7 @@ class _Control(ctypes.Structure):
 
 @cache
 def library() -> Path:
-    """The compiled shim. Without a compiler the test is skipped, but in CI it fails."""
+    """Return the compiled shim. Without a compiler, the test is skipped, except in CI, where it fails."""
     compiler = shutil.which("cc")
     if sys.platform != "linux" or compiler is None:
         why = "faults of the disk need Linux and a C compiler: install one (Debian: apt install gcc libc6-dev)"
@@ -67,7 +67,7 @@ _FORKS.set_forkserver_preload(["tests.preloaded"])
 
 @contextmanager
 def _preloaded() -> Iterator[None]:
-    """What is forked has the shim: its forks come from a server of their own, which begins with the first."""
+    """Forked processes have the shim: they come from a separate fork server, which is started with the first one."""
     with mock.patch.dict(os.environ, LD_PRELOAD=str(library())), mock.patch.object(
         forkserver, "connect_to_new_process", _FORKS.connect_to_new_process
     ):
@@ -75,7 +75,7 @@ def _preloaded() -> Iterator[None]:
 
 
 def _begin(folder: str, journal: str, control: str, patches: Sequence[Patch]) -> None:
-    """In the server, before anything else."""
+    """Called in the server before anything else."""
     shim = ctypes.CDLL(None, use_errno=True)
     if shim.shim_begin(folder.encode(), journal.encode(), control.encode()):
         raise OSError(ctypes.get_errno(), "shim_begin")
@@ -83,7 +83,7 @@ def _begin(folder: str, journal: str, control: str, patches: Sequence[Patch]) ->
 
 
 class FaultyDisk:
-    """The folder `root`/disk, below which servers keep their data (`data`); what they do there goes into a journal.
+    """The folder `root`/disk, in which servers keep their data (`data`); their file operations are recorded in a journal.
 
     `faults` are the orders to the shim, which can be changed while a server runs.
     """
@@ -103,7 +103,7 @@ class FaultyDisk:
         self.restart()
 
     def restart(self) -> None:
-        """From now on: an empty journal, on the disk as it is, and no faults."""
+        """Begin with an empty journal, the disk in its current state, and no faults."""
         self.disk = Disk(self.root)
         self._journal.write_bytes(b"")
         ctypes.memset(ctypes.addressof(self.faults), 0, ctypes.sizeof(self.faults))
@@ -114,7 +114,7 @@ class FaultyDisk:
         return FaultyServer(self.data, before=before, environment=environment, arguments=arguments, log=self.root.with_name("log"))
 
     def run(self, patch: Patch, *arguments: str | Path) -> tuple[int, str]:
-        """A command of livejoin over the shim, waited for: its exit status, and what it wrote."""
+        """Run a command of livejoin with the shim and wait for it. Return its exit status and its output."""
         before = partial(_begin, str(self.root), str(self._journal), str(self._control), (patch,))
         output = self.root.with_name("output")
         output.write_bytes(b"")
@@ -123,7 +123,7 @@ class FaultyDisk:
         return process.wait(120), output.read_text(errors="replace")
 
     def begin_token_mode(self) -> None:
-        """Of the data folder, while no server runs."""
+        """Put the data folder into token mode, while no server runs."""
         add_token(self.data, make({"name": "boss", "scope": "admin"}, TOKEN, time.time()), begin=True)
 
     @property
@@ -131,12 +131,12 @@ class FaultyDisk:
         return self._journal.read_bytes()
 
     def note(self, text: str) -> None:
-        """Into the journal: what is known by now."""
+        """Append what is known by now to the journal."""
         with self._journal.open("ab", buffering=0) as file:
             file.write(word(text.encode()))
 
     def cut_power(self, chance: Random | None) -> None:
-        """After the server's end: leaves what a power cut at that moment would leave, and starts a new journal on it."""
+        """Called after the server's end: leave what a power cut at that moment would leave, and start a new journal."""
         for record in records(self.journal):
             self.disk.follow(record)
         write_out(self.disk.cut(chance), self.root)
@@ -144,7 +144,7 @@ class FaultyDisk:
 
 
 class FaultyServer(ServerProcess):
-    """Its clients have an admin token, which a folder in token mode needs."""
+    """A server whose clients have an admin token, which a folder in token mode requires."""
 
     def client(self, timeout: float = 60) -> httpx.Client:
         client = super().client(timeout)

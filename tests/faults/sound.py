@@ -1,4 +1,4 @@
-"""Whether a service, started again after a fault, has all that was acknowledged, and nothing that is wrong."""
+"""Whether a service that is started again after a fault has everything that was acknowledged, and nothing wrong."""
 
 from __future__ import annotations
 
@@ -18,12 +18,13 @@ class Lost(AssertionError):
 
 
 def require_sound(client: httpx.Client, states: Sequence[State], writes: Mapping[int, Write], known: int) -> int:
-    """All rows are those of one version, which is `known` or a newer one, and the sources are as far; gives the version. Raises Lost."""
+    """Check that all rows are those of one version, which is `known` or newer, and that the sources are at the same version. Return the
+    version. Raises Lost."""
     version: int = talk.ok(client.get("/v1/status"))["version"]
     if not known <= version < len(states):
         raise Lost(f"version {version} after version {known} was known; {len(states) - 1} were made")
     if version == 0 and {*COLUMNS} - _names(client):
-        return 0  # before all was defined
+        return 0  # before everything was defined
     for name in COLUMNS:
         require_rows(client, name, states[version])
     last: dict[str, Write] = {}
@@ -47,7 +48,7 @@ def require_rows(client: httpx.Client, name: str, state: State) -> None:
 
 
 def require_columns(client: httpx.Client, columns: Iterable[str]) -> None:
-    """Those that were added, as `relation.column`. Raises Lost."""
+    """Check that added columns, named as `relation.column`, exist. Raises Lost."""
     for name in sorted(columns):
         relation, column = name.split(".")
         if column not in {one["name"] for one in talk.ok(client.get(f"/v1/relations/{relation}"))["columns"]}:

@@ -1,4 +1,5 @@
-"""A disk that is full, read-only or broken, and a folder with one flipped bit or a torn page: named or harmless, never silently wrong."""
+"""A disk that is full, read-only or failing, and a folder with one flipped bit or a torn page: the fault is reported or harmless, and never
+causes silent errors."""
 
 from __future__ import annotations
 
@@ -23,12 +24,12 @@ from tests.histories.seeds import NEW, seeds
 from tests.server_process import NotStarted
 
 READS = 6
-EACH, SOAK_EACH = 2, 200  # cases of each fault while the service runs; as many flipped bits and torn pages
+EACH, SOAK_EACH = 2, 200  # cases of each fault while the service runs; also the number of flipped bits and torn pages
 Contents = dict[str, bytes | None]
 
 
 class Steady:
-    """A client that sends one batch after the other, and what they make: a version without an answer is known, but not required."""
+    """A client that sends one batch after the other, and their effects. A version without an answer is known, but not required."""
 
     def __init__(self, states: list[State] | None = None) -> None:
         self.states = states or [State()]
@@ -36,7 +37,7 @@ class Steady:
         self.known = 0
 
     def send(self, client: httpx.Client) -> httpx.Response:
-        """The next batch. An httpx.TransportError, or a 500, leaves it in doubt."""
+        """Send the next batch. After an httpx.TransportError or a 500, its outcome is unknown."""
         version = self.known + 1
         changes = drawn(Random(version))
         self.states[version:] = [self.states[self.known].after(changes)]
@@ -58,7 +59,7 @@ class Steady:
 
 @pytest.fixture(scope="module")
 def begun(tmp_path_factory: pytest.TempPathFactory) -> tuple[Contents, Steady]:
-    """Two snapshots, and a log behind them, left behind by kill -9, and access tokens; what is there."""
+    """Two snapshots, a log after them, left by kill -9, and access tokens; and their contents."""
     disk, steady = FaultyDisk(tmp_path_factory.mktemp("begun") / "x"), Steady()
     with disk.server(patches.small) as server:
         define(server.client())
@@ -111,7 +112,7 @@ def failing_read(disk: FaultyDisk, chance: Random) -> None:
 
 
 def failing_rename(disk: FaultyDisk, chance: Random) -> None:
-    """Of snapshots and what else takes its place as a whole: there are few."""
+    """The rename of snapshots and of other files that are replaced atomically: there are few."""
     disk.faults.fail_rename = disk.faults.renames + 1
 
 
@@ -120,7 +121,7 @@ def failing_link(disk: FaultyDisk, chance: Random) -> None:
 
 
 def no_links(disk: FaultyDisk, chance: Random) -> None:
-    """A file system that has none."""
+    """A file system without hard links."""
     disk.faults.fail_link = -1
 
 
@@ -128,7 +129,7 @@ FAULTS = [full, read_only, failing_sync, failing_write, short_writes, failing_re
 
 
 def strike(server: FaultyServer, steady: Steady) -> list[int]:
-    """Send batches until the service ends, or for a while; the statuses of the answers."""
+    """Send batches until the service ends, or for some time. Return the statuses of the answers."""
     statuses = []
     client = server.client()
     for _ in range(40):
@@ -146,7 +147,7 @@ def strike(server: FaultyServer, steady: Steady) -> list[int]:
 def test_a_fault_while_it_runs(
     begun: tuple[Contents, Steady], disk: FaultyDisk, fault: Callable[[FaultyDisk, Random], None], seed: int
 ) -> None:
-    """What was acknowledged stays, whatever happens, even if the power is cut right afterwards."""
+    """Acknowledged batches are kept in every case, even if the power is cut immediately afterwards."""
     chance = Random(f"{seed} {fault.__name__}")
     for number in range(EACH if seed < NEW else SOAK_EACH):
         print(f"{fault.__name__} {seed} {number}")
@@ -166,11 +167,11 @@ def test_a_fault_while_it_runs(
 def judge(
     fault: Callable[[FaultyDisk, Random], None], disk: FaultyDisk, server: FaultyServer, steady: Steady, statuses: list[int]
 ) -> None:
-    """What the service has to say of the fault."""
+    """Check how the service reports the fault."""
     if fault is short_writes:
         assert set(statuses) == {200}
     elif fault is full and disk.faults.room >= 0 and 503 in statuses:
-        disk.faults.room = -1  # somebody has made room: it goes on by itself
+        disk.faults.room = -1  # disk space was freed: the service continues by itself
         assert steady.send(server.client()).status_code == 200
         steady.require_sound(server.client())
     elif fault is failing_sync and disk.faults.syncs >= disk.faults.fail_sync:
@@ -180,7 +181,8 @@ def judge(
 
 
 def test_a_fault_at_the_start(begun: tuple[Contents, Steady], disk: FaultyDisk) -> None:
-    """Each sync of a start fails once: it ends with status 1 and says so, or was not needed; the next start has everything."""
+    """Each sync of a start fails once: the start ends with status 1 and reports it, or did not need the sync; the next start has
+    everything."""
     number = 0
     while number < 30:
         number += 1
@@ -199,14 +201,14 @@ def test_a_fault_at_the_start(begun: tuple[Contents, Steady], disk: FaultyDisk) 
 
 
 def ended_by_a_sync(disk: FaultyDisk, server: FaultyServer, steady: Steady, chance: Random) -> None:
-    """The disk has not what the system has."""
+    """The disk does not have what the system has cached."""
     disk.faults.fail_sync = disk.faults.syncs + chance.randrange(1, 4)
     strike(server, steady)
     assert server.wait() == 1, server.output()
 
 
 def killed_in_a_commit(disk: FaultyDisk, server: FaultyServer, steady: Steady, chance: Random) -> None:
-    """What is in SQLite's log is perhaps not synced."""
+    """The contents of SQLite's WAL may not be synced."""
     disk.faults.kill_at = disk.faults.operations + chance.randrange(1, 20)
     strike(server, steady)
     assert server.wait() == -9, server.output()
@@ -216,7 +218,7 @@ def killed_in_a_commit(disk: FaultyDisk, server: FaultyServer, steady: Steady, c
 def test_what_a_start_serves_is_on_the_disk(
     begun: tuple[Contents, Steady], disk: FaultyDisk, end: Callable[[FaultyDisk, FaultyServer, Steady, Random], None]
 ) -> None:
-    """Also if the service before has left something that it could not sync, and a sync of the start fails, then the power."""
+    """Even if the previous process has left data that it could not sync, and then a sync of the start fails, and then the power."""
     for number in range(3):
         steady = prepared(disk, begun)
         with disk.server(patches.small) as server:
@@ -238,7 +240,7 @@ def test_what_a_start_serves_is_on_the_disk(
 
 @pytest.mark.parametrize("seed", seeds(1))
 def test_a_read_that_fails_at_the_start(begun: tuple[Contents, Steady], disk: FaultyDisk, seed: int) -> None:
-    """It ends with status 1 and says so, or goes on without; nothing is lost by it."""
+    """The start ends with status 1 and reports it, or continues without the data; nothing is lost."""
     chance, ended = Random(seed), 0
     for number in range(READS if seed < NEW else SOAK_EACH):
         steady = prepared(disk, begun)
@@ -248,7 +250,7 @@ def test_a_read_that_fails_at_the_start(begun: tuple[Contents, Steady], disk: Fa
             with disk.server(patches.small) as server:
                 try:
                     steady.require_sound(server.client())
-                except httpx.TransportError:  # what it did besides has met it
+                except httpx.TransportError:  # other work has met it
                     assert server.wait() == 1, server.output()
         except NotStarted as error:
             ended += 1
@@ -260,7 +262,7 @@ def test_a_read_that_fails_at_the_start(begun: tuple[Contents, Steady], disk: Fa
     assert ended
 
 
-# while it is stopped
+# while the service is stopped
 
 
 def flipped(data: bytes, chance: Random) -> bytes:
@@ -271,7 +273,7 @@ def flipped(data: bytes, chance: Random) -> bytes:
 
 
 def torn(data: bytes, chance: Random) -> bytes:
-    """The last page ends early, or its end was never written."""
+    """The last page is incomplete, or its end was never written."""
     size = chance.randrange(1, min(4096, len(data)) + 1)
     return data[:-size] if chance.random() < 0.5 else data[:-size] + bytes(size)
 
@@ -289,7 +291,7 @@ def damaged(contents: Contents, chance: Random, count: int) -> Iterator[tuple[st
 
 @pytest.mark.parametrize("seed", seeds(1))
 def test_damage_of_any_file(begun: tuple[Contents, Steady], disk: FaultyDisk, seed: int) -> None:
-    """The start names a file and ends with status 1, or all that was acknowledged is there."""
+    """The start names a file and ends with status 1, or everything that was acknowledged is present."""
     chance, refused = Random(seed), 0
     for what, contents in damaged(begun[0], chance, EACH if seed < NEW else 1000):
         print(seed, what)
@@ -312,20 +314,20 @@ def test_damage_of_any_file(begun: tuple[Contents, Steady], disk: FaultyDisk, se
 def test_a_checksum_left_out_is_found(begun: tuple[Contents, Steady], disk: FaultyDisk) -> None:
     chance = Random(0)
     tables = [Path(name) for name in begun[0] if name.endswith(".arrow") and "view-" not in name]
-    newest = max(int(path.parent.name) for path in tables if path.parent.name.isdigit())  # a start looks at no other
+    newest = max(int(path.parent.name) for path in tables if path.parent.name.isdigit())  # a start reads no other
     names = [str(path) for path in tables if path.parent.name == str(newest)]
     with pytest.raises(Lost):
         for number in range(40):
             name = names[number % len(names)]
             write_out({**begun[0], name: flipped(begun[0][name] or b"", chance)}, disk.root)
             disk.restart()
-            crash = httpx.TransportError  # Arrow itself may fall over what is damaged
+            crash = httpx.TransportError  # Arrow itself may fail on damaged data
             with contextlib.suppress(NotStarted, crash), disk.server(patches.small, patches.checksums_ignored) as server:
                 begun[1].copy().require_sound(server.client())
 
 
 def test_an_error_ignored_is_found(begun: tuple[Contents, Steady], disk: FaultyDisk) -> None:
-    """The service goes on after a sync that has failed."""
+    """The service continues after a sync that has failed."""
     with pytest.raises((Lost, NotStarted, AssertionError)):
         for number in range(1, 20):
             steady = prepared(disk, begun)

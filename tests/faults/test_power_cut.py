@@ -1,4 +1,5 @@
-"""A power cut at any moment, told from the journal of one run: what was acknowledged, or seen, is there; no row is wrong; epochs go on."""
+"""A power cut at any moment, simulated from the journal of one run: everything acknowledged or read is present; no row is wrong; epochs
+continue."""
 
 from __future__ import annotations
 
@@ -22,12 +23,12 @@ from tests.histories.model import State
 from tests.histories.seeds import NEW, seeds
 from tests.server_process import NotStarted
 
-CUTS, SOAK_CUTS = 12, 300  # of each run; the other crashes are in test_crash.py
+CUTS, SOAK_CUTS = 12, 300  # cuts per run; the other crashes are in test_crash.py
 _RARE = "CMRUDLT"
 
 
 class Run(NamedTuple):
-    """One run of the service: its clients, its journal, the disk that it began on, and what its batches make, by version."""
+    """One run of the service: its clients, its journal, the initial disk, and the effects of its batches, by version."""
 
     clients: Clients
     journal: list[Record]
@@ -38,7 +39,7 @@ class Run(NamedTuple):
 
 
 def recorded(path: Path, seed: int, *bugs: Patch, environment: dict[str, str] | None = None, steps: int = 40) -> Run:
-    """Two services, the first one killed, on one disk; its journal has the newest version that anybody knew of at each moment."""
+    """Two services on one disk, the first one killed; the journal has the newest version that any client knew at each moment."""
     disk = FaultyDisk(path)
     clients = Clients(seed)
     clients.history.told = disk.note
@@ -59,14 +60,14 @@ def recorded(path: Path, seed: int, *bugs: Patch, environment: dict[str, str] | 
 
 
 def moments(run: Run, chance: Random, count: int) -> list[int]:
-    """Numbers of records before which the power is cut: half of them anywhere, half of them where names change."""
+    """Return the numbers of records before which the power is cut: half of them anywhere, half of them where names change."""
     rare = [i + chance.randrange(-1, 3) for i, record in enumerate(run.journal) if record.kind in _RARE]
     places = [chance.randrange(len(run.journal) + 1) if chance.random() < 0.5 else chance.choice(rare) for _ in range(count)]
     return sorted(min(max(place, 0), len(run.journal)) for place in places)
 
 
 def cuts(run: Run, chance: Random, count: int) -> Iterator[tuple[int, dict[str, bytes | None], int, set[str]]]:
-    """(number of the record, what is left, the newest version that anybody knew of, the columns that they knew of)."""
+    """Yield (number of the record, the contents left, the newest version that any client knew, the columns that clients knew)."""
     write_out(run.start, run.root)
     disk, known, columns, at = Disk(run.root), 0, set[str](), 0
     for place in moments(run, chance, count):
@@ -81,7 +82,7 @@ def cuts(run: Run, chance: Random, count: int) -> Iterator[tuple[int, dict[str, 
 
 
 def suffer(run: Run, path: Path, chance: Random, count: int, environment: dict[str, str] | None = None) -> None:
-    """So many power cuts; after a third of them, another one while the service recovers."""
+    """Simulate this number of power cuts; after a third of them, another one while the service recovers."""
     disk = FaultyDisk(path)
     for place, left, known, columns in cuts(run, chance, count):
         write_out(left, disk.root)
@@ -116,21 +117,21 @@ def test_a_power_cut_loses_nothing_acknowledged(tmp_path: Path, seed: int) -> No
 
 
 def test_the_run_is_right(tmp_path: Path) -> None:
-    """The history of the recorded run, the kill in it included."""
+    """The history of the recorded run, including the kill, is correct."""
     assert anomalies(recorded(tmp_path / "run", 5, steps=25).clients.history.events) == []
 
 
 def found_by(tmp_path: Path, bugs: Sequence[Patch], environment: dict[str, str] | None = None) -> str:
-    """What the harness says of a service with these bugs."""
+    """Return the errors that the harness finds in a service with these bugs."""
     run = recorded(tmp_path / "run", 1, *bugs, environment=environment)
     with pytest.raises(Lost) as caught:
-        for count in (12, 40):  # a dozen find it sooner, as a rule
+        for count in (12, 40):  # usually, a dozen are enough
             suffer(run, tmp_path / f"cut{count}", Random(1), count)
     return str(caught.value)
 
 
 def test_a_sync_left_out_is_found(tmp_path: Path) -> None:
-    """Commits without a sync: what was acknowledged is lost."""
+    """Commits without a sync: acknowledged batches are lost."""
     assert found_by(tmp_path, [], {"LIVEJOIN_SYNCHRONOUS": "normal"})
 
 
@@ -139,7 +140,7 @@ def test_a_name_that_is_not_synced_is_found(tmp_path: Path) -> None:
 
 
 def test_a_creation_that_was_interrupted_is_begun_anew(tmp_path: Path) -> None:
-    """Killed while the database is made: while it has a rollback journal, and before it has its mark."""
+    """The service is killed while it creates the database: while there is a rollback journal, and before the mark is written."""
     first, second = FaultyDisk(tmp_path / "first"), FaultyDisk(tmp_path / "second")
     with first.server():
         pass

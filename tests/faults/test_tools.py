@@ -1,5 +1,5 @@
-"""A disk that fails under a backup, a restoration, a repair or an upgrade, and backups and old folders with one flipped bit: what was
-finished is whole, what was not says so, and the data folder has lost nothing."""
+"""A disk that fails during a backup, a restoration, a repair or an upgrade, and backups and old folders with one flipped bit: completed
+results are intact, incomplete ones are reported, and the data folder has lost nothing."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ EACH, SOAK_EACH = 1, 40  # cases of each fault and each tool
 FLIPPED, SOAK_FLIPPED = 8, 400  # bits, in backups and in old folders
 Fault = Callable[[FaultyDisk, Random], None]
 FAULTS = [full, read_only, failing_sync, failing_write, short_writes, failing_read, failing_rename, failing_link, no_links]
-HARMLESS = [short_writes, no_links]  # whoever meets them can do without
+HARMLESS = [short_writes, no_links]  # the code that meets them can do without
 each_fault = pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.__name__)
 each_seed = pytest.mark.parametrize("seed", seeds(1))
 
@@ -63,14 +63,14 @@ def arm(disk: FaultyDisk, fault: Fault, chance: Random) -> None:
 
 
 def command(disk: FaultyDisk, status: int, *arguments: str | Path) -> str:
-    """Run a command on a disk without faults; what it says."""
+    """Run a command on a disk without faults; return its output."""
     found, told = disk.run(patches.small, *arguments)
     assert found == status and "Traceback" not in told, told
     return told
 
 
 def backup_of(server: FaultyServer, target: Path) -> str:
-    """Make a backup; "done", "failed", "refused", or "ended" if the service has."""
+    """Make a backup. Return "done", "failed", "refused", or "ended" if the service has ended."""
     client = server.client()
     try:
         if client.post("/v1/backup", json={"target": str(target)}).status_code != 202:
@@ -94,8 +94,8 @@ def test_a_backup(begun: tuple[Contents, Steady], disk: FaultyDisk, fault: Fault
 
 
 def back_up(disk: FaultyDisk, steady: Steady, fault: Fault, chance: Random, *bugs: patches.Patch) -> None:
-    """A backup under a fault. What is done is whole after a power cut; of what is not, nothing is left, and the service goes on, unless it
-    has ended: of the data folder a sync may have failed too."""
+    """Make a backup during a fault. A completed backup is intact after a power cut; an incomplete one leaves nothing, and the service
+    continues, unless it has ended because a sync of the data folder failed, too."""
     target = disk.root / "backup"
     with disk.server(patches.small, *bugs) as server:
         steady.require_sound(server.client())
@@ -117,7 +117,7 @@ def back_up(disk: FaultyDisk, steady: Steady, fault: Fault, chance: Random, *bug
 
 @pytest.fixture(scope="module")
 def backed_up(tmp_path_factory: pytest.TempPathFactory, begun: tuple[Contents, Steady]) -> tuple[Contents, Steady]:
-    """A backup alone, and what is in it."""
+    """A backup, and its contents."""
     disk = FaultyDisk(tmp_path_factory.mktemp("backed-up") / "x")
     steady = prepared(disk, begun)
     with disk.server(patches.small) as server:
@@ -127,7 +127,7 @@ def backed_up(tmp_path_factory: pytest.TempPathFactory, begun: tuple[Contents, S
 
 
 def restored_on(disk: FaultyDisk, steady: Steady) -> bool:
-    """Whether a service starts on the restored folder, which then has everything, or is as good as new."""
+    """Return whether a service starts on the restored folder, with everything; otherwise, the folder is as if it were new."""
     server = disk.server(patches.small)
     server.data = disk.root / "restored"
     try:
@@ -152,7 +152,7 @@ def test_a_restoration(backed_up: tuple[Contents, Steady], disk: FaultyDisk, fau
 
 
 def restore(disk: FaultyDisk, backed_up: tuple[Contents, Steady], fault: Fault, chance: Random, bug: patches.Patch = patches.small) -> None:
-    """What is restored is whole after a power cut."""
+    """A completed restoration is intact after a power cut."""
     write_out(backed_up[0], disk.root)
     disk.restart()
     arm(disk, fault, chance)
@@ -166,7 +166,7 @@ def restore(disk: FaultyDisk, backed_up: tuple[Contents, Steady], fault: Fault, 
 
 
 def test_a_restoration_on_a_disk_that_is_too_small(backed_up: tuple[Contents, Steady], disk: FaultyDisk) -> None:
-    """Wherever it is full: in the copies of files, or in the database."""
+    """Wherever the disk becomes full: while files are copied, or in the database."""
     needed = sum(len(data) for data in backed_up[0].values() if data)
     for part in range(8):
         write_out(backed_up[0], disk.root)
@@ -203,8 +203,8 @@ def test_a_repair(begun: tuple[Contents, Steady], disk: FaultyDisk, fault: Fault
 
 
 def mend(disk: FaultyDisk, steady: Steady, fault: Fault, chance: Random, bug: patches.Patch = patches.small) -> None:
-    """The repair of a folder whose log has lost a version: what it keeps is there in the end, whatever happens, and what is sent again is
-    taken."""
+    """Repair a folder whose log has lost a version: what the repair keeps is there in the end, whatever happens, and batches that are sent
+    again are accepted."""
     lost = lose_a_version(disk.data)
     disk.restart()
     arm(disk, fault, chance)
@@ -237,7 +237,7 @@ def test_a_read_only_disk_says_what_to_do(begun: tuple[Contents, Steady], disk: 
 
 
 def lose_a_version(data: Path) -> int:
-    """One before the last."""
+    """Remove the version before the last."""
     with sqlite3.connect(data / "livejoin.db", isolation_level=None) as db:
         ((lost,),) = db.execute("SELECT max(version) - 1 FROM log").fetchall()
         db.execute("DELETE FROM log WHERE version = ?", (lost,))
@@ -249,7 +249,7 @@ def lose_a_version(data: Path) -> int:
 
 
 def told_by(server: FaultyServer) -> dict[str, Any]:
-    """The version, the sources, and the rows of all relations."""
+    """Return the version, the sources, and the rows of all relations."""
     client = server.client()
     found: dict[str, Any] = {"version": talk.ok(client.get("/v1/status"))["version"]}
     found["/sources"] = [(one["name"], one["epoch"]) for one in talk.ok(client.get("/v1/sources"))["sources"]]
@@ -262,7 +262,7 @@ def told_by(server: FaultyServer) -> dict[str, Any]:
 
 @pytest.fixture(scope="module")
 def old(tmp_path_factory: pytest.TempPathFactory) -> tuple[Contents, dict[str, Any]]:
-    """The kept folder, and what a service on it says."""
+    """The kept folder, and the contents that a service on it returns."""
     disk = FaultyDisk(tmp_path_factory.mktemp("old") / "x")
     unpack(ROOT / "tests" / "kept" / "format_1" / "killed.tar.gz", disk.data)
     contents = read_in(disk.root)
@@ -281,7 +281,7 @@ def test_an_upgrade(old: tuple[Contents, dict[str, Any]], disk: FaultyDisk, faul
 
 
 def renew(disk: FaultyDisk, old: tuple[Contents, dict[str, Any]], fault: Fault, chance: Random, *bugs: patches.Patch) -> None:
-    """An upgrade is done, or begun again by the next start; the folder of before stays."""
+    """The upgrade is completed, or repeated by the next start; the old folder is kept."""
     write_out(old[0], disk.root)
     disk.restart()
     arm(disk, fault, chance)
@@ -292,7 +292,7 @@ def renew(disk: FaultyDisk, old: tuple[Contents, dict[str, Any]], fault: Fault, 
     except NotStarted as error:
         assert error.status == 1 and "Traceback" not in error.errors and fault not in HARMLESS, error.errors
         outcome = error.errors
-    except httpx.TransportError:  # a sync or a read has failed since
+    except httpx.TransportError:  # a sync or a read has failed meanwhile
         outcome = "ended"
     print(outcome)
     disk.cut_power(None)
@@ -303,7 +303,7 @@ def renew(disk: FaultyDisk, old: tuple[Contents, dict[str, Any]], fault: Fault, 
 
 @each_seed
 def test_a_flipped_bit_in_a_folder_of_format_1(old: tuple[Contents, dict[str, Any]], disk: FaultyDisk, seed: int) -> None:
-    """Named, or harmless."""
+    """The damage is reported, or is harmless."""
     refused = 0
     for what, contents in damaged(old[0], Random(seed), FLIPPED if seed < NEW else SOAK_FLIPPED):
         print(seed, what)
@@ -322,7 +322,7 @@ def test_a_flipped_bit_in_a_folder_of_format_1(old: tuple[Contents, dict[str, An
 
 
 def found(plant: Callable[[], None]) -> None:
-    """Some step of a test fails."""
+    """Check that some step of a test fails."""
     with pytest.raises((AssertionError, Lost, NotStarted)) as caught:
         plant()
     print(caught.value)
@@ -341,7 +341,7 @@ def test_a_restoration_that_is_not_synced_is_found(backed_up: tuple[Contents, St
 
 
 def test_a_restoration_that_does_not_verify_is_found(backed_up: tuple[Contents, Steady], disk: FaultyDisk) -> None:
-    """A bit of a relation's rows is another one in the backup."""
+    """A bit in the rows of a relation is flipped in the backup."""
     contents = dict(backed_up[0])
     name = max(name for name in contents if name.endswith(".arrow") and "view-" not in name)
     data = contents[name]

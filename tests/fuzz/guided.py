@@ -1,8 +1,8 @@
-"""A target fuzzed under the guidance of its coverage, by Atheris (`pip install atheris`).
+"""Coverage-guided fuzzing of a target with Atheris (`pip install atheris`).
 
     python -m tests.fuzz.guided TARGET FOLDER [-runs=100000 -max_total_time=600 ...]
 
-FOLDER keeps the inputs that reached something new, the samples among them; the other arguments are libFuzzer's. The first bug ends it.
+FOLDER keeps the inputs that reached new code, including the samples; the other arguments are libFuzzer's. The first bug ends the run.
 """
 
 from __future__ import annotations

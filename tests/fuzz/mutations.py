@@ -1,5 +1,5 @@
-"""Valid inputs, spoilt: a few steps that cut, repeat, flip, splice and insert. The steps are data: a random number generator draws them by
-the million, and Hypothesis draws and shrinks them."""
+"""Mutations of valid inputs: a few steps that truncate, repeat, flip, splice and insert. The steps are data: a random number generator
+draws them by the million, and Hypothesis draws and shrinks them."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from hypothesis import strategies as st
 
-MOST_BYTES = 1 << 16  # of a mutated input: repeated steps do not grow it without bound
+MOST_BYTES = 1 << 16  # maximum size of a mutated input, so that repeated steps do not grow it without bound
 _NUMBER = re.compile(rb"[0-9]+")
 WORDS: tuple[bytes, ...] = (
     b"",
@@ -99,7 +99,7 @@ WORDS: tuple[bytes, ...] = (
 
 
 class Step(NamedTuple):
-    """One change of an input. `where` and `other` are places as 16-bit fractions of its length, `size` a number of bytes."""
+    """One change of an input. `where` and `other` are positions as 16-bit fractions of its length; `size` is a number of bytes."""
 
     kind: int
     where: int
@@ -112,7 +112,7 @@ _KINDS = 10
 
 
 def mutated(sample: bytes, steps: Sequence[Step], others: Sequence[bytes], words: Sequence[bytes]) -> bytes:
-    """The sample after the steps, cut to MOST_BYTES. `others` are samples to splice with, `words` what to insert."""
+    """Return the sample after the steps, truncated to MOST_BYTES. `others` are samples to splice with, `words` are inserted."""
     data = bytearray(sample)
     for step in steps:
         _apply(data, step, others, words)
@@ -149,7 +149,7 @@ def _apply(data: bytearray, step: Step, others: Sequence[bytes], words: Sequence
 
 
 def drawn(chance: Random) -> list[Step]:
-    """One to four steps."""
+    """Return one to four random steps."""
     return [
         Step(
             chance.randrange(_KINDS), chance.getrandbits(16), chance.getrandbits(16), _SIZES[chance.getrandbits(3)], chance.getrandbits(16)

@@ -1,4 +1,4 @@
-"""Real encodings of the same few rows in every format, definitions, queries, records and files: what the fuzzing starts from."""
+"""Valid encodings of the same few rows in every format, definitions, queries, records and files: the starting points for fuzzing."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ _TABLE = pa.table(
 
 
 def ipc(*tables: pa.Table, options: pa.ipc.IpcWriteOptions | None = None) -> bytes:
-    """IPC streams one after the other."""
+    """Return concatenated IPC streams."""
     sink = pa.BufferOutputStream()
     for table in tables:
         with pa.ipc.new_stream(sink, table.schema, options=options) as stream:
@@ -105,7 +105,7 @@ def _lines(*values: Any) -> bytes:
 
 
 def _odd_types() -> list[pa.Table]:
-    """Columns in other types that are read, and in some that are not."""
+    """Columns of other types, some of which are accepted and some refused."""
     ids, texts = pa.array([1, 2, 3, 9]), pa.array(["A", "B", "A", None])
     return [
         _TABLE.set_column(2, "room", texts.dictionary_encode()),

@@ -1,5 +1,5 @@
-"""Everything that reads what comes from outside, as functions of bytes in this process. A target returns if it accepted the input or
-refused it as it should; whatever it raises is a bug. What was accepted must be readable by everybody behind the decoder."""
+"""Everything that reads external data, as functions of bytes in this process. A target returns if it accepted the input, or refused it in
+the intended way; any exception that it raises is a bug. Accepted input must be readable by everything that uses the decoder's result."""
 
 from __future__ import annotations
 
@@ -33,7 +33,8 @@ from tests.fuzz import samples
 
 
 class Target(NamedTuple):
-    """`feed(data)` gives one input; `samples` are valid ones, `words` what to insert, `count` how many inputs `make test` tries."""
+    """`feed(data)` takes one input; `samples` are valid inputs, `words` are inserted, `count` is the number of inputs that `make test`
+    tries."""
 
     feed: Callable[[bytes], None]
     samples: Sequence[bytes]
@@ -48,12 +49,13 @@ def _definition(name: str) -> RelationDefinition:
 
 
 def _told(error: Problem | WireError) -> None:
-    """A refusal can be sent."""
+    """Check that a refusal can be sent."""
     orjson.dumps((error if isinstance(error, Problem) else problem_of(error)).to_json())
 
 
 def _sound(batch: Batch) -> None:
-    """What was read is counted, its faults can be told, and its good rows are good rows to everybody who reads them."""
+    """Check that the rows read are counted, that errors in them can be reported, and that its good rows are valid for everything that reads
+    them."""
     good = sum(len(changes.ops) for changes in batch.changes)
     assert good + batch.ignored + batch.error_count == batch.sent, batch
     assert len(batch.errors) == min(batch.error_count, 100), batch
@@ -91,13 +93,13 @@ def _relation_changes(kind: str) -> Callable[[bytes], None]:
 
 
 def _records(data: bytes) -> None:
-    """Kafka's: a key and a value on each line. No record raises."""
+    """Records of Kafka: a key and a value on each line. No record raises."""
     lines = data.split(b"\n")
     keys, values = [line or None for line in lines[::2]], [line or None for line in lines[1::2]]
     keys = keys[: len(values)]
     for decoder in (DebeziumDecoder("bookings", samples.RELATIONS["bookings"]), JsonDecoder("rooms", samples.RELATIONS["rooms"])):
         decoder.decode(keys, values)
-        _sound(decoder.decode(keys, values))  # schemas are remembered
+        _sound(decoder.decode(keys, values))  # schemas are cached
 
 
 def _relation(data: bytes) -> None:
@@ -171,7 +173,7 @@ _TOKENS = [_SIGNER.seal("cursor", 42, "view", 7, "x" * 20).encode(), _SIGNER.sea
 
 
 def _token(data: bytes) -> None:
-    """Nothing but what was issued opens, in whichever of the spellings of base64."""
+    """Only tokens that were issued are valid, in any of the spellings of base64."""
     text = data.decode("latin-1")
     for kind in ("cursor", "token"):
         try:

@@ -1,5 +1,5 @@
-"""Spoilt requests to a real service over HTTP: each is answered, soon, with a problem or a good answer and never with 500; what was refused
-was not applied; and the service goes on as before, also after a restart."""
+"""Mutated requests to a real service over HTTP: each is answered soon, with a problem or a valid answer and never with 500; refused
+requests have no effect; and the service continues as before, also after a restart."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ COUNT = 700
 RAW_COUNT = 120
 SOAK_COUNT = 60_000
 PATIENCE = 60.0  # seconds for one answer, on a busy machine
-GROWTH = 200 << 20  # bytes that the soak may add to the service after its first tenth
-AT_ONCE = 40  # connections with what is no request
+GROWTH = 200 << 20  # bytes by which the service may grow in the soak after its first tenth
+AT_ONCE = 40  # connections with data that is not a request
 
 
 class Request(NamedTuple):
@@ -41,7 +41,7 @@ class Request(NamedTuple):
     body: bytes = b""
 
     def encoded(self) -> bytes:
-        """As a client would send it: whatever the parts are, where one ends is clear."""
+        """Encode a request as a client would: whatever the parts are, it is clear where each one ends."""
         target = b"?".join([_visible(self.path), _visible(self.query)]) if self.query else _visible(self.path)
         lines = [b"%b /%b HTTP/1.1" % (self.method, target.lstrip(b"/")), b"Host: localhost", b"Content-Length: %d" % len(self.body)]
         lines += [b"%b: %b" % (name, value.translate(None, b"\r\n\0")) for name, value in self.headers]
@@ -49,14 +49,14 @@ class Request(NamedTuple):
 
 
 class Connection:
-    """One connection of HTTP/1.1, opened again where the service closes it."""
+    """An HTTP/1.1 connection, opened again when the service closes it."""
 
     def __init__(self, port: int) -> None:
         self._port = port
         self._socket: socket.socket | None = None
 
     def ask(self, request: Request) -> tuple[int, str, bytes]:
-        """Status, type and body of the answer; of an endless stream only the head."""
+        """Return status, type and body of the answer; for an endless stream, only the head."""
         if self._socket is None:
             self._socket = socket.create_connection(("127.0.0.1", self._port), PATIENCE)
         self._socket.sendall(request.encoded())
@@ -75,7 +75,7 @@ class Connection:
 
 
 def _visible(text: bytes) -> bytes:
-    """Without the bytes that would end the line or the target; all else goes as it is."""
+    """Remove the bytes that would end the line or the target; all others are sent unchanged."""
     return b"".join(quote_from_bytes(bytes([byte])).encode() if byte <= 0x20 or byte in b"#\x7f" else bytes([byte]) for byte in text)
 
 
@@ -84,7 +84,7 @@ def _post(path: bytes, kind: str, body: bytes) -> Request:
 
 
 def requests(cursor: bytes, token: bytes) -> list[Request]:
-    """One good request of each kind."""
+    """Return one valid request of each kind."""
     one, json = b"v1/relations/bookings/changes", ((b"Content-Type", b"application/json"),)
     rows, views = b"v1/views/meets/rows", [b"v1/views/v%d" % number for number in range(len(samples.VIEW) + 1)]
     return [
@@ -125,7 +125,7 @@ def requests(cursor: bytes, token: bytes) -> list[Request]:
 
 
 def spoilt(request: Request, chance: Random, every: list[Request]) -> Request:
-    """With one or two of its parts changed, one of them sometimes a part of another request."""
+    """Return a request with one or two of its parts changed, sometimes replaced by a part of another request."""
     changed = request
     for _ in range(chance.choice((1, 1, 2))):
         part = chance.choice(("path", "query", "query", "header", "headers", "body", "body", "method"))
@@ -141,12 +141,12 @@ def spoilt(request: Request, chance: Random, every: list[Request]) -> Request:
         elif part == "method":
             changed = changed._replace(method=other.method)
     if changed.method == b"DELETE" and unquote_to_bytes(changed.path).rpartition(b"/")[2] in (b"meets", b"bookings", b"rooms"):
-        return request  # the others need them
+        return request  # the other requests need them
     return changed
 
 
 def check_answer(request: Request, status: int, kind: str, body: bytes) -> None:
-    """Not 500; what is refused is told by a problem that the catalogue knows."""
+    """Check that it is not 500, and that a refusal is a problem of the catalogue."""
     assert status < 500 or status in (501, 503), (request, status, body)
     if status >= 400 and request.method != b"HEAD":
         assert kind == media.PROBLEM, (request, status, body)
@@ -157,7 +157,7 @@ def check_answer(request: Request, status: int, kind: str, body: bytes) -> None:
 
 
 class Door:
-    """A service with two relations and a view, which is asked for what nobody should ask."""
+    """A service with two relations and a view, which receives invalid requests."""
 
     def __init__(self, server: ServerProcess, chance: Random) -> None:
         self.server, self.chance = server, chance
@@ -177,7 +177,7 @@ class Door:
         return found
 
     def ask(self, count: int) -> None:
-        """So many spoilt requests. Those that were accepted made a version each, the others none."""
+        """Send this number of mutated requests. Each accepted batch makes one version, the others none."""
         before, accepted = self.status()["version"], 0
         with closing(Connection(self.server.port)) as connection:
             for _ in range(count):
@@ -192,7 +192,7 @@ class Door:
         assert self.status()["version"] - before == accepted
 
     def is_well(self) -> None:
-        """It takes a change, shows it, and has met nothing that it did not expect."""
+        """Check that the service accepts a change, shows it, and has met no unexpected error."""
         client = self.server.client()
         talk.ok(talk.send(client, [{"relation": "bookings", "row": {"id": 10**9, "room": "Z", "starts": 0, "ends": 1}}]))
         assert talk.ok(client.get("/v1/views/meets"))["state"] == "live"
@@ -207,7 +207,7 @@ def door(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Door]:
 
 
 def test_good_requests_are_good(door: Door) -> None:
-    """Otherwise all that follows would be refused for the same reason."""
+    """Otherwise, all mutated requests would be refused for the same reason."""
     with closing(Connection(door.server.port)) as connection:
         found = [(request, *connection.ask(request)) for request in door.requests]
     for request, status, kind, body in found:
@@ -221,7 +221,7 @@ def test_spoilt_requests(door: Door) -> None:
 
 
 def test_what_is_no_request(door: Door) -> None:
-    """Nothing, or a refusal, comes back, and others are served meanwhile."""
+    """The answer is empty or a refusal, and other clients are served meanwhile."""
     whole = [request.encoded() for request in door.requests]
     chance, sockets = door.chance, selectors.DefaultSelector()
     for _ in range(RAW_COUNT // AT_ONCE):
@@ -250,12 +250,12 @@ def test_what_is_no_request(door: Door) -> None:
 
 
 def content(status: dict[str, Any]) -> tuple[int, dict[str, int]]:
-    """The version, and the rows of each relation."""
+    """Return the version, and the rows of each relation."""
     return status["version"], {name: relation["rows"] for name, relation in status["relations"].items()}
 
 
 def test_afterwards_it_starts_again(door: Door) -> None:
-    """What was accepted is on disk, and can be read from there."""
+    """Everything that was accepted is on disk, and can be read from there."""
     before = content(door.status())
     assert door.server.stop() == 0
     with ServerProcess(door.server.data) as again:
@@ -267,7 +267,7 @@ def test_afterwards_it_starts_again(door: Door) -> None:
 @pytest.mark.soak
 @pytest.mark.timeout(4 * 3600)
 def test_spoilt_requests_for_long(tmp_path: Path) -> None:
-    """LIVEJOIN_FUZZ requests (60,000) that nobody has tried."""
+    """LIVEJOIN_FUZZ requests (60,000) that have never been tried."""
     seed, count = int.from_bytes(os.urandom(4)), int(os.environ.get("LIVEJOIN_FUZZ") or SOAK_COUNT)
     print(f"seed {seed}")
     with ServerProcess(tmp_path / "data") as server:

@@ -1,5 +1,5 @@
-"""What the OpenAPI document promises, held against a real service: requests that schemathesis makes of it, and chains of them along its
-links. Each answer has a documented status and type, and fits its schema."""
+"""The promises of the OpenAPI document, checked with a real service: requests that schemathesis generates from it, and chains of them along
+its links. Each answer has a documented status and type, and conforms to its schema."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _RAW = (media.JSONL, media.NDJSON, media.CSV, media.ARROW, media.PARQUET, media.
 
 
 def _as_it_is(context: Any, value: Any) -> bytes:
-    """Bodies that are text or bytes already."""
+    """Bodies that are already text or bytes."""
     return value if isinstance(value, bytes) else str(value).encode(errors="surrogatepass")
 
 
@@ -32,8 +32,8 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
 
 
 def chain(server: ServerProcess, rounds: int, **chosen: Any) -> None:
-    """So many rounds of chains of requests; `chosen` are settings of Hypothesis for each."""
-    import schemathesis  # half a second, which the other tests do without
+    """Run this number of rounds of chains of requests; `chosen` are settings of Hypothesis for each."""
+    import schemathesis  # takes half a second, and the other tests do not need it
     from schemathesis.specs.openapi.checks import content_type_conformance, response_schema_conformance, status_code_conformance
 
     schemathesis.serializer(*_RAW)(_as_it_is)
@@ -44,9 +44,9 @@ def chain(server: ServerProcess, rounds: int, **chosen: Any) -> None:
     class Chains(schema.as_state_machine()):  # type: ignore[misc]
         def before_call(self, case: Any) -> None:
             if case.operation.path.endswith("/changes") and case.operation.method == "get":
-                case.query = {**(case.query or {}), "wait": 0}  # otherwise it has no end
+                case.query = {**(case.query or {}), "wait": 0}  # otherwise, the answer has no end
             if case.operation.path == "/v1/backup" and isinstance(case.body, dict):
-                case.body["target"] = str(server.data / "backup")  # refused: no folder is to be made anywhere on this machine
+                case.body["target"] = str(server.data / "backup")  # refused: no folder may be created on this machine
 
         def get_call_kwargs(self, case: Any) -> dict[str, Any]:
             return {"timeout": 60}
@@ -58,7 +58,7 @@ def chain(server: ServerProcess, rounds: int, **chosen: Any) -> None:
             case.validate_response(response, checks=checks)
 
     for _ in range(rounds):
-        # A service remembers what was done, so the same choices may find other links, which ends the round early.
+        # A service keeps its state, so the same choices may find other links, which ends the round early.
         with suppress(FlakyStrategyDefinition):
             run_state_machine_as_test(Chains, settings=settings(suppress_health_check=list(HealthCheck), deadline=None, **chosen))
     assert calls > rounds * chosen["max_examples"]
@@ -73,6 +73,6 @@ def test_chains(server: ServerProcess) -> None:
 @pytest.mark.soak
 @pytest.mark.timeout(4 * 3600)
 def test_chains_for_long(server: ServerProcess) -> None:
-    """LIVEJOIN_CHAINS chains (2,000) that nobody has tried, in rounds of 20."""
+    """LIVEJOIN_CHAINS chains (2,000) that have never been tried, in rounds of 20."""
     rounds = int(os.environ.get("LIVEJOIN_CHAINS") or 2000) // 20
     chain(server, rounds, max_examples=20, stateful_step_count=20, derandomize=False, database=None)

@@ -1,5 +1,5 @@
-"""Spoilt inputs for everything that reads what comes from outside (the targets): each is accepted or refused as it should be, soon, and
-without growth. A failure shows the input; to see it again, give it to the target."""
+"""Mutated inputs for everything that reads external data (the targets): each is accepted or refused in the intended way, soon, and without
+growth of memory. A failure shows the input; pass it to the target to reproduce the failure."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from tests.fuzz.targets import TARGETS
 
 SOAK_COUNT = 60_000
 LONGEST = 10.0  # seconds of processor time for one input; it takes milliseconds, and a slow algorithm minutes
-GROWTH = 200 << 20  # bytes that the soak may add to this process after its first tenth
+GROWTH = 200 << 20  # bytes by which this process may grow in the soak after its first tenth
 
 
 class Failed(AssertionError):
@@ -59,7 +59,7 @@ def test_spoilt(name: str) -> None:
 
 @pytest.mark.parametrize("name", TARGETS)
 def test_spoilt_and_shrunk(name: str) -> None:
-    """Fewer inputs; Hypothesis finds the smallest one that fails."""
+    """Fewer inputs, but Hypothesis finds the smallest one that fails."""
 
     @settings(max_examples=20)
     @given(STEPS)
@@ -74,7 +74,7 @@ def test_spoilt_and_shrunk(name: str) -> None:
 @pytest.mark.skipif(find_spec("atheris") is None, reason="Atheris is not installed (pip install atheris; Linux on x86-64 only)")
 @pytest.mark.parametrize("name", TARGETS)
 def test_guided_by_coverage(name: str, tmp_path: Path) -> None:
-    """For a minute each."""
+    """For a minute per target."""
     command = [sys.executable, "-m", "tests.fuzz.guided", name, str(tmp_path / "inputs"), "-max_total_time=60"]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, errors="replace", check=False)
     assert done.returncode == 0, done.stderr[-10_000:]
@@ -84,7 +84,7 @@ def test_guided_by_coverage(name: str, tmp_path: Path) -> None:
 @pytest.mark.timeout(4 * 3600)
 @pytest.mark.parametrize("name", TARGETS)
 def test_spoilt_for_long(name: str) -> None:
-    """LIVEJOIN_FUZZ inputs (60,000) that nobody has tried."""
+    """LIVEJOIN_FUZZ inputs (60,000) that have never been tried."""
     seed, count = int.from_bytes(os.urandom(4)), int(os.environ.get("LIVEJOIN_FUZZ") or SOAK_COUNT)
     print(f"seed {seed}")
     faulthandler.dump_traceback_later(120, repeat=True)

@@ -1,4 +1,4 @@
-"""How a batch is sent: changes, or a rewriting of a relation, which is its only change."""
+"""Sending a batch: changes, or a rewriting of a relation, which is its only change."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ import httpx
 from tests.end_to_end import talk
 from tests.histories.model import Change, shown
 
-_STAGED = 8  # a replacement of more rows comes in parts
+_STAGED = 8  # a replacement of more rows is sent in parts
 
 
 def send(client: httpx.Client, changes: tuple[Change, ...], source: str, epoch: int) -> httpx.Response:
-    """The last answer; of a replacement in parts that of the commit, or of the first part that was refused."""
+    """Return the last answer; for a replacement in parts, that of the commit, or of the first part that was refused."""
     named = {"source": source, "epoch": epoch}
     op, relation, row = changes[0]
     if op == "delete-where":
@@ -29,7 +29,7 @@ def send(client: httpx.Client, changes: tuple[Change, ...], source: str, epoch: 
     if len(rows) <= _STAGED:
         return client.post(path, content=b"".join(lines), headers=heads, params={**named, "on_error": "skip"})
     stage = {"stage": f"{source} {epoch}"}
-    for part in (1, 0, 1):  # the second one takes the place of the first
+    for part in (1, 0, 1):  # the second one replaces the first
         content = b"".join(lines[part::2])
         answer = client.post(path, content=content, headers=heads, params={**stage, "part": part, "on_error": "skip"})
         if answer.status_code != 200:

@@ -1,4 +1,4 @@
-"""Whether a history is one that the service promises (docs/design/versions.md): a pure function of it."""
+"""Whether a history is one that the service guarantees (docs/design/versions.md), as a pure function."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from tests.histories.model import Change, Row, State
 
 
 def anomalies(events: Sequence[Event], tokens_last: bool = True) -> list[str]:
-    """All that is wrong, in words; [] for a history that is right. Without `tokens_last`, tokens may be refused.
+    """Return all errors in a history, as text; [] for a correct one. Without `tokens_last`, tokens may be refused.
 
-    Each batch makes one version, once; the versions of all batches are 1, 2, ... without a gap. What begins after something has ended sees
-    its version or a newer one, and the columns that were added. A reading is what the model has at its version. A follower's sums are the
-    view's rows at each progress, and versions are sent once, whole and in order; its tokens never expire (all that happens is within the
-    bounds of what is kept).
+    Each batch makes one version, once; the versions of all batches are 1, 2, ... without a gap. A request that begins after another one has
+    ended sees its version or a newer one, and the columns that were added. A reading has the rows of the model at its version. The rows of
+    a follower are those of the view at each progress, and versions are sent once, complete and in order; its tokens never expire
+    (everything is within the limits of what is kept).
     """
     found: list[str] = []
     batches = _batches(events, found)
@@ -33,7 +33,7 @@ def anomalies(events: Sequence[Event], tokens_last: bool = True) -> list[str]:
 
 
 def states_of(events: Sequence[Event]) -> list[State]:
-    """The states that the answered batches make, by version. ValueError: their versions are wrong."""
+    """Return the states after the answered batches, by version. ValueError: their versions are wrong."""
     found: list[str] = []
     states = _states(_batches(events, found), found)
     if found:
@@ -42,7 +42,7 @@ def states_of(events: Sequence[Event]) -> list[State]:
 
 
 def _batches(events: Sequence[Event], found: list[str]) -> dict[int, tuple[Change, ...]]:
-    """Their changes by version."""
+    """Return their changes by version."""
     of_version: dict[int, Write] = {}
     of_epoch: dict[tuple[str, int], int] = {}
     first: set[tuple[str, int]] = set()
@@ -79,7 +79,7 @@ def _states(batches: dict[int, tuple[Change, ...]], found: list[str]) -> list[St
 
 
 def _of_time(events: Sequence[Event]) -> Iterator[str]:
-    """What has ended is seen by all that begins later."""
+    """The effects of what has ended are visible to everything that begins later."""
     seen = 0
     ended = sorted(events, key=lambda event: event.ended)
     place = 0
@@ -95,7 +95,7 @@ def _of_time(events: Sequence[Event]) -> Iterator[str]:
 
 
 def _of_columns(events: Sequence[Event]) -> Iterator[str]:
-    """A column that was added is there from then on."""
+    """A column that was added exists from then on."""
     added: dict[tuple[str, str], int] = {}
     for event in events:
         if isinstance(event, Extended):
@@ -122,7 +122,7 @@ def _differences(expected: Counter[Row], got: Counter[Row]) -> str:
 
 
 class _Following:
-    """One follower: its rows, by identity, at its last progress."""
+    """The rows of one follower, by identity, at its last progress."""
 
     def __init__(self, name: str, states: list[State]) -> None:
         self._name, self._states = name, states

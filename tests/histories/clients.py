@@ -1,4 +1,5 @@
-"""Clients of a service, all at once, who write down what they do and are told; they outlive the service, and go on with the next."""
+"""Concurrent clients of a service, which record what they do and what they receive. They outlive the service, and continue with the next
+one."""
 
 from __future__ import annotations
 
@@ -19,11 +20,11 @@ from tests.server_process import client_of
 
 
 class Refused(Exception):
-    """The service said that it cannot take a request now: 503, or 429."""
+    """The service cannot accept a request now: 503, or 429."""
 
 
 def define(client: httpx.Client) -> None:
-    """What is not there yet: definitions may have been extended since."""
+    """Create missing definitions; existing ones may have been extended since."""
     there = {one["name"] for one in talk.ok(client.get("/v1/relations"))["relations"]}
     for name in RELATIONS:
         if name not in there:
@@ -37,7 +38,8 @@ _BY_MISTAKE = 0.1
 
 @dataclass
 class Writer:
-    """A source. Without an answer, it sends the same batch again, and learns whether it was there; by mistake also with one."""
+    """A source. Without an answer, it sends the same batch again and learns whether it was applied; occasionally, it repeats an answered
+    batch, too."""
 
     history: History
     source: str
@@ -73,7 +75,7 @@ class Writer:
 
 @dataclass
 class Reader:
-    """Reads relations and views, by one request or by pages, between which others write."""
+    """Reads relations and views, in one request or by pages, between which others write."""
 
     history: History
     chance: Random
@@ -104,7 +106,7 @@ class Reader:
 
 @dataclass
 class Extender:
-    """Extends definitions, and asks again for what is there."""
+    """Extends definitions, also by columns that they already have."""
 
     history: History
     chance: Random
@@ -122,7 +124,7 @@ class Extender:
 
 @dataclass
 class Follower:
-    """Follows a view by polls and by streams that it breaks off anywhere; keeps the last token."""
+    """Follows a view by polls and by streams that it aborts at any point; keeps the last token."""
 
     history: History
     name: str
@@ -137,7 +139,7 @@ class Follower:
         parameters["wait"] = 0 if style < 0.7 else 0.05
         if style < 0.3:
             parameters["limit"] = self.chance.randrange(1, 4)
-        most = self.chance.randrange(1, 40) if style > 0.5 else None  # lines, then the connection is broken
+        most = self.chance.randrange(1, 40) if style > 0.5 else None  # lines to read before the connection is aborted
         self._read(client, parameters, most)
 
     def catch_up(self, client: httpx.Client) -> None:
@@ -180,7 +182,7 @@ Client = Writer | Reader | Extender | Follower
 
 @dataclass
 class Clients:
-    """Some of each kind, and what they do."""
+    """Some clients of each kind, and their history."""
 
     seed: int
     writers: int = 3
@@ -198,7 +200,7 @@ class Clients:
         self.wrong: list[BaseException] = []
 
     def start(self, client: httpx.Client) -> None:
-        """Note that the service has started, and define what is not there yet."""
+        """Record that the service has started, and create missing definitions."""
         began = self.history.now()
         version = talk.ok(client.get("/v1/status"))["version"]
         self.history.add(Start(version, began, self.history.now()))
@@ -206,7 +208,8 @@ class Clients:
             define(client)
 
     def work(self, url: str, steps: int, while_working: Callable[[], None] | None = None) -> None:
-        """Let all work at once, each for so many steps (followers and the extender a third), until a connection breaks or a refusal."""
+        """Let all clients work concurrently, each for this number of steps (followers and the extender a third), until a connection breaks
+        or a request is refused."""
         working = [*self.of_writers, *self.of_readers, self.extender, *self.followers]
         threads = [threading.Thread(target=self._run, args=(one, url, steps), daemon=True) for one in working]
         for thread in threads:
@@ -230,7 +233,7 @@ class Clients:
             self.wrong.append(error)
 
     def settle(self, client: httpx.Client) -> None:
-        """Send again what had no answer, read everything, and let the followers catch up."""
+        """Repeat the batches without an answer, read everything, and let the followers catch up."""
         for writer in self.of_writers:
             if writer.unanswered is not None:
                 writer.step(client)

@@ -1,4 +1,4 @@
-"""What clients have done and were told, in the order of a clock that all share: `began` before the request, `ended` after the answer."""
+"""What clients did and received, in the order of a clock that all share: `began` before the request, `ended` after the answer."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tests.histories.model import Change, Row
 
 @dataclass(frozen=True)
 class Write:
-    """A batch that was answered. `version`: the one that it made; of a duplicate, the one that its first copy made."""
+    """A batch that was answered. `version`: the one that it made; for a duplicate, the one that its first copy made."""
 
     source: str
     epoch: int
@@ -25,7 +25,8 @@ class Write:
 
 @dataclass(frozen=True)
 class Reading:
-    """All rows of a relation or view, of one version, by one request or by pages. `columns`: those that each row had, if there is one."""
+    """All rows of a relation or view at one version, read in one request or by pages. `columns`: those that each row had, if there is a
+    row."""
 
     name: str
     version: int
@@ -36,7 +37,7 @@ class Reading:
 
 
 class Record(NamedTuple):
-    """Of a follower: `op` insert, delete, or progress (which closes a version)."""
+    """A record that a follower received: `op` is insert, delete, or progress (which ends a version)."""
 
     op: str
     version: int
@@ -46,7 +47,8 @@ class Record(NamedTuple):
 
 @dataclass(frozen=True)
 class Poll:
-    """What a follower got by one request: after the token of version `since`, or from a snapshot (None). It may be broken off anywhere."""
+    """What a follower received in one request: after the token of version `since`, or from a snapshot (None). It may be aborted at any
+    point."""
 
     follower: str
     view: str
@@ -78,7 +80,7 @@ class Extended:
 
 @dataclass(frozen=True)
 class Start:
-    """The service has been started, at this version."""
+    """The service was started, at this version."""
 
     version: int
     began: int
@@ -89,7 +91,7 @@ Event = Write | Reading | Poll | Expired | Extended | Start
 
 
 def newest(event: Event) -> int | None:
-    """The newest version that a client knows to exist after it."""
+    """Return the newest version that a client knows to exist after this event."""
     if isinstance(event, Poll):
         return max((record.version for record in event.records), default=None)
     return None if isinstance(event, Expired | Extended) else event.version
@@ -97,7 +99,7 @@ def newest(event: Event) -> int | None:
 
 @dataclass
 class History:
-    """`told` is called after each event with what a client knows to be there: the newest version, or a column, as `relation.column`.
+    """`told` is called after each event with what a client knows to exist: the newest version, or a column, as `relation.column`.
     `columns`: those of all events so far, by relation."""
 
     events: list[Event] = field(default_factory=list)

@@ -1,4 +1,4 @@
-"""A life of a folder: clients at work over several starts of the service."""
+"""The life of a data folder: clients at work during several starts of the service."""
 
 from __future__ import annotations
 
@@ -15,7 +15,8 @@ from tests.server_process import ServerProcess
 
 
 def lived(folder: Path, seed: int, *bugs: Patch, starts: int = 3, steps: int = 15, kills: float = 0.6) -> list[Event]:
-    """A history over so many starts of the service; between them it is killed in the midst (so often), or ended."""
+    """Return the history of this number of starts of the service. Between them, the service is killed at work (with probability `kills`) or
+    stopped."""
     chance = Random(seed)
     clients = Clients(seed, writers=chance.randrange(1, 4))
     before = partial(patches.apply, patches.small, *bugs)

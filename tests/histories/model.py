@@ -1,4 +1,4 @@
-"""What the relations and views hold after each batch, by the plainest means: rows in dicts, joins by nested loops."""
+"""The contents of relations and views after each batch, computed in the simplest way: rows in dicts, joins by nested loops."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ DEFINITION = {
     "intervals": {"span": {"start": "a", "end": "b"}},
 }
 RELATIONS = ("stays", "jobs")
-ADDED = tuple(f"n{number}" for number in range(3))  # columns that a definition is extended by
+ADDED = tuple(f"n{number}" for number in range(3))  # columns by which a definition is extended
 Relations = Mapping[str, Mapping[int, Row]]
-Columns = Mapping[str, Iterable[str]]  # by relation, those of ADDED that it is known to have
+Columns = Mapping[str, Iterable[str]]  # by relation, those of ADDED that are known to exist
 
 
 class Change(NamedTuple):
@@ -45,12 +45,12 @@ class Change(NamedTuple):
 
 
 def shown(row: Row) -> dict[str, Any]:
-    """A relation's row as it is sent."""
+    """Return a row of a relation as it is sent."""
     return dict(zip(_COLUMNS, row, strict=False)) | dict(row[len(_COLUMNS)] if len(row) > len(_COLUMNS) else ())
 
 
 def row_of(name: str, found: Mapping[str, Any]) -> Row:
-    """A row of a relation or view, of what was received. What a relation's row has in columns of ADDED stands behind the others, if any."""
+    """Return a row of a relation or view as it was received. Values of columns of ADDED come after the others, if there are any."""
     row = tuple(found[column] for column in COLUMNS[name])
     added = tuple((column, found[column]) for column in ADDED if found.get(column) is not None) if name in RELATIONS else ()
     return (*row, added) if added else row
@@ -70,7 +70,7 @@ _WHERE: tuple[tuple[str, str, Any], ...] = (
 
 
 def _meets(row: Row, condition: Row) -> bool:
-    """As SQL has it: null meets nothing but is_null."""
+    """As in SQL: null meets nothing but is_null."""
     column, op, value = condition
     mine = row[_COLUMNS.index(column)]
     if op == "is_null" or mine is None:
@@ -80,7 +80,7 @@ def _meets(row: Row, condition: Row) -> bool:
 
 
 def drawn(chance: Random, ids: int = 24, columns: Columns | None = None) -> tuple[Change, ...]:
-    """The changes of a batch. `columns`: those that it may use."""
+    """Return the changes of a random batch. `columns`: those that it may use."""
     changes = []
     of = {name: (columns or {}).get(name, ()) for name in RELATIONS}
     relation, kind = chance.choice(RELATIONS), chance.random()
@@ -102,7 +102,7 @@ def drawn(chance: Random, ids: int = 24, columns: Columns | None = None) -> tupl
 
 
 class State:
-    """The relations at one version: rows by id. It is not changed; `after` makes the next."""
+    """The relations at one version: rows by id. It is immutable; `after` returns the next state."""
 
     def __init__(self, relations: Relations | None = None) -> None:
         self.relations = relations or {name: {} for name in RELATIONS}
@@ -126,7 +126,7 @@ class State:
         return State(relations)
 
     def rows(self, name: str) -> Rows:
-        """Of a relation or a view."""
+        """Return the rows of a relation or a view."""
         if name not in self._views:
             if name in self.relations:
                 self._views[name] = {str(key): row for key, row in self.relations[name].items()}
@@ -142,14 +142,14 @@ class View(NamedTuple):
 
 
 def _of_one(alias: str, relation: str, shown: Callable[[Row], Row | None]) -> Callable[[Relations], Rows]:
-    """`shown` gives the row, or None."""
+    """`shown` returns the row, or None."""
     return lambda relations: {
         f'{{"{alias}":{{"id":{row[0]}}}}}': made for row in relations[relation].values() if (made := shown(row)) is not None
     }
 
 
 def _of_two(aliases: tuple[tuple[str, str], ...], joined: Callable[[Row, Row], Row | None]) -> Callable[[Relations], Rows]:
-    """`aliases` in the order of the identity's JSON; `joined` gives the row, or None."""
+    """`aliases` in the order of the identity's JSON; `joined` returns the row, or None."""
     (x, first), (y, second) = aliases
     return lambda relations: {
         f'{{"{x}":{{"id":{one[0]}}},"{y}":{{"id":{other[0]}}}}}': made

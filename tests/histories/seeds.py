@@ -1,4 +1,4 @@
-"""Seeds of runs: for `make test` always the same; for `make soak` one that nobody has tried, from NEW upwards."""
+"""Seeds of runs: for `make test` always the same; for `make soak` new ones, from NEW upwards."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The checker takes a history that is right, and finds what is planted in it."""
+"""The checker accepts a correct history, and finds errors that are planted in it."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def _effective(event: Write) -> bool:
 
 
 def lost_batch(events: Events) -> Events:
-    """Acknowledged, and of no effect from then on."""
+    """It is acknowledged, but has no effect."""
     return changed(events, last(events, Write, _effective), changes=())
 
 
@@ -61,7 +61,7 @@ def applied_twice(events: Events) -> Events:
 
 
 def sent_again_and_taken(events: Events) -> Events:
-    """The same version, but not called a duplicate."""
+    """It has the same version, but is not called a duplicate."""
     write, now = last(events, Write), max(event.ended for event in events)
     return [*events, replace(write, began=now + 1, ended=now + 2)]
 
@@ -72,14 +72,14 @@ def epochs_in_another_order(events: Events) -> Events:
 
 
 def an_old_version_made_late(events: Events) -> Events:
-    """Two batches have their versions exchanged, far apart in time."""
+    """The versions of two batches, far apart in time, are exchanged."""
     other = last(events, Write)
     one = last(events, Write, lambda event: event.version == 3)
     return changed(changed(events, one, version=other.version), other, version=3)
 
 
 def a_stale_reading(events: Events) -> Events:
-    """All rows of an older version, honestly said."""
+    """All rows are of an older version, which the answer states correctly."""
     reading = last(events, Reading, lambda event: event.name == "stays")
     old = next(event for event in events if isinstance(event, Reading) and event.name == "stays" and event.version < reading.version - 3)
     return changed(events, reading, version=old.version, rows=old.rows)
@@ -107,7 +107,7 @@ def of_the_future(events: Events) -> Events:
 
 
 def _with_changes(event: Poll) -> bool:
-    """Two versions, each with changes."""
+    """Return two versions, each with changes."""
     closes = [i for i, record in enumerate(event.records) if record.op == "progress"]
     return event.since is not None and len(closes) > 1 and closes[0] > 0 and closes[1] > closes[0] + 1
 
@@ -153,7 +153,7 @@ def a_progress_too_far(events: Events) -> Events:
 
 
 def resumed_elsewhere(events: Events) -> Events:
-    """The token of one version gives what follows another."""
+    """The token of one version returns what follows another."""
     poll = last(events, Poll, _with_changes)
     return changed(events, poll, since=(poll.since or 0) - 1)
 
@@ -185,7 +185,7 @@ def a_column_lost(events: Events) -> Events:
 
 
 def a_value_lost(events: Events) -> Events:
-    """Of a column that was added."""
+    """A value of a column that was added is missing."""
     reading = last(events, Reading, lambda event: event.name == "stays" and any(len(row) > 5 for row in event.rows))
     return changed(events, reading, rows=tuple(row[:5] for row in reading.rows))
 

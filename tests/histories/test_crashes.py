@@ -1,4 +1,4 @@
-"""Killed at every failpoint, and at random, while clients of all kinds are at work: what all were told before and after fits together."""
+"""Killed at every failpoint, and at random, while clients of all kinds are at work: the answers before and after are consistent."""
 
 from __future__ import annotations
 
@@ -22,19 +22,19 @@ from tests.histories.seeds import NEW, seeds
 from tests.server_process import NotStarted, ServerProcess
 
 HERE = [step for step in STEPS if step not in ELSEWHERE]
-# how often a step may be passed before; of others 30
+# how often a failpoint may be passed before the kill; for others 30
 TIMES = {"in-build": 4, "in-snapshot": 4, "after-snapshot": 2, "in-log-cleaning": 1, "in-patch": 6, "in-recovery": 8, "in-replay": 8}
 EACH, AT_RANDOM, SOAK = 2, 6, 500
 
 
 def crash(folder: Path, seed: str, step: str | None, *bugs: patches.Patch) -> list[str]:
-    """One life with a kill in it, and what is wrong with it. `bugs` are planted in the service."""
+    """Return one life with a kill in it, and its errors. `bugs` are planted in the service."""
     chance = Random(seed)
     clients = Clients(chance.randrange(1 << 30), writers=chance.randrange(1, 5))
     before = partial(patches.apply, patches.small, *bugs)
     environment = {"LIVEJOIN_FAILPOINT": f"{step}:{chance.randrange(1, TIMES.get(step, 30) + 1)}"} if step else {}
-    if step in AT_A_START:  # what is killed is the next one
-        with ServerProcess(folder, before=patches.another_boot) as server:  # and no snapshot leaves it too little to replay
+    if step in AT_A_START:  # the next start is killed
+        with ServerProcess(folder, before=patches.another_boot) as server:  # and no snapshot leaves too little to replay
             clients.start(server.client())
             clients.work(server.url, 10)
             server.kill()
@@ -79,7 +79,7 @@ def test_a_bug_is_found(tmp_path: Path, bug: patches.Patch) -> None:
     for seed in range(6):
         try:
             wrong = crash(tmp_path / str(seed), f"after-commit {seed}", "after-commit", bug)
-        except AssertionError as error:  # a client saw it at once
+        except AssertionError as error:  # a client noticed it immediately
             assert "was not reached" not in str(error)
             wrong = [str(error)]
         if wrong:
@@ -98,7 +98,7 @@ def test_killed_for_long(tmp_path: Path, seed: int) -> None:
 
 
 def test_each_failpoint_is_killed_at() -> None:
-    """A new failpoint is in one of the two lists, and each of them is in the code."""
+    """Each failpoint is in one of the two lists, and each entry of the lists is in the code."""
     used = set()
     for path in (ROOT / "service").rglob("*.py"):
         for node in ast.walk(ast.parse(path.read_text())):
@@ -111,6 +111,6 @@ def test_each_failpoint_is_killed_at() -> None:
 
 
 def test_a_service_that_does_not_start_is_told(tmp_path: Path) -> None:
-    """A failpoint that does not exist: not passed over."""
+    """An unknown failpoint is reported, not ignored."""
     with pytest.raises(NotStarted), ServerProcess(tmp_path / "data", environment={"LIVEJOIN_FAILPOINT": "in-no-step"}):
         pass

@@ -1,4 +1,4 @@
-"""Writers, readers at snapshots, followers with broken connections, and restarts in between: what all were told fits together."""
+"""Writers, readers at snapshots, followers with broken connections, and restarts in between: all answers are consistent."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def test_a_history(tmp_path: Path, seed: int) -> None:
 
 @pytest.mark.parametrize("seed", seeds(0))
 def test_histories_for_long(tmp_path: Path, seed: int) -> None:
-    """LIVEJOIN_HISTORIES seconds (an hour) of runs, each of its own seed."""
+    """LIVEJOIN_HISTORIES seconds (an hour) of runs, each with its own seed."""
     end = time.monotonic() + SECONDS
     assert seed >= NEW
     while time.monotonic() < end:
@@ -48,9 +48,9 @@ def test_a_bug_is_found(tmp_path: Path, bug: Patch) -> None:
     for seed in range(12):
         try:
             wrong = anomalies(lived(tmp_path / f"data{seed}", seed, bug))
-        except AssertionError as error:  # a client saw it at once
+        except AssertionError as error:  # a client noticed it immediately
             wrong = [str(error)]
-        except NotStarted as error:  # by the bug too, but it is the histories that are to tell
+        except NotStarted as error:  # the bug may cause this, too, but the histories should show it
             print(error)
             continue
         if wrong:

@@ -1,1 +1,1 @@
-"""Data folders that older code wrote, and what they hold: README.md. The script that writes one, and what reads them."""
+"""Data folders that older code wrote, and their contents: README.md. The script that writes one, and the modules that read them."""

@@ -1,4 +1,4 @@
-"""A data folder as one file: the same bytes for the same folder, and nothing in it of the machine that it comes from."""
+"""A data folder as one file: the same bytes for the same folder, independent of the machine."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 
 
 def pack(folder: Path, archive: Path) -> None:
-    """All files of `folder` in `archive`, a tar.gz, in the order of their names, without times and owners."""
+    """Write all files of `folder` to `archive`, a tar.gz, in the order of their names, without times and owners."""
     data = io.BytesIO()
     with tarfile.open(fileobj=data, mode="w", format=tarfile.USTAR_FORMAT) as tar:
         for path in sorted(folder.rglob("*")):
@@ -27,7 +27,7 @@ def pack(folder: Path, archive: Path) -> None:
 
 
 def unpack(archive: Path, folder: Path) -> Path:
-    """Gives `folder`, which must not be there yet."""
+    """Create `folder`, which must not exist."""
     folder.mkdir(parents=True)
     with tarfile.open(archive) as tar:
         tar.extractall(folder, filter="data")

@@ -1,4 +1,4 @@
-"""Changes as the body of a request, in every form that is taken."""
+"""Changes as the body of a request, in every accepted form."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def truncate(relation: str) -> Change:
 
 
 def body(form: str, changes: Sequence[Change], definitions: dict[str, dict[str, Any]]) -> Body:
-    """`form` is one of FORMS; those of one relation take changes of one only."""
+    """`form` is one of FORMS; forms for one relation accept changes of one relation only."""
     if form == "json":
         return Body("/v1/changes", talk.JSON, json.dumps({"changes": changes}).encode())
     if form == "jsonl":
@@ -114,7 +114,7 @@ def _envelope(definition: dict[str, Any], change: Change) -> dict[str, Any]:
 
 
 def _debezium(definition: dict[str, Any], changes: Sequence[Change]) -> bytes:
-    """Bare envelopes, a tombstone behind each delete."""
+    """Bare envelopes, with a tombstone after each delete."""
     lines = []
     for change in changes:
         lines.append(json.dumps(_envelope(definition, change)))

@@ -1,4 +1,4 @@
-"""What is expected of a folder that is kept: read from a copy of it by the service that wrote it, and compared with what was sent."""
+"""The expected contents of a kept folder, read from a copy of it by the service that wrote it, and compared with what was sent."""
 
 from __future__ import annotations
 
@@ -36,7 +36,8 @@ _LOOK_UPS = [
 
 @dataclass
 class Follower:
-    """Who had all rows of a view at `version`, and a token to go on from. `versions`: what each later version brought, if it was seen."""
+    """A follower that had all rows of a view at `version`, and a token to continue from. `versions`: the changes of each later version, if
+    it read them."""
 
     view: str
     token: str
@@ -47,7 +48,7 @@ class Follower:
 
 @dataclass
 class Kept:
-    """What clients of the services were given: tokens, cursors, and how far the last batches came."""
+    """What clients of the services received: tokens, cursors, and the receipts of the last batches."""
 
     definitions: dict[str, Json] = field(default_factory=dict)
     followers: dict[tuple[str, str], Follower] = field(default_factory=dict)
@@ -56,18 +57,18 @@ class Kept:
     acknowledged: int = 0
 
     def follow(self, client: httpx.Client, views: Iterable[str], label: str) -> None:
-        """Take tokens; those of the same label are replaced."""
+        """Get tokens; those with the same label are replaced."""
         for view in views:
             self.followers[view, label] = _follow(client, view)
 
     def finish(self, client: httpx.Client, label: str) -> None:
-        """Take what the followers of this label are told now."""
+        """Read what the followers of this label receive now."""
         for (view, of), follower in self.followers.items():
             if of == label:
                 follower.versions = record.by_version(record.poll(client, view, since=follower.token))
 
     def turn_pages(self, client: httpx.Client) -> None:
-        """Take the cursor of a first page, and what follows it."""
+        """Get the cursor of a first page, and the rows after it."""
         for path in _PAGED:
             page = talk.ok(client.get(path, headers={"Accept": talk.JSON}, params={"limit": 5}))
             second = client.get(path, headers={"Accept": talk.JSON}, params={"cursor": page["next"], "limit": 50})
@@ -82,7 +83,7 @@ def _follow(client: httpx.Client, view: str) -> Follower:
 
 
 def expect(folder: Path, model: Model, sources: dict[str, Json], kept: Kept) -> Json:
-    """The folder itself stays as it is."""
+    """The folder itself is not changed."""
     copy = folder.with_name(f"copy of {folder.name}")
     shutil.copytree(folder, copy)
     check = [sys.executable, "-m", "service.cli", "check", str(copy)]
@@ -105,7 +106,7 @@ def expect(folder: Path, model: Model, sources: dict[str, Json], kept: Kept) -> 
 
 
 def _require_what_was_sent(found: Json, model: Model, unanswered: Sequence[Sequence[Change]]) -> None:
-    """The relations hold all that was acknowledged, and of what was not, each batch whole or not at all."""
+    """Check that the relations hold everything that was acknowledged, and of unacknowledged batches each one completely or not at all."""
     assert found["relations"].keys() == model.rows.keys()
     read = {name: one["rows"] for name, one in found["relations"].items()}
     known = {name: dict(rows) for name, rows in model.rows.items()}
@@ -130,7 +131,7 @@ def _look_up(client: httpx.Client, view: str, parameters: dict[str, str], first:
 
 
 def _told(client: httpx.Client, label: str, follower: Follower) -> Json:
-    """What it is to be told from its token on."""
+    """Return what the follower should receive from its token on."""
     now = _follow(client, follower.view).rows
     told: Json = {"view": follower.view, "when": label, "token": follower.token, "version": follower.version}
     told |= {"deleted": sorted(follower.rows - now), "inserted": sorted(now - follower.rows)}
@@ -138,7 +139,7 @@ def _told(client: httpx.Client, label: str, follower: Follower) -> Json:
 
 
 def _go_on(client: httpx.Client, model: Model, sources: dict[str, Json], before: Json) -> Json:
-    """Further batches, and what changes by them."""
+    """Send further batches; return what they change."""
     sender, rows, batches = Sender(client, model), Rows(3), []
 
     def post(form: str, changes: list[Change], **parameters: Any) -> None:

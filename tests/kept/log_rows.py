@@ -1,4 +1,4 @@
-"""Which kinds of rows a folder's log holds: to be sure that a kept folder has them all. Reads the database itself, not by the service."""
+"""The kinds of rows in the log of a folder, to check that a kept folder has all of them. Reads the database itself, without the service."""
 
 from __future__ import annotations
 

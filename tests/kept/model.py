@@ -1,4 +1,4 @@
-"""What the relations must hold, told by a dictionary a relation; and who sends changes to both, the service and the model."""
+"""The expected contents of the relations, a dictionary for each, and a sender that passes changes to both the service and the model."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Key = tuple[Any, ...]
 
 
 class Model:
-    """The rows of each relation by key, each with all its columns, values as the service's JSON has them."""
+    """The rows of each relation by key, each with all its columns, with values as in the service's JSON."""
 
     def __init__(self) -> None:
         self.definitions: dict[str, dict[str, Any]] = {}
@@ -35,7 +35,7 @@ class Model:
         return tuple(row[column] for column in self.definitions[name]["key"])
 
     def apply(self, changes: Iterable[Change]) -> None:
-        """Good changes, in order."""
+        """Apply valid changes, in order."""
         with self.lock:
             for change in changes:
                 name = change["relation"]
@@ -49,7 +49,7 @@ class Model:
                     rows[self.key(name, change["row"])] = {column: change["row"].get(column) for column in columns}
 
     def some(self, name: str, count: int) -> list[Row]:
-        """The first rows of a relation, by no other order than that of their coming."""
+        """Return the first rows of a relation, in the order of their insertion."""
         return list(self.rows[name].values())[:count]
 
 
@@ -63,7 +63,7 @@ class Sender:
         self.unanswered: Sequence[Change] = ()
 
     def post(self, form: str, changes: Sequence[Change], bad: Sequence[int] = (), **parameters: Any) -> dict[str, Any]:
-        """Send one batch, which is taken but for the changes numbered in `bad`. An httpx.TransportError leaves it in `unanswered`."""
+        """Send one batch, which is accepted except for the changes numbered in `bad`. An httpx.TransportError leaves it in `unanswered`."""
         sent = body(form, changes, self.model.definitions)
         good = [change for number, change in enumerate(changes) if number not in bad]
         self.unanswered = good

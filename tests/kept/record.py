@@ -1,4 +1,4 @@
-"""All that a client can see of a service, in a form that can be kept and compared."""
+"""Everything that a client can see of a service, in a form that can be stored and compared."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Json = dict[str, Any]
 
 
 def state(client: httpx.Client) -> Json:
-    """The version, and of each relation and view what `relation` and `view` say."""
+    """Return the version, and the results of `relation` and `view` for each relation and view."""
     relations = talk.ok(client.get("/v1/relations"))["relations"]
     views = talk.ok(client.get("/v1/views"))["views"]
     return {
@@ -29,7 +29,7 @@ def state(client: httpx.Client) -> Json:
 
 
 def relation(client: httpx.Client, about: Json) -> Json:
-    """`about`: what the service says of it."""
+    """`about`: the service's description of it."""
     name = about["name"]
     definition = {part: about[part] for part in ("columns", "key", "intervals")}
     read = rows(client, f"/v1/relations/{name}/rows")
@@ -58,7 +58,7 @@ def rows(client: httpx.Client, path: str, **parameters: Any) -> Json:
 
 
 def net(records: Iterable[Json]) -> Json:
-    """What a feed's records come to: the rows that go and that come, each as text with its identity, sorted."""
+    """Return the net effect of a feed's records: the rows deleted and inserted, each as text with its identity, sorted."""
     sum_: Counter[str] = Counter()
     for record in records:
         if record["op"] in ("insert", "delete"):
@@ -75,14 +75,14 @@ def identified(key: Json, row: Json) -> str:
 
 
 def poll(client: httpx.Client, name: str, **parameters: Any) -> list[Json]:
-    """The records that there are now; the last one is a progress."""
+    """Return the records available now; the last one is a progress."""
     answer = client.get(f"/v1/views/{name}/changes", params={"wait": 0, **parameters})
     talk.ok_status(answer)
     return [json.loads(line) for line in answer.content.splitlines()]
 
 
 def by_version(records: Iterable[Json]) -> dict[str, Json]:
-    """The net of each version by its number; checks the order of the records."""
+    """Return the net effect of each version by its number; check the order of the records."""
     found: dict[int, list[Json]] = {}
     for record in records:
         if record["op"] != "progress":
@@ -95,7 +95,7 @@ def by_version(records: Iterable[Json]) -> dict[str, Json]:
 
 
 def rest_of_pages(client: httpx.Client, path: str, first: httpx.Response) -> list[str]:
-    """The rows from a JSON page on, to the last one."""
+    """Return the rows from a JSON page to the last one."""
     read = []
     page = talk.ok(first)
     version = page["version"]

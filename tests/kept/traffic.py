@@ -1,4 +1,4 @@
-"""What is sent to the service before its folder is kept: every form of body, and every kind of row that a log can hold."""
+"""The requests sent to the service before its folder is kept: every form of body, and every kind of row that a log can hold."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Epochs:
         self._last = {"négatif – ü": -(10**6), "large": 2**63 - 100}
 
     def of(self, source: str, run: str | None = None) -> dict[str, Any]:
-        """The parameters of a source's next batch."""
+        """Return the parameters of a source's next batch."""
         self._last[source] = self._last.get(source, 0) + 1
         return {"source": source, "epoch": self._last[source], **({} if run is None else {"run": run})}
 
@@ -36,7 +36,7 @@ class Epochs:
 
 
 def fill(sender: Sender, rows: Rows, epochs: Epochs) -> None:
-    """The relations' first rows, each relation's in another form."""
+    """Insert the first rows of the relations, each relation's in another form."""
     for place, (relation, count) in enumerate(COUNTS.items()):
         changes = [insert(relation, rows.make(relation, number)) for number in range(count)]
         sender.post(bodies.FORMS[place % len(bodies.FORMS)], changes, **epochs.of("load"))
@@ -89,7 +89,7 @@ def runs_of_a_source(sender: Sender, rows: Rows, epochs: Epochs) -> None:
 
 
 def singles(senders: Sequence[Sender], rows: Rows, base: int, rounds: int) -> None:
-    """Single changes over all connections at once: those that wait together are logged together."""
+    """Send single changes over all connections at once: those that wait together are logged together."""
     barrier = threading.Barrier(len(senders))
     failures: list[BaseException] = []
 
@@ -122,7 +122,7 @@ def singles(senders: Sequence[Sender], rows: Rows, base: int, rounds: int) -> No
 
 
 class Stream(threading.Thread):
-    """Changes without end over one connection, until the service is gone; of rows that no other stream changes."""
+    """Continuous changes over one connection, until the service is gone, to rows that no other stream changes."""
 
     PACE = 0.04  # seconds between two batches
 

@@ -1,4 +1,4 @@
-"""The views of a kept folder: each class of join under each algorithm that keeps it, in SQL and in JSON."""
+"""The views of a kept folder: each class of joins with each algorithm that can maintain it, in SQL and in JSON."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The naive twin of `structures.aggregate`: of each group the list of its rows; sums are fractions."""
+"""The naive twin of `structures.aggregate`: a list of rows for each group; sums are fractions."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 
 class Row(NamedTuple):
-    """A whole number, and a float by its bits; each may be null."""
+    """An integer, and a float by its bits; each may be null."""
 
     number: int | None
     bits: int | None
@@ -20,12 +20,12 @@ def float_of(bits: int) -> float:
 
 
 def bits_of(value: float) -> int:
-    """NaN by one of its forms."""
+    """Return the bits of a float; NaN has a single form."""
     return int(struct.unpack("<q", struct.pack("<d", math.nan if math.isnan(value) else value))[0])
 
 
 def nearest(number: Fraction) -> float:
-    """Ties to even; infinite beyond the greatest."""
+    """Round to the nearest, ties to even; infinite beyond the greatest float."""
     try:
         return number.numerator / number.denominator
     except OverflowError:
@@ -44,13 +44,13 @@ def float_sum(values: list[float], divisor: int = 1) -> float | None:
 
 
 def place(value: float) -> tuple[bool, float]:
-    """In order: NaN is the greatest, -0.0 is 0.0."""
+    """Return a sort key: NaN is the greatest, and -0.0 equals 0.0."""
     return (True, 0.0) if math.isnan(value) else (False, value + 0.0)
 
 
 def told(rows: list[Row]) -> list[int | None]:
-    """COUNT(*), COUNT, SUM, AVG, MIN, MAX, COUNT(DISTINCT) of the numbers, then COUNT, SUM, AVG, MIN, MAX, COUNT(DISTINCT) of the
-    floats, these as bits; then the sum of the numbers as two words."""
+    """Return COUNT(*), then COUNT, SUM, AVG, MIN, MAX, COUNT(DISTINCT) of the integers, then COUNT, SUM, AVG, MIN, MAX, COUNT(DISTINCT) of
+    the floats, the latter as bits; then the sum of the integers as two words."""
     numbers = [row.number for row in rows if row.number is not None]
     floats = [float_of(row.bits) for row in rows if row.bits is not None]
     total = sum(numbers)

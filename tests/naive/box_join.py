@@ -29,7 +29,7 @@ def entries(boxes: Iterable[Box], dimensions: int) -> Entries:
 
 
 def touch(left: Iterable[int], right: Iterable[int], lo: Iterable[int], hi: Iterable[int]) -> bool:
-    """Whether two closed boxes share a point."""
+    """Return whether two closed boxes share a point."""
     return all(a <= d and c <= b for a, b, c, d in zip(left, right, lo, hi, strict=True))
 
 
@@ -38,7 +38,7 @@ def meet(a: Box, b: Box) -> bool:
 
 
 def pairs(kind: str, boxes: Iterable[Box]) -> set[Pair]:
-    """Rows of the view: (slot of set 0, slot of set 1); "self": unordered, smaller slot first."""
+    """Return the rows of the view: (slot of set 0, slot of set 1); "self": unordered, smaller slot first."""
     all_ = list(boxes)
     if kind == "self":
         return {(a.slot, b.slot) for a in all_ for b in all_ if a.slot < b.slot and meet(a, b)}

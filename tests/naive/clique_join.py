@@ -1,4 +1,4 @@
-"""The naive twin of `structures.clique.tree`: intervals, and each taken with all that meet those before it."""
+"""The naive twin of `structures.clique.tree`: intervals, each combined with all that meet the earlier ones."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ Row = tuple[int, ...]
 
 
 def cliques(t: int, intervals: Iterable[Interval]) -> set[Row]:
-    """The view: every t intervals that meet pairwise, their slots ascending."""
+    """Return the view: all sets of t intervals that meet pairwise, as ascending slots."""
     every = sorted(intervals, key=lambda one: one.slot)
     found: list[tuple[Interval, ...]] = [()]
     for _ in range(t):

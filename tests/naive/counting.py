@@ -16,7 +16,8 @@ class Weighted(NamedTuple):
 
 
 def totals(sides: Sequence[Iterable[Weighted]], recipes: Sequence[Recipe], itself: int) -> list[int]:
-    """Of all pairs their number, and the sums; `recipes`: as of changes of the first side, of a set with itself OWN is of either row."""
+    """Return the number of all pairs, and the sums; `recipes`: as for changes of the first side; for a set with itself, OWN refers to
+    either row."""
     found = [(a, b) for a, b in product(*sides) if meet(a.interval, b.interval)]
     if itself:
         found = [(a, b) for a, b in found if (a.interval.slot < b.interval.slot if itself == 1 else a.interval.slot != b.interval.slot)]

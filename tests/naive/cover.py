@@ -1,4 +1,4 @@
-"""What rows leave uncovered by the intervals of their key, and what these cover, by sorted runs: the twin of `structures.cover`."""
+"""What partners with the same key cover of the intervals of rows, or leave uncovered, by sorted runs: the twin of `structures.cover`."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ Place = TypeVar("Place", int, float)
 
 
 def runs(intervals: Iterable[tuple[Place, Place]]) -> list[tuple[Place, Place]]:
-    """Closed intervals of integers, perhaps without ends; those that meet or touch as one, in order."""
+    """Return closed intervals of integers, possibly without ends, in order; intervals that overlap or touch are merged."""
     found: list[tuple[Place, Place]] = []
     for left, right in sorted(intervals):
         if found and left <= found[-1][1] + 1:
@@ -23,7 +23,7 @@ def runs(intervals: Iterable[tuple[Place, Place]]) -> list[tuple[Place, Place]]:
 
 
 def stretches(rows: Mapping[int, Interval], partners: Mapping[int, Interval], covered: bool) -> set[Stretch]:
-    """Of each row what partners of its key cover of it, or else what they leave."""
+    """Return, for each row, what partners with its key cover of it, or what they leave uncovered."""
     found: set[Stretch] = set()
     for row in rows.values():
         meeting = [(max(one.left, row.left), min(one.right, row.right)) for one in partners.values() if one.key == row.key]

@@ -31,7 +31,7 @@ def meet(a: Interval, b: Interval) -> bool:
 
 
 def pairs(kind: str, intervals: Iterable[Interval]) -> set[Pair]:
-    """Rows of the view: (slot of set 0, slot of set 1); "self": unordered, smaller slot first; "list": (slot, -1)."""
+    """Return the rows of the view: (slot of set 0, slot of set 1); "self": unordered, smaller slot first; "list": (slot, -1)."""
     all_ = list(intervals)
     if kind == "list":
         return {(a.slot, -1) for a in all_}
@@ -45,7 +45,8 @@ def in_window(intervals: Iterable[Interval], lo: int, hi: int) -> list[Interval]
 
 
 def sweep_count(sets: np.ndarray, lefts: np.ndarray, rights: np.ndarray) -> int:
-    """How many pairs of set 0 with set 1 meet (one key), by sorting: all pairs less those that end before the other begins."""
+    """Return how many pairs of set 0 and set 1 meet (with a single key), by sorting: all pairs minus those in which one ends before the
+    other begins."""
     n0, n1 = sets == 0, sets == 1
     before = np.searchsorted(np.sort(rights[n0]), lefts[n1], "left").sum() + np.searchsorted(np.sort(rights[n1]), lefts[n0], "left").sum()
     return int(n0.sum()) * int(n1.sum()) - int(before)

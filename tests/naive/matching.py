@@ -9,10 +9,10 @@ from tests.naive.interval_join import Interval, meet
 
 
 def partners(row: Interval, others: Iterable[Interval], itself: bool) -> list[Interval]:
-    """`itself`: a row is its own partner, and does not count."""
+    """`itself`: each row is its own partner, which does not count."""
     return [] if row.key == LONELY else [one for one in others if meet(row, one) and not (itself and row.slot == one.slot)]
 
 
 def told(rows: Mapping[int, Interval], others: Mapping[int, Interval], tells_matched: bool, itself: bool) -> set[int]:
-    """The slots of the rows with a partner, or of those without."""
+    """Return the slots of the rows with a partner, or of those without."""
     return {slot for slot, row in rows.items() if bool(partners(row, others.values(), itself)) == tells_matched}

@@ -9,11 +9,12 @@ from tests.naive.natural_join import Entry
 
 LEAST, GREATEST = -(2**63), 2**63 - 1
 Tuple = tuple[int, ...]
-Gap = tuple[dict[int, int], int, int, int]  # values of levels before one, that level, least and greatest value
+Gap = tuple[dict[int, int], int, int, int]  # values of the levels before a level, that level, least and greatest value
 
 
 class Miner:
-    """Reads all rows: `rows` in their order, `probes` as they were made. `atoms`: entries, and variables, of each; `order`: of these."""
+    """Reads all rows: `rows` in order, `probes` in the order in which they were made. `atoms`: the entries and variables of each; `order`:
+    the order of the variables."""
 
     def __init__(self, atoms: Sequence[tuple[Sequence[Entry], Sequence[int]]], order: Sequence[int]) -> None:
         self.n, self.gaps = len(order), list[Gap]()
@@ -30,7 +31,7 @@ class Miner:
             found = self._probe(t)
 
     def _probe(self, t: Tuple) -> Tuple | None:
-        """Look at a tuple; where to go on."""
+        """Probe a tuple; return where to continue."""
         self.probes.append(t)
         keys = [tuple(t[level] for level in levels) for levels, _ in self._atoms]
         inside = [key in groups for key, (_, groups) in zip(keys, self._atoms, strict=True)]
@@ -49,14 +50,14 @@ class Miner:
         return next(behind, None)
 
     def _gap(self, groups: dict[Tuple, list[int]], levels: list[int], key: Tuple, c: int, value: int) -> None:
-        """Of the values behind the key's first c: those between which this one lies."""
+        """Among the values that follow the first c values of the key, return those between which this one lies."""
         there = [one[c] for one in groups if one[:c] == key[:c]]
         low = max((v + 1 for v in there if v < value), default=LEAST)
         high = min((v - 1 for v in there if v > value), default=GREATEST)
         self.gaps.append((dict(zip(levels[:c], key[:c], strict=True)), levels[c], low, high))
 
     def _active(self, frontier: Tuple) -> Tuple | None:
-        """The least tuple from the frontier on in no gap."""
+        """Return the least tuple from the frontier on that is in no gap."""
         return next(self._search((), frontier), None)
 
     def _search(self, t: Tuple, frontier: Tuple) -> Iterator[Tuple]:
@@ -71,7 +72,7 @@ class Miner:
             free = next((high for low, high in mine if low <= y <= high), None)
             if free is None:
                 yield from self._search((*t, y), frontier)
-                # nothing is free behind this value: no other does better until one that a gap names, or a gap's end
+                # nothing is free after this value; no other value is better until one that a gap names, or the end of a gap
                 ends = [high + 1 for _, high in mine if high < GREATEST] + [y + 1] * (t == frontier[:i] and y == frontier[i] < GREATEST)
                 y = min((v for v in (*others, *(v + 1 for v in others if v < GREATEST), *ends) if v > y), default=GREATEST + 1)
             else:

@@ -11,7 +11,7 @@ Row = tuple[int, ...]
 
 
 def tuples(topology: Topology, intervals: Iterable[Interval]) -> list[tuple[Interval, ...]]:
-    """All combinations of one interval a set in which neighbours meet (and hence all have one key)."""
+    """Return all combinations of one interval per set in which neighbours meet (and therefore all have the same key)."""
     sets: list[list[Interval]] = [[] for _ in range(topology.t)]
     for one in intervals:
         sets[one.set].append(one)
@@ -23,10 +23,10 @@ def tuples(topology: Topology, intervals: Iterable[Interval]) -> list[tuple[Inte
 
 
 def rows(topology: Topology, intervals: Iterable[Interval]) -> set[Row]:
-    """The view: one slot a set."""
+    """Return the view: one slot per set."""
     return {tuple(x.slot for x in row) for row in tuples(topology, intervals)}
 
 
 def bounded(intervals: Iterable[Interval], key: int, a: Sequence[int], b: Sequence[int]) -> list[Interval]:
-    """The intervals of the key with left <= a[set] and right >= b[set]."""
+    """Return the intervals of the key with left <= a[set] and right >= b[set]."""
     return [x for x in intervals if x.key == key and x.left <= a[x.set] and x.right >= b[x.set]]

@@ -21,8 +21,8 @@ Group = Sequence[tuple[Iterable[Entry], Sequence[int]]]
 def join(
     relations: Sequence[Iterable[Entry]], variables: Sequence[Sequence[int]], codes: Sequence[int] = (), absent: Sequence[Group] = ()
 ) -> set[tuple[int, ...]]:
-    """The rows: a slot a relation, wherever all agree in their variables, and with `codes` where these are not -1; but for those whose
-    values are in all relations of a group."""
+    """Return the rows, one slot per relation, in which all relations agree in their variables, and agree with `codes` where these are not
+    -1; except for rows whose values are in all relations of a group."""
     known = {v: code for v, code in enumerate(codes) if code >= 0}
     rows: list[tuple[dict[int, int], tuple[int, ...]]] = [(known, ())]
     bound = set(known)

@@ -1,4 +1,4 @@
-"""The naive twin of `structures.index.indexes`: a set of entries, looked at one by one."""
+"""The naive twin of `structures.index.indexes`: a set of entries, searched one by one."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from tests.naive.natural_join import Entry
 
 
 def below(entries: Collection[Entry], prefix: Sequence[int]) -> list[Entry]:
-    """Those that begin with the prefix, in order."""
+    """Return the entries that begin with the prefix, in order."""
     return sorted(one for one in entries if one[: len(prefix)] == tuple(prefix))
 
 
@@ -22,6 +22,6 @@ def seek(entries: Collection[Entry], place: Sequence[int]) -> Entry | None:
 
 
 def in_common(entries: Collection[Entry], entry: Entry) -> int:
-    """The most coordinates that another of the entries has in common with this one."""
+    """Return the maximum number of coordinates that another entry has in common with this one."""
     lengths = range(len(entry))
     return max((n for other in entries if other != entry for n in lengths if other[:n] == entry[:n]), default=0)

@@ -1,4 +1,4 @@
-"""The naive twin of `structures.outer`: nested loops that tell the pairs of each change, as an inner join does."""
+"""The naive twin of `structures.outer`: nested loops that return the pairs of each change, as an inner join does."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ Sides = tuple[dict[int, Interval], dict[int, Interval]]  # rows, and their partn
 
 
 def met(one: Interval, others: Mapping[int, Interval]) -> list[int]:
-    """The slots of those that it meets."""
+    """Return the slots of the rows that it meets."""
     return [] if one.key == LONELY else [slot for slot, other in others.items() if meet(one, other)]
 
 
 def alone(rows: Mapping[int, Interval], partners: Mapping[int, Interval]) -> set[int]:
-    """The slots of the rows without a partner."""
+    """Return the slots of the rows without a partner."""
     return {slot for slot, row in rows.items() if not met(row, partners)}
 
 
 def rows_told(sides: Sides, side: int, one: Interval) -> list[int]:
-    """The rows (of side 0) of the pairs in which an entry of a side takes part."""
+    """Return the rows (of side 0) of the pairs that include an entry of a side."""
     found = met(one, sides[1 - side])
     return [one.slot] * len(found) if side == 0 else found

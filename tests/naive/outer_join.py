@@ -11,7 +11,7 @@ Named = Mapping[str, Row | None]  # by alias; None: the row is missing
 
 
 class NaivePart(NamedTuple):
-    """`test` takes rows by alias, those of `own` among them."""
+    """`test` takes rows by alias, including those of `own`."""
 
     kind: str  # exists, absent, optional, full
     on: str
@@ -20,7 +20,7 @@ class NaivePart(NamedTuple):
 
 
 def outer_join(core: Sequence[Named], parts: Sequence[NaivePart], relations: Mapping[str, Sequence[Row]]) -> list[Named]:
-    """The rows: `core` are those of the inner join. Parts are applied in their order."""
+    """Return the rows; `core` has those of the inner join. Parts are applied in their order."""
     rows = list(core)
     for part in parts:
         aliases = [alias for alias, _ in part.own]

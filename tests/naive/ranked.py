@@ -1,4 +1,4 @@
-"""The first rows of each key in an order, and which one is the latest from where to where, by sorting."""
+"""The first rows of each key in an order, and the ranges in which each row is the latest, by sorting."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 
 class Ranked(NamedTuple):
-    """A row: of two with one key and order that with the lower rank stands first."""
+    """A row; of two rows with the same key and order, the one with the lower rank comes first."""
 
     key: int
     order: int
@@ -16,7 +16,7 @@ class Ranked(NamedTuple):
 
 
 def firsts(rows: Iterable[Ranked], most: int) -> set[int]:
-    """The slots of the first rows of each key."""
+    """Return the slots of the first rows of each key."""
     found = set[int]()
     seen = dict[int, int]()
     for row in sorted(rows):
@@ -27,7 +27,7 @@ def firsts(rows: Iterable[Ranked], most: int) -> set[int]:
 
 
 def turns(rows: Iterable[Ranked], last: int) -> dict[tuple[int, int], tuple[int, int]]:
-    """Of each key and place (order) the slot of the first row there, and the last number before the next place."""
+    """For each key and place (order), return the slot of the first row there, and the last number before the next place."""
     found, before = dict[tuple[int, int], tuple[int, int]](), None
     for row in sorted(rows):
         place = row.key, row.order

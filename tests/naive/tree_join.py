@@ -1,4 +1,4 @@
-"""The naive twin of the join tree: rows are bound one alias after another, each tried with all rows of the next."""
+"""The naive twin of the join tree: rows are bound one alias after another, trying all rows of the next alias for each."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ def meet(one: Seen, other: Seen) -> bool:
 
 
 class Tree:
-    """`edges`: pairs of ports, the first nearer to alias 0; `alias_of` each port; `kinds` of each edge."""
+    """`edges`: pairs of ports, the first one nearer to alias 0; `alias_of`: the alias of each port; `kinds`: the kind of each edge."""
 
     def __init__(self, rows: Rows, edges: Sequence[tuple[int, int]], alias_of: Sequence[int], kinds: Sequence[int]) -> None:
         self.rows, self.alias_of = rows, alias_of
         self.edges = list(zip(edges, kinds, strict=True))
 
     def below(self, u: int) -> Bound:
-        """The aliases from u outward, all missing."""
+        """Return the aliases from u outward, all missing."""
         found = {u: -1}
         for (a, b), _ in self.edges:
             if self.alias_of[a] == u:
@@ -36,7 +36,7 @@ class Tree:
         return found
 
     def bound(self, u: int, slot: int) -> list[Bound]:
-        """What a row of alias u is bound to outward."""
+        """Return what a row of alias u is bound to outward."""
         found = [{u: slot}]
         for (a, b), kind in self.edges:
             if self.alias_of[a] != u:
@@ -52,6 +52,6 @@ class Tree:
 
 
 def join(rows: Rows, edges: Sequence[tuple[int, int]], alias_of: Sequence[int], kinds: Sequence[int], shown: int) -> set[tuple[int, ...]]:
-    """The slots of each row, by alias, of the first `shown` aliases; -1: missing."""
+    """Return the slots of each row, by alias, of the first `shown` aliases; -1: missing."""
     tree = Tree(rows, edges, alias_of, kinds)
     return {tuple(row.get(u, -1) for u in range(shown)) for slot in rows[0] for row in tree.bound(0, slot)}

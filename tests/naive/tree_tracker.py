@@ -1,4 +1,4 @@
-"""TreeTracker Join as recursion over lists, with what it counts: the twin of `structures.tree_tracker`."""
+"""TreeTracker Join as a recursion over lists, with its counters: the twin of `structures.tree_tracker`."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ Entry = tuple[int, ...]
 
 
 class Tracker:
-    """`atoms`: of each in preorder its number, variables, and position above (-1: none). All entries are removed that are in no row."""
+    """`atoms`: for each in preorder, its number, variables, and position above (-1: none). All entries that are in no row are removed."""
 
     def __init__(self, relations: Sequence[Sequence[Entry]], atoms: Sequence[tuple[int, Sequence[int], int]]) -> None:
         self.atoms, self.rows = atoms, list[Entry]()
@@ -26,7 +26,8 @@ class Tracker:
         self._open(0, {}, {})
 
     def _open(self, q: int, values: dict[int, int], slots: dict[int, int]) -> int | None:
-        """All rows that begin so. None, or the position that has a dangling entry, to which everything between goes back."""
+        """Return all rows with this beginning. Return None, or the position of a dangling entry, to which everything in between
+        backtracks."""
         if q == len(self.atoms):
             self.rows.append(tuple(slots[place] for place in range(q)))
             return None

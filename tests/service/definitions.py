@@ -1,4 +1,4 @@
-"""Relations that the tests of definitions share, and a view computed by brute force from its query."""
+"""Relations that tests of definitions share, and a view that is computed from its query by brute force."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from service.wire.schema import Interval, RelationDefinition, parse_relation
 
 
 def relation(columns: str, intervals: dict[str, Any], key: str = "id") -> RelationDefinition:
-    """Columns as "name:type" with a `?` behind for nullable, parted by commas."""
+    """Return a relation with columns given as "name:type", separated by commas; a trailing `?` means nullable."""
     parsed = []
     for column in columns.split(","):
         name, type_ = column.strip().split(":")
@@ -54,7 +54,7 @@ def sql(text: str, relations: Mapping[str, RelationDefinition] = RELATIONS, **op
 
 
 def on(conditions: str, **options: Any) -> Query:
-    """The query of bookings b and maintenance m under these conditions."""
+    """Return the query of bookings b and maintenance m under these conditions."""
     return sql(f"SELECT b.id, m.id FROM bookings b JOIN maintenance m ON {conditions}", **options).query
 
 
@@ -65,7 +65,7 @@ def refused(data: dict[str, Any] | str, relations: Mapping[str, RelationDefiniti
 
 
 def evaluate(view: View, definitions: Mapping[str, RelationDefinition], tables: Mapping[str, pa.RecordBatch]) -> list[tuple[Any, ...]]:
-    """The view's rows by nested loops, as tuples in the order of its columns."""
+    """Return the view's rows, found by nested loops, as tuples in the order of its columns."""
     query = view.query
     chosen, rows = {}, {}
     for alias, name in query.aliases:
@@ -93,7 +93,7 @@ def evaluate(view: View, definitions: Mapping[str, RelationDefinition], tables: 
 
 
 def _joined(query: Query, definitions: Mapping[str, RelationDefinition], bound: Mapping[str, dict[str, Any]], alias: str) -> bool:
-    """Whether the newest alias meets the others; comparisons are left."""
+    """Return whether the newest alias meets the others; comparisons are not checked here."""
     by_alias = dict(query.aliases)
     for x, y in query.equal:
         if alias in (x.alias, y.alias) and x.alias in bound and y.alias in bound:
@@ -118,7 +118,7 @@ def _micros(length: Any) -> Any:
 
 
 def _before(one: dict[str, Any], p: Interval, other: dict[str, Any], q: Interval) -> bool:
-    """`one` starts no later than `other` ends: by comparison, as SQL would; null is unbounded."""
+    """Return whether `one` starts no later than `other` ends, by comparison as in SQL; null is unbounded."""
     start, end = one[p.start_column], other[q.end_column]
     if start is None or end is None:
         return True

@@ -1,4 +1,4 @@
-"""DuckDB to compare with: one database for all tests of a process, as opening one takes 13 ms of processor time."""
+"""DuckDB for comparisons: one database for all tests of a process, because opening one takes 13 ms of processor time."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ def _database() -> duckdb.DuckDBPyConnection:
 
 
 def connected() -> duckdb.DuckDBPyConnection:
-    """A connection in UTC; nobody else sees what is registered with it."""
+    """Return a connection in UTC; what is registered with it is not visible to others."""
     connection = _database().cursor()
     connection.execute("SET TimeZone = 'UTC'")
     return connection

@@ -10,11 +10,11 @@ from typing import Any
 
 from tests.service.twin import Row, TwinView, values
 
-Of = Callable[..., Any]  # of the rows of the aliases
+Of = Callable[..., Any]  # a function of the rows of the aliases
 
 
 def exact_sum(numbers: Sequence[float]) -> float:
-    """Rounded once."""
+    """Return the exact sum, rounded once."""
     if special := _special(numbers):
         return special[0]
     return _rounded(sum(map(Fraction, numbers), Fraction()))
@@ -46,13 +46,13 @@ def int_sum(numbers: Sequence[int]) -> int | None:
 
 
 def order(value: Any) -> tuple[bool, Any]:
-    """NaN is the greatest."""
+    """Return a sort key; NaN is the greatest value."""
     is_nan = isinstance(value, float) and math.isnan(value)
     return is_nan, 0 if is_nan else value
 
 
 def one_value(value: Any) -> Any:
-    """By which a value is one and the same: NaN is one, -0.0 is 0.0."""
+    """Return what represents all equal values: NaN equals NaN, and -0.0 equals 0.0."""
     if isinstance(value, float):
         return "NaN" if math.isnan(value) else value + 0.0
     return value
@@ -69,7 +69,7 @@ FUNCTIONS: dict[str, Callable[[list[Any]], Any]] = {
 
 
 def truncated(unit: str, micros: int) -> int:
-    """Naively, by the calendar."""
+    """Truncate naively, by the calendar."""
     at = datetime.datetime(1970, 1, 1) + datetime.timedelta(microseconds=micros)
     day = at.replace(hour=0, minute=0, second=0, microsecond=0)
     begins = {
@@ -84,7 +84,8 @@ def truncated(unit: str, micros: int) -> int:
 
 
 class GroupedView(TwinView):
-    """`core`: the join; `group`: what rows are grouped by; `aggregates`: (function, what of the rows; None: themselves)."""
+    """`core`: the join; `group`: the grouping values; `aggregates`: (function, its argument, a function of the rows; None: the rows
+    themselves)."""
 
     def __init__(
         self, core: TwinView, definition: dict[str, Any], group: Sequence[Of], aggregates: Sequence[tuple[str, Of | None]],

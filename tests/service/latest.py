@@ -1,4 +1,4 @@
-"""Naive twins of views of the latest rows, sorted lists, and of the latest row beside each of another relation, loops."""
+"""Naive twins of views of the latest rows (sorted lists) and of as-of joins (nested loops)."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ from tests.service.twin import DEFINITIONS, KEYS, Row, TwinView
 
 
 class LatestView(TwinView):
-    """Of one relation's rows that meet `on` the first `rows` of each `by`, nulls last, of equal ones those with the greatest key."""
+    """For each combination of `by`, the first `rows` rows of the relation that meet `on`; nulls come last, and of equal rows those with the
+    greatest key come first."""
 
     def __init__(
         self, relation: str, by: list[str], column: str, descending: bool, rows: int, more: dict[str, Any] | None = None,
@@ -31,14 +32,14 @@ class LatestView(TwinView):
         for rows in groups.values():
             rows.sort(key=lambda row: tuple(row[name] for name in self._key), reverse=True)
             known = [row for row in rows if row[self._column] is not None]
-            known.sort(key=lambda row: order(row[self._column]), reverse=self._descending)  # stable, so in reverse too
+            known.sort(key=lambda row: order(row[self._column]), reverse=self._descending)  # stable, also in reverse
             found += [(row,) for row in [*known, *(row for row in rows if row[self._column] is None)][: self._rows]]
         return found
 
 
 class AsOfView(TwinView):
-    """Of each row x of one relation the row y of the other that comes next to it by a column, among those equal in some others; of equal
-    ones that with the greatest key; `more` and `where`: conditions of WHERE on both."""
+    """For each row x of one relation, the nearest row y of the other by a column, among those with equal values in other columns; of
+    equally near rows, the one with the greatest key. `more` and `where`: conditions of WHERE on both."""
 
     def __init__(
         self, relations: tuple[str, str], equal: list[str], of: str, op: str, point: str, left: bool, more: dict[str, Any] | None = None,

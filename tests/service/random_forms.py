@@ -1,6 +1,6 @@
-"""Statements of other forms at random: UNION and EXCEPT, and stretches, with the same in DuckDB's words.
+"""Random statements of other forms, UNION and EXCEPT, gaps and coverage, each with an equivalent for DuckDB.
 
-Of stretches DuckDB is asked for the single numbers that rows cover or leave, and then for runs of these: an open end is beyond all others.
+For gaps and coverage, DuckDB computes the single numbers that rows cover or leave, and then their runs: an open end is beyond all numbers.
 """
 
 from __future__ import annotations
@@ -9,13 +9,13 @@ import random
 from collections.abc import Callable
 from typing import NamedTuple
 
-_LEAST, _MOST = -9, 99  # of intervals that are unbounded
+_LEAST, _MOST = -9, 99  # for unbounded intervals
 _ENDS = {"i": f"coalesce({{0}}.s, {_LEAST}) AS lo, coalesce({{0}}.e, {_MOST}) AS hi", "j": "{0}.p AS lo, {0}.q AS hi"}
 _EQUAL = "ktfvdwmuhy"
 
 
 class Form(NamedTuple):
-    """The statement, and as it is put to DuckDB."""
+    """The statement, and its equivalent for DuckDB."""
 
     text: str
     theirs: str
@@ -45,7 +45,7 @@ def _select(rng: random.Random, filter_of: Callable[[str], str], columns: list[s
 
 
 def stretches(rng: random.Random, filter_of: Callable[[str], str], key: str, of: str) -> Form:
-    """Of rows of the relation `of`, whose key has the column `key`."""
+    """For rows of the relation `of`, whose key is the column `key`."""
     function, mine, its, other = rng.choice(("gaps", "coverage")), rng.choice("ij"), rng.choice("ij"), rng.choice("lr")
     shown = ", ".join(f"x.{column} AS c{at}" for at, column in enumerate((key, *rng.sample("ktfd", 2))))
     on = [f"x.{column} = y.{column}" for column in rng.sample(_EQUAL, rng.choice((0, 1, 1, 2)))]
@@ -65,7 +65,7 @@ def stretches(rng: random.Random, filter_of: Callable[[str], str], key: str, of:
 
 
 def coverage(rng: random.Random, filter_of: Callable[[str], str], of: str) -> Form:
-    """Of groups of one relation."""
+    """For groups of one relation."""
     mine, columns = rng.choice("ij"), rng.sample(_EQUAL, rng.choice((1, 1, 2)))
     where = f" WHERE {filter_of('x')}" if rng.random() < 0.4 else ""
     shown, by = ", ".join(f"x.{column} AS {column}" for column in columns), ", ".join(columns)
@@ -81,6 +81,6 @@ _SHOWN = f"nullif(first, {_LEAST}) AS free_start, nullif(last, {_MOST}) AS free_
 
 
 def _runs(by: str) -> str:
-    """Of the numbers in k."""
+    """Return the runs of the numbers in k."""
     numbered = f"SELECT {by}, cell, cell - row_number() OVER (PARTITION BY {by} ORDER BY cell) AS island FROM k"
     return f"runs AS (SELECT {by}, min(cell) AS first, max(cell) + 1 AS last FROM ({numbered}) GROUP BY {by}, island)"

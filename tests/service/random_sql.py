@@ -1,7 +1,8 @@
-"""SQL statements at random, the same text for livejoin and for DuckDB, over relations with nulls, NaN, decimals and equal values.
+"""Random SQL statements, with the same text for livejoin and for DuckDB, over relations with nulls, NaN, decimals and equal values.
 
-What DuckDB has no words for, it is given: an interval is a column with both ends, null where an outer join has no row, `duration` a macro,
-`overlaps`, a keyword there, another. `random_forms.py` has the statements that it is asked in other words.
+DuckDB gets substitutes for what it lacks: an interval is a column with both ends, null where an outer join has no row; `duration` is a
+macro, and so is `overlaps`, under another name because it is a keyword there. `random_forms.py` has the statements that DuckDB needs in
+another form.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ _COLUMNS = [
     {"name": "w", "type": "timestamp", "nullable": True},
     {"name": "m", "type": "decimal", "precision": 10, "scale": 2, "nullable": True},
     {"name": "n", "type": "decimal", "precision": 18, "scale": 2},
-    {"name": "g", "type": "int64", "nullable": True},  # sums of which leave int64
+    {"name": "g", "type": "int64", "nullable": True},  # their sums exceed int64
     {"name": "u", "type": "uuid", "nullable": True},
     {"name": "h", "type": "time", "nullable": True},
     {"name": "y", "type": "bytes", "nullable": True},
@@ -54,7 +55,7 @@ DEFINITIONS = {
         }
     ),
 }  # fmt: skip
-_GROUPED = "ktfvdwmnuhy"  # all but json
+_GROUPED = "ktfvdwmnuhy"  # all except json
 _U = [f"00000000-0000-4000-8000-00000000000{digit}" for digit in "0af"]
 _BASE = datetime(2026, 1, 27, tzinfo=UTC)
 _MACROS = """
@@ -96,7 +97,7 @@ class Rows:
         return self.key(name) | row | {"n": rng.choice([1, 150, 10**18 - 1]), "p": p, "q": p + 1 + rng.randrange(4)}
 
     def changes(self, count: int) -> list[tuple[str, int, Row]]:
-        """Applied to the relations, too."""
+        """Return changes, which are applied to the relations, too."""
         found: list[tuple[str, int, Row]] = []
         for _ in range(count):
             name, draw = self.random.choice("lr"), self.random.random()
@@ -110,7 +111,7 @@ class Rows:
                 known.pop(tuple(row[column] for column in KEYS[name]), None)
             else:
                 row = self.row(name)
-                if known and draw < 0.5:  # one column of a row that is there
+                if known and draw < 0.5:  # one column of an existing row
                     old = self.random.choice(list(known.values()))
                     column = self.random.choice(f"{_GROUPED}go")
                     row = old | {column: row[column]}
@@ -120,7 +121,7 @@ class Rows:
 
 
 def to_batch(changes: Sequence[tuple[str, int, Row]]) -> Batch:
-    """As a decoder would give it."""
+    """Return what a decoder would return."""
     parts = []
     for name in dict.fromkeys(name for name, _, _ in changes):
         index = [at for at, (relation, _, _) in enumerate(changes) if relation == name]
@@ -132,7 +133,7 @@ def to_batch(changes: Sequence[tuple[str, int, Row]]) -> Batch:
 
 
 def in_duckdb(relations: dict[str, dict[tuple[Any, ...], Row]]) -> duckdb.DuckDBPyConnection:
-    """With these rows."""
+    """Return a connection with these rows."""
     other = duckdb.connect()
     other.execute("SET threads = 1")
     other.execute(_MACROS)
@@ -151,7 +152,7 @@ def in_duckdb(relations: dict[str, dict[tuple[Any, ...], Row]]) -> duckdb.DuckDB
 
 
 def asked(other: duckdb.DuckDBPyConnection, text: str) -> list[Row]:
-    """The rows of a statement."""
+    """Return the rows of a statement."""
     found: list[Row] = other.sql(text.replace("overlaps(", "meet(")).to_arrow_table().to_pylist()
     return found
 
@@ -161,7 +162,7 @@ def _sent(value: Any, scale: int | None) -> Any:
 
 
 def alike(ours: Iterable[Row], theirs: Iterable[Row]) -> bool:
-    """DuckDB rounds a sum of floats each time, and has a type beyond int64."""
+    """Compare approximately: DuckDB rounds a sum of floats at each step, and has a type beyond int64."""
     left, right = (sorted((tuple(map(_plain, row.values())) for row in rows), key=_order) for rows in (ours, theirs))
     return len(left) == len(right) and all(
         len(x) == len(y) and all(map(_is_alike, x, y)) for x, y in zip(left, right, strict=True)
@@ -192,12 +193,12 @@ def _is_alike(mine: Any, its: Any) -> bool:
 
 
 def _is_beyond(value: Any) -> bool:
-    """Whether livejoin has null in place of a sum."""
+    """Return whether livejoin has null in place of a sum."""
     return isinstance(value, Fraction) and (value.denominator == 1 and not -(2**63) <= value < 2**63 or abs(value) >= 10**36)
 
 
 class Statement:
-    """`text`, which DuckDB is asked as `theirs`; `kinds`: what it has."""
+    """`text`, and its form for DuckDB, `theirs`; `kinds`: the kinds of clauses that it has."""
 
     def __init__(self, rng: random.Random) -> None:
         self.random = rng
@@ -260,7 +261,7 @@ class Statement:
         return text
 
     def _as_of(self, first: str) -> str:
-        """By the time of rows of which no two have the same: which one it is of several, DuckDB does not say."""
+        """By the time of rows with distinct times: if several rows have the same time, DuckDB does not define which one is joined."""
         rng = self.random
         self.aliases.append(("y", "l"))
         equal = rng.sample(["x.k = y.k AND ", "x.t = y.t AND ", "x.v = y.v AND ", "x.f = y.f AND "], rng.choice((0, 1, 1, 2)))
@@ -307,7 +308,7 @@ class Statement:
         return " WHERE " + self._together(found) if found else ""
 
     def _together(self, conditions: Sequence[str]) -> str:
-        """Joined by AND, some of them in NOT (… OR …)."""
+        """Return the conditions joined by AND, some of them within NOT (… OR …)."""
         rng = self.random
         found = [rng.choice((f"NOT (NOT ({one}))", one, one, one)) for one in conditions]
         if len(found) == 2 and "EXISTS" not in "".join(found) and "SELECT" not in "".join(found):
@@ -340,13 +341,13 @@ class Statement:
         return f"{alias}.p BETWEEN 5 AND {rng.choice((15, 30))}" if form == 8 else f"NOT {alias}.{column} < {value}"
 
     def _shown(self) -> str:
-        """Columns, and expressions."""
+        """Return columns and expressions."""
         rng, terms = self.random, Terms(self.random, [alias for alias, _ in self.aliases])
         found = [terms.term() if rng.random() < 0.5 else column for column in self._columns(rng.randrange(1, 5))]
         return ", ".join(f"{one} AS c{at}" for at, one in enumerate(found))
 
     def _excluding(self, source: str) -> Form:
-        """All columns of an alias but some, and one of an expression. DuckDB has the intervals among them."""
+        """Select all columns of an alias except some, and an expression. DuckDB includes the intervals."""
         rng, (alias, of) = self.random, self.random.choice(self.aliases)
         left_out = rng.sample([column["name"] for column in _COLUMNS] + KEYS[of], rng.choice((1, 1, 3)))
         self.kinds.add("exclude")
@@ -360,7 +361,7 @@ class Statement:
         return self.random.sample(shown, count)
 
     def _with_keys(self) -> list[str]:
-        """The whole keys of some aliases, and other columns of these."""
+        """Select the complete keys of some aliases, and other columns of these."""
         rng = self.random
         chosen = rng.sample(self.aliases, rng.randrange(1, len(self.aliases) + 1))
         found = [f"{alias}.{column}" for alias, of in chosen for column in (*KEYS[of], *rng.sample(_GROUPED, 2))]
@@ -368,7 +369,8 @@ class Statement:
         return found
 
     def _latest(self) -> tuple[str, str]:
-        """SELECT, and ORDER BY or QUALIFY, which say that of equal rows that with the greatest primary key is first, as always here."""
+        """Return SELECT, and ORDER BY or QUALIFY. Among equal rows, the one with the greatest primary key is first, as always in
+        livejoin."""
         rng, ((alias, of),) = self.random, self.aliases
         by = [f"{alias}.{column}" for column in rng.sample((*_GROUPED, *KEYS[of]), rng.choice((0, 1, 1, 2)))]
         column = rng.choice(("f", "f", "w", "d", "m", "n", "p", "p", "k", "v"))
@@ -383,7 +385,7 @@ class Statement:
         return columns, f" QUALIFY ROW_NUMBER() OVER ({partition}ORDER BY {order}) <= {rng.choice((1, 1, 2, 5))}"
 
     def _groups(self, shape: str) -> tuple[str, str]:
-        """SELECT and GROUP BY … HAVING."""
+        """Return SELECT and GROUP BY … HAVING."""
         rng = self.random
         columns = []
         for _ in range(0 if shape == "one" else rng.choice((1, 1, 2, 3))):
@@ -412,7 +414,7 @@ class Statement:
         return ", ".join(names), rest
 
     def _aggregate(self) -> tuple[str, str]:
-        """And a constant to compare it with, which no sum of floats is near to."""
+        """Return an aggregate, and a constant to compare it with that is not near any sum of floats."""
         rng = self.random
         alias = rng.choice(self.aliases)[0]
         column, constant = rng.choice((("k", "3"), ("f", "1.37"), ("m", "20.04"), ("n", "3.02"), ("p", "60"), ("q", "22")))

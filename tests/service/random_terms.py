@@ -1,7 +1,9 @@
-"""Expressions over one row at random, which DuckDB computes alike: with its integer division, and a null for a division by zero.
+"""Random expressions over one row that DuckDB evaluates in the same way, with its operator for integer division, and null for a division by
+zero.
 
-Left out is what only livejoin makes null (beyond int64, a text that is no number), what DuckDB has another type for (the difference of two
-timestamps), and products of decimals that do not fit into its narrower results. `tests/service/query/test_terms.py` has these.
+Left out are expressions that are null only in livejoin (beyond int64, a text that is not a number), those for which DuckDB has another type
+(the difference of two timestamps), and products of decimals that do not fit into DuckDB's narrower results.
+`tests/service/query/test_terms.py` has these.
 """
 
 from __future__ import annotations
@@ -13,7 +15,7 @@ JSON = ('{"k": 1, "t": "a", "a": [1, "x", {"z": true}]}', '{"k": -2.5, "t": null
 
 
 class Terms:
-    """Over columns of these aliases, as of `random_sql`."""
+    """Expressions over columns of these aliases, as in `random_sql`."""
 
     def __init__(self, rng: random.Random, aliases: Sequence[str]) -> None:
         self._random, self._aliases = rng, aliases
@@ -114,7 +116,7 @@ class Terms:
         )  # fmt: skip
 
     def _other(self) -> str:
-        """Of a type that is only passed on."""
+        """An expression of a type that is only passed on."""
         column = self._random.choice("uhyo")
         one, other = (f"{self._random.choice(self._aliases)}.{column}" for _ in range(2))
         if self._random.random() < 0.3:

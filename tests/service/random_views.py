@@ -1,4 +1,5 @@
-"""Views whose aliases, topology and conditions are drawn, with their naive twins: an alias bound at a time, each condition a function."""
+"""Random views, with random aliases, topology and conditions, and their naive twins, which bind one alias at a time; each condition is a
+function."""
 
 from __future__ import annotations
 
@@ -21,11 +22,12 @@ LEAST_ROWS, MOST_ROWS = 8, 3000  # of a view: it should have some, and its twin 
 
 
 class TooMany(Exception):
-    """The twin has more rows than a test should compare: draw again."""
+    """The twin has more rows than a test should compare: draw another view."""
 
 
 def _hierarchical(rng: random.Random, most: int) -> list[list[int]]:
-    """Of each variable its aliases: one that all have, then perhaps one of some, one of some of these, one of some of the others."""
+    """Return the aliases of each variable: one variable that all aliases have, then perhaps one of some of them, one of some of these, and
+    one of some of the others."""
     count = rng.randrange(2, max(3, min(most, 4) + 1))
     everyone = list(range(count))
     some = sorted(rng.sample(everyone, rng.randrange(2, count + 1)))
@@ -35,8 +37,8 @@ def _hierarchical(rng: random.Random, most: int) -> list[list[int]]:
 
 
 def _acyclic(rng: random.Random, most: int) -> list[list[int]]:
-    """Each alias but the first has a variable in common with one before it, perhaps one that others have; so that it is not hierarchical
-    the first three are a path."""
+    """Each alias except the first has a variable in common with an earlier one, perhaps one that others have, too. The first three are a
+    path, so that the join is not hierarchical."""
     variables = [[0, 1], [1, 2]]
     for place in range(3, rng.randrange(3, max(4, min(most, 5) + 1))):
         known = rng.choice(variables)
@@ -122,7 +124,7 @@ class RandomView(TwinView):
         return None
 
     def _natural(self, rng: random.Random, variables: list[list[int]], first: int) -> None:
-        """Each variable is of these aliases, counted from `first`, in a column of each that no other variable has there."""
+        """Each variable belongs to these aliases, counted from `first`, in a column of each that no other variable uses."""
         count = 1 + max(place for aliases in variables for place in aliases)
         for place in range(first, first + count):
             self._aliases.append((f"t{place}", rng.choice("ab")))
@@ -130,7 +132,7 @@ class RandomView(TwinView):
         free = [{kind: rng.sample(names, len(names)) for kind, names in COLUMNS[name].items()} for _, name in self._aliases[first:]]
         for aliases in variables:
             kinds = [kind for kind in ("whole", "whole", "text", "time") if all(free[place][kind] for place in aliases)]
-            kind = rng.choice(kinds[:-1] or kinds)  # times are seldom equal
+            kind = rng.choice(kinds[:-1] or kinds)  # times are rarely equal
             columns = [free[place][kind].pop() for place in aliases]
             for i in range(1, len(aliases)):
                 self._equal(first + aliases[i - 1], first + aliases[i], columns[i - 1], columns[i])
@@ -186,7 +188,7 @@ class RandomView(TwinView):
         self._say(near, far, condition, lambda x, y: _not_null(y["ends"], x["starts"]) and y["ends"] < x["starts"])
 
     def _comparison(self, rng: random.Random, near: int, far: int) -> None:
-        """One that is no dimension: of texts, and of floats that may be NaN."""
+        """A comparison that is not a dimension: of texts, and of floats that may be NaN."""
         if self._aliases[near][1] == self._aliases[far][1] == "a" and rng.random() < 0.6:
             self._say(near, far, {"less": [f"t{near}.weight", f"t{far}.weight"]}, lambda x, y: _below(x["weight"], y["weight"]))
         elif rng.random() < 0.5:
@@ -197,7 +199,7 @@ class RandomView(TwinView):
             self._say(near, far, condition, lambda x, y: _not_null(x["room"], y["room"]) and x["room"] <= y["room"])
 
     def _order(self, rng: random.Random, first: int, count: int) -> None:
-        """By `<` from alias to alias, or `<>` between all: of the key (of b only a part of it), or of a column that repeats."""
+        """By `<` from alias to alias, or `<>` between all: of the key (for b only a part of it), or of a column with equal values."""
         column = rng.choice(("id", "id", "tag") if self._aliases[first][1] == "a" else ("nr", "site"))
         if rng.random() < 0.6:
             for place in range(first + 1, first + count):
@@ -229,7 +231,7 @@ class RandomView(TwinView):
 
 
 class KeptBy(TwinView):
-    """The same view by another algorithm."""
+    """The same view, maintained by another algorithm."""
 
     def __init__(self, view: RandomView, algorithm: str) -> None:
         super().__init__(view.aliases, view.definition | {"algorithm": algorithm}, view.on, view.select, view.ends)
@@ -243,7 +245,7 @@ class KeptBy(TwinView):
 
 
 def by_all_algorithms(view: RandomView, name: str) -> dict[str, TwinView]:
-    """As planned, and by each other algorithm that is correct for it."""
+    """Return the view as planned, and with each other algorithm that is correct for it."""
     found = parse_view(name, view.definition, DEFINITIONS)
     names = [found.plan.algorithm, *(plan.algorithm for plan in alternatives(found.query, DEFINITIONS))]
     assert len(set(names)) == len(names), names

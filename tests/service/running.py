@@ -1,4 +1,4 @@
-"""A small engine to play with: relations `a` and `b` of intervals over integers, and words for changing them."""
+"""A small engine for tests: relations `a` and `b` with intervals of integers, and functions that change them."""
 
 from __future__ import annotations
 
@@ -43,14 +43,14 @@ def opened(folder: Path, **settings: Any) -> Instance:
 
 
 def refuses_nulls(engine: Instance, column: str, said: str) -> None:
-    """Relation a cannot be patched to have nulls in this column, by which a view chooses its rows."""
+    """Check that relation a cannot be patched to allow nulls in this column, by which a view selects its rows."""
     with pytest.raises(Problem, match=said) as caught:
         engine.patch_relation("a", RelationPatch(nullable=[column]))
     assert caught.value.type == "relation-in-use"
 
 
 def running(folder: Path, view: dict[str, Any] | None = None, **settings: Any) -> Instance:
-    """With the view `v`, unless it is {}."""
+    """Return an engine with the relations, and with the view `v` unless it is {}."""
     engine = opened(folder, **settings)
     for name in ("a", "b"):
         engine.put_relation(name, DEFINITION)
@@ -60,13 +60,13 @@ def running(folder: Path, view: dict[str, Any] | None = None, **settings: Any) -
 
 
 def look(engine: Instance) -> None:
-    """What the writer does once a second, all pieces of it."""
+    """Do what the writer does once a second, all pieces of it."""
     engine._housekeeping._looked = -100.0
     keep_house(engine)
 
 
 def keep_house(engine: Instance) -> None:
-    """Let the writer do all that is due."""
+    """Let the writer do everything that is due."""
 
     def pieces() -> None:
         while engine._housekeeping.piece():
@@ -76,7 +76,7 @@ def keep_house(engine: Instance) -> None:
 
 
 def check(engine: Instance) -> None:
-    """The invariants of every structure, while the writer's thread reclaims nothing."""
+    """Check the invariants of every structure, while the writer's thread reclaims nothing."""
 
     def look() -> None:
         for relation in engine.relations.values():
@@ -89,7 +89,7 @@ def check(engine: Instance) -> None:
 
 
 def rows_of(first: int, count: int, start: int = 0, length: int = 1000, tag: str | None = None) -> pa.RecordBatch:
-    """Rows first, first + 1, ...; all of one interval."""
+    """Return rows with ids first, first + 1, ..., all with the same interval."""
     ids = np.arange(first, first + count)
     starts = np.full(count, start)
     columns = [pa.array(ids), pa.array(starts), pa.array(starts + length), pa.array([tag] * count, pa.utf8())]
@@ -97,7 +97,7 @@ def rows_of(first: int, count: int, start: int = 0, length: int = 1000, tag: str
 
 
 def batch(*changes: tuple[str, str, pa.RecordBatch], **fields: Any) -> Batch:
-    """`changes` as (op, relation, rows), each relation once."""
+    """`changes` as (op, relation, rows), with each relation at most once."""
     parts, sent = [], 0
     for op, relation, rows in changes:
         index = np.arange(sent, sent + rows.num_rows)
@@ -107,7 +107,7 @@ def batch(*changes: tuple[str, str, pa.RecordBatch], **fields: Any) -> Batch:
 
 
 def of_ops(relation: str, *changes: tuple[str, int], **fields: Any) -> Batch:
-    """`changes` as (op, id), of one relation."""
+    """`changes` as (op, id), for one relation."""
     rows = pa.RecordBatch.from_pylist(
         [{} if op == "truncate" else {"id": id_} if op == "delete" else {"id": id_, "s": 0, "e": 1} for op, id_ in changes],
         schema=DEFINITION.arrow_schema(),
@@ -117,7 +117,7 @@ def of_ops(relation: str, *changes: tuple[str, int], **fields: Any) -> Batch:
 
 
 def ids(reader: RowReader) -> list[tuple[Any, ...]]:
-    """All rows left, sorted."""
+    """Return the ids of all remaining rows, sorted."""
     rows: list[tuple[Any, ...]] = []
     while (part := reader.read(1000)) is not None:
         rows += [tuple(row.values()) for row in part.to_pylist()]
@@ -126,7 +126,7 @@ def ids(reader: RowReader) -> list[tuple[Any, ...]]:
 
 
 def in_parts(engine: Instance, view: str, most: int) -> list[RowReader]:
-    """Readers of the parts of a reading, which has ended by then."""
+    """Return readers of the parts of a reading, which has ended by then."""
     held = engine.held.begin(view, most, 60, None, "a test")
     assert 1 <= len(held.cursors) <= most
     readers = [open_rows(engine.readers, view, cursor=cursor) for cursor in held.cursors]

@@ -1,4 +1,4 @@
-"""A server that answers each request as the test has written it down, broken connections included."""
+"""A server that sends the answers that the test specifies, including broken connections."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def problem(kind: str, status: int, retry_after: str | None = None) -> Answer:
 
 @contextmanager
 def scripted(*answers: Answer) -> Iterator[tuple[str, list[Asked]]]:
-    """(url, what was asked). After the last answer every request gets a 410."""
+    """Yield (url, the requests received). After the last answer, every request gets a 410."""
     left, asked = list(answers), []
 
     class Handler(BaseHTTPRequestHandler):
@@ -54,7 +54,7 @@ def scripted(*answers: Answer) -> Iterator[tuple[str, list[Asked]]]:
             for name, value in headers.items():
                 self.send_header(name, value)
             self.end_headers()
-            for start in range(0, len(answer.body), 7):  # lines are cut anywhere
+            for start in range(0, len(answer.body), 7):  # lines are split anywhere
                 piece = answer.body[start : start + 7]
                 self.wfile.write(f"{len(piece):x}\r\n".encode() + piece + b"\r\n")
             if answer.whole:

@@ -11,12 +11,13 @@ from tests.service.grouped import one_value
 from tests.service.twin import KEYS, Row, TwinView, _slot, _stay, values
 
 Relations = dict[str, dict[tuple[Any, ...], Row]]
-Ends = tuple[float, float]  # of a closed interval
+Ends = tuple[float, float]  # ends of a closed interval
 
 
 class StretchView(TwinView):
-    """Of rows of `of` what rows of `by` leave of their intervals, or (covered) cover of them. `on`: of a row and a partner, but for the
-    overlap; `where`: of a row. A combination is a row with its stretch, closed."""
+    """For rows of `of`, the parts of their intervals that rows of `by` do not cover, or (`covered`) that they cover. `on`: a condition on a
+    row and a partner, in addition to the overlap; `where`: a condition on a row. A combination is a row with such a part, a closed
+    interval."""
 
     def __init__(
         self, of: tuple[str, str, Callable[[Row], Ends]], by: tuple[str, str, Callable[[Row], Ends]], definition: dict[str, Any],
@@ -66,7 +67,7 @@ def equal(column: str) -> Callable[[Row, Row], bool]:
 
 
 def _definition(function: str, aliases: tuple[str, str], conditions: list[Any], where: list[Any], partners: list[Any]) -> dict[str, Any]:
-    """Of x (relation a) and y (b), or the other way round."""
+    """For x (relation a) and y (b), or the other way round."""
     x, y = aliases
     intervals = {"x": "x.stay", "y": "y.slot", "z": "z.stay"}
     relations = {"x": "a", "y": "b", "z": "a"}

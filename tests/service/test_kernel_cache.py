@@ -1,4 +1,4 @@
-"""A cache of compiled kernels that cannot be written, as in an image with a read-only root file system."""
+"""A read-only cache of compiled kernels, as in an image with a read-only root file system."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import pytest
 
 from tests.server_process import ROOT
 
-# The superuser writes everywhere, unless this capability is taken away.
+# The superuser can write everywhere, unless this capability is dropped.
 BOUNDED = ["setpriv", "--bounding-set", "-dac_override", "--inh-caps", "-dac_override"] if os.geteuid() == 0 else []
 PROGRAM = """
 import os
@@ -53,7 +53,7 @@ warming.warm(lambda done, total: print("compiled", done, "of", total))
 
 @pytest.fixture
 def cache(tmp_path: Path) -> Iterator[Path]:
-    """The folder; it is made writable again, so that it can be removed."""
+    """The folder; it is made writable again so that it can be removed."""
     folder = tmp_path / "cache"
     yield folder
     for path in [folder, *folder.rglob("*")]:
@@ -62,7 +62,7 @@ def cache(tmp_path: Path) -> Iterator[Path]:
 
 
 def warm(cache: Path, signature: str = "int64(int64)", killed: str = "none", **variables: str) -> subprocess.CompletedProcess[str]:
-    """Compiles, or finds, three kernels in a process of its own; whoever optimizes the one that is to be `killed` is."""
+    """Compile or load three kernels in a separate process; the process that optimizes the kernel `killed` is killed."""
     program = cache.with_name("program.py")
     program.write_text(PROGRAM)
     environment = os.environ | {"LIVEJOIN_CACHE": str(cache), "PYTHONPATH": str(ROOT), **variables}
@@ -87,7 +87,7 @@ def test_what_is_in_it_is_used_and_what_is_missing_is_an_error(cache: Path) -> N
 
 
 def test_a_cache_without_a_place_for_them_leaves_them_to_that_of_the_user(cache: Path) -> None:
-    """Numba's own locator did, by the path of a source alone: of a helper that had changed, it kept stale callers."""
+    """Numba's own locator, which identifies a source by its path alone, kept outdated callers of a helper that had changed."""
     cache.mkdir()
     close(cache)
     home = {"HOME": str(cache.with_name("home"))}

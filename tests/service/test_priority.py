@@ -1,4 +1,4 @@
-"""How many processors a process may use, and in which order what waits is worked at."""
+"""How many processors a process may use, and the order in which waiting work is done."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from service.reading.ahead import Walkers
 
 
 def grouped(folder: Path, group: str, monkeypatch: pytest.MonkeyPatch, **quotas: str) -> None:
-    """The process is in this group; `quotas`: of the groups from the outermost on, "none" for one without the file."""
+    """The process is in this control group; `quotas`: those of the groups, from the outermost on; "none" for a group without the file."""
     (folder / "own").write_text(f"1:cpu:/elsewhere\n0::{group}\n")
     monkeypatch.setattr(priority, "_GROUPS", folder / "own")
     monkeypatch.setattr(priority, "_QUOTAS", folder / "fs")
@@ -57,7 +57,7 @@ def test_without_control_groups(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
 
 
 def line(*sizes: int, client: str = "") -> Line[str]:
-    """With an item of each size, named by it and its place."""
+    """Return a line with an item of each size, named by its size and position."""
     made: Line[str] = Line(9)
     for place, size in enumerate(sizes):
         made.add(f"{size}.{place}", client, size)
@@ -87,7 +87,7 @@ def test_a_small_one_waits_for_no_large_one() -> None:
 
 
 def test_a_large_one_does_not_wait_for_ever() -> None:
-    """However many smaller ones come: as many go before it as one thread does by age."""
+    """However many smaller items arrive, only as many are taken before it as one thread takes by age."""
     waiting = line(500, 400, 300)
     taken = [waiting.take(), waiting.take()]
     assert taken == ["500.0", "300.2"]
@@ -102,7 +102,7 @@ def test_a_large_one_does_not_wait_for_ever() -> None:
 
 
 def test_a_client_does_not_wait_for_what_another_has() -> None:
-    """Of equal sizes, and of larger ones: what was done for a client counts for as long as it waits."""
+    """Among items of equal or larger size, work that was done for a client counts against it as long as it waits."""
     waiting = line(*[100] * 40, client="many")
     waiting.add("other", "one", 150)
     assert [waiting.take(), waiting.take()] == ["100.0", "other"]

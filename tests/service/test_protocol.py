@@ -1,4 +1,4 @@
-"""What a connection may do: real connections to one server with small limits."""
+"""The limits of a connection: real connections to one server with small limits."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def connected(server: ServerProcess) -> socket.socket:
 
 
 def everything(connection: socket.socket) -> bytes:
-    """What comes until the server ends the connection."""
+    """Return everything that arrives until the server ends the connection."""
     parts = []
     try:
         while part := connection.recv(1 << 20):
@@ -74,7 +74,7 @@ def is_problem(answer: bytes, status: int, kind: str) -> dict[str, Any]:
 
 
 def memory(server: ServerProcess) -> int:
-    """Bytes that the process has in memory."""
+    """Return the bytes of resident memory of the process."""
     found = re.search(r"VmRSS:\s+(\d+) kB", Path(f"/proc/{server.process.pid}/status").read_text())
     assert found is not None
     return int(found[1]) << 10
@@ -104,7 +104,7 @@ def test_a_head_of_the_maximum_size_passes_however_it_comes(small: ServerProcess
 
 
 def test_heads_without_end_hold_no_memory(small: ServerProcess) -> None:
-    """Seen: 30 MB of headers were taken."""
+    """Seen: 30 MB of headers were accepted."""
     before = memory(small)
     with connected(small) as connection:
         try:
@@ -156,7 +156,7 @@ def test_a_body_that_nobody_reads_is_not_discarded_for_ever(small: ServerProcess
 
 
 def test_a_slow_request_is_served(small: ServerProcess) -> None:
-    """The limit of a body is between two bytes: this one takes longer than the limit."""
+    """The limit for a body applies to the time between two bytes: this one takes longer than the limit in total."""
     body = b'{"changes":[]}'
     with connected(small) as connection:
         connection.sendall(b"POST /v1/changes HTTP/1.1\r\n" + HOST + JSON + b"Connection: close\r\nContent-Length: %d\r\n\r\n" % len(body))
@@ -182,7 +182,7 @@ def test_a_reader_that_takes_nothing(small: ServerProcess) -> None:
 
 
 class _Socket:
-    """Of a transport whose client takes what the test says."""
+    """The socket of a transport whose client reads as much as the test specifies."""
 
     def __init__(self) -> None:
         self.ours, self.theirs, self.aborted = 0, 0, False
@@ -203,8 +203,8 @@ class _Socket:
 
 
 def test_a_client_that_takes_something_now_and_then_is_told_of_and_stays(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Seen: its version was let go if it took less than a chunk of 2 MiB in --pin-idle, and its connection if the system, which takes a
-    megabyte at a time, took nothing of ours."""
+    """Seen: its version was released if it read less than a chunk of 2 MiB during --pin-idle, and its connection was closed if the system,
+    which takes a megabyte at a time, took no more from the service."""
     told, transport = list[float](), _Socket()
     monkeypatch.setattr(protocol, "unacknowledged", lambda of: of.theirs)
     connection = Protocol.__new__(Protocol)
@@ -242,7 +242,7 @@ def test_connections(small: ServerProcess) -> None:
 
 
 def test_what_follows_an_upgrade_that_is_not_made(small: ServerProcess) -> None:
-    """Seen: what had come with it was thrown away, so the rest of a request could be taken for a request."""
+    """Seen: data that arrived with it was discarded, so that the rest of a request could be taken for a request."""
     upgrade = GET + b"Connection: Upgrade\r\nUpgrade: h2c\r\n\r\n"
     last = b"GET /problems/too-busy HTTP/1.1\r\n" + HOST + b"Connection: close\r\n\r\n"
     for pieces in ([upgrade + last], [upgrade + last[:20], last[20:]], [upgrade + upgrade + last], [upgrade + GET + b"\r\n" + last]):
@@ -393,7 +393,7 @@ def test_a_chunked_body_behind_an_upgrade(small: ServerProcess) -> None:
 
 
 def test_a_stream_whose_client_has_gone_with_a_request_behind_it(small: ServerProcess) -> None:
-    """Seen: only the newest request of the connection was told."""
+    """Seen: only the newest request of the connection was notified."""
     with small.client() as client:
         for path in (b"/v1/relations/texts/rows", b"/v1/views/followed/changes"):
             if b"followed" in path:
@@ -412,7 +412,7 @@ CHUNKS = b"POST /v1/changes HTTP/1.1\r\n" + HOST + JSON + b"Transfer-Encoding: c
 
 @pytest.mark.parametrize("behind", [b"\x01garbage\r\n\r\n", CHUNKS])
 def test_a_refusal_waits_for_the_answers_to_earlier_requests(small: ServerProcess, behind: bytes) -> None:
-    """Seen: a batch was applied, and its answer was never sent, or was the refusal."""
+    """Seen: a batch was applied, but its answer was never sent, or the refusal was sent in its place."""
     told = said(small, changes(200_001) + changes(200_002) + behind + changes(200_003))
     first, second, refusal = re.split(rb"(?=HTTP/1\.1 )", told)[1:]
     assert b'"applied":1' in first and b'"applied":1' in second
@@ -434,4 +434,4 @@ def test_a_client_that_sends_no_more_gets_its_answer(small: ServerProcess) -> No
             connection.sendall(b"".join(changes(400_000 + number) for number in range(requests)))
             connection.shutdown(socket.SHUT_WR)
             told = everything(connection)
-        assert told.count(b'"applied":1') == requests and told.count(b"connection: close") <= 1  # it may answer before it knows
+        assert told.count(b'"applied":1') == requests and told.count(b"connection: close") <= 1  # it may answer before it notices

@@ -1,4 +1,4 @@
-"""Settings: flags before variables before defaults, and every bad value told by its setting, with what is accepted."""
+"""Settings: flags override variables, which override defaults; every invalid value is reported with its setting and the accepted values."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def test_flags_before_variables_before_defaults(monkeypatch: pytest.MonkeyPatch)
 
 
 def test_none() -> None:
-    """The word by which a setting without a value is written, as a command does that overrides a variable."""
+    """The word for a setting without a value, which a command uses to override a variable."""
     given = read_settings({"tls_certificate": "none", "tls_key": "key.pem", "forwarded_allow_ips": "none"})
     assert (given.tls_certificate, given.tls_key, given.forwarded_allow_ips) == (None, Path("key.pem"), "none")
 
@@ -116,6 +116,6 @@ def test_help_tells_all_of_it() -> None:
 
 
 def test_the_other_commands_do_without_the_library() -> None:
-    """pydantic-settings costs a start 35 ms, which only `serve` has to pay."""
+    """pydantic-settings adds 35 ms to a start; only `serve` needs it."""
     code = "import sys, service.cli, service.engine.engine, service.commands.check\nassert 'pydantic_settings' not in sys.modules"
     subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=True)

@@ -1,4 +1,4 @@
-"""The service behind TLS: what it refuses, who reaches it, how its certificate is replaced."""
+"""The service with TLS: what it refuses, who can connect, how its certificate is replaced."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ STREAM = '[service]\nurl = "https://127.0.0.1:1"\nca = "{ca}"\n[kafka]\nbrokers 
 
 
 class Pairs:
-    """Two pairs, and the files that the server reads, which are those of the first."""
+    """Two pairs of certificate and key, and the files that the server reads, which are initially those of the first pair."""
 
     def __init__(self, folder: Path) -> None:
         self.first, self.second = Pair(folder, "first"), Pair(folder, "second")
@@ -59,7 +59,7 @@ def server(pairs: Pairs, tmp_path_factory: pytest.TempPathFactory) -> Iterator[S
 
 
 def shown(server: ServerProcess, lowest: TLSVersion = TLSVersion.TLSv1_2, highest: TLSVersion = TLSVersion.TLSv1_3) -> bytes:
-    """The certificate that a new connection is shown."""
+    """Return the certificate that a new connection receives."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
     context.minimum_version, context.maximum_version = lowest, highest
@@ -103,7 +103,7 @@ def test_versions_of_tls(server: ServerProcess, pairs: Pairs) -> None:
 
 
 def test_who_is_told_the_ca_reaches_it(server: ServerProcess, pairs: Pairs, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The client and the job, by a path; a command, by its variable."""
+    """The client and the job take a path; a command takes its variable."""
     with livejoin.connect(server.url, ca=pairs.first.certificate) as client:
         assert client.relations() == []
     service = Service(server.url, threading.Event(), Metrics(), str(pairs.first.certificate))
@@ -136,7 +136,7 @@ def test_a_ca_that_is_none(pairs: Pairs, tmp_path: Path) -> None:
 
 
 def test_a_new_pair_at_sighup(server: ServerProcess, pairs: Pairs) -> None:
-    """New connections are shown it; those that are open go on, a follower's too. A bad pair changes nothing."""
+    """New connections receive it; open connections continue, including a follower's. An invalid pair changes nothing."""
     client = server.client()
     assert client.put("/v1/relations/a", json=RELATION).status_code == 201
     assert client.put("/v1/views/v", json={"from": {"a": "a"}}).status_code in (201, 202)
@@ -159,7 +159,7 @@ def test_a_new_pair_at_sighup(server: ServerProcess, pairs: Pairs) -> None:
 
 
 def test_it_ends_in_time(pairs: Pairs, tmp_path: Path) -> None:
-    """An idle connection, whose client does not take part in the end of TLS, does not hold it up."""
+    """An idle connection whose client does not take part in the end of TLS does not delay the stop."""
     arguments = ["--tls-certificate", str(pairs.first.certificate), "--tls-key", str(pairs.first.key)]
     with ServerProcess(tmp_path / "data", arguments=arguments, ca=pairs.first.certificate) as server:
         assert server.client().get("/livez").status_code == 200
@@ -210,7 +210,7 @@ def test_a_start_with_a_bad_pair(pairs: Pairs, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("begin", [b"", b"\x16\x03\x01\x02\x00\x01"])
 def test_a_handshake_that_does_not_end(server: ServerProcess, begin: bytes) -> None:
-    """Seen: 2,500 connections that said nothing held each open file that the service may have, for a minute."""
+    """Seen: 2,500 connections that sent nothing occupied all open files that the service may have, for a minute."""
     with socket.create_connection(("127.0.0.1", server.port), 50) as connection:
         connection.sendall(begin)
         try:
@@ -220,7 +220,7 @@ def test_a_handshake_that_does_not_end(server: ServerProcess, begin: bytes) -> N
 
 
 def test_handshakes_count_as_connections(pairs: Pairs, tmp_path: Path) -> None:
-    """Those beyond the limit are closed at once, however many others say nothing; room is found when these have gone."""
+    """Connections beyond the limit are closed at once, however many others send nothing; new ones are accepted when these have ended."""
     arguments = ["--tls-certificate", str(pairs.first.certificate), "--tls-key", str(pairs.first.key)]
     arguments += ["--head-time", "600", "--max-connections", "5"]
     with ServerProcess(tmp_path / "data", arguments=arguments, ca=pairs.first.certificate) as server:
@@ -232,12 +232,12 @@ def test_handshakes_count_as_connections(pairs: Pairs, tmp_path: Path) -> None:
                 assert one_more.recv(1) == b""
             silent.pop().close()
             wait_for(lambda: reached(server, "/livez") == 200)
-            wait_for(lambda: reached(server, "/v1/status") == 429)  # once the connection before is forgotten
+            wait_for(lambda: reached(server, "/v1/status") == 429)  # once the previous connection has been removed
         wait_for(lambda: reached(server, "/v1/status") == 200)
 
 
 def reached(server: ServerProcess, path: str) -> int | None:
-    """The status of an answer on a new connection; None: it was closed."""
+    """Return the status of an answer on a new connection; None: it was closed."""
     try:
         with server.client() as client:
             return client.get(path, headers={"Connection": "close"}).status_code

@@ -6,7 +6,7 @@ import sys
 from service.trimming import _LARGE, _LONGEST, _QUIET, Leftovers, give_back_later
 from tests.server_process import ROOT
 
-# What lies between blocks in use does not go back by itself: every hundredth block is kept.
+# Free memory between used blocks is not returned by itself: every hundredth block is kept.
 _PROGRAM = """
 import numpy as np, psutil
 from service.trimming import give_back, use_one_allocator

@@ -1,4 +1,4 @@
-"""Kernels that are loaded while the service runs."""
+"""Loading kernels while the service runs."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from structures.core import kernel
 
 @pytest.fixture
 def loaded(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """What `Loading` loads: a list that grows, of ten."""
+    """What `Loading` loads: a growing list of ten items."""
     numbers: list[int] = []
     monkeypatch.setattr(warming, "LOADING_DELAY", 0.0)
     monkeypatch.setattr(kernel, "_listed", [(number, "") for number in range(10)])
@@ -40,7 +40,7 @@ def test_an_end_stops_it(loaded: list[int]) -> None:
 
 
 def test_nothing_is_loaded_before_all_is_compiled(loaded: list[int]) -> None:
-    """It would be compiled here, in the interpreter of the event loop."""
+    """Otherwise it would be compiled here, in the interpreter of the event loop."""
     asked: list[int] = []
 
     def compiled() -> bool:
@@ -56,7 +56,7 @@ def test_nothing_is_loaded_before_all_is_compiled(loaded: list[int]) -> None:
 
 
 def test_what_somebody_waits_for_is_compiled_first() -> None:
-    """And what it imports, as each room's code contains that of lower ones."""
+    """With what it imports, because the code of each room includes that of lower ones."""
     warming._import_all()
     names = [warming._name(dispatcher) for dispatcher, _ in kernel._listed]
     kernels = warming.Kernels()
@@ -96,7 +96,7 @@ def test_kernels_are_loaded_once_and_with_those_that_they_import(monkeypatch: py
 
 
 def test_nothing_is_loaded_that_is_not_compiled(loaded: list[int], monkeypatch: pytest.MonkeyPatch) -> None:
-    """It would be compiled by whoever loads it."""
+    """Otherwise it would be compiled by the thread that loads it."""
     monkeypatch.setattr(warming, "_ready", {"interval"})
     monkeypatch.setattr(warming, "_kernels_of", lambda rooms: {"missing"})
     kernels = warming.Kernels()

@@ -1,4 +1,4 @@
-"""The naive twin of the engine: rows in dicts, views by nested loops, every version remembered."""
+"""The naive twin of the engine: rows in dicts, views by nested loops; every version is kept."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def _equal(x: Any, y: Any) -> bool:
 
 
 class TwinView:
-    """`aliases` as (alias, relation); `on` the condition; `select` the output row; `ends` each alias's closed interval."""
+    """`aliases` as (alias, relation); `on`: the condition; `select`: returns the output row; `ends`: the closed interval of each alias."""
 
     def __init__(
         self, aliases: list[tuple[str, str]], definition: dict[str, Any], on: Callable[..., bool], select: Callable[..., Row],
@@ -88,7 +88,7 @@ class TwinView:
 
 
 def values(row: Row) -> tuple[Any, ...]:
-    """Comparable: NaN equals NaN."""
+    """Return comparable values: NaN equals NaN."""
     return tuple("NaN" if isinstance(value, float) and math.isnan(value) else value for value in row.values())
 
 
@@ -285,7 +285,7 @@ MANY = {
 
 
 def _below(x: float | None, y: float | None) -> bool:
-    """SQL's `<`: NaN is above every number."""
+    """SQL's `<`: NaN is greater than every number."""
     if x is None or y is None or math.isnan(x):
         return False
     return math.isnan(y) or x < y
@@ -307,7 +307,7 @@ class Twin:
         self.tables[self.version] = {name: dict(rows) for name, rows in self.relations.items()}
 
     def apply(self, changes: list[tuple[str, int, Row]], on_error: str) -> tuple[int, list[int]] | None:
-        """(ignored, indices of bad rows), or None when the batch is refused."""
+        """Return (ignored, indices of bad rows), or None if the batch is refused."""
         relations = {name: dict(rows) for name, rows in self.relations.items()}
         ignored, bad = 0, []
         for index, (name, op, row) in enumerate(changes):
@@ -329,7 +329,7 @@ class Twin:
 
 
 class Source:
-    """Random changes over small domains, so that everything collides."""
+    """Random changes over small domains, so that values often coincide."""
 
     def __init__(self, seed: int, keys: int) -> None:
         self.random, self.keys = random.Random(seed), keys
@@ -362,7 +362,7 @@ class Source:
                 result.append((name, DELETE, self.key(name)))
             elif draw < 0.32:
                 result.append((name, INSERT, self.row(name)))
-            elif draw < 0.5 and known[name]:  # one column of a row that is there, or none
+            elif draw < 0.5 and known[name]:  # one column of an existing row, or none
                 old = self.random.choice(list(known[name].values()))
                 column = self.random.choice([column for column in old if column not in (*KEYS[name], "starts", "ends")])
                 result.append((name, UPSERT, old | {column: self.row(name)[column]}))
@@ -372,7 +372,7 @@ class Source:
 
 
 def of_different_rows(changes: list[tuple[str, int, Row]], known: dict[str, dict[tuple[Any, ...], Row]]) -> list[tuple[str, int, Row]]:
-    """The first change of each row, without those that are ignored, bad, or of all rows."""
+    """Return the first change of each row, without changes that are ignored, bad, or of all rows."""
     first: dict[tuple[Any, ...], tuple[str, int, Row]] = {}
     for name, op, row in changes:
         key = tuple(row.get(column) for column in KEYS[name])
@@ -382,7 +382,7 @@ def of_different_rows(changes: list[tuple[str, int, Row]], known: dict[str, dict
 
 
 def to_batch(changes: list[tuple[str, int, Row]], definitions: Mapping[str, RelationDefinition] = DEFINITIONS, **fields: Any) -> Batch:
-    """As a decoder would give it."""
+    """Return what a decoder would return."""
     parts = []
     for name in dict.fromkeys(name for name, _, _ in changes):
         index = [i for i, (relation, _, _) in enumerate(changes) if relation == name]
@@ -395,6 +395,6 @@ def to_batch(changes: list[tuple[str, int, Row]], definitions: Mapping[str, Rela
 
 
 def plain(batch: pa.RecordBatch) -> list[Row]:
-    """Rows with timestamps as integers."""
+    """Return rows with timestamps as integers."""
     columns = [column.cast(pa.int64()) if pa.types.is_timestamp(column.type) else column for column in batch.columns]
     return pa.RecordBatch.from_arrays(columns, batch.schema.names).to_pylist()

@@ -1,8 +1,8 @@
-"""Many followers of many views in a process of their own: `python -m tests.soak.crowd PORT VIEWS FOLLOWERS`.
+"""Many followers of many views, in a process of their own: `python -m tests.soak.crowd PORT VIEWS FOLLOWERS`.
 
-Follower number k follows the view v<k modulo VIEWS>; the first reads slowly, the second nothing at all. Says "ready" when all follow; then
-answers each line of its input by one of JSON: of each follower the sums of its rows (inserted less deleted: how many, their x, their y),
-and how many seconds after `at` rows have come, those since the last time. It ends with its input.
+Follower number k follows the view v<k modulo VIEWS>; the first one reads slowly, the second one not at all. Prints "ready" when all are
+following, then answers each line of its input with a line of JSON: for each follower, the sums of its rows (inserted minus deleted: their
+number, their x, their y), and how many seconds after `at` rows have arrived, for those since the previous line. It ends with its input.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import orjson
 import uvloop
 
 SLOW, DEAD = 0, 1  # numbers of followers
-_SIP, _PAUSE = 1 << 10, 0.05  # bytes that the slow one takes at a time, and the seconds in between
+_SIP, _PAUSE = 1 << 10, 0.05  # bytes that the slow one reads at a time, and the seconds in between
 
 
 class Follower(asyncio.Protocol):

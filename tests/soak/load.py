@@ -1,4 +1,5 @@
-"""A service under load: views, followers in a process of their own (one slow, one dead), and writers at full speed."""
+"""A service under load: views, followers in a process of their own (one of them slow, one that reads nothing), and writers at full
+speed."""
 
 from __future__ import annotations
 
@@ -21,10 +22,10 @@ from tests.end_to_end import talk
 from tests.server_process import ROOT, ServerProcess
 from tests.soak.crowd import DEAD, SLOW
 
-REPAIRS, STAYS = 10, 100  # rows of a hotel
+REPAIRS, STAYS = 10, 100  # rows per hotel
 LINE = 1000
-_BATCH = 100  # changes of every tenth post; the others have one
-_LIMIT = 600.0  # seconds that anything may take at most
+_BATCH = 100  # changes in every tenth post; the others have one
+_LIMIT = 600.0  # seconds that any step may take at most
 _KEPT = 2000  # rows of changes for followers: by default a view keeps 1,000,000, which an hour does not fill
 
 _COLUMNS = [{"name": name, "type": "int64"} for name in ("id", "s", "e", "at")] + [{"name": "hotel", "type": "string"}]
@@ -36,7 +37,8 @@ _SQL = (
 
 
 class Writer(threading.Thread):
-    """Posts one behind the other until `is_over`: upserts and deletes of rows of its own. `versions`, `waits` (seconds): of its answers."""
+    """Posts one change after the other until `is_over`: upserts and deletes of rows of its own. `versions`, `waits` (seconds): of the
+    answers."""
 
     def __init__(self, number: int, writers: int, hotels: int, port: int, is_over: Callable[[int], bool]) -> None:
         super().__init__(daemon=True)
@@ -81,7 +83,7 @@ class Writer(threading.Thread):
 
 
 class Load:
-    """`with Load(folder, views=…, followers=…, writers=…) as load:` has views, of which each is followed, without rows as yet."""
+    """`with Load(folder, views=…, followers=…, writers=…) as load:` has views without rows, each of which is followed."""
 
     def __init__(self, folder: Path, *, views: int, followers: int, writers: int) -> None:
         self.views, self.followers, self._writers = views, followers, writers
@@ -114,12 +116,12 @@ class Load:
 
     @property
     def resident(self) -> int:
-        """Bytes of the server."""
+        """Return the resident memory of the server in bytes."""
         return int(psutil.Process(self.server.process.pid).memory_info().rss)
 
     @contextmanager
     def writing(self, is_over: Callable[[int], bool]) -> Iterator[list[Writer]]:
-        """Writers at work, each until `is_over` with the number of its posts; at the end all have ended, and none has failed."""
+        """Run writers, each until `is_over` with the number of its posts. On exit, all have ended and none has failed."""
         made = [Writer(number, self._writers, self.views, self.server.port, is_over) for number in range(self._writers)]
         for writer in made:
             writer.start()
@@ -130,14 +132,15 @@ class Load:
                 raise writer.failure
 
     def crowd(self) -> list[dict[str, Any]]:
-        """What the followers have by now."""
+        """Return what the followers have received so far."""
         assert self._crowd.stdin is not None and self._crowd.stdout is not None
         self._crowd.stdin.write("report\n")
         self._crowd.stdin.flush()
         return list(json.loads(self._crowd.stdout.readline()))
 
     def check(self, writers: list[Writer]) -> list[float]:
-        """Every post made a version of its own, and each follower that reads comes to what its view has; how late rows came (seconds)."""
+        """Check that every post made a version of its own, and that the sums of each follower that reads match its view. Return how late
+        rows arrived (seconds)."""
         versions = sorted(version for writer in writers for version in writer.versions)
         assert versions == list(range(self._first, self._first + len(versions)))
         client = self.server.client(_LIMIT)

@@ -1,4 +1,4 @@
-"""An environment that is packed with its compiled kernels, and sent to executors by `--archives`, as a cluster has them."""
+"""An environment that is packed with its compiled kernels and sent to executors with `--archives`, as on a cluster."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.server_process import ROOT
 pytestmark = [pytest.mark.soak, pytest.mark.timeout(1800)]
 
 PACKAGES = {"livejoin": "client", "pyspark_livejoin": ".", "service": ".", "streaming": ".", "structures": "."}
-OF_THE_CLUSTER = ("pyspark", "playwright", "polars", "mypy", "ruff*")  # what executors have, or do not need
+OF_THE_CLUSTER = ("pyspark", "playwright", "polars", "mypy", "ruff*")  # packages that executors have, or do not need
 PROGRAM = """
 import json, os, sys
 import pyarrow as pa
@@ -50,7 +50,7 @@ spark.stop()
 
 
 def test_executors_run_an_environment_with_its_kernels(tmp_path: Path) -> None:
-    """None of the executors' files is ours, and nothing is compiled there: the cache is found below another path."""
+    """The executors use none of the files of this checkout, and compile nothing: the cache is found although its path has changed."""
     environment = tmp_path / "environment"
     ignored = shutil.ignore_patterns("__pycache__", "__editable__*", *OF_THE_CLUSTER)
     shutil.copytree(sys.prefix, environment, symlinks=True, ignore=ignored)

@@ -1,4 +1,5 @@
-"""What may not grow: memory over a long stream of changes to as many rows, work and words while something is away for long."""
+"""What must not grow: memory during a long stream of changes to the same number of rows; work and output while a component is unavailable
+for long."""
 
 from __future__ import annotations
 
@@ -21,7 +22,8 @@ _AWAY = 120  # seconds
 
 
 def test_memory_stays(tmp_path: Path) -> None:
-    """The second half of a long stream needs no more than the first, but for what an allocator keeps by chance; the JVM keeps its limit."""
+    """The second half of a long stream needs no more memory than the first, except for variations of the allocator; the JVM stays within
+    its limit."""
     with Hotel(tmp_path, dice(), size=2000, retain_rows=10_000) as hotel:
         sizes: dict[str, list[int]] = {"driver": [], "JVM": [], "service": []}
         for number in range(1, ROUNDS + 1):
@@ -35,7 +37,7 @@ def test_memory_stays(tmp_path: Path) -> None:
         for name in ("driver", "service"):
             rss = sizes[name]
             assert max(rss[ROUNDS // 2 :]) < 1.1 * max(rss[: ROUNDS // 2]) + 50 * MIB, name
-        assert max(sizes["JVM"]) < 1536 * MIB  # a JVM takes its heap, here 1 GiB, before it tidies up
+        assert max(sizes["JVM"]) < 1536 * MIB  # a JVM uses its whole heap, here 1 GiB, before it collects garbage
 
 
 def test_the_service_is_away_for_long(tmp_path: Path) -> None:
@@ -50,7 +52,7 @@ def test_the_service_is_away_for_long(tmp_path: Path) -> None:
 
 
 def test_the_broker_is_away_for_long(tmp_path: Path) -> None:
-    """For two minutes, and on until Spark gives up, about four minutes with Kafka's own limits, and two more."""
+    """For two minutes, then until Spark gives up, about four minutes with Kafka's own limits, and for two more minutes."""
     with Hotel(tmp_path, dice()) as hotel:
         hotel.feed(1000)
         hotel.stage.settle()
@@ -72,7 +74,7 @@ def _job(hotel: Hotel) -> dict[str, psutil.Process]:
 
 
 def _idle(hotel: Hotel) -> None:
-    """Lets two minutes of absence pass, in which the job neither works nor talks much."""
+    """Let two minutes of unavailability pass, in which the job does little work and prints little."""
     job, parts = hotel.stage.job, list(_job(hotel).values())
     before, said = sum(sum(part.cpu_times()[:2]) for part in parts), len(job.said.splitlines())
     time.sleep(_AWAY)

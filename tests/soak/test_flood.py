@@ -1,4 +1,4 @@
-"""Large bodies from many clients at once: they take no more memory than `--max-body-memory` says, and others are served."""
+"""Large bodies from many clients at once: they take no more memory than `--max-body-memory`, and other requests are answered."""
 
 from __future__ import annotations
 
@@ -24,20 +24,20 @@ pytestmark = [pytest.mark.soak, pytest.mark.timeout(2 * 3600)]
 
 MIB = 1 << 20
 CLIENTS = int(os.environ.get("LIVEJOIN_CLIENTS") or 100)
-_LIMIT = 1800.0  # seconds for a body to be taken
-_PATIENCE = 60.0  # seconds that a single change may wait behind large batches at most
-_ONE_BY_ONE = 6  # bodies: the relation holds what earlier ones wrote until it is freed
+_LIMIT = 1800.0  # seconds for a body to be accepted
+_PATIENCE = 60.0  # maximum seconds that a single change may wait behind large batches
+_ONE_BY_ONE = 6  # bodies: the relation holds what earlier ones wrote until that is freed
 _TEXT = 240  # letters
 
 
 def _pieces(body: bytes) -> Iterator[bytes]:
-    """In one piece, the client would copy what is left of it with each packet."""
+    """Yield the body in pieces: if it were sent in one piece, the client would copy the rest of it with each packet."""
     for start in range(0, len(body), MIB):
         yield body[start : start + MIB]
 
 
 def _flood(server: ServerProcess, body: bytes) -> int:
-    """Post it until it is taken: how often it was refused for lack of room."""
+    """Post the body until it is accepted. Return how often it was refused for lack of memory."""
     headers = {"Content-Type": media.ARROW, "Content-Length": str(len(body))}
     with server.client(_LIMIT) as client:
         refused, end = 0, time.monotonic() + _LIMIT
@@ -55,8 +55,8 @@ def _flood(server: ServerProcess, body: bytes) -> int:
 
 
 def test_a_hundred_large_bodies_at_once(tmp_path: Path) -> None:
-    """Of nearly 256 MiB each, as many rows as a batch may have. All are taken in the end, and together they take no more memory than
-    one after the other, and what all bodies may."""
+    """Each has nearly 256 MiB and as many rows as a batch may have. All are accepted in the end, and the service needs no more memory than
+    for one after the other, plus the limit for all bodies."""
     limits = Settings()
     rows = limits.max_batch_rows
     ids = np.arange(rows)

@@ -1,4 +1,4 @@
-"""Exactly once through LIVEJOIN_KILLS kills (60) of anything with anything, at any moment."""
+"""Exactly once despite LIVEJOIN_KILLS kills (60) of random components in random ways at random moments."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ pytestmark = [pytest.mark.soak, pytest.mark.timeout(6 * 3600)]
 
 KINDS = [set(parts) for count in range(1, len(PARTS) + 1) for parts in combinations(PARTS, count)]
 COUNT = int(os.environ.get("LIVEJOIN_KILLS") or 60)
-# Spark gives up a broker within seconds, so that queries are started anew too; with Kafka's own limits it outwaits these kills.
+# Spark gives up on a broker within seconds, so that queries are restarted, too; with Kafka's own limits it would survive these kills.
 IMPATIENT = {"request.timeout.ms": 1000, "default.api.timeout.ms": 1000}
 
 
@@ -33,9 +33,10 @@ def test_killed_for_long(tmp_path: Path, java: dict[str, int]) -> None:
 
 
 def test_latest_is_where_the_job_first_stood(tmp_path: Path) -> None:
-    """Once Spark has noted where a new checkpoint begins, start = "latest" skips nothing, though the job dies before its first batch.
+    """Once Spark has recorded where a new checkpoint begins, start = "latest" skips nothing, even if the job is killed before its first
+    batch.
 
-    Until then, a few seconds into the first start, there is no beginning yet: a killed job begins at what is latest when it starts again.
+    Until then, for a few seconds of the first start, no beginning is recorded: a killed job begins at the latest offset of its next start.
     """
     with Hotel(tmp_path, dice(), start="latest") as hotel:
         job = hotel.stage.job

@@ -1,4 +1,4 @@
-"""Views, followers and writers at full speed: nobody starves, nothing is lost, memory is bounded. Briefly, and for LIVEJOIN_LOAD seconds
+"""Views, followers and writers at full speed: no client starves, nothing is lost, memory is bounded. Briefly, and for LIVEJOIN_LOAD seconds
 (an hour)."""
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ from tests.soak.load import Load
 
 MIB = 1 << 20
 SECONDS = float(os.environ.get("LIVEJOIN_LOAD") or 3600)
-_LOOK = 10.0  # seconds between two looks at memory
+_LOOK = 10.0  # seconds between two measurements of memory
 
 
 def test_load_briefly(tmp_path: Path) -> None:
-    """By numbers of posts, not by the clock."""
+    """For a number of posts, which does not depend on the clock."""
     posts = 60
     with Load(tmp_path, views=4, followers=12, writers=3) as load:
         with load.writing(lambda done: done == posts) as writers:
@@ -30,7 +30,7 @@ def test_load_briefly(tmp_path: Path) -> None:
 @pytest.mark.soak
 @pytest.mark.timeout(SECONDS + 3600)
 def test_load(tmp_path: Path) -> None:
-    """200 views, 500 followers, 4 writers: the second half needs no more memory than the first, and every writer gets its turns."""
+    """200 views, 500 followers, 4 writers: the second half needs no more memory than the first, and every writer makes progress."""
     with Load(tmp_path, views=200, followers=500, writers=4) as load:
         start, resident, late = time.monotonic(), [], []
         with load.writing(lambda done: time.monotonic() - start > SECONDS) as writers:

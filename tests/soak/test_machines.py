@@ -1,4 +1,4 @@
-"""The structures' state machines with examples that CI never tried: other seeds each time, tiny blocks, no JIT."""
+"""The structures' state machines with examples that CI has never tried: new seeds each time, tiny blocks, no JIT."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tests.structures.processes import TINY_MODES, run
 
 pytestmark = [pytest.mark.soak, pytest.mark.timeout(3600)]
 
-SECONDS = 600.0  # a machine
+SECONDS = 600.0  # per state machine
 
 
 @pytest.mark.parametrize("mode", TINY_MODES)

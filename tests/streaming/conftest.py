@@ -1,4 +1,4 @@
-"""One broker for all tests of the road: each makes topics of its own."""
+"""One broker for all tests of the pipeline; each test creates its own topics."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ def topics(broker: Broker) -> Topics:
 
 @pytest.fixture(scope="session")
 def shared_spark(quick_java: None) -> Iterator[SharedSpark]:
-    """For one job at a time. Those of which Java's own end is told have a Spark of their own."""
+    """For one job at a time. Tests that check the end of Java itself start their own Spark."""
     with SharedSpark() as spark:
         yield spark
 
 
 @pytest.fixture
 def job_of(broker: Broker, shared_spark: SharedSpark, tmp_path: Path) -> Jobs:
-    """`job_of(url, topics, …)`: a job on the broker and in the Spark of all tests, in the test's folder or in one within it."""
+    """`job_of(url, topics, …)` returns a job on the broker and in the Spark of all tests, in the test's folder or in one within it."""
 
     def make(url: str, *topics: tuple[str, ...], folder: str = ".", **keys: Any) -> StreamJob:
         return StreamJob(tmp_path / folder, url, broker.address, topics, spark=shared_spark, **keys)

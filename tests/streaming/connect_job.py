@@ -27,7 +27,7 @@ class Job:
         return sorted(map(list, frame.select("x", "y").collect()))
 
     def run(self, frame: DataFrame, name: str) -> list[dict[str, Any]]:
-        """All that a stream has now, by a query on the checkpoint of this name."""
+        """Return everything that a stream has now, by a query with the checkpoint of this name."""
         query = frame.writeStream.format("parquet").option("path", str(self.folder / name / "out"))
         query = query.option("checkpointLocation", self.checkpoint(name)).trigger(availableNow=True).start()
         query.awaitTermination(120)
@@ -40,7 +40,7 @@ class Job:
         return self.spark.read.format("livejoin").options(url=self.url, view="v", parts=3).load()
 
     def written_and_read(self) -> dict[str, Any]:
-        """Rows of the view; what a stream that is written changes in it; the view then."""
+        """Rows of the view; how writing a stream changes it; the view afterwards."""
         before = self.pairs(self.view())
         changes = self.spark.readStream.format("livejoin").options(url=self.url, view="v", changes=True).load()
         assert self.run(changes, "follow") == []
@@ -54,7 +54,7 @@ class Job:
         return {"before": before, "told": told, "after": self.pairs(self.view())}
 
     def joined(self) -> dict[str, Any]:
-        """The join of the same rows on the cluster: of frames, and of streams."""
+        """The join of the same rows on the cluster: of DataFrames, and of streams."""
         rows = [(number, "AB"[number % 2], 7 * number % 100, 7 * number % 100 + number % 9 + 1) for number in range(300)]
         frame = self.spark.createDataFrame(rows, STAYS)
         of_pairs = overlap_join(

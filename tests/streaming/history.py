@@ -1,4 +1,4 @@
-"""A made-up, reproducible history of two tables as a Debezium connector tells it, with the truth at its end kept aside."""
+"""A reproducible, generated history of two tables as a Debezium connector sends it, together with the expected final state."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from itertools import product
 from typing import Any, NamedTuple
 
 Row = dict[str, Any]
-Pair = tuple[int, int, int, int | None]  # a row of a view, as COLUMNS
+Pair = tuple[int, int, int, int | None]  # a row of a view, in the order of COLUMNS
 
 
 class Record(NamedTuple):
-    """A Kafka record of the relation's topic."""
+    """A record for the relation's topic in Kafka."""
 
     relation: str
     partition: int
@@ -23,7 +23,7 @@ class Record(NamedTuple):
 
 
 class Table(NamedTuple):
-    """The columns of a table beside `id` and `room`; `end` is null where it is open."""
+    """The columns of a table besides `id` and `room`; `end` is null for an open interval."""
 
     start: str
     end: str
@@ -31,7 +31,7 @@ class Table(NamedTuple):
 
     @property
     def definition(self) -> dict[str, Any]:
-        """For `PUT /v1/relations/{name}`."""
+        """The relation, for `PUT /v1/relations/{name}`."""
         types = {"id": "int64", "room": "string", self.start: "int64", self.end: "int64"}
         return {
             "columns": [{"name": name, "type": kind, "nullable": name == self.end} for name, kind in types.items()],
@@ -47,7 +47,7 @@ VIEWS = {
     "clashes": f"{_SELECT} ON b.room = m.room AND overlaps(b.stay, m.slot)",
     "meetings": f"{_SELECT} ON overlaps(b.stay, m.slot)",
 }
-_LIVE = 150  # rows that a table swings around
+_LIVE = 150  # the number of rows varies around this
 _DAYS, _LONGEST = 1000, 30
 
 
@@ -82,7 +82,7 @@ class History:
         relation = dice.choice(list(TABLES))
         rows = self.rows[relation]
         chance = dice.random()
-        if chance < 0.01:  # the connector was restarted: it repeats the end of what it has told
+        if chance < 0.01:  # the connector was restarted: it repeats the last records
             yield from list(self._last)[-dice.randint(1, 60) :]
         elif chance < 0.02:
             yield self._bad(relation)
@@ -95,7 +95,7 @@ class History:
         else:
             old = dice.choice(list(rows.values()))
             yield from self._delete(relation, old)
-            if dice.random() < 0.1:  # a changed key is told as a delete and a create
+            if dice.random() < 0.1:  # a changed key is sent as a delete and a create
                 self._next += 1
                 yield self._put(relation, {**old, "id": self._next}, None)
 
@@ -139,7 +139,7 @@ class History:
         return Record(relation, number % self._partitions, _bytes({"id": number}), None if value is None else _bytes(value))
 
     def pairs(self, view: str) -> set[Pair]:
-        """The rows of a view by nested loops."""
+        """Return the rows of a view, by nested loops."""
         stay, slot = TABLES["bookings"], TABLES["maintenance"]
         found: set[Pair] = set()
         for b, m in product(self.rows["bookings"].values(), self.rows["maintenance"].values()):

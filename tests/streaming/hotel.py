@@ -1,4 +1,4 @@
-"""The history of a hotel, told to a stage, and the proof that it came through exactly once."""
+"""The history of a hotel, sent to a stage, and the check that every record was processed exactly once."""
 
 from __future__ import annotations
 
@@ -64,12 +64,12 @@ class Hotel:
             self.stage.put(record.relation, record.partition, record.key, record.value)
 
     def suffer(self, kill: Kill) -> None:
-        """A kill in the middle of batches, and all up again."""
+        """Kill something in the middle of batches, and start everything again."""
         self.stage.strike(kill, lambda: self.feed(5 * self._size))
         self.stage.revive(kill.parts)
 
     def end(self) -> None:
-        """The job ends when asked to, and has said nothing twice to the readers of its topics."""
+        """Stop the job; check that its topics have no duplicates."""
         assert self.stage.job.stop() == 0
         for believer in self._believers.values():
             rows = dict(believer.rows)
@@ -77,7 +77,8 @@ class Hotel:
             assert believer.rows == rows
 
     def check(self) -> None:
-        """All is consumed; relations, views and their topics are the truth; the dead letters are the bad records."""
+        """Check that all records are consumed, that relations, views and their topics have the expected state, and that the dead letters
+        are the bad records."""
         self.stage.settle()
         client = self.stage.server.client()
         for relation, rows in self.history.rows.items():
@@ -97,6 +98,6 @@ class Hotel:
 
 
 def _origin(letter: Message) -> tuple[bytes, ...]:
-    """Which record a dead letter was; the headers tell repeats apart."""
+    """Return which record a dead letter was; the headers distinguish repeated records."""
     head = dict(letter.headers())
     return tuple(head[f"livejoin.{name}"] for name in ("topic", "partition", "offset"))

@@ -1,7 +1,7 @@
-"""Java's classes, read and verified once for all tests: half of the processor time of each start of Spark and of the broker.
+"""Java's classes, read and verified once for all tests, which is half of the processor time of each start of Spark and of the broker.
 
-Java maps such an archive (CDS) in place of ten thousand classes. It passes over one that is not of its own kind or of other files, so
-nothing but time depends on it. The archives are kept in the virtual environment, 200 MB.
+Java maps such an archive (CDS) in place of loading ten thousand classes. It ignores an archive of another Java or of other files, so the
+archive affects only the time. The archives are kept in the virtual environment, 200 MB.
 
     python -m tests.streaming.java_classes FOLDER     makes them
 """
@@ -32,8 +32,8 @@ _SILENT = "-Xlog:cds*=off"
 
 
 def use(patch: pytest.MonkeyPatch) -> None:
-    """From now on Spark and the broker map the archives, made first if they are not there: 50 s of processor time, once. Another process
-    of the same run waits meanwhile: without them, each of its starts would take twice as long."""
+    """Make Spark and the broker map the archives from now on; the archives are created if they do not exist, which takes 50 s of processor
+    time, once. Other processes of the same run wait meanwhile, because each start without the archives takes twice as long."""
     folder = _folder()
     if not folder.exists():
         _make_once(folder)
@@ -42,7 +42,7 @@ def use(patch: pytest.MonkeyPatch) -> None:
 
 
 def _folder() -> Path:
-    """Named by all that the archives rest on."""
+    """Its name depends on everything that the archives are made from."""
     files = [find_java().resolve(), *Path(pyspark.__file__).parent.glob("jars/*"), *jars("spark"), *jars("broker")]
     told = "\n".join(f"{path} {path.stat().st_mtime_ns}" for path in sorted(files))
     return Path(sys.prefix) / ".cache" / "livejoin" / f"java-{hashlib.sha256(told.encode()).hexdigest()[:16]}"
@@ -70,7 +70,7 @@ def _set(patch: pytest.MonkeyPatch, option: str, folder: Path) -> None:
 
 
 def _make(folder: Path) -> None:
-    """Runs Spark and a broker through what the tests ask of them, and lets them write down their classes as they end."""
+    """Run Spark and a broker through the operations that tests need, and let them dump their classes at exit."""
     with pytest.MonkeyPatch.context() as patch, tempfile.TemporaryDirectory() as temporary:
         work = Path(temporary)
         with Broker(work / "kafka") as broker:

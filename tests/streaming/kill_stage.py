@@ -1,4 +1,4 @@
-"""A stage for kills: a broker, a service and a job that can each be killed -9 and started again where they were."""
+"""A stage for kills: a broker, a service and a job, each of which can be killed with SIGKILL and started again where it was."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _STEPS = ("before-append", "after-append", "after-commit", "before-publish")  # 
 
 
 class Kill(NamedTuple):
-    """Who dies, and when: after `batches` more and `pause` seconds, or when the service has killed itself at `step`."""
+    """What is killed, and when: after `batches` more and `pause` seconds, or when the service has killed itself at `step`."""
 
     parts: frozenset[str]
     batches: int
@@ -35,7 +35,7 @@ class Kill(NamedTuple):
 
     @classmethod
     def at_random(cls, parts: Set[str], dice: random.Random, fewest: int = 0) -> Kill:
-        """`fewest` batches: 0 also meets a job that is only just starting."""
+        """`fewest` batches: 0 includes a job that is still starting."""
         step = f"{dice.choice(_STEPS)}:{dice.randint(1, 3)}" if "service" in parts and dice.random() < 0.5 else None
         return cls(frozenset(parts), dice.randint(fewest, 3), dice.random() * 0.3, step)
 
@@ -82,7 +82,7 @@ class Stage:
         self._exits.enter_context(self.job)
 
     def put(self, topic: str, partition: int, key: Any, value: Any) -> None:
-        """Hands a record to the producer, which holds it while the broker is dead."""
+        """Pass a record to the producer, which holds it while the broker is down."""
         while True:
             try:
                 self._producer.produce(topic, as_bytes(value), as_bytes(key), partition)
@@ -120,7 +120,8 @@ class Stage:
             self.job.process.kill()
 
     def revive(self, parts: Set[str]) -> None:
-        """Starts what is dead, in any order; the job is not waited for. A driver that has lost only its JVM must end by itself."""
+        """Start everything that was killed, in any order, without waiting for the job. A driver that has lost only its JVM must end by
+        itself."""
         dead = self._dice.sample(sorted(parts), len(parts))
         if "driver" not in parts:
             dead.sort(key="JVM".__eq__)  # what the driver may be waiting for comes first
@@ -138,7 +139,8 @@ class Stage:
         self.server.wait_ready()
 
     def settle(self) -> None:
-        """Returns when the job has consumed all that was fed; proves that a batch ran again as it was, and the service took each once."""
+        """Return when the job has consumed everything that was fed; check that a batch was repeated unchanged, and that the service applied
+        each batch once."""
         assert self._producer.flush(60) == 0
         self.job.wait_for_records(self.fed)
         assert len(set(re.findall(r" livejoin\.pipeline: batch (\d+): (\d+) records", self.job.said))) == len(self.job.batches)
@@ -146,7 +148,7 @@ class Stage:
         assert talk.ok(self.server.client().get("/v1/status"))["version"] == len(posted)
 
     def whole(self, topic: str) -> list[Message]:
-        """All committed records of a topic, in order of partition and offset."""
+        """Return all committed records of a topic, in the order of partition and offset."""
         settings = {"group.id": "whole", "enable.partition.eof": True, "isolation.level": "read_committed"}
         consumer = Consumer({"bootstrap.servers": self.broker.address, **settings}, logger=quiet)
         messages: list[Message] = []
@@ -165,7 +167,7 @@ class Stage:
 
 
 def dice() -> random.Random:
-    """Thrown from LIVEJOIN_SEED, or from a seed of its own; printed."""
+    """Return a random generator, with LIVEJOIN_SEED or a random seed, which is printed."""
     seed = int(os.environ.get("LIVEJOIN_SEED") or random.SystemRandom().randrange(2**32))
     print(f"LIVEJOIN_SEED={seed}")
     return random.Random(seed)

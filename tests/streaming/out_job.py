@@ -1,4 +1,4 @@
-"""A real `livejoin stream` with one `[[out]]` in a process of its own, and a reader who believes what the topic says."""
+"""A real `livejoin stream` with one `[[out]]` in a separate process, and a reader that maintains rows from its topic."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class Believer:
         self.partitions: set[int] = set()
 
     def believe_until(self, truth: list[Any]) -> None:
-        """Reads on until its rows are these."""
+        """Read until its rows are these."""
         wanted, end = _sorted(truth), time.monotonic() + LIMIT
         while len(self.rows) != len(wanted) or _sorted(self.rows.values()) != wanted:
             assert time.monotonic() < end, f"{len(self.rows)} rows in the topic {self.counts}, {len(wanted)} in the view"
@@ -51,7 +51,7 @@ class Believer:
                 self._believe(message)
 
     def read_to_end(self) -> None:
-        """Reads what is committed by now."""
+        """Read everything that is committed by now."""
         while any(
             position.offset < self._consumer.get_watermark_offsets(position, 10, cached=False)[1]
             for position in self._consumer.position(self._consumer.assignment())
@@ -86,5 +86,5 @@ def _sorted(rows: Any) -> list[str]:
 
 
 def rows_of(client: httpx.Client, view: str) -> list[Any]:
-    """The view as it is."""
+    """Return the current rows of the view."""
     return [json.loads(line) for line in client.get(f"/v1/views/{view}/rows").raise_for_status().text.split("\n") if line]

@@ -26,7 +26,7 @@ class SharedSpark:
         return self
 
     def clear(self) -> None:
-        """Ends what a job that was killed has left there."""
+        """End everything that a killed job has left running."""
         session = self._gateway.jvm.org.apache.spark.sql.classic.SparkSession.getDefaultSession()
         if session.isDefined():
             session.get().stop()

@@ -1,4 +1,4 @@
-"""A real `livejoin stream` in a process of its own, and topics of a real broker to feed it."""
+"""A real `livejoin stream` in a separate process, and topics of a real broker that feed it."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ from streaming.kafka_client import quiet, quiet_admin
 from tests.forked import Forked
 from tests.streaming.shared_spark import SharedSpark
 
-LIMIT = 180.0  # seconds that anything may take
+LIMIT = 180.0  # seconds that any step may take
 
 
 class Topics:
-    """What the tests do with a broker."""
+    """Operations of tests on a broker."""
 
     def __init__(self, broker: Broker) -> None:
         self._settings = {"bootstrap.servers": broker.address}
@@ -35,7 +35,7 @@ class Topics:
         self._producer = Producer(self._settings, logger=quiet)
 
     def make(self, *names: str, partitions: int = 1) -> None:
-        """Returns when the broker tells where each partition is read."""
+        """Create a topic; return when the broker knows the leader of each partition."""
         for future in self._admin.create_topics([NewTopic(name, partitions) for name in names]).values():
             future.result(30)
         while True:
@@ -44,19 +44,19 @@ class Topics:
                 return
 
     def remove(self, name: str) -> None:
-        """Returns when the broker has forgotten it."""
+        """Delete a topic; return when the broker no longer lists it."""
         self._admin.delete_topics([name])[name].result(30)
         while name in self._admin.list_topics(timeout=30).topics:
             pass
 
     def put(self, topic: str, records: Iterable[tuple[Any, Any]], partition: int = 0) -> None:
-        """Records as (key, value): bytes as they are, None as null, all else as JSON."""
+        """Send records as (key, value): bytes unchanged, None as null, everything else as JSON."""
         for key, value in records:
             self._producer.produce(topic, as_bytes(value), as_bytes(key), partition)
         assert self._producer.flush(60) == 0
 
     def put_all(self, records: Iterable[dict[str, Any]]) -> None:
-        """Records of a Debezium log, each to its topic and partition."""
+        """Send records of a Debezium log, each to its topic and partition."""
         for record in records:
             self._producer.produce(record["topic"], as_bytes(record["value"]), as_bytes(record["key"]), record["partition"])
             self._producer.poll(0)
@@ -150,17 +150,17 @@ class StreamJob:
         return self._process
 
     def wait_for_records(self, count: int) -> None:
-        """Until the batches done hold so many records in all, those of former starts included."""
+        """Wait until completed batches have this number of records in total, including those of former starts."""
         self._wait(lambda: sum(self.batches.values()) >= count)
         assert sum(self.batches.values()) == count
 
     def wait_for_batches(self, count: int) -> None:
-        """Until so many batches are done, those of former starts included, or the job has ended."""
+        """Wait until this number of batches is completed, including those of former starts, or the job has ended."""
         with self._news:
             assert self._news.wait_for(lambda: self._ended or len(self.batches) >= count, LIMIT), self.said
 
     def wait_for(self, words: str) -> None:
-        """Until it has said this."""
+        """Wait until the job has printed this."""
         self._wait(lambda: any(words in line for line in self._said))
 
     def _wait(self, condition: Any) -> None:
@@ -169,7 +169,7 @@ class StreamJob:
             assert condition(), f"it ended with status {self.process.wait()}:\n{self.said}"
 
     def end(self) -> int:
-        """Waits until it has ended; its status."""
+        """Wait until it has ended; return its status."""
         status = self.process.wait(LIMIT)
         with self._news:
             assert self._news.wait_for(lambda: self._ended, LIMIT)

@@ -1,9 +1,10 @@
-"""Plants bugs (canaries) and lets a structure's state machine find them, to prove that it would.
+"""Plants bugs (canaries) in a structure and runs its state machine, to prove that it finds them.
 
-A canary is noticed when an assertion fails: one of the tests', or one of the structure's `check()`. Whatever else is raised says that the
-bug breaks the code, not that a test would see a wrong answer.
+A canary counts as detected when an assertion fails, either of a test or of the structure's `check()`. Any other exception means that the
+bug breaks the code, not that a test would detect a wrong answer.
 
-`python -m tests.structures.canaries` is the process that `Nursery` talks to: it imports everything once, and forks for each canary.
+`python -m tests.structures.canaries` is the process with which `Nursery` communicates: it imports everything once, and forks for each
+canary.
 """
 
 from __future__ import annotations
@@ -31,20 +32,20 @@ TESTS, CODE = ROOT / "tests", ROOT / "structures"
 
 
 class Verdict(NamedTuple):
-    """Whether the canary was noticed; by which assertion, or what came instead."""
+    """Whether the canary was detected; by which assertion, or the exception raised instead."""
 
     noticed: bool
     how: str
 
 
 def machine_of(name: str) -> Any:
-    """The state machine "room.module.Class" of `tests.structures`."""
+    """Return the state machine "room.module.Class" of `tests.structures`."""
     module, cls = name.rsplit(".", 1)
     return getattr(import_module(f"tests.structures.{module}"), cls)
 
 
 def drive(machine: str, number: int | None = None, **options: Any) -> None:
-    """Run a state machine: with the seed `number`, else with the same examples each time."""
+    """Run a state machine, with the seed `number`, otherwise with the same examples each time."""
     cls = machine_of(machine)
     checks = settings(
         deadline=None,
@@ -69,7 +70,7 @@ def plant(canary: Canary) -> None:
 
 
 def judge(failure: BaseException) -> Verdict:
-    """Of what a state machine raised."""
+    """Return the verdict on what a state machine raised."""
     frames = traceback.extract_tb(failure.__traceback__)
     place = Path(frames[-1].filename)
     proof = any("check" in (frame.name, Path(frame.filename).stem) and Path(frame.filename).is_relative_to(CODE) for frame in frames)
@@ -81,7 +82,7 @@ def judge(failure: BaseException) -> Verdict:
 
 
 def verdict(machine: str, canary: Canary, examples: int = 2000) -> Verdict:
-    """Of this process, which keeps the bug."""
+    """Return the verdict of this process, which keeps the bug."""
     try:
         plant(canary)
         drive(machine, canary.seed, max_examples=examples, stateful_step_count=20)
@@ -91,11 +92,11 @@ def verdict(machine: str, canary: Canary, examples: int = 2000) -> Verdict:
 
 
 def serve() -> None:
-    """A verdict a line on what was asked for: machine, canary, and maybe a number of examples."""
+    """Print a verdict for each line of input: machine, canary, and optionally a number of examples."""
     for structure in STRUCTURES.values():
         machine_of(structure.machine)
     replies = os.fdopen(os.dup(1), "w")
-    sys.stdout = sys.stderr = open(os.devnull, "w")  # Hypothesis tells at length what it found
+    sys.stdout = sys.stderr = open(os.devnull, "w")  # Hypothesis prints what it found at length
     for line in sys.stdin:
         machine, canary, options = json.loads(line)
         child = os.fork()

@@ -1,4 +1,4 @@
-"""What the state machines of the structures share: pins, readings of pinned versions by bits, unpins; batches of entries."""
+"""The common parts of the structures' state machines: pins, partial readings of pinned versions, unpins; batches of entries."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Row = tuple[int, ...]
 
 
 def transposed(slots: np.ndarray) -> list[Row]:
-    """The rows of a chunk of slots, an alias a line."""
+    """Return the rows of a chunk of slots, with one alias per line."""
     return list(zip(*slots.tolist(), strict=True))
 
 
@@ -33,15 +33,15 @@ def read_all(cursor: Any, limit: int = 1000) -> list[Row]:
 
 
 class Reading:
-    """A cursor that is read a bit now and then, and what it must have read in the end: a list in its order, a set in any,
-    with so many dead ends at most."""
+    """A cursor that is read in pieces, and what it must have read in the end: a list in its order, a set in any order, with at most this
+    number of dead ends."""
 
     def __init__(self, cursor: Any, wanted: Collection[Row], version: int, dead_ends: int | None = None) -> None:
         self.cursor, self.wanted, self.version, self.dead_ends = cursor, wanted, version, dead_ends
         self.rows: list[Row] = []
 
     def judge(self) -> None:
-        """What has been read is all, each row once."""
+        """Check that all rows have been read, each once."""
         if isinstance(self.wanted, list):
             assert self.rows == self.wanted
         else:
@@ -51,7 +51,7 @@ class Reading:
 
 
 class ReadingMachine(RuleBasedStateMachine):
-    """Pins versions and reads them: `pinned` says what a pin keeps, `open` of each machine starts readings."""
+    """Pins versions and reads them: `pinned` returns what a pin keeps, `open` of each machine starts readings."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -60,11 +60,11 @@ class ReadingMachine(RuleBasedStateMachine):
         self.readings: list[Reading] = []
 
     def pinned(self) -> Any:
-        """What is to be kept of the newest version."""
+        """Return what to keep of the newest version."""
         raise NotImplementedError
 
     def rows_of(self, *chunk: np.ndarray) -> list[Row]:
-        """The rows of what a cursor or a delta gives at once: one array of slots, unless a machine knows better."""
+        """Return the rows that a cursor or a delta returns at once: one array of slots, unless a machine overrides this."""
         return transposed(*chunk)
 
     def pin_array(self) -> np.ndarray:
@@ -94,7 +94,7 @@ class ReadingMachine(RuleBasedStateMachine):
             self.readings.pop(i)
 
     def ends(self, reading: Reading, limit: int) -> bool:
-        """Read up to `limit` rows; whether that was the end, all rows right."""
+        """Read up to `limit` rows and check them; return whether that was the end."""
         chunk = reading.cursor.fill(limit)
         rows = self.rows_of(*chunk) if isinstance(chunk, tuple) else self.rows_of(chunk)
         assert len(rows) <= limit
@@ -111,19 +111,20 @@ class ReadingMachine(RuleBasedStateMachine):
 
 
 def empty_chunks(store: Blocks, version: int) -> None:
-    """Every third version, have all blocks of the store moved by the changes that come."""
+    """For every third version, have all blocks of the store moved by subsequent changes."""
     if version % 3 == 0:
         store.C[SPARSE], store.classes[:, FRONT] = 1, 1
 
 
 class BatchMachine(ReadingMachine):
-    """Of a structure over entries that each have a slot: loaded, changed by batches and by runs, each delta judged by the twin."""
+    """For a structure over entries that each have a slot: it is loaded, changed by batches and by runs, and each delta is compared with the
+    twin's."""
 
     SPARE = 0  # rows that the writing kernel keeps free
 
     def __init__(self) -> None:
         super().__init__()
-        entry_tree.CHUNK = self.SPARE + 7  # for the tree that is made next, so that deltas are told in pieces
+        entry_tree.CHUNK = self.SPARE + 7  # for the next tree, so that deltas are returned in pieces
         self.many, entry_tree._MANY = entry_tree._MANY, 1
 
     def load(self, tree: EntryTree[Any], new: Iterable[Any]) -> None:
@@ -133,32 +134,32 @@ class BatchMachine(ReadingMachine):
         tree.check(self.root)
 
     def packed(self, some: Iterable[Any]) -> Any:
-        """As the structure takes them: intervals, unless a machine knows better."""
+        """Return the entries as the structure takes them: intervals, unless a machine overrides this."""
         return entries(some)
 
     def wanted(self, some: Iterable[Any]) -> set[Row]:
-        """The rows of these entries, by the twin."""
+        """Return the rows of these entries, by the twin."""
         raise NotImplementedError
 
     def pinned(self) -> Any:
         return self.root, dict(self.now)
 
     def doomed(self, data: st.DataObject, least: int = 0, more: int = 12) -> list[int]:
-        """Slots of some entries, `least` to `least + more` where so many are there."""
+        """Return slots of some entries, `least` to `least + more` if there are enough."""
         slots = st.sampled_from(sorted(self.now))
         return data.draw(st.lists(slots, unique=True, min_size=least, max_size=least + more)) if self.now else []
 
     @precondition(lambda self: self.now)
     @rule(data=st.data(), others=st.booleans())
     def empty(self, data: st.DataObject, others: bool) -> None:
-        """All entries of a set go, with or without some of the others."""
+        """Delete all entries of a set, with or without some of the others."""
         gone = data.draw(st.sampled_from(sorted({one.set for one in self.now.values()})))
         doomed = [slot for slot, one in self.now.items() if one.set == gone]
         more = [slot for slot in self.doomed(data) if slot not in doomed] if others else []
         self.change(doomed + more, [])
 
     def change(self, doomed: Iterable[int], inserts: list[Any]) -> None:
-        """A version on: the delta, what can be reused, the invariants."""
+        """Apply a version; check the delta, what can be reused, and the invariants."""
         self.version += 1
         empty_chunks(self.tree.arena, self.version)
         if self.version % 4 == 2:
@@ -186,7 +187,8 @@ class BatchMachine(ReadingMachine):
         assert sorted(got[1]) == sorted(after - between)
 
     def _change_in_order(self, doomed: Iterable[int], inserts: list[Any]) -> None:
-        """The first few, one after another, by turns, each insert's slot at last given up for another; every other time nobody asks."""
+        """Apply the first few changes one after another, alternating, where the slot of each insert is finally replaced by another; every
+        other time, no delta is requested."""
         steps: list[tuple[int, Any, set[Row]]] = []  # sign, entry, delta
 
         def step(sign: int, one: Any) -> None:

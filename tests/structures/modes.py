@@ -1,5 +1,5 @@
-"""What the structures' tests are run with once more: a table of each structure's suites, its state machine and its planted bugs (canaries).
-The modes are those of `processes.py`; `test_modes.py` and the soak run them."""
+"""The table of the structures' tests that run again in other modes: each structure's suites, its state machine and its planted bugs
+(canaries). The modes are those of `processes.py`; `test_modes.py` and the soak run them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the table in `modes.py` is made of: structures, and bugs that are planted in them."""
+"""The entries of the table in `modes.py`: structures, and bugs that are planted in them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Of the table in `modes.py` the structures over event trees and their lists, and the bugs that are planted in them."""
+"""The part of the table in `modes.py` for structures over event trees and their lists, with the bugs that are planted in them."""
 
 from __future__ import annotations
 

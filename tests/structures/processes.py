@@ -1,4 +1,4 @@
-"""The modes in which the tests of the structures run once more, each in a process of its own."""
+"""The modes in which the tests of the structures run again, each in a process of its own."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
-# Without the JIT and with tiny blocks, so that every edge is met; compiled with bounds checks.
+# Without the JIT and with tiny blocks, so that every edge case occurs; compiled with bounds checks.
 MODES = {
     "bounds-checks-4": {"NUMBA_BOUNDSCHECK": "1", "LIVEJOIN_LEAF": "4", "LIVEJOIN_FANOUT": "4"},
     "jit-off-2-3": {"LIVEJOIN_JIT": "off", "LIVEJOIN_LEAF": "2", "LIVEJOIN_FANOUT": "3"},
@@ -19,7 +19,7 @@ CANARY_MODE = "jit-off-3-4"
 
 
 def run(arguments: list[str], mode: str) -> subprocess.CompletedProcess[str]:
-    """Python with these arguments, in a mode."""
+    """Run Python with these arguments, in a mode."""
     return subprocess.run(
         [sys.executable, *arguments], cwd=ROOT, env={**os.environ, **MODES[mode]}, capture_output=True, text=True, timeout=600, check=False
     )

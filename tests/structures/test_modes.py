@@ -1,5 +1,5 @@
-"""The structures' tests again in other modes, and with planted bugs, which prove that the state machines would notice. `modes.py` has the
-table; `pytest -rP -k test_canary` tells which assertion noticed each."""
+"""The structures' tests in other modes, and with planted bugs, which prove that the state machines detect them. `modes.py` has the table;
+`pytest -rP -k test_canary` shows which assertion detected each."""
 
 from __future__ import annotations
 
@@ -34,8 +34,8 @@ def nursery() -> Iterator[Nursery]:
 
 
 def _turns() -> Iterator[Any]:
-    """Each structure in every mode, all but one of the tiny modes, in turns, in the soak. Without the JIT NumPy checks the same bounds; the
-    checked build, another minute of the compiler, is for what the compiler alone might get wrong."""
+    """Each structure in every mode; outside the soak, all but one of the tiny modes alternate. Without the JIT, NumPy checks the same
+    bounds; the checked build, another minute of compilation, is for errors of compiled code alone."""
     for i, name in enumerate(STRUCTURES):
         for mode in MODES:
             yield pytest.param(name, mode, id=f"{name}-{mode}", marks=[] if mode == TINY_MODES[i % 2] else pytest.mark.soak)
@@ -67,6 +67,6 @@ def test_canary(nursery: Nursery, machine: str, canary: Canary) -> None:
     ],
 )
 def test_what_is_no_notice(nursery: Nursery, bug: str, instead: str) -> None:
-    """No bug, and what fails otherwise than by an assertion of a test or of `check()`."""
+    """No bug, and failures other than by an assertion of a test or of `check()`, do not count."""
     noticed, how = nursery.verdict("interval.machine.IntervalMachine", Canary("structures.ordered.tree", "own_leaf", bug), examples=30)
     assert not noticed and instead in how
