@@ -278,14 +278,13 @@ class State:
     def _require_room(self, resolved: list[Resolved], emptied: Mapping[LiveView, Emptied], singly: bool = False) -> Touched:
         """Raise Problem `no-room` while nothing has been changed: an array that fills up later would stop the service."""
         touched = Touched(resolved)
-        named = {one.relation.name: one for one in resolved}
         try:
             for one in resolved:
                 one.relation.table.require(one.inserts)
-            self.indexes.require(named, touched, singly)
+            self.indexes.require(touched.relations, touched, singly)
             for view in self.interest.concerned(touched):
                 if view.state == "live":
-                    self._require(view, emptied.get(view, view), named)
+                    self._require(view, emptied.get(view, view), touched.relations)
         except MemoryError as error:
             raise Problem("no-room", f"{error}; nothing of the batch was applied") from None
         return touched
@@ -311,9 +310,9 @@ class State:
         if self.history is not None:
             self.history.note(first, runs)
         concerned = self.interest.concerned(judged.touched)
-        for view in concerned:
-            if view in judged.emptied:
-                judged.emptied[view].put_in_place()  # first: the structures that it shares with no other view stop following changes
+        for view, prepared in judged.emptied.items():
+            if view in concerned:
+                prepared.put_in_place()  # first: the structures that it shares with no other view stop following changes
         self.indexes.apply(last, runs, judged.touched)
         self._changed.update(runs)
         self._grown.add(self.indexes)
@@ -333,7 +332,7 @@ class State:
                     deltas.append((view, delta))
                     if most is not None:
                         most = 0 if delta.rest is not None else max(0, most - delta.rows)
-        ignored = sum(one.ignored for one, _ in judged.resolved)  # only for a batch that stands alone
+        ignored = sum([one.ignored for one, _ in judged.resolved])  # only for a batch that stands alone
         receipts = []
         for version, batch in enumerate(batches, first):
             passed_over = batch.ignored + ignored

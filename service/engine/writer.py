@@ -439,10 +439,10 @@ class Writer:
         """Append these, applied together in so many seconds, to the log."""
         rows, changes, count = [], 0, len(batches)
         last = applied.receipts[-1].version
-        for batch, (version, *_) in zip(batches, applied.receipts, strict=True):
-            receipt = None if batch.source is None else self._state.receipts[batch.source]
+        for version, batch in enumerate(batches, last + 1 - count):
+            answer = None if batch.source is None else self._state.receipts[batch.source]
             payload = applied.payload if version == last else b""
-            rows.append(LogRow(version, batch.source, batch.run, batch.epoch, payload, receipt))
+            rows.append(LogRow(version, batch.source, batch.run, batch.epoch, payload, answer))
             changes += batch.sent
         self._log.append(rows)
         if changes > _FEW_CHANGES:

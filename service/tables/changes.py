@@ -84,7 +84,9 @@ Runs = Mapping[str, Run]
 
 
 def versions_of(runs: Runs) -> int:
-    return next((run.versions for run in runs.values()), 1)
+    for run in runs.values():
+        return run.versions
+    return 1
 
 
 def by_version(runs: Runs) -> Iterator[tuple[int, Runs]]:

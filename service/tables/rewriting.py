@@ -9,7 +9,6 @@ computed in the turn.
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
@@ -32,7 +31,7 @@ _NO_INDICES = np.empty(0, np.int64)
 _NO_OPS = np.empty(0, np.uint8)
 
 
-class Rewrite(Changes, ABC):
+class Rewrite(Changes):
     """A change to a whole relation, judged at `version`, which the caller holds until it is applied. `backlog`: of the changes since."""
 
     __slots__ = ("target", "version", "backlog", "count")
@@ -42,10 +41,10 @@ class Rewrite(Changes, ABC):
         self.target, self.version, self.backlog = relation, version, backlog
         self.count = 0  # rows concerned, as far as known
 
-    @abstractmethod
     def resolve(self, version: int) -> Resolved:
         """Return the net effect on the newest version; in the writer's turn, once. Cost: proportional to the rows that differ or have
         changed since."""
+        raise NotImplementedError
 
     def sent(self, declared: int) -> int:
         """Return the number of changes in the batch, after `resolve`."""

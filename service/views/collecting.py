@@ -148,12 +148,12 @@ class Collector:
             return delta_left(first, joined(self._parts, len(view.sides)), view, self._too_large)
         if self._too_large:
             return too_large(first)
-        gone, come = (_concatenated(parts, (NO_SLOTS,) * len(view.sides)) for parts in self._of_one)
+        gone, come = [_concatenated(parts, (NO_SLOTS,) * len(view.sides)) for parts in self._of_one]
         lost, new = len(gone[0]), len(come[0])
         if not lost or not new:
             return _of_one(first, lost, gone if lost else come, view.most)
         both = tuple(map(np.concatenate, zip(gone, come, strict=True)))
-        if lost + new > _FEW or not _are_apart(gone, come, view.moved):
+        if lost + new > _FEW or not _are_apart(gone, come, view):
             goes, comes = _left(Changed(np.zeros(lost + new, np.int64), np.arange(lost + new) >= lost, both), view)
             if len(goes) < lost or len(comes) < new:
                 left = np.concatenate((goes, comes))
@@ -161,10 +161,12 @@ class Collector:
         return _of_one(first, lost, both, view.most)
 
 
-def _are_apart(gone: Combination, come: Combination, moved: Sequence[Part]) -> bool:
+def _are_apart(gone: Combination, come: Combination, view: Retained) -> bool:
     """Whether certainly none of these rows cancel: two that do have the same slot of each alias of which no row is replaced."""
-    aliases = zip(gone, come, moved, strict=False)
-    return any(not len(part.old) and set(before.tolist()).isdisjoint(after.tolist()) for before, after, part in aliases)
+    for before, after, part in zip(gone, come, view.moved, strict=False):
+        if not len(part.old) and set(before.tolist()).isdisjoint(after.tolist()):
+            return True
+    return False
 
 
 def of_one(version: int, gone: Combination, come: Combination, most: int) -> Delta | None:

@@ -137,9 +137,9 @@ class OverlapJoin(Defaults):
     def _apply_batch(self, version: int, work: list[_Work], sink: Sink | None) -> npt.NDArray[np.int32]:
         """Apply entries of one version; return the keys of the deleted ones."""
         found: tuple[list[Entries], ...] = ([], [], [], [])  # by kind
-        for one in work:
-            found[one.kind].append(one.entries)
-        left, entered, deletes, inserts = (joined(parts) if parts else NO_ENTRIES for parts in found)
+        for kind, _, entries in work:
+            found[kind].append(entries)
+        left, entered, deletes, inserts = [joined(parts) if parts else NO_ENTRIES for parts in found]
         if len(left.slot):
             self.root = self.tree.apply(version, left, entered, None)
         if len(deletes.slot) or len(inserts.slot):
@@ -199,8 +199,10 @@ class OverlapJoin(Defaults):
         step = _CHUNK // self.shape.factor  # combinations in all orders are many
 
         def in_pieces(sign: int, slots: npt.NDArray[np.int32]) -> bool:
-            some = range(0, slots.shape[1], step)
-            return all(sink(0, sign > 0, self.shape.combine(*slots[:, first : first + step])) for first in some)
+            for first in range(0, slots.shape[1], step):
+                if not sink(0, sign > 0, self.shape.combine(*slots[:, first : first + step])):
+                    return False
+            return True
 
         return in_pieces
 
