@@ -26,8 +26,8 @@ class Digest(NamedTuple):
     sha256: str  # in hex
 
 
-def free_bytes(path: Path | str) -> int:
-    """Return the free space on a disk for users other than root. Raises OSError."""
+def free_bytes(path: Path | int) -> int:
+    """Return the free space on the disk of a path, or of an open file, for users other than root. Raises OSError."""
     found = os.statvfs(path)
     return found.f_bavail * found.f_frsize
 

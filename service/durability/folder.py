@@ -58,33 +58,33 @@ class FolderLock:
     """The lock on a data folder, from construction to `release`. Raises FolderInUse; OSError on a disk that cannot be written.
 
     The kernel holds the lock: it is released when the process ends, however that happens. `read_only` takes it without writing anything,
-    and takes none if no server has ever used the folder.
+    and takes none if no server has ever used the folder. file: the open file, -1 if there is none.
     """
 
     def __init__(self, folder: Path, read_only: bool = False) -> None:
         path = folder / LOCK
-        self._file = -1
+        self.file = -1
         if read_only and not path.exists():
             return
-        self._file = os.open(path, os.O_RDONLY if read_only else os.O_RDWR | os.O_CREAT, FILE_MODE)
+        self.file = os.open(path, os.O_RDONLY if read_only else os.O_RDWR | os.O_CREAT, FILE_MODE)
         try:
-            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            fcntl.flock(self.file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            owner = os.pread(self._file, 20, 0).decode(errors="replace").strip()
-            os.close(self._file)
+            owner = os.pread(self.file, 20, 0).decode(errors="replace").strip()
+            os.close(self.file)
             raise FolderInUse(folder, owner) from None
         if not read_only:
             try:
-                os.ftruncate(self._file, 0)
-                os.pwrite(self._file, f"{os.getpid()}\n".encode(), 0)
+                os.ftruncate(self.file, 0)
+                os.pwrite(self.file, f"{os.getpid()}\n".encode(), 0)
             except OSError:
-                os.close(self._file)
+                os.close(self.file)
                 raise
 
     def release(self) -> None:
-        if self._file >= 0:
-            os.close(self._file)
-            self._file = -1
+        if self.file >= 0:
+            os.close(self.file)
+            self.file = -1
 
 
 @contextlib.contextmanager

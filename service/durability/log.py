@@ -67,7 +67,7 @@ class Log:
     """
 
     def __init__(self, folder: Path, synchronous: Literal["full", "normal"] = "full") -> None:
-        self._path, self._folder = folder / DATABASE, str(folder)
+        self._path = folder / DATABASE
         refuse_backup(folder)
         make_folder(folder)
         self._lock = FolderLock(folder)
@@ -128,7 +128,7 @@ class Log:
     @property
     def free_bytes(self) -> int:
         """The free space on the disk of the folder."""
-        return free_bytes(self._folder)
+        return free_bytes(self._lock.file)
 
     @property
     def bytes(self) -> int:

@@ -28,11 +28,11 @@ def stored_endpoints(table: Table, span: Span, slots: npt.NDArray[np.int32]) -> 
     """The same for a span of the rows at these slots; the left end of a row is above its right end if nothing meets it."""
     names = span.columns
     values, nulls = table.numbers(names, slots)
-    return _of_span(span, table.type_of(names[0]), list(values), nulls)
+    return _of_span(span, table.type_of(names[0]), values, nulls)
 
 
-def _of_span(span: Span, type_: pa.DataType, values: Sequence[Ends], nulls: Sequence[npt.NDArray[np.bool_] | None]) -> tuple[Ends, Ends]:
-    """`values`, `nulls`: of the span's columns."""
+def _of_span(span: Span, type_: pa.DataType, values: Ends, nulls: Sequence[npt.NDArray[np.bool_] | None]) -> tuple[Ends, Ends]:
+    """`values` (int64[k, n]), `nulls`: of the span's columns."""
     if span.declared:
         is_point = len(values) == 1
         ends = (values[0], values[0].copy()) if is_point else values

@@ -113,10 +113,10 @@ class Collector:
         self._too_large: set[int] = set()
 
     def __call__(self, offset: int, inserted: bool, rows: Combination) -> bool:
-        n = len(rows[0])
+        n, counted = len(rows[0]), 2 * offset + inserted
         if n and offset not in self._too_large:
-            self._counts[2 * offset + inserted] += n
-            if self._counts[2 * offset + inserted] > self.limit:
+            self._counts[counted] += n
+            if self._counts[counted] > self.limit:
                 self.exceeded(offset)
             elif len(self._counts) == 2:
                 self._of_one[inserted].append(rows)
@@ -162,9 +162,9 @@ class Collector:
 
 
 def _are_apart(gone: Combination, come: Combination, view: Retained) -> bool:
-    """Whether certainly none of these rows cancel: two that do have the same slot of each alias of which no row is replaced."""
-    for before, after, part in zip(gone, come, view.moved, strict=False):
-        if not len(part.old) and set(before.tolist()).isdisjoint(after.tolist()):
+    """Whether certainly none of these rows cancel: two that do have the same slot of each alias whose relation has not changed."""
+    for side, before, after in zip(view.sides, gone, come, strict=False):
+        if side.relation.name not in view.runs and set(before.tolist()).isdisjoint(after.tolist()):
             return True
     return False
 

@@ -56,7 +56,7 @@ def own(of: dict[str, bytes]) -> dict[str, bytes]:
 
 
 def read(log: Log) -> tuple[Any, ...]:
-    snapshot = read_snapshot(snapshot_paths(Path(log._folder))[0][-1])
+    snapshot = read_snapshot(snapshot_paths(log._path.parent)[0][-1])
     rows = {id_: [rows.serialize().to_pybytes() for rows in snapshot.batches(id_)] for id_ in snapshot.tables}
     catalog = [record[:3] for record in log.catalog()[0]], [(view.name, view.definition) for view in log.catalog()[1]]
     runs = {name: (source.run, source.epoch) for name, source in log.sources().items()}
