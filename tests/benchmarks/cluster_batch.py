@@ -38,7 +38,7 @@ from tests.server_process import ServerProcess
 
 TITLE = "A cluster: batch overlap joins of DataFrames, Spark with two threads"
 LINE = 10**12
-OWN = 20  # Spark's own plan, buckets of a burst, and DuckDB where a key is hot, get one row in so many: they compare most pairs
+OWN = 20  # Spark's own plan, buckets of a burst, and DuckDB with a hot key get one row in this number: they compare most pairs
 CELLS = (4, 16, 64)
 BY_HAND = "buckets by hand"
 WORST_CHOICE = 1.25  # if two plans take about the same time, either is a good choice
@@ -46,7 +46,7 @@ _TURNS = 3  # processor times are compared by their median: single runs differed
 PAGE = "docs/scale-out.md"
 BEGIN, END = "<!-- table:begin (from `make bench`) -->", "<!-- table:end -->"
 MODEL_ROWS, MODEL_CORES, MODEL_TASKS = 10**9, 100, 800
-MODEL_NETWORK, MODEL_TAILS = 9e9, 1.5  # bytes a second that all hosts shuffle together; the slowest tasks beside the mean: assumed
+MODEL_NETWORK, MODEL_TAILS = 9e9, 1.5  # assumed: bytes a second that all hosts together shuffle; the ratio of the slowest tasks to the mean
 
 
 def uniform(rng: np.random.Generator, rows: int) -> dict[str, np.ndarray]:
@@ -127,7 +127,7 @@ class Pair(NamedTuple):
         return joined.where("s < e2 AND s2 < e").where(F.shiftright(F.greatest("s", "s2"), shift) == F.col("bucket")).drop("bucket")
 
     def few(self, rows: int) -> Pair:
-        """Some of them, in as many partitions, and in memory."""
+        """Return some of the rows, in as many partitions, cached in memory."""
         found = Pair(*(one.limit(rows).repartition(2).cache() for one in self))
         for one in found:
             one.count()
@@ -209,7 +209,7 @@ def pair_of(spark: SparkSession, make: Callable[[np.random.Generator, int], dict
 
 
 def cells_of(pair: Pair, cells: int | None = None) -> Took:
-    """In cells, of which there are as many as the plan has or so many."""
+    """Join in cells, as many as planned, or this number."""
     counted = batch._cells if cells is None else lambda spark, rows: cells
     with patch.object(Planned, "in_buckets", False), patch.object(batch, "_cells", counted):
         pair.joined().count()
@@ -218,7 +218,7 @@ def cells_of(pair: Pair, cells: int | None = None) -> Took:
 
 
 def measured(spark: SparkSession, name: str, rows: int, note: Note) -> list[Figure]:
-    """The join of a set by either plan and by the one that is chosen, and by all rivals."""
+    """Measure the join of a data set with each plan, with the chosen one, and with all rivals."""
     pair, (a, b) = pair_of(spark, SETS[name], rows), tables_of(SETS[name], rows)
     planned = pair.planned()
     assert planned.buckets is not None
@@ -262,7 +262,7 @@ def measured(spark: SparkSession, name: str, rows: int, note: Note) -> list[Figu
 
 
 def twice(name: str, made: Callable[[], DataFrame], found: dict[str, int]) -> Took:
-    """The second time that it is made and counted."""
+    """Measure the second time that the join is made and counted."""
     made().count()
     joined = made()
     return timed(lambda: found.update({name: joined.count()}))
@@ -300,7 +300,7 @@ def model(sizes: Mapping[int, Took], divided: Mapping[int, Took], shuffled: floa
 
 
 def bytes_of_a_row(rows: int) -> float:
-    """Of what is shuffled, in blobs of as many rows as are packed at once."""
+    """Bytes of a shuffled row, in blobs with as many rows as are packed together."""
     (one,) = table(uniform(np.random.default_rng(5), rows)).combine_chunks().to_batches()
     some = one.slice(0, 1 << 17)
     cells = np.random.default_rng(5).integers(0, MODEL_TASKS, some.num_rows)

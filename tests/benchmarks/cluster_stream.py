@@ -155,14 +155,15 @@ def run(scale: Scale, note: Note) -> list[Figure]:
 
 
 class Cost(NamedTuple):
-    """Seconds of the processor: of a change, and of a micro-batch without any, which grows with the partitions of states."""
+    """Seconds of processor time: of a change, and of a micro-batch without changes, which grows with the number of partitions of the
+    states."""
 
     each: float
     fixed: float
 
 
 def of_processor(streamed: Streamed, sizes: Sequence[int]) -> Cost:
-    """From its smallest micro-batches, which follow the first, and its largest, which are the last."""
+    """Compute them from the smallest micro-batches, which follow the first, and the largest, which are the last."""
     small, large = (middle([one.processor for one in streamed.took[those]]) for those in (slice(1, 1 + REPEATS), slice(-REPEATS, None)))
     each = (large - small) / (sizes[-1] - sizes[0])
     return Cost(each, max(0.0, small - each * sizes[0]))
@@ -177,7 +178,7 @@ def _named(found: Mapping[str, float]) -> str:
 
 
 def of_size(size: int, first: int, streamed: Mapping[str, Streamed], rivals: Mapping[str, Sequence[float]], anew: float) -> Figure:
-    """Of the epochs of a size, which begin with `first`; `anew`: seconds of the whole join."""
+    """The figure for the epochs of one size, which begin with `first`; `anew`: seconds of the complete join."""
     those = slice(first, first + REPEATS)
     rates = {name: (middle([one.clock for one in found.took[those]]), _each(found, those, size)) for name, found in streamed.items()}
     others = [Rival("before-images", rates["before-images"][0], rates["before-images"][1])]
@@ -193,7 +194,7 @@ def _each(found: Streamed, those: slice, size: int) -> str:
 
 
 def of_one_executor(alone: Streamed, sizes: Sequence[int], service: Sequence[float]) -> list[Figure]:
-    """Of its smallest and largest micro-batches, from rows with before-images."""
+    """The figure from the smallest and largest micro-batches, of rows with before-images."""
     found = []
     for size, those in ((sizes[0], slice(1, 1 + REPEATS)), (sizes[-1], slice(-REPEATS, None))):
         rate = size / middle([one.clock for one in alone.took[those]])
@@ -203,7 +204,7 @@ def of_one_executor(alone: Streamed, sizes: Sequence[int], service: Sequence[flo
 
 
 def of_stages(stages: Mapping[str, Stages], epochs: Sequence[Epoch]) -> list[Figure]:
-    """µs of the processor that a change takes, of the largest epochs, and bytes of a row."""
+    """µs of processor time per change in the largest epochs, and bytes per row."""
     found, size = list[Figure](), changes_in(epochs[-1])
     for name, one in stages.items():
         each = [one.of_a_change(number, epochs[number]) for number in range(len(epochs) - REPEATS, len(epochs))]
@@ -260,8 +261,8 @@ def _bracket(note: str) -> str:
 
 @contextmanager
 def spark_of(executors: int) -> Iterator[SparkSession]:
-    """One core each, in processes of their own: of several workers Spark takes any, and a cell that another one has kept is made again from
-    its log."""
+    """Executors with one core each, in separate processes. With several workers, Spark may choose any of them, and a cell that another one
+    holds is rebuilt from its log."""
     master = f"local-cluster[{executors},1,1024]"
     spark = session({"spark.master": master, "spark.driver.memory": "3g", "spark.sql.shuffle.partitions": str(executors)})
     try:
@@ -271,7 +272,7 @@ def spark_of(executors: int) -> Iterator[SparkSession]:
 
 
 def stream(spark: SparkSession, folder: Path, kind: Kind, layout: str, epochs: Sequence[Epoch], first: int = 0) -> Streamed:
-    """Run a query over these epochs, and those that it has had; `first`: how many."""
+    """Run a query over these epochs, after the earlier ones; `first`: the number of those."""
     tables = {}
     for name in "ab":
         (folder / name).mkdir(parents=True, exist_ok=True)

@@ -1,9 +1,9 @@
 """Dangling rows, which every pairwise plan multiplies and TreeTracker visits once; and cases in which a join tree, which stores the live
 rows, is better.
 
-    group         R(x) has n rows that want one group of S(x, y), whose n rows T(y) lacks
-    both ends     half of S is a group that R wants and T lacks, half one that T wants and R lacks, so no order of the three helps
-    star          C(x, y, z) of n rows, each of which one of three spokes lacks, and whose other two have √n copies
+    group         R(x) has n rows that match one group of S(x, y), whose n rows have no match in T(y)
+    both ends     half of S is a group that matches R but not T, half one that matches T but not R, so no order of the three helps
+    star          C(x, y, z) of n rows, each of which has no match in one of three spokes, and √n matches in the other two
     few live      a path R(x, y), S(y, z), T(z, w) of n rows each, with one row of S in 400 between two partners
 
 Times are processor times of all threads together: most are too short for a clock on a machine that other processes use as well.
@@ -51,7 +51,8 @@ def _data(name: str, variables: Variables, columns: Sequence[np.ndarray]) -> Dat
 
 
 def _odd(n: int) -> int:
-    """Odd values below 2 n, between the even ones, so that the ranges of two columns do not show that they have nothing in common."""
+    """Return an odd value among the even values up to 2 n, so that the ranges of two columns do not show that they have nothing in
+    common."""
     return n + 1 - n % 2
 
 

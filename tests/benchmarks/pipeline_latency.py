@@ -47,7 +47,7 @@ def run(scale: Scale, note: Note) -> list[Figure]:
 def measure(on: Stage, job: StreamJob, warming: int, count: int) -> np.ndarray:
     """Milliseconds from the call of produce to the end of the version, as a follower reads it; of `count` records after `warming`.
 
-    Each record makes a row of the view or takes one away: every second one deletes a booking that was there before.
+    Each record adds a row to the view or removes one: every second record deletes a booking that existed before.
     """
     total = warming + count
     there = range(FIRST, FIRST + (total + 1) // 2)

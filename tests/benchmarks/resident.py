@@ -11,7 +11,7 @@ class Resident(NamedTuple):
     """Bytes (proportional set size: shared pages are divided among those that share them).
 
     reserved   the arrays of `structures/core/reserve.py`, without the first 2 MiB of each, which have small pages
-    anonymous  those, and all other memory that is no file's: the allocators of C, NumPy, Arrow, SQLite and Python, stacks
+    anonymous  those, and all other memory not mapped from files: the allocators of C, NumPy, Arrow, SQLite and Python, stacks
     files      code, libraries
     """
 

@@ -190,7 +190,7 @@ class Follower(threading.Thread):
 def latencies(server: ServerProcess, there: Entries, scale: Scale, note: Note) -> list[Figure]:
     """Milliseconds from a change's answer until a follower has read its version whole (below 0: before the answer).
 
-    One change a request: an interval of b grows long enough to meet some of a and c for sure, so that each version changes the view.
+    One change per request: an interval of b grows long enough to be sure to meet some of a and c, so that each version changes the view.
     """
     middles = there.take(there.set == 1).take(slice(0, scale.size(400, 20)))
     length = 36 * LINE // len(there.key)

@@ -1,4 +1,4 @@
-"""One interval that meets 100,000 among intervals with 20 partners: delay, memory, slow readers, old pins."""
+"""Intervals with 20 partners, and one that meets 100,000: delay, memory, slow readers, old pins."""
 
 from __future__ import annotations
 
