@@ -228,6 +228,22 @@ def test_more_rows_gained_than_the_feed_keeps(tmp_path: Path, monkeypatch: pytes
     engine.close()
 
 
+@pytest.mark.parametrize("name", ["absent", "exists"])
+def test_lists_are_read_again_a_few_times_only(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    """However long others write: the batch's turn reads them once more."""
+    rng = random.Random(name)
+    engine = filled(tmp_path, rng)
+    engine.put_view("v", MORE[name], wait=60)
+    monkeypatch.setattr(truncates, "_FEW", 1000)
+    added, meanwhile = Added(engine, "v"), Meanwhile(monkeypatch, lambda: apply_unprepared(engine, some_changes(rng, 20)))
+    engine.apply(truncating(rng, "b"))
+    assert (meanwhile.rounds, meanwhile.placed) == (truncates._LISTED, 1)
+    agrees(engine, "v")
+    add_up(engine, added)
+    left_nothing(engine)
+    engine.close()
+
+
 @pytest.fixture
 def engine(tmp_path: Path) -> Iterator[Instance]:
     yield from keeping(tmp_path, VIEWS["pairs"])
