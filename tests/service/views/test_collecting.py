@@ -74,16 +74,18 @@ def test_runs(seed: int) -> None:
 Pairs = set[tuple[int, int]]
 
 
-def netted(gone: Pairs, come: Pairs, moved: dict[int, int]) -> tuple[Pairs, Pairs]:
-    """Return the rows, of two aliases, that a delta of one version deletes and inserts. `moved`: rows of the first alias."""
+def netted(gone: Pairs, come: Pairs, moved: dict[int, int], alike: bool = False) -> tuple[Pairs, Pairs]:
+    """Return the rows, of two aliases, that a delta of one version deletes and inserts. `moved`: rows of the first alias; alike: they look
+    as those that replace them."""
     collector = Collector(1000, 1)
     for inserted, rows in enumerate((gone, come)):
         first, second = np.array(sorted(rows), np.int32).reshape(-1, 2).T
         collector(0, bool(inserted), (first, second))
     old, new = np.array([*moved], np.int32), np.array([*moved.values()], np.int32)
     runs = {"a": Run(1, np.zeros(len(old), np.int64), old, new, 2 * len(old))}
-    sides = [cast(Any, SimpleNamespace(relation=SimpleNamespace(name=name))) for name in "ab"]
-    delta = collector.delta(5, Retained(sides, runs, None, 1000))
+    table = SimpleNamespace(same=lambda columns, old, new: np.ones(len(old), np.bool_))
+    sides = [cast(Any, SimpleNamespace(relation=SimpleNamespace(name=name, table=table), output=[])) for name in "ab"]
+    delta = collector.delta(5, Retained(sides, runs, cast(Any, SimpleNamespace()) if alike else None, 1000))
     if delta is None:
         return set(), set()
     left = [*zip(*(slots.tolist() for slots in delta.slots), strict=True)]
@@ -106,3 +108,10 @@ def test_few_rows_of_one_version(seed: int, monkeypatch: pytest.MonkeyPatch) -> 
     found = netted(gone, come, moved)
     monkeypatch.setattr(collecting, "_FEW", 0)  # all of them by the kernel
     assert found == netted(gone, come, moved) == (gone - come, come - gone)
+
+
+def test_rows_of_which_a_part_is_replaced_by_one_that_looks_alike_are_unchanged() -> None:
+    """The slots of the replaced part have nothing in common."""
+    assert netted({(0, 7)}, {(10, 7)}, {0: 10}, True) == (set(), set())
+    assert netted({(0, 7), (0, 8)}, {(10, 7), (10, 9)}, {0: 10}, True) == ({(0, 8)}, {(10, 9)})
+    assert netted({(0, 7)}, {(10, 8)}, {0: 10}, True) == ({(0, 7)}, {(10, 8)})
