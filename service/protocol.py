@@ -275,6 +275,7 @@ class Protocol(HttpToolsProtocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         super().connection_lost(exc)
+        self._unset_keepalive_if_required()  # uvicorn's timer would keep a connection that was reset, and its last request, for a minute
         for cycle in self._unanswered():
             cycle.disconnected = True
             cycle.message_event.set()
