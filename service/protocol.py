@@ -44,8 +44,7 @@ MAX_PIPELINED = 32  # requests that wait for the answers to earlier ones of thei
 OPEN_PATHS = frozenset({"/livez", "/readyz", "/metrics"})
 
 _IDLE, _HEAD, _BODY = range(3)  # the state of the newest request of a connection: received completely, or partly
-_LARGE = 1 << 20  # bytes of a body; larger ones are not copied, but sent as pieces
-_FILES = 1024  # open files besides the connections
+_LARGE, _FILES = 1 << 20, 1024  # bytes of a body: larger ones are not copied, but sent as pieces; open files besides the connections
 _LINE = re.compile(rb"([!#$%&'*+.^_`|~0-9A-Za-z-]{1,64}) \S+ HTTP/1\.[01]\r?\n")
 _UNFINISHED_LINE = re.compile(rb"[!#$%&'*+.^_`|~0-9A-Za-z-]{1,64}( [!-~]{0,8192}( H?T?T?P?/?1?\.?[01]?\r?)?)?")
 
@@ -275,7 +274,7 @@ class Protocol(HttpToolsProtocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         super().connection_lost(exc)
-        self._unset_keepalive_if_required()  # uvicorn's timer would keep a connection that was reset, and its last request, for a minute
+        self._unset_keepalive_if_required()  # uvicorn's timer would keep a connection that was reset for a minute
         for cycle in self._unanswered():
             cycle.disconnected = True
             cycle.message_event.set()

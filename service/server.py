@@ -40,7 +40,7 @@ from service.protocol import Door, Protocol, allow_files
 from service.settings import Settings, is_loopback
 from service.tls import BadPair, Certificate
 from service.trimming import Leftovers, give_back, use_one_allocator
-from service.warming import EVERY_BATCH, Kernels, Loading, Unusable
+from service.warming import EVERY_BATCH, Kernels, Unusable
 from service.wire.log_lines import start_log
 
 BACKLOG = 2048
@@ -164,7 +164,6 @@ class Starter(threading.Thread):
         self.failure: Exception | None = None
         self._is_ending = False
         self.kernels = Kernels()
-        self.loading = Loading(lambda: self.kernels.complete)
 
     def run(self) -> None:
         context = self._context
@@ -188,7 +187,6 @@ class Starter(threading.Thread):
             self.kernels.stand_back()
             context.become_ready()
             log.info("livejoin is ready after %.1f s", context.ready_after)
-            self.loading.start()
 
     def stop(self) -> None:
         """End a start that does not accept batches yet; the folder is closed, or `failure` is set."""
@@ -294,7 +292,6 @@ def _end(context: Context, starter: Starter) -> int:
     is_clean = starter.engine.close()
     starter.kernels.end()
     context.release_threads()
-    starter.loading.end()
     return 0 if is_clean else 1
 
 

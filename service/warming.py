@@ -5,7 +5,6 @@
                  first, then the others, at low priority once the service is ready
     before use   whoever registers a relation, or builds a view, loads its kernels from the cache (`Kernels.load`). Numba loads and compiles
                  under one lock: a writer that called a kernel for the first time would wait in its turn for all others who load
-    later        `Loading` loads the other kernels
 
 Numba's front end holds the GIL: compiled in this process, a kernel would stop the event loop for seconds. The front end takes half of the
 time, most of it for helpers that kernels share. So a single process runs it for all kernels, and its children optimize and store them
@@ -28,7 +27,6 @@ from typing import Any
 from llvmlite.binding import get_host_cpu_features
 
 import structures
-from service.trimming import give_back
 from structures.core import kernel
 
 EVERY_BATCH = ("rows", "core", "pages")  # rooms: those of the tables
@@ -37,7 +35,6 @@ _IN_HAND = _CHILDREN + 1  # kernels: with one more than its children have, it al
 _LOWEST = 19  # priority, as for `nice`
 _COMPILE = "compile"
 _COMMAND = (sys.executable, "-m", "service.warming", _COMPILE)
-LOADING_DELAY, _PAUSE = 5.0, 0.1  # seconds before the first kernel that no call needs, and between two of them
 
 Progress = Callable[[int, int], None]
 
@@ -106,6 +103,8 @@ class Kernels:
         for dispatcher, _ in list(kernel._listed):
             if _name(dispatcher) in wanted:
                 kernel.compiled(dispatcher)
+        gc.collect(1)
+        gc.freeze()  # as after a start: no request must wait while Python searches permanent objects for cycles
         _ready.update(rooms)
 
     def load_compiled(self, rooms: Collection[str]) -> None:
@@ -195,35 +194,6 @@ def warm(progress: Progress) -> None:
         kernels.require(None, progress)
     finally:
         kernels.end()
-
-
-class Loading(threading.Thread):
-    """Loads the kernels that nobody has loaded, after the first requests and once all are `compiled`, with pauses: a request waits for at
-    most one of them, about ten milliseconds."""
-
-    def __init__(self, compiled: Callable[[], bool]) -> None:
-        super().__init__(name="kernels", daemon=True)
-        self._compiled = compiled
-        self._ended = threading.Event()
-
-    def run(self) -> None:
-        while True:
-            if self._ended.wait(LOADING_DELAY):
-                return
-            if self._compiled():
-                break
-        for dispatcher, _ in list(kernel._listed):
-            kernel.compiled(dispatcher)
-            if self._ended.wait(_PAUSE):
-                return
-        gc.freeze()  # as after a start: no request must wait while Python searches permanent objects for cycles
-        give_back()
-
-    def end(self) -> None:
-        """Stop after the current kernel, and wait for that for a second at most: the process should not end inside a compiler."""
-        self._ended.set()
-        if self.is_alive():
-            self.join(1.0)
 
 
 def _require_processor() -> None:

@@ -19,7 +19,6 @@ import numpy as np
 import psutil
 import pyarrow as pa
 
-from service.warming import LOADING_DELAY
 from structures.core.entries import Entries
 from tests.benchmarks.figures import Scale
 from tests.benchmarks.raw_client import open_stream, post_all
@@ -86,12 +85,11 @@ ROOM = Pair("bookings", "maintenance", "clashes", True)
 @contextmanager
 def serving(scale: Scale, environment: Mapping[str, str] | None = None, parent: Path | None = None) -> Iterator[ServerProcess]:
     """A server on a new folder, with the log on. The folder is in `parent`, by default on the disk of temporary files. The server has come
-    to rest (except in a quick run), since the kernels that it loads after its first requests are part of its start."""
+    to rest (except in a quick run)."""
     with tempfile.TemporaryDirectory(prefix="livejoin-bench-", dir=parent) as folder:
         with ServerProcess(Path(folder) / "data", environment=environment, fresh=True) as server:
             process = psutil.Process(server.process.pid)
             if not scale.quick:
-                time.sleep(LOADING_DELAY + 1)
                 while max(process.cpu_percent(1.0) for _ in range(2)) > 1:
                     pass
             yield server

@@ -106,8 +106,7 @@ def bookings(n: int, ids: np.ndarray, seed: int) -> Iterator[bytes]:
 
 
 def rest(server: ServerProcess, scale: Scale) -> None:
-    """Wait until the service is at rest: a snapshot is written, memory is returned, and all kernels are loaded, which begins five seconds
-    after the start and takes a hundred megabytes."""
+    """Wait until the service is at rest: a snapshot is written, and memory is returned."""
     process, quiet, before = psutil.Process(server.process.pid), 0, 0
     while quiet < scale.size(5, 1):
         busy, now = process.cpu_percent(2.0) > 2, resident(server.process.pid).anonymous

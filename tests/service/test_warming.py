@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import threading
 import time
 
@@ -9,50 +10,6 @@ import pytest
 
 from service import warming
 from structures.core import kernel
-
-
-@pytest.fixture
-def loaded(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """What `Loading` loads: a growing list of ten items."""
-    numbers: list[int] = []
-    monkeypatch.setattr(warming, "LOADING_DELAY", 0.0)
-    monkeypatch.setattr(kernel, "_listed", [(number, "") for number in range(10)])
-    monkeypatch.setattr(kernel, "compiled", numbers.append)
-    return numbers
-
-
-def test_all_are_loaded_one_after_another(loaded: list[int], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(warming, "_PAUSE", 0.0)
-    loading = warming.Loading(lambda: True)
-    loading.start()
-    loading.join()
-    loading.end()
-    assert loaded == list(range(10))
-
-
-def test_an_end_stops_it(loaded: list[int]) -> None:
-    loading = warming.Loading(lambda: True)
-    loading.start()
-    while not loaded:
-        time.sleep(0.01)
-    loading.end()
-    assert not loading.is_alive() and len(loaded) < 10
-
-
-def test_nothing_is_loaded_before_all_is_compiled(loaded: list[int]) -> None:
-    """Otherwise it would be compiled here, in the interpreter of the event loop."""
-    asked: list[int] = []
-
-    def compiled() -> bool:
-        asked.append(len(loaded))
-        return len(asked) > 3
-
-    loading = warming.Loading(compiled)
-    loading.start()
-    while not loaded:
-        time.sleep(0.01)
-    loading.end()
-    assert asked == [0] * 4
 
 
 def test_what_somebody_waits_for_is_compiled_first() -> None:
@@ -93,10 +50,13 @@ def test_kernels_are_loaded_once_and_with_those_that_they_import(monkeypatch: py
     assert kernels.has_loaded({"interval"}) and not kernels.has_loaded({"interval", "box"})
     kernels.load({"interval"})
     assert len(names) == len({*names})
+    assert gc.get_freeze_count(), "no request waits while Python searches what belongs to kernels"
 
 
-def test_nothing_is_loaded_that_is_not_compiled(loaded: list[int], monkeypatch: pytest.MonkeyPatch) -> None:
-    """Otherwise it would be compiled by the thread that loads it."""
+def test_nothing_is_loaded_that_is_not_compiled(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever loads it would compile it."""
+    loaded: list[object] = []
+    monkeypatch.setattr(kernel, "compiled", loaded.append)
     monkeypatch.setattr(warming, "_ready", {"interval"})
     monkeypatch.setattr(warming, "_kernels_of", lambda rooms: {"missing"})
     kernels = warming.Kernels()
@@ -107,7 +67,3 @@ def test_nothing_is_loaded_that_is_not_compiled(loaded: list[int], monkeypatch: 
     with pytest.raises(warming.Unusable, match="the service ends"):
         kernels.load({"interval"})
     assert not loaded
-
-
-def test_one_that_never_started_ends() -> None:
-    warming.Loading(lambda: True).end()
