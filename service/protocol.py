@@ -147,7 +147,7 @@ class Cycle(RequestResponseCycle):
     async def _send_pieces(self, pieces: Pieces) -> None:
         """Send the pieces as one chunk, if the answer is chunked; other connections get their turns in between."""
         size = sum(map(len, pieces))
-        if not size or self.scope["method"] == "HEAD":  # an empty chunk would end the body
+        if not size or self.scope["method"] == "HEAD" or self.disconnected:  # an empty chunk would end the body
             return
         if self.chunked_encoding:
             pieces = [b"%x\r\n" % size, *pieces, b"\r\n"]

@@ -24,6 +24,7 @@ import uvloop
 from uvicorn.server import ServerState
 
 from service import protocol
+from service.api.http.answers import PIECES
 from service.protocol import MAX_FIELDS, MAX_PIPELINED, SPARE, Cycle, Door, Protocol, allow_files
 from service.settings import Settings
 from tests.server_process import ServerProcess
@@ -260,6 +261,13 @@ def test_a_connection_that_was_reset_is_freed(new_loop: Callable[[], asyncio.Abs
 
     with asyncio.Runner(loop_factory=new_loop) as runner:
         runner.run(asyncio.wait_for(run(), 60))
+
+
+def test_pieces_for_a_client_that_left_before_the_head_was_sent() -> None:
+    """Seen: an ERROR in the log for each, as no Content-Length had been sent."""
+    cycle = Cycle.__new__(Cycle)
+    cycle.scope, cycle.disconnected, cycle.chunked_encoding, cycle.expected_content_length = {"method": "GET"}, True, None, 0  # type: ignore[typeddict-item]
+    asyncio.run(cycle.send({"type": PIECES, "pieces": [b"rows"]}))
 
 
 def test_connections(small: ServerProcess) -> None:
