@@ -267,9 +267,9 @@ _KINDS = (
     Kind(
         "bad-query",
         422,
-        "SQL syntax error",
-        "The SQL text cannot be parsed. `detail` gives the position. For an ad hoc query, which is itself the request, the status is 400; "
-        "it can also fail while it runs, if a value cannot be converted.",
+        "Invalid SQL",
+        "The SQL text is not a valid query. `detail` gives the position, if it is known. For an ad hoc query, which is itself the request, the "
+        "status is 400; it can also fail while it runs, if a value cannot be converted.",
         "Fix the text at that position. The dialect of views is PostgreSQL's, extended by `overlaps(x, y)` and `x OVERLAPS y`; that of "
         "ad hoc queries is DuckDB's.",
     ),

@@ -43,12 +43,14 @@ def problem_of(failure: dict[str, Any], sql: str, reads: int, memory: int) -> Pr
     if error in _STATE or "Traceback" in message or not re.fullmatch("[A-Z]+[A-Za-z_]*", error):
         raise RuntimeError(f"the child of a query failed: {error}")
     if error == "COLUMN_NOT_FOUND" or "does not have a column named" in message:
-        return Problem("unknown-column", _placed(message, failure, sql))
+        return _placed("unknown-column", message, failure, sql)
     if message.startswith(("Referenced table", "Table with name")):
-        return Problem("unknown-relation", _placed(message, failure, sql))
+        return _placed("unknown-relation", message, failure, sql)
     position = failure["position"]
     if isinstance(position, int):
         return refused(bad_query(message, *line_and_column(sql, position)))
+    if "INT128" in message and "type INT64" in message:
+        message += ": whole numbers of the result have 64 bits; write CAST(… AS DECIMAL(38, 0))"
     problem = Problem("bad-query", message or error)
     return refused(problem)
 
@@ -76,8 +78,8 @@ def fate(status: int | None, reads: int, limits: Limits) -> Exception:
     return RuntimeError(f"the child of a query ended with status {status}")
 
 
-def _placed(message: str, failure: dict[str, Any], sql: str) -> str:
+def _placed(type_: str, message: str, failure: dict[str, Any], sql: str) -> Problem:
     if not isinstance(failure["position"], int):
-        return message
+        return Problem(type_, message)
     line, column = line_and_column(sql, failure["position"])
-    return f"{message} (line {line}, column {column})"
+    return Problem(type_, f"{message} (line {line}, column {column})", position={"line": line, "column": column})

@@ -64,7 +64,7 @@ def _parsed(data: dict[str, Any], most: int) -> RelationDefinition:
 
 def _require_few(data: dict[str, Any], part: str, most: int) -> None:
     if isinstance(data.get(part), list | dict) and len(data[part]) > most:
-        raise Problem("bad-definition", f"{part}: a relation may have {most} of them (--max-columns), not {len(data[part])}")
+        raise Problem("bad-definition", f"{part}: a relation may have at most {most} of them (--max-columns), not {len(data[part])}")
 
 
 async def patch_relation(request: Request) -> Response:

@@ -25,13 +25,15 @@ def main(arguments: list[str]) -> int:
     add_url(parser)
     args = parser.parse_args(arguments)
     shown = Progress(
-        TextColumn("{task.description}"), BarColumn(), TextColumn("{task.percentage:>3.0f} %"), console=Console(stderr=True), transient=True
+        *(TextColumn("{task.description}"), BarColumn(), TextColumn("{task.percentage:>3.0f} %")),
+        console=Console(stderr=True),
+        transient=True,
+        disable=not sys.stderr.isatty(),
     )
     with connect(args) as client:
         state = client.start_backup(args.target, args.since)
         id_ = state["id"]
-        if sys.stderr.isatty():
-            shown.start()
+        shown.start()
         task = shown.add_task("backup", total=1.0)
         try:
             while state["state"] == "running":

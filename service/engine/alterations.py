@@ -76,7 +76,7 @@ class Alterations:
         for what, found in (("columns", columns), ("intervals", intervals)):
             if len(found) > self._most_columns:
                 most = self._most_columns
-                raise Problem("bad-definition", f"{what}: a relation may have {most} of them (--max-columns), not {len(found)}")
+                raise Problem("bad-definition", f"{what}: a relation may have at most {most} of them (--max-columns), not {len(found)}")
         retain = patch.retain if "retain" in patch.model_fields_set else before.retain
         made = RelationDefinition.model_construct(columns=list(columns.values()), key=before.key, intervals=intervals, retain=retain)
         return parse_relation(made.to_json())

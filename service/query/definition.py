@@ -165,7 +165,7 @@ def _read_having(draft: Draft, groups: GroupsDraft, entry: Entry) -> None:
     def compare(into: GroupsDraft, where: Where, negated: bool) -> None:
         one = into.named(where.column)
         if one is None:
-            there = ", ".join(output.name for output in into.outputs)
+            there = ", ".join(output.name for output in into.outputs) or "none: name them in group and aggregate"
             raise bad(f"having: the groups have no column {as_json(where.column)}; they have {there}")
         values = _values(where, into.result_type(one), f"having, {where.column}")
         for op, some in _comparisons(where, values, negated):
@@ -186,7 +186,7 @@ def _values(entry: Where, type_: str, what: str, read: Callable[[str, Any], Phys
     if op == "in" and not isinstance(value, list):
         raise bad("the operator in takes a list of values")
     if op == "like" and type_ != "string":
-        raise bad(f"{what}: the operator like takes a string, not a {type_}")
+        raise bad(f"{what}: the operator like takes a string, not {type_}")
     try:
         if op == "like":
             return [pattern(str(read(type_, value)))] if value is not None else []

@@ -110,11 +110,11 @@ class GroupsDraft:
         if trunc is not None:
             type_ = self.type_of(output)
             if type_ not in ("timestamp", "date"):
-                raise unsupported(f"date_trunc of {output.column}, a {type_}", "it takes a timestamp or a date")
+                raise unsupported(f"date_trunc of {output.column} ({type_})", "it takes a timestamp or a date")
             if trunc not in UNITS:
                 raise unsupported(f"date_trunc by {trunc!r}", f"its units are {', '.join(UNITS)}")
             if trunc == "hour" and type_ == "date":
-                raise unsupported(f"date_trunc by hour of {output.column}, a date", "a date has no hours; the units are day to year")
+                raise unsupported(f"date_trunc by hour of {output.column} (date)", "a date has no hours; the units are day to year")
         if output.column is not None:
             self.scope.require_comparable(output.column, "GROUP BY or DISTINCT of")
         known = self.find(output, trunc)
@@ -132,7 +132,7 @@ class GroupsDraft:
             words = WORDS.get(function, function.upper())
             result = result_of(function, type_)
             if result is None:
-                raise unsupported(f"{words} of {output.column}, a {type_}", _INSTEAD.get(function, "use another column"))
+                raise unsupported(f"{words} of {output.column} ({type_})", _INSTEAD.get(function, "use another column"))
             made = Aggregate(function, self.read(output), result)
         if made not in self.aggregates:
             self.aggregates.append(made)

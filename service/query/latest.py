@@ -37,7 +37,7 @@ def latest_of(scope: Scope, by: Sequence[ColumnRef], order: ColumnRef, descendin
         scope.require_comparable(ref, "the latest rows by")
     kind = scope.describe(order).kind
     if not is_ordered(kind):
-        raise unsupported(f"the latest rows by the order of {order}, a {kind}", "order by a number or a time that is stored in a column")
+        raise unsupported(f"the latest rows by the order of {order} ({kind})", "order by a number or a time that is stored in a column")
     return Latest(tuple(dict.fromkeys(by)), order, descending, rows, nulls_first)
 
 
@@ -140,7 +140,7 @@ def as_of_of(scope: Scope, of: ColumnRef, op: str, point: ColumnRef, optional: b
         raise unsupported(f"{of} {op} {point} as the comparison of an ASOF JOIN", "compare a column of each of the two relations")
     kind = scope.describe(of).kind
     if kind == "bool" or not is_ordered(kind):
-        raise unsupported(f"an ASOF JOIN by {of}, a {kind}", "compare numbers or times")
+        raise unsupported(f"an ASOF JOIN by {of} ({kind})", "compare numbers or times")
     return AsOf(of, op, point, optional)
 
 

@@ -142,7 +142,7 @@ def convert(value: Physical, given: str, wanted: str) -> Physical:
         return float(value)
     if given == "int64" and digits_of(wanted):
         return from_json(wanted, value)
-    raise BadLiteral(f"a constant of type {given} compared with a column of type {wanted}: write a {wanted}")
+    raise BadLiteral(f"a constant of type {given} compared with a column of type {wanted}: write a constant of that type")
 
 
 def _float(text: str) -> float:

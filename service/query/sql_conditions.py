@@ -212,7 +212,7 @@ class Conditions:
         ref = self._names.column(column)
         type_ = self._draft.scope.describe(ref).kind
         if type_ != "string":
-            raise self._names.bad(node, f"LIKE takes a string, but {ref} is a {type_}")
+            raise self._names.bad(node, f"LIKE takes a string, but {ref} is {type_}")
         try:
             escape = text_of(node.expression) if isinstance(node, exp.Escape) else "\\"
             values: list[Physical] = [] if isinstance(text, exp.Null) else [pattern(text.name, escape)]
@@ -375,7 +375,7 @@ class Conditions:
         """Read a condition that is a bool column alone, or IS TRUE."""
         type_ = self._draft.scope.describe(ref).kind
         if type_ != "bool":
-            raise self._names.bad(node, f"{ref} is a {type_}, not a condition")
+            raise self._names.bad(node, f"{ref} is {type_}, not a condition")
         self._draft.restrict(ref, op, values)
 
     def _side(self, node: exp.Expr) -> _Side | None:
@@ -472,7 +472,7 @@ def _read(node: exp.Expr, type_: str) -> Physical | None:
         return None if value is None else convert(value, CASTS[name], type_)
     if isinstance(node, exp.Boolean):
         if type_ != "bool":
-            raise BadLiteral(f"{node.sql()} is not a {type_}")
+            raise BadLiteral(f"{node.sql()} is not of type {type_}")
         return bool(node.this)
     text = text_of(node)
     return from_text(type_, text) if isinstance(node, exp.Literal) and node.is_string else from_number(type_, text)

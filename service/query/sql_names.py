@@ -12,8 +12,9 @@ from service.query.assembly import unsupported
 from service.query.model import STRETCHES, ColumnRef, IntervalRef
 from service.query.scope import Scope
 
+_OF_INTERVALS = ("overlaps", "intersection", "duration", *STRETCHES)
 _FUNCTIONS = (
-    *("overlaps", "intersection", "duration", *STRETCHES, "latest", "exists", "coalesce", "lower", "upper", "abs", "date_trunc"),
+    *(*_OF_INTERVALS, "latest", "exists", "coalesce", "lower", "upper", "abs", "date_trunc"),
     *("count", "sum", "avg", "min", "max"),
 )
 
@@ -84,15 +85,26 @@ class Names:
         """Check that a column or an interval of that name exists. Problem `unknown-column`, with its position."""
         alias, name = self._parts(column)
         try:
+            self._check(alias, name, column.parent)
+        except Problem as problem:
+            if alias is None and column.this.args.get("quoted"):
+                problem.detail += " (a text stands in single quotes)"
+            raise self.placed(problem, column.this if alias in self.scope.aliases else column) from None
+
+    def _check(self, alias: str | None, name: str, within: exp.Expr | None) -> None:
+        try:
             if alias is None:
                 if not any(name in self.scope.definition(a).intervals for a in self.scope.aliases):
                     self.scope.find_column(name)
             elif name not in self.scope.definition(alias).intervals:
                 self.scope.column(alias, name)
-        except Problem as problem:
-            if alias is None and column.this.args.get("quoted"):
-                problem.detail += " (a text stands in single quotes)"
-            raise self.placed(problem, column.this if alias in self.scope.aliases else column) from None
+        except Problem:
+            if isinstance(within, exp.Overlaps) or (isinstance(within, exp.Anonymous) and within.name.lower() in _OF_INTERVALS):
+                if alias is None:
+                    self.scope.find_interval(name)
+                else:
+                    self.scope.interval(alias, name)
+            raise
 
     def column(self, node: exp.Column) -> ColumnRef:
         alias, name = self._parts(node)

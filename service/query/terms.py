@@ -85,13 +85,13 @@ def _decimal(term: Term) -> Term:
 def moved(term: Term, micros: int) -> Term:
     """Return a timestamp plus a fixed time."""
     if term.kind != "timestamp":
-        raise _refused(f"INTERVAL beside a {term.kind}", "a timestamp takes an INTERVAL, a date a number of days")
+        raise _refused(f"INTERVAL beside {term.kind}", "a timestamp takes an INTERVAL, a date a number of days")
     return Term("+", "timestamp", (term, Term("constant", "int64", (), micros)))
 
 
 def negative(term: Term) -> Term:
     if not _is_number(term.kind):
-        raise _refused(f"- of a {term.kind}", "write it before a number")
+        raise _refused(f"- of {term.kind}", "write it before a number")
     return Term("negative", term.kind, (term,))
 
 
@@ -99,14 +99,14 @@ def texts(op: str, *parts: Term) -> Term:
     """Return `||`, `lower` or `upper`."""
     for part in parts:
         if part.kind != "string":
-            raise _refused(f"{op} of a {part.kind}", "it takes texts: write CAST(… AS text)")
+            raise _refused(f"{op} of {part.kind}", "it takes texts: write CAST(… AS text)")
     return Term(op, "string", parts)
 
 
 def extracted(doc: Term, key: str | int, as_text: bool) -> Term:
     """Return `doc ->> key` or `doc -> key`."""
     if doc.kind not in ("string", "json"):
-        raise _refused(f"{'->>' if as_text else '->'} of a {doc.kind}", "it takes JSON, in a column of texts")
+        raise _refused(f"{'->>' if as_text else '->'} of {doc.kind}", "it takes JSON, in a column of texts")
     if doc.op == "->":  # a path, read in one step
         (whole,) = doc.args
         return Term("->>" if as_text else "->", "string", (whole,), (*doc.value, key))
@@ -115,9 +115,9 @@ def extracted(doc: Term, key: str | int, as_text: bool) -> Term:
 
 def truncated(unit: str, of: Term) -> Term:
     if of.kind not in ("timestamp", "date"):
-        raise _refused(f"date_trunc of a {of.kind}", "it takes a timestamp or a date")
+        raise _refused(f"date_trunc of {of.kind}", "it takes a timestamp or a date")
     if unit not in UNITS or (unit == "hour" and of.kind == "date"):
-        raise _refused(f"date_trunc by {unit} of a {of.kind}", f"its units are {', '.join(UNITS)}; a date has no hours")
+        raise _refused(f"date_trunc by {unit} of {of.kind}", f"its units are {', '.join(UNITS)}; a date has no hours")
     return Term("date_trunc", of.kind, (of,), unit)
 
 
@@ -148,7 +148,7 @@ def logical(op: str, *parts: Term) -> Term:
     """Return `and`, `or` or `not`."""
     for part in parts:
         if part.kind != "bool":
-            raise _refused(f"{op.upper()} of a {part.kind}", "write conditions there")
+            raise _refused(f"{op.upper()} of {part.kind}", "write conditions there")
     return Term(op, "bool", parts)
 
 
@@ -160,7 +160,7 @@ def tested(op: str, of: Term) -> Term:
 def like(of: Term, pattern: str) -> Term:
     """`pattern`: as returned by `filters.pattern`."""
     if of.kind != "string":
-        raise _refused(f"LIKE of a {of.kind}", "it takes a text")
+        raise _refused(f"LIKE of {of.kind}", "it takes a text")
     return Term("like", "bool", (of,), pattern)
 
 

@@ -109,7 +109,7 @@ class Cursors:
         with self._lock:
             kept = self._kept.get(number)
             if kept is None or not self.versions.is_held(kept.pin):
-                raise Problem("snapshot-expired", "the cursor was idle for too long")
+                raise Problem("snapshot-expired", "the cursor was idle for too long, or its reading has been released")
             kept.used = not kept.stays
             with self.versions.reading(kept.pin):  # restarts its idle time
                 return kept, self.versions.again(kept.pin)

@@ -134,7 +134,8 @@ class _Changes:
             raise MalformedBody(f"change {index} is {shown(change)}, not an object", line)
         relation = change.get("relation")
         if type(relation) is not str:
-            raise MalformedBody(f"change {index} has no relation", line)
+            fault = "has no relation" if relation is None else f'has the "relation" {shown(relation)}, expected a name'
+            raise MalformedBody(f"change {index} {fault}", line)
         group = self.groups.get(relation)
         if group is None:
             group = self.groups[relation] = Rows(relation, self.definitions(relation).rules)
@@ -144,7 +145,7 @@ class _Changes:
         if "op" not in change and not _MEMBERS.issuperset(change):
             # Change logs have extra numbers and dates; but an unknown member may be a misspelt op, and the change would become an upsert.
             stranger = next(name for name in change if name not in _MEMBERS)
-            group.refuse(index, None, f"no op, but an unknown member {shown(stranger)}; the members are relation, op, row and key")
+            group.refuse(index, None, f'no "op", but the unknown member "{cut(stranger)}"; the members are relation, op, row and key')
         elif op == TRUNCATE:
             group.add(index, op, {})
         elif "key" in change and (fault := _fault_of_key(group.rules, change["key"], change.get("row"))) is not None:

@@ -84,9 +84,9 @@ class Column(BaseModel):
     @model_validator(mode="after")
     def _check_digits(self) -> Column:
         precision, scale = self.precision, self.scale
-        _require(self.zone is None or self.type == "timestamp", f"a {self.type} has no zone, only a timestamp has one")
+        _require(self.zone is None or self.type == "timestamp", f"only a timestamp has a zone, not {self.type}")
         if self.type != "decimal":
-            _require(precision is None and scale is None, f"a {self.type} has neither precision nor scale")
+            _require(precision is None and scale is None, f"only a decimal has precision and scale, not {self.type}")
             return self
         _require(precision is not None and scale is not None, "a decimal needs its precision and scale, such as 12 and 2")
         assert precision is not None and scale is not None
@@ -224,7 +224,7 @@ class RelationDefinition(BaseModel):
             column = self._by_name.get(self.retain.column)
             _require(column is not None, f"retain names {self.retain.column!r}, which is not a column")
             assert column is not None
-            _require(column.type in ("timestamp", "date"), f"retain needs a timestamp or a date, and {column.name!r} is a {column.type}")
+            _require(column.type in ("timestamp", "date"), f"retain needs a timestamp or a date, and {column.name!r} is {column.type}")
         return self
 
     def _check_key(self) -> None:
@@ -243,7 +243,7 @@ class RelationDefinition(BaseModel):
         start, end = self._by_name[interval.start_column], self._by_name[interval.end_column]
         _require(
             start.type in ENDPOINT_TYPES,
-            f"the interval {name!r}: {start.name!r} is a {start.type}; endpoints must be {', '.join(ENDPOINT_TYPES)}",
+            f"the interval {name!r}: {start.name!r} is {start.type}; endpoints must be {', '.join(ENDPOINT_TYPES)}",
         )
         _require(
             start.kind == end.kind,

@@ -73,7 +73,7 @@ def test_a_backup_and_its_restoration(server: ServerProcess, tmp_path: Path) -> 
     assert talk.ok(client.get("/v1/backup")) == {"state": "none"}
     kept = token_of(client)
     told = backup(server, tmp_path / "backup")
-    assert "version 30" in told
+    assert told.startswith("backup     ") and "version 30" in told and told.count("\n") == 1
     state = talk.ok(client.get("/v1/backup"))
     assert state["id"] == json.loads((tmp_path / "backup" / "backup.json").read_text())["id"]
     assert state["state"] == "done" and state["version"] == 30 and state["progress"] == 1.0

@@ -233,9 +233,9 @@ def test_names_of_with_go_first(client: httpx.Client) -> None:
         ("SELECT TIME '24:00:00' AS t", 400, "bad-query", None),
         ("SELECT $1", 400, "bad-query", None),
         ("PIVOT bookings ON room USING count(*)", 400, "bad-query", (1, 1)),
-        ("SELECT nope FROM bookings", 422, "unknown-column", None),
-        ("SELECT b.nope FROM bookings b", 422, "unknown-column", None),
-        ("SELECT other.id FROM bookings", 422, "unknown-relation", None),
+        ("SELECT nope FROM bookings", 422, "unknown-column", (1, 8)),
+        ("SELECT b.nope FROM bookings b", 422, "unknown-column", (1, 8)),
+        ("SELECT other.id FROM bookings", 422, "unknown-relation", (1, 8)),
         ("SELECT * FROM nix", 422, "unknown-relation", None),
         ('SELECT * FROM "Bookings"', 422, "unknown-relation", None),
         ("SELECT * FROM main.bookings", 422, "unknown-relation", None),
@@ -249,6 +249,13 @@ def test_names_of_with_go_first(client: httpx.Client) -> None:
 def test_what_is_wrong_is_told(client: httpx.Client, sql: str, status: int, kind: str, position: tuple[int, int] | None) -> None:
     told = refused(client, sql, status, kind)
     assert position is None or told["position"] == {"line": position[0], "column": position[1]}, told
+
+
+def test_a_sum_beyond_64_bits(client: httpx.Client) -> None:
+    told = refused(client, "SELECT sum(9223372036854775807) AS total FROM bookings", 400, "bad-query")
+    assert "CAST(… AS DECIMAL(38, 0))" in told["detail"], told
+    (row,) = rows(client, "SELECT CAST(sum(9223372036854775807) AS DECIMAL(38, 0)) AS total FROM bookings")
+    assert int(row["total"]) > 2**64
 
 
 def test_pivot_with_its_values(client: httpx.Client) -> None:

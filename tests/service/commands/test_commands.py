@@ -444,7 +444,7 @@ def test_load_needs_a_key_for_a_new_relation(tmp_path: Path, capsys: pytest.Capt
     [
         (["--type", "z=date"], "--type names 'z', but the files have only the columns id, x"),
         (["--not-null", "z"], "--not-null names 'z'"),
-        (["--type", "x=bool", "--interval", "at=x"], "'x' is a bool; endpoints must be"),
+        (["--type", "x=bool", "--interval", "at=x"], "'x' is bool; endpoints must be"),
         (["--type", "id=date"], "1 row was rejected, nothing was loaded"),
         (["--not-null", "x", "--type", "x=int64"], "1 row was rejected, nothing was loaded"),
     ],
@@ -487,6 +487,14 @@ def test_a_bad_address_is_not_blamed_on_the_token(monkeypatch: pytest.MonkeyPatc
 def test_the_demo_has_a_service_of_its_own(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["demo", "--url", "http://127.0.0.1:1"]) == 2
     assert "--url needs --brokers" in capsys.readouterr().err
+
+
+def test_benchmarks_without_their_packages(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    """As after `make demo`, which does not install them."""
+    monkeypatch.setattr("service.commands.bench.find_spec", lambda _: None)
+    assert main(["bench", "--help"]) == 1
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith("livejoin: ") and "make setup" in line
 
 
 def test_an_unknown_benchmark(capfd: pytest.CaptureFixture[str]) -> None:

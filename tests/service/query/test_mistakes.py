@@ -56,7 +56,7 @@ def test_what_is_wrong_with_the_syntax(text: str, says: str, column: int) -> Non
     [
         ("SELECT id FROM booking", "unknown-relation", "no relation booking; did you mean bookings?", 16),
         ("SELECT b.idd FROM bookings b", "unknown-column", "no column idd; did you mean id?", 10),
-        ("SELECT b.id FROM bookings b WHERE overlaps(b.sty, b.open)", "unknown-column", "no column sty; did you mean stay?", 46),
+        ("SELECT b.id FROM bookings b WHERE overlaps(b.sty, b.open)", "unknown-column", "no interval sty; did you mean stay?", 46),
         ("SELECT bookings.id FROM bookings b", "unknown-column", "no alias bookings; here bookings is called b", 8),
         ('SELECT id FROM bookings WHERE guest = "Ada"', "unknown-column", "(a text stands in single quotes)", 39),
         ("SELECT b.id FROM bookings b WHERE overlap(b.stay, b.open)", "unsupported-query", "did you mean overlaps(…)?", 35),

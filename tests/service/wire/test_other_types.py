@@ -358,11 +358,11 @@ def test_deletes_by_such_keys() -> None:
     ("change", "words"),
     [
         ({"key": ["json"]}, "the key column 'json' is json, which cannot be compared: use another column"),
-        ({"intervals": {"day": {"at": "time"}}}, "'time' is a time; endpoints must be int64, float64, decimal, timestamp, date"),
-        ({"intervals": {"span": {"start": "uuid", "end": "uuid", "bounds": "[]"}}}, "'uuid' is a uuid"),
+        ({"intervals": {"day": {"at": "time"}}}, "'time' is time; endpoints must be int64, float64, decimal, timestamp, date"),
+        ({"intervals": {"span": {"start": "uuid", "end": "uuid", "bounds": "[]"}}}, "'uuid' is uuid"),
         ({"retain": {"column": "time", "for": "P1D"}}, "retain needs a timestamp or a date"),
-        ({"columns": [{"name": "id", "type": "time", "zone": "UTC"}], "key": ["id"]}, "a time has no zone"),
-        ({"columns": [{"name": "id", "type": "uuid", "precision": 3, "scale": 1}], "key": ["id"]}, "neither precision nor scale"),
+        ({"columns": [{"name": "id", "type": "time", "zone": "UTC"}], "key": ["id"]}, "only a timestamp has a zone, not time"),
+        ({"columns": [{"name": "id", "type": "uuid", "precision": 3, "scale": 1}], "key": ["id"]}, "only a decimal has precision and scale, not uuid"),
     ],
 )  # fmt: skip
 def test_definitions_that_are_refused(change: dict[str, Any], words: str) -> None:
