@@ -268,8 +268,8 @@ _KINDS = (
         "bad-query",
         422,
         "Invalid SQL",
-        "The SQL text is not a valid query. `detail` gives the position, if it is known. For an ad hoc query, which is itself the request, the "
-        "status is 400; it can also fail while it runs, if a value cannot be converted.",
+        "The SQL text is not a valid query. `detail` gives the position, if it is known. For an ad hoc query, which is itself the "
+        "request, the status is 400; it can also fail while it runs, if a value cannot be converted.",
         "Fix the text at that position. The dialect of views is PostgreSQL's, extended by `overlaps(x, y)` and `x OVERLAPS y`; that of "
         "ad hoc queries is DuckDB's.",
     ),

@@ -134,8 +134,8 @@ class _Changes:
             raise MalformedBody(f"change {index} is {shown(change)}, not an object", line)
         relation = change.get("relation")
         if type(relation) is not str:
-            fault = "has no relation" if relation is None else f'has the "relation" {shown(relation)}, expected a name'
-            raise MalformedBody(f"change {index} {fault}", line)
+            lacking = "no relation" if relation is None else f'the "relation" {shown(relation)}, expected a name'
+            raise MalformedBody(f"change {index} has {lacking}", line)
         group = self.groups.get(relation)
         if group is None:
             group = self.groups[relation] = Rows(relation, self.definitions(relation).rules)

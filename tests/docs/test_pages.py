@@ -40,10 +40,14 @@ def bookings(server: ServerProcess) -> None:
     rows = [
         ("bookings", {"id": 1, "room": 101, "guest": "Ada", "starts": "2026-03-01T14:00:00Z", "ends": "2026-03-05T10:00:00Z"}),
         ("bookings", {"id": 2, "room": 101, "guest": "Grace", "starts": "2026-03-05T14:00:00Z", "ends": "2026-03-09T10:00:00Z"}),
-        ("bookings", {"id": 3, "room": 102, "guest": "Edsger", "starts": "2026-03-02T14:00:00Z", "ends": "2026-03-12T10:00:00Z"}),
+        ("bookings", {"id": 3, "room": 102, "guest": "Edsger", "starts": "2026-03-02T14:00:00Z", "ends": "2026-03-04T10:00:00Z"}),
+        ("maintenance", {"id": 7, "room": 101, "work": "boiler", "starts": "2026-03-04T08:00:00Z", "ends": "2026-03-06T18:00:00Z"}),
         ("maintenance", {"id": 8, "room": 102, "work": "painting", "starts": "2026-03-10T08:00:00Z", "ends": None}),
     ]
-    talk.ok(talk.send(client, [{"relation": relation, "op": "upsert", "row": row} for relation, row in rows]))
+    changes = [{"relation": relation, "op": "upsert", "row": row} for relation, row in rows]
+    later = {"relation": "bookings", "op": "upsert", "row": {**rows[2][1], "ends": "2026-03-12T10:00:00Z"}}
+    for batch in (changes[:3], changes[3:], [later, {"relation": "maintenance", "op": "delete", "key": {"id": 7}}]):
+        talk.ok(talk.send(client, batch))
     clash = "intersection(b.stay, m.slot) AS clash"
     on = "b.room = m.room AND overlaps(b.stay, m.slot)"
     sql = f"SELECT b.guest AS guest, b.room AS room, m.work AS work, {clash} FROM bookings b JOIN maintenance m ON {on}"

@@ -72,7 +72,8 @@ class Place(Room):
         """Note that the body has, or declares, `size` bytes. Problems `body-too-large`, `too-busy`; the rest of the body is not read."""
         try:
             if size > self.limit:
-                raise Problem("body-too-large", f"the body is larger than {self.limit} bytes", limit=self.limit)
+                setting = " (--max-body)" if self.limit > DEFINITION else ""
+                raise Problem("body-too-large", f"the body is larger than {self.limit} bytes{setting}", limit=self.limit)
             if size > self._body:
                 self._body = size
                 self._count()

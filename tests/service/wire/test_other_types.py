@@ -362,7 +362,7 @@ def test_deletes_by_such_keys() -> None:
         ({"intervals": {"span": {"start": "uuid", "end": "uuid", "bounds": "[]"}}}, "'uuid' is uuid"),
         ({"retain": {"column": "time", "for": "P1D"}}, "retain needs a timestamp or a date"),
         ({"columns": [{"name": "id", "type": "time", "zone": "UTC"}], "key": ["id"]}, "only a timestamp has a zone, not time"),
-        ({"columns": [{"name": "id", "type": "uuid", "precision": 3, "scale": 1}], "key": ["id"]}, "only a decimal has precision and scale, not uuid"),
+        ({"columns": [{"name": "id", "type": "uuid", "precision": 3, "scale": 1}], "key": ["id"]}, "has precision and scale, not uuid"),
     ],
 )  # fmt: skip
 def test_definitions_that_are_refused(change: dict[str, Any], words: str) -> None:
