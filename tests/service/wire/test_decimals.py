@@ -159,7 +159,7 @@ def test_an_interval_of_prices_that_is_empty_is_shown_with_its_points() -> None:
     [
         ({"precision": 12}, "precision and scale"), ({}, "precision and scale"), ({"precision": 19, "scale": 2}, "from 1 to 18"),
         ({"precision": 0, "scale": 0}, "from 1 to 18"), ({"precision": 5, "scale": 6}, "from 0 to its precision"),
-        ({"precision": 5, "scale": -1}, "from 0 to its precision"), ({"type": "int64", "precision": 5, "scale": 0}, "neither"),
+        ({"precision": 5, "scale": -1}, "from 0 to its precision"), ({"type": "int64", "precision": 5, "scale": 0}, "only a decimal"),
     ],
 )  # fmt: skip
 def test_definitions(digits: dict[str, Any], words: str) -> None:
