@@ -147,7 +147,7 @@ def test_zones_that_there_are_not(zone: Any) -> None:
 
 
 def test_definitions() -> None:
-    with pytest.raises(BadDefinition, match="a date has no zone"):
+    with pytest.raises(BadDefinition, match="only a timestamp has a zone, not date"):
         definition("Europe/Berlin", "date")
     assert "zone" not in orjson.dumps(PLAIN.to_json()).decode()
     assert BERLIN.to_json()["columns"][1] == {"name": "s", "type": "timestamp", "nullable": True, "zone": "Europe/Berlin"}
