@@ -167,6 +167,13 @@ class Stream(_Section):
     )
     reset: bool = Field(False, description="`true`: a new checkpoint may take over the name, once")
 
+    @field_validator("name")
+    @classmethod
+    def _check_name(cls, name: str) -> str:
+        if name.startswith("livejoin."):
+            raise _mistake("names that begin with 'livejoin.' are reserved for the service: choose another")
+        return name
+
     @field_validator("trigger")
     @classmethod
     def _is_trigger(cls, trigger: str) -> str:

@@ -109,6 +109,7 @@ def test_outs_alone_need_no_stream(tmp_path: Path) -> None:
         ('brokers = "127.0.0.1:9092"', 'brokers = "b:1"\njava = "x"', "java is not a table"),
         ('name = "pms"', "", "stream.name: is missing"),
         ('name = "pms"', f'name = "{"n" * 201}"', "stream.name"),
+        ('name = "pms"', 'name = "livejoin.pms"', "stream.name: names that begin with 'livejoin.' are reserved"),
         ('checkpoint = "c"', "", "stream.checkpoint: is missing"),
         ('checkpoint = "c"', 'checkpoint = "c"\ntrigger = "1"', "stream.trigger"),
         ('checkpoint = "c"', 'checkpoint = "c"\ntrigger = "soon"', "stream.trigger"),
