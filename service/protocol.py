@@ -28,7 +28,7 @@ from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 from service.api import problems
 from service.api.http.access_log import log_request
 from service.api.http.answers import PIECES, TAKEN, WHOLE
-from service.api.http.bodies import Receive, Scope, Send
+from service.api.http.bodies import COMPLETE, Receive, Scope, Send
 from service.api.http.joined import Joined, in_turns
 from service.api.http.sockets import reset, unacknowledged
 from service.api.metrics import count_request
@@ -290,7 +290,7 @@ class Protocol(HttpToolsProtocol):
         another parser reads the body, starting with the fields that determine its length."""
         fields = [field for field in self.scope["headers"] if field[0] in (b"content-length", b"transfer-encoding")]
         if fields:
-            self._phase, self.cycle.more_body = _BODY, True
+            self._phase, self.cycle.more_body, self.scope[COMPLETE] = _BODY, True, False  # type: ignore[literal-required]
             self.cycle.message_event.clear()
             self.parser = httptools.HttpRequestParser(_Body(self))
             self.parser.feed_data(b"POST / HTTP/1.1\r\n%b\r\n" % b"".join([b"%b: %b\r\n" % field for field in fields]))
@@ -326,7 +326,7 @@ class Protocol(HttpToolsProtocol):
             super().on_body(body)
 
     def on_message_complete(self) -> None:
-        self._phase, self._bytes = _IDLE, 0
+        self._phase, self._bytes, self.scope[COMPLETE] = _IDLE, 0, True  # type: ignore[literal-required]
         super().on_message_complete()
 
     def _check_size(self) -> None:

@@ -20,7 +20,7 @@ from service.api.context import Answer, Context
 from service.api.http import media, parameters
 from service.api.http.admission import Place
 from service.api.http.answers import WHOLE, missing
-from service.api.http.bodies import Receive, Scope, Send, read_body
+from service.api.http.bodies import COMPLETE, Receive, Scope, Send, read_body
 from service.api.http.parameters import INT64_MIN, TEXT_LIMIT, Parameter, bad
 from service.api.metrics import UNCLEAR_TIMES
 from service.api.openapi import (
@@ -120,7 +120,8 @@ async def post_changes(context: Context, relation: str | None, scope: Scope, rec
         raise
     place = Place(context.bodies, context.settings.max_body)
     try:
-        if int(scope["fields"].get(b"content-length", SMALL + 1)) <= SMALL and kind not in BINARY:
+        is_small = int(scope["fields"].get(b"content-length", SMALL + 1)) <= SMALL and kind not in BINARY
+        if is_small and (given is None or scope.get(COMPLETE)):
             body = await read_body(scope, receive, place)
             receipt, turn = await _apply(context, scope["token"], relation, given, kind, body, place)
         else:

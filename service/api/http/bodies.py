@@ -20,6 +20,7 @@ from service.wire.table import first_twice
 Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
 Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
+COMPLETE = "livejoin.complete"  # key of a scope: whether its request has been received completely
 
 
 class ClientGone(Exception):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 from collections.abc import AsyncIterator, Callable, Coroutine
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,7 @@ from service.api.changes import SMALL
 from service.api.context import Context
 from service.instance import Instance
 from service.settings import Settings
+from tests.server_process import ServerProcess
 from tests.service.api.asking import client
 from tests.service.api.test_rewriting import ROW, busy, until
 from tests.service.running import running
@@ -80,9 +82,9 @@ class Slow:
         await self.go.wait()
         yield b"\n"
 
-    async def posted(self, asked: httpx.AsyncClient, epoch: int, url: str = "/v1/changes") -> Posted:
-        given = {"source": "s", "epoch": epoch}
-        answer = asyncio.ensure_future(asked.post(url, params=given, headers=JSONL, content=aiter(self)))
+    async def posted(self, asked: httpx.AsyncClient, epoch: int, url: str = "/v1/changes", has_length: bool = False) -> Posted:
+        given, length = {"source": "s", "epoch": epoch}, {"Content-Length": str(len(self.content) + 1)} if has_length else {}
+        answer = asyncio.ensure_future(asked.post(url, params=given, headers=JSONL | length, content=aiter(self)))
         await self.begun.wait()
         return answer
 
@@ -106,11 +108,14 @@ def test_one_that_is_decoded(tmp_path: Path, how: str) -> None:
     engine.close()
 
 
+@pytest.mark.parametrize("has_length", [False, True])
 @pytest.mark.parametrize("url", ["/v1/changes", "/v1/relations/a/replace"])
-def test_one_that_is_received(tmp_path: Path, url: str) -> None:
+def test_one_that_is_received(tmp_path: Path, url: str, has_length: bool) -> None:
+    """`has_length`: it is known to be small."""
+
     async def work(engine: Instance, asked: httpx.AsyncClient) -> None:
         body = Slow(orjson.dumps(CHANGE) if url == "/v1/changes" else ROW)
-        first = await body.posted(asked, 1, url)
+        first = await body.posted(asked, 1, url, has_length)
         later = posted(asked, 2)
         await until(lambda: later.done() or engine.under_way.waiting == 1)
         assert not later.done()
@@ -118,6 +123,35 @@ def test_one_that_is_received(tmp_path: Path, url: str) -> None:
         assert shown([await first, await later]) == [(1, False), (2, False)]
 
     in_a_service(tmp_path, work)
+
+
+@pytest.mark.parametrize("fields", [b"Connection: close\r\n", b"Connection: close, upgrade\r\nUpgrade: h2c\r\n"], ids=["plain", "upgrade"])
+def test_a_small_one_whose_body_follows_its_head(tmp_path: Path, fields: bytes) -> None:
+    """Over real connections. Seen: it was lost."""
+
+    def whole(connection: socket.socket) -> bytes:
+        return b"".join(iter(lambda: connection.recv(1 << 16), b""))
+
+    def head_and_body(epoch: int) -> tuple[bytes, bytes]:
+        body = orjson.dumps({"changes": [CHANGE | {"row": {"id": epoch, "s": 1, "e": 2}}]})
+        line = b"POST /v1/changes?source=s&epoch=%d HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n" % epoch
+        return line + fields + b"Content-Length: %d\r\n\r\n" % len(body), body
+
+    with ServerProcess(tmp_path / "data") as server, server.client() as asked:
+        columns = [{"name": name, "type": "int64"} for name in ("id", "s", "e")]
+        assert asked.put("/v1/relations/a", json={"columns": columns, "key": ["id"]}).status_code == 201
+        address = "127.0.0.1", server.port
+        with socket.create_connection(address, 60) as first, socket.create_connection(address, 60) as later:
+            head, body = head_and_body(1)
+            first.sendall(head)
+            for _ in range(2):  # then the service has read what was sent before
+                assert asked.get("/livez").status_code == 200
+            later.sendall(b"".join(head_and_body(2)))
+            for _ in range(2):
+                assert asked.get("/livez").status_code == 200
+            first.sendall(body)
+            one, two = (orjson.loads(whole(connection).partition(b"\r\n\r\n")[2]) for connection in (first, later))
+    assert not one["duplicate"] and two == one | {"version": one["version"] + 1}
 
 
 def test_an_earlier_one_does_not_wait(tmp_path: Path) -> None:
