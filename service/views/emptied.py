@@ -100,6 +100,7 @@ class Emptied:
         self._held = self._before = ExitStack()
         self._rows: Combination | None = None  # those that the held version loses; None: more than the feed may keep
         self._new: Combination = (NO_SLOTS,) * view.width  # those that take their places, unless they are found by the lost ones
+        self._report: Callable[[float], None] = lambda _: None
         self.hold()
 
     def hold(self) -> None:
@@ -110,8 +111,9 @@ class Emptied:
         self._root = self.view.root
 
     def build(self, report: Callable[[float], None]) -> None:
-        """Load the rows of the other relations, and list the rows of the view. An exception from `report` ends it. Raises
+        """Load the rows of the other relations, and list the rows of the view. An exception from `report` ends it, and `go_on`. Raises
         TooManyLeft."""
+        self._report = report
         self._join.build(self._version, report)
         self._hidden.now = False
         if self._most > 0:
@@ -125,7 +127,7 @@ class Emptied:
         self._follow()
         self._join.settle()
         while self._join.reclaim(self._version, _NO_PINS):
-            pass
+            self._report(1.0)
 
     def release(self) -> None:
         """Release the versions."""
@@ -135,6 +137,7 @@ class Emptied:
     def catch_up(self, version: int) -> bool:
         """Follow the remaining changes up to the newest version. Return whether this succeeded; if not, the view follows the batch in its
         own structures."""
+        self._report = lambda _: None  # what has begun its turn is finished, though the service may be ending
         try:
             self._version, self._root = version, self.view.root
             self._join.hold(version)
@@ -211,6 +214,7 @@ class Emptied:
             return
         cursor, parts, count = self._all_rows(), [(NO_SLOTS,) * self.view.width], 0
         while not cursor.done and count <= self._most:
+            self._report(1.0)
             parts.append(self._those_lost(cursor.fill(_CHUNK)))
             count += len(parts[-1][0])
         self._keep(parts)
@@ -228,6 +232,7 @@ class Emptied:
         before = tuple(part[~lost] for part in before)
         count = -(-(len(before[0]) + len(after[0])) // _COMPARED)
         for number in range(count):
+            self._report(1.0)
             both = [tuple(part[rows[0] % count == number] for part in rows) for rows in (before, after)]
             for found, rows, some in zip(parts, both, _different(*both), strict=True):
                 found.append(tuple(part[some] for part in rows))
@@ -245,6 +250,7 @@ class Emptied:
         """Yield all rows of a cursor in pieces. Raises TooManyLeft."""
         count = 0
         while not cursor.done:
+            self._report(1.0)
             rows = cursor.fill(_CHUNK)
             count += len(rows[0])
             if count > self._most_left:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
@@ -15,6 +16,7 @@ import pytest
 
 from service.engine import truncates
 from service.engine.state import Receipt
+from service.engine.truncates import Truncates
 from service.errors import Problem
 from service.instance import Instance
 from service.reading.cursors import open_rows
@@ -464,3 +466,30 @@ def test_the_end_in_the_midst_of_a_build(engine: Instance, monkeypatch: pytest.M
     go.set()
     engine._truncates._thread.shutdown(wait=True)
     assert ended == ["recovering"] and [answer.type for answer in answers] == ["recovering"]
+
+
+@pytest.mark.parametrize("name", ["absent", "gaps", "left"])
+def test_the_end_in_the_midst_of_a_list(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    """Nor until all rows are read and compared: with a million of them, the stop took longer than it may."""
+    engine = filled(tmp_path, random.Random(name))
+    engine.put_view("v", MORE[name], wait=60)
+    monkeypatch.setattr(emptied, "_CHUNK", 1)
+    monkeypatch.setattr(emptied, "_COMPARED", 1)
+    go, begun, listing = threading.Event(), threading.Event(), list[int]()
+    report = Truncates._report
+
+    def report_late(truncates: Truncates, part: float) -> None:
+        if sys._getframe(1).f_code.co_filename == emptied.__file__:
+            listing.append(1)
+            begun.set()
+            assert go.wait(60)
+        report(truncates, part)
+
+    monkeypatch.setattr(Truncates, "_report", report_late)
+    answers: list[Any] = []
+    engine.submit(truncating(random.Random(3), "b"), answers.append)
+    assert begun.wait(60)
+    engine.close()
+    go.set()
+    engine._truncates._thread.shutdown(wait=True)
+    assert len(listing) == 1 and [answer.type for answer in answers] == ["recovering"]
