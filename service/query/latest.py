@@ -67,7 +67,7 @@ def _of_distinct(select: exp.Select, names: Names) -> Latest:
     wanted = len(dict.fromkeys(by))
     if {one.ref for one in keys[:wanted]} != set(by) or len(keys) == wanted:
         instead = f"write ORDER BY {', '.join(map(str, by))}, and the column whose first value is taken, as in at DESC"
-        raise unsupported(f"{written} without an ORDER BY that begins with its columns, and goes on", instead)
+        raise unsupported(f"{written} without an ORDER BY that begins with its columns and continues with another one", instead)
     return _ordered(names, by, keys[wanted:], 1)
 
 
