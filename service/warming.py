@@ -124,10 +124,6 @@ class Kernels:
         if sys.platform != "win32" and self._process is not None and self._process.poll() is None:
             os.setpriority(os.PRIO_PGRP, self._process.pid, _LOWEST)
 
-    @property
-    def complete(self) -> bool:
-        return not self._missing
-
     def end(self) -> None:
         """Stop compiling, and notify those who wait."""
         self._fail("the service ends")

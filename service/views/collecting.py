@@ -69,12 +69,12 @@ def joined(parts: Sequence[Changed], width: int) -> Changed:
 def delta_left(first: int, told: Changed, view: Retained, too_many: Collection[int]) -> Delta | None:
     """Return the delta of the versions that change something; `first`: version number 0. `told`: in the order of versions; `too_many`: the
     versions that have too many rows, of which `told` has none. Cost: O(1) per reported row, and a gather of the moved ones."""
-    goes, comes = _left(told, view)
+    goes, comes = rows_left(told, view)
     gone, come = ((told.offsets[side], tuple(slots[side] for slots in told.rows)) for side in (goes, comes))
     return delta_of(first, gone, come, view.most, too_many)
 
 
-def _left(told: Changed, view: Retained) -> tuple[Indices, Indices]:
+def rows_left(told: Changed, view: Retained) -> tuple[Indices, Indices]:
     """Return the numbers of the rows that are deleted after netting, and of those that are inserted."""
     columns = np.empty((len(told.rows), len(told.come)), np.int64)
     for column, slots in zip(columns, told.rows, strict=True):
@@ -154,7 +154,7 @@ class Collector:
             return _of_one(first, lost, gone if lost else come, view.most)
         both = tuple(map(np.concatenate, zip(gone, come, strict=True)))
         if lost + new > _FEW or not _are_apart(gone, come, view):
-            goes, comes = _left(Changed(np.zeros(lost + new, np.int64), np.arange(lost + new) >= lost, both), view)
+            goes, comes = rows_left(Changed(np.zeros(lost + new, np.int64), np.arange(lost + new) >= lost, both), view)
             if len(goes) < lost or len(comes) < new:
                 left = np.concatenate((goes, comes))
                 both, lost = tuple(slots[left] for slots in both), len(goes)

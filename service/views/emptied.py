@@ -18,7 +18,7 @@ nothing, and take the rows of the new structures.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack
 from dataclasses import replace
 from typing import NamedTuple
@@ -27,11 +27,12 @@ import numpy as np
 
 from service.tables.backlog import Backlog, pieces
 from service.tables.changes import Runs
-from service.tables.resolution import NO_SLOTS, Resolved
+from service.tables.resolution import NO_SLOTS, Indices, Resolved
+from service.tables.sides import Side
+from service.views.collecting import Changed, Retained, rows_left
 from service.views.deltas import Combination, Delta, most_candidates
 from service.views.joins.protocol import Enumeration
 from service.views.live_view import LiveView
-from structures.netting.net import Moves, Told, netted
 
 log = logging.getLogger("livejoin.views")
 
@@ -100,7 +101,7 @@ class Emptied:
         self._held = self._before = ExitStack()
         self._rows: Combination | None = None  # those that the held version loses; None: more than the feed may keep
         self._new: Combination = (NO_SLOTS,) * view.width  # those that take their places, unless they are found by the lost ones
-        self._report: Callable[[float], None] = lambda _: None
+        self._report: Callable[[float], None]  # that of `build`
         self.hold()
 
     def hold(self) -> None:
@@ -233,8 +234,8 @@ class Emptied:
         count = -(-(len(before[0]) + len(after[0])) // _COMPARED)
         for number in range(count):
             self._report(1.0)
-            both = [tuple(part[rows[0] % count == number] for part in rows) for rows in (before, after)]
-            for found, rows, some in zip(parts, both, _different(*both), strict=True):
+            old, new = (tuple(part[rows[0] % count == number] for part in rows) for rows in (before, after))
+            for found, rows, some in zip(parts, (old, new), _different(old, new, self.view.sides), strict=True):
                 found.append(tuple(part[some] for part in rows))
         self._new = tuple(map(np.concatenate, zip(*parts[1], strict=True)))
         self._keep(parts[0])
@@ -295,11 +296,9 @@ class Emptied:
         return parts
 
 
-def _different(before: Combination, after: Combination) -> tuple[np.ndarray, np.ndarray]:
+def _different(before: Combination, after: Combination, sides: Sequence[Side]) -> tuple[Indices, Indices]:
     """Return the numbers of the rows that only the first ones have, and those that only the others have. Cost: O(1) a row."""
     lost, n = len(before[0]), len(before[0]) + len(after[0])
-    columns = np.stack([np.concatenate(parts).astype(np.int64) for parts in zip(before, after, strict=True)])
-    none = np.empty(0, np.int64)
-    moves = Moves(none, none, none, np.zeros(len(columns), np.int64))
-    goes, comes, _ = netted(Told(np.zeros(n, np.int64), np.arange(n) >= lost, columns), moves)
+    both = tuple(map(np.concatenate, zip(before, after, strict=True)))
+    goes, comes = rows_left(Changed(np.zeros(n, np.int64), np.arange(n) >= lost, both), Retained(sides, {}, None, n))
     return goes, comes - lost
