@@ -151,14 +151,22 @@ def test_everybody_has_everything_once(monkeypatch: pytest.MonkeyPatch, seed: in
     drive(work)
 
 
+async def following(
+    context: Context, feed: Feed, chance: random.Random, count: int, until: int
+) -> tuple[list[Reader], list[asyncio.Task[None]]]:
+    """Readers who wait for the first version, and will read up to `until`."""
+    readers = [Reader(context, feed, chance) for _ in range(count)]
+    tasks = [asyncio.create_task(reader.read(until)) for reader in readers]
+    while any(reader.subscription.position != 0 for reader in readers) or feed.asked < count + 1:
+        await asyncio.sleep(0.01)
+    return readers, tasks
+
+
 def test_it_is_taken_once_for_all() -> None:
     feed, chance = Feed(), random.Random(0)
 
     async def work(context: Context) -> None:
-        readers = [Reader(context, feed, chance) for _ in range(50)]
-        tasks = [asyncio.create_task(reader.read(20)) for reader in readers]
-        while any(reader.subscription.position != 0 for reader in readers) or feed.asked < 51:
-            await asyncio.sleep(0.01)
+        readers, tasks = await following(context, feed, chance, 50, 20)
         before = feed.asked
         for _ in range(20):
             feed.publish()
@@ -226,10 +234,7 @@ def test_a_version_of_very_many_rows_is_encoded_once() -> None:
     feed, chance = Feed(lambda version: 2 * CHUNK_ROWS + 5 if version == 3 else 1), random.Random(0)
 
     async def work(context: Context) -> None:
-        readers = [Reader(context, feed, chance) for _ in range(5)]
-        tasks = [asyncio.create_task(reader.read(5)) for reader in readers]
-        while any(reader.subscription.position != 0 for reader in readers) or feed.asked < 6:
-            await asyncio.sleep(0.01)
+        readers, tasks = await following(context, feed, chance, 5, 5)
         before = feed.asked
         for version in range(1, 6):
             feed.publish()
@@ -271,10 +276,7 @@ def test_records_that_everybody_has_are_dropped() -> None:
     feed, chance = Feed(), random.Random(0)
 
     async def work(context: Context) -> None:
-        readers = [Reader(context, feed, chance) for _ in range(5)]
-        tasks = [asyncio.create_task(reader.read(30)) for reader in readers]
-        while any(reader.subscription.position != 0 for reader in readers) or feed.asked < 6:
-            await asyncio.sleep(0.01)
+        readers, tasks = await following(context, feed, chance, 5, 30)
         (audience,) = context.audiences._found.values()
         for version in range(1, 30):
             feed.publish()

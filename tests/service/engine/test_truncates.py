@@ -444,6 +444,17 @@ def test_the_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         engine.submit(truncating(random.Random(3), "b"), answers.append)
 
 
+def answers_of_the_end(engine: Instance, begun: threading.Event, go: threading.Event) -> list[str]:
+    """Submit a truncate, and close the engine between `begun` and `go`; the types of the problems that are answered."""
+    answers: list[Any] = []
+    engine.submit(truncating(random.Random(3), "b"), answers.append)
+    assert begun.wait(60)
+    engine.close()
+    go.set()
+    engine._truncates._thread.shutdown(wait=True)
+    return [answer.type for answer in answers]
+
+
 def test_the_end_in_the_midst_of_a_build(engine: Instance, monkeypatch: pytest.MonkeyPatch) -> None:
     """The service does not wait until it is done."""
     go, begun, build = threading.Event(), threading.Event(), Emptied.build
@@ -459,13 +470,7 @@ def test_the_end_in_the_midst_of_a_build(engine: Instance, monkeypatch: pytest.M
             raise
 
     monkeypatch.setattr(Emptied, "build", build_late)
-    answers: list[Any] = []
-    engine.submit(truncating(random.Random(3), "b"), answers.append)
-    assert begun.wait(60)
-    engine.close()
-    go.set()
-    engine._truncates._thread.shutdown(wait=True)
-    assert ended == ["recovering"] and [answer.type for answer in answers] == ["recovering"]
+    assert answers_of_the_end(engine, begun, go) == ended == ["recovering"]
 
 
 @pytest.mark.parametrize("name", ["absent", "gaps", "left"])
@@ -486,10 +491,4 @@ def test_the_end_in_the_midst_of_a_list(tmp_path: Path, monkeypatch: pytest.Monk
         report(truncates, part)
 
     monkeypatch.setattr(Truncates, "_report", report_late)
-    answers: list[Any] = []
-    engine.submit(truncating(random.Random(3), "b"), answers.append)
-    assert begun.wait(60)
-    engine.close()
-    go.set()
-    engine._truncates._thread.shutdown(wait=True)
-    assert len(listing) == 1 and [answer.type for answer in answers] == ["recovering"]
+    assert answers_of_the_end(engine, begun, go) == ["recovering"] and len(listing) == 1
