@@ -14,7 +14,7 @@ export function rowLanes(items, aliases) {
     const half = Math.ceil(aliases.length / 2);
     const strip = (at) => top + STRIP * at;
     const parts = item.spans.map((span, at) => span && { alias: at, span, y: strip(at < half ? at : at + 1), height: STRIP, text: "", items: [item] }).filter(Boolean);
-    return { label: item.label, height: top + STRIP * strips + PAD / 2, parts, meets: aliases.length > 1 ? [{ span: item.meet, y: strip(half), height: STRIP, item }] : [], items: [item] };
+    return { id: item.id, label: item.label, height: top + STRIP * strips + PAD / 2, parts, meets: aliases.length > 1 ? [{ span: item.meet, y: strip(half), height: STRIP, item }] : [], items: [item] };
   });
 }
 
@@ -25,7 +25,7 @@ export function keyLanes(items, keys, aliases, name, wide) {
     if (!lanes.has(item.lane)) lanes.set(item.lane, { key: item.laneKey, more: false, items: [] });
     lanes.get(item.lane).items.push(item);
   }
-  return [...lanes.values()].map(({ key, more, items: own }) => {
+  return [...lanes.entries()].map(([lane, { key, more, items: own }]) => {
     const label = key === null ? name : Object.values(key).join(", ");
     const above = label && !wide ? 15 : 0;
     let y = PAD + above;
@@ -43,7 +43,7 @@ export function keyLanes(items, keys, aliases, name, wide) {
       y += rows * (BAR + GAP);
     });
     const meets = aliases.length > 1 ? own.map((item) => ({ span: item.meet, y, height: STRIP, item })) : [];
-    return { label, more, above, height: Math.max(y + (meets.length ? STRIP : 0) + PAD, 34), parts, meets, items: own };
+    return { id: lane, label, more, above, height: Math.max(y + (meets.length ? STRIP : 0) + PAD, 34), parts, meets, items: own };
   });
 }
 

@@ -41,7 +41,7 @@ class Timeline {
     this.items = new Map();
     this.lanes = [];
     this.keyLanes = [];
-    this.chosen = -1;
+    this.chosen = -1; // the lane that the keyboard has chosen
     this.steered = false; // somebody has scrolled or moved it
     this.ready = false;
     this.loading = null;
@@ -304,12 +304,14 @@ class Timeline {
     this.painter.left = this.mode === "keys" && wide ? Math.min(120, this.element.clientWidth * 0.2) : 0;
     this.surface.margin.left = this.painter.left;
     const items = [...this.items.values()];
+    const chosen = this.lanes[this.chosen]?.id;
     this.lanes = this.painter.isOfRows ? rowLanes(items, this.aliases) : keyLanes(items, this.keyLanes, this.aliases, this.find, wide);
     let y = 0;
     for (const lane of this.lanes) {
       lane.y = y;
       y += lane.height;
     }
+    this.#follow(chosen);
     const most = Math.max(220, Math.min(innerHeight * 0.58, 1100));
     const width = this.element.clientWidth;
     if (anew && (width !== this.width || this.mode !== this.heightOf)) [this.height, this.width, this.heightOf] = [0, width, this.mode];
@@ -379,6 +381,14 @@ class Timeline {
     const [width, height] = [this.tip.offsetWidth, this.tip.offsetHeight];
     this.tip.style.left = `${Math.max(4, Math.min(x + 14, box.width - width - 8))}px`;
     this.tip.style.top = `${y + height + 24 > box.height ? Math.max(4, y - height - 10) : y + 16}px`;
+  }
+
+  /** The lane `id` that was chosen stays chosen, wherever it is now. If it is gone, the next step begins where it was. */
+  #follow(id) {
+    if (id === undefined) return;
+    const at = this.lanes.findIndex((lane) => lane.id === id);
+    if (at < 0) this.tip.hidden = true;
+    else this.chosen = at;
   }
 
   #select(at) {

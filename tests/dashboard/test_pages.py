@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from itertools import product
 
@@ -13,6 +14,7 @@ from tests.dashboard.data import DELEGATION, PRESIDENTS
 from tests.server_process import ServerProcess
 
 Visitor = Callable[..., Page]
+FEWER = re.compile("^[1-5]?[0-9] rows in view$")  # than all 62 presidencies
 PAGES = {  # name: address, what stands there once it is whole
     "overview": ("#/", "text=presidents_with_vices"),
     "relation": ("#/relations/president_terms", "text=George Washington"),
@@ -79,11 +81,31 @@ def test_the_keyboard_is_enough(service: ServerProcess, visitor: Visitor) -> Non
     page.keyboard.press("+")
     page.keyboard.press("ArrowRight")
     assert page.locator(".span").inner_text() != before
+    page.get_by_text(FEWER).wait_for()
     page.keyboard.press("0")
     assert page.locator(".span").inner_text() == before
+    page.locator("text=62 rows in view").wait_for()
     page.keyboard.press("ArrowDown")
     page.locator(".tip", has_text="George Washington").wait_for()
     page.wait_for_function("() => document.getElementById('say').textContent.startsWith('Lane 1 of 62')")
+
+
+def test_a_chosen_lane_stays_chosen_when_others_come_into_view(service: ServerProcess, visitor: Visitor) -> None:
+    page = visitor()
+    page.goto(f"{service.url}/#/views/{PRESIDENTS}")
+    page.locator("text=62 rows in view").wait_for()
+    page.locator("canvas").press("+")
+    page.keyboard.press("ArrowRight")
+    page.get_by_text(FEWER).wait_for()
+    page.keyboard.press("ArrowDown")
+    page.wait_for_function("() => document.getElementById('say').textContent.startsWith('Lane 1 of ')")
+    label = page.locator("#say").inner_text().split(". ")[1]
+    page.keyboard.press("0")
+    page.locator("text=62 rows in view").wait_for()
+    page.keyboard.press("ArrowDown")
+    page.keyboard.press("ArrowUp")
+    page.wait_for_function("(label) => say.textContent.includes(' of 62. ' + label)", arg=label)
+    assert not page.locator("#say").inner_text().startswith("Lane 1 of ")
 
 
 def test_nothing_moves_once_a_page_is_there(service: ServerProcess, visitor: Visitor) -> None:
