@@ -29,6 +29,7 @@ from service.api import problems
 from service.api.http.access_log import log_request
 from service.api.http.answers import PIECES, TAKEN, WHOLE
 from service.api.http.bodies import COMPLETE, Receive, Scope, Send
+from service.api.http.heads import fault, malformed
 from service.api.http.joined import Joined, in_turns
 from service.api.http.sockets import reset, unacknowledged
 from service.api.metrics import count_request
@@ -255,7 +256,7 @@ class Protocol(HttpToolsProtocol):
         except httptools.HttpParserInvalidMethodError:
             self._take_unknown_method(data if begins and self.cycle is before else b"")
         except httptools.HttpParserError:
-            self._refuse(self._refusal or _malformed())
+            self._refuse(self._refusal or malformed())
         except httptools.HttpParserUpgrade as found:
             self._pass_over_upgrade(data[found.args[0] :])
         else:
@@ -302,8 +303,8 @@ class Protocol(HttpToolsProtocol):
         self._phase, self._since = _HEAD, 0.0
 
     def on_headers_complete(self) -> None:
-        if self.parser.get_http_version() not in ("1.0", "1.1"):  # the parser accepts others
-            self._refusal = _malformed()
+        self._refusal = fault(self.parser.get_http_version(), self.headers)
+        if self._refusal is not None:
             raise self._refusal
         if self._bytes > self._most or len(self.headers) > MAX_FIELDS:
             self._check_size()
@@ -353,7 +354,7 @@ class Protocol(HttpToolsProtocol):
             self._line = data
             self._bytes -= len(data)
         else:
-            self._refuse(_malformed())
+            self._refuse(malformed())
 
     # answering
 
@@ -456,10 +457,6 @@ class Protocol(HttpToolsProtocol):
         else:
             what = "the head of the request was" if self._phase == _HEAD else "no more of the body arrived; the request was"
             self._refuse(Problem("request-timeout", f"{what} not complete after {seconds:g} s"))
-
-
-def _malformed() -> Problem:
-    return Problem("malformed-body", "this is not a valid request in HTTP/1.1: its first line, a header field or a chunk is malformed")
 
 
 async def _without_chunks(app: Any, cycle: RequestResponseCycle, scope: Scope, receive: Receive, send: Send) -> None:

@@ -86,8 +86,6 @@ def foreign(server: ServerProcess) -> list[list[str]]:
         [f"Host: {EVIL}"],
         [f"Host: {EVIL}:{server.port}"],
         [f"Host: 127.0.0.1.{EVIL}"],
-        [own, f"Host: {EVIL}"],
-        [f"Host: {EVIL}", own],
         [own, f"Origin: https://{EVIL}"],
         [own, "Origin: null"],
         [own, f"Origin: http://127.0.0.1:{server.port + 1}"],
@@ -178,6 +176,18 @@ def test_websockets(server: ServerProcess, live: Case) -> None:
     link = Link(server)
     assert link.ask("GET", "/v1/changes", "Host: localhost", *asked).status == 405
     link.close()
+
+
+def test_two_hosts(server: ServerProcess, live: Case) -> None:
+    """They make the request invalid (RFC 9112, section 3.2), whatever they say, and its connection ends."""
+    before, own = live.version(), f"Host: 127.0.0.1:{server.port}"
+    for headers in ([own, f"Host: {EVIL}"], [f"Host: {EVIL}", own]):
+        link = Link(server)
+        answer = link.ask("POST", "/v1/changes", *headers, "Content-Type: application/json", body=truncate(live))
+        assert answer.status == 400 and b"/problems/malformed-body" in answer.body
+        assert EVIL.encode() not in (answer.head + answer.body).lower() and link.rest() == b""
+        link.close()
+    assert live.version() == before
 
 
 def test_http_1_0(server: ServerProcess) -> None:

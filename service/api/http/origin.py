@@ -41,7 +41,7 @@ def check(fields: Fields) -> None:
     """Raise Problem `forbidden` unless the Host is a loopback name, and the Origin that of the Host. A field that appears twice is
     rejected.
 
-    A request without a Host (HTTP/1.0 allows it) does not come from a browser, so it is accepted, but not with an Origin.
+    A request without a Host (only HTTP/1.0 allows it) does not come from a browser, so it is accepted, but not with an Origin.
     """
     host, origin = fields.get(b"host"), fields.get(b"origin")
     asked = None if host is None else _asked(host)

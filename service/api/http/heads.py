@@ -1,0 +1,25 @@
+"""The head of a request: what must be wrong in no head, whatever its path."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from service.errors import Problem
+
+_WHOLE = "this is not a valid request in HTTP/1.1: its first line, a header field or a chunk is malformed"
+_NO_HOST = "a request in HTTP/1.1 needs the header field Host: send the host and port of the service's address in it"
+_HOSTS = "the header field Host may appear only once"
+
+
+def malformed(detail: str = _WHOLE) -> Problem:
+    return Problem("malformed-body", detail)
+
+
+def fault(version: str, headers: Sequence[tuple[bytes, bytes]]) -> Problem | None:
+    """Return what makes a head invalid that could be parsed; `headers` by lower-case name. Takes about 1 µs."""
+    if version not in ("1.0", "1.1"):  # the parser accepts others
+        return malformed()
+    hosts = [name for name, _ in headers].count(b"host")  # RFC 9112, section 3.2
+    if hosts == 1 or (hosts == 0 and version == "1.0"):
+        return None
+    return malformed(_HOSTS if hosts else _NO_HOST)

@@ -1,0 +1,60 @@
+"""Heads that are well formed and yet no valid requests: over a real connection to a real server."""
+
+from __future__ import annotations
+
+import json
+import socket
+from collections.abc import Iterator
+
+import pytest
+
+from service.api.http.heads import fault
+from tests.server_process import ServerProcess
+
+HOST = b"Host: localhost\r\n"
+UPGRADE = b"Connection: Upgrade\r\nUpgrade: h2c\r\n"
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
+    with ServerProcess(tmp_path_factory.mktemp("heads") / "data") as server:
+        yield server
+
+
+def said(server: ServerProcess, sent: bytes) -> bytes:
+    """Return everything that arrives until the server ends the connection."""
+    with socket.create_connection(("127.0.0.1", server.port)) as connection:
+        connection.settimeout(60)
+        connection.sendall(sent)
+        parts = []
+        while part := connection.recv(1 << 16):
+            parts.append(part)
+        return b"".join(parts)
+
+
+@pytest.mark.parametrize(
+    "head",
+    [
+        b"GET /livez HTTP/1.1\r\n",
+        b"BREW /livez HTTP/1.1\r\n",
+        b"GET /livez HTTP/1.1\r\n" + UPGRADE,
+        b"POST /v1/changes HTTP/1.1\r\nContent-Type: application/json\r\nContent-Length: 0\r\n",
+        b"GET /livez HTTP/1.1\r\n" + HOST + HOST,
+        b"GET /livez HTTP/1.0\r\n" + HOST + b"hOST: 127.0.0.1\r\n",
+    ],
+)
+def test_a_request_has_one_host(server: ServerProcess, head: bytes) -> None:
+    """RFC 9112, section 3.2. Seen: a request without Host was served. The connection ends: nothing that follows is read."""
+    first, _, body = said(server, head + b"\r\nGET /livez HTTP/1.1\r\n" + HOST + b"\r\n").partition(b"\r\n\r\n")
+    problem = json.loads(body)
+    assert first.startswith(b"HTTP/1.1 400 ") and problem["type"] == "/problems/malformed-body" and "Host" in problem["detail"]
+
+
+@pytest.mark.parametrize("head", [b"GET /livez HTTP/1.0\r\n", b"GET /livez HTTP/1.1\r\nConnection: close\r\nHost:localhost\r\n"])
+def test_what_is_served(server: ServerProcess, head: bytes) -> None:
+    assert said(server, head + b"\r\n").startswith(b"HTTP/1.1 200 ")
+
+
+def test_a_name_that_contains_host_is_another_field() -> None:
+    assert fault("1.1", [(b"host", b"x"), (b"x-host", b"y")]) is None
+    assert fault("1.1", [(b"x-host", b"y")]) is not None
