@@ -390,6 +390,12 @@ class Problem(Exception):
         return head | self.extensions
 
 
+def bad_parameter(parameter: str, reason: str) -> Problem:
+    """Return the problem of a query parameter, or of a field of a body, by its name; of a family of which several do not go together by
+    what their names begin with, such as `where`."""
+    return Problem("bad-parameter", f"{parameter}: {reason}", parameter=parameter)
+
+
 def ending() -> Problem:
     """Return the problem for requests that arrive while the service stops."""
     return Problem("recovering", "the service is shutting down")

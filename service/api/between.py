@@ -15,11 +15,11 @@ from starlette.responses import Response
 from service.api.context import Context
 from service.api.http import media, parameters
 from service.api.http.answers import existing, json_answer
-from service.api.http.parameters import Parameter, bad
+from service.api.http.parameters import Parameter
 from service.api.metrics import RECORDS_SENT
 from service.api.openapi import Endpoint, answer, failures, json_content, operation, path_parameter, query_parameters
 from service.api.stream import Chunk, Closable, Source, Stream
-from service.errors import Problem
+from service.errors import Problem, bad_parameter
 from service.following.chunks import CHUNK_ROWS
 from service.following.feeds import Feed
 from service.following.subscriptions import Subscription
@@ -168,14 +168,14 @@ async def _begun(context: Context, pool: Executor, opened: Callable[[], H], sour
 def _require_none(values: dict[str, Any], *names: str) -> None:
     for name in names:
         if name in values:
-            raise bad(name, "cannot be combined with this form of the changes, which ends by itself")
+            raise bad_parameter(name, "cannot be combined with this form of the changes, which ends by itself")
 
 
 async def changes_end(request: Request) -> Response:
     context: Context = request.app.state.context
     values = parameters.read(request.scope["query_string"], _PARAMETERS)
     if "since" not in values:
-        raise bad("since", "is missing: the token after which the changes begin")
+        raise bad_parameter("since", "is missing: the token after which the changes begin")
     engine = context.engine
     feed = feed_of(engine.views[existing(engine, request, "view")])
     version, rows = await context.loop.run_in_executor(context.followers, feed.end, values["since"], values.get("rows"))

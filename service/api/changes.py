@@ -21,7 +21,7 @@ from service.api.http import media, parameters
 from service.api.http.admission import Place
 from service.api.http.answers import WHOLE, missing
 from service.api.http.bodies import COMPLETE, Receive, Scope, Send, read_body
-from service.api.http.parameters import INT64_MIN, TEXT_LIMIT, Parameter, bad
+from service.api.http.parameters import INT64_MIN, TEXT_LIMIT, Parameter
 from service.api.metrics import UNCLEAR_TIMES
 from service.api.openapi import (
     Endpoint,
@@ -36,7 +36,7 @@ from service.api.openapi import (
 )
 from service.api.schemas import CHANGES, RECEIPT, RECEIPT_REPEATED, RECEIPT_SKIPPED
 from service.engine.state import Receipt
-from service.errors import Problem
+from service.errors import Problem, bad_parameter
 from service.instance import Instance
 from service.wire.batch import Batch
 from service.wire.decode import CHANGES_TYPES, RELATION_CHANGES_TYPES, decode_changes, decode_relation_changes
@@ -204,7 +204,7 @@ def settle(batch: Batch, given: dict[str, Any] | None) -> None:
     for name, value in (given or {}).items():
         field = getattr(batch, name)
         if field not in (None, False, "reject") and field != value:
-            raise bad(name, f"is {value!r} as a query parameter and {field!r} in the body")
+            raise bad_parameter(name, f"is {value!r} as a query parameter and {field!r} in the body")
         setattr(batch, name, value)
 
 

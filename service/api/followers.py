@@ -34,7 +34,7 @@ from service.api.openapi import (
 )
 from service.api.records import OFFERED, records
 from service.api.stream import client_gone
-from service.errors import Problem
+from service.errors import Problem, bad_parameter
 from service.following.chunks import CHUNK_ROWS, Chunk
 from service.following.feeds import Feed
 from service.following.subscriptions import Subscription
@@ -206,7 +206,7 @@ async def changes(request: Request) -> Response:
     if resumed:
         since, snapshot = resumed, False
     elif since is not None and snapshot:
-        raise Problem("bad-parameter", "since and snapshot=true cannot be combined: resume from a token, or start with every row")
+        raise bad_parameter("since", "cannot be combined with snapshot=true: resume from a token, or start with every row")
     if until is not None and since is None:
         raise Problem("bad-parameter", "until needs since: the token after which the changes begin", parameter="until")
     view = engine.views[existing(engine, request, "view")]

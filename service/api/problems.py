@@ -37,7 +37,7 @@ def problem_of(error: WireError) -> Problem:
         case UnsupportedMediaType():
             return Problem("unsupported-media-type", error.detail)
         case BadParameter():
-            return Problem("bad-parameter", error.detail)
+            return Problem("bad-parameter", error.detail, parameter=error.parameter)
         case _:
             raise error
 

@@ -14,8 +14,8 @@ from service.api.context import Context
 from service.api.http.admission import client_of
 from service.api.http.answers import existing, json_answer, no_parameters
 from service.api.http.bodies import definition
-from service.api.http.parameters import bad
 from service.api.openapi import Endpoint, answer, failures, json_content, operation, path_parameter
+from service.errors import bad_parameter
 from service.following.feeds import Feed
 
 PARTS, MOST_PARTS = 8, 1000
@@ -43,10 +43,10 @@ def _asked(data: dict[str, Any]) -> dict[str, int]:
     """Return the given fields. Problem `bad-parameter`."""
     for name, value in data.items():
         if name not in _BOUNDS:
-            raise bad(name[:40], f"is not a field of a reading: it has {', '.join(_BOUNDS)}")
+            raise bad_parameter(name[:40], f"is not a field of a reading: it has {', '.join(_BOUNDS)}")
         low, high = _BOUNDS[name]
         if not isinstance(value, int) or isinstance(value, bool) or not low <= value <= high:
-            raise bad(name, f"must be an integer from {low} to {high}")
+            raise bad_parameter(name, f"must be an integer from {low} to {high}")
     return data
 
 

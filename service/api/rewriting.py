@@ -17,7 +17,7 @@ from service.api.http import media, parameters
 from service.api.http.admission import Place
 from service.api.http.answers import existing, json_answer
 from service.api.http.bodies import definition, read_body
-from service.api.http.parameters import TEXT_LIMIT, Parameter, bad
+from service.api.http.parameters import TEXT_LIMIT, Parameter
 from service.api.openapi import (
     Endpoint,
     answer,
@@ -31,7 +31,7 @@ from service.api.openapi import (
 )
 from service.api.schemas import DELETION, RECEIPT, RECEIPT_SKIPPED, STAGED
 from service.engine.state import Receipt
-from service.errors import Problem
+from service.errors import Problem, bad_parameter
 from service.query.definition import read_where
 from service.query.forms import Deletion, checked, size_of
 from service.tables.relations import Relation
@@ -104,16 +104,16 @@ async def _commit(context: Context, request: Request, place: Place, name: str, s
 
 def _check_stage(stage: str | None, part: int | None, commit: bool, given: dict[str, Any]) -> None:
     if stage == "":
-        raise bad("stage", "must not be empty")
+        raise bad_parameter("stage", "must not be empty")
     for name, there in (("part", part is not None), ("commit", commit)):
         if there and stage is None:
-            raise bad(name, "requires stage")
+            raise bad_parameter(name, "requires stage")
     if commit and part is not None:
-        raise bad("part", "cannot be combined with commit: send the part before")
+        raise bad_parameter("part", "cannot be combined with commit: send the part before")
     if stage is not None and not commit:
         for name in ("source", "epoch", "run", "reset"):
             if name in given:
-                raise bad(name, "requires commit=true: parts do not make a version")
+                raise bad_parameter(name, "requires commit=true: parts do not make a version")
 
 
 async def _rewritten(context: Context, batch: Batch, work: Callable[[], Receipt]) -> Response:
@@ -161,9 +161,9 @@ def _fields(form: Deletion) -> dict[str, Any]:
     """Return the fields besides `where`. Problem `bad-parameter`."""
     for name, text in (("source", form.source), ("run", form.run)):
         if text is not None and len(text) > TEXT_LIMIT:
-            raise bad(name, f"must be at most {TEXT_LIMIT} characters")
+            raise bad_parameter(name, f"must be at most {TEXT_LIMIT} characters")
     if form.epoch is not None and not parameters.INT64_MIN <= form.epoch <= parameters.INT64_MAX:
-        raise bad("epoch", "must be a 64-bit integer")
+        raise bad_parameter("epoch", "must be a 64-bit integer")
     return form.model_dump(exclude={"where"})
 
 

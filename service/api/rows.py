@@ -20,7 +20,7 @@ from service.api.http import formats, media, parameters
 from service.api.http.admission import client_of
 from service.api.http.answers import existing, json_answer
 from service.api.http.forwarded import outer_url
-from service.api.http.parameters import Parameter, bad
+from service.api.http.parameters import Parameter
 from service.api.metrics import CHUNK_SECONDS, ROWS_SENT
 from service.api.openapi import (
     Endpoint,
@@ -37,7 +37,7 @@ from service.api.openapi import (
 from service.api.schemas import PAGE
 from service.api.steps import TURN, Steps, finish
 from service.api.stream import Chunk, Stream
-from service.errors import Problem
+from service.errors import bad_parameter
 from service.query.model import GROUP
 from service.reading.ahead import Walkers
 from service.reading.cursors import RowReader, open_relation_rows, open_rows
@@ -110,11 +110,11 @@ def filters(values: dict[str, Any]) -> dict[str, Any]:
             _, alias, *column = name.split(".")
             dotted = alias in (ROW, GROUP) and len(column) > 1  # a view's column may contain a dot
             if not alias or not all(column) or (len(column) != 1 and not dotted):
-                raise bad(name, "must be where.<alias>.<column>")
+                raise bad_parameter(name, "must be where.<alias>.<column>")
             aliases.add(alias)
             columns[".".join(column)] = value
     if len(aliases) > 1:
-        raise Problem("bad-parameter", f"where: a look-up uses the columns of one alias, not of {' and '.join(sorted(aliases))}")
+        raise bad_parameter("where", f"a look-up uses the columns of one alias, not of {' and '.join(sorted(aliases))}")
     return {
         "version": values.get("version"),
         "window": _windows(values),

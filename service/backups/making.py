@@ -30,7 +30,7 @@ from service.durability.files import copy_file, digest, free_bytes, link
 from service.durability.folder import BACKUP, DATABASE, FOLDER_MODE, MARK, SNAPSHOTS, Damaged, is_full, sync_path
 from service.durability.log import LEFT, Log
 from service.durability.snapshots import Snapshot, read_snapshot, snapshot_paths
-from service.errors import Problem, ending
+from service.errors import Problem, bad_parameter, ending
 from service.priority import give_way
 
 log = logging.getLogger("livejoin.backup")
@@ -125,7 +125,7 @@ class Backups:
         elif target.exists() and (not target.is_dir() or any(target.iterdir())):
             reason = "exists and is not an empty folder: choose a new one; a backup never overwrites anything"
         if reason is not None:
-            raise Problem("bad-parameter", f"target: the folder {reason}", parameter="target")
+            raise bad_parameter("target", f"the folder {reason}")
 
     def _chain(self, since: Path) -> list[Backup]:
         """Return the backups that an incremental one builds on. Problem `bad-parameter` if it cannot."""
@@ -135,7 +135,7 @@ class Backups:
                 raise FileNotFoundError("it is a relative path: give an absolute one, on the machine of the service")
             chain = chain_of(read_backup(since))
         except (Damaged, OSError) as error:
-            raise Problem("bad-parameter", f"since: {error if isinstance(error, Damaged) else _of(error)}", parameter="since") from None
+            raise bad_parameter("since", str(error) if isinstance(error, Damaged) else _of(error)) from None
         last = chain[-1]
         if last.folder_id != self._log.folder_id:
             reason = "is of another data folder"
@@ -144,7 +144,7 @@ class Backups:
         elif any(begun < last.version for _, begun in self._log.timelines[len(last.timelines) :]):
             reason = "has versions that are no longer part of the data folder, which was restored or repaired from an earlier state"
         if reason is not None:
-            raise Problem("bad-parameter", f"since: the backup {reason}: make a full backup", parameter="since")
+            raise bad_parameter("since", f"the backup {reason}: make a full backup")
         return chain
 
     def _estimate(self, target: Path) -> int:
@@ -316,8 +316,7 @@ def _refused(parameter: str) -> Iterator[None]:
     except OSError as error:
         if is_full(error):
             raise Problem("disk-full", "the disk of the target is full; nothing was written") from error
-        detail = f"{parameter}: the folder cannot be used ({_of(error)}): choose another one"
-        raise Problem("bad-parameter", detail, parameter=parameter) from error
+        raise bad_parameter(parameter, f"the folder cannot be used ({_of(error)}): choose another one") from error
 
 
 def _begin(target: Path) -> bool:

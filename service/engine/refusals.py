@@ -6,7 +6,7 @@ import logging
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 
-from service.errors import Problem
+from service.errors import Problem, bad_parameter
 from service.wire.batch import Batch
 
 log = logging.getLogger("livejoin.engine")
@@ -35,7 +35,7 @@ def check_source(batch: Batch) -> None:
     if batch.source is None and batch.epoch is None and batch.run is None and not batch.reset:
         return
     if batch.source is not None and batch.source.startswith(OWN):
-        raise Problem("bad-parameter", f"source: names that begin with {OWN!r} are reserved: choose another", parameter="source")
+        raise bad_parameter("source", f"names that begin with {OWN!r} are reserved: choose another")
     for name, lacks, reason in (
         ("epoch", batch.source is not None and batch.epoch is None, "comes together with source, or not at all"),
         ("source", batch.source is None and batch.epoch is not None, "comes together with epoch, or not at all"),
@@ -43,4 +43,4 @@ def check_source(batch: Batch) -> None:
         ("run", batch.run is None and batch.reset, "comes together with reset: it takes the source over"),
     ):
         if lacks:
-            raise Problem("bad-parameter", f"{name}: {reason}", parameter=name)
+            raise bad_parameter(name, reason)

@@ -28,7 +28,7 @@ import pyarrow as pa
 
 from service.durability.folder import Damaged
 from service.engine.versions import Pins
-from service.errors import Problem
+from service.errors import Problem, bad_parameter
 from service.following.chunks import CHUNK_ROWS, Chunk, cut_up
 from service.following.segments import Segment, merged, segment_of, stored, taken_back
 from service.following.subscriptions import Subscription
@@ -213,7 +213,7 @@ class Feed:
             position = self.versions.published.number if since is None else self._position(since)
         end = None if until is None else self._position(until)
         if end is not None and end < position:
-            raise Problem("bad-parameter", f"until: this token is of version {end}, before that of since, {position}")
+            raise bad_parameter("until", f"this token is of version {end}, before that of since, {position}")
         subscription = Subscription(self, position, reader, end)
         with self._lock:
             self._subscriptions.add(subscription)

@@ -23,7 +23,7 @@ import pyarrow as pa
 
 from service.engine.published import Published
 from service.engine.versions import Pin, Pins, expired
-from service.errors import Problem
+from service.errors import Problem, bad_parameter
 from service.reading.ahead import Walkers
 from service.reading.lookups import Point, look_up
 from service.reading.readings import Delays, Reading, ViewReading, split
@@ -412,9 +412,9 @@ def _resume(cursors: Cursors, owner: str, text: str, version: int | None, asked:
     reader._empty, reader._passed, reader._begun = kept.empty, kept.passed, kept
     try:
         if version not in (None, pin.version.number):
-            raise Problem("bad-parameter", f"version: the cursor belongs to version {pin.version.number}")
+            raise bad_parameter("version", f"the cursor belongs to version {pin.version.number}")
         if asked not in ((None, None), kept.asked):
-            raise Problem("bad-parameter", "cursor: the previous page was requested with other filters")
+            raise bad_parameter("cursor", "the previous page was requested with other filters")
     except Problem:
         reader.close()
         raise

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from service.engine.versions import Version
-from service.errors import Problem
+from service.errors import Problem, bad_parameter
 from service.query.literals import BadLiteral, from_json, from_text
 from service.query.model import GROUP, ColumnRef, Stretches
 from service.reading.readings import Delays, Matching, ViewReading
@@ -51,7 +51,7 @@ def look_up(
         return _of_groups(view, view.shown, root, join, window, point, delays)
     if isinstance(view.shown, GroupTable | Distinct):
         if window:
-            raise Problem("bad-parameter", "overlaps: the rows of groups have no intervals; put the window into the view's WHERE")
+            raise bad_parameter("overlaps", "the rows of groups have no intervals; put the window into the view's WHERE")
         if point is None:
             return ViewReading(view, join.is_empty(root), join.rows(root, None), True, delays)
         cursor: Enumeration | None
@@ -66,19 +66,19 @@ def look_up(
     named = {name: ends for name, ends in (window or {}).items() if "." in name}
     bounds = _bounds(view, {name: ends for name, ends in (window or {}).items() if name not in named})
     if view.view.query.branches and named:
-        raise Problem("bad-parameter", "overlaps: the rows of UNION and EXCEPT have no intervals")
+        raise bad_parameter(f"overlaps.{next(iter(named))}", "the rows of UNION and EXCEPT have no intervals")
     if point is not None and view.view.query.branches:
         return ViewReading(view, join.is_empty(root), join.of_key(root, 0, _row(view, *point), bounds), False, delays)
     within = _named_bounds(view, named)
     if point is not None:
-        cursor = _of_point(view, version.number, join, root, _side(view, point[0]), point[1], bounds, may_search)
+        cursor = _of_point(view, version.number, join, root, _side(view, point[0], "where"), point[1], bounds, may_search)
         if cursor is None:
             return None
     elif within:
         place = next((place for place in within if view.sides[place].alias not in view.view.query.optional), None)
         if place is None:
             alias, instead = view.sides[next(iter(within))].alias, "name an interval of another alias too"
-            raise Problem("bad-parameter", f"overlaps: rows without {alias} cannot be found by it; {instead}")
+            raise bad_parameter(f"overlaps.{next(iter(named))}", f"rows without {alias} cannot be found by it; {instead}")
         relation, own = within[place]
         cursor = _chosen(view, version.number, join, root, place, lambda slots: slots[met(relation, own, slots)], bounds)
     else:
@@ -105,7 +105,7 @@ def _of_point(
     may = [f"all of the key ({', '.join(side.relation.key)})"]
     if side.equal and set(side.equal) != set(side.relation.key):
         may.append(f"columns that join it ({', '.join(side.equal)})")
-    raise Problem("bad-parameter", f"where: a look-up by {side.alias} needs {' or '.join(may)}, not {', '.join(sorted(given))}")
+    raise bad_parameter("where", f"a look-up by {side.alias} needs {' or '.join(may)}, not {', '.join(sorted(given))}")
 
 
 def _chosen(
@@ -127,7 +127,7 @@ def _of_groups(
     assert stretches is not None
     asked = list(window.items()) if window else []
     if len(asked) > 1 or any(one not in ("", stretches.name, stretches.of.interval) for one, _ in asked):
-        raise Problem("bad-parameter", f"overlaps: one window is allowed, overlaps=lo,hi or overlaps.{stretches.name}=lo,hi")
+        raise bad_parameter("overlaps", f"one window is allowed, overlaps=lo,hi or overlaps.{stretches.name}=lo,hi")
     bounds = _bounds(view, {"": asked[0][1]} if asked else None)
     if point is None:
         return ViewReading(view, join.is_empty(root), join.rows(root, bounds), bounds is None, delays)
@@ -143,7 +143,7 @@ def _of_stretches(stretches: Stretches, window: Window) -> Window:
     for name, ends in window.items():
         of = str(stretches.of) if name == stretches.of.interval != stretches.name else "" if name == stretches.name else name
         if of in found:
-            raise Problem("bad-parameter", f"overlaps: one window is allowed for {name or stretches.name}, but two are given")
+            raise bad_parameter("overlaps", f"one window is allowed for {name or stretches.name}, but two are given")
         found[of] = ends
     return found
 
@@ -159,8 +159,9 @@ def _named_bounds(view: LiveView, named: Window) -> dict[int, tuple[Relation, li
     found: dict[int, tuple[Relation, list[Bound]]] = {}
     for name, ends in named.items():
         alias, _, interval = name.partition(".")
-        side = _side(view, alias, "overlaps")
-        found.setdefault(side.place, (side.relation, []))[1].append(bound_of(side.relation, interval, ends))
+        parameter = f"overlaps.{name}"
+        side = _side(view, alias, parameter)
+        found.setdefault(side.place, (side.relation, []))[1].append(bound_of(side.relation, interval, ends, parameter))
     return found
 
 
@@ -202,11 +203,11 @@ def _search(relation: Relation, version: int, keys: pa.RecordBatch) -> Slots:
     return NO_SLOTS
 
 
-def _side(view: LiveView, alias: str, parameter: str = "where") -> Side:
+def _side(view: LiveView, alias: str, parameter: str) -> Side:
     for side in view.sides:
         if side.alias == alias:
             return side
-    raise Problem("bad-parameter", f"{parameter}: the view has no alias {alias}, only {', '.join(side.alias for side in view.sides)}")
+    raise bad_parameter(parameter, f"the view has no alias {alias}, only {', '.join(side.alias for side in view.sides)}")
 
 
 def _row(view: LiveView, alias: str, given: Mapping[str, str]) -> pa.RecordBatch:
@@ -214,7 +215,7 @@ def _row(view: LiveView, alias: str, given: Mapping[str, str]) -> pa.RecordBatch
     query, names = view.view.query, view.shown.schema.names
     if alias != ROW or set(given) != set(names):
         all_of = ", ".join(f"where.{ROW}.{name}" for name in names)
-        raise Problem("bad-parameter", f"where: a row of a view with UNION or EXCEPT is looked up by all of its columns: {all_of}")
+        raise bad_parameter("where", f"a row of a view with UNION or EXCEPT is looked up by all of its columns: {all_of}")
     first = {name: view.definitions[relation] for name, relation in query.aliases}
     types = [first[ref.alias].column(ref.column).kind for ref in query.branches[0].columns]
     fields = zip(types, view.shown.schema, strict=True)
@@ -257,7 +258,7 @@ def _of_group(columns: Sequence[tuple[str, str, bool]], point: Point) -> list[pa
     names = [name for name, _, _ in columns]
     if alias != GROUP or not names:
         has = f"where.{GROUP}.<column>=value" if names else "nothing: it has one group"
-        raise Problem("bad-parameter", f"where: a view with groups is looked up by {has}")
+        raise bad_parameter("where", f"a view with groups is looked up by {has}")
     known = {name: name for name in names}
     for name in names:  # without its alias, where that is unambiguous
         short = name.partition(".")[2]
@@ -266,7 +267,7 @@ def _of_group(columns: Sequence[tuple[str, str, bool]], point: Point) -> list[pa
     values = {known.get(name, name): value for name, value in given.items()}
     if set(values) != set(names):
         all_of = ", ".join(f"where.{GROUP}.{name}" for name in names)
-        raise Problem("bad-parameter", f"where: a group is looked up by all of its columns: {all_of}")
+        raise bad_parameter("where", f"a group is looked up by all of its columns: {all_of}")
     return [_field(kind, nullable, f"where.{GROUP}.{name}", values[name]) for name, kind, nullable in columns]
 
 
@@ -284,7 +285,7 @@ def _field(type_: str, nullable: bool, parameter: str, text: str) -> pa.Array:
         return pa.nulls(1, KEPT_TYPES[type_])
     if type_ in ("string", "bytes") and text.startswith('"'):
         if not _QUOTED.fullmatch(text):
-            raise Problem("bad-parameter", f'{parameter}: {text!r} is not quoted as in CSV: write "…", with "" for a double quote inside')
+            raise bad_parameter(parameter, f'{text!r} is not quoted as in CSV: write "…", with "" for a double quote inside')
         text = text[1:-1].replace('""', '"')
     return _value(type_, parameter, text)
 
@@ -295,10 +296,10 @@ def _value(type_: str, parameter: str, text: str, is_key: bool = False) -> pa.Ar
         read = from_json if type_ == "bytes" else from_text  # in the form in which they are sent, such as base64
         value = math.nan if type_ == "float64" and text == "NaN" and not is_key else read(type_, text)
     except BadLiteral as error:
-        raise Problem("bad-parameter", f"{parameter}: {error}") from None
+        raise bad_parameter(parameter, str(error)) from None
     if type_ == "date":
         if not -(2**31) <= int(value) < 2**31:
-            raise Problem("bad-parameter", f"{parameter}: {text!r} is out of range")
+            raise bad_parameter(parameter, f"{text!r} is out of range")
         return pa.array([value], pa.int32()).cast(KEPT_TYPES[type_])
     return pa.array([value], KEPT_TYPES[type_])
 
@@ -316,27 +317,26 @@ def _bounds(view: LiveView, window: Window | None) -> Bounds | None:
     shown = [{ref for ref in one if ref.alias in sides} for one in dimensions]  # rows do not have the aliases of EXISTS and NOT EXISTS
     dimensions = [one for one in shown if one]
     if not dimensions:
-        raise Problem("bad-parameter", "overlaps: the view does not join on intervals; write overlaps.<alias>.<interval>=lo,hi")
+        raise bad_parameter("overlaps", "the view does not join on intervals; write overlaps.<alias>.<interval>=lo,hi")
     bounds: Bounds = {}
     for name, ends in window.items():
         named = [one for one in dimensions if not name or any(ref.interval == name for ref in one)]
         if not named:
             there = ", ".join(sorted({ref.interval for one in dimensions for ref in one}))
-            raise Problem("bad-parameter", f"overlaps.{name}: the view does not join on an interval {name}, only on {there}")
+            raise bad_parameter(f"overlaps.{name}", f"the view does not join on an interval {name}, only on {there}")
         for ref in set().union(*named):
             side = sides[ref.alias]
             span = side.spans[ref.interval]
             assert span.start is not None
             if span in bounds:
                 joined = " and ".join(sorted({other.interval for other in set().union(*named)}))
-                raise Problem("bad-parameter", f"overlaps: one window is allowed for {joined}, but two are given")
+                raise bad_parameter("overlaps", f"one window is allowed for {joined}, but two are given")
             try:
-                bounds[span] = window_of(ends, side.relation.definition.column(span.start).kind)
+                bounds[span] = window_of(ends, side.relation.definition.column(span.start).kind, f"overlaps.{name}" if name else "overlaps")
             except Problem as problem:
                 if name or len(named) == 1:
                     raise
                 each = ", ".join(sorted(f"overlaps.{min(ref.interval for ref in one)}=lo,hi" for one in named))
-                raise Problem(
-                    "bad-parameter", f"{problem.detail}; the view joins several kinds of intervals; give a window for each: {each}"
-                ) from None
+                remedy = f"the view joins several kinds of intervals; give a window for each: {each}"
+                raise Problem("bad-parameter", f"{problem.detail}; {remedy}", **problem.extensions) from None
     return None if all(ends == (NEG_INF, POS_INF) for ends in bounds.values()) else bounds

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from service.errors import Problem
+from service.errors import bad_parameter
 from service.reading.lookups import parsed, slot_of
 from service.reading.readings import TableReading
 from service.reading.windows import Bound, Window, bound_of, met
@@ -29,7 +29,7 @@ def read_relation(
     names = relation.key
     if set(key) != set(names):
         needed, given = ", ".join(f"where.{name}" for name in names), ", ".join(sorted(key))
-        raise Problem("bad-parameter", f"where: a row of {relation.name} is looked up by its whole key, {needed}, not by {given}")
+        raise bad_parameter("where", f"a row of {relation.name} is looked up by its whole key, {needed}, not by {given}")
     slots = slot_of(relation, version, parsed(relation, names, key, "where"), may_search)
     return None if slots is None else TableReading(relation, version, rows, meets, slots)
 
@@ -40,6 +40,6 @@ def _meeting(relation: Relation, window: Window) -> Callable[[Slots], Slots]:
     for name, ends in window.items():
         if not name and (len(intervals) != 1 or len(window) > 1):
             declared = ", ".join(intervals) or "none"
-            raise Problem("bad-parameter", f"overlaps: name the interval, overlaps.<interval>=lo,hi; {relation.name} declares {declared}")
-        bounds.append(bound_of(relation, name or next(iter(intervals)), ends))
+            raise bad_parameter("overlaps", f"name the interval, overlaps.<interval>=lo,hi; {relation.name} declares {declared}")
+        bounds.append(bound_of(relation, name or next(iter(intervals)), ends, f"overlaps.{name}" if name else "overlaps"))
     return lambda slots: slots[met(relation, bounds, slots)]

@@ -10,7 +10,7 @@ from typing import NamedTuple, Self
 import numpy as np
 import numpy.typing as npt
 
-from service.errors import Problem
+from service.errors import bad_parameter
 from service.planning.meets import span_of
 from service.query.literals import BadLiteral, from_text
 from service.query.model import IntervalRef, Span
@@ -37,32 +37,32 @@ class Bound(NamedTuple):
     high: int
 
 
-def bound_of(relation: Relation, interval: str, window: tuple[str | None, str | None]) -> Bound:
-    """Parse the window of an interval. Problem `bad-parameter`."""
+def bound_of(relation: Relation, interval: str, window: tuple[str | None, str | None], parameter: str) -> Bound:
+    """Parse the window of an interval, given as this parameter. Problem `bad-parameter`."""
     declared = relation.definition.intervals
     if interval not in declared:
         told = f"it declares {', '.join(declared) or 'none'}"
-        raise Problem("bad-parameter", f"overlaps.{interval}: {relation.name} has no interval {interval}; {told}")
+        raise bad_parameter(parameter, f"{relation.name} has no interval {interval}; {told}")
     type_ = relation.definition.column(declared[interval].start_column).kind
-    return Bound(span_of(IntervalRef(relation.name, interval), relation.definition), *window_of(window, type_))
+    return Bound(span_of(IntervalRef(relation.name, interval), relation.definition), *window_of(window, type_, parameter))
 
 
-def window_of(window: tuple[str | None, str | None], type_: str) -> tuple[int, int]:
+def window_of(window: tuple[str | None, str | None], type_: str, parameter: str) -> tuple[int, int]:
     """Return the encoded window of (lo, hi), texts in the endpoints' type; None is unbounded. Problem `bad-parameter`."""
     low, high = window
-    left, right = _end_of(low, type_, NEG_INF), _end_of(high, type_, POS_INF)
+    try:
+        left, right = _end_of(low, type_, NEG_INF), _end_of(high, type_, POS_INF)
+    except BadLiteral as error:
+        raise bad_parameter(parameter, str(error)) from None
     if left > right:
-        raise Problem("bad-parameter", f"overlaps: the window is empty: {low} is after {high}")
+        raise bad_parameter(parameter, f"the window is empty: {low} is after {high}")
     return left, right
 
 
 def _end_of(text: str | None, type_: str, missing: int) -> int:
     if text is None:
         return missing
-    try:
-        value = from_text(type_, text)
-    except BadLiteral as error:
-        raise Problem("bad-parameter", f"overlaps: {error}") from None
+    value = from_text(type_, text)
     return int(encode_floats(np.array([value]), 0)[0]) if type_ == "float64" else int(value)
 
 

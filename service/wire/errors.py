@@ -59,7 +59,11 @@ class UnknownRelation(WireError):
 
 
 class BadParameter(WireError):
-    """One of source, epoch, run, reset, on_error is invalid."""
+    """The parameter, one of source, epoch, run, reset, on_error, is invalid."""
+
+    def __init__(self, parameter: str, reason: str) -> None:
+        super().__init__(f'"{parameter}" {reason}')
+        self.parameter = parameter
 
 
 class UnsupportedMediaType(WireError):

@@ -337,12 +337,12 @@ def _read_fields(data: dict[str, Any]) -> dict[str, Any]:
     for name in ("source", "run"):
         value = fields.get(name, "")
         if type(value) is not str or len(value) > MAX_TEXT:
-            raise BadParameter(f'"{name}" must be a string of up to {MAX_TEXT} characters, not {shown(value)}')
+            raise BadParameter(name, f"must be a string of up to {MAX_TEXT} characters, not {shown(value)}")
     epoch = fields.get("epoch", 0)
     if type(epoch) is not int or not INT64_MIN <= epoch <= INT64_MAX:
-        raise BadParameter(f'"epoch" must be a 64-bit integer, not {shown(epoch)}')
+        raise BadParameter("epoch", f"must be a 64-bit integer, not {shown(epoch)}")
     if type(fields.get("reset", False)) is not bool:
-        raise BadParameter(f'"reset" must be true or false, not {shown(fields["reset"])}')
+        raise BadParameter("reset", f"must be true or false, not {shown(fields['reset'])}")
     if fields.get("on_error", "reject") not in ("reject", "skip"):
-        raise BadParameter(f'"on_error" must be "reject" or "skip", not {shown(fields["on_error"])}')
+        raise BadParameter("on_error", f'must be "reject" or "skip", not {shown(fields["on_error"])}')
     return fields

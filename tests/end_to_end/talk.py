@@ -42,6 +42,7 @@ def problem(answer: httpx.Response, status: int, kind: str) -> dict[str, Any]:
     assert answer.headers["content-type"].split(";")[0] == PROBLEM, where
     body: dict[str, Any] = answer.json()
     assert body["type"] == f"/problems/{kind}" and body["status"] == status and body["title"] and body["detail"], where
+    assert kind != "bad-parameter" or body["parameter"], where
     return body
 
 

@@ -23,12 +23,13 @@ from service.api.context import Context
 from service.api.dashboard.shape import dimensions_of, key_of
 from service.api.http import media, parameters
 from service.api.http.answers import existing
-from service.api.http.parameters import Parameter, bad
+from service.api.http.parameters import Parameter
 from service.api.openapi import Endpoint, answer, failures, json_content, operation, path_parameter, query_parameters
 from service.api.records import key_lines
 from service.api.rows import BOX, OVERLAPS, WHERE, filters
 from service.api.schemas import WINDOW
 from service.api.steps import Steps, finish
+from service.errors import bad_parameter
 from service.instance import Instance
 from service.reading.cursors import RowReader, open_rows
 from service.tables.sides import Side
@@ -72,7 +73,7 @@ async def window(request: Request) -> Response:
     for name in sorted(view.relations):  # ends and keys belong to the relations, whether the view shows them or not
         require_relation(token, name, "read")
     if not dimensions_of(view):
-        raise bad("overlaps", f"the view {view.name} does not join on intervals, so it has no windows; its rows are at …/rows")
+        raise bad_parameter("overlaps", f"the view {view.name} does not join on intervals, so it has no windows; its rows are at …/rows")
     body = await finish(context, context.readers, request.receive, _window(engine, view, values))
     return Response(body, media_type=media.JSON, headers={"Cache-Control": "no-store"})
 
@@ -83,9 +84,9 @@ def _window(engine: Instance, view: LiveView, values: dict[str, Any]) -> Steps[b
     count, side = values.get("keys"), key_of(view)
     lanes: list[tuple[Any, dict[str, Any]]] = [(None, {})]
     if count is not None and side is None:
-        raise bad("keys", f"the view {view.name} joins by no equality, so its rows are in one lane")
+        raise bad_parameter("keys", f"the view {view.name} joins by no equality, so its rows are in one lane")
     if count is not None and asked["point"] is not None:
-        raise bad("keys", "cannot be combined with a look-up (where)")
+        raise bad_parameter("keys", "cannot be combined with a look-up (where)")
     first = open_rows(engine.readers, view.name, **asked)
     try:
         head: dict[str, Any] = {"version": first.version}

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 from urllib.parse import parse_qsl
 
-from service.errors import Problem
+from service.errors import bad_parameter
 
 INT64_MIN, INT64_MAX = -(2**63), 2**63 - 1
 TEXT_LIMIT = 200
@@ -25,16 +25,22 @@ class Parameter(NamedTuple):
     example: Any = None
 
 
-def bad(name: str, reason: str) -> Problem:
-    return Problem("bad-parameter", f"{name}: {reason}", parameter=name)
-
-
 def pairs_of(query: bytes) -> list[tuple[str, str]]:
     """Return the decoded pairs of a query string, in order. Problem `bad-parameter` if it is not UTF-8."""
     try:
         return parse_qsl(query.decode("ascii"), keep_blank_values=True, errors="strict")
     except (UnicodeDecodeError, ValueError):
-        raise Problem("bad-parameter", "the query string is not percent-encoded UTF-8") from None
+        raise bad_parameter(_unreadable(query), "the query string is not percent-encoded UTF-8") from None
+
+
+def _unreadable(query: bytes) -> str:
+    """Return the name, as it was sent, of the first parameter that is not percent-encoded UTF-8."""
+    for pair in query.split(b"&"):
+        try:
+            parse_qsl(pair.decode("ascii"), errors="strict")
+        except (UnicodeDecodeError, ValueError):
+            break
+    return pair.partition(b"=")[0][:TEXT_LIMIT].decode("latin-1")
 
 
 def read(query: bytes, known: Sequence[Parameter]) -> dict[str, Any]:
@@ -49,13 +55,13 @@ def read(query: bytes, known: Sequence[Parameter]) -> dict[str, Any]:
         parameter = _find(name, known)
         if parameter is None:
             names = ", ".join(p.name for p in known) or "none"
-            raise bad(name, f"unknown parameter (known: {names})")
+            raise bad_parameter(name, f"unknown parameter (known: {names})")
         if name in values:
-            raise bad(name, "is given twice")
+            raise bad_parameter(name, "is given twice")
         try:
             values[name] = parameter.read(text)
         except ValueError as error:
-            raise bad(name, f"{error}, not {text[:TEXT_LIMIT]!r}") from None
+            raise bad_parameter(name, f"{error}, not {text[:TEXT_LIMIT]!r}") from None
     return values
 
 

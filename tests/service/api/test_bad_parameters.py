@@ -1,0 +1,104 @@
+"""Each problem `bad-parameter` names the parameter, so that a program can point to it."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlencode
+
+import pytest
+
+import service
+from service.api.context import Context
+from service.errors import bad_parameter
+from service.instance import Instance
+from service.settings import Settings
+from tests.service.api.asking import ask, is_problem
+from tests.service.running import of_ops, running
+
+VIEWS = {
+    "grouped": "SELECT a.tag, count(*) AS n FROM a GROUP BY a.tag",
+    "keyed": "SELECT a.id AS i, b.id AS j FROM a JOIN b ON a.s = b.s",
+    "either": "SELECT a.id FROM a UNION SELECT b.id FROM b",
+}
+
+
+@pytest.fixture(scope="module")
+def context(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Context]:
+    folder = tmp_path_factory.mktemp("parameters")
+    engine: Instance = running(folder, synchronous="normal")
+    for name, sql in VIEWS.items():
+        assert engine.put_view(name, {"sql": sql}, wait=60)[1] == "created"
+    engine.apply(of_ops("a", ("upsert", 1), ("upsert", 2)))
+    made = Context(Settings(data=folder))
+    made.open(engine)
+    yield made
+    engine.close()
+
+
+ROWS = [
+    ("views/v/rows?overlaps=x,1", "overlaps"),
+    ("views/v/rows?overlaps=2,1", "overlaps"),
+    ("views/v/rows?overlaps.x=2,1", "overlaps.x"),
+    ("views/v/rows?overlaps.y=1,2", "overlaps.y"),
+    ("views/v/rows?overlaps.a.x=2,1", "overlaps.a.x"),
+    ("views/v/rows?overlaps.a.y=1,2", "overlaps.a.y"),
+    ("views/v/rows?overlaps.c.x=1,2", "overlaps.c.x"),
+    ("views/v/rows?overlaps=1,2&overlaps.x=1,2", "overlaps"),
+    ("views/v/rows?where.a.id=1&where.b.id=1", "where"),
+    ("views/v/rows?where.a.s=1", "where"),
+    ("views/v/rows?where.c.id=1", "where"),
+    ("views/v/rows?where.a.id=x", "where.a.id"),
+    ("views/v/rows?where.id=1", "where.id"),
+    ("views/keyed/rows?overlaps=1,2", "overlaps"),
+    ("views/grouped/rows?overlaps=1,2", "overlaps"),
+    ("views/grouped/rows?where.a.id=1", "where"),
+    ("views/grouped/rows?where.group.n=1", "where"),
+    ("views/grouped/rows?where.group.a.tag=%22", "where.group.a.tag"),
+    ("views/either/rows?overlaps.a.x=1,2", "overlaps.a.x"),
+    ("views/either/rows?where.a.id=1", "where"),
+    ("views/v/changes?since=x&snapshot=true", "since"),
+    ("views/v/rows?limit=1&lim%FFit=2", "lim%FFit"),
+    ("views/v/rows?limit=%FF", "limit"),
+    ("views/v/rows?limit=1&limit=2", "limit"),
+    ("views/v/rows?unknown=1", "unknown"),
+    ("relations/a/rows?where.s=1", "where"),
+    ("relations/a/rows?overlaps.y=1,2", "overlaps.y"),
+    ("relations/a/rows?overlaps=1,2&overlaps.x=1,2", "overlaps"),
+    ("relations/a/rows?overlaps=2,1", "overlaps"),
+]
+
+
+@pytest.mark.parametrize(("path", "parameter"), ROWS)
+def test_of_a_query(context: Context, path: str, parameter: str) -> None:
+    problem = is_problem(ask("GET", f"/v1/{path}", context), "bad-parameter")
+    assert problem["parameter"] == parameter and problem["detail"].startswith(f"{parameter}: ")
+
+
+@pytest.mark.parametrize(
+    ("field", "value"), [("source", 1), ("run", "x" * 201), ("epoch", "1"), ("epoch", 2**63), ("reset", 1), ("on_error", "ignore")]
+)
+def test_of_a_body(context: Context, field: str, value: Any) -> None:
+    body = {"changes": [], "source": "s", "epoch": 1, field: value}
+    assert is_problem(ask("POST", "/v1/changes", context, json=body), "bad-parameter")["parameter"] == field
+
+
+def test_of_a_cursor_that_was_begun_otherwise(context: Context) -> None:
+    page = ask("GET", "/v1/relations/a/rows?limit=1", context, headers={"Accept": "application/json"}).json()
+    path = f"/v1/relations/a/rows?{urlencode({'cursor': page['next']})}"
+    assert is_problem(ask("GET", f"{path}&version=0", context), "bad-parameter")["parameter"] == "version"
+    assert is_problem(ask("GET", f"{path}&where.id=1", context), "bad-parameter")["parameter"] == "cursor"
+
+
+def test_every_one_is_made_with_its_parameter() -> None:
+    """Each call that makes this problem, in whatever module of the service."""
+    assert bad_parameter("limit", "is given twice").extensions == {"parameter": "limit"}
+    found = 0
+    for path in Path(service.__file__).parent.rglob("*.py"):
+        for call in ast.walk(ast.parse(path.read_text())):
+            if isinstance(call, ast.Call) and call.args and ast.unparse(call.args[0]) == "'bad-parameter'" and ast.unparse(call.func) == "Problem":
+                found += 1
+                assert {one.arg for one in call.keywords} & {"parameter", None}, f"{path}:{call.lineno}"
+    assert found > 5
