@@ -99,8 +99,10 @@ _KINDS = (
         "unsupported-media-type",
         415,
         "Unsupported media type",
-        "The operation does not accept this Content-Type (or Content-Encoding). `supported` lists those that it accepts.",
-        "Send the body as one of `supported`, and set Content-Type accordingly.",
+        "The operation does not accept this Content-Type; `supported` lists those that it accepts. Or the body has a Content-Encoding, "
+        "such as gzip: no operation accepts any.",
+        "Send the body as one of `supported`, and set Content-Type accordingly. Send it without Content-Encoding: to send fewer bytes, "
+        "use Parquet, which is compressed in itself.",
     ),
     Kind(
         "definition-differs",
@@ -241,7 +243,7 @@ _KINDS = (
         "bad-definition",
         422,
         "Invalid definition",
-        "The definition of the relation or view is invalid. `detail` names the part.",
+        "The definition of a relation, a view or a token, or the condition of a delete, is invalid. `detail` names the part.",
         "Fix the part named in `detail`; /docs describes definitions.",
     ),
     Kind(

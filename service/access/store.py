@@ -73,8 +73,8 @@ def remove_token(folder: Path, name: str, *, keep_admin_at: float | None = None)
         if name not in tokens:
             raise Problem("not-found", f"there is no token {name!r}")
         removed = tokens.pop(name)
-        if keep_admin_at is not None and _administers(removed, keep_admin_at):
-            if not any(_administers(token, keep_admin_at) for token in tokens.values()):
+        if keep_admin_at is not None and administers(removed, keep_admin_at):
+            if not any(administers(token, keep_admin_at) for token in tokens.values()):
                 said = "is the last admin token, which cannot be revoked over HTTP: create another one first"
                 raise Problem("forbidden", f"{name!r} {said}, or use `livejoin token revoke` with --data")
         _write(folder, tokens)
@@ -114,7 +114,8 @@ def give_to_owner(file: int, folder: Path) -> None:
         os.fchown(file, owner.st_uid, owner.st_gid)
 
 
-def _administers(token: AccessToken, now: float) -> bool:
+def administers(token: AccessToken, now: float) -> bool:
+    """Return whether tokens can be managed with this one at this time."""
     return token.scope == "admin" and token.covers_all and token.expires > now
 
 

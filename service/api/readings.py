@@ -13,7 +13,7 @@ from service.access.rights import require_view
 from service.api.context import Context
 from service.api.http.admission import client_of
 from service.api.http.answers import existing, json_answer, no_parameters
-from service.api.http.bodies import definition
+from service.api.http.bodies import form
 from service.api.openapi import Endpoint, answer, failures, json_content, operation, path_parameter
 from service.errors import bad_parameter
 from service.following.feeds import Feed
@@ -28,7 +28,7 @@ async def begin(request: Request) -> Response:
     no_parameters(request)
     engine = context.engine
     view = engine.views[existing(engine, request, "view")]
-    async with definition(request.scope, request.receive, context.bodies, context.work) as data:
+    async with form(request.scope, request.receive, context.bodies, context.work) as data:
         asked = _asked(data)
     hold, version = asked.get("hold", HOLD), asked.get("version")
     arguments = view.name, asked.get("parts", PARTS), hold, version, client_of(request.scope)
@@ -67,7 +67,7 @@ _READING = {
     "expires": "2026-01-01T12:10:00Z",
 }
 _REFUSALS = (
-    "bad-parameter", "bad-definition", "malformed-body", "body-too-large", "unsupported-media-type", "not-found", "snapshot-expired",
+    "bad-parameter", "malformed-body", "body-too-large", "unsupported-media-type", "not-found", "snapshot-expired",
     "too-busy", "view-building", "view-failed",
 )  # fmt: skip
 

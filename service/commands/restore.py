@@ -40,9 +40,9 @@ def main(arguments: list[str]) -> int:
 
 def _require_empty(folder: Path) -> None:
     if not folder.absolute().parent.is_dir():
-        raise Failure(f"{folder} cannot be created: create its parent folder first", 2)
+        raise Failure(f"{folder} cannot be created: create its parent folder first")
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-        raise Failure(f"{folder} exists and is not an empty folder: a restore never overwrites anything; choose a new folder", 2)
+        raise Failure(f"{folder} exists and is not an empty folder: a restore never overwrites anything; choose a new folder")
 
 
 def _summary(folder: Path, chain: list[Backup], timelines: database.Timelines) -> list[str]:

@@ -13,7 +13,7 @@ from typing import Any
 from service.access.access_token import SCOPES, make, new_text
 from service.access.audit import append
 from service.access.guard import PAUSE
-from service.access.store import TOKENS, add_token, end_token_mode, read_tokens, remove_token
+from service.access.store import TOKENS, add_token, administers, end_token_mode, read_tokens, remove_token
 from service.commands.connection import connect
 from service.durability.folder import FOLDER_MODE, Damaged, FolderInUse, reason, refuse_backup
 from service.errors import Problem
@@ -78,15 +78,20 @@ def _create(args: argparse.Namespace) -> int:
         with connect(args) as client:
             text = client.create_token(args.name, args.scope, **restricted)
     else:
-        text = new_text()
-        token = make({"name": args.name, "scope": args.scope, **restricted}, text, time.time())
+        text, now = new_text(), time.time()
+        token = make({"name": args.name, "scope": args.scope, **restricted}, text, now)
+        is_new = not args.data.exists()
+        if is_new and not administers(token, now):  # a misspelt name, rather than a first start
+            remedy = "the first token of a new one has --scope admin, and neither --relations nor --views"
+            raise Failure(f"there is no folder {args.data}: give --data an existing data folder; {remedy}")
         with _writing(args.data):
             args.data.mkdir(FOLDER_MODE, parents=True, exist_ok=True)
             first = add_token(args.data, token, begin=True)
             append(args.data, "create token", **token.grant())
         time.sleep(PAUSE)  # a running service has seen the change by then
         if first:
-            say(f"{args.data} is in token mode now: a service on it requires a token")
+            made = "did not exist and is a new data folder, in token mode" if is_new else "is in token mode now"
+            say(f"{args.data} {made}: a service on it requires a token")
     print(text)
     return 0
 
@@ -148,6 +153,8 @@ def _present(folder: Path) -> Mapping[str, Any]:
 
 
 def _not_in_token_mode(folder: Path) -> Failure:
+    if not folder.exists():
+        return Failure(f"there is no folder {folder}: give --data an existing data folder")
     return Failure(f"{folder} is not in token mode: `livejoin token create` creates its first token")
 
 

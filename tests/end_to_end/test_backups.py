@@ -163,8 +163,8 @@ def test_what_is_refused(server: ServerProcess, tmp_path: Path) -> None:
     with ServerProcess(tmp_path / "other") as other:
         answer = other.client().post("/v1/backup", json={"target": str(tmp_path / "new"), "since": str(tmp_path / "whole")})
         assert "another data folder" in talk.problem(answer, 400, "bad-parameter")["detail"]
-    livejoin(2, "restore", tmp_path / "whole", tmp_path / "there")
-    livejoin(2, "restore", tmp_path / "whole", server.data)
+    for folder in (tmp_path / "there", server.data, tmp_path / "no" / "such"):  # a failure, as of a backup into such a folder
+        livejoin(1, "restore", tmp_path / "whole", folder)
     livejoin(1, "restore", tmp_path / "there", tmp_path / "new")
     assert sorted(path for path in tmp_path.rglob("*") if "other" not in str(path)) == before
     with pytest.raises(NotStarted) as caught, ServerProcess(tmp_path / "whole"):

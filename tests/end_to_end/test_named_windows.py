@@ -119,7 +119,7 @@ def test_against_the_whole_view(server: ServerProcess, edges: dict[int, Row], na
 @pytest.mark.parametrize(
     ("name", "parameters", "says"),
     [
-        ("path", {"overlaps.z.stay": "1,2"}, "overlaps: the view has no alias z, only a, b"),
+        ("path", {"overlaps.z.stay": "1,2"}, "overlaps.z.stay: the view has no alias z, only a, b"),
         ("path", {"overlaps.a.nothing": "1,2"}, "edges has no interval nothing; it declares stay, at"),
         ("path", {"overlaps": "1,2"}, "the view does not join on intervals; write overlaps.<alias>.<interval>=lo,hi"),
         ("path", {"overlaps.a.stay": "2,1"}, "the window is empty"),

@@ -266,7 +266,7 @@ def test_bodies(client: httpx.Client) -> None:
     for body in ({}, {"sql": 1}, {"sql": "SELECT 1", "version": -1}, {"sql": "SELECT 1", "version": True}, {"sql": "SELECT 1", "limit": 1}):
         talk.problem(client.post("/v1/query", json=body), 400, "bad-parameter")
     talk.problem(client.post("/v1/query", content=b"{", headers={"Content-Type": talk.JSON}), 400, "malformed-body")
-    told = talk.problem(client.post("/v1/query", json=["SELECT 1"]), 422, "bad-definition")
+    told = talk.problem(client.post("/v1/query", json=["SELECT 1"]), 400, "malformed-body")
     assert told["detail"] == "the body must be a JSON object"
     talk.problem(client.post("/v1/query", content=b"SELECT 1", headers={"Content-Type": "text/plain"}), 415, "unsupported-media-type")
     talk.problem(client.post("/v1/query?limit=1", json={"sql": "SELECT 1"}), 400, "bad-parameter")

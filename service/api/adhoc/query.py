@@ -15,7 +15,7 @@ from service.api.adhoc.running import Answer, Running
 from service.api.context import Context
 from service.api.http import formats, media
 from service.api.http.answers import no_parameters
-from service.api.http.bodies import ClientGone, definition
+from service.api.http.bodies import ClientGone, form
 from service.api.openapi import Endpoint, answer, binary_content, failures, json_content, operation, text_content
 from service.api.schemas import QUERY, QUERY_PAGE
 from service.api.stream import client_gone
@@ -27,7 +27,7 @@ async def post_query(request: Request) -> Response:
     begun = time.monotonic()
     no_parameters(request)
     kind = media.negotiate(request.headers.get("accept"), formats.OFFERED)
-    async with definition(request.scope, request.receive, context.bodies, context.work) as data:
+    async with form(request.scope, request.receive, context.bodies, context.work) as data:
         sql, version = _asked(data)
         context.queries.begin()
         try:
@@ -94,7 +94,7 @@ _CONTENT = {
     **text_content(media.SSE, f'event: row\ndata: {_LINE}\nevent: end\ndata: {{"version":42,"next":null}}\n\n'),
 }
 _REFUSALS = (
-    "bad-parameter", "malformed-body", "bad-definition", "body-too-large", "unsupported-media-type", "not-acceptable", "bad-query",
+    "bad-parameter", "malformed-body", "body-too-large", "unsupported-media-type", "not-acceptable", "bad-query",
     "unknown-relation", "unknown-column", "unsupported-query", "snapshot-expired", "query-too-large", "query-timeout", "too-busy",
     "view-building", "view-failed",
 )  # fmt: skip

@@ -10,7 +10,7 @@ from starlette.responses import Response
 
 from service.api.context import Context
 from service.api.http.answers import json_answer, no_parameters
-from service.api.http.bodies import definition
+from service.api.http.bodies import form
 from service.api.openapi import Endpoint, answer, failures, json_content, operation
 from service.api.schemas import BACKUP, BACKUP_FORM
 from service.errors import Problem
@@ -19,7 +19,7 @@ from service.errors import Problem
 async def post_backup(request: Request) -> Response:
     context: Context = request.app.state.context
     no_parameters(request)
-    async with definition(request.scope, request.receive, context.bodies, context.work) as data:
+    async with form(request.scope, request.receive, context.bodies, context.work) as data:
         target, since = _folders(data)
     state = await context.work(context.engine.backups.start, target, since)
     if context.guard.token_mode:
@@ -76,7 +76,7 @@ ENDPOINTS = [
             responses={
                 **answer(202, "begun", json_content("Backup", BACKUP)),
                 **failures(
-                    "bad-parameter", "malformed-body", "bad-definition", "body-too-large", "unsupported-media-type", "too-many", "disk-full"
+                    "bad-parameter", "malformed-body", "body-too-large", "unsupported-media-type", "too-many", "disk-full"
                 ),
             },
         ),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 from collections.abc import AsyncIterator, Awaitable, Callable, MutableMapping
+from functools import partial
 from typing import Any, cast
 
 import orjson
@@ -57,37 +58,43 @@ async def read_body(scope: Scope, receive: Receive, place: Place) -> bytes:
 
 
 @contextlib.asynccontextmanager
-async def definition(scope: Scope, receive: Receive, bodies: Bodies, work: Callable[..., Awaitable[Any]]) -> AsyncIterator[dict[str, Any]]:
+async def definition(
+    scope: Scope, receive: Receive, bodies: Bodies, work: Callable[..., Awaitable[Any]], refusal: str = "bad-definition"
+) -> AsyncIterator[dict[str, Any]]:
     """Read a definition: a JSON object, which counts among the bodies until the context ends. `work` runs a function in a thread, if it
-    would block the event loop.
+    would block the event loop. `refusal`: the problem if the JSON is not an object, or has a field twice.
 
-    Problems: `unsupported-media-type`, `body-too-large`, `too-busy`, `malformed-body`, `bad-definition` (not an object); TooLarge.
+    Problems: `unsupported-media-type`, `body-too-large`, `too-busy`, `malformed-body`, `refusal`; TooLarge.
     """
     media.content_type(scope["fields"], (media.JSON,))
     place = bodies.definition_place()
     try:
         body = await read_body(scope, receive, place)
         take_text(body, JSON_WEIGHTS, place)
-        yield parse_json(body) if len(body) <= FREE else await work(parse_json, body)
+        yield parse_json(body, refusal) if len(body) <= FREE else await work(parse_json, body, refusal)
     finally:
         place.free()
 
 
-def parse_json(body: bytes) -> dict[str, Any]:
-    """Return a JSON object. Problems: `malformed-body`, `bad-definition` (not an object, or a duplicate field)."""
+form = partial(definition, refusal="malformed-body")
+"""Reads a JSON object that defines nothing, in the same way."""
+
+
+def parse_json(body: bytes, refusal: str = "bad-definition") -> dict[str, Any]:
+    """Return a JSON object. Problems: `malformed-body`, `refusal` (not an object, or a duplicate field)."""
     try:
         value = orjson.loads(body)
     except orjson.JSONDecodeError as error:
         check_utf8(body)
         raise Problem("malformed-body", f"not JSON: {error.msg} (line {error.lineno}, column {error.colno})", line=error.lineno) from None
     if not isinstance(value, dict):
-        raise Problem("bad-definition", "the body must be a JSON object")
+        raise Problem(refusal, "the body must be a JSON object")
     with contextlib.suppress(RecursionError):  # deeply nested JSON is rejected later for its nesting
-        json.loads(body, object_pairs_hook=_refuse_twice, parse_int=len, parse_float=len)
+        json.loads(body, object_pairs_hook=partial(_refuse_twice, refusal), parse_int=len, parse_float=len)
     return value
 
 
-def _refuse_twice(pairs: list[tuple[str, Any]]) -> None:
-    """Raise Problem `bad-definition` for a duplicate field of an object: the parser would use the last one."""
+def _refuse_twice(refusal: str, pairs: list[tuple[str, Any]]) -> None:
+    """Raise this problem for a duplicate field of an object: the parser would use the last one."""
     if (twice := first_twice(name for name, _ in pairs)) is not None:
-        raise Problem("bad-definition", f"{orjson.dumps(twice).decode()} appears twice in one object")
+        raise Problem(refusal, f"{orjson.dumps(twice).decode()} appears twice in one object")

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from functools import lru_cache
 
 from service.errors import Problem
+from service.wire.errors import cut
 
 JSON = "application/json"
 JSONL = "application/jsonl"
@@ -80,10 +81,13 @@ def negotiate(accept: str | None, offered: Sequence[str]) -> str:
 
 
 def content_type(fields: Fields, supported: Sequence[str]) -> str:
-    """Return the body's media type, one of `supported`. Problem `unsupported-media-type` with the list."""
+    """Return the body's media type, one of `supported`. Problem `unsupported-media-type` with the list; without it for an encoded body."""
     given, encoding = fields.get(b"content-type"), fields.get(b"content-encoding")
     if encoding is not None and encoding.strip().lower() != b"identity":
-        raise _unsupported(f"Content-Encoding {encoding.decode('latin-1')!r} is not supported; send the body without it", supported)
+        name = cut(encoding.decode("latin-1"))
+        problem = Problem("unsupported-media-type", f"Content-Encoding {name!r} is not supported: no encoding is; send the body as it is")
+        problem.headers["Accept-Encoding"] = "identity"  # RFC 9110, section 15.5.16
+        raise problem
     if given is None:
         raise _unsupported(f"the request has no Content-Type: set it to {' or '.join(supported)}", supported)
     media = given.decode("latin-1")

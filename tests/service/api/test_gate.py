@@ -159,13 +159,27 @@ def test_names_that_cannot_be() -> None:
 def test_bodies() -> None:
     json = {"Content-Type": "application/json"}
     assert is_problem(ask("PUT", "/v1/relations/a", ready(), content=b'{"columns":\n[}', headers=json), "malformed-body")["line"] == 2
-    is_problem(ask("PUT", "/v1/relations/a", ready(), content=b"[]", headers=json), "bad-definition")
     for twice in (b'{"from": {"a": "r", "a": "s"}}', b'{"where": [{"op": "=", "op": "<"}], "from": 1}'):
         assert "twice" in is_problem(ask("PUT", "/v1/views/v", ready(), content=twice, headers=json), "bad-definition")["detail"]
     is_problem(ask("POST", "/v1/explain", ready(), content=b"{}"), "unsupported-media-type")
     assert is_problem(ask("POST", "/v1/changes", ready(), content=b" " * 101, headers=json), "body-too-large")["limit"] == 100
     is_problem(ask("POST", "/v1/changes?limit=1", ready(), content=b"{}", headers=json), "bad-parameter")
     is_problem(ask("GET", "/v1/views?x=1", ready()), "bad-parameter")
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "kind"),
+    [
+        *((method, f"/v1/{path}", "bad-definition") for method, path in (("PUT", "relations/a"), ("PUT", "views/v"), ("POST", "explain"))),
+        *(("POST", f"/v1/{path}", "malformed-body") for path in ("changes", "query", "backup")),
+    ],
+)
+def test_bodies_that_are_no_objects(method: str, path: str, kind: str) -> None:
+    """An invalid definition where one is expected, otherwise a malformed body. Seen: one to a query was an invalid definition."""
+    for body in (b"[]", b"null", b'"SELECT 1"'):
+        is_problem(ask(method, path, ready(), content=body, headers={"Content-Type": "application/json"}), kind)
+    twice = b'{"sql": "SELECT 1", "sql": "SELECT 2"}'
+    is_problem(ask(method, path, ready(), content=twice, headers={"Content-Type": "application/json"}), kind)
 
 
 def test_a_chunked_body_is_cut_off_at_the_limit() -> None:

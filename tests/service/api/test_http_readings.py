@@ -187,7 +187,7 @@ def test_what_a_reading_may_be(shared_server: ServerProcess) -> None:
     is_problem(view.client.post(at, json={"version": 10**9}), "snapshot-expired", 410)
     is_problem(view.client.post(at, json={"version": -1}), "bad-parameter", 400)
     is_problem(view.client.post(at + "?parts=3", json={}), "bad-parameter", 400)
-    is_problem(view.client.post(at, json=[]), "bad-definition", 422)
+    is_problem(view.client.post(at, json=[]), "malformed-body", 400)
     is_problem(view.client.post(at, content=b"{", headers={"Content-Type": "application/json"}), "malformed-body", 400)
     is_problem(view.client.post("/v1/views/nothing/readings", json={}), "not-found", 404)
 

@@ -214,7 +214,7 @@ def test_wrong_look_ups_say_what_they_take(engine: Instance) -> None:
     assert refused(engine, "box", None, ("y", {"site": "a"})) == "where: a look-up by y needs all of the key (site, id), not site"
     for text in ("one", "1.5", "", "9" * 30, str(2**63), "0x1"):
         assert refused(engine, "keyed", None, ("x", {"site": "a", "id": text})).startswith("where.x.id: ")
-    assert refused(engine, "box", {"number": ("2", "1")}, ("x", where(ROWS[0]))).startswith("overlaps: "), "both are looked at"
+    assert refused(engine, "box", {"number": ("2", "1")}, ("x", where(ROWS[0]))).startswith("overlaps.number: "), "both are looked at"
 
 
 @pytest.mark.parametrize("algorithm", ["auto", "nested-loop", "minesweeper"])

@@ -54,7 +54,6 @@ def test_content_type(given: str) -> None:
         [],
         [(b"content-type", b"text/plain")],
         [(b"content-type", b"application/json; charset=latin-1")],
-        [(b"content-type", b"application/json"), (b"content-encoding", b"gzip")],
     ],
 )
 def test_unsupported_media_type_lists_what_is(headers: list[tuple[bytes, bytes]]) -> None:
@@ -62,6 +61,17 @@ def test_unsupported_media_type_lists_what_is(headers: list[tuple[bytes, bytes]]
         media.content_type(media.fields_of(headers), OFFERED)
     assert caught.value.type == "unsupported-media-type"
     assert caught.value.extensions["supported"] == list(OFFERED)
+
+
+@pytest.mark.parametrize("encoding", [b"gzip", b"br, gzip", b""])
+def test_no_encoding_is_taken(encoding: bytes) -> None:
+    """Seen: the answer to gzip listed media types, as if another one would help."""
+    for kind in (b"application/json", b"text/plain"):
+        with pytest.raises(Problem) as caught:
+            media.content_type({b"content-type": kind, b"content-encoding": encoding}, OFFERED)
+        assert caught.value.type == "unsupported-media-type" and "no encoding is" in caught.value.detail
+        assert caught.value.extensions == {} and caught.value.headers == {"Accept-Encoding": "identity"}
+    assert media.content_type({b"content-type": b"application/json", b"content-encoding": b"Identity"}, OFFERED) == media.JSON
 
 
 @pytest.mark.parametrize("kind", [b"application/x-www-form-urlencoded", b"multipart/form-data; boundary=x", b"text/plain"])

@@ -1,0 +1,41 @@
+"""`livejoin token` on folders that do not exist."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from service.access.store import read_tokens
+from service.cli import main
+
+
+@pytest.mark.parametrize("options", [["--scope", "read"], ["--scope", "write"], ["--scope", "admin", "--views", "v"]])
+def test_a_misspelt_folder_is_not_created(tmp_path: Path, capsys: pytest.CaptureFixture[str], options: list[str]) -> None:
+    """Seen: it was, with the only copy of the token that was meant for the service."""
+    folder = tmp_path / "dta"
+    assert main(["token", "create", "board", *options, "--data", str(folder)]) == 1
+    told = capsys.readouterr()
+    assert told.out == "" and told.err.startswith(f"livejoin: there is no folder {folder}: ") and told.err.count("\n") == 1
+    assert not any(tmp_path.iterdir())
+
+
+def test_a_first_start_begins_with_an_admin_token(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """As docs/tokens.md says; the message tells that the folder is new."""
+    folder = tmp_path / "new" / "data"
+    assert main(["token", "create", "ops", "--scope", "admin", "--data", str(folder)]) == 0
+    told = capsys.readouterr()
+    assert told.out.startswith("lj_") and "did not exist" in told.err and set(read_tokens(folder) or ()) == {"ops"}
+    assert main(["token", "create", "board", "--scope", "read", "--data", str(folder)]) == 0
+    assert capsys.readouterr().err == ""
+
+
+def test_a_folder_that_exists_may_begin_with_any_token(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["token", "create", "board", "--scope", "read", "--data", str(tmp_path)]) == 0
+    assert "is in token mode now" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("action", [["list"], ["revoke", "ops"], ["disable"]])
+def test_the_other_actions_say_that_there_is_none(tmp_path: Path, capsys: pytest.CaptureFixture[str], action: list[str]) -> None:
+    assert main(["token", *action, "--data", str(tmp_path / "dta")]) == 1
+    assert f"there is no folder {tmp_path / 'dta'}" in capsys.readouterr().err and not any(tmp_path.iterdir())
