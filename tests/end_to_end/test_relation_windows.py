@@ -141,7 +141,7 @@ def test_pages_stay_at_their_version(server: ServerProcess, rows: dict[Key, dict
         ({"overlaps.nothing": "1,2"}, "stays has no interval nothing; it declares stay, at, on"),
         ({"overlaps.stay": "1"}, "must be lo,hi"),
         ({"overlaps.stay": "5,4"}, "the window is empty"),
-        ({"overlaps.stay": "x,4"}, "overlaps:"),
+        ({"overlaps.stay": "x,4"}, "overlaps.stay:"),
         ({"where.id": "1"}, "by its whole key, where.id, where.room, not by id"),
         ({"where.starts": "1"}, "not by starts"),
         ({"where.id": "x", "where.room": "A"}, "where.id:"),
