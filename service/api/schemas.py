@@ -8,6 +8,9 @@ from typing import Any
 from pydantic.json_schema import GenerateJsonSchema, models_json_schema
 
 from service.access.access_token import SCOPES, TokenForm
+from service.api.descriptions.answers import ANSWERS
+from service.api.descriptions.definitions import DEFINITIONS
+from service.api.descriptions.describing import describe
 from service.query.forms import Deletion, ExceptView, JsonView, SqlView, UnionView
 from service.query.model import GUARANTEES
 from service.wire.batch import MAX_ERRORS, OP_NAMES, UPSERT
@@ -327,7 +330,9 @@ def schemas() -> dict[str, Schema]:
     made = models_json_schema([(model, "validation") for model in models], ref_template=template, schema_generator=_Untitled)
     forms: dict[str, Schema] = made[1]["$defs"]
     relation = _object({"name": _NAME} | forms["RelationDefinition"]["properties"] | {"rows": _COUNT}, "retain")
-    return forms | {"Relation": relation} | _BODIES
+    named = forms | {"Relation": relation} | _BODIES
+    describe(named, {**DEFINITIONS, **ANSWERS})
+    return named
 
 
 _ERRORS = [{"index": 3, "column": "ends", "reason": "the interval is empty"}]

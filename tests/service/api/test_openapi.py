@@ -9,6 +9,7 @@ import jsonschema_rs
 import pytest
 
 from service.api.app import ENDPOINTS
+from service.api.descriptions.describing import describe
 from service.api.openapi import document
 from service.api.schemas import schemas
 from service.planning.natural import natural_json
@@ -114,6 +115,35 @@ def test_explanations_fit(text: str) -> None:
     told: dict[str, Any] = {"plan": view.plan.to_json(), "alternatives": [one.to_json() for one in alternatives(view.query, RELATIONS)]}
     natural = natural_json(view.query, RELATIONS, None)
     validate(SCHEMAS["Explanation"], told | ({} if natural is None else {"natural": natural}))
+
+
+def fields(schema: Any, path: str) -> Iterator[tuple[str, Any]]:
+    """(path, schema) of each property, in whatever part of the schema. What conditions only restrict is no property of its own."""
+    if isinstance(schema, dict):
+        for name, field in schema.get("properties", {}).items():
+            yield f"{path}.{name}", field
+            yield from fields(field, f"{path}.{name}")
+        for keyword, part in schema.items():
+            if keyword not in ("properties", "if", "then", "else", "dependentSchemas", "not"):
+                yield from fields(part, path)
+    elif isinstance(schema, list):
+        for part in schema:
+            yield from fields(part, path)
+
+
+def test_every_field_is_described() -> None:
+    """In a few words that begin in lower case, or with code. Seen: 233 were not."""
+    found = [field for name, schema in SCHEMAS.items() for field in fields(schema, name)]
+    assert len(found) > 250 and [path for path, field in found if not field.get("description")] == []
+    texts = {path: field["description"] for path, field in found}
+    assert [path for path, text in texts.items() if text.endswith(".") or text[0].isupper() and not text.startswith("SQL ")] == []
+
+
+def test_descriptions_belong_to_fields() -> None:
+    """A description of a field that has gone is an error, not left over."""
+    for name, path in (("Receipt", "gone"), ("View", "shape.gone"), ("View", "shape.aliases.gone")):
+        with pytest.raises(KeyError, match=path):
+            describe(SCHEMAS, {name: {path: "no longer there"}})
 
 
 def test_every_schema_is_one_and_is_used() -> None:

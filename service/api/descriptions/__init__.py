@@ -1,0 +1,1 @@
+"""What each field of the bodies means, for the OpenAPI document: units, bounds, defaults, and what null stands for."""
