@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import logging
+import queue
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
+from contextlib import suppress
 from typing import Any, NamedTuple, NoReturn
 
 from service.durability.folder import is_full
@@ -34,6 +37,58 @@ class Stop(NamedTuple):
 
 
 Item = Waiting | Job | Stop
+
+
+class Queue:
+    """What waits for the writer's thread, which alone takes from it. Batches keep their order, and so do jobs, but batches do not wait for
+    the jobs before them: the thread sets these aside, and runs one after each group of batches. Otherwise a change that takes a fraction
+    of a millisecond would wait for all views that are registered at the same moment."""
+
+    def __init__(self) -> None:
+        self._items: queue.SimpleQueue[Item] = queue.SimpleQueue()
+        self._jobs: deque[Job] = deque()  # set aside
+
+    def put(self, item: Item) -> None:
+        self._items.put(item)
+
+    def __len__(self) -> int:
+        return self._items.qsize() + len(self._jobs)
+
+    def batch(self, timeout: float) -> Waiting | Stop | None:
+        """Return the next batch, or the end; None if there is none. Waits as long as there is no job either."""
+        with suppress(queue.Empty):
+            item = self._items.get(timeout=0.0 if self._jobs else timeout)
+            while isinstance(item, Job):
+                self._jobs.append(item)
+                item = self._items.get_nowait()
+            return item
+        return None
+
+    def job(self) -> Job | None:
+        """Return the first of the jobs that were set aside."""
+        return self._jobs.popleft() if self._jobs else None
+
+    def remove_batches(self) -> list[Waiting]:
+        """Remove the batches. Any thread; nothing is put meanwhile."""
+        items = list(_all_of(self._items))
+        for item in items:
+            if not isinstance(item, Waiting):
+                self._items.put(item)
+        return [item for item in items if isinstance(item, Waiting)]
+
+    def clear(self) -> list[Item]:
+        """Remove everything. Any thread."""
+        jobs: list[Job] = []
+        with suppress(IndexError):  # the writer's thread may take some
+            while True:
+                jobs.append(self._jobs.popleft())
+        return [*jobs, *_all_of(self._items)]
+
+
+def _all_of(items: queue.SimpleQueue[Item]) -> Iterator[Item]:
+    with suppress(queue.Empty):
+        while True:
+            yield items.get_nowait()
 
 
 def do(job: Job) -> None:

@@ -1,4 +1,5 @@
-"""The single writer: jobs and batches pass through a bounded queue to its thread, batches in groups that share an fsync.
+"""The single writer: jobs and batches pass through a bounded queue to its thread, batches in groups that share an fsync, and one job after
+each group.
 
     take what waits -> apply each in memory, as a version of its own -> append each to the log -> one commit
     -> publish the newest -> wake the followers -> answer each -> housekeeping, in pieces, while nothing waits
@@ -11,7 +12,6 @@ unknown, unless the disk was full: then nothing was committed. All callers that 
 
 from __future__ import annotations
 
-import contextlib
 import logging
 import queue
 import threading
@@ -24,7 +24,7 @@ from typing import NamedTuple, TypeVar
 from service.durability.database import LogRow
 from service.durability.failpoints import reach
 from service.durability.log import Log
-from service.engine.queued import Done, Item, Job, Stop, Waiting, do, failed, problem_of, refuse, runs_of, smaller_runs, tell
+from service.engine.queued import Done, Item, Job, Queue, Stop, Waiting, do, failed, problem_of, refuse, runs_of, smaller_runs, tell
 from service.engine.state import Applied, Outcome, Receipt, State
 from service.engine.versions import Pins
 from service.errors import Problem, ending
@@ -88,7 +88,7 @@ class Writer:
         self._state, self._log, self._versions = state, log, versions
         self._max_waiting = max_waiting
         self._is_short, self._pause, self._housekeep, self._on_failure = is_short, pause, housekeep, on_failure
-        self._queue: queue.SimpleQueue[Item] = queue.SimpleQueue()
+        self._queue = Queue()
         self._urgent: queue.SimpleQueue[Job] = queue.SimpleQueue()
         self._turn = threading.Lock()  # its holder writes
         self._lock = threading.Lock()  # nothing is queued after the end, and nothing is applied at once before what waits
@@ -117,7 +117,7 @@ class Writer:
 
     @property
     def waiting(self) -> int:
-        return self._queue.qsize()
+        return len(self._queue)
 
     @property
     def busy_seconds(self) -> float:
@@ -143,7 +143,7 @@ class Writer:
 
     def admit(self, elsewhere: int = 0) -> None:
         """Problem `too-busy` if the queue is full. `elsewhere`: number of batches that are yet to be submitted."""
-        if self._queue.qsize() + elsewhere >= self._max_waiting:
+        if len(self._queue) + elsewhere >= self._max_waiting:
             raise Problem("too-busy", f"{self._max_waiting} batches are already waiting")
         if self._waiting_bytes > _WAITING_BYTES:
             raise Problem("too-busy", f"batches of {self._waiting_bytes} bytes are already waiting")
@@ -237,16 +237,9 @@ class Writer:
 
     def refuse_waiting(self) -> None:
         """Refuse the batches that wait, and all later ones. Those in progress and jobs are finished."""
-        items: list[Item] = []
         with self._lock:
             self._refuses = True
-            with contextlib.suppress(queue.Empty):
-                while True:
-                    items.append(self._queue.get_nowait())
-            refused = [item for item in items if isinstance(item, Waiting)]
-            for item in items:
-                if not isinstance(item, Waiting):
-                    self._queue.put(item)
+            refused = self._queue.remove_batches()
             self._waiting_bytes -= sum(waiting.bytes for waiting in refused)
             self._unfinished -= len(refused)
         for waiting in refused:
@@ -262,44 +255,50 @@ class Writer:
             self._queue.put(item)
 
     def _run(self) -> None:
-        item: Item | None
+        item: Waiting | Stop | None = None
         ticked = time.monotonic()
         while True:
-            try:
-                item = self._queue.get(timeout=0.0 if self._untidy else _TICK)
-            except queue.Empty:
-                item = None
-            idle = item is None
+            if item is None:
+                item = self._queue.batch(0.0 if self._untidy else _TICK)
+            idle = item is None and not self._queue
             self.beat()
             with self._turn:
                 if self.failure is not None:  # from a batch that was applied at once
-                    refuse(item, self.failure)
+                    self._refuse_all(item, self.failure)
                     return
+                following: Waiting | Stop | None = None
                 try:
                     self._finish_left()
-                    while isinstance(item, Waiting):
-                        item = self._group(item)
+                    if isinstance(item, Waiting):
+                        self._run_urgent()
+                        following = self._group(item)
                         self.beat()
                         self._run_urgent()
+                    has_done = self._do_one()
                     if isinstance(item, Stop):
-                        return
-                    if item is not None:
-                        self._do(item)
+                        if not has_done:
+                            return
+                        following = item
                     if (idle and self._untidy) or self._owed > _MOST_OWED or time.monotonic() - ticked > _TICK:
                         self._tidy()
                         ticked = time.monotonic()
                 except BaseException as error:
                     self._fail(error)
+                    refuse(following, error)  # it is in no queue any more
                     return
-            self._beat = None
+            item, self._beat = following, None
 
-    def _do(self, job: Job) -> None:
-        """Run a job. A job too adds to the housekeeping due, which is done only once much is due: most jobs are short and leave nothing to
-        do."""
+    def _do_one(self) -> bool:
+        """Run a job, if one waits; return whether it did. A job too adds to the housekeeping due, which is done only once much is due: most
+        jobs are short and leave nothing to do."""
+        job = self._queue.job()
+        if job is None:
+            return False
         started = time.monotonic()
         do(job)
         self._finished(1)
         self._owed += _SHARE * (time.monotonic() - started)
+        return True
 
     def _tidy(self, share: float = 0.0, following: Item | None = None) -> None:
         """Wait for builds that fall behind; then do housekeeping in pieces for as long as is due, now `share` seconds longer; the last
@@ -307,7 +306,7 @@ class Writer:
         self._pause()
         self._owed += share
         started, spent, more = time.monotonic(), 0.0, True
-        while more and spent <= (max(_PIECE, self._owed) if following is None and self._queue.empty() else self._owed - _MOST_OWED):
+        while more and spent <= (max(_PIECE, self._owed) if following is None and not self._queue else self._owed - _MOST_OWED):
             more = self._housekeep()
             spent = time.monotonic() - started
         self._owed = max(0.0, self._owed - spent) if more else 0.0
@@ -321,17 +320,16 @@ class Writer:
         while not self._urgent.empty():  # only this thread takes from it
             do(self._urgent.get_nowait())
 
-    def _group(self, first: Waiting) -> Item | None:
-        """Take what waits behind `first`, except a long batch behind few changes, and process it; return the next item if it was taken from
-        the queue but does not belong to the group."""
+    def _group(self, first: Waiting) -> Waiting | Stop | None:
+        """Take the batches that wait behind `first`, except a long one behind few changes, and process them; return the next item if it was
+        taken from the queue but does not belong to the group."""
         group, changes, fewest = [first], first.batch.sent, first.batch.sent
-        following: Item | None = None
+        following: Waiting | Stop | None = None
         while len(group) < _GROUP_BATCHES and changes < _GROUP_CHANGES:
-            try:
-                item = self._queue.get_nowait()
-            except queue.Empty:
+            item = self._queue.batch(0.0)
+            if item is None:
                 break
-            if not isinstance(item, Waiting) or (fewest <= _FEW_CHANGES < item.batch.sent and item.batch.sent * self._each >= _LONG):
+            if isinstance(item, Stop) or (fewest <= _FEW_CHANGES < item.batch.sent and item.batch.sent * self._each >= _LONG):
                 following = item
                 break
             group.append(item)
@@ -480,10 +478,13 @@ class Writer:
         self.failure = error
         with self._lock:
             self._ended = True
-        while not self._queue.empty():
-            with contextlib.suppress(queue.Empty):  # the thread has taken it, and waits for the turn
-                refuse(self._queue.get_nowait(), error)
+        self._refuse_all(None, error)
         while not self._urgent.empty():
             refuse(self._urgent.get_nowait(), error)
         self._queue.put(Stop())  # for a thread that waits for an item
         self._on_failure(error)
+
+    def _refuse_all(self, item: Item | None, error: BaseException) -> None:
+        """Tell the callers of this item, and of all that wait, of whom the thread may have taken some and wait for the turn."""
+        for one in (item, *self._queue.clear()):
+            refuse(one, error)

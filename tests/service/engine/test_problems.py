@@ -422,7 +422,7 @@ def test_a_relation_that_changes_while_a_view_is_planned(engine: Instance, same:
     """The view is planned beside the writer, and once more in its turn if a relation is another one by then."""
     other = DEFINITION if same else parse_relation({"columns": [{"name": "id", "type": "int64"}], "key": ["id"]})
     held = HeldWriter(engine)
-    queued = engine._writer._queue.qsize
+    queued = engine._writer._queue.__len__
     before = queued()
     answers: list[Any] = []
 
