@@ -295,8 +295,7 @@ class Table:
         for the same rows. O(size)."""
         if self.used <= 2 * size:
             return self.scan(version, 0, 2 * size)[0]
-        starts = np.unique(np.random.default_rng(0).integers(0, self.used, size)).tolist()
-        return np.unique(np.concatenate([self.scan(version, start, 1)[0] for start in starts]))
+        return self._rows.scan_from(version, np.unique(np.random.default_rng(0).integers(0, self.used, size)))
 
     def _projection(self, names: tuple[str, ...]) -> tuple[Array, pa.Schema]:
         found = self._projections.get(names)

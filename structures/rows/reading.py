@@ -64,6 +64,20 @@ def scan(born: Any, died: Any, kept: Any, version: int, start: int, used: int, o
     return count, slot
 
 
+@kernel("int64(int64[::1], int64[::1], int32[::1], int64, int64, int64[::1], int32[::1])")
+def scan_from(born: Any, died: Any, kept: Any, version: int, used: int, starts: Any, out: Any) -> int:
+    """Set `out` to the first visible slot from each of these ascending slots on, each slot once. Returns their number. Cost: as `scan`."""
+    count = 0
+    for start in starts:
+        if count and start <= out[count - 1]:
+            continue
+        found, _ = scan(born, died, kept, version, start, used, out[count : count + 1])
+        if found == 0:
+            break
+        count += found
+    return count
+
+
 @kernel("void(int64[:,::1], int64[::1], int32[::1], int64[:,::1])")
 def gather(cells: Any, columns: Any, slots: Any, out: Any) -> None:
     """Set out[j, i] to column columns[j] of the row slots[i]. O(1) a cell.

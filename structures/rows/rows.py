@@ -34,7 +34,7 @@ from structures.core.kernel import arrays, compiled, kernel, wide
 from structures.core.reserve import MEMORY, SLOTS, reserve
 from structures.rows.key_counts import Uses, count_both
 from structures.rows.key_table import ALL_BITS, NULLS_A_CELL, TEXT, KeyTable, RowSet, Stored, entry_of, find_rows, same_key, tag_of
-from structures.rows.reading import STRETCH_BITS, Moved, Run, differing, gather, gather_text, gather_valid, same, scan
+from structures.rows.reading import STRETCH_BITS, Moved, Run, differing, gather, gather_text, gather_valid, same, scan, scan_from
 from structures.rows.retired import LIVING, NEVER, Retired
 from structures.rows.succession import Newest, Slots, Succeeded, Succession, Told, begin_life, slot_of, succeed
 
@@ -350,6 +350,11 @@ class Rows:
         out = np.empty(max(0, min(limit, used - start)), np.int32)
         count, following = scan(self.born, self.died, self._kept, version, start, used, out)
         return out[:count], int(following) if following < used else -1
+
+    def scan_from(self, version: int, starts: np.ndarray) -> np.ndarray:
+        """Return the first slot visible at `version` from each of these ascending slots on, each slot once: int32[n], ascending."""
+        out = np.empty(len(starts), np.int32)
+        return out[: compiled(scan_from)(self.born, self.died, self._kept, version, self.used, starts, out)]
 
     def passed(self, start: int, end: int) -> int:
         """Return how many slots a scan from `start` to `end` visits: a stretch of free slots counts as one, any other stretch in full."""
