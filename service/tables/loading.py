@@ -20,7 +20,7 @@ from service.tables.shared_index import SharedIndex, joined
 from structures.index.indexes import Changes, Entries, Growth, OrderedIndexes, index_order
 
 _CHUNK = 1 << 14  # rows to read at once: the writer may wait for their codes
-_PUT = 1 << 15  # entries to put into the store at once: two or three milliseconds
+_PUT = 1 << 14  # entries to put into the store at once: two or three milliseconds
 _FOLLOWED = 1 << 10  # and changed ones to follow
 
 

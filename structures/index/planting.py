@@ -24,7 +24,7 @@ from structures.index.following import Atom, IndexReader
 from structures.index.indexes import Entries, Growth, OrderedIndexes
 
 PIECE = 1 << 10
-PLANTED = 1 << 15  # entries that take two or three milliseconds
+PLANTED = 1 << 14  # entries that take two or three milliseconds
 
 
 class Planted(IndexReader):
