@@ -49,8 +49,8 @@ PATIENCE = 6  # seconds for current answers
 DEADLINE = 9.0  # seconds from the signal to the end of the process, whatever happens
 KEEP_ALIVE = 75  # seconds for which an idle connection is kept
 # Objects of finished requests have no reference cycles, except those of rejected and aborted requests: searching for cycles as often as
-# Python does by default takes a tenth of a change's time.
-COLLECTOR_THRESHOLDS = (20_000, 20, 20)
+# Python does by default takes a tenth of a change's time. A search of 20,000 objects takes up to 5 ms, for which no thread runs Python.
+COLLECTOR_THRESHOLDS = (5_000, 20, 80)
 _ON_PURPOSE = re.compile("without completing response|^Cancel ")  # uvicorn's messages about answers that we abort
 TICK = 0.1  # seconds between two calls of `on_tick`, uvicorn's
 
