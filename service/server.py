@@ -51,6 +51,9 @@ KEEP_ALIVE = 75  # seconds for which an idle connection is kept
 # Objects of finished requests have no reference cycles, except those of rejected and aborted requests: searching for cycles as often as
 # Python does by default takes a tenth of a change's time. A search of 20,000 objects takes up to 5 ms, for which no thread runs Python.
 COLLECTOR_THRESHOLDS = (5_000, 20, 80)
+# Seconds for which a thread keeps Python's lock while others want it. A change takes the lock again after each kernel and each write to the
+# log. By default it waits 5 ms each time, once for each thread that plans a view.
+SWITCH = 5e-4
 _ON_PURPOSE = re.compile("without completing response|^Cancel ")  # uvicorn's messages about answers that we abort
 TICK = 0.1  # seconds between two calls of `on_tick`, uvicorn's
 
@@ -207,6 +210,7 @@ class Starter(threading.Thread):
     def _open(self) -> None:
         """Admit requests: relations can be read and written while views are being built."""
         assert self.engine is not None
+        sys.setswitchinterval(SWITCH)
         gc.set_threshold(*COLLECTOR_THRESHOLDS)
         gc.collect()
         give_back()  # memory freed by recovery
