@@ -447,8 +447,7 @@ class Engine(ABC):
         """Whether a single change takes no longer than its views promise: no other work is due first, or holds a lock that it needs."""
         if self._housekeeping.is_due or self._log.checkpoint_due or self._snapshots.under_way or self._builds.hold_back:
             return False
-        name = batch.changes[0].relation
-        return all(view.is_prompt(name) for view in self._state.interest.using(name))
+        return self._state.is_prompt(batch.changes[0].relation)
 
     def _parse_view(self, name: str, data: dict[str, Any], relations: Mapping[str, Relation], version: int, kept: bool = False) -> View:
         """Parse and plan the view, by the rows of a held version, or of the newest one in the writer's thread."""

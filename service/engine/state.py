@@ -9,7 +9,6 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from types import MappingProxyType
 from typing import NamedTuple, TypeVar
-from weakref import WeakSet
 
 import numpy as np
 import orjson
@@ -78,13 +77,14 @@ class Applied(NamedTuple):
 
 class Outcome(NamedTuple):
     """The net effect of a run of batches on each relation, with the offsets of the changes as sent (None: all of one version); then the
-    first bad rows and their number. emptied: the structures that replace those of views after a truncate."""
+    first bad rows and their number; and the views concerned. emptied: the structures that replace those of views after a truncate."""
 
     batches: Sequence[Batch]
     resolved: list[tuple[Resolved, Indices | None]]
     errors: list[RowError]
     error_count: int
     touched: Touched
+    views: Sequence[LiveView]
     emptied: Mapping[LiveView, Emptied] = MappingProxyType({})
 
 
@@ -106,7 +106,7 @@ class State:
         self._published: Version | None = None  # the last one, while the next one differs only in the changed relations
         self._changed: set[str] = set()  # relations, since then
         self._asked: set[LiveView] = set()  # since then
-        self._grown: WeakSet[Growing] = WeakSet()  # may have grown since the last call of `take_grown`
+        self._grown: set[str] = set()  # relations and views that may have grown since the last call of `take_grown`
         self._behind: dict[LiveView, None] = {}  # views for which `maintain` may have work
 
     @property
@@ -136,6 +136,13 @@ class State:
             takes = ((view, [Selection(side.relation.name, side.deciding) for side in view.reads]) for view in self.views.values())
             self._interest = Interest(takes)
         return self._interest
+
+    def is_prompt(self, relation: str) -> bool:
+        """Whether all views of the relation follow one changed row promptly (`LiveView.is_prompt`)."""
+        for view in self.interest.using(relation):
+            if not view.is_prompt(relation):
+                return False
+        return True
 
     def has(self, view: LiveView, state: str) -> bool:
         """Whether this view is still registered, in this state."""
@@ -210,16 +217,16 @@ class State:
 
         Problems `unknown-relation`, `bad-rows`, `no-room`.
         """
-        others = {
-            changes.relation: relation.definition
-            for changes in batch.changes
-            if (relation := self._relations.get(changes.relation)) is not None and relation.definition is not changes.definition
-        }
+        relations, others = self._relations, {}
+        for changes in batch.changes:
+            relation = relations.get(changes.relation)
+            if relation is not None and relation.definition is not changes.definition:
+                others[changes.relation] = relation.definition
         if others:
             batch = judged_again(batch, others)
         resolved = []
         for changes in batch.changes:
-            relation = self._relations.get(changes.relation)
+            relation = relations.get(changes.relation)
             if relation is None:
                 raise Problem("unknown-relation", f"the relation {changes.relation} does not exist: it was dropped in the meantime")
             if not same(changes.definition, relation.definition):
@@ -241,7 +248,8 @@ class State:
             if batch.on_error == "reject":
                 refuse_bad(batch, errors, count)
         emptied = self._caught_up(batch)
-        return Outcome([batch], [(one, None) for one in resolved], errors, count, self._require_room(resolved, emptied), emptied)
+        touched, views = self._require_room(resolved, emptied)
+        return Outcome([batch], [(one, None) for one in resolved], errors, count, touched, views, emptied)
 
     def _caught_up(self, batch: Batch) -> dict[LiveView, Emptied]:
         """Of the structures built for this batch, bring the usable ones up to date and return them; they stop following changes."""
@@ -270,28 +278,28 @@ class State:
                 return None
             resolved.append((one, np.array(mine)))
         try:
-            touched = self._require_room([one for one, _ in resolved], {}, True)
+            touched, views = self._require_room([one for one, _ in resolved], {}, True)
         except Problem:
             return None
-        return Outcome(batches, resolved, [], 0, touched)
+        return Outcome(batches, resolved, [], 0, touched, views)
 
-    def _require_room(self, resolved: list[Resolved], emptied: Mapping[LiveView, Emptied], singly: bool = False) -> Touched:
-        """Raise Problem `no-room` while nothing has been changed: an array that fills up later would stop the service."""
+    def _require_room(
+        self, resolved: list[Resolved], emptied: Mapping[LiveView, Emptied], singly: bool = False
+    ) -> tuple[Touched, Sequence[LiveView]]:
+        """Raise Problem `no-room` while nothing has been changed: an array that fills up later would stop the service. Return the rows, and
+        the views that they concern."""
         touched = Touched(resolved)
         try:
             for one in resolved:
                 one.relation.table.require(one.inserts)
             self.indexes.require(touched.relations, touched, singly)
-            for view in self.interest.concerned(touched):
+            views = self.interest.concerned(touched)
+            for view in views:
                 if view.state == "live":
                     self._require(view, emptied.get(view, view), touched.relations)
         except MemoryError as error:
             raise Problem("no-room", f"{error}; nothing of the batch was applied") from None
-        return touched
-
-    def concerned(self, judged: Outcome) -> int:
-        """Count the views that it concerns."""
-        return len(self.interest.concerned(judged.touched))
+        return touched, views
 
     def apply(self, judged: Outcome, most: int | None = None) -> Applied:
         """Make a version of each judged batch; they are on disk together or not at all. If this raises, the state is broken; a view that
@@ -303,24 +311,22 @@ class State:
         for (one, _), parts in zip(judged.resolved, parted, strict=True):
             if len(one.deletes) or one.inserts.num_rows:
                 runs[one.relation.name] = run = _enter(last, one, parts, len(batches))
-                self._grown.add(one.relation.table)
                 self.rows_changed += run.rows
         for backlog in self.backlogs:
             backlog.note(last, runs)
         if self.history is not None:
             self.history.note(first, runs)
-        concerned = self.interest.concerned(judged.touched)
         for view, prepared in judged.emptied.items():
-            if view in concerned:
+            if view in judged.views:
                 prepared.put_in_place()  # first: the structures that it shares with no other view stop following changes
         self.indexes.apply(last, runs, judged.touched)
         self._changed.update(runs)
-        self._grown.add(self.indexes)
+        self._grown.update(runs)
         deltas: list[tuple[LiveView, Delta]] = []
-        for view in concerned:
+        for view in judged.views:
             if view.state == "live":
                 self._asked.add(view)
-                self._grown.add(view)
+                self._grown.add(view.name)
                 self._behind[view] = None
                 try:
                     emptied = judged.emptied.get(view)
@@ -383,15 +389,18 @@ class State:
         while self._behind:
             view = next(iter(self._behind))
             if view.state == "live" and self.unless_it_fails(view, partial(view.maintain, steps), False):
-                self._grown.add(view)
+                self._grown.add(view.name)
                 return True
             del self._behind[view]
         return False
 
-    def take_grown(self) -> WeakSet[Growing]:
+    def take_grown(self) -> list[Growing]:
         """Return what may have grown since the last call."""
-        grown, self._grown = self._grown, WeakSet()
-        return grown
+        names, self._grown = self._grown, set()
+        if not names:
+            return []
+        tables = [relation.table for name, relation in self._relations.items() if name in names]
+        return [*tables, self.indexes, *(view for name, view in self._views.items() if name in names)]
 
     def _require(self, view: LiveView, following: LiveView | Emptied, resolved: dict[str, Resolved]) -> None:
         """Raise MemoryError if the structures that follow the batch for the view lack room; any other error fails only the view."""

@@ -395,7 +395,7 @@ class Writer:
             return [answer for run in smaller_runs(batches) for answer in self._apply(run, deltas, most)]
         if not isinstance(judged, Outcome):
             return [judged]
-        if most is not None and self._state.concerned(judged) > _MOST_VIEWS:
+        if most is not None and len(judged.views) > _MOST_VIEWS:
             return []
         started = time.perf_counter()
         try:

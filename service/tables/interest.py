@@ -35,7 +35,7 @@ class Touched:
     def __init__(self, resolved: Iterable[Resolved]) -> None:
         self.relations = {one.relation.name: one for one in resolved if len(one.deletes) or one.inserts.num_rows}
         self._values: dict[tuple[str, str], set[Any]] = {}
-        self.concerned: dict[Interest[Any], list[Any]] = {}  # cached results of `Interest`, which is asked twice, to judge and to apply
+        self.concerned: dict[Interest[Any], list[Any]] = {}  # cached results: indexes ask twice, to judge and to apply
 
     def values(self, relation: str, column: str, of_interest: Collection[Any]) -> set[Any]:
         """Return which of these values, in physical form, the rows have in this column. O(rows), once if they are few."""

@@ -109,14 +109,14 @@ class Collector:
         self.limit = limit
         self._parts: list[Changed] = []
         self._of_one: tuple[list[Combination], list[Combination]] = ([], [])  # instead, for a run of one version: deleted, inserted
-        self._counts = np.zeros(2 * versions, np.int64)  # per version and sign
+        self._counts = [0] * (2 * versions)  # per version and sign
         self._too_large: set[int] = set()
 
     def __call__(self, offset: int, inserted: bool, rows: Combination) -> bool:
         n, counted = len(rows[0]), 2 * offset + inserted
         if n and offset not in self._too_large:
-            self._counts[counted] += n
-            if self._counts[counted] > self.limit:
+            self._counts[counted] = count = self._counts[counted] + n
+            if count > self.limit:
                 self.exceeded(offset)
             elif len(self._counts) == 2:
                 self._of_one[inserted].append(rows)
@@ -129,9 +129,10 @@ class Collector:
             for inserted in (False, True):
                 self(0, inserted, tuple(slots[come == inserted] for slots in rows))
             return
-        self._counts += np.bincount(2 * offsets + come, minlength=len(self._counts))
+        counts = self._counts + np.bincount(2 * offsets + come, minlength=len(self._counts))
+        self._counts = counts.tolist()
         self._parts.append(_without(Changed(offsets, come, rows), self._too_large))
-        for offset in {*(np.flatnonzero(self._counts > self.limit) >> 1).tolist()} - self._too_large:
+        for offset in {*(np.flatnonzero(counts > self.limit) >> 1).tolist()} - self._too_large:
             self.exceeded(offset)
 
     @property

@@ -77,6 +77,8 @@ class LiveView:
         self.shown = shown_of(query, self.sides, self.definitions)
         self.width = STRETCH if query.stretches is not None else 1 if query.groups is not None else len(self.sides)  # arrays per row
         self._turning = Turning(query, view.plan, self.relations)
+        # Coverage follows runs at the cost of a change.
+        self._is_bounded = view.plan.guarantee == "strict" and not view.plan.amortised and view.plan.shape != "coverage"
         self._indexes = indexes
         self._join: Join | None = None  # None until `make_room`, and after the view has failed
         self._former: list[weakref.ref[Join]] = []  # replaced structures, while a version is read in them
@@ -172,9 +174,8 @@ class LiveView:
     def is_prompt(self, relation: str) -> bool:
         """Whether following one changed row of this relation surely takes about as long as the row's own part of the delta does: few other
         rows are deleted and inserted by it."""
-        plan = self.view.plan
-        if plan.guarantee != "strict" or plan.amortised or plan.shape == "coverage" or self._turning.most(relation) > FEW:
-            return False  # coverage follows runs at the cost of a change
+        if not self._is_bounded or self._turning.most(relation) > FEW:
+            return False
         return self.feed is None or self.feed.has_little_to_settle
 
     def fail(self, error: Exception) -> None:

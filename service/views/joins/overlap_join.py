@@ -4,7 +4,7 @@ shape (`shapes`)."""
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple, cast
+from typing import Any, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -31,6 +31,8 @@ from structures.interval.tree import IntervalTree
 _CHUNK = 1 << 16  # rows per step of building; rows of a delta at once
 _SOME, _FEW = 2048, 512  # rows of a sample: beside the writer, in its turn
 _FEWEST_ARRANGED, _ARRANGED_AGAIN, _WORTH = 1 << 14, 4, 2.0  # boxes; growth factor; how many times more pairs meet than need be
+_Work = tuple[list[tuple[Indices, Entries]], ...]
+"""Entries by kind (`tables.changes`), with the offsets of their versions."""
 _KINDS = {"pair": "pair", "self_less": "self", "self_not_equal": "self", "list": "list"}
 
 
@@ -125,7 +127,7 @@ class OverlapJoin(Defaults):
 
     def apply(self, version: int, runs: Runs, sink: Sink | None) -> None:
         """Cost: O(log n) a changed row, and its rows."""
-        work: list[_Work] = []
+        work: _Work = ([], [], [], [])
         for source in self._feeding:
             run = runs.get(source.side.relation.name)
             if run is not None:
@@ -134,24 +136,21 @@ class OverlapJoin(Defaults):
         if self.domain is not None and len(gone):
             self.domain.release(gone, version)
 
-    def _apply_batch(self, version: int, work: list[_Work], sink: Sink | None) -> npt.NDArray[np.int32]:
+    def _apply_batch(self, version: int, work: _Work, sink: Sink | None) -> npt.NDArray[np.int32]:
         """Apply entries of one version; return the keys of the deleted ones."""
-        found: tuple[list[Entries], ...] = ([], [], [], [])  # by kind
-        for kind, _, entries in work:
-            found[kind].append(entries)
-        left, entered, deletes, inserts = [joined(parts) if parts else NO_ENTRIES for parts in found]
+        left, entered, deletes, inserts = [joined([entries for _, entries in parts]) if parts else NO_ENTRIES for parts in work]
         if len(left.slot):
             self.root = self.tree.apply(version, left, entered, None)
         if len(deletes.slot) or len(inserts.slot):
             self.root = self.tree.apply(version, deletes, inserts, None if sink is None else self._shaped(sink))
         return deletes.key
 
-    def _apply_run(self, version: int, work: list[_Work], sink: Sink | None) -> npt.NDArray[np.int32]:
+    def _apply_run(self, version: int, work: _Work, sink: Sink | None) -> npt.NDArray[np.int32]:
         """The same for entries of several versions."""
-        found = in_order([(one.kind, one.offsets) for one in work])
+        found = in_order([(kind, offsets) for kind, parts in enumerate(work) for offsets, _ in parts])
         if not len(found.order):
             return NO_SLOTS
-        entries = joined([one.entries for one in work]).take(found.order)
+        entries = joined([entries for parts in work for _, entries in parts]).take(found.order)
         gone: npt.NDArray[np.int32] = entries.key[found.kinds == DELETE]
 
         def tell(sink: Sink, at: Indices, slots: npt.NDArray[np.int32]) -> None:
@@ -172,39 +171,39 @@ class OverlapJoin(Defaults):
             tell(sink, *told_rows(sink, found.offsets, deltas))
         return gone
 
-    def _collect(self, source: Source, part: Parted, work: list[_Work]) -> None:
-        """Return the entries of one alias that move to another slot, are deleted, and are inserted."""
+    def _collect(self, source: Source, part: Parted, work: _Work) -> None:
+        """Add the entries of one alias that move to another slot, are deleted, and are inserted."""
         (gone_at, gone, _), (come_at, _, come), (moved_at, before, after) = part
         if len(after):
             entries, chosen = source.entries(after, self._look_up)
             if chosen is not None:
                 moved_at, before = moved_at[chosen], before[chosen]
-            work += _Work(LEAVE, moved_at, entries._replace(slot=before)), _Work(ENTER, moved_at, entries)
+            work[LEAVE].append((moved_at, entries._replace(slot=before)))
+            work[ENTER].append((moved_at, entries))
         if self.domain is None and len(gone) and len(come):  # read at once
             entries, chosen = source.entries(np.concatenate((gone, come)), None)
             cut = len(gone)
             if chosen is not None:
                 cut = int(np.searchsorted(chosen, len(gone)))
                 gone_at, come_at = gone_at[chosen[:cut]], come_at[chosen[cut:] - len(gone)]
-            work.append(_Work(DELETE, gone_at, Entries(*[column[:cut] for column in entries])))
-            work.append(_Work(INSERT, come_at, Entries(*[column[cut:] for column in entries])))
+            work[DELETE].append((gone_at, Entries(*[column[:cut] for column in entries])))
+            work[INSERT].append((come_at, Entries(*[column[cut:] for column in entries])))
             return
         for kind, offsets, slots, codes in ((DELETE, gone_at, gone, self._look_up), (INSERT, come_at, come, self._acquire)):
             if len(slots):
                 entries, chosen = source.entries(slots, codes)
-                work.append(_Work(kind, offsets if chosen is None else offsets[chosen], entries))
+                work[kind].append((offsets if chosen is None else offsets[chosen], entries))
 
     def _shaped(self, sink: Sink) -> Callable[[int, npt.NDArray[np.int32]], bool]:
         """Return a sink for the structure, for one version."""
+
+        def take(sign: int, slots: npt.NDArray[np.int32]) -> bool:
+            return sink(0, sign > 0, self.shape.combine(*slots))
+
+        if self.shape.factor == 1:
+            return take
         step = _CHUNK // self.shape.factor  # combinations in all orders are many
-
-        def in_pieces(sign: int, slots: npt.NDArray[np.int32]) -> bool:
-            for first in range(0, slots.shape[1], step):
-                if not sink(0, sign > 0, self.shape.combine(*slots[:, first : first + step])):
-                    return False
-            return True
-
-        return in_pieces
+        return lambda sign, slots: all(take(sign, slots[:, first : first + step]) for first in range(0, slots.shape[1], step))
 
     def reclaim(self, oldest_needed: int, pins: Numbers) -> bool:
         if self.tree.reclaim(oldest_needed, pins, FREED_AT_ONCE):
@@ -292,11 +291,3 @@ def _structure(plan: Plan, aliases: int) -> Any:
         return CliqueTree(aliases)
     kind = _KINDS[plan.shape]
     return BoxTree(len(plan.boxes[0]), kind) if plan.boxes else IntervalTree(kind)
-
-
-class _Work(NamedTuple):
-    """Entries of one kind (`tables.changes`), and the offsets of their versions."""
-
-    kind: int
-    offsets: npt.NDArray[np.int64]
-    entries: Entries
