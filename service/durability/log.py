@@ -161,13 +161,14 @@ class Log:
         """Add batches, and their sources' epochs, to the next commit. Their versions must be consecutive."""
         reach("before-append")
         with self._guard:
-            for version, row in enumerate(rows, self._state.reach.version + 1):
-                if row.version != version:
-                    raise ValueError(f"version {row.version} does not follow {version - 1}")
+            (version, catalog), size = self._state
+            for row in rows:
+                if row.version != version + 1:
+                    raise ValueError(f"version {row.version} does not follow {version}")
+                version, size = row.version, size + len(row.payload)
             self._appender = threading.get_ident()
             self._appended += rows
-            size = sum([len(row.payload) for row in rows])
-            self._state = _State(Reach(rows[-1].version, self._state.reach.catalog), self._state.bytes + size)
+            self._state = _State(Reach(version, catalog), size)
         reach("after-append")
 
     def commit(self) -> None:

@@ -16,10 +16,10 @@ from structures.core.runs import AT, MISSING, REFUSED, RUN_WORDS, Changes, Delta
 from structures.core.versioned import Versioned
 
 CHUNK = 1 << 16  # rows of a delta that a sink receives at once
-_NOT_ASKED = np.empty(0, np.int64)
 _FEWEST = 64
 _MANY, _MORE = 64, 4  # deletes from which on it is checked whether a set becomes empty; most entries written anew for each of them
-_FEW = {sign: np.full(_FEWEST, sign, np.int8) for sign in (DELETE, INSERT)}  # not written to
+_FEW = np.repeat(np.array([DELETE, INSERT], np.int8), _FEWEST)  # not written to
+_IN_TURN = np.arange(2)  # likewise
 
 Sink = Callable[[int, np.ndarray], bool]
 Store = TypeVar("Store", bound=EntryBlocks)
@@ -122,7 +122,14 @@ class EntryTree(Versioned[Store]):
         self._promised = self.arena.require(changes, applies)
 
     def apply(self, version: int, deletes: Entries, inserts: Entries, sink: Sink | None) -> Root:
-        """Apply all deletes, then all inserts, as `version` (above every previous version). Returns the root.
+        """Apply all deletes, then all inserts. As `change`, to which they are passed together."""
+        gone = len(deletes.key)
+        if gone and len(inserts.key):
+            return self.change(version, Entries(*map(np.concatenate, zip(deletes, inserts, strict=True))), gone, sink)
+        return self.change(version, deletes if gone else inserts, gone, sink)
+
+    def change(self, version: int, entries: Entries, gone: int, sink: Sink | None) -> Root:
+        """Delete the first `gone` of these entries, then insert the others, as `version` (above every previous version). Returns the root.
 
         Deletes that leave a set without entries, as a truncate does, cost O(1) each, their rows, and as much as a load of the remaining
         entries, unless these are many times as many.
@@ -131,53 +138,57 @@ class EntryTree(Versioned[Store]):
         more (the changes continue). None: no delta is computed. Deleted entries must be there and inserted ones not (KeyError: the tree is
         then damaged). Raises MemoryError with nothing done.
         """
-        gone, come = len(deletes.key), len(inserts.key)
-        n = gone + come
-        if gone:
-            deletes = self._columns(deletes)
-        if come:
-            inserts = self._columns(inserts)
-            if gone:
-                inserts.require(self._sets)  # before deletes are written; what else there is the kernel looks at first
+        n = len(entries.key)
+        if n:
+            entries = self._columns(entries)
         self.arena.require(n)
         self._begin(version)
-        if gone:
-            sink = self._take_out(deletes, sink)
-        if come:
-            sink = self._run(INSERT, inserts, sink)
+        order = self._deletes_first(entries, gone)
+        rest = self._rest(entries, gone) if gone >= self._many else None
+        if rest is not None:
+            sink = self._leave_only(rest, sink)
+            order, gone = order[gone:], 0
+        if len(order):
+            self._run(Changes(self._signs(n, gone), entries, order, np.empty(n, np.int64)), gone, sink)
         if self.arena.is_sparse:
             self._compact(n)
         return self.root
 
-    def _take_out(self, deletes: Entries, sink: Sink | None) -> Sink | None:
-        """Delete these entries. Returns the sink, or None once it wants no more. A row has an entry of each set: if one set becomes empty,
-        all rows are the delta, and the tree is rebuilt from the remaining entries."""
-        rest = self._rest(deletes)
-        if rest is None:
-            return self._run(DELETE, deletes, sink)
+    def _deletes_first(self, entries: Entries, gone: int) -> np.ndarray:
+        """Return int64[n]: the places of the first `gone` entries in the best order, then those of the others."""
+        n = len(entries.key)
+        if gone <= 1 and n - gone <= 1:
+            return _IN_TURN[:n]
+        order = self._order(entries)
+        return order if gone in (0, n) else np.concatenate((order[order < gone], order[order >= gone]))
+
+    def _leave_only(self, rest: Entries, sink: Sink | None) -> Sink | None:
+        """Remove all rows, which are the delta, and rebuild the tree from these entries. Returns the sink, or None once it wants no
+        more."""
         wanted = sink is not None and self._tell_all(sink)
         self._clear()
         if len(rest.key):
             self._load(self._columns(rest))
         return sink if wanted else None
 
-    def _rest(self, deletes: Entries) -> Entries | None:
-        """Return the entries that remain after these deletes, if some set becomes empty and the rest is small enough to be written anew.
-        None: that is not so, or an entry is not there."""
-        n = len(deletes.key)
-        if n < self._many or sum(self.root.counts) > (1 + _MORE) * n:
-            return None
+    def _rest(self, entries: Entries, gone: int) -> Entries | None:
+        """Return the entries that remain after the first `gone` of these are deleted, if some set becomes empty and the rest is small
+        enough to be written anew: all rows are then deleted, as a row has an entry of each set. None: that is not so, or an entry is not
+        there. Raises as `Entries.require`."""
         counts = self.root.counts
-        gone = np.bincount(deletes.set, minlength=len(counts)).tolist()
-        if not any(0 < count == some for count, some in zip(counts, gone, strict=False)):
+        if sum(counts) > (1 + _MORE) * gone:
             return None
-        entries = self._entries()
-        stay = np.flatnonzero(~np.isin(self._numbers(entries), self._numbers(deletes)))
-        return entries.take(stay) if len(stay) + n == len(entries.key) else None
+        entries.require(self._sets)
+        sets = entries.set[:gone]
+        if not any(0 < count == some for count, some in zip(counts, np.bincount(sets, minlength=len(counts)).tolist(), strict=False)):
+            return None
+        here = self._entries()
+        stay = np.flatnonzero(~np.isin(self._numbers(here.set, here.slot), self._numbers(sets, entries.slot[:gone])))
+        return here.take(stay) if len(stay) + gone == len(here.key) else None
 
-    def _numbers(self, entries: Entries) -> np.ndarray:
+    def _numbers(self, sets: np.ndarray, slots: np.ndarray) -> np.ndarray:
         """Return int64[n], a number for each entry: unique in a tree, and dense if slots are."""
-        numbers: np.ndarray = entries.slot * np.int64(self._sets) + entries.set
+        numbers: np.ndarray = slots * np.int64(self._sets) + sets
         return numbers
 
     def _tell_all(self, sink: Sink) -> bool:
@@ -189,18 +200,26 @@ class EntryTree(Versioned[Store]):
         self._read_steps += cursor.steps
         return wanted
 
-    def _run(self, sign: int, entries: Entries, sink: Sink | None) -> Sink | None:
-        """Apply changes of one sign. Returns the sink, or None once it wants no more."""
-        state, n = self._state, len(entries.key)
+    @staticmethod
+    def _signs(n: int, gone: int) -> np.ndarray:
+        """Return int8[n]: of so many deletes, then inserts."""
+        if n <= _FEWEST:
+            return _FEW[_FEWEST - gone : _FEWEST - gone + n]
+        return np.repeat(np.array([DELETE, INSERT], np.int8), (gone, n - gone))
+
+    def _run(self, changes: Changes, gone: int, sink: Sink | None) -> None:
+        """Apply changes, of which the first `gone` in their order are deletes, and the others inserts."""
+        state, at, end = self._state, 0, len(changes.order)
         self._run_state.fill(0)
-        signs = _FEW[sign][:n] if n <= _FEWEST else np.full(n, sign, np.int8)
-        changes = Changes(signs, entries, self._order(entries), _NOT_ASKED)
-        while state.item(AT) < n:
-            told = self._go_on(changes, sink is not None)
-            if told and sink is not None and not sink(sign, self._out[:, :told].copy()):
-                sink = None
+        while at < end:
+            first, told = at, self._go_on(changes, sink is not None)
+            at = state.item(AT)
+            if told:
+                cut = 0 if first >= gone else told if at < gone else changes.done.item(gone - 1)
+                for sign, rows in ((DELETE, self._out[:, :cut]), (INSERT, self._out[:, cut:told])):
+                    if sink is not None and rows.shape[1] and not sink(sign, rows.copy()):
+                        sink = None
         self._none_missing()
-        return sink
 
     def _go_on(self, changes: Changes, deltas: bool) -> int:
         """Continue a run. Returns the number of rows reported. Raises ValueError, with nothing done, if an entry is invalid."""

@@ -4,7 +4,7 @@ shape (`shapes`)."""
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -24,15 +24,13 @@ from service.views.shapes import Shape
 from structures.box.tree import BoxTree
 from structures.clique.tree import CliqueTree
 from structures.core.encoding import NEG_INF, POS_INF
-from structures.core.entries import NO_ENTRIES, Entries
+from structures.core.entries import Entries
 from structures.ij_heap.heap import IJHeap, Topology
 from structures.interval.tree import IntervalTree
 
 _CHUNK = 1 << 16  # rows per step of building; rows of a delta at once
 _SOME, _FEW = 2048, 512  # rows of a sample: beside the writer, in its turn
 _FEWEST_ARRANGED, _ARRANGED_AGAIN, _WORTH = 1 << 14, 4, 2.0  # boxes; growth factor; how many times more pairs meet than need be
-_Work = tuple[list[tuple[Indices, Entries]], ...]
-"""Entries by kind (`tables.changes`), with the offsets of their versions."""
 _KINDS = {"pair": "pair", "self_less": "self", "self_not_equal": "self", "list": "list"}
 
 
@@ -118,8 +116,10 @@ class OverlapJoin(Defaults):
 
     def require(self, resolved: Mapping[str, Resolved]) -> None:
         ours = [one for source in self._feeding if (one := resolved.get(source.side.relation.name)) is not None]
-        inserts = sum([one.inserts.num_rows for one in ours])
-        self.tree.require(inserts + sum([len(one.deletes) for one in ours]), 2)
+        inserts = deletes = 0
+        for one in ours:
+            inserts, deletes = inserts + one.inserts.num_rows, deletes + len(one.deletes)
+        self.tree.require(inserts + deletes, 2)
         if self._boxes:
             self.tree.reach(max([one.relation.table.used + one.inserts.num_rows for one in ours], default=0))
         if self.domain is not None:
@@ -127,7 +127,7 @@ class OverlapJoin(Defaults):
 
     def apply(self, version: int, runs: Runs, sink: Sink | None) -> None:
         """Cost: O(log n) a changed row, and its rows."""
-        work: _Work = ([], [], [], [])
+        work = _Work([], [])
         for source in self._feeding:
             run = runs.get(source.side.relation.name)
             if run is not None:
@@ -138,19 +138,26 @@ class OverlapJoin(Defaults):
 
     def _apply_batch(self, version: int, work: _Work, sink: Sink | None) -> npt.NDArray[np.int32]:
         """Apply entries of one version; return the keys of the deleted ones."""
-        left, entered, deletes, inserts = [joined([entries for _, entries in parts]) if parts else NO_ENTRIES for parts in work]
-        if len(left.slot):
-            self.root = self.tree.apply(version, left, entered, None)
-        if len(deletes.slot) or len(inserts.slot):
-            self.root = self.tree.apply(version, deletes, inserts, None if sink is None else self._shaped(sink))
-        return deletes.key
+        if work.moved:
+            left = joined([one.before for one in work.moved])
+            if len(left.slot):
+                self.root = self.tree.apply(version, left, joined([one.after for one in work.moved]), None)
+        if not work.changed:
+            return NO_SLOTS
+        gone, entries = _deletes_first(work.changed)
+        if len(entries.slot):
+            self.root = self.tree.change(version, entries, gone, None if sink is None else self._shaped(sink))
+        return entries.key[:gone]
 
     def _apply_run(self, version: int, work: _Work, sink: Sink | None) -> npt.NDArray[np.int32]:
         """The same for entries of several versions."""
-        found = in_order([(kind, offsets) for kind, parts in enumerate(work) for offsets, _ in parts])
+        kinds = [(kind, one.offsets) for one in work.moved for kind in (LEAVE, ENTER)]
+        kinds += [(kind, offsets) for one in work.changed for kind, offsets in ((DELETE, one.gone), (INSERT, one.come))]
+        found = in_order(kinds)
         if not len(found.order):
             return NO_SLOTS
-        entries = joined([entries for parts in work for _, entries in parts]).take(found.order)
+        entries = joined([*(part for one in work.moved for part in (one.before, one.after)), *(one.entries for one in work.changed)])
+        entries = entries.take(found.order)
         gone: npt.NDArray[np.int32] = entries.key[found.kinds == DELETE]
 
         def tell(sink: Sink, at: Indices, slots: npt.NDArray[np.int32]) -> None:
@@ -172,27 +179,31 @@ class OverlapJoin(Defaults):
         return gone
 
     def _collect(self, source: Source, part: Parted, work: _Work) -> None:
-        """Add the entries of one alias that move to another slot, are deleted, and are inserted."""
+        """Add the entries of one alias that move to another slot, and of those that are deleted and inserted."""
         (gone_at, gone, _), (come_at, _, come), (moved_at, before, after) = part
         if len(after):
             entries, chosen = source.entries(after, self._look_up)
             if chosen is not None:
                 moved_at, before = moved_at[chosen], before[chosen]
-            work[LEAVE].append((moved_at, entries._replace(slot=before)))
-            work[ENTER].append((moved_at, entries))
+            work.moved.append(_Moved(moved_at, entries._replace(slot=before), entries))
         if self.domain is None and len(gone) and len(come):  # read at once
             entries, chosen = source.entries(np.concatenate((gone, come)), None)
-            cut = len(gone)
             if chosen is not None:
                 cut = int(np.searchsorted(chosen, len(gone)))
                 gone_at, come_at = gone_at[chosen[:cut]], come_at[chosen[cut:] - len(gone)]
-            work[DELETE].append((gone_at, Entries(*[column[:cut] for column in entries])))
-            work[INSERT].append((come_at, Entries(*[column[cut:] for column in entries])))
+            work.changed.append(_Changed(gone_at, come_at, entries))
             return
-        for kind, offsets, slots, codes in ((DELETE, gone_at, gone, self._look_up), (INSERT, come_at, come, self._acquire)):
-            if len(slots):
-                entries, chosen = source.entries(slots, codes)
-                work[kind].append((offsets if chosen is None else offsets[chosen], entries))
+        parts = []
+        if len(gone):
+            entries, chosen = source.entries(gone, self._look_up)
+            gone_at = gone_at if chosen is None else gone_at[chosen]
+            parts.append(entries)
+        if len(come):
+            entries, chosen = source.entries(come, self._acquire)
+            come_at = come_at if chosen is None else come_at[chosen]
+            parts.append(entries)
+        if parts:
+            work.changed.append(_Changed(gone_at, come_at, joined(parts)))
 
     def _shaped(self, sink: Sink) -> Callable[[int, npt.NDArray[np.int32]], bool]:
         """Return a sink for the structure, for one version."""
@@ -291,3 +302,33 @@ def _structure(plan: Plan, aliases: int) -> Any:
         return CliqueTree(aliases)
     kind = _KINDS[plan.shape]
     return BoxTree(len(plan.boxes[0]), kind) if plan.boxes else IntervalTree(kind)
+
+
+class _Moved(NamedTuple):
+    """Unchanged entries at their former slots, and at the new ones, with the offsets of their versions."""
+
+    offsets: Indices
+    before: Entries
+    after: Entries
+
+
+class _Changed(NamedTuple):
+    """Entries that are deleted, then those that are inserted, with the offsets of their versions."""
+
+    gone: Indices
+    come: Indices
+    entries: Entries
+
+
+class _Work(NamedTuple):
+    moved: list[_Moved]
+    changed: list[_Changed]
+
+
+def _deletes_first(parts: list[_Changed]) -> tuple[int, Entries]:
+    """Join the parts, with all deleted entries first; return also their number."""
+    if len(parts) == 1:
+        return len(parts[0].gone), parts[0].entries
+    gone = [Entries(*[column[: len(part.gone)] for column in part.entries]) for part in parts]
+    come = [Entries(*[column[len(part.gone) :] for column in part.entries]) for part in parts]
+    return sum([len(part.gone) for part in parts]), joined([*gone, *come])

@@ -10,8 +10,9 @@ import pytest
 
 from structures.box.tree import BoxTree
 from structures.clique.tree import CliqueTree
-from structures.core.entries import DELETE, NO_ENTRIES, Entries
-from structures.core.entry_tree import EntryTree
+from structures.core.entries import NO_ENTRIES, Entries
+from structures.core.entry_tree import EntryTree, Sink
+from structures.core.runs import Changes
 from structures.ij_heap.heap import IJHeap, Topology
 from structures.interval.tree import IntervalTree
 from tests.structures.machines import read_all, transposed
@@ -71,9 +72,9 @@ def test_a_set_goes_whole(case: Case, others: int, monkeypatch: pytest.MonkeyPat
     assert rows
     run = tree._run
 
-    def inserts_alone(sign: int, *more: Any) -> Any:
-        assert sign != DELETE, "entries were taken out one by one"
-        return run(sign, *more)
+    def inserts_alone(changes: Changes, gone: int, sink: Sink | None) -> None:
+        assert not gone, "entries were taken out one by one"
+        run(changes, gone, sink)
 
     monkeypatch.setattr(tree, "_run", inserts_alone)
     some = [part.take(np.arange(others)) for part in parts[1:]]

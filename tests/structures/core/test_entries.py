@@ -59,7 +59,7 @@ def test_it_is_refused_and_nothing_is_done(name: str, wrong: str, alone: bool) -
     before = tree.bulk_load(1, there)
     good, bad = (0, 0, 4, 5, 3), WRONG[wrong](SETS[name])
     inserts = made(tree, *map(list, zip(*([bad] if alone else [good, bad]), strict=True)))
-    with pytest.raises(ValueError, match=rf"entry {0 if alone else 1} \(set .* cannot be kept: sets are below {SETS[name]}, keys from 0"):
+    with pytest.raises(ValueError, match=rf"entry {1 if alone else 2} \(set .* cannot be kept: sets are below {SETS[name]}, keys from 0"):
         tree.apply(2, there.take(np.array([0])), inserts, None)
     assert tree.root == before
     tree.check(tree.root)
