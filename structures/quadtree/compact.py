@@ -371,12 +371,12 @@ def compress(entries: Any, spare: Any, making: Making, arity: int, leading: int,
 def begun(n: int, shape: Shape, code: int) -> Making:
     """Return the state for making the compact form of n > LEAF entries with coordinates below 2**code. Its pages take no memory until they
     are written."""
-    k, inner = shape.arity, LEVELS * (n // (LEAF + 1))
-    lengths = NODE_WORDS * ((inner << k) // 64 + 1), n // SIZES + 1, n * (2 * k + 1) * SLOT_BYTES // 8 + 1
+    k, most = shape.arity, n // (LEAF + 1)
+    lengths = NODE_WORDS * ((LEVELS * most << k) // 64 + 1), n // SIZES + 1, n * (2 * k + 1) * SLOT_BYTES // 8 + 1
     header = np.zeros(HEADER, np.int64)
-    nodes, leaves, rest = (reserve(8 * length, np.int64) for length in lengths)  # not from a heap, which would keep their pages
+    nodes, leaves, rest, ranges = (reserve(8 * words, np.int64) for words in (*lengths, 4 * most))  # a heap would keep their pages
     header[CODE] = code
-    ranges, state = np.empty((2, n // (LEAF + 1), 2), np.int64), np.zeros(STATE_WORDS, np.int64)
+    ranges, state = ranges.reshape(2, most, 2), np.zeros(STATE_WORDS, np.int64)
     ranges[0, 0], state[LEFT], state[LEVEL] = (0, n), 1, code - 1 + (CODE_BITS if shape.first > 0 else 0)
     return Making(header, nodes, leaves, rest.view(np.uint8), ranges, state)
 
@@ -459,13 +459,13 @@ class CompactForms:
 
     def reclaim(self, oldest: int, pins: np.ndarray) -> None:
         """Do the same as `arena.reclaim`."""
-        kept = []
-        for form in self.forms:
-            if form.retired > oldest or pinned(pins, form.born, form.retired):
-                kept.append(form)
-            else:
-                give_back(self.compact, form.base, form.end)
-        self.forms = kept
+        kept = [form for form in self.forms if form.retired > oldest or pinned(pins, form.born, form.retired)]
+        if len(kept) < len(self.forms):
+            self.forms, free = kept, 0
+            for form in kept:
+                give_back(self.compact, free, form.base)
+                free = form.end
+            give_back(self.compact, free, len(self.compact))  # a large page has some behind all that was used
 
     def bits_a_tuple(self, base: int) -> float:
         """Return the bits per tuple of the form at `base`, without the slots; 0 if it has been freed."""

@@ -37,9 +37,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from structures.core.arena import B
-from structures.core.blocks import Blocks, Writing, allocate, drop, next_free
-from structures.core.control import KEPT, words_of
+from structures.core.blocks import ALL_BLOCKS, Blocks, Writing, allocate, drop, next_free
+from structures.core.control import KEPT, NEXT_CHUNK, RECORDS_MOST, SHIFT, SPARE_PAGES, record_at, words_of
 from structures.core.kernel import arrays, kernel, prefetch, wide
+from structures.core.reserve import give_back
 
 LEAF = min(16, max(2, B // 4))
 LOW = LEAF // 2  # an inner node with so few entries becomes a leaf
@@ -175,3 +176,16 @@ class QuadArena(Blocks):
         super().__init__(sizes, CONTROL_WORDS - KEPT, words)
         for t, shape in enumerate(shapes):
             self.C[TREE + TREE_WORDS * t + ARITY :][:2] = shape
+
+    def reclaim(self, oldest: int, pins: np.ndarray, most: int = ALL_BLOCKS) -> bool:
+        """Do the same as `Blocks.reclaim`. With the pages of records go those behind all records, which large pages have."""
+        if super().reclaim(oldest, pins, most):
+            return True
+        if self.C.item(SPARE_PAGES) & 2:
+            give_back(self.Q, record_at(self.C.item(RECORDS_MOST)), len(self.Q))
+        return False
+
+    def _give_back(self) -> None:
+        """Do the same as `Blocks._give_back`; return those behind all chunks, too."""
+        super()._give_back()
+        give_back(self.M, self.C.item(NEXT_CHUNK) << self.C.item(SHIFT), len(self.M))

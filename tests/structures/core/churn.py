@@ -43,8 +43,9 @@ def churn(name: str, n: int, checked: bool = False, seed: int = 13) -> Churned:
     some = min(n, 10_000)
     first = SUBJECTS[name](some)  # what the kernels need to be loaded
     first.load(np.arange(some), values)
-    for version, old, new in ((2, values, values[::-1]), (3, values[::-1], values), (4, values, values[::-1])):
-        first.change(version, np.arange(some // 2), old, new)
+    for version in range(2, 12):  # many change, then few
+        old, new = (values, values[::-1]) if version % 2 == 0 else (values[::-1], values)
+        first.change(version, np.arange(some // 2 if version < 5 else some // 32), old, new)
         first.reclaim(version, NO_PINS)
     subject = SUBJECTS[name](n)
     before = _resident()
