@@ -447,7 +447,7 @@ class Engine(ABC):
         """Whether a single change takes no longer than its views promise: no other work is due first, or holds a lock that it needs."""
         if self._housekeeping.is_due or self._log.checkpoint_due or self._snapshots.under_way or self._builds.hold_back:
             return False
-        return self._state.is_prompt(batch.changes[0].relation)
+        return not self._truncates.is_closed(batch) and self._state.is_prompt(batch.changes[0].relation)
 
     def _parse_view(self, name: str, data: dict[str, Any], relations: Mapping[str, Relation], version: int, kept: bool = False) -> View:
         """Parse and plan the view, by the rows of a held version, or of the newest one in the writer's thread."""

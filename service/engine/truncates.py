@@ -1,16 +1,17 @@
 """Batches that truncate large relations: the new structures of their views are built before the batch has its turn (`views/emptied.py`).
 
-Only the batch itself waits for that, and later batches of its source, which would make it a duplicate. Batches that truncate are
-prepared one after another.
+Only the batch itself waits for that, and later batches of its source, which would make it a duplicate. Changes of the same views' relations
+wait while rows that do not follow changes are listed for the last time. Batches that truncate are prepared one after another.
 """
 
 from __future__ import annotations
 
 import logging
+import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from functools import partial
 
 import numpy as np
@@ -30,8 +31,7 @@ log = logging.getLogger("livejoin.views")
 
 _WORTH = 1 << 14  # rows of a relation: a view takes at most some 30 ms for the deletes of fewer
 _NICE = 3  # of the thread, as for those that build views
-_ROUNDS, _FEW = 10, 1000  # at most; changes left to the turn
-_LISTED = 2  # rounds in which lists are read again: while others write without a pause, more would be in vain
+_ROUNDS, _FEW = 10, 1000  # at most; changes left to the last round
 
 _Views = dict[LiveView, set[str]]
 
@@ -43,15 +43,37 @@ class Truncates:
         self._state, self._writer, self._versions = state, writer, versions
         self.under_way = UnderWay()
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="truncates", initializer=partial(give_way, _NICE))
+        self._closed: frozenset[str] = frozenset()  # relations whose changes wait, while lists of their rows are read
+        self._behind: list[Callable[[], None]] = []  # what to do with those that wait
+        self._door = threading.Lock()  # nothing passes while it is closed
 
     def submit(self, batch: Batch, done: Done) -> None:
         """As `Writer.submit`. A batch that must wait for another one of its source begins after that."""
         views = None if self.under_way.holds(batch) else self._views(batch)
         if views is not None and not views:
-            self._writer.submit(batch, done)
-            return
+            with self._door:
+                if not self.is_closed(batch):
+                    self._writer.submit(batch, done)
+                    return
         self._writer.admit(self.under_way.waiting)
         self.under_way.begin(batch, partial(self._go, batch, done, views))
+
+    def is_closed(self, batch: Batch) -> bool:
+        """Whether the batch must wait because it changes relations whose rows are being listed."""
+        return bool(self._closed) and any(changes.relation in self._closed for changes in batch.changes)
+
+    @contextmanager
+    def _closing(self, names: Collection[str]) -> Iterator[None]:
+        """Context in which batches that change these relations wait."""
+        with self._door:
+            self._closed = frozenset(names)
+        try:
+            yield
+        finally:
+            with self._door:
+                self._closed, behind, self._behind = frozenset(), self._behind, []
+            for go in behind:
+                go()
 
     def _go(self, batch: Batch, done: Done, views: _Views | None) -> None:
         """Prepare the batch for these views, or submit it if there are none; None: they are not known yet, as it had to wait."""
@@ -60,7 +82,11 @@ class Truncates:
                 raise ending()
             views = self._views(batch) if views is None else views
             if not views:
-                self._writer.submit(batch, done, True)
+                with self._door:
+                    if self.is_closed(batch):
+                        self._behind.append(partial(self._go, batch, done, None))
+                        return
+                    self._writer.submit(batch, done, True)
                 self.under_way.end(batch)
                 return
             future = self._thread.submit(self._run, batch, done, views)
@@ -112,14 +138,16 @@ class Truncates:
         try:
             for view, names in views.items():
                 self._prepare(view, names, emptied)
-            for number in range(_ROUNDS):
-                is_stale = number < _LISTED and any(one.would_list_again for one in emptied)
-                if is_stale or sum(one.backlog.changes for one in emptied) > _FEW:
-                    self._go_on(emptied)
-            batch.emptied = tuple(emptied)
-            if emptied:
-                log.info("a truncate was prepared for %d views in %.1f s", len(emptied), time.monotonic() - started)
-            self._writer.submit(batch, answer.set_result, True)
+            for _ in range(_ROUNDS):
+                if sum(one.backlog.changes for one in emptied) > _FEW:
+                    self._go_on(emptied, False)
+            with self._closing({name for one in emptied if one.reads_lists for name in one.view.relations}):
+                if self._closed and self._writer.call(partial(self._must_read, emptied)).result():
+                    self._go_on(emptied, True)
+                batch.emptied = tuple(emptied)
+                if emptied:
+                    log.info("a truncate was prepared for %d views in %.1f s", len(emptied), time.monotonic() - started)
+                self._writer.submit(batch, answer.set_result, True)
             self.under_way.end(batch)
             result = answer.result()
         except Problem as problem:
@@ -142,10 +170,10 @@ class Truncates:
         if self.under_way.is_ending:
             raise ending()
 
-    def _go_on(self, emptied: list[Emptied]) -> None:
+    def _go_on(self, emptied: list[Emptied], is_last: bool) -> None:
         for one in list(emptied):
             if self._writer.call(partial(self._hold, one, emptied)).result():
-                self._attempt(one, emptied, one.go_on)
+                self._attempt(one, emptied, partial(one.go_on, is_last))
 
     def _attempt(self, one: Emptied, emptied: list[Emptied], work: Callable[[], None]) -> None:
         try:
@@ -157,6 +185,11 @@ class Truncates:
             self._writer.call(partial(self._release, [one])).result()
 
     # in the writer's turn
+
+    @staticmethod
+    def _must_read(emptied: list[Emptied]) -> bool:
+        """Whether lists must be read again, now that what was queued before has been applied."""
+        return any(one.must_read for one in emptied)
 
     def _begin(self, view: LiveView, names: set[str], emptied: list[Emptied]) -> Emptied | None:
         lost = lost_without(view, names) if self._state.has(view, "live") else None

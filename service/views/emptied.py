@@ -3,16 +3,18 @@
 A row of an inner join has a row of each relation. So a truncate deletes all rows of the view, and its structures are left with the rows of
 the other relations, which exist beforehand. The same is true of EXISTS, of the left side of LEFT JOIN, of the latest rows, and the like.
 With its right side, LEFT JOIN loses the rows that have one, and the left rows of these then stand alone. In other views (NOT EXISTS, gaps)
-other rows take the places of the lost ones: the rows of the new structures are compared with those that the view has.
+other rows take the places of the lost ones: the rows of the new structures are compared with those that the view has. UNION and EXCEPT look
+up each row among those of their own trees that are left.
 
     in the writer's turn   hold the published version; record changes to the view's relations from then on
     beside the writer      load new structures with the rows of the other relations; list the rows that the view loses and gains, as far as
                            its feed may keep them
     rounds                 follow the changes since: in the structures those of the other relations, in the list those of all
+    last round             complete the list, while changes of the view's relations wait
     in the batch's turn    follow the rest; the listed rows are deleted and inserted, and the new structures replace the view's own
 
-The list of an inner join follows changed rows; any other is read again if something has changed. Groups have no list: they start from
-nothing, and take the rows of the new structures.
+The list of an inner join follows changed rows; any other is read again, in the last round, if something has changed. Groups have no list:
+they start from nothing, and take the rows of the new structures.
 """
 
 from __future__ import annotations
@@ -32,6 +34,7 @@ from service.tables.sides import Side
 from service.views.collecting import Changed, Retained, rows_left
 from service.views.deltas import Combination, Delta, most_candidates
 from service.views.joins.protocol import Enumeration
+from service.views.joins.union_join import UnionJoin
 from service.views.live_view import LiveView
 
 log = logging.getLogger("livejoin.views")
@@ -55,17 +58,17 @@ class Lost(NamedTuple):
 
 def lost_without(view: LiveView, names: Collection[str]) -> Lost | None:
     """Return which rows the view loses if these relations lose theirs; None: its rows are deleted one by one, because its groups are
-    counted, because its rows are values, or because that is faster, as most rows of its relations stay."""
+    counted, or because that is faster, as most rows of its relations stay."""
     query, plan = view.view.query, view.view.plan
-    if view.state != "live" or view.is_counted or query.branches or (plan.core or plan).shape == "union":
+    if view.state != "live" or view.is_counted:
         return None
     aliases, gone = {alias for alias, _ in query.aliases}, {alias for alias, name in query.whole.aliases if name in names}
-    needed = aliases - query.optional
+    needed = set() if query.branches else aliases - query.optional
     for part in query.parts:
         if part.kind in ("exists", "coverage") and part.on in needed:
             needed |= {alias for alias, _ in part.own}
     if gone & needed or aliases <= gone:
-        return Lost(True, None, not (query.parts or query.absent or query.latest or query.as_of or query.stretches))
+        return Lost(True, None, not (query.parts or query.absent or query.latest or query.as_of or query.stretches or query.branches))
     if query.groups is None and plan.shape in ("match", "as_of") and gone and gone <= query.optional:
         (side,) = (side for side in view.sides if side.alias in gone)
         return Lost(False, side.place, plan.shape == "match" and gone == query.optional)
@@ -101,6 +104,7 @@ class Emptied:
         self._held = self._before = ExitStack()
         self._rows: Combination | None = None  # those that the held version loses; None: more than the feed may keep
         self._new: Combination = (NO_SLOTS,) * view.width  # those that take their places, unless they are found by the lost ones
+        self._is_stale = False  # whether the list is to be read again
         self._report: Callable[[float], None]  # that of `build`
         self.hold()
 
@@ -123,9 +127,9 @@ class Emptied:
             for _ in self._few(self._join.rows(self._join.root, None)):  # the batch's turn reads them
                 pass
 
-    def go_on(self) -> None:
+    def go_on(self, is_last: bool) -> None:
         """Follow the changes up to the held version. Raises TooManyLeft."""
-        self._follow()
+        self._follow(is_last)
         self._join.settle()
         while self._join.reclaim(self._version, _NO_PINS):
             self._report(1.0)
@@ -142,16 +146,21 @@ class Emptied:
         try:
             self._version, self._root = version, self.view.root
             self._join.hold(version)
-            self._follow()
+            self._follow(True)
         except Exception as error:
             log_unprepared(self.view, error)
             return False
         return True
 
     @property
-    def would_list_again(self) -> bool:
-        """Whether its list must be read again, as something has changed."""
-        return self._rows is not None and not self._lost.is_inner and self.backlog.changes > 0
+    def reads_lists(self) -> bool:
+        """Whether its list does not follow changes, but must be read again."""
+        return self._most > 0 and (self._rows is None or not self._lost.is_inner)
+
+    @property
+    def must_read(self) -> bool:
+        """Whether something may have changed since its list was read."""
+        return self.reads_lists and (self._is_stale or self.backlog.changes > 0)
 
     def require(self, resolved: Mapping[str, Resolved]) -> None:
         """As `LiveView.require`, for the batch."""
@@ -181,7 +190,8 @@ class Emptied:
     def _inserting(one: Resolved) -> Resolved:
         return replace(one, previous=np.full(one.inserts.num_rows, -1, np.int32), deletes=NO_SLOTS)
 
-    def _follow(self) -> None:
+    def _follow(self, is_last: bool) -> None:
+        """`is_last`: the list is read again if it must be."""
         nets = self.backlog.take(self._version)
         for piece in pieces(net for net in nets if net.relation.name not in self._names):
             self._join.require(piece.resolved)
@@ -189,11 +199,14 @@ class Emptied:
         self._before.close()
         gone = {net.relation.name: net.gone for net in nets if len(net.gone)}
         come = {net.relation.name: net.come for net in nets if len(net.come)}
-        if self._most <= 0 or not (gone or come):
+        if self._most <= 0:
             return
         if self._rows is not None and self._lost.is_inner:
-            self._keep([self._without(self._rows, gone), *self._coming(come)])
+            if gone or come:
+                self._keep([self._without(self._rows, gone), *self._coming(come)])
         elif self._rows is not None or gone:
+            self._is_stale |= bool(gone or come)
+        if self._is_stale and is_last:
             self._list()
 
     @property
@@ -210,15 +223,30 @@ class Emptied:
 
     def _list(self) -> None:
         """List the rows of the version that are lost."""
-        if not self._lost.every and self._lost.place is None:
+        self._is_stale = False
+        join, root, _ = self._root
+        if self._lost.every or self._lost.place is not None:
+            self._keep(self._read(self._all_rows()))
+        elif isinstance(join, UnionJoin):
+            self._keep_both(self._read(join.lost_without(root, self._names)), self._read(join.gained_without(root, self._names)))
+        else:
             self._compare()
-            return
-        cursor, parts, count = self._all_rows(), [(NO_SLOTS,) * self.view.width], 0
+
+    def _read(self, cursor: Enumeration) -> list[Combination]:
+        """Read the lost rows of a cursor, as far as the feed may keep them."""
+        parts, count = [(NO_SLOTS,) * self.view.width], 0
         while not cursor.done and count <= self._most:
             self._report(1.0)
             parts.append(self._those_lost(cursor.fill(_CHUNK)))
             count += len(parts[-1][0])
-        self._keep(parts)
+        return parts
+
+    def _keep_both(self, lost: list[Combination], new: list[Combination]) -> None:
+        self._keep(lost)
+        if sum(len(part[0]) for part in new) > self._most:
+            self._rows = None
+        else:
+            self._new = tuple(map(np.concatenate, zip(*new, strict=True)))
 
     def _compare(self) -> None:
         """List the rows that only the view has, and those that only the new structures have."""
@@ -237,10 +265,7 @@ class Emptied:
             old, new = (tuple(part[rows[0] % count == number] for part in rows) for rows in (before, after))
             for found, rows, some in zip(parts, (old, new), _different(old, new, self.view.sides), strict=True):
                 found.append(tuple(part[some] for part in rows))
-        self._new = tuple(map(np.concatenate, zip(*parts[1], strict=True)))
-        self._keep(parts[0])
-        if len(self._new[0]) > self._most:
-            self._rows = None
+        self._keep_both(*parts)
 
     def _all_of(self, cursor: Enumeration) -> Combination:
         """Read all rows of a cursor. Raises TooManyLeft."""

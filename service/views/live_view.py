@@ -26,6 +26,7 @@ from service.tables.sides import Side
 from service.views.collecting import Collector, Retained, RowCollector, StretchCollector, of_one
 from service.views.deltas import Combination, Delta, DeltaSink, Sink, most_candidates
 from service.views.joins.protocol import Enumeration, Join, Store
+from service.views.joins.union_join import rows_apart
 from service.views.parse import View
 from service.views.read_counts import ReadCounts
 from service.views.shown import STRETCH
@@ -259,7 +260,13 @@ class LiveView:
             for inserted, rows in enumerate(told):
                 collector(0, bool(inserted), rows)
         join.apply(version, left, cast(Sink, collector))
-        return collector.delta(version, self._retained(mine))
+        if not self.view.query.branches:
+            return collector.delta(version, self._retained(mine))
+        delta = collector.delta(version, self._retained(mine)._replace(most=2 * most))
+        if delta is None or not delta.versions:
+            return delta
+        gone, come = (tuple(slots[part] for slots in delta.slots) for part in (slice(delta.deletes[0]), slice(delta.deletes[0], None)))
+        return of_one(version, *rows_apart(gone, come, self.shown), retain[0])
 
     def _follow_by_groups(self, version: int, left: Runs, every: bool) -> Delta | None:
         retain, join = self.view.query.retain, cast(GroupsStage, self.join)

@@ -8,7 +8,7 @@ that several changed ones report is reported by the first of them.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from functools import cached_property
 
 import numpy as np
@@ -19,11 +19,14 @@ from service.planning.hypergraph import Hypergraph
 from service.planning.quadtree_shapes import Shapes
 from service.tables.resolution import Slots
 from service.tables.sides import Side
+from service.tables.store import pieces
 from service.views.deltas import Combination, Sink
 from service.views.joins.protocol import Bounds
-from service.views.joins.qdag_trees import Entries
+from service.views.joins.qdag_trees import Entries, Keys
 from service.views.joins.quadtree_join import CHUNK, QdagRoot, QuadtreeJoin
 from service.views.joins.slots_cursor import SlotsCursor
+from service.views.shown import Shown
+from service.wire.kinds import kept
 from structures.qdag.union import Branch, Cursor, Or
 from structures.quadtree.trees import Root, in_order
 
@@ -93,6 +96,21 @@ class UnionJoin(QuadtreeJoin):
     def rows(self, root: QdagRoot, window: Bounds | None) -> SlotsCursor:
         return _Rows(self._or.rows(root.roots), self._or.lines)
 
+    def lost_without(self, root: QdagRoot, names: Collection[str]) -> SlotsCursor:
+        """Read the rows that would be deleted if the relations `names` lost all of theirs."""
+        return _Rows(self._or.rows(root.roots, others=self._without(root.roots, names)), self._or.lines)
+
+    def gained_without(self, root: QdagRoot, names: Collection[str]) -> SlotsCursor:
+        """Read the rows that would then be inserted."""
+        return _Rows(self._or.rows(self._without(root.roots, names), others=root.roots), self._or.lines)
+
+    def _without(self, roots: Roots, names: Collection[str]) -> Roots:
+        left = list(roots)
+        for base, own in zip(self._bases, self._trees, strict=True):
+            for tree, _ in own if base.side.relation.name in names else ():
+                left[tree] = roots[tree]._replace(place=0, count=0)
+        return tuple(left)
+
     def partners(self, root: QdagRoot, place: int, slots: Slots, window: Bounds | None) -> SlotsCursor:
         raise TypeError("a row of UNION or EXCEPT is its values: it has no parts that could be looked up")
 
@@ -106,6 +124,18 @@ class UnionJoin(QuadtreeJoin):
 
     def is_empty(self, root: QdagRoot) -> bool | None:
         return True if all(self._or.is_empty(branch, root.roots) for branch in range(len(self._places))) else None
+
+
+def rows_apart(gone: Combination, come: Combination, shown: Shown) -> tuple[Combination, Combination]:
+    """Drop the rows that are in both. Cost: a gather, and O(1) expected a row."""
+    both = tuple(map(np.concatenate, zip(gone, come, strict=True)))
+    keys, codes = None, np.empty(len(both[0]), np.int32)
+    for part in pieces(shown.text_bytes(both)):
+        columns = [kept(column) for column in shown.rows(tuple(slots[part] for slots in both)).columns]
+        keys = keys or Keys.of_types([column.type for column in columns], [True] * len(columns))
+        codes[part] = keys.domain.acquire(keys.keyed(columns))
+    before, after = np.split(codes, [len(gone[0])])
+    return tuple(part[~np.isin(before, after)] for part in gone), tuple(part[~np.isin(after, before)] for part in come)
 
 
 class _Rows(SlotsCursor):

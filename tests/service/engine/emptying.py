@@ -68,8 +68,8 @@ class Meanwhile:
             self.built += 1
             then()
 
-        def gone_on(one: Emptied) -> None:
-            go_on(one)
+        def gone_on(one: Emptied, is_last: bool) -> None:
+            go_on(one, is_last)
             self.rounds += 1
             then()
 
