@@ -33,6 +33,7 @@ from structures.rows.widening import Widening
 Array = np.ndarray[Any, Any]
 T = TypeVar("T")
 Numbers = npt.NDArray[np.int64]  # of versions, ascending
+_NO_NUMBERS: Numbers = np.empty(0, np.int64)
 
 # Limits of a piece of rows whose number is unbounded: a join repeats a text for every partner.
 PIECE_ROWS = 1 << 16
@@ -375,10 +376,13 @@ class Domain:
         with self._lock:
             self._retire(self._counts.down(writable(codes, np.int32)), version)
 
-    def release_all(self, version: int) -> None:
-        """Drop all references; all codes end at `version`. O(codes)."""
+    def release_all(self, version: int, kept: Numbers = _NO_NUMBERS) -> None:
+        """Drop all references except so many of each code (int64[n]; later codes keep none). Codes without references end at `version`.
+        O(codes)."""
         with self._lock:
-            self._retire(self._counts.down_all(self._rows.used), version)
+            left = np.zeros(self._rows.used, np.int64)
+            left[: len(kept)] = kept
+            self._retire(self._counts.down_to(left), version)
 
     def _retire(self, dropped: Array, version: int) -> None:
         self._newest = max(self._newest, version)

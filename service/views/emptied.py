@@ -57,10 +57,10 @@ class Lost(NamedTuple):
 
 
 def lost_without(view: LiveView, names: Collection[str]) -> Lost | None:
-    """Return which rows the view loses if these relations lose theirs; None: its rows are deleted one by one, because its groups are
-    counted, or because that is faster, as most rows of its relations stay."""
+    """Return which rows the view loses if these relations lose theirs; None: its rows are deleted one by one, because that is faster, as
+    most rows of its relations stay."""
     query, plan = view.view.query, view.view.plan
-    if view.state != "live" or view.is_counted:
+    if view.state != "live":
         return None
     aliases, gone = {alias for alias, _ in query.aliases}, {alias for alias, name in query.whole.aliases if name in names}
     needed = set() if query.branches else aliases - query.optional

@@ -30,7 +30,7 @@ from service.views.joins.union_join import rows_apart
 from service.views.parse import View
 from service.views.read_counts import ReadCounts
 from service.views.shown import STRETCH
-from service.views.stages.counted import CountedStage
+from service.views.stages.counted import CountedStage, counter_by
 from service.views.stages.coverage import CoverageStage
 from service.views.stages.groups import GroupsStage
 from service.views.stages.key_stretches import KeyStretches
@@ -122,6 +122,8 @@ class LiveView:
         sides = [Side(self.view.query.whole, side.place, relations[side.relation.name]) for side in self.reads]
         if isinstance(self.shown, KeyStretches):
             return CoverageStage(self.view.query, sides, self.shown, True), hidden
+        if isinstance(self.join, CountedStage):
+            return cast(Join, counter_by(self.view.query, self.view.plan, sides, cast(GroupTable, self.shown))), hidden
         return core_by(self.view.query, self.view.plan, sides, None), hidden
 
     def replace(self, core: Join) -> Join:
@@ -136,11 +138,6 @@ class LiveView:
             self._made += 1
             self._join = core
         return former
-
-    @property
-    def is_counted(self) -> bool:
-        """Whether its groups are counted, not kept by a join of their rows."""
-        return isinstance(self._join, CountedStage)
 
     @property
     def has_group_rows(self) -> bool:

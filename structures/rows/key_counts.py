@@ -96,9 +96,11 @@ class KeyCounts:
         assert n >= 0, "a code was released more often than it was acquired"
         return dropped[:n]
 
-    def down_all(self, codes: int) -> np.ndarray:
-        """Set the counts of the codes below `codes` to 0. Returns int32[m]: those that were in use. O(codes)."""
-        counts = self.counts[:codes]
-        dropped = np.flatnonzero(counts).astype(np.int32)
-        counts[:] = 0
+    def down_to(self, kept: np.ndarray) -> np.ndarray:
+        """Set the count of each code below len(kept), all codes in use, to that of `kept` (int64[n]), which is not greater. Returns
+        int32[m]: those that are no longer in use. O(n)."""
+        counts = self.counts[: len(kept)]
+        assert (kept <= counts).all(), "a code keeps more uses than it has"
+        dropped = np.flatnonzero((counts > 0) & (kept == 0)).astype(np.int32)
+        counts[:] = kept
         return dropped

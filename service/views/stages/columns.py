@@ -183,11 +183,12 @@ class Columns:
         for domain, codes in zip(self._texts.values(), read.texts, strict=True):
             domain.release(codes[those], version)
 
-    def release_all(self, version: int) -> None:
-        """Drop all references: no row is in a group any more. O(codes)."""
-        for domain in (self.domain, *self._texts.values()):
-            if domain is not None:
-                domain.release_all(version)
+    def release_all(self, version: int, kept: Words = _NO_WORDS) -> None:
+        """Drop all references: no row is in a group any more, except so many in each (int64[n], by code). O(codes)."""
+        if self.domain is not None:
+            self.domain.release_all(version, kept)
+        for domain in self._texts.values():
+            domain.release_all(version)
 
     def look_up(self, values: Sequence[pa.Array]) -> int:
         """Return the code of the group with these values, one per column; -1: there is none."""

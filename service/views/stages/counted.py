@@ -31,31 +31,41 @@ from structures.core.reserve import SLOTS
 _COUNTERS: Mapping[PlanShape, Callable[..., Counter]] = {"counted": PartnerCounter, "products": ProductCounter, "visits": VisitCounter}
 
 
+def counter_by(query: Query, plan: Plan, sides: Sequence[Side], table: GroupTable) -> Counter:
+    """Return an empty counter; arguments as of `CountedStage`."""
+    return _COUNTERS[plan.shape](query, plan, sides, table)
+
+
 class CountedStage(GroupsStage):
     """See the module docstring; `protocol` describes the methods."""
 
     def __init__(self, query: Query, plan: Plan, sides: Sequence[Side], table: GroupTable) -> None:
         """`plan`: of the groups; `table`: where the rows are stored. OSError, MemoryError: there is no room."""
         table.open()
-        self._counter: Counter = _COUNTERS[plan.shape](query, plan, sides, table)
-        super().__init__(query, cast(Join, self._counter), table, plan.shape != "visits", SLOTS)  # its rows are never read
+        super().__init__(query, cast(Join, counter_by(query, plan, sides, table)), table, plan.shape != "visits", SLOTS)
+
+    @property
+    def _counter(self) -> Counter:
+        """The core, whose rows are never read."""
+        return cast(Counter, self.core)
 
     def build(self, version: int, progress: Callable[[float], None]) -> None:
         """Cost: O(n log n), whatever the size of the join."""
         self._groups.begin()
         codes: list[Slots] = []
-        for amounts in self._counter.build(version, progress):
+        for amounts in self._counter.loaded(version, progress):
             codes.append(self._add(amounts, None)[0])
         self._begin_with(version, codes)
         progress(1.0)
 
-    def _apply_one(self, version: int, runs: Runs, first: int, sink: RowCollector | None) -> int:
-        self._groups.begin()
-        codes, rows = list[Slots](), 0
+    def _rows_kept(self) -> Numbers:
+        return self._counter.take_over()
+
+    def _take_delta(self, version: int, runs: Runs, codes: list[Slots]) -> int:
+        rows = 0
         for changed in self._counter.follow(version, runs):
             codes.append(self._add(changed.amounts, None)[0])
             rows += len(changed.offsets)
-        self._write_all(version, codes, first, sink)
         return rows
 
     def _apply_run(self, version: int, runs: Runs, first: int, sink: RowCollector | None) -> int:

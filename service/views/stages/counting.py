@@ -97,9 +97,13 @@ class _Role:
 
 
 class Counter(Defaults):
-    """The parts of a join that a stage uses, except its rows. Used by the writer, or the view's builder. `structure` does the counting."""
+    """The parts of a join that a stage uses, except its rows. Used by the writer, or the view's builder. `structure` does the counting.
+
+    `build` and `apply` are for a counter that is prepared beside the stage's own one, until `take_over`; that one has the references to
+    the codes of its rows' groups."""
 
     root: Any = None
+    _uses: Numbers | None = None  # while it is prepared: how many of its rows each group has, by code
 
     def __init__(self, query: Query, plan: Plan, sides: Sequence[Side], table: GroupTable, itself: bool = False) -> None:
         """`itself`: all aliases are one set. OSError, MemoryError: there is no room."""
@@ -160,8 +164,33 @@ class Counter(Defaults):
         """Raise MemoryError unless this many rows of each alias surely fit, `more` of which are new."""
         raise NotImplementedError
 
-    def build(self, version: int, progress: Callable[[float], None]) -> Iterator[Amounts]:
-        """Load the rows that the relations have at a version, in pieces."""
+    def build(self, version: int, progress: Callable[[float], None]) -> None:
+        """Load the rows that the relations have at a version: some relations have none, so there are no amounts."""
+        self._uses = np.zeros(0, np.int64)
+        for _ in self.loaded(version, progress):
+            pass
+
+    def apply(self, version: int, runs: Runs, sink: None) -> None:
+        """Follow the changed relations."""
+        for _ in self.follow(version, runs):
+            pass
+
+    def take_over(self) -> Numbers:
+        """Return how many of its rows each group has (int64[n], by code): from now on it has a reference for each of them."""
+        assert self._uses is not None
+        uses, self._uses = self._uses, None
+        return uses
+
+    def _use(self, codes: Slots, count: int) -> None:
+        """Count these rows of groups."""
+        assert self._uses is not None
+        more = np.bincount(codes[codes >= 0], minlength=len(self._uses))
+        more *= count
+        more[: len(self._uses)] += self._uses
+        self._uses = more
+
+    def loaded(self, version: int, progress: Callable[[float], None]) -> Iterator[Amounts]:
+        """Load the rows that the relations have at a version; yield the amounts in pieces."""
         yield from self._all(self.structure, version, True, progress)
 
     def again(self) -> Iterator[Amounts]:
@@ -171,16 +200,23 @@ class Counter(Defaults):
     def _all(self, structure: Any, version: int, come: bool, progress: Callable[[float], None]) -> Iterator[Amounts]:
         """`come`: codes of keys and groups gain references; otherwise they are only looked up."""
         total = sum(role.side.relation.table.rows for role in self._roles) or 1
-        found, done, codes = list[_Taken](), 0, self._acquire if come else self._look_up
+        found, done = list[_Taken](), 0
         for role in self._roles:
-            start, parts = (-1 if self._never else 0), [role.take(NO_SLOTS, come, None)]
+            start, parts = (-1 if self._never else 0), [role.take(NO_SLOTS, False, None)]
             while start >= 0:
                 slots, start = role.side.relation.table.scan(version, start, _CHUNK)
-                parts.append(role.take(slots, come, codes))
+                parts.append(self._take(role, slots, come))
                 done += len(slots)
                 progress(0.5 * done / total)
             found.append(_together(parts))
         yield from self.load(structure, version, found)
+
+    def _take(self, role: _Role, slots: Slots, come: bool) -> _Taken:
+        """Take rows of an alias. `come`: they are inserted."""
+        taken = role.take(slots, come and self._uses is None, self._acquire if come else self._look_up)
+        if come and self._uses is not None:
+            self._use(taken.codes, 1)
+        return taken
 
     def of_all(self, structure: Any, taken: _Taken, role: int, kind: int) -> Iterator[Amounts]:
         """Make the same change for all these rows, in pieces."""
@@ -212,7 +248,7 @@ class Counter(Defaults):
             for kind, some in ((MOVE, part.moved), (DELETE, part.gone), (INSERT, part.come)):
                 slots = some.old if kind == DELETE else some.new
                 if len(slots):
-                    one = role.take(slots, kind == INSERT, self._acquire if kind == INSERT else self._look_up)
+                    one = self._take(role, slots, kind == INSERT)
                     formers.append(some.old[one.which] if kind == MOVE else np.full(len(one.which), -1, np.int32))
                     offsets.append(some.offsets[one.which])
                     kinds.append(kind)
@@ -227,9 +263,12 @@ class Counter(Defaults):
         kind_of, every = kind_of[order], _part(every, order)
         yield from self.changed(version, offset[order], kind_of, role_of[order], every, former[order])
         gone = kind_of == DELETE
-        for domain, codes in ((self.keys, every.entries.key), (self._groups.domain, every.codes)):
-            if domain is not None:
-                domain.release(codes[gone], version)
+        if self.keys is not None:
+            self.keys.release(every.entries.key[gone], version)
+        if self._uses is not None:
+            self._use(every.codes[gone], -1)
+        elif self._groups.domain is not None:
+            self._groups.domain.release(every.codes[gone], version)
 
     def changed(self, version: int, offsets: Numbers, kind: Kinds, role: Kinds, taken: _Taken, former: Slots) -> Iterator[Changed]:
         """Apply these changes, whose versions have these numbers."""

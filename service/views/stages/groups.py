@@ -151,13 +151,17 @@ class GroupsStage(Defaults):
         """Follow a batch that truncates relations; the core is already a new one, without their rows. `every`: the join has no rows then.
         Cost: O(1) a group, and the cost of the rows that it has, and of the inserted ones."""
         codes = [np.flatnonzero(self._table.places[: self._columns.codes]).astype(np.int32) if self._grouping.columns else _ALL]
-        self._columns.release_all(version)
+        self._columns.release_all(version, self._rows_kept())
         self._groups = self._groups.without_rows()
         self._following = self._follow_few()
         if not every:
             codes += self._take_rows(version)
         self._take_delta(version, runs, codes)
         self._write_all(version, [np.unique(np.concatenate(codes))], 0, sink)
+
+    def _rows_kept(self) -> Numbers:
+        """Return how many rows without partners each group has in a new core (int64[n], by code): they have references to its code."""
+        return _NO_NUMBERS
 
     def _take_delta(self, version: int, runs: Runs, codes: list[Slots]) -> int:
         """Take the join's delta; append the codes of groups that it touches for the first time. Return its number of rows."""

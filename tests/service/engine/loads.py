@@ -32,6 +32,7 @@ from service.engine.state import Receipt
 from service.instance import Instance
 from service.reading.cursors import open_relation_rows, open_rows
 from service.settings import Settings
+from service.views.stages.counted import CountedStage
 from service.wire.batch import Batch, Changes, RowBlock
 from service.wire.schema import RelationPatch
 from structures.core import kernel
@@ -185,7 +186,7 @@ def register(engine: Instance, definitions: list[dict[str, Any]]) -> None:
 def end(engine: Instance, rng: random.Random) -> None:
     """Views are rebuilt; a relation gets another column; relations are truncated, with and without preparation; all is dropped."""
     for view in engine.views.values():
-        if not view.is_counted:  # these never outgrow what they have
+        if not isinstance(view.join, CountedStage):  # these never outgrow what they have
             engine._builds.start(view, anew=True)
     ended(engine)
     singles(engine, rng)

@@ -212,13 +212,16 @@ class DomainMachine(RuleBasedStateMachine):
         self.domain.release(np.array([*gone, -1], np.int32), self.version)
         self.told = self.version
 
-    @rule()
-    def release_all(self):
+    @rule(left=st.sampled_from([0, 1, 2]))
+    def release_all(self, left):
+        """All but up to so many references of each code."""
         self.version += 1
-        self.domain.release_all(self.version)
+        kept = np.zeros(self.domain.codes, np.int64)
         for known in self.codes.values():
-            if known[1]:
-                known[1], known[3] = 0, self.version
+            if known[1] and not left:
+                known[3] = self.version
+            kept[known[0]] = known[1] = min(left, known[1])
+        self.domain.release_all(self.version, kept)
         self.told = self.version
 
     @rule()
