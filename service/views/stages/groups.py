@@ -157,7 +157,10 @@ class GroupsStage(Defaults):
         if not every:
             codes += self._take_rows(version)
         self._take_delta(version, runs, codes)
-        self._write_all(version, [np.unique(np.concatenate(codes))], 0, sink)
+        touched = np.zeros(self._columns.codes, np.bool_)  # for many codes a tenth of the time of np.unique
+        for some in codes:
+            touched[some] = True
+        self._write_all(version, [np.flatnonzero(touched).astype(np.int32)], 0, sink)
 
     def _rows_kept(self) -> Numbers:
         """Return how many rows without partners each group has in a new core (int64[n], by code): they have references to its code."""
