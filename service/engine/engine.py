@@ -90,8 +90,8 @@ class Engine(ABC):
         self.stages = Stages(data, self.settings.max_relation_rows)
         self._truncates = Truncates(self._state, self._writer, self.versions)
         self.under_way = self._truncates.under_way
-        self._rewrites = Rewrites(self._state, self._writer, self.versions)
-        self.retention = Retention(self._state, self._writer, self.versions, self.stages.sweep)
+        self._rewrites = Rewrites(self._state, self._writer, self.versions, self._truncates.pass_on)
+        self.retention = Retention(self._state, self._truncates.pass_on, self.versions, self.stages.sweep)
         self._alterations = Alterations(self._state, self._writer, self._log, self.versions, self._rewrites, self.settings.max_columns)
         self.refuse_waiting = self._truncates.refuse_waiting  # at a stop
         self.admit = self._writer.admit  # whether a batch can be submitted now: ask before reading its body

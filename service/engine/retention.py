@@ -12,10 +12,10 @@ import time
 from collections.abc import Callable
 from concurrent.futures import Future
 
+from service.engine.queued import Done
 from service.engine.refusals import OWN
 from service.engine.state import Receipt, State
 from service.engine.versions import Pins
-from service.engine.writer import Writer
 from service.errors import Problem
 from service.query.model import ColumnRef, Filter
 from service.tables.relations import Relation
@@ -31,12 +31,13 @@ _ROWS = 10_000  # rows that a batch deletes
 
 
 class Retention:
-    """Owns the thread. `also` is called at each check; `clock`: seconds since 1970."""
+    """Owns the thread. `submit`: as `Writer.submit`, but may wait; `also` is called at each check; `clock`: seconds since 1970."""
 
     def __init__(
-        self, state: State, writer: Writer, versions: Pins, also: Callable[[], None], clock: Callable[[], float] = time.time
-    ) -> None:
-        self._state, self._writer, self._versions, self._also, self.clock = state, writer, versions, also, clock
+        self, state: State, submit: Callable[[Batch, Done], None], versions: Pins, also: Callable[[], None],
+        clock: Callable[[], float] = time.time,
+    ) -> None:  # fmt: skip
+        self._state, self._submit, self._versions, self._also, self.clock = state, submit, versions, also, clock
         self._wake, self._over = threading.Event(), False
         self._thread = threading.Thread(target=self._run, name="retention", daemon=True)
 
@@ -95,7 +96,7 @@ class Retention:
         run, epoch = self._state.sources.get(SOURCE, (None, 0))
         batch = Batch([removal], removal.count, 0, [], 0, source=SOURCE, epoch=epoch + 1, run=run)
         answer: Future[Receipt | Problem] = Future()
-        self._writer.submit(batch, answer.set_result)
+        self._submit(batch, answer.set_result)
         result = answer.result()
         if isinstance(result, Problem):
             raise result

@@ -14,6 +14,7 @@ from typing import NamedTuple
 
 import pyarrow as pa
 
+from service.engine.queued import Done
 from service.engine.state import Receipt, State, refuse_bad
 from service.engine.versions import Pins
 from service.engine.writer import Writer
@@ -37,8 +38,9 @@ class Held(NamedTuple):
 class Rewrites:
     """Called from any thread but the writer's; each call takes time in proportion to the rows."""
 
-    def __init__(self, state: State, writer: Writer, versions: Pins) -> None:
-        self._state, self._writer, self._versions = state, writer, versions
+    def __init__(self, state: State, writer: Writer, versions: Pins, submit: Callable[[Batch, Done], None]) -> None:
+        """`submit`: as `Writer.submit`, but may wait."""
+        self._state, self._writer, self._versions, self._pass_on = state, writer, versions, submit
 
     def replace(self, name: str, batch: Batch) -> Receipt:
         """Replace the relation's rows by those of a batch of upserts; the rows of its `bad_keys` stay.
@@ -106,7 +108,7 @@ class Rewrites:
             raise Problem("body-too-large", said, limit=(1 << 31) - 1) from error
         batch.changes = [rewrite]
         answer: Future[Receipt | Problem] = Future()
-        self._writer.submit(batch, answer.set_result)
+        self._pass_on(batch, answer.set_result)
         result = answer.result()
         if isinstance(result, Problem):
             raise result

@@ -45,7 +45,7 @@ class Truncates:
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="truncates", initializer=partial(give_way, _NICE))
         self._closed: frozenset[str] = frozenset()  # relations whose changes wait, while lists of their rows are read
         self._behind: list[Callable[[], None]] = []  # what to do with those that wait
-        self._door = threading.Lock()  # nothing passes while it is closed
+        self._door = threading.Condition()  # nothing passes while it is closed
 
     def submit(self, batch: Batch, done: Done) -> None:
         """As `Writer.submit`. A batch that must wait for another one of its source begins after that."""
@@ -62,6 +62,12 @@ class Truncates:
         """Whether the batch must wait because it changes relations whose rows are being listed."""
         return bool(self._closed) and any(changes.relation in self._closed for changes in batch.changes)
 
+    def pass_on(self, batch: Batch, done: Done) -> None:
+        """As `Writer.submit`, for a thread that may wait."""
+        with self._door:
+            self._door.wait_for(lambda: not self.is_closed(batch))
+            self._writer.submit(batch, done)
+
     @contextmanager
     def _closing(self, names: Collection[str]) -> Iterator[None]:
         """Context in which batches that change these relations wait."""
@@ -72,6 +78,7 @@ class Truncates:
         finally:
             with self._door:
                 self._closed, behind, self._behind = frozenset(), self._behind, []
+                self._door.notify_all()
             for go in behind:
                 go()
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 import threading
 from collections.abc import Iterator
-from concurrent.futures import Future
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +20,7 @@ from service.views.emptied import Emptied
 from service.wire.batch import Batch, Changes, RowBlock
 from tests.service.engine.emptying import Meanwhile, add_up, apply_unprepared, left_nothing, truncating
 from tests.service.engine.test_builds import BOXES, agrees, filled, rows_like, some_changes
+from tests.service.engine.test_kernels import until
 from tests.service.running import ORDER
 from tests.service.views.test_random_sql import Added
 
@@ -102,18 +103,21 @@ def test_only_changes_of_the_same_relations_wait(engine: Instance, monkeypatch: 
         receipt = engine.apply_at_once(upsert("other", number)) or engine.apply(upsert("other", number))
         assert isinstance(receipt, Receipt)
         passed.append(receipt.version)
-    assert not any(answer.done() for answer in (truncate, behind, *waiting))
-    last.go.set()
+    with ThreadPoolExecutor(1) as threads:
+        replaced = threads.submit(engine.replace, "a", upsert("a", 210))
+        until(lambda: len(engine._truncates._door._waiters) > 0)  # type: ignore[attr-defined]
+        assert not any(answer.done() for answer in (truncate, behind, replaced, *waiting))
+        last.go.set()
     first = version_of(truncate)
-    assert max(passed) < first < min(map(version_of, waiting)) and version_of(waiting[1]) < version_of(behind)
+    assert max(passed) < first < min(replaced.result().version, *map(version_of, waiting))
+    assert version_of(waiting[1]) < version_of(behind)
     assert last.lists == 1
     agrees(engine, "v")
     add_up(engine, added)
     left_nothing(engine)
 
 
-def test_what_passes_all_the_same_is_listed_in_the_turn(engine: Instance, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Replacements and deletes by condition do not wait."""
+def test_a_list_that_is_out_of_date_is_read_in_the_turn(engine: Instance, monkeypatch: pytest.MonkeyPatch) -> None:
     engine.put_view("v", ABSENT, wait=60)
     added, meanwhile = Added(engine, "v"), Meanwhile(monkeypatch, lambda: apply_unprepared(engine, some_changes(random.Random(5), 20)))
     engine.apply(truncating(random.Random(3), "b"))
