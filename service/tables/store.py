@@ -372,7 +372,7 @@ class Domain:
         return codes
 
     def release(self, codes: Array, version: int) -> None:
-        """Drop a reference to each code (-1 is skipped); codes without references end at `version`."""
+        """Drop a reference to each code (-1 is skipped); codes without references end at `version`, or the newest one that was given."""
         with self._lock:
             self._retire(self._counts.down(writable(codes, np.int32)), version)
 
@@ -387,7 +387,7 @@ class Domain:
     def _retire(self, dropped: Array, version: int) -> None:
         self._newest = max(self._newest, version)
         if len(dropped):
-            self._rows.retire(version, dropped)
+            self._rows.retire(self._newest, dropped)
 
     def require(self, rows: int, text_bytes: int) -> None:
         """Raise MemoryError, before anything is changed, unless `acquire` surely has room for so many keys."""

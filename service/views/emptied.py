@@ -14,7 +14,7 @@ up each row among those of their own trees that are left.
     in the batch's turn    follow the rest; the listed rows are deleted and inserted, and the new structures replace the view's own
 
 The list of an inner join follows changed rows; any other is read again, in the last round, if something has changed. Groups have no list:
-they start from nothing, and take the rows of the new structures.
+they start from nothing, and take the rows of the new structures, if there are any, in the last round.
 """
 
 from __future__ import annotations
@@ -36,6 +36,7 @@ from service.views.deltas import Combination, Delta, most_candidates
 from service.views.joins.protocol import Enumeration
 from service.views.joins.union_join import UnionJoin
 from service.views.live_view import LiveView
+from service.views.stages.groups import GroupsStage, Taken
 
 log = logging.getLogger("livejoin.views")
 
@@ -104,7 +105,8 @@ class Emptied:
         self._held = self._before = ExitStack()
         self._rows: Combination | None = None  # those that the held version loses; None: more than the feed may keep
         self._new: Combination = (NO_SLOTS,) * view.width  # those that take their places, unless they are found by the lost ones
-        self._is_stale = False  # whether the list is to be read again
+        self._is_stale = False  # whether the list is to be read again, or the groups are to take the rows
+        self._taken: Taken | None = None
         self._report: Callable[[float], None]  # that of `build`
         self.hold()
 
@@ -123,9 +125,10 @@ class Emptied:
         self._hidden.now = False
         if self._most > 0:
             self._list()
-        elif self.view.has_group_rows and not self._lost.every:
-            for _ in self._few(self._join.rows(self._join.root, None)):  # the batch's turn reads them
+        elif self._groups is not None:
+            for _ in self._few(self._join.rows(self._join.root, None)):  # the last round reads them
                 pass
+            self._is_stale = True
 
     def go_on(self, is_last: bool) -> None:
         """Follow the changes up to the held version. Raises TooManyLeft."""
@@ -135,7 +138,8 @@ class Emptied:
             self._report(1.0)
 
     def release(self) -> None:
-        """Release the versions."""
+        """Release the versions, and what the groups have taken."""
+        self._drop_taken()
         self._before.close()
         self._held.close()
 
@@ -146,6 +150,8 @@ class Emptied:
         try:
             self._version, self._root = version, self.view.root
             self._join.hold(version)
+            if self.must_read:
+                self._drop_taken()
             self._follow(True)
         except Exception as error:
             log_unprepared(self.view, error)
@@ -154,12 +160,12 @@ class Emptied:
 
     @property
     def reads_lists(self) -> bool:
-        """Whether its list does not follow changes, but must be read again."""
-        return self._most > 0 and (self._rows is None or not self._lost.is_inner)
+        """Whether the list, or the groups, do not follow changes: rows must be read again."""
+        return self._groups is not None or (self._most > 0 and (self._rows is None or not self._lost.is_inner))
 
     @property
     def must_read(self) -> bool:
-        """Whether something may have changed since its list was read."""
+        """Whether something may have changed since rows were last read."""
         return self.reads_lists and (self._is_stale or self.backlog.changes > 0)
 
     def require(self, resolved: Mapping[str, Resolved]) -> None:
@@ -173,7 +179,8 @@ class Emptied:
     def apply(self, version: int, runs: Runs) -> Delta | None:
         """Follow the batch, once in place; return the delta if the view may be followed."""
         told = None if self._rows is None else (self._rows, self._rows_gained(self._rows))
-        return self.view.apply_emptied(version, runs, self._names, told, self._lost.every)
+        taken, self._taken = self._taken, None
+        return self.view.apply_emptied(version, runs, self._names, told, taken)
 
     def _rows_gained(self, lost: Combination) -> Combination:
         """Return the rows that the view gains when it loses these, each once."""
@@ -199,9 +206,11 @@ class Emptied:
         self._before.close()
         gone = {net.relation.name: net.gone for net in nets if len(net.gone)}
         come = {net.relation.name: net.come for net in nets if len(net.come)}
-        if self._most <= 0:
+        if self._groups is not None:
+            self._is_stale |= bool(gone or come)
+        elif self._most <= 0:
             return
-        if self._rows is not None and self._lost.is_inner:
+        elif self._rows is not None and self._lost.is_inner:
             if gone or come:
                 self._keep([self._without(self._rows, gone), *self._coming(come)])
         elif self._rows is not None or gone:
@@ -213,7 +222,17 @@ class Emptied:
     def _most(self) -> int:
         """Number of rows to list; -1: none, as the view may not be followed, or groups have their own rows."""
         retain = self.view.view.query.retain
-        return -1 if retain is None or self.view.has_group_rows else most_candidates(retain[0])
+        return -1 if retain is None or self.view.groups is not None else most_candidates(retain[0])
+
+    @property
+    def _groups(self) -> GroupsStage | None:
+        """Groups that take the rows of the new structures."""
+        return None if self._lost.every else self.view.groups
+
+    def _drop_taken(self) -> None:
+        if self._taken is not None and self._groups is not None:
+            self._groups.drop(self._taken, self._version)
+        self._taken = None
 
     def _keep(self, parts: list[Combination]) -> None:
         if sum(len(part[0]) for part in parts) <= self._most:
@@ -222,10 +241,13 @@ class Emptied:
             self._rows = None
 
     def _list(self) -> None:
-        """List the rows of the version that are lost."""
+        """List the rows of the version that are lost. Groups take those that are left."""
         self._is_stale = False
         join, root, _ = self._root
-        if self._lost.every or self._lost.place is not None:
+        if self._groups is not None:
+            self._taken = self._groups.nothing_taken()
+            self._groups.take_beside(self._taken, self._join, self._report)
+        elif self._lost.every or self._lost.place is not None:
             self._keep(self._read(self._all_rows()))
         elif isinstance(join, UnionJoin):
             self._keep_both(self._read(join.lost_without(root, self._names)), self._read(join.gained_without(root, self._names)))

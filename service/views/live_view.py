@@ -32,7 +32,7 @@ from service.views.read_counts import ReadCounts
 from service.views.shown import STRETCH
 from service.views.stages.counted import CountedStage, counter_by
 from service.views.stages.coverage import CoverageStage
-from service.views.stages.groups import GroupsStage
+from service.views.stages.groups import GroupsStage, Taken
 from service.views.stages.key_stretches import KeyStretches
 from service.views.stages.making import core_by, kept_by, shown_of
 from service.views.stages.table import GroupTable
@@ -140,9 +140,9 @@ class LiveView:
         return former
 
     @property
-    def has_group_rows(self) -> bool:
-        """Whether it stores a row for each group."""
-        return isinstance(self._join, GroupsStage)
+    def groups(self) -> GroupsStage | None:
+        """What stores a row for each group, if anything does."""
+        return self._join if isinstance(self._join, GroupsStage) else None
 
     @property
     def owns_rows(self) -> bool:
@@ -222,11 +222,11 @@ class LiveView:
         return delta
 
     def apply_emptied(
-        self, version: int, runs: Runs, names: Collection[str], told: tuple[Combination, Combination] | None, every: bool
+        self, version: int, runs: Runs, names: Collection[str], told: tuple[Combination, Combination] | None, taken: Taken | None
     ) -> Delta | None:
         """Follow a batch that truncates the relations `names`, in a core that has replaced the view's own and lacks only the rows of
-        `names`. told: the rows that the view loses and gains by that, unless they are groups; None: more than its feed may keep. every: no
-        rows are left in the core."""
+        `names`. told: the rows that the view loses and gains by that, unless they are groups; None: more than its feed may keep. taken: of
+        groups, the core's rows; None: it has none."""
         started = time.perf_counter()
         mine = {name: run for name, run in runs.items() if name in self.relations}
         self.changed_rows += sum(run.rows for run in mine.values())
@@ -234,7 +234,7 @@ class LiveView:
         if isinstance(self.join, CoverageStage):
             self.join.begin_anew(version)
         if isinstance(self.join, GroupsStage):
-            delta = self._follow_by_groups(version, left, every)
+            delta = self._follow_by_groups(version, left, taken)
         else:
             delta = self._follow_emptied(version, left, mine, told)
         self.update_seconds.observe(time.perf_counter() - started)
@@ -265,10 +265,10 @@ class LiveView:
         gone, come = (tuple(slots[part] for slots in delta.slots) for part in (slice(delta.deletes[0]), slice(delta.deletes[0], None)))
         return of_one(version, *rows_apart(gone, come, self.shown), retain[0])
 
-    def _follow_by_groups(self, version: int, left: Runs, every: bool) -> Delta | None:
+    def _follow_by_groups(self, version: int, left: Runs, taken: Taken | None) -> Delta | None:
         retain, join = self.view.query.retain, cast(GroupsStage, self.join)
         groups = None if retain is None else RowCollector(retain[0])
-        join.apply_emptied(version, left, groups, every)
+        join.apply_emptied(version, left, groups, taken)
         return None if groups is None else groups.delta(version)
 
     def replay(self, step: Step) -> Delta | None:

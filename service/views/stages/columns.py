@@ -51,6 +51,21 @@ class Read(NamedTuple):
     texts: Sequence[Slots]
 
 
+class References:
+    """How many references some rows have to each code, for each domain in the order of `Columns.codes_of`."""
+
+    def __init__(self) -> None:
+        self.counts: list[Words] = []
+
+    def add(self, codes: Sequence[Slots], each: int = 1) -> None:
+        """Add or remove rows with these codes; -1 is none."""
+        self.counts += [_NO_WORDS] * (len(codes) - len(self.counts))
+        for number, (before, some) in enumerate(zip(self.counts, codes, strict=True)):
+            counts = np.bincount(some[some >= 0], minlength=len(before)) * each
+            counts[: len(before)] += before
+            self.counts[number] = counts
+
+
 class Truncated(NamedTuple):
     """The beginnings of the hours, days and so on that the values of a column lie in."""
 
@@ -178,17 +193,27 @@ class Columns:
 
     def release(self, read: Read, those: Mask, version: int) -> None:
         """Drop a reference to the codes of each of these rows."""
-        if self.domain is not None:
-            self.domain.release(read.codes[those], version)
-        for domain, codes in zip(self._texts.values(), read.texts, strict=True):
+        for domain, codes in zip(self._domains, self.codes_of(read), strict=True):
             domain.release(codes[those], version)
 
-    def release_all(self, version: int, kept: Words = _NO_WORDS) -> None:
-        """Drop all references: no row is in a group any more, except so many in each (int64[n], by code). O(codes)."""
-        if self.domain is not None:
-            self.domain.release_all(version, kept)
-        for domain in self._texts.values():
-            domain.release_all(version)
+    def codes_of(self, read: Read) -> list[Slots]:
+        """Return the codes of these rows for each domain: of groups, unless there is only one, and of text operands."""
+        return [*([] if self.domain is None else [read.codes]), *read.texts]
+
+    def release_all(self, version: int, kept: References) -> None:
+        """Drop all references except these: no other row is in a group any more. O(codes)."""
+        for number, domain in enumerate(self._domains):
+            domain.release_all(version, *kept.counts[number : number + 1])
+
+    def drop(self, given: References, version: int) -> None:
+        """Drop these references. O(codes)."""
+        for domain, counts in zip(self._domains, given.counts, strict=False):
+            domain.release(np.repeat(np.arange(len(counts), dtype=np.int32), counts), version)
+
+    @property
+    def _domains(self) -> list[Domain]:
+        """In the order of `codes_of`."""
+        return [*([] if self.domain is None else [self.domain]), *self._texts.values()]
 
     def look_up(self, values: Sequence[pa.Array]) -> int:
         """Return the code of the group with these values, one per column; -1: there is none."""
@@ -217,13 +242,12 @@ class Columns:
         return self.domain.text_bytes(codes) if self.domain is not None else np.zeros(len(codes), np.int64)
 
     def reclaim(self, oldest_needed: int, pins: Words) -> bool:
-        domains = [*([self.domain] if self.domain is not None else []), *self._texts.values()]
-        more = [domain.reclaim(oldest_needed, pins) for domain in domains]  # list, not generator: call each
+        more = [domain.reclaim(oldest_needed, pins) for domain in self._domains]  # list, not generator: call each
         return any(more)
 
     @property
     def bytes(self) -> int:
-        return sum(domain.bytes for domain in (self.domain, *self._texts.values()) if domain is not None)
+        return sum(domain.bytes for domain in self._domains)
 
     @property
     def codes(self) -> int:
@@ -231,9 +255,8 @@ class Columns:
         return self.domain.codes if self.domain is not None else 1
 
     def check(self) -> None:
-        for domain in (self.domain, *self._texts.values()):
-            if domain is not None:
-                domain.check()
+        for domain in self._domains:
+            domain.check()
 
     def _numbers(self, rows: Combination) -> list[_Column]:
         """Read the outputs, all of them columns of numbers, from their tables."""

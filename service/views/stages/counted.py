@@ -22,7 +22,7 @@ from service.tables.store import Numbers
 from service.views.collecting import RowCollector
 from service.views.joins.protocol import Join
 from service.views.stages.counting import Counter, PartnerCounter, ProductCounter, VisitCounter
-from service.views.stages.groups import GroupsStage
+from service.views.stages.groups import GroupsStage, Taken
 from service.views.stages.table import GroupTable
 from structures.aggregate.amounts import Amounts
 from structures.aggregate.groups import Groups
@@ -58,8 +58,8 @@ class CountedStage(GroupsStage):
         self._begin_with(version, codes)
         progress(1.0)
 
-    def _rows_kept(self) -> Numbers:
-        return self._counter.take_over()
+    def _begin_emptied(self, version: int, taken: Taken | None) -> None:
+        super()._begin_emptied(version, Taken(self._groups.without_rows(), self._counter.take_over()))
 
     def _take_delta(self, version: int, runs: Runs, codes: list[Slots]) -> int:
         rows = 0

@@ -25,7 +25,7 @@ from service.tables.store import FREED_AT_ONCE, PIECE_ROWS, Domain, Numbers
 from service.views.joins.protocol import Defaults, Store
 from service.views.shown import Definitions
 from service.views.stages.aggregates import RAW
-from service.views.stages.columns import Columns
+from service.views.stages.columns import Columns, References
 from service.views.stages.table import GroupTable
 from structures.aggregate import layout
 from structures.aggregate.amounts import Amounts
@@ -103,7 +103,7 @@ class Counter(Defaults):
     the codes of its rows' groups."""
 
     root: Any = None
-    _uses: Numbers | None = None  # while it is prepared: how many of its rows each group has, by code
+    _references: References | None = None  # while it is prepared: those that its rows would have
 
     def __init__(self, query: Query, plan: Plan, sides: Sequence[Side], table: GroupTable, itself: bool = False) -> None:
         """`itself`: all aliases are one set. OSError, MemoryError: there is no room."""
@@ -166,7 +166,7 @@ class Counter(Defaults):
 
     def build(self, version: int, progress: Callable[[float], None]) -> None:
         """Load the rows that the relations have at a version: some relations have none, so there are no amounts."""
-        self._uses = np.zeros(0, np.int64)
+        self._references = References()
         for _ in self.loaded(version, progress):
             pass
 
@@ -175,19 +175,16 @@ class Counter(Defaults):
         for _ in self.follow(version, runs):
             pass
 
-    def take_over(self) -> Numbers:
-        """Return how many of its rows each group has (int64[n], by code): from now on it has a reference for each of them."""
-        assert self._uses is not None
-        uses, self._uses = self._uses, None
-        return uses
+    def take_over(self) -> References:
+        """Return the references that its rows have from now on."""
+        assert self._references is not None
+        references, self._references = self._references, None
+        return references
 
-    def _use(self, codes: Slots, count: int) -> None:
-        """Count these rows of groups."""
-        assert self._uses is not None
-        more = np.bincount(codes[codes >= 0], minlength=len(self._uses))
-        more *= count
-        more[: len(self._uses)] += self._uses
-        self._uses = more
+    def _refer(self, codes: Slots, each: int) -> None:
+        """Count the references of rows of these groups."""
+        if self._references is not None and self._groups.domain is not None:
+            self._references.add([codes], each)
 
     def loaded(self, version: int, progress: Callable[[float], None]) -> Iterator[Amounts]:
         """Load the rows that the relations have at a version; yield the amounts in pieces."""
@@ -213,9 +210,9 @@ class Counter(Defaults):
 
     def _take(self, role: _Role, slots: Slots, come: bool) -> _Taken:
         """Take rows of an alias. `come`: they are inserted."""
-        taken = role.take(slots, come and self._uses is None, self._acquire if come else self._look_up)
-        if come and self._uses is not None:
-            self._use(taken.codes, 1)
+        taken = role.take(slots, come and self._references is None, self._acquire if come else self._look_up)
+        if come:
+            self._refer(taken.codes, 1)
         return taken
 
     def of_all(self, structure: Any, taken: _Taken, role: int, kind: int) -> Iterator[Amounts]:
@@ -265,9 +262,8 @@ class Counter(Defaults):
         gone = kind_of == DELETE
         if self.keys is not None:
             self.keys.release(every.entries.key[gone], version)
-        if self._uses is not None:
-            self._use(every.codes[gone], -1)
-        elif self._groups.domain is not None:
+        self._refer(every.codes[gone], -1)
+        if self._references is None and self._groups.domain is not None:
             self._groups.domain.release(every.codes[gone], version)
 
     def changed(self, version: int, offsets: Numbers, kind: Kinds, role: Kinds, taken: _Taken, former: Slots) -> Iterator[Changed]:

@@ -22,6 +22,7 @@ from service.tables.store import FREED_AT_ONCE, Numbers
 from service.views.collecting import StretchCollector
 from service.views.deltas import Sink
 from service.views.joins.protocol import Bounds, Defaults, Enumeration, Store
+from service.views.stages.columns import References
 from service.views.stages.gaps import StretchesCursor
 from service.views.stages.groups import require_few
 from service.views.stages.key_stretches import KeyStretches
@@ -128,7 +129,7 @@ class CoverageStage(Defaults):
 
     def begin_anew(self, version: int) -> None:
         """Take over the codes from a structure that this one, which has no rows, has replaced. O(codes)."""
-        self._columns.release_all(version)
+        self._columns.release_all(version, References())
         self._has_codes = True
 
     def reclaim(self, oldest_needed: int, pins: Numbers) -> bool:

@@ -30,6 +30,7 @@ from service.views.collecting import Changed, RowCollector, joined
 from service.views.deltas import UNBOUNDED, Combination, Sink
 from service.views.joins.product_join import These
 from service.views.joins.protocol import Bounds, Defaults, Enumeration, Join, Store
+from service.views.stages.columns import Read, References
 from service.views.stages.following import Following
 from service.views.stages.selection import Scan, Selection
 from service.views.stages.table import GroupTable
@@ -52,6 +53,13 @@ class GroupsRoot(NamedTuple):
 
     version: int
     rows: int
+
+
+class Taken(NamedTuple):
+    """Groups of the rows of a new core, and the references of these rows."""
+
+    groups: Groups
+    references: References
 
 
 class GroupsStage(Defaults):
@@ -147,24 +155,47 @@ class GroupsStage(Defaults):
         self._write_all(version, codes, first, sink)
         return rows
 
-    def apply_emptied(self, version: int, runs: Runs, sink: RowCollector | None, every: bool) -> None:
-        """Follow a batch that truncates relations; the core is already a new one, without their rows. `every`: the join has no rows then.
-        Cost: O(1) a group, and the cost of the rows that it has, and of the inserted ones."""
+    def nothing_taken(self) -> Taken:
+        """Return what `take_beside` fills. OSError: no address space."""
+        return Taken(self._groups.without_rows(), References())
+
+    def take_beside(self, taken: Taken, core: Join, report: Callable[[float], None]) -> None:
+        """Add all rows of a new core to new groups, beside the writer. It must not change meanwhile. Whatever is raised, the references of
+        `taken` are to be dropped, or taken over by `apply_emptied`. MemoryError: there is no room. O(1) a row."""
+        cursor = core.rows(core.root, None)
+        while not cursor.done:
+            report(1.0)
+            rows = cursor.fill(PIECE_ROWS)
+            come = np.ones(len(rows[0]), np.bool_)
+            if not len(come):
+                continue
+            taken.groups.require(self._columns.codes + len(come), len(come))
+            read = self._columns.read(rows, (come, 0))
+            taken.references.add(self._columns.codes_of(read))
+            taken.groups.add(_given(read, come))
+
+    def drop(self, taken: Taken, version: int) -> None:
+        """Drop the references of what is not taken over. In the writer's turn."""
+        self._columns.drop(taken.references, version)
+
+    def apply_emptied(self, version: int, runs: Runs, sink: RowCollector | None, taken: Taken | None) -> None:
+        """Follow a batch that truncates relations; the core is already a new one, without their rows. `taken`: its rows, unless it has
+        none. Cost: O(1) a group, and that of the inserted rows."""
         codes = [np.flatnonzero(self._table.places[: self._columns.codes]).astype(np.int32) if self._grouping.columns else _ALL]
-        self._columns.release_all(version, self._rows_kept())
-        self._groups = self._groups.without_rows()
-        self._following = self._follow_few()
-        if not every:
-            codes += self._take_rows(version)
+        self._begin_emptied(version, taken)
+        codes.append(np.flatnonzero(self._groups.rows[: self._columns.codes]).astype(np.int32))
+        self._require_few()
+        self._groups.begin()
         self._take_delta(version, runs, codes)
         touched = np.zeros(self._columns.codes, np.bool_)  # for many codes a tenth of the time of np.unique
         for some in codes:
             touched[some] = True
         self._write_all(version, [np.flatnonzero(touched).astype(np.int32)], 0, sink)
 
-    def _rows_kept(self) -> Numbers:
-        """Return how many rows without partners each group has in a new core (int64[n], by code): they have references to its code."""
-        return _NO_NUMBERS
+    def _begin_emptied(self, version: int, taken: Taken | None) -> None:
+        self._groups, references = taken if taken is not None else self.nothing_taken()
+        self._columns.release_all(version, references)
+        self._following = self._follow_few()
 
     def _take_delta(self, version: int, runs: Runs, codes: list[Slots]) -> int:
         """Take the join's delta; append the codes of groups that it touches for the first time. Return its number of rows."""
@@ -214,7 +245,7 @@ class GroupsStage(Defaults):
         touched for the first time. Problem `too-many-groups`."""
         read = self._columns.read(rows, (come, version))
         self._groups.require(self._columns.codes, len(come))
-        given = Rows(read.codes, 2 * come.view(np.int8) - np.int8(1), read.values, read.nulls)
+        given = _given(read, come)
         if numbers is None:
             found = self._groups.add(given), _NO_NUMBERS, _NO_CELLS
         else:
@@ -344,6 +375,10 @@ def require_few(groups: int, most: int) -> None:
     if groups > most:
         instead = 'register it with a larger "groups", or group more coarsely'
         raise Problem("too-many-groups", f"the view has more than {most} groups; {instead}")
+
+
+def _given(read: Read, come: Mask) -> Rows:
+    return Rows(read.codes, 2 * come.view(np.int8) - np.int8(1), read.values, read.nulls)
 
 
 def pieces_of(codes: Sequence[Slots]) -> Iterator[Slots]:

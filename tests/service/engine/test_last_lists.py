@@ -29,6 +29,11 @@ SORTS = {
     "absent": ABSENT,
     "gaps": {"sql": "SELECT a.id AS i, gaps(a.x, b.x) AS free FROM a LEFT JOIN b ON overlaps(a.x, b.x)"},
     "union": {"sql": "SELECT a.tag AS t, a.s AS s FROM a UNION SELECT b.tag AS t, b.t AS s FROM b"},
+    "groups": {
+        "sql": "SELECT a.s AS s, a.tag AS t, count(*) AS n, count(DISTINCT a.tag) AS m, sum(a.u) AS u FROM a "
+        "WHERE NOT EXISTS (SELECT 1 FROM b WHERE b.s = a.s) GROUP BY a.s, a.tag HAVING count(*) < 9"
+    },
+    "one group": {"sql": "SELECT count(DISTINCT a.tag) AS n, count(b.id) AS t, min(a.u) AS u FROM a LEFT JOIN b ON a.s = b.s"},
     "exists": {"sql": "SELECT a.id AS i FROM a WHERE EXISTS (SELECT 1 FROM b WHERE overlaps(a.x, b.x))"},
 }
 
