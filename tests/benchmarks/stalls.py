@@ -15,8 +15,10 @@ import json
 import mmap
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from functools import partial
 from itertools import cycle, islice
@@ -34,6 +36,7 @@ from tests.benchmarks.served import LOAD, gauge, serving
 from tests.benchmarks.stalls_data import (
     BOW_TIE,
     BOXES,
+    GAPS,
     GRID,
     INTERVALS,
     NARROW,
@@ -207,6 +210,27 @@ def truncated_below_a_view(sort: Sort, stage: Stage) -> Act:
     return lambda: talk.ok(talk.send(stage.client, [{"relation": "c", "op": "truncate"}]))
 
 
+def truncated_while_written(sort: Sort, stage: Stage) -> Act:
+    """The same, while another client changes the other relation of the view, one row after another."""
+    truncate = truncated_below_a_view(sort, stage)
+    ended = threading.Event()
+
+    def write() -> None:
+        while not ended.is_set():
+            stage.post([body("b", stage.wide(stage.ids(1)))])
+
+    def truncate_meanwhile() -> None:
+        with ThreadPoolExecutor(1) as threads:
+            written = threads.submit(write)
+            try:
+                truncate()
+            finally:
+                ended.set()
+            written.result()
+
+    return truncate_meanwhile
+
+
 def relation_dropped(stage: Stage) -> Act:
     """Drop the relation; the turn of the batch that filled it is over, and so is the checkpoint after it."""
     large_batch(stage)()
@@ -241,6 +265,7 @@ SCENARIOS = [
     Scenario("a large batch", large_batch, True),
     Scenario("a relation is truncated", truncated),
     *(Scenario(f"a relation with a view is truncated: {sort.words}", partial(truncated_below_a_view, sort)) for sort in OF_THIRD),
+    Scenario(f"a relation is truncated while others of its view are written: {GAPS.words}", partial(truncated_while_written, GAPS)),
     Scenario("a relation is dropped", relation_dropped),
 ]
 

@@ -51,7 +51,10 @@ _THIRD = "SELECT c.id AS p, b.id AS q FROM c JOIN b ON "
 OF_THIRD = (
     Sort("an interval tree", _THIRD + "overlaps(c.span, b.span)", "interval-tree"),
     Sort("a join tree", _THIRD + "c.room = b.room AND overlaps(c.span, b.span)", "join-tree"),
+    Sort("UNION", "SELECT c.room AS r, c.s AS s FROM c UNION SELECT b.room AS r, b.s AS s FROM b", "lqdag"),
+    Sort("counted groups", "SELECT b.id AS r, count(*) AS n FROM c JOIN b ON overlaps(c.span, b.span) GROUP BY b.id", "event-tree"),
 )
+GAPS = Sort("gaps", "SELECT b.id AS i, gaps(b.span, c.span) AS free FROM b LEFT JOIN c ON overlaps(b.span, c.span)", "event-tree")
 SORTS = (
     INTERVALS,
     Sort("a keyed interval tree", _PAIR + "a.room = b.room AND overlaps(a.span, b.span)", "interval-tree"),
