@@ -190,7 +190,11 @@ class GroupsStage(Defaults):
         touched = np.zeros(self._columns.codes, np.bool_)  # for many codes a tenth of the time of np.unique
         for some in codes:
             touched[some] = True
-        self._write_all(version, [np.flatnonzero(touched).astype(np.int32)], 0, sink)
+        found = np.flatnonzero(touched).astype(np.int32)
+        there = self._groups.rows[found] > 0 if self._grouping.columns else np.ones(1, np.bool_)
+        for part in pieces_of([found[~there]]):  # need not be asked for
+            self._write(version, part, np.zeros(len(part), np.int64), np.full((len(part), self._table.width), -1, np.int64), 0, sink)
+        self._write_all(version, [found[there]], 0, sink)
 
     def _begin_emptied(self, version: int, taken: Taken | None) -> None:
         self._groups, references = taken if taken is not None else self.nothing_taken()
