@@ -377,12 +377,9 @@ class Domain:
             self._retire(self._counts.down(writable(codes, np.int32)), version)
 
     def release_all(self, version: int, kept: Numbers = _NO_NUMBERS) -> None:
-        """Drop all references except so many of each code (int64[n]; later codes keep none). Codes without references end at `version`.
-        O(codes)."""
+        """Drop all references except so many of each code (int64[n]; later codes keep none). Others end at `version`. O(codes)."""
         with self._lock:
-            left = np.zeros(self._rows.used, np.int64)
-            left[: len(kept)] = kept
-            self._retire(self._counts.down_to(left), version)
+            self._retire(self._counts.down_to(np.pad(kept, (0, self._rows.used - len(kept)))), version)
 
     def _retire(self, dropped: Array, version: int) -> None:
         self._newest = max(self._newest, version)
