@@ -37,7 +37,7 @@ def _unreadable(query: bytes) -> str:
     """Return the name, as it was sent, of the first parameter that is not percent-encoded UTF-8."""
     for pair in query.split(b"&"):
         try:
-            parse_qsl(pair.decode("ascii"), errors="strict")
+            parse_qsl(pair.decode("ascii"), keep_blank_values=True, errors="strict")
         except (UnicodeDecodeError, ValueError):
             break
     return pair.partition(b"=")[0][:TEXT_LIMIT].decode("latin-1")

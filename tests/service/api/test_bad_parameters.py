@@ -62,6 +62,7 @@ ROWS = [
     ("views/v/changes?since=x&snapshot=true", "since"),
     ("views/v/rows?limit=1&lim%FFit=2", "lim%FFit"),
     ("views/v/rows?limit=%FF", "limit"),
+    ("views/v/rows?lim%FFit=&limit=1", "lim%FFit"),
     ("views/v/rows?limit=1&limit=2", "limit"),
     ("views/v/rows?unknown=1", "unknown"),
     ("relations/a/rows?where.s=1", "where"),
