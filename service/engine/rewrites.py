@@ -38,9 +38,9 @@ class Held(NamedTuple):
 class Rewrites:
     """Called from any thread but the writer's; each call takes time in proportion to the rows."""
 
-    def __init__(self, state: State, writer: Writer, versions: Pins, submit: Callable[[Batch, Done], None]) -> None:
-        """`submit`: as `Writer.submit`, but may wait."""
-        self._state, self._writer, self._versions, self._pass_on = state, writer, versions, submit
+    def __init__(self, state: State, writer: Writer, versions: Pins, pass_on: Callable[[Batch, Done], None]) -> None:
+        """`pass_on`: as `Writer.submit`, but may wait."""
+        self._state, self._writer, self._versions, self._pass_on = state, writer, versions, pass_on
 
     def replace(self, name: str, batch: Batch) -> Receipt:
         """Replace the relation's rows by those of a batch of upserts; the rows of its `bad_keys` stay.

@@ -31,7 +31,7 @@ log = logging.getLogger("livejoin.views")
 
 _WORTH = 1 << 14  # rows of a relation: a view takes at most some 30 ms for the deletes of fewer
 _NICE = 3  # of the thread, as for those that build views
-_ROUNDS, _FEW = 10, 1000  # at most; changes left to the last round
+_ROUNDS, _FEW = 10, 1000  # at most; changes left to the last round, or to the turn
 
 _Views = dict[LiveView, set[str]]
 

@@ -160,8 +160,8 @@ class GroupsStage(Defaults):
         return Taken(self._groups.without_rows(), References())
 
     def take_beside(self, taken: Taken, core: Join, report: Callable[[float], None]) -> None:
-        """Add all rows of a new core to new groups, beside the writer. It must not change meanwhile. Whatever is raised, the references of
-        `taken` are to be dropped, or taken over by `apply_emptied`. MemoryError: there is no room. O(1) a row."""
+        """Add all rows of a new core to new groups, beside the writer, while neither the core nor the view changes. The references of
+        `taken` must be dropped later, or taken over by `apply_emptied`, even if this raises. MemoryError: there is no room. O(1) a row."""
         cursor = core.rows(core.root, None)
         while not cursor.done:
             report(1.0)

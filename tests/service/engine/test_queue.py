@@ -11,6 +11,7 @@ import pytest
 from service.engine.state import Receipt
 from service.errors import Problem
 from service.wire.batch import Batch
+from tests.service.engine.test_kernels import until
 from tests.service.running import HeldWriter, batch, of_ops, rows_of, running
 
 
@@ -71,8 +72,7 @@ def test_the_end_waits_for_all_jobs(tmp_path: Path) -> None:
     engine.submit(single(1), lambda answer: None)
     ending = threading.Thread(target=engine._writer.stop)
     ending.start()
-    while not engine._writer._ended:
-        threading.Event().wait(0.001)
+    until(lambda: engine._writer._ended)
     held.release()
     ending.join(60)
     assert not ending.is_alive()

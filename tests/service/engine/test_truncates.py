@@ -191,6 +191,28 @@ def test_no_groups_are_left_without_rows(tmp_path: Path, name: str) -> None:
     engine.close()
 
 
+@pytest.mark.parametrize("name", ["groups of absent", "groups of left", "counted on one key", "counted partners"])
+@pytest.mark.parametrize("is_placed", [True, False])
+def test_no_codes_of_groups_are_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, is_placed: bool) -> None:
+    """Others write in all rounds, so that what was taken is dropped, and taken again, perhaps in vain. The rows are then deleted one by
+    one."""
+    rng = random.Random(name)
+    engine = filled(tmp_path, rng)
+    view, _ = engine.put_view("v", MORE[name], wait=60)
+    assert isinstance(view.shown, GroupTable) and view.shown.columns.domain is not None
+    meanwhile, catch_up = Meanwhile(monkeypatch, lambda: apply_unprepared(engine, some_changes(rng, 20))), Emptied.catch_up
+    monkeypatch.setattr(Emptied, "catch_up", lambda one, version: catch_up(one, version) and is_placed)
+    engine.apply(truncating(rng, "b"))
+    left_nothing(engine)
+    assert meanwhile.placed == is_placed and view.shown.columns.domain.keys > 0
+    deletes = np.full(80, ORDER["delete"], np.uint8)
+    for relation in "ab":
+        engine.apply(Batch([Changes(relation, BOXES, deletes, RowBlock(rows_like(rng, [*range(80)])), np.arange(80))], 80, 0, [], 0))
+    look(engine)
+    assert view.shown.columns.domain.keys == 0
+    engine.close()
+
+
 @pytest.mark.parametrize("name", ["two absent", "groups of two and left"])
 @pytest.mark.parametrize("most, built, placed", [(0, 0, 0), (1, 1, 0), (100, 1, 1)])
 def test_rows_are_compared_if_they_are_few(
