@@ -15,27 +15,29 @@ import re
 import secrets
 import ssl
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from functools import partial
 from http import HTTPStatus
-from typing import Any, ClassVar, cast
+from typing import Any, cast
+from urllib.parse import unquote
 from weakref import WeakSet
 
 import httptools
 import orjson
-from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol, RequestResponseCycle
+from uvicorn.protocols.http.flow_control import HIGH_WATER_LIMIT
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
 from service.api import problems
 from service.api.http.access_log import log_request
-from service.api.http.answers import PIECES, TAKEN, WHOLE
 from service.api.http.bodies import COMPLETE, Receive, Scope, Send
+from service.api.http.cycle import Cycle
 from service.api.http.heads import fault, malformed
-from service.api.http.joined import Joined, in_turns
+from service.api.http.joined import Joined
+from service.api.http.media import fields_of
 from service.api.http.sockets import reset, unacknowledged
 from service.api.metrics import count_request
 from service.errors import Problem
 from service.settings import Settings
-from service.wire.rows import Pieces
 
 SWEEP = 0.5  # seconds
 LINGER = 5.0  # seconds during which further data of a rejected client is discarded
@@ -45,7 +47,8 @@ MAX_PIPELINED = 32  # requests that wait for the answers to earlier ones of thei
 OPEN_PATHS = frozenset({"/livez", "/readyz", "/metrics"})
 
 _IDLE, _HEAD, _BODY = range(3)  # the state of the newest request of a connection: received completely, or partly
-_LARGE, _FILES = 1 << 20, 1024  # bytes of a body: larger ones are not copied, but sent as pieces; open files besides the connections
+_FILES = 1024  # open files besides the connections
+_ASGI = {"version": "3.0", "spec_version": "2.3"}
 _LINE = re.compile(rb"([!#$%&'*+.^_`|~0-9A-Za-z-]{1,64}) \S+ HTTP/1\.[01]\r?\n")
 _UNFINISHED_LINE = re.compile(rb"[!#$%&'*+.^_`|~0-9A-Za-z-]{1,64}( [!-~]{0,8192}( H?T?T?P?/?1?\.?[01]?\r?)?)?")
 
@@ -111,61 +114,6 @@ def _discard(data: Any) -> None:
     """Discard what is written to a closed connection."""
 
 
-class Cycle(RequestResponseCycle):
-    """A request and its answer, which may come as a single message (`answers.WHOLE`), or with its body as `answers.PIECES`."""
-
-    defaults: ClassVar[tuple[list[tuple[bytes, bytes]], bytes]] = [], b""  # fields of every answer, the same list for a second; as bytes
-    on_taken: Callable[[], None] | None = None  # see `answers.TAKEN`
-
-    async def send(self, message: Any) -> None:
-        if message["type"] == PIECES:
-            await self._send_pieces(message["pieces"])
-            return
-        if message["type"] != WHOLE:
-            if TAKEN in message:
-                self.on_taken = message[TAKEN]
-            if len(message.get("body", b"")) > _LARGE:
-                await self._send_pieces([message["body"]])
-                message = message | {"body": b""}
-            await super().send(message)
-            return
-        if self.flow.write_paused and not self.disconnected:
-            await self.flow.drain()
-        if self.disconnected:
-            return
-        if self.default_headers is not Cycle.defaults[0]:
-            Cycle.defaults = self.default_headers, b"".join([b"%b: %b\r\n" % field for field in self.default_headers])
-        close = b"" if self.keep_alive else b"connection: close\r\n"
-        parts = STATUS_LINE[message["status"]], Cycle.defaults[1], message["head"], close, b"\r\n", message["body"]
-        self.response_started = self.response_complete = True
-        self.waiting_for_100_continue = False
-        self.transport.write_now(b"".join(parts))  # type: ignore[attr-defined]  # a `Joined`
-        self.message_event.set()
-        if not self.keep_alive:
-            self.transport.close()
-        self.on_response()
-
-    async def _send_pieces(self, pieces: Pieces) -> None:
-        """Send the pieces as one chunk, if the answer is chunked; other connections get their turns in between."""
-        size = sum(map(len, pieces))
-        if not size or self.scope["method"] == "HEAD" or self.disconnected:  # an empty chunk would end the body
-            return
-        if self.chunked_encoding:
-            pieces = [b"%x\r\n" % size, *pieces, b"\r\n"]
-        elif size > self.expected_content_length:
-            raise RuntimeError("the body is longer than Content-Length says")
-        else:
-            self.expected_content_length -= size
-        for number, parts in enumerate(in_turns(pieces, self.scope["scheme"] == "https")):
-            if number:
-                await asyncio.sleep(0)
-            if self.flow.write_paused and not self.disconnected:
-                await self.flow.drain()
-            if self.disconnected:
-                return
-            self.transport.write_pieces(parts)  # type: ignore[attr-defined]  # a `Joined`
-
-
 class Door:
     """The common state of a server's connections: their limits, and the answer on excess ones."""
 
@@ -222,6 +170,7 @@ class Protocol(HttpToolsProtocol):
         self._method: str | None = None  # one that the parser does not know
         self._exceeds = False  # whether the limit on connections is exceeded
         self._running: RequestResponseCycle | None = None  # the request being answered, or the last one
+        self._is_kept = False  # nothing has arrived since the last answer
         self._ends = False  # further data is not read: a request was rejected, and others before it wait for their answers
         self.lingers = False
 
@@ -243,7 +192,8 @@ class Protocol(HttpToolsProtocol):
     def data_received(self, data: bytes) -> None:
         if self.lingers or self._ends:
             return
-        self._unset_keepalive_if_required()
+        if self._is_kept:
+            self._is_kept, self._since = False, 0.0
         begins = self._phase == _IDLE
         if self._line:
             data, self._line, begins = self._line + data, b"", True
@@ -275,7 +225,6 @@ class Protocol(HttpToolsProtocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         super().connection_lost(exc)
-        self._unset_keepalive_if_required()  # uvicorn's timer would keep a connection that was reset for a minute
         for cycle in self._unanswered():
             cycle.disconnected = True
             cycle.message_event.set()
@@ -299,36 +248,78 @@ class Protocol(HttpToolsProtocol):
             self.data_received(rest)
 
     def on_message_begin(self) -> None:
-        super().on_message_begin()
+        self.url, self.headers, self.expect_100_continue = b"", [], False
         self._phase, self._since = _HEAD, 0.0
 
     def on_headers_complete(self) -> None:
-        self._refusal = fault(self.parser.get_http_version(), self.headers)
+        parser, headers = self.parser, self.headers
+        if self._bytes > self._most or len(headers) > MAX_FIELDS:
+            self._check_size()
+        version, fields = parser.get_http_version(), fields_of(headers)
+        self._refusal = fault(version, headers, fields)
         if self._refusal is not None:
             raise self._refusal
-        if self._bytes > self._most or len(self.headers) > MAX_FIELDS:
-            self._check_size()
         if len(self.pipeline) >= MAX_PIPELINED:
             self._refusal = Problem("too-busy", f"{MAX_PIPELINED} requests of this connection already wait for their answers")
             raise self._refusal
+        url = httptools.parse_url(self.url)
+        path = url.path.decode("ascii")
         self._phase, self._since, self._bytes, self._discarded = _BODY, 0.0, 0, 0
-        super().on_headers_complete()
-        self.headers = []  # fields that follow are trailers, which are ignored
-        if self._method is not None:
-            self.scope["method"], self._method = self._method, None
+        scope: Scope = {
+            "type": "http",
+            "asgi": _ASGI,
+            "http_version": version,
+            "server": self.server,
+            "client": self.client,
+            "scheme": self.scheme,
+            "root_path": "",
+            "headers": headers,
+            "fields": fields,
+            "state": {},
+            "method": self._method or parser.get_method().decode("ascii"),
+            "path": unquote(path) if "%" in path else path,
+            "raw_path": url.path,
+            "query_string": url.query or b"",
+        }
+        self.scope = scope  # type: ignore[assignment]
+        self.headers, self._method = [], None  # fields that follow are trailers, which are ignored
+        before, self.cycle = self.cycle, Cycle(
+            scope=self.scope,
+            transport=self.transport,
+            flow=self.flow,
+            logger=self.logger,
+            access_logger=self.access_logger,
+            access_log=self.access_log,
+            default_headers=self.server_state.default_headers,
+            message_event=asyncio.Event(),
+            expect_100_continue=self.expect_100_continue,
+            keep_alive=version != "1.0" and parser.should_keep_alive(),
+            on_response=self.on_response_complete,
+        )
+        if before is None or before.response_complete:
+            self._start_asgi_task(self.cycle, self.app)
+        else:
+            self.flow.pause_reading()
+            self.pipeline.appendleft((self.cycle, self.app))
 
     def on_body(self, body: bytes) -> None:
         self._bytes = 0
-        if self.cycle.response_complete:  # nobody reads the rest, whose length the client determines
+        cycle = self.cycle
+        if cycle.response_complete:  # nobody reads the rest, whose length the client determines
             self._discarded += len(body)
             if self._discarded > self._door.settings.max_body:
                 self.transport.close()
-        else:
-            super().on_body(body)
+            return
+        cycle.body += body
+        if len(cycle.body) > HIGH_WATER_LIMIT:
+            self.flow.pause_reading()
+        cycle.message_event.set()
 
     def on_message_complete(self) -> None:
         self._phase, self._bytes, self.scope[COMPLETE] = _IDLE, 0, True  # type: ignore[literal-required]
-        super().on_message_complete()
+        if not self.cycle.response_complete:
+            self.cycle.more_body = False
+            self.cycle.message_event.set()
 
     def _check_size(self) -> None:
         """Check whether a complete head is too large by itself, without the data that follows it."""
@@ -363,9 +354,20 @@ class Protocol(HttpToolsProtocol):
             app = self._door.refuse
         if cycle.scope["http_version"] == "1.0":
             app = partial(_without_chunks, app, cycle)
-        cycle.__class__ = Cycle
         self._running = cycle
         super()._start_asgi_task(cycle, app)
+
+    def on_response_complete(self) -> None:
+        """Go on with the next request, if there is one. Unlike uvicorn's, without a timer: `look` closes idle connections."""
+        self.server_state.total_requests += 1
+        self._since = 0.0
+        if self.transport.is_closing():
+            return
+        self.flow.resume_reading()
+        if self.pipeline:
+            self._start_asgi_task(*self.pipeline.pop())
+        else:
+            self._is_kept = True
 
     def _refuse(self, problem: Problem) -> None:
         """Answer a request that no handler sees, after those that wait for their answers, and close the connection."""
@@ -435,16 +437,17 @@ class Protocol(HttpToolsProtocol):
             self._time_out(patience)
 
     def _patience(self) -> float | None:
-        """Return for how many seconds the connection may stay as it is; None if it does not wait for its client, or uvicorn closes it."""
+        """Return for how many seconds the connection may stay as it is; None if it does not wait for its client."""
         if self.lingers:
             return LINGER
         if self.transport.is_closing() or self.flow.read_paused:
             return None
         if self._phase == _BODY:
             return self._door.settings.body_idle
+        if self._phase == _IDLE and self._is_kept:
+            return self.timeout_keep_alive
         answered = self.cycle is None or self.cycle.response_complete
-        waits = self._phase == _HEAD or (answered and self.timeout_keep_alive_task is None)
-        return self._door.settings.head_time if waits else None
+        return self._door.settings.head_time if self._phase == _HEAD or answered else None
 
     def _time_out(self, seconds: float) -> None:
         if self.lingers:

@@ -24,8 +24,9 @@ import uvloop
 from uvicorn.server import ServerState
 
 from service import protocol
-from service.api.http.answers import PIECES
-from service.protocol import MAX_FIELDS, MAX_PIPELINED, SPARE, Cycle, Door, Protocol, allow_files
+from service.api.http.answers import PIECES, WHOLE
+from service.api.http.cycle import Cycle
+from service.protocol import MAX_FIELDS, MAX_PIPELINED, SPARE, Door, Protocol, allow_files
 from service.settings import Settings
 from tests.server_process import ServerProcess
 
@@ -261,6 +262,66 @@ def test_a_connection_that_was_reset_is_freed(new_loop: Callable[[], asyncio.Abs
 
     with asyncio.Runner(loop_factory=new_loop) as runner:
         runner.run(asyncio.wait_for(run(), 60))
+
+
+class _Connection(asyncio.Transport):
+    """A transport whose client takes everything."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.written, self.is_open = list[bytes](), True
+
+    def write(self, data: Any) -> None:
+        self.written.append(data)
+
+    def get_write_buffer_size(self) -> int:
+        return 0
+
+    def is_closing(self) -> bool:
+        return not self.is_open
+
+    def close(self) -> None:
+        self.is_open = False
+
+
+def test_an_idle_connection_is_closed_after_its_time() -> None:
+    """The time counts from the last answer; while something other than a request has arrived since, the limit is that of a head."""
+
+    async def application(scope: Any, receive: Any, send: Any) -> None:
+        await receive()
+        await send({"type": WHOLE, "status": 200, "head": b"content-length: 0\r\n", "body": b""})
+
+    async def run() -> None:
+        config = uvicorn.Config(application, timeout_keep_alive=75)
+        config.load()
+        connection = Protocol(Door(Settings(head_time=20)), config=config, server_state=ServerState(), app_state={})
+        transport = _Connection()
+        connection.connection_made(transport)
+
+        async def ask(*pieces: bytes, now: float = 0.0) -> None:
+            before = len(transport.written)
+            for piece in pieces:
+                connection.data_received(piece)
+                connection.look(now)
+            while len(transport.written) == before:
+                await asyncio.sleep(0)
+
+        def is_open(now: float) -> bool:
+            connection.look(now)
+            return transport.is_open
+
+        assert is_open(1) and is_open(20), "the client has not sent anything"
+        await ask(GET + b"\r\n")
+        assert is_open(30) and is_open(104)
+        post = b"POST / HTTP/1.1\r\n" + HOST + b"Content-Length: 2\r\n\r\n"
+        await ask(post, b"1", b"2", now=104)
+        assert is_open(150) and is_open(224), "the request was answered meanwhile"
+        connection.data_received(b"\r\n")
+        assert is_open(224.5), "a line end, which clients may send after a request"
+        await ask(GET + b"\r\n")
+        assert is_open(300) and is_open(374) and not is_open(375)
+
+    asyncio.run(run())
 
 
 def test_pieces_for_a_client_that_left_before_the_head_was_sent() -> None:

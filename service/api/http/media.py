@@ -21,7 +21,7 @@ HTML = "text/html"
 TEXT = "text/plain"
 
 Fields = Mapping[bytes, bytes]
-"""The header fields of a request by lower-case name. The gate keeps them in the scope, as `fields`."""
+"""The header fields of a request by lower-case name. The protocol keeps them in the scope, as `fields`."""
 
 
 def fields_of(headers: Sequence[tuple[bytes, bytes]]) -> Fields:

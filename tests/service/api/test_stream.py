@@ -10,8 +10,8 @@ import pytest
 from service.api import stream
 from service.api.context import Context
 from service.api.http.answers import PIECES, TAKEN
+from service.api.http.cycle import Cycle
 from service.api.stream import Chunk, Stream
-from service.protocol import Cycle
 from service.settings import Settings
 from service.wire.rows import Pieces
 

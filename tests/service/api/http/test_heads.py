@@ -9,6 +9,7 @@ from collections.abc import Iterator
 import pytest
 
 from service.api.http.heads import fault
+from service.api.http.media import fields_of
 from tests.server_process import ServerProcess
 
 HOST = b"Host: localhost\r\n"
@@ -56,5 +57,13 @@ def test_what_is_served(server: ServerProcess, head: bytes) -> None:
 
 
 def test_a_name_that_contains_host_is_another_field() -> None:
-    assert fault("1.1", [(b"host", b"x"), (b"x-host", b"y")]) is None
-    assert fault("1.1", [(b"x-host", b"y")]) is not None
+    for headers, right in ([(b"host", b"x"), (b"x-host", b"y")], True), ([(b"x-host", b"y")], False):
+        assert (fault("1.1", headers, fields_of(headers)) is None) is right
+
+
+def test_fields_that_appear_twice() -> None:
+    others = [(b"host", b"x"), (b"accept", b"y"), (b"accept", b"z")]
+    assert fault("1.1", others, fields_of(others)) is None
+    for version in ("1.0", "1.1"):
+        hosts = [*others, (b"host", b"x")]
+        assert fault(version, hosts, fields_of(hosts)) is not None
