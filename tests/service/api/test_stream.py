@@ -105,7 +105,7 @@ def test_pieces_go_in_turns_with_and_without_chunks(monkeypatch: pytest.MonkeyPa
     assert len(transport.written) >= 4 and max(map(len, transport.written)) <= 110
     assert cycle.expected_content_length == (1000 if chunked else 550)
     last = {"type": "http.response.body", "body": b"d" * 300, "more_body": False}
-    monkeypatch.setattr("service.protocol._LARGE", 299)
+    monkeypatch.setattr("service.api.http.cycle._LARGE", 299)
     sent_last = list[dict[str, Any]]()
 
     async def send(self: Any, message: Any) -> None:
