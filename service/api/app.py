@@ -22,7 +22,7 @@ from service.api.dashboard import files, state, window
 from service.api.files import endpoints
 from service.api.http import credentials, origin
 from service.api.http.access_log import log_request
-from service.api.http.bodies import ClientGone, Receive, Scope, Send
+from service.api.http.bodies import COMPLETE, ClientGone, Receive, Scope, Send
 from service.api.http.forwarded import Proxies
 from service.api.http.media import Fields, fields_of
 from service.api.http.request_ids import HEADER, RequestIds
@@ -155,7 +155,8 @@ class Gate:
 
         try:
             path = scope["path"]
-            scope["guard"] = guard
+            if not scope.get(COMPLETE):
+                scope["guard"] = guard  # the body may take long
             token = scope["token"] = self._admit(path, fields)
             if method == "POST" and path == "/v1/changes":
                 rights.require(token, rights.CHANGES, None)

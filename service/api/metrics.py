@@ -10,7 +10,6 @@ import platform
 import time
 from collections import Counter as Tally
 from collections.abc import Iterator, Mapping
-from functools import lru_cache
 from importlib.metadata import PackageNotFoundError, version
 from itertools import accumulate
 
@@ -30,7 +29,6 @@ REGISTRY = CollectorRegistry()
 ProcessCollector(registry=REGISTRY)  # memory, processor time, open files; on Linux
 
 METHODS = ("GET", "HEAD", "PUT", "POST", "DELETE", "PATCH")  # others are counted as one: the values of a label are bounded
-REQUESTS = Counter("livejoin_requests", "Responses, by method and status.", ["method", "status"], registry=REGISTRY)
 UNCLEAR_TIMES = Counter(
     "livejoin_unclear_times",
     "Local times received that do not exist or exist twice, taken with the offset before the change.",
@@ -52,17 +50,13 @@ QUERY_SECONDS = Histogram(
 )
 
 
+_REQUESTS = Tally[tuple[str, int]]()  # by method and status; Prometheus's own counters take ten times as long
 _ANSWERS = {method: Buckets() for method in (*METHODS, "other")}
 
 
-@lru_cache(128)
-def _counter(method: str, status: int) -> Counter:
-    return REQUESTS.labels(method, str(status))
-
-
 def count_request(method: str, status: int) -> None:
-    """Count one response; status 0: the client disconnected before it."""
-    _counter(method if method in METHODS else "other", status).inc()
+    """Count one response; status 0: the client disconnected before it. In the event loop."""
+    _REQUESTS[method if method in METHODS else "other", status] += 1
 
 
 def observe_answer(method: str, seconds: float) -> None:
@@ -166,6 +160,10 @@ def _of_process(context: Context) -> Iterator[Metric]:
     build = GaugeMetricFamily("livejoin_build_info", "1; the software that runs.", labels=["version", "python"])
     build.add_metric([software_version(), platform.python_version()], 1.0)
     yield build
+    requests = CounterMetricFamily("livejoin_requests", "Responses, by method and status.", labels=["method", "status"])
+    for (method, status), count in _REQUESTS.items():
+        requests.add_metric([method, str(status)], count)
+    yield requests
     answers = HistogramMetricFamily("livejoin_request_seconds", "Time until a response begins.", labels=["method"])
     for method, times in _ANSWERS.items():
         answers.add_metric([method], _buckets(times, SECONDS), times.sum)

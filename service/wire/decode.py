@@ -63,7 +63,7 @@ def decode_rows(media_type: str, body: bytes, relation: str, definitions: Defini
 
 def _pick(decoders: dict[str, _Decoder], media_type: str) -> _Decoder:
     """Return the decoder. Parameters of a media type (a charset) are ignored: all bodies are UTF-8 or binary."""
-    decoder = decoders.get(media_type.partition(";")[0].strip().lower())
+    decoder = decoders.get(media_type) or decoders.get(media_type.partition(";")[0].strip().lower())
     if decoder is None:
         raise UnsupportedMediaType(f"{media_type or 'a body without a media type'} is not supported; use one of {', '.join(decoders)}")
     return decoder

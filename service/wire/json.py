@@ -194,11 +194,11 @@ def decode_json(body: bytes, definitions: Definitions, room: Room = UNBOUNDED) -
         stranger = next(name for name in data if name not in _FIELDS)
         raise MalformedBody(f'the body has an unknown field "{cut(stranger)}"; the fields are {", ".join(sorted(_FIELDS))}')
     fields = _read_fields(data) if len(data) > 1 else {}
-    changes = _Changes(definitions)
     try:
         if len(data["changes"]) == 1 and (one := _one_good(data["changes"][0], definitions)) is not None:
             return Batch([one], 1, 0, [], 0, **fields)
         room.check_rows(len(data["changes"]))
+        changes = _Changes(definitions)
         for index, change in enumerate(data["changes"]):
             changes.add(index, change)
     except UnknownRelation as error:
