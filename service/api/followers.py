@@ -208,12 +208,12 @@ async def changes(request: Request) -> Response:
     elif since is not None and snapshot:
         raise bad_parameter("since", "cannot be combined with snapshot=true: resume from a token, or start with every row")
     if until is not None and since is None:
-        raise Problem("bad-parameter", "until needs since: the token after which the changes begin", parameter="until")
+        raise bad_parameter("until", "needs since, the token after which the changes begin")
     view = engine.views[existing(engine, request, "view")]
     feed = feed_of(view)
     if cursor is not None:
         if not snapshot:
-            raise Problem("bad-parameter", "cursor needs snapshot=true: the rows of a part are sent as inserts", parameter="cursor")
+            raise bad_parameter("cursor", "needs snapshot=true: the rows of a part are sent as inserts")
         return await part_in_arrow(context, view, values)
     if kind == media.ARROW:
         return await in_arrow(context, view, feed, values | {"since": since})

@@ -55,7 +55,7 @@ class Queue:
         return self._items.qsize() + len(self._jobs)
 
     def batch(self, timeout: float) -> Waiting | Stop | None:
-        """Return the next batch, or the end; None if there is none. Waits as long as there is no job either."""
+        """Remove and return the next batch, or the end; None if there is none. Waits as long as there is no job either."""
         with suppress(queue.Empty):
             item = self._items.get(timeout=0.0 if self._jobs else timeout)
             while isinstance(item, Job):
@@ -65,7 +65,7 @@ class Queue:
         return None
 
     def job(self) -> Job | None:
-        """Return the first of the jobs that were set aside."""
+        """Remove and return the first of the jobs that were set aside. In the writer's turn."""
         return self._jobs.popleft() if self._jobs else None
 
     def remove_batches(self) -> list[Waiting]:
@@ -77,11 +77,8 @@ class Queue:
         return [item for item in items if isinstance(item, Waiting)]
 
     def clear(self) -> list[Item]:
-        """Remove everything. Any thread."""
-        jobs: list[Job] = []
-        with suppress(IndexError):  # the writer's thread may take some
-            while True:
-                jobs.append(self._jobs.popleft())
+        """Remove everything. Only the holder of the writer's turn: the thread may set more jobs aside meanwhile, but takes none."""
+        jobs = [self._jobs.popleft() for _ in range(len(self._jobs))]
         return [*jobs, *_all_of(self._items)]
 
 

@@ -485,6 +485,6 @@ class Writer:
         self._on_failure(error)
 
     def _refuse_all(self, item: Item | None, error: BaseException) -> None:
-        """Tell the callers of this item, and of all that wait, of whom the thread may have taken some and wait for the turn."""
+        """Tell the callers of this item, and of all that wait, that the writer has failed. In its turn."""
         for one in (item, *self._queue.clear()):
             refuse(one, error)

@@ -343,8 +343,8 @@ class Table:
 class Domain:
     """Codes of a composite join key. Floats: -0.0 equals 0.0, and all NaNs are equal.
 
-    The writer calls `acquire`, `release` and `reclaim`, any thread `look_up`: a lock keeps it from seeing a partly changed key table (it
-    waits for at most one batch's codes). Costs: O(1) expected a row, and its bytes of text.
+    The writer and what prepares structures beside it call `acquire`, the writer `release` and `reclaim`, any thread `look_up`: a lock
+    keeps them from seeing a partly changed key table (they wait for one batch's codes). Costs: O(1) expected a row, and its bytes of text.
     """
 
     def __init__(self, types: Sequence[pa.DataType], hash_mask: int = ALL_BITS) -> None:

@@ -19,7 +19,7 @@ from service.api.http.bodies import ClientGone, form
 from service.api.openapi import Endpoint, answer, binary_content, failures, json_content, operation, text_content
 from service.api.schemas import QUERY, QUERY_PAGE
 from service.api.stream import client_gone
-from service.errors import Problem
+from service.errors import bad_parameter
 
 
 async def post_query(request: Request) -> Response:
@@ -62,12 +62,12 @@ def _asked(data: dict[str, Any]) -> tuple[str, int | None]:
     """Return the SQL text and the version of a request. Problem `bad-parameter`."""
     for name in data:
         if name not in ("sql", "version"):
-            raise Problem("bad-parameter", f"{name[:40]!r} is not a field of a query: it has sql and version", parameter=name[:40])
+            raise bad_parameter(name[:40], "is not a field of a query: it has sql and version")
     sql, version = data.get("sql"), data.get("version")
     if not isinstance(sql, str):
-        raise Problem("bad-parameter", "sql must be a text: one SELECT", parameter="sql")
+        raise bad_parameter("sql", "must be a text: one SELECT")
     if version is not None and (not isinstance(version, int) or isinstance(version, bool) or not 0 <= version < 2**63):
-        raise Problem("bad-parameter", "version must be a version that a cursor pins, or be left out", parameter="version")
+        raise bad_parameter("version", "must be a version that a cursor pins, or be left out")
     return sql, version
 
 

@@ -13,7 +13,7 @@ from service.api.http.answers import json_answer, no_parameters
 from service.api.http.bodies import form
 from service.api.openapi import Endpoint, answer, failures, json_content, operation
 from service.api.schemas import BACKUP, BACKUP_FORM
-from service.errors import Problem
+from service.errors import bad_parameter
 
 
 async def post_backup(request: Request) -> Response:
@@ -37,16 +37,16 @@ def _folders(data: dict[str, Any]) -> tuple[Path, Path | None]:
     """Return the target folder, and the folder of the previous backup, if given. Problem `bad-parameter`."""
     for name in data:
         if name not in ("target", "since"):
-            raise Problem("bad-parameter", f"{name[:40]!r} is not a field of a backup: it has target and since", parameter=name[:40])
+            raise bad_parameter(name[:40], "is not a field of a backup: it has target and since")
     if "target" not in data:
-        raise Problem("bad-parameter", "target is missing: name a new folder on the server, such as /backups/monday", parameter="target")
+        raise bad_parameter("target", "is missing: name a new folder on the server, such as /backups/monday")
     found: list[Path] = []
     for name in ("target", "since"):
         value = data.get(name)
         if name == "since" and value is None:
             return found[0], None
         if not isinstance(value, str) or not value or "\0" in value or len(value) > 4096 or not _is_path(value):
-            raise Problem("bad-parameter", f"{name} must be the path of a folder on the server", parameter=name)
+            raise bad_parameter(name, "must be the path of a folder on the server")
         found.append(Path(value))
     return found[0], found[1]
 
