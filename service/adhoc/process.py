@@ -90,6 +90,11 @@ class Nursery:
     def alive(self) -> bool:
         return self._process.poll() is None
 
+    @property
+    def is_ending(self) -> bool:
+        """Whether it has ended, or is about to: the system closes its socket, to which it never writes, before its end can be seen."""
+        return not self.alive or is_readable(self._socket, _LAST)
+
     def child(self) -> Child:
         """Return a new child. OSError. The first call waits until the nursery has imported everything."""
         (ours, theirs), (told, tells) = socket.socketpair(), socket.socketpair()
@@ -157,8 +162,8 @@ class Children:
             try:
                 return nursery.child()
             except OSError:
-                if nursery.alive:
-                    raise  # otherwise it has just ended
+                if not nursery.is_ending:
+                    raise
         self._nursery = Nursery()
         return self._nursery.child()
 

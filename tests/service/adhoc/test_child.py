@@ -251,6 +251,23 @@ def test_a_nursery_that_has_died_is_replaced() -> None:
         children.close()
 
 
+def test_a_nursery_whose_end_cannot_be_seen_yet_is_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Seen on a busy machine: the system had closed its socket, and the next query was answered with an internal error."""
+    children = Children()
+    try:
+        children.take().end()
+        nursery = children._nursery
+        assert nursery is not None
+        nursery._process.kill()
+        nursery._process.wait()
+        monkeypatch.setattr(nursery._process, "poll", lambda: None)
+        taken = children.take()
+        assert taken.alive and children._nursery is not nursery
+        taken.end()
+    finally:
+        children.close()
+
+
 def test_the_status_outlives_the_nursery_s_door() -> None:
     """A query may run while the processes for others are let go."""
     nursery = Nursery()
