@@ -232,6 +232,7 @@ class Emptied:
     def _drop_taken(self) -> None:
         if self._taken is not None and self._groups is not None:
             self._groups.drop(self._taken, self._version)
+            self._is_stale = True  # even if the changes since come to nothing
         self._taken = None
 
     def _keep(self, parts: list[Combination]) -> None:

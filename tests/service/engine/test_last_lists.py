@@ -132,6 +132,25 @@ def test_a_list_that_is_out_of_date_is_read_in_the_turn(engine: Instance, monkey
     left_nothing(engine)
 
 
+@pytest.mark.parametrize("name", SORTS)
+def test_changes_after_the_last_round_that_come_to_nothing(engine: Instance, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    engine.put_view("v", SORTS[name], wait=60)
+    added = Added(engine, "v")
+
+    def come_and_go() -> None:
+        for op in ("upsert", "delete"):
+            given = upsert("a", 300)
+            given.changes[0].ops[:] = ORDER[op]
+            apply_unprepared(engine, given)
+
+    meanwhile = Meanwhile(monkeypatch, come_and_go)
+    engine.apply(truncating(random.Random(3), "b"))
+    assert meanwhile.placed == 1
+    agrees(engine, "v")
+    add_up(engine, added)
+    left_nothing(engine)
+
+
 def test_a_list_that_follows_changes_holds_up_nobody(engine: Instance, monkeypatch: pytest.MonkeyPatch) -> None:
     engine.put_view("v", {"sql": "SELECT a.id AS i, b.id AS j FROM a JOIN b ON overlaps(a.x, b.x)"}, wait=60)
     monkeypatch.setattr(truncates, "_FEW", 0)
