@@ -161,7 +161,7 @@ def _of_process(context: Context) -> Iterator[Metric]:
     build.add_metric([software_version(), platform.python_version()], 1.0)
     yield build
     requests = CounterMetricFamily("livejoin_requests", "Responses, by method and status.", labels=["method", "status"])
-    for (method, status), count in _REQUESTS.items():
+    for (method, status), count in _REQUESTS.copy().items():  # the event loop may add one meanwhile
         requests.add_metric([method, str(status)], count)
     yield requests
     answers = HistogramMetricFamily("livejoin_request_seconds", "Time until a response begins.", labels=["method"])

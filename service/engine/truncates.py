@@ -149,7 +149,7 @@ class Truncates:
                 if sum(one.backlog.changes for one in emptied) > _FEW:
                     self._go_on(emptied, False)
             with self._closing({name for one in emptied if one.reads_lists for name in one.view.relations}):
-                if self._closed and self._writer.call(partial(self._must_read, emptied)).result():
+                if self._closed:
                     self._go_on(emptied, True)
                 batch.emptied = tuple(emptied)
                 if emptied:
@@ -178,9 +178,8 @@ class Truncates:
             raise ending()
 
     def _go_on(self, emptied: list[Emptied], is_last: bool) -> None:
-        for one in list(emptied):
-            if self._writer.call(partial(self._hold, one, emptied)).result():
-                self._attempt(one, emptied, partial(one.go_on, is_last))
+        for one in self._writer.call(partial(self._hold, emptied, is_last)).result():
+            self._attempt(one, emptied, partial(one.go_on, is_last))
 
     def _attempt(self, one: Emptied, emptied: list[Emptied], work: Callable[[], None]) -> None:
         try:
@@ -192,11 +191,6 @@ class Truncates:
             self._writer.call(partial(self._release, [one])).result()
 
     # in the writer's turn
-
-    @staticmethod
-    def _must_read(emptied: list[Emptied]) -> bool:
-        """Whether lists must be read again, now that what was queued before has been applied."""
-        return any(one.must_read for one in emptied)
 
     def _begin(self, view: LiveView, names: set[str], emptied: list[Emptied]) -> Emptied | None:
         lost = lost_without(view, names) if self._state.has(view, "live") else None
@@ -211,14 +205,16 @@ class Truncates:
         emptied.append(one)
         return one
 
-    def _hold(self, one: Emptied, emptied: list[Emptied]) -> bool:
-        """Hold the newest version for the preparation, unless its view was dropped or has failed."""
-        if self._state.has(one.view, "live"):
+    def _hold(self, emptied: list[Emptied], is_last: bool) -> list[Emptied]:
+        """Hold the newest version for the preparations, and return them: without those whose views were dropped or have failed, and in the
+        last round without those that need not read rows again. What was queued before the call has been applied."""
+        gone = [one for one in emptied if not self._state.has(one.view, "live")]
+        self._release(gone)
+        emptied[:] = [one for one in emptied if one not in gone]
+        held = [one for one in emptied if one.must_read or not is_last]
+        for one in held:
             one.hold()
-            return True
-        emptied.remove(one)
-        self._release([one])
-        return False
+        return held
 
     def _release(self, emptied: list[Emptied]) -> None:
         for one in emptied:
