@@ -183,7 +183,8 @@ def _plain(value: Any) -> Any:
 
 def _order(row: tuple[Any, ...]) -> tuple[Any, ...]:
     exact = [str(None if _is_beyond(value) else value) for value in row if not isinstance(value, float)]
-    return (exact, [f"{value:.7g}" for value in row if isinstance(value, float)])
+    floats = [value for value in row if isinstance(value, float)]
+    return (exact, [f"{value:.7g}" for value in floats], floats)
 
 
 def _is_alike(mine: Any, its: Any) -> bool:
