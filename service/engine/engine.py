@@ -26,7 +26,7 @@ from service.durability.snapshots import Snapshot
 from service.engine.alterations import Alterations
 from service.engine.builds import Builds
 from service.engine.housekeeping import Housekeeping
-from service.engine.queued import Done, fail, is_single
+from service.engine.queued import Done, fail, is_single, receipt_of
 from service.engine.recovery import Ended, Loading, Progress, kept_view, recover_relations
 from service.engine.refusals import check_source, or_no_room, refuse_more
 from service.engine.retention import Retention
@@ -234,12 +234,7 @@ class Engine(ABC):
 
     def apply(self, batch: Batch) -> Receipt:
         """Submit and wait. Raises the Problem."""
-        answer: Future[Receipt | Problem] = Future()
-        self.submit(batch, answer.set_result)
-        result = answer.result()
-        if isinstance(result, Problem):
-            raise result
-        return result
+        return receipt_of(self.submit, batch)
 
     def repeated(self, batch: Batch) -> Receipt | None:
         """Return the answer to a batch that was applied already (its changes are not compared), or None. Problems `source-reset`,

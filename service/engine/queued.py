@@ -115,6 +115,16 @@ def refuse(item: Item | None, error: BaseException) -> None:
         item.future.set_exception(problem_of(error))
 
 
+def receipt_of(submit: Callable[[Batch, Done], None], batch: Batch) -> Receipt:
+    """Submit the batch and wait. Raises the Problem."""
+    answer: Future[Receipt | Problem] = Future()
+    submit(batch, answer.set_result)
+    result = answer.result()
+    if isinstance(result, Problem):
+        raise result
+    return result
+
+
 def tell(done: Done, answer: Receipt | Problem) -> None:
     try:
         done(answer)

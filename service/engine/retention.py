@@ -10,11 +10,10 @@ import logging
 import threading
 import time
 from collections.abc import Callable
-from concurrent.futures import Future
 
-from service.engine.queued import Done
+from service.engine.queued import Done, receipt_of
 from service.engine.refusals import OWN
-from service.engine.state import Receipt, State
+from service.engine.state import State
 from service.engine.versions import Pins
 from service.errors import Problem
 from service.query.model import ColumnRef, Filter
@@ -95,9 +94,4 @@ class Retention:
     def _delete(self, removal: Removal) -> int:
         run, epoch = self._state.sources.get(SOURCE, (None, 0))
         batch = Batch([removal], removal.count, 0, [], 0, source=SOURCE, epoch=epoch + 1, run=run)
-        answer: Future[Receipt | Problem] = Future()
-        self._submit(batch, answer.set_result)
-        result = answer.result()
-        if isinstance(result, Problem):
-            raise result
-        return result.applied
+        return receipt_of(self._submit, batch).applied

@@ -8,13 +8,12 @@ as a batch             submit it; it takes the recorded changes into account, an
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import Future
 from contextlib import ExitStack, contextmanager, suppress
 from typing import NamedTuple
 
 import pyarrow as pa
 
-from service.engine.queued import Done
+from service.engine.queued import Done, receipt_of
 from service.engine.state import Receipt, State, refuse_bad
 from service.engine.versions import Pins
 from service.engine.writer import Writer
@@ -107,9 +106,4 @@ class Rewrites:
             said = "the rows that change have more than 2 GiB of text in one column; nothing was applied"
             raise Problem("body-too-large", said, limit=(1 << 31) - 1) from error
         batch.changes = [rewrite]
-        answer: Future[Receipt | Problem] = Future()
-        self._pass_on(batch, answer.set_result)
-        result = answer.result()
-        if isinstance(result, Problem):
-            raise result
-        return result
+        return receipt_of(self._pass_on, batch)
