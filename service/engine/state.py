@@ -24,7 +24,7 @@ from service.tables.history import History, Passage
 from service.tables.indexes import SharedIndexes
 from service.tables.interest import Interest, Selection, Touched
 from service.tables.relations import Relation
-from service.tables.resolution import NO_SLOTS, Indices, Resolved, prepare, resolve
+from service.tables.resolution import NO_SLOTS, Resolved, prepare, resolve
 from service.tables.rewriting import Rewrite
 from service.tables.store import Numbers
 from service.views.deltas import Delta
@@ -35,9 +35,6 @@ from service.wire.batch import DELETE, MAX_ERRORS, Batch, concatenated
 from service.wire.errors import RowError
 
 T = TypeVar("T")
-_Parts = tuple[Indices, Indices]
-"""The offsets of changes that insert a row, and of those that delete one."""
-
 KEY_EXISTS = "key-exists"
 
 
@@ -76,11 +73,11 @@ class Applied(NamedTuple):
 
 
 class Outcome(NamedTuple):
-    """The net effect of a run of batches on each relation, with the offsets of the changes as sent (None: all of one version); then the
-    first bad rows and their number; and the views concerned. emptied: the structures that replace those of views after a truncate."""
+    """The net effect of a run of batches on each relation; the first bad rows and their number; the rows by value, and the views that they
+    concern. emptied: the structures that replace those of views after a truncate."""
 
     batches: Sequence[Batch]
-    resolved: list[tuple[Resolved, Indices | None]]
+    resolved: list[Resolved]
     errors: list[RowError]
     error_count: int
     touched: Touched
@@ -247,9 +244,9 @@ class State:
             errors = sorted(errors, key=lambda error: error.index)[:MAX_ERRORS]
             if batch.on_error == "reject":
                 refuse_bad(batch, errors, count)
-        emptied = self._caught_up(batch)
+        emptied = self._caught_up(batch) if batch.emptied else {}
         touched, views = self._require_room(resolved, emptied)
-        return Outcome([batch], [(one, None) for one in resolved], errors, count, touched, views, emptied)
+        return Outcome([batch], resolved, errors, count, touched, views, emptied)
 
     def _caught_up(self, batch: Batch) -> dict[LiveView, Emptied]:
         """Of the structures built for this batch, bring the usable ones up to date and return them; they stop following changes."""
@@ -267,7 +264,7 @@ class State:
         offsets: dict[str, list[int]] = {}
         for offset, batch in enumerate(batches):
             offsets.setdefault(batch.changes[0].relation, []).append(offset)
-        resolved: list[tuple[Resolved, Indices | None]] = []
+        resolved: list[Resolved] = []
         for name, mine in offsets.items():
             parts = [batches[offset].changes[0] for offset in mine]
             relation = self._relations.get(name)
@@ -276,9 +273,11 @@ class State:
             one = resolve(relation, concatenated(parts), self.newest)
             if one.inserts.num_rows + one.delete_keys.num_rows < len(mine):
                 return None
-            resolved.append((one, np.array(mine)))
+            deleting = np.array([part.ops[0] == DELETE for part in parts])
+            one.offsets = np.array(mine)[~deleting], np.array(mine)[deleting]
+            resolved.append(one)
         try:
-            touched, views = self._require_room([one for one, _ in resolved], {}, True)
+            touched, views = self._require_room(resolved, {}, True)
         except Problem:
             return None
         return Outcome(batches, resolved, [], 0, touched, views)
@@ -307,10 +306,11 @@ class State:
         batches, first = judged.batches, self.newest + 1
         last = first + len(batches) - 1
         runs: dict[str, Run] = {}
-        parted = [None if offsets is None else _parted(offsets, judged) for _, offsets in judged.resolved]
-        for (one, _), parts in zip(judged.resolved, parted, strict=True):
+        ignored = 0  # none of several batches
+        for one in judged.resolved:
+            ignored += one.ignored
             if len(one.deletes) or one.inserts.num_rows:
-                runs[one.relation.name] = run = _enter(last, one, parts, len(batches))
+                runs[one.relation.name] = run = _enter(last, one, len(batches))
                 self.rows_changed += run.rows
         for backlog in self.backlogs:
             backlog.note(last, runs)
@@ -338,15 +338,13 @@ class State:
                     deltas.append((view, delta))
                     if most is not None:
                         most = 0 if delta.rest is not None else max(0, most - delta.rows)
-        ignored = sum([one.ignored for one, _ in judged.resolved])  # only for a batch that stands alone
-        receipts = []
+        receipts, errors, bad = [], judged.errors, judged.error_count
         for version, batch in enumerate(batches, first):
             passed_over = batch.ignored + ignored
-            taken = batch.sent - passed_over - judged.error_count
-            receipt = Receipt(version, taken, passed_over, judged.error_count, judged.errors, False, self.timeline)
+            receipt = Receipt(version, batch.sent - passed_over - bad, passed_over, bad, errors, False, self.timeline)
             self._count(version, batch, receipt)
             receipts.append(receipt)
-        return Applied(receipts, _payload(judged, parted), deltas)
+        return Applied(receipts, _payload(judged), deltas)
 
     def gathered(self, view: LiveView, delta: Delta) -> Delta | None:
         """Return the complete delta; None if there is none, or if the view fails on it, alone."""
@@ -442,7 +440,7 @@ class State:
         return [*self.indexes.stores, *(store for view in self.views.values() for store in view.stores)]
 
 
-def _enter(version: int, resolved: Resolved, parts: _Parts | None, versions: int) -> Run:
+def _enter(version: int, resolved: Resolved, versions: int) -> Run:
     """Apply a judged change to its table."""
     table, previous, deletes = resolved.relation.table, resolved.previous, resolved.deletes
     if len(deletes):
@@ -452,25 +450,20 @@ def _enter(version: int, resolved: Resolved, parts: _Parts | None, versions: int
     else:
         slots = table.insert(version, resolved.inserts) if resolved.inserts.num_rows else NO_SLOTS
     run = batch_run(previous, deletes, slots)
-    if parts is None:
+    if resolved.offsets is None:
         return run
-    of = np.concatenate(parts)
+    of = np.concatenate(resolved.offsets)
     order = np.argsort(of)
     return Run(versions, of[order], run.old[order], run.new[order], run.rows)
 
 
-def _parted(offsets: Indices, judged: Outcome) -> _Parts:
-    deleting = np.array([judged.batches[offset].changes[0].ops[0] == DELETE for offset in offsets.tolist()])
-    return offsets[~deleting], offsets[deleting]
-
-
-def _payload(judged: Outcome, parted: Sequence[_Parts | None]) -> bytes:
+def _payload(judged: Outcome) -> bytes:
     effects = []
-    for (one, _), parts in zip(judged.resolved, parted, strict=True):
+    for one in judged.resolved:
         if one.truncate or len(one.deletes) or one.inserts.num_rows:
             ages = None
-            if parts is not None:
-                come, gone = parts
+            if one.offsets is not None:
+                come, gone = one.offsets
                 ages = (len(judged.batches) - 1 - np.concatenate((gone, come))).astype(np.uint16)
             effects.append(Effect(one.relation.id, one.truncate, one.delete_keys, one.inserts, ages))
     return encode_effects(effects)

@@ -37,6 +37,7 @@ class Resolved:
     ignored      number of deletes of keys that did not exist
     bad          int64: indices in the batch of inserts whose key existed
     given        the inserts in the table's form, if they were looked up in it
+    offsets      of several batches with one change each: int64, the positions of those that insert a row, then of those that delete one
     """
 
     relation: Relation
@@ -48,6 +49,7 @@ class Resolved:
     ignored: int
     bad: Indices
     given: RowSet | None = None
+    offsets: tuple[Indices, Indices] | None = None
 
 
 @dataclass(slots=True)
