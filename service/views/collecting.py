@@ -57,8 +57,9 @@ class Retained(NamedTuple):
 
 def joined(parts: Sequence[Changed], width: int) -> Changed:
     """Join the parts in the order of versions; the order within a version is kept. `width`: arrays per row."""
-    nothing = (_NO_INDICES, _NO_MASK, *(NO_SLOTS,) * width)
-    offsets, come, *rows = _concatenated([(part.offsets, part.come, *part.rows) for part in parts], nothing)
+    if not parts:
+        return Changed(_NO_INDICES, _NO_MASK, (NO_SLOTS,) * width)
+    offsets, come, *rows = _concatenated([(part.offsets, part.come, *part.rows) for part in parts])
     told = Changed(offsets, come, tuple(rows))
     if (told.offsets[1:] >= told.offsets[:-1]).all():
         return told
@@ -149,10 +150,14 @@ class Collector:
             return delta_left(first, joined(self._parts, len(view.sides)), view, self._too_large)
         if self._too_large:
             return too_large(first)
-        gone, come = [_concatenated(parts, (NO_SLOTS,) * len(view.sides)) for parts in self._of_one]
+        deletes, inserts = self._of_one
+        if not deletes or not inserts:
+            if not (parts := deletes or inserts):
+                return None
+            rows = _concatenated(parts)
+            return _of_one(first, len(rows[0]) if deletes else 0, rows, view.most)
+        gone, come = _concatenated(deletes), _concatenated(inserts)
         lost, new = len(gone[0]), len(come[0])
-        if not lost or not new:
-            return _of_one(first, lost, gone if lost else come, view.most)
         both = tuple(map(np.concatenate, zip(gone, come, strict=True)))
         if lost + new > _FEW or not _are_apart(gone, come, view):
             goes, comes = rows_left(Changed(np.zeros(lost + new, np.int64), np.arange(lost + new) >= lost, both), view)
@@ -183,11 +188,9 @@ def _of_one(version: int, deletes: int, slots: Combination, most: int) -> Delta 
     return Delta([version], [0, rows], [deletes], slots) if rows else None
 
 
-def _concatenated(parts: Sequence[_Arrays], nothing: _Arrays) -> _Arrays:
-    """Concatenate the parts array by array; `nothing`: the result if there are none."""
-    if len(parts) == 1:
-        return parts[0]
-    return tuple(np.concatenate(arrays) for arrays in zip(*parts, strict=True)) if parts else nothing
+def _concatenated(parts: Sequence[_Arrays]) -> _Arrays:
+    """Concatenate the parts, of which there is at least one, array by array."""
+    return parts[0] if len(parts) == 1 else tuple(np.concatenate(arrays) for arrays in zip(*parts, strict=True))
 
 
 def _without(part: Changed, offsets: Collection[int]) -> Changed:

@@ -279,8 +279,8 @@ class LiveView:
     def _follow(self, first: int, versions: int, mine: Runs, most: int | None) -> Delta | None:
         for run in mine.values():
             self.changed_rows += run.rows
-        retain = self.view.query.retain
         query = self.view.query
+        retain = query.retain
         if query.stretches is not None:
             return self._follow_stretches(first, versions, mine)
         if query.groups is not None:
@@ -290,10 +290,12 @@ class LiveView:
         if any(map(self._turning.turns, mine)):
             most = None  # unchanged rows, few of them (`is_prompt`), are deleted and inserted too: two roots do not show them
         collector = None if retain is None or most == 0 else Collector(most or most_candidates(retain[0]), versions)
-        before = self.root
-        before.join.apply(first + versions - 1, mine, collector)
+        join = self.join
+        before = join.root
+        join.apply(first + versions - 1, mine, collector)
         if most is not None and retain is not None and (collector is None or collector.is_exceeded):
-            return Delta([], [0], [], (), rest=partial(self._read_delta, first, before, self.root, mine))
+            roots = ViewRoot(join, before, self._made), self.root
+            return Delta([], [0], [], (), rest=partial(self._read_delta, first, *roots, mine))
         return None if collector is None else collector.delta(first, self._retained(mine))
 
     def _follow_stretches(self, first: int, versions: int, mine: Runs) -> Delta | None:

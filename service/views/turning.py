@@ -69,7 +69,8 @@ class Turning:
         """How many rows a changed row of this relation may turn at most, over all its aliases. O(1)."""
         if relation in self._unbounded:
             return math.inf
-        return sum([self._relations[name].table.rows for name in self._turned.get(relation, ())])
+        turned = self._turned.get(relation)
+        return 0 if turned is None else sum([self._relations[name].table.rows for name in turned])
 
 
 def reads_turns(query: Query) -> bool:
