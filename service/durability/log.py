@@ -228,8 +228,8 @@ class Log:
 
     @property
     def checkpoint_due(self) -> bool:
-        wal_bytes = self._new_bytes + _PAGE * self._pages
-        return wal_bytes > _WAL_BYTES or self._new_bytes > max(_NEW_BYTES, _COMMITS * self._last_bytes)
+        new = self._new_bytes
+        return new + _PAGE * self._pages > _WAL_BYTES or (new > _NEW_BYTES and new > _COMMITS * self._last_bytes)
 
     def checkpoint_if_due(self) -> None:
         """Checkpoint SQLite's WAL when it has grown: two fsyncs, whatever `synchronous` is."""

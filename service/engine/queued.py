@@ -148,7 +148,10 @@ def failed() -> Problem:
 
 def is_single(batch: Batch) -> bool:
     """Whether the batch is exactly one row's change: many of these may be applied together."""
-    return batch.sent == 1 and len(batch.changes) == 1 and len(batch.changes[0].ops) == 1 and batch.changes[0].ops[0] != TRUNCATE
+    if batch.sent != 1 or len(batch.changes) != 1:
+        return False
+    ops = batch.changes[0].ops
+    return len(ops) == 1 and ops[0] != TRUNCATE
 
 
 def runs_of(batches: list[Batch]) -> Iterator[list[Batch]]:

@@ -20,6 +20,7 @@ OPS = {name: code for code, name in enumerate(OP_NAMES)}
 OP_DICTIONARY = pa.array(OP_NAMES, pa.utf8())  # of a column of ops in Arrow: its indices are the codes
 ONE_OP = tuple(np.array([code], np.uint8) for code in OPS.values())  # of a single change; never written to
 ONE_INDEX = np.zeros(1, np.int64)
+_TEXTS = str, bytes
 
 RELATION_METADATA = b"livejoin.relation"
 MAX_ERRORS = 100
@@ -65,8 +66,10 @@ class RowBlock:
             return int(self.arrow.get_total_buffer_size())
         size = 0
         for row in self.values:
+            size += 16 * len(row)
             for value in row:
-                size += 4 * len(value) if type(value) in (str, bytes) else 16
+                if type(value) in _TEXTS:
+                    size += 4 * len(value) - 16
         return size
 
 
