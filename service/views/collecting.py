@@ -114,16 +114,19 @@ class Collector:
         self._too_large: set[int] = set()
 
     def __call__(self, offset: int, inserted: bool, rows: Combination) -> bool:
-        n, counted = len(rows[0]), 2 * offset + inserted
-        if n and offset not in self._too_large:
-            self._counts[counted] = count = self._counts[counted] + n
+        if offset in self._too_large:
+            return False
+        if n := len(rows[0]):
+            counts, counted = self._counts, 2 * offset + inserted
+            counts[counted] = count = counts[counted] + n
             if count > self.limit:
                 self.exceeded(offset)
-            elif len(self._counts) == 2:
+                return False
+            if len(counts) == 2:
                 self._of_one[inserted].append(rows)
             else:
                 self._parts.append(Changed(np.full(n, offset), np.full(n, inserted), rows))
-        return offset not in self._too_large
+        return True
 
     def several(self, offsets: Indices, come: Mask, rows: Combination) -> None:
         if len(self._counts) == 2:

@@ -41,6 +41,7 @@ class Shape:
         # Rows per enumerated combination.
         self.factor = {"self_not_equal": 2, "clique_not_equal": factorial(len(sides))}.get(plan.shape, 1)
         self.drops = bool(plan.residual) or plan.shape == "self_less"  # an enumerated combination may not be a row
+        self._is_plain = self.kind != "list" and self.factor == 1 and not self.drops and self._order is None  # combinations are rows
 
     def combine(self, *slots: Slots) -> Combination:
         """Return the view's rows among the enumerated combinations, an array per alias (of a list only the first)."""
@@ -48,6 +49,8 @@ class Shape:
 
     def told(self, *slots: Slots) -> tuple[Combination, Indices | None]:
         """As `combine`, with the number of the combination that each row comes from; None: each combination is one row."""
+        if self._is_plain:
+            return slots, None
         n = len(slots[0])
         if self.kind == "list":
             return slots[:1], None
