@@ -16,7 +16,7 @@ from service.wire.batch import DELETE, ONE_INDEX, ONE_OP, OPS, TRUNCATE, UPSERT,
 from service.wire.columns import FEW, from_values, mask_of, one_by_one
 from service.wire.errors import BadParameter, MalformedBody, RowError, UnknownRelation, check_utf8, cut
 from service.wire.grammar import INT64_MAX, INT64_MIN, JSON_READERS, Reader, shown
-from service.wire.judge import Findings, Judged, assemble, judge, surely_valid
+from service.wire.judge import Findings, Judged, assemble, is_surely_valid, judge, surely_valid
 from service.wire.kinds import ByKind
 from service.wire.room import JSON_WEIGHTS, UNBOUNDED, Room, take_text
 from service.wire.schema import OP_COLUMN, RelationDefinition, RowRules
@@ -236,11 +236,9 @@ def _one_good(change: Any, definitions: Definitions) -> Changes | None:
             values.append(None if value is None else JSON_READERS[kind](value))
     except ValueError:
         return None
-    rows = [tuple(values)]
-    code = OPS[op]
-    if not surely_valid(rules, (code,), rows):
+    if not is_surely_valid(rules, values):
         return None
-    return Changes(relation, definition, ONE_OP[code], RowBlock.few(rows, rules.struct), ONE_INDEX)
+    return Changes(relation, definition, ONE_OP[OPS[op]], RowBlock.few([tuple(values)], rules.struct), ONE_INDEX)
 
 
 def decode_jsonl(body: bytes, definitions: Definitions, room: Room = UNBOUNDED) -> Batch:

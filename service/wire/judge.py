@@ -126,20 +126,30 @@ def surely_valid(rules: RowRules, ops: Sequence[int], rows: Sequence[Sequence[An
 
     Exists because the overhead of NumPy exceeds the whole cost for a single row.
     """
+    for op, row in zip(ops, rows, strict=True):
+        if op <= UPSERT:
+            if not is_surely_valid(rules, row):
+                return False
+        elif rules.finite:
+            return False
+        elif op == DELETE and any(row[ordinal] is None for ordinal in rules.key_ordinals):
+            return False
+    return True
+
+
+def is_surely_valid(rules: RowRules, row: Sequence[Any]) -> bool:
+    """The same for one row that is inserted."""
     if rules.finite:
         return False
-    for op, row in zip(ops, rows, strict=True):
-        for ordinal in rules.required if op <= UPSERT else rules.key_ordinals if op == DELETE else ():
-            if row[ordinal] is None:
-                return False
-        if op > UPSERT:
-            continue
-        for _, start, end, interval in rules.intervals:
-            first, last = row[start], row[end]
-            if (first is not None and abs(first) > _FAR) or (last is not None and abs(last) > _FAR):
-                return False
-            if first is not None and last is not None and last - first < interval.start_open + interval.end_open:
-                return False
+    for ordinal in rules.required:
+        if row[ordinal] is None:
+            return False
+    for start, end, least in rules.lengths:
+        first, last = row[start], row[end]
+        if (first is not None and abs(first) > _FAR) or (last is not None and abs(last) > _FAR):
+            return False
+        if first is not None and last is not None and last - first < least:
+            return False
     return True
 
 

@@ -331,6 +331,8 @@ class RowRules:
         self.key_ordinals = tuple(self.ordinal[name] for name in self.key)
         self.required = tuple(ordinal for ordinal, column in enumerate(self.columns) if not column.nullable)
         self.intervals = tuple((name, *self._placed(interval)) for name, interval in definition.intervals.items())
+        # By interval: the ordinals of its ends, and how much they must differ.
+        self.lengths = tuple((start, end, interval.start_open + interval.end_open) for _, start, end, interval in self.intervals)
         starts, lasts = ({interval[at] for interval in self.intervals} for at in (1, 2))
         ends = starts | lasts
         self.open_words = tuple(
