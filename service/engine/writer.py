@@ -375,11 +375,11 @@ class Writer:
         fresh = newest > self._versions.published.number
         if fresh:
             self._log.commit()
-        changes = sum([batch.sent for batch in batches])
-        turn = time.perf_counter() - started
+        turn, changes = time.perf_counter() - started, 0
         self.turn_seconds.observe(turn)
         for batch in batches:
             batch.turn = turn
+            changes += batch.sent
         seconds = turn / max(1, changes)
         self._pace = max(min(seconds, self._last), _FADING**changes * self._pace)
         self._last = seconds
