@@ -7,6 +7,7 @@ or read in bulk for a moment, and occasionally if there is no such moment.
 
 from __future__ import annotations
 
+import ctypes
 import threading
 
 import pyarrow as pa
@@ -16,9 +17,17 @@ _LONGEST = 60.0  # seconds of work without a pause
 _LARGE = 100_000  # rows read by clients before this counts as work
 
 
+_M_ARENA_MAX, _ARENAS = -8, 2  # of glibc's `mallopt`
+
+
 def use_one_allocator() -> None:
-    """Let Arrow use C's allocator like everything else. Its own keeps what the threads freed, and can return one thread's memory only."""
+    """Let Arrow use C's allocator like everything else. Its own keeps what the threads freed, and can return one thread's memory only. All
+    threads share two arenas: `malloc_trim` returns the end of the first one only, and of the others what lies between used blocks. Call it
+    before there are other threads."""
     pa.set_memory_pool(pa.system_memory_pool())
+    mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
+    if mallopt is not None:  # glibc
+        mallopt(_M_ARENA_MAX, _ARENAS)
 
 
 def give_back() -> None:

@@ -25,6 +25,40 @@ def test_what_is_free_goes_back() -> None:
     assert int(found.stdout) > 150e6
 
 
+# Each of these threads frees blocks at the end of its arena: after that of a large block, they would stay there.
+_THREADS = """
+import ctypes, threading, psutil
+from service.trimming import give_back, use_one_allocator
+use_one_allocator()
+c = ctypes.CDLL(None)
+c.malloc.restype, c.free.argtypes, c.memset.argtypes = ctypes.c_void_p, [ctypes.c_void_p], [ctypes.c_void_p, ctypes.c_int, ctypes.c_size_t]
+c.free(c.malloc(30_000_000))
+all_have = threading.Barrier(13)
+
+def work():
+    blocks = [c.malloc(100_000) for _ in range(20)]
+    for block in blocks:
+        c.memset(block, 1, 100_000)
+    for block in blocks:
+        c.free(block)
+    all_have.wait()
+    all_have.wait()
+
+before = psutil.Process().memory_info().rss
+for _ in range(12):
+    threading.Thread(target=work).start()
+all_have.wait()
+give_back()
+print(psutil.Process().memory_info().rss - before)
+all_have.wait()
+"""
+
+
+def test_threads_keep_little() -> None:
+    found = subprocess.run([sys.executable, "-c", _THREADS], cwd=ROOT, capture_output=True, text=True, check=True)
+    assert int(found.stdout) < 12e6
+
+
 def test_it_is_time_once_work_has_ended() -> None:
     leftovers, first, second = Leftovers(), object(), object()
     assert not leftovers.are_due(first, 0, 100.0)
