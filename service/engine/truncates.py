@@ -23,7 +23,7 @@ from service.engine.versions import Pins
 from service.engine.writer import Writer
 from service.errors import Problem, ending
 from service.priority import give_way
-from service.views.emptied import Emptied, log_unprepared, lost_without
+from service.views.emptied import Emptied, TooManyLeft, log_unprepared, lost_without
 from service.views.live_view import LiveView
 from service.wire.batch import TRUNCATE, Batch
 
@@ -168,9 +168,14 @@ class Truncates:
 
     def _prepare(self, view: LiveView, names: set[str], emptied: list[Emptied]) -> None:
         """Build the view's new structures and add them to the batch, unless the view is gone or this fails."""
-        one = self._writer.call(partial(self._begin, view, names, emptied)).result()
-        if one is not None:
-            self._attempt(one, emptied, partial(one.build, self._report))
+        for may_compare in (True, False):
+            one = self._writer.call(partial(self._begin, view, names, emptied, may_compare)).result()
+            error = None if one is None else self._attempt(one, emptied, partial(one.build, self._report))
+            if error is None:
+                return
+            if not may_compare or view.groups is not None or not isinstance(error, TooManyLeft):
+                log_unprepared(view, error)
+                return
 
     def _report(self, _: float) -> None:
         """Of a build, from time to time. Problem `recovering` once the service ends."""
@@ -179,25 +184,29 @@ class Truncates:
 
     def _go_on(self, emptied: list[Emptied], is_last: bool) -> None:
         for one in self._writer.call(partial(self._hold, emptied, is_last)).result():
-            self._attempt(one, emptied, partial(one.go_on, is_last))
+            error = self._attempt(one, emptied, partial(one.go_on, is_last))
+            if error is not None:
+                log_unprepared(one.view, error)
 
-    def _attempt(self, one: Emptied, emptied: list[Emptied], work: Callable[[], None]) -> None:
+    def _attempt(self, one: Emptied, emptied: list[Emptied], work: Callable[[], None]) -> Exception | None:
+        """Do the work, or drop the structures and return why it failed."""
         try:
             work()
         except Exception as error:
             self._report(1.0)
-            log_unprepared(one.view, error)
             emptied.remove(one)
             self._writer.call(partial(self._release, [one])).result()
+            return error
+        return None
 
     # in the writer's turn
 
-    def _begin(self, view: LiveView, names: set[str], emptied: list[Emptied]) -> Emptied | None:
+    def _begin(self, view: LiveView, names: set[str], emptied: list[Emptied], may_compare: bool) -> Emptied | None:
         lost = lost_without(view, names) if self._state.has(view, "live") else None
         if lost is None:
             return None
         try:
-            one = Emptied(view, names, lost, self._versions.holding)
+            one = Emptied(view, names, lost, self._versions.holding, may_compare)
         except Exception as error:
             log_unprepared(view, error)
             return None

@@ -46,6 +46,12 @@ class Delta(NamedTuple):
     def rows(self) -> int:
         return self.starts[-1]
 
+    @property
+    def halves(self) -> tuple[Combination, Combination]:
+        """The deleted rows and the inserted ones, of a single version."""
+        (deletes,) = self.deletes
+        return tuple(slots[:deletes] for slots in self.slots), tuple(slots[deletes:] for slots in self.slots)
+
     def part(self, first: int, end: int) -> Delta:
         """Return the versions from number first up to end (excluded)."""
         if first == 0 and end == len(self.versions):

@@ -4,7 +4,8 @@ A row of an inner join has a row of each relation. So a truncate deletes all row
 the other relations, which exist beforehand. The same is true of EXISTS, of the left side of LEFT JOIN, of the latest rows, and the like.
 With its right side, LEFT JOIN loses the rows that have one, and the left rows of these then stand alone. In other views (NOT EXISTS, gaps)
 other rows take the places of the lost ones: the rows of the new structures are compared with those that the view has. UNION and EXCEPT look
-up each row among those of their own trees that are left.
+up each row among those of their own trees that are left. Where many more rows are left than deleted, neither is done: the new structures
+are loaded with all rows, and tell what they lose and gain when those of the truncated relations are deleted from them, beside the writer.
 
     in the writer's turn   hold the published version; record changes to the view's relations from then on
     beside the writer      load new structures with the rows of the other relations; list the rows that the view loses and gains, as far as
@@ -13,8 +14,9 @@ up each row among those of their own trees that are left.
     last round             complete the list, while changes of the view's relations wait
     in the batch's turn    follow the rest; the listed rows are deleted and inserted, and the new structures replace the view's own
 
-The list of an inner join follows changed rows; any other is read again, in the last round, if something has changed. Groups have no list:
-they start from nothing, and take the rows of the new structures, if there are any, in the last round.
+The list of an inner join follows changed rows; any other is read again, in the last round, if something has changed; that of deletes comes
+in the last round only. Groups have no list: they start from nothing, and take the rows of the new structures, if there are any, in the last
+round.
 """
 
 from __future__ import annotations
@@ -23,16 +25,16 @@ import logging
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack
 from dataclasses import replace
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
 import numpy as np
 
-from service.tables.backlog import Backlog, pieces
-from service.tables.changes import Runs
+from service.tables.backlog import Backlog, Net, pieces
+from service.tables.changes import Run, Runs
 from service.tables.resolution import NO_SLOTS, Indices, Resolved
 from service.tables.sides import Side
 from service.views.collecting import Changed, Retained, rows_left
-from service.views.deltas import Combination, Delta, most_candidates
+from service.views.deltas import Combination, Delta, Sink, most_candidates
 from service.views.joins.protocol import Enumeration
 from service.views.joins.union_join import UnionJoin
 from service.views.live_view import LiveView
@@ -44,13 +46,14 @@ _CHUNK = 1 << 16  # rows to read at once
 _SOONER_BY_PARTNERS = ("bow_tie", "minesweeper")  # bow-tie: 7.7 s to list all of 2,000,000 rows, 0.6 s by the rows that are deleted
 _NO_PINS = np.empty(0, np.int64)  # nobody reads structures before they are in place
 _MOST_LEFT = 8  # rows for each deleted one, of the other relations and of the view: to compare one takes a tenth of the time of a delete
+_MOST_TAKEN = 10_000_000  # rows of a view that groups take in the last round: some two seconds
 _COMPARED = 1 << 20  # rows to compare at once
 
 
 class Lost(NamedTuple):
     """The rows that a view loses with those of some relations. every: all of them. place: those with a row of the alias number `place`,
-    whose other rows then stand alone. Neither: those that the new structures lack; other rows take their places. is_inner: each lost row
-    has a row of every alias, and comes and goes with these alone."""
+    whose other rows then stand alone. Neither: others take their places. is_inner: each lost row has a row of every alias, and comes and
+    goes with these alone."""
 
     every: bool
     place: int | None
@@ -58,8 +61,7 @@ class Lost(NamedTuple):
 
 
 def lost_without(view: LiveView, names: Collection[str]) -> Lost | None:
-    """Return which rows the view loses if these relations lose theirs; None: its rows are deleted one by one, because that is faster, as
-    most rows of its relations stay."""
+    """Return which rows the view loses if these relations lose theirs; None: it is not live."""
     query, plan = view.view.query, view.view.plan
     if view.state != "live":
         return None
@@ -73,39 +75,48 @@ def lost_without(view: LiveView, names: Collection[str]) -> Lost | None:
     if query.groups is None and plan.shape in ("match", "as_of") and gone and gone <= query.optional:
         (side,) = (side for side in view.sides if side.alias in gone)
         return Lost(False, side.place, plan.shape == "match" and gone == query.optional)
-    rows = {name: relation.table.rows for name, relation in view.relations.items()}
-    deleted = sum(rows[name] for name in names)
-    return Lost(False, None, False) if sum(rows.values()) - deleted <= _MOST_LEFT * deleted else None
+    return Lost(False, None, False)
 
 
 class TooManyLeft(Exception):
-    """So many rows are left that deleting the others one by one is faster than comparing all."""
+    """To compare the rows that are left, or to take them into groups, would take too long."""
+
+
+class TooLate(Exception):
+    """Rows have changed after the last round."""
 
 
 def log_unprepared(view: LiveView, error: Exception) -> None:
     """Log that the view follows the batch in its own structures, and why. Too many rows are nothing unusual."""
     text = "the view %s could not be prepared for a truncate: its rows will be deleted one by one, and other changes wait meanwhile"
-    if isinstance(error, TooManyLeft):
+    if isinstance(error, TooManyLeft | TooLate):
         log.info(text + " (%s)", view.name, error)
     else:
         log.warning(text, view.name, exc_info=error)
 
 
 class Emptied:
-    """New structures for one view, without rows of the relations `names`. One thread beside the writer calls `build` and `go_on`;
-    everything else, including the constructor, is called in the writer's turn. OSError, MemoryError: there is no room."""
+    """New structures for one view, in the end without rows of the relations `names`. One thread beside the writer calls `build` and
+    `go_on`; everything else, including the constructor, is called in the writer's turn. OSError, MemoryError: there is no room."""
 
-    def __init__(self, view: LiveView, names: Collection[str], lost: Lost, holding: Callable[[], AbstractContextManager[int]]) -> None:
-        """`lost`: as `lost_without` finds it."""
+    def __init__(
+        self, view: LiveView, names: Collection[str], lost: Lost, holding: Callable[[], AbstractContextManager[int]], may_compare: bool
+    ) -> None:
+        """`lost`: as `lost_without` finds it. may_compare: few rows of the view may be left."""
         self.view, self._names, self._lost, self._holding = view, frozenset(names), lost, holding
         self.backlog = Backlog(view.relations.values())
-        self._join, self._hidden = view.without(self._names)
-        self._most_left = _MOST_LEFT * sum(view.relations[name].table.rows for name in names)
+        rows = {name: relation.table.rows for name, relation in view.relations.items()}
+        deleted = sum(rows[name] for name in names)
+        self._most_left = _MOST_TAKEN if view.groups is not None else _MOST_LEFT * deleted
+        may_compare = may_compare and sum(rows.values()) - deleted <= self._most_left
+        # Whether deletes from the new structures tell what is lost and gained.
+        self._by_deletes = self._most > 0 and not (lost.every or lost.place is not None or may_compare)
+        self._join, self._hidden = view.without(() if self._by_deletes else self._names)
         self._former = view.core  # so that its memory is freed by the last owner of this object, not in the writer's turn
         self._held = self._before = ExitStack()
         self._rows: Combination | None = None  # those that the held version loses; None: more than the feed may keep
         self._new: Combination = (NO_SLOTS,) * view.width  # those that take their places, unless they are found by the lost ones
-        self._is_stale = False  # whether the list is to be read again, or the groups are to take the rows
+        self._is_stale = self._by_deletes  # whether the list is to be read, perhaps again, or the groups are to take the rows
         self._taken: Taken | None = None
         self._report: Callable[[float], None]  # that of `build`
         self.hold()
@@ -118,11 +129,13 @@ class Emptied:
         self._root = self.view.root
 
     def build(self, report: Callable[[float], None]) -> None:
-        """Load the rows of the other relations, and list the rows of the view. An exception from `report` ends it, and `go_on`. Raises
-        TooManyLeft."""
+        """Load the rows of the other relations, or all, and list the rows of the view unless deletes tell them. An exception from `report`
+        ends it, and `go_on`. Raises TooManyLeft."""
         self._report = report
         self._join.build(self._version, report)
         self._hidden.now = False
+        if self._by_deletes:
+            return
         if self._most > 0:
             self._list()
         elif self._groups is not None:
@@ -198,9 +211,11 @@ class Emptied:
         return replace(one, previous=np.full(one.inserts.num_rows, -1, np.int32), deletes=NO_SLOTS)
 
     def _follow(self, is_last: bool) -> None:
-        """`is_last`: the list is read again if it must be."""
-        nets = self.backlog.take(self._version)
-        for piece in pieces(net for net in nets if net.relation.name not in self._names):
+        """`is_last`: the list is read again if it must be. Raises TooLate and TooManyLeft."""
+        nets = [net for net in self.backlog.take(self._version) if len(net.gone) or len(net.come)]
+        if nets and self._by_deletes and not self._is_stale:
+            raise TooLate("rows have changed since the others were deleted")
+        for piece in pieces(net for net in nets if self._by_deletes or net.relation.name not in self._names):
             self._join.require(piece.resolved)
             self._join.apply(self._version, piece.runs, None)
         self._before.close()
@@ -248,6 +263,8 @@ class Emptied:
         if self._groups is not None:
             self._taken = self._groups.nothing_taken()
             self._groups.take_beside(self._taken, self._join, self._report)
+        elif self._by_deletes:
+            self._delete()
         elif self._lost.every or self._lost.place is not None:
             self._keep(self._read(self._all_rows()))
         elif isinstance(join, UnionJoin):
@@ -270,6 +287,23 @@ class Emptied:
             self._rows = None
         else:
             self._new = tuple(map(np.concatenate, zip(*new, strict=True)))
+
+    def _delete(self) -> None:
+        """Delete the rows of the relations from the new structures, and list what these lose and gain."""
+        collector, gone = self.view.collector(), dict[str, Run]()
+        for name in self._names:
+            relation = self.view.relations[name]
+            slots, _ = relation.table.scan(self._version, 0, relation.table.used + 1)
+            for piece in pieces([Net(relation, slots, NO_SLOTS)]):
+                self._report(1.0)
+                self._join.require(piece.resolved)
+                self._join.apply(self._version, piece.runs, cast(Sink, collector))
+                gone.update(piece.runs)
+        delta = self.view.netted(collector, self._version, gone)
+        if delta is None:
+            self._rows = self._new
+        elif delta.versions:
+            self._rows, self._new = delta.halves
 
     def _compare(self) -> None:
         """List the rows that only the view has, and those that only the new structures have."""

@@ -249,21 +249,30 @@ class LiveView:
         if told is not None and not any(run.rows for run in left.values()):
             join.apply(version, left, None)
             return of_one(version, *told, retain[0])  # nothing else happens: none of these rows cancel
-        most = most_candidates(retain[0])
-        collector = Collector(most, 1) if self.view.query.stretches is None else StretchCollector(most)
+        collector = self.collector()
         if told is None:
             collector.exceeded(0)
         else:
             for inserted, rows in enumerate(told):
                 collector(0, bool(inserted), rows)
         join.apply(version, left, cast(Sink, collector))
+        return self.netted(collector, version, mine)
+
+    def collector(self) -> Collector | StretchCollector:
+        """Return a sink of one version for the structures of a view that may be followed. It may be told the version in parts."""
+        assert self.view.query.retain is not None
+        most = most_candidates(self.view.query.retain[0])
+        return Collector(most, 1) if self.view.query.stretches is None else StretchCollector(most)
+
+    def netted(self, collector: Collector | StretchCollector, version: int, mine: Runs) -> Delta | None:
+        """Return the delta that a `collector` was told. `mine`: all changes of the view's relations."""
+        retained = self._retained(mine)
         if not self.view.query.branches:
-            return collector.delta(version, self._retained(mine))
-        delta = collector.delta(version, self._retained(mine)._replace(most=2 * most))
+            return collector.delta(version, retained)
+        delta = collector.delta(version, retained._replace(most=2 * collector.limit))  # a row of one part may replace another's
         if delta is None or not delta.versions:
             return delta
-        gone, come = (tuple(slots[part] for slots in delta.slots) for part in (slice(delta.deletes[0]), slice(delta.deletes[0], None)))
-        return of_one(version, *rows_apart(gone, come, self.shown), retain[0])
+        return of_one(version, *rows_apart(*delta.halves, self.shown), retained.most)
 
     def _follow_by_groups(self, version: int, left: Runs, taken: Taken | None) -> Delta | None:
         retain, join = self.view.query.retain, cast(GroupsStage, self.join)

@@ -213,28 +213,6 @@ def test_no_codes_of_groups_are_left(tmp_path: Path, monkeypatch: pytest.MonkeyP
     engine.close()
 
 
-@pytest.mark.parametrize("name", ["two absent", "groups of two and left"])
-@pytest.mark.parametrize("most, built, placed", [(0, 0, 0), (1, 1, 0), (100, 1, 1)])
-def test_rows_are_compared_if_they_are_few(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, name: str, most: int, built: int, placed: int
-) -> None:
-    """For each deleted row, `most` of other relations, and of the view; otherwise they are deleted one by one, which is no failure."""
-    rng = random.Random(name)
-    engine = filled(tmp_path, rng)
-    engine.put_view("v", MORE[name], wait=60)
-    added, meanwhile = Added(engine, "v"), Meanwhile(monkeypatch, lambda: None)
-    monkeypatch.setattr(emptied, "_MOST_LEFT", most)
-    attempts, build = list[Emptied](), Emptied.build
-    monkeypatch.setattr(Emptied, "build", lambda one, report: (attempts.append(one), build(one, report))[1])
-    engine.apply(truncating(rng, "b"))
-    assert (len(attempts), meanwhile.placed) == (built, placed)
-    assert not [record for record in caplog.records if record.levelname != "INFO"]
-    agrees(engine, "v")
-    add_up(engine, added)
-    left_nothing(engine)
-    engine.close()
-
-
 @pytest.mark.parametrize("name", ["absent", "full", "gaps"])
 def test_more_rows_gained_than_the_feed_keeps(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
     """Its followers are told that."""
