@@ -146,9 +146,8 @@ def _parsed(layout_text: str, relation_texts: tuple[tuple[str, str], ...], view_
 
 
 def all_rows(name: str, relation: str, definitions: Mapping[str, RelationDefinition]) -> View:
-    """A view of the columns of a relation, named by numbers, because a column's name may not be valid in a view."""
-    select = [f"x.{column} as c{place}" for place, column in enumerate(definitions[relation].rules.names)]
-    return parse_view(name, {"from": {"x": relation}, "select": select}, definitions)
+    """A view of all columns of a relation, in their order. They are not listed, because a name such as "a as b" would read as two."""
+    return parse_view(name, {"from": {"x": relation}}, definitions)
 
 
 def _with_flags(definition: RelationDefinition, role: Role, layout: Layout) -> RelationDefinition:

@@ -21,7 +21,6 @@ from streaming.cluster.packing import as_one, one_of, unpacked
 from streaming.cluster.workers import query_and_epoch
 
 EPOCH_COLUMN = "_epoch"
-_SIGN = "livejoin.sign"
 _MOST_BYTES = 1 << 30  # that are netted at once: a column of a batch has at most 2 GiB of text
 _ODD = np.uint64(0x9E3779B97F4A7C15)
 
@@ -36,20 +35,20 @@ def net(gone: pa.RecordBatch, come: pa.RecordBatch) -> tuple[pa.RecordBatch, pa.
     gone_meets[gone_meets], come_meets[come_meets] = np.isin(some_gone, some_come), np.isin(some_come, some_gone)
     if not gone_meets.any():
         return gone, come
-    names = gone.schema.names
+    numbers = [str(place) for place in range(gone.num_columns)]  # names of columns may be anything: here they are numbers
     signed = [
-        pa.table(rows.filter(pa.array(meets))).append_column(_SIGN, pa.array(np.full(np.count_nonzero(meets), sign)))
+        pa.table([*rows.filter(pa.array(meets)).columns, pa.array(np.full(np.count_nonzero(meets), sign))], [*numbers, "sign"])
         for rows, meets, sign in ((gone, gone_meets, -1), (come, come_meets, 1))
     ]
-    summed = pa.concat_tables(signed).group_by(names, use_threads=False).aggregate([(_SIGN, "sum")])
-    left = summed.column(f"{_SIGN}_sum").to_numpy()
+    summed = pa.concat_tables(signed).group_by(numbers, use_threads=False).aggregate([("sign", "sum")])
+    left = summed.column("sign_sum").to_numpy()
     times = pa.array(np.repeat(np.arange(len(left)), np.abs(left)))
     more = summed.take(times)
     signs = np.repeat(left, np.abs(left))
     found = []
     for rows, meets, kept in ((gone, gone_meets, signs < 0), (come, come_meets, signs > 0)):
-        parts = [pa.table(rows.filter(pa.array(~meets))), more.filter(pa.array(kept)).select(names).cast(rows.schema)]
-        found.append(one_of(pa.concat_tables(parts)))
+        again = more.filter(pa.array(kept)).select(numbers).rename_columns(rows.schema.names).cast(rows.schema)
+        found.append(one_of(pa.concat_tables([pa.table(rows.filter(pa.array(~meets))), again])))
     return found[0], found[1]
 
 

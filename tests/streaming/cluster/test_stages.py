@@ -23,10 +23,10 @@ from service.wire.schema import parse_relation
 from streaming.cluster import cells_batch, netting, packing
 from streaming.cluster.cells_batch import BadRows
 from streaming.cluster.changes import Kind, _spark_hash, labels
-from streaming.cluster.layout import Member
+from streaming.cluster.layout import Layout, Member
 from streaming.cluster.netting import net, row_hashes
 from streaming.cluster.packing import TooMuchAtOnce, as_one, gathered, one_of
-from streaming.cluster.reshard import _require_order
+from streaming.cluster.reshard import _Read, _require_order
 from streaming.cluster.snapshot import _rows as snapshot_rows
 from streaming.cluster.snapshot import by_stage
 from tests.streaming.cluster.churn import DEFINITIONS, Churn, follow
@@ -162,6 +162,16 @@ def test_equal_rows_cancel_as_often_as_both_have_them() -> None:
         assert np.array_equal(row_hashes(gone), row_hashes(gone.slice(0, 1 << 20))) and len(set(row_hashes(gone).tolist())) <= 3
 
 
+def test_netted_columns_may_have_any_names() -> None:
+    """An alias and a key such as livejoin.sign were taken for the column that counts."""
+    schema = pa.schema([("livejoin.sign", pa.int64()), ("livejoin.sign_sum", pa.int64()), ("0", pa.int64())])
+    both, old, new = ({"livejoin.sign": 1, "livejoin.sign_sum": 2, "0": value} for value in (3, 4, 5))
+    gone, come = (pa.RecordBatch.from_pylist(rows, schema) for rows in ([both, old, both], [both, new]))
+    left = net(gone, come)
+    assert [sorted(row["0"] for row in rows.to_pylist()) for rows in left] == [[3, 4], [5]]
+    assert [rows.schema for rows in left] == [schema, schema]
+
+
 @pytest.mark.parametrize("name", ["keyed pair with a hot key", "left join"])
 def test_what_is_too_much_for_one_batch_is_netted_in_slices(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """And deletes still come first."""
@@ -217,6 +227,22 @@ def test_a_layout_that_reads_the_sources_in_another_order_is_refused() -> None:
     _require_order(found[0], found[0])
     with pytest.raises(ValueError, match="would be read in the order b, a, but the checkpoint has a, b"):
         _require_order(found[0], found[1])
+
+
+def test_rows_of_another_layout_have_the_columns_of_their_relation() -> None:
+    """Of the columns `a` and `a as c0`, the second was read twice."""
+    columns = [{"name": name, "type": "int64"} for name in ("a", "a as c0", "k", "s", "e")]
+    definition = parse_relation({"columns": columns, "key": ["k"], "intervals": {"i": {"start": "s", "end": "e"}}})
+    local = Local("SELECT x.k, y.k AS l FROM w x JOIN w y ON overlaps(x.i, y.i)", {"w": definition}, {"w": "inserts"}, 4, 10)
+    rows = [{"a": 10 + k, "a as c0": 20 + k, "k": k, "s": 7 * k, "e": 7 * k + 30} for k in range(5)]
+    local.step({"w": rows})
+    cells = {label: blobs for (stage, label), (_, _, blobs) in local.kept.items() if stage == "cells"}
+    form = pa.schema([("cell", pa.int32()), ("number", pa.int64()), ("blob", pa.binary())])
+    logs = [pa.RecordBatch.from_arrays([pa.array([label] * len(own)), [*own], [*own.values()]], schema=form) for label, own in cells.items()]
+    layout = Layout.of_json(local.layout)
+    read = _Read(json.dumps(local.plan.to_json()), 0, frozenset(labels(layout.cells)[layout.firsts(layout.roles[0])].tolist()))
+    assert sorted((row for batch in read.run(logs) for row in batch.to_pylist()), key=lambda row: row["k"]) == rows
+    gc.unfreeze()
 
 
 def test_a_query_of_several_joins_is_refused() -> None:
