@@ -26,8 +26,8 @@ _KINDS = (
         400,
         "Malformed request body",
         "The body does not match its Content-Type: invalid JSON, a truncated Arrow stream, a CSV line with too many fields. "
-        "`detail` gives the line or position. Nothing was applied. A request that is not valid HTTP, such as one without `Host`, is "
-        "answered like this too.",
+        "`detail` gives the line or position. Nothing was applied. A request that is not valid HTTP, such as one without a valid `Host`, "
+        "is answered like this too.",
         "Fix the body at the position in `detail` and resend all of it.",
     ),
     Kind(

@@ -18,7 +18,7 @@ from service.errors import Problem, bad_parameter
 from service.query.literals import BadLiteral, from_json, from_text
 from service.query.model import GROUP, ColumnRef, Stretches
 from service.reading.readings import Delays, Matching, ViewReading
-from service.reading.windows import Bound, Chosen, Window, bound_of, met, window_of
+from service.reading.windows import Bound, Chosen, Window, bound_of, met, parameter_of, window_of
 from service.tables.projection import one_zero
 from service.tables.relations import Relation
 from service.tables.resolution import NO_SLOTS, Slots
@@ -66,7 +66,7 @@ def look_up(
     named = {name: ends for name, ends in (window or {}).items() if "." in name}
     bounds = _bounds(view, {name: ends for name, ends in (window or {}).items() if name not in named})
     if view.view.query.branches and named:
-        raise bad_parameter(f"overlaps.{next(iter(named))}", "the rows of UNION and EXCEPT have no intervals")
+        raise bad_parameter(parameter_of(next(iter(named))), "the rows of UNION and EXCEPT have no intervals")
     if point is not None and view.view.query.branches:
         return ViewReading(view, join.is_empty(root), join.of_key(root, 0, _row(view, *point), bounds), False, delays)
     within = _named_bounds(view, named)
@@ -78,7 +78,7 @@ def look_up(
         place = next((place for place in within if view.sides[place].alias not in view.view.query.optional), None)
         if place is None:
             alias, instead = view.sides[next(iter(within))].alias, "name an interval of another alias too"
-            raise bad_parameter(f"overlaps.{next(iter(named))}", f"rows without {alias} cannot be found by it; {instead}")
+            raise bad_parameter(parameter_of(next(iter(named))), f"rows without {alias} cannot be found by it; {instead}")
         relation, own = within[place]
         cursor = _chosen(view, version.number, join, root, place, lambda slots: slots[met(relation, own, slots)], bounds)
     else:
@@ -159,7 +159,7 @@ def _named_bounds(view: LiveView, named: Window) -> dict[int, tuple[Relation, li
     found: dict[int, tuple[Relation, list[Bound]]] = {}
     for name, ends in named.items():
         alias, _, interval = name.partition(".")
-        parameter = f"overlaps.{name}"
+        parameter = parameter_of(name)
         side = _side(view, alias, parameter)
         found.setdefault(side.place, (side.relation, []))[1].append(bound_of(side.relation, interval, ends, parameter))
     return found
@@ -323,7 +323,7 @@ def _bounds(view: LiveView, window: Window | None) -> Bounds | None:
         named = [one for one in dimensions if not name or any(ref.interval == name for ref in one)]
         if not named:
             there = ", ".join(sorted({ref.interval for one in dimensions for ref in one}))
-            raise bad_parameter(f"overlaps.{name}", f"the view does not join on an interval {name}, only on {there}")
+            raise bad_parameter(parameter_of(name), f"the view does not join on an interval {name}, only on {there}")
         for ref in set().union(*named):
             side = sides[ref.alias]
             span = side.spans[ref.interval]
@@ -332,7 +332,7 @@ def _bounds(view: LiveView, window: Window | None) -> Bounds | None:
                 joined = " and ".join(sorted({other.interval for other in set().union(*named)}))
                 raise bad_parameter("overlaps", f"one window is allowed for {joined}, but two are given")
             try:
-                bounds[span] = window_of(ends, side.relation.definition.column(span.start).kind, f"overlaps.{name}" if name else "overlaps")
+                bounds[span] = window_of(ends, side.relation.definition.column(span.start).kind, parameter_of(name))
             except Problem as problem:
                 if name or len(named) == 1:
                     raise

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from service.errors import bad_parameter
 from service.reading.lookups import parsed, slot_of
 from service.reading.readings import TableReading
-from service.reading.windows import Bound, Window, bound_of, met
+from service.reading.windows import Bound, Window, bound_of, met, parameter_of
 from service.tables.relations import Relation
 from service.tables.resolution import Slots
 
@@ -41,5 +41,5 @@ def _meeting(relation: Relation, window: Window) -> Callable[[Slots], Slots]:
         if not name and (len(intervals) != 1 or len(window) > 1):
             declared = ", ".join(intervals) or "none"
             raise bad_parameter("overlaps", f"name the interval, overlaps.<interval>=lo,hi; {relation.name} declares {declared}")
-        bounds.append(bound_of(relation, name or next(iter(intervals)), ends, f"overlaps.{name}" if name else "overlaps"))
+        bounds.append(bound_of(relation, name or next(iter(intervals)), ends, parameter_of(name)))
     return lambda slots: slots[met(relation, bounds, slots)]

@@ -47,6 +47,11 @@ def bound_of(relation: Relation, interval: str, window: tuple[str | None, str | 
     return Bound(span_of(IntervalRef(relation.name, interval), relation.definition), *window_of(window, type_, parameter))
 
 
+def parameter_of(name: str) -> str:
+    """The parameter of a window: of the interval `name`, or, if it is empty, of all that the view joins on, or a relation's only one."""
+    return f"overlaps.{name}" if name else "overlaps"
+
+
 def window_of(window: tuple[str | None, str | None], type_: str, parameter: str) -> tuple[int, int]:
     """Return the encoded window of (lo, hi), texts in the endpoints' type; None is unbounded. Problem `bad-parameter`."""
     low, high = window

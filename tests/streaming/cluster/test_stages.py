@@ -238,10 +238,11 @@ def test_rows_of_another_layout_have_the_columns_of_their_relation() -> None:
     local.step({"w": rows})
     cells = {label: blobs for (stage, label), (_, _, blobs) in local.kept.items() if stage == "cells"}
     form = pa.schema([("cell", pa.int32()), ("number", pa.int64()), ("blob", pa.binary())])
-    logs = [pa.RecordBatch.from_arrays([pa.array([label] * len(own)), [*own], [*own.values()]], schema=form) for label, own in cells.items()]
+    kept = [{"cell": label, "number": number, "blob": blob} for label, own in cells.items() for number, blob in own.items()]
     layout = Layout.of_json(local.layout)
     read = _Read(json.dumps(local.plan.to_json()), 0, frozenset(labels(layout.cells)[layout.firsts(layout.roles[0])].tolist()))
-    assert sorted((row for batch in read.run(logs) for row in batch.to_pylist()), key=lambda row: row["k"]) == rows
+    found = [row for batch in read.run([pa.RecordBatch.from_pylist(kept, form)]) for row in batch.to_pylist()]
+    assert sorted(found, key=lambda row: row["k"]) == rows
     gc.unfreeze()
 
 

@@ -42,6 +42,8 @@ def said(server: ServerProcess, sent: bytes) -> bytes:
         b"POST /v1/changes HTTP/1.1\r\nContent-Type: application/json\r\nContent-Length: 0\r\n",
         b"GET /livez HTTP/1.1\r\n" + HOST + HOST,
         b"GET /livez HTTP/1.0\r\n" + HOST + b"hOST: 127.0.0.1\r\n",
+        b"GET /livez HTTP/1.1\r\nHost: local host\r\n",
+        b"GET /livez HTTP/1.0\r\nHost: localhost/v1\r\n",
     ],
 )
 def test_a_request_has_one_host(server: ServerProcess, head: bytes) -> None:
@@ -67,3 +69,18 @@ def test_fields_that_appear_twice() -> None:
     for version in ("1.0", "1.1"):
         hosts = [*others, (b"host", b"x")]
         assert fault(version, hosts, fields_of(hosts)) is not None
+
+
+@pytest.mark.parametrize(
+    ("host", "right"),
+    [
+        *((host, True) for host in (b"", b"localhost", b"LOCALHOST.:80", b"a_b-c.example:", b"[::1]:8080", b"[fe80::1%25eth0]", b"%C3%A9")),
+        *((host, False) for host in (b"a b", b"a\tb", b"a\x01", b"http://a", b"a/b", b"u@a", b"a:b", b"a:80:80", b"::1", b"[::1", b"[]")),
+        *((host, False) for host in (b"a%zz", b"\xc3\xa9")),
+    ],
+)  # fmt: skip
+def test_the_host_is_a_name_or_an_address(host: bytes, right: bool) -> None:
+    """RFC 9112, section 3.2. Seen: others were answered with 403, and with access tokens they were served."""
+    headers = [(b"host", host)]
+    for version in ("1.0", "1.1"):
+        assert (fault(version, headers, fields_of(headers)) is None) is right
