@@ -166,7 +166,7 @@ def most_on_way(nodes: Nodes, C: Any, level: int, top: int, key: int, value: int
         o = child_of(W, o, 1 if goes_right(M, o, key, value, tie) else 0)
     if uneven != 0:
         C[layout.UNEVEN] = C[layout.UNEVEN] + 1 if large <= layout.LARGE_DEEP else layout.TOO_UNEVEN
-    if layout.LARGE_DEEPER < large <= layout.LARGE_DEEPEST:
+    if layout.LARGE_DEEP < large <= layout.LARGE_DEEPEST:
         most *= layout.LARGE_MORE
     if large > layout.LARGE_DEEPEST:
         o = top
