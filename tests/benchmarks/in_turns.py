@@ -2,7 +2,7 @@
 
 The speed of a host changes within minutes, so single runs at different times cannot be compared. A subject runs in CHECKOUT, then here, and
 so on; the ratio of a figure is taken from two consecutive runs, and is above 1 if the later commit is better.
-`results/in_turns_COMMIT.json` has every figure of both.
+`results/in_turns_COMMIT.json` has every figure of both, of these subjects and of those compared with that commit earlier.
 """
 
 from __future__ import annotations
@@ -83,8 +83,11 @@ def main(arguments: list[str]) -> int:
     results = {side: {one: read(given.runs, side, one, rounds) for one in given.subjects} for side in (BEFORE, AFTER)}
     figures = {subject: compared(results[BEFORE][subject], results[AFTER][subject]) for subject in given.subjects}
     revisions = {side: next(iter(results[side].values()))[0]["revision"] for side in (BEFORE, AFTER)}
-    kept = {"date": datetime.now(UTC).date().isoformat(), **revisions, "machine": machine(), "subjects": figures}
-    (HERE / "results" / f"in_turns_{revisions[BEFORE]}.json").write_text(json.dumps(kept, indent=1) + "\n")
+    about = {"date": datetime.now(UTC).date().isoformat(), AFTER: revisions[AFTER], "machine": machine()}
+    path = HERE / "results" / f"in_turns_{revisions[BEFORE]}.json"
+    kept = json.loads(path.read_text()) if path.exists() else {BEFORE: revisions[BEFORE], "subjects": {}}
+    kept["subjects"] |= {subject: about | {"figures": found} for subject, found in figures.items()}
+    path.write_text(json.dumps(kept, indent=1) + "\n")
     for subject, found in figures.items():
         if not found:
             print(f"{subject}: no figure is common to both commits")

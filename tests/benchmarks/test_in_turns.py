@@ -21,11 +21,13 @@ def test_two_commits_in_turns(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, c
             folder.mkdir()
             (folder / "some.json").write_text(json.dumps({"revision": side, "figures": told}))
     (tmp_path / "results").mkdir()
+    (tmp_path / "results" / "in_turns_before.json").write_text(json.dumps({"before": "before", "subjects": {"other": {}}}))
     monkeypatch.setattr(in_turns, "HERE", tmp_path)
     monkeypatch.setattr(in_turns, "run", None)  # nothing is measured again
     assert in_turns.main([str(tmp_path), "some", "--runs", str(tmp_path)]) == 0
     kept = json.loads((tmp_path / "results" / "in_turns_before.json").read_text())
-    assert {one["name"]: one["ratios"] for one in kept["subjects"]["some"]} == {
+    assert kept["subjects"]["other"] == {} and kept["subjects"]["some"]["after"] == "after"
+    assert {one["name"]: one["ratios"] for one in kept["subjects"]["some"]["figures"]} == {
         "rate": [1.1, 1.1, 0.875], "seconds": [0.5, 0.5, 1.0],
     }  # fmt: skip
     said = capsys.readouterr().out
