@@ -45,11 +45,14 @@ from structures.index.following import ONE, Atom, Member
 from structures.index.indexes import Entries, OrderedIndexes, Run, items_of
 from structures.index.layout import IndexArena
 from structures.index.planting import Planted
+from structures.index.search import Items
 from structures.view_tree.changes import FLIPPED, LOOKED, STATE, Changes, View, flip_all, follow_run, live_prefixes, recheck_all
 from structures.view_tree.shape import HOLDER, PLAN_WORDS, Shape, path_orders
 from structures.view_tree.walk import AT, DEAD, GAP, STATE_WORDS, STEPS, Walking, view_fill
 
 __all__ = ["Atom", "Cursor", "Deltas", "Member", "Root", "ViewTree", "path_orders"]
+
+_ONE = items_of(ONE)
 
 
 class Root(NamedTuple):
@@ -63,18 +66,18 @@ class Cursor(cursor.Cursor):
 
     _STEPS, _GAP, _DEAD = STEPS, GAP, DEAD
 
-    def __init__(self, arena: IndexArena, shape: Shape, plan: int, roots: Sequence[int], items: Entries) -> None:
+    def __init__(self, arena: IndexArena, shape: Shape, plan: int, roots: Sequence[int], items: Items) -> None:
         super().__init__(shape.t, np.zeros(STATE_WORDS, np.int64))
-        self._arena, self._first, self._items = arena, plan * PLAN_WORDS, items_of(items)
+        self._arena, self._first, self._items = arena, plan * PLAN_WORDS, items
         self._walking = Walking(shape.plans, np.array(roots, np.int64), self._Z)
-        self._ended = len(items.slot) == 0
+        self._ended = len(items.slots) == 0
 
     def _more(self, want: int) -> np.ndarray:
         out = np.empty((len(self._nothing), want), np.int32)
         told = Told(out.reshape(-1), want)
         n = compiled(view_fill)(self._arena.nodes, self._walking, self._first, self._items, told, self._BUDGET)
         self._ended = self._Z.item(AT) == len(self._items.slots)
-        return out[:, :n]
+        return out if n == want else out[:, :n]
 
     def clone(self) -> Self:
         other = super().clone()
@@ -175,17 +178,17 @@ class ViewTree(Planted):
 
     def rows(self, root: Root) -> Cursor:
         """All rows, in the order of the live prefixes."""
-        return self._cursor(root, 2 * self.shape.t, ONE)
+        return self._cursor(root, 2 * self.shape.t, _ONE)
 
     def partners(self, root: Root, place: int, entries: Entries) -> Cursor:
         """The rows in which atom number `place` is one of these entries, in their order, which are not looked up."""
-        return self._cursor(root, place, entries)
+        return self._cursor(root, place, items_of(entries))
 
     def of_key(self, root: Root, place: int, coordinates: Sequence[int]) -> Cursor:
         """The rows in which atom number `place` has these values in all its variables."""
-        return self._cursor(root, self.shape.t + place, self._entry(place, coordinates))
+        return self._cursor(root, self.shape.t + place, items_of(self._entry(place, coordinates)))
 
-    def _cursor(self, root: Root, plan: int, items: Entries) -> Cursor:
+    def _cursor(self, root: Root, plan: int, items: Items) -> Cursor:
         return Cursor(self.indexes.arena, self.shape, plan, root.roots, items)
 
     @property
