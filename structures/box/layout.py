@@ -67,8 +67,8 @@ BEFORE_KEYS, BEHIND_KEYS = -1, 2**31  # in place of a key: before all keys, and 
 # the others, which are balanced, log 16 to the base 4/3 from 16 * CAP endpoints down to CAP, and a leaf: 308.
 DEEPEST = 320
 # Numbers of nodes above `most_at_once` on a path with unbalanced nodes: with more than the first, the structure is too uneven, whatever its
-# size, and LARGE_MORE times as many endpoints are rebuilt at once, so that the path grows that much more slowly; the second is the maximum. A
-# balanced path has at most log 2**33 to the base 4/3, 80.
+# size, and LARGE_MORE times as many endpoints are rebuilt at once, so that the path grows that much more slowly; the second is the maximum.
+# A balanced path has at most log 2**33 to the base 4/3, 80.
 LARGE_DEEP, LARGE_DEEPEST = 128, 296
 LARGE_MORE = 8  # about 30 ms, and twice as long beside a build
 LARGE_REBUILT = 12  # beyond the maximum, an unbalanced node above the lowest 12 such nodes is rebuilt
