@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import random
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from contextlib import closing
 from functools import partial
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -19,8 +21,8 @@ from service.instance import Instance
 from service.reading.cursors import RowReader, open_relation_rows, open_rows
 from service.views.emptied import Emptied
 from service.wire.batch import Batch, Changes, RowBlock
-from tests.service.engine.test_builds import BOXES, ended, rows_like
-from tests.service.running import ORDER
+from tests.service.engine.test_builds import BOXES, agrees, ended, filled, rows_like, some_changes
+from tests.service.running import ORDER, check, look
 from tests.service.twin import values
 from tests.service.views.test_random_sql import Added
 
@@ -80,6 +82,46 @@ class Meanwhile:
         monkeypatch.setattr(Emptied, "build", built)
         monkeypatch.setattr(Emptied, "go_on", gone_on)
         monkeypatch.setattr(Emptied, "put_in_place", placed)
+
+
+def truncate_meanwhile(
+    folder: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    name: str,
+    definition: dict[str, Any],
+    seed: int,
+    truncated: Sequence[str],
+    may_write: Callable[[Instance], bool] = lambda engine: True,
+) -> Meanwhile:
+    """Truncate these relations, one letter each, of the view, while batches of all kinds, truncates too, come between all steps at which
+    they may. Each version is right, its changes add up, and a reader of an older one is not disturbed."""
+    rng = random.Random(f"{name} {seed}")
+    engine = filled(folder, rng)
+    engine.put_view("v", definition, wait=60)
+    added = None if name.startswith("unfollowed") else Added(engine, "v")
+    twin = random.Random(seed)
+
+    def write() -> None:
+        for _ in range(twin.randrange(meanwhile.rounds == 0, 3) if may_write(engine) else 0):
+            apply_unprepared(engine, some_changes(twin, 9))
+
+    meanwhile = Meanwhile(monkeypatch, write)
+    for names in truncated:
+        engine.apply(some_changes(rng, 40))
+        before, known = open_rows(engine.readers, "v"), rows_left(open_rows(engine.readers, "v"))
+        relations, placed = engine.views["v"].relations, meanwhile.placed
+        rows = sum(relations[one].table.rows for one in names if one in relations)
+        engine.apply(also_changing(engine, rng, truncating(rng, *names)))
+        assert meanwhile.placed == placed + (rows > 0)
+        agrees(engine, "v")
+        check(engine)
+        assert rows_left(before) == known
+        look(engine)
+        if added is not None:
+            add_up(engine, added)
+    left_nothing(engine)
+    engine.close()
+    return meanwhile
 
 
 def rows_left(reader: RowReader) -> list[str]:

@@ -26,7 +26,7 @@ from service.views.emptied import Emptied
 from service.views.stages.key_stretches import KeyStretches
 from service.views.stages.table import GroupTable
 from service.wire.batch import Batch, Changes, RowBlock
-from tests.service.engine.emptying import Meanwhile, add_up, also_changing, apply_unprepared, left_nothing, rows_left, truncating
+from tests.service.engine.emptying import Meanwhile, add_up, apply_unprepared, left_nothing, rows_left, truncate_meanwhile, truncating
 from tests.service.engine.test_builds import BOXES, VIEWS, agrees, filled, rows_like, some_changes
 from tests.service.engine.test_renewals import keeping
 from tests.service.running import ORDER, check, look
@@ -121,35 +121,7 @@ def always(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize("seed", range(3))
 @pytest.mark.parametrize("name", PREPARED)
 def test_what_changes_meanwhile(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, seed: int) -> None:
-    """Batches of all kinds, truncates too, come between all steps. Each version is right, its changes add up, and a reader of an older one
-    is not disturbed."""
-    rng = random.Random(f"{name} {seed}")
-    engine = filled(tmp_path, rng)
-    engine.put_view("v", {**VIEWS, **MORE}[name], wait=60)
-    added = None if name.startswith("unfollowed") else Added(engine, "v")
-    twin = random.Random(seed)
-
-    def write() -> None:
-        for _ in range(twin.randrange(meanwhile.rounds == 0, 3)):
-            apply_unprepared(engine, some_changes(twin, 9))
-
-    meanwhile = Meanwhile(monkeypatch, write)
-    for names in ("a", "b", "ab", "ba"):
-        engine.apply(some_changes(rng, 40))
-        before, known = open_rows(engine.readers, "v"), rows_left(open_rows(engine.readers, "v"))
-        relations, placed = engine.views["v"].relations, meanwhile.placed
-        rows = sum(relations[one].table.rows for one in names if one in relations)
-        engine.apply(also_changing(engine, rng, truncating(rng, *names)))
-        assert meanwhile.placed == placed + (rows > 0)
-        agrees(engine, "v")
-        check(engine)
-        assert rows_left(before) == known
-        look(engine)
-        if added is not None:
-            add_up(engine, added)
-    assert meanwhile.rounds > 0
-    left_nothing(engine)
-    engine.close()
+    assert truncate_meanwhile(tmp_path, monkeypatch, name, {**VIEWS, **MORE}[name], seed, ("a", "b", "ab", "ba")).rounds > 0
 
 
 @pytest.mark.parametrize("name, kept, truncated, unused", [

@@ -8,14 +8,12 @@ from pathlib import Path
 import pytest
 
 from service.engine import truncates
-from service.reading.cursors import open_rows
 from service.tables import backlog
 from service.views import emptied, live_view
 from service.views.emptied import Emptied
-from tests.service.engine.emptying import Meanwhile, add_up, also_changing, apply_unprepared, left_nothing, rows_left, truncating
+from tests.service.engine.emptying import Meanwhile, add_up, apply_unprepared, left_nothing, truncate_meanwhile, truncating
 from tests.service.engine.test_builds import agrees, filled, some_changes
 from tests.service.engine.test_truncates import MORE
-from tests.service.running import check, look
 from tests.service.views.test_random_sql import Added
 
 SORTS = (
@@ -36,33 +34,8 @@ def by_deletes(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize("seed", range(3))
 @pytest.mark.parametrize("name", SORTS)
 def test_what_changes_meanwhile(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, seed: int) -> None:
-    """Batches of all kinds, truncates too, come between all steps before the last round."""
-    rng = random.Random(f"{name} {seed}")
-    engine = filled(tmp_path, rng)
-    engine.put_view("v", MORE[name], wait=60)
-    added = None if name.startswith("unfollowed") else Added(engine, "v")
-    twin = random.Random(seed)
-
-    def write() -> None:
-        for _ in range(0 if engine._truncates._closed else twin.randrange(meanwhile.rounds == 0, 3)):
-            apply_unprepared(engine, some_changes(twin, 9))
-
-    meanwhile = Meanwhile(monkeypatch, write)
-    for names in ("b", "a", "b", "ab"):
-        engine.apply(some_changes(rng, 40))
-        before, known = open_rows(engine.readers, "v"), rows_left(open_rows(engine.readers, "v"))
-        relations, placed = engine.views["v"].relations, meanwhile.placed
-        rows = sum(relations[one].table.rows for one in names if one in relations)
-        engine.apply(also_changing(engine, rng, truncating(rng, *names)))
-        assert meanwhile.placed == placed + (rows > 0)
-        agrees(engine, "v")
-        check(engine)
-        assert rows_left(before) == known
-        look(engine)
-        if added is not None:
-            add_up(engine, added)
-    left_nothing(engine)
-    engine.close()
+    """Others write before the last round."""
+    truncate_meanwhile(tmp_path, monkeypatch, name, MORE[name], seed, ("b", "a", "b", "ab"), lambda engine: not engine._truncates._closed)
 
 
 def test_rows_that_change_after_the_last_round(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
