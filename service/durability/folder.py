@@ -147,8 +147,7 @@ class Mark:
 
     def _write(self, reach: Reach) -> None:
         body = self._FORM.pack(self._MAGIC, reach.version, reach.catalog, self._full, self._boot)
-        data = body + zlib.crc32(body).to_bytes(4, "little")
-        done = os.pwrite(self._file, data, 0)
+        data, done = body + zlib.crc32(body).to_bytes(4, "little"), 0
         while done < len(data):
             done += os.pwrite(self._file, data[done:], done)
 

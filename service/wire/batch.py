@@ -66,10 +66,8 @@ class RowBlock:
             return int(self.arrow.get_total_buffer_size())
         size = 0
         for row in self.values:
-            size += 16 * len(row)
             for value in row:
-                if type(value) in _TEXTS:
-                    size += 4 * len(value) - 16
+                size += 4 * len(value) if type(value) in _TEXTS else 16
         return size
 
 
