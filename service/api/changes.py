@@ -34,7 +34,7 @@ from service.api.openapi import (
     query_parameters,
     text_content,
 )
-from service.api.schemas import CHANGES, RECEIPT, RECEIPT_REPEATED, RECEIPT_SKIPPED
+from service.api.schemas.examples import CHANGES, RECEIPT, RECEIPT_REPEATED, RECEIPT_SKIPPED
 from service.engine.state import Receipt
 from service.errors import Problem, bad_parameter
 from service.instance import Instance

@@ -12,7 +12,9 @@ from starlette.responses import Response
 from service.access.rights import RIGHTS
 from service.api.http import media
 from service.api.http.parameters import Parameter
-from service.api.schemas import PROBLEM_EXTENSIONS, schemas
+from service.api.schemas.bodies import schemas
+from service.api.schemas.examples import PROBLEM_EXTENSIONS
+from service.api.schemas.parts import ref
 from service.errors import CATALOGUE, Problem
 
 Handler = Callable[[Request], Awaitable[Response]]
@@ -25,10 +27,6 @@ class Endpoint(NamedTuple):
     path: str
     handler: Handler | None
     operation: dict[str, Any]
-
-
-def ref(schema: str) -> dict[str, str]:
-    return {"$ref": f"#/components/schemas/{schema}"}
 
 
 def operation(

@@ -12,7 +12,7 @@ from service.api.http import media
 from service.api.http.answers import json_answer, no_parameters
 from service.api.metrics import exposition
 from service.api.openapi import Endpoint, answer, failures, json_content, operation, path_parameter, text_content
-from service.api.schemas import SOURCES
+from service.api.schemas.examples import SOURCES
 from service.errors import Problem, ending
 from service.instance import Instance
 from service.wire.grammar import timestamp_text

@@ -15,7 +15,7 @@ from service.api.http import media
 from service.api.http.answers import existing, json_answer, no_parameters
 from service.api.http.bodies import definition
 from service.api.openapi import Endpoint, answer, failures, json_content, links, operation, path_parameter
-from service.api.schemas import PATCH, RELATION, RELATION_DEFINITION
+from service.api.schemas.examples import PATCH, RELATION, RELATION_DEFINITION
 from service.errors import Problem
 from service.instance import Instance
 from service.wire.schema import NAME, RelationDefinition, parse_patch, parse_relation

@@ -29,7 +29,7 @@ from service.api.openapi import (
     query_parameters,
     text_content,
 )
-from service.api.schemas import DELETION, RECEIPT, RECEIPT_SKIPPED, STAGED
+from service.api.schemas.examples import DELETION, RECEIPT, RECEIPT_SKIPPED, STAGED
 from service.engine.state import Receipt
 from service.errors import Problem, bad_parameter
 from service.query.definition import read_where

@@ -34,7 +34,7 @@ from service.api.openapi import (
     query_parameters,
     text_content,
 )
-from service.api.schemas import PAGE
+from service.api.schemas.examples import PAGE
 from service.api.steps import TURN, Steps, finish
 from service.api.stream import Chunk, Stream
 from service.errors import bad_parameter

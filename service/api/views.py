@@ -22,7 +22,7 @@ from service.api.http.answers import existing, json_answer, no_parameters
 from service.api.http.bodies import definition
 from service.api.openapi import Endpoint, answer, failures, json_content, links, operation, path_parameter
 from service.api.relations import checked_name
-from service.api.schemas import OTHER_PLAN, PLAN, VIEW, VIEW_JSON, VIEW_SQL
+from service.api.schemas.examples import OTHER_PLAN, PLAN, VIEW, VIEW_JSON, VIEW_SQL
 from service.api.steps import Steps, finish
 from service.engine.versions import Version
 from service.errors import Problem

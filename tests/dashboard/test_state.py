@@ -19,6 +19,7 @@ from tests.dashboard.data import CLASHES, DELEGATION, PRESIDENTS, STAYS, stay, u
 from tests.end_to_end import talk
 from tests.forked import finished
 from tests.server_process import ServerProcess
+from tests.service.api.answered import require_answered
 
 
 @pytest.fixture(scope="module")
@@ -110,6 +111,27 @@ def test_events_tell_the_state_every_second(client: httpx.Client) -> None:
 
 def test_another_format_is_refused(client: httpx.Client) -> None:
     talk.problem(client.get("/v1/status", headers={"Accept": "text/csv"}), 406, "not-acceptable")
+
+
+def test_answers_have_what_the_schema_lists(tmp_path: Path) -> None:
+    """Seen: it listed nothing. A restart, because the last snapshot is a part of it."""
+    data = tmp_path / "data"
+    with ServerProcess(data) as server:
+        client = server.client()
+        talk.define(client, "stays", STAYS)
+        talk.view(client, "clashes", {"sql": CLASHES, "changes": False})
+        talk.ok(talk.send(client, [upsert("stays", stay(n)) for n in range(20)]))
+        first = status(client)
+        assert first["disk"]["snapshot"] is None and first["views"]["clashes"]["feed"] is None
+        assert server.stop() == 0
+    with ServerProcess(data) as server:
+        client = server.client()
+        talk.view(client, "followed", {"sql": CLASHES})
+        talk.ok(client.get("/v1/views/followed/rows?limit=2", headers={"Accept": talk.JSON}))
+        client.get("/v1/views/nowhere")
+        assert client.put("/v1/views/few", json={"sql": "SELECT guest FROM stays GROUP BY guest", "groups": 2}).is_success
+        second = until(lambda: (found := status(client))["warnings"] and found)
+        require_answered("Status", first, second)
 
 
 def test_tokens_see_what_they_are_for(tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ from service.demo.history import history
 from tests.dashboard.data import DELEGATION, PRESIDENTS
 from tests.end_to_end import talk
 from tests.server_process import ServerProcess
+from tests.service.api.answered import require_answered
 
 
 @pytest.fixture(scope="module")
@@ -104,6 +105,23 @@ def test_boxes_have_both_of_their_intervals(client: httpx.Client) -> None:
     rows = found["lanes"][0]["rows"]
     assert rows and all(set(one["ends"]["f"]) == {"across", "up"} for one in rows)
     assert all(end["start"] <= 10 and end["end"] >= 0 for one in rows for ends in one["ends"].values() for end in ends.values())
+
+
+SPECIAL = {
+    "nobody": "SELECT a.id AS i FROM stays a JOIN stays b ON overlaps(a.stay, b.stay) WHERE a.guest = 'nobody'",
+    "alone": "SELECT a.id AS a, b.id AS b FROM stays a LEFT JOIN stays b ON a.room = b.guest AND overlaps(a.stay, b.stay)",
+    "free": "SELECT a.id, gaps(a.stay, b.stay) AS free FROM stays a LEFT JOIN stays b ON a.room = b.guest AND overlaps(a.stay, b.stay)",
+    "pairs": "SELECT DISTINCT a.id AS a, b.id AS b FROM stays a JOIN stays b ON a.room = b.room AND overlaps(a.stay, b.stay)",
+}
+
+
+def test_answers_have_what_the_schema_lists(client: httpx.Client) -> None:
+    """Seen: it listed nothing. An empty view, rows without a part, stretches and DISTINCT have keys and ends of their own kinds."""
+    for name, text in SPECIAL.items():
+        talk.view(client, name, {"sql": text})
+    answers = [window(client, name, extent="true") for name in (PRESIDENTS, "flooded", *SPECIAL)]
+    require_answered("Window", *answers, window(client, DELEGATION, keys=2))
+    talk.drop(client, SPECIAL)
 
 
 def test_an_empty_view_has_a_lane_without_rows(client: httpx.Client) -> None:

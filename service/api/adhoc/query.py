@@ -17,7 +17,7 @@ from service.api.http import formats, media
 from service.api.http.answers import no_parameters
 from service.api.http.bodies import ClientGone, form
 from service.api.openapi import Endpoint, answer, binary_content, failures, json_content, operation, text_content
-from service.api.schemas import QUERY, QUERY_PAGE
+from service.api.schemas.examples import QUERY, QUERY_PAGE
 from service.api.stream import client_gone
 from service.errors import bad_parameter
 

@@ -12,7 +12,7 @@ from service.api.context import Context
 from service.api.http.answers import json_answer, no_parameters
 from service.api.http.bodies import form
 from service.api.openapi import Endpoint, answer, failures, json_content, operation
-from service.api.schemas import BACKUP, BACKUP_FORM
+from service.api.schemas.examples import BACKUP, BACKUP_FORM
 from service.errors import bad_parameter
 
 

@@ -16,7 +16,7 @@ from service.api.http import media
 from service.api.http.answers import json_answer, no_parameters
 from service.api.http.bodies import definition
 from service.api.openapi import Endpoint, answer, failures, json_content, operation, path_parameter
-from service.api.schemas import NEW_TOKEN, TOKEN, TOKEN_FORM
+from service.api.schemas.examples import NEW_TOKEN, TOKEN, TOKEN_FORM
 from service.durability.folder import SyncFailed
 
 T = TypeVar("T")

@@ -27,7 +27,7 @@ from service.api.http.parameters import Parameter
 from service.api.openapi import Endpoint, answer, failures, json_content, operation, path_parameter, query_parameters
 from service.api.records import key_lines
 from service.api.rows import BOX, OVERLAPS, WHERE, filters
-from service.api.schemas import WINDOW
+from service.api.schemas.examples import WINDOW
 from service.api.steps import Steps, finish
 from service.errors import bad_parameter
 from service.instance import Instance

@@ -11,13 +11,12 @@ import pytest
 from service.api.app import ENDPOINTS
 from service.api.descriptions.describing import describe
 from service.api.openapi import document
-from service.api.schemas import schemas
 from service.planning.natural import natural_json
 from service.planning.planner import alternatives
+from tests.service.api.answered import SCHEMAS, fields, validate
 from tests.service.definitions import RELATIONS, sql
 
 DOCUMENT = document(ENDPOINTS, "0")
-SCHEMAS = schemas()
 
 
 def operations() -> Iterator[tuple[str, dict[str, Any]]]:
@@ -33,10 +32,6 @@ def contents(operation: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
     for status, response in operation["responses"].items():
         for kind, content in response.get("content", {}).items():
             yield f"{status} {kind}", content
-
-
-def validate(schema: dict[str, Any], value: Any) -> None:
-    jsonschema_rs.Draft202012Validator({**schema, "components": {"schemas": SCHEMAS}}).validate(value)
 
 
 def test_every_path_of_the_interface_is_there() -> None:
@@ -115,20 +110,6 @@ def test_explanations_fit(text: str) -> None:
     told: dict[str, Any] = {"plan": view.plan.to_json(), "alternatives": [one.to_json() for one in alternatives(view.query, RELATIONS)]}
     natural = natural_json(view.query, RELATIONS, None)
     validate(SCHEMAS["Explanation"], told | ({} if natural is None else {"natural": natural}))
-
-
-def fields(schema: Any, path: str) -> Iterator[tuple[str, Any]]:
-    """(path, schema) of each property, in whatever part of the schema. What conditions only restrict is no property of its own."""
-    if isinstance(schema, dict):
-        for name, field in schema.get("properties", {}).items():
-            yield f"{path}.{name}", field
-            yield from fields(field, f"{path}.{name}")
-        for keyword, part in schema.items():
-            if keyword not in ("properties", "if", "then", "else", "dependentSchemas", "not"):
-                yield from fields(part, path)
-    elif isinstance(schema, list):
-        for part in schema:
-            yield from fields(part, path)
 
 
 def test_every_field_is_described() -> None:

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from service.api.schemas import schemas
+from service.api.schemas.bodies import schemas
 from service.errors import Problem
 from service.query.forms import SqlView, check_form
 from service.query.model import ALGORITHMS, GUARANTEES, MAX_ALIASES, RETAIN
