@@ -1,13 +1,13 @@
-"""Balance of box trees: drop the subtree of a node and rebuild it from its records, and build the tree of a node from its points when the
-first spanner arrives.
+"""Balance of box trees: rotate a node, or drop its subtree and rebuild it from its records; and build the tree of a node from its points
+when the first spanner arrives.
 
-To rebuild a subtree with more endpoints than `most_at_once` would take too long for a change: it stays unbalanced, and the changes below it
-are counted (UNEVEN), so that the owner of the structure can build another one beside it in time. Until then, paths from the root become
-longer. To slow this down, a long path has larger subtrees at its end rebuilt, and a path that is too long has as many endpoints rebuilt as
-necessary.
+Where no rotation is possible (`rotation.py`), the subtree is rebuilt. With more endpoints than `most_at_once`, this would take too long for
+a change: the subtree stays unbalanced, and the changes below several such nodes are counted (UNEVEN), so that the owner of the structure
+can build another one beside it in time. Until then, paths from the root become longer. To slow this down, a long path has larger subtrees
+at its end rebuilt, and a path that is too long has as many endpoints rebuilt as necessary.
 
-Costs: O(w log w) for w endpoints below with the last dimension next, times O(log w) for each dimension more; each amortised over as many
-changes below that node. Source: Tao and Yi, section 4.2 and partial rebuilding (section 2.3.2).
+Costs: of a rebuild, O(w log w) for w endpoints below with the last dimension next, times O(log w) for each dimension more; each amortised
+over as many changes below that node. Source: Tao and Yi, section 4.2 and partial rebuilding (section 2.3.2).
 """
 
 from __future__ import annotations
@@ -18,14 +18,26 @@ import numpy as np
 
 from structures.box import layout
 from structures.box.build import Given, build_trees, sorted_places
-from structures.box.layout import BOTH_HERE, ENDS, LEFT_HERE, RIGHT_HERE, TAG, before, child_of, goes_right, holder, records_of, root_of
+from structures.box.layout import (
+    BOTH_HERE,
+    ENDS,
+    LEFT_HERE,
+    RIGHT_HERE,
+    TAG,
+    before,
+    child_of,
+    goes_right,
+    holder,
+    records_of,
+    root_of,
+)
 from structures.box.records import Box, code_of, key_of, tag_of
+from structures.box.rotation import BEHIND, FIRST, heavier, narrow, rotated, unbalanced, whole_slab
 from structures.core.blocks import Nodes, Writing, drop
-from structures.core.kernel import kernel, wide
+from structures.core.kernel import kernel
 from structures.ordered.whole import drop_flat
 
 ALL_BOXES, OF_EITHER = -1, 2  # arguments of `gather`, in place of a set
-FIRST, BEHIND, SLAB_WORDS = 0, 3, 6  # words of a slab: its first place and that of the next slab, each (key, value, tie)
 
 
 @kernel(allocates=True)
@@ -145,31 +157,33 @@ def rebuild(nodes: Nodes, writing: Writing, level: int, top: int, slab: Any) -> 
     build_trees(nodes, writing, level, 0, top, Given(refs[:n], LO, HI, TAGS), here[:n])
 
 
-@kernel
-def unbalanced(W: Any, o: int) -> bool:
-    w = 2 * o
-    if W[w + layout.FLAGS] & layout.LEAF_NODE != 0:
-        return W[w + layout.WEIGHT] > layout.CAP
-    most = max(W[2 * child_of(W, o, 0) + layout.WEIGHT], W[2 * child_of(W, o, 1) + layout.WEIGHT])
-    return W[w + layout.WEIGHT] <= layout.CAP // 2 or 4 * most > 3 * W[w + layout.WEIGHT]
-
-
-@kernel
-def most_on_way(nodes: Nodes, C: Any, level: int, top: int, key: int, value: int, tie: int) -> int:
-    """The most endpoints below an unbalanced node on the path from `top` to a place that is rebuilt now. Counts a change below larger
-    unbalanced nodes in UNEVEN."""
+@kernel(allocates=True)
+def sunk(nodes: Nodes, writing: Writing, level: int, o: int, slab: Any) -> bool:
+    """Balance own node o, which is too large to be rebuilt, by rotations: its light child sinks until it is beside one of about its weight,
+    or below a node that can be rebuilt. Returns whether o is balanced; a node below it may not be, where a rotation would change trees."""
     M, W = nodes.M, nodes.W
-    most, large, uneven, o = layout.most_at_once(C, level), 0, wide(0), top
-    while W[2 * o + layout.WEIGHT] > most:
-        large += 1
-        uneven |= unbalanced(W, o)
-        o = child_of(W, o, 1 if goes_right(M, o, key, value, tie) else 0)
-    if uneven != 0:
-        C[layout.UNEVEN] = C[layout.UNEVEN] + 1 if large <= layout.LARGE_DEEP else layout.TOO_UNEVEN
-    if layout.LARGE_DEEP < large <= layout.LARGE_DEEPEST:
-        most *= layout.LARGE_MORE
+    c = heavier(W, o)
+    if not rotated(nodes, writing, level, o, slab):
+        return False
+    part = slab.copy()
+    while True:
+        narrow(M, o, 1 - c, part)
+        o = child_of(W, o, 1 - c)
+        if not unbalanced(W, o):
+            return True
+        if not rotated(nodes, writing, level, o, part):
+            if W[2 * o + layout.WEIGHT] <= layout.most_at_once(writing.C, level):
+                rebuild(nodes, writing, level, o, part)
+            return True
+
+
+@kernel
+def most_on_long_way(nodes: Nodes, C: Any, level: int, top: int, large: int, key: int, value: int, tie: int) -> int:
+    """The most endpoints below an unbalanced node that is rebuilt now on the path from `top` to a place, which has more than LARGE_DEEP
+    nodes that are too large."""
+    M, W = nodes.M, nodes.W
+    most, o = layout.LARGE_MORE * layout.most_at_once(C, level), top
     if large > layout.LARGE_DEEPEST:
-        o = top
         for _ in range(large - layout.LARGE_REBUILT):
             if unbalanced(W, o):
                 most = W[2 * o + layout.WEIGHT]
@@ -179,19 +193,34 @@ def most_on_way(nodes: Nodes, C: Any, level: int, top: int, key: int, value: int
 
 @kernel(allocates=True)
 def repair(nodes: Nodes, writing: Writing, level: int, h: int, key: int, value: int, tie: int) -> None:
-    """Rebuild below the topmost unbalanced node (N2) on the path to a place in the tree of holder h that may be rebuilt within a change:
-    larger nodes if the path is long; if it is too long, below the lowest node that makes it shorter by several nodes."""
+    """Balance the nodes on the path to a place in the tree of holder h by rotations, and rebuild below the topmost one (N2) that remains
+    unbalanced and may be rebuilt within a change: larger nodes if the path is long; if it is too long, below the lowest node that makes it
+    shorter by several nodes. Counts a change below several larger unbalanced nodes in UNEVEN."""
     M, W, C = nodes.M, nodes.W, writing.C
     if C[layout.FULL] != 0:
         return
-    most = most_on_way(nodes, C, level, root_of(W, h), key, value, tie)
-    slab = np.array([layout.BEFORE_KEYS, 0, 0, layout.BEHIND_KEYS, 0, 0])
-    o = root_of(W, h)
-    while not unbalanced(W, o) or W[2 * o + layout.WEIGHT] > most:
+    top, most, large, uneven, has_sunk = root_of(W, h), layout.most_at_once(C, level), 0, 0, False
+    o, slab = top, whole_slab()
+    while W[2 * o + layout.WEIGHT] > most:
+        large += 1
+        if unbalanced(W, o):
+            if not has_sunk and sunk(nodes, writing, level, o, slab):
+                has_sunk = True  # once: the copies of nodes have room in SPARE
+            else:
+                uneven += 1
+        c = 1 if goes_right(M, o, key, value, tie) else 0
+        narrow(M, o, c, slab)
+        o = child_of(W, o, c)
+    if uneven > layout.FEW_UNEVEN:
+        C[layout.UNEVEN] = C[layout.UNEVEN] + 1 if large <= layout.LARGE_DEEP else layout.TOO_UNEVEN
+    if large > layout.LARGE_DEEP:
+        most = most_on_long_way(nodes, C, level, top, large, key, value, tie)
+        o, slab = top, whole_slab()
+    while not unbalanced(W, o) or W[2 * o + layout.WEIGHT] > most or rotated(nodes, writing, level, o, slab):
         if W[2 * o + layout.FLAGS] & layout.LEAF_NODE != 0:
             return
         c = 1 if goes_right(M, o, key, value, tie) else 0
-        at = FIRST if c == 1 else BEHIND
-        slab[at], slab[at + 1], slab[at + 2] = M[o + layout.SEPARATOR + 1], M[o + layout.SEPARATOR], M[o + layout.SEPARATOR + 2]
+        narrow(M, o, c, slab)
         o = child_of(W, o, c)
-    rebuild(nodes, writing, level, o, slab)
+    if C[layout.FULL] == 0:
+        rebuild(nodes, writing, level, o, slab)

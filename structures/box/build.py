@@ -346,11 +346,12 @@ def build_trees(nodes: Nodes, writing: Writing, level: int, h: int, top: int, gi
 def load(nodes: Nodes, writing: Writing, entries: Entries) -> None:
     """Fill the empty tree; left, right: flat, with the dimensions of a box side by side. O(n log**(d - 1) n)."""
     sets, keys, lefts, rights, slots = entries
-    W = nodes.W
+    W, d = nodes.W, writing.C[layout.DIMENSIONS]
     n = len(slots)
     refs, tags = np.empty(n, np.int64), np.empty(n, np.int64)
     for j in range(n):
         s = wide(sets[j])
+        layout.note_length(writing.C, lefts[j * d : (j + 1) * d], rights[j * d : (j + 1) * d])
         refs[j], tags[j] = 2 * j + s, tag_of(wide(keys[j]), wide(slots[j]), s, BOTH_HERE)
         W[layout.TOP + layout.MEMBERS + s] += 1
     top = own_node(nodes, writing, root_of(W, layout.TOP))

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from structures.box import layout
-from structures.box.balance import activate, drop_tree, repair, unbalanced
+from structures.box.balance import activate, drop_tree, repair
 from structures.box.build import enter, leave
 from structures.box.compaction import compact_beside, compact_flat, has_spare_room
 from structures.box.layout import (
@@ -31,6 +31,7 @@ from structures.box.layout import (
     goes_right,
     holder,
     no_room,
+    own_child,
     own_node,
     own_records,
     pointed,
@@ -38,12 +39,12 @@ from structures.box.layout import (
     refresh,
     refresh_holder,
     root_of,
-    set_child,
     set_records,
     set_root,
     spanned,
 )
 from structures.box.records import Box, code_of, count_rows, cut_record, find_record, key_of, put_record, tag_of
+from structures.box.rotation import unbalanced
 from structures.box.search import BOTH, LO_, QUEUED, ask, query_fill
 from structures.core.blocks import Nodes, Writing
 from structures.core.entries import Told
@@ -62,14 +63,6 @@ STACK_WORDS = TASK * 4 * layout.DEEPEST * layout.MOST_DIMENSIONS
 def push(stack: Any, n: int, what: int, level: int, h: int, s: int) -> int:
     stack[n], stack[n + 1], stack[n + 2], stack[n + 3] = what, level, h, s
     return n + TASK
-
-
-@kernel
-def own_child(nodes: Nodes, writing: Writing, o: int, c: int) -> int:
-    W = nodes.W
-    child = own_node(nodes, writing, child_of(W, o, c))
-    set_child(W, o, c, child)
-    return child
 
 
 @kernel
@@ -230,6 +223,8 @@ def change_box(nodes: Nodes, writing: Writing, stack: Any, sign: int, box: Box) 
     """Insert the box, which is not there, or delete it, which is."""
     C = writing.C
     d, uneven = C[layout.DIMENSIONS], C[layout.UNEVEN]
+    if sign > 0:
+        layout.note_length(C, box.lo, box.hi)
     n = push(stack, 0, BEGIN, 0, layout.TOP, box.set)
     while n > 0 and not no_room(C, 0):
         n -= TASK

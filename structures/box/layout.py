@@ -21,8 +21,9 @@ A tree without spanners needs no points: it is inactive (root 0) until a spanner
 Invariants, named by `check()` when violated: I1 to I4 of `core/blocks.py`, and
     N1  the ends in a leaf's records are those of its slab; each box has one record in a leaf; order as above
     N2  weight = endpoints below; a leaf has at most CAP, an inner node more than CAP / 2; no child has over 3/4 of its
-        inner node's weight, unless that is over `most_at_once`: such a node stays, as it would take too long to
-        rebuild within a change (UNEVEN counts the changes below it), while no path from the root has more than LARGE_DEEPEST such nodes
+        inner node's weight, unless that is over `most_at_once`: such a node stays if no rotation helps, as it would take too
+        long to rebuild within a change (UNEVEN counts the changes below it), while no path from the root has more than
+        LARGE_DEEPEST such nodes
     N3  an active tree holds exactly the node's spanners and points; an inactive one has no spanners
     N4  rows of a leaf = pairs of records that meet, one of them with its left end here; live = a row lies in the node's
         trees, records or below
@@ -62,6 +63,7 @@ NODE_WORDS = 12
 
 RIGHT_TIE = 2**31
 EVERY_CODE = 2**31 - 1
+MOST_DISTANCE = 2**63 - 1
 BEFORE_KEYS, BEHIND_KEYS = -1, 2**31  # in place of a key: before all keys, and after all
 # Nodes on a path, so that stacks of a multiple have room: at most LARGE_DEEPEST above `most_at_once` (`balance.repair` sees to that); of
 # the others, which are balanced, log 16 to the base 4/3 from 16 * CAP endpoints down to CAP, and a leaf: 308.
@@ -71,15 +73,18 @@ DEEPEST = 320
 # A balanced path has at most log 2**33 to the base 4/3, 80.
 LARGE_DEEP, LARGE_DEEPEST = 128, 296
 LARGE_MORE = 8  # about 30 ms, and twice as long beside a build
+FEW_UNEVEN = 8  # unbalanced nodes above `most_at_once` on a path, each of which makes it longer by about one node, that are tolerated
 LARGE_REBUILT = 12  # beyond the maximum, an unbalanced node above the lowest 12 such nodes is rebuilt
 TOO_UNEVEN = 2**40  # value of UNEVEN
 MOST_DIMENSIONS = 8
 
 TOP = 16  # the holder of the tree of level 0
 NODE, RECORD_LEVELS = 2, 3  # classes of blocks besides those of the 1-D trees: nodes; records of level k have class RECORD_LEVELS + k
-DIMENSIONS, SELF_, FULL, UNEVEN = range(CONTROL_WORDS, CONTROL_WORDS + 4)  # words of C
-# Most words that a change of one tree takes, besides what it builds: copies of the nodes on the two paths and of those beside them, the
-# roots of trees that are then not built for lack of room, and copies of the records of both leaves.
+# Words of C. LONGEST + k: the greatest length (`distance`) of a box in dimension k since the structure was empty, for k < DIMENSIONS - 1.
+DIMENSIONS, SELF_, FULL, UNEVEN, LONGEST = range(CONTROL_WORDS, CONTROL_WORDS + 5)
+CONTROL_END = LONGEST + MOST_DIMENSIONS
+# Most words that a change of one tree takes, besides what it builds: copies of the nodes on the two paths, of those beside them and, for
+# rotations, of a child of those, the roots of trees that are then not built for lack of room, and copies of the records of both leaves.
 SPARE = 6 * DEEPEST * NODE_WORDS + 2 * (TAG + (1 + 2 * MOST_DIMENSIONS) * ROOM)
 
 
@@ -157,6 +162,15 @@ def moved_node(nodes: Nodes, writing: Writing, o: int) -> int:
 
 
 @kernel
+def own_child(nodes: Nodes, writing: Writing, o: int, c: int) -> int:
+    """Child c of own node o, which this version owns from now on."""
+    W = nodes.W
+    child = own_node(nodes, writing, child_of(W, o, c))
+    set_child(W, o, c, child)
+    return child
+
+
+@kernel
 def new_records(nodes: Nodes, C: Any, level: int) -> int:
     M, W = nodes.M, nodes.W
     o = allocate(M, C, RECORD_LEVELS + level)
@@ -187,6 +201,20 @@ def moved_records(nodes: Nodes, writing: Writing, level: int, o: int) -> int:
 def before(key: int, value: int, tie: int, key1: int, value1: int, tie1: int) -> bool:
     """Whether the first place in a level's order is before the second."""
     return key < key1 or (key == key1 and (value < value1 or (value == value1 and tie < tie1)))
+
+
+@kernel
+def distance(left: int, right: int) -> int:
+    """right - left, at most 2**63 - 1, for left <= right."""
+    length = right - left  # negative if it overflows
+    return length if length >= 0 else MOST_DISTANCE
+
+
+@kernel
+def note_length(C: Any, lo: Any, hi: Any) -> None:
+    """Update LONGEST for a box with these ends."""
+    for k in range(C[DIMENSIONS] - 1):
+        C[LONGEST + k] = max(C[LONGEST + k], distance(lo[k], hi[k]))
 
 
 @kernel
@@ -249,7 +277,7 @@ class BoxArena(EntryBlocks):
 
     def __init__(self, dimensions: int, single: bool, words: int) -> None:
         records = [TAG + (1 + 2 * (dimensions - level)) * ROOM for level in range(dimensions - 1)]
-        super().__init__((LEAF_WORDS, INNER_WORDS, NODE_WORDS, *records), UNEVEN + 1 - KEPT, words)
+        super().__init__((LEAF_WORDS, INNER_WORDS, NODE_WORDS, *records), CONTROL_END - KEPT, words)
         self.C[KIND], self.C[DIMENSIONS], self.C[SELF_] = PAIR, dimensions, single
         self._dimensions = dimensions
         self.sampled = 0  # estimated words a box while the tree is still empty; 0: unknown

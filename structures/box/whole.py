@@ -25,6 +25,7 @@ def clear(nodes: Nodes, writing: Writing) -> None:
     drop_nodes(nodes, writing, 0, root_of(W, layout.TOP))
     for i in range(layout.TREE_WORDS):
         W[layout.TOP + i] = 0
+    C[layout.LONGEST : layout.CONTROL_END] = 0
     plant(nodes, writing)
 
 

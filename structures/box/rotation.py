@@ -1,0 +1,132 @@
+r"""Rotations of box trees: they balance a node without a change of any tree, in O(1).
+
+                o                            o              The new node of the light and the inner child has the slab of both. No tree
+              /   \                        /   \            changes if the heavy node has none, and no box covers that slab: boxes that
+        light       heavy      --->    (both)    outer      cover one part of it remain spanners of that part, and the points of a node
+                   /     \             /    \               follow from its slab. This holds for nearly all nodes above most lengths of
+               inner     outer     light    inner           boxes, as when short boxes come in the order of time.
+
+If the inner child is too heavy, it is rotated first, in the other direction (a double rotation). Source: Nievergelt and Reingold, *Binary
+Search Trees of Bounded Balance*: when a node becomes unbalanced whose children are not, one of the two balances it.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from structures.box import layout
+from structures.box.layout import child_of, holder, own_child, refresh, set_child
+from structures.core.blocks import Nodes, Writing
+from structures.core.kernel import kernel
+
+FIRST, BEHIND, SLAB_WORDS = 0, 3, 6  # words of a slab: its first place and that of the next slab, each (key, value, tie)
+
+
+@kernel(allocates=True)
+def whole_slab() -> Any:
+    """The slab of a root."""
+    slab = np.zeros(SLAB_WORDS, np.int64)
+    slab[FIRST], slab[BEHIND] = layout.BEFORE_KEYS, layout.BEHIND_KEYS
+    return slab
+
+
+@kernel
+def narrow(M: Any, o: int, c: int, slab: Any) -> None:
+    """Narrow the slab of inner node o to that of its child c."""
+    at = FIRST if c == 1 else BEHIND
+    slab[at], slab[at + 1], slab[at + 2] = M[o + layout.SEPARATOR + 1], M[o + layout.SEPARATOR], M[o + layout.SEPARATOR + 2]
+
+
+@kernel
+def is_even(a: int, b: int) -> bool:
+    """Whether an inner node may have children of these weights (N2)."""
+    return a + b > layout.CAP // 2 and 4 * max(a, b) <= 3 * (a + b)
+
+
+@kernel
+def unbalanced(W: Any, o: int) -> bool:
+    w = 2 * o
+    if W[w + layout.FLAGS] & layout.LEAF_NODE != 0:
+        return W[w + layout.WEIGHT] > layout.CAP
+    return not is_even(W[2 * child_of(W, o, 0) + layout.WEIGHT], W[2 * child_of(W, o, 1) + layout.WEIGHT])
+
+
+@kernel
+def heavier(W: Any, o: int) -> int:
+    """The heavier child of an inner node."""
+    return 1 if W[2 * child_of(W, o, 1) + layout.WEIGHT] > W[2 * child_of(W, o, 0) + layout.WEIGHT] else 0
+
+
+@kernel
+def is_free(W: Any, light: int, heavy: int, inner: int, is_wide: bool) -> bool:
+    """Whether no tree changes if the inner child leaves the heavy node for a node with the light one: the heavy node has no trees, and no
+    box covers the slabs of both the light and the inner one, because they are wide together or no set has spanners of both."""
+    for i in range(2):
+        of_set = layout.TREES + layout.TREE_WORDS * i + layout.MEMBERS + i  # number of spanners
+        if W[holder(heavy, i) + layout.STATE] & layout.ACTIVE != 0:
+            return False
+        if not is_wide and W[2 * light + of_set] > 0 and W[2 * inner + of_set] > 0:
+            return False
+    return True
+
+
+@kernel
+def is_wide(M: Any, C: Any, level: int, slab: Any, c: int, o: int) -> bool:
+    """Whether no box covers the part of a slab at the side of child c of inner node o, because it is wider than all boxes."""
+    key, value, ended = M[o + layout.SEPARATOR + 1], M[o + layout.SEPARATOR], slab[BEHIND if c == 1 else FIRST :]
+    if key != ended[0]:
+        return True
+    return layout.distance(min(value, ended[1]), max(value, ended[1])) > C[layout.LONGEST + level]
+
+
+@kernel
+def turn(nodes: Nodes, writing: Writing, o: int, c: int) -> None:
+    """Rotate own node o: its child c takes its place between it and the light child, and the inner child."""
+    M, W = nodes.M, nodes.W
+    heavy, light = own_child(nodes, writing, o, c), child_of(W, o, 1 - c)
+    inner = child_of(W, heavy, 1 - c)
+    set_child(W, o, c, child_of(W, heavy, c))
+    set_child(W, o, 1 - c, heavy)
+    set_child(W, heavy, c, inner)
+    set_child(W, heavy, 1 - c, light)
+    for i in range(3):
+        a, b = o + layout.SEPARATOR + i, heavy + layout.SEPARATOR + i
+        M[a], M[b] = M[b], M[a]
+    W[2 * heavy + layout.WEIGHT] = W[2 * light + layout.WEIGHT] + W[2 * inner + layout.WEIGHT]
+    refresh(W, heavy)
+
+
+@kernel
+def rotated(nodes: Nodes, writing: Writing, level: int, o: int, slab: Any) -> bool:
+    """Balance own node o, which has this slab, by a single or a double rotation; return whether that was possible without a change of any
+    tree. If o is too large to be rebuilt, the child that consists of the former light child and another node may remain unbalanced."""
+    M, W, C = nodes.M, nodes.W, writing.C
+    if W[2 * o + layout.FLAGS] & layout.LEAF_NODE != 0:
+        return False
+    c = heavier(W, o)
+    light, heavy = child_of(W, o, 1 - c), child_of(W, o, c)
+    if W[2 * heavy + layout.FLAGS] & layout.LEAF_NODE != 0:
+        return False
+    inner, outer = child_of(W, heavy, 1 - c), child_of(W, heavy, c)
+    a, b, d = W[2 * light + layout.WEIGHT], W[2 * inner + layout.WEIGHT], W[2 * outer + layout.WEIGHT]
+    is_large = W[2 * o + layout.WEIGHT] > layout.most_at_once(C, level)
+    if is_even(a + b, d):
+        if not (is_large or is_even(a, b)) or not is_free(W, light, heavy, inner, is_wide(M, C, level, slab, 1 - c, heavy)):
+            return False
+        turn(nodes, writing, o, c)
+        return True
+    if W[2 * inner + layout.FLAGS] & layout.LEAF_NODE != 0:
+        return False
+    near, far = child_of(W, inner, 1 - c), child_of(W, inner, c)
+    m, n = W[2 * near + layout.WEIGHT], W[2 * far + layout.WEIGHT]
+    if not is_even(a + m, n + d) or not is_even(n, d) or not (is_large or is_even(a, m)):
+        return False
+    if not is_free(W, outer, inner, far, is_wide(M, C, level, slab, c, inner)):
+        return False
+    if not is_free(W, light, heavy, near, is_wide(M, C, level, slab, 1 - c, inner)):
+        return False
+    turn(nodes, writing, own_child(nodes, writing, o, c), 1 - c)
+    turn(nodes, writing, o, c)
+    return True
