@@ -66,8 +66,9 @@ EVERY_CODE = 2**31 - 1
 MOST_DISTANCE = 2**63 - 1
 BEFORE_KEYS, BEHIND_KEYS = -1, 2**31  # in place of a key: before all keys, and after all
 # Nodes on a path, so that stacks of a multiple have room: at most LARGE_DEEPEST above `most_at_once` (`balance.repair` sees to that); of
-# the others, which are balanced, log 16 to the base 4/3 from 16 * CAP endpoints down to CAP, and a leaf: 308.
-DEEPEST = 320
+# the others, which are balanced, log 16 to the base 4/3 from 16 * CAP endpoints down to CAP, and a leaf: 308. Until the next change there,
+# rotations may put such a path below a balanced one of at most log 2**33 to the base 4/3, 80 nodes, and as many that they left unbalanced.
+DEEPEST = 480
 # Numbers of nodes above `most_at_once` on a path with unbalanced nodes: with more than the first, the structure is too uneven, whatever its
 # size, and LARGE_MORE times as many endpoints are rebuilt at once, so that the path grows that much more slowly; the second is the maximum.
 # A balanced path has at most log 2**33 to the base 4/3, 80.
