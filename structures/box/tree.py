@@ -17,9 +17,9 @@ So a pair lies in exactly one tree of the last level or in one leaf. `layout.py`
 Decisions, with their reasons
     - The hierarchy is a binary tree with leaves of up to CAP (512) endpoints over both endpoints of all boxes, balanced by weight through
       rotations where no tree changes by them, and partial rebuilding; large subtrees are not rebuilt within a change, but left to the
-      structure's owner (`is_uneven`). A fixed hierarchy of the key space (a compressed radix tree) needs no rebuilding, but on skewed values its depth follows the bits, ties need
-      the slots' bits as well, and leaves of few boxes cost whole blocks. A fan-out above 2 saves levels for points but multiplies the
-      canonical nodes of a spanner: about the same number of copies.
+      structure's owner (`is_uneven`). A fixed hierarchy of the key space (a compressed radix tree) needs no rebuilding, but on skewed
+      values its depth follows the bits, ties need the slots' bits as well, and leaves of few boxes cost whole blocks. A fan-out above 2
+      saves levels for points but multiplies the canonical nodes of a spanner: about the same number of copies.
     - A box shorter than a leaf lies in records only: most pairs of usual data are found there by a scan in the order of dimension
       k + 1. Leaves over both endpoints bound the boxes that only end in a leaf, whatever the ties.
     - A tree without spanners is not kept, its points are in the leaves: a slab wider than all boxes costs nothing. The
@@ -104,8 +104,8 @@ class BoxTree(EntryTree[BoxArena]):
     @property
     def is_uneven(self) -> bool:
         """Whether a new structure should be loaded with the entries and replace this one: changes below several subtrees that are out of
-        balance, but too large to be rebuilt within a change, number a quarter of the entries. Until then, a change costs more, as its path is
-        longer."""
+        balance, but too large to be rebuilt within a change, number a quarter of the entries. Until then, a change costs more, as its
+        path is longer."""
         return bool(self.arena.C.item(UNEVEN) > sum(self.root.counts) // _UNEVEN)
 
     # --- writing
