@@ -126,7 +126,7 @@ STRUCTURES = {
     ),
     "box": Structure(
         "box.machine.BoxMachine",
-        ("tests/structures/box/test_tree.py",),
+        ("tests/structures/box/test_tree.py", "tests/structures/box/test_balance.py"),
         "not tens_of_thousands and not delay and not pin and not width and not left_ends and not world and not ties",
         (
             Canary("structures.box.changes", "own_node", "lambda nodes, writing, o: o", 4),

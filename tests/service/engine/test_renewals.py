@@ -220,7 +220,7 @@ def first_of(engine: Instance, name: str) -> str | None:
 
 
 def test_boxes_that_come_over_time(tmp_path: Path) -> None:
-    """Nobody asks for it: the housekeeping of the writer notices."""
+    """Long ones among short ones, so that no rotation balances the tree. Nobody asks for it: the housekeeping of the writer notices."""
     engine = running(tmp_path, {})
     for name in "xy":
         engine.put_relation(name, BOXES)
@@ -230,7 +230,7 @@ def test_boxes_that_come_over_time(tmp_path: Path) -> None:
     def upsert(name: str, first: int, count: int) -> None:
         keys = np.arange(first, first + count)
         start, low = 10 * keys, rng.integers(0, 1 << 30, count)
-        columns = [keys, start, start + 40, low, low + (1 << 24)]
+        columns = [keys, start, start + np.where(keys % 64 == 0, 8 * n, 40), low, low + (1 << 23)]
         rows = pa.RecordBatch.from_arrays([*map(pa.array, columns), pa.nulls(count, pa.utf8())], schema=BOXES.arrow_schema())
         changes = Changes(name, BOXES, np.full(count, ORDER["upsert"], np.uint8), RowBlock(rows), np.arange(count))
         engine.apply(Batch([changes], count, 0, [], 0))
