@@ -120,11 +120,11 @@ def answer(
     return {str(status): made}
 
 
-def failures(*types: str) -> dict[str, Any]:
-    """Return the responses of these problems, and of those that any request can meet, by status."""
+def failures(*types: str, told: Callable[[Problem], Problem] = lambda problem: problem) -> dict[str, Any]:
+    """Return the responses of these problems, as the endpoint tells them, and of those that any request can meet, by status."""
     by_status: dict[str, dict[str, Any]] = {}
     for kind in (*types, "unauthorized", "forbidden", "request-timeout", "headers-too-large", "too-busy", "internal", "recovering"):
-        problem = Problem(kind, CATALOGUE[kind].meaning.split(". ")[0], **PROBLEM_EXTENSIONS.get(kind, {}))
+        problem = told(Problem(kind, CATALOGUE[kind].meaning.split(". ")[0], **PROBLEM_EXTENSIONS.get(kind, {})))
         empty: dict[str, Any] = {"description": "", "content": {media.PROBLEM: {"schema": ref("Problem"), "examples": {}}}}
         found = by_status.setdefault(str(problem.status), empty)
         found["content"][media.PROBLEM]["examples"][kind] = {"value": problem.to_json()}

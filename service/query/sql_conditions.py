@@ -393,6 +393,8 @@ class Conditions:
             return _Side(ref, infinity)
         if _is_constant(node):
             return None
+        if isinstance(node, exp.Any) and not isinstance(node.this.unnest(), exp.Query):
+            raise unsupported(_sql(node), "list the values: IN (1, 2)")
         if isinstance(node, exp.Query | exp.Any | exp.All):
             raise unsupported("a subquery in a condition", "put its relation into FROM and its condition into WHERE")
         if isinstance(node, exp.AggFunc | exp.Window):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import re
 import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple, Self
@@ -25,6 +26,7 @@ from structures.core.encoding import NEG_INF, POS_INF, encode_floats
 Window = Mapping[str, tuple[str | None, str | None]]
 """By the interval's name, "" for all, or alias.interval: (lo, hi), texts in the endpoints' type, None for no bound."""
 Mask = npt.NDArray[np.bool_]
+_SPACE_FOR_PLUS = re.compile(r":[0-9.]+ [0-9]{2}(:?[0-9]{2})?$")
 _CALL = 0.002  # seconds that a call may take, about
 _LOOKED_UP = 256  # rows at once: some structures need 20 µs for each before they return the first partner
 
@@ -58,15 +60,22 @@ def window_of(window: tuple[str | None, str | None], type_: str, parameter: str)
     try:
         left, right = _end_of(low, type_, NEG_INF), _end_of(high, type_, POS_INF)
     except BadLiteral as error:
-        raise bad_parameter(parameter, str(error)) from None
+        raise bad_parameter(parameter, f"{error}{_advice(window)}") from None
     if left > right:
         raise bad_parameter(parameter, f"the window is empty: {low} is after {high}")
     return left, right
 
 
+def _advice(window: tuple[str | None, str | None]) -> str:
+    """How to write an offset, if one was sent with a plus sign, which stands for a space in an address."""
+    return "; in an address, write %2B for +" if any(end is not None and _SPACE_FOR_PLUS.search(end) for end in window) else ""
+
+
 def _end_of(text: str | None, type_: str, missing: int) -> int:
     if text is None:
         return missing
+    if type_ != "float64" and "infinity" in text.lower():
+        raise BadLiteral(f"got {text!r}: leave this end empty if the window has no bound there")
     value = from_text(type_, text)
     return int(encode_floats(np.array([value]), 0)[0]) if type_ == "float64" else int(value)
 

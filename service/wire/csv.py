@@ -21,6 +21,7 @@ from service.wire.judge import Findings, assemble
 from service.wire.room import CSV_WEIGHTS, UNBOUNDED, Room, take_text
 from service.wire.schema import OP_COLUMN, RowRules
 from service.wire.table import judge_table, refuse_twice
+from service.wire.wording import instead
 
 _HEADER = 1 << 20  # bytes: more than a thousand columns with long names require
 
@@ -84,6 +85,9 @@ def _read(body: bytes, rules: RowRules) -> pa.RecordBatch:
         if column is not None and column.type in ("string", "bytes") and not column.nullable:
             columns[at] = columns[at].fill_null("")
     if (stranger := next((name for name in names if name not in known), None)) is not None:
+        if not table.num_rows:
+            reason = f"the only row would be the header row, but there is no column {cut(stranger)!r}{instead(stranger, rules.names)}"
+            raise MalformedBody(reason, 1)
         return pa.RecordBatch.from_arrays([*columns, pa.nulls(table.num_rows)], names=[*known, stranger])
     return pa.RecordBatch.from_arrays(columns, names=known)
 

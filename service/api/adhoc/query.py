@@ -10,7 +10,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from service.adhoc.session import Session
-from service.adhoc.statement import Known, read
+from service.adhoc.statement import Known, read, refused
 from service.api.adhoc.running import Answer, Running
 from service.api.context import Context
 from service.api.http import formats, media
@@ -114,7 +114,7 @@ ENDPOINTS = [
             body=json_content("Query", *QUERY),
             responses={
                 **answer(200, "the rows", _CONTENT, {"Livejoin-Version": "42", "Livejoin-Empty": "false"}),
-                **failures(*_REFUSALS),
+                **failures(*_REFUSALS, told=refused),
             },
         ),
     )

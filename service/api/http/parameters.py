@@ -18,7 +18,7 @@ _SECONDS = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?")
 class Parameter(NamedTuple):
     """One query parameter: how to parse its text, and its part of the OpenAPI document."""
 
-    name: str  # a trailing ".*" stands for every name with this prefix
+    name: str  # a trailing ".*" stands for every longer name with this prefix
     read: Callable[[str], Any]  # raises ValueError with what the value must be
     schema: Mapping[str, Any]
     description: str
@@ -67,7 +67,7 @@ def read(query: bytes, known: Sequence[Parameter]) -> dict[str, Any]:
 
 def _find(name: str, known: Sequence[Parameter]) -> Parameter | None:
     for parameter in known:
-        if parameter.name == name or (parameter.name.endswith(".*") and name.startswith(parameter.name[:-1])):
+        if parameter.name == name or (parameter.name.endswith(".*") and name.startswith(prefix := parameter.name[:-1]) and name != prefix):
             return parameter
     return None
 

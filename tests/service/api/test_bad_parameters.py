@@ -41,6 +41,10 @@ def context(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Context]:
 ROWS = [
     ("views/v/rows?overlaps=x,1", "overlaps"),
     ("views/v/rows?overlaps=2,1", "overlaps"),
+    ("views/v/rows?overlaps.=,", "overlaps."),
+    ("views/v/rows?overlaps=7,8&overlaps.=,", "overlaps."),
+    ("relations/a/rows?overlaps.=,", "overlaps."),
+    ("relations/a/rows?where.=1", "where."),
     ("views/v/rows?overlaps.x=2,1", "overlaps.x"),
     ("views/v/rows?overlaps.y=1,2", "overlaps.y"),
     ("views/v/rows?overlaps.a.x=2,1", "overlaps.a.x"),

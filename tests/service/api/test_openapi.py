@@ -67,6 +67,12 @@ def test_operation_ids_are_unique() -> None:
     assert len(names) == len(set(names))
 
 
+def test_an_error_in_a_query_that_is_the_request_is_400() -> None:
+    responses = dict(operations())["POST /v1/query"]["responses"]
+    problems = {status: responses[status]["content"]["application/problem+json"]["examples"] for status in ("400", "422")}
+    assert problems["400"]["bad-query"]["value"]["status"] == 400 and "bad-query" not in problems["422"]
+
+
 @pytest.mark.parametrize(("name", "operation"), list(operations()), ids=lambda value: value if isinstance(value, str) else "")
 def test_examples_fit(name: str, operation: dict[str, Any]) -> None:
     assert operation["summary"]

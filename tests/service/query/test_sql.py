@@ -291,6 +291,8 @@ JOIN = "SELECT b.id FROM bookings b JOIN maintenance m ON "
         ("SELECT id FROM bookings WHERE room LIKE guest", "one pattern in quotes"),
         ("SELECT id FROM bookings WHERE 'A' LIKE room", "write a column before LIKE"),
         ("SELECT id FROM bookings WHERE room LIKE ANY (ARRAY['A'])", "one pattern in quotes"),
+        ("SELECT id FROM bookings WHERE id = ANY (ARRAY[1, 2])", "list the values: IN (1, 2)"),
+        ("SELECT id FROM bookings WHERE id = ANY (SELECT n FROM shifts)", "put its relation into FROM"),
         ("SELECT id FROM bookings WHERE floor = 1 OR room IN (SELECT room FROM shifts)", "define a view for each case"),
         ("SELECT b.id FROM bookings b LEFT JOIN maintenance m ON m.id = b.id WHERE m.n = 1 OR m.id IS NULL", "write it in ON, or define"),
         ("SELECT b.id FROM bookings b FULL JOIN maintenance m ON m.id = b.id WHERE m.n = 1 OR m.id IS NULL", "write it in ON, or define"),

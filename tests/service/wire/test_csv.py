@@ -82,6 +82,8 @@ def test_other_faults() -> None:
         (b"\xff\xfe", 1),
         ("id,room,starts\n1,A,0\n".encode("utf-16"), 1),
         (b"id,room,starts\n1,\xff,0\n", 2),
+        (b"1,A,0\n", 1),  # no header row: a replacement by it would empty the relation
+        (b"id,room,colour\n", 1),
     ],
 )
 def test_malformed_bodies(body: bytes, line: int | None) -> None:
