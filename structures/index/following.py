@@ -84,7 +84,7 @@ class IndexReader(ABC):
         return members
 
     def _change(self, atom: int, sign: int, entries: Entries, common: np.ndarray) -> None:
-        """These entries were deleted or inserted, and all members of the atom have the step's roots; `common` as in `Half`."""
+        """At least one entry was deleted or inserted, and all members of the atom have the step's roots; `common` as in `Half`."""
         self._counts[atom] += sign * len(entries.slot)
 
     def follow(self, batch: Batch, sink: Sink | None) -> None:
@@ -102,11 +102,13 @@ class IndexReader(ABC):
                 if not halves:
                     continue
                 half = halves[0][1][step]
-                if sink is not None and len(half.entries.slot) and not self._tell(atom, half.entries, sign, sink):
+                changed = len(half.entries.slot) > 0
+                if sink is not None and changed and not self._tell(atom, half.entries, sign, sink):
                     sink = None
                 for m, both in halves:
                     self._roots[m] = both[step].after
-                self._change(atom, sign, half.entries, half.common)
+                if changed:
+                    self._change(atom, sign, half.entries, half.common)
 
     def follow_in_order(self, run: Run, offsets: np.ndarray, limit: int | None, quiet: np.ndarray | None = None) -> Deltas:
         """Follow single changes, and report the delta of each, relative to the view left by the changes before it; changes of other indexes

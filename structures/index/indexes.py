@@ -236,11 +236,13 @@ class OrderedIndexes(Versioned[IndexArena]):
         return layout.TREES + layout.TREE_WORDS * index
 
     def arity(self, index: int) -> int:
-        return int(self.arena.C[self.holder(index) + layout.ARITY])
+        arity: int = self.arena.C.item(self.holder(index) + layout.ARITY)
+        return arity
 
     def root(self, index: int) -> int:
         """The newest version, published or not."""
-        return int(self.arena.C[self.holder(index) + layout.ROOT])
+        root: int = self.arena.C.item(self.holder(index) + layout.ROOT)
+        return root
 
     # --- writing
 
@@ -313,7 +315,7 @@ class OrderedIndexes(Versioned[IndexArena]):
             raise MemoryError(f"the ordered indexes have reached the size of their arena ({8 * self.arena.M.size} bytes)")
 
     def _words(self, changes: int, ticks: int) -> int:
-        blocks = self.arena.live_bytes // (8 * layout.BLOCK)
+        blocks = self.arena.blocks
         levels = blocks.bit_length() + 2
         return layout.BLOCK * min(changes * 2 * levels, ticks * (blocks + 2 * changes + 1))
 
@@ -323,7 +325,7 @@ class OrderedIndexes(Versioned[IndexArena]):
         self._require(changes, ticks)
         arena, changes = self.arena, max(changes, self._promised)  # those of view trees follow
         if arena.is_sparse:
-            blocks = min(changes * STEP_BLOCKS, arena.live_bytes // (8 * layout.BLOCK) * ticks)
+            blocks = min(changes * STEP_BLOCKS, arena.blocks * ticks)
             arena.C[layout.ROOMY] = arena.has_room(self._words(changes, ticks) + layout.BLOCK * blocks)
 
     def apply(self, changes: Mapping[int, Changes]) -> Batch:
@@ -335,8 +337,9 @@ class OrderedIndexes(Versioned[IndexArena]):
         """
         for index, one in changes.items():
             self._require_index(index)
+            arity = self.arity(index)
             for part in one:
-                _require_entries(part, self.arity(index))
+                _require_entries(part, arity)
         self.prepare(sum(len(part.slot) for one in changes.values() for part in one), STEPS)
         halves: list[dict[int, Half]] = []
         for index, one in changes.items():
@@ -350,13 +353,14 @@ class OrderedIndexes(Versioned[IndexArena]):
 
     def _change(self, index: int, sign: int, entries: Entries) -> Half:
         before, common = self.root(index), np.empty(len(entries.slot), np.int8)
-        if len(entries.slot):
-            entries = entries.take(index_order(entries, self.arity(index)))
-            if sign == DELETE and self._are_all(index, entries):
-                drop_all(*self._arrays, self.holder(index))
-                common = common_with_next(entries, self.arity(index))
-            else:
-                compiled(change_all)(*self._arrays, self.holder(index), sign, items_of(entries), common)
+        if not len(common):
+            return Half(entries, common, before, before)
+        entries = entries.take(index_order(entries, self.arity(index)))
+        if sign == DELETE and self._are_all(index, entries):
+            drop_all(*self._arrays, self.holder(index))
+            common = common_with_next(entries, self.arity(index))
+        else:
+            compiled(change_all)(*self._arrays, self.holder(index), sign, items_of(entries), common)
         return Half(entries, common, before, self.root(index))
 
     def _are_all(self, index: int, entries: Entries) -> bool:
