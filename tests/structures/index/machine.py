@@ -12,6 +12,7 @@ from hypothesis.stateful import initialize, precondition, rule
 
 from structures.core.entries import DELETE, INSERT
 from structures.index.indexes import NO_ENTRIES, Changes, Cursor, Entries, OrderedIndexes
+from structures.index.layout import BLOCK
 from tests.naive import ordered_index as twin
 from tests.naive.natural_join import Entry
 from tests.structures.machines import Reading, ReadingMachine, empty_chunks
@@ -74,6 +75,7 @@ class IndexMachine(ReadingMachine):
     def _settle(self) -> None:
         self.indexes.reclaim(self.version, self.pin_array())
         self.indexes.check([(one.arity, one.root) for seen in self.pins.values() for one in seen])
+        assert self.indexes.arena.blocks * 8 * BLOCK == self.indexes.arena.live_bytes
 
     def _next(self) -> None:
         self.version += 1
