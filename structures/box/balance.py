@@ -199,9 +199,9 @@ def repair(nodes: Nodes, writing: Writing, level: int, h: int, key: int, value: 
     M, W, C = nodes.M, nodes.W, writing.C
     if C[layout.FULL] != 0:
         return
-    top, most, large, uneven, has_sunk = root_of(W, h), layout.most_at_once(C, level), 0, 0, False
+    top, small, large, uneven, has_sunk = root_of(W, h), layout.most_at_once(C, level), 0, 0, False
     o, slab = top, whole_slab()
-    while W[2 * o + layout.WEIGHT] > most:
+    while W[2 * o + layout.WEIGHT] > small:
         large += 1
         if unbalanced(W, o):
             if not has_sunk and sunk(nodes, writing, level, o, slab):
@@ -213,10 +213,14 @@ def repair(nodes: Nodes, writing: Writing, level: int, h: int, key: int, value: 
         o = child_of(W, o, c)
     if uneven > layout.FEW_UNEVEN:
         C[layout.UNEVEN] = C[layout.UNEVEN] + 1 if large <= layout.LARGE_DEEP else layout.TOO_UNEVEN
+    most = small
     if large > layout.LARGE_DEEP:
         most = most_on_long_way(nodes, C, level, top, large, key, value, tie)
         o, slab = top, whole_slab()
-    while not unbalanced(W, o) or W[2 * o + layout.WEIGHT] > most or rotated(nodes, writing, level, o, slab):
+    while True:
+        weight = W[2 * o + layout.WEIGHT]
+        if unbalanced(W, o) and weight <= most and not (weight <= small and rotated(nodes, writing, level, o, slab)):
+            break
         if W[2 * o + layout.FLAGS] & layout.LEAF_NODE != 0:
             return
         c = 1 if goes_right(M, o, key, value, tie) else 0
