@@ -83,7 +83,8 @@ class Follower:
             if chunk.kind == "error" or self._left == 0:
                 return self._taken(found, True)
         rows = sum([chunk.rows.num_rows for chunk in chunks if chunk.rows is not None])
-        return self._taken(found, self._subscription.ended)._replace(news=bool(chunks), more=rows >= CHUNK_ROWS)
+        more = rows >= CHUNK_ROWS or self._subscription.is_in_snapshot
+        return self._taken(found, self._subscription.ended)._replace(news=bool(chunks), more=more)
 
     def hear(self, audience: Audience, seat: Seat) -> Taken | None:
         """Return the audience's records that this follower does not have yet; None: it must read by itself."""

@@ -70,8 +70,13 @@ class Subscription:
     def position(self) -> int | None:
         """The last version that was returned completely; None within a snapshot, within a version, after the end, and if an end is set: in
         these cases no other source may provide what follows."""
-        is_within = self.ended or self._snapshot is not None or self._backlog or self._until is not None
+        is_within = self.ended or self.is_in_snapshot or self._backlog or self._until is not None
         return None if is_within else self._position
+
+    @property
+    def is_in_snapshot(self) -> bool:
+        """Whether rows of the snapshot, or its end, are still to be returned; a call of `next` may find none."""
+        return self._snapshot is not None
 
     @property
     def at(self) -> int:

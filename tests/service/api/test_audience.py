@@ -386,3 +386,34 @@ def test_a_seat_waits_its_time_however_short(new_loop: Callable[[], asyncio.Abst
 
     with asyncio.Runner(loop_factory=new_loop) as runner:
         runner.run(run())
+
+
+class Snapshot:
+    """A reader of a view at version 7, some calls of which find no rows."""
+
+    version = 7
+
+    def __init__(self, counts: list[int]) -> None:
+        self._counts = iter(counts)
+
+    def read_with_keys(self, max_rows: int) -> tuple[pa.RecordBatch, pa.RecordBatch] | None:
+        if (count := next(self._counts, None)) is None:
+            return None
+        rows = pa.RecordBatch.from_arrays([pa.array(range(count), pa.int64())], ["n"])
+        return rows.rename_columns(["a.n"]), rows
+
+    def close(self) -> None:
+        pass
+
+
+@pytest.mark.parametrize("counts", [[], [3], [3, 0], [0, 0, 2, 0, 1, 0]])
+def test_a_snapshot_is_read_to_its_end(counts: list[int]) -> None:
+    """Without a wait where a call finds no rows: its token would come with the next change."""
+    subscription = Subscription(cast(Any, Feed()), 7, cast(Any, Snapshot(counts)))
+    follower = Follower(subscription, media.JSONL, None)
+    body = b""
+    while b"progress" not in body:
+        taken = follower.take()
+        body += taken.body
+        assert taken.more == (b"progress" not in body)
+    assert body.count(b"insert") == sum(counts)
