@@ -157,7 +157,7 @@ def table(figures: list[Figure]) -> str:
 
 def figures_of(name: str, n: int, held: dict[str, float], empty: Resident, now: Resident) -> list[Figure]:
     """Bytes per row: the total, then by holder. Uncounted memory, of arrays and of everything else, has figures of its own."""
-    allocated = held["key table"] + held["changes kept for followers"]
+    allocated = held["changes kept for followers"]  # the key table is reserved, unless it is small
     reserved = sum(held.values()) - allocated
     parts = {
         **held,
