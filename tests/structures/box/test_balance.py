@@ -61,7 +61,7 @@ def depth_at_the_right(tree: BoxTree) -> int:
 def test_short_boxes_over_time_leave_the_tree_balanced(size: int) -> None:
     """By rotations: no path is long, and no change rebuilds more than `most_at_once`."""
     n = size * layout.CAP
-    grown = grown_to_the_right(n)
+    grown = grown_to_the_right(n, 2 * 10**9 // n)  # as long as from one box to the next but one
     assert not any(grown.uneven)
     assert max(grown.depths) <= math.log(2 * n / layout.CAP, 4 / 3) + 1
     assert max(grown.retired) < layout.most_at_once(grown.tree.arena.C, 0) * grown.tree.live_bytes / (2 * n)
