@@ -19,20 +19,25 @@ import numpy as np
 from structures.box import layout
 from structures.box.build import Given, build_trees, sorted_places
 from structures.box.layout import (
+    BEHIND,
     BOTH_HERE,
     ENDS,
+    FIRST,
     LEFT_HERE,
     RIGHT_HERE,
     TAG,
     before,
     child_of,
+    child_towards,
     goes_right,
     holder,
+    narrow,
     records_of,
     root_of,
+    whole_slab,
 )
 from structures.box.records import Box, code_of, key_of, tag_of
-from structures.box.rotation import BEHIND, FIRST, heavier, narrow, rotated, unbalanced, whole_slab
+from structures.box.rotation import heavier, rotated, unbalanced
 from structures.core.blocks import Nodes, Writing, drop
 from structures.core.kernel import kernel
 from structures.ordered.whole import drop_flat
@@ -196,7 +201,7 @@ def repair(nodes: Nodes, writing: Writing, level: int, h: int, key: int, value: 
     """Balance the nodes on the path to a place in the tree of holder h by rotations, and rebuild below the topmost one (N2) that remains
     unbalanced and may be rebuilt within a change: larger nodes if the path is long; if it is too long, below the lowest node that makes it
     shorter by several nodes. Counts a change below several larger unbalanced nodes in UNEVEN."""
-    M, W, C = nodes.M, nodes.W, writing.C
+    W, C = nodes.W, writing.C
     if C[layout.FULL] != 0:
         return
     top, small, large, uneven, has_sunk = root_of(W, h), layout.most_at_once(C, level), 0, 0, False
@@ -208,9 +213,7 @@ def repair(nodes: Nodes, writing: Writing, level: int, h: int, key: int, value: 
                 has_sunk = True  # once: the copies of nodes have room in SPARE
             else:
                 uneven += 1
-        c = 1 if goes_right(M, o, key, value, tie) else 0
-        narrow(M, o, c, slab)
-        o = child_of(W, o, c)
+        o = child_towards(nodes, o, slab, key, value, tie)
     if uneven > layout.FEW_UNEVEN:
         C[layout.UNEVEN] = C[layout.UNEVEN] + 1 if large <= layout.LARGE_DEEP else layout.TOO_UNEVEN
     most = small
@@ -223,8 +226,6 @@ def repair(nodes: Nodes, writing: Writing, level: int, h: int, key: int, value: 
             break
         if W[2 * o + layout.FLAGS] & layout.LEAF_NODE != 0:
             return
-        c = 1 if goes_right(M, o, key, value, tie) else 0
-        narrow(M, o, c, slab)
-        o = child_of(W, o, c)
+        o = child_towards(nodes, o, slab, key, value, tie)
     if C[layout.FULL] == 0:
         rebuild(nodes, writing, level, o, slab)

@@ -79,6 +79,8 @@ LARGE_REBUILT = 12  # beyond the maximum, an unbalanced node above the lowest 12
 TOO_UNEVEN = 2**40  # value of UNEVEN
 MOST_DIMENSIONS = 8
 
+FIRST, BEHIND, SLAB_WORDS = 0, 3, 6  # words of a slab: its first place and that of the next slab, each (key, value, tie)
+
 TOP = 16  # the holder of the tree of level 0
 NODE, RECORD_LEVELS = 2, 3  # classes of blocks besides those of the 1-D trees: nodes; records of level k have class RECORD_LEVELS + k
 # Words of C. LONGEST + k: the greatest length (`distance`) of a box in dimension k since the structure was empty, for k < DIMENSIONS - 1.
@@ -225,10 +227,39 @@ def goes_right(M: Any, o: int, key: int, value: int, tie: int) -> bool:
     return not before(key, value, tie, M[s + 1], M[s], M[s + 2])
 
 
+@kernel(allocates=True)
+def whole_slab() -> Any:
+    """The slab of a root."""
+    slab = np.zeros(SLAB_WORDS, np.int64)
+    slab[FIRST], slab[BEHIND] = BEFORE_KEYS, BEHIND_KEYS
+    return slab
+
+
+@kernel
+def narrow(M: Any, o: int, c: int, slab: Any) -> None:
+    """Narrow the slab of inner node o to that of its child c."""
+    at = FIRST if c == 1 else BEHIND
+    slab[at], slab[at + 1], slab[at + 2] = M[o + SEPARATOR + 1], M[o + SEPARATOR], M[o + SEPARATOR + 2]
+
+
+@kernel
+def child_towards(nodes: Nodes, o: int, slab: Any, key: int, value: int, tie: int) -> int:
+    """The child of inner node o whose slab has the place. Narrows the slab of the node to that of the child."""
+    c = 1 if goes_right(nodes.M, o, key, value, tie) else 0
+    narrow(nodes.M, o, c, slab)
+    return child_of(nodes.W, o, c)
+
+
 @kernel
 def holder(o: int, i: int) -> int:
     """The holder of tree i of node o."""
     return 2 * o + TREES + TREE_WORDS * i
+
+
+@kernel
+def spanners_of(W: Any, o: int, i: int) -> int:
+    """The number of spanners in tree i of node o; they are of set i there."""
+    return W[holder(o, i) + MEMBERS + i]
 
 
 @kernel

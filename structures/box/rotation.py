@@ -14,29 +14,10 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
-
 from structures.box import layout
-from structures.box.layout import child_of, holder, own_child, refresh, set_child
+from structures.box.layout import child_of, holder, own_child, refresh, set_child, spanners_of
 from structures.core.blocks import Nodes, Writing
 from structures.core.kernel import kernel
-
-FIRST, BEHIND, SLAB_WORDS = 0, 3, 6  # words of a slab: its first place and that of the next slab, each (key, value, tie)
-
-
-@kernel(allocates=True)
-def whole_slab() -> Any:
-    """The slab of a root."""
-    slab = np.zeros(SLAB_WORDS, np.int64)
-    slab[FIRST], slab[BEHIND] = layout.BEFORE_KEYS, layout.BEHIND_KEYS
-    return slab
-
-
-@kernel
-def narrow(M: Any, o: int, c: int, slab: Any) -> None:
-    """Narrow the slab of inner node o to that of its child c."""
-    at = FIRST if c == 1 else BEHIND
-    slab[at], slab[at + 1], slab[at + 2] = M[o + layout.SEPARATOR + 1], M[o + layout.SEPARATOR], M[o + layout.SEPARATOR + 2]
 
 
 @kernel
@@ -64,10 +45,9 @@ def is_free(W: Any, light: int, heavy: int, inner: int, is_wide: bool) -> bool:
     """Whether no tree changes if the inner child leaves the heavy node for a node with the light one: the heavy node has no trees, and no
     box covers the slabs of both the light and the inner one, because they are wide together or no set has spanners of both."""
     for i in range(2):
-        of_set = layout.TREES + layout.TREE_WORDS * i + layout.MEMBERS + i  # number of spanners
         if W[holder(heavy, i) + layout.STATE] & layout.ACTIVE != 0:
             return False
-        if not is_wide and W[2 * light + of_set] > 0 and W[2 * inner + of_set] > 0:
+        if not is_wide and spanners_of(W, light, i) > 0 and spanners_of(W, inner, i) > 0:
             return False
     return True
 
@@ -75,7 +55,7 @@ def is_free(W: Any, light: int, heavy: int, inner: int, is_wide: bool) -> bool:
 @kernel
 def is_wide(M: Any, C: Any, level: int, slab: Any, c: int, o: int) -> bool:
     """Whether no box covers the part of a slab at the side of child c of inner node o, because it is wider than all boxes."""
-    key, value, ended = M[o + layout.SEPARATOR + 1], M[o + layout.SEPARATOR], slab[BEHIND if c == 1 else FIRST :]
+    key, value, ended = M[o + layout.SEPARATOR + 1], M[o + layout.SEPARATOR], slab[layout.BEHIND if c == 1 else layout.FIRST :]
     if key != ended[0]:
         return True
     return layout.distance(min(value, ended[1]), max(value, ended[1])) > C[layout.LONGEST + level]
