@@ -30,6 +30,8 @@ PLAN = SimpleNamespace(to_json=lambda: {"algorithm": "interval-tree"})
 class Subscription:
     """Says what it was told to, then nothing."""
 
+    is_in_snapshot = False
+
     def __init__(self, *said: Chunk) -> None:
         self.said = list(said)
         self.closed = self.ended = False
