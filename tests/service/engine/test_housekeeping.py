@@ -6,10 +6,12 @@ import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
+from service.engine.queued import Stop
 from service.instance import Instance
 from service.reading.cursors import open_rows
 from service.tables.store import Table
@@ -82,6 +84,29 @@ def test_what_a_group_owes_is_put_off_while_somebody_waits(
     assert ended.wait(60)
     engine._writer.call(lambda: None).result()  # behind the change
     assert happened.index("change") == before
+
+
+@pytest.mark.parametrize(("owed", "pieces"), [(0.1, 1), (0.15, 3), (0.2, 3), (0.2505, 51)])
+def test_what_cannot_be_put_off_is_spread_over_turns(engine: Instance, monkeypatch: pytest.MonkeyPatch, owed: float, pieces: int) -> None:
+    """A change that waits behind a batch does not also wait for as much housekeeping as the batch has taken."""
+    now, done, writer = [0.0], list[float](), engine._writer
+
+    def piece() -> bool:
+        now[0] += 1e-3
+        done.append(now[0])
+        return True
+
+    def tidy() -> None:
+        with monkeypatch.context() as inside:
+            inside.setattr(writer, "_housekeep", piece)
+            inside.setattr("service.engine.writer.time", SimpleNamespace(monotonic=lambda: now[0]))
+            before, writer._owed = writer._owed, owed
+            writer._tidy(following=Stop())
+            assert writer._owed == pytest.approx(owed - 1e-3 * pieces)
+            writer._owed = before
+
+    engine.at_rest(tidy)
+    assert len(done) == pieces
 
 
 def test_jobs_owe_it_too(engine: Instance, monkeypatch: pytest.MonkeyPatch) -> None:
