@@ -20,7 +20,7 @@ import pyarrow as pa
 
 from service.planning.hypergraph import Hypergraph
 from service.planning.quadtree_shapes import Shapes
-from service.tables.changes import Parted
+from service.tables.changes import Runs, versions_of
 from service.tables.resolution import Slots
 from service.tables.sides import Side
 from service.views.deltas import Sink
@@ -58,18 +58,15 @@ class QdagJoin(QuadtreeJoin):
             changed |= {number: entries for number, entries in gone.items() if (number in self._absent) == come_back}
             sink = self._step(changed, come_back, sink, offset)
 
-    def _apply_each(self, version: int, parts: Mapping[int, Parted], sink: Sink | None) -> dict[int, Entries]:
-        if self._runs is None:
-            return super()._apply_each(version, parts, sink)
-        return self._apply_run(self._runs, version, parts, sink)
-
-    def _apply_run(self, runs: QdagRuns, version: int, parts: Mapping[int, Parted], sink: Sink | None) -> dict[int, Entries]:
-        """The same in one call."""
+    def _follow(self, version: int, runs: Runs, sink: Sink | None) -> dict[int, Entries]:
+        if self._runs is None or versions_of(runs) == 1:
+            return super()._follow(version, runs, sink)
         run = RunSteps()
+        parts = self._parted(runs, sink is not None)
         gone = {number: run.add(number, self._bases[number], part, version) for number, part in parts.items()}
         steps, entries = run.in_order()
         if len(steps):
-            for told in runs.follow(self._tick, steps, entries, None if sink is None else sink.limit):
+            for told in self._runs.follow(self._tick, steps, entries, None if sink is None else sink.limit):
                 if sink is None:
                     continue
                 if told.too_large:

@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from service.planning.hypergraph import Hypergraph
 from service.planning.quadtree_shapes import Shapes
-from service.tables.changes import Part, Parted, Runs, parted, versions_of
+from service.tables.changes import Parted, Runs, by_version, parted
 from service.tables.resolution import Resolved, Slots
 from service.tables.sides import Side
 from service.tables.store import FREED_AT_ONCE, Domain, Numbers
@@ -117,16 +117,7 @@ class QuadtreeJoin(Defaults):
             self._version = version
             return
         self._begin(version)
-        parts: dict[int, Parted] = {}
-        for number, base in enumerate(self._bases):
-            run = runs.get(base.side.relation.name)
-            if run is not None:
-                parts[number] = parted(base.side, run, sink is not None)
-        if versions_of(runs) == 1:
-            gone = self._apply_batch(version, parts, sink, 0)
-        else:
-            gone = self._apply_each(version, parts, sink)
-        for number, entries in gone.items():
+        for number, entries in self._follow(version, runs, sink).items():
             self._bases[number].release(entries, version)
         for base, own in zip(self._bases, self._trees, strict=True):
             code = base.most_code
@@ -139,29 +130,28 @@ class QuadtreeJoin(Defaults):
         """Write each base's deleted and inserted entries of version number `offset`, and report the resulting rows of the view."""
         raise NotImplementedError
 
-    def _apply_batch(self, version: int, parts: Mapping[int, Parted], sink: Sink | None, offset: int) -> dict[int, Entries]:
-        """Apply the changes of version number `offset`; return the deleted entries, by base."""
-        gone: dict[int, Entries] = {}
-        come: dict[int, Entries] = {}
-        for number, part in parts.items():
-            base = self._bases[number]
-            if len(part.moved.new):
-                self._move(number, part.moved.old, part.moved.new)
-            if len(part.gone.old):
-                gone[number] = base.entries(part.gone.old, version, False)[0]
-            if len(part.come.new):
-                come[number] = base.entries(part.come.new, version, True)[0]
-        self._change(gone, come, sink, offset)
-        return gone
+    def _parted(self, runs: Runs, followed: bool) -> dict[int, Parted]:
+        """Return what the runs change, by base."""
+        own = ((number, base.side, runs.get(base.side.relation.name)) for number, base in enumerate(self._bases))
+        return {number: parted(side, run, followed) for number, side, run in own if run is not None}
 
-    def _apply_each(self, version: int, parts: Mapping[int, Parted], sink: Sink | None) -> dict[int, Entries]:
-        """Apply the changes of several versions, one after another."""
-        gone: dict[int, list[Entries]] = {}
-        for offset in sorted({offset for one in parts.values() for part in one for offset in part.offsets.tolist()}):
-            own = {number: Parted(*(_of_version(part, offset) for part in one)) for number, one in parts.items()}
-            for number, entries in self._apply_batch(version, own, sink, offset).items():
-                gone.setdefault(number, []).append(entries)
-        return {number: np.concatenate(entries) for number, entries in gone.items()}
+    def _follow(self, version: int, runs: Runs, sink: Sink | None) -> dict[int, Entries]:
+        """Apply changes, version by version; return the deleted entries, by base."""
+        deleted: dict[int, list[Entries]] = {}
+        for offset, changes in by_version(runs):
+            gone: dict[int, Entries] = {}
+            come: dict[int, Entries] = {}
+            for number, part in self._parted(changes, sink is not None).items():
+                base = self._bases[number]
+                if len(part.moved.new):
+                    self._move(number, part.moved.old, part.moved.new)
+                if len(part.gone.old):
+                    gone[number] = base.entries(part.gone.old, version, False)[0]
+                    deleted.setdefault(number, []).append(gone[number])
+                if len(part.come.new):
+                    come[number] = base.entries(part.come.new, version, True)[0]
+            self._change(gone, come, sink, offset)
+        return {number: np.concatenate(entries) for number, entries in deleted.items()}
 
     def maintain(self, steps: int) -> bool:
         return self.trees.maintain(steps)
@@ -248,9 +238,3 @@ def _keys(sides: Sequence[Side], graph: Hypergraph, shapes: Shapes) -> dict[int,
                 for at, name in enumerate(choice):
                     nulls[at] |= (place, one.variable) in graph.nulls and side.relation.definition.column(name).nullable
     return {number: Keys.of_types(types, nulls) for number, (types, nulls) in found.items()}
-
-
-def _of_version(part: Part, offset: int) -> Part:
-    """Return what version number `offset` changes in a part of a run."""
-    first, end = np.searchsorted(part.offsets, (offset, offset + 1)).tolist()
-    return Part(part.offsets[first:end], part.old[first:end], part.new[first:end])
