@@ -35,8 +35,15 @@ class Run:
     __slots__ = ("versions", "offsets", "old", "new", "rows")
 
     def __init__(self, versions: int, offsets: Indices, old: Slots, new: Slots, rows: int) -> None:
-        """`rows`: how many rows are removed and added."""
+        """`rows`: how many rows are removed and added (`counted` finds out)."""
         self.versions, self.offsets, self.old, self.new, self.rows = versions, offsets, old, new, rows
+
+    @classmethod
+    def counted(cls, versions: int, offsets: Indices, old: Slots, new: Slots) -> Run:
+        """Return the run of these changes."""
+        if len(old) == 1:
+            return cls(versions, offsets, old, new, int(old[0] >= 0) + int(new[0] >= 0))
+        return cls(versions, offsets, old, new, int(np.count_nonzero(old >= 0)) + int(np.count_nonzero(new >= 0)))
 
     @property
     def replaced(self) -> Part:
@@ -104,10 +111,19 @@ def by_version(runs: Runs) -> Iterator[tuple[int, Runs]]:
 
 def _these(run: Run, first: int, end: int) -> Run:
     """Return changes number `first` to `end`, all of one version, as a run of that version."""
-    old, new = run.old[first:end], run.new[first:end]
-    if end - first == 1:
-        return Run(1, _FIRST, old, new, int(old[0] >= 0) + int(new[0] >= 0))
-    return Run(1, np.zeros(end - first, np.int64), old, new, int(np.count_nonzero(old >= 0)) + int(np.count_nonzero(new >= 0)))
+    return Run.counted(1, _FIRST if end - first == 1 else np.zeros(end - first, np.int64), run.old[first:end], run.new[first:end])
+
+
+def of_versions(runs: Runs, first: int, end: int) -> Runs:
+    """Return the versions with these numbers, renumbered from 0, of the relations that change in them."""
+    if first == 0 and end == versions_of(runs):
+        return runs
+    found = {}
+    for name, run in runs.items():
+        low, high = np.searchsorted(run.offsets, (first, end)).tolist()
+        if low < high:
+            found[name] = Run.counted(end - first, run.offsets[low:high] - first, run.old[low:high], run.new[low:high])
+    return found
 
 
 class Half(Run):

@@ -16,7 +16,7 @@ from service.wire.batch import DELETE, ONE_INDEX, ONE_OP, OPS, TRUNCATE, UPSERT,
 from service.wire.columns import FEW, from_values, mask_of, one_by_one
 from service.wire.errors import BadParameter, MalformedBody, RowError, UnknownRelation, check_utf8, cut
 from service.wire.grammar import INT64_MAX, INT64_MIN, JSON_READERS, Reader, shown
-from service.wire.judge import Findings, Judged, assemble, is_surely_valid, judge, surely_valid
+from service.wire.judge import Findings, Judged, are_surely_valid, assemble, is_surely_valid, judge
 from service.wire.kinds import ByKind
 from service.wire.room import JSON_WEIGHTS, UNBOUNDED, Room, take_text
 from service.wire.schema import OP_COLUMN, RelationDefinition, RowRules
@@ -116,7 +116,7 @@ def judge_rows(
         # A single array of structs: the fixed cost of pa.array once, not for each column.
         tuples = list(zip(*columns, strict=True))
         whole = RowBlock.few(tuples, rules.struct)
-        if not findings.checks and surely_valid(rules, ops, tuples):
+        if not findings.checks and are_surely_valid(rules, ops, tuples):
             return Judged(Changes(relation, rules.definition, ops_array, whole, index_array), [], 0, unclear=findings.unclear)
         columns = whole.arrow.columns
     return judge(rules, relation, ops_array, index_array, columns, findings, lambda row, column: column not in rows[row])

@@ -121,7 +121,7 @@ def judge(
     return Judged(changes, findings.errors(bad, index), int(bad.sum()), (keys,), findings.unclear)
 
 
-def surely_valid(rules: RowRules, ops: Sequence[int], rows: Sequence[Sequence[Any]]) -> bool:
+def are_surely_valid(rules: RowRules, ops: Sequence[int], rows: Sequence[Sequence[Any]]) -> bool:
     """Return whether a few rows of physical Python values are certainly valid; if not, `judge` validates them.
 
     Exists because the overhead of NumPy exceeds the whole cost for a single row.

@@ -183,7 +183,7 @@ def flips(channels: Sequence[Channel], run: Run | None, versions: int) -> Flips 
         order = np.argsort(at, kind="stable")
         gone, come, at = gone[order], come[order], at[order]
     made = int(np.count_nonzero(told & (changed_at < 0) & (existed > 0) & exists))
-    return Flips(Run(versions, at, gone, come, int(np.count_nonzero(gone >= 0)) + int(np.count_nonzero(come >= 0))), made)
+    return Flips(Run.counted(versions, at, gone, come), made)
 
 
 def _former(row: Indices, run: Run | None, used: int) -> tuple[Indices, Indices, Indices]:
@@ -213,12 +213,3 @@ def segments(runs: Sequence[Run], versions: int) -> list[tuple[int, int]]:
         if earlier >= cuts[-1]:
             cuts.append(later)
     return list(zip(cuts, [*cuts[1:], versions], strict=True))
-
-
-def sliced(run: Run, first: int, end: int) -> Run:
-    """Return the versions [first, end) of a run."""
-    if first == 0 and end >= run.versions:
-        return run
-    start, stop = np.searchsorted(run.offsets, (first, end)).tolist()
-    old, new = run.old[start:stop], run.new[start:stop]
-    return Run(end - first, run.offsets[start:stop] - first, old, new, int(np.count_nonzero(old >= 0)) + int(np.count_nonzero(new >= 0)))

@@ -19,14 +19,14 @@ import numpy as np
 import pyarrow as pa
 
 from service.planning.plans.plan import Kept, Outer
-from service.tables.changes import Run, Runs, versions_of
+from service.tables.changes import Run, Runs, of_versions, versions_of
 from service.tables.masks import Mask
 from service.tables.relations import Relation
 from service.tables.resolution import NO_SLOTS, Indices, Resolved, Slots
 from service.tables.sides import NEWEST, Side
 from service.tables.store import Numbers
 from service.views.deltas import UNBOUNDED, Combination, Sink
-from service.views.joins.flips import Counts, Events, flips, segments, sliced
+from service.views.joins.flips import Counts, Events, flips, segments
 from service.views.joins.indexed_cursor import Scan
 from service.views.joins.outer_cursor import Chained, Scanned, Shown
 from service.views.joins.protocol import Bounds, Defaults, Enumeration, Join, Store
@@ -186,8 +186,7 @@ class OuterJoin(Defaults):
         if not mine:
             return
         for first, end in segments(tested, versions_of(mine)):
-            part = {name: run for name, whole in mine.items() if len((run := sliced(whole, first, end)).offsets)}
-            if part:
+            if part := of_versions(mine, first, end):
                 own = {name: self._as_resolved(member, name, run) for name, run in part.items() if "#" in name}
                 if own:
                     member.join.require(self._with_own(member, own))

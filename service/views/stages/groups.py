@@ -22,7 +22,7 @@ import pyarrow as pa
 
 from service.errors import Problem
 from service.query.model import Query
-from service.tables.changes import Run, Runs, versions_of
+from service.tables.changes import Runs, of_versions, versions_of
 from service.tables.masks import Mask
 from service.tables.resolution import NO_SLOTS, Indices, Resolved, Slots
 from service.tables.store import PIECE_ROWS, Numbers
@@ -139,7 +139,7 @@ class GroupsStage(Defaults):
         versions, first = versions_of(runs), 0
         while first < versions:
             end = min(versions, first + (_MOST_TOGETHER if self._alone else self._together))
-            some = runs if end - first == versions else _part_of(runs, first, end)
+            some = of_versions(runs, first, end)
             rows = (self._apply_one if end - first == 1 else self._apply_run)(version, some, first, sink)
             self._together = min(_MOST_TOGETHER, 2 * self._together) if rows < _FEW_ROWS else max(1, self._together // 4)
             first = end
@@ -390,15 +390,3 @@ def pieces_of(codes: Sequence[Slots]) -> Iterator[Slots]:
     joined = codes[0] if len(codes) == 1 else np.concatenate([NO_SLOTS, *codes])
     for first in range(0, len(joined), PIECE_ROWS):
         yield joined[first : first + PIECE_ROWS]
-
-
-def _part_of(runs: Runs, first: int, end: int) -> Runs:
-    """Return the versions with these numbers, renumbered from 0."""
-    found = {}
-    for name, run in runs.items():
-        low, high = np.searchsorted(run.offsets, (first, end)).tolist()
-        if low < high:
-            old, new = run.old[low:high], run.new[low:high]
-            rows = int(np.count_nonzero(old >= 0) + np.count_nonzero(new >= 0))
-            found[name] = Run(end - first, run.offsets[low:high] - first, old, new, rows)
-    return found

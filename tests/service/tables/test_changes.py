@@ -19,6 +19,7 @@ from service.tables.changes import (
     batch_run,
     by_version,
     in_order,
+    of_versions,
     order_of,
     parted,
     versions_of,
@@ -105,6 +106,9 @@ def test_versions_one_by_one_across_relations() -> None:
     found = [(offset, {name: changes(run) for name, run in one.items()}) for offset, one in by_version(runs)]
     assert found == [(0, {"a": [(0, 1, 2)]}), (1, {"b": [(0, 7, -1)]}), (2, {"a": [(0, -1, 3)]})]
     assert (runs["a"].replaced.offsets.tolist(), len(runs["b"].replaced.old)) == ([0], 0)
+    some = [(name, run.versions, run.rows, changes(run)) for name, run in of_versions(runs, 1, 3).items()]
+    assert some == [("a", 2, 1, [(1, -1, 3)]), ("b", 2, 1, [(0, 7, -1)])]
+    assert of_versions(runs, 0, 3) is runs and [*of_versions(runs, 2, 3)] == ["a"]
 
 
 def test_entries_in_the_order_of_versions_and_kinds() -> None:
