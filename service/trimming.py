@@ -17,23 +17,75 @@ _LONGEST = 60.0  # seconds of work without a pause
 _LARGE = 100_000  # rows read by clients before this counts as work
 
 
-_M_ARENA_MAX, _ARENAS = -8, 2  # of glibc's `mallopt`
+# Of glibc's `mallopt`, and our values
+_M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD, _M_ARENA_MAX = -1, -3, -8
+_ARENAS = 2
+_MAPPED = 32 << 20  # bytes; a larger block is a mapping of its own. A fixed threshold for trimming fixes this one too, at glibc's maximum
+_END = 2 * _MAPPED  # bytes of the free end of an arena that stay while there is work, as glibc's own maximum
+_LEAST_END = 1 << 17  # bytes of it that stay afterwards
+
+_LITTLE, _MUCH = 1 << 11, 1 << 18  # bytes of a block, and of one after whose freeing glibc looks at the arena's end
+
+
+class _Ends:
+    """Returns the free ends of all arenas: `malloc_trim` returns that of the first only.
+
+    glibc looks at the end of an arena when much is freed there, in the heap of the block that is freed, whichever thread frees it. So this
+    keeps a block in each arena, has it grow and shrink, and what it frees is looked at under a low threshold. During work the threshold is
+    high: pages would be returned and requested again.
+    """
+
+    def __init__(self, c: ctypes.CDLL) -> None:
+        c.malloc.restype = c.realloc.restype = ctypes.c_void_p
+        c.malloc.argtypes, c.realloc.argtypes = [ctypes.c_size_t], [ctypes.c_void_p, ctypes.c_size_t]
+        self._c, self._blocks, self._lock = c, list[int](), threading.Lock()
+        c.mallopt(_M_ARENA_MAX, _ARENAS)
+        c.mallopt(_M_MMAP_THRESHOLD, _MAPPED)
+        c.mallopt(_M_TRIM_THRESHOLD, _END)
+        all_have = threading.Barrier(2 * _ARENAS)
+        threads = [threading.Thread(target=self._keep, args=(all_have,)) for _ in range(all_have.parties)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+
+    def _keep(self, all_have: threading.Barrier) -> None:
+        """Keep a block of this thread's arena. New threads take arenas that have none, then one after the other."""
+        if block := self._c.malloc(_LITTLE):
+            self._blocks.append(block)
+        all_have.wait()
+
+    def give_back(self) -> None:
+        with self._lock:
+            self._c.mallopt(_M_TRIM_THRESHOLD, _LEAST_END)
+            try:
+                self._blocks = [self._resized(self._resized(block, _MUCH), _LITTLE) for block in self._blocks]
+            finally:
+                self._c.mallopt(_M_TRIM_THRESHOLD, _END)
+
+    def _resized(self, block: int, size: int) -> int:
+        return self._c.realloc(block, size) or block
+
+
+_ends: _Ends | None = None
 
 
 def use_one_allocator() -> None:
     """Let Arrow use C's allocator like everything else. Its own keeps what the threads freed, and can return one thread's memory only. All
-    threads share two arenas: `malloc_trim` returns the end of the first one only, and of the others what lies between used blocks. Call it
-    before there are other threads."""
+    threads share two arenas. Call it once, before there are other threads that allocate much."""
+    global _ends
     pa.set_memory_pool(pa.system_memory_pool())
-    mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
-    if mallopt is not None:  # glibc
-        mallopt(_M_ARENA_MAX, _ARENAS)
+    c = ctypes.CDLL(None)
+    if hasattr(c, "mallopt"):  # glibc
+        _ends = _Ends(c)
 
 
 def give_back() -> None:
-    """Return C's free memory, of all threads, to the system (glibc's `malloc_trim`). Takes about 10 ms per 100 MB, without the GIL; the
-    threads that allocate from the same arena wait meanwhile, so never call it in a thread with a low priority."""
+    """Return C's free memory, of all threads, to the system (glibc's `malloc_trim`, and the ends of arenas). Takes about 10 ms per 100 MB,
+    without the GIL; the threads that allocate from the same arena wait meanwhile, so never call it in a thread with a low priority."""
     pa.system_memory_pool().release_unused()
+    if _ends is not None:
+        _ends.give_back()
 
 
 _asked = threading.Event()
