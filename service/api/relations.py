@@ -52,7 +52,8 @@ async def put_relation(request: Request) -> Response:
     async with definition(request.scope, request.receive, context.bodies, context.work) as data:
         parsed = _parsed(data, context.settings.max_columns)
     outcome = await context.wait(engine.put_relation, name, parsed)
-    return json_answer(relation_json(engine, name), 201 if outcome == "created" else 200)
+    known = engine.relations.get(name)  # it may have been dropped again
+    return json_answer(_shown(engine, name, parsed if known is None else known.definition), 201 if outcome == "created" else 200)
 
 
 def _parsed(data: dict[str, Any], most: int) -> RelationDefinition:
@@ -77,7 +78,7 @@ async def patch_relation(request: Request) -> Response:
             _require_few(data, part, context.settings.max_columns)
         patch = parse_patch(data)
     await context.rewrite(engine.patch_relation, name, patch)
-    return json_answer(relation_json(engine, name))
+    return json_answer(relation_json(engine, existing(engine, request, "relation")))
 
 
 async def get_relation(request: Request) -> Response:

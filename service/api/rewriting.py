@@ -95,10 +95,12 @@ async def replace(request: Request) -> Response:
 
 
 async def _commit(context: Context, request: Request, place: Place, name: str, stage: str, given: dict[str, Any]) -> Response:
-    if await read_body(request.scope, request.receive, place):
-        raise Problem("malformed-body", "a commit has no body: send the rows as a part before it")
-    batch = Batch([], 0, 0, [], 0)
-    settle(batch, given)
+    with context.engine.under_way.expecting(given):
+        if await read_body(request.scope, request.receive, place):
+            raise Problem("malformed-body", "a commit has no body: send the rows as a part before it")
+        batch = Batch([], 0, 0, [], 0)
+        settle(batch, given)
+        context.engine.under_way.begin(batch)
     return await _rewritten(context, batch, partial(context.engine.commit_stage, name, stage, batch))
 
 
@@ -140,21 +142,27 @@ async def delete(request: Request) -> Response:
     given = parameters.read(request.scope["query_string"], changes.PARAMETERS)
     name = existing(engine, request, "relation")
     engine.admit()
-    async with definition(request.scope, request.receive, context.bodies, context.work) as data:
-        form = checked(Deletion, data)
-    if not form.where:
-        said = '"where" is empty, which would delete all rows: to do that, send the change {"relation": …, "op": "truncate"} to /v1/changes'
-        raise Problem("bad-definition", said)
-    most, found = context.settings.max_conditions, sum(map(size_of, form.where))
-    if found > most:
-        raise Problem("bad-definition", f"where: {most} conditions are allowed (--max-conditions), not {found}")
-    batch = Batch([], 0, 0, [], 0, **_fields(form))
-    settle(batch, given)
+    with engine.under_way.expecting(given):
+        async with definition(request.scope, request.receive, context.bodies, context.work) as data:
+            form = checked(Deletion, data)
+        _require_where(form, context.settings.max_conditions)
+        batch = Batch([], 0, 0, [], 0, **_fields(form))
+        settle(batch, given)
+        engine.under_way.begin(batch)
 
     def filters(relation: Relation) -> Any:
         return read_where(relation.name, relation.definition, form.where)
 
     return await _rewritten(context, batch, partial(engine.delete, name, batch, filters))
+
+
+def _require_where(form: Deletion, most: int) -> None:
+    """Problem `bad-definition` if there are no conditions, or more than `most`."""
+    if not form.where:
+        said = '"where" is empty, which would delete all rows: to do that, send the change {"relation": …, "op": "truncate"} to /v1/changes'
+        raise Problem("bad-definition", said)
+    if (found := sum(map(size_of, form.where))) > most:
+        raise Problem("bad-definition", f"where: {most} conditions are allowed (--max-conditions), not {found}")
 
 
 def _fields(form: Deletion) -> dict[str, Any]:

@@ -251,7 +251,12 @@ class Engine(ABC):
         """Store a part of a replacement, as `Stages.put`. Problems: those of `Stages.put`, `bad-rows`, `not-found`."""
         if batch.on_error == "reject":
             refuse_bad(batch, batch.errors, batch.error_count)
-        return self.stages.put(self.relation(name), stage, part, batch)
+        relation = self.relation(name)
+        kept = self.stages.put(relation, stage, part, batch)
+        if (now := self._state.relations.get(name)) is None or now.id != relation.id:
+            self.stages.drop_all(relation)
+            raise Problem("not-found", f"the relation {name} was dropped in the meantime")
+        return kept
 
     def commit_stage(self, name: str, stage: str, batch: Batch) -> Receipt:
         """As `replace`, with the staged rows, and remove the stage; `batch` names its source. Problems `not-found`, `bad-rows`."""
@@ -323,7 +328,7 @@ class Engine(ABC):
             self.versions.publish(self._state.version())
             return relation
 
-        self._writer.call(drop).result()  # its memory is freed here, not in the writer's turn
+        self.stages.drop_all(self._writer.call(drop).result())  # the relation's memory is freed here, not in the writer's turn
 
     def put_view(self, name: str, data: dict[str, Any], wait: float = 1.0) -> tuple[LiveView, str]:
         """Register a view, as `register`, and build it; return it and "created", "same", or "building" after more than `wait` seconds."""

@@ -86,7 +86,12 @@ class Retention:
             for start in range(0, len(slots), _ROWS):
                 if self._over:
                     break
-                count += self._delete(Removal(relation, version, slots[start : start + _ROWS]))
+                try:
+                    count += self._delete(Removal(relation, version, slots[start : start + _ROWS]))
+                except Problem as problem:
+                    if problem.type != "not-found":
+                        raise
+                    break  # it was dropped, and perhaps created again: the next check looks at the new one
         if count:
             log.info("%d rows of %s were older than %s and were deleted", count, relation.name, retain.duration)
         return count

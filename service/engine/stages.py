@@ -124,6 +124,13 @@ class Stages:
         if stage is not None:
             _remove(stage)
 
+    def drop_all(self, relation: Relation) -> None:
+        """Discard all stages of a relation that is dropped."""
+        with self._lock:
+            dropped = [self._stages.pop(key) for key in list(self._stages) if key[0] == relation.id]
+        for stage in dropped:
+            _remove(stage)
+
     def sweep(self) -> None:
         """Discard expired stages."""
         with self._lock:

@@ -212,11 +212,13 @@ class State:
     def judge(self, batch: Batch) -> Outcome:
         """Compute the effect of the batch without changing anything.
 
-        Problems `unknown-relation`, `bad-rows`, `no-room`.
+        Problems `unknown-relation` (`not-found` for a `Rewrite`), `bad-rows`, `no-room`.
         """
         relations, others = self._relations, {}
         for changes in batch.changes:
             relation = relations.get(changes.relation)
+            if isinstance(changes, Rewrite) and relation is not changes.target:  # its slots are those of the former table
+                raise Problem("not-found", f"the relation {changes.relation} was dropped in the meantime; nothing was applied")
             if relation is not None and relation.definition is not changes.definition:
                 others[changes.relation] = relation.definition
         if others:

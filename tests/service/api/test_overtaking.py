@@ -84,7 +84,8 @@ class Slow:
 
     async def posted(self, asked: httpx.AsyncClient, epoch: int, url: str = "/v1/changes", has_length: bool = False) -> Posted:
         given, length = {"source": "s", "epoch": epoch}, {"Content-Length": str(len(self.content) + 1)} if has_length else {}
-        answer = asyncio.ensure_future(asked.post(url, params=given, headers=JSONL | length, content=aiter(self)))
+        kind = JSON if url.endswith("delete") else JSONL
+        answer = asyncio.ensure_future(asked.post(url, params=given, headers=kind | length, content=aiter(self)))
         await self.begun.wait()
         return answer
 
@@ -109,12 +110,15 @@ def test_one_that_is_decoded(tmp_path: Path, how: str) -> None:
 
 
 @pytest.mark.parametrize("has_length", [False, True])
-@pytest.mark.parametrize("url", ["/v1/changes", "/v1/relations/a/replace"])
-def test_one_that_is_received(tmp_path: Path, url: str, has_length: bool) -> None:
+@pytest.mark.parametrize(("url", "content"), [
+    ("/v1/changes", orjson.dumps(CHANGE)), ("/v1/relations/a/replace", ROW),
+    ("/v1/relations/a/delete", b'{"where": [{"column": "id", "op": "=", "value": 1}]}'),
+])  # fmt: skip
+def test_one_that_is_received(tmp_path: Path, url: str, content: bytes, has_length: bool) -> None:
     """`has_length`: it is known to be small."""
 
     async def work(engine: Instance, asked: httpx.AsyncClient) -> None:
-        body = Slow(orjson.dumps(CHANGE) if url == "/v1/changes" else ROW)
+        body = Slow(content)
         first = await body.posted(asked, 1, url, has_length)
         later = posted(asked, 2)
         await until(lambda: later.done() or engine.under_way.waiting == 1)

@@ -1,16 +1,17 @@
-"""Many registrations of views at once: while they wait for their views, they hold no thread that others need."""
+"""Registrations: many of views at once hold no thread that others need while they wait; a relation may be dropped before the answer."""
 
 from __future__ import annotations
 
 import asyncio
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from service.api import views
 from service.api.context import REGISTRARS, WAITERS, Context
 from service.settings import Settings
-from tests.service.api.asking import client
+from tests.service.api.asking import ask, client
 from tests.service.engine.test_kernels import HEAP, Held
 from tests.service.running import PAIR, HeldWriter, running
 
@@ -61,4 +62,25 @@ def test_registrations_are_planned_while_the_writer_is_busy(tmp_path: Path) -> N
             return [(await put).status_code for put in puts]
 
     assert {*asyncio.run(run())} <= {201, 202}
+    engine.close()
+
+
+@pytest.mark.parametrize(("method", "status"), [("PUT", 201), ("PATCH", 404)])
+def test_a_relation_that_is_dropped_before_the_answer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, method: str, status: int) -> None:
+    """Seen: 500."""
+    engine = running(tmp_path, {})
+    context, name = Context(Settings(data=tmp_path)), "c" if method == "PUT" else "a"
+    context.open(engine)
+    work = engine.put_relation if method == "PUT" else engine.patch_relation
+
+    def dropped_then(*given: Any) -> Any:
+        outcome = work(*given)
+        engine.drop_relation(name)
+        return outcome
+
+    monkeypatch.setattr(engine, f"{method.lower()}_relation", dropped_then)
+    data = {"columns": [{"name": "id", "type": "int64"}], "key": ["id"]} if method == "PUT" else {"nullable": ["tag"]}
+    response = ask(method, f"/v1/relations/{name}", context, json=data)
+    assert response.status_code == status
+    assert response.json()["type" if status == 404 else "key"] == ("/problems/not-found" if status == 404 else ["id"])
     engine.close()

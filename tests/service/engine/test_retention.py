@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -13,6 +14,7 @@ from service.engine import retention
 from service.engine.retention import SOURCE
 from service.instance import Instance
 from service.query.model import ColumnRef, Filter
+from service.tables.relations import Relation
 from service.tables.rewriting import Removal, slots_that_meet
 from service.wire.batch import UPSERT, Batch, Changes, RowBlock
 from service.wire.schema import RelationDefinition, parse_patch, parse_relation
@@ -47,6 +49,24 @@ def engine(tmp_path: Path) -> Iterator[Instance]:
     engine.retention.clock = lambda: 100 * DAY / 1e6
     yield engine
     engine.close()
+
+
+def test_a_relation_that_is_created_again_meanwhile(engine: Instance, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The next check looks at the new one."""
+    engine.put_relation("events", events("timestamp"))
+    upsert(engine, [(day, day * DAY) for day in range(100)])
+
+    def late(relation: Relation, *given: Any) -> Removal:
+        engine.drop_relation("events")
+        engine.put_relation("events", relation.definition)
+        upsert(engine, [(1, 1 * DAY), (95, 95 * DAY)])
+        return Removal(relation, *given)
+
+    with monkeypatch.context() as inside:
+        inside.setattr(retention, "Removal", late)
+        assert engine.retention.look() == 0
+    assert ids(engine) == [1, 95]
+    assert engine.retention.look() == 1 and ids(engine) == [95]
 
 
 @pytest.mark.parametrize(("kind", "unit"), [("timestamp", DAY), ("date", 1)])

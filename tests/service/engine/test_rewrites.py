@@ -17,6 +17,7 @@ from service.errors import Problem
 from service.instance import Instance
 from service.query.model import ColumnRef, Filter
 from service.reading.cursors import open_relation_rows, open_rows
+from service.tables.relations import Relation
 from service.tables.rewriting import Deletion, Replacement, Rewrite
 from service.wire.batch import Batch
 from tests.service.running import batch, check, keep_house, rows_of, running
@@ -62,6 +63,35 @@ def pairs(engine: Instance) -> list[tuple[int, int]]:
     with closing(open_rows(engine.readers, "v")) as reader:
         rows = reader.read(100_000)
     return [] if rows is None else sorted(zip(rows["i"].to_pylist(), rows["j"].to_pylist(), strict=True))
+
+
+@pytest.mark.parametrize("how", ["delete", "replace"])
+def test_the_relation_is_created_again_meanwhile(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, how: str) -> None:
+    """With the same definition. Seen: the batch was applied to the former table; the writer failed on rows that the new one does not have,
+    or the answer said that rows were replaced that nobody could read."""
+    with closing(running(tmp_path, {})) as engine:
+        engine.apply(batch(("upsert", "a", rows_of(0, 9))))
+
+        def again(relation: Relation) -> list[Any]:
+            engine.drop_relation("a")
+            engine.put_relation("a", relation.definition)
+            engine.put_view("v", {"sql": "SELECT a.id AS id FROM a"})
+            engine.apply(batch(("upsert", "a", rows_of(5, 3))))
+            return []
+
+        def late(relation: Relation, *given: Any) -> Replacement:
+            again(relation)
+            return Replacement(relation, *given)
+
+        monkeypatch.setattr("service.engine.rewrites.Replacement", late)
+        with pytest.raises(Problem) as raised:
+            if how == "delete":
+                engine.delete("a", Batch([], 0, 0, [], 0), again)
+            else:
+                engine.replace("a", batch(("upsert", "a", rows_of(3, 9))))
+        assert raised.value.type == "not-found"
+        assert sorted(there(engine)) == [5, 6, 7]
+        check(engine)
 
 
 @pytest.mark.parametrize("seed", range(40))

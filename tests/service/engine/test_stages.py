@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from service.engine.stages import FOLDER, Stages
+from service.engine.stages import FOLDER, Stage, Stages
 from service.errors import Problem
 from service.tables.relations import Relation
 from service.wire.batch import Batch
-from tests.service.running import DEFINITION, batch, rows_of
+from tests.service.running import DEFINITION, batch, rows_of, running
 
 
 class Clock:
@@ -57,6 +59,37 @@ def test_a_stage_is_forgotten_an_hour_after_its_last_part(tmp_path: Path, relati
     assert caught.value.type == "not-found" and files(tmp_path) == 0
     stages.put(relation, "other", 0, part(30))
     assert taken(stages, relation, "other") == [30, 31], "nothing of the former one"
+
+
+def test_those_of_a_dropped_relation_are_discarded(tmp_path: Path) -> None:
+    """Seen: they stayed for an hour, and after 64 of them no part of any relation was accepted."""
+    with closing(running(tmp_path, {})) as engine:
+        for relation in "ab":
+            engine.stage(relation, "night", None, part(0))
+        engine.drop_relation("a")
+        assert files(tmp_path) == 1
+        engine.put_relation("a", DEFINITION)
+        with pytest.raises(Problem) as raised:
+            engine.commit_stage("a", "night", Batch([], 0, 0, [], 0))
+        assert raised.value.type == "not-found"
+        assert engine.commit_stage("b", "night", Batch([], 0, 0, [], 0)).version == 1
+
+
+@pytest.mark.parametrize("is_created_again", [False, True])
+def test_a_part_of_a_relation_that_is_dropped_meanwhile(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_created_again: bool) -> None:
+    with closing(running(tmp_path, {})) as engine:
+        put = engine.stages.put
+
+        def late(*given: Any) -> tuple[int, Stage]:
+            engine.drop_relation("a")
+            if is_created_again:
+                engine.put_relation("a", DEFINITION)
+            return put(*given)
+
+        monkeypatch.setattr(engine.stages, "put", late)
+        with pytest.raises(Problem) as raised:
+            engine.stage("a", "night", None, part(0))
+        assert raised.value.type == "not-found" and files(tmp_path) == 0
 
 
 def test_a_commit_that_fails_leaves_the_stage(tmp_path: Path, relation: Relation) -> None:
