@@ -128,7 +128,7 @@ def even_out(nodes: Nodes, writing: Writing, h: int, o: int, c: int) -> None:
     W, C = nodes.W, writing.C
     arity = C[h + layout.ARITY]
     a = c - 1 if c > 0 else 0
-    start, y = own_block(nodes, writing, h, child_of(W, arity, o, a)), child_of(W, arity, o, a + 1)
+    start, y = own_block(nodes, writing, child_of(W, arity, o, a)), child_of(W, arity, o, a + 1)
     nx, ny = count_of(W, start), count_of(W, y)
     inner = level_of(W, start) > 0
     if nx + ny <= room_of(W, start, arity):
@@ -140,7 +140,7 @@ def even_out(nodes: Nodes, writing: Writing, h: int, o: int, c: int) -> None:
         set_child(W, arity, o, a, start)
         close_place(nodes, arity, o, a + 1, 1)
         return
-    y = own_block(nodes, writing, h, y)
+    y = own_block(nodes, writing, y)
     if inner:
         set_separator(nodes, arity, y, 0, o, a + 1)
     half = (nx + ny) // 2
@@ -198,7 +198,7 @@ def climb(nodes: Nodes, writing: Writing, h: int, depth: int, child: int, extra:
     W, C = nodes.W, writing.C
     arity = C[h + layout.ARITY]
     for d in range(depth - 1, -1, -1):
-        o, c = own_block(nodes, writing, h, C[layout.PATH_NODE + 2 * d]), C[layout.PATH_CHILD + 2 * d]
+        o, c = own_block(nodes, writing, C[layout.PATH_NODE + 2 * d]), C[layout.PATH_CHILD + 2 * d]
         set_child(W, arity, o, c, child)
         right = wide(0)
         if extra != 0:
@@ -257,7 +257,7 @@ def put(nodes: Nodes, writing: Writing, h: int, coordinates: Any, start: int, sl
         o = descend(nodes, C, h, coordinates, start, slot)
         i = position(nodes, o, arity, 0, Place(coordinates, start, 1, arity, slot))
     common = in_common(nodes, writing, arity, o, i - 1, i, coordinates, start)
-    o = own_block(nodes, writing, h, o)
+    o = own_block(nodes, writing, o)
     into = o
     if count_of(W, o) == layout.LEAF_ROOM[arity]:
         extra, into, i = halve(nodes, C, h, o, i)
@@ -282,7 +282,7 @@ def cut(nodes: Nodes, writing: Writing, h: int, coordinates: Any, start: int, sl
         drop_block(nodes, writing, h, o)
         C[h + layout.ROOT] = 0
         return common
-    o = own_block(nodes, writing, h, o)
+    o = own_block(nodes, writing, o)
     close_place(nodes, arity, o, i, 1)
     climb(nodes, writing, h, C[layout.DEPTH], o, 0)
     return common

@@ -35,7 +35,7 @@ def move_children(nodes: Nodes, writing: Writing, h: int, d: int) -> None:
     for c in range(count_of(W, o)):
         child = child_of(W, arity, o, c)
         if is_behind(C, child, 0):
-            child = moved_block(nodes, writing, h, child)
+            child = moved_block(nodes, writing, child)
             set_child(W, arity, o, c, child)
             if c == C[layout.PATH_CHILD + 2 * d]:
                 C[layout.PATH_NODE + 2 * (d + 1)] = child

@@ -22,6 +22,7 @@ from typing import Any
 import numpy as np
 
 from structures.core.arena import B
+from structures.core.bits import LANES, copy16
 from structures.core.blocks import Blocks, Nodes, Writing, allocate, drop, next_free
 from structures.core.control import KEPT, OUT, VERSION, WAITING
 from structures.core.kernel import kernel, prefetch, wide
@@ -108,9 +109,7 @@ def new_block(nodes: Nodes, C: Any, h: int, level: int) -> int:
     """Allocate an empty block for the tree at holder h, born now."""
     M, W = nodes.M, nodes.W
     o = allocate(nodes.M, C, 0)
-    ahead = next_free(C, 0)
-    if ahead != 0:
-        expect_block(M, ahead)  # the next one to be allocated
+    expect_block(M, next_free(C, 0))  # the next one to be allocated
     C[h + BLOCKS] += 1
     W[2 * o + COUNT], W[2 * o + LEVEL] = 0, level
     return o
@@ -125,20 +124,21 @@ def drop_block(nodes: Nodes, writing: Writing, h: int, o: int) -> None:
 
 
 @kernel
-def own_block(nodes: Nodes, writing: Writing, h: int, o: int) -> int:
+def own_block(nodes: Nodes, writing: Writing, o: int) -> int:
     """The block itself if this version wrote it, otherwise a copy that replaces it."""
-    return o if nodes.M[o] == writing.C[VERSION] else moved_block(nodes, writing, h, o)
+    return o if nodes.M[o] == writing.C[VERSION] else moved_block(nodes, writing, o)
 
 
 @kernel
-def moved_block(nodes: Nodes, writing: Writing, h: int, o: int) -> int:
+def moved_block(nodes: Nodes, writing: Writing, o: int) -> int:
     """A copy that replaces the block."""
-    M = nodes.M
-    new = new_block(nodes, writing.C, h, 0)
-    source, target = np.uint64(o), np.uint64(new)  # unsigned places need no check of their sign, so the loop is vectorised
-    for i in range(np.uint64(1), np.uint64(BLOCK)):
-        M[target + i] = M[source + i]
-    drop_block(nodes, writing, h, o)
+    M, C = nodes.M, writing.C
+    new = allocate(M, C, 0)
+    expect_block(M, next_free(C, 0))  # as in `new_block`
+    for i in range(0, BLOCK, 2 * LANES):  # a loop over words would be unrolled before it is vectorised
+        copy16(M, new + i, M, o + i)
+    M[new] = C[VERSION]  # not that of the old one
+    drop(M, writing, o, 0)
     return new
 
 

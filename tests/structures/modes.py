@@ -352,7 +352,7 @@ STRUCTURES = {
             Canary("structures.tree_tracker.no_goods", "place_of", "lambda table, address, atom: was(table, address, 0)", 4),
             Canary("structures.tree_tracker.runs", "forget_all", "lambda table: None"),
             Canary("structures.tree_tracker.runs", "change_of", "lambda groups, g, a: groups.starts[g]"),
-            Canary("structures.index.changes", "own_block", "lambda nodes, writing, h, o: o"),
+            Canary("structures.index.changes", "own_block", "lambda nodes, writing, o: o"),
         ),
     ),
     "adaptive": Structure(
@@ -369,7 +369,7 @@ STRUCTURES = {
             Canary("structures.adaptive.dyadic", "block_of", "lambda x, level: x >> (4 * level)"),
             Canary("structures.adaptive.bow_tie", "block", "lambda x, level: 0"),
             Canary("structures.adaptive.dyadic", "recheck_points", "lambda nodes, writing, root, holders, items, key: None", 4),
-            Canary("structures.index.changes", "own_block", "lambda nodes, writing, h, o: o"),
+            Canary("structures.index.changes", "own_block", "lambda nodes, writing, o: o"),
         ),
     ),
     "minesweeper": Structure(
@@ -389,7 +389,7 @@ STRUCTURES = {
             Canary("structures.minesweeper.shadow", "pass_on", "lambda state, i, n: -1"),
             Canary("structures.minesweeper.walk", "group_end", "lambda nodes, leaf, arity, i, coordinates, start, step, length: i + 1"),
             Canary("structures.minesweeper.walk", "next_entry", "lambda nodes, root, arity, leaf, i: (0, 0)"),
-            Canary("structures.index.changes", "own_block", "lambda nodes, writing, h, o: o"),
+            Canary("structures.index.changes", "own_block", "lambda nodes, writing, o: o"),
         ),
     ),
     "index": Structure(
@@ -397,7 +397,7 @@ STRUCTURES = {
         ("tests/structures/index/test_indexes.py",),
         "not tens_of_thousands and not beyond_the_reach",
         (
-            Canary("structures.index.changes", "own_block", "lambda nodes, writing, h, o: o"),
+            Canary("structures.index.changes", "own_block", "lambda nodes, writing, o: o"),
             Canary("structures.index.compaction", "drop_block", "lambda nodes, writing, h, o: None"),
             Canary("structures.index.changes", "neighbour_leaf", "lambda W, C, arity, right: 0"),
             Canary("structures.index.changes", "even_out", "lambda nodes, writing, h, o, c: None", 1),
