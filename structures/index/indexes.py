@@ -190,7 +190,7 @@ class OrderedIndexes(Versioned[IndexArena]):
         self._made = 0
         self._many = _MANY
         self._promised = 0  # most changes for which room was last requested
-        self._in_use: set[int] = set()
+        self._arities = np.zeros(layout.MOST_TREES, np.int8)  # of the indexes in use; 0 for others
         self._removed: dict[int, list[int]] = {}  # by arity: to read a root of a pinned version, the arity of its index's number is needed
         self._leaving: dict[int, np.ndarray] = {}  # indexes whose blocks are being dropped, and the progress (`drop_on`)
         self._version, self._ticks = 0, Ticks()
@@ -211,7 +211,7 @@ class OrderedIndexes(Versioned[IndexArena]):
             raise MemoryError(f"there are {layout.MOST_TREES} indexes")
         h = self.holder(index)
         self.arena.C[h + layout.ROOT], self.arena.C[h + layout.ARITY], self.arena.C[h + layout.BLOCKS] = 0, arity, 0
-        self._in_use.add(index)
+        self._arities[index] = arity
         return index
 
     def remove(self, index: int, most: int = ALL_BLOCKS) -> bool:
@@ -220,7 +220,8 @@ class OrderedIndexes(Versioned[IndexArena]):
         h = self.holder(index)
         way = self._leaving.get(index)
         if way is None:
-            self._in_use.remove(index)
+            self._require_index(index)
+            self._arities[index] = 0
             root = self.root(index)
             way = self._leaving[index] = np.array([1 if root else 0, root, *[0] * (2 * layout.MOST_LEVELS - 1)], np.int64)
             self.arena.C[h + layout.ROOT] = 0
@@ -379,17 +380,17 @@ class OrderedIndexes(Versioned[IndexArena]):
         contiguous((np.int64, np.int8), (index, sign))
         if not len(sign) == len(entries.slot) == n:
             raise ValueError(f"a run has an index and a sign for each entry, not {n} and {len(sign)} for {len(entries.slot)}")
-        for one in set(index.tolist()):
-            self._require_index(one)
-            _require_entries(entries, self.arity(one))
         self.prepare(n, n)
         run = Run(index, sign, entries, np.empty(n, np.int8), np.empty(n, np.int64))
-        compiled(change_in_order)(*self._arrays, layout.TREES + layout.TREE_WORDS * index, sign, items_of(entries), run.after, run.common)
+        refused = compiled(change_in_order)(*self._arrays, self._arities, index, sign, items_of(entries), run.after, run.common)
+        if refused >= 0:
+            self._require_index(index.item(refused))
+            _require_entries(entries, self.arity(index.item(refused)))
         self._none_missing()
         return run
 
     def _require_index(self, index: int) -> None:
-        if index not in self._in_use:
+        if not 0 <= index < self._made or self._arities.item(index) == 0:
             raise KeyError(f"there is no index {index}")
 
     def _none_missing(self) -> None:

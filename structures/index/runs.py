@@ -9,7 +9,7 @@ from structures.core.control import VERSION
 from structures.core.kernel import kernel, wide
 from structures.index.changes import cut, put
 from structures.index.compaction import compact_beside, has_spare_room
-from structures.index.layout import MISSING, ROOT
+from structures.index.layout import MISSING, ROOT, TREE_WORDS, TREES
 from structures.index.search import Items
 
 
@@ -33,11 +33,26 @@ def change_all(nodes: Nodes, writing: Writing, h: int, sign: int, items: Items, 
         common[e] = change(nodes, writing, h, sign, items, e)
 
 
-@kernel("void(Nodes, Writing, int64[::1], int8[::1], Items, int64[::1], int8[::1])")
-def change_in_order(nodes: Nodes, writing: Writing, holders: Any, signs: Any, items: Items, after: Any, common: Any) -> None:
-    """As `change_all`, each change in the tree at its holder, and as a tick of its own; after: the root after each. O(log n) a change."""
+@kernel
+def fits(arities: Any, index: int, items: Items) -> bool:
+    """Whether there is such an index, and the entries have a slot each and as many coordinates as it takes."""
+    coordinates, width, slots = items
+    return 0 <= index < len(arities) and 0 < arities[index] <= width and len(coordinates) == width * len(slots)
+
+
+@kernel("int64(Nodes, Writing, int8[::1], int64[::1], int8[::1], Items, int64[::1], int8[::1])")
+def change_in_order(
+    nodes: Nodes, writing: Writing, arities: Any, indexes: Any, signs: Any, items: Items, after: Any, common: Any
+) -> int:  # fmt: skip
+    """As `change_all`, each change in its index, and as a tick of its own; after: the root after each. Returns -1; or the number of the
+    first entry that does not fit its index, and nothing is done. arities: of the indexes in use, 0 for others. O(log n) a change."""
     C = writing.C
-    for e in range(len(items.slots)):
+    for e in range(len(indexes)):
+        if not fits(arities, indexes[e], items):
+            return e
+    for e in range(len(indexes)):
+        h = TREES + TREE_WORDS * indexes[e]
         C[VERSION] += 1
-        common[e] = change(nodes, writing, holders[e], signs[e], items, e)
-        after[e] = C[holders[e] + ROOT]
+        common[e] = change(nodes, writing, h, signs[e], items, e)
+        after[e] = C[h + ROOT]
+    return -1

@@ -110,6 +110,8 @@ def test_an_index_is_removed_once() -> None:
     for wrong in (index, 7):
         with pytest.raises(KeyError):
             indexes.remove(wrong)
+        with pytest.raises(KeyError, match=f"no index {wrong}"):
+            indexes.apply_in_order(np.array([wrong]), np.ones(1, np.int8), packed([(1, 1, 2)], 2))
     assert len({indexes.add(2), indexes.add(2)}) == 2
     indexes.check()
 
@@ -127,8 +129,8 @@ def test_what_is_none_of_an_index_is_refused_first() -> None:
             indexes.load(empty, wrong)
         with pytest.raises(ValueError, match="an index takes 2 coordinates and a slot"):
             indexes.apply({index: Changes(good, wrong)})
-    with pytest.raises(ValueError, match="an index takes 2 coordinates and a slot"):
-        indexes.apply_in_order(np.array([index, index]), np.ones(2, np.int8), narrow)
+        with pytest.raises(ValueError, match="an index takes 2 coordinates and a slot"):
+            indexes.apply_in_order(np.full(len(wrong.slot), index), np.ones(len(wrong.slot), np.int8), wrong)
     with pytest.raises(ValueError, match="not 2 and 1 for 1"):
         indexes.apply_in_order(np.array([index, index]), np.ones(1, np.int8), good)
     with pytest.raises(TypeError, match="a contiguous array of int8"):
@@ -137,7 +139,7 @@ def test_what_is_none_of_an_index_is_refused_first() -> None:
         with pytest.raises(KeyError, match=f"no index {unknown}"):
             indexes.apply({unknown: Changes(good, NO_ENTRIES)})
         with pytest.raises(KeyError, match=f"no index {unknown}"):
-            indexes.apply_in_order(np.array([unknown]), np.ones(1, np.int8), good)
+            indexes.apply_in_order(np.array([index, unknown]), np.ones(2, np.int8), packed([(2, 2, 2), (3, 3, 3)], 2))
         with pytest.raises(KeyError, match=f"no index {unknown}"):
             indexes.load(unknown, good)
     assert indexes.root(index) == root
