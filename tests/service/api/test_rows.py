@@ -147,15 +147,26 @@ def test_a_version_that_expires_while_somebody_looks_ahead(tmp_path: Path, walke
     engine.close()
 
 
-def test_a_chunk_of_arrow_is_bounded_by_its_bytes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("text", [False, True])
+def test_chunks_of_arrow_are_bounded_by_their_bytes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: bool) -> None:
+    """Eight of 2 MiB, so that a small result is in several; one of 6, so that clients keep their memory between chunks; then all of 3."""
     monkeypatch.setattr(api_rows, "CHUNK_TIME", 1e9)  # as if all were made at once
-    select = [f"a.{column} as {column}{i}" for i in range(7) for column in ("id", "s", "e")]
-    engine = running(tmp_path, PAIR | {"select": select})
+    select = [f"a.{column} as {column}{i}" for i in range(14) for column in ("id", "s", "e")]
+    engine = running(tmp_path, PAIR | {"select": [*select, "a.tag"] if text else select})
     engine.apply(batch(("upsert", "a", rows_of(0, 300)), ("upsert", "b", rows_of(0, 300))))
-    rows, sizes, more = answer(engine, None), list[int](), True
+    rows, asked, more = answer(engine, None), list[int](), True
+    find, mib = rows.reader.find, (1 << 20) / (42 * 8 + 20 * text)
+
+    def watched(most: int) -> Combination | None:
+        found = find(most)
+        if found is not None and len(found[0]) > max(mib, most / 2):
+            asked.append(round(most / mib))
+        return found
+
+    monkeypatch.setattr(rows.reader, "find", watched)
     while more:
         pieces, more = rows.step()
-        sizes.append(sum(map(len, pieces)))
+        assert sum(map(len, pieces)) <= ((asked[-1:] or [1])[0] << 20) + 4096
     rows.close()
-    assert max(sizes) <= (2 << 20) + 4096 and sizes[-3] > 1 << 20 and sum(sizes) > 300 * 300 * 21 * 8
+    assert asked == ([2] * len(asked) if text else [*[2] * 8, 6, *[3] * (len(asked) - 9)]) and len(asked) > 10
     engine.close()
