@@ -90,6 +90,11 @@ class FollowingMachine(ReadingMachine):
         """The arity and the root of each index that a version needs."""
         return [(len(one.variables), at) for one, at in zip(view.tree.members, root.roots, strict=True)]
 
+    @property
+    def unlinked(self) -> list[tuple[int, int]]:
+        """The arity and the root of each part of trees that are being written."""
+        return []
+
     def follow_run(self, tree: Any, run: Run, offsets: np.ndarray, limit: int | None, hushed: np.ndarray | None) -> Deltas:
         found: Deltas = tree.follow_in_order(run, offsets, limit, hushed)
         return found
@@ -106,7 +111,7 @@ class FollowingMachine(ReadingMachine):
     def _settle(self) -> None:
         self.indexes.reclaim(self.version, self.pin_array())
         pairs = [pair for roots, _ in self.pins.values() for pair in zip(self.views, roots, strict=False)]  # more have come since
-        self.indexes.check([one for view, root in pairs for one in self.held(view, root)])
+        self.indexes.check([*(one for view, root in pairs for one in self.held(view, root)), *self.unlinked])
         for view in self.views:
             view.tree.check()
             wanted, rows, cursor = view.wanted(self.now), list[Row](), view.tree.rows(view.tree.root)

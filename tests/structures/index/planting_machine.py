@@ -63,6 +63,15 @@ class PlantingMachine(ReadingMachine):
     def planted(self) -> list[Any]:
         return [view for view in self.views if isinstance(view.tree, Planted)]
 
+    @property
+    def unlinked(self) -> list[tuple[int, int]]:
+        """The arity and the root of each part of trees that are being written: a level, and what of the one before is not below it yet."""
+        found = []
+        for growth in filter(None, (one.tree._growth for one in self.growing)):
+            below = [] if growth.below is None else growth.below[growth.made * growth.children :].tolist()
+            found += [(self.indexes.arity(growth.index), o) for o in (*growth.level[: growth.made].tolist(), *below)]
+        return found
+
     @precondition(lambda self: self.planted and len(self.growing) < 2 and len(self.views) < 5)
     @rule(data=st.data())
     def plant(self, data: st.DataObject) -> None:

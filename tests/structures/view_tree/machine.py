@@ -92,7 +92,7 @@ class ViewMachine(PlantingMachine):
             for view, root in zip(self.views, roots, strict=False):  # more have come since
                 arities = [*(self.indexes.arity(index) for index, _ in view.atoms), *(node.prefix for node in view.tree.shape.nodes)]
                 used += list(zip(arities, root.roots, strict=True))
-        self.indexes.check(used)
+        self.indexes.check([*used, *self.unlinked])
         for view in self.views:
             view.tree.check()
             wanted = view.wanted(self.now)
