@@ -50,8 +50,9 @@ class Guard:
         except FileNotFoundError:
             stamp = ()  # removed by hand: no token is valid
         if stamp != self._stamp or not stamp:
+            self._next = 0.0  # if it cannot be read, each request is told so
             self._load()
-            self._stamp = stamp
+            self._stamp, self._next = stamp, moment + self._pause
         return True
 
     def find(self, text: str) -> AccessToken | None:

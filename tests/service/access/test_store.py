@@ -135,12 +135,15 @@ def test_a_running_service_never_leaves_token_mode(tmp_path: Path) -> None:
     assert guard.refresh() and guard.find(TEXT) is None and not guard.is_in_force(found)
 
 
-def test_a_file_damaged_under_way_lets_nobody_in(tmp_path: Path) -> None:
+@pytest.mark.parametrize("pause", [0.0, 60.0])
+def test_a_file_damaged_under_way_lets_nobody_in(tmp_path: Path, pause: float) -> None:
+    """Seen: of the requests within a pause, only the first was told that the file is damaged; the others, that their token is not valid."""
     add_token(tmp_path, token("a", TEXT), begin=True)
-    guard = Guard(tmp_path, pause=0)
+    guard = Guard(tmp_path, pause=pause)
     found = guard.find(TEXT)
     assert found is not None
     (tmp_path / TOKENS).write_bytes(b"{}\n")
+    guard.look_again()
     for _ in range(2):
         assert not guard.is_in_force(found)
         with pytest.raises(Damaged):
