@@ -8,6 +8,7 @@ from functools import cache
 from typing import Any
 
 from fastapi import FastAPI
+from starlette.convertors import PathConvertor, register_url_convertor
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, JSONResponse, Response
@@ -72,9 +73,18 @@ def create_app(context: Context) -> Gate:
     return Gate(context, api)
 
 
+class _Text(PathConvertor):
+    """Any text, slashes and line breaks included."""
+
+    regex = "(?s:.*)"
+
+
+register_url_convertor("text", _Text())
+
+
 def _pattern(path: str) -> str:
-    """Return the path as a pattern of the router: the name of a source is any text, slashes included."""
-    return path.replace("{name}", "{name:path}") if path.startswith("/v1/sources/") else path
+    """Return the path as a pattern of the router: the name of a source is any text."""
+    return path.replace("{name}", "{name:text}") if path.startswith("/v1/sources/") else path
 
 
 @cache

@@ -6,6 +6,7 @@ import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import httpx
 import pyarrow as pa
@@ -273,3 +274,6 @@ def test_sources_are_listed_and_forgotten(tmp_path: Path) -> None:
         problem(client.delete("/v1/sources/pms%2Fprod"), 404, "not-found")
         assert [one["name"] for one in ok(client.get("/v1/sources"))["sources"]] == ["crm"]
         assert not ok(send(client, bad, source="pms/prod", epoch=1, on_error="skip"))["duplicate"]
+        for odd in ("a\nb", "\n", "c\r\n", " "):
+            ok(replace(client, [stay(1)], source=odd, epoch=1))
+            ok(client.delete(f"/v1/sources/{quote(odd, safe='')}"), 204)
