@@ -39,6 +39,7 @@ from service.durability.folder import (
 
 FORMAT = 2
 LARGEST = 4 << 20  # bytes of a payload in one row, of which SQLite makes two copies
+KEPT = 1 << 17  # bytes of values that a cached statement may keep
 _TIMELINE_BITS = 48
 _WRITING_AT = 18  # in SQLite's file format: the version for writing, 1 for a rollback journal and 2 for a WAL
 _COLUMNS = {
@@ -400,6 +401,13 @@ def put_rest(db: sqlite3.Connection, version: int, payload: bytes) -> bytes | me
     for part in range(1, -(-len(payload) // LARGEST)):
         db.execute(INSERT_REST, (version, part, whole[part * LARGEST : (part + 1) * LARGEST]))
     return whole[:LARGEST]
+
+
+def forget_values(db: sqlite3.Connection, statement: str) -> None:
+    """Have a cached statement free its values: SQLite keeps its copy of them until the statement is used again, and one for another number
+    of rows may never be. Instead of them it is given nulls, which the table refuses before anything is written. Outside a transaction."""
+    with contextlib.suppress(sqlite3.Error):
+        db.execute(statement, (None,) * statement.count("?"))
 
 
 def replay(db: sqlite3.Connection, path: Path, after: int, forgotten: int, last: int, form: Form = CURRENT) -> Iterator[LogRow]:

@@ -22,6 +22,7 @@ from service.durability import database
 from service.durability.checksums import batch_checksum, checksum
 from service.durability.database import (
     INSERT,
+    INSERT_REST,
     PUT_SOURCE,
     ROW,
     Catalog,
@@ -193,24 +194,27 @@ class Log:
         by itself."""
         values: list[Any] = []
         known: dict[str, tuple[Any, ...]] = {}
-        long = False
+        size, long = 0, False
         for version, source, run, epoch, payload, receipt in rows:
             if source is not None:
                 known[source] = run, epoch, version, receipt
-            long = long or len(payload) > database.LARGEST
+            size, long = size + len(payload), long or len(payload) > database.LARGEST
             values += version, source, run, epoch, batch_checksum(version, source, run, epoch, payload), payload
         self._pages += 1 + len(known)
         statement = INSERT + f", {ROW}" * (len(rows) - 1)
-        if not known and not long:
+        if known or long:
+            self._db.execute("BEGIN IMMEDIATE")
+            if long:
+                values[5::6] = [database.put_rest(self._db, row.version, row.payload) for row in rows]
             self._db.execute(statement, values)
-            return
-        self._db.execute("BEGIN IMMEDIATE")
-        if long:
-            values[5::6] = [database.put_rest(self._db, row.version, row.payload) for row in rows]
-        self._db.execute(statement, values)
-        if known:
-            self._put_sources(known)
-        self._db.execute("COMMIT")
+            if known:
+                self._put_sources(known)
+            self._db.execute("COMMIT")
+        else:
+            self._db.execute(statement, values)
+        if size > database.KEPT:
+            for used in (statement, INSERT_REST) if long else (statement,):
+                database.forget_values(self._db, used)
 
     def _put_sources(self, known: dict[str, tuple[Any, ...]]) -> None:
         now = time.time_ns() // 1000

@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import os
 import random
 import signal
@@ -186,6 +187,36 @@ def test_large_payloads_are_split(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     log = Log(tmp_path)
     assert [row.payload for row in log.replay(0)] == payloads
     assert log.bytes == size == sum(map(len, payloads))
+    log.close()
+
+
+class _Malloc(ctypes.Structure):
+    _fields_ = [(name, ctypes.c_size_t) for name in "arena ordblks smblks hblks hblkhd usmblks fsmblks uordblks fordblks keepcost".split()]
+
+
+@pytest.mark.skipif(not hasattr(ctypes.CDLL(None), "mallinfo2"), reason="asks glibc")
+def test_no_statement_keeps_what_it_wrote(tmp_path: Path) -> None:
+    """Seen: SQLite kept 4 MB of the last batch of a load, and as much for each number of batches that had shared a commit."""
+    ask = ctypes.CDLL(None).mallinfo2
+    ask.restype = _Malloc
+
+    def allocated() -> int:
+        found = ask()
+        return int(found.uordblks + found.hblkhd)
+
+    log, payload = Log(tmp_path, "normal"), bytes(3 << 20)
+    large = bytes(2 * database.LARGEST)  # the last part fills a row
+    fill(log, range(1, 2))
+    before, version = allocated(), 2
+    for rows, source, some in ((1, None, payload), (2, None, payload), (3, "pms", payload), (1, None, large)):
+        log.append([LogRow(version + k, source, None, version + k if source else None, some) for k in range(rows)])
+        log.commit()
+        version += rows
+    assert allocated() - before < len(payload) / 2
+    log.close()
+    log = Log(tmp_path)
+    assert [len(row.payload) for row in log.replay(1)] == [len(payload)] * 6 + [len(large)]
+    assert log.last_version == version - 1 == 8
     log.close()
 
 
