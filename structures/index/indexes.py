@@ -220,7 +220,7 @@ class OrderedIndexes(Versioned[IndexArena]):
         h = self.holder(index)
         way = self._leaving.get(index)
         if way is None:
-            self._require_index(index)
+            self._arity_in_use(index)
             self._arities[index] = 0
             root = self.root(index)
             way = self._leaving[index] = np.array([1 if root else 0, root, *[0] * (2 * layout.MOST_LEVELS - 1)], np.int64)
@@ -259,13 +259,13 @@ class OrderedIndexes(Versioned[IndexArena]):
     def load(self, index: int, entries: Entries) -> None:
         """Fill an empty index. KeyError: there is no such index; ValueError: it is not empty, or the entries do not fit its arity;
         MemoryError: there is no room. Nothing is done then."""
-        self._require_index(index)
+        arity = self._arity_in_use(index)
         if self.root(index):
             raise ValueError("only an empty index is loaded")
-        _require_entries(entries, self.arity(index))
+        _require_entries(entries, arity)
         self.require(len(entries.slot), 1)
         if len(entries.slot):
-            self.build(index, entries.take(index_order(entries, self.arity(index))))
+            self.build(index, entries.take(index_order(entries, arity)))
 
     def build(self, index: int, entries: Entries) -> None:
         """Fill an empty index with entries in its order."""
@@ -337,8 +337,7 @@ class OrderedIndexes(Versioned[IndexArena]):
         entries.
         """
         for index, one in changes.items():
-            self._require_index(index)
-            arity = self.arity(index)
+            arity = self._arity_in_use(index)
             for part in one:
                 _require_entries(part, arity)
         self.prepare(sum(len(part.slot) for one in changes.values() for part in one), STEPS)
@@ -384,14 +383,16 @@ class OrderedIndexes(Versioned[IndexArena]):
         run = Run(index, sign, entries, np.empty(n, np.int8), np.empty(n, np.int64))
         refused = compiled(change_in_order)(*self._arrays, self._arities, index, sign, items_of(entries), run.after, run.common)
         if refused >= 0:
-            self._require_index(index.item(refused))
-            _require_entries(entries, self.arity(index.item(refused)))
+            _require_entries(entries, self._arity_in_use(index.item(refused)))
         self._none_missing()
         return run
 
-    def _require_index(self, index: int) -> None:
-        if not 0 <= index < self._made or self._arities.item(index) == 0:
+    def _arity_in_use(self, index: int) -> int:
+        """The arity of the index. KeyError: there is no such index, or it is removed."""
+        arity: int = self._arities.item(index) if 0 <= index < self._made else 0
+        if arity == 0:
             raise KeyError(f"there is no index {index}")
+        return arity
 
     def _none_missing(self) -> None:
         missing, self.arena.C[layout.MISSING] = int(self.arena.C[layout.MISSING]), 0
