@@ -8,7 +8,7 @@ stacks) costs 60 µs.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
 
@@ -149,7 +149,7 @@ async def _apply(
         small = len(body) <= SMALL and kind not in BINARY
         batch = decode() if small else await context.work(decode_and_prepare, engine, decode, place)
     except UnknownRelation as error:
-        known = await _repeated(context, error, given)
+        known = await repeated(context, given, error.fields)
         if known is None:
             raise error if relation is None else missing(engine, token, "relation", relation) from None
         return known, None
@@ -182,9 +182,10 @@ def decode_and_prepare(engine: Instance, decode: Callable[[], Batch], place: Pla
     return batch
 
 
-async def _repeated(context: Context, error: UnknownRelation, given: dict[str, Any] | None) -> Receipt | None:
-    """Return the receipt of a repeated batch even if its relation has been dropped since: otherwise its sender could never continue."""
-    batch = Batch([], 0, 0, [], 0, **error.fields)
+async def repeated(context: Context, given: dict[str, Any] | None, fields: Mapping[str, Any]) -> Receipt | None:
+    """Return the receipt of a repeated batch even if its relation has been dropped since: otherwise its sender could never continue.
+    `given`: the query parameters; `fields`: those of the body."""
+    batch = Batch([], 0, 0, [], 0, **fields)
     settle(batch, given)
     return None if batch.source is None else await context.wait(context.engine.repeated, batch)
 

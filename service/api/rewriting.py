@@ -15,7 +15,7 @@ from service.api.changes import BINARY, RECEIPT_HEAD, SMALL, definition_of, sett
 from service.api.context import Context
 from service.api.http import media, parameters
 from service.api.http.admission import Place
-from service.api.http.answers import existing, json_answer
+from service.api.http.answers import json_answer, missing
 from service.api.http.bodies import definition, read_body
 from service.api.http.parameters import TEXT_LIMIT, Parameter
 from service.api.openapi import (
@@ -69,8 +69,10 @@ async def replace(request: Request) -> Response:
     engine = context.engine
     given = parameters.read(request.scope["query_string"], PARAMETERS)
     stage, part, commit = given.pop("stage", None), given.pop("part", None), given.pop("commit", False)
-    name = existing(engine, request, "relation")
     _check_stage(stage, part, commit, given)
+    name = request.path_params["name"]
+    if name not in engine.relations:
+        return await _of_none(context, request, given)
     engine.admit()
     place = Place.of_replacement(context.bodies)
     try:
@@ -129,10 +131,21 @@ async def _rewritten(context: Context, batch: Batch, work: Callable[[], Receipt]
         under_way.end(batch)
         raise
     job.add_done_callback(lambda _: under_way.end(batch))
-    receipt = await asyncio.wrap_future(job)
+    return _answer(await asyncio.wrap_future(job), batch.turn)
+
+
+async def _of_none(context: Context, request: Request, given: dict[str, Any]) -> Response:
+    """Answer a request whose relation does not exist, as `changes.repeated` says. Otherwise Problem `not-found`."""
+    receipt = await changes.repeated(context, given, {}) if "source" in given else None
+    if receipt is None:
+        raise missing(context.engine, request.scope["token"], "relation", request.path_params["name"])
+    return _answer(receipt, None)
+
+
+def _answer(receipt: Receipt, turn: float | None) -> Response:
     headers = {"Livejoin-Timeline": str(receipt.timeline)}
-    if batch.turn is not None:
-        headers["Server-Timing"] = f"turn;dur={1e3 * batch.turn:.3f}"
+    if turn is not None:
+        headers["Server-Timing"] = f"turn;dur={1e3 * turn:.3f}"
     return Response(receipt.encoded(), 200, headers, media.JSON)
 
 
@@ -140,7 +153,9 @@ async def delete(request: Request) -> Response:
     context: Context = request.app.state.context
     engine = context.engine
     given = parameters.read(request.scope["query_string"], changes.PARAMETERS)
-    name = existing(engine, request, "relation")
+    name = request.path_params["name"]
+    if name not in engine.relations:
+        return await _of_none(context, request, given)
     engine.admit()
     with engine.under_way.expecting(given):
         async with definition(request.scope, request.receive, context.bodies, context.work) as data:

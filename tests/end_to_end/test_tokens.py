@@ -327,6 +327,19 @@ def test_a_follower_ends_with_its_token(house: House) -> None:
             next(records)
 
 
+def test_events_of_the_status_end_with_their_token(house: House) -> None:
+    """Seen: with an error in the log, of an exception in the application."""
+    text = house.create("watcher", "read")
+    with house.client("", text).stream("GET", "/v1/status", headers={"Accept": talk.SSE}) as answer:
+        lines = answer.iter_lines()
+        assert next(lines) == "event: status"
+        talk.ok(house.client("ops").delete("/v1/tokens/watcher"), 204)
+        with pytest.raises(httpx.RemoteProtocolError):
+            while True:
+                next(lines)
+    assert "ASGI" not in house.server.output()
+
+
 @pytest.mark.parametrize(
     ("path", "body"), [("/v1/changes", {"changes": [change("a", 99)]}), ("/v1/tokens", {"name": "heir", "scope": "admin"})]
 )

@@ -7,6 +7,7 @@ users' relations, views or requests is only for unrestricted tokens, problems on
 from __future__ import annotations
 
 import asyncio
+import logging
 import resource
 import time
 from collections.abc import Mapping, Sequence
@@ -26,9 +27,12 @@ from service.api.openapi import Endpoint, answer, failures, json_content, operat
 from service.api.stream import client_gone
 from service.durability.usage import Usage
 from service.engine.versions import Held
+from service.errors import Problem
 from service.instance import Instance
 from service.views.live_view import LiveView
 from service.wire.grammar import timestamp_text
+
+log = logging.getLogger("livejoin.api")
 
 INTERVAL = 1.0  # seconds between two events
 MOST_PINS = 50
@@ -71,6 +75,8 @@ class _Events(Response):
         except asyncio.CancelledError:
             if not self._context.closing:
                 raise
+        except Problem as problem:  # the access token was revoked, or has expired
+            log.info("%s aborted: %s", scope["path"], problem)
         finally:
             gone.cancel()
 

@@ -73,6 +73,34 @@ def test_a_later_batch_does_not_overtake(tmp_path: Path, how: str) -> None:
     engine.close()
 
 
+def test_a_repeated_batch_is_told_so_though_its_relation_was_dropped(tmp_path: Path) -> None:
+    """Otherwise its sender could never continue."""
+    engine, context, go = busy(tmp_path)
+    go.set()
+
+    async def run() -> None:
+        async with client(context) as asked:
+            where, head = {"where": [{"column": "id", "op": "=", "value": 1}]}, {"Content-Type": "application/jsonl"}
+            replace, delete = "/v1/relations/a/replace", "/v1/relations/a/delete"
+            await asked.post(replace, params={"stage": "n"}, content=ROW, headers=head)
+            commit = {"stage": "n", "commit": True}
+            requests: list[tuple[str, dict[str, Any], dict[str, Any]]] = [
+                (replace, {}, {"content": ROW, "headers": head}), (delete, {}, {"json": where}), (replace, commit, {}),
+            ]  # fmt: skip
+            for source, (url, given, body) in enumerate(requests):
+                assert (await asked.post(url, params=given | {"source": source, "epoch": 5}, **body)).json()["duplicate"] is False
+            engine.drop_relation("a")
+            for source, (url, given, body) in enumerate(requests):
+                again = await asked.post(url, params=given | {"source": source, "epoch": 5}, **body)
+                assert again.json()["duplicate"] and again.json()["first"]["version"] == source + 1
+                for fields in ({"source": source, "epoch": 6}, {}):
+                    later = await asked.post(url, params=given | fields, **body)
+                    assert later.status_code == 404 and "there is no relation 'a'" in later.json()["detail"]
+
+    asyncio.run(run())
+    engine.close()
+
+
 def test_who_has_gone_is_not_waited_for(tmp_path: Path) -> None:
     engine, context, go = busy(tmp_path)
 
