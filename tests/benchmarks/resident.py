@@ -8,11 +8,12 @@ from typing import NamedTuple
 
 
 class Resident(NamedTuple):
-    """Bytes (proportional set size: shared pages are divided among those that share them).
+    """Bytes of a process.
 
     reserved   the arrays of `structures/core/reserve.py`, without the first 2 MiB of each, which have small pages
     anonymous  those, and all other memory not mapped from files: the allocators of C, NumPy, Arrow, SQLite and Python, stacks
-    files      code, libraries
+    files      code, libraries, including pages that are shared with other processes: a share of them would change whenever another process
+               starts or ends that has loaded the same libraries, such as the one that measures
     """
 
     reserved: int
@@ -45,7 +46,7 @@ def _mappings(path: Path) -> Iterator[tuple[str, int, set[str]]]:
         if not first.endswith(":"):
             parts = rest.split(maxsplit=4)
             name = parts[4] if len(parts) == 5 else ""
-        elif first == "Pss:":
+        elif first == "Rss:":
             size = 1024 * int(rest.split()[0])
         elif first == "VmFlags:":
             yield name, size, set(rest.split())
