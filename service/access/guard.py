@@ -50,9 +50,12 @@ class Guard:
         except FileNotFoundError:
             stamp = ()  # removed by hand: no token is valid
         if stamp != self._stamp or not stamp:
-            self._next = 0.0  # if it cannot be read, each request is told so
-            self._load()
-            self._stamp, self._next = stamp, moment + self._pause
+            try:
+                self._load()
+            except Exception:
+                self._next = 0.0  # so that each request is told so
+                raise
+            self._stamp = stamp
         return True
 
     def find(self, text: str) -> AccessToken | None:
