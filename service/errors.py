@@ -398,6 +398,11 @@ def bad_parameter(parameter: str, reason: str) -> Problem:
     return Problem("bad-parameter", f"{parameter}: {reason}", parameter=parameter)
 
 
+def dropped(relation: str) -> Problem:
+    """Return the problem of a relation that was dropped while it was needed, even if there is another one of its name now."""
+    return Problem("not-found", f"the relation {relation} was dropped in the meantime")
+
+
 def ending() -> Problem:
     """Return the problem for requests that arrive while the service stops."""
     return Problem("recovering", "the service is shutting down")

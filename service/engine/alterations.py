@@ -21,7 +21,7 @@ from service.engine.rewrites import Held, Rewrites
 from service.engine.state import State
 from service.engine.versions import Pins
 from service.engine.writer import Writer
-from service.errors import Problem
+from service.errors import Problem, dropped
 from service.tables.relations import Relation
 from service.tables.resolution import Slots
 from service.tables.store import PIECE_ROWS
@@ -107,7 +107,7 @@ class Alterations:
     def _conclude(self, held: Held, definition: RelationDefinition, check: _Check) -> None:
         relation = held.relation
         if self._state.relations.get(relation.name) is not relation:
-            raise Problem("not-found", f"the relation {relation.name} was dropped in the meantime")
+            raise dropped(relation.name)
         self._require_free(relation, definition)
         for net in held.backlog.take(self._state.newest):
             check.require(iter([net.come]))

@@ -37,7 +37,7 @@ from service.engine.state import Receipt, State, refuse_bad
 from service.engine.truncates import Truncates
 from service.engine.versions import Pins, Version
 from service.engine.writer import Later, Unpublished, Writer
-from service.errors import Problem, ending
+from service.errors import Problem, dropped, ending
 from service.query.assembly import Limits
 from service.query.model import Condition
 from service.settings import Settings
@@ -255,7 +255,7 @@ class Engine(ABC):
         kept = self.stages.put(relation, stage, part, batch)
         if (now := self._state.relations.get(name)) is None or now.id != relation.id:
             self.stages.drop_all(relation)
-            raise Problem("not-found", f"the relation {name} was dropped in the meantime")
+            raise dropped(name)
         return kept
 
     def commit_stage(self, name: str, stage: str, batch: Batch) -> Receipt:

@@ -17,7 +17,7 @@ from service.engine.queued import Done, receipt_of
 from service.engine.state import Receipt, State, refuse_bad
 from service.engine.versions import Pins
 from service.engine.writer import Writer
-from service.errors import Problem
+from service.errors import Problem, dropped
 from service.query.model import Condition
 from service.tables.backlog import Backlog
 from service.tables.evolution import judged_again
@@ -72,7 +72,7 @@ class Rewrites:
 
         def begin() -> int:
             if self._state.relations.get(relation.name) is not relation:
-                raise Problem("not-found", f"the relation {relation.name} was dropped in the meantime")
+                raise dropped(relation.name)
             self._state.attach(backlog)
             return stack.enter_context(self._versions.holding())
 
@@ -95,7 +95,7 @@ class Rewrites:
         with relation.rewriting:
             current = self._state.relations.get(name)
             if current is None or current.id != relation.id:
-                raise Problem("not-found", f"the relation {name} was dropped in the meantime")
+                raise dropped(name)
             with self.watched(current) as held:
                 yield held
 
