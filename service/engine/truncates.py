@@ -13,6 +13,7 @@ from collections.abc import Callable, Collection, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from functools import partial
+from typing import NamedTuple
 
 import numpy as np
 
@@ -23,9 +24,11 @@ from service.engine.versions import Pins
 from service.engine.writer import Writer
 from service.errors import Problem, ending
 from service.priority import give_way
+from service.tables.relations import Relation
 from service.views.emptied import Emptied, TooManyLeft, log_unprepared, lost_without
 from service.views.live_view import LiveView
 from service.wire.batch import TRUNCATE, Batch
+from structures.rows.ending import touch_lives
 
 log = logging.getLogger("livejoin.views")
 
@@ -34,6 +37,17 @@ _NICE = 3  # of the thread, as for those that build views
 _ROUNDS, _FEW = 10, 1000  # at most; changes left to the last round, or to the turn
 
 _Views = dict[LiveView, set[str]]
+
+
+class _Needed(NamedTuple):
+    """What a batch needs before its turn. large: relations of many rows that it truncates; views: those that need new structures, each with
+    the relations that it loses."""
+
+    large: list[Relation]
+    views: _Views
+
+
+_NOTHING = _Needed([], {})
 
 
 class Truncates:
@@ -49,14 +63,14 @@ class Truncates:
 
     def submit(self, batch: Batch, done: Done) -> None:
         """As `Writer.submit`. A batch that must wait for another one of its source begins after that."""
-        views = None if self.under_way.holds(batch) else self._views(batch)
-        if views is not None and not views:
+        needed = None if self.under_way.holds(batch) else self._needed(batch)
+        if needed is not None and not needed.large:
             with self._door:
                 if not self.is_closed(batch):
                     self._writer.submit(batch, done)
                     return
         self._writer.admit(self.under_way.waiting)
-        self.under_way.begin(batch, partial(self._go, batch, done, views))
+        self.under_way.begin(batch, partial(self._go, batch, done, needed))
 
     def is_closed(self, batch: Batch) -> bool:
         """Whether the batch must wait because it changes relations whose rows are being listed."""
@@ -82,13 +96,13 @@ class Truncates:
             for go in behind:
                 go()
 
-    def _go(self, batch: Batch, done: Done, views: _Views | None) -> None:
-        """Prepare the batch for these views, or submit it if there are none; None: they are not known yet, as it had to wait."""
+    def _go(self, batch: Batch, done: Done, needed: _Needed | None) -> None:
+        """Prepare the batch, or submit it if it needs nothing; None: this is not known yet, as it had to wait."""
         try:
             if self.under_way.is_ending:
                 raise ending()
-            views = self._views(batch) if views is None else views
-            if not views:
+            needed = self._needed(batch) if needed is None else needed
+            if not needed.large:
                 with self._door:
                     if self.is_closed(batch):
                         self._behind.append(partial(self._go, batch, done, None))
@@ -96,7 +110,7 @@ class Truncates:
                     self._writer.submit(batch, done, True)
                 self.under_way.end(batch)
                 return
-            future = self._thread.submit(self._run, batch, done, views)
+            future = self._thread.submit(self._run, batch, done, needed)
         except Problem as problem:
             self._tell(batch, done, problem)
         except RuntimeError:  # the thread has ended
@@ -116,17 +130,18 @@ class Truncates:
         self.end()
         self._writer.refuse_waiting()
 
-    def _views(self, batch: Batch) -> _Views:
-        """Return the views that need new structures, each with the relations it loses. O(changes), and O(views) if there is a truncate."""
+    def _needed(self, batch: Batch) -> _Needed:
+        """O(changes), and O(views) if there is a truncate."""
         if is_single(batch):
-            return {}
+            return _NOTHING
         relations = self._state.relations
         names = {changes.relation for changes in batch.changes if len(changes.ops) and np.any(changes.ops == TRUNCATE)}
-        large = {name for name in names if name in relations and relations[name].table.rows >= _WORTH}
+        large = {name: relations[name] for name in names if name in relations and relations[name].table.rows >= _WORTH}
         if not large:
-            return {}
-        views = {view: names & view.relations.keys() for view in self._state.views.values() if large & view.relations.keys()}
-        return {view: mine for view, mine in views.items() if lost_without(view, mine) is not None}
+            return _NOTHING
+        views = {view: names & view.relations.keys() for view in self._state.views.values() if large.keys() & view.relations.keys()}
+        views = {view: mine for view, mine in views.items() if lost_without(view, mine) is not None}
+        return _Needed([*large.values()], views)
 
     def _tell(self, batch: Batch, done: Done, answer: Receipt | Problem) -> None:
         self.under_way.end(batch)
@@ -138,12 +153,14 @@ class Truncates:
         log.exception("a batch could not be prepared; nothing of it was applied")
         return Problem("internal", "the batch could not be applied")
 
-    def _run(self, batch: Batch, done: Done, views: _Views) -> None:
+    def _run(self, batch: Batch, done: Done, needed: _Needed) -> None:
         emptied: list[Emptied] = []
         answer: Future[Receipt | Problem] = Future()
         started = time.monotonic()
         try:
-            for view, names in views.items():
+            for relation in needed.large:
+                touch_lives(relation.table.store)
+            for view, names in needed.views.items():
                 self._prepare(view, names, emptied)
             for _ in range(_ROUNDS):
                 if sum(one.backlog.changes for one in emptied) > _FEW:

@@ -1,8 +1,7 @@
 """Rows of a relation, and codes of join keys, in terms of Arrow.
 
     Table    key -> row; a row lives at the versions [born, died)
-    Domain   composite join key -> int32 code, with a reference count; an unreferenced code is given to another key
-             once no version that can be read has it
+    Domain   composite join key -> int32 code, with a reference count; an unreferenced code that no readable version has gets another key
 
 Both are `structures.rows.rows.Rows` with an Arrow interface. A deleted row's key is free at once; a code's key stays known as long as the
 code is held, so that it can be revived, and readers of old versions can find it.
@@ -377,9 +376,10 @@ class Domain:
             self._retire(self._counts.down(writable(codes, np.int32)), version)
 
     def release_all(self, version: int, kept: Numbers = _NO_NUMBERS) -> None:
-        """Drop all references except so many of each code (int64[n]; later codes keep none). Others end at `version`. O(codes)."""
+        """Drop all references except so many of each code (int64[n]). `reclaim` ends the other codes, unless they are acquired first."""
         with self._lock:
-            self._retire(self._counts.down_to(np.pad(kept, (0, self._rows.used - len(kept)))), version)
+            self._newest = max(self._newest, version)
+            self._counts.down_to(kept, self._rows.used)
 
     def _retire(self, dropped: Array, version: int) -> None:
         self._newest = max(self._newest, version)
@@ -410,8 +410,7 @@ class Domain:
         return codes
 
     def count_by(self, version: int, work: Callable[[int], tuple[T, Array]]) -> T:
-        """Have `work` enter and count keys as `count_cells`: it is given the version since which new ones are known, and also returns ended
-        codes."""
+        """Have `work` enter and count keys as `count_cells`: given the version since which new ones are known, returns ended ones, too."""
         with self._lock:
             found, dropped = work(self._newest)
             self._retire(dropped, version)
@@ -440,12 +439,12 @@ class Domain:
     def reclaim(self, oldest_needed: int, pins: Array) -> bool:
         """As `Table.reclaim`: unused codes that no readable version has may be given to other keys."""
         with self._lock:
-            self._newest = max(self._newest, oldest_needed)
+            self._retire(self._counts.sweep(_LOOKED_AT, self._rows.born, self._rows.died), oldest_needed)
             freed = self._rows.reclaim(oldest_needed, writable(pins, np.int64), _LOOKED_AT)
             if len(freed):
                 self._rows.unlink(freed)
                 self._rows.free(freed)
-            return self._rows.is_due(oldest_needed) or self._rows.tidy()
+            return len(self._counts.unswept) > 0 or self._rows.is_due(oldest_needed) or self._rows.tidy()
 
     def _of_arrow(self, columns: pa.RecordBatch, work: Callable[[RowSet], Array]) -> Array:
         """Call `work`, under the lock, on the rows without nulls; -1 for the others."""
@@ -493,7 +492,9 @@ class Domain:
         return self._rows.bytes + self._rows.linked * 8
 
     def check(self) -> None:
-        """Verify the invariants of `structures.rows.rows`, and: known = not free, living = counted."""
+        """Verify the invariants of `structures.rows.rows`, and: known = not free, living = counted, or about to be ended."""
         living, retired, linked = self._rows.check()
         assert np.array_equal(np.union1d(living, retired), linked), "I3: the key table and the codes differ"
-        assert np.array_equal(np.flatnonzero(self._counts.counts[: self._rows.used]), living), "counts and lives differ"
+        unused = self._counts.unused(self._counts.unswept, self._rows.born, self._rows.died)
+        counted = np.flatnonzero(self._counts.counts[: self._rows.used])
+        assert np.array_equal(np.union1d(counted, unused), living), "counts and lives differ"

@@ -15,8 +15,8 @@ are loaded with all rows, and tell what they lose and gain when those of the tru
     in the batch's turn    follow the rest; the listed rows are deleted and inserted, and the new structures replace the view's own
 
 The list of an inner join follows changed rows; any other is read again, in the last round, if something has changed; that of deletes comes
-in the last round only. Groups have no list: they start from nothing, and take the rows of the new structures, if there are any, in the last
-round.
+in the last round only. Groups have no list: they start from nothing, with memory for the slots of the rows that they lose, and take the
+rows of the new structures, if there are any, in the last round.
 """
 
 from __future__ import annotations
@@ -142,6 +142,8 @@ class Emptied:
             for _ in self._few(self._join.rows(self._join.root, None)):  # the last round reads them
                 pass
             self._is_stale = True
+        elif self.view.groups is not None:
+            self._taken = self.view.groups.nothing_taken()
 
     def go_on(self, is_last: bool) -> None:
         """Follow the changes up to the held version. Raises TooManyLeft."""
@@ -245,14 +247,14 @@ class Emptied:
         return None if self._lost.every else self.view.groups
 
     def _drop_taken(self) -> None:
-        if self._taken is not None and self._groups is not None:
-            self._groups.drop(self._taken, self._version)
+        if self._taken is not None and self.view.groups is not None:
+            self.view.groups.drop(self._taken, self._version)
             self._is_stale = True  # even if the changes since come to nothing
         self._taken = None
 
     def _keep(self, parts: list[Combination]) -> None:
         if sum(len(part[0]) for part in parts) <= self._most:
-            self._rows = tuple(map(np.concatenate, zip(*parts, strict=True)))
+            self._rows = _together(parts)
         else:
             self._rows = None
 
@@ -286,7 +288,7 @@ class Emptied:
         if sum(len(part[0]) for part in new) > self._most:
             self._rows = None
         else:
-            self._new = tuple(map(np.concatenate, zip(*new, strict=True)))
+            self._new = _together(new)
 
     def _delete(self) -> None:
         """Delete the rows of the relations from the new structures, and list what these lose and gain."""
@@ -326,8 +328,14 @@ class Emptied:
 
     def _all_of(self, cursor: Enumeration) -> Combination:
         """Read all rows of a cursor. Raises TooManyLeft."""
-        parts = list(self._few(cursor))
-        return tuple(map(np.concatenate, zip(*parts, strict=True))) if parts else (NO_SLOTS,) * self.view.width
+        large, small, count = [(NO_SLOTS,) * self.view.width], list[Combination](), 0
+        for rows in self._few(cursor):
+            small.append(rows)
+            count += len(rows[0])
+            if count >= _CHUNK:  # to join thousands of small arrays, or to free them, holds the interpreter's lock
+                large.append(_together(small))
+                small, count = [], 0
+        return _together(large + small)
 
     def _few(self, cursor: Enumeration) -> Iterator[Combination]:
         """Yield all rows of a cursor in pieces. Raises TooManyLeft."""
@@ -378,9 +386,13 @@ class Emptied:
         return parts
 
 
+def _together(parts: Sequence[Combination]) -> Combination:
+    return tuple(map(np.concatenate, zip(*parts, strict=True)))
+
+
 def _different(before: Combination, after: Combination, sides: Sequence[Side]) -> tuple[Indices, Indices]:
     """Return the numbers of the rows that only the first ones have, and those that only the others have. Cost: O(1) a row."""
     lost, n = len(before[0]), len(before[0]) + len(after[0])
-    both = tuple(map(np.concatenate, zip(before, after, strict=True)))
+    both = _together((before, after))
     goes, comes = rows_left(Changed(np.zeros(n, np.int64), np.arange(n) >= lost, both), Retained(sides, {}, None, n))
     return goes, comes - lost

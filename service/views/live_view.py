@@ -226,7 +226,7 @@ class LiveView:
     ) -> Delta | None:
         """Follow a batch that truncates the relations `names`, in a core that has replaced the view's own and lacks only the rows of
         `names`. told: the rows that the view loses and gains by that, unless they are groups; None: more than its feed may keep. taken: of
-        groups, the core's rows; None: it has none."""
+        groups, those of the core's rows."""
         started = time.perf_counter()
         mine = {name: run for name, run in runs.items() if name in self.relations}
         self.changed_rows += sum(run.rows for run in mine.values())
@@ -234,6 +234,7 @@ class LiveView:
         if isinstance(self.join, CoverageStage):
             self.join.begin_anew(version)
         if isinstance(self.join, GroupsStage):
+            assert taken is not None
             delta = self._follow_by_groups(version, left, taken)
         else:
             delta = self._follow_emptied(version, left, mine, told)
@@ -274,7 +275,7 @@ class LiveView:
             return delta
         return of_one(version, *rows_apart(*delta.halves, self.shown), retained.most)
 
-    def _follow_by_groups(self, version: int, left: Runs, taken: Taken | None) -> Delta | None:
+    def _follow_by_groups(self, version: int, left: Runs, taken: Taken) -> Delta | None:
         retain, join = self.view.query.retain, cast(GroupsStage, self.join)
         groups = None if retain is None else RowCollector(retain[0])
         join.apply_emptied(version, left, groups, taken)

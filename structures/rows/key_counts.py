@@ -8,7 +8,9 @@ import numpy as np
 
 from structures.core.kernel import arrays, kernel, wide
 from structures.core.reserve import reserve
-from structures.rows.retired import LIVING
+from structures.rows.retired import LIVING, NEVER
+
+_NO_CODES = np.empty(0, np.int32)
 
 
 @kernel
@@ -84,6 +86,7 @@ class KeyCounts:
 
     def __init__(self, capacity: int) -> None:
         self.counts = reserve(capacity * 8, np.int64)
+        self.unswept = range(0)  # codes that may be living without a use
 
     def up(self, codes: np.ndarray, died: np.ndarray) -> None:
         """Count each code (int32[n]) once more; `died`, the end of each code's life, is set to living."""
@@ -96,11 +99,22 @@ class KeyCounts:
         assert n >= 0, "a code was released more often than it was acquired"
         return dropped[:n]
 
-    def down_to(self, kept: np.ndarray) -> np.ndarray:
-        """Set the count of each code below len(kept), all codes in use, to that of `kept` (int64[n]), which is not greater. Returns
-        int32[m]: those that are no longer in use. O(n)."""
-        counts = self.counts[: len(kept)]
-        assert (kept <= counts).all(), "a code keeps more uses than it has"
-        dropped = np.flatnonzero((counts > 0) & (kept == 0)).astype(np.int32)
-        counts[:] = kept
-        return dropped
+    def down_to(self, kept: np.ndarray, codes: int) -> None:
+        """Set the count of each code to that of `kept` (int64[n]), which is not greater, or to 0. `codes`: their number. Leaves it to
+        `sweep` to find those that are no longer in use. O(codes), as fast as memory is written."""
+        self.counts[: len(kept)] = kept
+        self.counts[len(kept) : codes] = 0
+        self.unswept = range(codes)
+
+    def sweep(self, most: int, born: np.ndarray, died: np.ndarray) -> np.ndarray:
+        """Look at up to `most` codes that `down_to` has left. Returns as `unused`."""
+        if not self.unswept:
+            return _NO_CODES
+        swept, self.unswept = self.unswept[:most], self.unswept[most:]
+        return self.unused(swept, born, died)
+
+    def unused(self, codes: range, born: np.ndarray, died: np.ndarray) -> np.ndarray:
+        """Return int32[m]: those of these consecutive codes that are living without a use. `born`, `died`: of all. O(codes)."""
+        some = slice(codes.start, codes.stop)
+        found = np.flatnonzero((self.counts[some] == 0) & (died[some] == LIVING) & (born[some] != NEVER))
+        return (found + codes.start).astype(np.int32)

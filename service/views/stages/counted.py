@@ -58,8 +58,8 @@ class CountedStage(GroupsStage):
         self._begin_with(version, codes)
         progress(1.0)
 
-    def _begin_emptied(self, version: int, taken: Taken | None) -> None:
-        super()._begin_emptied(version, Taken(self._groups.without_rows(), self._counter.take_over()))
+    def apply_emptied(self, version: int, runs: Runs, sink: RowCollector | None, taken: Taken) -> None:
+        super().apply_emptied(version, runs, sink, taken._replace(references=self._counter.take_over()))
 
     def _take_delta(self, version: int, runs: Runs, codes: list[Slots]) -> int:
         rows = 0

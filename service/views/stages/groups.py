@@ -56,10 +56,11 @@ class GroupsRoot(NamedTuple):
 
 
 class Taken(NamedTuple):
-    """Groups of the rows of a new core, and the references of these rows."""
+    """Groups of the rows of a new core, and the references of these rows. room: memory for the slots of the groups that are deleted."""
 
     groups: Groups
     references: References
+    room: Slots
 
 
 class GroupsStage(Defaults):
@@ -156,8 +157,8 @@ class GroupsStage(Defaults):
         return rows
 
     def nothing_taken(self) -> Taken:
-        """Return what `take_beside` fills. OSError: no address space."""
-        return Taken(self._groups.without_rows(), References())
+        """Return what `take_beside` fills, beside the writer. OSError: no address space. O(groups)."""
+        return Taken(self._groups.without_rows(), References(), self._table.room_to_end())
 
     def take_beside(self, taken: Taken, core: Join, report: Callable[[float], None]) -> None:
         """Add all rows of a new core to new groups, beside the writer, while neither the core nor the view changes. The references of
@@ -178,28 +179,27 @@ class GroupsStage(Defaults):
         """Drop the references of what is not taken over. In the writer's turn."""
         self._columns.drop(taken.references, version)
 
-    def apply_emptied(self, version: int, runs: Runs, sink: RowCollector | None, taken: Taken | None) -> None:
-        """Follow a batch that truncates relations; the core is already a new one, without their rows. `taken`: its rows, unless it has
-        none. Cost: O(1) a group, and that of the inserted rows."""
-        codes = [np.flatnonzero(self._table.places[: self._columns.codes]).astype(np.int32) if self._grouping.columns else _ALL]
-        self._begin_emptied(version, taken)
-        codes.append(np.flatnonzero(self._groups.rows[: self._columns.codes]).astype(np.int32))
-        self._require_few()
-        self._groups.begin()
-        self._take_delta(version, runs, codes)
-        touched = np.zeros(self._columns.codes, np.bool_)  # for many codes a tenth of the time of np.unique
-        for some in codes:
-            touched[some] = True
-        found = np.flatnonzero(touched).astype(np.int32)
-        there = self._groups.rows[found] > 0 if self._grouping.columns else np.ones(1, np.bool_)
-        for part in pieces_of([found[~there]]):  # need not be asked for
-            self._write(version, part, np.zeros(len(part), np.int64), np.full((len(part), self._table.width), -1, np.int64), 0, sink)
-        self._write_all(version, [found[there]], 0, sink)
-
-    def _begin_emptied(self, version: int, taken: Taken | None) -> None:
-        self._groups, references = taken if taken is not None else self.nothing_taken()
+    def apply_emptied(self, version: int, runs: Runs, sink: RowCollector | None, taken: Taken) -> None:
+        """Follow a batch that truncates relations; the core is already a new one, without their rows, which `taken` has. Cost: O(1) a
+        group, and that of the inserted rows."""
+        self._groups, references, room = taken
+        had_none = self._groups.groups == 0
         self._columns.release_all(version, references)
         self._following = self._follow_few()
+        self._require_few()
+        self._groups.begin()
+        codes: list[Slots] = []
+        self._take_delta(version, runs, codes)
+        if not self._grouping.columns:
+            self._write_all(version, [_ALL], 0, sink)
+            return
+        counts = self._groups.rows[: self._columns.codes]  # a page that was never touched takes long to read
+        found = np.concatenate([NO_SLOTS, *codes]) if had_none else np.flatnonzero(counts).astype(np.int32)
+        found = found[counts[found] > 0]
+        stays = np.zeros(self._columns.codes, np.bool_)
+        stays[found] = True
+        self._succeed(version, self._table.end_others(version, stays, room), 0, sink)
+        self._write_all(version, [found], 0, sink)
 
     def _take_delta(self, version: int, runs: Runs, codes: list[Slots]) -> int:
         """Take the join's delta; append the codes of groups that it touches for the first time. Return its number of rows."""

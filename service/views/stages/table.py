@@ -25,10 +25,12 @@ from structures.aggregate import layout
 from structures.aggregate.groups import Step
 from structures.core.reserve import reserve
 from structures.grouped.following import OPERATORS
+from structures.rows.ending import end_others, touch_lives
 from structures.rows.key_table import NULLS_A_CELL
 from structures.rows.succession import Succeeded, Succession, Told
 
 _CODE = "code"
+_MORE_ROWS = 1 << 16  # that may come before the others are deleted
 
 
 class GroupTable:
@@ -133,6 +135,20 @@ class GroupTable:
         """Replace the rows of groups by the reported ones. MemoryError."""
         self.changed = version  # set before a group loses its place
         return self.table.succeed(version, told, self.succession)
+
+    def room_to_end(self) -> Slots:
+        """Return the memory for `end_others`, allocated by the system like all else that it writes. Beside the writer. O(rows)."""
+        touch_lives(self.table.store)
+        return np.full(self.rows_now + _MORE_ROWS, -1, np.int32)
+
+    def end_others(self, version: int, stays: npt.NDArray[np.bool_], room: Slots) -> Succeeded:
+        """Delete the rows of all groups but those that stay (bool[n], by code; later ones do not). O(codes), as fast as memory is read."""
+        self.changed = version  # as above
+        room = room if len(room) >= self.rows_now else np.empty(self.rows_now, np.int32)
+        slots = end_others(self.table.store, version, stays, self.columns.codes, self.succession, room)
+        self.table.succeeded(len(slots), 0)
+        count = np.array([len(slots)])
+        return Succeeded(np.zeros(min(1, len(slots)), np.int64), np.append(0, count), count, slots)
 
     def meets(self, codes: Slots, cells: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:
         """bool[n]: whether the groups with these reported rows meet HAVING."""

@@ -221,6 +221,16 @@ def test_a_small_relation_is_not_worth_it(engine: Instance, monkeypatch: pytest.
     agrees(engine, "v")
 
 
+def test_a_large_relation_without_views(engine: Instance, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The memory for the ends of its rows is allocated before the turn, and nothing else happens."""
+    engine.drop_view("v")
+    touched: list[object] = []
+    monkeypatch.setattr(truncates, "touch_lives", touched.append)
+    engine.apply(truncating(random.Random(3), "b", most=0))
+    assert touched == [engine.relations["b"].table.store]
+    assert engine.relations["b"].table.rows == 0 < engine.relations["a"].table.rows
+
+
 @pytest.mark.parametrize("leave", [False, True])
 def test_more_rows_than_the_feed_keeps(engine: Instance, monkeypatch: pytest.MonkeyPatch, leave: bool) -> None:
     """Its followers are told that, unless the rows leave while the batch is prepared: then they are told of those that are left."""

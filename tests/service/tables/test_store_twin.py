@@ -218,8 +218,6 @@ class DomainMachine(RuleBasedStateMachine):
         self.version += 1
         kept = np.zeros(self.domain.codes, np.int64)
         for known in self.codes.values():
-            if known[1] and not left:
-                known[3] = self.version
             kept[known[0]] = known[1] = min(left, known[1])
         self.domain.release_all(self.version, kept)
         self.told = self.version
@@ -250,6 +248,9 @@ class DomainMachine(RuleBasedStateMachine):
 
     def reclaim_some(self) -> bool:
         self.told = self.version
+        for known in self.codes.values():
+            if known[0] in self.domain._counts.unswept[:PIECE] and not known[1]:
+                known[3] = min(known[3], self.version)
         return self.domain.reclaim(self.version, np.array(sorted({version for version, _ in self.pins}), np.int64))
 
     @rule(keys=st.lists(DOMAIN_KEYS, max_size=12), before=st.integers(0, 9))
