@@ -42,6 +42,7 @@ SUBJECTS = (
     "service_requests",
     "service_query",
     "service_readers",
+    "service_many_readers",
     "service_crowd",
     "service_start",
     "service_first_start",

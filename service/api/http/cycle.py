@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable
 from typing import Any, ClassVar
 
@@ -10,6 +9,7 @@ from uvicorn.protocols.http.httptools_impl import STATUS_LINE, RequestResponseCy
 
 from service.api.http.answers import PIECES, TAKEN, WHOLE
 from service.api.http.joined import in_turns
+from service.api.http.turns import turn
 from service.wire.rows import Pieces
 
 _LARGE = 1 << 20  # bytes of a body: larger ones are not copied, but sent as pieces
@@ -50,7 +50,7 @@ class Cycle(RequestResponseCycle):
         self.on_response()
 
     async def _send_pieces(self, pieces: Pieces) -> None:
-        """Send the pieces as one chunk, if the answer is chunked; other connections get their turns in between."""
+        """Send the pieces as one chunk, if the answer is chunked."""
         size = sum(map(len, pieces))
         if not size or self.scope["method"] == "HEAD" or self.disconnected:  # an empty chunk would end the body
             return
@@ -60,11 +60,11 @@ class Cycle(RequestResponseCycle):
             raise RuntimeError("the body is longer than Content-Length says")
         else:
             self.expected_content_length -= size
-        for number, parts in enumerate(in_turns(pieces, self.scope["scheme"] == "https")):
-            if number:
-                await asyncio.sleep(0)
+        encrypted = self.scope["scheme"] == "https"
+        for parts in in_turns(pieces, encrypted):
             if self.flow.write_paused and not self.disconnected:
                 await self.flow.drain()
+            await turn(sum(map(len, parts)), encrypted)
             if self.disconnected:
                 return
             self.transport.write_pieces(parts)  # type: ignore[attr-defined]  # a `Joined`

@@ -10,13 +10,13 @@ from typing import Any
 from service.wire.rows import Pieces
 
 _SMALL = 4096  # bytes; smaller pieces are copied, not passed to the system separately
-_TURN = 9 << 18  # bytes: the system call for them takes half a millisecond of the event loop
+TURN = 9 << 18  # bytes: the system call for them takes half a millisecond of the event loop
 
 
 def in_turns(pieces: Pieces, encrypted: bool = False) -> Iterator[Pieces]:
-    """Divide into system calls of about `_TURN` bytes, half of that if TLS encrypts them, without copying, except that adjacent small
+    """Divide into system calls of about `TURN` bytes, half of that if TLS encrypts them, without copying, except that adjacent small
     pieces are joined."""
-    most = _TURN // 2 if encrypted else _TURN
+    most = TURN // 2 if encrypted else TURN
     turn, small, room = Pieces(), Pieces(), most
     for piece in filter(len, pieces):
         if len(piece) < _SMALL and room > len(piece):

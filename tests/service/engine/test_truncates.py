@@ -29,7 +29,7 @@ from service.wire.batch import Batch, Changes, RowBlock
 from tests.service.engine.emptying import Meanwhile, add_up, apply_unprepared, left_nothing, rows_left, truncate_meanwhile, truncating
 from tests.service.engine.test_builds import BOXES, VIEWS, agrees, filled, rows_like, some_changes
 from tests.service.engine.test_renewals import keeping
-from tests.service.running import ORDER, check, look
+from tests.service.running import ORDER, batch, check, look, of_ops, rows_of, running
 from tests.service.views.test_random_sql import Added
 
 SELF = {"from": {"a": "a", "b": "a"}, "join": [{"overlaps": ["a.x", "b.x"]}, {"less": ["a.id", "b.id"]}]}
@@ -160,6 +160,21 @@ def test_no_groups_are_left_without_rows(tmp_path: Path, name: str) -> None:
     engine.apply(truncating(rng, "a", most=0))
     look(engine)
     assert view.shown.columns.domain.keys == 0
+    engine.close()
+
+
+@pytest.mark.parametrize("worth", [1, 1 << 14])
+def test_groups_that_have_ended_are_not_too_many(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, worth: int) -> None:
+    """Seen: coverage of 60 groups of at most 100 failed after a truncate and 60 other groups."""
+    monkeypatch.setattr(truncates, "_WORTH", worth)
+    engine = running(tmp_path, {})
+    view, _ = engine.put_view("v", {"sql": "SELECT a.id AS g, coverage(a.x) AS busy FROM a GROUP BY a.id", "groups": 100}, wait=60)
+    for first in range(0, 6000, 1000):
+        engine.apply(of_ops("a", ("truncate", 0)))
+        engine.apply(batch(("upsert", "a", rows_of(first, 60))))
+        assert view.state == "live" and view.problem is None
+    engine.apply(batch(("upsert", "a", rows_of(7000, 41))))
+    assert view.problem is not None and view.problem.type == "too-many-groups"
     engine.close()
 
 

@@ -21,7 +21,7 @@ from service.wire.rows import Pieces
 @pytest.mark.parametrize("encrypted", [False, True])
 def test_pieces_are_written_in_turns(monkeypatch: pytest.MonkeyPatch, sizes: list[int], encrypted: bool) -> None:
     monkeypatch.setattr(joined, "_SMALL", 10)
-    monkeypatch.setattr(joined, "_TURN", 200 if encrypted else 100)
+    monkeypatch.setattr(joined, "TURN", 200 if encrypted else 100)
     pieces: Pieces = [bytes([number + 1]) * size for number, size in enumerate(sizes)]
     turns = list(in_turns(pieces, encrypted))
     assert b"".join(part for turn in turns for part in turn) == b"".join(pieces)
@@ -30,7 +30,7 @@ def test_pieces_are_written_in_turns(monkeypatch: pytest.MonkeyPatch, sizes: lis
 
 
 def test_large_pieces_are_not_copied(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(joined, "_TURN", 1 << 15)
+    monkeypatch.setattr(joined, "TURN", 1 << 15)
     piece = bytearray(100_000)
     parts = [part for turn in in_turns([b"head", memoryview(piece), b"tail"]) for part in turn]
     piece[:] = b"x" * 100_000

@@ -1,0 +1,62 @@
+"""Large writes of all connections take turns: the event loop looks at what else is ready after about a millisecond of them.
+
+Otherwise a round of the loop with hundreds of clients that read at once takes hundreds of system calls, each of which copies megabytes; and
+every other request needs several rounds.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from weakref import WeakKeyDictionary
+
+from service.api.http.joined import TURN
+
+_SMALL = 1 << 16  # bytes; fewer are written at once
+
+
+class _Turns:
+    """Of one event loop."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
+        self._left = TURN  # bytes that may be written in this round of the loop
+        self._waiting: deque[asyncio.Future[None]] = deque()
+        self._renews = False  # whether `_renew` is called in the next round
+
+    async def take(self, size: int) -> None:
+        if self._waiting or self._left <= 0:
+            turn = self._loop.create_future()
+            self._waiting.append(turn)
+            await turn
+        self._left -= size
+        self._renew_soon()
+
+    def _renew_soon(self) -> None:
+        if not self._renews:
+            self._renews = True
+            self._loop.call_soon(self._renew)
+
+    def _renew(self) -> None:
+        """Let the next one write that still waits."""
+        self._left, self._renews = TURN, False
+        while self._waiting:
+            turn = self._waiting.popleft()
+            if not turn.done():  # cancelled
+                turn.set_result(None)
+                self._renew_soon()
+                break
+
+
+_by_loop: WeakKeyDictionary[asyncio.AbstractEventLoop, _Turns] = WeakKeyDictionary()
+
+
+async def turn(size: int, encrypted: bool = False) -> None:
+    """Wait until `size` bytes may be written; to encrypt them takes as long again."""
+    if size <= _SMALL:
+        return
+    loop = asyncio.get_running_loop()
+    turns = _by_loop.get(loop)
+    if turns is None:
+        turns = _by_loop[loop] = _Turns(loop)
+    await turns.take(2 * size if encrypted else size)

@@ -1,0 +1,59 @@
+"""Large writes of many connections take turns, and others do not wait for them."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from service.api.http.joined import TURN
+from service.api.http.turns import turn
+
+
+def run(*sizes: int, cancelled: int = -1, encrypted: bool = False) -> list[list[int]]:
+    """Have so many connections write at once; return the numbers of those that wrote in each round of the loop."""
+
+    async def all_of_them() -> list[list[int]]:
+        rounds: list[list[int]] = [[]]
+        loop = asyncio.get_running_loop()
+
+        async def write(number: int, size: int) -> None:
+            await turn(size, encrypted)
+            rounds[-1].append(number)
+
+        def count() -> None:
+            if rounds[-1]:
+                rounds.append([])
+            loop.call_soon(count)
+
+        writes = [asyncio.ensure_future(write(number, size)) for number, size in enumerate(sizes)]
+        loop.call_soon(count)
+        await asyncio.sleep(0)
+        if cancelled >= 0:
+            writes[cancelled].cancel()
+        await asyncio.gather(*writes, return_exceptions=True)
+        return [one for one in rounds if one]
+
+    return asyncio.run(all_of_them())
+
+
+def test_one_large_write_a_round() -> None:
+    """Seen: while 300 clients read a view, a change waited for 1.8 seconds, a count for 5.6: a round of the loop wrote to all of them."""
+    assert run(*[TURN] * 5) == [[0], [1], [2], [3], [4]]
+
+
+def test_smaller_ones_share_a_round() -> None:
+    assert run(TURN // 3, TURN // 3, TURN // 3 + 1, TURN // 3, TURN) == [[0, 1, 2], [3], [4]]
+
+
+def test_small_ones_pass() -> None:
+    assert run(TURN, TURN, TURN, 1000, 1 << 16)[0] == [0, 3, 4]
+
+
+def test_encryption_takes_as_long_again() -> None:
+    assert run(TURN // 2, TURN // 2, TURN // 2, encrypted=True) == [[0], [1], [2]]
+
+
+@pytest.mark.parametrize("cancelled", [1, 2, 3])
+def test_a_connection_that_ends_is_passed_over(cancelled: int) -> None:
+    assert run(*[TURN] * 4, cancelled=cancelled) == [[number] for number in range(4) if number != cancelled]
