@@ -38,7 +38,7 @@ ROWS_SENT = Counter("livejoin_rows_sent", "Rows of views and relations sent.", r
 RECORDS_SENT = Counter("livejoin_changes_sent", "Change records sent to followers.", registry=REGISTRY)
 CHUNK_SECONDS = Histogram(
     "livejoin_chunk_seconds",
-    "Time to read one chunk of rows.",
+    "Processor time to read one chunk of rows.",
     buckets=(0.0001, 0.0003, 0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0),
     registry=REGISTRY,
 )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from concurrent.futures import Future
 from pathlib import Path
@@ -66,6 +67,25 @@ def test_what_a_page_holds_is_its_own(tmp_path: Path) -> None:
     assert [len(slots) for found in page._found for slots in found] == [5, 5] and page.following
     assert all(slots.base is None for found in page._found for slots in found)
     page.close()
+    engine.close()
+
+
+def test_who_waits_for_a_processor_does_not_get_smaller_chunks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Seen: behind 300 readers chunks shrank to a thousand rows, because each took long, and reading took minutes instead of seconds."""
+    engine, sizes, rows_of_slots, find = full(tmp_path), list[int](), RowReader.rows, RowReader.find
+
+    def wait(reader: RowReader, found: Combination) -> pa.RecordBatch:
+        time.sleep(2 * api_rows.CHUNK_TIME)  # as for a processor, or for the interpreter's lock
+        return rows_of_slots(reader, found)
+
+    def noted(reader: RowReader, most: int) -> Combination | None:
+        sizes.append(most)
+        return find(reader, most)
+
+    monkeypatch.setattr(RowReader, "rows", wait)
+    monkeypatch.setattr(RowReader, "find", noted)
+    assert read(answer(engine, None)).num_rows == 90_000
+    assert sizes == sorted(sizes) and sizes[-1] > 9 * sizes[0]
     engine.close()
 
 
