@@ -57,6 +57,7 @@ class Truncates:
         self._state, self._writer, self._versions = state, writer, versions
         self.under_way = UnderWay()
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="truncates", initializer=partial(give_way, _NICE))
+        self._toucher = ThreadPoolExecutor(1, thread_name_prefix="toucher")  # for batches without such views, which wait for no preparation
         self._closed: frozenset[str] = frozenset()  # relations whose changes wait, while lists of their rows are read
         self._behind: list[Callable[[], None]] = []  # what to do with those that wait
         self._door = threading.Condition()  # nothing passes while it is closed
@@ -110,7 +111,10 @@ class Truncates:
                     self._writer.submit(batch, done, True)
                 self.under_way.end(batch)
                 return
-            future = self._thread.submit(self._run, batch, done, needed)
+            if needed.views:
+                future = self._thread.submit(self._run, batch, done, needed)
+            else:
+                future = self._toucher.submit(self._touch, batch, done, needed.large)
         except Problem as problem:
             self._tell(batch, done, problem)
         except RuntimeError:  # the thread has ended
@@ -123,7 +127,8 @@ class Truncates:
     def end(self) -> None:
         """Refuse the batches that wait, and soon the one being prepared, unless the writer has it."""
         self.under_way.close()
-        self._thread.shutdown(wait=False, cancel_futures=True)
+        for thread in (self._thread, self._toucher):
+            thread.shutdown(wait=False, cancel_futures=True)
 
     def refuse_waiting(self) -> None:
         """Refuse the batches that the writer has not begun, and all later ones."""
@@ -152,6 +157,12 @@ class Truncates:
         """Log the exception, and return the answer."""
         log.exception("a batch could not be prepared; nothing of it was applied")
         return Problem("internal", "the batch could not be applied")
+
+    def _touch(self, batch: Batch, done: Done, large: list[Relation]) -> None:
+        """Have the memory allocated that the truncate writes, and submit the batch."""
+        for relation in large:
+            touch_lives(relation.table.store)
+        self._go(batch, done, _NOTHING)
 
     def _run(self, batch: Batch, done: Done, needed: _Needed) -> None:
         emptied: list[Emptied] = []
