@@ -159,9 +159,8 @@ class Truncates:
         return Problem("internal", "the batch could not be applied")
 
     def _touch(self, batch: Batch, done: Done, large: list[Relation]) -> None:
-        """Have the memory allocated that the truncate writes, and submit the batch."""
-        for relation in large:
-            touch_lives(relation.table.store)
+        """Allocate what the truncate of these relations will write, and submit the batch."""
+        _allocate(large)
         self._go(batch, done, _NOTHING)
 
     def _run(self, batch: Batch, done: Done, needed: _Needed) -> None:
@@ -169,8 +168,7 @@ class Truncates:
         answer: Future[Receipt | Problem] = Future()
         started = time.monotonic()
         try:
-            for relation in needed.large:
-                touch_lives(relation.table.store)
+            _allocate(needed.large)
             for view, names in needed.views.items():
                 self._prepare(view, names, emptied)
             for _ in range(_ROUNDS):
@@ -257,3 +255,13 @@ class Truncates:
         for one in emptied:
             self._state.detach(one.backlog)
             one.release()
+
+
+def _allocate(relations: list[Relation]) -> None:
+    """Have the system allocate the memory in which the ends of these relations' rows are written. If that fails, the turn only takes
+    longer."""
+    try:
+        for relation in relations:
+            touch_lives(relation.table.store)
+    except Exception:
+        log.warning("memory could not be allocated before a truncate", exc_info=True)

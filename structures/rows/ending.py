@@ -12,14 +12,14 @@ from structures.rows.rows import Rows
 from structures.rows.succession import Newest, Succession
 
 
-@kernel("int64(Newest, boolean[::1], int64, int64, int32[::1])")
-def _end_others(newest: Newest, stays: Any, codes: int, version: int, gone: Any) -> int:
+@kernel("int64(Newest, boolean[::1], int64, int32[::1])")
+def _end_others(newest: Newest, stays: Any, version: int, gone: Any) -> int:
     """`end_others`; returns the number of slots written into `gone`. O(codes)."""
     died, places = newest.slots.died, newest.succession.places
     lost = wide(0)
-    for code in range(codes):
+    for code in range(len(stays)):
         place = wide(places[code]) - 1
-        if place >= 0 and not (code < len(stays) and stays[code]):
+        if place >= 0 and not stays[code]:
             places[code] = 0
             died[place] = version
             gone[lost] = place
@@ -27,10 +27,10 @@ def _end_others(newest: Newest, stays: Any, codes: int, version: int, gone: Any)
     return lost
 
 
-def end_others(rows: Rows, version: int, stays: np.ndarray, codes: int, succession: Succession, gone: np.ndarray) -> np.ndarray:
-    """End the rows of all things with codes below `codes`, except those that stay (bool[n], by code; later ones do not). Returns int32[m],
-    their slots, in `gone`, which has room for all rows and must not be changed afterwards. O(codes)."""
-    slots = gone[: compiled(_end_others)(Newest(rows.cells, rows.slots(), succession), stays, codes, version, gone)]
+def end_others(rows: Rows, version: int, stays: np.ndarray, succession: Succession, gone: np.ndarray) -> np.ndarray:
+    """End the rows of all things with codes below len(stays), except those that stay (bool[n], by code). Returns int32[m], their slots, in
+    `gone`, which has room for all rows and must not be changed afterwards. O(codes)."""
+    slots = gone[: compiled(_end_others)(Newest(rows.cells, rows.slots(), succession), stays, version, gone)]
     rows.retired.add(version, slots)
     return slots
 

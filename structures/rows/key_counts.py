@@ -54,6 +54,16 @@ def _count_down(counts: Any, codes: Any, dropped: Any) -> int:
     return n
 
 
+@kernel("int64(int64[::1], int64[::1])")
+def _lower(counts: Any, kept: Any) -> int:
+    """Set the first counts to `kept`. Returns how many of these were greater. O(1) a code."""
+    wrong = 0
+    for code in range(len(kept)):
+        wrong += kept[code] > counts[code]
+        counts[code] = kept[code]
+    return wrong
+
+
 @arrays("int64[::1]", "boolean[::1]", "int32[::1]")
 class Uses(NamedTuple):
     """Counts by code; for each key whether it comes or goes; and room for the codes that come to 0."""
@@ -102,7 +112,8 @@ class KeyCounts:
     def down_to(self, kept: np.ndarray, codes: int) -> None:
         """Set the count of each code to that of `kept` (int64[n]), which is not greater, or to 0. `codes`: their number. Leaves it to
         `sweep` to find those that are no longer in use. O(codes), as fast as memory is written."""
-        self.counts[: len(kept)] = kept
+        wrong = _lower(self.counts, kept)
+        assert not wrong, "a code keeps more uses than it has"
         self.counts[len(kept) : codes] = 0
         self.unswept = range(codes)
 

@@ -66,9 +66,11 @@ def run(scale: Scale, note: Note) -> list[Figure]:
             start = time.perf_counter()
             for thread in threads:
                 thread.start()
-            received = json.loads(readers.stdout.readline())
+            try:
+                received = json.loads(readers.stdout.readline())
+            finally:
+                ended.set()
             seconds = time.perf_counter() - start
-        ended.set()
         for thread in threads:
             thread.join()
         stage.clear()

@@ -16,17 +16,16 @@ _SMALL = 1 << 16  # bytes; fewer are written at once
 
 
 class _Turns:
-    """Of one event loop."""
+    """Of one event loop. Refers to it only while something waits, so that it can be collected."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
-        self._loop = loop
+    def __init__(self) -> None:
         self._left = TURN  # bytes that may be written in this round of the loop
         self._waiting: deque[asyncio.Future[None]] = deque()
         self._renews = False  # whether `_renew` is called in the next round
 
     async def take(self, size: int) -> None:
         if self._waiting or self._left <= 0:
-            turn = self._loop.create_future()
+            turn = asyncio.get_running_loop().create_future()
             self._waiting.append(turn)
             await turn
         self._left -= size
@@ -35,7 +34,7 @@ class _Turns:
     def _renew_soon(self) -> None:
         if not self._renews:
             self._renews = True
-            self._loop.call_soon(self._renew)
+            asyncio.get_running_loop().call_soon(self._renew)
 
     def _renew(self) -> None:
         """Let the next one write that still waits."""
@@ -56,7 +55,4 @@ async def turn(size: int, encrypted: bool = False) -> None:
     if size <= _SMALL:
         return
     loop = asyncio.get_running_loop()
-    turns = _by_loop.get(loop)
-    if turns is None:
-        turns = _by_loop[loop] = _Turns(loop)
-    await turns.take(2 * size if encrypted else size)
+    await _by_loop.setdefault(loop, _Turns()).take(2 * size if encrypted else size)

@@ -142,10 +142,10 @@ class GroupTable:
         return np.full(self.rows_now + _MORE_ROWS, -1, np.int32)
 
     def end_others(self, version: int, stays: npt.NDArray[np.bool_], room: Slots) -> Succeeded:
-        """Delete the rows of all groups but those that stay (bool[n], by code; later ones do not). O(codes), as fast as memory is read."""
+        """Delete the rows of all groups but those that stay (bool[codes]). O(codes), as fast as memory is read."""
         self.changed = version  # as above
         room = room if len(room) >= self.rows_now else np.empty(self.rows_now, np.int32)
-        slots = end_others(self.table.store, version, stays, self.columns.codes, self.succession, room)
+        slots = end_others(self.table.store, version, stays, self.succession, room)
         self.table.succeeded(len(slots), 0)
         count = np.array([len(slots)])
         return Succeeded(np.zeros(min(1, len(slots)), np.int64), np.append(0, count), count, slots)

@@ -37,12 +37,12 @@ class Things:
                 code, value = self.rows.cells[slot].tolist()
                 self.newest[code] = slot, value
 
-    def end_others(self, stays: list[bool], below: int) -> None:
+    def end_others(self, stays: list[bool]) -> None:
         self.version += 1
-        ending = {code: slot for code, (slot, _) in self.newest.items() if code < below and not (code < len(stays) and stays[code])}
+        ending = {code: slot for code, (slot, _) in self.newest.items() if code < len(stays) and not stays[code]}
         touch_lives(self.rows)
         room = np.full(self.rows.kept, -1, np.int32)
-        slots = end_others(self.rows, self.version, np.array(stays, np.bool_), below, self.succession, room)
+        slots = end_others(self.rows, self.version, np.array(stays, np.bool_), self.succession, room)
         assert slots.tolist() == [ending[code] for code in sorted(ending)]
         for code in ending:
             del self.newest[code]
@@ -62,7 +62,8 @@ def test_as_the_twin(seed: int) -> None:
         if rng.random() < 0.7:
             things.replace({code: rng.randrange(4) for code in rng.sample(range(CODES), rng.randrange(1, 12))})
         else:
-            things.end_others([rng.random() < 0.4 for _ in range(rng.choice([0, 5, CODES]))], rng.choice([0, 7, CODES]))
+            share = rng.choice([0.0, 0.4])
+            things.end_others([rng.random() < share for _ in range(rng.choice([0, 7, CODES]))])
         seen[things.version] = dict(things.newest)
         places = [things.newest[code][0] + 1 if code in things.newest else 0 for code in range(CODES)]
         assert things.succession.places[:CODES].tolist() == places
