@@ -332,5 +332,5 @@ def test_kernels_are_compiled_for_one_signature_whatever_arrow_hands_in():
         domain.reclaim(1, pins)
     modules = [f"structures.rows.{name}" for name in ("rows", "reading", "key_table", "retired", "key_counts")]
     entry_points = [kernel for kernel, _ in _listed if kernel.py_func.__module__ in modules]
-    assert len(entry_points) == 22
+    assert {k.py_func.__module__ for k in entry_points} == set(modules)
     assert {k.py_func.__name__: k.signatures for k in entry_points if len(k.signatures) > 1} == {}
