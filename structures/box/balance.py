@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from structures.box import layout
-from structures.box.build import Given, build_trees, sorted_places
+from structures.box.build import Given, build_trees, drop_flat_tree, sorted_places
 from structures.box.layout import (
     BEHIND,
     BOTH_HERE,
@@ -76,11 +76,11 @@ def drop_nodes(nodes: Nodes, writing: Writing, level: int, node: int) -> None:
 @kernel
 def drop_tree(nodes: Nodes, writing: Writing, level: int, h: int) -> None:
     """Drop the tree of the level in holder h, which becomes inactive."""
-    W, C = nodes.W, writing.C
-    if level + 1 == C[layout.DIMENSIONS]:
-        drop_flat(nodes, writing, root_of(W, h), W[h + layout.HEIGHT_])
-    else:
-        drop_nodes(nodes, writing, level, root_of(W, h))
+    W = nodes.W
+    if level + 1 == writing.C[layout.DIMENSIONS]:
+        drop_flat_tree(nodes, writing, h)
+        return
+    drop_nodes(nodes, writing, level, root_of(W, h))
     for i in range(layout.TREE_WORDS):
         W[h + i] = 0
 

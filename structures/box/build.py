@@ -39,6 +39,7 @@ from structures.core.control import words_of
 from structures.core.entries import Entries
 from structures.core.kernel import arrays, kernel, wide
 from structures.ordered.tree import LEAF_FILL, build, make_empty
+from structures.ordered.whole import drop_flat
 
 # --- 1-D trees in holders
 
@@ -68,22 +69,38 @@ class Given(NamedTuple):
 
 
 @kernel(allocates=True)
+def build_entries(nodes: Nodes, writing: Writing, h: int, entries: Entries, order: Any) -> None:
+    """Build the 1-D tree of holder h, from scratch, from its entries; `order`: their places in its order."""
+    W, C = nodes.W, writing.C
+    if no_room(C, (len(order) // LEAF_FILL + 64) * (LEAF_WORDS + INNER_WORDS)):  # no more inner nodes than leaves
+        return
+    make_empty(nodes, writing)
+    build(nodes, writing, entries, order)
+    leave(W, C, h)
+    W[h + layout.IDLE] = 0
+
+
+@kernel(allocates=True)
+def drop_flat_tree(nodes: Nodes, writing: Writing, h: int) -> None:
+    """Drop the 1-D tree in holder h, which becomes inactive."""
+    W = nodes.W
+    drop_flat(nodes, writing, root_of(W, h), W[h + layout.HEIGHT_])
+    for i in range(layout.TREE_WORDS):
+        W[h + i] = 0
+
+
+@kernel(allocates=True)
 def build_flat(nodes: Nodes, writing: Writing, h: int, given: Given) -> None:
     """Build a 1-D tree from members (see `build_trees`), given in its order."""
-    W, C, refs, LO, HI, TAGS = nodes.W, writing.C, given.refs, given.LO, given.HI, given.TAGS
-    n, d = len(refs), C[layout.DIMENSIONS]
-    if no_room(C, (n // LEAF_FILL + 64) * (LEAF_WORDS + INNER_WORDS)):  # no more inner nodes than leaves
-        return
+    refs, LO, HI, TAGS = given
+    n, d = len(refs), writing.C[layout.DIMENSIONS]
     sets, keys = np.empty(n, np.uint8), np.zeros(n, np.int32)
     lefts, rights, slots = np.empty(n, np.int64), np.empty(n, np.int64), np.empty(n, np.int32)
     for i in range(n):
         m = refs[i] >> 1
         sets[i], slots[i] = refs[i] & 1, code_of(TAGS[m]) >> 1
         lefts[i], rights[i] = LO[m * d + d - 1], HI[m * d + d - 1]
-    make_empty(nodes, writing)
-    build(nodes, writing, Entries(sets, keys, lefts, rights, slots), np.arange(n))
-    leave(W, C, h)
-    W[h + layout.IDLE] = 0
+    build_entries(nodes, writing, h, Entries(sets, keys, lefts, rights, slots), np.arange(n))
 
 
 # --- trees of nodes

@@ -87,8 +87,8 @@ NODE, RECORD_LEVELS = 2, 3  # classes of blocks besides those of the 1-D trees: 
 DIMENSIONS, SELF_, FULL, UNEVEN, LONGEST = range(CONTROL_WORDS, CONTROL_WORDS + 5)
 CONTROL_END = LONGEST + MOST_DIMENSIONS
 # Most words that a change of one tree takes, besides what it builds: copies of the nodes on the two paths, of those beside them and, for
-# rotations, of a child of those, the roots of trees that are then not built for lack of room, and copies of the records of both leaves.
-SPARE = 6 * DEEPEST * NODE_WORDS + 2 * (TAG + (1 + 2 * MOST_DIMENSIONS) * ROOM)
+# rotations, of both children of those, the roots of trees that are then not built for lack of room, and copies of both leaves' records.
+SPARE = 8 * DEEPEST * NODE_WORDS + 2 * (TAG + (1 + 2 * MOST_DIMENSIONS) * ROOM)
 
 
 @arrays("int64", "boolean", "int64")

@@ -1,10 +1,11 @@
-r"""Rotations of box trees: they balance a node without a change of any tree, in O(1).
+r"""Rotations of box trees: they balance a node without a change of any tree, in O(1), or of small ones.
 
                 o                            o              The new node of the light and the inner child has the slab of both. No tree
               /   \                        /   \            changes if the heavy node has none, and no box covers that slab: boxes that
         light       heavy      --->    (both)    outer      cover one part of it remain spanners of that part, and the points of a node
                    /     \             /    \               follow from its slab. This holds for nearly all nodes above most lengths of
-               inner     outer     light    inner           boxes, as when short boxes come in the order of time.
+               inner     outer     light    inner           boxes, as when short boxes come in the order of time. The few boxes that do
+                                                            cover it become spanners of the new node (`lifting.py`).
 
 If the inner child is too heavy, it is rotated first, in the other direction (a double rotation). Source: Nievergelt and Reingold, *Binary
 Search Trees of Bounded Balance*: when a node becomes unbalanced whose children are not, one of the two balances it.
@@ -15,7 +16,8 @@ from __future__ import annotations
 from typing import Any
 
 from structures.box import layout
-from structures.box.layout import child_of, holder, own_child, refresh, set_child, spanners_of
+from structures.box.layout import child_of, holder, own_child, refresh, set_child
+from structures.box.lifting import have_spanners, is_liftable, lift
 from structures.core.blocks import Nodes, Writing
 from structures.core.kernel import kernel
 
@@ -41,13 +43,14 @@ def heavier(W: Any, o: int) -> int:
 
 
 @kernel
-def is_free(W: Any, light: int, heavy: int, inner: int, is_wide: bool) -> bool:
-    """Whether no tree changes if the inner child leaves the heavy node for a node with the light one: the heavy node has no trees, and no
-    box covers the slabs of both the light and the inner one, because they are wide together or no set has spanners of both."""
+def is_free(W: Any, C: Any, level: int, light: int, heavy: int, inner: int, wide: bool) -> bool:
+    """Whether the inner child may leave the heavy node for a node with the light one: the heavy node has no trees, and no box covers the
+    slabs of both the light and the inner one, because they are wide together or no set has spanners of both; or those that do are easily
+    lifted."""
     for i in range(2):
         if W[holder(heavy, i) + layout.STATE] & layout.ACTIVE != 0:
             return False
-        if not is_wide and spanners_of(W, light, i) > 0 and spanners_of(W, inner, i) > 0:
+        if not wide and have_spanners(W, light, inner, i) and not is_liftable(W, C, level, light, inner, i):
             return False
     return True
 
@@ -61,9 +64,9 @@ def is_wide(M: Any, C: Any, level: int, slab: Any, c: int, o: int) -> bool:
     return layout.distance(min(value, ended[1]), max(value, ended[1])) > C[layout.LONGEST + level]
 
 
-@kernel
-def turn(nodes: Nodes, writing: Writing, o: int, c: int) -> None:
-    """Rotate own node o: its child c takes its place between it and the light child, and the inner child."""
+@kernel(allocates=True)
+def turn(nodes: Nodes, writing: Writing, o: int, c: int, wide: bool) -> None:
+    """Rotate own node o: its child c takes its place between it and the light child, and the inner child. wide: as for `is_free`."""
     M, W = nodes.M, nodes.W
     heavy, light = own_child(nodes, writing, o, c), child_of(W, o, 1 - c)
     inner = child_of(W, heavy, 1 - c)
@@ -75,13 +78,16 @@ def turn(nodes: Nodes, writing: Writing, o: int, c: int) -> None:
         a, b = o + layout.SEPARATOR + i, heavy + layout.SEPARATOR + i
         M[a], M[b] = M[b], M[a]
     W[2 * heavy + layout.WEIGHT] = W[2 * light + layout.WEIGHT] + W[2 * inner + layout.WEIGHT]
+    for i in range(2):
+        if not wide and have_spanners(W, child_of(W, heavy, 1 - c), child_of(W, heavy, c), i):
+            lift(nodes, writing, i, heavy, c)
     refresh(W, heavy)
 
 
-@kernel
+@kernel(allocates=True)
 def rotated(nodes: Nodes, writing: Writing, level: int, o: int, slab: Any) -> bool:
-    """Balance own node o, which has this slab, by a single or a double rotation; return whether that was possible without a change of any
-    tree. If o is too large to be rebuilt, the child that consists of the former light child and another node may remain unbalanced."""
+    """Balance own node o, which has this slab, by a single or a double rotation; return whether that was possible. If o is too large to be
+    rebuilt, the child that consists of the former light child and another node may remain unbalanced."""
     M, W, C = nodes.M, nodes.W, writing.C
     if W[2 * o + layout.FLAGS] & layout.LEAF_NODE != 0:
         return False
@@ -93,9 +99,10 @@ def rotated(nodes: Nodes, writing: Writing, level: int, o: int, slab: Any) -> bo
     a, b, d = W[2 * light + layout.WEIGHT], W[2 * inner + layout.WEIGHT], W[2 * outer + layout.WEIGHT]
     is_large = W[2 * o + layout.WEIGHT] > layout.most_at_once(C, level)
     if is_even(a + b, d):
-        if not (is_large or is_even(a, b)) or not is_free(W, light, heavy, inner, is_wide(M, C, level, slab, 1 - c, heavy)):
+        wide = is_wide(M, C, level, slab, 1 - c, heavy)
+        if not (is_large or is_even(a, b)) or not is_free(W, C, level, light, heavy, inner, wide):
             return False
-        turn(nodes, writing, o, c)
+        turn(nodes, writing, o, c, wide)
         return True
     if W[2 * inner + layout.FLAGS] & layout.LEAF_NODE != 0:
         return False
@@ -103,10 +110,9 @@ def rotated(nodes: Nodes, writing: Writing, level: int, o: int, slab: Any) -> bo
     m, n = W[2 * near + layout.WEIGHT], W[2 * far + layout.WEIGHT]
     if not is_even(a + m, n + d) or not is_even(n, d) or not (is_large or is_even(a, m)):
         return False
-    if not is_free(W, outer, inner, far, is_wide(M, C, level, slab, c, inner)):
+    wide, wide_near = is_wide(M, C, level, slab, c, inner), is_wide(M, C, level, slab, 1 - c, inner)
+    if not is_free(W, C, level, outer, inner, far, wide) or not is_free(W, C, level, light, heavy, near, wide_near):
         return False
-    if not is_free(W, light, heavy, near, is_wide(M, C, level, slab, 1 - c, inner)):
-        return False
-    turn(nodes, writing, own_child(nodes, writing, o, c), 1 - c)
-    turn(nodes, writing, o, c)
+    turn(nodes, writing, own_child(nodes, writing, o, c), 1 - c, wide)
+    turn(nodes, writing, o, c, wide_near)
     return True

@@ -101,7 +101,7 @@ def test_trees_are_right_after_rotations(kind: str, dimensions: int, longest: in
 def test_large_subtrees_are_left_as_they_are() -> None:
     """Long boxes that come over time: no change rebuilds more than `most_at_once`, the structure says when it is uneven, and rows are
     right."""
-    grown = grown_to_the_right(400 * layout.CAP, 10**8)
+    grown = grown_to_the_right(400 * layout.CAP, 10**9)
     assert grown.uneven == sorted(grown.uneven) and not grown.uneven[0] and grown.uneven[-1] and not grown.fresh.is_uneven
     assert max(grown.retired) < grown.fresh.live_bytes / 3, "more was rebuilt than is to be"
 
@@ -110,7 +110,7 @@ def test_large_subtrees_are_left_as_they_are() -> None:
 def test_a_long_way_is_rebuilt_at_its_end_a_bounded_part_at_a_time() -> None:
     """Nobody replaced the tree in time: what a change rebuilds does not grow with what has come since."""
     n = 2000 * layout.CAP
-    tree, _, retired, _, depths = grown_to_the_right(n, 10**7)
+    tree, _, retired, _, depths = grown_to_the_right(n, 10**8)
     assert layout.LARGE_DEEP < max(depths) < 200
     endpoint = tree.live_bytes / (2 * n)
     assert max(retired) < layout.LARGE_MORE * layout.most_at_once(tree.arena.C, 0) * endpoint
