@@ -23,7 +23,7 @@ from structures.core.entries import Entries
 from structures.core.kernel import kernel
 from structures.ordered.whole import read_all
 
-MOST_LIFTED = 32 * layout.CAP  # most members of two trees that are changed in this way: a few milliseconds
+MOST_LIFTED = 64 * layout.CAP  # most members of two trees that are changed in this way: a few milliseconds
 
 
 @kernel

@@ -16,8 +16,8 @@ So a pair lies in exactly one tree of the last level or in one leaf. `layout.py`
 
 Decisions, with their reasons
     - The hierarchy is a binary tree with leaves of up to CAP (512) endpoints over both endpoints of all boxes, balanced by weight through
-      rotations where no tree changes by them, and partial rebuilding; large subtrees are not rebuilt within a change, but left to the
-      structure's owner (`is_uneven`). A fixed hierarchy of the key space (a compressed radix tree) needs no rebuilding, but on skewed
+      rotations where no large tree changes by them, and partial rebuilding; large subtrees are not rebuilt within a change, but left to
+      the structure's owner (`is_uneven`). A fixed hierarchy of the key space (a compressed radix tree) needs no rebuilding, but on skewed
       values its depth follows the bits, ties need the slots' bits as well, and leaves of few boxes cost whole blocks. A fan-out above 2
       saves levels for points but multiplies the canonical nodes of a spanner: about the same number of copies.
     - A box shorter than a leaf lies in records only: most pairs of usual data are found there by a scan in the order of dimension

@@ -10,6 +10,7 @@ import pytest
 
 from structures.box import layout
 from structures.box.tree import BoxTree
+from structures.core.encoding import POS_INF
 from structures.core.kernel import JIT
 from tests.naive.box_join import Box, entries, pairs
 from tests.structures.box.boxes import NO_PINS, random_entries, rows_of, same_rows
@@ -26,14 +27,16 @@ class Grown(NamedTuple):
     depths: list[int]
 
 
-def grown_to_the_right(n: int, length: int = 0) -> Grown:
-    """Load half of n boxes, of this length in the first dimension if not 0, and insert the others in the order of their left ends."""
+def grown_to_the_right(n: int, length: int = 0, dimensions: int = 2, endless: int = 0) -> Grown:
+    """Load half of n boxes, of this length in the first dimension if not 0, and insert the others in the order of their left ends.
+    `endless`: how many of the first ones have no end there."""
     rng = np.random.default_rng(8)
-    here = random_entries(rng, n, 2, 3)
+    here = random_entries(rng, n, dimensions, 3)
     here = here.take(np.argsort(here.left[:, 0]))._replace(slot=np.arange(n, dtype=np.int32))
     if length:
         here.right[:, 0] = here.left[:, 0] + length
-    grown = Grown(BoxTree(2, "pair"), BoxTree(2, "pair"), [], [], [])
+    here.right[:endless, 0] = POS_INF
+    grown = Grown(BoxTree(dimensions, "pair"), BoxTree(dimensions, "pair"), [], [], [])
     tree, step = grown.tree, layout.CAP // 4
     tree.bulk_load(1, here.take(slice(0, n // 2)))
     for version, lo in enumerate(range(n // 2, n, step), 2):
@@ -65,6 +68,17 @@ def test_short_boxes_over_time_leave_the_tree_balanced(size: int) -> None:
     assert not any(grown.uneven)
     assert max(grown.depths) <= math.log(2 * n / layout.CAP, 4 / 3) + 1
     assert max(grown.retired) < layout.most_at_once(grown.tree.arena.C, 0) * grown.tree.live_bytes / (2 * n)
+
+
+@pytest.mark.parametrize("endless", [1, 6])
+@pytest.mark.parametrize("size", [100, pytest.param(1600, marks=pytest.mark.skipif(not JIT, reason="needs compiled kernels"))])
+def test_a_few_boxes_without_an_end_do_not_prevent_rotations(size: int, endless: int) -> None:
+    """They cover everything that comes, and are lifted from node to node, up to nodes of a certain size. Otherwise the path would have 25
+    and 141 nodes."""
+    n = size * layout.CAP
+    grown = grown_to_the_right(n, 2 * 10**9 // n, endless=endless)
+    assert max(grown.depths) <= math.log(2 * n / layout.CAP, 4 / 3) + 1
+    assert any(grown.uneven) <= (size > 1000)
 
 
 @pytest.mark.parametrize("kind", ["pair", "self"])
@@ -99,9 +113,9 @@ def test_trees_are_right_after_rotations(kind: str, dimensions: int, longest: in
 
 
 def test_large_subtrees_are_left_as_they_are() -> None:
-    """Long boxes that come over time: no change rebuilds more than `most_at_once`, the structure says when it is uneven, and rows are
-    right."""
-    grown = grown_to_the_right(400 * layout.CAP, 10**9)
+    """Long boxes that come over time, of three dimensions, so that none is lifted at level 0: no change rebuilds more than `most_at_once`,
+    the structure says when it is uneven, and rows are right."""
+    grown = grown_to_the_right(100 * layout.CAP, 10**8, 3)
     assert grown.uneven == sorted(grown.uneven) and not grown.uneven[0] and grown.uneven[-1] and not grown.fresh.is_uneven
     assert max(grown.retired) < grown.fresh.live_bytes / 3, "more was rebuilt than is to be"
 
@@ -109,8 +123,8 @@ def test_large_subtrees_are_left_as_they_are() -> None:
 @pytest.mark.skipif(not JIT, reason="counts at sizes that need compiled kernels")
 def test_a_long_way_is_rebuilt_at_its_end_a_bounded_part_at_a_time() -> None:
     """Nobody replaced the tree in time: what a change rebuilds does not grow with what has come since."""
-    n = 2000 * layout.CAP
-    tree, _, retired, _, depths = grown_to_the_right(n, 10**8)
+    n = 500 * layout.CAP
+    tree, _, retired, _, depths = grown_to_the_right(n, 10**7, 3)
     assert layout.LARGE_DEEP < max(depths) < 200
     endpoint = tree.live_bytes / (2 * n)
     assert max(retired) < layout.LARGE_MORE * layout.most_at_once(tree.arena.C, 0) * endpoint
