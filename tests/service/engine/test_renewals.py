@@ -23,10 +23,15 @@ from service.views.joins.overlap_join import OverlapJoin
 from service.wire.batch import Batch, Changes, RowBlock
 from structures.adaptive import bow_tie
 from structures.box import layout
+from tests.service.definitions import relation
 from tests.service.engine.test_builds import BOXES, TWO, VIEWS, Held, agrees, ended, filled, rows_like, some_changes
 from tests.service.running import ORDER, check, ids, look, running
 
 XY = {"a": "x", "b": "y"}
+BOXES_3 = relation(
+    "id:int64, s:int64, e:int64, t:int64, u:int64, tag:string?",
+    {"x": {"start": "s", "end": "e", "bounds": "[]"}, "y": {"start": "t", "end": "u"}, "z": {"start": "id", "end": "s", "bounds": "[]"}},
+)
 GROUPS = {"group": ["a.s as s"], "aggregate": [{"count": "*", "as": "n"}, {"sum": "b.t", "as": "sum"}, {"min": "b.s", "as": "least"}]}
 CROSSED = {"from": {**TWO, "c": "a"}, "join": [*VIEWS["boxes"]["join"], {"cross": ["b", "c"]}], "where": VIEWS["products"]["where"]}
 
@@ -220,19 +225,21 @@ def first_of(engine: Instance, name: str) -> str | None:
 
 
 def test_boxes_that_come_over_time(tmp_path: Path) -> None:
-    """Long ones among short ones, so that no rotation balances the tree. Nobody asks for it: the housekeeping of the writer notices."""
+    """Long ones among short ones, of three dimensions, so that no rotation balances the tree. Nobody asks for it: the housekeeping of the
+    writer notices."""
     engine = running(tmp_path, {})
     for name in "xy":
-        engine.put_relation(name, BOXES)
-    engine.put_view("v", {"from": XY, "join": VIEWS["boxes"]["join"]}, wait=60)
+        engine.put_relation(name, BOXES_3)
+    definition = {"from": XY, "join": [{"overlaps": [f"a.{interval}", f"b.{interval}"]} for interval in "xyz"]}
+    engine.put_view("v", definition, wait=60)
     rng = np.random.default_rng(7)
 
     def upsert(name: str, first: int, count: int) -> None:
         keys = np.arange(first, first + count)
         start, low = 10 * keys, rng.integers(0, 1 << 30, count)
         columns = [keys, start, start + np.where(keys % 64 == 0, 8 * n, 40), low, low + (1 << 23)]
-        rows = pa.RecordBatch.from_arrays([*map(pa.array, columns), pa.nulls(count, pa.utf8())], schema=BOXES.arrow_schema())
-        changes = Changes(name, BOXES, np.full(count, ORDER["upsert"], np.uint8), RowBlock(rows), np.arange(count))
+        rows = pa.RecordBatch.from_arrays([*map(pa.array, columns), pa.nulls(count, pa.utf8())], schema=BOXES_3.arrow_schema())
+        changes = Changes(name, BOXES_3, np.full(count, ORDER["upsert"], np.uint8), RowBlock(rows), np.arange(count))
         engine.apply(Batch([changes], count, 0, [], 0))
 
     view, n = engine.views["v"], 40 * layout.CAP
@@ -253,6 +260,6 @@ def test_boxes_that_come_over_time(tmp_path: Path) -> None:
         time.sleep(0.01)
     former_rows = sorted(ids(open_rows(engine.readers, "v")))
     engine.drop_view("v")
-    engine.put_view("v", {"from": XY, "join": VIEWS["boxes"]["join"]}, wait=60)
+    engine.put_view("v", definition, wait=60)
     assert sorted(ids(open_rows(engine.readers, "v"))) == former_rows
     engine.close()
