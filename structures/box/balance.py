@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from structures.box import layout
-from structures.box.build import Given, build_trees, drop_flat_tree, sorted_places
+from structures.box.build import Given, build_trees, sorted_places
 from structures.box.layout import (
     BEHIND,
     BOTH_HERE,
@@ -29,6 +29,7 @@ from structures.box.layout import (
     before,
     child_of,
     child_towards,
+    clear_holder,
     goes_right,
     holder,
     narrow,
@@ -76,13 +77,12 @@ def drop_nodes(nodes: Nodes, writing: Writing, level: int, node: int) -> None:
 @kernel
 def drop_tree(nodes: Nodes, writing: Writing, level: int, h: int) -> None:
     """Drop the tree of the level in holder h, which becomes inactive."""
-    W = nodes.W
-    if level + 1 == writing.C[layout.DIMENSIONS]:
-        drop_flat_tree(nodes, writing, h)
-        return
-    drop_nodes(nodes, writing, level, root_of(W, h))
-    for i in range(layout.TREE_WORDS):
-        W[h + i] = 0
+    W, C = nodes.W, writing.C
+    if level + 1 == C[layout.DIMENSIONS]:
+        drop_flat(nodes, writing, root_of(W, h), W[h + layout.HEIGHT_])
+    else:
+        drop_nodes(nodes, writing, level, root_of(W, h))
+    clear_holder(W, h)
 
 
 @kernel(allocates=True)
@@ -165,7 +165,7 @@ def rebuild(nodes: Nodes, writing: Writing, level: int, top: int, slab: Any) -> 
 @kernel(allocates=True)
 def sunk(nodes: Nodes, writing: Writing, level: int, o: int, slab: Any) -> bool:
     """Balance own node o, which is too large to be rebuilt, by rotations: its light child sinks until it is beside one of about its weight,
-    or below a node that can be rebuilt. Returns whether o is balanced; a node below it may not be, where a rotation would change trees."""
+    or below a node that can be rebuilt. Returns whether o is balanced; a node below it may not be, where no rotation is possible."""
     M, W = nodes.M, nodes.W
     c = heavier(W, o)
     if not rotated(nodes, writing, level, o, slab):

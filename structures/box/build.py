@@ -19,6 +19,7 @@ from structures.box.layout import (
     BOTH_HERE,
     LEFT_HERE,
     RIGHT_HERE,
+    clear_holder,
     holder,
     new_node,
     new_records,
@@ -39,7 +40,6 @@ from structures.core.control import words_of
 from structures.core.entries import Entries
 from structures.core.kernel import arrays, kernel, wide
 from structures.ordered.tree import LEAF_FILL, build, make_empty
-from structures.ordered.whole import drop_flat
 
 # --- 1-D trees in holders
 
@@ -78,15 +78,6 @@ def build_entries(nodes: Nodes, writing: Writing, h: int, entries: Entries, orde
     build(nodes, writing, entries, order)
     leave(W, C, h)
     W[h + layout.IDLE] = 0
-
-
-@kernel(allocates=True)
-def drop_flat_tree(nodes: Nodes, writing: Writing, h: int) -> None:
-    """Drop the 1-D tree in holder h, which becomes inactive."""
-    W = nodes.W
-    drop_flat(nodes, writing, root_of(W, h), W[h + layout.HEIGHT_])
-    for i in range(layout.TREE_WORDS):
-        W[h + i] = 0
 
 
 @kernel(allocates=True)
@@ -334,8 +325,7 @@ def build_trees(nodes: Nodes, writing: Writing, level: int, h: int, top: int, gi
             waiting, pool = with_room(waiting, used[0], 16 * leaves), with_room(pool, used[1], 3 * len(refs) * rounds)
         if h != 0:
             top = new_node(nodes, C, 0, layout.LEAF_NODE)
-            for i in range(layout.TREE_WORDS):
-                W[h + i] = 0
+            clear_holder(W, h)
             set_root(W, h, top)
             W[h + layout.STATE] = layout.ACTIVE
             made[used[2]] = ~h

@@ -30,6 +30,7 @@ from structures.box.layout import (
     child_of,
     goes_right,
     holder,
+    members_of,
     no_room,
     own_child,
     own_node,
@@ -160,7 +161,7 @@ def finish(nodes: Nodes, writing: Writing, level: int, h: int, box: Box) -> None
     """Restore live bits and balance of the tree in holder h, to which the box was added or from which it was removed; drop the tree if it
     is empty."""
     M, W = nodes.M, nodes.W
-    if h != layout.TOP and W[h + layout.MEMBERS] + W[h + layout.MEMBERS + 1] == 0:
+    if h != layout.TOP and members_of(W, h) == 0:
         drop_tree(nodes, writing, level, h)
         return
     key, code, left, right = box.key, 2 * box.slot + box.set, box.lo[level], box.hi[level]
@@ -214,7 +215,7 @@ def change_flat(nodes: Nodes, writing: Writing, sign: int, h: int, s: int, slot:
     if has_spare_room(C):
         compact_flat(nodes, writing, left, 2 * slot + s)
     leave(W, C, h)
-    if C[layout.FULL] == 0 and W[h + layout.MEMBERS] + W[h + layout.MEMBERS + 1] == 0:
+    if C[layout.FULL] == 0 and members_of(W, h) == 0:
         drop_tree(nodes, writing, C[layout.DIMENSIONS] - 1, h)
 
 

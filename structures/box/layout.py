@@ -257,6 +257,19 @@ def holder(o: int, i: int) -> int:
 
 
 @kernel
+def members_of(W: Any, h: int) -> int:
+    """The number of members of the tree in holder h, of both sets."""
+    return W[h + MEMBERS] + W[h + MEMBERS + 1]
+
+
+@kernel
+def clear_holder(W: Any, h: int) -> None:
+    """Make holder h inactive, without a tree."""
+    for i in range(TREE_WORDS):
+        W[h + i] = 0
+
+
+@kernel
 def spanners_of(W: Any, o: int, i: int) -> int:
     """The number of spanners in tree i of node o; they are of set i there."""
     return W[holder(o, i) + MEMBERS + i]

@@ -16,21 +16,14 @@ from typing import Any
 import numpy as np
 
 from structures.box import layout
-from structures.box.build import build_entries, drop_flat_tree, enter, sorted_places
-from structures.box.layout import holder, own_child, refresh, spanners_of
+from structures.box.build import build_entries, enter, sorted_places
+from structures.box.layout import clear_holder, holder, members_of, own_child, refresh, root_of, spanners_of
 from structures.core.blocks import Nodes, Writing
 from structures.core.entries import Entries
 from structures.core.kernel import kernel
-from structures.ordered.whole import read_all
+from structures.ordered.whole import drop_flat, read_all
 
 MOST_LIFTED = 64 * layout.CAP  # most members of two trees that are changed in this way: a few milliseconds
-
-
-@kernel
-def members_of(W: Any, o: int, i: int) -> int:
-    """The number of members of tree i of node o."""
-    h = holder(o, i)
-    return W[h + layout.MEMBERS] + W[h + layout.MEMBERS + 1]
 
 
 @kernel
@@ -42,7 +35,7 @@ def have_spanners(W: Any, light: int, inner: int, i: int) -> bool:
 @kernel
 def is_liftable(W: Any, C: Any, level: int, light: int, inner: int, i: int) -> bool:
     """Whether the common spanners of set i of two nodes of the level may be lifted within a change."""
-    return level + 2 == C[layout.DIMENSIONS] and members_of(W, light, i) + members_of(W, inner, i) <= MOST_LIFTED
+    return level + 2 == C[layout.DIMENSIONS] and members_of(W, holder(light, i)) + members_of(W, holder(inner, i)) <= MOST_LIFTED
 
 
 @kernel(allocates=True)
@@ -54,7 +47,7 @@ def room_of(n: int) -> Entries:
 @kernel(allocates=True)
 def read_members(nodes: Nodes, C: Any, h: int) -> Entries:
     """The members of the 1-D tree in holder h, leaf by leaf."""
-    into = room_of(nodes.W[h + layout.MEMBERS] + nodes.W[h + layout.MEMBERS + 1])
+    into = room_of(members_of(nodes.W, h))
     enter(nodes.W, C, h)
     read_all(nodes, C, into)
     return into
@@ -101,7 +94,8 @@ def keep_others(nodes: Nodes, writing: Writing, o: int, i: int, members: Entries
     """Remove n lifted members from tree i of own node o, or drop the tree if no spanner is left."""
     W, h = nodes.W, holder(o, i)
     left = room_of(len(lifted) - n if n < spanners_of(W, o, i) else 0)
-    drop_flat_tree(nodes, writing, h)
+    drop_flat(nodes, writing, root_of(W, h), W[h + layout.HEIGHT_])
+    clear_holder(W, h)
     if len(left.slot) > 0:
         copy_chosen(members, ~lifted, left, 0)
         build_unsorted(nodes, writing, h, left)

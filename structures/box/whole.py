@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from structures.box import layout
-from structures.box.balance import OF_EITHER, drop_nodes, gather
+from structures.box.balance import OF_EITHER, drop_tree, gather
 from structures.box.build import plant
 from structures.box.layout import no_room, root_of
 from structures.box.records import code_of, key_of
@@ -19,12 +19,10 @@ from structures.core.kernel import kernel
 @kernel("void(Nodes, Writing)", allocates=True)
 def clear(nodes: Nodes, writing: Writing) -> None:
     """Remove all boxes; if there is no room for an empty tree, do nothing but set FULL. O(blocks)."""
-    W, C = nodes.W, writing.C
+    C = writing.C
     if no_room(C, 0):
         return
-    drop_nodes(nodes, writing, 0, root_of(W, layout.TOP))
-    for i in range(layout.TREE_WORDS):
-        W[layout.TOP + i] = 0
+    drop_tree(nodes, writing, 0, layout.TOP)
     C[layout.LONGEST : layout.CONTROL_END] = 0
     plant(nodes, writing)
 

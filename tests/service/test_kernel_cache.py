@@ -79,6 +79,7 @@ def close(folder: Path) -> None:
 def test_what_is_in_it_is_used_and_what_is_missing_is_an_error(cache: Path) -> None:
     said = warm(cache).stdout.splitlines()  # two kernels may be finished at the same time
     assert said[0] == "False" and said[-1] == "compiled 3 of 3" and said[1:] == sorted(set(said[1:]))
+    assert set(said[1:]) <= {f"compiled {done} of 3" for done in (1, 2, 3)}
     close(cache)
     found = warm(cache)
     assert (found.stdout, found.returncode) == ("True\n", 0), found.stderr
