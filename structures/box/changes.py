@@ -55,9 +55,10 @@ from structures.ordered.tree import cut, put
 
 BEGIN, FINISH = 0, 1
 TASK = 4  # words: what, level, holder, set in that tree
+SEEN_WORDS = 4 * layout.DEEPEST  # for the nodes that the end of a tree looks at, above all tasks
 # Tasks of a tree: its end, the trees of the points on one path and of the spanners beside both paths; they lie above those of the trees
 # before.
-STACK_WORDS = TASK * 4 * layout.DEEPEST * layout.MOST_DIMENSIONS
+STACK_WORDS = TASK * 4 * layout.DEEPEST * layout.MOST_DIMENSIONS + SEEN_WORDS
 
 
 @kernel
@@ -156,16 +157,15 @@ def begin(nodes: Nodes, writing: Writing, stack: Any, n: int, sign: int, level: 
     return n
 
 
-@kernel(allocates=True)
-def finish(nodes: Nodes, writing: Writing, level: int, h: int, box: Box) -> None:
+@kernel
+def finish(nodes: Nodes, writing: Writing, seen: Any, level: int, h: int, box: Box) -> None:
     """Restore live bits and balance of the tree in holder h, to which the box was added or from which it was removed; drop the tree if it
-    is empty."""
+    is empty. `seen`: room for SEEN_WORDS."""
     M, W = nodes.M, nodes.W
     if h != layout.TOP and members_of(W, h) == 0:
         drop_tree(nodes, writing, level, h)
         return
     key, code, left, right = box.key, 2 * box.slot + box.set, box.lo[level], box.hi[level]
-    seen = np.empty(4 * layout.DEEPEST, np.int64)
     n, fork = 0, 0
     o = root_of(W, h)
     while True:
@@ -238,7 +238,7 @@ def change_box(nodes: Nodes, writing: Writing, stack: Any, sign: int, box: Box) 
             n = push(stack, n, FINISH, level, h, t)
             n = begin(nodes, writing, stack, n, sign, level, h, member)
         else:
-            finish(nodes, writing, level, h, member)
+            finish(nodes, writing, stack[n:], level, h, member)
     if uneven < C[layout.UNEVEN] < layout.TOO_UNEVEN:
         C[layout.UNEVEN] = uneven + 1  # once a change, in however many trees it is
 

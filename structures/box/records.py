@@ -3,7 +3,8 @@
 Two records of a leaf make a row there iff their boxes meet and one of them has its left end in the slab. Then the later of the two left
 ends lies there, as a box whose left end is not in the slab begins before it.
 
-Costs: O(log CAP) to find, O(CAP) to move and to find the partners of a box, less where dimension k + 1 separates boxes.
+Costs: O(log CAP) to find, O(CAP) to move and to find the partners of a box (eight records are compared at once), less where dimension k + 1
+separates boxes.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from structures.box.layout import COUNT, DIMENSIONS, ENDS, KEY_SHIFT, LEFT1, LEFT_HERE, ROOM, SET_BIT, SLOT_SHIFT, TAG
+from structures.core.bits import LANES, at_most8, count_bits, lowest, within8
 from structures.core.blocks import Nodes, Writing, close_place, open_place
 from structures.core.kernel import kernel
 
@@ -114,43 +116,63 @@ def meets(M: Any, o: int, i: int, first: int, level: int, dimensions: int, lo: A
     return True
 
 
+@kernel(forceinline=True)
+def meeting8(M: Any, o: int, i: int, end: int, lo: tuple[int, int], hi: tuple[int, int]) -> int:
+    """The c in 0..7, as bits, for which record i + c, below `end`, begins by `hi` and ends from `lo` on in dimensions k and k + 1."""
+    at, at1 = o + ENDS + i, o + LEFT1 + i
+    found = within8(M, at, hi[0], at + ROOM, lo[0]) & within8(M, at1, hi[1], at1 + ROOM, lo[1])
+    return found & ((1 << min(end - i, LANES)) - 1)
+
+
 @kernel
 def count_rows(nodes: Nodes, writing: Writing, o: int, level: int, single: bool, tag: int, lo: Any, hi: Any) -> int:
     """The number of records, besides its own, with which the box makes a row here."""
     M, C = nodes.M, writing.C
-    d, rows = C[DIMENSIONS], 0
-    r1 = o + LEFT1 + ROOM
-    least = lo[level + 1]
-    for i in range(beginning_by(nodes, o, hi[level + 1])):
-        if M[r1 + i] >= least:
-            other = M[o + TAG + i]
-            if (single or (other ^ tag) & SET_BIT != 0) and (other | tag) & LEFT_HERE != 0 and key_of(other) == key_of(tag):
-                if code_of(other) != code_of(tag) and meets(M, o, i, level, level, d, lo, hi):
-                    rows += 1
+    d, rows, end = C[DIMENSIONS], 0, beginning_by(nodes, o, hi[level + 1])
+    for i in range(0, end, LANES):
+        found = meeting8(M, o, i, end, (lo[level], lo[level + 1]), (hi[level], hi[level + 1]))
+        while found != 0:
+            e = i + lowest(found)
+            found &= found - 1
+            if may_make_row(M[o + TAG + e], tag, single) and code_of(M[o + TAG + e]) != code_of(tag):
+                rows += meets(M, o, e, level + 2, level, d, lo, hi)
     return rows
+
+
+@kernel
+def may_make_row(one: int, other: int, single: bool) -> bool:
+    """Whether boxes with these tags make a row of the leaf if they meet."""
+    return (single or (one ^ other) & SET_BIT != 0) and (one | other) & LEFT_HERE != 0 and key_of(one) == key_of(other)
 
 
 @kernel
 def next_row(M: Any, o: int, level: int, dimensions: int, single: bool, i: int, j: int, end: int) -> int:
     """The first place from j on, below `end`, of a record that makes a row with record i; they begin after it in dimension k + 1. If there
     is none, ~place where the search ended: at a record that begins beyond record i, or at `end`."""
-    tag, most = M[o + TAG + i], M[o + LEFT1 + ROOM + i]
-    for e in range(j, end):
-        if M[o + LEFT1 + e] > most:
-            return ~e
-        other = M[o + TAG + e]
-        if (single or (other ^ tag) & SET_BIT != 0) and (other | tag) & LEFT_HERE != 0 and key_of(other) == key_of(tag):
-            a, b = o + ENDS + i, o + ENDS + e
-            hit = True
-            for _ in range(level, dimensions):
-                if M[a] > M[b + ROOM] or M[b] > M[a + ROOM]:
-                    hit = False
-                    break
-                a += 2 * ROOM
-                b += 2 * ROOM
-            if hit:
+    tag, left, right, right1 = M[o + TAG + i], M[o + ENDS + i], M[o + ENDS + ROOM + i], M[o + LEFT1 + ROOM + i]
+    for first in range(j, end, LANES):
+        at, here = o + ENDS + first, (1 << min(end - first, LANES)) - 1
+        beginning = at_most8(M, o + LEFT1 + first, right1) & here
+        found = within8(M, at, right, at + ROOM, left) & beginning
+        while found != 0:
+            e = first + lowest(found)
+            found &= found - 1
+            if may_make_row(M[o + TAG + e], tag, single) and both_meet(M, o, i, e, level + 2, level, dimensions):
                 return e
+        if beginning != here:
+            return ~(first + count_bits(beginning))
     return ~end
+
+
+@kernel
+def both_meet(M: Any, o: int, i: int, e: int, first: int, level: int, dimensions: int) -> bool:
+    """Whether records i and e meet in the dimensions from `first` on."""
+    at = o + ENDS + 2 * ROOM * (first - level)
+    for _ in range(first, dimensions):
+        if M[at + i] > M[at + ROOM + e] or M[at + e] > M[at + ROOM + i]:
+            return False
+        at += 2 * ROOM
+    return True
 
 
 @kernel

@@ -19,9 +19,10 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from structures.box import layout
-from structures.box.layout import ENDS, LEFT1, LEFT_HERE, TAG, BoxRoot, before, child_of, goes_right, records_of, root_of
-from structures.box.records import beginning_by, code_of, key_of, meets
+from structures.box.layout import ENDS, LEFT_HERE, TAG, BoxRoot, before, child_of, goes_right, records_of, root_of
+from structures.box.records import beginning_by, code_of, key_of, meeting8, meets
 from structures.core.arena import KEY_MAX, B
+from structures.core.bits import LANES, lowest
 from structures.core.blocks import Nodes
 from structures.core.encoding import NEG_INF, POS_INF
 from structures.core.kernel import kernel
@@ -150,26 +151,38 @@ def scan(nodes: Nodes, state: Any, tree: BoxRoot, task: Task, item: Any, out: An
     key = item[KEY_] if level == 0 else 0
     lo, hi = item[LO_ : LO_ + d], item[LO_ + d : LO_ + 2 * d]
     alone = single and level == 0
+    if what == POINTS:
+        least, most = NEG_INF, POS_INF
+    elif what == RIGHT_LEAF or mode == WITHIN:
+        least, most = NEG_INF, hi[level]
+    elif mode == BEFORE:
+        least, most = lo[0], lo[0]
+    else:
+        least, most = lo[level], hi[level]
     end = beginning_by(nodes, o, hi[level + 1])
     state[STEPS] += end
     start = n
-    for i in range(end):
-        tag, left, right = M[o + TAG + i], M[o + ENDS + i], M[o + ENDS + layout.ROOM + i]
-        if M[o + LEFT1 + layout.ROOM + i] < lo[level + 1] or not (alone or code_of(tag) & 1 == t) or key_of(tag) != key and what != POINTS:
-            continue
-        if what == LEFT_LEAF and mode == BEFORE:
-            asked = right >= lo[0] and before(0, left, code_of(tag), 0, lo[0], item[TIE])
-        elif what == LEFT_LEAF and mode == BOTH:
-            asked = left <= hi[level] and right >= lo[level]
-        elif what == LEFT_LEAF:
-            asked = tag & LEFT_HERE != 0 and left <= hi[0] and before(0, lo[0], item[TIE], 0, left, code_of(tag))
-        else:
-            asked = tag & LEFT_HERE != 0 and (what == POINTS or left <= hi[level])
-        if asked and meets(M, o, i, level + 1, level, d, lo, hi):
-            slot = code_of(tag) >> 1
-            if not single or is_partner(item, slot):
-                out[n] = slot
-                n += 1
+    for first in range(0, end, LANES):
+        found = meeting8(M, o, first, end, (least, lo[level + 1]), (most, hi[level + 1]))
+        while found != 0:
+            i = first + lowest(found)
+            found &= found - 1
+            tag = M[o + TAG + i]
+            if not (alone or code_of(tag) & 1 == t) or key_of(tag) != key and what != POINTS:
+                continue
+            if what != LEFT_LEAF:
+                asked = tag & LEFT_HERE != 0
+            elif mode == BEFORE:
+                asked = before(0, M[o + ENDS + i], code_of(tag), 0, lo[0], item[TIE])
+            elif mode == WITHIN:
+                asked = tag & LEFT_HERE != 0 and before(0, lo[0], item[TIE], 0, M[o + ENDS + i], code_of(tag))
+            else:
+                asked = True
+            if asked and meets(M, o, i, level + 2, level, d, lo, hi):
+                slot = code_of(tag) >> 1
+                if not single or is_partner(item, slot):
+                    out[n] = slot
+                    n += 1
     if n > start:
         state[GAP] = max(state[GAP], state[STEPS] - state[LAST])
         state[LAST] = state[STEPS]
