@@ -4,19 +4,21 @@ Each change sees the tree as left by the changes before it: a delete reports the
 reports its partners, then adds it. So each row of the delta is reported by exactly one change, and deletes before inserts give a delta with
 deletes first (docs/design/versions.md, *Applying a batch*).
 
-Costs: a change O(log n) besides its delta. Source: Tao and Yi, Theorem 1; docs/design/ij-heap.md (*Update*).
+Costs: a change O(log n) besides its delta; many changes without deltas share the way to a leaf (`ordered/open_leaf.py`). Source: Tao and
+Yi, Theorem 1; docs/design/ij-heap.md (*Update*).
 """
 
 from __future__ import annotations
 
 from typing import Any
 
-from structures.core.arena import HEIGHT, KIND, ROOT
+from structures.core.arena import COUNT, HEIGHT, KIND, ROOT
 from structures.core.blocks import Nodes, Writing
 from structures.core.encoding import NEG_INF
-from structures.core.entries import Told
+from structures.core.entries import Told, entry_of
 from structures.core.kernel import kernel, wide
 from structures.core.runs import AT, BEGUN, REFUSED, RUN_WORDS, Changes, end_change, has_delta, refuses
+from structures.ordered.open_leaf import CLOSED, are_dense, change_near, close_leaf
 from structures.ordered.search import DEPTH, NOTHING_BEFORE, Bounds, search_fill, search_start
 from structures.ordered.summary import LIST, PAIR, SELF
 from structures.ordered.tree import cut, expect, put
@@ -40,6 +42,9 @@ def run_changes(nodes: Nodes, writing: Writing, state: Any, told: Told, changes:
     n, kind = 0, C[KIND]
     if refuses(state, entries, 2 if kind == PAIR else 1):
         return REFUSED
+    if not deltas and are_dense(len(order), C[COUNT] + C[COUNT + 1]):
+        change_many(nodes, writing, state, changes)
+        return 0
     ends = lefts[:0]
     while state[AT] < len(order):
         e = order[state[AT]]
@@ -78,6 +83,20 @@ def run_changes(nodes: Nodes, writing: Writing, state: Any, told: Told, changes:
             missing = not cut(nodes, writing, s, key, left, slot)
         end_change(state, done, n, missing)
     return n
+
+
+@kernel
+def change_many(nodes: Nodes, writing: Writing, state: Any, changes: Changes) -> None:
+    """Apply the changes from state[AT] on, without their deltas."""
+    signs, entries, order, done = changes
+    opened = CLOSED
+    while state[AT] < len(order):
+        e = order[state[AT]]
+        possible = True
+        if signs[e] != TOLD:
+            opened, possible = change_near(nodes, writing, opened, signs[e] > 0, entry_of(entries, e))
+        end_change(state, done, 0, not possible)
+    close_leaf(nodes, writing, opened)
 
 
 @kernel

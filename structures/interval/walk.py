@@ -24,7 +24,7 @@ from structures.core.bits import lowest
 from structures.core.blocks import Nodes
 from structures.core.encoding import NEG_INF, POS_INF
 from structures.core.kernel import arrays, kernel
-from structures.ordered.layout import CHILDREN, KEY, KL, KR, LEFT, LIVE_CHILDREN, ML, MOST_LEVELS, MR, RIGHT, SLOT, child_of, run_of
+from structures.ordered.layout import CHILDREN, KEY, KL, KR, LEFT, LIVE_CHILDREN, ML, MOST_LEVELS, MR, RIGHT, SLOT, Place, child_of, run_of
 from structures.ordered.leaves import position
 from structures.ordered.search import wholly_before
 from structures.ordered.summary import SELF
@@ -88,7 +88,7 @@ def push_source(nodes: Nodes, state: Any, o: int, key0: int, next0: int, key1: i
             enter = not_before(kr0, M[o + MR + c], key1, next1) or not_before(kr1, M[o + MR + F + c], key0, next0)
         if enter or (live >> c) & 1 != 0:
             begins = not_before(state[HIGH_KEY], state[HIGH], kl0, l0) or not_before(state[HIGH_KEY], state[HIGH], kl1, l1)
-            if begins and not (c + 1 < W[2 * o + CHILDREN] and wholly_before(nodes, o, c, state[LOW_KEY], state[LOW], -1)):
+            if begins and not (c + 1 < W[2 * o + CHILDREN] and wholly_before(nodes, o, c, Place(state[LOW_KEY], state[LOW], -1))):
                 mask |= 1 << c
         if kl0 != KEY_MAX:
             key0, next0 = kl0, l0

@@ -23,6 +23,7 @@ from structures.join_tree.layout import (
     STEP_,
     SUPPORT,
     WORDS,
+    has_own_live_tree,
 )
 from structures.join_tree.tables import JoinTables, Roots
 from structures.ordered.check import Entry, check_below
@@ -100,7 +101,8 @@ def check_join(tree: JoinTables, rows: Sequence[np.ndarray], others: tuple[Roots
     for e in range(len(tree.near)):
         q, kept = proof.ports_of(e)[1], proof.live[e] if tree.kinds[e] != FREE else []  # never looked up along this link
         if tree.ports[q].spanned:
-            holds(int(tree._links[e, LIVE_TREE]), q, kept, f"J2: the live rows of link {e}")
+            if has_own_live_tree(tree._tables, e):  # otherwise they are all rows
+                holds(int(tree._links[e, LIVE_TREE]), q, kept, f"J2: the live rows of link {e}")
             _check_bits(tree, proof, e)
         else:
             live = Counter(proof.seen[q][slot][0] for slot in kept if slot in proof.seen[q])

@@ -4,7 +4,8 @@
     PORTS  int64[p, 8]   one alias's rows as an edge sees them: where their codes, groups and ends lie
     SIDES  int64[t, 21]  an alias: where its records lie, its links outward, its ports, whether rows of the join omit it
     T      int64[k, 6]   the trees, all in one arena: for each port the full rows; for ports with a span all rows; for links between such
-                         ports the live ones. Stores what `ordered.tree` keeps of a tree in C, while it works on another one.
+                         ports the live ones, unless these are all rows (`has_own_live_tree`). Stores what `ordered.tree` keeps of a tree in
+                         C, while it works on another one.
     X      int32         a record a slot of an alias: bits | code, next, previous of each port. next, previous: slot + 1 in the group, or 0
     Y      int32         a record a code of a domain: of each port without span its group's first slot + 1, of each link into it the support
     E      int64         of each port with a span and each slot: left, right
@@ -68,6 +69,12 @@ def sees(tables: Tables, p: int, slot: int) -> bool:
     """Whether a row has a code and a nonempty span at a port; otherwise it has no partner there, and is in no tree or group of the port."""
     left, right = ends_of(tables, p, slot)
     return code_of(tables, p, slot) >= 0 and left <= right
+
+
+@kernel(forceinline=True)
+def has_own_live_tree(tables: Tables, e: int) -> bool:
+    """Whether the rows that are live along link e, which has spans, have a tree of their own."""
+    return tables.LINKS[e, LIVE_TREE] != tables.PORTS[tables.LINKS[e, PORT], ALL_TREE]
 
 
 @kernel

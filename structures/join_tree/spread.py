@@ -18,20 +18,26 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from structures.core.arena import HEIGHT, ROOT, B
+from structures.core.arena import COUNT, HEIGHT, ROOT, B
 from structures.core.blocks import Nodes, Writing
 from structures.core.encoding import NEG_INF
-from structures.core.kernel import arrays, kernel
+from structures.core.entries import Entry
+from structures.core.kernel import arrays, kernel, prefetch, wide
 from structures.join_tree import layout
 from structures.join_tree.layout import (
     ABSENT,
+    CODE,
+    ENDS,
     EXISTS,
     FREE,
     OPTIONAL,
+    SPAN,
+    WIDTH,
     Tables,
     code_of,
     ends_of,
     group,
+    has_own_live_tree,
     join_group,
     lay_down,
     leave_group,
@@ -39,13 +45,15 @@ from structures.join_tree.layout import (
     shift_row,
     take_up,
 )
+from structures.ordered.open_leaf import CLOSED, are_dense, change_near, close_leaf
 from structures.ordered.search import NOTHING_BEFORE, SEARCH_WORDS, STEPS, Bounds, search_fill, search_start
-from structures.ordered.tree import cut, expect, put
+from structures.ordered.tree import expect
 
 PLACE, LINK, FIRST_, END, ROOM, SIGN, TOLD, RUN_WORDS = range(8)  # of a run; ROOM: the first place after all runs; SIGN: 1 if its rows come
 BY_CHANGED, BY_ITSELF, BESIDE_NULL = range(3)  # TOLD: the rows that report a run: the changed ones; its own; its own beside null
 FLIPS = SEARCH_WORDS  # in Z: rows that others made live or dead
 AHEAD = 2  # as in `interval.changes`
+ROWS_AHEAD = 8  # rows between prefetching what a port knows of a row and using it
 
 
 @arrays("int64[::1]", "int32[::1]", "int64[:,::1]")
@@ -113,26 +121,73 @@ def any_live(nodes: Nodes, tables: Tables, spreading: Spreading, e: int, slot: i
 
 
 @kernel(forceinline=True)
+def expect_record(tables: Tables, p: int, slots: Any, i: int) -> None:
+    """Prefetch what port p knows of a row soon after number i."""
+    PORTS = tables.PORTS
+    if i + ROWS_AHEAD < len(slots):
+        slot = slots[i + ROWS_AHEAD]
+        prefetch(tables.X, PORTS[p, CODE] + slot * PORTS[p, WIDTH])
+        if PORTS[p, SPAN] != 0:
+            prefetch(tables.E, PORTS[p, ENDS] + 2 * slot)
+
+
+@kernel
+def shift_all(nodes: Nodes, writing: Writing, tables: Tables, tree: int, p: int, slots: Any, come: bool) -> None:
+    """Do the same as `shift_row` for each of these rows. Cost: O(log n) a row; for many rows in the order of the port, only for those that
+    are the first of their leaf."""
+    C, T = writing.C, tables.T
+    take_up(C, T, tree)
+    if not are_dense(len(slots), C[COUNT]):
+        for i in range(len(slots)):
+            if i + 2 * AHEAD < len(slots):
+                expect_path(nodes, tables, C, p, slots[i + 2 * AHEAD], 1)
+            if len(slots) > 1:
+                expect_path(nodes, tables, C, p, slots[min(i + AHEAD, len(slots) - 1)], 0)
+            shift_row(nodes, writing, tables, tree, p, slots[i], come)
+        return
+    opened = CLOSED
+    for i in range(len(slots)):
+        slot = slots[i]
+        expect_record(tables, p, slots, i)
+        if sees(tables, p, slot):
+            left, right = ends_of(tables, p, slot)
+            entry = Entry(0, wide(code_of(tables, p, slot)), left, right, wide(slot))
+            opened = change_near(nodes, writing, opened, come, entry)[0]
+    close_leaf(nodes, writing, opened)
+    lay_down(C, T, tree)
+
+
+@kernel
+def expect_path(nodes: Nodes, tables: Tables, C: Any, p: int, slot: int, height: int) -> None:
+    """Prefetch for a change of the row, as port p sees it, in the tree that was taken up last."""
+    expect(nodes, C, code_of(tables, p, slot), ends_of(tables, p, slot)[0], 2 * slot, height)
+
+
+@kernel(forceinline=True)
 def turned(nodes: Nodes, writing: Writing, tables: Tables, spreading: Spreading, run: Any, e: int, come: bool) -> int:
     """The rows where link e leads that turn because rows of a run become live, away from there, or die. Writes them after rows[run[END] :],
     and returns their end."""
     LINKS, Y, Z, rows = tables.LINKS, tables.Y, spreading.Z, spreading.rows
     u, d, n = run[PLACE], run[LINK], run[ROOM]
-    spanned = LINKS[e, layout.SPANNED] != 0
+    spanned, p, end = LINKS[e, layout.SPANNED] != 0, LINKS[e ^ 1, layout.PORT], n
     for i in range(run[FIRST_], run[END]):
         slot = rows[i]
-        if not live_but(tables, u, slot, d, e) or not sees(tables, LINKS[e ^ 1, layout.PORT], slot):
+        expect_record(tables, p, rows[: run[END]], i)
+        if not live_but(tables, u, slot, d, e) or not sees(tables, p, slot):
             continue
         Z[STEPS] += 1
         if spanned:
-            shift_row(nodes, writing, tables, LINKS[e ^ 1, layout.LIVE_TREE], LINKS[e ^ 1, layout.PORT], slot, come)
+            rows[end] = slot
+            end += 1
             continue
-        code = code_of(tables, LINKS[e ^ 1, layout.PORT], slot)
+        code = code_of(tables, p, slot)
         at = LINKS[e ^ 1, layout.SUPPORT] + code * LINKS[e ^ 1, layout.STEP]
         Y[at] += 1 if come else -1
         if Y[at] == (1 if come else 0):
             n = group(tables, LINKS[e, layout.PORT], code, rows, n)
     if spanned:
+        if has_own_live_tree(tables, e ^ 1):
+            shift_all(nodes, writing, tables, LINKS[e ^ 1, layout.LIVE_TREE], p, rows[n:end], come)
         return turned_partners(nodes, tables, spreading, run, e, come)
     Z[STEPS] += n - run[ROOM]
     return n
@@ -147,6 +202,7 @@ def turned_partners(nodes: Nodes, tables: Tables, spreading: Spreading, run: Any
     w, bit, n = LINKS[e, layout.FAR], LINKS[e ^ 1, layout.BIT], first
     tree = PORTS[LINKS[e, layout.PORT], layout.ALL_TREE]
     for i in range(run[FIRST_], run[END]):
+        expect_record(tables, LINKS[e ^ 1, layout.PORT], rows[: run[END]], i)
         if not live_but(tables, u, rows[i], d, e) or not sees(tables, LINKS[e ^ 1, layout.PORT], rows[i]):
             continue
         end = seek(nodes, tables, spreading, tree, LINKS[e ^ 1, layout.PORT], rows[i], rows, n)
@@ -217,9 +273,9 @@ def spread(nodes: Nodes, writing: Writing, tables: Tables, spreading: Spreading,
 
 
 @kernel(forceinline=True)
-def add_row(nodes: Nodes, writing: Writing, tables: Tables, spreading: Spreading, u: int, slot: int, some: Any) -> None:
-    """Add a row to all rows of alias u, with its bits, which depend on outer rows only."""
-    LINKS, PORTS, SIDES, X, Z = tables.LINKS, tables.PORTS, tables.SIDES, tables.X, spreading.Z
+def set_bits(nodes: Nodes, tables: Tables, spreading: Spreading, u: int, slot: int, some: Any) -> None:
+    """Set the bits of a row of alias u that comes; they depend on outer rows only."""
+    LINKS, SIDES, X, Z = tables.LINKS, tables.SIDES, tables.X, spreading.Z
     bits = 0
     for i in range(SIDES[u, layout.OUT]):
         e = SIDES[u, layout.FIRST_LINK + i]
@@ -228,59 +284,44 @@ def add_row(nodes: Nodes, writing: Writing, tables: Tables, spreading: Spreading
             if any_live(nodes, tables, spreading, e, slot, some):
                 bits |= LINKS[e, layout.BIT]
     X[bits_at(SIDES, u, slot)] = bits
-    for i in range(SIDES[u, layout.HAS]):
-        p = SIDES[u, layout.FIRST_PORT + i]
-        if PORTS[p, layout.SPAN] != 0:
-            shift_row(nodes, writing, tables, PORTS[p, layout.ALL_TREE], p, slot, True)
-        elif sees(tables, p, slot):
-            join_group(tables, p, slot)
 
 
-@kernel(forceinline=True)
-def remove_row(nodes: Nodes, writing: Writing, tables: Tables, u: int, slot: int) -> None:
-    """Remove a row from all rows of alias u."""
+@kernel
+def shift_members(nodes: Nodes, writing: Writing, tables: Tables, u: int, slots: Any, come: bool) -> None:
+    """Add rows to all rows of alias u, or remove them."""
     PORTS, SIDES = tables.PORTS, tables.SIDES
     for i in range(SIDES[u, layout.HAS]):
         p = SIDES[u, layout.FIRST_PORT + i]
         if PORTS[p, layout.SPAN] != 0:
-            shift_row(nodes, writing, tables, PORTS[p, layout.ALL_TREE], p, slot, False)
-        elif sees(tables, p, slot):
-            leave_group(tables, p, slot)
+            shift_all(nodes, writing, tables, PORTS[p, layout.ALL_TREE], p, slots, come)
+            continue
+        for slot in slots:
+            if sees(tables, p, slot):
+                if come:
+                    join_group(tables, p, slot)
+                else:
+                    leave_group(tables, p, slot)
 
 
 @kernel("int64(Nodes, Writing, Tables, Spreading, int64, int64, boolean)")
 def change_rows(nodes: Nodes, writing: Writing, tables: Tables, spreading: Spreading, u: int, n: int, come: bool) -> int:
     """Insert or delete rows[:n] of alias u, which are described. Returns the number of runs of rows that must enter or leave the trees of
-    full rows. After them, `rows` must have room for all rows that they reach: every row of the join once. Cost: as the module's head."""
+    full rows. Behind them, `rows` must have room for each row of all aliases once, and for the rows of one alias once more.
+    Cost: as the module's head."""
     rows, runs = spreading.rows, spreading.runs
     runs[0, PLACE], runs[0, LINK], runs[0, FIRST_], runs[0, END] = u, -1, 0, n
     if come:
         for i in range(n):
-            add_row(nodes, writing, tables, spreading, u, rows[i], rows[n : n + B + 1])
-    else:
-        for i in range(n):
-            remove_row(nodes, writing, tables, u, rows[i])
+            expect_record(tables, tables.SIDES[u, layout.FIRST_PORT], rows[:n], i)
+            set_bits(nodes, tables, spreading, u, rows[i], rows[n : n + B + 1])
+    shift_members(nodes, writing, tables, u, rows[:n], come)
     return spread(nodes, writing, tables, spreading, come)
 
 
 @kernel("void(Nodes, Writing, Tables, int64, int32[::1], boolean)")
 def shift_rows(nodes: Nodes, writing: Writing, tables: Tables, p: int, slots: Any, come: bool) -> None:
-    """Insert rows that port p sees into its tree of full rows, or delete them; fastest in its order. Cost: O(log n) a row."""
-    C, T = writing.C, tables.T
-    take_up(C, T, p)
-    for i in range(len(slots)):
-        if i + 2 * AHEAD < len(slots):
-            ahead = slots[i + 2 * AHEAD]
-            expect(nodes, C, code_of(tables, p, ahead), ends_of(tables, p, ahead)[0], 2 * ahead, 1)
-        ahead = slots[min(i + AHEAD, len(slots) - 1)]
-        expect(nodes, C, code_of(tables, p, ahead), ends_of(tables, p, ahead)[0], 2 * ahead, 0)
-        slot = slots[i]
-        left, right = ends_of(tables, p, slot)
-        if come:
-            put(nodes, writing, 0, code_of(tables, p, slot), left, right, slot)
-        else:
-            cut(nodes, writing, 0, code_of(tables, p, slot), left, slot)
-    lay_down(C, T, p)
+    """Insert rows into the tree of full rows of port p, or delete them. Cost: as `shift_all`."""
+    shift_all(nodes, writing, tables, p, p, slots, come)
 
 
 @kernel
@@ -300,7 +341,8 @@ def move_rows(nodes: Nodes, writing: Writing, tables: Tables, u: int, before: An
         for j in range(SIDES[u, layout.OUT]):
             e = SIDES[u, layout.FIRST_LINK + j]
             kind = LINKS[e, layout.KIND]
-            if LINKS[e, layout.SPANNED] != 0 and kind != EXISTS and kind != ABSENT and live_but(tables, u, old, e, e):
+            shifts = LINKS[e, layout.SPANNED] != 0 and has_own_live_tree(tables, e ^ 1) and kind != EXISTS and kind != ABSENT
+            if shifts and live_but(tables, u, old, e, e):
                 swap_row(nodes, writing, tables, LINKS[e ^ 1, layout.LIVE_TREE], LINKS[e ^ 1, layout.PORT], old, new)
         for j in range(SIDES[u, layout.HAS]):
             p = SIDES[u, layout.FIRST_PORT + j]

@@ -129,7 +129,9 @@ class JoinTables(Versioned[Arena]):
                 self._ports[p, layout.ALL_TREE], trees = trees, trees + 1
         for e, (_, p) in enumerate(links):
             self._links[e, [layout.NEAR, layout.FAR, layout.PORT, layout.SPANNED]] = self.near[e], self.far[e], p, ports[p].spanned
-            if ports[p].spanned:
+            if ports[p].spanned and self.near.count(self.far[e]) == 1:
+                self._links[e, layout.LIVE_TREE] = self._ports[p, layout.ALL_TREE]
+            elif ports[p].spanned:
                 self._links[e, layout.LIVE_TREE], trees = trees, trees + 1
         self._T = np.zeros((trees, layout.TREE_WORDS), np.int64)
         self._X = reserve(records * 4, np.int32)

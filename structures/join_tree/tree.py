@@ -21,7 +21,8 @@ rows. Counts, groups and bits are kept for the newest version only; rows that ar
 
 Invariants of the newest version, by which `check()` names what broke
     J1  bit e of a row is set iff the tree of link e's live rows has a partner of it (links with spans)
-    J2  the support of a code along a link is the number of its live rows there; with spans: the live tree has just these rows
+    J2  the support of a code along a link is the number of its live rows there; with spans: the live tree has just these rows, or all rows
+        are live, as the alias has no other link
     J3  the tree of a port holds the full rows of its alias that it sees
     J4  the groups of a port, or with a span its tree of all rows, hold all rows of its alias that it sees
 Liveness away from w does not depend on w's own rows: so the rows of a changed row are reported before it is deleted or after it is
@@ -52,7 +53,7 @@ from structures.join_tree.changes import CHANGES_WORDS, RUN, Singles, run_single
 from structures.join_tree.check import check_join
 from structures.join_tree.compaction import compact
 from structures.join_tree.cursors import Given, JoinCursor, Scanned, Sought, Start
-from structures.join_tree.layout import MOST, TREE_VERSION, TREE_WORDS, WORDS
+from structures.join_tree.layout import MOST, TREE_VERSION, TREE_WORDS, WORDS, has_own_live_tree
 from structures.join_tree.spread import (
     BESIDE_NULL,
     BY_CHANGED,
@@ -112,8 +113,8 @@ class JoinTree(JoinTables):
     def require(self, rows: Sequence[int]) -> None:
         """Raise MemoryError unless a version with these numbers of rows of the aliases certainly fits: a change may make all full. O(1)."""
         kept = [1 + port.spanned for port in self.ports]  # trees with rows of the port
-        for _, _, p, spanned, *_ in self._links.tolist():
-            kept[p] += spanned
+        for e, (_, _, p, spanned, *_) in enumerate(self._links.tolist()):
+            kept[p] += spanned and has_own_live_tree(self._tables, e)
         entries = sum(count * rows[port.alias] for count, port in zip(kept, self.ports, strict=True))
         self._promised = words_anew(entries, len(self._T))
         self.arena.require_words(self._promised)

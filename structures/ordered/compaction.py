@@ -18,9 +18,6 @@ from structures.ordered.inner_nodes import moved_inner
 from structures.ordered.layout import (
     CHILDREN,
     COUNTS,
-    FIRST,
-    KL,
-    ML,
     MOST_LEVELS,
     PATH_CHILD,
     PATH_NODE,
@@ -29,6 +26,7 @@ from structures.ordered.layout import (
     REACHED_LEFT,
     child_of,
     entries_of,
+    separator,
     set_child,
 )
 from structures.ordered.leaves import merged_prefix, move_entries, moved_leaf, new_leaf
@@ -41,11 +39,7 @@ STEP_WORDS = 2 * F * LEAF_WORDS + MOST_LEVELS * INNER_WORDS
 @kernel
 def go_on_after(nodes: Nodes, C: Any, o: int, c: int) -> None:
     """Let the next step begin at child c of inner node o."""
-    M, W = nodes.M, nodes.W
-    s = 0
-    if W[2 * o + KL + F + c] < W[2 * o + KL + c] or (W[2 * o + KL + F + c] == W[2 * o + KL + c] and M[o + ML + F + c] < M[o + ML + c]):
-        s = 1
-    C[REACHED_KEY], C[REACHED_LEFT], C[REACHED_CODE] = W[2 * o + KL + s * F + c], M[o + ML + s * F + c], W[2 * o + FIRST + c]
+    C[REACHED_KEY], C[REACHED_LEFT], C[REACHED_CODE] = separator(nodes, o, c)
 
 
 @kernel

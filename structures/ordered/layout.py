@@ -14,10 +14,10 @@ and (KEY_MAX, POS_INF), so that loops over the children have constant length.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 from structures.core.arena import AFTER, INNER_WORDS, LEAF_WORDS, PATH, B, F
-from structures.core.blocks import block_at, name_block
+from structures.core.blocks import Nodes, block_at, name_block
 from structures.core.kernel import kernel, wide
 
 MOST_LEVELS = 64  # most levels of a tree: an inner node has at least two children, and there are fewer than 2**32 entries, of two sets
@@ -49,6 +49,14 @@ CHILD = FIELDS32 + 5 * F
 assert (LEFT, FIELDS, LEAF_WORDS, INNER_WORDS) == (2, 2, (KEY + B) // 2 + B % 2, (CHILD + F) // 2 + F % 2)  # as in the arena
 
 
+class Place(NamedTuple):
+    """A place in the order of the tree."""
+
+    key: int
+    left: int
+    code: int
+
+
 @kernel
 def run_of(W: Any, o: int, s: int) -> tuple[int, int]:
     """The places [low, high) of set s in leaf o."""
@@ -73,3 +81,20 @@ def child_of(W: Any, o: int, c: int) -> int:
 def set_child(W: Any, o: int, c: int, child: int) -> None:
     """Set only the child's block: the summary stays."""
     name_block(W, 2 * o + CHILD + c, child)
+
+
+@kernel
+def separator(nodes: Nodes, o: int, c: int) -> Place:
+    """The place where child c of inner node o begins."""
+    M, W = nodes.M, nodes.W
+    k0, k1, code = wide(W[2 * o + KL + c]), wide(W[2 * o + KL + F + c]), wide(W[2 * o + FIRST + c])
+    l0, l1 = M[o + ML + c], M[o + ML + F + c]
+    if k0 < k1 or (k0 == k1 and l0 <= l1):
+        return Place(k0, l0, code)
+    return Place(k1, l1, code)
+
+
+@kernel
+def is_before(one: Place, other: Place) -> bool:
+    """Whether the first place comes before the other."""
+    return one.key < other.key or (one.key == other.key and (one.left < other.left or (one.left == other.left and one.code < other.code)))

@@ -25,7 +25,23 @@ from structures.core.bits import LANES, at_most8, below8, lowest
 from structures.core.blocks import Nodes
 from structures.core.encoding import NEG_INF
 from structures.core.kernel import arrays, kernel, prefetch, wide
-from structures.ordered.layout import CHILDREN, FIRST, KEY, KL, KR, LEFT, ML, MOST_LEVELS, MR, RIGHT, SLOT, child_of, run_of
+from structures.ordered.layout import (
+    CHILDREN,
+    KEY,
+    KL,
+    KR,
+    LEFT,
+    ML,
+    MOST_LEVELS,
+    MR,
+    RIGHT,
+    SLOT,
+    Place,
+    child_of,
+    is_before,
+    run_of,
+    separator,
+)
 from structures.ordered.leaves import position
 
 DEPTH, SET, KEY_, AFTER, AFTER_CODE, MOST, LEAST, TOP, HIGH, STEPS, LAST, GAP = range(12)
@@ -70,21 +86,15 @@ def hopeful(nodes: Nodes, state: Any, o: int) -> int:
     mask &= (1 << F) - 1
     if state[AFTER] != NEG_INF or state[AFTER_CODE] >= 0:
         for c in range(W[2 * o + CHILDREN] - 1):
-            if wholly_before(nodes, o, c, key, state[AFTER], state[AFTER_CODE]):
+            if wholly_before(nodes, o, c, Place(key, state[AFTER], state[AFTER_CODE])):
                 mask &= ~(1 << c)
     return mask
 
 
 @kernel
-def wholly_before(nodes: Nodes, o: int, c: int, key: int, left: int, code: int) -> bool:
-    """Whether every entry below child c comes at or before (key, left, code), as the next separator does."""
-    M, W = nodes.M, nodes.W
-    c += 1
-    k, v = W[2 * o + KL + c], M[o + ML + c]
-    k1, v1 = W[2 * o + KL + F + c], M[o + ML + F + c]
-    if k1 < k or (k1 == k and v1 < v):
-        k, v = k1, v1
-    return k < key or (k == key and (v < left or (v == left and W[2 * o + FIRST + c] <= code)))
+def wholly_before(nodes: Nodes, o: int, c: int, after: Place) -> bool:
+    """Whether every entry below child c comes at or before a place, as the next separator does."""
+    return not is_before(after, separator(nodes, o, c + 1))
 
 
 @kernel

@@ -11,7 +11,7 @@ from hypothesis.stateful import run_state_machine_as_test
 
 from structures.core.arena import B
 from structures.core.encoding import NEG_INF, POS_INF
-from structures.core.entries import Entries
+from structures.core.entries import DELETE, INSERT, Entries
 from structures.core.kernel import JIT
 from structures.interval.tree import Cursor, IntervalTree
 from tests.naive.interval_join import Interval, entries, pairs, sweep_count
@@ -89,6 +89,39 @@ def test_tens_of_thousands(partners: float) -> None:
         lefts[here.slot], rights[here.slot] = here.left, here.right
         assert (lefts[a] <= rights[b]).all() and (lefts[b] <= rights[a]).all()
     tree.check(root)
+
+
+@pytest.mark.parametrize("in_order", [False, True])
+def test_many_changes_without_deltas(in_order: bool) -> None:
+    """They share leaves, which split and are joined meanwhile; in the order of the tree, or (`in_order`) as they are given. The version
+    before stays whole. Entries that are not there are reported, and the others are changed nevertheless."""
+    rng, n = np.random.default_rng(5), 100 * B
+    tree = IntervalTree("pair")
+    here = random_entries(rng, n, 2)
+    here = here._replace(key=rng.integers(0, 3, n).astype(np.int32), left=here.left // 10**6, right=here.right // 10**6)  # many ties
+    root = tree.bulk_load(1, here)
+    before = tree.rows(root).clone()
+    rows = len(read_all(tree.rows(root))[0])
+    for version, (share, more) in enumerate([(0.5, 60), (0.1, 1), (0.02, 300), (0.97, 2)], 2):
+        keep = rng.random(len(here.key)) > share
+        news = random_entries(rng, more * B, 2, version * 10**6)
+        news = news._replace(key=rng.integers(0, 4, more * B).astype(np.int32))
+        if in_order:
+            signs = np.repeat(np.array([DELETE, INSERT], np.int8), (np.count_nonzero(~keep), more * B))
+            both = Entries(*map(np.concatenate, zip(here.take(~keep), news, strict=True)))
+            mixed = rng.permutation(len(signs))
+            tree.apply_in_order(version, signs[mixed], both.take(mixed), None)
+        else:
+            tree.apply(version, here.take(~keep), news, None)
+        here = Entries(*(np.concatenate([a[keep], b]) for a, b in zip(here, news, strict=True)))
+        tree.check(tree.root, (root,))
+        kept = tree._entries()
+        assert all(map(np.array_equal, kept.take(tree._order(kept)), here.take(tree._order(here))))
+    missing = random_entries(rng, 50 * B, 2, 10**8)
+    with pytest.raises(KeyError, match=f"{50 * B} deleted entries"):
+        tree.apply(9, missing, random_entries(rng, 50 * B, 2, 10**7), None)
+    assert sum(tree.root.counts) == len(here.key) + 50 * B
+    assert len(read_all(before)[0]) == rows
 
 
 def test_ties_and_unbounded_ends() -> None:

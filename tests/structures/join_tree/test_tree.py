@@ -106,3 +106,27 @@ def test_steps_and_bytes(n: int) -> None:
     some = np.arange(0, n, 7, dtype=np.int32)
     held = some[tree.holds(tree.roots, 2, some)]
     assert set(held.tolist()) == {row[2] for row in rows} & set(some.tolist())
+
+
+@pytest.mark.skipif(not JIT, reason="thousands of rows need compiled kernels; the run with the JIT on has them")
+@pytest.mark.parametrize("middle", [False, True])
+def test_thousands_of_rows_at_once(middle: bool) -> None:
+    """Rows of an alias in the middle have a tree of the live ones, others not; rows come and go in numbers that share leaves, or not."""
+    rng, n = np.random.default_rng(3), 3_000
+    ports = [Port(0, 0, True), Port(1, 0, True)] + [Port(1, 1, True), Port(2, 1, True)] * middle
+    tree = JoinTree(ports, [(0, 1), (2, 3)][: 1 + middle], 1 << 24, 1 << 16)
+    assert len(tree._T) == 2 * len(ports) + 2 * middle
+    rows = [np.empty(0, np.int32) for _ in range(2 + middle)]
+    for version in range(1, 7):
+        for u, here in enumerate(rows):
+            gone = here[rng.random(len(here)) < (0.5, 0.01)[version % 2]]
+            come = np.arange(version * n, version * n + (n, 50)[version % 2 if version > 1 else 0], dtype=np.int32)
+            lefts = [rng.integers(0, 10**6, len(come)) for _ in tree.of_alias[u]]
+            codes = [rng.integers(0, 50, len(come)).astype(np.int32) for _ in lefts]
+            tree.describe(u, come, codes, [(left, left + rng.integers(-5, 10**4, len(come))) for left in lefts])
+            tree.apply(version, u, gone, False, None)
+            tree.apply(version, u, come, True, None)
+            rows[u] = np.concatenate((np.setdiff1d(here, gone), come))
+        tree.reclaim(version, np.empty(0, np.int64))
+        tree.check(rows)
+    assert tree.entries(tree.roots) > n

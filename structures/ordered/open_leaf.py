@@ -1,0 +1,94 @@
+"""Several changes of one leaf at once: the path to it is searched, its summary computed and the path updated once for all of them.
+
+Changes in the order of the tree share leaves if they are about twice as many as its leaves, or more (`are_dense`). Then
+
+    opened = CLOSED
+    for each change: opened, _ = change_near(nodes, writing, opened, ...)
+    close_leaf(nodes, writing, opened)
+
+While a leaf is open, the path above it has its former summary: the tree must not be read, or changed otherwise.
+
+Costs: O(B + F log n) to open and close a leaf, O(B) a change in between.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from structures.core.arena import COUNT, HEIGHT, KEY_MAX, SUM, B
+from structures.core.blocks import Nodes, Writing
+from structures.core.encoding import NEG_INF
+from structures.core.entries import Entry
+from structures.core.kernel import kernel
+from structures.ordered.layout import CHILDREN, PATH_CHILD, PATH_NODE, Place, entries_of, is_before, separator
+from structures.ordered.leaves import cut_from_leaf, own_leaf, place, put_in_leaf
+from structures.ordered.summary import leaf_summary
+from structures.ordered.tree import climb, descend, put
+
+
+class OpenLeaf(NamedTuple):
+    """The leaf, which the version owns, or 0 if none is open; entries from `first` on and before `end` belong to it."""
+
+    leaf: int
+    first: Place
+    end: Place
+
+
+CLOSED = OpenLeaf(0, Place(0, 0, 0), Place(0, 0, 0))
+
+
+@kernel
+def are_dense(changes: int, entries: int) -> bool:
+    """Whether so many changes of a tree, spread over all its leaves, are about two for each leaf, or more."""
+    return changes * B > 2 * entries
+
+
+@kernel
+def close_leaf(nodes: Nodes, writing: Writing, opened: OpenLeaf) -> None:
+    """Make the tree complete again."""
+    if opened.leaf != 0:
+        leaf_summary(nodes, writing.C, opened.leaf, SUM)
+        climb(nodes, writing, opened.leaf, 0)
+
+
+@kernel
+def open_leaf(nodes: Nodes, writing: Writing, o: int) -> OpenLeaf:
+    """Open leaf o, at the end of the path."""
+    W, C = nodes.W, writing.C
+    first, end = Place(-1, NEG_INF, -1), Place(KEY_MAX, NEG_INF, -1)
+    has_first, has_end = False, False
+    for d in range(C[HEIGHT] - 1, -1, -1):
+        above, c = C[PATH_NODE + 2 * d], C[PATH_CHILD + 2 * d]
+        if not has_first and c > 0:
+            first, has_first = separator(nodes, above, c), True
+        if not has_end and c + 1 < W[2 * above + CHILDREN]:
+            end, has_end = separator(nodes, above, c + 1), True
+        if has_first and has_end:
+            break
+    return OpenLeaf(own_leaf(nodes, writing, o), first, end)
+
+
+@kernel
+def change_near(nodes: Nodes, writing: Writing, opened: OpenLeaf, come: bool, entry: Entry) -> tuple[OpenLeaf, bool]:
+    """Insert an entry that is not there, or delete one. Returns the leaf that is open then, and whether the change was possible."""
+    W, C, s = nodes.W, writing.C, entry.set
+    at = Place(entry.key, entry.left, 2 * entry.slot + s)
+    o = opened.leaf
+    if o == 0 or is_before(at, opened.first) or not is_before(at, opened.end) or (come and entries_of(W, o) == B):
+        close_leaf(nodes, writing, opened)
+        o = descend(nodes, C, at.key, at.left, at.code)
+        if come and entries_of(W, o) == B:
+            put(nodes, writing, s, entry.key, entry.left, entry.right, entry.slot)
+            return CLOSED, True
+        opened = open_leaf(nodes, writing, o)
+        o = opened.leaf
+    if come:
+        put_in_leaf(nodes, o, s, entry.key, entry.left, entry.right, entry.slot)
+        C[COUNT + s] += 1
+        return opened, True
+    p, end = place(nodes, o, s, entry.key, entry.left, entry.slot)
+    if p == end:
+        return opened, False
+    cut_from_leaf(nodes, o, s, p)
+    C[COUNT + s] -= 1
+    return opened, True
