@@ -8,7 +8,8 @@
 
 A round follows what accumulated during the previous one, so rounds get shorter as long as following is faster than writing. Otherwise the
 writer pauses after each group for twice as long as the build needs for its changes, so that the next round is half as long; of two builds,
-the slower one counts. Before the first round, this time is estimated from the load.
+the slower one counts. Before the first round, this time is estimated from the load. Rounds that take less time than the build waits for its
+turns get no shorter: the last one may then be as long, if they take up to 40 ms.
 
 After a start, a view that may be followed is replayed instead: it is built at the version of the snapshot, and then follows all later
 changes (`tables/history.py`), version by version, so that its feed has the same content as before, and misses no change that is written
@@ -53,12 +54,12 @@ T = TypeVar("T")
 _FEW = 1 << 16  # rows of a small view, which is built in a tenth of a second
 _NICE = 3  # of the threads: beside two builds on two cores, writers keep half of their rows, and builds take less than three times as long
 _LAST_SECONDS = 0.01  # seconds that the last round may take in the turn, estimated from the earlier rounds
-_FIRST_LAST, _MOST_LAST = 64, 8192  # changes left to the last round: while a build's speed is unknown; at most
+_LONGEST_LAST = 0.04  # likewise, if rounds take less time than the build waits for the turn: more of them would not leave fewer changes
+_FIRST_LAST, _MOST_LAST = 64, 8192  # changes left to the last round: while a build's speed is unknown; at most, by that estimate
 _MOST_CHANGES = 4_000_000  # changes, of 24 bytes each, before the writer waits for the build
 _MOST_UNBEGUN = 16_000_000  # changes, of 32 bytes each, before a queued view gives up the earlier content of its feed
 _LONGEST_PAUSE = 1.0  # seconds, after a group
 _FEW_GROUPS = 1 << 17  # changes
-_LOADED_A_CHANGE = 2  # rows that are loaded in the time of following one changed row (a delete and an insert)
 _SOON = 1e-3  # seconds until applied changes are published
 _NO_PINS = np.empty(0, np.int64)  # nobody reads a view before it is live
 _LOADED = 0.9  # share of the progress; the rounds have the rest
@@ -84,6 +85,7 @@ class _Build:
         self.last = _FIRST_LAST  # most changes that may be left to the last round
         self.pause = 0.0  # seconds that the writer pauses for each change
         self.seen = 0  # changes for which the writer has paused
+        self.waited = 0.0  # seconds, for the last turn
         self.asks = threading.Event()  # set while the build waits for the writer's turn, or is over: the writer then does not pause for it
 
     @property
@@ -242,10 +244,13 @@ class Builds:
             with self._lock:
                 self._builds.pop(build.view.id, None)
 
-    def _in_turn(self, build: _Build, work: Callable[[], T]) -> T:
-        """Have the writer call `work`, and return or raise what it does. Raises _Cancelled once the writer accepts no more jobs."""
+    def _in_turn(self, build: _Build, work: Callable[[], T], urgent: bool = False) -> T:
+        """Have the writer call `work`, and return or raise what it does; `urgent` as in `Writer.call`. Raises _Cancelled once the writer
+        accepts no more jobs."""
+        started = time.perf_counter()
 
         def attempt() -> tuple[T | None, Exception | None]:
+            build.waited = time.perf_counter() - started
             try:
                 return work(), None
             except Exception as error:
@@ -253,7 +258,7 @@ class Builds:
 
         build.asks.set()
         try:
-            given, error = self._writer.call(attempt).result()
+            given, error = self._writer.call(attempt, urgent).result()
         except Problem as problem:
             raise _Cancelled from problem
         finally:
@@ -269,7 +274,7 @@ class Builds:
             version = self._in_turn(build, partial(self._begin, build, join, held))
             started, rows = time.perf_counter(), _rows(build.view)
             self._load(build, join, version)
-            self._pace(build, -(-rows // _LOADED_A_CHANGE), time.perf_counter() - started, build.backlog.changes)
+            self._pace(build, rows, time.perf_counter() - started, build.backlog.changes)
             reach("in-build")
             newest: int | None = version
             while newest is not None:
@@ -277,7 +282,7 @@ class Builds:
                 try:
                     few = build.backlog.changes <= build.last
                     attempt = partial(self._conclude, build, join, newer) if few else partial(self._hold, join, newer)
-                    newest = self._in_turn(build, attempt)
+                    newest = self._in_turn(build, attempt, urgent=not few)
                     if newest is not None:
                         self._round(build, join, newest)
                 finally:
@@ -358,12 +363,17 @@ class Builds:
         join.settle()
         while join.reclaim(version, _NO_PINS):
             pass
-        self._pace(build, sum(max(len(net.gone), len(net.come)) for net in nets), time.perf_counter() - started, build.backlog.changes)
+        rows, seconds = sum(max(len(net.gone), len(net.come)) for net in nets), time.perf_counter() - started
+        self._pace(build, rows, seconds, build.backlog.changes)
+        if seconds < min(build.waited, _LONGEST_LAST):
+            build.last = max(build.last, rows)
         build.report(1.0 - (1.0 - build.view.progress) / 2)
 
     @staticmethod
     def _pace(build: _Build, rows: int, seconds: float, left: int) -> None:
-        """After a round, decide how many changes the last round may have, and whether the writer must pause."""
+        """After a round, or after loading `rows`, decide how many changes the last round may have, and whether the writer must pause. After
+        the load, a change is taken to be followed as fast as a row was loaded; it takes up to seven times as long, as the first round
+        shows."""
         if not rows:
             return
         is_no_shorter, build.rows = rows >= build.rows, rows
@@ -378,7 +388,7 @@ class Builds:
     def _catch_up(build: _Build, join: Join, version: int, piece: Piece) -> None:
         """Follow changes up to `version` without producing deltas."""
         join.require(piece.resolved)
-        join.apply(version, piece.runs, None)
+        join.catch_up(version, piece.runs)
         if not build.anew:
             build.view.changed_rows += sum(run.rows for run in piece.runs.values())
 

@@ -19,7 +19,7 @@ from service.tables.relations import Relation
 from service.tables.resolution import NO_SLOTS, Resolved, Slots
 from service.wire.batch import RowBlock
 
-_PIECE = 1 << 14  # rows
+_PIECE = 1 << 17  # rows: the more, the more changes share a leaf; but a build that is cancelled, too, goes on to the end of its piece
 _NO_INDICES = np.empty(0, np.int64)
 
 

@@ -219,7 +219,7 @@ class Emptied:
             raise TooLate("rows have changed since the others were deleted")
         for piece in pieces(net for net in nets if self._by_deletes or net.relation.name not in self._names):
             self._join.require(piece.resolved)
-            self._join.apply(self._version, piece.runs, None)
+            self._join.catch_up(self._version, piece.runs)
         self._before.close()
         gone = {net.relation.name: net.gone for net in nets if len(net.gone)}
         come = {net.relation.name: net.come for net in nets if len(net.come)}

@@ -77,6 +77,7 @@ class OverlapJoin(Defaults):
         self._feeding = [] if query.never else self._sources[:1] if one_set else self._sources
         self.never = query.never
         self._boxes = plan.boxes
+        self._loaded = 0  # version
         self._arranged = _FEWEST_ARRANGED  # number of boxes when the order of their dimensions was last checked
         self.tree = _structure(plan, len(sides))
         types = [sides[0].relation.schema.field(name).type for name in self._sources[0].columns]
@@ -98,6 +99,7 @@ class OverlapJoin(Defaults):
 
     def build(self, version: int, progress: Callable[[float], None]) -> None:
         """Cost: O(n log n) for sorting."""
+        self._loaded = version
         if self._boxes:
             self._arrange(version)
         total = sum(source.side.relation.table.rows for source in self._feeding) or 1
@@ -135,6 +137,10 @@ class OverlapJoin(Defaults):
         gone = (self._apply_batch if versions_of(runs) == 1 else self._apply_run)(version, work, sink)
         if self.domain is not None and len(gone):
             self.domain.release(gone, version)
+
+    def catch_up(self, version: int, runs: Runs) -> None:
+        """Changes belong to the version that was loaded, so that blocks are changed in place."""
+        self.apply(self._loaded, runs, None)
 
     def _apply_batch(self, version: int, work: _Work, sink: Sink | None) -> npt.NDArray[np.int32]:
         """Apply entries of one version; return the keys of the deleted ones."""

@@ -67,9 +67,16 @@ class Enumeration(Protocol):
 class Defaults:
     """Base class of all joins: the methods that most of them need not override."""
 
+    apply: Callable[[int, Runs, Any], None]
+
     def hold(self, version: int) -> None:
         """Note that `version`, the newest, is held from now on, in place of the previous one. In the writer's turn, each round of building:
         O(1)."""
+
+    def catch_up(self, version: int, runs: Runs) -> None:
+        """Do the same as `apply` without a sink, while the join is built: as nobody has read it yet, nothing need be kept for earlier
+        versions. After a MemoryError the join is lost."""
+        self.apply(version, runs, None)
 
     def settle(self) -> None:
         """Do, beside the writer, the work that changes have deferred while the join is built."""
@@ -177,6 +184,8 @@ class Join(Protocol):
         ...
 
     def hold(self, version: int) -> None: ...
+
+    def catch_up(self, version: int, runs: Runs) -> None: ...
 
     def settle(self) -> None: ...
 

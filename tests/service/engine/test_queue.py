@@ -63,6 +63,31 @@ def test_jobs_have_their_turns_among_batches(tmp_path: Path, monkeypatch: pytest
     assert order == [0, 1, 2, 3, "job", 4, 5, 6, 7]
 
 
+def test_batches_that_take_long_do_not_share_a_group(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Seen: a build waited half a second for its turn, behind a group of four batches over a box tree. Small batches share one whatever the
+    last change took."""
+    monkeypatch.setattr("service.engine.writer._FEW_CHANGES", 1)
+    engine = running(tmp_path, {})
+    order: list[str | int] = []
+
+    def put(id_: int, changes: int) -> None:
+        engine.submit(of_ops("a", *(("upsert", id_ + n) for n in range(changes))), lambda answer: order.append(id_))
+
+    for changes, expected in ((2, [0, "job", 10, 20]), (1, [0, 10, 20, "job"])):
+        order.clear()
+        held = HeldWriter(engine)
+        engine._writer._each = 3600.0  # measured again by the first of the large batches
+        put(0, changes)
+        job = engine._writer.call(partial(order.append, "job"))
+        for id_ in (10, 20):
+            put(id_, changes)
+        held.release()
+        job.result(60)
+        until(lambda: len(order) == 4)
+        assert order == expected
+    engine.close()
+
+
 def test_the_end_waits_for_all_jobs(tmp_path: Path) -> None:
     engine = running(tmp_path, {})
     done: list[int] = []
