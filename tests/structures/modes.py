@@ -143,7 +143,7 @@ STRUCTURES = {
             Canary("structures.box.balance", "drop_flat", "lambda nodes, writing, root, height: None"),
             Canary("structures.box.build", "sort_by", "lambda column, places, other: (places[np.argsort(abs(column)[places])], other)"),
             Canary("structures.box.rotation", "is_even", "lambda a, b: True"),
-            Canary("structures.box.rotation", "is_free", "lambda W, light, heavy, inner, is_wide: True"),
+            Canary("structures.box.rotation", "is_free", "lambda W, C, level, light, heavy, inner, wide: True"),
             Canary("structures.box.rotation", "is_wide", "lambda M, C, level, slab, c, o: True"),
             Canary("structures.box.layout", "note_length", "lambda C, lo, hi: None"),
             Canary("structures.box.search", "push_points", "lambda nodes, state, single, level, dimensions, o, t: None"),
