@@ -38,8 +38,7 @@ log = logging.getLogger("livejoin.writer")
 Later = Callable[[Callable[[], None]], object]
 T = TypeVar("T")
 
-_GROUP_BATCHES, _GROUP_CHANGES = 256, 100_000
-_GROUP_SECONDS = 0.02  # estimated, of batches that are not small; the fsync that they share took 0.1 to 5 ms where it was measured
+_GROUP_BATCHES, _GROUP_CHANGES, _GROUP_SECONDS = 256, 100_000, 0.02  # seconds: estimated, of batches that are not small
 _FEW_CHANGES, _LONG = 16, 2e-3  # a small batch, of so many changes, does not wait for a larger one behind it that takes this many seconds
 _WAITING_BYTES = 1 << 30  # of decoded batches: beyond this, no more are accepted
 # A batch is accepted only if the disk has room for it in the log, in SQLite's own log, and for SQLite's temporary needs.
@@ -217,8 +216,7 @@ class Writer:
                 self._turn.release()
 
     def call(self, work: Callable[[], T], urgent: bool = False) -> Future[T]:
-        """Call `work` in the writer's thread, in its turn, or (urgent: it writes nothing, and takes some microseconds) before the next
-        group."""
+        """Call `work` in the writer's thread, in its turn, or (urgent: it is short, and writes nothing) before the next group."""
         future: Future[T] = Future()
         if urgent:
             self._urgent.put(Job(work, future, True))
@@ -336,9 +334,7 @@ class Writer:
             item = self._queue.batch(0.0)  # sets aside the jobs before it, one of which has its turn after this group
             if item is None:
                 break
-            if isinstance(item, Stop) or seconds >= _GROUP_SECONDS or (
-                fewest <= _FEW_CHANGES < item.batch.sent and self._estimate(item.batch) >= _LONG
-            ):
+            if isinstance(item, Stop) or seconds >= _GROUP_SECONDS or (fewest <= _FEW_CHANGES and self._estimate(item.batch) >= _LONG):
                 following = item
                 break
             group.append(item)

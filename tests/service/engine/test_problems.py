@@ -279,10 +279,10 @@ def test_a_group_shares_a_commit_and_a_duplicate_waits_for_it(engine: Instance, 
 @pytest.mark.parametrize(
     ("long", "counts", "expected"),
     [
-        (0.0, (1, 1, 3, 1, 3), [0, 2, 4]),
+        (1e-12, (1, 1, 3, 1, 3), [0, 2, 4]),
         (math.inf, (1, 1, 3, 1, 3), [0]),
-        (0.0, (1,) * 20 + (3,), [0, 20]),  # of many that are few each there are many changes
-        (0.0, (3, 3, 2, 3, 3), [0, 3]),
+        (1e-12, (1,) * 20 + (3,), [0, 20]),  # of many that are few each there are many changes
+        (1e-12, (3, 3, 2, 3, 3), [0, 3]),
     ],
 )
 def test_few_changes_are_answered_before_a_long_batch_behind_them(
@@ -293,6 +293,7 @@ def test_few_changes_are_answered_before_a_long_batch_behind_them(
     monkeypatch.setattr("service.engine.writer._FEW_CHANGES", 2)
     monkeypatch.setattr("service.engine.writer._LONG", long)
     held, committed = HeldWriter(engine), []
+    engine._writer._each = 1e-9
     commit = engine._log.commit
     monkeypatch.setattr(engine._log, "commit", lambda: (committed.append(len(held.answers)), commit()))
     numbers = iter(range(sum(counts)))

@@ -1,0 +1,104 @@
+"""The rounds of a build: how many there are, how long the last one may be, and what they change."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from service.engine import builds
+from service.engine.builds import Builds
+from service.instance import Instance
+from service.reading.cursors import open_rows
+from tests.service.engine.test_builds import VIEWS, Held, agrees, filled, some_changes, state
+from tests.service.running import batch, check, ids, rows_of, running
+
+
+@pytest.fixture
+def engine(tmp_path: Path) -> Iterator[Instance]:
+    engine = running(tmp_path, {})
+    yield engine
+    engine.close()
+
+
+def test_more_is_written_between_two_rounds_than_may_be_left(engine: Instance, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The build allows for more and more in its last round, and comes to an end."""
+    monkeypatch.setattr(builds, "_FIRST_LAST", 4)
+    monkeypatch.setattr(builds, "_MOST_LAST", 4)
+    held, rounds = Held(monkeypatch), list[int]()
+    view = held.put(engine, "v")
+    settle = view.join.settle
+
+    def settle_late() -> None:
+        settle()
+        rounds.append(len(rounds))
+        assert len(rounds) < 50, "the view never becomes live"
+        engine.apply(batch(("upsert", "a", rows_of(100 * len(rounds), 20))))
+
+    monkeypatch.setattr(view.join, "settle", settle_late)
+    engine.apply(batch(("upsert", "a", rows_of(0, 20)), ("upsert", "b", rows_of(0, 1))))
+    held.go.set()
+    assert state(engine, "v") == "live" and 1 < len(rounds) < 10
+    assert len(ids(open_rows(engine.readers, "v"))) == 20 * (len(rounds) + 1)
+    check(engine)
+
+
+@pytest.mark.parametrize(("waited", "most"), [(0.0, 9), (3600.0, 2)])
+def test_the_last_round_may_be_as_long_as_one_that_is_shorter_than_the_wait_for_the_turn(
+    engine: Instance, monkeypatch: pytest.MonkeyPatch, waited: float, most: int
+) -> None:
+    """Seen: eight rounds of 8,000 changes each, which took 60 ms and waited 100, while the limit was doubled from 2,000 on."""
+    monkeypatch.setattr(builds, "_FIRST_LAST", 1)
+    monkeypatch.setattr(builds, "_MOST_LAST", 1)
+    monkeypatch.setattr(builds, "_LONGEST_LAST", 3600.0)
+    held, rounds = Held(monkeypatch), 0
+    view = held.put(engine, "v")
+    settle, take_turn = view.join.settle, Builds._in_turn
+
+    def in_turn(builds_: Any, build: Any, *given: Any, **named: Any) -> Any:
+        try:
+            return take_turn(builds_, build, *given, **named)
+        finally:
+            build.waited = waited
+
+    def settle_late() -> None:
+        nonlocal rounds
+        settle()
+        rounds += 1
+        engine.apply(batch(("upsert", "a", rows_of(100 * rounds, 20))))
+
+    monkeypatch.setattr(Builds, "_in_turn", in_turn)
+    monkeypatch.setattr(view.join, "settle", settle_late)
+    engine.apply(batch(("upsert", "a", rows_of(0, 20)), ("upsert", "b", rows_of(0, 1))))
+    held.go.set()
+    assert state(engine, "v") == "live" and (rounds <= most if waited else 2 < rounds <= most), rounds
+    assert len(ids(open_rows(engine.readers, "v"))) == 20 * (rounds + 1)
+    check(engine)
+
+
+@pytest.mark.parametrize("name", ["pairs", "boxes"])
+def test_a_build_changes_what_it_has_built_in_place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    """Nobody has read it yet. Seen: each round copied all leaves that it changed, which for boxes took a third of its time."""
+    rng = random.Random(name)
+    engine = filled(tmp_path, rng)
+    held, kept = Held(monkeypatch), list[int]()
+    view = held.put(engine, name, VIEWS[name])
+    settle, by_load = view.join.settle, view.join.retired_bytes  # the blocks of an empty structure
+
+    def look_at() -> None:
+        settle()
+        kept.append(view.join.retired_bytes - by_load)
+
+    monkeypatch.setattr(view.join, "settle", look_at)
+    monkeypatch.setattr(builds, "_FIRST_LAST", 0)
+    for _ in range(12):
+        engine.apply(some_changes(rng, 12))
+    held.go.set()
+    assert state(engine, name) == "live" and kept and max(kept) <= 0
+    engine.apply(some_changes(rng, 12))
+    check(engine)
+    agrees(engine, name)
+    engine.close()
