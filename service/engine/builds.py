@@ -53,9 +53,9 @@ T = TypeVar("T")
 
 _FEW = 1 << 16  # rows of a small view, which is built in a tenth of a second
 _NICE = 3  # of the threads: beside two builds on two cores, writers keep half of their rows, and builds take less than three times as long
-_LAST_SECONDS = 0.01  # seconds that the last round may take in the turn, estimated from the earlier rounds
+_LAST_SECONDS = 0.02  # seconds that the last round may take in the turn, estimated from the earlier rounds
 _LONGEST_LAST = 0.04  # likewise, if rounds take less time than the build waits for the turn: more of them would not leave fewer changes
-_FIRST_LAST, _MOST_LAST = 64, 8192  # changes left to the last round: while a build's speed is unknown; at most, by that estimate
+_FIRST_LAST, _MOST_LAST = 64, 16384  # changes left to the last round: while a build's speed is unknown; at most, by that estimate
 _MOST_CHANGES = 4_000_000  # changes, of 24 bytes each, before the writer waits for the build
 _MOST_UNBEGUN = 16_000_000  # changes, of 32 bytes each, before a queued view gives up the earlier content of its feed
 _LONGEST_PAUSE = 1.0  # seconds, after a group
