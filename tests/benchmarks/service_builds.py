@@ -2,15 +2,15 @@
 built at the same time, and both together; with a live view of the same sort over these rows, and without one. Without one, writers are at
 their fastest and slow down once the views are live, so that speed is compared too. The writers' client runs on the same cores.
 
-Where no live view slows the writers down, two cores cannot meet both aims for a join tree. Processor time of the threads, of writers
-during the two builds:
+Where no live view slows the writers down, two cores are not quite enough for both aims. Processor time of the threads, of writers during the
+two builds:
 
     |           | a row: service, client | both builds, a row | loads of both | rows/s by writers alone |
-    | join tree | 2.1 + 0.2 µs           | 6.0 µs             | 4.0 s         | 456 k                   |
-    | box tree  | 2.1 + 0.2 µs           | 7.0 µs             | 4.2 s         | 319 k                   |
+    | join tree | 3.0 + 0.3 µs           | 3.7 µs             | 1.6 s         | 380 k                   |
+    | box tree  | 3.0 + 0.3 µs           | 4.2 µs             | 3.0 s         | 380 k                   |
 
-In three times the seconds of builds alone (5.9, 7.1), two cores have 11.8 and 14.2 seconds. Without the loads, this is enough for 160 k and
-151 k rows/s, 0.35 and 0.47 of what writers reach alone, if no core ever waits.
+In three times the seconds of builds alone (2.0, 4.3), two cores have 4.0 and 8.6 seconds. Without the loads, this is enough for 171 k and
+174 k rows/s, 0.45 and 0.46 of what writers reach alone, if no core ever waits.
 """
 
 from __future__ import annotations
