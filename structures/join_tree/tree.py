@@ -102,6 +102,9 @@ class JoinTree(JoinTables):
         self._out = np.empty((self.shown, _CHUNK), np.int32)
         self._version = 0
         self._promised = 0  # words promised to the changes that last asked for room
+        self._kept = [1 + port.spanned for port in self.ports]  # trees with rows of the port
+        for e, (_, _, p, spanned, *_) in enumerate(self._links.tolist()):
+            self._kept[p] += spanned and has_own_live_tree(self._tables, e)
 
     @property
     def roots(self) -> Roots:
@@ -112,10 +115,7 @@ class JoinTree(JoinTables):
 
     def require(self, rows: Sequence[int]) -> None:
         """Raise MemoryError unless a version with these numbers of rows of the aliases certainly fits: a change may make all full. O(1)."""
-        kept = [1 + port.spanned for port in self.ports]  # trees with rows of the port
-        for e, (_, _, p, spanned, *_) in enumerate(self._links.tolist()):
-            kept[p] += spanned and has_own_live_tree(self._tables, e)
-        entries = sum(count * rows[port.alias] for count, port in zip(kept, self.ports, strict=True))
+        entries = sum(count * rows[port.alias] for count, port in zip(self._kept, self.ports, strict=True))
         self._promised = words_anew(entries, len(self._T))
         self.arena.require_words(self._promised)
 

@@ -182,10 +182,12 @@ class BatchMachine(ReadingMachine):
             got[sign] += self.rows_of(slots)
             return True
 
-        asked = self.version % 12 not in (3, 8)
-        self.root = self.tree.apply(self.version, self.packed(deletes), self.packed(inserts), sink if asked else None)
-        assert sorted(got[-1]) == sorted(before - between if asked else [])
-        assert sorted(got[1]) == sorted(after - between if asked else [])
+        if self.version % 3 == 0:  # without deltas, first there and back
+            self.tree.apply(self.version, self.packed(deletes), self.packed([]), None)
+            self.tree.apply(self.version, self.packed([]), self.packed(deletes), None)
+        self.root = self.tree.apply(self.version, self.packed(deletes), self.packed(inserts), sink)
+        assert sorted(got[-1]) == sorted(before - between)
+        assert sorted(got[1]) == sorted(after - between)
 
     def _change_in_order(self, doomed: Iterable[int], inserts: list[Any]) -> None:
         """Apply the first few changes one after another, alternating, where the slot of each insert is finally replaced by another; every
