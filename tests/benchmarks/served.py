@@ -90,7 +90,7 @@ def serving(scale: Scale, environment: Mapping[str, str] | None = None, parent: 
         with ServerProcess(Path(folder) / "data", environment=environment, fresh=True) as server:
             process = psutil.Process(server.process.pid)
             if not scale.quick:
-                while max(process.cpu_percent(1.0) for _ in range(2)) > 1:
+                while max(process.cpu_percent(1.0) for _ in range(2)) > 10:
                     pass
             yield server
 

@@ -26,10 +26,9 @@ from tests.benchmarks.figures import Figure, Scale, middle, sampled
 from tests.benchmarks.measured_tree import Note
 from tests.benchmarks.raw_client import ARROW, post_all
 from tests.benchmarks.served import serving
-from tests.benchmarks.stalls_data import BOXES, INTERVALS, JOIN_TREE, SMALL, Sort, Stage
+from tests.benchmarks.stalls_data import OF_BUILDS, SMALL, Sort, Stage
 
 TITLE = "The service: writers while two views are built"
-_SORTS = (INTERVALS, JOIN_TREE, BOXES)
 _VIEWS, _LIVE = ("one", "other"), "live"
 _CONNECTIONS = 4
 
@@ -40,7 +39,7 @@ def run(scale: Scale, note: Note) -> list[Figure]:
         stage.fill()
         note(f"{2 * stage.half:,} rows are loaded")
         moves = cycle([one for _ in range(2) for one in stage.moved("a", stage.half, SMALL)])
-        return [figure for sort in _SORTS for watched in (True, False) for figure in measure(stage, sort, watched, moves, scale, note)]
+        return [figure for sort in OF_BUILDS for watched in (True, False) for figure in measure(stage, sort, watched, moves, scale, note)]
 
 
 def measure(stage: Stage, sort: Sort, watched: bool, moves: Iterator[bytes], scale: Scale, note: Note) -> list[Figure]:

@@ -55,6 +55,7 @@ OF_THIRD = (
     Sort("counted groups", "SELECT b.id AS r, count(*) AS n FROM c JOIN b ON overlaps(c.span, b.span) GROUP BY b.id", "event-tree"),
 )
 GAPS = Sort("gaps", "SELECT b.id AS i, gaps(b.span, c.span) AS free FROM b LEFT JOIN c ON overlaps(b.span, c.span)", "event-tree")
+OF_BUILDS = (INTERVALS, JOIN_TREE, BOXES)
 SORTS = (
     INTERVALS,
     Sort("a keyed interval tree", _PAIR + "a.room = b.room AND overlaps(a.span, b.span)", "interval-tree"),
