@@ -9,7 +9,7 @@
 A round follows what accumulated during the previous one, so rounds get shorter as long as following is faster than writing. Otherwise the
 writer pauses after each group for twice as long as the build needs for its changes, so that the next round is half as long; of two builds,
 the slower one counts. Before the first round, this time is estimated from the load. Rounds that take less time than the build waits for its
-turns get no shorter: the last one may then be as long, if they take up to 40 ms.
+turns get no shorter: the last one may then be as long, if they take up to 40 ms. As long as nothing helps, it may be longer each time.
 
 After a start, a view that may be followed is replayed instead: it is built at the version of the snapshot, and then follows all later
 changes (`tables/history.py`), version by version, so that its feed has the same content as before, and misses no change that is written
@@ -34,6 +34,7 @@ from typing import TypeVar, cast
 import numpy as np
 
 from service.durability.failpoints import reach
+from service.engine.fresh_pages import request_at_first
 from service.engine.state import State
 from service.engine.versions import Pins
 from service.engine.writer import Writer
@@ -56,6 +57,7 @@ _NICE = 3  # of the threads: beside two builds on two cores, writers keep half o
 _LAST_SECONDS = 0.02  # seconds that the last round may take in the turn, estimated from the earlier rounds
 _LONGEST_LAST = 0.04  # likewise, if rounds take less time than the build waits for the turn: more of them would not leave fewer changes
 _FIRST_LAST, _MOST_LAST = 64, 16384  # changes left to the last round: while a build's speed is unknown; at most, by that estimate
+_MORE = 1.5  # times as many, each time that rounds get no shorter, or that more are left in the turn
 _MOST_CHANGES = 4_000_000  # changes, of 24 bytes each, before the writer waits for the build
 _MOST_UNBEGUN = 16_000_000  # changes, of 32 bytes each, before a queued view gives up the earlier content of its feed
 _LONGEST_PAUSE = 1.0  # seconds, after a group
@@ -82,7 +84,8 @@ class _Build:
         self.over = threading.Event()
         self.future = Future[None]()
         self.rows = _MOST_CHANGES  # changed rows of the previous round
-        self.last = _FIRST_LAST  # most changes that may be left to the last round
+        self.last = _FIRST_LAST  # most changes that may be left to the last round:
+        self.patience = 1.0  # so many times as many as the previous round leads to expect in `_LAST_SECONDS`
         self.pause = 0.0  # seconds that the writer pauses for each change
         self.seen = 0  # changes for which the writer has paused
         self.waited = 0.0  # seconds, for the last turn
@@ -96,6 +99,11 @@ class _Build:
     @property
     def holds_back(self) -> bool:
         return self.pause > 0.0 or (self.begun and self.behind.changes > _MOST_CHANGES)
+
+    def be_patient(self) -> None:
+        """Allow for more changes in the last round: perhaps there will never be fewer."""
+        self.patience *= _MORE
+        self.last = 1 + int(_MORE * self.last)
 
     def stop(self) -> None:
         """Mark the build as over: done, or not wanted."""
@@ -276,13 +284,15 @@ class Builds:
             self._load(build, join, version)
             self._pace(build, rows, time.perf_counter() - started, build.backlog.changes)
             reach("in-build")
+            if build.backlog.changes:
+                request_at_first(join, build.backlog.noted)
             newest: int | None = version
             while newest is not None:
                 newer = ExitStack()
                 try:
                     few = build.backlog.changes <= build.last
                     attempt = partial(self._conclude, build, join, newer) if few else partial(self._hold, join, newer)
-                    newest = self._in_turn(build, attempt, urgent=not few)
+                    newest = self._in_turn(build, attempt, urgent=True)
                     if newest is not None:
                         self._round(build, join, newest)
                 finally:
@@ -378,11 +388,11 @@ class Builds:
             return
         is_no_shorter, build.rows = rows >= build.rows, rows
         each = seconds / rows
-        build.last = max(build.last, min(_MOST_LAST, int(_LAST_SECONDS / each)))
+        build.last = max(_FIRST_LAST, int(build.patience * min(_MOST_LAST, _LAST_SECONDS / each)))
         falls_behind = left > max(build.last, rows // 2)
         build.pause = 2 * each if falls_behind else 0.0
         if rows <= _FEW_GROUPS and (falls_behind or is_no_shorter):  # it is as long as the time between two of the build's turns
-            build.last *= 2
+            build.be_patient()
 
     @staticmethod
     def _catch_up(build: _Build, join: Join, version: int, piece: Piece) -> None:
@@ -427,7 +437,7 @@ class Builds:
             self._detach(build)
             return True
         if passage.left > build.last:
-            build.last *= 2
+            build.be_patient()
             return False
         while passage.left:
             self._pass(build, passage)
@@ -445,7 +455,7 @@ class Builds:
             return None
         version = self._hold(join, held)
         if build.backlog.changes > build.last:
-            build.last *= 2
+            build.be_patient()
             return version
         for piece in pieces(build.backlog.take(version)):
             self._catch_up(build, join, version, piece)

@@ -23,6 +23,7 @@ import pyarrow as pa
 from service.durability.effects import Effect, Shape, decode_effects, encode_effects
 from service.engine.replaying import Replay
 from service.engine.state import State
+from service.engine.versions import Needed
 from service.errors import Problem
 from service.planning.planner import plan
 from service.query.filters import ordered
@@ -305,7 +306,7 @@ class Cell:
 
     def _reclaim(self) -> None:
         for reclaim in self._state.to_reclaim():
-            while reclaim(self._state.newest, _NO_PINS):
+            while reclaim(Needed(self._state.newest, _NO_PINS, _NO_PINS)):
                 pass
 
 

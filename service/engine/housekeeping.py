@@ -18,11 +18,10 @@ from service.durability.log import Log
 from service.engine.fresh_pages import FreshPages
 from service.engine.snapshotting import Snapshotting
 from service.engine.state import State
-from service.engine.versions import Pins
+from service.engine.versions import Needed, Pins
 from service.histogram import Histogram
 from service.settings import Settings
 from service.tables.relations import Relation
-from service.tables.store import Numbers
 from service.views.deltas import DeltaSink
 
 _RATE = 1.0  # seconds between two checks of the pins
@@ -91,8 +90,8 @@ class Housekeeping:
     def _reclaim(self) -> None:
         self._tasks.extend(partial(self._call, task) for task in self._state.to_reclaim())
 
-    def _call(self, task: Callable[[int, Numbers], bool]) -> bool:
-        return task(*self._versions.needed())
+    def _call(self, task: Callable[[Needed], bool]) -> bool:
+        return task(self._versions.needed())
 
     @staticmethod
     def _prepare(relation: Relation) -> bool:

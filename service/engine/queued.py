@@ -8,7 +8,7 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
-from typing import Any, NamedTuple, NoReturn
+from typing import Any, NamedTuple, NoReturn, TypeVar
 
 from service.durability.folder import is_full
 from service.engine.state import Receipt
@@ -17,6 +17,7 @@ from service.wire.batch import TRUNCATE, Batch
 
 log = logging.getLogger("livejoin.writer")
 
+T = TypeVar("T")
 Done = Callable[[Receipt | Problem], None]
 
 
@@ -46,16 +47,23 @@ class Queue:
 
     def __init__(self) -> None:
         self._items: queue.SimpleQueue[Item] = queue.SimpleQueue()
+        self._returned: deque[Waiting] = deque()  # batches that are the next ones
         self._jobs: deque[Job] = deque()  # set aside
 
     def put(self, item: Item) -> None:
         self._items.put(item)
 
+    def put_back(self, batches: Sequence[Waiting]) -> None:
+        """Return batches that were taken last, in their order. In the writer's turn."""
+        self._returned.extendleft(reversed(batches))
+
     def __len__(self) -> int:
-        return self._items.qsize() + len(self._jobs)
+        return self._items.qsize() + len(self._returned) + len(self._jobs)
 
     def batch(self, timeout: float) -> Waiting | Stop | None:
         """Remove and return the next batch, or the end; None if there is none. Waits as long as there is no job either."""
+        with suppress(IndexError):
+            return self._returned.popleft()
         with suppress(queue.Empty):
             item = self._items.get(timeout=0.0 if self._jobs else timeout)
             while isinstance(item, Job):
@@ -69,23 +77,24 @@ class Queue:
         return self._jobs.popleft() if self._jobs else None
 
     def remove_batches(self) -> list[Waiting]:
-        """Remove the batches. Any thread; nothing is put meanwhile."""
-        items = list(_all_of(self._items))
+        """Remove the batches. Any thread; nothing is put meanwhile, but batches may be put back."""
+        returned, items = list(_all_of(self._returned.popleft)), list(_all_of(self._items.get_nowait))
         for item in items:
             if not isinstance(item, Waiting):
                 self._items.put(item)
-        return [item for item in items if isinstance(item, Waiting)]
+        return [*returned, *(item for item in items if isinstance(item, Waiting))]
 
     def clear(self) -> list[Item]:
         """Remove everything. Only the holder of the writer's turn: the thread may set more jobs aside meanwhile, but takes none."""
         jobs = [self._jobs.popleft() for _ in range(len(self._jobs))]
-        return [*jobs, *_all_of(self._items)]
+        return [*jobs, *_all_of(self._returned.popleft), *_all_of(self._items.get_nowait)]
 
 
-def _all_of(items: queue.SimpleQueue[Item]) -> Iterator[Item]:
-    with suppress(queue.Empty):
+def _all_of(take: Callable[[], T]) -> Iterator[T]:
+    """What this function returns until nothing is left."""
+    with suppress(IndexError, queue.Empty):
         while True:
-            yield items.get_nowait()
+            yield take()
 
 
 def do(job: Job) -> None:

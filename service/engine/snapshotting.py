@@ -92,7 +92,7 @@ class Snapshotting:
     def _what(self) -> tuple[Pin, list[Relation], list[LiveView]]:
         """Hold a version, and return it with its content: the feed of a live view has all changes up to it."""
         views = [view for view in self._state.views.values() if view.state == "live" and view.feed is not None]
-        pin = self._versions.pin()
+        pin = self._versions.pin(rows_only=True)
         pin.reading, pin.expires = "a snapshot", False  # because the disk may be slow
         return pin, list(self._state.relations.values()), views
 

@@ -15,7 +15,7 @@ import orjson
 
 from service.durability.effects import Effect, encode_effects
 from service.engine.fresh_pages import Growing
-from service.engine.versions import Version
+from service.engine.versions import Needed, Version
 from service.errors import Problem
 from service.tables.backlog import Backlog
 from service.tables.changes import Run, batch_run
@@ -26,7 +26,6 @@ from service.tables.interest import Interest, Selection, Touched
 from service.tables.relations import Relation
 from service.tables.resolution import NO_SLOTS, Resolved, prepare, resolve
 from service.tables.rewriting import Rewrite
-from service.tables.store import Numbers
 from service.views.deltas import Delta
 from service.views.emptied import Emptied
 from service.views.joins.protocol import Store
@@ -359,24 +358,27 @@ class State:
             self.sources[batch.source] = (batch.run, batch.epoch)
             self.receipts[batch.source] = receipt.encoded()
 
-    def to_reclaim(self) -> list[Callable[[int, Numbers], bool]]:
-        """Return functions that make reusable what neither the published version, nor a pin, nor an unsettled delta needs. Call each, with
-        the number of that version, which is the newest, and the current pins, until it returns False: nothing is left. A call does a piece
-        of the work."""
+    def to_reclaim(self) -> list[Callable[[Needed], bool]]:
+        """Return functions that make reusable what neither the published version, which is the newest, nor a pin, nor an unsettled delta
+        needs. Call each, with what is needed then, until it returns False: nothing is left. A call does a piece of the work."""
         self.rows_changed = 0
         views = [partial(self._reclaim_view, view) for view in self.views.values()]
-        return [*views, self.indexes.reclaim, *(partial(self._reclaim_table, relation) for relation in self.relations.values())]
+        return [*views, self._reclaim_indexes, *(partial(self._reclaim_table, relation) for relation in self.relations.values())]
 
-    def _reclaim_view(self, view: LiveView, published: int, pins: Numbers) -> bool:
+    def _reclaim_view(self, view: LiveView, needed: Needed) -> bool:
         if view.state == "building":  # its builder reclaims it
             return False
-        return self.unless_it_fails(view, partial(view.reclaim, published, pins), False)
+        return self.unless_it_fails(view, partial(view.reclaim, needed.published, needed.views), False)
 
-    def _reclaim_table(self, relation: Relation, published: int, pins: Numbers) -> bool:
+    def _reclaim_indexes(self, needed: Needed) -> bool:
+        return self.indexes.reclaim(needed.published, needed.rows)
+
+    def _reclaim_table(self, relation: Relation, needed: Needed) -> bool:
         feeds = (view.feed for view in self.interest.using(relation.name) if not view.owns_rows)
         floors = (floor for feed in feeds if feed is not None and (floor := feed.floor()) is not None)
         replayed = self.history.floor(relation) if self.history is not None else None
-        return relation.table.reclaim(min([published, *floors, *([] if replayed is None else [replayed])]), pins)
+        oldest = min([needed.published, *floors, *([] if replayed is None else [replayed])])
+        return relation.table.reclaim(oldest, needed.rows)
 
     def close_passage(self, passage: Passage) -> None:
         """End the replay of a view."""

@@ -232,7 +232,7 @@ class Truncates:
         if lost is None:
             return None
         try:
-            one = Emptied(view, names, lost, self._versions.holding, may_compare)
+            one = Emptied(view, names, lost, partial(self._versions.holding, rows_only=False), may_compare)
         except Exception as error:
             log_unprepared(view, error)
             return None

@@ -28,12 +28,13 @@ class Version(NamedTuple):
 
 
 class Pin:
-    """A reader's hold on a version. Only `Pins` uses the private attributes."""
+    """A reader's hold on a version; `rows_only`: on the rows of relations and on shared indexes, not on the structures of views. Only
+    `Pins` uses the private attributes."""
 
-    __slots__ = ("_busy", "_doomed", "_held", "_made", "_used", "expires", "reading", "version")
+    __slots__ = ("_busy", "_doomed", "_held", "_made", "_used", "expires", "reading", "rows_only", "version")
 
-    def __init__(self, version: Version, now: float) -> None:
-        self.version = version
+    def __init__(self, version: Version, rows_only: bool, now: float) -> None:
+        self.version, self.rows_only = version, rows_only
         self.reading = ""  # description of what its reader reads
         self.expires = True  # whether it expires when its reader has been idle for long
         self._made = now
@@ -41,6 +42,15 @@ class Pin:
         self._busy = 0  # reads in progress
         self._doomed = False  # to be released as soon as no read is in progress
         self._held = True
+
+
+class Needed(NamedTuple):
+    """What must not be reused: the number of the published version, and the sorted numbers of the pinned ones, for rows and for the
+    structures of views."""
+
+    published: int
+    rows: Numbers
+    views: Numbers
 
 
 class Held(NamedTuple):
@@ -61,31 +71,31 @@ class Pins:
         self._clock = clock
         self._lock = threading.Lock()
         self._held: dict[int, list[Pin]] = {}
-        self._numbers: Numbers | None = np.empty(0, np.int64)  # sorted; None: to be recomputed
+        self._numbers: tuple[Numbers, Numbers] | None = None  # as in `Needed`; None: to be recomputed
         self.published = Version(0, {}, {})
 
     def publish(self, version: Version) -> None:
         with self._lock:
             self.published = version
 
-    def pin(self, number: int | None = None) -> Pin:
-        """Hold the published version, or another that is held already. Problem `snapshot-expired` if it is not."""
+    def pin(self, number: int | None = None, rows_only: bool = False) -> Pin:
+        """Hold the published version, or another that is held already, with its views. Problem `snapshot-expired` if it is not."""
         with self._lock:
             version = self.published
             if number is not None and number != version.number:
                 if number > version.number:
                     raise Problem("snapshot-expired", f"there is no version {number} yet, the newest is {version.number}", version=number)
-                if number not in self._held:
+                if not self._has_views(number):
                     raise expired(number)
                 version = self._whole(number)
-            return self._add(version)
+            return self._add(version, rows_only)
 
     def again(self, pin: Pin) -> Pin:
         """Return another hold on the version of `pin`, with its own age. Problem `snapshot-expired`."""
         with self._lock:
             if not pin._held or pin._doomed:
                 raise expired(pin.version.number)
-            return self._add(pin.version)
+            return self._add(pin.version, pin.rows_only)
 
     def release(self, pin: Pin) -> None:
         """Release the pin; a second call does nothing."""
@@ -114,10 +124,10 @@ class Pins:
             pin._used = self._clock()
 
     @contextmanager
-    def holding(self) -> Iterator[int]:
+    def holding(self, rows_only: bool = True) -> Iterator[int]:
         """Hold the published version, and yield its number; the hold never expires, however much memory it retains."""
         with self._lock:
-            pin = self._add(self.published)
+            pin = self._add(self.published, rows_only)
             pin._busy += 1
         try:
             yield pin.version.number
@@ -126,12 +136,12 @@ class Pins:
                 pin._busy -= 1
                 self._doom(pin)
 
-    def needed(self) -> tuple[int, Numbers]:
-        """Return the number of the published version and the sorted numbers of the pinned ones: nothing that these need may be reused."""
+    def needed(self) -> Needed:
         with self._lock:
             if self._numbers is None:
-                self._numbers = np.array(sorted(self._held), np.int64)
-            return self.published.number, self._numbers
+                numbers = sorted(self._held)
+                self._numbers = np.array(numbers, np.int64), np.array([one for one in numbers if self._has_views(one)], np.int64)
+            return Needed(self.published.number, *self._numbers)
 
     def expire_idle(self, seconds: float) -> None:
         """Release the pins whose readers have been idle for this long."""
@@ -171,19 +181,21 @@ class Pins:
         with self._lock:
             return sum(map(len, self._held.values()))
 
-    def _add(self, version: Version) -> Pin:
-        pin = Pin(version, self._clock())
-        pins = self._held.get(version.number)
-        if pins is None:
-            self._held[version.number] = [pin]
+    def _has_views(self, number: int) -> bool:
+        """Whether the structures of views are held at this version."""
+        return not all(pin.rows_only for pin in self._held.get(number, ()))
+
+    def _add(self, version: Version, rows_only: bool) -> Pin:
+        pin = Pin(version, rows_only, self._clock())
+        pins = self._held.setdefault(version.number, [])
+        if not pins or not (rows_only or self._has_views(version.number)):
             self._numbers = None
-        else:
-            pins.append(pin)
+        pins.append(pin)
         return pin
 
     def _whole(self, number: int) -> Version:
         """Return a held version with every view and relation that was registered at it: registering publishes the number again."""
-        held = [pin.version for pin in self._held[number]]
+        held = [pin.version for pin in self._held[number] if not pin.rows_only]
         roots = {id_: root for version in held for id_, root in version.roots.items()}
         counts = {name: count for version in held for name, count in version.counts.items()}
         return Version(number, roots, counts)
@@ -193,11 +205,13 @@ class Pins:
         if pin._busy or not pin._held:
             return
         pin._held = False
-        pins = self._held[pin.version.number]
+        number = pin.version.number
+        pins = self._held[number]
         pins.remove(pin)
-        if not pins:
-            del self._held[pin.version.number]
+        if not pins or not (pin.rows_only or self._has_views(number)):
             self._numbers = None
+        if not pins:
+            del self._held[number]
 
 
 def expired(number: int) -> Problem:

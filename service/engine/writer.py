@@ -38,7 +38,7 @@ log = logging.getLogger("livejoin.writer")
 Later = Callable[[Callable[[], None]], object]
 T = TypeVar("T")
 
-_GROUP_BATCHES, _GROUP_CHANGES, _GROUP_SECONDS = 256, 100_000, 0.02  # seconds: estimated, of batches that are not small
+_GROUP_BATCHES, _GROUP_CHANGES, _GROUP_SECONDS = 256, 100_000, 0.02
 _FEW_CHANGES, _LONG = 16, 2e-3  # a small batch, of so many changes, does not wait for a larger one behind it that takes this many seconds
 _WAITING_BYTES = 1 << 30  # of decoded batches: beyond this, no more are accepted
 # A batch is accepted only if the disk has room for it in the log, in SQLite's own log, and for SQLite's temporary needs.
@@ -46,7 +46,7 @@ _ROOM_FACTOR, _ROOM_LEAST = 4, 512 << 10
 _TICK = 1.0  # seconds between two checks of what expires with time
 _PIECE = 2e-3  # seconds of housekeeping in a turn, while no batch waits
 _SHARE = 1.0  # share of a group's time, if that is more: memory freed at once is still in the caches when the next group takes it
-_MOST_OWED = 0.1  # seconds of housekeeping that may be put off while a caller waits; up to twice as much is done by a piece per turn
+_MOST_OWED = 0.02  # seconds of housekeeping that may be put off while a caller waits; up to twice as much is done by a piece per turn
 _SHORT = 1e-3  # seconds that a change may take in a caller's thread, judged by the previous ones
 _MOST_ROWS, _MOST_VIEWS = 1_000, 50  # that a caller's thread may change; a structure counts rows by the piece, so may add one more
 _STUCK = 600.0  # seconds without a sign of progress: far more than a batch or a part of a build takes
@@ -216,11 +216,10 @@ class Writer:
                 self._turn.release()
 
     def call(self, work: Callable[[], T], urgent: bool = False) -> Future[T]:
-        """Call `work` in the writer's thread, in its turn, or (urgent: it is short, and writes nothing) before the next group."""
+        """Call `work` in the writer's thread, in its turn, or (urgent: it is short) before the next batch."""
         future: Future[T] = Future()
         if urgent:
-            self._urgent.put(Job(work, future, True))
-            self._put(Job(self._run_urgent, Future(), True))
+            self._put(Job(self._run_urgent, Future(), True), Job(work, future, True))
         else:
             self._put(Job(work, future))
         return future
@@ -245,48 +244,47 @@ class Writer:
         for waiting in refused:
             tell(waiting.done, ending())
 
-    def _put(self, item: Item) -> None:
+    def _put(self, item: Item, urgent: Job | None = None) -> None:
+        """Queue an item, and the urgent job that it does if nothing else does so before."""
         with self._lock:
             if self._ended or (self._refuses and isinstance(item, Waiting)):
                 raise problem_of(self.failure) if self.failure else ending()
             if isinstance(item, Waiting):
                 self._waiting_bytes += item.bytes
             self._unfinished += 1
+            if urgent is not None:
+                self._urgent.put(urgent)
             self._queue.put(item)
 
     def _run(self) -> None:
-        item: Waiting | Stop | None = None
         ticked = time.monotonic()
         while True:
-            if item is None:
-                item = self._queue.batch(0.0 if self._untidy else _TICK)
+            item = self._queue.batch(0.0 if self._untidy else _TICK)
             idle = item is None and not self._queue
             self.beat()
             with self._turn:
                 if self.failure is not None:  # from a batch that was applied at once
                     self._refuse_all(item, self.failure)
                     return
-                following: Waiting | Stop | None = None
                 try:
                     self._finish_left()
                     if isinstance(item, Waiting):
                         self._run_urgent()
-                        following = self._group(item)
+                        self._group(item)
                         self.beat()
                         self._run_urgent()
                     has_done = self._do_one()
                     if isinstance(item, Stop):
                         if not has_done:
                             return
-                        following = item
+                        self._queue.put(item)
                     if (idle and self._untidy) or self._owed > _MOST_OWED or time.monotonic() - ticked > _TICK:
                         self._tidy()
                         ticked = time.monotonic()
                 except BaseException as error:
                     self._fail(error)
-                    refuse(following, error)  # it is in no queue any more
                     return
-            item, self._beat = following, None
+            self._beat = None
 
     def _do_one(self) -> bool:
         """Run a job, if one waits; return whether it did. A job too adds to the housekeeping due, which is done only once much is due: most
@@ -300,13 +298,13 @@ class Writer:
         self._owed += _SHARE * (time.monotonic() - started)
         return True
 
-    def _tidy(self, share: float = 0.0, following: Item | None = None) -> None:
+    def _tidy(self, share: float = 0.0) -> None:
         """Wait for builds that fall behind; then do housekeeping in pieces for as long as is due, now `share` seconds longer; the last
-        piece may exceed that. While a caller waits, in the queue or as `following`, part of it is put off."""
+        piece may exceed that. While a caller waits, part of it is put off."""
         self._pause()
         self._owed += share
         started, spent, more = time.monotonic(), 0.0, True
-        while more and spent <= (max(_PIECE, self._owed) if following is None and not self._queue else self._due):
+        while more and spent <= (self._due if self._queue else max(_PIECE, self._owed)):
             more = self._housekeep()
             spent = time.monotonic() - started
         self._owed = max(0.0, self._owed - spent) if more else 0.0
@@ -325,69 +323,70 @@ class Writer:
         while not self._urgent.empty():  # only this thread takes from it
             do(self._urgent.get_nowait())
 
-    def _group(self, first: Waiting) -> Waiting | Stop | None:
-        """Take the batches that wait behind `first`, except a long one behind few changes, until they take long enough, and process them;
-        return the next item if it was taken from the queue but does not belong to the group."""
-        group, changes, fewest, seconds = [first], first.batch.sent, first.batch.sent, self._estimate(first.batch)
-        following: Waiting | Stop | None = None
+    def _group(self, first: Waiting) -> None:
+        """Process `first` and the batches that wait behind it, except a long one behind few changes, until they have taken long enough."""
+        group, changes, fewest = [first], first.batch.sent, first.batch.sent
         while len(group) < _GROUP_BATCHES and changes < _GROUP_CHANGES:
             item = self._queue.batch(0.0)  # sets aside the jobs before it, one of which has its turn after this group
             if item is None:
                 break
-            if isinstance(item, Stop) or seconds >= _GROUP_SECONDS or (fewest <= _FEW_CHANGES and self._estimate(item.batch) >= _LONG):
-                following = item
+            if isinstance(item, Stop):
+                self._queue.put(item)  # the last one again
+                break
+            if fewest <= _FEW_CHANGES and self._estimate(item.batch) >= _LONG:
+                self._queue.put_back([item])
                 break
             group.append(item)
             changes += item.batch.sent
-            seconds += self._estimate(item.batch)
             fewest = min(fewest, item.batch.sent)
-        with self._lock:
-            self._waiting_bytes -= sum(waiting.bytes for waiting in group)
-        try:
-            started = time.monotonic()
-            self._room = self._log.free_bytes
-            self._commit(group)
-            self._tidy(_SHARE * (time.monotonic() - started), following)
-        except BaseException as error:
-            refuse(following, error)  # it is in no queue any more
-            raise
-        self._finished(len(group))
-        return following
+        started = time.monotonic()
+        self._room = self._log.free_bytes
+        self._commit(group)
+        self._tidy(_SHARE * (time.monotonic() - started))
 
     def _estimate(self, batch: Batch) -> float:
         """Return how many seconds the batch will take, 0 if it is small."""
         return batch.sent * self._each if batch.sent > _FEW_CHANGES else 0.0
 
     def _commit(self, group: list[Waiting]) -> None:
-        """Process these completely, except for housekeeping."""
+        """Process these completely, except for housekeeping; those that there is no time for are put back."""
         made = None
         try:
             made = self._to_disk([waiting.batch for waiting in group])
+            done, left = group[: len(made.answers)], group[len(made.answers) :]
+            self._queue.put_back(left)
+            group = done
             self._publish(made)
         except BaseException as error:
             for waiting in group:
                 tell(waiting.done, problem_of(error) if made is None else failed())  # whether published or not, these are on disk
             raise
+        finally:
+            with self._lock:
+                self._waiting_bytes -= sum(waiting.bytes for waiting in group)
         for waiting, answer in zip(group, made.answers, strict=True):
             if isinstance(answer, Receipt):  # a batch that was refused may be resent
                 waiting.batch.release()  # before its client is answered, and the memory of its body reused
             tell(waiting.done, answer)
+        self._finished(len(group))
 
     def _to_disk(self, batches: list[Batch], most: int | None = None) -> _Made:
-        """Apply these in memory and commit them to the log. `most`: rows of deltas that may be gathered for a single change; one that
-        concerns many views is then not applied, and gets no answer."""
+        """Apply these in memory, the first ones if they take long, and commit them to the log; there is an answer to each that was. `most`:
+        rows of deltas that may be gathered for a single change; one that concerns many views is then not applied, and gets no answer."""
         started = time.perf_counter()
         answers: list[Receipt | Problem] = []
         deltas: list[tuple[LiveView, Delta]] = []
         for run in runs_of(batches) if len(batches) > 1 else [batches]:
             answers += self._apply(run, deltas, most)
+            if time.perf_counter() - started > _GROUP_SECONDS or not self._urgent.empty():
+                break
         newest = self._state.newest
         fresh = newest > self._versions.published.number
         if fresh:
             self._log.commit()
         turn, changes = time.perf_counter() - started, 0
         self.turn_seconds.observe(turn)
-        for batch in batches:
+        for batch in batches[: len(answers)]:
             batch.turn = turn
             changes += batch.sent
         seconds = turn / max(1, changes)

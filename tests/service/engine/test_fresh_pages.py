@@ -14,12 +14,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from service.engine import fresh_pages
-from service.engine.fresh_pages import FreshPages, Front, Structures
+from service.engine.fresh_pages import FreshPages, Front, Structures, request_at_first
 from service.instance import Instance
 from service.tables.store import Table
 from structures.core import reserve as reserve_module
 from structures.core.kernel import JIT
 from structures.core.reserve import reserve
+from structures.pages.touch import STEP
 from tests.service.running import batch, keep_house, look, rows_of, running
 
 _PAGE, _MOST, _PART = fresh_pages._PAGE, fresh_pages._MOST, fresh_pages._PART
@@ -100,6 +101,20 @@ def test_each_page_is_asked_for_once_behind_the_end_and_not_far(size: int, steps
             assert address >= one.begin + fresh_pages._SMALL
             assert address - (one.begin + one.size) < min(2 * by, _MOST, one.size // _PART)
     assert len(one.asked) == len(set(one.asked))
+
+
+@given(st.integers(1, 40 << 20), st.integers(0, 200_000))
+def test_structures_that_go_live_have_pages_for_their_first_batches(size: int, changes: int) -> None:
+    """As many as were written meanwhile, and no more than they have already."""
+    one, asked = Growing(size), list[tuple[int, int]]()
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(fresh_pages, "fronts_of", lambda structures: [(one.array, one.size)])
+        patched.setattr(fresh_pages, "touch", lambda *bounds: asked.append(bounds))
+        request_at_first(_Grown(), changes)
+    ((first, length),) = asked
+    assert first % STEP == length % STEP == 0 and 0 <= first - (one.begin + size) < STEP and first + length <= one.begin + _SIZE
+    wanted = min(256 * changes, size, _SIZE - size - STEP)
+    assert wanted - STEP < length <= max(wanted, 0) + STEP
 
 
 def _is_resident(address: int) -> bool:

@@ -52,8 +52,8 @@ def test_what_comes_is_not_behind_all_pieces(engine: Instance, monkeypatch: pyte
 def test_what_a_group_owes_is_put_off_while_somebody_waits(
     engine: Instance, monkeypatch: pytest.MonkeyPatch, most: float, is_taken: bool, before: int
 ) -> None:
-    """Not more than so many seconds of it: under changes that never pause it is done in between all the same. `is_taken`: who waits is no
-    longer in the queue, but was left out of the group, and waits for no piece at all."""
+    """Not more than so many seconds of it: under changes that never pause it is done in between all the same. `is_taken`: who waits
+    was taken from the queue and put back, and waits for no piece at all."""
     monkeypatch.setattr("service.engine.writer._PIECE", 0.0)
     monkeypatch.setattr("service.engine.writer._SHARE", 1e9)
     monkeypatch.setattr("service.engine.writer._MOST_OWED", most)
@@ -86,7 +86,7 @@ def test_what_a_group_owes_is_put_off_while_somebody_waits(
     assert happened.index("change") == before
 
 
-@pytest.mark.parametrize(("owed", "pieces"), [(0.1, 1), (0.15, 3), (0.2, 3), (0.2505, 51)])
+@pytest.mark.parametrize(("owed", "pieces"), [(0.02, 1), (0.03, 3), (0.04, 3), (0.0905, 51)])
 def test_what_cannot_be_put_off_is_spread_over_turns(engine: Instance, monkeypatch: pytest.MonkeyPatch, owed: float, pieces: int) -> None:
     """A change that waits behind a batch does not also wait for as much housekeeping as the batch has taken."""
     now, done, writer = [0.0], list[float](), engine._writer
@@ -99,9 +99,10 @@ def test_what_cannot_be_put_off_is_spread_over_turns(engine: Instance, monkeypat
     def tidy() -> None:
         with monkeypatch.context() as inside:
             inside.setattr(writer, "_housekeep", piece)
+            inside.setattr(writer, "_queue", [Stop()])  # somebody waits
             inside.setattr("service.engine.writer.time", SimpleNamespace(monotonic=lambda: now[0]))
             before, writer._owed = writer._owed, owed
-            writer._tidy(following=Stop())
+            writer._tidy()
             assert writer._owed == pytest.approx(owed - 1e-3 * pieces)
             writer._owed = before
 

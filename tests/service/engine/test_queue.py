@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -63,28 +64,70 @@ def test_jobs_have_their_turns_among_batches(tmp_path: Path, monkeypatch: pytest
     assert order == [0, 1, 2, 3, "job", 4, 5, 6, 7]
 
 
-def test_batches_that_take_long_do_not_share_a_group(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Seen: a build waited half a second for its turn, behind a group of four batches over a box tree. Small batches share one whatever the
-    last change took."""
-    monkeypatch.setattr("service.engine.writer._FEW_CHANGES", 1)
+def test_a_group_ends_when_it_has_taken_long_enough(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Seen: everybody waited for half a second behind four batches that were expected to take 12 ms, as a box tree had just gone live. The
+    others keep their places; single changes are one run, however long it takes."""
+    monkeypatch.setattr("service.engine.writer._GROUP_SECONDS", 0.0)
     engine = running(tmp_path, {})
     order: list[str | int] = []
 
     def put(id_: int, changes: int) -> None:
         engine.submit(of_ops("a", *(("upsert", id_ + n) for n in range(changes))), lambda answer: order.append(id_))
 
-    for changes, expected in ((2, [0, "job", 10, 20]), (1, [0, 10, 20, "job"])):
+    for changes, expected in ((2, [0, "job", 10, 20, 30]), (1, [0, 10, 20, 30, "job"])):
         order.clear()
         held = HeldWriter(engine)
-        engine._writer._each = 3600.0  # measured again by the first of the large batches
-        put(0, changes)
-        job = engine._writer.call(partial(order.append, "job"))
-        for id_ in (10, 20):
+        for id_ in (0, 10, 20):
             put(id_, changes)
+        job = engine._writer.call(partial(order.append, "job"))
+        put(30, changes)
         held.release()
         job.result(60)
-        until(lambda: len(order) == 4)
+        until(lambda: len(order) == 5)
         assert order == expected
+    assert engine._writer.waiting == engine._writer._waiting_bytes == 0
+    engine.close()
+
+
+def test_a_group_ends_when_something_is_urgent(tmp_path: Path) -> None:
+    """A build that waited for the next group had four more batches to follow."""
+    engine = running(tmp_path, {})
+    order: list[str | int] = []
+    held = HeldWriter(engine)
+    for id_ in (0, 10, 20):
+        engine.submit(of_ops("a", ("upsert", id_), ("upsert", id_ + 1)), lambda answer, id_=id_: order.append(id_))  # type: ignore[misc]
+    apply = engine._state.apply
+
+    def ask_meanwhile(*given: Any) -> Any:
+        if engine._state.newest == 0:
+            engine._writer.call(partial(order.append, "urgent"), urgent=True)
+        return apply(*given)
+
+    engine._state.apply = ask_meanwhile  # type: ignore[method-assign]
+    held.release()
+    until(lambda: len(order) == 4)
+    assert order == [0, "urgent", 10, 20]
+    engine.close()
+
+
+def test_what_a_group_leaves_is_refused_like_all_that_waits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("service.engine.writer._GROUP_SECONDS", 0.0)
+    engine = running(tmp_path, {})
+    writer = engine._writer
+    answers: list[Receipt | Problem] = []
+
+    def refuse(answer: Receipt | Problem) -> None:
+        """In the turn of the first batch, which has put back the others."""
+        answers.append(answer)
+        writer.refuse_waiting()
+
+    held = HeldWriter(engine)
+    for id_, done in ((0, refuse), (10, answers.append), (20, answers.append)):
+        engine.submit(of_ops("a", ("upsert", id_), ("upsert", id_ + 1)), done)
+    held.release()
+    until(lambda: len(answers) == 3 and writer._unfinished == 0)
+    assert [type(answer) for answer in answers] == [Receipt, Problem, Problem]
+    assert writer.waiting == writer._waiting_bytes == 0 and engine.published.counts["a"] == 2
     engine.close()
 
 
@@ -106,8 +149,8 @@ def test_the_end_waits_for_all_jobs(tmp_path: Path) -> None:
 
 
 def test_a_failure_reaches_all_who_wait(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A job that was to write fails, while another one and a long batch have been taken from the queue already."""
-    monkeypatch.setattr("service.engine.writer._LONG", 0.0)
+    """A job that was to write fails, while another one and a batch have been taken from the queue already."""
+    monkeypatch.setattr("service.engine.writer._GROUP_SECONDS", 0.0)
     engine = running(tmp_path, {})
     answers: list[Receipt | Problem] = []
     held = HeldWriter(engine)

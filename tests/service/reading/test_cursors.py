@@ -156,17 +156,17 @@ def test_idle_pins_are_given_up() -> None:
     pins.publish(Version(3, {}, {}))
     used, idle = pins.pin(), pins.pin()
     pins.publish(Version(5, {}, {}))
-    assert pins.needed()[1].tolist() == [3]
+    assert pins.needed().views.tolist() == [3]
     clock.now += 50
     with pins.reading(used):
         clock.now += 50
         pins.expire_idle(60)
         assert not pins.is_held(idle) and pins.is_held(used)
     pins.expire_idle(60)
-    assert pins.is_held(used) and pins.needed()[1].tolist() == [3]
+    assert pins.is_held(used) and pins.needed().views.tolist() == [3]
     clock.now += 61
     pins.expire_idle(60)
-    assert len(pins) == 0 and pins.needed()[1].tolist() == []
+    assert len(pins) == 0 and pins.needed().views.tolist() == []
     with pytest.raises(Problem, match="snapshot-expired"), pins.reading(used):
         pass
     for lost in (lambda: pins.again(used), lambda: pins.pin(3)):
@@ -209,10 +209,43 @@ def test_the_oldest_pin_goes_when_memory_is_short_but_not_under_a_reading() -> N
         held.append(pins.pin())
     with pins.reading(held[0]):
         assert pins.expire_oldest()
-        assert pins.needed()[1].tolist() == [1, 2, 3]
-    assert pins.needed()[1].tolist() == [2, 3]
+        assert pins.needed().views.tolist() == [1, 2, 3]
+    assert pins.needed().views.tolist() == [2, 3]
     assert pins.expire_oldest() and not pins.expire_oldest()
     assert pins.is_held(held[2])
+
+
+def test_who_reads_only_rows_holds_no_structures_of_views() -> None:
+    """As snapshots and builds do. Nor can a view be read at a version that only they hold."""
+    pins = Pins()
+
+    def needed() -> list[list[int]]:
+        _, rows, views = pins.needed()
+        return [rows.tolist(), views.tolist()]
+
+    pins.publish(Version(1, {"v": "root"}, {"a": 7}))
+    reader, snapshot = pins.pin(), pins.pin(rows_only=True)
+    pins.publish(Version(2, {}, {}))
+    with pins.holding() as version:
+        pins.publish(Version(3, {}, {}))
+        assert needed() == [[1, 2], [1]]
+        with pytest.raises(Problem, match="snapshot-expired"):
+            pins.pin(version)
+        with pins.holding(rows_only=False):
+            pins.publish(Version(4, {}, {}))
+            assert needed() == [[1, 2, 3], [1, 3]]
+        assert needed() == [[1, 2], [1]]
+    late = pins.pin(1)
+    assert (late.version.roots, late.version.counts) == ({"v": "root"}, {"a": 7})
+    pins.release(reader)
+    assert needed() == [[1], [1]]
+    pins.release(late)
+    assert needed() == [[1], []]
+    again = pins.again(snapshot)
+    pins.release(snapshot)
+    assert needed() == [[1], []] and len(pins) == 1
+    assert pins.expire_oldest() and not pins.is_held(again)
+    assert needed() == [[], []]
 
 
 def read_on(reader: RowReader) -> str:

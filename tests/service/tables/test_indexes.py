@@ -11,6 +11,7 @@ import pyarrow as pa
 import pytest
 
 from service.engine.state import State
+from service.engine.versions import Needed
 from service.errors import Problem
 from service.tables import indexes as tables_indexes
 from service.tables.indexes import SharedIndexes
@@ -126,8 +127,9 @@ class Case:
         return self.apply(*((relation, UPSERT, row["id"], row) for row in rows))
 
     def reclaim(self, *pins: int) -> None:
+        pinned = np.array(sorted(set(pins)), np.int64)
         for task in self.state.to_reclaim():
-            while task(self.state.newest, np.array(sorted(set(pins)), np.int64)):
+            while task(Needed(self.state.newest, pinned, pinned)):
                 pass
 
     def cursor(self, one: SharedIndex) -> Cursor:
