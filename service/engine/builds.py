@@ -9,7 +9,8 @@
 A round follows what accumulated during the previous one, so rounds get shorter as long as following is faster than writing. Otherwise the
 writer pauses after each group for twice as long as the build needs for its changes, so that the next round is half as long; of two builds,
 the slower one counts. Before the first round, this time is estimated from the load. Rounds that take less time than the build waits for its
-turns get no shorter: the last one may then be as long, if they take up to 40 ms. As long as nothing helps, it may be longer each time.
+turns get no shorter: the last one may then be as long, if they take up to 40 ms. It may be longer each time that rounds get no shorter, or
+that more is left when its turn comes.
 
 After a start, a view that may be followed is replayed instead: it is built at the version of the snapshot, and then follows all later
 changes (`tables/history.py`), version by version, so that its feed has the same content as before, and misses no change that is written
@@ -56,7 +57,7 @@ _FEW = 1 << 16  # rows of a small view, which is built in a tenth of a second
 _NICE = 3  # of the threads: beside two builds on two cores, writers keep half of their rows, and builds take less than three times as long
 _LAST_SECONDS = 0.02  # seconds that the last round may take in the turn, estimated from the earlier rounds
 _LONGEST_LAST = 0.04  # likewise, if rounds take less time than the build waits for the turn: more of them would not leave fewer changes
-_FIRST_LAST, _MOST_LAST = 64, 16384  # changes left to the last round: while a build's speed is unknown; at most, by that estimate
+_FIRST_LAST, _MOST_LAST = 64, 16384  # changes left to the last round: while a build's speed is unknown; at most, before patience
 _MORE = 1.5  # times as many, each time that rounds get no shorter, or that more are left in the turn
 _MOST_CHANGES = 4_000_000  # changes, of 24 bytes each, before the writer waits for the build
 _MOST_UNBEGUN = 16_000_000  # changes, of 32 bytes each, before a queued view gives up the earlier content of its feed
@@ -84,8 +85,8 @@ class _Build:
         self.over = threading.Event()
         self.future = Future[None]()
         self.rows = _MOST_CHANGES  # changed rows of the previous round
-        self.last = _FIRST_LAST  # most changes that may be left to the last round:
-        self.patience = 1.0  # so many times as many as the previous round leads to expect in `_LAST_SECONDS`
+        self.last = _FIRST_LAST  # most changes that may be left to the last round
+        self.patience = 1.0  # factor on those that can be followed in `_LAST_SECONDS`, judged by the previous round; without bound
         self.pause = 0.0  # seconds that the writer pauses for each change
         self.seen = 0  # changes for which the writer has paused
         self.waited = 0.0  # seconds, for the last turn
@@ -253,7 +254,7 @@ class Builds:
                 self._builds.pop(build.view.id, None)
 
     def _in_turn(self, build: _Build, work: Callable[[], T], urgent: bool = False) -> T:
-        """Have the writer call `work`, and return or raise what it does; `urgent` as in `Writer.call`. Raises _Cancelled once the writer
+        """Have the writer call `work` (urgent: before the next batch), and return or raise what it does. Raises _Cancelled once the writer
         accepts no more jobs."""
         started = time.perf_counter()
 
@@ -266,7 +267,7 @@ class Builds:
 
         build.asks.set()
         try:
-            given, error = self._writer.call(attempt, urgent).result()
+            given, error = self._writer.call(attempt, ends_group=urgent).result()
         except Problem as problem:
             raise _Cancelled from problem
         finally:
@@ -284,8 +285,7 @@ class Builds:
             self._load(build, join, version)
             self._pace(build, rows, time.perf_counter() - started, build.backlog.changes)
             reach("in-build")
-            if build.backlog.changes:
-                request_at_first(join, build.backlog.noted)
+            request_at_first(join, build.backlog.noted)  # this takes as long as a round, so it is done before them
             newest: int | None = version
             while newest is not None:
                 newer = ExitStack()
@@ -448,7 +448,7 @@ class Builds:
 
     def _conclude(self, build: _Build, join: Join, held: ExitStack) -> int | None:
         """Follow the remaining changes and make the view live in the new structures. If too many remain, or a step is left, return the
-        newest version, which is held for another round. The limit is raised each time, since waiting batches may always come first."""
+        newest version, which is held for another round. The limit is raised each time, since a batch in progress always comes first."""
         view = build.view
         if not self._is_wanted(build):
             self._detach(build)

@@ -8,9 +8,10 @@ waits for it in its turn. So this module requests the pages behind the end of ar
                                     |---------- ahead ------------------|
 
 Ahead is twice what the array has grown by since the last check, at most an eighth of the array, and 4 MiB; the page where it ends is
-requested whole. Nothing is requested for an array that does not grow, or grows by more than that at once: the turns of a load are long
+requested whole. Nothing is requested then for an array that does not grow, or grows by more than that at once: the turns of a load are long
 anyway, and requested memory stays until it is used. Nor is the beginning of an array requested, which has small pages: otherwise each of
-many small arrays would take up a large page. A check covers only the tables and structures that have changed since the last one.
+many small arrays would take up a large page. A check covers only the tables and structures that have changed since the last one. Builds
+request memory for their structures themselves.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ Front = tuple[npt.NDArray[np.generic], int]
 _PAGE = 2 << 20  # bytes of a large page
 _SMALL = 2 << 20  # bytes at the beginning of an array that have small pages, as in `reserve`
 _PART, _MOST = 8, 4 << 20  # ahead at most one byte per so many in use; bytes
-_A_CHANGE, _MOST_AT_FIRST = 256, 128 << 20  # bytes for structures that will go live while their relations are written: per change; at most
+_PER_CHANGE, _MOST_AT_FIRST = 256, 128 << 20  # bytes for each store that will go live while relations are written: at most
 _TOGETHER = 64  # tables and owners of structures to check before other threads go on: half a millisecond
 
 
@@ -84,9 +85,9 @@ def request_at_first(one: Structures, changes: int) -> None:
     their relations meanwhile. A batch copies the blocks that it changes, and the former ones are reused only after it: the first batches
     over a million boxes waited for 0.1 to 0.4 s for the system. The thread of the build."""
     for array, items in fronts_of(one):
-        begin, end, last = _bounds(array, items)
+        begin, end, beyond = _bounds(array, items)
         first = -(-end // STEP) * STEP
-        size = min(_A_CHANGE * changes, end - begin, _MOST_AT_FIRST, last - first)
+        size = min(_PER_CHANGE * changes, end - begin, _MOST_AT_FIRST, max(0, beyond - first))
         touch(first, size // STEP * STEP)
 
 

@@ -13,6 +13,8 @@ from typing import Any, NamedTuple, NoReturn, TypeVar
 from service.durability.folder import is_full
 from service.engine.state import Receipt
 from service.errors import Problem
+from service.views.deltas import Delta
+from service.views.live_view import LiveView
 from service.wire.batch import TRUNCATE, Batch
 
 log = logging.getLogger("livejoin.writer")
@@ -31,6 +33,22 @@ class Job(NamedTuple):
     work: Callable[[], Any]
     future: Future[Any]
     only_reads: bool = False
+
+
+class Made(NamedTuple):
+    """Batches that are on disk but not published: their answers, whether there is a new version, and its deltas."""
+
+    answers: list[Receipt | Problem]
+    fresh: bool
+    deltas: list[tuple[LiveView, Delta]]
+
+    @property
+    def is_long(self) -> bool:
+        """Whether a delta is still to be completed."""
+        for _, delta in self.deltas:
+            if delta.rest is not None:
+                return True
+        return False
 
 
 class Stop(NamedTuple):
@@ -54,7 +72,7 @@ class Queue:
         self._items.put(item)
 
     def put_back(self, batches: Sequence[Waiting]) -> None:
-        """Return batches that were taken last, in their order. In the writer's turn."""
+        """Return batches that were taken last, in their order."""
         self._returned.extendleft(reversed(batches))
 
     def __len__(self) -> int:
@@ -77,7 +95,7 @@ class Queue:
         return self._jobs.popleft() if self._jobs else None
 
     def remove_batches(self) -> list[Waiting]:
-        """Remove the batches. Any thread; nothing is put meanwhile, but batches may be put back."""
+        """Remove the batches. Any thread; nothing is put, or put back, meanwhile."""
         returned, items = list(_all_of(self._returned.popleft)), list(_all_of(self._items.get_nowait))
         for item in items:
             if not isinstance(item, Waiting):

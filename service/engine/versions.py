@@ -195,7 +195,7 @@ class Pins:
 
     def _whole(self, number: int) -> Version:
         """Return a held version with every view and relation that was registered at it: registering publishes the number again."""
-        held = [pin.version for pin in self._held[number] if not pin.rows_only]
+        held = [pin.version for pin in self._held[number]]
         roots = {id_: root for version in held for id_, root in version.roots.items()}
         counts = {name: count for version in held for name, count in version.counts.items()}
         return Version(number, roots, counts)

@@ -24,7 +24,7 @@ from typing import NamedTuple, TypeVar
 from service.durability.database import LogRow
 from service.durability.failpoints import reach
 from service.durability.log import Log
-from service.engine.queued import Done, Item, Job, Queue, Stop, Waiting, do, failed, problem_of, refuse, runs_of, smaller_runs, tell
+from service.engine.queued import Done, Item, Job, Made, Queue, Stop, Waiting, do, failed, problem_of, refuse, runs_of, smaller_runs, tell
 from service.engine.state import Applied, Outcome, Receipt, State
 from service.engine.versions import Pins
 from service.errors import Problem, ending
@@ -38,7 +38,7 @@ log = logging.getLogger("livejoin.writer")
 Later = Callable[[Callable[[], None]], object]
 T = TypeVar("T")
 
-_GROUP_BATCHES, _GROUP_CHANGES, _GROUP_SECONDS = 256, 100_000, 0.02
+_GROUP_BATCHES, _GROUP_CHANGES, _GROUP_SECONDS = 256, 100_000, 0.02  # after so many seconds, no further batch of a group is begun
 _FEW_CHANGES, _LONG = 16, 2e-3  # a small batch, of so many changes, does not wait for a larger one behind it that takes this many seconds
 _WAITING_BYTES = 1 << 30  # of decoded batches: beyond this, no more are accepted
 # A batch is accepted only if the disk has room for it in the log, in SQLite's own log, and for SQLite's temporary needs.
@@ -51,22 +51,6 @@ _SHORT = 1e-3  # seconds that a change may take in a caller's thread, judged by 
 _MOST_ROWS, _MOST_VIEWS = 1_000, 50  # that a caller's thread may change; a structure counts rows by the piece, so may add one more
 _STUCK = 600.0  # seconds without a sign of progress: far more than a batch or a part of a build takes
 _FADING = 0.9  # weight of a slow change, one change later
-
-
-class _Made(NamedTuple):
-    """Batches that are on disk but not published: their answers, whether there is a new version, and its deltas."""
-
-    answers: list[Receipt | Problem]
-    fresh: bool
-    deltas: list[tuple[LiveView, Delta]]
-
-    @property
-    def is_long(self) -> bool:
-        """Whether a delta is still to be completed."""
-        for _, delta in self.deltas:
-            if delta.rest is not None:
-                return True
-        return False
 
 
 class Unpublished(NamedTuple):
@@ -90,10 +74,11 @@ class Writer:
         self._is_short, self._pause, self._housekeep, self._on_failure = is_short, pause, housekeep, on_failure
         self._queue = Queue()
         self._urgent: queue.SimpleQueue[Job] = queue.SimpleQueue()
+        self._ends_group = False  # whether an urgent job waits for which the group in progress ends
         self._turn = threading.Lock()  # its holder writes
         self._lock = threading.Lock()  # nothing is queued after the end, and nothing is applied at once before what waits
-        self._unpublished: _Made | None = None  # of a caller that holds the turn and the answer
-        self._left: tuple[_Made, Done] | None = None  # of a caller that has returned the turn: for its next holder
+        self._unpublished: Made | None = None  # of a caller that holds the turn and the answer
+        self._left: tuple[Made, Done] | None = None  # of a caller that has returned the turn: for its next holder
         self._ended = False
         self._refuses = False  # whether all batches are refused, as the service ends
         self._unfinished = 0  # items queued or in progress
@@ -103,7 +88,7 @@ class Writer:
         self._last = 0.0  # seconds that the last change took
         self._pace = 0.0  # likewise: the slowest of late, fading, without isolated slow ones, which are due to the scheduler
         self.failure: BaseException | None = None
-        self._waiting_bytes = 0
+        self._waiting_bytes = 0  # those in progress included
         self._room = 0  # free bytes of the disk at the beginning of the turn, less what was used since
         self.batches = self.changes = 0
         self.batch_changes = Histogram()
@@ -173,7 +158,7 @@ class Writer:
         later(self._conclude)
         return made.answers[0]
 
-    def _leave(self, made: _Made, done: Done) -> None:
+    def _leave(self, made: Made, done: Done) -> None:
         """Return the turn to the thread, which first publishes what was applied at once."""
         with self._lock:
             left, self._unpublished = self._unpublished, None
@@ -215,14 +200,15 @@ class Writer:
             finally:
                 self._turn.release()
 
-    def call(self, work: Callable[[], T], urgent: bool = False) -> Future[T]:
-        """Call `work` in the writer's thread, in its turn, or (urgent: it is short) before the next batch."""
-        future: Future[T] = Future()
-        if urgent:
-            self._put(Job(self._run_urgent, Future(), True), Job(work, future, True))
+    def call(self, work: Callable[[], T], urgent: bool = False, ends_group: bool = False) -> Future[T]:
+        """Call `work` in the writer's thread, in its turn, or (urgent: it changes no rows) before the next group, or (ends_group) batch."""
+        job = Job(work, Future[T](), urgent or ends_group)
+        if job.only_reads:
+            self._put(Job(self._run_urgent, Future(), True), job)
+            self._ends_group |= ends_group
         else:
-            self._put(Job(work, future))
-        return future
+            self._put(job)
+        return job.future
 
     def stop(self) -> None:
         """Finish all that waits, then end the thread. A second call does nothing."""
@@ -266,10 +252,12 @@ class Writer:
                 if self.failure is not None:  # from a batch that was applied at once
                     self._refuse_all(item, self.failure)
                     return
+                left: Item | None = item  # in no queue
                 try:
                     self._finish_left()
                     if isinstance(item, Waiting):
                         self._run_urgent()
+                        left = None
                         self._group(item)
                         self.beat()
                         self._run_urgent()
@@ -278,11 +266,13 @@ class Writer:
                         if not has_done:
                             return
                         self._queue.put(item)
-                    if (idle and self._untidy) or self._owed > _MOST_OWED or time.monotonic() - ticked > _TICK:
+                    owes = self._owed > _MOST_OWED and not isinstance(item, Waiting)  # a group has done its part
+                    if (idle and self._untidy) or owes or time.monotonic() - ticked > _TICK:
                         self._tidy()
                         ticked = time.monotonic()
                 except BaseException as error:
                     self._fail(error)
+                    refuse(left, error)
                     return
             self._beat = None
 
@@ -320,6 +310,7 @@ class Writer:
             self._unfinished -= count
 
     def _run_urgent(self) -> None:
+        self._ends_group = False
         while not self._urgent.empty():  # only this thread takes from it
             do(self._urgent.get_nowait())
 
@@ -334,7 +325,7 @@ class Writer:
                 self._queue.put(item)  # the last one again
                 break
             if fewest <= _FEW_CHANGES and self._estimate(item.batch) >= _LONG:
-                self._queue.put_back([item])
+                self._put_back([item])
                 break
             group.append(item)
             changes += item.batch.sent
@@ -353,9 +344,8 @@ class Writer:
         made = None
         try:
             made = self._to_disk([waiting.batch for waiting in group])
-            done, left = group[: len(made.answers)], group[len(made.answers) :]
-            self._queue.put_back(left)
-            group = done
+            self._put_back(group[len(made.answers) :])
+            group = group[: len(made.answers)]
             self._publish(made)
         except BaseException as error:
             for waiting in group:
@@ -370,7 +360,18 @@ class Writer:
             tell(waiting.done, answer)
         self._finished(len(group))
 
-    def _to_disk(self, batches: list[Batch], most: int | None = None) -> _Made:
+    def _put_back(self, batches: list[Waiting]) -> None:
+        """Return batches that were taken last to the queue; refuse them if all that wait are refused."""
+        with self._lock:
+            if not self._refuses:
+                self._queue.put_back(batches)
+                return
+            self._waiting_bytes -= sum(waiting.bytes for waiting in batches)
+            self._unfinished -= len(batches)
+        for waiting in batches:
+            tell(waiting.done, ending())
+
+    def _to_disk(self, batches: list[Batch], most: int | None = None) -> Made:
         """Apply these in memory, the first ones if they take long, and commit them to the log; there is an answer to each that was. `most`:
         rows of deltas that may be gathered for a single change; one that concerns many views is then not applied, and gets no answer."""
         started = time.perf_counter()
@@ -378,7 +379,7 @@ class Writer:
         deltas: list[tuple[LiveView, Delta]] = []
         for run in runs_of(batches) if len(batches) > 1 else [batches]:
             answers += self._apply(run, deltas, most)
-            if time.perf_counter() - started > _GROUP_SECONDS or not self._urgent.empty():
+            if time.perf_counter() - started > _GROUP_SECONDS or self._ends_group:
                 break
         newest = self._state.newest
         fresh = newest > self._versions.published.number
@@ -395,7 +396,7 @@ class Writer:
         for number, answer in enumerate(answers):
             if isinstance(answer, Receipt) and answer.duplicate:
                 answers[number] = answer._replace(version=newest)
-        return _Made(answers, fresh, deltas)
+        return Made(answers, fresh, deltas)
 
     def _apply(self, batches: list[Batch], deltas: list[tuple[LiveView, Delta]], most: int | None) -> list[Receipt | Problem]:
         """Apply batches, together if possible, and append them to the log. If this raises, the state is broken."""
@@ -467,7 +468,7 @@ class Writer:
         self._room = left
         return True
 
-    def _publish(self, made: _Made) -> None:
+    def _publish(self, made: Made) -> None:
         if not made.fresh:
             return
         reach("before-publish")

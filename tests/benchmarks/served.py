@@ -90,7 +90,7 @@ def serving(scale: Scale, environment: Mapping[str, str] | None = None, parent: 
         with ServerProcess(Path(folder) / "data", environment=environment, fresh=True) as server:
             process = psutil.Process(server.process.pid)
             if not scale.quick:
-                while max(process.cpu_percent(1.0) for _ in range(2)) > 10:
+                while max(process.cpu_percent(1.0) for _ in range(2)) > 10:  # an idle one takes 1 to 5 %, a compiler 100
                     pass
             yield server
 

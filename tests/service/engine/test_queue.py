@@ -67,7 +67,7 @@ def test_jobs_have_their_turns_among_batches(tmp_path: Path, monkeypatch: pytest
 def test_a_group_ends_when_it_has_taken_long_enough(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Seen: everybody waited for half a second behind four batches that were expected to take 12 ms, as a box tree had just gone live. The
     others keep their places; single changes are one run, however long it takes."""
-    monkeypatch.setattr("service.engine.writer._GROUP_SECONDS", 0.0)
+    monkeypatch.setattr("service.engine.writer._GROUP_SECONDS", 1e-9)
     engine = running(tmp_path, {})
     order: list[str | int] = []
 
@@ -89,8 +89,9 @@ def test_a_group_ends_when_it_has_taken_long_enough(tmp_path: Path, monkeypatch:
     engine.close()
 
 
-def test_a_group_ends_when_something_is_urgent(tmp_path: Path) -> None:
-    """A build that waited for the next group had four more batches to follow."""
+@pytest.mark.parametrize("ends_group", [True, False])
+def test_a_group_ends_when_a_build_waits(tmp_path: Path, ends_group: bool) -> None:
+    """One that waited for the next group had four more batches to follow."""
     engine = running(tmp_path, {})
     order: list[str | int] = []
     held = HeldWriter(engine)
@@ -100,33 +101,43 @@ def test_a_group_ends_when_something_is_urgent(tmp_path: Path) -> None:
 
     def ask_meanwhile(*given: Any) -> Any:
         if engine._state.newest == 0:
-            engine._writer.call(partial(order.append, "urgent"), urgent=True)
+            engine._writer.call(partial(order.append, "at rest"), urgent=True)
+            if ends_group:
+                engine._writer.call(partial(order.append, "urgent"), ends_group=True)
         return apply(*given)
 
     engine._state.apply = ask_meanwhile  # type: ignore[method-assign]
     held.release()
-    until(lambda: len(order) == 4)
-    assert order == [0, "urgent", 10, 20]
+    until(lambda: len(order) == 4 + ends_group)
+    assert order == ([0, "at rest", "urgent", 10, 20] if ends_group else [0, 10, 20, "at rest"])
     engine.close()
 
 
-def test_what_a_group_leaves_is_refused_like_all_that_waits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("is_put_back", [True, False])
+def test_what_a_group_leaves_is_refused_like_all_that_waits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_put_back: bool) -> None:
+    """Whether it has put them back already or not."""
     monkeypatch.setattr("service.engine.writer._GROUP_SECONDS", 0.0)
     engine = running(tmp_path, {})
-    writer = engine._writer
+    writer, apply = engine._writer, engine._state.apply
     answers: list[Receipt | Problem] = []
 
-    def refuse(answer: Receipt | Problem) -> None:
-        """In the turn of the first batch, which has put back the others."""
+    def answered(answer: Receipt | Problem) -> None:
         answers.append(answer)
-        writer.refuse_waiting()
+        if is_put_back:
+            writer.refuse_waiting()
 
+    def refuse_meanwhile(*given: Any) -> Any:
+        if not is_put_back:
+            writer.refuse_waiting()
+        return apply(*given)
+
+    engine._state.apply = refuse_meanwhile  # type: ignore[method-assign]
     held = HeldWriter(engine)
-    for id_, done in ((0, refuse), (10, answers.append), (20, answers.append)):
+    for id_, done in ((0, answered), (10, answers.append), (20, answers.append)):
         engine.submit(of_ops("a", ("upsert", id_), ("upsert", id_ + 1)), done)
     held.release()
     until(lambda: len(answers) == 3 and writer._unfinished == 0)
-    assert [type(answer) for answer in answers] == [Receipt, Problem, Problem]
+    assert sorted(type(answer).__name__ for answer in answers) == ["Problem", "Problem", "Receipt"]
     assert writer.waiting == writer._waiting_bytes == 0 and engine.published.counts["a"] == 2
     engine.close()
 

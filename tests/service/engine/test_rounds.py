@@ -81,7 +81,7 @@ def test_the_last_round_may_be_as_long_as_one_that_is_shorter_than_the_wait_for_
 
 def test_a_build_keeps_no_old_structures_of_other_views(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """It reads rows only, as a snapshot does. Seen: for as long as one was built or written, each batch over a million boxes took 37 MB of
-    new memory, and three times as long. A reader that came meanwhile has its version."""
+    new memory, and a third longer. A reader that came meanwhile has its version."""
     rng = random.Random("kept")
     engine = filled(tmp_path, rng)
     engine.put_view("boxes", VIEWS["boxes"], wait=60)
