@@ -61,46 +61,58 @@ Item = Waiting | Job | Stop
 class Queue:
     """What waits for the writer's thread, which alone takes from it. Batches keep their order, and so do jobs, but batches do not wait for
     the jobs before them: the thread sets these aside, and runs one after each group of batches. Otherwise a change that takes a fraction
-    of a millisecond would wait for all views that are registered at the same moment."""
+    of a millisecond would wait for all views that are registered at the same moment. A job does not overtake the batches before it."""
 
     def __init__(self) -> None:
         self._items: queue.SimpleQueue[Item] = queue.SimpleQueue()
-        self._returned: deque[Waiting] = deque()  # batches that are the next ones
+        self._returned: deque[Item] = deque()  # the next items
         self._jobs: deque[Job] = deque()  # set aside
+        self._taken: list[Item] = []  # since the last call of `job`
 
     def put(self, item: Item) -> None:
         self._items.put(item)
 
-    def put_back(self, batches: Sequence[Waiting]) -> None:
-        """Return batches that were taken last, in their order."""
-        self._returned.extendleft(reversed(batches))
+    def put_back(self, items: Sequence[Waiting | Stop]) -> None:
+        """Return what was taken last, since the last call of `job`, and the jobs behind the first of it. The writer's thread."""
+        if items:
+            at = next(at for at, item in enumerate(self._taken) if item is items[0])
+            self._returned.extendleft(reversed(self._taken[at:]))
+            for item in self._taken[at:]:
+                if isinstance(item, Job):
+                    self._jobs.pop()
+            del self._taken[at:]
 
     def __len__(self) -> int:
         return self._items.qsize() + len(self._returned) + len(self._jobs)
 
     def batch(self, timeout: float) -> Waiting | Stop | None:
         """Remove and return the next batch, or the end; None if there is none. Waits as long as there is no job either."""
-        with suppress(IndexError):
-            return self._returned.popleft()
         with suppress(queue.Empty):
-            item = self._items.get(timeout=0.0 if self._jobs else timeout)
-            while isinstance(item, Job):
+            while True:
+                item = self._next(0.0 if self._jobs else timeout)
+                self._taken.append(item)
+                if not isinstance(item, Job):
+                    return item
                 self._jobs.append(item)
-                item = self._items.get_nowait()
-            return item
         return None
 
+    def _next(self, timeout: float) -> Item:
+        with suppress(IndexError):
+            return self._returned.popleft()
+        return self._items.get(timeout=timeout)
+
     def job(self) -> Job | None:
-        """Remove and return the first of the jobs that were set aside. In the writer's turn."""
+        """Remove and return the first of the jobs that were set aside. After each group, in the writer's turn."""
+        self._taken.clear()
         return self._jobs.popleft() if self._jobs else None
 
     def remove_batches(self) -> list[Waiting]:
         """Remove the batches. Any thread; nothing is put, or put back, meanwhile."""
-        returned, items = list(_all_of(self._returned.popleft)), list(_all_of(self._items.get_nowait))
+        items = [*_all_of(self._returned.popleft), *_all_of(self._items.get_nowait)]
         for item in items:
             if not isinstance(item, Waiting):
                 self._items.put(item)
-        return [*returned, *(item for item in items if isinstance(item, Waiting))]
+        return [item for item in items if isinstance(item, Waiting)]
 
     def clear(self) -> list[Item]:
         """Remove everything. Only the holder of the writer's turn: the thread may set more jobs aside meanwhile, but takes none."""

@@ -322,7 +322,7 @@ class Writer:
             if item is None:
                 break
             if isinstance(item, Stop):
-                self._queue.put(item)  # the last one again
+                self._queue.put_back([item])
                 break
             if fewest <= _FEW_CHANGES and self._estimate(item.batch) >= _LONG:
                 self._put_back([item])
