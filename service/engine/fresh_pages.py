@@ -69,9 +69,9 @@ def fronts_of(one: Growing) -> Iterator[Front]:
             yield store.Q, 3 * store.C.item(RECORDS)
 
 
-def _whole(address: int) -> int:
-    """The first page boundary at or after this address."""
-    return -(-address // _PAGE) * _PAGE
+def _whole(address: int, page: int) -> int:
+    """The first boundary of such a page at or after this address."""
+    return -(-address // page) * page
 
 
 def _bounds(array: npt.NDArray[np.generic], items: int) -> tuple[int, int, int]:
@@ -86,7 +86,7 @@ def request_at_first(one: Structures, changes: int) -> None:
     over a million boxes waited for 0.1 to 0.4 s for the system. The thread of the build."""
     for array, items in fronts_of(one):
         begin, end, beyond = _bounds(array, items)
-        first = -(-end // STEP) * STEP
+        first = _whole(end, STEP)
         size = min(_PER_CHANGE * changes, end - begin, _MOST_AT_FIRST, max(0, beyond - first))
         touch(first, size // STEP * STEP)
 
@@ -133,8 +133,8 @@ class FreshPages:
             seen = before.get(begin, _Seen(end, end))
             grown = end - seen.end
             ahead = min(2 * grown, _MOST, (end - begin) // _PART) if 0 < grown <= _MOST else 0
-            first = max(seen.asked, _whole(end), _whole(begin + _SMALL))
-            last = min(_whole(end + ahead), beyond // _PAGE * _PAGE)
+            first = max(seen.asked, _whole(end, _PAGE), _whole(begin + _SMALL, _PAGE))
+            last = min(_whole(end + ahead, _PAGE), beyond // _PAGE * _PAGE)
             for address in range(first, last, _PAGE):
                 populate(address, _PAGE)
             yield begin, _Seen(end, max(first, last))

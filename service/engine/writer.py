@@ -16,7 +16,7 @@ import logging
 import queue
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from functools import partial
 from typing import NamedTuple, TypeVar
@@ -202,8 +202,9 @@ class Writer:
 
     def call(self, work: Callable[[], T], urgent: bool = False, ends_group: bool = False) -> Future[T]:
         """Call `work` in the writer's thread, in its turn, or (urgent: it changes no rows) before the next group, or (ends_group) batch."""
-        job = Job(work, Future[T](), urgent or ends_group)
-        if job.only_reads:
+        urgent = urgent or ends_group
+        job = Job(work, Future[T](), urgent)
+        if urgent:
             self._put(Job(self._run_urgent, Future(), True), job)
             self._ends_group |= ends_group
         else:
@@ -321,10 +322,7 @@ class Writer:
             item = self._queue.batch(0.0)  # sets aside the jobs before it, one of which has its turn after this group
             if item is None:
                 break
-            if isinstance(item, Stop):
-                self._queue.put_back([item])
-                break
-            if fewest <= _FEW_CHANGES and self._estimate(item.batch) >= _LONG:
+            if isinstance(item, Stop) or (fewest <= _FEW_CHANGES and self._estimate(item.batch) >= _LONG):
                 self._put_back([item])
                 break
             group.append(item)
@@ -360,16 +358,12 @@ class Writer:
             tell(waiting.done, answer)
         self._finished(len(group))
 
-    def _put_back(self, batches: list[Waiting]) -> None:
-        """Return batches that were taken last to the queue; refuse them if all that wait are refused."""
+    def _put_back(self, items: Sequence[Waiting | Stop]) -> None:
+        """Return what was taken last to the queue; if all batches that wait were refused meanwhile, refuse these."""
         with self._lock:
-            if not self._refuses:
-                self._queue.put_back(batches)
-                return
-            self._waiting_bytes -= sum(waiting.bytes for waiting in batches)
-            self._unfinished -= len(batches)
-        for waiting in batches:
-            tell(waiting.done, ending())
+            self._queue.put_back(items)
+        if self._refuses:
+            self.refuse_waiting()
 
     def _to_disk(self, batches: list[Batch], most: int | None = None) -> Made:
         """Apply these in memory, the first ones if they take long, and commit them to the log; there is an answer to each that was. `most`:
