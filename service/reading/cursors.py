@@ -57,7 +57,7 @@ class Kept:
     @property
     def place(self) -> tuple[Any, ...]:
         """The key that equivalent cursors share: rows have one order in a version."""
-        return self.client, self.owner, self.pin.version.number, repr(self.asked), self.passed
+        return self.client, self.owner, self.pin.version.number, repr(self.asked), self.passed, self.stays
 
 
 class Cursors:

@@ -94,6 +94,26 @@ def test_the_parts_are_cursors_of_the_client_that_make_room_for_none(tmp_path: P
     engine.close()
 
 
+def test_a_cursor_at_the_beginning_of_a_part_does_not_replace_it(tmp_path: Path) -> None:
+    """A page may end at a limit of time before its first row; the part was then forgotten with the client's cursors."""
+    engine = filled(tmp_path, max_client_cursors=5)
+    held = engine.held.begin("v", 4, 3600, None, "somebody")
+    reader = open_rows(engine.readers, "v", cursor=held.cursors[0])
+    reader.client = "somebody"
+    cursor = reader.token()
+    reader.read(7)
+    reader.close()
+    for _ in range(3):
+        reader = open_rows(engine.readers, "v", cursor=cursor)
+        reader.client = "somebody"
+        reader.read(1)
+        cursor = reader.token()
+        reader.close()
+    assert [reads(engine, cursor) for cursor in held.cursors] == [500, 500, 500, 500]
+    engine.held.end(held.id)
+    engine.close()
+
+
 def test_parts_that_were_read_to_their_ends_make_room(tmp_path: Path) -> None:
     """Spark tells nobody when it is done with what it reads: 125 loads within ten minutes took all cursors of a client."""
     engine = filled(tmp_path, max_client_cursors=8)
