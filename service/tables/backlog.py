@@ -16,8 +16,8 @@ import numpy as np
 
 from service.tables.changes import Run, Runs
 from service.tables.relations import Relation
-from service.tables.resolution import NO_SLOTS, Resolved, Slots
-from service.wire.batch import RowBlock
+from service.tables.resolution import NO_SLOTS, Resolved, Slots, StoredRows
+from structures.rows.cancelling import cancelled
 
 _PIECE = 1 << 17  # rows: the more, the more changes share a leaf; but a build that is cancelled, too, goes on to the end of its piece
 _NO_INDICES = np.empty(0, np.int64)
@@ -95,15 +95,8 @@ class Backlog:
 
 
 def _net(relation: Relation, changes: np.ndarray) -> Net:
-    """Computed in steps that release the interpreter to other threads."""
-    old, new = changes[:, 1], changes[:, 2]
-    ends = np.concatenate((2 * old[old >= 0], 2 * new[new >= 0] + 1))
-    ends.sort()
-    slots, come = ends >> 1, ends & 1
-    first = np.flatnonzero(np.diff(slots, prepend=-1))
-    counts = np.add.reduceat(2 * come - 1, first)
-    different = slots[first].astype(np.int32)
-    return Net(relation, different[counts < 0], different[counts > 0])
+    old, new = changes[:, 1].astype(np.int32), changes[:, 2].astype(np.int32)
+    return Net(relation, *cancelled(old[old >= 0], new[new >= 0]))
 
 
 def pieces(nets: Iterable[Net]) -> Iterator[Piece]:
@@ -114,12 +107,11 @@ def pieces(nets: Iterable[Net]) -> Iterator[Piece]:
             yield _piece(net.relation, net.gone[first : first + _PIECE], NO_SLOTS)
     for net in nets:
         for first in range(0, len(net.come), _PIECE):
-            for slots, rows in net.relation.table.take_pieces(net.relation.schema.names, net.come[first : first + _PIECE]):
-                yield _piece(net.relation, NO_SLOTS, slots, RowBlock(rows))
+            yield _piece(net.relation, NO_SLOTS, net.come[first : first + _PIECE])
 
 
-def _piece(relation: Relation, gone: Slots, come: Slots, rows: RowBlock | None = None) -> Piece:
-    inserts = rows if rows is not None else relation.no_rows
+def _piece(relation: Relation, gone: Slots, come: Slots) -> Piece:
+    inserts = StoredRows(relation, come)
     resolved = Resolved(relation, False, inserts, np.full(len(come), -1, np.int32), gone, relation.no_keys, 0, _NO_INDICES)
     old = np.concatenate((gone, np.full(len(come), -1, np.int32)))
     new = np.concatenate((np.full(len(gone), -1, np.int32), come))

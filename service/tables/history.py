@@ -18,12 +18,10 @@ from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-import pyarrow as pa
 
 from service.tables.changes import Run, Runs
 from service.tables.relations import Relation
-from service.tables.resolution import NO_SLOTS, Indices, Resolved, Slots
-from service.wire.batch import RowBlock
+from service.tables.resolution import NO_SLOTS, Indices, Resolved, Slots, StoredRows
 
 _WORDS = 4  # per change: version, relation, old slot, new slot
 _VERSION, _RELATION, _OLD, _NEW = range(_WORDS)
@@ -185,7 +183,7 @@ class Passage:
             relation, mine = self.relations[number], changes[changes[:, _RELATION] == number]
             old, new = mine[:, _OLD].astype(np.int32), mine[:, _NEW].astype(np.int32)
             gone, come = old[old >= 0], new[new >= 0]
-            inserts = _Stored(relation, come)
+            inserts = StoredRows(relation, come)
             resolved[relation.name] = Resolved(relation, False, inserts, NO_SLOTS, gone, relation.no_keys, 0, _NO_INDICES)
             runs[relation.name] = Run(versions, mine[:, _VERSION] - first, old, new, len(gone) + len(come))
         return Step(first, versions, resolved, runs)
@@ -224,24 +222,3 @@ def _made_by(changes: Changes) -> Indices:
         found = (news[order][at] == olds) & (changes[:, _OLD] >= 0)
         made[found] = order[at[found]]
     return made
-
-
-class _Stored(RowBlock):
-    """Rows of a table, read when their values are needed."""
-
-    __slots__ = ("_relation", "_slots")
-
-    def __init__(self, relation: Relation, slots: Slots) -> None:
-        self.values, self.struct, self._batch, self.num_rows, self._bytes = None, None, None, len(slots), -1
-        self._relation, self._slots = relation, slots
-
-    @property
-    def arrow(self) -> pa.RecordBatch:
-        if self._batch is None:
-            self._batch = self._relation.table.take(self._relation.schema.names, self._slots)
-        return self._batch
-
-    def _count(self) -> int:
-        names: list[str] = self._relation.schema.names
-        texts = int(self._relation.table.text_bytes(names, self._slots).sum())
-        return 16 * len(names) * len(self._slots) + texts

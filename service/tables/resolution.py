@@ -26,6 +26,27 @@ _NO_INDICES: Indices = np.empty(0, np.int64)
 _WORTH_PREPARING = 1024  # changes
 
 
+class StoredRows(RowBlock):
+    """Rows that are in a relation's table already, read when their values are needed."""
+
+    __slots__ = ("_relation", "_slots")
+
+    def __init__(self, relation: Relation, slots: Slots) -> None:
+        self.values, self.struct, self._batch, self.num_rows, self._bytes = None, None, None, len(slots), -1
+        self._relation, self._slots = relation, slots
+
+    @property
+    def arrow(self) -> pa.RecordBatch:
+        if self._batch is None:
+            self._batch = self._relation.table.take(self._relation.schema.names, self._slots)
+        return self._batch
+
+    def _count(self) -> int:
+        names: list[str] = self._relation.schema.names
+        texts = int(self._relation.table.text_bytes(names, self._slots).sum())
+        return 16 * len(names) * len(self._slots) + texts
+
+
 @dataclass(slots=True)
 class Resolved:
     """The net effect of a batch on one relation: first truncate, then deletes, then inserts; each key at most once per sign.

@@ -71,6 +71,22 @@ def sees(tables: Tables, p: int, slot: int) -> bool:
     return code_of(tables, p, slot) >= 0 and left <= right
 
 
+@kernel("void(Tables, int64[::1], int32[::1], boolean[::1])")
+def see_all(tables: Tables, ports: Any, slots: Any, seen: Any) -> None:
+    """seen[i]: whether each of these ports sees the row slots[i]. O(1) a row and port."""
+    for i in range(len(slots)):
+        seen[i] = True
+        for p in ports:
+            seen[i] &= sees(tables, p, slots[i])
+
+
+@kernel("void(Tables, int64, int32[::1], int32[::1], int64[::1])")
+def read_places(tables: Tables, p: int, slots: Any, codes: Any, lefts: Any) -> None:
+    """Write the code and the left end of each of these rows, as port p sees them. O(1) a row."""
+    for i in range(len(slots)):
+        codes[i], lefts[i] = code_of(tables, p, slots[i]), ends_of(tables, p, slots[i])[0]
+
+
 @kernel(forceinline=True)
 def has_own_live_tree(tables: Tables, e: int) -> bool:
     """Whether the rows that are live along link e, which has spans, have a tree of their own."""

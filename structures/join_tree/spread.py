@@ -31,6 +31,7 @@ from structures.join_tree.layout import (
     EXISTS,
     FREE,
     OPTIONAL,
+    REQUIRED,
     SPAN,
     WIDTH,
     Tables,
@@ -200,12 +201,15 @@ def turned_partners(nodes: Nodes, tables: Tables, spreading: Spreading, run: Any
     LINKS, PORTS, SIDES, X, rows = tables.LINKS, tables.PORTS, tables.SIDES, tables.X, spreading.rows
     u, d, first = run[PLACE], run[LINK], run[ROOM]
     w, bit, n = LINKS[e, layout.FAR], LINKS[e ^ 1, layout.BIT], first
+    learns = come and d < 0 and learns_itself(tables, u)
     tree = PORTS[LINKS[e, layout.PORT], layout.ALL_TREE]
     for i in range(run[FIRST_], run[END]):
         expect_record(tables, LINKS[e ^ 1, layout.PORT], rows[: run[END]], i)
         if not live_but(tables, u, rows[i], d, e) or not sees(tables, LINKS[e ^ 1, layout.PORT], rows[i]):
             continue
         end = seek(nodes, tables, spreading, tree, LINKS[e ^ 1, layout.PORT], rows[i], rows, n)
+        if learns and end > n:
+            X[bits_at(SIDES, u, rows[i])] = LINKS[e, layout.BIT]
         for j in range(n, end):
             slot = rows[j]
             at = bits_at(SIDES, w, slot)
@@ -273,6 +277,16 @@ def spread(nodes: Nodes, writing: Writing, tables: Tables, spreading: Spreading,
 
 
 @kernel(forceinline=True)
+def learns_itself(tables: Tables, u: int) -> bool:
+    """Whether rows of alias u that come get their bit when their partners are found (`turned_partners`), without a search of its own: u has
+    one link, which rows of the join need, to rows that are all live."""
+    LINKS, SIDES = tables.LINKS, tables.SIDES
+    e = SIDES[u, layout.FIRST_LINK]
+    required = SIDES[u, layout.OUT] == 1 and LINKS[e, layout.SPANNED] != 0 and LINKS[e, layout.KIND] == REQUIRED
+    return required and not has_own_live_tree(tables, e)
+
+
+@kernel(forceinline=True)
 def set_bits(nodes: Nodes, tables: Tables, spreading: Spreading, u: int, slot: int, some: Any) -> None:
     """Set the bits of a row of alias u that comes; they depend on outer rows only."""
     LINKS, SIDES, X, Z = tables.LINKS, tables.SIDES, tables.X, spreading.Z
@@ -310,7 +324,10 @@ def change_rows(nodes: Nodes, writing: Writing, tables: Tables, spreading: Sprea
     Cost: as the module's head."""
     rows, runs = spreading.rows, spreading.runs
     runs[0, PLACE], runs[0, LINK], runs[0, FIRST_], runs[0, END] = u, -1, 0, n
-    if come:
+    if come and learns_itself(tables, u):
+        for i in range(n):
+            tables.X[bits_at(tables.SIDES, u, rows[i])] = 0
+    elif come:
         for i in range(n):
             expect_record(tables, tables.SIDES[u, layout.FIRST_PORT], rows[:n], i)
             set_bits(nodes, tables, spreading, u, rows[i], rows[n : n + B + 1])

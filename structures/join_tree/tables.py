@@ -12,7 +12,7 @@ from structures.core.kernel import compiled
 from structures.core.reserve import reserve
 from structures.core.versioned import Versioned
 from structures.join_tree import layout
-from structures.join_tree.layout import Tables
+from structures.join_tree.layout import Tables, see_all
 from structures.join_tree.walk import LEVEL_WORDS, LIST, Walking, walk
 from structures.ordered.summary import LIST as LIST_KIND
 from structures.ordered.tree import make_empty
@@ -188,16 +188,15 @@ class JoinTables(Versioned[Arena]):
 
     def able(self, alias: int, slots: np.ndarray) -> np.ndarray:
         """bool[n]: rows with a code and a nonempty span at each port that requires them; others never take part."""
-        mask = np.ones(len(slots), np.bool_)
-        for p in self.of_alias[alias]:
-            if p in self.needed:
-                mask &= self.seen(p, slots)
-        return mask
+        return self._seen([p for p in self.of_alias[alias] if p in self.needed], slots)
 
     def seen(self, port: int, slots: np.ndarray) -> np.ndarray:
         """bool[n]: rows with a code and a nonempty span at this port."""
-        left, right = self.ends(port, slots)
-        seen: np.ndarray = (self.codes(port, slots) >= 0) & (left <= right)
+        return self._seen([port], slots)
+
+    def _seen(self, ports: Sequence[int], slots: np.ndarray) -> np.ndarray:
+        seen = np.empty(len(slots), np.bool_)
+        compiled(see_all)(self._tables, np.array(ports, np.int64), np.ascontiguousarray(slots), seen)
         return seen
 
     def comes(self, alias: int, inserted: bool, rows: np.ndarray) -> np.ndarray:

@@ -53,7 +53,7 @@ from structures.join_tree.changes import CHANGES_WORDS, RUN, Singles, run_single
 from structures.join_tree.check import check_join
 from structures.join_tree.compaction import compact
 from structures.join_tree.cursors import Given, JoinCursor, Scanned, Sought, Start
-from structures.join_tree.layout import MOST, TREE_VERSION, TREE_WORDS, WORDS, has_own_live_tree
+from structures.join_tree.layout import MOST, TREE_VERSION, TREE_WORDS, WORDS, has_own_live_tree, read_places
 from structures.join_tree.spread import (
     BESIDE_NULL,
     BY_CHANGED,
@@ -161,7 +161,9 @@ class JoinTree(JoinTables):
         return slots if len(slots) < 2 else slots[self._order(port, slots)]
 
     def _order(self, port: int, slots: np.ndarray) -> np.ndarray:
-        return tree_order(np.zeros(len(slots), np.uint8), self.codes(port, slots), self.ends(port, slots)[0], slots)
+        codes, lefts = np.empty(len(slots), np.int32), np.empty(len(slots), np.int64)
+        compiled(read_places)(self._tables, port, np.ascontiguousarray(slots), codes, lefts)
+        return tree_order(np.zeros(len(slots), np.uint8), codes, lefts, slots)
 
     def _shift(self, port: int, slots: np.ndarray, come: bool) -> None:
         slots = slots.copy() if port in self.needed else slots[self.seen(port, slots)]

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import httpx
+import pytest
 from confluent_kafka import Consumer, Message
 
 from streaming.kafka_client import quiet
@@ -46,9 +47,16 @@ class Believer:
         """Read until its rows are these."""
         wanted, end = _sorted(truth), time.monotonic() + LIMIT
         while len(self.rows) != len(wanted) or _sorted(self.rows.values()) != wanted:
-            assert time.monotonic() < end, f"{len(self.rows)} rows in the topic {self.counts}, {len(wanted)} in the view"
+            if time.monotonic() >= end:
+                pytest.fail(f"{len(self.rows)} rows in the topic {self.counts}, {len(wanted)} in the view; {self._whereabouts()}")
             for message in self._consumer.consume(1000, 0.05):
                 self._believe(message)
+
+    def _whereabouts(self) -> str:
+        """How far it has read each partition that the group has assigned to it, and where those end for readers of committed records."""
+        positions = self._consumer.position(self._consumer.assignment())
+        ends = [self._consumer.get_watermark_offsets(position, 10, cached=False) for position in positions]
+        return f"read up to {[position.offset for position in positions]} in partitions from and to {ends}"
 
     def read_to_end(self) -> None:
         """Read everything that is committed by now."""
