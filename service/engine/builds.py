@@ -54,7 +54,7 @@ log = logging.getLogger("livejoin.views")
 T = TypeVar("T")
 
 _FEW = 1 << 16  # rows of a small view, which is built in a tenth of a second
-_NICE = 5  # of the threads: beside two builds on two cores, writers keep half of their rows, and builds take less than three times as long
+_NICE = 4  # of the threads: beside two builds on two cores, writers keep half of their rows, and builds take less than three times as long
 _LAST_SECONDS = 0.02  # seconds that the last round may take in the turn, estimated from the earlier rounds
 _LONGEST_LAST = 0.04  # likewise, if rounds take less time than the build waits for the turn: more of them would not leave fewer changes
 _FIRST_LAST, _MOST_LAST = 64, 16384  # changes left to the last round: while a build's speed is unknown; at most, before patience

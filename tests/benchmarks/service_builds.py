@@ -49,7 +49,7 @@ def measure(stage: Stage, sort: Sort, watched: bool, moves: Iterator[bytes], sca
     words = f"{sort.words}, {'beside a live one' if watched else 'the first ones'}"
     if watched:
         stage.view(_LIVE, sort)
-    for _ in range(scale.size(3, 1)):
+    for _ in range(scale.size(7, 1)):
         alone.append(_written(stage, moves, lambda: time.sleep(scale.size(3, 1)))[0])
         lone_builds.append(_built(stage, sort))
         used = time.process_time()
