@@ -8,17 +8,16 @@
 
 A round follows what accumulated during the previous one, so rounds get shorter as long as following is faster than writing. Otherwise the
 writer pauses after each group for twice as long as the build needs for its changes, so that the next round is half as long; of two builds,
-the slower one counts. Before the first round, this time is estimated from the load. Rounds that take less time than the build waits for its
-turns get no shorter: the last one may then be as long, if they take up to 40 ms. It may be longer each time that rounds get no shorter, or
-that more is left when its turn comes.
+the slower one counts; quick batches are processed meanwhile. Before the first round, this time is estimated from the load. Rounds that take
+less time than the build waits for its turns get no shorter: the last one may then be as long, if they take up to 40 ms. It may be longer
+each time that rounds get no shorter, or that more is left when its turn comes.
 
 After a start, a view that may be followed is replayed instead: it is built at the version of the snapshot, and then follows all later
-changes (`tables/history.py`), version by version, so that its feed has the same content as before, and misses no change that is written
-meanwhile. When little is left, it goes live in the writer's turn. Such a view shares no indexes with others, which are ahead of it; the
-next check for views that have outgrown their structures detects this, and the view is rebuilt with shared ones.
+changes (`tables/history.py`), version by version, so that its feed has the same content as before, and misses no later change. When little
+is left, it goes live in the writer's turn. Such a view shares no indexes with others, which are ahead of it; the next check for views that
+have outgrown their structures detects this, and the view is rebuilt with shared ones.
 
-A live view that has outgrown its structures is rebuilt in the same way, in new structures, while it stays in use; the last round replaces
-its old ones.
+A live view that has outgrown its structures is rebuilt in the same way, while it stays in use; the last round replaces its structures.
 """
 
 from __future__ import annotations
@@ -40,7 +39,7 @@ from service.engine.state import State
 from service.engine.versions import Pins
 from service.engine.writer import Writer
 from service.errors import Problem
-from service.priority import Line, give_way
+from service.priority import NICE, Line, give_way
 from service.tables.backlog import Backlog, Piece, pieces
 from service.tables.history import Passage
 from service.views.deltas import DeltaSink
@@ -54,7 +53,6 @@ log = logging.getLogger("livejoin.views")
 T = TypeVar("T")
 
 _FEW = 1 << 16  # rows of a small view, which is built in a tenth of a second
-_NICE = 4  # of the threads: beside two builds on two cores, writers keep half of their rows, and builds take less than three times as long
 _LAST_SECONDS = 0.02  # seconds that the last round may take in the turn, estimated from the earlier rounds
 _LONGEST_LAST = 0.04  # likewise, if rounds take less time than the build waits for the turn: more of them would not leave fewer changes
 _FIRST_LAST, _MOST_LAST = 64, 16384  # changes left to the last round: while a build's speed is unknown; at most, before patience
@@ -63,7 +61,7 @@ _MOST_CHANGES = 4_000_000  # changes, of 24 bytes each, before the writer waits 
 _MOST_UNBEGUN = 16_000_000  # changes, of 32 bytes each, before a queued view gives up the earlier content of its feed
 _LONGEST_PAUSE = 1.0  # seconds, after a group
 _FEW_GROUPS = 1 << 17  # changes
-_SOON = 1e-3  # seconds until applied changes are published
+_SOON = 1e-3  # seconds until applied changes are published, or until a pausing writer looks for quick batches
 _NO_PINS = np.empty(0, np.int64)  # nobody reads a view before it is live
 _LOADED = 0.9  # share of the progress; the rounds have the rest
 
@@ -142,7 +140,7 @@ class Builds:
         self._state, self._writer, self._versions, self._feed_of = state, writer, versions, feed_of
         self._kernels = kernels
         self._line: Line[_Build] = Line(_FEW)
-        self._threads = ThreadPoolExecutor(Line.THREADS, thread_name_prefix="builder", initializer=partial(give_way, _NICE))
+        self._threads = ThreadPoolExecutor(Line.THREADS, thread_name_prefix="builder", initializer=partial(give_way, NICE))
         self._lock = threading.Lock()  # guards the next attribute: the writer reads it while other threads begin and end builds
         self._builds: dict[str, _Build] = {}  # by the view's id
         self._in_vain: set[str] = set()  # ids of views that could not be built anew
@@ -201,7 +199,7 @@ class Builds:
         return bool(self._builds) and any(build.holds_back for build in self._running())
 
     def pause(self) -> None:
-        """Pause so that builds that fall behind can catch up; called in the writer's thread, once after each group."""
+        """Pause, except for quick batches, so that builds that fall behind can catch up. The writer's thread, once after each group."""
         if not self._builds:
             return
         building = self._running()
@@ -211,12 +209,14 @@ class Builds:
             fresh, build.seen = noted - build.seen, noted
             if build.pause * fresh > longest:
                 slowest, longest = build, build.pause * fresh
-        if slowest is not None:
-            slowest.asks.wait(min(_LONGEST_PAUSE, longest))
+        end = time.monotonic() + min(_LONGEST_PAUSE, longest)
+        while slowest is not None and (left := end - time.monotonic()) > 0 and not slowest.asks.wait(min(left, _SOON)):
+            self._writer.do_quick()
         for build in building:
             if not build.begun and build.behind.changes > _MOST_UNBEGUN:
                 self._give_up_passage(build)
-            while build.begun and build.behind.changes > _MOST_CHANGES and not build.asks.wait(0.01):
+            while build.begun and build.behind.changes > _MOST_CHANGES and not build.asks.wait(_SOON):
+                self._writer.do_quick()
                 self._writer.beat()
 
     def _running(self) -> list[_Build]:

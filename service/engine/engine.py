@@ -33,10 +33,10 @@ from service.engine.retention import Retention
 from service.engine.rewrites import Rewrites
 from service.engine.snapshotting import Snapshotting
 from service.engine.stages import Stage, Stages
-from service.engine.state import Receipt, State, refuse_bad
+from service.engine.state import Receipt, State, Unpublished, refuse_bad
 from service.engine.truncates import Truncates
 from service.engine.versions import Pins, Version
-from service.engine.writer import Later, Unpublished, Writer
+from service.engine.writer import Later, Writer
 from service.errors import Problem, dropped, ending
 from service.query.assembly import Limits
 from service.query.model import Condition

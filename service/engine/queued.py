@@ -19,6 +19,8 @@ from service.wire.batch import TRUNCATE, Batch
 
 log = logging.getLogger("livejoin.writer")
 
+_FEW_CHANGES = 16  # of a small batch
+
 T = TypeVar("T")
 Done = Callable[[Receipt | Problem], None]
 
@@ -33,6 +35,19 @@ class Job(NamedTuple):
     work: Callable[[], Any]
     future: Future[Any]
     only_reads: bool = False
+
+    def do(self) -> None:
+        """Run the job. What it raises goes to its caller, and also stops the writer if the job was to write."""
+        try:
+            result = self.work()
+        except Problem as problem:
+            self.future.set_exception(problem)
+        except BaseException as error:
+            self.future.set_exception(error if self.only_reads else problem_of(error))
+            if not self.only_reads:
+                raise
+        else:
+            self.future.set_result(result)
 
 
 class Made(NamedTuple):
@@ -58,18 +73,33 @@ class Stop(NamedTuple):
 Item = Waiting | Job | Stop
 
 
+def is_small(batch: Batch) -> bool:
+    return batch.sent <= _FEW_CHANGES
+
+
+def is_quick(batch: Batch) -> bool:
+    """Whether the batch is small, and neither truncates nor rewrites a relation."""
+    return is_small(batch) and all(len(changes.ops) > 0 and TRUNCATE not in changes.ops.tolist() for changes in batch.changes)
+
+
 class Queue:
     """What waits for the writer's thread, which alone takes from it. Batches keep their order, and so do jobs, but batches do not wait for
     the jobs before them: the thread sets these aside, and runs one after each group of batches. Otherwise a change that takes a fraction
-    of a millisecond would wait for all views that are registered at the same moment. A job does not overtake the batches before it."""
+    of a millisecond would wait for all views that are registered at the same moment. A job does not overtake the batches before it.
+
+    Quick batches may overtake others, but none of their source. Batches that wait at the same time come over different connections, and
+    whoever has sent them cannot know in which order they arrive."""
 
     def __init__(self) -> None:
         self._items: queue.SimpleQueue[Item] = queue.SimpleQueue()
         self._returned: deque[Item] = deque()  # the next items
         self._jobs: deque[Job] = deque()  # set aside
         self._taken: list[Item] = []  # since the last call of `job`
+        self.quick_waits = False  # whether a quick batch may wait: one was put since the last call of `quick`, or left by it
+        self._overtaken: Waiting | None = None
 
     def put(self, item: Item) -> None:
+        self.quick_waits |= isinstance(item, Waiting) and is_quick(item.batch)
         self._items.put(item)
 
     def put_back(self, items: Sequence[Waiting | Stop]) -> None:
@@ -81,6 +111,35 @@ class Queue:
                 if isinstance(item, Job):
                     self._jobs.pop()
             del self._taken[at:]
+
+    def quick(self, most: int, first: Waiting | None = None) -> list[Waiting]:
+        """Remove and return up to `most` quick batches that overtake all others, `first` included: if there are any, it is returned to the
+        queue, and will not be overtaken again. Nothing passes a batch of its source, or one for which structures were prepared, as more
+        changes would outdate them. The writer's thread, while nothing is put."""
+        if first is not None and (first is self._overtaken or first.batch.emptied):
+            return []
+        self._returned.extend(_all_of(self._items.get_nowait))
+        passed: set[str | None] = set() if first is None else {first.batch.source}
+        found: list[Waiting] = []
+        others: deque[Item] = deque()
+        barred = self.quick_waits = False
+        for item in self._returned:
+            if isinstance(item, Waiting):
+                source = item.batch.source
+                if quick := is_quick(item.batch):
+                    if len(found) < most and not barred and (source is None or source not in passed):
+                        found.append(item)
+                        continue
+                self.quick_waits |= quick
+                passed.add(source)
+                barred |= bool(item.batch.emptied)
+            others.append(item)
+        self._returned = others
+        if found and first is not None:
+            self.put_back([first])
+            self._overtaken = first
+        self._taken += found
+        return found
 
     def __len__(self) -> int:
         return self._items.qsize() + len(self._returned) + len(self._jobs)
@@ -125,20 +184,6 @@ def _all_of(take: Callable[[], T]) -> Iterator[T]:
     with suppress(IndexError, queue.Empty):
         while True:
             yield take()
-
-
-def do(job: Job) -> None:
-    """Run a job. What it raises goes to its caller, and also stops the writer if the job was to write."""
-    try:
-        result = job.work()
-    except Problem as problem:
-        job.future.set_exception(problem)
-    except BaseException as error:
-        job.future.set_exception(error if job.only_reads else problem_of(error))
-        if not job.only_reads:
-            raise
-    else:
-        job.future.set_result(result)
 
 
 def fail(error: BaseException) -> NoReturn:
@@ -211,7 +256,7 @@ def runs_of(batches: list[Batch]) -> Iterator[list[Batch]]:
         yield run
 
 
-def smaller_runs(batches: Sequence[Batch]) -> list[list[Batch]]:
+def subruns(batches: Sequence[Batch]) -> list[list[Batch]]:
     """Split at least two single changes that cannot be one run: into runs in which each row occurs once, or else into halves."""
     runs: list[list[Batch]] = [[]]
     met: set[tuple[Any, ...]] = set()

@@ -62,6 +62,13 @@ class Receipt(NamedTuple):
         return orjson.dumps(told if self.first is None else {**told, "first": orjson.Fragment(self.first)})
 
 
+class Unpublished(NamedTuple):
+    """A batch that was applied at once and is on disk, but takes long to publish. Call `leave(done)` next: the writer's thread then
+    publishes it, and calls `done` with the answer."""
+
+    leave: Callable[[Callable[[Receipt | Problem], None]], None]
+
+
 class Applied(NamedTuple):
     """The result of batches that became a version each: the answers, one log entry for all of them, under the last version, and the deltas
     for the followers."""
@@ -261,7 +268,7 @@ class State:
 
     def judge_together(self, batches: Sequence[Batch]) -> Outcome | None:
         """Compute the effect of consecutive single changes (`is_single`) without changing anything. None if they must be judged in
-        `smaller_runs`: one of them is invalid, or two concern the same row. Cost: as `judge`, once per relation."""
+        `subruns`: one of them is invalid, or two concern the same row. Cost: as `judge`, once per relation."""
         offsets: dict[str, list[int]] = {}
         for offset, batch in enumerate(batches):
             offsets.setdefault(batch.changes[0].relation, []).append(offset)

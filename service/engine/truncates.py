@@ -23,7 +23,7 @@ from service.engine.under_way import UnderWay
 from service.engine.versions import Pins
 from service.engine.writer import Writer
 from service.errors import Problem, ending
-from service.priority import give_way
+from service.priority import NICE, give_way
 from service.tables.relations import Relation
 from service.views.emptied import Emptied, TooManyLeft, log_unprepared, lost_without
 from service.views.live_view import LiveView
@@ -33,7 +33,6 @@ from structures.rows.ending import touch_lives
 log = logging.getLogger("livejoin.views")
 
 _WORTH = 1 << 14  # rows of a relation: a view takes at most some 30 ms for the deletes of fewer
-_NICE = 3  # of the thread, as for those that build views
 _ROUNDS, _FEW = 10, 1000  # at most; changes left to the last round, or to the turn
 
 _Views = dict[LiveView, set[str]]
@@ -56,7 +55,7 @@ class Truncates:
     def __init__(self, state: State, writer: Writer, versions: Pins) -> None:
         self._state, self._writer, self._versions = state, writer, versions
         self.under_way = UnderWay()
-        self._thread = ThreadPoolExecutor(1, thread_name_prefix="truncates", initializer=partial(give_way, _NICE))
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="truncates", initializer=partial(give_way, NICE))
         self._toucher = ThreadPoolExecutor(1, thread_name_prefix="toucher")  # for batches without such views, which wait for no preparation
         self._closed: frozenset[str] = frozenset()  # relations whose changes wait, while lists of their rows are read
         self._behind: list[Callable[[], None]] = []  # what to do with those that wait

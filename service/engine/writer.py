@@ -19,13 +19,13 @@ import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from functools import partial
-from typing import NamedTuple, TypeVar
+from typing import TypeVar
 
 from service.durability.database import LogRow
 from service.durability.failpoints import reach
 from service.durability.log import Log
-from service.engine.queued import Done, Item, Job, Made, Queue, Stop, Waiting, do, failed, problem_of, refuse, runs_of, smaller_runs, tell
-from service.engine.state import Applied, Outcome, Receipt, State
+from service.engine.queued import Done, Item, Job, Made, Queue, Stop, Waiting, failed, is_small, problem_of, refuse, runs_of, subruns, tell
+from service.engine.state import Applied, Outcome, Receipt, State, Unpublished
 from service.engine.versions import Pins
 from service.errors import Problem, ending
 from service.histogram import Histogram
@@ -39,7 +39,7 @@ Later = Callable[[Callable[[], None]], object]
 T = TypeVar("T")
 
 _GROUP_BATCHES, _GROUP_CHANGES, _GROUP_SECONDS = 256, 100_000, 0.02  # after so many seconds, no further batch of a group is begun
-_FEW_CHANGES, _LONG = 16, 2e-3  # a small batch, of so many changes, does not wait for a larger one behind it that takes this many seconds
+_LONG = 2e-3  # seconds that a batch takes for which a small one does not wait
 _WAITING_BYTES = 1 << 30  # of decoded batches: beyond this, no more are accepted
 # A batch is accepted only if the disk has room for it in the log, in SQLite's own log, and for SQLite's temporary needs.
 _ROOM_FACTOR, _ROOM_LEAST = 4, 512 << 10
@@ -53,17 +53,9 @@ _STUCK = 600.0  # seconds without a sign of progress: far more than a batch or a
 _FADING = 0.9  # weight of a slow change, one change later
 
 
-class Unpublished(NamedTuple):
-    """A batch that was applied at once and is on disk, but takes long to publish. Call `leave(done)` next: the writer's thread then
-    publishes it, and calls `done` with the answer."""
-
-    leave: Callable[[Done], None]
-
-
 class Writer:
-    """Owns the thread. It calls `pause` after each group; `housekeep` after each group, once a second, and while nothing waits until it
-    returns that there is no more, unless put off; `on_failure` when the service must stop; `is_short` to decide whether a batch may be
-    applied in a caller's thread."""
+    """Owns the thread. It calls `pause` and `housekeep` after each group, `housekeep` also once a second, and while nothing waits until it
+    returns that there is no more; `on_failure` when the service must stop; `is_short` to decide whether a caller may apply a batch."""
 
     def __init__(
         self, state: State, log: Log, versions: Pins, max_waiting: int, is_short: Callable[[Batch], bool], pause: Callable[[], None],
@@ -84,7 +76,7 @@ class Writer:
         self._unfinished = 0  # items queued or in progress
         self._untidy = False  # whether there is more housekeeping
         self._owed = 0.0  # seconds of housekeeping that were put off between groups
-        self._each = 0.0  # seconds per change, measured on the last groups that were not small
+        self._each = 0.0  # seconds per change, measured on the last batch that was not small
         self._last = 0.0  # seconds that the last change took
         self._pace = 0.0  # likewise: the slowest of late, fading, without isolated slow ones, which are due to the scheduler
         self.failure: BaseException | None = None
@@ -284,7 +276,7 @@ class Writer:
         if job is None:
             return False
         started = time.monotonic()
-        do(job)
+        job.do()
         self._finished(1)
         self._owed += _SHARE * (time.monotonic() - started)
         return True
@@ -313,33 +305,47 @@ class Writer:
     def _run_urgent(self) -> None:
         self._ends_group = False
         while not self._urgent.empty():  # only this thread takes from it
-            do(self._urgent.get_nowait())
+            self._urgent.get_nowait().do()
 
     def _group(self, first: Waiting) -> None:
-        """Process `first` and the batches that wait behind it, except a long one behind few changes, until they have taken long enough."""
-        group, changes, fewest = [first], first.batch.sent, first.batch.sent
-        while len(group) < _GROUP_BATCHES and changes < _GROUP_CHANGES:
+        """Process `first` and the batches that wait behind it, except a long one behind a small one, until they have taken long enough; but
+        if `first` is long, the quick ones that wait come before it."""
+        quick = self._quick(first) if self._estimate(first.batch) >= _LONG else []
+        group, changes, has_small = quick or [first], first.batch.sent, is_small(first.batch)
+        while not quick and len(group) < _GROUP_BATCHES and changes < _GROUP_CHANGES:
             item = self._queue.batch(0.0)  # sets aside the jobs before it, one of which has its turn after this group
             if item is None:
                 break
-            if isinstance(item, Stop) or (fewest <= _FEW_CHANGES and self._estimate(item.batch) >= _LONG):
+            if isinstance(item, Stop) or (has_small and self._estimate(item.batch) >= _LONG):
                 self._put_back([item])
                 break
             group.append(item)
             changes += item.batch.sent
-            fewest = min(fewest, item.batch.sent)
+            has_small |= is_small(item.batch)
         started = time.monotonic()
-        self._room = self._log.free_bytes
         self._commit(group)
         self._tidy(_SHARE * (time.monotonic() - started))
 
+    def do_quick(self) -> None:
+        """Process the quick batches that wait, while the others wait for a build. Called by `pause`."""
+        if self._queue.quick_waits and (quick := self._quick()):
+            self._commit(quick)
+
+    def _quick(self, first: Waiting | None = None) -> list[Waiting]:
+        with self._lock:
+            return self._queue.quick(_GROUP_BATCHES, first)
+
+    def _gives_way(self, batch: Batch) -> bool:
+        """Whether something waits for which a group in progress ends before this batch."""
+        return self._ends_group or (self._queue.quick_waits and self._estimate(batch) >= _LONG)
+
     def _estimate(self, batch: Batch) -> float:
         """Return how many seconds the batch will take, 0 if it is small."""
-        return batch.sent * self._each if batch.sent > _FEW_CHANGES else 0.0
+        return 0.0 if is_small(batch) else batch.sent * self._each
 
     def _commit(self, group: list[Waiting]) -> None:
         """Process these completely, except for housekeeping; those that there is no time for are put back."""
-        made = None
+        made, self._room = None, self._log.free_bytes
         try:
             made = self._to_disk([waiting.batch for waiting in group])
             self._put_back(group[len(made.answers) :])
@@ -372,9 +378,9 @@ class Writer:
         answers: list[Receipt | Problem] = []
         deltas: list[tuple[LiveView, Delta]] = []
         for run in runs_of(batches) if len(batches) > 1 else [batches]:
-            answers += self._apply(run, deltas, most)
-            if time.perf_counter() - started > _GROUP_SECONDS or self._ends_group:
+            if answers and (time.perf_counter() - started > _GROUP_SECONDS or self._gives_way(run[0])):
                 break
+            answers += self._apply(run, deltas, most)
         newest = self._state.newest
         fresh = newest > self._versions.published.number
         if fresh:
@@ -396,7 +402,7 @@ class Writer:
         """Apply batches, together if possible, and append them to the log. If this raises, the state is broken."""
         judged = self._judge_together(batches) if len(batches) > 1 else self._judge(batches[0])
         if judged is None:
-            return [answer for run in smaller_runs(batches) for answer in self._apply(run, deltas, most)]
+            return [answer for run in subruns(batches) for answer in self._apply(run, deltas, most)]
         if not isinstance(judged, Outcome):
             return [judged]
         if most is not None and len(judged.views) > _MOST_VIEWS:
@@ -447,7 +453,7 @@ class Writer:
             rows.append(LogRow(version, batch.source, batch.run, batch.epoch, payload, answer))
             changes += batch.sent
         self._log.append(rows)
-        if changes > _FEW_CHANGES:
+        if not is_small(batches[0]):
             self._each = seconds / changes
         self.update_seconds.observe(seconds / count, count)
         self.batch_changes.observe(changes / count, count)

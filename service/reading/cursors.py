@@ -56,7 +56,7 @@ class Kept:
 
     @property
     def place(self) -> tuple[Any, ...]:
-        """The key that equivalent cursors share: rows have one order in a version."""
+        """The key that equivalent cursors share: rows have one order in a version. One that stays shares it with no other."""
         return self.client, self.owner, self.pin.version.number, repr(self.asked), self.passed, self.stays
 
 

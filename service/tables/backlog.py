@@ -17,9 +17,9 @@ import numpy as np
 from service.tables.changes import Run, Runs
 from service.tables.relations import Relation
 from service.tables.resolution import NO_SLOTS, Resolved, Slots, StoredRows
-from structures.rows.cancelling import cancelled
+from structures.rows.cancelling import cancel
 
-_PIECE = 1 << 17  # rows: the more, the more changes share a leaf; but a build that is cancelled, too, goes on to the end of its piece
+_PIECE = 1 << 17  # rows: the more, the more changes share a leaf; but a build that is cancel, too, goes on to the end of its piece
 _NO_INDICES = np.empty(0, np.int64)
 
 
@@ -95,8 +95,9 @@ class Backlog:
 
 
 def _net(relation: Relation, changes: np.ndarray) -> Net:
+    """Releases the interpreter to other threads where it takes long."""
     old, new = changes[:, 1].astype(np.int32), changes[:, 2].astype(np.int32)
-    return Net(relation, *cancelled(old[old >= 0], new[new >= 0]))
+    return Net(relation, *cancel(old[old >= 0], new[new >= 0]))
 
 
 def pieces(nets: Iterable[Net]) -> Iterator[Piece]:

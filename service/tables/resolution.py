@@ -27,7 +27,8 @@ _WORTH_PREPARING = 1024  # changes
 
 
 class StoredRows(RowBlock):
-    """Rows that are in a relation's table already, read when their values are needed."""
+    """Rows that are in a relation's table already, at a version that the caller holds. Their values are read when they are needed, all at
+    once; their number and bytes are not."""
 
     __slots__ = ("_relation", "_slots")
 

@@ -73,7 +73,7 @@ def sees(tables: Tables, p: int, slot: int) -> bool:
 
 @kernel("void(Tables, int64[::1], int32[::1], boolean[::1])")
 def see_all(tables: Tables, ports: Any, slots: Any, seen: Any) -> None:
-    """seen[i]: whether each of these ports sees the row slots[i]. O(1) a row and port."""
+    """Set seen[i] to whether all these ports see the row slots[i]. O(1) a row and port."""
     for i in range(len(slots)):
         seen[i] = True
         for p in ports:

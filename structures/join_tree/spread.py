@@ -197,18 +197,19 @@ def turned(nodes: Nodes, writing: Writing, tables: Tables, spreading: Spreading,
 @kernel
 def turned_partners(nodes: Nodes, tables: Tables, spreading: Spreading, run: Any, e: int, come: bool) -> int:
     """As `turned`, along a link with spans, once the live tree is up to date. A bit is turned as soon as its row is found, so each row is
-    found once even with several partners; if rows that died have another live partner, their bits are turned back."""
+    found once even with several partners; if rows that died have another live partner, their bits are turned back. Also sets the bits of
+    the changed rows, if they depend on these partners only (`gets_bit_from_partners`): nothing has read them yet."""
     LINKS, PORTS, SIDES, X, rows = tables.LINKS, tables.PORTS, tables.SIDES, tables.X, spreading.rows
     u, d, first = run[PLACE], run[LINK], run[ROOM]
     w, bit, n = LINKS[e, layout.FAR], LINKS[e ^ 1, layout.BIT], first
-    learns = come and d < 0 and learns_itself(tables, u)
+    gets_bit = come and d < 0 and gets_bit_from_partners(tables, u)
     tree = PORTS[LINKS[e, layout.PORT], layout.ALL_TREE]
     for i in range(run[FIRST_], run[END]):
         expect_record(tables, LINKS[e ^ 1, layout.PORT], rows[: run[END]], i)
         if not live_but(tables, u, rows[i], d, e) or not sees(tables, LINKS[e ^ 1, layout.PORT], rows[i]):
             continue
         end = seek(nodes, tables, spreading, tree, LINKS[e ^ 1, layout.PORT], rows[i], rows, n)
-        if learns and end > n:
+        if gets_bit and end > n:
             X[bits_at(SIDES, u, rows[i])] = LINKS[e, layout.BIT]
         for j in range(n, end):
             slot = rows[j]
@@ -277,9 +278,9 @@ def spread(nodes: Nodes, writing: Writing, tables: Tables, spreading: Spreading,
 
 
 @kernel(forceinline=True)
-def learns_itself(tables: Tables, u: int) -> bool:
-    """Whether rows of alias u that come get their bit when their partners are found (`turned_partners`), without a search of its own: u has
-    one link, which rows of the join need, to rows that are all live."""
+def gets_bit_from_partners(tables: Tables, u: int) -> bool:
+    """Whether alias u has a single link, which is required, has spans, and leads to rows that are all live. The bit of a row that comes is
+    then set when its partners are found (`turned_partners`), without a search of its own."""
     LINKS, SIDES = tables.LINKS, tables.SIDES
     e = SIDES[u, layout.FIRST_LINK]
     required = SIDES[u, layout.OUT] == 1 and LINKS[e, layout.SPANNED] != 0 and LINKS[e, layout.KIND] == REQUIRED
@@ -324,7 +325,7 @@ def change_rows(nodes: Nodes, writing: Writing, tables: Tables, spreading: Sprea
     Cost: as the module's head."""
     rows, runs = spreading.rows, spreading.runs
     runs[0, PLACE], runs[0, LINK], runs[0, FIRST_], runs[0, END] = u, -1, 0, n
-    if come and learns_itself(tables, u):
+    if come and gets_bit_from_partners(tables, u):
         for i in range(n):
             tables.X[bits_at(tables.SIDES, u, rows[i])] = 0
     elif come:

@@ -196,7 +196,7 @@ class JoinTables(Versioned[Arena]):
 
     def _seen(self, ports: Sequence[int], slots: np.ndarray) -> np.ndarray:
         seen = np.empty(len(slots), np.bool_)
-        compiled(see_all)(self._tables, np.array(ports, np.int64), np.ascontiguousarray(slots), seen)
+        compiled(see_all)(self._tables, np.array(ports, np.int64), np.ascontiguousarray(slots, np.int32), seen)
         return seen
 
     def comes(self, alias: int, inserted: bool, rows: np.ndarray) -> np.ndarray:

@@ -162,7 +162,7 @@ class JoinTree(JoinTables):
 
     def _order(self, port: int, slots: np.ndarray) -> np.ndarray:
         codes, lefts = np.empty(len(slots), np.int32), np.empty(len(slots), np.int64)
-        compiled(read_places)(self._tables, port, np.ascontiguousarray(slots), codes, lefts)
+        compiled(read_places)(self._tables, port, np.ascontiguousarray(slots, np.int32), codes, lefts)
         return tree_order(np.zeros(len(slots), np.uint8), codes, lefts, slots)
 
     def _shift(self, port: int, slots: np.ndarray, come: bool) -> None:

@@ -1,4 +1,4 @@
-"""Rows that have come and gone meanwhile: only what remains of them is to be followed."""
+"""Cancel out rows that were both inserted and deleted."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from structures.core.kernel import compiled, kernel
 
 @kernel("int64(int32[::1], int32[::1])")
 def _cancel(gone: Any, come: Any) -> int:
-    """`cancelled`, of ascending slots, in place. Returns how many of each cancel out. O(slots)."""
+    """`cancel` for ascending slots: moves what is left to the front of each array, and returns how many of each cancel out. O(slots)."""
     i, j, k = 0, 0, 0
     while i < len(gone) and j < len(come):
         if gone[i] == come[j]:
@@ -30,9 +30,9 @@ def _cancel(gone: Any, come: Any) -> int:
     return k
 
 
-def cancelled(gone: np.ndarray, come: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return the slots that occur more often in `gone` than in `come`, and the reverse: int32, ascending, as often as they do so. Both
-    arrays, int32 and contiguous, are sorted in place. Cost: that of sorting."""
+def cancel(gone: np.ndarray, come: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Sort both arrays, int32 and contiguous, in place, and remove what they have in common. Returns the rest of each. Cost: that of
+    sorting."""
     gone.sort()
     come.sort()
     count = compiled(_cancel)(gone, come)

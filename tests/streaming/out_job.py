@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import httpx
-import pytest
 from confluent_kafka import Consumer, Message
 
 from streaming.kafka_client import quiet
@@ -47,8 +46,8 @@ class Believer:
         """Read until its rows are these."""
         wanted, end = _sorted(truth), time.monotonic() + LIMIT
         while len(self.rows) != len(wanted) or _sorted(self.rows.values()) != wanted:
-            if time.monotonic() >= end:
-                pytest.fail(f"{len(self.rows)} rows in the topic {self.counts}, {len(wanted)} in the view; {self._whereabouts()}")
+            said = f"{len(self.rows)} rows in the topic {self.counts}, {len(wanted)} in the view"
+            assert time.monotonic() < end, f"{said}; {self._whereabouts()}"
             for message in self._consumer.consume(1000, 0.05):
                 self._believe(message)
 

@@ -317,33 +317,6 @@ def test_a_writer_that_is_faster_than_a_load_pauses_from_its_end_on(
     assert state(engine, "v") == "live" and rounds[0] == waits
 
 
-def test_the_writer_pauses_for_the_slower_of_two_builds(engine: Instance, monkeypatch: pytest.MonkeyPatch) -> None:
-    """And not for both, one after the other; for what is new to them alone."""
-    held, waited = Held(monkeypatch), []
-    for name in ("v", "w"):
-        held.put(engine, name)
-    for build, pause in zip(engine._builds._running(), (0.25, 0.5), strict=True):
-        build.pause = pause
-        monkeypatch.setattr(build.asks, "wait", lambda seconds, pause=pause: waited.append((pause, seconds)))
-    engine.apply(of_ops("a", ("upsert", 1)))
-    engine.at_rest(lambda: None)
-    assert waited == [(0.5, 0.5)]
-    for build in engine._builds._running():
-        build.pause = 0.0
-    monkeypatch.undo()
-    held.go.set()
-    assert state(engine, "v") == "live"
-
-
-def test_the_writer_does_not_pause_for_a_build_that_waits_for_it(engine: Instance, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("service.engine.builds._LONGEST_PAUSE", 3600.0)
-    (held := Held(monkeypatch)).put(engine, "v")
-    engine._builds._running()[0].pause = 3600.0
-    engine.apply(of_ops("a", ("upsert", 1)))
-    held.go.set()
-    assert state(engine, "v") == "live"
-
-
 def test_drops(engine: Instance, monkeypatch: pytest.MonkeyPatch) -> None:
     """Two are being built, further ones wait; any of them may be dropped, and registered again."""
     held = Held(monkeypatch)

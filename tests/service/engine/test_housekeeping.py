@@ -57,7 +57,7 @@ def test_what_a_group_owes_is_put_off_while_somebody_waits(
     monkeypatch.setattr("service.engine.writer._PIECE", 0.0)
     monkeypatch.setattr("service.engine.writer._SHARE", 1e9)
     monkeypatch.setattr("service.engine.writer._MOST_OWED", most)
-    monkeypatch.setattr("service.engine.writer._FEW_CHANGES", 1)
+    monkeypatch.setattr("service.engine.queued._FEW_CHANGES", 1)
     monkeypatch.setattr("service.engine.writer._LONG", 0.0)
     happened: list[str] = []
     ended = threading.Event()

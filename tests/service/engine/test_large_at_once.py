@@ -13,8 +13,8 @@ from typing import Any, cast
 
 import pytest
 
-from service.engine.state import Receipt
-from service.engine.writer import _MOST_ROWS, Unpublished
+from service.engine.state import Receipt, Unpublished
+from service.engine.writer import _MOST_ROWS
 from service.errors import Problem
 from service.following.feeds import Feed
 from service.following.subscriptions import Subscription

@@ -279,18 +279,18 @@ def test_a_group_shares_a_commit_and_a_duplicate_waits_for_it(engine: Instance, 
 @pytest.mark.parametrize(
     ("long", "counts", "expected"),
     [
-        (1e-12, (1, 1, 3, 1, 3), [0, 2, 4]),
+        (1e-12, (1, 1, 3, 1, 3), [0, 2, 3]),
         (math.inf, (1, 1, 3, 1, 3), [0]),
         (1e-12, (1,) * 20 + (3,), [0, 20]),  # of many that are few each there are many changes
-        (1e-12, (3, 3, 2, 3, 3), [0, 3]),
+        (1e-12, (3, 3, 2, 3, 3), [0, 1]),
     ],
 )
 def test_few_changes_are_answered_before_a_long_batch_behind_them(
     engine: Instance, monkeypatch: pytest.MonkeyPatch, long: float, counts: tuple[int, ...], expected: list[int]
 ) -> None:
-    """A group is parted where a long batch is behind few changes, and nowhere else. `long`: seconds that it takes at least; `expected`:
-    batches that are answered before each commit."""
-    monkeypatch.setattr("service.engine.writer._FEW_CHANGES", 2)
+    """A group is parted where a long batch is behind few changes, or few are behind a long one, and nowhere else. `long`: seconds that it
+    takes at least; `expected`: batches that are answered before each commit."""
+    monkeypatch.setattr("service.engine.queued._FEW_CHANGES", 2)
     monkeypatch.setattr("service.engine.writer._LONG", long)
     held, committed = HeldWriter(engine), []
     engine._writer._each = 1e-9

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import threading
+from concurrent.futures import Future
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from service.engine.queued import Job, Queue, Stop, Waiting
 from service.engine.state import Receipt
 from service.errors import Problem
 from service.wire.batch import Batch
@@ -114,6 +116,76 @@ def test_a_group_ends_when_a_build_waits(tmp_path: Path, ends_group: bool) -> No
     until(lambda: len(order) == 4 + ends_group)
     assert order == ([0, "at rest", "urgent", 10, 20] if ends_group else [0, 10, 20, "at rest"])
     engine.close()
+
+
+def test_small_batches_overtake_larger_ones_of_others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Seen: with 16 connections, a single change waited for 0.14 s behind batches over a box tree. Between two groups of small ones, a
+    larger one is processed. Those of a source keep their order: otherwise the larger one would be taken for a duplicate."""
+    monkeypatch.setattr("service.engine.writer._LONG", 1e-12)
+    monkeypatch.setattr("service.engine.writer._GROUP_SECONDS", 0.0)
+    engine = running(tmp_path, {})
+    engine._writer._each = 1.0
+    order: list[str | int] = []
+    apply = engine._state.apply
+
+    def put(id_: int, changes: int, **source: Any) -> None:
+        def done(answer: Receipt | Problem) -> None:
+            assert isinstance(answer, Receipt) and answer.applied == changes
+            order.append(id_)
+
+        engine.submit(of_ops("a", *(("upsert", id_ + n) for n in range(changes)), **source), done)
+
+    def put_more(*given: Any) -> Any:
+        if engine._state.newest < 3:
+            put(1000 + engine._state.newest, 1)
+        return apply(*given)
+
+    engine._state.apply = put_more  # type: ignore[method-assign]
+    held = HeldWriter(engine)
+    put(0, 20)
+    put(100, 20, source="s", epoch=1)
+    job = engine._writer.call(partial(order.append, "job"))
+    put(200, 1, source="s", epoch=2)
+    put(300, 1, source="t", epoch=1)
+    put(400, 1)
+    held.release()
+    job.result(60)
+    until(lambda: len(order) == 8)
+    assert order == [300, 400, 0, 1000, 1002, 100, "job", 200]
+    assert engine._writer.waiting == engine._writer._waiting_bytes == 0
+    engine.close()
+
+
+def waiting(changes: int, source: str | None = None, op: str = "upsert", emptied: bool = False) -> Waiting:
+    sent = of_ops("a", *((op, id_) for id_ in range(changes)), source=source, emptied=[None] if emptied else [])
+    return Waiting(sent, lambda answer: None, 0)
+
+
+def taken(queue: Queue) -> list[Waiting | Stop]:
+    """The batches that are left."""
+    return list(iter(lambda: queue.batch(0.0), None))  # type: ignore[arg-type]
+
+
+def test_what_may_overtake_what() -> None:
+    large, of_s, small, job = waiting(20), waiting(20, "s"), [waiting(1) for _ in range(4)], Job(fails, Future())
+    behind, truncate, prepared, last = waiting(1, "s"), waiting(1, op="truncate"), waiting(17, emptied=True), waiting(1)
+    queue = Queue()
+    items = [large, small[0], of_s, job, small[1], behind, truncate, small[2], small[3], prepared, last]
+    for item in items:
+        queue.put(item)
+    assert queue.quick_waits and queue.batch(0.0) is large
+    assert queue.quick(3, large) == [small[0], small[1], small[2]] and queue.quick_waits
+    queue.put_back([small[1], small[2]])  # there was no time for them
+    assert [queue.batch(0.0) for _ in range(3)] == [small[1], small[2], large]
+    assert queue.quick(3, large) == [], "it has its turn"
+    assert queue.job() is None
+    assert queue.quick(3) == [small[3]]
+    assert queue.quick(3) == [] and queue.quick_waits, "one is behind a larger one of its source"
+    assert taken(queue) == [of_s, behind, truncate, prepared, last] and queue.job() is job
+    assert queue.quick(3) == [] and not queue.quick_waits
+    queue.put(small[0])
+    assert queue.quick(3, prepared) == [] and queue.quick_waits, "its structures would be outdated"
+    assert taken(queue) == [small[0]]
 
 
 @pytest.mark.parametrize("is_put_back", [True, False])

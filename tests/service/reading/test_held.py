@@ -101,12 +101,13 @@ def test_a_cursor_at_the_beginning_of_a_part_does_not_replace_it(tmp_path: Path)
     reader = open_rows(engine.readers, "v", cursor=held.cursors[0])
     reader.client = "somebody"
     cursor = reader.token()
-    reader.read(7)
+    assert cursor != held.cursors[0]
     reader.close()
     for _ in range(3):
         reader = open_rows(engine.readers, "v", cursor=cursor)
         reader.client = "somebody"
-        reader.read(1)
+        while not reader.skip(1):  # on a busy machine there may be none yet
+            pass
         cursor = reader.token()
         reader.close()
     assert [reads(engine, cursor) for cursor in held.cursors] == [500, 500, 500, 500]
