@@ -21,8 +21,8 @@ import numpy as np
 import pyarrow as pa
 
 from service.durability.log import Log
-from service.engine import writer
 from service.engine.housekeeping import Housekeeping
+from service.engine.queued import Job
 from service.engine.state import State
 from service.engine.writer import Writer
 from service.following.feeds import Feed
@@ -36,7 +36,7 @@ from structures.rows.rows import Rows
 from tests.service.running import DEFINITION, batch, opened
 
 WATCHED: tuple[tuple[Any, str], ...] = (
-    (Writer, "_group"), (writer, "do"), (Housekeeping, "piece"), (State, "judge"), (State, "apply"), (State, "to_reclaim"),
+    (Writer, "_group"), (Job, "do"), (Housekeeping, "piece"), (State, "judge"), (State, "apply"), (State, "to_reclaim"),
     (Log, "append"), (Log, "commit"), (Log, "checkpoint_if_due"), (Feed, "housekeep"), (LiveView, "reclaim"),
     (LiveView, "apply"), (SharedIndexes, "reclaim"), (SharedIndexes, "apply"), (Table, "reclaim"), (Domain, "reclaim"),
     (Table, "delete"), (Table, "enter"), (Rows, "free"), (Rows, "tidy"), (KeyTable, "make_room"),
