@@ -11,7 +11,7 @@ from typing import Generic, NamedTuple, TypeVar
 
 T = TypeVar("T")
 
-NICE = 4  # of threads that build structures: beside two builds on two cores, writers keep about half of their rows, and builds take about
+NICE = 3  # of threads that build structures: beside two builds on two cores, writers keep about half of their rows, and builds take about
 # three times as long
 
 _GROUPS, _QUOTAS = Path("/proc/self/cgroup"), Path("/sys/fs/cgroup")
