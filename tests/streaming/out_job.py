@@ -46,25 +46,22 @@ class Believer:
         """Read until its rows are these."""
         wanted, end = _sorted(truth), time.monotonic() + LIMIT
         while len(self.rows) != len(wanted) or _sorted(self.rows.values()) != wanted:
-            said = f"{len(self.rows)} rows in the topic {self.counts}, {len(wanted)} in the view"
-            assert time.monotonic() < end, f"{said}; {self._whereabouts()}"
+            assert time.monotonic() < end, (
+                f"{len(self.rows)} rows in the topic {self.counts}, {len(wanted)} in the view; read up to, end: {self._places()}"
+            )
             for message in self._consumer.consume(1000, 0.05):
                 self._believe(message)
-
-    def _whereabouts(self) -> str:
-        """How far it has read each partition that the group has assigned to it, and where those end for readers of committed records."""
-        positions = self._consumer.position(self._consumer.assignment())
-        ends = [self._consumer.get_watermark_offsets(position, 10, cached=False) for position in positions]
-        return f"read up to {[position.offset for position in positions]} in partitions from and to {ends}"
 
     def read_to_end(self) -> None:
         """Read everything that is committed by now."""
-        while any(
-            position.offset < self._consumer.get_watermark_offsets(position, 10, cached=False)[1]
-            for position in self._consumer.position(self._consumer.assignment())
-        ):
+        while any(offset < end for offset, end in self._places()):
             for message in self._consumer.consume(1000, 0.05):
                 self._believe(message)
+
+    def _places(self) -> list[tuple[int, int]]:
+        """How far it has read each partition that the group has assigned to it, and where that ends for readers of committed records."""
+        positions = self._consumer.position(self._consumer.assignment())
+        return [(place.offset, self._consumer.get_watermark_offsets(place, 10, cached=False)[1]) for place in positions]
 
     def _believe(self, message: Message) -> None:
         if message.error() is not None:

@@ -6,7 +6,6 @@ import os
 import random
 import sys
 import threading
-from collections.abc import Iterator
 from concurrent.futures import wait
 from contextlib import closing
 from functools import partial
@@ -58,13 +57,6 @@ VIEWS: dict[str, dict[str, Any]] = {
     "bow_tie": {"from": THREE, "join": [{"equal": ["a.s", "b.s"]}, {"equal": ["b.u", "c.u"]}], "algorithm": "bow-tie"},
 }  # fmt: skip
 SHARING = ["shared", "tracker", "sweeper", "elimination", "intersect", "bow_tie"]
-
-
-@pytest.fixture
-def engine(tmp_path: Path) -> Iterator[Instance]:
-    engine = running(tmp_path, {})
-    yield engine
-    engine.close()
 
 
 class Held:

@@ -6,7 +6,6 @@ import errno
 import gc
 import threading
 import weakref
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -23,13 +22,6 @@ from service.views.live_view import LiveView
 from structures.interval.tree import IntervalTree
 from structures.rows.rows import Rows
 from tests.service.running import DEFINITION, PAIR, batch, check, ids, look, of_ops, opened, rows_of, running
-
-
-@pytest.fixture
-def engine(tmp_path: Path) -> Iterator[Instance]:
-    engine = running(tmp_path, {})
-    yield engine
-    engine.close()
 
 
 def no_address_space(*_: object) -> Any:

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
 from concurrent.futures import Future
 from functools import partial
-from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -15,14 +13,7 @@ from service.engine.state import Receipt
 from service.errors import Problem
 from service.instance import Instance
 from tests.service.engine.test_builds import Held, state
-from tests.service.running import of_ops, running
-
-
-@pytest.fixture
-def engine(tmp_path: Path) -> Iterator[Instance]:
-    engine = running(tmp_path, {})
-    yield engine
-    engine.close()
+from tests.service.running import of_ops
 
 
 def test_the_writer_pauses_for_the_slower_of_two_builds(engine: Instance, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -6,7 +6,7 @@ import errno
 import math
 import sqlite3
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -22,13 +22,6 @@ from service.wire.batch import Batch
 from service.wire.errors import RowError
 from service.wire.schema import parse_relation
 from tests.service.running import DEFINITION, PAIR, HeldWriter, batch, ids, look, of_ops, opened, rows_of, running
-
-
-@pytest.fixture
-def engine(tmp_path: Path) -> Iterator[Instance]:
-    engine = running(tmp_path, {})
-    yield engine
-    engine.close()
 
 
 def refused(work: Callable[[], object]) -> Problem:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -14,14 +13,7 @@ from service.engine.builds import Builds
 from service.instance import Instance
 from service.reading.cursors import open_rows
 from tests.service.engine.test_builds import VIEWS, Held, agrees, filled, some_changes, state
-from tests.service.running import batch, check, ids, look, rows_of, running
-
-
-@pytest.fixture
-def engine(tmp_path: Path) -> Iterator[Instance]:
-    engine = running(tmp_path, {})
-    yield engine
-    engine.close()
+from tests.service.running import batch, check, ids, look, rows_of
 
 
 def test_more_is_written_between_two_rounds_than_may_be_left(engine: Instance, monkeypatch: pytest.MonkeyPatch) -> None:
