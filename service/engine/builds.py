@@ -216,7 +216,8 @@ class Builds:
             if not build.begun and build.behind.changes > _MOST_UNBEGUN:
                 self._give_up_passage(build)
             while build.begun and build.behind.changes > _MOST_CHANGES and not build.asks.wait(_SOON):
-                self._writer.do_quick()
+                if build.behind.changes <= 2 * _MOST_CHANGES:
+                    self._writer.do_quick()
                 self._writer.beat()
 
     def _running(self) -> list[_Build]:

@@ -460,7 +460,7 @@ def _enter(version: int, resolved: Resolved, versions: int) -> Run:
         slots = table.enter(version, resolved.given)
     else:
         slots = table.insert(version, resolved.inserts) if resolved.inserts.num_rows else NO_SLOTS
-    run = batch_run(previous, deletes, slots)
+    run = batch_run(previous, deletes, slots, resolved.room)
     if resolved.offsets is None:
         return run
     of = np.concatenate(resolved.offsets)

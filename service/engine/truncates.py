@@ -24,11 +24,12 @@ from service.engine.versions import Pins
 from service.engine.writer import Writer
 from service.errors import Problem, ending
 from service.priority import NICE, give_way
+from service.tables.evolution import same
 from service.tables.relations import Relation
+from service.tables.resolution import allocate
 from service.views.emptied import Emptied, TooManyLeft, log_unprepared, lost_without
 from service.views.live_view import LiveView
 from service.wire.batch import TRUNCATE, Batch
-from structures.rows.ending import touch_lives
 
 log = logging.getLogger("livejoin.views")
 
@@ -159,7 +160,7 @@ class Truncates:
 
     def _touch(self, batch: Batch, done: Done, large: list[Relation]) -> None:
         """Allocate what the truncate of these relations will write, and submit the batch."""
-        _allocate(large)
+        _allocate(batch, large)
         self._go(batch, done, _NOTHING)
 
     def _run(self, batch: Batch, done: Done, needed: _Needed) -> None:
@@ -167,12 +168,12 @@ class Truncates:
         answer: Future[Receipt | Problem] = Future()
         started = time.monotonic()
         try:
-            _allocate(needed.large)
             for view, names in needed.views.items():
                 self._prepare(view, names, emptied)
             for _ in range(_ROUNDS):
                 if sum(one.backlog.changes for one in emptied) > _FEW:
                     self._go_on(emptied, False)
+            _allocate(batch, needed.large)
             with self._closing({name for one in emptied if one.reads_lists for name in one.view.relations}):
                 if self._closed:
                     self._go_on(emptied, True)
@@ -256,11 +257,14 @@ class Truncates:
             one.release()
 
 
-def _allocate(relations: list[Relation]) -> None:
-    """Have the system allocate the memory in which the ends of these relations' rows are written. If that fails, the turn only takes
+def _allocate(batch: Batch, relations: list[Relation]) -> None:
+    """Have the system allocate the memory that the truncate of these relations fills in its turn. If that fails, the turn only takes
     longer."""
+    large = {relation.name: relation for relation in relations}
     try:
-        for relation in relations:
-            touch_lives(relation.table.store)
+        for changes in batch.changes:
+            relation = large.get(changes.relation)
+            if relation is not None and same(changes.definition, relation.definition):
+                allocate(relation, changes)
     except Exception:
         log.warning("memory could not be allocated before a truncate", exc_info=True)

@@ -46,7 +46,7 @@ _ROOM_FACTOR, _ROOM_LEAST = 4, 512 << 10
 _TICK = 1.0  # seconds between two checks of what expires with time
 _PIECE = 2e-3  # seconds of housekeeping in a turn, while no batch waits
 _SHARE = 1.0  # share of a group's time, if that is more: memory freed at once is still in the caches when the next group takes it
-_MOST_OWED = 0.02  # seconds of housekeeping that may be put off while a caller waits; up to twice as much is done by a piece per turn
+_MOST_OWED, _PAID = 0.02, 0.25  # seconds of housekeeping put off while a caller waits; share of what exceeds twice as much to do in a turn
 _SHORT = 1e-3  # seconds that a change may take in a caller's thread, judged by the previous ones
 _MOST_ROWS, _MOST_VIEWS = 1_000, 50  # that a caller's thread may change; a structure counts rows by the piece, so may add one more
 _STUCK = 600.0  # seconds without a sign of progress: far more than a batch or a part of a build takes
@@ -296,7 +296,7 @@ class Writer:
     @property
     def _due(self) -> float:
         """Seconds of housekeeping to do now although a caller waits."""
-        return max(min(_PIECE, self._owed - _MOST_OWED), self._owed - 2 * _MOST_OWED)
+        return max(min(_PIECE, self._owed - _MOST_OWED), _PAID * (self._owed - 2 * _MOST_OWED))
 
     def _finished(self, count: int) -> None:
         with self._lock:

@@ -17,6 +17,7 @@ import pyarrow.compute as pc
 
 from service.tables.relations import Relation
 from service.wire.batch import DELETE, INSERT, TRUNCATE, Changes, RowBlock
+from structures.rows.ending import touch_lives
 from structures.rows.key_table import RowSet
 
 Slots = npt.NDArray[np.int32]
@@ -24,6 +25,7 @@ Indices = npt.NDArray[np.int64]
 NO_SLOTS: Slots = np.empty(0, np.int32)
 _NO_INDICES: Indices = np.empty(0, np.int64)
 _WORTH_PREPARING = 1024  # changes
+_SPARE = 16  # allocate memory for one more row for so many in the table: for those that come meanwhile
 
 
 class StoredRows(RowBlock):
@@ -48,6 +50,15 @@ class StoredRows(RowBlock):
         return 16 * len(names) * len(self._slots) + texts
 
 
+class Room(NamedTuple):
+    """Memory for a truncate of at most n rows. slots: int32[n], for the rows' slots; none, zeros: int32[n] of -1, and int64[n] of 0, which
+    are only read."""
+
+    slots: Slots
+    none: Slots
+    zeros: Indices
+
+
 @dataclass(slots=True)
 class Resolved:
     """The net effect of a batch on one relation: first truncate, then deletes, then inserts; each key at most once per sign.
@@ -59,6 +70,7 @@ class Resolved:
     ignored      number of deletes of keys that did not exist
     bad          int64: indices in the batch of inserts whose key existed
     given        the inserts in the table's form, if they were looked up in it
+    room         memory for the run of a truncate, if it was allocated in advance
     offsets      of several batches with one change each: int64, the positions of those that insert a row, then of those that delete one
     """
 
@@ -71,6 +83,7 @@ class Resolved:
     ignored: int
     bad: Indices
     given: RowSet | None = None
+    room: Room | None = None
     offsets: tuple[Indices, Indices] | None = None
 
 
@@ -82,6 +95,7 @@ class Last:
     groups              as `_groups` of their keys
     keys                their keys in the table's form; None if there are none
     given               the rows in the table's form, if none is deleted
+    room                memory for a truncate, if it was allocated in advance
     """
 
     ops: npt.NDArray[np.uint8]
@@ -90,12 +104,14 @@ class Last:
     groups: Indices | None
     keys: RowSet | None
     given: RowSet | None
+    room: Room | None = None
 
     @property
     def bytes(self) -> int:
         """Bytes in addition to the rows."""
         sets = sum([_own_bytes(part) for part in (self.keys, self.given) if part is not None])
-        return sets + (0 if self.groups is None else self.groups.nbytes)
+        room = 0 if self.room is None else sum([part.nbytes for part in self.room])
+        return sets + room + (0 if self.groups is None else self.groups.nbytes)
 
 
 def _own_bytes(rows: RowSet) -> int:
@@ -108,6 +124,17 @@ def prepare(relation: Relation, changes: Changes) -> None:
     were validated against this relation's definition, which must be the same when they are applied."""
     if len(changes.ops) >= _WORTH_PREPARING:
         changes.prepared = _last(relation, changes)
+
+
+def allocate(relation: Relation, changes: Changes) -> None:
+    """Have the system allocate the memory that a truncate among these changes fills in the writer's turn. As for `prepare`. O(rows). Raises
+    MemoryError."""
+    touch_lives(relation.table.store)
+    last = changes.prepared if isinstance(changes.prepared, Last) else _last(relation, changes)
+    rows = relation.table.rows
+    size = rows + rows // _SPARE
+    last.room = Room(np.full(size, -1, np.int32), np.full(size, -1, np.int32), np.zeros(size, np.int64))
+    changes.prepared = last
 
 
 def _last(relation: Relation, changes: Changes) -> Last:
@@ -145,7 +172,10 @@ def resolve(relation: Relation, changes: Changes, version: int) -> Resolved:
     result = _fold(relation, last, _judge(last.groups, last.ops, np.full(len(last.ops), -1, np.int32)), known)
     result.truncate = True
     result.delete_keys = relation.no_keys
-    everything, _ = relation.table.scan(version, 0, relation.table.rows)
+    rows = relation.table.rows
+    if last.room is not None and len(last.room.slots) >= rows:
+        result.room = last.room
+    everything, _ = relation.table.scan(version, 0, rows, None if result.room is None else result.room.slots)
     replaced = result.previous[result.previous >= 0]
     if len(replaced):
         stays = np.zeros(relation.table.used, np.bool_)

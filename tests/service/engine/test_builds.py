@@ -6,7 +6,7 @@ import os
 import random
 import sys
 import threading
-from concurrent.futures import wait
+from concurrent.futures import Future, wait
 from contextlib import closing
 from functools import partial
 from pathlib import Path
@@ -271,7 +271,7 @@ def test_a_writer_that_is_faster_waits(engine: Instance, monkeypatch: pytest.Mon
     """What accumulates is bounded: the writer waits while it is too much, and goes on when the build does, or is given up."""
     held = Held(monkeypatch)
     held.put(engine, "v")
-    monkeypatch.setattr(builds, "_MOST_CHANGES", 5)
+    monkeypatch.setattr(builds, "_MOST_CHANGES", 4)
     assert engine.apply(of_ops("a", *(("upsert", n) for n in range(4)))).version == 1
     assert not engine._builds.hold_back
     answers: list[Any] = []
@@ -285,6 +285,24 @@ def test_a_writer_that_is_faster_waits(engine: Instance, monkeypatch: pytest.Mon
     held.go.set()
     later.join(60)
     assert len(answers) == 2 and state(engine, "v") == "live"
+
+
+def test_small_batches_do_not_wait_for_a_build(engine: Instance, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Until what accumulates is twice too much: they are bounded, too."""
+    held = Held(monkeypatch)
+    held.put(engine, "v")
+    monkeypatch.setattr(builds, "_MOST_CHANGES", 17)
+    large, later = of_ops("a", *(("upsert", n) for n in range(18))), Future[Any]()
+    assert engine.apply(large).version == 1 and engine._builds.hold_back
+    for n in range(17):
+        assert engine.apply(of_ops("a", ("upsert", n))).version == 2 + n
+    assert engine._builds._running()[0].backlog.changes == 35
+    engine.submit(of_ops("a", ("upsert", 17)), later.set_result)
+    with pytest.raises(TimeoutError):
+        later.result(0.1)
+    held.go.set()
+    assert later.result(60).version == 19
+    ended(engine)
 
 
 @pytest.mark.parametrize(("changed", "waits"), [(20, False), (200, True)])

@@ -237,12 +237,12 @@ def test_a_small_relation_is_not_worth_it(engine: Instance, monkeypatch: pytest.
 
 
 def test_a_large_relation_without_views(engine: Instance, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The memory for the ends of its rows is allocated before the turn, and nothing else happens."""
+    """The memory that is filled in the turn is allocated before it, and nothing else happens."""
     engine.drop_view("v")
     touched: list[object] = []
-    monkeypatch.setattr(truncates, "touch_lives", touched.append)
+    monkeypatch.setattr(truncates, "allocate", lambda relation, changes: touched.append(relation))
     engine.apply(truncating(random.Random(3), "b", most=0))
-    assert touched == [engine.relations["b"].table.store]
+    assert touched == [engine.relations["b"]]
     assert engine.relations["b"].table.rows == 0 < engine.relations["a"].table.rows
 
 
