@@ -8,8 +8,7 @@ several times: slots that the last version taken sees are not reused before the 
 from __future__ import annotations
 
 import threading
-from array import array
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -18,9 +17,11 @@ from service.tables.changes import Run, Runs
 from service.tables.relations import Relation
 from service.tables.resolution import NO_SLOTS, Resolved, Slots, StoredRows
 from structures.rows.cancelling import cancel
+from structures.rows.change_queue import ChangeQueue
 
 _PIECE = 1 << 17  # rows: the more, the more changes share a leaf; but a build that is cancel, too, goes on to the end of its piece
 _NO_INDICES = np.empty(0, np.int64)
+_VERSION, _OLD, _NEW = range(3)  # of a change
 
 
 class Net(NamedTuple):
@@ -47,57 +48,41 @@ class Backlog:
 
     def __init__(self, relations: Iterable[Relation]) -> None:
         self._relations = {relation.name: relation for relation in relations}
-        self._words = self._empty()  # three per change
+        self._queues = {name: ChangeQueue(3) for name in self._relations}
         self._lock = threading.Lock()
         self.changes = self.noted = 0
-
-    def _empty(self) -> dict[str, array[int]]:
-        return {name: array("q") for name in self._relations}
 
     def note(self, version: int, runs: Runs) -> None:
         """Record changes that are in the tables already, of `version` or of earlier ones that are published with it."""
         for name, run in runs.items():
-            if name not in self._relations:
+            queue, count = self._queues.get(name), len(run.old)
+            if queue is None:
                 continue
-            count = len(run.old)
             with self._lock:
-                words = self._words[name]
-                if count == 1:
-                    words.extend((version, int(run.old[0]), int(run.new[0])))
-                else:
-                    words.frombytes(np.column_stack((np.full(count, version), run.old, run.new)).astype(np.int64, copy=False).tobytes())
+                queue.append(count, version, run.old, run.new)
                 self.changes += count
                 self.noted += count
 
     def take(self, version: int) -> list[Net]:
         """Return the net effect of the changes up to `version`, which the caller holds, or which is the newest if the caller is the writer.
-        The writer waits at most for the copying of later changes."""
-        with self._lock:
-            taken, self._words = self._words, self._empty()
-            self.changes = 0
+        The writer does not wait for it."""
         nets = []
-        for name, words in taken.items():
-            if words:
-                changes = np.frombuffer(words, np.int64).reshape(-1, 3)
-                cut = int(np.searchsorted(changes[:, 0], version, "right"))
-                self._put_back(name, changes[cut:])
-                if cut:
-                    nets.append(_net(self._relations[name], changes[:cut]))
+        for name, queue in self._queues.items():
+            with self._lock:
+                first, parts = queue.begin, queue.parts(queue.begin, queue.end)
+            counts = [int(np.searchsorted(part[_VERSION], version, "right")) for part in parts]
+            gone, come = (_slots([part[column, :count] for part, count in zip(parts, counts, strict=True)]) for column in (_OLD, _NEW))
+            with self._lock:
+                queue.drop(first + sum(counts))
+                self.changes -= sum(counts)
+            if any(counts):
+                nets.append(Net(self._relations[name], *cancel(gone, come)))
         return nets
 
-    def _put_back(self, name: str, changes: np.ndarray) -> None:
-        """Put these back before everything recorded meanwhile."""
-        words = array("q", changes.tobytes())
-        with self._lock:
-            words.extend(self._words[name])
-            self._words[name] = words
-            self.changes += len(changes)
 
-
-def _net(relation: Relation, changes: np.ndarray) -> Net:
-    """Releases the interpreter to other threads where it takes long."""
-    old, new = changes[:, 1].astype(np.int32), changes[:, 2].astype(np.int32)
-    return Net(relation, *cancel(old[old >= 0], new[new >= 0]))
+def _slots(parts: Sequence[np.ndarray]) -> Slots:
+    """Return those of the rows, without -1."""
+    return np.concatenate([NO_SLOTS, *(part[part >= 0].astype(np.int32) for part in parts)])
 
 
 def pieces(nets: Iterable[Net]) -> Iterator[Piece]:

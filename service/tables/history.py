@@ -12,7 +12,6 @@ Memory: 32 bytes a change, until all passages are past it.
 from __future__ import annotations
 
 import threading
-from array import array
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
@@ -22,13 +21,13 @@ import numpy.typing as npt
 from service.tables.changes import Run, Runs
 from service.tables.relations import Relation
 from service.tables.resolution import NO_SLOTS, Indices, Resolved, Slots, StoredRows
+from structures.rows.change_queue import ChangeQueue
 
-_WORDS = 4  # per change: version, relation, old slot, new slot
-_VERSION, _RELATION, _OLD, _NEW = range(_WORDS)
+_VERSION, _RELATION, _OLD, _NEW = range(4)  # of a change: the last two are slots
 _PIECE = 1 << 14  # changes to take at once, unless a version has more
 _RUN = 256  # single changes to combine, as in the writer
-_DROPPED = 1 << 20  # changes that all passages are past, which are dropped together
 _NO_INDICES: Indices = np.empty(0, np.int64)
+_NO_CHANGES = np.empty((4, 0), np.int64)
 
 Changes = npt.NDArray[np.int64]
 """int64[n, 4], by version."""
@@ -53,8 +52,7 @@ class History:
     def __init__(self, since: int, relations: Iterable[Relation]) -> None:
         self.since = since
         self._relations = {relation.name: relation for relation in relations}
-        self._words = array("q")
-        self._dropped = 0  # changes
+        self._queue = ChangeQueue(4)
         self._fresh = 0  # where the writer's changes begin
         self._passages: list[Passage] = []
         self._lock = threading.Lock()
@@ -77,7 +75,7 @@ class History:
         if len(changes) > 1:
             changes = changes[np.argsort(changes[:, _VERSION], kind="stable")]
         with self._lock:
-            self._words.frombytes(np.ascontiguousarray(changes, np.int64).tobytes())
+            self._queue.append(len(changes), *changes.T)
 
     def begin(self) -> None:
         """Mark the end of the log's changes: later ones are the writer's."""
@@ -86,8 +84,7 @@ class History:
     @property
     def end(self) -> int:
         """Number of changes recorded so far."""
-        with self._lock:
-            return self._dropped + len(self._words) // _WORDS
+        return self._queue.end
 
     def passage(self, relations: Iterable[Relation]) -> Passage:
         """Return a passage for a view over these relations; must be called before any other passage advances."""
@@ -110,8 +107,8 @@ class History:
         count = _PIECE
         while True:
             with self._lock:
-                start = _WORDS * (at - self._dropped)
-                found = np.array(self._words[start : start + _WORDS * count], np.int64).reshape(-1, _WORDS)
+                parts = self._queue.parts(at, min(at + count, self._queue.end))
+            found = np.concatenate([_NO_CHANGES, *parts], axis=1).T
             versions = found[:, _VERSION]
             cut = int(np.searchsorted(versions, version, "right"))
             if cut < len(found) or len(found) < count:
@@ -122,12 +119,9 @@ class History:
             count *= 2
 
     def drop(self) -> None:
-        """Discard what all passages are past, once it is much. Called from any thread that follows a passage, also from two at once."""
+        """Discard what all passages are past. Called from any thread that follows a passage, also from two at once."""
         with self._lock:
-            passed = min((passage.at for passage in self._passages), default=self._dropped) - self._dropped
-            if passed > _DROPPED:
-                del self._words[: _WORDS * passed]
-                self._dropped += passed
+            self._queue.drop(min((passage.at for passage in self._passages), default=0))
 
     def fresh(self, at: int) -> int:
         """Number of the writer's changes from number `at` on."""

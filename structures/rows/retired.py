@@ -7,8 +7,8 @@ older than died" would let one old pin hold everything that lived after it.)
                  └──────> held, under the oldest pin in its life ──(that pin gone)──> due, to be examined again
 
 While a pin stays, the slots that it holds are not visited again: a batch costs what it deletes, not what is held. The slots that one pin
-holds are in few arrays, each longer than the next, however many small changes they come from. A slot that came to life again after it was
-added (a counted key) has another `died` by then: it is skipped.
+holds are in few arrays, each longer than the next or long enough, however many small changes they come from. A slot that came to life again
+after it was added (a counted key) has another `died` by then: it is skipped.
 
 Costs: add O(1); reclaim O(log n) a slot that is held, O(1) any other that became due or whose pin was released, in pieces of as many slots
 as the caller asks for.
@@ -26,6 +26,7 @@ from structures.core.pins import holder
 
 LIVING = 0  # `died` of living slots, and of all slots in pages that were never written
 NEVER = 2**63 - 1  # `born` of free slots
+_LONG = 1 << 14  # slots of an array that is copied no more: otherwise there would be a moment when millions are
 
 
 @kernel("int64(int32[::1], int64[::1], int64[::1], int64[::1], int64[::1], int32[::1], int64[::1])")
@@ -50,7 +51,7 @@ def _sift(slots: Any, deaths: Any, pins: Any, born: Any, died: Any, reusable: An
 
 def _add(parts: list[tuple[np.ndarray, np.ndarray]], slots: np.ndarray, deaths: np.ndarray) -> None:
     """Add these slots. A slot is copied O(log n) times."""
-    while parts and len(parts[-1][0]) <= len(slots):
+    while parts and len(parts[-1][0]) <= min(len(slots), _LONG):
         more, before = parts.pop()
         slots, deaths = np.concatenate((more, slots)), np.concatenate((before, deaths))
     parts.append((slots, deaths))

@@ -32,7 +32,6 @@ from tests.service.views.stages.test_groups import JOINS, SINGLE
 def few_are_many(monkeypatch: pytest.MonkeyPatch) -> None:
     """What is taken at once has a few changes only."""
     monkeypatch.setattr(history, "_PIECE", 8)
-    monkeypatch.setattr(history, "_DROPPED", 4)
 
 
 class Gate:

@@ -8,6 +8,7 @@ from typing import Any, cast
 import numpy as np
 import pytest
 
+from service.tables import backlog as backlogs
 from service.tables.backlog import Backlog, Net
 from service.tables.changes import Run
 from service.tables.relations import Relation
@@ -63,18 +64,18 @@ def test_later_versions_and_other_relations_wait() -> None:
 def test_what_is_noted_while_others_are_taken_comes_behind_what_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
     """The writer does not wait while the changes are looked at."""
     backlog = backlog_of("r")
-    put_back, versions = Backlog._put_back, iter(range(3, 6))
+    slots, versions = backlogs._slots, iter(range(3, 9))
 
-    def slowly(self: Backlog, *given: Any) -> None:
+    def slowly(parts: Any) -> Any:
         version = next(versions)
-        noted(self, version, {"r": [(version, version + 1)]})
-        put_back(self, *given)
+        noted(backlog, version, {"r": [(version, version + 1)]})
+        return slots(parts)
 
-    monkeypatch.setattr(Backlog, "_put_back", slowly)
+    monkeypatch.setattr(backlogs, "_slots", slowly)
     noted(backlog, 1, {"r": [(1, 2)]})
     noted(backlog, 2, {"r": [(2, 3)]})
     assert found(backlog.take(1)) == {"r": ([1], [2])}
-    assert backlog.changes == 2
+    assert backlog.changes == 3
     assert found(backlog.take(2)) == {"r": ([2], [3])}
     assert found(backlog.take(4)) == {"r": ([3], [5])}
-    assert backlog.changes == 1 and backlog.noted == 5
+    assert backlog.changes == 4 and backlog.noted == 8

@@ -36,7 +36,6 @@ class Slow:
 @pytest.fixture
 def eager(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Everything is forgotten at once, and threads take turns all the time."""
-    monkeypatch.setattr(history, "_DROPPED", 0)
     monkeypatch.setattr(history, "_PIECE", 5)
     interval = sys.getswitchinterval()
     sys.setswitchinterval(1e-6)
