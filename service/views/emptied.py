@@ -46,7 +46,7 @@ _CHUNK = 1 << 16  # rows to read at once
 _SOONER_BY_PARTNERS = ("bow_tie", "minesweeper")  # bow-tie: 7.7 s to list all of 2,000,000 rows, 0.6 s by the rows that are deleted
 _NO_PINS = np.empty(0, np.int64)  # nobody reads structures before they are in place
 _MOST_LEFT = 8  # rows for each deleted one, of the other relations and of the view: to compare one takes a tenth of the time of a delete
-_MOST_TAKEN = 10_000_000  # rows of a view that groups take in the last round: some two seconds
+_MOST_TAKEN = 10_000_000  # rows of a view that groups take in the last round, some two seconds, however few are deleted
 _COMPARED = 1 << 20  # rows to compare at once
 
 
@@ -107,7 +107,7 @@ class Emptied:
         self.backlog = Backlog(view.relations.values())
         rows = {name: relation.table.rows for name, relation in view.relations.items()}
         deleted = sum(rows[name] for name in names)
-        self._most_left = _MOST_TAKEN if view.groups is not None else _MOST_LEFT * deleted
+        self._most_left = _MOST_LEFT * deleted if view.groups is None else max(_MOST_TAKEN, _MOST_LEFT * deleted)
         may_compare = may_compare and sum(rows.values()) - deleted <= self._most_left
         # Whether deletes from the new structures tell what is lost and gained.
         self._by_deletes = self._most > 0 and not (lost.every or lost.place is not None or may_compare)
