@@ -30,6 +30,7 @@ from service.tables.resolution import allocate
 from service.views.emptied import Emptied, TooManyLeft, log_unprepared, lost_without
 from service.views.live_view import LiveView
 from service.wire.batch import TRUNCATE, Batch
+from structures.rows.ending import touch_lives
 
 log = logging.getLogger("livejoin.views")
 
@@ -58,6 +59,7 @@ class Truncates:
         self.under_way = UnderWay()
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="truncates", initializer=partial(give_way, NICE))
         self._toucher = ThreadPoolExecutor(1, thread_name_prefix="toucher")  # for batches without such views, which wait for no preparation
+        self._room = threading.Lock()  # held for the one batch whose memory is allocated before its turn: there may be a thousand
         self._closed: frozenset[str] = frozenset()  # relations whose changes wait, while lists of their rows are read
         self._behind: list[Callable[[], None]] = []  # what to do with those that wait
         self._door = threading.Condition()  # nothing passes while it is closed
@@ -160,20 +162,27 @@ class Truncates:
 
     def _touch(self, batch: Batch, done: Done, large: list[Relation]) -> None:
         """Allocate what the truncate of these relations will write, and submit the batch."""
-        _allocate(batch, large)
+        if has_room := self._room.acquire(blocking=False):
+            done = partial(self._leave_room, done)
+        _allocate(batch, large, has_room)
         self._go(batch, done, _NOTHING)
+
+    def _leave_room(self, done: Done, answer: Receipt | Problem) -> None:
+        self._room.release()
+        done(answer)
 
     def _run(self, batch: Batch, done: Done, needed: _Needed) -> None:
         emptied: list[Emptied] = []
         answer: Future[Receipt | Problem] = Future()
-        started = time.monotonic()
+        started, has_room = time.monotonic(), False
         try:
             for view, names in needed.views.items():
                 self._prepare(view, names, emptied)
             for _ in range(_ROUNDS):
                 if sum(one.backlog.changes for one in emptied) > _FEW:
                     self._go_on(emptied, False)
-            _allocate(batch, needed.large)
+            has_room = self._room.acquire(blocking=False)
+            _allocate(batch, needed.large, has_room)
             with self._closing({name for one in emptied if one.reads_lists for name in one.view.relations}):
                 if self._closed:
                     self._go_on(emptied, True)
@@ -187,6 +196,9 @@ class Truncates:
             result = problem
         except Exception:
             result = self._failed()
+        finally:
+            if has_room:
+                self._room.release()
         self._tell(batch, done, result)
         batch.emptied = ()
         with suppress(Problem):  # the service is stopping
@@ -257,14 +269,16 @@ class Truncates:
             one.release()
 
 
-def _allocate(batch: Batch, relations: list[Relation]) -> None:
-    """Have the system allocate the memory that the truncate of these relations fills in its turn. If that fails, the turn only takes
-    longer."""
+def _allocate(batch: Batch, relations: list[Relation], has_room: bool) -> None:
+    """Have the system allocate the memory that the truncate of these relations fills in its turn: what is theirs already, and (has_room)
+    what is new. If that fails, the turn only takes longer."""
     large = {relation.name: relation for relation in relations}
     try:
         for changes in batch.changes:
             relation = large.get(changes.relation)
             if relation is not None and same(changes.definition, relation.definition):
-                allocate(relation, changes)
+                touch_lives(relation.table.store)
+                if has_room:
+                    allocate(relation, changes)
     except Exception:
         log.warning("memory could not be allocated before a truncate", exc_info=True)

@@ -17,7 +17,6 @@ import pyarrow.compute as pc
 
 from service.tables.relations import Relation
 from service.wire.batch import DELETE, INSERT, TRUNCATE, Changes, RowBlock
-from structures.rows.ending import touch_lives
 from structures.rows.key_table import RowSet
 
 Slots = npt.NDArray[np.int32]
@@ -95,7 +94,7 @@ class Last:
     groups              as `_groups` of their keys
     keys                their keys in the table's form; None if there are none
     given               the rows in the table's form, if none is deleted
-    room                memory for a truncate, if it was allocated in advance
+    room                memory for a truncate, if it was allocated in advance; `bytes` is without it
     """
 
     ops: npt.NDArray[np.uint8]
@@ -110,8 +109,7 @@ class Last:
     def bytes(self) -> int:
         """Bytes in addition to the rows."""
         sets = sum([_own_bytes(part) for part in (self.keys, self.given) if part is not None])
-        room = 0 if self.room is None else sum([part.nbytes for part in self.room])
-        return sets + room + (0 if self.groups is None else self.groups.nbytes)
+        return sets + (0 if self.groups is None else self.groups.nbytes)
 
 
 def _own_bytes(rows: RowSet) -> int:
@@ -127,9 +125,8 @@ def prepare(relation: Relation, changes: Changes) -> None:
 
 
 def allocate(relation: Relation, changes: Changes) -> None:
-    """Have the system allocate the memory that a truncate among these changes fills in the writer's turn. As for `prepare`. O(rows). Raises
-    MemoryError."""
-    touch_lives(relation.table.store)
+    """Have the system allocate the memory that a truncate among these changes fills in the writer's turn, 16 bytes a row. As for `prepare`.
+    O(rows). Raises MemoryError."""
     last = changes.prepared if isinstance(changes.prepared, Last) else _last(relation, changes)
     rows = relation.table.rows
     size = rows + rows // _SPARE

@@ -236,41 +236,6 @@ def test_a_small_relation_is_not_worth_it(engine: Instance, monkeypatch: pytest.
     agrees(engine, "v")
 
 
-def test_a_large_relation_without_views(engine: Instance, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The memory that is filled in the turn is allocated before it, and nothing else happens."""
-    engine.drop_view("v")
-    touched: list[object] = []
-    monkeypatch.setattr(truncates, "allocate", lambda relation, changes: touched.append(relation))
-    engine.apply(truncating(random.Random(3), "b", most=0))
-    assert touched == [engine.relations["b"]]
-    assert engine.relations["b"].table.rows == 0 < engine.relations["a"].table.rows
-
-
-def test_a_relation_without_views_does_not_wait_for_a_preparation(engine: Instance, monkeypatch: pytest.MonkeyPatch) -> None:
-    engine.put_relation("other", BOXES)
-    engine.apply(others(random.Random(1), "upsert", 20))
-    begun, go, build = threading.Event(), threading.Event(), Emptied.build
-
-    def wait(one: Emptied, report: Callable[[float], None]) -> None:
-        begun.set()
-        assert go.wait(60)
-        build(one, report)
-
-    monkeypatch.setattr(Emptied, "build", wait)
-    first: Future[Receipt | Problem] = Future()
-    engine.submit(truncating(random.Random(2), "b"), first.set_result)
-    assert begun.wait(60)
-    assert isinstance(engine.apply(others(random.Random(3), "truncate", 1)), Receipt) and not first.done()
-    assert engine.relations["other"].table.rows == 0
-    go.set()
-    assert isinstance(first.result(60), Receipt)
-
-
-def others(rng: random.Random, op: str, count: int) -> Batch:
-    ops, rows = np.full(count, ORDER[op], np.uint8), RowBlock(rows_like(rng, [*range(count)]))
-    return Batch([Changes("other", BOXES, ops, rows, np.arange(count))], count, 0, [], 0)
-
-
 @pytest.mark.parametrize("leave", [False, True])
 def test_more_rows_than_the_feed_keeps(engine: Instance, monkeypatch: pytest.MonkeyPatch, leave: bool) -> None:
     """Its followers are told that, unless the rows leave while the batch is prepared: then they are told of those that are left."""

@@ -233,7 +233,7 @@ def test_a_truncate_writes_to_memory_allocated_in_advance(monkeypatch: pytest.Mo
     ops, rows = np.array([TRUNCATE], np.uint8), case.rows([(TRUNCATE, (), 0)], False)
     given = Changes("r", case.relation.definition, ops, rows, np.zeros(1, np.int64))
     allocate(case.relation, given)
-    assert isinstance(given.prepared, Last) and given.prepared.room is not None and given.prepared.bytes == 3 * (4 + 4 + 8)
+    assert isinstance(given.prepared, Last) and given.prepared.room is not None and given.prepared.bytes == 0
     case.relation.table.insert(6, case.rows([(UPSERT, key, 0) for key in case.keys[2 : 2 + come]], False))
     found = resolve(case.relation, given, 6)
     run = batch_run(found.previous, found.deletes, NO_SLOTS, found.room)
