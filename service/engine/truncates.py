@@ -59,7 +59,7 @@ class Truncates:
         self.under_way = UnderWay()
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="truncates", initializer=partial(give_way, NICE))
         self._toucher = ThreadPoolExecutor(1, thread_name_prefix="toucher")  # for batches without such views, which wait for no preparation
-        self._room = threading.Lock()  # held for the one batch whose memory is allocated before its turn: there may be a thousand
+        self._room = threading.Lock()  # held for the one batch whose new memory is allocated before its turn: a thousand may wait
         self._closed: frozenset[str] = frozenset()  # relations whose changes wait, while lists of their rows are read
         self._behind: list[Callable[[], None]] = []  # what to do with those that wait
         self._door = threading.Condition()  # nothing passes while it is closed
@@ -276,9 +276,9 @@ def _allocate(batch: Batch, relations: list[Relation], has_room: bool) -> None:
     try:
         for changes in batch.changes:
             relation = large.get(changes.relation)
-            if relation is not None and same(changes.definition, relation.definition):
+            if relation is not None:
                 touch_lives(relation.table.store)
-                if has_room:
+                if has_room and same(changes.definition, relation.definition):
                     allocate(relation, changes)
     except Exception:
         log.warning("memory could not be allocated before a truncate", exc_info=True)

@@ -115,7 +115,8 @@ class Writer:
         """Queue a batch. Problem `too-busy`, unless it was admitted before, or the reason why no more batches are accepted."""
         if not is_admitted:
             self.admit()
-        self._put(Waiting(batch, done, batch.bytes + batch.prepared_bytes))
+        waiting = Waiting(batch, done, batch.bytes + batch.prepared_bytes)
+        self._put(waiting)
 
     def admit(self, elsewhere: int = 0) -> None:
         """Problem `too-busy` if the queue is full. `elsewhere`: number of batches that are yet to be submitted."""
@@ -252,7 +253,7 @@ class Writer:
                         left = None
                         self._group(item)
                         self.beat()
-                        self._run_urgent(True)
+                        self._run_urgent()
                     has_done = self._do_one()
                     if isinstance(item, Stop):
                         if not has_done:
@@ -301,12 +302,9 @@ class Writer:
         with self._lock:
             self._unfinished -= count
 
-    def _run_urgent(self, after_group: bool = False) -> None:
-        """`after_group`: quick batches have waited for that, and do not wait for such a job, too."""
+    def _run_urgent(self) -> None:
         self._ends_group = False
         while not self._urgent.empty():  # only this thread takes from it
-            if after_group:
-                self.do_quick()
             self._urgent.get_nowait().do()
 
     def _group(self, first: Waiting) -> None:
@@ -329,7 +327,7 @@ class Writer:
         self._tidy(_SHARE * (time.monotonic() - started))
 
     def do_quick(self) -> None:
-        """Process the quick batches that wait, while the others wait for a build. Called by `pause`, too."""
+        """Process the quick batches that wait, while the others wait for a build. Called by `pause`."""
         if self._queue.quick_waits and (quick := self._quick()):
             self._commit(quick)
 
@@ -433,7 +431,8 @@ class Writer:
     def _judge(self, batch: Batch) -> Outcome | Receipt | Problem:
         """Return the outcome to apply, or the answer to a batch that is not applied."""
         try:
-            if (repeated := self._state.repeated(batch, 0)) is not None:
+            repeated = self._state.repeated(batch, 0)
+            if repeated is not None:
                 return repeated
             if not self._has_room([batch]):
                 return Problem("disk-full", "the disk of the data folder has no room for this batch; nothing of it was applied")
@@ -475,7 +474,8 @@ class Writer:
         reach("before-publish")
         for view, delta in made.deltas:
             assert view.feed is not None
-            if (gathered := self._state.gathered(view, delta)) is not None:
+            gathered = self._state.gathered(view, delta)
+            if gathered is not None:
                 view.feed.append(gathered)
         self._versions.publish(self._state.version())
         for feed in {view.feed for view, _ in made.deltas}:

@@ -65,7 +65,7 @@ class Backlog:
 
     def take(self, version: int) -> list[Net]:
         """Return the net effect of the changes up to `version`, which the caller holds, or which is the newest if the caller is the writer.
-        The writer does not wait for it."""
+        The writer waits for none of the copying."""
         nets = []
         for name, queue in self._queues.items():
             with self._lock:

@@ -125,7 +125,7 @@ def prepare(relation: Relation, changes: Changes) -> None:
 
 
 def allocate(relation: Relation, changes: Changes) -> None:
-    """Have the system allocate the memory that a truncate among these changes fills in the writer's turn, 16 bytes a row. As for `prepare`.
+    """Have the system allocate the memory that a truncate among these changes fills in the writer's turn, 8 bytes a row. As for `prepare`.
     O(rows). Raises MemoryError."""
     last = changes.prepared if isinstance(changes.prepared, Last) else _last(relation, changes)
     rows = relation.table.rows

@@ -23,10 +23,6 @@ class ChangeQueue:
         self._first = 0  # number of the first record of the first block
         self.begin = self.end = 0
 
-    def __len__(self) -> int:
-        """Number of records that were not dropped."""
-        return self.end - self.begin
-
     def append(self, count: int, *columns: int | np.ndarray) -> None:
         """Add `count` records, given by their columns: int64[count] or int32[count], or one number for all. O(count): nothing moves."""
         done = 0
@@ -44,6 +40,7 @@ class ChangeQueue:
     def parts(self, first: int, end: int) -> list[np.ndarray]:
         """Return the records with these numbers, first <= number < end, none of them dropped: int64[width, n] each, which do not change
         later. O(blocks)."""
+        assert self.begin <= first, "these records were dropped"
         found = []
         while first < end:
             number, at = divmod(first - self._first, _BLOCK)
@@ -60,7 +57,7 @@ class ChangeQueue:
         self._first += blocks * _BLOCK
 
     def check(self) -> None:
-        """Verify the invariants: the blocks hold the records, and at most one block has room or has nothing left."""
+        """Verify the invariants: each record that was not dropped has a place, and no block is empty."""
         assert self._first <= self.begin <= self.end, "more was dropped than there was"
         assert self.begin - self._first < _BLOCK, "a block that was dropped is still there"
         assert 0 <= self._first + _BLOCK * len(self._blocks) - self.end < _BLOCK, "there is no room for a record, or a block too many"

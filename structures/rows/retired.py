@@ -7,8 +7,8 @@ older than died" would let one old pin hold everything that lived after it.)
                  └──────> held, under the oldest pin in its life ──(that pin gone)──> due, to be examined again
 
 While a pin stays, the slots that it holds are not visited again: a batch costs what it deletes, not what is held. The slots that one pin
-holds are in few arrays, each longer than the next or long enough, however many small changes they come from. A slot that came to life again
-after it was added (a counted key) has another `died` by then: it is skipped.
+holds are in few arrays, however many small changes they come from: each is longer than the next, or longer than `_LONG`. A slot that came
+to life again after it was added (a counted key) has another `died` by then: it is skipped.
 
 Costs: add O(1); reclaim O(log n) a slot that is held, O(1) any other that became due or whose pin was released, in pieces of as many slots
 as the caller asks for.
@@ -26,7 +26,7 @@ from structures.core.pins import holder
 
 LIVING = 0  # `died` of living slots, and of all slots in pages that were never written
 NEVER = 2**63 - 1  # `born` of free slots
-_LONG = 1 << 14  # slots of an array that is copied no more: otherwise there would be a moment when millions are
+_LONG = 1 << 14  # slots: longer arrays are not copied again, as there would be moments when millions are
 
 
 @kernel("int64(int32[::1], int64[::1], int64[::1], int64[::1], int64[::1], int32[::1], int64[::1])")

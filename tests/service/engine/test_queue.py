@@ -13,7 +13,6 @@ import pytest
 from service.engine.queued import Job, Queue, Stop, Waiting
 from service.engine.state import Receipt
 from service.errors import Problem
-from service.instance import Instance
 from service.wire.batch import Batch
 from tests.service.engine.test_kernels import until
 from tests.service.running import HeldWriter, batch, of_ops, rows_of, running
@@ -96,9 +95,8 @@ def test_a_group_ends_when_it_has_taken_long_enough(tmp_path: Path, monkeypatch:
 
 
 @pytest.mark.parametrize("ends_group", [True, False])
-def test_a_group_ends_when_a_build_waits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ends_group: bool) -> None:
+def test_a_group_ends_when_a_build_waits(tmp_path: Path, ends_group: bool) -> None:
     """One that waited for the next group had four more batches to follow."""
-    monkeypatch.setattr("service.engine.queued._FEW_CHANGES", 1)
     engine = running(tmp_path, {})
     order: list[str | int] = []
     held = HeldWriter(engine)
@@ -118,28 +116,6 @@ def test_a_group_ends_when_a_build_waits(tmp_path: Path, monkeypatch: pytest.Mon
     until(lambda: len(order) == 4 + ends_group)
     assert order == ([0, "at rest", "urgent", 10, 20] if ends_group else [0, 10, 20, "at rest"])
     engine.close()
-
-
-def test_small_batches_that_waited_for_a_group_do_not_wait_for_a_build_too(engine: Instance, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Seen: a single change that waited for 20 ms of batches, and then for the 40 ms in which a view went live."""
-    monkeypatch.setattr("service.engine.queued._FEW_CHANGES", 1)
-    order: list[str] = []
-    apply = engine._state.apply
-
-    def ask_meanwhile(*given: Any) -> Any:
-        if engine._state.newest == 0:
-            for number in (1, 2):
-                engine._writer.call(partial(order.append, f"build {number}"), ends_group=True)
-            engine.submit(of_ops("a", ("upsert", 9)), lambda answer: order.append("small"))
-        return apply(*given)
-
-    monkeypatch.setattr(engine._state, "apply", ask_meanwhile)
-    held = HeldWriter(engine)
-    for id_ in (0, 10):
-        engine.submit(of_ops("a", ("upsert", id_), ("upsert", id_ + 1)), lambda answer: order.append("large"))
-    held.release()
-    until(lambda: len(order) == 5)
-    assert order == ["large", "small", "build 1", "build 2", "large"]
 
 
 def test_small_batches_overtake_larger_ones_of_others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

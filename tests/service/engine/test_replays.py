@@ -19,6 +19,7 @@ from service.engine.builds import Builds
 from service.instance import Instance
 from service.priority import Line
 from service.tables import history
+from structures.rows import change_queue
 from tests.service.engine.test_engine import Follower, compare, grouped, prepared
 from tests.service.following.test_feeds import all_of, feed, killed, refused
 from tests.service.random_views import NATURAL, by_all_algorithms
@@ -32,6 +33,7 @@ from tests.service.views.stages.test_groups import JOINS, SINGLE
 def few_are_many(monkeypatch: pytest.MonkeyPatch) -> None:
     """What is taken at once has a few changes only."""
     monkeypatch.setattr(history, "_PIECE", 8)
+    monkeypatch.setattr(change_queue, "_BLOCK", 4)
 
 
 class Gate:

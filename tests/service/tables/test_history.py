@@ -15,6 +15,7 @@ import pytest
 from service.tables import history
 from service.tables.changes import Run
 from service.tables.history import History
+from structures.rows import change_queue
 
 VERSIONS = 500
 
@@ -37,6 +38,7 @@ class Slow:
 def eager(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Everything is forgotten at once, and threads take turns all the time."""
     monkeypatch.setattr(history, "_PIECE", 5)
+    monkeypatch.setattr(change_queue, "_BLOCK", 4)
     interval = sys.getswitchinterval()
     sys.setswitchinterval(1e-6)
     yield
