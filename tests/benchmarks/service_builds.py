@@ -3,14 +3,13 @@ built at the same time, and both together; with a live view of the same sort ove
 their fastest and slow down once the views are live, so that speed is compared too. The writers' client runs on the same cores.
 
 Where no live view slows the writers down, two cores are hardly enough for both aims. Processor time of the threads, of writers during the
-two builds, before builds followed changes with a fifth to a third less work:
+two builds:
 
-    |           | a row: service, client | both builds, a row | loads of both | rows/s by writers alone |
-    | join tree | 3.0 + 0.3 µs           | 3.7 µs             | 1.6 s         | 380 k                   |
-    | box tree  | 3.0 + 0.3 µs           | 4.2 µs             | 3.0 s         | 380 k                   |
+    |          | a row: service, client | both builds, a row | loads of both | rows/s by writers alone |
+    | box tree | 3.0 + 0.3 µs           | 3.3 µs             | 3.5 s         | 380 k                   |
 
-In three times the seconds of builds alone (2.0, 4.3), two cores have 4.0 and 8.6 seconds. Without the loads, this is enough for 171 k and
-174 k rows/s, 0.45 and 0.46 of what writers reach alone, if no core ever waits.
+In three times the seconds of builds alone (1.6), two cores have 9.8 seconds. Without the loads, this is enough for 190 k rows/s, half of
+what writers reach alone, if no core ever waits.
 """
 
 from __future__ import annotations
