@@ -41,14 +41,14 @@ _Views = dict[LiveView, set[str]]
 
 
 class _Needed(NamedTuple):
-    """What a batch needs before its turn. large: relations of many rows that it truncates; views: those that need new structures, each with
-    the relations that it loses."""
+    """What a batch needs before its turn. large: relations of many rows that it truncates, by name; views: those that need new structures,
+    each with the relations that it loses."""
 
-    large: list[Relation]
+    large: dict[str, Relation]
     views: _Views
 
 
-_NOTHING = _Needed([], {})
+_NOTHING = _Needed({}, {})
 
 
 class Truncates:
@@ -148,7 +148,7 @@ class Truncates:
             return _NOTHING
         views = {view: names & view.relations.keys() for view in self._state.views.values() if large.keys() & view.relations.keys()}
         views = {view: mine for view, mine in views.items() if lost_without(view, mine) is not None}
-        return _Needed([*large.values()], views)
+        return _Needed(large, views)
 
     def _tell(self, batch: Batch, done: Done, answer: Receipt | Problem) -> None:
         self.under_way.end(batch)
@@ -160,12 +160,25 @@ class Truncates:
         log.exception("a batch could not be prepared; nothing of it was applied")
         return Problem("internal", "the batch could not be applied")
 
-    def _touch(self, batch: Batch, done: Done, large: list[Relation]) -> None:
+    def _touch(self, batch: Batch, done: Done, large: dict[str, Relation]) -> None:
         """Allocate what the truncate of these relations will write, and submit the batch."""
+        self._go(batch, self._allocate(batch, done, large), _NOTHING)
+
+    def _allocate(self, batch: Batch, done: Done, large: dict[str, Relation]) -> Done:
+        """Have the system allocate the memory that the truncate of these relations fills in its turn: what is theirs already, and what is
+        new unless another batch has that. Return what to call with the batch's answer. If this fails, the turn only takes longer."""
         if has_room := self._room.acquire(blocking=False):
             done = partial(self._leave_room, done)
-        _allocate(batch, large, has_room)
-        self._go(batch, done, _NOTHING)
+        try:
+            for changes in batch.changes:
+                relation = large.get(changes.relation)
+                if relation is not None:
+                    touch_lives(relation.table.store)
+                    if has_room and same(changes.definition, relation.definition):
+                        allocate(relation, changes)
+        except Exception:
+            log.warning("memory could not be allocated before a truncate", exc_info=True)
+        return done
 
     def _leave_room(self, done: Done, answer: Receipt | Problem) -> None:
         self._room.release()
@@ -174,15 +187,14 @@ class Truncates:
     def _run(self, batch: Batch, done: Done, needed: _Needed) -> None:
         emptied: list[Emptied] = []
         answer: Future[Receipt | Problem] = Future()
-        started, has_room = time.monotonic(), False
+        started = time.monotonic()
         try:
             for view, names in needed.views.items():
                 self._prepare(view, names, emptied)
             for _ in range(_ROUNDS):
                 if sum(one.backlog.changes for one in emptied) > _FEW:
                     self._go_on(emptied, False)
-            has_room = self._room.acquire(blocking=False)
-            _allocate(batch, needed.large, has_room)
+            done = self._allocate(batch, done, needed.large)
             with self._closing({name for one in emptied if one.reads_lists for name in one.view.relations}):
                 if self._closed:
                     self._go_on(emptied, True)
@@ -196,9 +208,6 @@ class Truncates:
             result = problem
         except Exception:
             result = self._failed()
-        finally:
-            if has_room:
-                self._room.release()
         self._tell(batch, done, result)
         batch.emptied = ()
         with suppress(Problem):  # the service is stopping
@@ -267,18 +276,3 @@ class Truncates:
         for one in emptied:
             self._state.detach(one.backlog)
             one.release()
-
-
-def _allocate(batch: Batch, relations: list[Relation], has_room: bool) -> None:
-    """Have the system allocate the memory that the truncate of these relations fills in its turn: what is theirs already, and (has_room)
-    what is new. If that fails, the turn only takes longer."""
-    large = {relation.name: relation for relation in relations}
-    try:
-        for changes in batch.changes:
-            relation = large.get(changes.relation)
-            if relation is not None:
-                touch_lives(relation.table.store)
-                if has_room and same(changes.definition, relation.definition):
-                    allocate(relation, changes)
-    except Exception:
-        log.warning("memory could not be allocated before a truncate", exc_info=True)

@@ -77,10 +77,9 @@ def batch_run(previous: Slots, deletes: Slots, come: Slots, room: Room | None = 
         gone = deletes[replaced:]
     if not len(gone):
         old, new = previous, come
-    elif not len(come):
-        old, new = gone, np.full(len(gone), -1, np.int32) if room is None else room.none[: len(gone)]
     else:
-        old, new = np.concatenate((previous, gone)), np.concatenate((come, np.full(len(gone), -1, np.int32)))
+        none = np.full(len(gone), -1, np.int32) if room is None else room.none[: len(gone)]
+        old, new = (np.concatenate((previous, gone)), np.concatenate((come, none))) if len(come) else (gone, none)
     n = len(old)
     if n == 1:
         offsets = _FIRST
