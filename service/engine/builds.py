@@ -9,7 +9,7 @@
 A round follows what accumulated during the previous one, so rounds get shorter as long as following is faster than writing. Otherwise the
 writer pauses after each group for twice as long as the build needs for its changes, so that the next round is half as long; of two builds,
 the slower one counts; quick batches are processed meanwhile. Before the first round, this time is estimated from the load. Rounds that take
-less time than the build waits for its turns get no shorter: the last one may then be as long, if they take up to 40 ms. It may be longer
+less time than the build waits for its turns get no shorter: the last one may then be as long, if they take up to 25 ms. It may be longer
 each time that rounds get no shorter, or that more is left when its turn comes.
 
 After a start, a view that may be followed is replayed instead: it is built at the version of the snapshot, and then follows all later
@@ -53,8 +53,8 @@ log = logging.getLogger("livejoin.views")
 T = TypeVar("T")
 
 _FEW = 1 << 16  # rows of a small view, which is built in a tenth of a second
-_LAST_SECONDS = 0.02  # seconds that the last round may take in the turn, estimated from the earlier rounds
-_LONGEST_LAST = 0.04  # likewise, if rounds take less time than the build waits for the turn: more of them would not leave fewer changes
+_LAST_SECONDS = 0.012  # seconds that the last round may take in the turn, estimated from the earlier rounds
+_LONGEST_LAST = 0.025  # likewise, if rounds take less time than the build waits for the turn: more of them would not leave fewer changes
 _FIRST_LAST, _MOST_LAST = 64, 16384  # changes left to the last round: while a build's speed is unknown; at most, before patience
 _MORE = 1.5  # times as many, each time that rounds get no shorter, or that more are left in the turn
 _MOST_CHANGES = 4_000_000  # changes, of 24 bytes each, before the writer waits for the build; with twice as many, quick batches wait too

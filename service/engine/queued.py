@@ -112,10 +112,10 @@ class Queue:
                     self._jobs.pop()
             del self._taken[at:]
 
-    def quick(self, most: int, first: Waiting | None = None) -> list[Waiting]:
+    def quick(self, most: int, first: Waiting | None = None, in_order: bool = False) -> list[Waiting]:
         """Remove and return up to `most` quick batches that overtake all others, `first` included: if there are any, it is returned to the
         queue, and will not be overtaken again. Nothing passes a batch of its source, or one for which structures were prepared, as more
-        changes would outdate them. The writer's thread, while nothing is put."""
+        changes would outdate them, or (in_order) a small one that is not quick. The writer's thread, while nothing is put."""
         if first is not None and (first is self._overtaken or first.batch.emptied):
             return []
         self._returned.extend(_all_of(self._items.get_nowait))
@@ -132,7 +132,7 @@ class Queue:
                         continue
                 self.quick_waits |= quick
                 passed.add(source)
-                barred |= bool(item.batch.emptied)
+                barred |= bool(item.batch.emptied) or (in_order and is_small(item.batch) and not quick)
             others.append(item)
         self._returned = others
         if found and first is not None:

@@ -41,8 +41,7 @@ T = TypeVar("T")
 _GROUP_BATCHES, _GROUP_CHANGES, _GROUP_SECONDS = 256, 100_000, 0.02  # after so many seconds, no further batch of a group is begun
 _LONG = 2e-3  # seconds that a batch takes for which a small one does not wait
 _WAITING_BYTES = 1 << 30  # of decoded batches: beyond this, no more are accepted
-# A batch is accepted only if the disk has room for it in the log, in SQLite's own log, and for SQLite's temporary needs.
-_ROOM_FACTOR, _ROOM_LEAST = 4, 512 << 10
+_ROOM_FACTOR, _ROOM_LEAST = 4, 512 << 10  # free disk for a batch, by its bytes: for the log, SQLite's own, its temporary needs; at least
 _TICK = 1.0  # seconds between two checks of what expires with time
 _PIECE = 2e-3  # seconds of housekeeping in a turn, while no batch waits
 _SHARE = 1.0  # share of a group's time, if that is more: memory freed at once is still in the caches when the next group takes it
@@ -99,8 +98,7 @@ class Writer:
     @property
     def busy_seconds(self) -> float:
         """Seconds since the thread's last sign of progress; 0 while it is idle."""
-        beat = self._beat
-        return 0.0 if beat is None else time.monotonic() - beat
+        return 0.0 if (beat := self._beat) is None else time.monotonic() - beat
 
     @property
     def is_stuck(self) -> bool:
@@ -115,8 +113,7 @@ class Writer:
         """Queue a batch. Problem `too-busy`, unless it was admitted before, or the reason why no more batches are accepted."""
         if not is_admitted:
             self.admit()
-        waiting = Waiting(batch, done, batch.bytes + batch.prepared_bytes)
-        self._put(waiting)
+        self._put(Waiting(batch, done, batch.bytes + batch.prepared_bytes))
 
     def admit(self, elsewhere: int = 0) -> None:
         """Problem `too-busy` if the queue is full. `elsewhere`: number of batches that are yet to be submitted."""
@@ -194,9 +191,8 @@ class Writer:
 
     def call(self, work: Callable[[], T], urgent: bool = False, ends_group: bool = False) -> Future[T]:
         """Call `work` in the writer's thread, in its turn, or (urgent: it changes no rows) before the next group, or (ends_group) batch."""
-        urgent = urgent or ends_group
-        job = Job(work, Future[T](), urgent)
-        if urgent:
+        job = Job(work, Future[T](), urgent or ends_group)
+        if job.only_reads:
             self._put(Job(self._run_urgent, Future(), True), job)
             self._ends_group |= ends_group
         else:
@@ -253,7 +249,7 @@ class Writer:
                         left = None
                         self._group(item)
                         self.beat()
-                        self._run_urgent()
+                        self._run_urgent_after(item.batch)
                     has_done = self._do_one()
                     if isinstance(item, Stop):
                         if not has_done:
@@ -277,7 +273,8 @@ class Writer:
             return False
         started = time.monotonic()
         job.do()
-        self._finished(1)
+        with self._lock:
+            self._unfinished -= 1
         self._owed += _SHARE * (time.monotonic() - started)
         return True
 
@@ -298,14 +295,19 @@ class Writer:
         """Seconds of housekeeping to do now although a caller waits."""
         return max(min(_PIECE, self._owed - _MOST_OWED), _PAID * (self._owed - 2 * _MOST_OWED))
 
-    def _finished(self, count: int) -> None:
-        with self._lock:
-            self._unfinished -= count
-
     def _run_urgent(self) -> None:
         self._ends_group = False
         while not self._urgent.empty():  # only this thread takes from it
             self._urgent.get_nowait().do()
+
+    def _run_urgent_after(self, batch: Batch) -> None:
+        """Run the urgent jobs after the group of `batch`. Quick batches wait for a long group or for the jobs, not for both."""
+        if not self._urgent.empty():
+            if not is_small(batch):
+                self._ends_group = False
+                self.do_quick(in_order=True)
+            self._run_urgent()
+            self.do_quick(in_order=True)
 
     def _group(self, first: Waiting) -> None:
         """Process `first` and the batches that wait behind it, except a long one behind a small one, until they have taken long enough; but
@@ -326,14 +328,14 @@ class Writer:
         self._commit(group)
         self._tidy(_SHARE * (time.monotonic() - started))
 
-    def do_quick(self) -> None:
-        """Process the quick batches that wait, while the others wait for a build. Called by `pause`."""
-        if self._queue.quick_waits and (quick := self._quick()):
+    def do_quick(self, in_order: bool = False) -> None:
+        """Process the quick batches that wait (in_order: as in `Queue.quick`), while the others wait. Called by `pause`, too."""
+        if self._queue.quick_waits and (quick := self._quick(in_order=in_order)):
             self._commit(quick)
 
-    def _quick(self, first: Waiting | None = None) -> list[Waiting]:
+    def _quick(self, first: Waiting | None = None, in_order: bool = False) -> list[Waiting]:
         with self._lock:
-            return self._queue.quick(_GROUP_BATCHES, first)
+            return self._queue.quick(_GROUP_BATCHES, first, in_order)
 
     def _gives_way(self, batch: Batch) -> bool:
         """Whether something waits for which a group in progress ends before this batch."""
@@ -358,11 +360,11 @@ class Writer:
         finally:
             with self._lock:
                 self._waiting_bytes -= sum(waiting.bytes for waiting in group)
+                self._unfinished -= len(group)
         for waiting, answer in zip(group, made.answers, strict=True):
             if isinstance(answer, Receipt):  # a batch that was refused may be resent
                 waiting.batch.release()  # before its client is answered, and the memory of its body reused
             tell(waiting.done, answer)
-        self._finished(len(group))
 
     def _put_back(self, items: Sequence[Waiting | Stop]) -> None:
         """Return what was taken last to the queue; if all batches that wait were refused meanwhile, refuse these."""
@@ -393,9 +395,7 @@ class Writer:
         seconds = turn / max(1, changes)
         self._pace = max(min(seconds, self._last), _FADING**changes * self._pace)
         self._last = seconds
-        for number, answer in enumerate(answers):
-            if isinstance(answer, Receipt) and answer.duplicate:
-                answers[number] = answer._replace(version=newest)
+        answers = [one._replace(version=newest) if isinstance(one, Receipt) and one.duplicate else one for one in answers]
         return Made(answers, fresh, deltas)
 
     def _apply(self, batches: list[Batch], deltas: list[tuple[LiveView, Delta]], most: int | None) -> list[Receipt | Problem]:

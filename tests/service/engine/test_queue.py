@@ -156,6 +156,44 @@ def test_small_batches_overtake_larger_ones_of_others(tmp_path: Path, monkeypatc
     engine.close()
 
 
+@pytest.mark.parametrize("has_truncate", [False, True])
+def test_small_batches_wait_for_a_group_or_an_urgent_job(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, has_truncate: bool) -> None:
+    """Seen: a single change waited for 100 ms: for the rest of a group, for the last round of a build, and for the next group. Between
+    urgent jobs and batches that take less time than those for which small ones do not wait, a small truncate is not overtaken."""
+    monkeypatch.setattr("service.engine.writer._LONG", 3600.0)
+    engine = running(tmp_path, {})
+    order: list[str | int] = []
+    apply = engine._state.apply
+
+    def put(id_: int, changes: int, op: str = "upsert") -> None:
+        ops = ((op, id_ + n) for n in range(changes))
+        engine.submit(of_ops("a", *ops), lambda answer: order.append(id_))
+
+    def urgent() -> None:
+        order.append("urgent")
+        put(400, 20)
+        put(500, 1)
+
+    def ask_meanwhile(*given: Any) -> Any:
+        if engine._state.newest == 0:
+            put(100, 20)
+            put(200, 1)
+            if has_truncate:
+                put(250, 1, "truncate")
+            put(300, 1)
+            engine._writer.call(urgent, ends_group=True)
+        return apply(*given)
+
+    engine._state.apply = ask_meanwhile  # type: ignore[method-assign]
+    held = HeldWriter(engine)
+    put(0, 20)
+    held.release()
+    until(lambda: len(order) == 7 + has_truncate)
+    assert order == ([0, 200, "urgent", 100, 250, 300, 400, 500] if has_truncate else [0, 200, 300, "urgent", 500, 100, 400])
+    assert engine._writer.waiting == engine._writer._waiting_bytes == 0
+    engine.close()
+
+
 def waiting(changes: int, source: str | None = None, op: str = "upsert", emptied: bool = False) -> Waiting:
     sent = of_ops("a", *((op, id_) for id_ in range(changes)), source=source, emptied=[None] if emptied else [])
     return Waiting(sent, lambda answer: None, 0)
@@ -186,6 +224,10 @@ def test_what_may_overtake_what() -> None:
     queue.put(small[0])
     assert queue.quick(3, prepared) == [] and queue.quick_waits, "its structures would be outdated"
     assert taken(queue) == [small[0]]
+    for item in (large, small[0], behind, truncate, small[1]):
+        queue.put(item)
+    assert queue.quick(3, in_order=True) == [small[0], behind] and queue.quick_waits, "a small one is not passed"
+    assert queue.quick(3, in_order=True) == [] and taken(queue) == [large, truncate, small[1]]
 
 
 @pytest.mark.parametrize("is_put_back", [True, False])
