@@ -220,7 +220,7 @@ class Truncates:
             error = None if one is None else self._attempt(one, emptied, partial(one.build, self._report))
             if error is None:
                 return
-            if not may_compare or view.groups is not None or not isinstance(error, TooManyLeft):
+            if not may_compare or not isinstance(error, TooManyLeft):
                 log_unprepared(view, error)
                 return
 

@@ -15,8 +15,8 @@ are loaded with all rows, and tell what they lose and gain when those of the tru
     in the batch's turn    follow the rest; the listed rows are deleted and inserted, and the new structures replace the view's own
 
 The list of an inner join follows changed rows; any other is read again, in the last round, if something has changed; that of deletes comes
-in the last round only. Groups have no list: they start from nothing, with memory for the slots of the rows that they lose, and take the
-rows of the new structures, if there are any, in the last round.
+in the last round only. Groups have no list: new ones take the rows of the new structures, if there are any, and follow their changes. They
+share the codes of the view's own groups (`GroupsStage.take_beside`).
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from service.views.deltas import Combination, Delta, Sink, most_candidates
 from service.views.joins.protocol import Enumeration
 from service.views.joins.union_join import UnionJoin
 from service.views.live_view import LiveView
-from service.views.stages.groups import GroupsStage, Taken
+from service.views.stages.groups import Taken
 
 log = logging.getLogger("livejoin.views")
 
@@ -46,7 +46,6 @@ _CHUNK = 1 << 16  # rows to read at once
 _SOONER_BY_PARTNERS = ("bow_tie", "minesweeper")  # bow-tie: 7.7 s to list all of 2,000,000 rows, 0.6 s by the rows that are deleted
 _NO_PINS = np.empty(0, np.int64)  # nobody reads structures before they are in place
 _MOST_LEFT = 8  # rows for each deleted one, of the other relations and of the view: to compare one takes a tenth of the time of a delete
-_MOST_TAKEN = 10_000_000  # rows of a view that groups take in the last round, some two seconds, however few are deleted
 _COMPARED = 1 << 20  # rows to compare at once
 
 
@@ -79,7 +78,7 @@ def lost_without(view: LiveView, names: Collection[str]) -> Lost | None:
 
 
 class TooManyLeft(Exception):
-    """To compare the rows that are left, or to take them into groups, would take too long."""
+    """To compare the rows that are left would take too long."""
 
 
 class TooLate(Exception):
@@ -107,7 +106,7 @@ class Emptied:
         self.backlog = Backlog(view.relations.values())
         rows = {name: relation.table.rows for name, relation in view.relations.items()}
         deleted = sum(rows[name] for name in names)
-        self._most_left = _MOST_LEFT * deleted if view.groups is None else max(_MOST_TAKEN, _MOST_LEFT * deleted)
+        self._most_left = _MOST_LEFT * deleted
         may_compare = may_compare and sum(rows.values()) - deleted <= self._most_left
         # Whether deletes from the new structures tell what is lost and gained.
         self._by_deletes = self._most > 0 and not (lost.every or lost.place is not None or may_compare)
@@ -116,7 +115,7 @@ class Emptied:
         self._held = self._before = ExitStack()
         self._rows: Combination | None = None  # those that the held version loses; None: more than the feed may keep
         self._new: Combination = (NO_SLOTS,) * view.width  # those that take their places, unless they are found by the lost ones
-        self._is_stale = self._by_deletes  # whether the list is to be read, perhaps again, or the groups are to take the rows
+        self._is_stale = self._by_deletes  # whether the list is to be read, perhaps again
         self._taken: Taken | None = None
         self._report: Callable[[float], None]  # that of `build`
         self.hold()
@@ -138,12 +137,10 @@ class Emptied:
             return
         if self._most > 0:
             self._list()
-        elif self._groups is not None:
-            for _ in self._few(self._join.rows(self._join.root, None)):  # the last round reads them
-                pass
-            self._is_stale = True
-        elif self.view.groups is not None:
-            self._taken = self.view.groups.nothing_taken()
+        elif (groups := self.view.groups) is not None:
+            self._taken = groups.nothing_taken()
+            if not self._lost.every:
+                groups.take_beside(self._taken, self._join, report)
 
     def go_on(self, is_last: bool) -> None:
         """Follow the changes up to the held version. Raises TooManyLeft."""
@@ -154,7 +151,9 @@ class Emptied:
 
     def release(self) -> None:
         """Release the versions, and what the groups have taken."""
-        self._drop_taken()
+        if self._taken is not None and self.view.groups is not None:
+            self.view.groups.drop(self._taken, self._version)
+        self._taken = None
         self._before.close()
         self._held.close()
 
@@ -165,8 +164,6 @@ class Emptied:
         try:
             self._version, self._root = version, self.view.root
             self._join.hold(version)
-            if self.must_read:
-                self._drop_taken()
             self._follow(True)
         except Exception as error:
             log_unprepared(self.view, error)
@@ -175,8 +172,8 @@ class Emptied:
 
     @property
     def reads_lists(self) -> bool:
-        """Whether the list, or the groups, do not follow changes: rows must be read again."""
-        return self._groups is not None or (self._most > 0 and (self._rows is None or not self._lost.is_inner))
+        """Whether the list does not follow changes: rows must be read again."""
+        return self._most > 0 and (self._rows is None or not self._lost.is_inner)
 
     @property
     def must_read(self) -> bool:
@@ -219,15 +216,17 @@ class Emptied:
             raise TooLate("rows have changed since the others were deleted")
         for piece in pieces(net for net in nets if self._by_deletes or net.relation.name not in self._names):
             self._join.require(piece.resolved)
-            self._join.catch_up(self._version, piece.runs)
+            if self._taken is not None and not self._lost.every:
+                assert self.view.groups is not None
+                self.view.groups.follow_beside(self._taken, self._join, self._version, piece.runs)
+            else:
+                self._join.catch_up(self._version, piece.runs)
         self._before.close()
         gone = {net.relation.name: net.gone for net in nets if len(net.gone)}
         come = {net.relation.name: net.come for net in nets if len(net.come)}
-        if self._groups is not None:
-            self._is_stale |= bool(gone or come)
-        elif self._most <= 0:
+        if self._most <= 0:
             return
-        elif self._rows is not None and self._lost.is_inner:
+        if self._rows is not None and self._lost.is_inner:
             if gone or come:
                 self._keep([self._without(self._rows, gone), *self._coming(come)])
         elif self._rows is not None or gone:
@@ -241,17 +240,6 @@ class Emptied:
         retain = self.view.view.query.retain
         return -1 if retain is None or self.view.groups is not None else most_candidates(retain[0])
 
-    @property
-    def _groups(self) -> GroupsStage | None:
-        """Groups that take the rows of the new structures."""
-        return None if self._lost.every else self.view.groups
-
-    def _drop_taken(self) -> None:
-        if self._taken is not None and self.view.groups is not None:
-            self.view.groups.drop(self._taken, self._version)
-            self._is_stale = True  # even if the changes since come to nothing
-        self._taken = None
-
     def _keep(self, parts: list[Combination]) -> None:
         if sum(len(part[0]) for part in parts) <= self._most:
             self._rows = _together(parts)
@@ -259,13 +247,10 @@ class Emptied:
             self._rows = None
 
     def _list(self) -> None:
-        """List the rows of the version that are lost. Groups take those that are left."""
+        """List the rows of the version that are lost."""
         self._is_stale = False
         join, root, _ = self._root
-        if self._groups is not None:
-            self._taken = self._groups.nothing_taken()
-            self._groups.take_beside(self._taken, self._join, self._report)
-        elif self._by_deletes:
+        if self._by_deletes:
             self._delete()
         elif self._lost.every or self._lost.place is not None:
             self._keep(self._read(self._all_rows()))

@@ -138,9 +138,9 @@ class OverlapJoin(Defaults):
         if self.domain is not None and len(gone):
             self.domain.release(gone, version)
 
-    def catch_up(self, version: int, runs: Runs) -> None:
+    def catch_up(self, version: int, runs: Runs, sink: Sink | None = None) -> None:
         """Changes belong to the version that was loaded, so that blocks are changed in place."""
-        self.apply(self._loaded, runs, None)
+        self.apply(self._loaded, runs, sink)
 
     def _apply_batch(self, version: int, work: _Work, sink: Sink | None) -> npt.NDArray[np.int32]:
         """Apply entries of one version; return the keys of the deleted ones."""

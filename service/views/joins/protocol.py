@@ -73,10 +73,10 @@ class Defaults:
         """Note that `version`, the newest, is held from now on, in place of the previous one. In the writer's turn, each round of building:
         O(1)."""
 
-    def catch_up(self, version: int, runs: Runs) -> None:
-        """Do the same as `apply` without a sink, while the join is built: as nobody has read it yet, nothing need be kept for earlier
-        versions. After a MemoryError the join is lost."""
-        self.apply(version, runs, None)
+    def catch_up(self, version: int, runs: Runs, sink: Sink | None = None) -> None:
+        """Do the same as `apply` while the join is built: as nobody has read it yet, nothing need be kept for earlier versions. After a
+        MemoryError the join is lost."""
+        self.apply(version, runs, sink)
 
     def settle(self) -> None:
         """Do, beside the writer, the work that changes have deferred while the join is built."""
@@ -185,7 +185,7 @@ class Join(Protocol):
 
     def hold(self, version: int) -> None: ...
 
-    def catch_up(self, version: int, runs: Runs) -> None: ...
+    def catch_up(self, version: int, runs: Runs, sink: Sink | None = None) -> None: ...
 
     def settle(self) -> None: ...
 

@@ -88,7 +88,7 @@ class _Column(NamedTuple):
 
 
 class Columns:
-    """The columns of one view's groups. Used by one thread at a time: the writer, the view's builder, or the preparation of a truncate."""
+    """The columns of one view's groups. Used by the writer or the view's builder, and beside it by the preparation of a truncate."""
 
     def __init__(self, query: Query, sides: Sequence[Side], definitions: Definitions) -> None:
         assert query.groups is not None

@@ -45,6 +45,7 @@ _NO_PINS = _NO_NUMBERS = np.empty(0, np.int64)
 _NO_CELLS = np.empty((0, 0), np.int64)
 _SPARE_CODES = 1 << 16
 _MOST_TOGETHER, _FEW_ROWS = 64, 1 << 14  # versions that are followed together; rows of a delta up to which that number grows
+_FEW_BESIDE = 1 << 13  # rows taken beside the writer at once: it waits for their codes
 _ALL = np.zeros(1, np.int32)
 
 
@@ -161,18 +162,33 @@ class GroupsStage(Defaults):
         return Taken(self._groups.without_rows(), References(), self._table.room_to_end())
 
     def take_beside(self, taken: Taken, core: Join, report: Callable[[float], None]) -> None:
-        """Add all rows of a new core to new groups, beside the writer, while neither the core nor the view changes. The references of
-        `taken` must be dropped later, or taken over by `apply_emptied`, even if this raises. MemoryError: there is no room. O(1) a row."""
+        """Add all rows of a new core to new groups, beside the writer, while the core does not change. The references of `taken` must be
+        dropped later, or taken over by `apply_emptied`, even if this raises. MemoryError: there is no room. O(1) a row."""
         cursor = core.rows(core.root, None)
         while not cursor.done:
             report(1.0)
-            rows = cursor.fill(PIECE_ROWS)
-            come = np.ones(len(rows[0]), np.bool_)
-            if not len(come):
-                continue
-            taken.groups.require(self._columns.codes + len(come), len(come))
-            read = self._columns.read(rows, (come, 0))
-            taken.references.add(self._columns.codes_of(read))
+            rows = cursor.fill(_FEW_BESIDE)
+            self._take_some(taken, 0, np.ones(len(rows[0]), np.bool_), rows)
+
+    def follow_beside(self, taken: Taken, core: Join, version: int, runs: Runs) -> None:
+        """As `Join.catch_up` for a new core whose rows `taken` has: also add and remove the rows that come and go. Raises as `take_beside`;
+        neither the core nor `taken` can then be used."""
+
+        def take(offsets: Indices, come: Mask, rows: Combination) -> None:
+            for first in range(0, len(come), _FEW_BESIDE):
+                part = slice(first, first + _FEW_BESIDE)
+                self._take_some(taken, version, come[part], tuple(slots[part] for slots in rows))
+
+        core.catch_up(version, runs, _Taking(take))
+
+    def _take_some(self, taken: Taken, version: int, come: Mask, rows: Combination) -> None:
+        """Add rows to new groups or remove them, beside the writer."""
+        if len(come):
+            read = self._columns.read(rows, (come, version))
+            codes = self._columns.codes_of(read)
+            taken.references.add([some[come] for some in codes])
+            taken.references.add([some[~come] for some in codes], -1)
+            taken.groups.require(self._columns.codes, len(come))
             taken.groups.add(_given(read, come))
 
     def drop(self, taken: Taken, version: int) -> None:

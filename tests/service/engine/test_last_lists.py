@@ -93,7 +93,7 @@ def version_of(answer: Future[Receipt | Problem]) -> int:
     return receipt.version
 
 
-@pytest.mark.parametrize("name", SORTS)
+@pytest.mark.parametrize("name", [name for name in SORTS if "group" not in name])
 def test_only_changes_of_the_same_relations_wait(engine: Instance, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
     """Also those of their sources that come later, which would make them duplicates; a change that is applied at once is queued."""
     engine.put_view("v", SORTS[name], wait=60)
@@ -151,8 +151,10 @@ def test_changes_after_the_last_round_that_come_to_nothing(engine: Instance, mon
     left_nothing(engine)
 
 
-def test_a_list_that_follows_changes_holds_up_nobody(engine: Instance, monkeypatch: pytest.MonkeyPatch) -> None:
-    engine.put_view("v", {"sql": "SELECT a.id AS i, b.id AS j FROM a JOIN b ON overlaps(a.x, b.x)"}, wait=60)
+@pytest.mark.parametrize("name", ["pairs", "groups", "one group"])
+def test_what_follows_changes_holds_up_nobody(engine: Instance, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    pairs = {"sql": "SELECT a.id AS i, b.id AS j FROM a JOIN b ON overlaps(a.x, b.x)"}
+    engine.put_view("v", SORTS.get(name, pairs), wait=60)
     monkeypatch.setattr(truncates, "_FEW", 0)
     closed, go_on = list[bool](), Emptied.go_on
 

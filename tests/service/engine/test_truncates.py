@@ -6,7 +6,7 @@ import random
 import sys
 import threading
 from collections.abc import Callable, Iterator
-from concurrent.futures import Future
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +23,8 @@ from service.reading.cursors import open_rows
 from service.tables import backlog
 from service.views import emptied
 from service.views.emptied import Emptied
+from service.views.stages import groups
+from service.views.stages.groups import GroupsStage
 from service.views.stages.key_stretches import KeyStretches
 from service.views.stages.table import GroupTable
 from service.wire.batch import Batch, Changes, RowBlock
@@ -62,6 +64,13 @@ MORE = {
     "full": {"sql": "SELECT a.id AS i, b.t AS j FROM a FULL JOIN b ON overlaps(a.x, b.x)"},
     "left on boxes": {"sql": "SELECT a.id AS i, b.t AS j FROM a LEFT JOIN b ON overlaps(a.x, b.x) AND overlaps(a.y, b.y)"},
     "groups of left": {"sql": "SELECT a.tag AS t, max(b.t) AS m FROM a LEFT JOIN b ON overlaps(a.x, b.x) GROUP BY a.tag"},
+    "groups of full": {
+        "sql": "SELECT b.tag AS t, count(DISTINCT a.tag) AS n, min(a.u) AS m, max(a.s) AS l, sum(b.t) AS s "
+        "FROM a FULL JOIN b ON overlaps(a.x, b.x) GROUP BY b.tag HAVING count(*) > 1"
+    },
+    "unfollowed groups of left": {
+        "sql": "SELECT a.s AS g, count(b.id) AS n FROM a LEFT JOIN b ON a.tag = b.tag GROUP BY a.s", "changes": False
+    },
     "left of three": {"sql": "SELECT a.id AS i, b.id AS j, c.id AS k FROM a LEFT JOIN b ON overlaps(a.x, b.x) LEFT JOIN b c ON c.id = b.s"},
     "two absent": {
         "sql": "SELECT a.id AS i, c.id AS j FROM a JOIN a c ON a.s = c.t WHERE NOT EXISTS (SELECT 1 FROM b WHERE b.tag = a.tag)"
@@ -178,7 +187,7 @@ def test_groups_that_have_ended_are_not_too_many(tmp_path: Path, monkeypatch: py
     engine.close()
 
 
-@pytest.mark.parametrize("name", ["groups of absent", "groups of left", "counted on one key", "counted partners"])
+@pytest.mark.parametrize("name", ["groups of absent", "groups of left", "groups of full", "counted on one key", "counted partners"])
 @pytest.mark.parametrize("is_placed", [True, False])
 def test_no_codes_of_groups_are_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, is_placed: bool) -> None:
     """Others write in all rounds, so that what was taken is dropped, and taken again, perhaps in vain. The rows are then deleted one by
@@ -197,6 +206,47 @@ def test_no_codes_of_groups_are_left(tmp_path: Path, monkeypatch: pytest.MonkeyP
         engine.apply(Batch([Changes(relation, BOXES, deletes, RowBlock(rows_like(rng, [*range(80)])), np.arange(80))], 80, 0, [], 0))
     look(engine)
     assert view.shown.columns.domain.keys == 0
+    engine.close()
+
+
+@pytest.mark.parametrize("name", ["groups of left", "groups of full", "groups of absent", "unfollowed groups of left"])
+def test_groups_follow_all_that_others_write(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    """At any moment, and nobody waits for the last round. Both threads give and end codes of groups meanwhile."""
+    monkeypatch.setattr(groups, "_FEW_BESIDE", 1)
+    rng, twin = random.Random(name), random.Random(f"twin of {name}")
+    engine = filled(tmp_path, rng)
+    view, _ = engine.put_view("v", MORE[name], wait=60)
+    added = None if name.startswith("unfollowed") else Added(engine, "v")
+    take, over, written = GroupsStage._take_some, threading.Event(), threading.Semaphore(0)
+
+    def take_slowly(*given: Any) -> None:
+        if threading.current_thread().name.startswith("truncates"):  # batches come between two rows
+            assert written.acquire(timeout=60)
+        take(*given)
+
+    def write() -> None:
+        while not over.is_set():
+            apply_unprepared(engine, some_changes(twin, 9))
+            assert not engine._truncates._closed
+            written.release()
+
+    monkeypatch.setattr(GroupsStage, "_take_some", take_slowly)
+    meanwhile = Meanwhile(monkeypatch, lambda: None)
+    with ThreadPoolExecutor(1) as pool:
+        writing = pool.submit(write)
+        try:
+            for _ in range(3):
+                engine.apply(truncating(rng, "b"))
+                apply_unprepared(engine, some_changes(rng, 40))
+        finally:
+            over.set()
+        writing.result(60)
+    assert meanwhile.placed == 3
+    agrees(engine, "v")
+    check(engine)
+    if added is not None:
+        add_up(engine, added)
+    left_nothing(engine)
     engine.close()
 
 
