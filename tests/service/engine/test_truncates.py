@@ -6,7 +6,7 @@ import random
 import sys
 import threading
 from collections.abc import Callable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future
 from pathlib import Path
 from typing import Any
 
@@ -23,15 +23,11 @@ from service.reading.cursors import open_rows
 from service.tables import backlog
 from service.views import emptied
 from service.views.emptied import Emptied
-from service.views.stages import groups
-from service.views.stages.groups import GroupsStage
-from service.views.stages.key_stretches import KeyStretches
-from service.views.stages.table import GroupTable
 from service.wire.batch import Batch, Changes, RowBlock
 from tests.service.engine.emptying import Meanwhile, add_up, apply_unprepared, left_nothing, rows_left, truncate_meanwhile, truncating
 from tests.service.engine.test_builds import BOXES, VIEWS, agrees, filled, rows_like, some_changes
 from tests.service.engine.test_renewals import keeping
-from tests.service.running import ORDER, batch, check, look, of_ops, rows_of, running
+from tests.service.running import ORDER, check
 from tests.service.views.test_random_sql import Added
 
 SELF = {"from": {"a": "a", "b": "a"}, "join": [{"overlaps": ["a.x", "b.x"]}, {"less": ["a.id", "b.id"]}]}
@@ -155,97 +151,6 @@ def test_rows_that_only_move(tmp_path: Path, name: str, kept: str, truncated: st
     engine.apply(batch)
     agrees(engine, "v")
     add_up(engine, added)
-    left_nothing(engine)
-    engine.close()
-
-
-@pytest.mark.parametrize("name", ["coverage of many groups", "groups of numbers", "groups of absent"])
-def test_no_groups_are_left_without_rows(tmp_path: Path, name: str) -> None:
-    rng = random.Random(name)
-    engine = filled(tmp_path, rng)
-    view, _ = engine.put_view("v", MORE[name], wait=60)
-    assert isinstance(view.shown, KeyStretches | GroupTable) and view.shown.columns.domain is not None
-    assert view.shown.columns.domain.keys > 3
-    engine.apply(truncating(rng, "a", most=0))
-    look(engine)
-    assert view.shown.columns.domain.keys == 0
-    engine.close()
-
-
-@pytest.mark.parametrize("worth", [1, 1 << 14])
-def test_groups_that_have_ended_are_not_too_many(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, worth: int) -> None:
-    """Seen: coverage of 60 groups of at most 100 failed after a truncate and 60 other groups."""
-    monkeypatch.setattr(truncates, "_WORTH", worth)
-    engine = running(tmp_path, {})
-    view, _ = engine.put_view("v", {"sql": "SELECT a.id AS g, coverage(a.x) AS busy FROM a GROUP BY a.id", "groups": 100}, wait=60)
-    for first in range(0, 6000, 1000):
-        engine.apply(of_ops("a", ("truncate", 0)))
-        engine.apply(batch(("upsert", "a", rows_of(first, 60))))
-        assert view.state == "live" and view.problem is None
-    engine.apply(batch(("upsert", "a", rows_of(7000, 41))))
-    assert view.problem is not None and view.problem.type == "too-many-groups"
-    engine.close()
-
-
-@pytest.mark.parametrize("name", ["groups of absent", "groups of left", "groups of full", "counted on one key", "counted partners"])
-@pytest.mark.parametrize("is_placed", [True, False])
-def test_no_codes_of_groups_are_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, is_placed: bool) -> None:
-    """Others write in all rounds, so that what was taken is dropped, and taken again, perhaps in vain. The rows are then deleted one by
-    one."""
-    rng = random.Random(name)
-    engine = filled(tmp_path, rng)
-    view, _ = engine.put_view("v", MORE[name], wait=60)
-    assert isinstance(view.shown, GroupTable) and view.shown.columns.domain is not None
-    meanwhile, catch_up = Meanwhile(monkeypatch, lambda: apply_unprepared(engine, some_changes(rng, 20))), Emptied.catch_up
-    monkeypatch.setattr(Emptied, "catch_up", lambda one, version: catch_up(one, version) and is_placed)
-    engine.apply(truncating(rng, "b"))
-    left_nothing(engine)
-    assert meanwhile.placed == is_placed and view.shown.columns.domain.keys > 0
-    deletes = np.full(80, ORDER["delete"], np.uint8)
-    for relation in "ab":
-        engine.apply(Batch([Changes(relation, BOXES, deletes, RowBlock(rows_like(rng, [*range(80)])), np.arange(80))], 80, 0, [], 0))
-    look(engine)
-    assert view.shown.columns.domain.keys == 0
-    engine.close()
-
-
-@pytest.mark.parametrize("name", ["groups of left", "groups of full", "groups of absent", "unfollowed groups of left"])
-def test_groups_follow_all_that_others_write(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
-    """At any moment, and nobody waits for the last round. Both threads give and end codes of groups meanwhile."""
-    monkeypatch.setattr(groups, "_FEW_BESIDE", 1)
-    rng, twin = random.Random(name), random.Random(f"twin of {name}")
-    engine = filled(tmp_path, rng)
-    view, _ = engine.put_view("v", MORE[name], wait=60)
-    added = None if name.startswith("unfollowed") else Added(engine, "v")
-    take, over, written = GroupsStage._take_some, threading.Event(), threading.Semaphore(0)
-
-    def take_slowly(*given: Any) -> None:
-        if threading.current_thread().name.startswith("truncates"):  # batches come between two rows
-            assert written.acquire(timeout=60)
-        take(*given)
-
-    def write() -> None:
-        while not over.is_set():
-            apply_unprepared(engine, some_changes(twin, 9))
-            assert not engine._truncates._closed
-            written.release()
-
-    monkeypatch.setattr(GroupsStage, "_take_some", take_slowly)
-    meanwhile = Meanwhile(monkeypatch, lambda: None)
-    with ThreadPoolExecutor(1) as pool:
-        writing = pool.submit(write)
-        try:
-            for _ in range(3):
-                engine.apply(truncating(rng, "b"))
-                apply_unprepared(engine, some_changes(rng, 40))
-        finally:
-            over.set()
-        writing.result(60)
-    assert meanwhile.placed == 3
-    agrees(engine, "v")
-    check(engine)
-    if added is not None:
-        add_up(engine, added)
     left_nothing(engine)
     engine.close()
 
