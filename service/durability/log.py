@@ -52,7 +52,8 @@ _CATALOG_PAGES = 6  # written by a change of the catalogue, besides a long defin
 _WAL_BYTES = 8 << 20  # of SQLite's WAL, worth a checkpoint
 _NEW_BYTES, _COMMITS = 1 << 20, 8  # payload that is worth a checkpoint, some 2 ms per MiB; of larger commits, that of so many
 LEFT = 64 << 20  # bytes of the disk that snapshots and backups leave free for the log
-_CATALOG_ROOM = 512 << 10  # bytes of the disk
+_CATALOG_ROOM = _LEAST_ROOM = 512 << 10  # bytes of the disk
+_BATCH_FACTOR, _BATCH_MORE = 4, 2 << 10  # bytes of the disk for each byte of a batch; and for any batch
 _GIVEN_PAGES = 32  # pages returned per transaction at most: those in use are moved
 _GIVEN_LOOKS = 400_000  # per transaction, some 3 ms: SQLite may scan its whole list of free pages for each page it returns
 _GIVEN_PAUSE = 3  # times the duration of the last transaction
@@ -62,9 +63,9 @@ _FORGET_ROWS, _FORGET_BYTES = 512, 4 << 20  # removed per transaction, during wh
 class Log:
     """The log of one data folder, which it owns from construction to `close`.
 
-    `append` and `commit` are called by one thread at a time, the rest by any. `folder_id` identifies the folder permanently, `secret` signs
-    what only this folder may have issued. Raises FolderInUse, Damaged, and OSError or sqlite3.OperationalError for a disk that is full,
-    read-only or broken: then everything appended since the last commit is undone.
+    `append`, `commit` and `takes` are called by one thread at a time, the rest by any. `folder_id` identifies the folder permanently,
+    `secret` signs what only this folder may have issued. Raises FolderInUse, Damaged, and OSError or sqlite3.OperationalError for a disk
+    that is full, read-only or broken: then everything appended since the last commit is undone.
     """
 
     def __init__(self, folder: Path, synchronous: Literal["full", "normal"] = "full") -> None:
@@ -73,6 +74,7 @@ class Log:
         make_folder(folder)
         self._lock = FolderLock(folder)
         self._guard = threading.RLock()
+        self._room = 0  # free bytes of the disk when last looked at, less what was used since
         self._changed = threading.Condition(self._guard)
         try:
             if database.is_new(folder):
@@ -271,6 +273,19 @@ class Log:
                 raise
             self._pages += _CATALOG_PAGES
             self._has_committed()
+
+    def look_at_disk(self) -> None:
+        """Note how much free space the disk has, for `takes`."""
+        self._room = self.free_bytes
+
+    def takes(self, sizes: Sequence[int]) -> bool:
+        """Whether the disk has room for batches of so many bytes, in the log, in SQLite's own log, and for SQLite's temporary needs; if so,
+        reserve it. To be asked before anything is changed: a later failure stops the service."""
+        left = self._room - sum([_BATCH_FACTOR * size + _BATCH_MORE for size in sizes])
+        if left < _LEAST_ROOM:
+            return False
+        self._room = left
+        return True
 
     def require_room(self) -> None:
         """Raise Problem `disk-full` if the disk has no room for a change of the catalogue."""

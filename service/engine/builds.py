@@ -53,7 +53,7 @@ log = logging.getLogger("livejoin.views")
 T = TypeVar("T")
 
 _FEW = 1 << 16  # rows of a small view, which is built in a tenth of a second
-_LAST_SECONDS = 0.012  # seconds that the last round may take in the turn, estimated from the earlier rounds
+_LAST_SECONDS = 0.012  # seconds that the last round may take in the turn, judged by earlier, longer rounds: it takes up to twice as long
 _LONGEST_LAST = 0.025  # likewise, if rounds take less time than the build waits for the turn: more of them would not leave fewer changes
 _FIRST_LAST, _MOST_LAST = 64, 16384  # changes left to the last round: while a build's speed is unknown; at most, before patience
 _MORE = 1.5  # times as many, each time that rounds get no shorter, or that more are left in the turn

@@ -110,12 +110,14 @@ class Queue:
             for item in self._taken[at:]:
                 if isinstance(item, Job):
                     self._jobs.pop()
+                elif isinstance(item, Waiting):
+                    self.quick_waits |= is_quick(item.batch)
             del self._taken[at:]
 
-    def quick(self, most: int, first: Waiting | None = None, in_order: bool = False) -> list[Waiting]:
+    def quick(self, most: int, first: Waiting | None = None, keeps_small: bool = False) -> list[Waiting]:
         """Remove and return up to `most` quick batches that overtake all others, `first` included: if there are any, it is returned to the
-        queue, and will not be overtaken again. Nothing passes a batch of its source, or one for which structures were prepared, as more
-        changes would outdate them, or (in_order) a small one that is not quick. The writer's thread, while nothing is put."""
+        queue, and has its turn when it is taken next. Nothing passes a batch of its source, or one for which structures were prepared, as
+        more changes would outdate them; keeps_small: nor a small one that is not quick. The writer's thread, while nothing is put."""
         if first is not None and (first is self._overtaken or first.batch.emptied):
             return []
         self._returned.extend(_all_of(self._items.get_nowait))
@@ -132,7 +134,7 @@ class Queue:
                         continue
                 self.quick_waits |= quick
                 passed.add(source)
-                barred |= bool(item.batch.emptied) or (in_order and is_small(item.batch) and not quick)
+                barred |= bool(item.batch.emptied) or (keeps_small and is_small(item.batch) and not quick)
             others.append(item)
         self._returned = others
         if found and first is not None:

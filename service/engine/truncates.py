@@ -1,7 +1,8 @@
 """Batches that truncate large relations: the new structures of their views are built before the batch has its turn (`views/emptied.py`).
 
 Only the batch itself waits for that, and later batches of its source, which would make it a duplicate. Changes of the same views' relations
-wait while rows that do not follow changes are listed for the last time. Batches that truncate are prepared one after another.
+wait while rows that do not follow changes are listed for the last time, or if writers were faster than all rounds. Truncates are prepared
+one after another.
 """
 
 from __future__ import annotations
@@ -195,7 +196,7 @@ class Truncates:
                 if sum(one.backlog.changes for one in emptied) > _FEW:
                     self._go_on(emptied, False)
             done = self._allocate(batch, done, needed.large)
-            with self._closing({name for one in emptied if one.reads_lists for name in one.view.relations}):
+            with self._closing({name for one in emptied if one.reads_lists or one.needs_last_round for name in one.view.relations}):
                 if self._closed:
                     self._go_on(emptied, True)
                 batch.emptied = tuple(emptied)
@@ -263,11 +264,11 @@ class Truncates:
 
     def _hold(self, emptied: list[Emptied], is_last: bool) -> list[Emptied]:
         """Hold the newest version for the preparations, and return them: without those whose views were dropped or have failed, and in the
-        last round without those that need not read rows again. What was queued before the call has been applied."""
+        last round without those that do not need it. What was queued before the call has been applied."""
         gone = [one for one in emptied if not self._state.has(one.view, "live")]
         self._release(gone)
         emptied[:] = [one for one in emptied if one not in gone]
-        held = [one for one in emptied if one.must_read or not is_last]
+        held = [one for one in emptied if one.needs_last_round or not is_last]
         for one in held:
             one.hold()
         return held

@@ -41,7 +41,6 @@ T = TypeVar("T")
 _GROUP_BATCHES, _GROUP_CHANGES, _GROUP_SECONDS = 256, 100_000, 0.02  # after so many seconds, no further batch of a group is begun
 _LONG = 2e-3  # seconds that a batch takes for which a small one does not wait
 _WAITING_BYTES = 1 << 30  # of decoded batches: beyond this, no more are accepted
-_ROOM_FACTOR, _ROOM_LEAST = 4, 512 << 10  # free disk for a batch, by its bytes: for the log, SQLite's own, its temporary needs; at least
 _TICK = 1.0  # seconds between two checks of what expires with time
 _PIECE = 2e-3  # seconds of housekeeping in a turn, while no batch waits
 _SHARE = 1.0  # share of a group's time, if that is more: memory freed at once is still in the caches when the next group takes it
@@ -80,7 +79,6 @@ class Writer:
         self._pace = 0.0  # likewise: the slowest of late, fading, without isolated slow ones, which are due to the scheduler
         self.failure: BaseException | None = None
         self._waiting_bytes = 0  # those in progress included
-        self._room = 0  # free bytes of the disk at the beginning of the turn, less what was used since
         self.batches = self.changes = 0
         self.batch_changes = Histogram()
         self.update_seconds = Histogram()
@@ -98,7 +96,8 @@ class Writer:
     @property
     def busy_seconds(self) -> float:
         """Seconds since the thread's last sign of progress; 0 while it is idle."""
-        return 0.0 if (beat := self._beat) is None else time.monotonic() - beat
+        beat = self._beat
+        return 0.0 if beat is None else time.monotonic() - beat
 
     @property
     def is_stuck(self) -> bool:
@@ -132,7 +131,7 @@ class Writer:
             if self._pace > _SHORT or self._unfinished or self._refuses or self._ended or not self._turn.acquire(blocking=False):
                 return None
         try:
-            self._room = self._log.free_bytes
+            self._log.look_at_disk()
             made = self._unpublished = self._to_disk([batch], _MOST_ROWS) if self._is_short(batch) else None
         except BaseException as error:
             self._fail(error)
@@ -191,8 +190,9 @@ class Writer:
 
     def call(self, work: Callable[[], T], urgent: bool = False, ends_group: bool = False) -> Future[T]:
         """Call `work` in the writer's thread, in its turn, or (urgent: it changes no rows) before the next group, or (ends_group) batch."""
-        job = Job(work, Future[T](), urgent or ends_group)
-        if job.only_reads:
+        urgent = urgent or ends_group
+        job = Job(work, Future[T](), urgent)
+        if urgent:
             self._put(Job(self._run_urgent, Future(), True), job)
             self._ends_group |= ends_group
         else:
@@ -247,9 +247,9 @@ class Writer:
                     if isinstance(item, Waiting):
                         self._run_urgent()
                         left = None
-                        self._group(item)
+                        was_long = self._group(item)
                         self.beat()
-                        self._run_urgent_after(item.batch)
+                        self._run_urgent_after(was_long)
                     has_done = self._do_one()
                     if isinstance(item, Stop):
                         if not has_done:
@@ -300,18 +300,18 @@ class Writer:
         while not self._urgent.empty():  # only this thread takes from it
             self._urgent.get_nowait().do()
 
-    def _run_urgent_after(self, batch: Batch) -> None:
-        """Run the urgent jobs after the group of `batch`. Quick batches wait for a long group or for the jobs, not for both."""
+    def _run_urgent_after(self, was_long: bool) -> None:
+        """Run the urgent jobs after a group; quick batches that wait for a group with a large batch, or for the jobs, wait for no more."""
         if not self._urgent.empty():
-            if not is_small(batch):
-                self._ends_group = False
-                self.do_quick(in_order=True)
+            if was_long:
+                self._ends_group = False  # not this one
+                self.do_quick(keeps_small=True)
             self._run_urgent()
-            self.do_quick(in_order=True)
+            self.do_quick(keeps_small=True)
 
-    def _group(self, first: Waiting) -> None:
+    def _group(self, first: Waiting) -> bool:
         """Process `first` and the batches that wait behind it, except a long one behind a small one, until they have taken long enough; but
-        if `first` is long, the quick ones that wait come before it."""
+        if `first` is long, the quick ones that wait come before it. Return whether `first` was processed and is not small."""
         quick = self._quick(first) if self._estimate(first.batch) >= _LONG else []
         group, changes, has_small = quick or [first], first.batch.sent, is_small(first.batch)
         while not quick and len(group) < _GROUP_BATCHES and changes < _GROUP_CHANGES:
@@ -327,15 +327,17 @@ class Writer:
         started = time.monotonic()
         self._commit(group)
         self._tidy(_SHARE * (time.monotonic() - started))
+        return not quick and not is_small(first.batch)
 
-    def do_quick(self, in_order: bool = False) -> None:
-        """Process the quick batches that wait (in_order: as in `Queue.quick`), while the others wait. Called by `pause`, too."""
-        if self._queue.quick_waits and (quick := self._quick(in_order=in_order)):
+    def do_quick(self, keeps_small: bool = False) -> None:
+        """Process the quick batches that wait (keeps_small: as in `Queue.quick`), while the others wait. Called by `pause`, too, which may
+        take seconds: a small truncate does not keep the others waiting for so long."""
+        if self._queue.quick_waits and (quick := self._quick(keeps_small=keeps_small)):
             self._commit(quick)
 
-    def _quick(self, first: Waiting | None = None, in_order: bool = False) -> list[Waiting]:
+    def _quick(self, first: Waiting | None = None, keeps_small: bool = False) -> list[Waiting]:
         with self._lock:
-            return self._queue.quick(_GROUP_BATCHES, first, in_order)
+            return self._queue.quick(_GROUP_BATCHES, first, keeps_small)
 
     def _gives_way(self, batch: Batch) -> bool:
         """Whether something waits for which a group in progress ends before this batch."""
@@ -347,7 +349,8 @@ class Writer:
 
     def _commit(self, group: list[Waiting]) -> None:
         """Process these completely, except for housekeeping; those that there is no time for are put back."""
-        made, self._room = None, self._log.free_bytes
+        made = None
+        self._log.look_at_disk()
         try:
             made = self._to_disk([waiting.batch for waiting in group])
             self._put_back(group[len(made.answers) :])
@@ -360,7 +363,7 @@ class Writer:
         finally:
             with self._lock:
                 self._waiting_bytes -= sum(waiting.bytes for waiting in group)
-                self._unfinished -= len(group)
+                self._unfinished -= len(group)  # whoever asks needs the turn as well
         for waiting, answer in zip(group, made.answers, strict=True):
             if isinstance(answer, Receipt):  # a batch that was refused may be resent
                 waiting.batch.release()  # before its client is answered, and the memory of its body reused
@@ -395,7 +398,9 @@ class Writer:
         seconds = turn / max(1, changes)
         self._pace = max(min(seconds, self._last), _FADING**changes * self._pace)
         self._last = seconds
-        answers = [one._replace(version=newest) if isinstance(one, Receipt) and one.duplicate else one for one in answers]
+        for number, answer in enumerate(answers):
+            if isinstance(answer, Receipt) and answer.duplicate:
+                answers[number] = answer._replace(version=newest)
         return Made(answers, fresh, deltas)
 
     def _apply(self, batches: list[Batch], deltas: list[tuple[LiveView, Delta]], most: int | None) -> list[Receipt | Problem]:
@@ -426,7 +431,7 @@ class Writer:
             judged = self._state.judge_together(batches)
         except Exception:  # caused by one of them: it will be answered, or logged; nothing was changed yet
             return None
-        return judged if judged is not None and self._has_room(batches) else None
+        return judged if judged is not None and self._log.takes([batch.bytes for batch in batches]) else None
 
     def _judge(self, batch: Batch) -> Outcome | Receipt | Problem:
         """Return the outcome to apply, or the answer to a batch that is not applied."""
@@ -434,7 +439,7 @@ class Writer:
             repeated = self._state.repeated(batch, 0)
             if repeated is not None:
                 return repeated
-            if not self._has_room([batch]):
+            if not self._log.takes([batch.bytes]):
                 return Problem("disk-full", "the disk of the data folder has no room for this batch; nothing of it was applied")
             return self._state.judge(batch)
         except Problem as problem:
@@ -459,14 +464,6 @@ class Writer:
         self.batch_changes.observe(changes / count, count)
         self.batches += count
         self.changes += changes
-
-    def _has_room(self, batches: list[Batch]) -> bool:
-        """Whether the disk has room for these; if so, reserve it. Called before anything is changed: a later failure stops the service."""
-        left = self._room - sum([_ROOM_FACTOR * batch.bytes + _ROOM_LEAST // _GROUP_BATCHES for batch in batches])
-        if left < _ROOM_LEAST:
-            return False
-        self._room = left
-        return True
 
     def _publish(self, made: Made) -> None:
         if not made.fresh:

@@ -342,7 +342,7 @@ class Table:
 class Domain:
     """Codes of a composite join key. Floats: -0.0 equals 0.0, and all NaNs are equal.
 
-    The writer and what prepares structures beside it call `acquire`, the writer `release` and `reclaim`, any thread `look_up`: a lock
+    The writer and what prepares structures beside it acquire and release codes, the writer calls `reclaim`, any thread `look_up`: a lock
     keeps them from seeing a partly changed key table (they wait for one batch's codes). Costs: O(1) expected a row, and its bytes of text.
     """
 

@@ -11,7 +11,7 @@ are loaded with all rows, and tell what they lose and gain when those of the tru
     beside the writer      load new structures with the rows of the other relations; list the rows that the view loses and gains, as far as
                            its feed may keep them
     rounds                 follow the changes since: in the structures those of the other relations, in the list those of all
-    last round             complete the list, while changes of the view's relations wait
+    last round             complete the list, or follow what is left if it is much, while changes of the view's relations wait
     in the batch's turn    follow the rest; the listed rows are deleted and inserted, and the new structures replace the view's own
 
 The list of an inner join follows changed rows; any other is read again, in the last round, if something has changed; that of deletes comes
@@ -22,7 +22,7 @@ share the codes of the view's own groups (`GroupsStage.take_beside`).
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack
 from dataclasses import replace
 from typing import NamedTuple, cast
@@ -38,7 +38,7 @@ from service.views.deltas import Combination, Delta, Sink, most_candidates
 from service.views.joins.protocol import Enumeration
 from service.views.joins.union_join import UnionJoin
 from service.views.live_view import LiveView
-from service.views.stages.groups import Taken
+from service.views.stages.groups import GroupsStage, Taken
 
 log = logging.getLogger("livejoin.views")
 
@@ -47,6 +47,7 @@ _SOONER_BY_PARTNERS = ("bow_tie", "minesweeper")  # bow-tie: 7.7 s to list all o
 _NO_PINS = np.empty(0, np.int64)  # nobody reads structures before they are in place
 _MOST_LEFT = 8  # rows for each deleted one, of the other relations and of the view: to compare one takes a tenth of the time of a delete
 _COMPARED = 1 << 20  # rows to compare at once
+_MOST_BEHIND = 1 << 14  # changes that may be left to the turn, if writers are faster than all rounds
 
 
 class Lost(NamedTuple):
@@ -101,7 +102,7 @@ class Emptied:
     def __init__(
         self, view: LiveView, names: Collection[str], lost: Lost, holding: Callable[[], AbstractContextManager[int]], may_compare: bool
     ) -> None:
-        """`lost`: as `lost_without` finds it. may_compare: few rows of the view may be left."""
+        """`lost`: as `lost_without` finds it. may_compare: few rows of the view may be left; groups take any number."""
         self.view, self._names, self._lost, self._holding = view, frozenset(names), lost, holding
         self.backlog = Backlog(view.relations.values())
         rows = {name: relation.table.rows for name, relation in view.relations.items()}
@@ -139,8 +140,8 @@ class Emptied:
             self._list()
         elif (groups := self.view.groups) is not None:
             self._taken = groups.nothing_taken()
-            if not self._lost.every:
-                groups.take_beside(self._taken, self._join, report)
+            if self._keeping is not None:
+                self._keeping.take_beside(self._taken, self._join, report)
 
     def go_on(self, is_last: bool) -> None:
         """Follow the changes up to the held version. Raises TooManyLeft."""
@@ -180,6 +181,11 @@ class Emptied:
         """Whether something may have changed since rows were last read."""
         return self.reads_lists and (self._is_stale or self.backlog.changes > 0)
 
+    @property
+    def needs_last_round(self) -> bool:
+        """Whether changes of the view's relations must wait while this goes on: rows are to be read, or too much is left for the turn."""
+        return self.must_read or self.backlog.changes > _MOST_BEHIND
+
     def require(self, resolved: Mapping[str, Resolved]) -> None:
         """As `LiveView.require`, for the batch."""
         left = {name: self._inserting(one) if name in self._names else one for name, one in resolved.items()}
@@ -216,9 +222,8 @@ class Emptied:
             raise TooLate("rows have changed since the others were deleted")
         for piece in pieces(net for net in nets if self._by_deletes or net.relation.name not in self._names):
             self._join.require(piece.resolved)
-            if self._taken is not None and not self._lost.every:
-                assert self.view.groups is not None
-                self.view.groups.follow_beside(self._taken, self._join, self._version, piece.runs)
+            if self._keeping is not None and self._taken is not None:
+                self._keeping.follow_taken(self._taken, self._join, self._version, piece.runs, self._report)
             else:
                 self._join.catch_up(self._version, piece.runs)
         self._before.close()
@@ -239,6 +244,11 @@ class Emptied:
         """Number of rows to list; -1: none, as the view may not be followed, or groups have their own rows."""
         retain = self.view.view.query.retain
         return -1 if retain is None or self.view.groups is not None else most_candidates(retain[0])
+
+    @property
+    def _keeping(self) -> GroupsStage | None:
+        """Groups that take the rows of the new structures; these have none if all rows are lost."""
+        return None if self._lost.every else self.view.groups
 
     def _keep(self, parts: list[Combination]) -> None:
         if sum(len(part[0]) for part in parts) <= self._most:
@@ -312,26 +322,18 @@ class Emptied:
         self._keep_both(*parts)
 
     def _all_of(self, cursor: Enumeration) -> Combination:
-        """Read all rows of a cursor. Raises TooManyLeft."""
-        large, small, count = [(NO_SLOTS,) * self.view.width], list[Combination](), 0
-        for rows in self._few(cursor):
-            small.append(rows)
-            count += len(rows[0])
+        """Read all rows of a cursor, at most `_most_left`. Raises TooManyLeft."""
+        large, small, count, read = [(NO_SLOTS,) * self.view.width], list[Combination](), 0, 0
+        while not cursor.done:
+            self._report(1.0)
+            small.append(cursor.fill(_CHUNK))
+            count, read = count + len(small[-1][0]), read + len(small[-1][0])
+            if read > self._most_left:
+                raise TooManyLeft(f"more than {self._most_left} rows are left")
             if count >= _CHUNK:  # to join thousands of small arrays, or to free them, holds the interpreter's lock
                 large.append(_together(small))
                 small, count = [], 0
         return _together(large + small)
-
-    def _few(self, cursor: Enumeration) -> Iterator[Combination]:
-        """Yield all rows of a cursor in pieces. Raises TooManyLeft."""
-        count = 0
-        while not cursor.done:
-            self._report(1.0)
-            rows = cursor.fill(_CHUNK)
-            count += len(rows[0])
-            if count > self._most_left:
-                raise TooManyLeft(f"more than {self._most_left} rows are left")
-            yield rows
 
     def _those_lost(self, rows: Combination) -> Combination:
         if self._lost.place is None:

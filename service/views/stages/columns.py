@@ -55,15 +55,26 @@ class References:
     """How many references some rows have to each code, for each domain in the order of `Columns.codes_of`."""
 
     def __init__(self) -> None:
-        self.counts: list[Words] = []
+        self._counts: list[Words] = []
+        self._codes: list[int] = []  # for each domain: an exclusive upper bound of the codes met
+
+    @property
+    def counts(self) -> list[Words]:
+        """int64[n] for each domain: the references to the codes from 0 on."""
+        return [counts[:codes] for counts, codes in zip(self._counts, self._codes, strict=True)]
 
     def add(self, codes: Sequence[Slots], each: int = 1) -> None:
-        """Add or remove rows with these codes; -1 is none."""
-        self.counts += [_NO_WORDS] * (len(codes) - len(self.counts))
-        for number, (before, some) in enumerate(zip(self.counts, codes, strict=True)):
-            counts = np.bincount(some[some >= 0], minlength=len(before)) * each
-            counts[: len(before)] += before
-            self.counts[number] = counts
+        """Add or remove rows with these codes; -1 is none. O(1) a row, amortised."""
+        more = len(codes) - len(self._counts)
+        self._counts, self._codes = self._counts + [_NO_WORDS] * more, self._codes + [0] * more
+        for number, some in enumerate(codes):
+            some = some[some >= 0]
+            self._codes[number] = most = max(self._codes[number], int(some.max(initial=-1)) + 1)
+            before = self._counts[number]
+            if most > len(before):
+                self._counts[number] = np.zeros(max(most, 2 * len(before)), np.int64)
+                self._counts[number][: len(before)] = before
+            np.add.at(self._counts[number], some, each)
 
 
 class Truncated(NamedTuple):
@@ -88,7 +99,8 @@ class _Column(NamedTuple):
 
 
 class Columns:
-    """The columns of one view's groups. Used by the writer or the view's builder, and beside it by the preparation of a truncate."""
+    """The columns of one view's groups. Used by one thread at a time, the writer or the view's builder, and meanwhile by the preparation of
+    a truncate, for `read`: the domains have locks."""
 
     def __init__(self, query: Query, sides: Sequence[Side], definitions: Definitions) -> None:
         assert query.groups is not None

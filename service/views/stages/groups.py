@@ -168,26 +168,28 @@ class GroupsStage(Defaults):
         while not cursor.done:
             report(1.0)
             rows = cursor.fill(_FEW_BESIDE)
-            self._take_some(taken, 0, np.ones(len(rows[0]), np.bool_), rows)
+            self._take_some(taken, 0, np.ones(len(rows[0]), np.bool_), rows)  # none goes, at whatever version
 
-    def follow_beside(self, taken: Taken, core: Join, version: int, runs: Runs) -> None:
-        """As `Join.catch_up` for a new core whose rows `taken` has: also add and remove the rows that come and go. Raises as `take_beside`;
-        neither the core nor `taken` can then be used."""
+    def follow_taken(self, taken: Taken, core: Join, version: int, runs: Runs, report: Callable[[float], None]) -> None:
+        """As `Join.catch_up` for a new core whose rows `taken` has: also add and remove the rows that come and go. Beside the writer, or in
+        its turn. Raises as `take_beside`: the references must then be dropped, and nothing else can be used."""
 
         def take(offsets: Indices, come: Mask, rows: Combination) -> None:
             for first in range(0, len(come), _FEW_BESIDE):
+                report(1.0)
                 part = slice(first, first + _FEW_BESIDE)
                 self._take_some(taken, version, come[part], tuple(slots[part] for slots in rows))
 
         core.catch_up(version, runs, _Taking(take))
 
     def _take_some(self, taken: Taken, version: int, come: Mask, rows: Combination) -> None:
-        """Add rows to new groups or remove them, beside the writer."""
+        """Add rows to new groups, or remove them."""
         if len(come):
             read = self._columns.read(rows, (come, version))
             codes = self._columns.codes_of(read)
             taken.references.add([some[come] for some in codes])
-            taken.references.add([some[~come] for some in codes], -1)
+            if not come.all():
+                taken.references.add([some[~come] for some in codes], -1)
             taken.groups.require(self._columns.codes, len(come))
             taken.groups.add(_given(read, come))
 

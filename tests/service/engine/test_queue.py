@@ -158,8 +158,8 @@ def test_small_batches_overtake_larger_ones_of_others(tmp_path: Path, monkeypatc
 
 @pytest.mark.parametrize("has_truncate", [False, True])
 def test_small_batches_wait_for_a_group_or_an_urgent_job(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, has_truncate: bool) -> None:
-    """Seen: a single change waited for 100 ms: for the rest of a group, for the last round of a build, and for the next group. Between
-    urgent jobs and batches that take less time than those for which small ones do not wait, a small truncate is not overtaken."""
+    """Seen: a single change waited for 100 ms: for the rest of a group, for the last round of a build, and for the next group. A small
+    truncate is not overtaken in this way."""
     monkeypatch.setattr("service.engine.writer._LONG", 3600.0)
     engine = running(tmp_path, {})
     order: list[str | int] = []
@@ -213,7 +213,9 @@ def test_what_may_overtake_what() -> None:
         queue.put(item)
     assert queue.quick_waits and queue.batch(0.0) is large
     assert queue.quick(3, large) == [small[0], small[1], small[2]] and queue.quick_waits
+    queue.quick_waits = False
     queue.put_back([small[1], small[2]])  # there was no time for them
+    assert queue.quick_waits
     assert [queue.batch(0.0) for _ in range(3)] == [small[1], small[2], large]
     assert queue.quick(3, large) == [], "it has its turn"
     assert queue.job() is None
@@ -226,8 +228,8 @@ def test_what_may_overtake_what() -> None:
     assert taken(queue) == [small[0]]
     for item in (large, small[0], behind, truncate, small[1]):
         queue.put(item)
-    assert queue.quick(3, in_order=True) == [small[0], behind] and queue.quick_waits, "a small one is not passed"
-    assert queue.quick(3, in_order=True) == [] and taken(queue) == [large, truncate, small[1]]
+    assert queue.quick(3, keeps_small=True) == [small[0], behind] and queue.quick_waits, "a small one is not passed"
+    assert queue.quick(3, keeps_small=True) == [] and taken(queue) == [large, truncate, small[1]]
 
 
 @pytest.mark.parametrize("is_put_back", [True, False])
