@@ -97,7 +97,7 @@ def test_rows_are_compared_if_they_are_few(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, most: int, built: int
 ) -> None:
     """For each deleted row, `most` of other relations, and of the view; otherwise deletes tell what is lost."""
-    rng = random.Random(most)
+    rng = random.Random("two absent")
     engine = filled(tmp_path, rng)
     engine.put_view("v", MORE["two absent"], wait=60)
     caplog.set_level("INFO", "livejoin.views")

@@ -84,8 +84,12 @@ def test_no_codes_of_groups_are_left(tmp_path: Path, monkeypatch: pytest.MonkeyP
 
 
 @pytest.mark.parametrize("name", ["groups of left", "groups of full", "groups of absent", "unfollowed groups of left"])
-def test_groups_follow_all_that_others_write(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
-    """At any moment, and nobody waits for the last round. Both threads give and end codes of groups meanwhile."""
+def test_groups_follow_all_that_others_write(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, name: str
+) -> None:
+    """At any moment, and nobody waits for the last round. Both threads give and end codes of groups meanwhile. Others may have emptied the
+    relation before."""
+    caplog.set_level("INFO", "livejoin.views")
     monkeypatch.setattr(groups, "_FEW_BESIDE", 1)
     rng, twin = random.Random(name), random.Random(f"twin of {name}")
     engine = filled(tmp_path, rng)
@@ -121,7 +125,7 @@ def test_groups_follow_all_that_others_write(tmp_path: Path, monkeypatch: pytest
         finally:
             over.set()
         writing.result(60)
-    assert meanwhile.placed == 3
+    assert meanwhile.placed > 0 and "could not be prepared" not in caplog.text
     agrees(engine, "v")
     check(engine)
     if added is not None:
