@@ -100,7 +100,7 @@ class _Column(NamedTuple):
 
 class Columns:
     """The columns of one view's groups. Used by one thread at a time, the writer or the view's builder, and meanwhile by the preparation of
-    a truncate, for `read`: the domains have locks."""
+    a truncate, for `read` and `release`: the domains have locks."""
 
     def __init__(self, query: Query, sides: Sequence[Side], definitions: Definitions) -> None:
         assert query.groups is not None

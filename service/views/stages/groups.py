@@ -183,15 +183,19 @@ class GroupsStage(Defaults):
         core.catch_up(version, runs, _Taking(take))
 
     def _take_some(self, taken: Taken, version: int, come: Mask, rows: Combination) -> None:
-        """Add rows to new groups, or remove them."""
-        if len(come):
-            read = self._columns.read(rows, (come, version))
-            codes = self._columns.codes_of(read)
-            taken.references.add([some[come] for some in codes])
-            if not come.all():
-                taken.references.add([some[~come] for some in codes], -1)
-            taken.groups.require(self._columns.codes, len(come))
-            taken.groups.add(_given(read, come))
+        """Add rows to new groups, or remove them. If this fails, no reference is counted that the rows don't have."""
+        if n := int(np.count_nonzero(come)):
+            # The view must not run out of codes because of these; afterwards, as the writer may have given some meanwhile.
+            taken.groups.require(self._columns.codes + n + _SPARE_CODES // 2, n)
+            read = self._columns.read(tuple(slots[come] for slots in rows), (come[come], version))
+            taken.references.add(self._columns.codes_of(read))
+            taken.groups.require(self._columns.codes, n)
+            taken.groups.add(_given(read, come[come]))
+        if n < len(come):
+            read = self._columns.read(tuple(slots[~come] for slots in rows), None)
+            taken.groups.add(_given(read, come[~come]))
+            taken.references.add(self._columns.codes_of(read), -1)
+            self._columns.release(read, ~come[~come], version)
 
     def drop(self, taken: Taken, version: int) -> None:
         """Drop the references of what is not taken over. In the writer's turn."""
