@@ -14,7 +14,7 @@ import pytest
 from service.engine import truncates
 from service.tables import backlog
 from service.views.emptied import Emptied
-from service.views.stages import groups
+from service.views.stages import columns, groups
 from service.views.stages.groups import GroupsStage
 from service.views.stages.key_stretches import KeyStretches
 from service.views.stages.table import GroupTable
@@ -131,4 +131,44 @@ def test_groups_follow_all_that_others_write(
     if added is not None:
         add_up(engine, added)
     left_nothing(engine)
+    engine.close()
+
+
+@pytest.mark.parametrize("at", range(1, 12))
+def test_no_reference_is_released_twice(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, at: int) -> None:
+    """Seen: there was no room in the second domain when rows went, so that their codes in the first one were released again with the others:
+    the service stopped. The view follows the truncate row by row instead."""
+    rng, twin = random.Random(at), random.Random(-at)
+    engine = filled(tmp_path, rng)
+    view, _ = engine.put_view("v", MORE["groups of full"], wait=60)
+    meanwhile = Meanwhile(monkeypatch, lambda: apply_unprepared(engine, some_changes(twin, 20)))
+    codes_of, calls = columns._codes_of, 0
+
+    def without_room(*given: Any) -> Any:
+        nonlocal calls
+        if threading.current_thread().name.startswith("truncates") and (calls := calls + 1) == at:
+            raise MemoryError("no room")
+        return codes_of(*given)
+
+    monkeypatch.setattr(columns, "_codes_of", without_room)
+    engine.apply(truncating(rng, "b"))
+    left_nothing(engine)
+    assert view.state == "live" and (calls < at or meanwhile.placed == 0)
+    agrees(engine, "v")
+    check(engine)
+    engine.close()
+
+
+def test_the_view_keeps_codes_for_its_own_groups(tmp_path: Path) -> None:
+    """Seen: the groups of a preparation that failed had used all codes, so that the view failed with the next rows."""
+    engine = running(tmp_path, {})
+    engine.apply(batch(("upsert", "a", rows_of(0, 70_000)), ("upsert", "b", rows_of(0, 70_000))))
+    sql = "SELECT a.id AS g, count(*) AS n FROM a WHERE NOT EXISTS (SELECT 1 FROM b WHERE b.id = a.id) GROUP BY a.id"
+    view, _ = engine.put_view("v", {"sql": sql, "groups": 100}, wait=60)
+    given = batch(("upsert", "b", rows_of(0, 70_001)))
+    given.changes[0].ops[0] = ORDER["truncate"]
+    engine.apply(given)
+    left_nothing(engine)
+    engine.apply(batch(("upsert", "a", rows_of(80_000, 50))))
+    assert view.state == "live" and engine.published.counts["a"] == 70_050
     engine.close()
