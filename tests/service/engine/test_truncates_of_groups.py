@@ -136,7 +136,7 @@ def test_groups_follow_all_that_others_write(
 
 @pytest.mark.parametrize("at", range(1, 12))
 def test_no_reference_is_released_twice(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, at: int) -> None:
-    """Seen: there was no room in the second domain when rows went, so that their codes in the first one were released again with the others:
+    """Seen: there was no room in the second domain when rows went, so that their codes in the first one were released again with others:
     the service stopped. The view follows the truncate row by row instead."""
     rng, twin = random.Random(at), random.Random(-at)
     engine = filled(tmp_path, rng)
