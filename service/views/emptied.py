@@ -326,8 +326,9 @@ class Emptied:
         large, small, count, read = [(NO_SLOTS,) * self.view.width], list[Combination](), 0, 0
         while not cursor.done:
             self._report(1.0)
-            small.append(cursor.fill(_CHUNK))
-            count, read = count + len(small[-1][0]), read + len(small[-1][0])
+            rows = cursor.fill(_CHUNK)
+            small.append(rows)
+            count, read = count + len(rows[0]), read + len(rows[0])
             if read > self._most_left:
                 raise TooManyLeft(f"more than {self._most_left} rows are left")
             if count >= _CHUNK:  # to join thousands of small arrays, or to free them, holds the interpreter's lock

@@ -167,8 +167,7 @@ class GroupsStage(Defaults):
         cursor = core.rows(core.root, None)
         while not cursor.done:
             report(1.0)
-            rows = cursor.fill(_FEW_BESIDE)
-            self._take_some(taken, 0, np.ones(len(rows[0]), np.bool_), rows)  # none goes, at whatever version
+            self._take_come(taken, cursor.fill(_FEW_BESIDE))
 
     def follow_taken(self, taken: Taken, core: Join, version: int, runs: Runs, report: Callable[[float], None]) -> None:
         """As `Join.catch_up` for a new core whose rows `taken` has: also add and remove the rows that come and go. Beside the writer, or in
@@ -177,25 +176,32 @@ class GroupsStage(Defaults):
         def take(offsets: Indices, come: Mask, rows: Combination) -> None:
             for first in range(0, len(come), _FEW_BESIDE):
                 report(1.0)
-                part = slice(first, first + _FEW_BESIDE)
-                self._take_some(taken, version, come[part], tuple(slots[part] for slots in rows))
+                at = np.arange(first, min(first + _FEW_BESIDE, len(come)))
+                self._take_come(taken, tuple(slots[at[come[at]]] for slots in rows))
+                self._take_gone(taken, version, tuple(slots[at[~come[at]]] for slots in rows))
 
         core.catch_up(version, runs, _Taking(take))
 
-    def _take_some(self, taken: Taken, version: int, come: Mask, rows: Combination) -> None:
-        """Add rows to new groups, or remove them. If this fails, no reference is counted that the rows don't have."""
-        if n := int(np.count_nonzero(come)):
-            # The view must not run out of codes because of these; afterwards, as the writer may have given some meanwhile.
-            taken.groups.require(self._columns.codes + n + _SPARE_CODES // 2, n)
-            read = self._columns.read(tuple(slots[come] for slots in rows), (come[come], version))
-            taken.references.add(self._columns.codes_of(read))
-            taken.groups.require(self._columns.codes, n)
-            taken.groups.add(_given(read, come[come]))
-        if n < len(come):
-            read = self._columns.read(tuple(slots[~come] for slots in rows), None)
-            taken.groups.add(_given(read, come[~come]))
-            taken.references.add(self._columns.codes_of(read), -1)
-            self._columns.release(read, ~come[~come], version)
+    def _take_come(self, taken: Taken, rows: Combination) -> None:
+        """Add rows to new groups."""
+        if not (n := len(rows[0])):
+            return
+        every = np.ones(n, np.bool_)
+        # The view must not run out of codes because of these; afterwards, as the writer may have given some meanwhile.
+        taken.groups.require(self._columns.codes + n + _SPARE_CODES // 2, n)
+        read = self._columns.read(rows, (every, 0))  # none goes, at whatever version
+        taken.references.add(self._columns.codes_of(read))
+        taken.groups.require(self._columns.codes, n)
+        taken.groups.add(_given(read, every))
+
+    def _take_gone(self, taken: Taken, version: int, rows: Combination) -> None:
+        """Remove rows from new groups. References are released last: if this fails, none is counted that is no more."""
+        if not (n := len(rows[0])):
+            return
+        read = self._columns.read(rows, None)
+        taken.groups.add(_given(read, np.zeros(n, np.bool_)))
+        taken.references.add(self._columns.codes_of(read), -1)
+        self._columns.release(read, np.ones(n, np.bool_), version)
 
     def drop(self, taken: Taken, version: int) -> None:
         """Drop the references of what is not taken over. In the writer's turn."""

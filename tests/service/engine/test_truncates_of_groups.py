@@ -95,7 +95,7 @@ def test_groups_follow_all_that_others_write(
     engine = filled(tmp_path, rng)
     view, _ = engine.put_view("v", MORE[name], wait=60)
     added = None if name.startswith("unfollowed") else Added(engine, "v")
-    take, over, written = GroupsStage._take_some, threading.Event(), threading.Semaphore(0)
+    take, over, written = GroupsStage._take_come, threading.Event(), threading.Semaphore(0)
 
     def take_slowly(*given: Any) -> None:
         if threading.current_thread().name.startswith("truncates"):  # batches come between two rows
@@ -114,7 +114,7 @@ def test_groups_follow_all_that_others_write(
             over.set()
             written.release()
 
-    monkeypatch.setattr(GroupsStage, "_take_some", take_slowly)
+    monkeypatch.setattr(GroupsStage, "_take_come", take_slowly)
     meanwhile = Meanwhile(monkeypatch, lambda: None)
     with ThreadPoolExecutor(1) as pool:
         writing = pool.submit(write)
