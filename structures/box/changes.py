@@ -44,6 +44,17 @@ from structures.box.layout import (
     set_root,
     spanned,
 )
+from structures.box.open_leaf import (
+    LENGTH,
+    OPEN_WORDS,
+    PATH,
+    SLAB,
+    is_inside,
+    note_change,
+    open_leaf,
+    opened_leaf,
+    update_weights,
+)
 from structures.box.records import Box, code_of, count_rows, cut_record, find_record, key_of, put_record, tag_of
 from structures.box.rotation import unbalanced
 from structures.box.search import BOTH, LO_, QUEUED, ask, query_fill
@@ -191,16 +202,24 @@ def finish(nodes: Nodes, writing: Writing, seen: Any, level: int, h: int, box: B
             o = child_of(W, o, c)
             seen[n] = o
             n += 1
+    if not complete(nodes, writing, seen[:n], level, h):
+        repair(nodes, writing, level, h, key, left, code)
+        repair(nodes, writing, level, h, key, right, layout.RIGHT_TIE + code)
+
+
+@kernel
+def complete(nodes: Nodes, writing: Writing, seen: Any, level: int, h: int) -> bool:
+    """Update live bits of these nodes of the tree in holder h, from the last to the first, and compact beside them. Returns whether they
+    are balanced."""
+    W = nodes.W
     balanced = True
-    for i in range(n - 1, -1, -1):
+    for i in range(len(seen) - 1, -1, -1):
         refresh(W, seen[i])
         balanced = balanced and not unbalanced(W, seen[i])
     if has_spare_room(writing.C):
-        compact_beside(nodes, writing, level, seen[:n])
+        compact_beside(nodes, writing, level, seen)
     refresh_holder(W, h)
-    if not balanced:
-        repair(nodes, writing, level, h, key, left, code)
-        repair(nodes, writing, level, h, key, right, layout.RIGHT_TIE + code)
+    return balanced
 
 
 @kernel
@@ -250,17 +269,65 @@ def present(nodes: Nodes, box: Box) -> bool:
     key, code, o = box.key, 2 * box.slot + box.set, root_of(W, layout.TOP)
     while W[2 * o + layout.FLAGS] & layout.LEAF_NODE == 0:
         o = child_of(W, o, goes_right(M, o, key, box.lo[0], code))
-    r = records_of(W, o)
+    return begins_in(nodes, o, box)
+
+
+@kernel
+def begins_in(nodes: Nodes, o: int, box: Box) -> bool:
+    """Whether leaf o has the box with its left end."""
+    M, W = nodes.M, nodes.W
+    r, code = records_of(W, o), 2 * box.slot + box.set
     p = find_record(nodes, r, box.lo[1], code)
     if p == W[2 * r + layout.COUNT]:
         return False
     tag = M[r + TAG + p]
-    return code_of(tag) == code and key_of(tag) == key and tag & LEFT_HERE != 0
+    return code_of(tag) == code and key_of(tag) == box.key and tag & LEFT_HERE != 0
 
 
-ITEM = RUN_WORDS  # words of the writer's state: of the run, the item searched for, the stack, the search
+@kernel
+def change_near(nodes: Nodes, writing: Writing, state: Any, sign: int, box: Box) -> bool:
+    """Insert the box, which is not there, or delete it; the leaf that has both its ends, if there is one, may be open then. Returns False,
+    with nothing done, if it should be deleted and is not there."""
+    C, opened = writing.C, state[OPENED:SEARCH]
+    if not is_inside(opened, box):
+        close_leaf(nodes, writing, opened)
+        if no_room(C, 0):
+            return True
+        if not open_leaf(nodes, writing, opened, box):
+            if sign < 0 and not present(nodes, box):
+                return False
+            change_box(nodes, writing, state[STACK:OPENED], sign, box)
+            return True
+    o = opened_leaf(opened)
+    if sign > 0:
+        layout.note_length(C, box.lo, box.hi)
+    elif not begins_in(nodes, o, box):
+        return False
+    nodes.W[layout.TOP + layout.MEMBERS + box.set] += sign
+    in_leaf(nodes, writing, sign, 0, o, box, BOTH_HERE)
+    if note_change(opened, sign):
+        close_leaf(nodes, writing, opened)
+    return True
+
+
+@kernel
+def close_leaf(nodes: Nodes, writing: Writing, opened: Any) -> None:
+    """Complete the tree of level 0 if a leaf is open: afterwards, none is."""
+    n = opened[LENGTH]
+    if n == 0:
+        return
+    update_weights(nodes.W, opened)
+    opened[LENGTH] = 0
+    if no_room(writing.C, 0) or complete(nodes, writing, opened[PATH : PATH + n], 0, layout.TOP):
+        return
+    slab = opened[SLAB:PATH]
+    repair(nodes, writing, 0, layout.TOP, slab[layout.FIRST], slab[layout.FIRST + 1], slab[layout.FIRST + 2])
+
+
+ITEM = RUN_WORDS  # words of the writer's state: of the run, the item searched for, the stack, an open leaf, the search
 STACK = ITEM + LO_ + 2 * layout.MOST_DIMENSIONS
-SEARCH = STACK + STACK_WORDS
+OPENED = STACK + STACK_WORDS
+SEARCH = OPENED + OPEN_WORDS
 
 
 @kernel("int64(Nodes, Writing, int64[::1], int64[:,:,::1], Told, Changes, boolean)")
@@ -277,18 +344,24 @@ def run_changes(nodes: Nodes, writing: Writing, state: Any, boxes: Any, told: To
     if refuses(state, entries, 1 if single else 2):
         return REFUSED
     out0, out1 = told.out[: told.stride], told.out[told.stride :]
-    item, stack, Z = state[ITEM : ITEM + LO_ + 2 * d], state[STACK:SEARCH], state[SEARCH:]
+    item, stack, opened, Z = state[ITEM : ITEM + LO_ + 2 * d], state[STACK:OPENED], state[OPENED:SEARCH], state[SEARCH:]
     while state[AT] < len(order) and C[layout.FULL] == 0:
         e = order[state[AT]]
         sign, s, key, slot = signs[e], wide(entries.set[e]), wide(entries.key[e]), wide(entries.slot[e])
         lo, hi = entries.left[e * d : (e + 1) * d], entries.right[e * d : (e + 1) * d]
         box = Box(s, key, slot, lo, hi)
+        wanted = deltas and has_delta(sign)
+        if sign > 0:
+            for j in range(d):
+                boxes[s, slot, j], boxes[s, slot, d + j] = lo[j], hi[j]
+        if state[BEGUN] == 0 and not wanted:
+            end_change(state, done, n, not change_near(nodes, writing, state, 1 if sign > 0 else -1, box))
+            continue
+        close_leaf(nodes, writing, opened)
         there = True
         if state[BEGUN] == 0:
             if sign > 0:
                 change_box(nodes, writing, stack, 1, box)
-                for j in range(d):
-                    boxes[s, slot, j], boxes[s, slot, d + j] = lo[j], hi[j]
             else:
                 there = present(nodes, box)
             state[BEGUN] = 1
@@ -297,7 +370,7 @@ def run_changes(nodes: Nodes, writing: Writing, state: Any, boxes: Any, told: To
                 item[LO_ + j], item[LO_ + d + j] = lo[j], hi[j]
             ask(Z, root_of(W, layout.TOP))
         if there:
-            if deltas and has_delta(sign) and C[layout.FULL] == 0:
+            if wanted and C[layout.FULL] == 0:
                 own = out0 if s == 0 else out1
                 other = out1 if s == 0 else out0
                 n = query_fill(nodes, Z, BoxRoot(root_of(W, layout.TOP), single, d), item, own, other, n, layout.EVERY_CODE)
@@ -306,4 +379,5 @@ def run_changes(nodes: Nodes, writing: Writing, state: Any, boxes: Any, told: To
             if sign < 0:
                 change_box(nodes, writing, stack, -1, box)
         end_change(state, done, n, not there)
+    close_leaf(nodes, writing, opened)
     return n

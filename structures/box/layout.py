@@ -230,9 +230,16 @@ def goes_right(M: Any, o: int, key: int, value: int, tie: int) -> bool:
 @kernel(allocates=True)
 def whole_slab() -> Any:
     """The slab of a root."""
-    slab = np.zeros(SLAB_WORDS, np.int64)
-    slab[FIRST], slab[BEHIND] = BEFORE_KEYS, BEHIND_KEYS
+    slab = np.empty(SLAB_WORDS, np.int64)
+    widen_slab(slab)
     return slab
+
+
+@kernel
+def widen_slab(slab: Any) -> None:
+    """Make the slab that of a root."""
+    slab[:] = 0
+    slab[FIRST], slab[BEHIND] = BEFORE_KEYS, BEHIND_KEYS
 
 
 @kernel
