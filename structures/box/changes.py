@@ -59,12 +59,13 @@ from structures.box.records import Box, code_of, count_rows, cut_record, find_re
 from structures.box.rotation import unbalanced
 from structures.box.search import BOTH, LO_, QUEUED, ask, query_fill
 from structures.core.blocks import Nodes, Writing
-from structures.core.entries import Told
-from structures.core.kernel import kernel, wide
+from structures.core.entries import Entries, Told
+from structures.core.kernel import kernel, prefetch, wide
 from structures.core.runs import AT, BEGUN, REFUSED, RUN_WORDS, Changes, end_change, has_delta, refuses
 from structures.ordered.tree import cut, put
 
 BEGIN, FINISH = 0, 1
+AHEAD = 8
 TASK = 4  # words: what, level, holder, set in that tree
 SEEN_WORDS = 4 * layout.DEEPEST  # for the nodes that the end of a tree looks at, above all tasks
 # Tasks of a tree: its end, the trees of the points on one path and of the spanners beside both paths; they lie above those of the trees
@@ -324,6 +325,17 @@ def close_leaf(nodes: Nodes, writing: Writing, opened: Any) -> None:
     repair(nodes, writing, 0, layout.TOP, slab[layout.FIRST], slab[layout.FIRST + 1], slab[layout.FIRST + 2])
 
 
+@kernel
+def note_boxes(boxes: Any, signs: Any, entries: Entries, dimensions: int) -> None:
+    """Store the boxes that are inserted by set and slot."""
+    for e in range(len(signs)):
+        if signs[e] > 0:
+            s, slot = entries.set[e], entries.slot[e]
+            for j in range(dimensions):
+                boxes[s, slot, j] = entries.left[e * dimensions + j]
+                boxes[s, slot, dimensions + j] = entries.right[e * dimensions + j]
+
+
 ITEM = RUN_WORDS  # words of the writer's state: of the run, the item searched for, the stack, an open leaf, the search
 STACK = ITEM + LO_ + 2 * layout.MOST_DIMENSIONS
 OPENED = STACK + STACK_WORDS
@@ -343,6 +355,8 @@ def run_changes(nodes: Nodes, writing: Writing, state: Any, boxes: Any, told: To
     single = C[layout.SELF_] != 0
     if refuses(state, entries, 1 if single else 2):
         return REFUSED
+    if state[AT] == 0 and state[BEGUN] == 0:
+        note_boxes(boxes, signs, entries, d)
     out0, out1 = told.out[: told.stride], told.out[told.stride :]
     item, stack, opened, Z = state[ITEM : ITEM + LO_ + 2 * d], state[STACK:OPENED], state[OPENED:SEARCH], state[SEARCH:]
     while state[AT] < len(order) and C[layout.FULL] == 0:
@@ -350,10 +364,13 @@ def run_changes(nodes: Nodes, writing: Writing, state: Any, boxes: Any, told: To
         sign, s, key, slot = signs[e], wide(entries.set[e]), wide(entries.key[e]), wide(entries.slot[e])
         lo, hi = entries.left[e * d : (e + 1) * d], entries.right[e * d : (e + 1) * d]
         box = Box(s, key, slot, lo, hi)
+        ahead = order[min(state[AT] + AHEAD, len(order) - 1)]
+        prefetch(entries.left, ahead * d)
+        prefetch(entries.right, ahead * d)
+        prefetch(entries.slot, ahead)
+        prefetch(entries.set, ahead)
+        prefetch(entries.key, ahead)
         wanted = deltas and has_delta(sign)
-        if sign > 0:
-            for j in range(d):
-                boxes[s, slot, j], boxes[s, slot, d + j] = lo[j], hi[j]
         if state[BEGUN] == 0 and not wanted:
             end_change(state, done, n, not change_near(nodes, writing, state, 1 if sign > 0 else -1, box))
             continue
