@@ -284,7 +284,7 @@ class Builds:
             version = self._in_turn(build, partial(self._begin, build, join, held))
             started, rows = time.perf_counter(), _rows(build.view)
             self._load(build, join, version)
-            self._pace(build, rows, time.perf_counter() - started, build.backlog.changes)
+            self._pace(build, rows, time.perf_counter() - started, build.backlog.changes, loaded=True)
             reach("in-build")
             request_at_first(join, build.backlog.noted)  # this takes as long as a round, so it is done before them
             newest: int | None = version
@@ -381,16 +381,16 @@ class Builds:
         build.report(1.0 - (1.0 - build.view.progress) / 2)
 
     @staticmethod
-    def _pace(build: _Build, rows: int, seconds: float, left: int) -> None:
+    def _pace(build: _Build, rows: int, seconds: float, left: int, loaded: bool = False) -> None:
         """After a round, or after loading `rows`, decide how many changes the last round may have, and whether the writer must pause. After
-        the load, a change is taken to be followed as fast as a row was loaded; it takes up to seven times as long, as the first round
-        shows."""
+        the load, a change is taken to be followed as fast as a row was loaded; it takes half to seven times as long, as the first round
+        shows, so the writer pauses only if more changes are left than rows were loaded."""
         if not rows:
             return
         is_no_shorter, build.rows = rows >= build.rows, rows
         each = seconds / rows
         build.last = max(_FIRST_LAST, int(build.patience * min(_MOST_LAST, _LAST_SECONDS / each)))
-        falls_behind = left > max(build.last, rows // 2)
+        falls_behind = left > max(build.last, rows if loaded else rows // 2)
         build.pause = 2 * each if falls_behind else 0.0
         if rows <= _FEW_GROUPS and (falls_behind or is_no_shorter):  # it is as long as the time between two of the build's turns
             build.be_patient()

@@ -5,7 +5,8 @@ nodes that hang between the two paths. A change continues in the trees of these 
 to the first, by repairing live bits and balance. Tasks wait on a stack, which is never deeper than d trees.
 
 An inserted box is added before its partners are searched, a deleted box is removed afterwards: so a box that searches is always a member,
-and the trees of the nodes that it spans are active.
+and the trees of the nodes that it spans are active. Changes without a delta that concern only one leaf share the path to it
+(`open_leaf.py`).
 
 Costs: O(log n) 1-D changes to the power of d - 1, amortised over rebuilding; O(CAP) in leaves.
 Source: Tao and Yi, section 4.2; docs/design/ij-heap.md (*Theorem 2*).
@@ -65,7 +66,7 @@ from structures.core.runs import AT, BEGUN, REFUSED, RUN_WORDS, Changes, end_cha
 from structures.ordered.tree import cut, put
 
 BEGIN, FINISH = 0, 1
-AHEAD = 8
+AHEAD = 8  # changes between prefetching an entry and using it
 TASK = 4  # words: what, level, holder, set in that tree
 SEEN_WORDS = 4 * layout.DEEPEST  # for the nodes that the end of a tree looks at, above all tasks
 # Tasks of a tree: its end, the trees of the points on one path and of the spanners beside both paths; they lie above those of the trees
@@ -287,8 +288,8 @@ def begins_in(nodes: Nodes, o: int, box: Box) -> bool:
 
 @kernel
 def change_near(nodes: Nodes, writing: Writing, state: Any, sign: int, box: Box) -> bool:
-    """Insert the box, which is not there, or delete it; the leaf that has both its ends, if there is one, may be open then. Returns False,
-    with nothing done, if it should be deleted and is not there."""
+    """Insert the box, which is not there, or delete it; a leaf with both its ends may be open afterwards. Returns False, with nothing done,
+    if it should be deleted and is not there."""
     C, opened = writing.C, state[OPENED:SEARCH]
     if not is_inside(opened, box):
         close_leaf(nodes, writing, opened)
@@ -326,6 +327,15 @@ def close_leaf(nodes: Nodes, writing: Writing, opened: Any) -> None:
 
 
 @kernel
+def prefetch_entry(entries: Entries, e: int, dimensions: int) -> None:
+    prefetch(entries.set, e)
+    prefetch(entries.key, e)
+    prefetch(entries.left, e * dimensions)
+    prefetch(entries.right, e * dimensions)
+    prefetch(entries.slot, e)
+
+
+@kernel
 def note_boxes(boxes: Any, signs: Any, entries: Entries, dimensions: int) -> None:
     """Store the boxes that are inserted by set and slot."""
     for e in range(len(signs)):
@@ -347,7 +357,7 @@ def run_changes(nodes: Nodes, writing: Writing, state: Any, boxes: Any, told: To
     """Apply the changes from state[AT] on until all are done or there is no room for more rows. Returns the number of rows reported.
 
     state[MISSING] counts deletes of boxes that were not there, which have no effect. REFUSED: an entry is invalid, and nothing was done.
-    Inserted boxes are stored in `boxes`, by set and slot: left[d], right[d]. O(log**d n) a change, amortised, besides the rows.
+    Inserted boxes are stored in `boxes` first, by set and slot: left[d], right[d]. O(log**d n) a change, amortised, besides the rows.
     """
     W, C = nodes.W, writing.C
     signs, entries, order, done = changes
@@ -364,12 +374,7 @@ def run_changes(nodes: Nodes, writing: Writing, state: Any, boxes: Any, told: To
         sign, s, key, slot = signs[e], wide(entries.set[e]), wide(entries.key[e]), wide(entries.slot[e])
         lo, hi = entries.left[e * d : (e + 1) * d], entries.right[e * d : (e + 1) * d]
         box = Box(s, key, slot, lo, hi)
-        ahead = order[min(state[AT] + AHEAD, len(order) - 1)]
-        prefetch(entries.left, ahead * d)
-        prefetch(entries.right, ahead * d)
-        prefetch(entries.slot, ahead)
-        prefetch(entries.set, ahead)
-        prefetch(entries.key, ahead)
+        prefetch_entry(entries, order[min(state[AT] + AHEAD, len(order) - 1)], d)
         wanted = deltas and has_delta(sign)
         if state[BEGUN] == 0 and not wanted:
             end_change(state, done, n, not change_near(nodes, writing, state, 1 if sign > 0 else -1, box))

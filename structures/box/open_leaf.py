@@ -1,13 +1,14 @@
 """Several changes of one leaf of the tree of level 0: the path to it is searched once for all of them, and completed after the last.
 
-    close_leaf(nodes, writing, opened)             none is open, or no longer
-    if not open_leaf(nodes, writing, opened, box)  the leaf with both ends of the box is not one that is opened
-    while is_inside(opened, box) ...: note_change  after each change of a box with both ends in the leaf
+    if not is_inside(opened, box):
+        close_leaf(nodes, writing, opened)                    of `changes.py`; afterwards, no leaf is open
+        is_open = open_leaf(nodes, writing, opened, box)      False: this box does not concern one leaf only
+    ... change the records of opened_leaf(opened); then note_change(opened, sign): True if the leaf must be closed now
 
-A leaf is opened only if no node on the path has an active tree, so that a change of these boxes concerns the leaf's records and nothing else,
-and if all these nodes are balanced. Before one of them becomes unbalanced, the leaf is closed: so balance is restored as often as without
-open leaves. While a leaf is open, nodes on the path have their former weights and live bits: the tree must not be searched, or changed
-otherwise.
+A leaf is opened only if no node on the path has an active tree, so that a change of a box with both ends in its slab concerns its records
+and nothing else, and if all these nodes are balanced. It is closed before one of them stays unbalanced: so balance is restored as often as
+without open leaves. While a leaf is open, nodes on the path have their former weights and live bits: the tree must not be searched, or
+changed otherwise.
 
 `opened`: int64[OPEN_WORDS], the state; all words are 0 at first.
 
@@ -37,10 +38,7 @@ from structures.box.layout import (
     narrow,
     own_child,
     own_node,
-    own_records,
-    records_of,
     root_of,
-    set_records,
     set_root,
     widen_slab,
 )
@@ -57,7 +55,7 @@ OPEN_WORDS = PATH + layout.DEEPEST
 
 @kernel
 def opened_leaf(opened: Any) -> int:
-    """The leaf that is open; this version has written it and its records."""
+    """The leaf that is open; this version has written it."""
     return opened[PATH + opened[LENGTH] - 1]
 
 
@@ -106,7 +104,6 @@ def open_leaf(nodes: Nodes, writing: Writing, opened: Any, box: Box) -> bool:
     for i in range(1, n):
         o = own_child(nodes, writing, o, 0 if child_of(W, o, 0) == opened[PATH + i] else 1)
         opened[PATH + i] = o
-    set_records(W, o, own_records(nodes, writing, 0, records_of(W, o)))
     opened[LENGTH], opened[GROWN], opened[MOST_GAIN], opened[MOST_LOSS] = n, 0, gain, loss
     return True
 

@@ -1,0 +1,144 @@
+"""Runs of changes without a delta, which share the path to a leaf, against the same changes one by one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import numpy as np
+import pytest
+
+from structures.box import layout
+from structures.box.layout import BoxArena
+from structures.box.tree import BoxTree
+from structures.core import entry_tree
+from structures.core.arena import B
+from structures.core.entries import DELETE, ENTER, INSERT, LEAVE
+from structures.core.kernel import JIT
+from tests.naive.box_join import Box, entries, pairs
+from tests.structures.box.boxes import NO_PINS, rows_of
+
+KINDS = pytest.mark.parametrize("kind", ["pair", "self"])
+
+
+def leaves(arena: BoxArena) -> list[list[int]]:
+    """The tags of the records of each leaf of level 0, in the order of the slabs."""
+    W, M, found = arena.W, arena.M, []
+    waiting = [2 * (W.item(layout.TOP + layout.ROOT_) & 0xFFFFFFFF)]
+    while waiting:
+        o = waiting.pop()
+        if W.item(2 * o + layout.FLAGS) & layout.LEAF_NODE:
+            r = 2 * (W.item(2 * o + layout.RECORDS) & 0xFFFFFFFF)
+            found.append(M[r + layout.TAG : r + layout.TAG + W.item(2 * r + layout.COUNT)].tolist())
+        else:
+            waiting += [2 * (W.item(2 * o + child) & 0xFFFFFFFF) for child in (layout.CHILD1, layout.CHILD0)]
+    return found
+
+
+def some(rng: np.random.Generator, count: int, first_slot: int, kind: str, most: int, longest: int) -> list[Box]:
+    """Boxes that begin from 0 to `most` in the first dimension."""
+    made = []
+    for slot in range(first_slot, first_slot + count):
+        left = (int(rng.integers(0, most)), int(rng.integers(0, 1000)))
+        right = (left[0] + int(rng.integers(0, longest)), left[1] + int(rng.integers(0, 30)))
+        made.append(Box(int(rng.integers(0, 2)) if kind == "pair" else 0, int(rng.random() < 0.1), left, right, slot))
+    return made
+
+
+def place(one: Box) -> tuple[int, int, int]:
+    """The place of a box in the order in which a run changes them."""
+    return one.key, one.left[0], 2 * one.slot + one.set
+
+
+def one_by_one(tree: BoxTree, version: int, gone: Iterable[Box], come: Iterable[Box]) -> None:
+    for one in gone:
+        tree.apply(version, entries([one], 2), entries([], 2), None)
+    for one in come:
+        tree.apply(version, entries([], 2), entries([one], 2), None)
+
+
+@KINDS
+@pytest.mark.parametrize("longest", [1, 20])
+@pytest.mark.parametrize("seed", range(3))
+def test_a_run_makes_the_same_tree_as_its_changes_one_by_one(kind: str, longest: int, seed: int) -> None:
+    """Leaves are closed when the tree must be repaired, so that all nodes are where they would be otherwise. With longer boxes, some cross
+    leaves, and some cover others."""
+    rng = np.random.default_rng(seed)
+    size = layout.CAP
+    most = 40 * size
+    here = some(rng, 6 * size, 0, kind, most, longest)
+    slot = len(here)
+    at_once, singly = BoxTree(2, kind), BoxTree(2, kind)
+    for tree in (at_once, singly):
+        tree.bulk_load(1, entries(here, 2))
+    for version in range(2, 8):
+        narrow = most if version % 2 else most // 8  # every other time, the changes meet in few leaves
+        near = [one for one in here if one.left[0] < narrow]
+        gone = [near[i] for i in rng.permutation(len(near))[: int(rng.integers(0, len(near) + 1))]]
+        come = some(rng, int(rng.integers(1, 3 * size)), slot, kind, narrow, longest)
+        slot += len(come)
+        at_once.apply(version, entries(gone, 2), entries(come, 2), None)
+        one_by_one(singly, version, sorted(gone, key=place), sorted(come, key=place))
+        dropped = {one.slot for one in gone}
+        here = [one for one in here if one.slot not in dropped] + come
+        assert leaves(at_once.arena) == leaves(singly.arena)
+        at_once.reclaim(version, NO_PINS)
+        at_once.check(at_once.root)
+        if not JIT:  # leaves are small
+            assert rows_of(at_once.rows(at_once.root), kind) == sorted(pairs(kind, here))
+
+
+@KINDS
+def test_changes_with_and_without_a_delta_alternate_in_a_leaf(kind: str) -> None:
+    """The tree is complete whenever partners are searched."""
+    rng = np.random.default_rng(5)
+    here = some(rng, 100, 0, kind, 100, 4)
+    tree = BoxTree(2, kind)
+    tree.bulk_load(1, entries(here, 2))
+    now = {one.slot: one for one in here}
+    come = some(rng, 12, len(here), kind, 100, 4)
+    steps: list[tuple[int, Box]] = []
+    for old, new in zip(here[:12], come, strict=True):
+        steps += [(LEAVE, old), (ENTER, old), (LEAVE, old), (ENTER, new), (DELETE, new), (INSERT, old)]
+    deltas = tree.apply_in_order(2, np.array([sign for sign, _ in steps], np.int8), entries([one for _, one in steps], 2), 10**6)
+    for i, (sign, one) in enumerate(steps):
+        before = set(pairs(kind, now.values()))
+        if sign in (DELETE, LEAVE):
+            del now[one.slot]
+        else:
+            now[one.slot] = one
+        wanted = before ^ set(pairs(kind, now.values())) if sign in (DELETE, INSERT) else set()
+        found = deltas.rows[:, deltas.starts[i] : deltas.ends[i]]
+        got = sorted((min(row), max(row)) if kind == "self" else row for row in zip(*found.tolist(), strict=True))
+        assert got == sorted(wanted)
+    tree.check(tree.root)
+
+
+@pytest.mark.parametrize("sign", [DELETE, INSERT])
+def test_a_change_whose_delta_is_given_up_is_made_once(sign: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It has begun with a delta that fills the room for rows, and ends without one."""
+    monkeypatch.setattr(entry_tree, "CHUNK", 2 * (B + layout.ROOM))
+    n = 4 * entry_tree.CHUNK
+    one, others = Box(0, 0, (0, 0), (0, 0), n), [Box(1, 0, (0, 0), (0, i), i) for i in range(n)]
+    tree = BoxTree(2, "pair")
+    tree.bulk_load(1, entries(others if sign == INSERT else [*others, one], 2))
+    more = [Box(0, 0, (0, 1), (0, 1), n + 1), Box(0, 0, (0, n), (0, n), n + 2)]
+    deltas = tree.apply_in_order(2, np.array([sign, ENTER, INSERT], np.int8), entries([one, *more], 2), 10)
+    assert deltas.too_large.tolist() == [True, False, False]
+    assert tree.root.counts == (3 if sign == INSERT else 2, n)
+    tree.check(tree.root)
+    sunk: list[int] = []
+    tree.apply(3, entries([more[0]], 2), entries([], 2), lambda _, slots: bool(sunk.append(slots.shape[1])))
+    assert len(sunk) == 1 and 0 < sunk[0] < n - 1  # it wants no more
+    assert tree.root.counts == (2 if sign == INSERT else 1, n)
+    tree.check(tree.root)
+
+
+def test_a_box_that_is_not_in_its_open_leaf_is_missed() -> None:
+    """Without an effect on the others."""
+    boxes = [Box(0, 0, (i, 1), (i, 2), i) for i in range(20)]
+    tree = BoxTree(2, "pair")
+    tree.bulk_load(1, entries(boxes[::2], 2))
+    with pytest.raises(KeyError, match="3 deleted entries"):
+        tree.apply(2, entries([*boxes[::4], boxes[5], boxes[7], boxes[6]._replace(left=(6, 2))], 2), entries([], 2), None)
+    tree.check(tree.root)
+    assert tree.root.counts == (5, 0)
