@@ -7,8 +7,8 @@ waits for it in its turn. So this module requests the pages behind the end of ar
     array   | in use            end | requested already | requested now | reserved …
                                     |---------- ahead ------------------|
 
-Ahead is twice what the array has grown by since the last check, at most an eighth of the array, and 4 MiB; the page where it ends is
-requested whole. Nothing is requested then for an array that does not grow, or grows by more than that at once: the turns of a load are long
+Ahead is twice what the array has grown by since the last check, or a page if that is more, as a page that is requested only when the end is
+near may come too late; at most an eighth of the array, and 4 MiB. The page where it ends is requested whole. Nothing is requested then for an array that does not grow, or grows by more than that at once: the turns of a load are long
 anyway, and requested memory stays until it is used. Nor is the beginning of an array requested, which has small pages: otherwise each of
 many small arrays would take up a large page. A check covers only the tables and structures that have changed since the last one. Builds
 request memory for their structures themselves.
@@ -59,9 +59,11 @@ Growing = Table | Structures
 
 
 def fronts_of(one: Growing) -> Iterator[Front]:
-    """Return the arrays to check: the rows of a table; the blocks of stores, and the records of retired blocks."""
+    """Return the arrays to check: the rows of a table and the versions in which they came; the blocks of stores, and the records of retired
+    blocks."""
     if isinstance(one, Table):
         yield one.store.cells, one.used
+        yield one.store.born, one.used
         return
     for store in one.stores:
         if isinstance(store, Blocks):
@@ -132,7 +134,7 @@ class FreshPages:
             begin, end, beyond = _bounds(array, items)
             seen = before.get(begin, _Seen(end, end))
             grown = end - seen.end
-            ahead = min(2 * grown, _MOST, (end - begin) // _PART) if 0 < grown <= _MOST else 0
+            ahead = min(max(2 * grown, _PAGE), _MOST, (end - begin) // _PART) if 0 < grown <= _MOST else 0
             first = max(seen.asked, _whole(end, _PAGE), _whole(begin + _SMALL, _PAGE))
             last = min(_whole(end + ahead, _PAGE), beyond // _PAGE * _PAGE)
             for address in range(first, last, _PAGE):
