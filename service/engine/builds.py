@@ -8,9 +8,10 @@
 
 A round follows what accumulated during the previous one, so rounds get shorter as long as following is faster than writing. Otherwise the
 writer pauses after each group for twice as long as the build needs for its changes, so that the next round is half as long; of two builds,
-the slower one counts; quick batches are processed meanwhile. Before the first round, this time is estimated from the load. Rounds that take
-less time than the build waits for its turns get no shorter: the last one may then be as long, if they take up to 25 ms. It may be longer
-each time that rounds get no shorter, or that more is left when its turn comes.
+the slower one counts; quick batches are processed meanwhile. Before the first round, this time is estimated from the load, and the writer
+pauses only if more changes are left than rows were loaded. Rounds that take less time than the build waits for its turns get no shorter:
+the last one may then be as long, if they take up to 25 ms. It may be longer each time that rounds get no shorter, or that more is left when
+its turn comes.
 
 After a start, a view that may be followed is replayed instead: it is built at the version of the snapshot, and then follows all later
 changes (`tables/history.py`), version by version, so that its feed has the same content as before, and misses no later change. When little
@@ -284,7 +285,7 @@ class Builds:
             version = self._in_turn(build, partial(self._begin, build, join, held))
             started, rows = time.perf_counter(), _rows(build.view)
             self._load(build, join, version)
-            self._pace(build, rows, time.perf_counter() - started, build.backlog.changes, loaded=True)
+            self._pace(build, rows, time.perf_counter() - started, build.backlog.changes, rows)
             reach("in-build")
             request_at_first(join, build.backlog.noted)  # this takes as long as a round, so it is done before them
             newest: int | None = version
@@ -333,7 +334,7 @@ class Builds:
                 time.sleep(_SOON)
                 break
             build.report(_LOADED + (1.0 - _LOADED) * (passage.at / (passage.at + passage.left)))
-        self._pace(build, rows, time.perf_counter() - started, passage.left)
+        self._pace(build, rows, time.perf_counter() - started, passage.left, rows // 2)
 
     def _pass(self, build: _Build, passage: Passage) -> None:
         """Follow a few thousand published changes, and append the resulting deltas to the feed."""
@@ -375,22 +376,21 @@ class Builds:
         while join.reclaim(version, _NO_PINS):
             pass
         rows, seconds = sum(max(len(net.gone), len(net.come)) for net in nets), time.perf_counter() - started
-        self._pace(build, rows, seconds, build.backlog.changes)
+        self._pace(build, rows, seconds, build.backlog.changes, rows // 2)
         if seconds < min(build.waited, _LONGEST_LAST):
             build.last = max(build.last, rows)
         build.report(1.0 - (1.0 - build.view.progress) / 2)
 
     @staticmethod
-    def _pace(build: _Build, rows: int, seconds: float, left: int, loaded: bool = False) -> None:
-        """After a round, or after loading `rows`, decide how many changes the last round may have, and whether the writer must pause. After
-        the load, a change is taken to be followed as fast as a row was loaded; it takes half to seven times as long, as the first round
-        shows, so the writer pauses only if more changes are left than rows were loaded."""
+    def _pace(build: _Build, rows: int, seconds: float, left: int, tolerated: int) -> None:
+        """After a round, or after loading `rows`, decide how many changes the last round may have, and if the writer must pause: if more than
+        `tolerated` are left. A change is assumed to take as long as a row did: after the load, this may be half of it, or seven times."""
         if not rows:
             return
         is_no_shorter, build.rows = rows >= build.rows, rows
         each = seconds / rows
         build.last = max(_FIRST_LAST, int(build.patience * min(_MOST_LAST, _LAST_SECONDS / each)))
-        falls_behind = left > max(build.last, rows if loaded else rows // 2)
+        falls_behind = left > max(build.last, tolerated)
         build.pause = 2 * each if falls_behind else 0.0
         if rows <= _FEW_GROUPS and (falls_behind or is_no_shorter):  # it is as long as the time between two of the build's turns
             build.be_patient()

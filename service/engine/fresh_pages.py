@@ -8,10 +8,10 @@ waits for it in its turn. So this module requests the pages behind the end of ar
                                     |---------- ahead ------------------|
 
 Ahead is twice what the array has grown by since the last check, or a page if that is more, as a page that is requested only when the end is
-near may come too late; at most an eighth of the array, and 4 MiB. The page where it ends is requested whole. Nothing is requested then for an array that does not grow, or grows by more than that at once: the turns of a load are long
-anyway, and requested memory stays until it is used. Nor is the beginning of an array requested, which has small pages: otherwise each of
-many small arrays would take up a large page. A check covers only the tables and structures that have changed since the last one. Builds
-request memory for their structures themselves.
+near may come too late; at most an eighth of the array, and 4 MiB. The page where it ends is requested whole. Nothing is requested then for
+an array that does not grow, or grows by more than that at once: the turns of a load are long anyway, and requested memory stays until it is
+used. Nor is the beginning of an array requested, which has small pages: otherwise each of many small arrays would take up a large page. A
+check covers only the tables and structures that have changed since the last one. Builds request memory for their structures themselves.
 """
 
 from __future__ import annotations

@@ -1,12 +1,11 @@
-"""Writer of the box tree: insert or delete one box at every level, and report the delta of each change.
+"""Writer of the box tree: insert or delete one box at every level.
 
 A box of a tree of level k has its two ends in leaves. It is a point of each node on the path to its left end, and a spanner of the O(log n)
 nodes that hang between the two paths. A change continues in the trees of these nodes that are active, and finishes each tree, from the last
 to the first, by repairing live bits and balance. Tasks wait on a stack, which is never deeper than d trees.
 
 An inserted box is added before its partners are searched, a deleted box is removed afterwards: so a box that searches is always a member,
-and the trees of the nodes that it spans are active. Changes without a delta that concern only one leaf share the path to it
-(`open_leaf.py`).
+and the trees of the nodes that it spans are active.
 
 Costs: O(log n) 1-D changes to the power of d - 1, amortised over rebuilding; O(CAP) in leaves.
 Source: Tao and Yi, section 4.2; docs/design/ij-heap.md (*Theorem 2*).
@@ -27,7 +26,6 @@ from structures.box.layout import (
     LEFT_HERE,
     RIGHT_HERE,
     TAG,
-    BoxRoot,
     child_of,
     goes_right,
     holder,
@@ -45,28 +43,13 @@ from structures.box.layout import (
     set_root,
     spanned,
 )
-from structures.box.open_leaf import (
-    LENGTH,
-    OPEN_WORDS,
-    PATH,
-    SLAB,
-    is_inside,
-    note_change,
-    open_leaf,
-    opened_leaf,
-    update_weights,
-)
 from structures.box.records import Box, code_of, count_rows, cut_record, find_record, key_of, put_record, tag_of
 from structures.box.rotation import unbalanced
-from structures.box.search import BOTH, LO_, QUEUED, ask, query_fill
 from structures.core.blocks import Nodes, Writing
-from structures.core.entries import Entries, Told
-from structures.core.kernel import kernel, prefetch, wide
-from structures.core.runs import AT, BEGUN, REFUSED, RUN_WORDS, Changes, end_change, has_delta, refuses
+from structures.core.kernel import kernel
 from structures.ordered.tree import cut, put
 
 BEGIN, FINISH = 0, 1
-AHEAD = 8  # changes between prefetching an entry and using it
 TASK = 4  # words: what, level, holder, set in that tree
 SEEN_WORDS = 4 * layout.DEEPEST  # for the nodes that the end of a tree looks at, above all tasks
 # Tasks of a tree: its end, the trees of the points on one path and of the spanners beside both paths; they lie above those of the trees
@@ -204,15 +187,15 @@ def finish(nodes: Nodes, writing: Writing, seen: Any, level: int, h: int, box: B
             o = child_of(W, o, c)
             seen[n] = o
             n += 1
-    if not complete(nodes, writing, seen[:n], level, h):
+    if not completed(nodes, writing, seen[:n], level, h):
         repair(nodes, writing, level, h, key, left, code)
         repair(nodes, writing, level, h, key, right, layout.RIGHT_TIE + code)
 
 
 @kernel
-def complete(nodes: Nodes, writing: Writing, seen: Any, level: int, h: int) -> bool:
-    """Update live bits of these nodes of the tree in holder h, from the last to the first, and compact beside them. Returns whether they
-    are balanced."""
+def completed(nodes: Nodes, writing: Writing, seen: Any, level: int, h: int) -> bool:
+    """Update the live bits of these nodes of the tree in holder h, from the last to the first, and of the holder, and compact beside them.
+    Returns whether the nodes are balanced."""
     W = nodes.W
     balanced = True
     for i in range(len(seen) - 1, -1, -1):
@@ -284,122 +267,3 @@ def begins_in(nodes: Nodes, o: int, box: Box) -> bool:
         return False
     tag = M[r + TAG + p]
     return code_of(tag) == code and key_of(tag) == box.key and tag & LEFT_HERE != 0
-
-
-@kernel
-def change_near(nodes: Nodes, writing: Writing, state: Any, sign: int, box: Box) -> bool:
-    """Insert the box, which is not there, or delete it; a leaf with both its ends may be open afterwards. Returns False, with nothing done,
-    if it should be deleted and is not there."""
-    C, opened = writing.C, state[OPENED:SEARCH]
-    if not is_inside(opened, box):
-        close_leaf(nodes, writing, opened)
-        if no_room(C, 0):
-            return True
-        if not open_leaf(nodes, writing, opened, box):
-            if sign < 0 and not present(nodes, box):
-                return False
-            change_box(nodes, writing, state[STACK:OPENED], sign, box)
-            return True
-    o = opened_leaf(opened)
-    if sign > 0:
-        layout.note_length(C, box.lo, box.hi)
-    elif not begins_in(nodes, o, box):
-        return False
-    nodes.W[layout.TOP + layout.MEMBERS + box.set] += sign
-    in_leaf(nodes, writing, sign, 0, o, box, BOTH_HERE)
-    if note_change(opened, sign):
-        close_leaf(nodes, writing, opened)
-    return True
-
-
-@kernel
-def close_leaf(nodes: Nodes, writing: Writing, opened: Any) -> None:
-    """Complete the tree of level 0 if a leaf is open: afterwards, none is."""
-    n = opened[LENGTH]
-    if n == 0:
-        return
-    update_weights(nodes.W, opened)
-    opened[LENGTH] = 0
-    if no_room(writing.C, 0) or complete(nodes, writing, opened[PATH : PATH + n], 0, layout.TOP):
-        return
-    slab = opened[SLAB:PATH]
-    repair(nodes, writing, 0, layout.TOP, slab[layout.FIRST], slab[layout.FIRST + 1], slab[layout.FIRST + 2])
-
-
-@kernel
-def prefetch_entry(entries: Entries, e: int, dimensions: int) -> None:
-    prefetch(entries.set, e)
-    prefetch(entries.key, e)
-    prefetch(entries.left, e * dimensions)
-    prefetch(entries.right, e * dimensions)
-    prefetch(entries.slot, e)
-
-
-@kernel
-def note_boxes(boxes: Any, signs: Any, entries: Entries, dimensions: int) -> None:
-    """Store the boxes that are inserted by set and slot."""
-    for e in range(len(signs)):
-        if signs[e] > 0:
-            s, slot = entries.set[e], entries.slot[e]
-            for j in range(dimensions):
-                boxes[s, slot, j] = entries.left[e * dimensions + j]
-                boxes[s, slot, dimensions + j] = entries.right[e * dimensions + j]
-
-
-ITEM = RUN_WORDS  # words of the writer's state: of the run, the item searched for, the stack, an open leaf, the search
-STACK = ITEM + LO_ + 2 * layout.MOST_DIMENSIONS
-OPENED = STACK + STACK_WORDS
-SEARCH = OPENED + OPEN_WORDS
-
-
-@kernel("int64(Nodes, Writing, int64[::1], int64[:,:,::1], Told, Changes, boolean)")
-def run_changes(nodes: Nodes, writing: Writing, state: Any, boxes: Any, told: Told, changes: Changes, deltas: bool) -> int:
-    """Apply the changes from state[AT] on until all are done or there is no room for more rows. Returns the number of rows reported.
-
-    state[MISSING] counts deletes of boxes that were not there, which have no effect. REFUSED: an entry is invalid, and nothing was done.
-    Inserted boxes are stored in `boxes` first, by set and slot: left[d], right[d]. O(log**d n) a change, amortised, besides the rows.
-    """
-    W, C = nodes.W, writing.C
-    signs, entries, order, done = changes
-    n, d = 0, C[layout.DIMENSIONS]
-    single = C[layout.SELF_] != 0
-    if refuses(state, entries, 1 if single else 2):
-        return REFUSED
-    if state[AT] == 0 and state[BEGUN] == 0:
-        note_boxes(boxes, signs, entries, d)
-    out0, out1 = told.out[: told.stride], told.out[told.stride :]
-    item, stack, opened, Z = state[ITEM : ITEM + LO_ + 2 * d], state[STACK:OPENED], state[OPENED:SEARCH], state[SEARCH:]
-    while state[AT] < len(order) and C[layout.FULL] == 0:
-        e = order[state[AT]]
-        sign, s, key, slot = signs[e], wide(entries.set[e]), wide(entries.key[e]), wide(entries.slot[e])
-        lo, hi = entries.left[e * d : (e + 1) * d], entries.right[e * d : (e + 1) * d]
-        box = Box(s, key, slot, lo, hi)
-        prefetch_entry(entries, order[min(state[AT] + AHEAD, len(order) - 1)], d)
-        wanted = deltas and has_delta(sign)
-        if state[BEGUN] == 0 and not wanted:
-            end_change(state, done, n, not change_near(nodes, writing, state, 1 if sign > 0 else -1, box))
-            continue
-        close_leaf(nodes, writing, opened)
-        there = True
-        if state[BEGUN] == 0:
-            if sign > 0:
-                change_box(nodes, writing, stack, 1, box)
-            else:
-                there = present(nodes, box)
-            state[BEGUN] = 1
-            item[0], item[1], item[2], item[3], item[4] = slot, key, 0 if single else 1 - s, BOTH, 2 * slot + s
-            for j in range(d):
-                item[LO_ + j], item[LO_ + d + j] = lo[j], hi[j]
-            ask(Z, root_of(W, layout.TOP))
-        if there:
-            if wanted and C[layout.FULL] == 0:
-                own = out0 if s == 0 else out1
-                other = out1 if s == 0 else out0
-                n = query_fill(nodes, Z, BoxRoot(root_of(W, layout.TOP), single, d), item, own, other, n, layout.EVERY_CODE)
-                if Z[QUEUED] > 0:
-                    return n
-            if sign < 0:
-                change_box(nodes, writing, stack, -1, box)
-        end_change(state, done, n, not there)
-    close_leaf(nodes, writing, opened)
-    return n

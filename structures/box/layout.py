@@ -18,7 +18,8 @@ joins the spanners of set i, which cover the slab but not its parent's, with the
 lies in the slab. In a "self" structure level 0 has one set: tree 0 joins spanners (as set 0) with points (as set 1).
 A tree without spanners needs no points: it is inactive (root 0) until a spanner comes.
 
-Invariants, named by `check()` when violated: I1 to I4 of `core/blocks.py`, and
+Invariants, named by `check()` when violated (except N2 and N4 on the path to a leaf that is open, `open_leaf.py`): I1 to I4 of
+`core/blocks.py`, and
     N1  the ends in a leaf's records are those of its slab; each box has one record in a leaf; order as above
     N2  weight = endpoints below; a leaf has at most CAP, an inner node more than CAP / 2; no child has over 3/4 of its
         inner node's weight, unless that is over `most_at_once`: such a node stays if no rotation helps, as it would take too
@@ -231,12 +232,12 @@ def goes_right(M: Any, o: int, key: int, value: int, tie: int) -> bool:
 def whole_slab() -> Any:
     """The slab of a root."""
     slab = np.empty(SLAB_WORDS, np.int64)
-    widen_slab(slab)
+    widen(slab)
     return slab
 
 
 @kernel
-def widen_slab(slab: Any) -> None:
+def widen(slab: Any) -> None:
     """Make the slab that of a root."""
     slab[:] = 0
     slab[FIRST], slab[BEHIND] = BEFORE_KEYS, BEHIND_KEYS
@@ -261,6 +262,12 @@ def child_towards(nodes: Nodes, o: int, slab: Any, key: int, value: int, tie: in
 def holder(o: int, i: int) -> int:
     """The holder of tree i of node o."""
     return 2 * o + TREES + TREE_WORDS * i
+
+
+@kernel
+def has_tree(W: Any, o: int) -> bool:
+    """Whether a tree of node o is active."""
+    return (W[2 * o + TREES + STATE] | W[2 * o + TREES + TREE_WORDS + STATE]) & ACTIVE != 0
 
 
 @kernel

@@ -16,7 +16,7 @@ from __future__ import annotations
 from typing import Any
 
 from structures.box import layout
-from structures.box.layout import child_of, holder, own_child, refresh, set_child
+from structures.box.layout import child_of, has_tree, own_child, refresh, set_child
 from structures.box.lifting import have_spanners, is_liftable, lift
 from structures.core.blocks import Nodes, Writing
 from structures.core.kernel import kernel
@@ -26,6 +26,12 @@ from structures.core.kernel import kernel
 def is_even(a: int, b: int) -> bool:
     """Whether an inner node may have children of these weights (N2)."""
     return a + b > layout.CAP // 2 and 4 * max(a, b) <= 3 * (a + b)
+
+
+@kernel
+def slack(a: int, b: int) -> tuple[int, int]:
+    """By how much at most the weight a may grow and shrink beside b so that `is_even` holds; negative if it does not hold now."""
+    return 3 * b - a, min(a - (b + 2) // 3, a + b - layout.CAP // 2 - 1)
 
 
 @kernel
@@ -47,9 +53,9 @@ def is_free(W: Any, C: Any, level: int, light: int, heavy: int, inner: int, wide
     """Whether the inner child may leave the heavy node for a node with the light one: the heavy node has no trees, and no box covers the
     slabs of both the light and the inner one, because they are wide together or no set has spanners of both; or those that do are easily
     lifted."""
+    if has_tree(W, heavy):
+        return False
     for i in range(2):
-        if W[holder(heavy, i) + layout.STATE] & layout.ACTIVE != 0:
-            return False
         if not wide and have_spanners(W, light, inner, i) and not is_liftable(W, C, level, light, inner, i):
             return False
     return True

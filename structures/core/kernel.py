@@ -166,7 +166,7 @@ if JIT:
 
     @intrinsic
     def prefetch(typing_context: Any, array: Any, place: Any) -> Any:
-        """Ask the processor for the cache line of array[place] (int64[::1]), without waiting for it."""
+        """Ask the processor for the cache line of array[place], of one dimension, without waiting for it."""
 
         def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
             kind = signature.args[0]

@@ -42,9 +42,15 @@ Keep = Callable[[np.ndarray], np.ndarray]
 
 
 @kernel
+def begins(state: Any) -> bool:
+    """Return whether a run begins now."""
+    return state[AT] == 0 and state[BEGUN] == 0
+
+
+@kernel
 def refuses(state: Any, entries: Entries, sets: int) -> bool:
     """Return whether a run that begins now has an invalid entry."""
-    return state[AT] == 0 and state[BEGUN] == 0 and first_refused(entries, sets) >= 0
+    return begins(state) and first_refused(entries, sets) >= 0
 
 
 @kernel

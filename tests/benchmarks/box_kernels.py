@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from structures.box.changes import run_changes
 from structures.box.layout import DIMENSIONS
+from structures.box.runs import run_changes
 from structures.core.blocks import ALL_BLOCKS, Nodes, Writing, reclaim
 from structures.core.control import VERSION
 from structures.core.entries import Told

@@ -9,7 +9,7 @@ import time
 
 import numpy as np
 
-from structures.box.changes import ITEM, SEARCH
+from structures.box.runs import ITEM, SEARCH
 from structures.box.tree import BoxTree, Entries
 from structures.core.control import VERSION
 from structures.core.entries import Told

@@ -49,7 +49,7 @@ def measure(stage: Stage, sort: Sort, watched: bool, moves: Iterator[bytes], sca
         stage.view(_LIVE, sort)
     for _ in range(scale.size(7, 1)):
         alone.append(_written(stage, moves, lambda: time.sleep(scale.size(3, 1)))[0])
-        lone_builds.append(_built(stage, sort))
+        lone_builds.append(_built(stage, sort, scale.size(1, 0)))
         used = time.process_time()
         rate, seconds = _written(stage, moves, lambda: builds.append(_built(stage, sort, scale.size(2, 0))))
         cores.append((time.process_time() - used) / seconds)
@@ -83,8 +83,8 @@ def _lived_with(
 
 
 def _written(stage: Stage, moves: Iterator[bytes], act: Callable[[], object]) -> tuple[float, float]:
-    """Rows a second that writers write during an action, which should take seconds: their beginning and end count as well. Returns its
-    duration, too."""
+    """Rows a second that writers write during an action, and for how many seconds. The start and the end of their connections count as
+    well, so the action should take seconds."""
     over, sent = threading.Event(), 0
 
     def until_over() -> Iterator[bytes]:
@@ -104,8 +104,8 @@ def _written(stage: Stage, moves: Iterator[bytes], act: Callable[[], object]) ->
 
 
 def _built(stage: Stage, sort: Sort, least: float = 0.0) -> float:
-    """Seconds until two views that are registered together are live. They are dropped afterwards. Both are repeated until the builds
-    have taken `least` seconds; returned is the average."""
+    """Seconds until two views that are registered together are live. They are dropped afterwards. Building and dropping are repeated
+    until the builds have taken `least` seconds; returns the average time of building."""
     seconds: list[float] = []
     with ThreadPoolExecutor(len(_VIEWS)) as pool:
         while not seconds or sum(seconds) < least:

@@ -9,28 +9,31 @@ import pytest
 
 from structures.box import layout
 from structures.box.layout import BoxArena
+from structures.box.rotation import is_even, slack
 from structures.box.tree import BoxTree
 from structures.core import entry_tree
 from structures.core.arena import B
+from structures.core.blocks import block_at
 from structures.core.entries import DELETE, ENTER, INSERT, LEAVE
 from structures.core.kernel import JIT
 from tests.naive.box_join import Box, entries, pairs
 from tests.structures.box.boxes import NO_PINS, rows_of
+from tests.structures.box.machine import in_order
 
 KINDS = pytest.mark.parametrize("kind", ["pair", "self"])
 
 
-def leaves(arena: BoxArena) -> list[list[int]]:
-    """The tags of the records of each leaf of level 0, in the order of the slabs."""
-    W, M, found = arena.W, arena.M, []
-    waiting = [2 * (W.item(layout.TOP + layout.ROOT_) & 0xFFFFFFFF)]
+def shape(arena: BoxArena) -> list[tuple[int, list[int]]]:
+    """The depth of each leaf of level 0, and the tags of its records, in the order of the slabs."""
+    W, M, found = arena.W, arena.M, list[tuple[int, list[int]]]()
+    waiting = [(0, int(block_at(W, layout.TOP + layout.ROOT_)))]
     while waiting:
-        o = waiting.pop()
+        depth, o = waiting.pop()
         if W.item(2 * o + layout.FLAGS) & layout.LEAF_NODE:
-            r = 2 * (W.item(2 * o + layout.RECORDS) & 0xFFFFFFFF)
-            found.append(M[r + layout.TAG : r + layout.TAG + W.item(2 * r + layout.COUNT)].tolist())
+            r = int(block_at(W, 2 * o + layout.RECORDS))
+            found.append((depth, M[r + layout.TAG : r + layout.TAG + W.item(2 * r + layout.COUNT)].tolist()))
         else:
-            waiting += [2 * (W.item(2 * o + child) & 0xFFFFFFFF) for child in (layout.CHILD1, layout.CHILD0)]
+            waiting += [(depth + 1, int(block_at(W, 2 * o + child))) for child in (layout.CHILD1, layout.CHILD0)]
     return found
 
 
@@ -50,17 +53,18 @@ def place(one: Box) -> tuple[int, int, int]:
 
 
 def one_by_one(tree: BoxTree, version: int, gone: Iterable[Box], come: Iterable[Box]) -> None:
+    """With deltas, so that no leaf is opened."""
     for one in gone:
-        tree.apply(version, entries([one], 2), entries([], 2), None)
+        tree.apply(version, entries([one], 2), entries([], 2), lambda sign, slots: True)
     for one in come:
-        tree.apply(version, entries([], 2), entries([one], 2), None)
+        tree.apply(version, entries([], 2), entries([one], 2), lambda sign, slots: True)
 
 
 @KINDS
 @pytest.mark.parametrize("longest", [1, 20])
 @pytest.mark.parametrize("seed", range(3))
 def test_a_run_makes_the_same_tree_as_its_changes_one_by_one(kind: str, longest: int, seed: int) -> None:
-    """Leaves are closed when the tree must be repaired, so that all nodes are where they would be otherwise. With longer boxes, some cross
+    """Leaves are closed when the tree must be repaired, so that all leaves are where they would be otherwise. With longer boxes, some cross
     leaves, and some cover others."""
     rng = np.random.default_rng(seed)
     size = layout.CAP
@@ -80,37 +84,55 @@ def test_a_run_makes_the_same_tree_as_its_changes_one_by_one(kind: str, longest:
         one_by_one(singly, version, sorted(gone, key=place), sorted(come, key=place))
         dropped = {one.slot for one in gone}
         here = [one for one in here if one.slot not in dropped] + come
-        assert leaves(at_once.arena) == leaves(singly.arena)
+        assert shape(at_once.arena) == shape(singly.arena)
         at_once.reclaim(version, NO_PINS)
         at_once.check(at_once.root)
-        if not JIT:  # leaves are small
+        if not JIT:  # there are few boxes: the twin compares each with each
             assert rows_of(at_once.rows(at_once.root), kind) == sorted(pairs(kind, here))
 
 
 @KINDS
 def test_changes_with_and_without_a_delta_alternate_in_a_leaf(kind: str) -> None:
-    """The tree is complete whenever partners are searched."""
+    """A leaf is closed before a change with a delta, which may split it or move it: here each third one does."""
+    size = layout.CAP
     rng = np.random.default_rng(5)
-    here = some(rng, 100, 0, kind, 100, 4)
+    here = some(rng, 2 * size, 0, kind, 40 * size, 4)
     tree = BoxTree(2, kind)
     tree.bulk_load(1, entries(here, 2))
     now = {one.slot: one for one in here}
-    come = some(rng, 12, len(here), kind, 100, 4)
-    steps: list[tuple[int, Box]] = []
-    for old, new in zip(here[:12], come, strict=True):
-        steps += [(LEAVE, old), (ENTER, old), (LEAVE, old), (ENTER, new), (DELETE, new), (INSERT, old)]
-    deltas = tree.apply_in_order(2, np.array([sign for sign, _ in steps], np.int8), entries([one for _, one in steps], 2), 10**6)
-    for i, (sign, one) in enumerate(steps):
-        before = set(pairs(kind, now.values()))
-        if sign in (DELETE, LEAVE):
-            del now[one.slot]
-        else:
-            now[one.slot] = one
-        wanted = before ^ set(pairs(kind, now.values())) if sign in (DELETE, INSERT) else set()
-        found = deltas.rows[:, deltas.starts[i] : deltas.ends[i]]
-        got = sorted((min(row), max(row)) if kind == "self" else row for row in zip(*found.tolist(), strict=True))
-        assert got == sorted(wanted)
-    tree.check(tree.root)
+    slot = len(here)
+    for version in range(2, 8):
+        come = some(rng, 2 * size, slot, kind, size, 4)
+        slot += len(come)
+        signs = np.array([INSERT if i % 3 == 0 else ENTER for i in range(len(come))], np.int8)
+        before = pairs(kind, now.values()) if not JIT else set()
+        deltas = tree.apply_in_order(version, signs, entries(come, 2), 10**6)
+        tree.check(tree.root)
+        if not JIT:
+            for i, one in enumerate(come):
+                now[one.slot] = one
+                after = pairs(kind, now.values())
+                found = deltas.rows[:, deltas.starts[i] : deltas.ends[i]]
+                assert sorted(in_order(kind, found)) == ([] if i % 3 else sorted(after - before))
+                before = after
+        gone = [come[i] for i in rng.permutation(len(come))]
+        signs = np.array([DELETE if i % 3 == 0 else LEAVE for i in range(len(gone))], np.int8)
+        tree.apply_in_order(version, signs, entries(gone, 2), 10**6)
+        for one in gone:
+            now.pop(one.slot, None)
+        tree.check(tree.root)
+        tree.reclaim(version, NO_PINS)
+
+
+def test_the_slack_of_a_weight_is_what_keeps_nodes_even() -> None:
+    for a in range(0, 3 * layout.CAP, max(1, layout.CAP // 16)):
+        for b in range(0, 3 * layout.CAP, max(1, layout.CAP // 16)):
+            gain, loss = slack(a, b)
+            if is_even(a, b):
+                assert is_even(a + gain, b) and not is_even(a + gain + 1, b)
+                assert is_even(a - loss, b) and not is_even(a - loss - 1, b)
+            else:
+                assert min(gain, loss) < 0
 
 
 @pytest.mark.parametrize("sign", [DELETE, INSERT])
