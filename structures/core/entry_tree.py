@@ -143,13 +143,13 @@ class EntryTree(Versioned[Store]):
             entries = self._columns(entries)
         self.arena.require(n)
         self._begin(version)
-        order = self._deletes_first(entries, gone)
+        order, signs = self._deletes_first(entries, gone), self._signs(n, gone)
         rest = self._rest(entries, gone) if gone >= self._many else None
         if rest is not None:
             sink = self._leave_only(rest, sink)
             order, gone = order[gone:], 0
         if len(order):
-            self._run(Changes(self._signs(n, gone), entries, order, np.empty(n, np.int64)), gone, sink)
+            self._run(Changes(signs, entries, order, np.empty(n, np.int64)), gone, sink)
         if self.arena.is_sparse:
             self._compact(n)
         return self.root

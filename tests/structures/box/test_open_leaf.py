@@ -155,6 +155,19 @@ def test_a_change_whose_delta_is_given_up_is_made_once(sign: int, monkeypatch: p
     tree.check(tree.root)
 
 
+def test_deleted_boxes_are_not_stored_again() -> None:
+    """Even where a set becomes empty, and deletes have no change of their own: readers of earlier versions use the same table."""
+    boxes = [Box(0, 0, (i, 0), (i + 1, 5), i) for i in range(80)]
+    others = [Box(1, 0, (i, 0), (i, 5), 100 + i) for i in range(10)]
+    tree = BoxTree(2, "pair")
+    former = tree.bulk_load(1, entries(boxes + others, 2))
+    wrong = boxes[0]._replace(right=(77, 5))  # found by its slot alone
+    tree.apply(2, entries([wrong, *boxes[1:]], 2), entries([Box(1, 0, (3, 3), (4, 4), 500)], 2), None)
+    tree.reclaim(2, np.array([1]))
+    tree.check(tree.root, (former,))
+    assert rows_of(tree.rows(former)) == sorted(pairs("pair", boxes + others))
+
+
 def test_a_box_that_is_not_in_its_open_leaf_is_missed() -> None:
     """Without an effect on the others."""
     boxes = [Box(0, 0, (i, 1), (i, 2), i) for i in range(20)]
