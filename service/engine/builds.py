@@ -383,8 +383,8 @@ class Builds:
 
     @staticmethod
     def _pace(build: _Build, rows: int, seconds: float, left: int, tolerated: int) -> None:
-        """After a round, or after loading `rows`, decide how many changes the last round may have, and whether the writer must pause: if more
-        than `tolerated` are left. A change is taken to last as long as a row did; after the load, it lasts from half to seven times as long."""
+        """After a round, or a load of `rows`, decide how many changes the last round may have, and whether the writer must pause: if more
+        than `tolerated` are left. A change is taken to last as long as a row did; after the load, it lasts half to seven times as long."""
         if not rows:
             return
         is_no_shorter, build.rows = rows >= build.rows, rows
