@@ -16,12 +16,11 @@ from pathlib import Path
 from typing import NamedTuple
 
 import httpx
-import numpy as np
 
 from tests.benchmarks.figures import Figure, Scale, sampled, seconds
 from tests.benchmarks.measured_tree import Note
 from tests.benchmarks.served import serving
-from tests.benchmarks.stalls import Scenario, figures_of, nothing, watched
+from tests.benchmarks.stalls import Scenario, Watched, figures_of, nothing, together, watched
 from tests.benchmarks.stalls_data import INTERVALS, SORTS, WIDE, Sort, Stage
 from tests.end_to_end import talk
 
@@ -53,20 +52,19 @@ def run(scale: Scale, note: Note) -> list[Figure]:
         for sort in SORTS:
             stage.view("first", _small(sort))
             stage.clear()
-        turns, waits, lates = list[Turn](), list[np.ndarray](), list[float]()
+        turns, seen = list[Turn](), list[Watched]()
         for _ in range(scale.size(3, 1)):
             turn = Turn(stage)
-            wait, _, late = watched(stage, turn.act)
-            note(f"all live after {turn.all_live:.1f} s; {turn.before_small} large ones before the small ones; at most {wait.max():.1f} ms")
+            seen.append(watched(stage, turn.act))
+            longest = f"at most {seen[-1].waits.max():.1f} ms; {seen[-1].stood_still}"
+            note(f"all live after {turn.all_live:.1f} s; {turn.before_small} large ones before the small ones; {longest}")
             turns.append(turn)
-            waits.append(wait)
-            lates.append(late)
             stage.clear()
     words = f"{_LARGE} views over {2 * stage.half:,} rows are registered at once, with {_SMALL} small ones"
-    longest = f"a thread that only sleeps woke up at most {max(lates):.1f} ms late"
+    all_seen = together(seen)
     small = [one.live - one.began for turn in turns for one in turn.of("small")]
     return [
-        *figures_of(2 * stage.half, Scenario(words, nothing), np.concatenate(waits), sum(turn.all_live for turn in turns), {}, longest),
+        *figures_of(2 * stage.half, Scenario(words, nothing), all_seen, {}, all_seen.stood_still),
         Figure(f"{words}: seconds until a small one is live, the longest", max(small), "s", _PROMPT, True, samples=small),
         sampled("large ones live before the last small one, which came behind them", [turn.before_small for turn in turns], "views",
                 aim=_BEFORE, less=True),

@@ -5,7 +5,8 @@ says how often the log was checkpointed; on a disk, each checkpoint costs two fs
 memory for the first time is measured first: the host of a virtual machine may take tens of milliseconds, and may soon reclaim memory that
 was freed. Where much memory is freed and allocated again, as when views of millions of rows are rebuilt, the figures include this time. A
 host may also look for memory that is not used: the first access to a page after a second is measured, too. A batch of 2,000 moves in
-5,000,000 rows accesses several hundred large pages.
+5,000,000 rows accesses several hundred large pages. So the longest wait is given twice: as it was, and without the time in which the host
+ran nothing on one of the machine's processors.
 
 Each line of `SCENARIOS` prepares something and returns the action to perform while the changes are sent. A run is compared with the figures
 in `results/stalls_before.json`, if it exists: a result of this subject at an older commit, stored under that name.
@@ -19,13 +20,13 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from functools import partial
 from itertools import cycle, islice, takewhile
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -53,6 +54,7 @@ from tests.benchmarks.stalls_data import (
     body,
     of_texts,
 )
+from tests.benchmarks.stolen import without
 from tests.end_to_end import talk
 from tests.server_process import ROOT
 
@@ -67,6 +69,7 @@ _ENVIRONMENT = {"LIVEJOIN_SYNCHRONOUS": "normal", "LIVEJOIN_PIN_IDLE": "3600", "
 _MEMORY = Path("/dev/shm")
 _TOUCHED, _LARGE_PAGE = 4 << 30, 2 << 20  # bytes
 _UNUSED = 2.0  # seconds
+RUNNING = "the longest while all processors run"
 
 Act = Callable[[], object]
 
@@ -307,8 +310,8 @@ def measure(n: int, scenarios: list[Scenario], scale: Scale, note: Note, kept: d
         for scenario in scenarios:
             try:
                 act, checkpoints = scenario.prepare(stage), _checkpoints(stage)
-                waits, seconds, late = watched(stage, act)
-                more = f"{_since(checkpoints, _checkpoints(stage))}; a thread that only sleeps woke up at most {late:.1f} ms late"
+                seen = watched(stage, act)
+                more = f"{_since(checkpoints, _checkpoints(stage))}; {seen.stood_still}"
                 stage.clear()
             except Exception as error:
                 failed.append(f"{n:,} rows, {scenario.words}")
@@ -316,9 +319,10 @@ def measure(n: int, scenarios: list[Scenario], scale: Scale, note: Note, kept: d
                 with suppress(Exception):
                     stage.clear()
                 continue
-            figures += figures_of(n, scenario, waits, seconds, kept, more)
-            p999, most = (figure.value for figure in figures[-2:])
-            note(f"{scenario.words}: {seconds:.1f} s, p99.9 {p999:.1f} ms, at most {most:.1f} ms; {more}")
+            found = figures_of(n, scenario, seen, kept, more)
+            values = ", ".join(f"{figure.name.rpartition(': ')[2]} {figure.value:.1f} ms" for figure in found)
+            note(f"{scenario.words}: {seen.seconds:.1f} s, {values}; {more}")
+            figures += found
     return failed
 
 
@@ -343,43 +347,84 @@ def _each_page(memory: mmap.mmap) -> tuple[float, float]:
     return time.perf_counter() - started, longest
 
 
-def figures_of(n: int, scenario: Scenario, waits: np.ndarray, seconds: float, kept: dict[str, Rival], more: str) -> list[Figure]:
-    """`waits`: milliseconds until the answer, for each change that was sent or answered during the action; `more`: the note of the
-    longest."""
-    p50, p99, p999 = (float(value) for value in np.percentile(waits, (50, 99, 99.9), method="higher"))
-    about = {"rows": n, "changes": len(waits), "seconds": round(seconds, 2), "p50": round(p50, 3), "p99": round(p99, 3)}
+class Watched(NamedTuple):
+    """What single changes waited during an action that took so many seconds, and for some time afterwards.
+
+    `waits`: milliseconds until the answer, for each change that was sent or answered during that time; `running`: likewise, without the
+    time in which the host ran nothing on at least one processor, None if that is unknown; `still`: milliseconds of the longest such time.
+    """
+
+    waits: np.ndarray
+    running: np.ndarray | None
+    still: float
+    seconds: float
+
+    @property
+    def stood_still(self) -> str:
+        if self.running is None:
+            return "whether a processor stood still is unknown"
+        return f"a processor stood still for at most {self.still:.1f} ms"
+
+
+def together(seen: list[Watched]) -> Watched:
+    running = [one.running for one in seen if one.running is not None]
+    return Watched(
+        np.concatenate([one.waits for one in seen]), np.concatenate(running) if len(running) == len(seen) else None,
+        max(one.still for one in seen), sum(one.seconds for one in seen),
+    )  # fmt: skip
+
+
+def figures_of(n: int, scenario: Scenario, seen: Watched, kept: dict[str, Rival], more: str) -> list[Figure]:
+    """`more`: the note of the longest."""
+    p50, p99, p999 = (float(value) for value in np.percentile(seen.waits, (50, 99, 99.9), method="higher"))
+    about = {"rows": n, "changes": len(seen.waits), "seconds": round(seen.seconds, 2), "p50": round(p50, 3), "p99": round(p99, 3)}
     name = f"{n:,} rows, {scenario.words}"
     is_large = n >= 10_000_000
-    largest = _GAP_LARGE if is_large else _GAP
+    largest = None if scenario.is_turn else _GAP_LARGE if is_large else _GAP
     usual = None if scenario.is_turn or scenario.is_busy or is_large else _P999
-    both = (
-        (f"{name}: p99.9", p999, usual, f"p50 {p50:.2f}, p99 {p99:.2f}"),
-        (f"{name}: the longest", float(waits.max()), None if scenario.is_turn else largest, more),
-    )
+    found = [("p99.9", p999, usual, f"p50 {p50:.2f}, p99 {p99:.2f}"), ("the longest", float(seen.waits.max()), largest, more)]
+    if seen.running is not None:
+        found.append((RUNNING, float(seen.running.max()), largest, "without the time in which the host ran nothing on one of them"))
     return [
-        Figure(words, value, "ms", aim, True, [kept[words]] if words in kept else [], about, note=said) for words, value, aim, said in both
+        Figure(words := f"{name}: {what}", value, "ms", aim, True, [kept[words]] if words in kept else [], about, note=said)
+        for what, value, aim, said in found
     ]
 
 
-def watched(stage: Stage, act: Act) -> tuple[np.ndarray, float, float]:
-    """Return how long single changes wait during the action and for some time afterwards, in milliseconds; how many seconds the action
-    takes; and by how many milliseconds a thread that only sleeps wakes up late at most."""
-    command = [sys.executable, "-m", "tests.benchmarks.stalls_client", str(stage.server.port), "unrelated"]
-    with subprocess.Popen(command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as changes:
-        assert changes.stdin is not None and changes.stdout is not None
+def watched(stage: Stage, act: Act) -> Watched:
+    """Send single changes during the action, and for some time afterwards."""
+    changes = [sys.executable, "-m", "tests.benchmarks.stalls_client", str(stage.server.port), "unrelated"]
+    with _beside(changes) as sent, _beside([sys.executable, "-m", "tests.benchmarks.stolen"]) as stolen:
+        start = time.monotonic()
+        act()
+        seconds = time.monotonic() - start
+        time.sleep(max(_AFTER, stage.watch - seconds))
+        starts, waits = np.array(sent()).T
+        spans = stolen()
+    is_seen = starts + waits > start
+    starts, waits = starts[is_seen], waits[is_seen]
+    running = None if spans is None else 1e3 * without(spans, starts, waits)
+    still = 1e3 * max((min(end, starts[-1] + waits[-1]) - max(since, start) for since, end in spans or []), default=0.0)
+    return Watched(1e3 * waits, running, max(0.0, still), seconds)
+
+
+@contextmanager
+def _beside(command: list[str]) -> Iterator[Callable[[], Any]]:
+    """Run a process; yields, once it is ready, a function that ends it and returns what it has found."""
+    with subprocess.Popen(command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdin is not None and process.stdout is not None
+        stdin, stdout = process.stdin, process.stdout
+
+        def ended() -> Any:
+            stdin.close()
+            return json.loads(stdout.readline())
+
         try:
-            assert changes.stdout.readline() == "ready\n"
-            start = time.monotonic()
-            act()
-            seconds = time.monotonic() - start
-            time.sleep(max(_AFTER, stage.watch - seconds))
-            changes.stdin.close()
-            found = json.loads(changes.stdout.readline())
+            assert stdout.readline() == "ready\n"
+            yield ended
         except BaseException:
-            changes.kill()
+            process.kill()
             raise
-    sent = np.array(found["sent"])
-    return 1e3 * sent[sent.sum(axis=1) > start, 1], seconds, 1e3 * found["late"]
 
 
 def _checkpoints(stage: Stage) -> tuple[float, float]:

@@ -2,8 +2,7 @@
 tests.benchmarks.stalls_client PORT RELATION`.
 
 Prints "ready" once the connection is warm, posts until its input ends, then prints one line of JSON: when each change was sent (seconds of
-the system's monotonic clock), after how many seconds it was answered, and by how many seconds a thread of this process that only sleeps
-woke up late at most: for that long, the machine or its host ran no thread. The relation has the columns id, s and e.
+the system's monotonic clock), and after how many seconds it was answered. The relation has the columns id, s and e.
 """
 
 from __future__ import annotations
@@ -17,7 +16,6 @@ from tests.benchmarks.raw_client import connect, post, read_answer
 
 ROWS = 1_000  # rows that are changed repeatedly
 _WARM = 200
-_ASLEEP = 2e-3  # seconds
 
 
 def requests(relation: str) -> list[bytes]:
@@ -36,26 +34,17 @@ def main(port: int, relation: str) -> None:
         read_answer(connection, b"")
         return start, time.monotonic() - start
 
-    late = [0.0]
-
     def wait_for_the_end() -> None:
         sys.stdin.read()
         all_ended.set()
 
-    def sleep() -> None:
-        while not all_ended.is_set():
-            before = time.monotonic()
-            time.sleep(_ASLEEP)
-            late[0] = max(late[0], time.monotonic() - before - _ASLEEP)
-
     for number in range(_WARM):
         exchange(number)
     print("ready", flush=True)
-    for beside in (wait_for_the_end, sleep):
-        threading.Thread(target=beside, daemon=True).start()
+    threading.Thread(target=wait_for_the_end, daemon=True).start()
     while not all_ended.is_set():
         sent.append(exchange(len(sent)))
-    print(json.dumps({"sent": sent, "late": late[0]}), flush=True)
+    print(json.dumps(sent), flush=True)
 
 
 if __name__ == "__main__":
