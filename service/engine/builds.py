@@ -384,15 +384,15 @@ class Builds:
     @staticmethod
     def _pace(build: _Build, rows: int, seconds: float, left: int, tolerated: int) -> None:
         """After a round, or a load of `rows`, decide how many changes the last round may have, and whether the writer must pause: if more
-        than `tolerated` are left. A change is taken to last as long as a row did; after the load, it lasts half to seven times as long."""
+        than `tolerated` are left, and then through short rounds. A change is expected to last as long as a row: in fact, 0.5 to 7 times."""
         if not rows:
             return
-        is_no_shorter, build.rows = rows >= build.rows, rows
+        is_no_shorter, build.rows, is_short = rows >= build.rows, rows, rows <= _FEW_GROUPS
         each = seconds / rows
         build.last = max(_FIRST_LAST, int(build.patience * min(_MOST_LAST, _LAST_SECONDS / each)))
         falls_behind = left > max(build.last, tolerated)
-        build.pause = 2 * each if falls_behind else 0.0
-        if rows <= _FEW_GROUPS and (falls_behind or is_no_shorter):  # it is as long as the time between two of the build's turns
+        build.pause = 2 * each if falls_behind or (is_short and build.pause and left > build.last) else 0.0
+        if is_short and (falls_behind or is_no_shorter):  # rounds are as long as the time between two of the build's turns
             build.be_patient()
 
     @staticmethod

@@ -328,6 +328,19 @@ def test_a_writer_that_is_faster_than_a_load_pauses_from_its_end_on(
     assert state(engine, "v") == "live" and rounds[0] == waits
 
 
+def test_a_writer_that_has_fallen_behind_pauses_through_the_short_rounds(engine: Instance, monkeypatch: pytest.MonkeyPatch) -> None:
+    """If it wrote at full speed during every other one, more changes would be left to the last round."""
+    held = Held(monkeypatch)
+    held.put(engine, "v")
+    build, pauses = engine._builds._running()[0], []
+    for rows, left in ((800_000, 300_000), (300_000, 200_000), (200_000, 90_000), (90_000, 50_000), (50_000, 20_000), (20_000, 900)):
+        Builds._pace(build, rows, 2e-6 * rows, left, rows // 2)
+        pauses.append(build.pause)
+    assert pauses == [0.0, 4e-6, 0.0, 4e-6, 4e-6, 0.0]
+    held.go.set()
+    ended(engine)
+
+
 def test_drops(engine: Instance, monkeypatch: pytest.MonkeyPatch) -> None:
     """Two are being built, further ones wait; any of them may be dropped, and registered again."""
     held = Held(monkeypatch)
