@@ -1,0 +1,63 @@
+"""The benchmarks of waits: each scenario happens, and what is measured is told apart."""
+
+from __future__ import annotations
+
+import json
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from structures.core.kernel import JIT
+from tests.benchmarks import service_registrations, stalls, stolen
+from tests.benchmarks.__main__ import main
+from tests.benchmarks.figures import Scale
+
+_needs_jit = pytest.mark.skipif(not JIT, reason="the loops of the benchmarks are compiled")
+
+
+@pytest.mark.soak
+@_needs_jit
+def test_stalls() -> None:
+    """Each action happens while changes are sent, otherwise the scenario fails; and all figures have an aim, except those of actions that
+    are a single turn, and p99.9 where changes wait behind batches throughout."""
+    figures = stalls.run(Scale(quick=True), lambda line: None)
+    waits = [figure for figure in figures if not figure.name.endswith(stalls.RUNNING)]
+    assert len(waits) == 2 * len(stalls.SCENARIOS) and {figure.unit for figure in figures} == {"ms"}
+    assert all(0 < p999.value <= longest.value for p999, longest in zip(waits[::2], waits[1::2], strict=True))
+    aims = [(None if one.is_turn or one.is_busy else 10.0, None if one.is_turn else 50.0) for one in stalls.SCENARIOS]
+    assert [figure.aim for figure in waits] == [aim for both in aims for aim in both]
+    running = [figure for figure in figures if figure.name.endswith(stalls.RUNNING)]  # absent where real-time priority is not permitted
+    assert [figure.aim for figure in running] in ([], [figure.aim for figure in waits[1::2]])
+    assert all(0 < one.value <= longest.value for one, longest in zip(running, waits[1::2], strict=False))
+
+
+def test_time_without_a_processor() -> None:
+    spans = [(1.0, 2.0), (1.5, 2.5), (1.7, 1.8), (4.0, 5.0)]  # of two processors
+    starts, seconds = np.array([0.0, 0.5, 1.2, 2.2, 3.0, 0.0, 4.5, 6.0]), np.array([0.9, 1.0, 1.0, 1.0, 1.5, 6.0, 0.25, 1.0])
+    assert stolen.without(spans, starts, seconds).tolist() == pytest.approx([0.9, 0.5, 0.0, 0.7, 1.0, 3.5, 0.0, 1.0])
+    assert stolen.without([], starts, seconds).tolist() == seconds.tolist()
+
+
+@pytest.mark.soak
+@_needs_jit
+def test_a_scenario_that_fails_ends_with_an_error_and_the_others_are_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    broken = stalls.INTERVALS._replace(sql="SELECT a.id FROM a JOIN nothing ON a.id = nothing.id")
+    scenarios = [stalls.Scenario("broken", partial(stalls.registered, broken)), stalls.Scenario("nothing", stalls.nothing)]
+    monkeypatch.setattr(stalls, "SCENARIOS", scenarios)
+    assert main(["stalls", "--quick", "--results", str(tmp_path / "results")]) == 1
+    kept = json.loads((tmp_path / "results" / "stalls.json").read_text())
+    assert [figure["name"] for figure in kept["figures"]] == [
+        "4,000 rows, nothing: p99.9",
+        "4,000 rows, nothing: the longest",
+        *([f"4,000 rows, nothing: {stalls.RUNNING}"] if len(kept["figures"]) == 3 else []),
+    ]
+
+
+@pytest.mark.soak
+def test_many_registrations() -> None:
+    found = service_registrations.run(Scale(quick=True), lambda line: None)
+    figures = [figure for figure in found if not figure.name.endswith(stalls.RUNNING)]
+    assert [figure.aim for figure in figures] == [10.0, 50.0, 1.0, 4, 4, None, 2.0, 1.0, 1.0]
+    assert len(figures[2].samples) == 8 and len(figures[6].samples) == 41 and len(figures[7].samples) == 5
