@@ -7,11 +7,11 @@
                                     shared indexes; after the last step publish the root, and the view is live
 
 A round follows what accumulated during the previous one, so rounds get shorter as long as following is faster than writing. Otherwise the
-writer pauses after each group for twice as long as the build needs for its changes, so that the next round is half as long; of two builds,
-the slower one counts; quick batches are processed meanwhile. Before the first round, this time is estimated from the load, and the writer
-pauses only if more changes are left than rows were loaded. Rounds that take less time than the build waits for its turns get no shorter:
-the last one may then be as long, if they take up to 25 ms. It may be longer each time that rounds get no shorter, or that more is left when
-its turn comes.
+writer pauses after each group for twice as long as the build needs for its changes, so that the next round is half as long, and then
+through short rounds, until few enough changes are left for the last one; of two builds, the slower one counts; quick batches are processed
+meanwhile. Before the first round, this time is estimated from the load, and the writer pauses only if more changes are left than rows were
+loaded. Rounds that take less time than the build waits for its turns get no shorter: the last one may then be as long, if they take up to
+25 ms. It may be longer each time that rounds get no shorter, or that more is left when its turn comes.
 
 After a start, a view that may be followed is replayed instead: it is built at the version of the snapshot, and then follows all later
 changes (`tables/history.py`), version by version, so that its feed has the same content as before, and misses no later change. When little
@@ -61,7 +61,7 @@ _MORE = 1.5  # times as many, each time that rounds get no shorter, or that more
 _MOST_CHANGES = 4_000_000  # changes, of 24 bytes each, before the writer waits for the build; with twice as many, quick batches wait too
 _MOST_UNBEGUN = 16_000_000  # changes, of 32 bytes each, before a queued view gives up the earlier content of its feed
 _LONGEST_PAUSE = 1.0  # seconds, after a group
-_FEW_GROUPS = 1 << 17  # changes
+_SHORT = 1 << 17  # changes of a short round, which takes about as long as the build waits for its turns
 _SOON = 1e-3  # seconds until applied changes are published, or until a pausing writer looks for quick batches
 _NO_PINS = np.empty(0, np.int64)  # nobody reads a view before it is live
 _LOADED = 0.9  # share of the progress; the rounds have the rest
@@ -384,15 +384,15 @@ class Builds:
     @staticmethod
     def _pace(build: _Build, rows: int, seconds: float, left: int, tolerated: int) -> None:
         """After a round, or a load of `rows`, decide how many changes the last round may have, and whether the writer must pause: if more
-        than `tolerated` are left, and then through short rounds. A change is expected to last as long as a row: in fact, 0.5 to 7 times."""
+        than `tolerated` are left; then also after short rounds, until the last one may have the rest. A change is taken to last as long
+        as a row did; after a load, it takes half to seven times as long."""
         if not rows:
             return
-        is_no_shorter, build.rows, is_short = rows >= build.rows, rows, rows <= _FEW_GROUPS
-        each = seconds / rows
+        is_no_shorter, build.rows, is_short, each = rows >= build.rows, rows, rows <= _SHORT, seconds / rows
         build.last = max(_FIRST_LAST, int(build.patience * min(_MOST_LAST, _LAST_SECONDS / each)))
         falls_behind = left > max(build.last, tolerated)
-        build.pause = 2 * each if falls_behind or (is_short and build.pause and left > build.last) else 0.0
-        if is_short and (falls_behind or is_no_shorter):  # rounds are as long as the time between two of the build's turns
+        build.pause = 2 * each if falls_behind or (is_short and build.pause > 0.0 and left > build.last) else 0.0
+        if is_short and (falls_behind or is_no_shorter):
             build.be_patient()
 
     @staticmethod

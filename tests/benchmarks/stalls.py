@@ -5,8 +5,8 @@ says how often the log was checkpointed; on a disk, each checkpoint costs two fs
 memory for the first time is measured first: the host of a virtual machine may take tens of milliseconds, and may soon reclaim memory that
 was freed. Where much memory is freed and allocated again, as when views of millions of rows are rebuilt, the figures include this time. A
 host may also look for memory that is not used: the first access to a page after a second is measured, too. A batch of 2,000 moves in
-5,000,000 rows accesses several hundred large pages. So the longest wait is given twice: as it was, and without the time in which the host
-ran nothing on one of the machine's processors.
+5,000,000 rows accesses several hundred large pages. The longest wait is therefore given twice: as measured, and without the time in which
+at least one processor stood still (`standstill`), if that is known.
 
 Each line of `SCENARIOS` prepares something and returns the action to perform while the changes are sent. A run is compared with the figures
 in `results/stalls_before.json`, if it exists: a result of this subject at an older commit, stored under that name.
@@ -54,7 +54,7 @@ from tests.benchmarks.stalls_data import (
     body,
     of_texts,
 )
-from tests.benchmarks.stolen import without
+from tests.benchmarks.standstill import without_standstills
 from tests.end_to_end import talk
 from tests.server_process import ROOT
 
@@ -348,10 +348,11 @@ def _each_page(memory: mmap.mmap) -> tuple[float, float]:
 
 
 class Watched(NamedTuple):
-    """What single changes waited during an action that took so many seconds, and for some time afterwards.
+    """How long single changes waited during an action and for some time afterwards.
 
     `waits`: milliseconds until the answer, for each change that was sent or answered during that time; `running`: likewise, without the
-    time in which the host ran nothing on at least one processor, None if that is unknown; `still`: milliseconds of the longest such time.
+    time in which at least one processor stood still, None if that is unknown; `still`: milliseconds of the longest time that one processor
+    stood still; `seconds`: how long the action took.
     """
 
     waits: np.ndarray
@@ -367,10 +368,11 @@ class Watched(NamedTuple):
 
 
 def together(seen: list[Watched]) -> Watched:
-    running = [one.running for one in seen if one.running is not None]
+    """Return the waits of several actions, as if they were one."""
+    known = [one.running for one in seen if one.running is not None]
+    running = np.concatenate(known) if len(known) == len(seen) else None
     return Watched(
-        np.concatenate([one.waits for one in seen]), np.concatenate(running) if len(running) == len(seen) else None,
-        max(one.still for one in seen), sum(one.seconds for one in seen),
+        np.concatenate([one.waits for one in seen]), running, max(one.still for one in seen), sum(one.seconds for one in seen)
     )  # fmt: skip
 
 
@@ -384,7 +386,7 @@ def figures_of(n: int, scenario: Scenario, seen: Watched, kept: dict[str, Rival]
     usual = None if scenario.is_turn or scenario.is_busy or is_large else _P999
     found = [("p99.9", p999, usual, f"p50 {p50:.2f}, p99 {p99:.2f}"), ("the longest", float(seen.waits.max()), largest, more)]
     if seen.running is not None:
-        found.append((RUNNING, float(seen.running.max()), largest, "without the time in which the host ran nothing on one of them"))
+        found.append((RUNNING, float(seen.running.max()), largest, "without the time in which one of them stood still"))
     return [
         Figure(words := f"{name}: {what}", value, "ms", aim, True, [kept[words]] if words in kept else [], about, note=said)
         for what, value, aim, said in found
@@ -392,20 +394,20 @@ def figures_of(n: int, scenario: Scenario, seen: Watched, kept: dict[str, Rival]
 
 
 def watched(stage: Stage, act: Act) -> Watched:
-    """Send single changes during the action, and for some time afterwards."""
+    """Act, send single changes meanwhile and for some time afterwards, and return how long they waited."""
     changes = [sys.executable, "-m", "tests.benchmarks.stalls_client", str(stage.server.port), "unrelated"]
-    with _beside(changes) as sent, _beside([sys.executable, "-m", "tests.benchmarks.stolen"]) as stolen:
+    with _beside(changes) as sent, _beside([sys.executable, "-m", "tests.benchmarks.standstill"]) as stood_still:
         start = time.monotonic()
         act()
         seconds = time.monotonic() - start
         time.sleep(max(_AFTER, stage.watch - seconds))
         starts, waits = np.array(sent()).T
-        spans = stolen()
+        spans = stood_still()
     is_seen = starts + waits > start
     starts, waits = starts[is_seen], waits[is_seen]
-    running = None if spans is None else 1e3 * without(spans, starts, waits)
-    still = 1e3 * max((min(end, starts[-1] + waits[-1]) - max(since, start) for since, end in spans or []), default=0.0)
-    return Watched(1e3 * waits, running, max(0.0, still), seconds)
+    running = None if spans is None else 1e3 * without_standstills(spans, starts, waits)
+    still = max([0.0, *(min(end, starts[-1] + waits[-1]) - max(since, start) for since, end in spans or [])])
+    return Watched(1e3 * waits, running, 1e3 * still, seconds)
 
 
 @contextmanager

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import re
 import time
-from collections.abc import Callable
 from importlib import import_module
 from pathlib import Path
 from xml.etree import ElementTree
@@ -14,7 +13,6 @@ import numpy as np
 import pytest
 
 from structures.box.tree import BoxTree
-from structures.core.kernel import JIT
 from structures.ij_heap.heap import IJHeap, Topology
 from tests.benchmarks import (
     LARGE,
@@ -53,6 +51,7 @@ from tests.benchmarks.data import Workload, crowded, heavy_tailed, keyed, unifor
 from tests.benchmarks.figures import Figure, Rival, Scale, earlier, sampled
 from tests.benchmarks.heap_data import clique, cycle, even, hostile, path, star
 from tests.benchmarks.heap_rivals import DuckDbOfMany, LookUps
+from tests.benchmarks.marks import compiled
 from tests.benchmarks.measured_heap import many_singles, one_batch, whole_view
 from tests.benchmarks.measured_natural import Data
 from tests.benchmarks.measured_natural import measure as measure_natural
@@ -65,14 +64,6 @@ from tests.benchmarks.table import number, render
 from tests.naive.interval_join import sweep_count
 
 RESULTS = Path(__file__).parent / "results"
-
-_needs_jit = pytest.mark.skipif(not JIT, reason="the loops of the benchmarks are compiled")
-
-
-def compiled(test: Callable[..., None]) -> Callable[..., None]:
-    """Run this test in the soak only: compiling these loops takes a minute."""
-    return _needs_jit(pytest.mark.soak(test))
-
 
 @compiled
 def test_a_quick_run_keeps_its_figures(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
