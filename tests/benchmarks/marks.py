@@ -8,9 +8,7 @@ import pytest
 
 from structures.core.kernel import JIT
 
-needs_jit = pytest.mark.skipif(not JIT, reason="the loops of the benchmarks are compiled")
-
 
 def compiled(test: Callable[..., None]) -> Callable[..., None]:
     """Run this test in the soak only: compiling these loops takes a minute."""
-    return needs_jit(pytest.mark.soak(test))
+    return pytest.mark.skipif(not JIT, reason="the loops of the benchmarks are compiled")(pytest.mark.soak(test))

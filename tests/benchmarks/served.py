@@ -9,10 +9,10 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing, contextmanager
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import httpx
 import numpy as np
@@ -166,3 +166,24 @@ def json_change(relation: str, key: int, start: int, end: int) -> bytes:
     """The body of one upsert, as compact as clients send it."""
     row = {"id": key, "s": start, "e": end}
     return json.dumps({"changes": [{"relation": relation, "op": "upsert", "row": row}]}, separators=(",", ":")).encode()
+
+
+@contextmanager
+def beside(name: str, *arguments: str) -> Iterator[Callable[[], Any]]:
+    """Run a module of this package as a process that prints "ready", and what it has found as a line of JSON when its input ends. Yields,
+    once it is ready, a function that ends it and returns what it has found."""
+    command = [sys.executable, "-m", f"tests.benchmarks.{name}", *arguments]
+    with subprocess.Popen(command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdin is not None and process.stdout is not None
+        stdin, stdout = process.stdin, process.stdout
+
+        def ended() -> Any:
+            stdin.close()
+            return json.loads(stdout.readline())
+
+        try:
+            assert stdout.readline() == "ready\n"
+            yield ended
+        except BaseException:
+            process.kill()
+            raise

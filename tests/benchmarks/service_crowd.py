@@ -6,17 +6,15 @@ from __future__ import annotations
 
 import http.client
 import json
-import subprocess
-import sys
 import time
 
 import numpy as np
 
 from tests.benchmarks.figures import Figure, Scale, earlier, middle, sampled
 from tests.benchmarks.measured_tree import Note
-from tests.benchmarks.served import serving
+from tests.benchmarks.served import beside, serving
 from tests.end_to_end import talk
-from tests.server_process import ROOT, ServerProcess
+from tests.server_process import ServerProcess
 
 TITLE = "The service: 500 followers of one view; 200 views not concerned by a change"
 RATE = 300  # posts a second
@@ -65,10 +63,7 @@ def followers(scale: Scale, note: Note) -> list[Figure]:
         talk.view(client, "clashes", "SELECT a.id AS x, b.id AS y FROM stays a JOIN repairs b ON overlaps(a.span, b.span)")
         posts = Posts(server)
         posts.post("repairs", _row(0, 0, 1 << 40))
-        command = [sys.executable, "-m", "tests.benchmarks.crowd_client", str(server.port), "clashes", str(crowd)]
-        with subprocess.Popen(command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as many:
-            assert many.stdin is not None and many.stdout is not None
-            assert many.stdout.readline() == "ready\n"
+        with beside("crowd_client", str(server.port), "clashes", str(crowd)) as received:
             note(f"{crowd} follow")
             start, taken, first = time.perf_counter(), [], posts.version + 1
             for number in range(RATE * seconds):
@@ -77,8 +72,7 @@ def followers(scale: Scale, note: Note) -> list[Figure]:
             rate = len(taken) / (time.perf_counter() - start)
             time.sleep(scale.size(3, 1))
             end = time.monotonic()
-            many.stdin.close()
-            seen = json.loads(many.stdout.readline())
+            seen = received()
         posts.close()
     behind = _behind(seen, end, first, posts.version)
     note(f"{rate:.0f} posts/s, the last follower {1e3 * max(behind):.0f} ms behind the first at worst")

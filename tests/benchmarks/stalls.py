@@ -14,19 +14,16 @@ in `results/stalls_before.json`, if it exists: a result of this subject at an ol
 
 from __future__ import annotations
 
-import json
 import mmap
-import subprocess
-import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from functools import partial
 from itertools import cycle, islice, takewhile
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -35,7 +32,7 @@ from tests.benchmarks.data import LINE
 from tests.benchmarks.figures import Figure, Rival, Scale, Unfinished, earlier
 from tests.benchmarks.measured_tree import Note
 from tests.benchmarks.raw_client import ARROW, open_stream, post_all
-from tests.benchmarks.served import LOAD, gauge, serving
+from tests.benchmarks.served import LOAD, beside, gauge, serving
 from tests.benchmarks.stalls_data import (
     BOW_TIE,
     BOXES,
@@ -56,7 +53,6 @@ from tests.benchmarks.stalls_data import (
 )
 from tests.benchmarks.standstill import without_standstills
 from tests.end_to_end import talk
-from tests.server_process import ROOT
 
 TITLE = "The service: how long single changes to an unrelated relation wait"
 
@@ -395,8 +391,7 @@ def figures_of(n: int, scenario: Scenario, seen: Watched, kept: dict[str, Rival]
 
 def watched(stage: Stage, act: Act) -> Watched:
     """Act, send single changes meanwhile and for some time afterwards, and return how long they waited."""
-    changes = [sys.executable, "-m", "tests.benchmarks.stalls_client", str(stage.server.port), "unrelated"]
-    with _beside(changes) as sent, _beside([sys.executable, "-m", "tests.benchmarks.standstill"]) as stood_still:
+    with beside("stalls_client", str(stage.server.port), "unrelated") as sent, beside("standstill") as stood_still:
         start = time.monotonic()
         act()
         seconds = time.monotonic() - start
@@ -408,25 +403,6 @@ def watched(stage: Stage, act: Act) -> Watched:
     running = None if spans is None else 1e3 * without_standstills(spans, starts, waits)
     still = max([0.0, *(min(end, starts[-1] + waits[-1]) - max(since, start) for since, end in spans or [])])
     return Watched(1e3 * waits, running, 1e3 * still, seconds)
-
-
-@contextmanager
-def _beside(command: list[str]) -> Iterator[Callable[[], Any]]:
-    """Run a process; yields, once it is ready, a function that ends it and returns what it has found."""
-    with subprocess.Popen(command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
-        assert process.stdin is not None and process.stdout is not None
-        stdin, stdout = process.stdin, process.stdout
-
-        def ended() -> Any:
-            stdin.close()
-            return json.loads(stdout.readline())
-
-        try:
-            assert stdout.readline() == "ready\n"
-            yield ended
-        except BaseException:
-            process.kill()
-            raise
 
 
 def _checkpoints(stage: Stage) -> tuple[float, float]:

@@ -65,6 +65,7 @@ from tests.naive.interval_join import sweep_count
 
 RESULTS = Path(__file__).parent / "results"
 
+
 @compiled
 def test_a_quick_run_keeps_its_figures(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["structure_pairs", "--quick", "--results", str(tmp_path / "results")]) == 0

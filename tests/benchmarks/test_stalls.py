@@ -16,7 +16,7 @@ from tests.benchmarks import service_registrations, stalls, standstill
 from tests.benchmarks.__main__ import main
 from tests.benchmarks.figures import Scale
 from tests.benchmarks.marks import compiled
-from tests.server_process import ROOT
+from tests.benchmarks.served import beside
 
 
 def _may_have_real_time_priority() -> bool:
@@ -40,12 +40,8 @@ def test_stalls() -> None:
 
 
 def test_standstills_are_watched_if_the_system_permits_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    command = [sys.executable, "-m", "tests.benchmarks.standstill"]
-    with subprocess.Popen(command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
-        assert process.stdin is not None and process.stdout is not None
-        assert process.stdout.readline() == "ready\n"
-        process.stdin.close()
-        assert isinstance(json.loads(process.stdout.readline()), list if _may_have_real_time_priority() else type(None))
+    with beside("standstill") as stood_still:
+        assert isinstance(stood_still(), list if _may_have_real_time_priority() else type(None))
 
     def refuse(*given: object) -> None:
         raise PermissionError
