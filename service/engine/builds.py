@@ -287,7 +287,7 @@ class Builds:
             self._load(build, join, version)
             self._pace(build, rows, time.perf_counter() - started, build.backlog.changes, rows)
             reach("in-build")
-            request_at_first(join, build.backlog.noted)  # this takes as long as a round, so it is done before them
+            request_at_first(join, min(build.backlog.noted, join.entries(join.root)))  # before the rounds: it takes as long as one
             newest: int | None = version
             while newest is not None:
                 newer = ExitStack()

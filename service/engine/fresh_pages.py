@@ -83,9 +83,9 @@ def _bounds(array: npt.NDArray[np.generic], items: int) -> tuple[int, int, int]:
 
 
 def request_at_first(one: Structures, changes: int) -> None:
-    """Request the pages that the first batches need after these structures, which are being built, went live; `changes` were written to
-    their relations meanwhile. A batch copies the blocks that it changes, and the former ones are reused only after it: the first batches
-    over a million boxes waited for 0.1 to 0.4 s for the system. The thread of the build."""
+    """Request the pages that the first batches need after these structures, which are being built, went live. `changes`: how many entries
+    they can be expected to change, of trees whose blocks are copied for each version. The former blocks are reused only after the batch:
+    the first batches over a million boxes waited for 0.1 to 0.4 s for the system. The thread of the build."""
     for array, items in fronts_of(one):
         begin, end, beyond = _bounds(array, items)
         first = _whole(end, STEP)

@@ -9,7 +9,7 @@ Across an absent link a run changes its sign: its rows die where the others beca
 of the join, or cease to be. Out of an optional part, rows stop standing beside null, or begin to, and the run ends there.
 
 Costs: a row that becomes live or dies: with equality only O(1), and its key's rows if it is the key's first or last live one; otherwise
-O(log n), and its partners.
+O(log n), and its partners. Many rows in the order of a tree share the way to a leaf (`ordered/open_leaf.py`).
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ from structures.join_tree.layout import (
     shift_row,
     take_up,
 )
-from structures.ordered.open_leaf import CLOSED, are_dense, change_near, close_leaf
+from structures.ordered.open_leaf import CLOSED, are_dense, change_near, close_leaf, search_near
 from structures.ordered.search import NOTHING_BEFORE, SEARCH_WORDS, STEPS, Bounds, search_fill, search_start
 from structures.ordered.tree import expect
 
@@ -55,15 +55,17 @@ BY_CHANGED, BY_ITSELF, BESIDE_NULL = range(3)  # TOLD: the rows that report a ru
 FLIPS = SEARCH_WORDS  # in Z: rows that others made live or dead
 AHEAD = 2  # as in `interval.changes`
 ROWS_AHEAD = 8  # rows between prefetching what a port knows of a row and using it
+BLOCK = 32  # rows whose records are read together
 
 
-@arrays("int64[::1]", "int32[::1]", "int64[:,::1]")
+@arrays("int64[::1]", "int32[::1]", "int64[:,::1]", "int64[:,::1]")
 class Spreading(NamedTuple):
-    """Z: the search, and counters; rows: OUT; runs: RUNS."""
+    """Z: the search, and counters; rows: OUT; runs: RUNS; block: int64[BLOCK, 3], see `read_block`."""
 
     Z: np.ndarray
     rows: np.ndarray
     runs: np.ndarray
+    block: np.ndarray
 
 
 @kernel(forceinline=True)
@@ -133,9 +135,18 @@ def expect_record(tables: Tables, p: int, slots: Any, i: int) -> None:
 
 
 @kernel
-def shift_all(nodes: Nodes, writing: Writing, tables: Tables, tree: int, p: int, slots: Any, come: bool) -> None:
-    """Do the same as `shift_row` for each of these rows. Cost: O(log n) a row; for many rows in the order of the port, only for those that
-    are the first of their leaf."""
+def read_block(tables: Tables, p: int, slots: Any, i: int, block: Any) -> None:
+    """Write (code, left, right) of up to BLOCK rows from slots[i] on, as port p sees them, into block; code -1: it does not see the row.
+    These reads wait for memory at the same time; a row between two searches would wait alone."""
+    for j in range(i, min(i + BLOCK, len(slots))):
+        left, right = ends_of(tables, p, slots[j])
+        block[j - i, 0], block[j - i, 1], block[j - i, 2] = code_of(tables, p, slots[j]) if left <= right else -1, left, right
+
+
+@kernel
+def shift_all(nodes: Nodes, writing: Writing, tables: Tables, tree: int, p: int, slots: Any, come: bool, block: Any) -> None:
+    """Do the same as `shift_row` for each of these rows. `block`: as in `Spreading`. Cost: O(log n) a row; for many rows in the order of
+    the port, only for those that are the first of their leaf."""
     C, T = writing.C, tables.T
     take_up(C, T, tree)
     if not are_dense(len(slots), C[COUNT]):
@@ -148,11 +159,11 @@ def shift_all(nodes: Nodes, writing: Writing, tables: Tables, tree: int, p: int,
         return
     opened = CLOSED
     for i in range(len(slots)):
-        slot = slots[i]
-        expect_record(tables, p, slots, i)
-        if sees(tables, p, slot):
-            left, right = ends_of(tables, p, slot)
-            entry = Entry(0, wide(code_of(tables, p, slot)), left, right, wide(slot))
+        b = i % BLOCK
+        if b == 0:
+            read_block(tables, p, slots, i, block)
+        if block[b, 0] >= 0:
+            entry = Entry(0, block[b, 0], block[b, 1], block[b, 2], wide(slots[i]))
             opened = change_near(nodes, writing, opened, come, entry)[0]
     close_leaf(nodes, writing, opened)
     lay_down(C, T, tree)
@@ -169,46 +180,57 @@ def turned(nodes: Nodes, writing: Writing, tables: Tables, spreading: Spreading,
     """The rows where link e leads that turn because rows of a run become live, away from there, or die. Writes them after rows[run[END] :],
     and returns their end."""
     LINKS, Y, Z, rows = tables.LINKS, tables.Y, spreading.Z, spreading.rows
-    u, d, n = run[PLACE], run[LINK], run[ROOM]
-    spanned, p, end = LINKS[e, layout.SPANNED] != 0, LINKS[e ^ 1, layout.PORT], n
+    u, d, n, p = run[PLACE], run[LINK], run[ROOM], LINKS[e ^ 1, layout.PORT]
+    if LINKS[e, layout.SPANNED] != 0:
+        if has_own_live_tree(tables, e ^ 1):
+            for slot in rows[run[FIRST_] : run[END]]:
+                if live_but(tables, u, slot, d, e):
+                    rows[n] = slot
+                    n += 1
+            shift_all(nodes, writing, tables, LINKS[e ^ 1, layout.LIVE_TREE], p, rows[run[ROOM] : n], come, spreading.block)
+        return turned_partners(nodes, writing, tables, spreading, run, e, come)
     for i in range(run[FIRST_], run[END]):
         slot = rows[i]
         expect_record(tables, p, rows[: run[END]], i)
         if not live_but(tables, u, slot, d, e) or not sees(tables, p, slot):
             continue
         Z[STEPS] += 1
-        if spanned:
-            rows[end] = slot
-            end += 1
-            continue
         code = code_of(tables, p, slot)
         at = LINKS[e ^ 1, layout.SUPPORT] + code * LINKS[e ^ 1, layout.STEP]
         Y[at] += 1 if come else -1
         if Y[at] == (1 if come else 0):
             n = group(tables, LINKS[e, layout.PORT], code, rows, n)
-    if spanned:
-        if has_own_live_tree(tables, e ^ 1):
-            shift_all(nodes, writing, tables, LINKS[e ^ 1, layout.LIVE_TREE], p, rows[n:end], come)
-        return turned_partners(nodes, tables, spreading, run, e, come)
     Z[STEPS] += n - run[ROOM]
     return n
 
 
 @kernel
-def turned_partners(nodes: Nodes, tables: Tables, spreading: Spreading, run: Any, e: int, come: bool) -> int:
+def turned_partners(nodes: Nodes, writing: Writing, tables: Tables, spreading: Spreading, run: Any, e: int, come: bool) -> int:
     """As `turned`, along a link with spans, once the live tree is up to date. A bit is turned as soon as its row is found, so each row is
     found once even with several partners; if rows that died have another live partner, their bits are turned back. Also sets the bits of
-    the changed rows, if they depend on these partners only (`gets_bit_from_partners`): nothing has read them yet."""
-    LINKS, PORTS, SIDES, X, rows = tables.LINKS, tables.PORTS, tables.SIDES, tables.X, spreading.rows
+    the changed rows, if they depend on these partners only (`gets_bit_from_partners`): nothing has read them yet. Where all rows on the
+    other side are live, a row whose bit says that it has no live partner has none at all: no search."""
+    C, LINKS, SIDES, X, Z, rows, block = writing.C, tables.LINKS, tables.SIDES, tables.X, spreading.Z, spreading.rows, spreading.block
     u, d, first = run[PLACE], run[LINK], run[ROOM]
     w, bit, n = LINKS[e, layout.FAR], LINKS[e ^ 1, layout.BIT], first
     gets_bit = come and d < 0 and gets_bit_from_partners(tables, u)
-    tree = PORTS[LINKS[e, layout.PORT], layout.ALL_TREE]
+    bit_tells = not gets_bit and LINKS[e, layout.KIND] != FREE and not has_own_live_tree(tables, e)
+    take_up(C, tables.T, tables.PORTS[LINKS[e, layout.PORT], layout.ALL_TREE])
+    opened, are_near = CLOSED, are_dense(run[END] - run[FIRST_], C[COUNT])
     for i in range(run[FIRST_], run[END]):
-        expect_record(tables, LINKS[e ^ 1, layout.PORT], rows[: run[END]], i)
-        if not live_but(tables, u, rows[i], d, e) or not sees(tables, LINKS[e ^ 1, layout.PORT], rows[i]):
+        b = (i - run[FIRST_]) % BLOCK
+        if b == 0:
+            read_block(tables, LINKS[e ^ 1, layout.PORT], rows[: run[END]], i, block)
+        if block[b, 0] < 0 or not live_but(tables, u, rows[i], d, e):
             continue
-        end = seek(nodes, tables, spreading, tree, LINKS[e ^ 1, layout.PORT], rows[i], rows, n)
+        if bit_tells and X[bits_at(SIDES, u, rows[i])] & LINKS[e, layout.BIT] == 0:
+            continue
+        Z[STEPS] += 1
+        search_start(Z, C[ROOT], C[HEIGHT], 0, block[b, 0], Bounds(NEG_INF, NOTHING_BEFORE, block[b, 2], block[b, 1]))
+        if are_near:
+            opened, end = search_near(nodes, C, opened, Z, rows, n)
+        else:
+            end = search_fill(nodes, Z, rows, n, tables.E[:0])
         if gets_bit and end > n:
             X[bits_at(SIDES, u, rows[i])] = LINKS[e, layout.BIT]
         for j in range(n, end):
@@ -302,13 +324,13 @@ def set_bits(nodes: Nodes, tables: Tables, spreading: Spreading, u: int, slot: i
 
 
 @kernel
-def shift_members(nodes: Nodes, writing: Writing, tables: Tables, u: int, slots: Any, come: bool) -> None:
+def shift_members(nodes: Nodes, writing: Writing, tables: Tables, u: int, slots: Any, come: bool, block: Any) -> None:
     """Add rows to all rows of alias u, or remove them."""
     PORTS, SIDES = tables.PORTS, tables.SIDES
     for i in range(SIDES[u, layout.HAS]):
         p = SIDES[u, layout.FIRST_PORT + i]
         if PORTS[p, layout.SPAN] != 0:
-            shift_all(nodes, writing, tables, PORTS[p, layout.ALL_TREE], p, slots, come)
+            shift_all(nodes, writing, tables, PORTS[p, layout.ALL_TREE], p, slots, come, block)
             continue
         for slot in slots:
             if sees(tables, p, slot):
@@ -332,14 +354,14 @@ def change_rows(nodes: Nodes, writing: Writing, tables: Tables, spreading: Sprea
         for i in range(n):
             expect_record(tables, tables.SIDES[u, layout.FIRST_PORT], rows[:n], i)
             set_bits(nodes, tables, spreading, u, rows[i], rows[n : n + B + 1])
-    shift_members(nodes, writing, tables, u, rows[:n], come)
+    shift_members(nodes, writing, tables, u, rows[:n], come, spreading.block)
     return spread(nodes, writing, tables, spreading, come)
 
 
-@kernel("void(Nodes, Writing, Tables, int64, int32[::1], boolean)")
-def shift_rows(nodes: Nodes, writing: Writing, tables: Tables, p: int, slots: Any, come: bool) -> None:
+@kernel("void(Nodes, Writing, Tables, int64, int32[::1], boolean, int64[:,::1])")
+def shift_rows(nodes: Nodes, writing: Writing, tables: Tables, p: int, slots: Any, come: bool, block: Any) -> None:
     """Insert rows into the tree of full rows of port p, or delete them. Cost: as `shift_all`."""
-    shift_all(nodes, writing, tables, p, p, slots, come)
+    shift_all(nodes, writing, tables, p, p, slots, come, block)
 
 
 @kernel

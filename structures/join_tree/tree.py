@@ -56,6 +56,7 @@ from structures.join_tree.cursors import Given, JoinCursor, Scanned, Sought, Sta
 from structures.join_tree.layout import MOST, TREE_VERSION, TREE_WORDS, WORDS, has_own_live_tree, read_places
 from structures.join_tree.spread import (
     BESIDE_NULL,
+    BLOCK,
     BY_CHANGED,
     FLIPS,
     RUN_WORDS,
@@ -96,7 +97,7 @@ class JoinTree(JoinTables):
         self._rows = reserve((self.aliases + 1) * slots * 4, np.int32)
         self._runs = np.zeros((MOST + 1, RUN_WORDS), np.int64)
         self._Z = np.zeros(CHANGES_WORDS, np.int64)
-        self._spreading = Spreading(self._Z, self._rows, self._runs)
+        self._spreading = Spreading(self._Z, self._rows, self._runs, np.zeros((BLOCK, 3), np.int64))
         self._newest = self.walking(self._T, _NO_WINDOW)
         self._S = self._newest.state
         self._out = np.empty((self.shown, _CHUNK), np.int32)
@@ -170,7 +171,7 @@ class JoinTree(JoinTables):
         if come and len(slots) > B and self._T[port, COUNT - ROOT] == 0:
             self._build(port, slots)
         elif len(slots):
-            shift_rows(*self._arrays, self._tables, port, self._in_order(port, slots), come)
+            shift_rows(*self._arrays, self._tables, port, self._in_order(port, slots), come, self._spreading.block)
 
     def _build(self, port: int, slots: np.ndarray) -> None:
         tree, C = self._T[port], self._C

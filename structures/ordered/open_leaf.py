@@ -1,33 +1,36 @@
-"""Several changes of one leaf at once: the path to it is searched, its summary computed and the path updated once for all of them.
+"""Several changes of one leaf at once, or several searches in it: the path to it is searched once for all of them; after changes, its
+summary is computed and the path updated once.
 
-Changes in the order of the tree share leaves if they are about twice as many as its leaves, or more (`are_dense`). Then
+Changes, or searches, in the order of the tree share leaves if they are about twice as many as its leaves, or more (`are_dense`). Then
 
-    opened = CLOSED
-    for each change: opened, _ = change_near(nodes, writing, opened, ...)
+    opened = CLOSED                                                 opened = CLOSED
+    for each change: opened, _ = change_near(..., opened, ...)      for each search: opened, n = search_near(..., opened, ...)
     close_leaf(nodes, writing, opened)
 
-While a leaf is open, the path above it has its former summary: the tree must not be read, or changed otherwise.
+While a leaf is open for changes, the path above it has its former summary: the tree must not be read, or changed otherwise.
 
-Costs: O(B + F log n) to open and close a leaf, O(B) a change in between.
+Costs: O(B + F log n) to open and close a leaf, O(B) a change, or a search of one leaf, in between; others as `search_fill`.
 """
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-from structures.core.arena import COUNT, HEIGHT, KEY_MAX, SUM, B
+from structures.core.arena import COUNT, HEIGHT, KEY_MAX, LEAF_WORDS, SUM, B
 from structures.core.blocks import Nodes, Writing
 from structures.core.encoding import NEG_INF
 from structures.core.entries import Entry
 from structures.core.kernel import kernel
-from structures.ordered.layout import CHILDREN, PATH_CHILD, PATH_NODE, Place, entries_of, is_before, separator
+from structures.ordered.layout import CHILDREN, PATH_CHILD, PATH_NODE, Place, child_of, entries_of, is_before, separator
 from structures.ordered.leaves import cut_from_leaf, own_leaf, place, put_in_leaf
+from structures.ordered.search import DEPTH, EVERY_CODE, KEY_, MOST, STEPS, search_fill, search_leaf
 from structures.ordered.summary import leaf_summary
-from structures.ordered.tree import climb, descend, put
+from structures.ordered.tree import climb, descend, expect_block, put
 
 
 class OpenLeaf(NamedTuple):
-    """The leaf, which the version owns, or 0 if none is open; entries from `first` on and before `end` belong to it."""
+    """The leaf, which the version owns if it is open for changes, or 0 if none is open; entries from `first` on and before `end` belong to
+    it."""
 
     leaf: int
     first: Place
@@ -52,11 +55,15 @@ def close_leaf(nodes: Nodes, writing: Writing, opened: OpenLeaf) -> None:
 
 
 @kernel
-def open_leaf(nodes: Nodes, writing: Writing, o: int) -> OpenLeaf:
-    """Open leaf o, at the end of the path."""
-    W, C = nodes.W, writing.C
+def leaf_on_path(nodes: Nodes, C: Any, o: int) -> OpenLeaf:
+    """Leaf o, at the end of the path, with its bounds. The next leaf is prefetched."""
+    W = nodes.W
     first, end = Place(-1, NEG_INF, -1), Place(KEY_MAX, NEG_INF, -1)
     has_first, has_end = False, False
+    if C[HEIGHT] > 0:
+        above, next_child = C[PATH_NODE + 2 * (C[HEIGHT] - 1)], C[PATH_CHILD + 2 * (C[HEIGHT] - 1)] + 1
+        if next_child < W[2 * above + CHILDREN]:
+            expect_block(nodes.M, child_of(W, above, next_child), LEAF_WORDS)
     for d in range(C[HEIGHT] - 1, -1, -1):
         above, c = C[PATH_NODE + 2 * d], C[PATH_CHILD + 2 * d]
         if not has_first and c > 0:
@@ -65,7 +72,7 @@ def open_leaf(nodes: Nodes, writing: Writing, o: int) -> OpenLeaf:
             end, has_end = separator(nodes, above, c + 1), True
         if has_first and has_end:
             break
-    return OpenLeaf(own_leaf(nodes, writing, o), first, end)
+    return OpenLeaf(o, first, end)
 
 
 @kernel
@@ -80,8 +87,9 @@ def change_near(nodes: Nodes, writing: Writing, opened: OpenLeaf, come: bool, en
         if come and entries_of(W, o) == B:
             put(nodes, writing, s, entry.key, entry.left, entry.right, entry.slot)
             return CLOSED, True
-        opened = open_leaf(nodes, writing, o)
-        o = opened.leaf
+        opened = leaf_on_path(nodes, C, o)
+        o = own_leaf(nodes, writing, o)
+        opened = OpenLeaf(o, opened.first, opened.end)
     if come:
         put_in_leaf(nodes, o, s, entry.key, entry.left, entry.right, entry.slot)
         C[COUNT + s] += 1
@@ -92,3 +100,17 @@ def change_near(nodes: Nodes, writing: Writing, opened: OpenLeaf, come: bool, en
     cut_from_leaf(nodes, o, s, p)
     C[COUNT + s] -= 1
     return opened, True
+
+
+@kernel
+def search_near(nodes: Nodes, C: Any, opened: OpenLeaf, state: Any, out: Any, n: int) -> tuple[OpenLeaf, int]:
+    """Complete a search that has just begun in the tree that the writer works on (`search_start`, without a place to come after), as far
+    as `out` has room: as `search_fill` from out[n] on. Returns the leaf that is open then, and the new end."""
+    first, last = Place(state[KEY_], NEG_INF, -1), Place(state[KEY_], state[MOST], EVERY_CODE)
+    if opened.leaf == 0 or is_before(first, opened.first) or not is_before(first, opened.end):
+        opened = leaf_on_path(nodes, C, descend(nodes, C, first.key, first.left, first.code))
+    if not is_before(last, opened.end) or len(out) - n <= B:
+        return opened, search_fill(nodes, state, out, n, state[:0])
+    state[DEPTH] = 0
+    state[STEPS] += 1
+    return opened, search_leaf(nodes, state, opened.leaf, out, n, state[:0])
