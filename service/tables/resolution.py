@@ -23,7 +23,7 @@ Slots = npt.NDArray[np.int32]
 Indices = npt.NDArray[np.int64]
 NO_SLOTS: Slots = np.empty(0, np.int32)
 _NO_INDICES: Indices = np.empty(0, np.int64)
-_WORTH_PREPARING = 1024  # changes
+_WORTH_PREPARING = 256  # changes
 _SPARE = 16  # allocate memory for one more row for so many in the table: for those that come meanwhile
 
 

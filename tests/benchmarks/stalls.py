@@ -1,12 +1,11 @@
 """How long single changes over one connection, to a relation that nothing else uses, wait while something else happens.
 
 The figures exclude the time of fsyncs: the service's folder is in memory (`/dev/shm`) if the system supports that. The note of each figure
-says how often the log was checkpointed; on a disk, each checkpoint costs two fsyncs. The time that the machine takes to provide a page of
-memory for the first time is measured first: the host of a virtual machine may take tens of milliseconds, and may soon reclaim memory that
-was freed. Where much memory is freed and allocated again, as when views of millions of rows are rebuilt, the figures include this time. A
-host may also look for memory that is not used: the first access to a page after a second is measured, too. A batch of 2,000 moves in
-5,000,000 rows accesses several hundred large pages. The longest wait is therefore given twice: as measured, and without the time in which
-at least one processor stood still (`standstill`), if that is known.
+says how often the log was checkpointed; on a disk, each checkpoint costs two fsyncs. The figures include the time that the machine takes to
+provide memory (`host_memory`), where much is freed and allocated again, as when views of millions of rows are rebuilt, and where a batch
+reads rows that were not used for some seconds: 2,000 moves in 5,000,000 rows access several thousand pages. How long the first access to a
+page takes is measured before, and after the scenarios the access to a page that was not used meanwhile. The longest wait is given twice: as
+measured, and without the time in which at least one processor stood still (`standstill`), if that is known.
 
 Each line of `SCENARIOS` prepares something and returns the action to perform while the changes are sent. A run is compared with the figures
 in `results/stalls_before.json`, if it exists: a result of this subject at an older commit, stored under that name.
@@ -14,7 +13,6 @@ in `results/stalls_before.json`, if it exists: a result of this subject at an ol
 
 from __future__ import annotations
 
-import mmap
 import threading
 import time
 from collections.abc import Callable
@@ -30,6 +28,7 @@ import pyarrow as pa
 
 from tests.benchmarks.data import LINE
 from tests.benchmarks.figures import Figure, Rival, Scale, Unfinished, earlier
+from tests.benchmarks.host_memory import UnusedMemory, first_access
 from tests.benchmarks.measured_tree import Note
 from tests.benchmarks.raw_client import ARROW, open_stream, post_all
 from tests.benchmarks.served import LOAD, beside, gauge, serving
@@ -63,8 +62,7 @@ _WRITERS = 4  # connections
 _WRITTEN = "a view is registered while batches move rows of its relation"
 _ENVIRONMENT = {"LIVEJOIN_SYNCHRONOUS": "normal", "LIVEJOIN_PIN_IDLE": "3600", "LIVEJOIN_PIN_BYTES": "64GiB"}
 _MEMORY = Path("/dev/shm")
-_TOUCHED, _LARGE_PAGE = 4 << 30, 2 << 20  # bytes
-_UNUSED = 2.0  # seconds
+_TOUCHED, _UNUSED = 4 << 30, 1 << 30  # bytes
 RUNNING = "the longest while all processors run"
 
 Act = Callable[[], object]
@@ -296,9 +294,10 @@ def run(scale: Scale, note: Note) -> list[Figure]:
 def measure(n: int, scenarios: list[Scenario], scale: Scale, note: Note, kept: dict[str, Rival], figures: list[Figure]) -> list[str]:
     """Run the scenarios one after the other in one service of n rows: append the figures of each, and return the names of those that
     failed."""
-    failed = []
+    failed, unused = [], None
     if not scale.quick:
-        note(f"memory: {_touched(_TOUCHED)}")
+        note(f"memory: {first_access(_TOUCHED)}")
+        unused = UnusedMemory(_UNUSED)
     with serving(scale, _ENVIRONMENT, _MEMORY if _MEMORY.is_dir() else None) as server:
         stage = Stage(server, n, scale.size(3, 0))
         stage.fill()
@@ -319,28 +318,12 @@ def measure(n: int, scenarios: list[Scenario], scale: Scale, note: Note, kept: d
             values = ", ".join(f"{figure.name.rpartition(': ')[2]} {figure.value:.1f} ms" for figure in found)
             note(f"{scenario.words}: {seen.seconds:.1f} s, {values}; {more}")
             figures += found
+    if unused is not None:
+        first, again = unused.read()
+        about = f"{again:.2f} µs when repeated at once; it was in the memory of the benchmark, not of the service"
+        figures.append(Figure(f"{n:,} rows: access to a page of 4 KiB that was not used meanwhile", first, "µs", note=about))
+        note(f"a page that was not used meanwhile: {first:.1f} µs, {about}")
     return failed
-
-
-def _touched(size: int) -> str:
-    """The time that the machine takes to provide this many bytes, in large pages if it has them, and to access each page later."""
-    with mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS) as memory:
-        memory.madvise(mmap.MADV_HUGEPAGE)
-        first, longest = _each_page(memory)
-        time.sleep(_UNUSED)
-        later, _ = _each_page(memory)
-    once = f"touched for the first time {first * (1 << 30) / size:.2f} s a GiB, at most {1e3 * longest:.1f} ms for {_LARGE_PAGE >> 20} MiB"
-    return f"{once}; a large page after {_UNUSED:.0f} s {1e3 * later * _LARGE_PAGE / size:.2f} ms"
-
-
-def _each_page(memory: mmap.mmap) -> tuple[float, float]:
-    """Write to each large page; return the seconds of all, and of the longest."""
-    longest, started = 0.0, time.perf_counter()
-    for at in range(0, len(memory), _LARGE_PAGE):
-        before = time.perf_counter()
-        memory[at] = 1
-        longest = max(longest, time.perf_counter() - before)
-    return time.perf_counter() - started, longest
 
 
 class Watched(NamedTuple):

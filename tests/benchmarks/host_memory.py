@@ -1,0 +1,54 @@
+"""How fast the machine provides memory. The host of a virtual machine may take tens of milliseconds for a large page that is accessed for
+the first time, and may take away pages that have not been used for some seconds: the next access to each then takes tens of microseconds,
+which the system of the virtual machine does not see.
+"""
+
+from __future__ import annotations
+
+import mmap
+import time
+from typing import NamedTuple
+
+import numpy as np
+
+_LARGE_PAGE, _PAGE = 2 << 20, 4 << 10  # bytes
+_READ = 20_000  # pages
+
+
+def first_access(size: int) -> str:
+    """Return in words how long the machine takes to provide this many bytes, in large pages if it has them."""
+    with mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS) as memory:
+        memory.madvise(mmap.MADV_HUGEPAGE)
+        longest, started = 0.0, time.perf_counter()
+        for at in range(0, size, _LARGE_PAGE):
+            before = time.perf_counter()
+            memory[at] = 1
+            longest = max(longest, time.perf_counter() - before)
+        seconds = time.perf_counter() - started
+    each = f"{1e3 * longest:.1f} ms for {_LARGE_PAGE >> 20} MiB"
+    return f"touched for the first time {seconds * (1 << 30) / size:.2f} s a GiB, at most {each}"
+
+
+class Access(NamedTuple):
+    """Microseconds to read a page that was not used meanwhile, and to read it again at once: averages."""
+
+    first: float
+    again: float
+
+
+class UnusedMemory:
+    """Memory that is filled, and then not used until `read`."""
+
+    def __init__(self, size: int) -> None:
+        """`size`: bytes; several times `_READ` pages, since the processor's caches must not hold them."""
+        self._memory = np.ones(size, np.uint8)
+
+    def read(self) -> Access:
+        """Read some pages, in random order, twice."""
+        pages = np.random.default_rng(1).permutation(len(self._memory) // _PAGE)[:_READ] * _PAGE
+        return Access(*(self._seconds(pages) * 1e6 / len(pages) for _ in range(2)))
+
+    def _seconds(self, pages: np.ndarray) -> float:
+        started = time.perf_counter()
+        self._memory[pages].sum()
+        return time.perf_counter() - started
