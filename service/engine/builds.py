@@ -287,7 +287,7 @@ class Builds:
             self._load(build, join, version)
             self._pace(build, rows, time.perf_counter() - started, build.backlog.changes, rows)
             reach("in-build")
-            request_at_first(join, min(build.backlog.noted, join.entries(join.root)))  # before the rounds: it takes as long as one
+            request_at_first(join, join.copied(build.backlog.noted))  # before the rounds: it takes as long as one
             newest: int | None = version
             while newest is not None:
                 newer = ExitStack()

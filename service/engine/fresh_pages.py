@@ -37,7 +37,7 @@ Front = tuple[npt.NDArray[np.generic], int]
 _PAGE = 2 << 20  # bytes of a large page
 _SMALL = 2 << 20  # bytes at the beginning of an array that have small pages, as in `reserve`
 _PART, _MOST = 8, 4 << 20  # ahead at most one byte per so many in use; bytes
-_PER_CHANGE, _MOST_AT_FIRST = 256, 128 << 20  # bytes for each store that will go live while relations are written: at most
+_PER_ENTRY, _MOST_AT_FIRST = 256, 128 << 20  # bytes for each store that will go live while relations are written: at most
 _TOGETHER = 64  # tables and owners of structures to check before other threads go on: half a millisecond
 
 
@@ -82,14 +82,14 @@ def _bounds(array: npt.NDArray[np.generic], items: int) -> tuple[int, int, int]:
     return begin, begin + items * array.strides[0], begin + array.nbytes
 
 
-def request_at_first(one: Structures, changes: int) -> None:
-    """Request the pages that the first batches need after these structures, which are being built, went live. `changes`: how many entries
-    they can be expected to change, of trees whose blocks are copied for each version. The former blocks are reused only after the batch:
-    the first batches over a million boxes waited for 0.1 to 0.4 s for the system. The thread of the build."""
+def request_at_first(one: Structures, entries: int) -> None:
+    """Request the pages that the first batches need after these structures, which are being built, went live. `entries`: how many entries
+    they are expected to change in trees whose blocks are copied for each version. The former blocks are reused only after the batch: the
+    first batches over a million boxes waited for 0.1 to 0.4 s for the system. The thread of the build."""
     for array, items in fronts_of(one):
         begin, end, beyond = _bounds(array, items)
         first = _whole(end, STEP)
-        size = min(_PER_CHANGE * changes, end - begin, _MOST_AT_FIRST, max(0, beyond - first))
+        size = min(_PER_ENTRY * entries, end - begin, _MOST_AT_FIRST, max(0, beyond - first))
         touch(first, size // STEP * STEP)
 
 

@@ -137,10 +137,11 @@ def expect_record(tables: Tables, p: int, slots: Any, i: int) -> None:
 @kernel
 def read_block(tables: Tables, p: int, slots: Any, i: int, block: Any) -> None:
     """Write (code, left, right) of up to BLOCK rows from slots[i] on, as port p sees them, into block; code -1: it does not see the row.
-    These reads wait for memory at the same time; a row between two searches would wait alone."""
-    for j in range(i, min(i + BLOCK, len(slots))):
-        left, right = ends_of(tables, p, slots[j])
-        block[j - i, 0], block[j - i, 1], block[j - i, 2] = code_of(tables, p, slots[j]) if left <= right else -1, left, right
+    The processor waits for these reads together; between two searches it would wait for those of each row."""
+    for j in range(min(BLOCK, len(slots) - i)):
+        slot = slots[i + j]
+        block[j, 0] = code_of(tables, p, slot) if sees(tables, p, slot) else -1
+        block[j, 1], block[j, 2] = ends_of(tables, p, slot)
 
 
 @kernel
@@ -183,9 +184,10 @@ def turned(nodes: Nodes, writing: Writing, tables: Tables, spreading: Spreading,
     u, d, n, p = run[PLACE], run[LINK], run[ROOM], LINKS[e ^ 1, layout.PORT]
     if LINKS[e, layout.SPANNED] != 0:
         if has_own_live_tree(tables, e ^ 1):
-            for slot in rows[run[FIRST_] : run[END]]:
-                if live_but(tables, u, slot, d, e):
-                    rows[n] = slot
+            for i in range(run[FIRST_], run[END]):
+                expect_record(tables, p, rows[: run[END]], i)
+                if live_but(tables, u, rows[i], d, e):
+                    rows[n] = rows[i]
                     n += 1
             shift_all(nodes, writing, tables, LINKS[e ^ 1, layout.LIVE_TREE], p, rows[run[ROOM] : n], come, spreading.block)
         return turned_partners(nodes, writing, tables, spreading, run, e, come)
@@ -209,11 +211,12 @@ def turned_partners(nodes: Nodes, writing: Writing, tables: Tables, spreading: S
     """As `turned`, along a link with spans, once the live tree is up to date. A bit is turned as soon as its row is found, so each row is
     found once even with several partners; if rows that died have another live partner, their bits are turned back. Also sets the bits of
     the changed rows, if they depend on these partners only (`gets_bit_from_partners`): nothing has read them yet. Where all rows on the
-    other side are live, a row whose bit says that it has no live partner has none at all: no search."""
+    other side are live, a row whose bit is not set has no partner, and is not searched."""
     C, LINKS, SIDES, X, Z, rows, block = writing.C, tables.LINKS, tables.SIDES, tables.X, spreading.Z, spreading.rows, spreading.block
     u, d, first = run[PLACE], run[LINK], run[ROOM]
     w, bit, n = LINKS[e, layout.FAR], LINKS[e ^ 1, layout.BIT], first
     gets_bit = come and d < 0 and gets_bit_from_partners(tables, u)
+    # FREE links have no bits.
     bit_tells = not gets_bit and LINKS[e, layout.KIND] != FREE and not has_own_live_tree(tables, e)
     take_up(C, tables.T, tables.PORTS[LINKS[e, layout.PORT], layout.ALL_TREE])
     opened, are_near = CLOSED, are_dense(run[END] - run[FIRST_], C[COUNT])

@@ -7,7 +7,8 @@ Changes, or searches, in the order of the tree share leaves if they are about tw
     for each change: opened, _ = change_near(..., opened, ...)      for each search: opened, n = search_near(..., opened, ...)
     close_leaf(nodes, writing, opened)
 
-While a leaf is open for changes, the path above it has its former summary: the tree must not be read, or changed otherwise.
+While a leaf is open, the tree must not be changed otherwise; while it is open for changes, it must not be read either, as the path above
+the leaf has its former summary.
 
 Costs: O(B + F log n) to open and close a leaf, O(B) a change, or a search of one leaf, in between; others as `search_fill`.
 """
@@ -56,7 +57,7 @@ def close_leaf(nodes: Nodes, writing: Writing, opened: OpenLeaf) -> None:
 
 @kernel
 def leaf_on_path(nodes: Nodes, C: Any, o: int) -> OpenLeaf:
-    """Leaf o, at the end of the path, with its bounds. The next leaf is prefetched."""
+    """Leaf o, at the end of the path, with its bounds. Prefetches the next leaf, unless that is below another node."""
     W = nodes.W
     first, end = Place(-1, NEG_INF, -1), Place(KEY_MAX, NEG_INF, -1)
     has_first, has_end = False, False
@@ -87,9 +88,8 @@ def change_near(nodes: Nodes, writing: Writing, opened: OpenLeaf, come: bool, en
         if come and entries_of(W, o) == B:
             put(nodes, writing, s, entry.key, entry.left, entry.right, entry.slot)
             return CLOSED, True
-        opened = leaf_on_path(nodes, C, o)
-        o = own_leaf(nodes, writing, o)
-        opened = OpenLeaf(o, opened.first, opened.end)
+        opened = leaf_on_path(nodes, C, own_leaf(nodes, writing, o))
+        o = opened.leaf
     if come:
         put_in_leaf(nodes, o, s, entry.key, entry.left, entry.right, entry.slot)
         C[COUNT + s] += 1
@@ -105,7 +105,8 @@ def change_near(nodes: Nodes, writing: Writing, opened: OpenLeaf, come: bool, en
 @kernel
 def search_near(nodes: Nodes, C: Any, opened: OpenLeaf, state: Any, out: Any, n: int) -> tuple[OpenLeaf, int]:
     """Complete a search that has just begun in the tree that the writer works on (`search_start`, without a place to come after), as far
-    as `out` has room: as `search_fill` from out[n] on. Returns the leaf that is open then, and the new end."""
+    as `out` has room: as `search_fill` from out[n] on. Returns the leaf that is open then, and the new end. A search that goes beyond the
+    leaf begins again at the root."""
     first, last = Place(state[KEY_], NEG_INF, -1), Place(state[KEY_], state[MOST], EVERY_CODE)
     if opened.leaf == 0 or is_before(first, opened.first) or not is_before(first, opened.end):
         opened = leaf_on_path(nodes, C, descend(nodes, C, first.key, first.left, first.code))

@@ -207,6 +207,7 @@ STRUCTURES = {
             Canary("structures.join_tree.changes", "told_now", "lambda tables, spreading, u, sign: (u, 0, 0, 0)"),
             Canary("structures.join_tree.spread", "has_own_live_tree", "lambda tables, e: False"),
             Canary("structures.join_tree.spread", "gets_bit_from_partners", "lambda tables, u: True"),
+            Canary("structures.join_tree.spread", "read_block", "lambda tables, p, slots, i, block: None"),
             Canary("structures.ordered.open_leaf", "own_leaf", "lambda nodes, writing, o: o"),
             Canary("structures.ordered.tree", "own_leaf", "lambda nodes, writing, o: o"),
         ),

@@ -112,16 +112,16 @@ def test_each_page_is_asked_for_once_behind_the_end_and_not_far(size: int, steps
 
 
 @given(st.integers(1, 40 << 20), st.integers(0, 200_000))
-def test_structures_that_go_live_have_pages_for_their_first_batches(size: int, changes: int) -> None:
-    """As many as were written meanwhile, and no more than they have already."""
+def test_structures_that_go_live_have_pages_for_their_first_batches(size: int, entries: int) -> None:
+    """As many as these change, and no more than the structures have already."""
     one, asked = Growing(size), list[tuple[int, int]]()
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(fresh_pages, "fronts_of", lambda structures: [(one.array, one.size)])
         patched.setattr(fresh_pages, "touch", lambda *bounds: asked.append(bounds))
-        request_at_first(_Grown(), changes)
+        request_at_first(_Grown(), entries)
     ((first, length),) = asked
     assert first % STEP == length % STEP == 0 and 0 <= first - (one.begin + size) < STEP and first + length <= one.begin + _SIZE
-    wanted = min(256 * changes, size, _SIZE - size - STEP)
+    wanted = min(256 * entries, size, _SIZE - size - STEP)
     assert wanted - STEP < length <= max(wanted, 0) + STEP
 
 

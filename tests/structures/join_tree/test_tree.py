@@ -9,6 +9,7 @@ from hypothesis.stateful import run_state_machine_as_test
 
 from structures.core.entries import DELETE, INSERT
 from structures.core.kernel import JIT
+from structures.join_tree import layout
 from structures.join_tree.tree import JoinTree, Port
 from tests.structures.join_tree.machine import JoinMachine
 from tests.structures.machines import read_all
@@ -109,24 +110,41 @@ def test_steps_and_bytes(n: int) -> None:
 
 
 @pytest.mark.skipif(not JIT, reason="thousands of rows need compiled kernels; the run with the JIT on has them")
+@pytest.mark.parametrize("kind", [layout.REQUIRED, layout.OPTIONAL, layout.EXISTS, layout.ABSENT])
 @pytest.mark.parametrize("middle", [False, True])
-def test_thousands_of_rows_at_once(middle: bool) -> None:
+def test_thousands_of_rows_at_once(middle: bool, kind: int) -> None:
     """Rows of an alias in the middle have a tree of the live ones, others not; rows come and go in numbers that share leaves, or not."""
     rng, n = np.random.default_rng(3), 3_000
     ports = [Port(0, 0, True), Port(1, 0, True)] + [Port(1, 1, True), Port(2, 1, True)] * middle
-    tree = JoinTree(ports, [(0, 1), (2, 3)][: 1 + middle], 1 << 24, 1 << 16)
-    assert len(tree._T) == 2 * len(ports) + 2 * middle
+    edges = [(0, 1), (2, 3)][: 1 + middle]
+    if kind in (layout.ABSENT, layout.OPTIONAL) and not middle:
+        ports.append(Port(0, -1, False))  # sees the rows that need no partner
+    tree = JoinTree(ports, edges, 1 << 24, 1 << 16, [layout.REQUIRED] * middle + [kind])
+    assert len(tree._T) == len(ports) + 2 * len(edges) + 2 * middle
     rows = [np.empty(0, np.int32) for _ in range(2 + middle)]
     for version in range(1, 7):
         for u, here in enumerate(rows):
             gone = here[rng.random(len(here)) < (0.5, 0.01)[version % 2]]
             come = np.arange(version * n, version * n + (n, 50)[version % 2 if version > 1 else 0], dtype=np.int32)
-            lefts = [rng.integers(0, 10**6, len(come)) for _ in tree.of_alias[u]]
-            codes = [rng.integers(0, 50, len(come)).astype(np.int32) for _ in lefts]
-            tree.describe(u, come, codes, [(left, left + rng.integers(-5, 10**4, len(come))) for left in lefts])
+            own = [tree.ports[p] for p in tree.of_alias[u]]
+            lefts = [rng.integers(0, 10**6, len(come)) for _ in own]
+            codes = [rng.integers(0, 50, len(come)).astype(np.int32) if port.domain >= 0 else None for port in own]
+            ends = [(left, left + rng.integers(-5, 10**4, len(come))) for left in lefts]
+            tree.describe(u, come, codes, [pair if port.spanned else None for port, pair in zip(own, ends, strict=True)])
             tree.apply(version, u, gone, False, None)
             tree.apply(version, u, come, True, None)
             rows[u] = np.concatenate((np.setdiff1d(here, gone), come))
         tree.reclaim(version, np.empty(0, np.int64))
         tree.check(rows)
-    assert tree.entries(tree.roots) > n
+    assert kind != layout.REQUIRED or tree.entries(tree.roots) > n
+
+
+def test_a_row_without_a_live_partner_is_deleted_without_a_search() -> None:
+    tree, slots = JoinTree([Port(0, 0, True), Port(1, 0, True)], [(0, 1)], 1 << 20, 1 << 12), np.arange(100, dtype=np.int32)
+    for u in range(2):
+        tree.describe(u, slots, [np.full(100, u, np.int32)], [(np.zeros(100, np.int64), np.ones(100, np.int64))])
+        tree.apply(1 + u, u, slots, True, None)
+    tree.count_anew()
+    tree.apply(3, 0, slots, False, None)
+    assert tree.steps == 0
+    tree.check([slots[:0], slots])
