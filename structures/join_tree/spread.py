@@ -108,19 +108,13 @@ def full_rows(tables: Tables, u: int, slots: Any, out: Any) -> int:
 
 
 @kernel
-def seek(nodes: Nodes, tables: Tables, spreading: Spreading, tree: int, p: int, slot: int, out: Any, n: int) -> int:
-    """Write the partners of a row, as port p sees it, in a tree from out[n] on: as many as `out` has room for. Returns the new end."""
-    T, E, Z = tables.T, tables.E, spreading.Z
-    left, right = ends_of(tables, p, slot)
-    search_start(Z, T[tree, 0], T[tree, HEIGHT - ROOT], 0, code_of(tables, p, slot), Bounds(NEG_INF, NOTHING_BEFORE, right, left))
-    return search_fill(nodes, Z, out, n, E[:0])
-
-
-@kernel
 def any_live(nodes: Nodes, tables: Tables, spreading: Spreading, e: int, slot: int, some: Any) -> bool:
     """Whether a row has a live partner along link e, by a search. `some`: room for B + 1 slots."""
-    LINKS = tables.LINKS
-    return seek(nodes, tables, spreading, LINKS[e, layout.LIVE_TREE], LINKS[e ^ 1, layout.PORT], slot, some, 0) > 0
+    T, LINKS, E, Z = tables.T, tables.LINKS, tables.E, spreading.Z
+    tree, p = LINKS[e, layout.LIVE_TREE], LINKS[e ^ 1, layout.PORT]
+    left, right = ends_of(tables, p, slot)
+    search_start(Z, T[tree, 0], T[tree, HEIGHT - ROOT], 0, code_of(tables, p, slot), Bounds(NEG_INF, NOTHING_BEFORE, right, left))
+    return search_fill(nodes, Z, some, 0, E[:0]) > 0
 
 
 @kernel(forceinline=True)
@@ -226,7 +220,7 @@ def turned_partners(nodes: Nodes, writing: Writing, tables: Tables, spreading: S
             read_block(tables, LINKS[e ^ 1, layout.PORT], rows[: run[END]], i, block)
         if block[b, 0] < 0 or not live_but(tables, u, rows[i], d, e):
             continue
-        if bit_tells and X[bits_at(SIDES, u, rows[i])] & LINKS[e, layout.BIT] == 0:
+        if bit_tells and not has_partner(tables, u, e, rows[i]):
             continue
         Z[STEPS] += 1
         search_start(Z, C[ROOT], C[HEIGHT], 0, block[b, 0], Bounds(NEG_INF, NOTHING_BEFORE, block[b, 2], block[b, 1]))

@@ -55,21 +55,25 @@ def close_leaf(nodes: Nodes, writing: Writing, opened: OpenLeaf) -> None:
         climb(nodes, writing, opened.leaf, 0)
 
 
+@kernel(forceinline=True)
+def is_within(opened: OpenLeaf, at: Place) -> bool:
+    """Whether a leaf is open to which an entry at this place belongs."""
+    return opened.leaf != 0 and not is_before(at, opened.first) and is_before(at, opened.end)
+
+
 @kernel
 def leaf_on_path(nodes: Nodes, C: Any, o: int) -> OpenLeaf:
     """Leaf o, at the end of the path, with its bounds. Prefetches the next leaf, unless that is below another node."""
     W = nodes.W
     first, end = Place(-1, NEG_INF, -1), Place(KEY_MAX, NEG_INF, -1)
     has_first, has_end = False, False
-    if C[HEIGHT] > 0:
-        above, next_child = C[PATH_NODE + 2 * (C[HEIGHT] - 1)], C[PATH_CHILD + 2 * (C[HEIGHT] - 1)] + 1
-        if next_child < W[2 * above + CHILDREN]:
-            expect_block(nodes.M, child_of(W, above, next_child), LEAF_WORDS)
     for d in range(C[HEIGHT] - 1, -1, -1):
         above, c = C[PATH_NODE + 2 * d], C[PATH_CHILD + 2 * d]
         if not has_first and c > 0:
             first, has_first = separator(nodes, above, c), True
         if not has_end and c + 1 < W[2 * above + CHILDREN]:
+            if d == C[HEIGHT] - 1:
+                expect_block(nodes.M, child_of(W, above, c + 1), LEAF_WORDS)
             end, has_end = separator(nodes, above, c + 1), True
         if has_first and has_end:
             break
@@ -82,7 +86,7 @@ def change_near(nodes: Nodes, writing: Writing, opened: OpenLeaf, come: bool, en
     W, C, s = nodes.W, writing.C, entry.set
     at = Place(entry.key, entry.left, 2 * entry.slot + s)
     o = opened.leaf
-    if o == 0 or is_before(at, opened.first) or not is_before(at, opened.end) or (come and entries_of(W, o) == B):
+    if not is_within(opened, at) or (come and entries_of(W, o) == B):
         close_leaf(nodes, writing, opened)
         o = descend(nodes, C, at.key, at.left, at.code)
         if come and entries_of(W, o) == B:
@@ -108,7 +112,7 @@ def search_near(nodes: Nodes, C: Any, opened: OpenLeaf, state: Any, out: Any, n:
     as `out` has room: as `search_fill` from out[n] on. Returns the leaf that is open then, and the new end. A search that goes beyond the
     leaf begins again at the root."""
     first, last = Place(state[KEY_], NEG_INF, -1), Place(state[KEY_], state[MOST], EVERY_CODE)
-    if opened.leaf == 0 or is_before(first, opened.first) or not is_before(first, opened.end):
+    if not is_within(opened, first):
         opened = leaf_on_path(nodes, C, descend(nodes, C, first.key, first.left, first.code))
     if not is_before(last, opened.end) or len(out) - n <= B:
         return opened, search_fill(nodes, state, out, n, state[:0])

@@ -30,8 +30,9 @@ def first_access(size: int) -> str:
 
 
 class Access(NamedTuple):
-    """Microseconds to read a page that was not used meanwhile, and to read it again at once: averages."""
+    """Microseconds to read a page that was not used for some seconds (`unused`), and to read it again at once: averages."""
 
+    unused: float
     first: float
     again: float
 
@@ -42,11 +43,13 @@ class UnusedMemory:
     def __init__(self, size: int) -> None:
         """`size`: bytes; several times `_READ` pages, since the processor's caches must not hold them."""
         self._memory = np.ones(size, np.uint8)
+        self._filled = time.perf_counter()
 
     def read(self) -> Access:
         """Read some pages, in random order, twice."""
+        unused = time.perf_counter() - self._filled
         pages = np.random.default_rng(1).permutation(len(self._memory) // _PAGE)[:_READ] * _PAGE
-        return Access(*(self._seconds(pages) * 1e6 / len(pages) for _ in range(2)))
+        return Access(unused, *(self._seconds(pages) * 1e6 / len(pages) for _ in range(2)))
 
     def _seconds(self, pages: np.ndarray) -> float:
         started = time.perf_counter()

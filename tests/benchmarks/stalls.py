@@ -294,7 +294,7 @@ def run(scale: Scale, note: Note) -> list[Figure]:
 def measure(n: int, scenarios: list[Scenario], scale: Scale, note: Note, kept: dict[str, Rival], figures: list[Figure]) -> list[str]:
     """Run the scenarios one after the other in one service of n rows: append the figures of each, and return the names of those that
     failed."""
-    failed, unused, started = [], None, time.monotonic()
+    failed, unused = [], None
     if not scale.quick:
         note(f"memory: {first_access(_TOUCHED)}")
         unused = UnusedMemory(_UNUSED)
@@ -319,9 +319,8 @@ def measure(n: int, scenarios: list[Scenario], scale: Scale, note: Note, kept: d
             note(f"{scenario.words}: {seen.seconds:.1f} s, {values}; {more}")
             figures += found
     if unused is not None:
-        first, again = unused.read()
-        age = f"it was filled {time.monotonic() - started:.0f} s before, in the benchmark, not in the service"
-        about = f"{again:.2f} µs when repeated at once; {age}"
+        seconds, first, again = unused.read()
+        about = f"{again:.2f} µs when repeated at once; it was filled {seconds:.0f} s before, in the benchmark, not in the service"
         figures.append(Figure(f"{n:,} rows: access to a page of 4 KiB that was not used meanwhile", first, "µs", note=about))
         note(f"a page that was not used meanwhile: {first:.1f} µs, {about}")
     return failed
