@@ -40,7 +40,8 @@ class Child:
 
     @property
     def alive(self) -> bool:
-        return not self._ended and not is_readable(self._told)
+        """Whether neither the child has ended, as its pidfd shows before the nursery reports it, nor the nursery."""
+        return not self._ended and not is_readable(self._told) and not is_readable(self._pidfd)
 
     def stop(self) -> None:
         """End the child in whatever state it is; from any thread. Readers of its socket notice it."""

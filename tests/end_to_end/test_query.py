@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import os
 import socket
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +18,7 @@ import pyarrow as pa
 import pytest
 
 import livejoin
+from service.adhoc.frames import is_readable
 from tests.end_to_end import talk
 from tests.server_process import ServerProcess
 
@@ -313,16 +316,29 @@ def test_two_at_a_time_and_none_for_clients_that_go(server: ServerProcess, clien
 def test_processes_that_something_else_ends(server: ServerProcess, client: httpx.Client) -> None:
     """The client is told what has happened to the query, and the next query runs."""
 
+    def children() -> tuple[psutil.Process, list[psutil.Process]]:
+        (nursery,) = (one for one in psutil.Process(server.process.pid).children() if "service.adhoc.nursery" in one.cmdline())
+        return nursery, nursery.children()
+
+    def is_at_work(one: psutil.Process) -> bool:
+        with suppress(psutil.NoSuchProcess):
+            return one.status() != psutil.STATUS_ZOMBIE and one.cpu_times().user > 0.1
+        return False
+
+    def kill(one: psutil.Process) -> None:
+        with suppress(ProcessLookupError), open(os.pidfd_open(one.pid)) as pidfd:
+            one.kill()
+            assert is_readable(pidfd.fileno(), 60.0)  # all of its threads have ended: a zombie may still have some
+
     def killed(*, all_of_them: bool) -> httpx.Response:
         with ThreadPoolExecutor(1) as pool:
             answer = pool.submit(lambda: ask(server.client(), SLOW))
-            wait_until(lambda: outcomes(client)["running"] == 1)
-            (nursery,) = (one for one in psutil.Process(server.process.pid).children() if "service.adhoc.nursery" in one.cmdline())
-            children = nursery.children()
+            wait_until(lambda: answer.done() or any(map(is_at_work, children()[1])))
+            nursery, all_children = children()
             if all_of_them:
-                nursery.kill()
-            for one in children:
-                one.kill()
+                kill(nursery)  # first: it would report the end of its children
+            for one in all_children:
+                kill(one)
             return answer.result()
 
     rows(client, "SELECT 1 AS a")

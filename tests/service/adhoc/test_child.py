@@ -16,6 +16,7 @@ import pyarrow as pa
 import pytest
 
 from service.adhoc import frames
+from service.adhoc.frames import is_readable
 from service.adhoc.process import Children, Nursery
 
 ROWS = pa.table({"id": pa.array(range(10_000), pa.int64()), "note": [f"n{number % 7}" for number in range(10_000)]})
@@ -230,6 +231,21 @@ def test_a_reserve_that_has_died_is_replaced() -> None:
     assert children._reserve is None
     children.reserve()
     assert children._reserve is None
+
+
+def test_a_child_whose_end_is_not_reported_yet_is_seen_to_have_ended(nursery: Nursery) -> None:
+    """Seen on a busy machine: a query was given a reserve that something else had killed a moment ago, and failed."""
+    child = nursery.child()
+    nursery._process.send_signal(signal.SIGSTOP)
+    try:
+        child.stop()
+        assert is_readable(child.socket, 60.0)
+        while child.alive:
+            pass
+        assert not is_readable(child._told)
+    finally:
+        nursery._process.send_signal(signal.SIGCONT)
+    assert child.end() == -signal.SIGKILL
 
 
 def test_a_nursery_that_has_died_is_replaced() -> None:
