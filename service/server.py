@@ -39,7 +39,7 @@ from service.instance import Instance
 from service.protocol import Door, Protocol, allow_files
 from service.settings import Settings, is_loopback
 from service.tls import BadPair, Certificate
-from service.trimming import Leftovers, give_back, use_one_allocator
+from service.trimming import Leftovers, give_back, use_one_allocator, use_small_pages
 from service.warming import EVERY_BATCH, Kernels, Unusable
 from service.wire.log_lines import start_log
 
@@ -250,6 +250,7 @@ def serve(settings: Settings) -> int:
         complain(f"cannot listen on {settings.host}:{settings.port} ({error.strerror}): use another --port, or 0 for any free one")
         return 1
     logging.getLogger("uvicorn.error").addFilter(lambda record: not _ON_PURPOSE.search(record.getMessage()))
+    use_small_pages()
     use_one_allocator()
     try:
         context, door = Context(settings), Door(settings)

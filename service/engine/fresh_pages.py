@@ -1,17 +1,16 @@
 """Touch the memory that stores will need next, beside the writer (`structures.pages`).
 
-The system allocates a page when it is first touched, and clears it. That takes half a millisecond for a large page, or tens of them where
-the host of a virtual machine only then looks for memory. While a pin holds old versions, each batch writes megabytes of new memory, and
-waits for it in its turn. So this module requests the pages behind the end of arrays that grow from the front before the writer needs them.
+The system allocates a page when it is first touched, and clears it. That takes some microseconds, or more where the host of a virtual
+machine only then looks for memory. While a pin holds old versions, each batch writes megabytes of new memory, and waits for it in its turn.
+So this module requests the pages behind the end of arrays that grow from the front before the writer needs them.
 
     array   | in use            end | requested already | requested now | reserved …
                                     |---------- ahead ------------------|
 
-Ahead is twice what the array has grown by since the last check, or a page if that is more, as a page that is requested only when the end is
-near may come too late; at most an eighth of the array, and 4 MiB. The page where it ends is requested whole. Nothing is requested then for
-an array that does not grow, or grows by more than that at once: the turns of a load are long anyway, and requested memory stays until it is
-used. Nor is the beginning of an array requested, which has small pages: otherwise each of many small arrays would take up a large page. A
-check covers only the tables and structures that have changed since the last one. Builds request memory for their structures themselves.
+Ahead is twice what the array has grown by since the last check, or 256 KiB if that is more, as a page that is requested only when the end
+is near may come too late; at most an eighth of the array, and 4 MiB. Nothing is requested for an array that does not grow, or grows by more
+than that at once: the turns of a load are long anyway, and requested memory stays until it is used. A check covers only the tables and
+structures that have changed since the last one. Builds request memory for their structures themselves.
 """
 
 from __future__ import annotations
@@ -34,9 +33,8 @@ from structures.pages.touch import STEP, touch
 Front = tuple[npt.NDArray[np.generic], int]
 """A reserved array that is filled from the front, and how many of its items (of several columns: rows) are in use."""
 
-_PAGE = 2 << 20  # bytes of a large page
-_SMALL = 2 << 20  # bytes at the beginning of an array that have small pages, as in `reserve`
-_PART, _MOST = 8, 4 << 20  # ahead at most one byte per so many in use; bytes
+_LEAST, _MOST = 256 << 10, 4 << 20  # bytes ahead
+_PART = 8  # ahead at most one byte per so many in use
 _PER_ENTRY, _MOST_AT_FIRST = 256, 128 << 20  # bytes for each store that will go live while relations are written: at most
 _TOGETHER = 64  # tables and owners of structures to check before other threads go on: half a millisecond
 
@@ -71,9 +69,9 @@ def fronts_of(one: Growing) -> Iterator[Front]:
             yield store.Q, 3 * store.C.item(RECORDS)
 
 
-def _whole(address: int, page: int) -> int:
-    """The first boundary of such a page at or after this address."""
-    return -(-address // page) * page
+def _whole(address: int) -> int:
+    """The first boundary of a page at or after this address."""
+    return -(-address // STEP) * STEP
 
 
 def _bounds(array: npt.NDArray[np.generic], items: int) -> tuple[int, int, int]:
@@ -88,7 +86,7 @@ def request_at_first(one: Structures, entries: int) -> None:
     first batches over a million boxes waited for 0.1 to 0.4 s for the system. The thread of the build."""
     for array, items in fronts_of(one):
         begin, end, beyond = _bounds(array, items)
-        first = _whole(end, STEP)
+        first = _whole(end)
         size = min(_PER_ENTRY * entries, end - begin, _MOST_AT_FIRST, max(0, beyond - first))
         touch(first, size // STEP * STEP)
 
@@ -120,8 +118,7 @@ class FreshPages:
         self._due.set()
 
     def look(self, populate: Callable[[int, int], None]) -> None:
-        """Request the memory that grown arrays need next, page by page: `populate(address, bytes)`. Cost: as `fronts` of the changed
-        ones."""
+        """Request the memory that grown arrays need next: `populate(address, bytes)`. Cost: as `fronts` of the changed ones."""
         with self._lock:
             grown, self._grown = self._grown, WeakSet()
         for number, one in enumerate(grown, 1):
@@ -134,11 +131,11 @@ class FreshPages:
             begin, end, beyond = _bounds(array, items)
             seen = before.get(begin, _Seen(end, end))
             grown = end - seen.end
-            ahead = min(max(2 * grown, _PAGE), _MOST, (end - begin) // _PART) if 0 < grown <= _MOST else 0
-            first = max(seen.asked, _whole(end, _PAGE), _whole(begin + _SMALL, _PAGE))
-            last = min(_whole(end + ahead, _PAGE), beyond // _PAGE * _PAGE)
-            for address in range(first, last, _PAGE):
-                populate(address, _PAGE)
+            ahead = min(max(2 * grown, _LEAST), _MOST, (end - begin) // _PART) if 0 < grown <= _MOST else 0
+            first = max(seen.asked, _whole(end))
+            last = min(_whole(end + ahead), beyond // STEP * STEP)
+            if first < last:
+                populate(first, last - first)
             yield begin, _Seen(end, max(first, last))
 
     def _run(self) -> None:

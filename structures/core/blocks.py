@@ -415,7 +415,7 @@ class Blocks:
         maps = control.KEPT + kept
         table = maps + (control.CLASSES + 2) * ((chunks + 62) // 63)
         pins = table + control.CHUNK_WORDS * chunks
-        self.C: np.ndarray = reserve((pins + 2 * control.PIN_WORDS * _PINS) * 8, np.int64, large_pages=False)
+        self.C: np.ndarray = reserve((pins + 2 * control.PIN_WORDS * _PINS) * 8, np.int64)
         self.Q: np.ndarray = reserve(record_at(size // min(sizes) + 2) * 8, np.int64)  # each block may wait; record 0 is NIL
         C = self.C
         C[control.SHIFT], C[control.CHUNKS], C[control.NEXT_CHUNK], C[control.RECORDS] = bits, chunks, 1, 1

@@ -18,25 +18,18 @@ import numpy as np
 _NO_RESERVE = getattr(mmap, "MAP_NORESERVE", 0x4000 if sys.platform == "linux" else 0)
 SLOTS = 1 << 30  # of the rows of a relation, or of a structure's entries
 MEMORY = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")  # bytes of this machine's memory
-_SMALL = 2 << 20  # smaller arrays keep small pages, so that they stay small
 
 
-def reserve(bytes: int, dtype: Any, large_pages: bool = True) -> np.ndarray:
+def reserve(bytes: int, dtype: Any) -> np.ndarray:
     """Return a writable array of zeros, `bytes` // itemsize long, whose pages are allocated when they are touched.
 
-    `bytes`: at least one item. `large_pages`: it is filled from the front; otherwise it is touched here and there, and pages should be
-    small. Raises OSError if there is not enough address space. O(1).
+    `bytes`: at least one item. Raises OSError if there is not enough address space. O(1).
     """
     kind = np.dtype(dtype)
     length = bytes // kind.itemsize
     if length < 1:
         raise ValueError(f"{bytes} bytes hold no {kind}")
     space = mmap.mmap(-1, length * kind.itemsize, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | _NO_RESERVE)
-    if large_pages and len(space) > _SMALL and hasattr(mmap, "MADV_HUGEPAGE"):
-        try:
-            space.madvise(mmap.MADV_HUGEPAGE, _SMALL)
-        except OSError:  # built without huge pages: slower, not wrong
-            pass
     return np.frombuffer(space, dtype=kind)
 
 

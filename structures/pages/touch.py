@@ -11,7 +11,7 @@ from typing import Any
 
 from structures.core.kernel import JIT, compiled, kernel
 
-STEP = 4096  # bytes of a small page: the system may have no large one
+STEP = 4096  # bytes of a page
 
 if JIT:
     from llvmlite import ir
@@ -37,13 +37,13 @@ else:
 
 @kernel("void(int64, int64)")
 def touch_pages(first: int, end: int) -> None:
-    """Touch each small page in [first, end), addresses of mapped memory that are multiples of its size. O(pages)."""
+    """Touch each page in [first, end), addresses of mapped memory that are multiples of its size. O(pages)."""
     for address in range(first, end, STEP):
         exchange_nothing(address)
 
 
 def touch(address: int, size: int) -> None:
-    """Have the system allocate the pages of `size` bytes from this address on, both multiples of a small page; what they hold does not
+    """Have the system allocate the pages of `size` bytes from this address on, both multiples of a page; what they hold does not
     change. Without compiled kernels nothing is done. Releases the interpreter's lock."""
     if JIT:
         compiled(touch_pages)(address, address + size)

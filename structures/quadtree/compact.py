@@ -465,7 +465,7 @@ class CompactForms:
             for form in kept:
                 give_back(self.compact, free, form.base)
                 free = form.end
-            give_back(self.compact, free, len(self.compact))  # a large page has some behind all that was used
+            give_back(self.compact, free, len(self.compact))
 
     def bits_a_tuple(self, base: int) -> float:
         """Return the bits per tuple of the form at `base`, without the slots; 0 if it has been freed."""

@@ -178,7 +178,7 @@ class QuadArena(Blocks):
             self.C[TREE + TREE_WORDS * t + ARITY :][:2] = shape
 
     def reclaim(self, oldest: int, pins: np.ndarray, most: int = ALL_BLOCKS) -> bool:
-        """Do the same as `Blocks.reclaim`. With the pages of records go those behind all records, which large pages have."""
+        """Do the same as `Blocks.reclaim`. With the pages of records go those behind all records, which were requested in advance."""
         if super().reclaim(oldest, pins, most):
             return True
         if self.C.item(SPARE_PAGES) & 2:

@@ -17,13 +17,12 @@ from service.engine import fresh_pages
 from service.engine.fresh_pages import FreshPages, Front, Structures, request_at_first
 from service.instance import Instance
 from service.tables.store import Table
-from structures.core import reserve as reserve_module
 from structures.core.kernel import JIT
 from structures.core.reserve import reserve
 from structures.pages.touch import STEP
 from tests.service.running import batch, keep_house, look, rows_of, running
 
-_PAGE, _MOST, _PART = fresh_pages._PAGE, fresh_pages._MOST, fresh_pages._PART
+_LEAST, _MOST, _PART = fresh_pages._LEAST, fresh_pages._MOST, fresh_pages._PART
 _SIZE = 64 << 20  # bytes
 
 
@@ -38,7 +37,7 @@ class _Grown:
 
 
 class Growing(_Grown):
-    """An array that grows to its first `size` bytes, and the pages that were asked for behind it."""
+    """An array that grows to its first `size` bytes, and the pages that were asked for behind it: the address of each."""
 
     def __init__(self, size: int) -> None:
         self.array, self.size, self.asked = reserve(_SIZE, np.uint8), size, list[int]()
@@ -52,8 +51,8 @@ class Growing(_Grown):
         new: list[int] = []
 
         def populate(address: int, size: int) -> None:
-            assert size == _PAGE
-            new.append(address)
+            assert size > 0 and size % STEP == 0
+            new.extend(range(address, address + size, STEP))
 
         self.pages.look_soon([self])
         self.pages.look(populate)
@@ -63,23 +62,23 @@ class Growing(_Grown):
 
 def test_what_does_not_grow_is_left_alone() -> None:
     one = Growing(32 << 20)
-    assert one.grow(0) == one.grow(-_PAGE) == []
+    assert one.grow(0) == one.grow(-STEP) == []
 
 
 def test_the_next_pages_of_what_grows_are_asked_for_once() -> None:
     one = Growing(32 << 20)
-    first = -(-(one.begin + one.size + _PAGE) // _PAGE) * _PAGE
-    assert one.grow(_PAGE) == [first, first + _PAGE], "twice as much as it has grown by"
-    assert one.grow(_PAGE) == [first + 2 * _PAGE]
+    first = one.begin + one.size + _LEAST
+    assert one.grow(_LEAST) == [*range(first, first + 2 * _LEAST, STEP)], "twice as much as it has grown by"
+    assert one.grow(_LEAST) == [*range(first + 2 * _LEAST, first + 3 * _LEAST, STEP)]
     assert one.grow(1) == []
 
 
 def test_a_page_is_asked_for_long_before_the_end_comes_to_it() -> None:
-    """Seen: the system takes up to 58 ms for a large page, and a batch grows an array by a few kilobytes."""
     one = Growing(32 << 20)
-    asked = one.grow(1)
-    assert len(asked) in (1, 2) and asked[-1] - (one.begin + one.size) > _PAGE - 4096
-    assert [one.grow(_PAGE // 8) for _ in range(8)].count([]) == 7
+    assert one.grow(1)[-1] - (one.begin + one.size) > _LEAST - STEP
+    for _ in range(80):
+        one.grow(STEP // 8)
+        assert one.asked[-1] - (one.begin + one.size) > _LEAST - STEP
 
 
 def test_nothing_is_asked_for_behind_a_load() -> None:
@@ -89,25 +88,20 @@ def test_nothing_is_asked_for_behind_a_load() -> None:
 
 
 def test_little_arrays_stay_little() -> None:
-    """Seen: of 200 views each had 2 MiB more when its trees came to the next address of a large page."""
-    assert fresh_pages._SMALL == reserve_module._SMALL
-    array = reserve(_SIZE, np.uint8)
-    boundary = -(-(address_of(array) + _PAGE // 4) // _PAGE) * _PAGE - address_of(array)
-    one = Growing(boundary - 4096)
-    one.pages = FreshPages(lambda one: [(array, one.size)])
-    one.grow(0)
-    assert boundary <= 5 * _PAGE // 4 and one.grow(8192) == []
+    """Seen: of 200 views each had 2 MiB more."""
+    one = Growing(100_000)
+    one.grow(8192)
+    assert one.asked[-1] + STEP - (one.begin + one.size) <= one.size // _PART + STEP
 
 
-@given(st.integers(0, 40 << 20), st.lists(st.integers(-_PAGE, 2 * _MOST), max_size=20))
+@given(st.integers(0, 40 << 20), st.lists(st.integers(-_LEAST, 2 * _MOST), max_size=20))
 def test_each_page_is_asked_for_once_behind_the_end_and_not_far(size: int, steps: list[int]) -> None:
     one = Growing(size)
     for by in steps:
         by = min(by, _SIZE - one.size)
         for address in one.grow(by):
-            assert address % _PAGE == 0 and one.begin + one.size <= address <= one.begin + _SIZE - _PAGE
-            assert address >= one.begin + fresh_pages._SMALL
-            assert address - (one.begin + one.size) < min(max(2 * by, _PAGE), _MOST, one.size // _PART)
+            assert address % STEP == 0 and one.begin + one.size <= address <= one.begin + _SIZE - STEP
+            assert address - (one.begin + one.size) < min(max(2 * by, _LEAST), _MOST, one.size // _PART)
     assert len(one.asked) == len(set(one.asked))
 
 
@@ -150,12 +144,13 @@ def test_the_thread_has_the_system_give_them() -> None:
     pages.start()
     pages.look_soon([grown])
     await_looks(1)
-    size += _PAGE // 2
+    size += STEP // 2
     pages.look_soon([grown])
     await_looks(2)
     end = address_of(array) + size
-    next_page = -(-end // _PAGE) * _PAGE
-    assert _is_resident(next_page) and not _is_resident(next_page + _PAGE) and not _is_resident(next_page - _PAGE)
+    next_page = -(-end // STEP) * STEP
+    assert _is_resident(next_page) and _is_resident(next_page + _LEAST - STEP)
+    assert not _is_resident(next_page + _LEAST) and not _is_resident(next_page - STEP)
     assert array[next_page - address_of(array)] == 0
     pages.stop()
     pages._thread.join(60)
@@ -171,8 +166,6 @@ def engine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Instance
 
 
 def test_changes_make_a_service_look_at_its_tables_and_structures(engine: Instance, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(fresh_pages, "_PAGE", 4096)
-    monkeypatch.setattr(fresh_pages, "_SMALL", 4096)
     pages, asked = engine._housekeeping.pages, list[int]()
     for first in range(0, 12_000, 3_000):
         pages._due.clear()

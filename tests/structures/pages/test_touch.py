@@ -23,7 +23,7 @@ def aligned(array: np.ndarray) -> int:
 
 @pytest.mark.skipif(sys.platform != "linux", reason="asks Linux which pages are resident")
 def test_pages_become_resident() -> None:
-    array = reserve((_PAGES + 1) * STEP, np.int64, large_pages=False)
+    array = reserve((_PAGES + 1) * STEP, np.int64)
     address, found = aligned(array), ctypes.create_string_buffer(_PAGES)
 
     def resident() -> list[int]:
