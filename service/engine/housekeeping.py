@@ -26,7 +26,7 @@ from service.views.deltas import DeltaSink
 
 _RATE = 1.0  # seconds between two checks of the pins
 _WORTH_RECLAIMING = 512  # changed rows
-_SLICE = 1 << 13  # steps of deferred work at a time: two milliseconds where they wait for memory
+_SLICE = 1 << 12  # steps of deferred work at a time: a millisecond where they wait for memory
 
 
 class Housekeeping:
