@@ -55,7 +55,7 @@ def receive(of: socket.socket, longest: int | None = None) -> tuple[int, bytearr
 
 
 def is_readable(of: socket.socket | int, seconds: float = 0.0) -> bool:
-    """Return whether there is data, or the end, within `seconds`. `of`: a socket, or the number of a file."""
+    """Return whether there is data, or the end, within `seconds`. `of`: a socket or a file descriptor."""
     poll = select.poll()
     poll.register(of, select.POLLIN)
     return bool(poll.poll(seconds * 1000))

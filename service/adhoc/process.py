@@ -40,7 +40,7 @@ class Child:
 
     @property
     def alive(self) -> bool:
-        """Whether neither the child has ended, as its pidfd shows before the nursery reports it, nor the nursery."""
+        """Whether neither the child nor the nursery has ended. The pidfd shows the child's end before the nursery reports it."""
         return not self._ended and not is_readable(self._told) and not is_readable(self._pidfd)
 
     def stop(self) -> None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import mmap
 import os
 import sys
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
@@ -21,7 +22,7 @@ MEMORY = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")  # bytes of th
 
 
 def reserve(bytes: int, dtype: Any) -> np.ndarray:
-    """Return a writable array of zeros, `bytes` // itemsize long, whose pages are allocated when they are touched.
+    """Return a writable array of zeros, `bytes` // itemsize long, whose pages are small and allocated when they are touched.
 
     `bytes`: at least one item. Raises OSError if there is not enough address space. O(1).
     """
@@ -30,6 +31,9 @@ def reserve(bytes: int, dtype: Any) -> np.ndarray:
     if length < 1:
         raise ValueError(f"{bytes} bytes hold no {kind}")
     space = mmap.mmap(-1, length * kind.itemsize, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | _NO_RESERVE)
+    if hasattr(mmap, "MADV_NOHUGEPAGE"):  # the first access to a large page takes milliseconds on some virtual machines
+        with suppress(OSError):  # the system has none
+            space.madvise(mmap.MADV_NOHUGEPAGE)
     return np.frombuffer(space, dtype=kind)
 
 

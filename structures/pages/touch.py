@@ -1,8 +1,9 @@
 """Touch memory that others may be writing.
 
 A page is allocated when it is first written. `madvise(MADV_POPULATE_WRITE)` allocates it too, but holds the lock of the address space while
-the system looks for a page: on a virtual machine, no other thread could map or unmap memory for 39 ms. A page fault does not hold it. An
-atomic compare-and-exchange of 0 with 0 is a write to the processor, and changes nothing, whatever others write meanwhile.
+the system looks for a page: on a virtual machine, no other thread could map or unmap memory for 39 ms, as long as it took to allocate a
+large page. A page fault does not hold it. An atomic compare-and-exchange of 0 with 0 is a write to the processor, and changes nothing,
+whatever others write meanwhile.
 """
 
 from __future__ import annotations

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import socket
 import time
 from collections.abc import Iterator
@@ -316,10 +317,6 @@ def test_two_at_a_time_and_none_for_clients_that_go(server: ServerProcess, clien
 def test_processes_that_something_else_ends(server: ServerProcess, client: httpx.Client) -> None:
     """The client is told what has happened to the query, and the next query runs."""
 
-    def children() -> tuple[psutil.Process, list[psutil.Process]]:
-        (nursery,) = (one for one in psutil.Process(server.process.pid).children() if "service.adhoc.nursery" in one.cmdline())
-        return nursery, nursery.children()
-
     def is_at_work(one: psutil.Process) -> bool:
         with suppress(psutil.NoSuchProcess):
             return one.status() != psutil.STATUS_ZOMBIE and one.cpu_times().user > 0.1
@@ -327,21 +324,22 @@ def test_processes_that_something_else_ends(server: ServerProcess, client: httpx
 
     def kill(one: psutil.Process) -> None:
         with suppress(ProcessLookupError), open(os.pidfd_open(one.pid)) as pidfd:
-            one.kill()
+            signal.pidfd_send_signal(pidfd.fileno(), signal.SIGKILL)
             assert is_readable(pidfd.fileno(), 60.0)  # all of its threads have ended: a zombie may still have some
 
     def killed(*, all_of_them: bool) -> httpx.Response:
         with ThreadPoolExecutor(1) as pool:
             answer = pool.submit(lambda: ask(server.client(), SLOW))
-            wait_until(lambda: answer.done() or any(map(is_at_work, children()[1])))
-            nursery, all_children = children()
+            wait_until(lambda: answer.done() or any(map(is_at_work, nursery.children())))
+            children = nursery.children()
             if all_of_them:
                 kill(nursery)  # first: it would report the end of its children
-            for one in all_children:
+            for one in children:
                 kill(one)
             return answer.result()
 
     rows(client, "SELECT 1 AS a")
+    (nursery,) = (one for one in psutil.Process(server.process.pid).children() if "service.adhoc.nursery" in one.cmdline())
     assert "killed by something else than the service" in talk.problem(killed(all_of_them=False), 413, "query-too-large")["detail"]
     assert "that which starts them too" in talk.problem(killed(all_of_them=True), 500, "internal")["detail"]
     assert rows(client, "SELECT 1 AS a") == [{"a": 1}]

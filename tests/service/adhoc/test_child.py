@@ -239,13 +239,11 @@ def test_a_child_whose_end_is_not_reported_yet_is_seen_to_have_ended(nursery: Nu
     nursery._process.send_signal(signal.SIGSTOP)
     try:
         child.stop()
-        assert is_readable(child.socket, 60.0)
-        while child.alive:
-            pass
-        assert not is_readable(child._told)
+        assert is_readable(child._pidfd, 60.0)
+        assert not child.alive and not is_readable(child._told)
     finally:
         nursery._process.send_signal(signal.SIGCONT)
-    assert child.end() == -signal.SIGKILL
+        assert child.end() == -signal.SIGKILL
 
 
 def test_a_nursery_that_has_died_is_replaced() -> None:

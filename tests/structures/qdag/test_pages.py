@@ -1,4 +1,4 @@
-"""Pages go back to the system with what they held; those behind it too, which large pages have."""
+"""Pages go back to the system with what they held; those behind it too, which were requested in advance."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def test_nothing_stays_behind_what_was_used() -> None:
         trees.reclaim(version, np.arange(1, version))
     trees.merge(10)
     ends = _ends(trees)
-    for array, used in ends:  # as a large page does that begins before
+    for array, used in ends:  # as if they had been requested in advance
         array[used + _WORDS : used + 16 * _WORDS] = 0
         assert _behind(array, used)
     for version in range(11, 80):
