@@ -16,7 +16,6 @@ _QUIET = 1.0  # seconds without work
 _LONGEST = 60.0  # seconds of work without a pause
 _LARGE = 100_000  # rows read by clients before this counts as work
 
-
 _PR_SET_THP_DISABLE = 41  # of Linux's `prctl`
 
 # Of glibc's `mallopt`, and our values

@@ -28,7 +28,7 @@ from service.tables.store import Table
 from service.views.joins.protocol import Store
 from structures.core.blocks import Blocks
 from structures.core.control import NEXT_CHUNK, RECORDS, SHIFT
-from structures.pages.touch import STEP, touch
+from structures.pages.touch import STEP, touch, whole
 
 Front = tuple[npt.NDArray[np.generic], int]
 """A reserved array that is filled from the front, and how many of its items (of several columns: rows) are in use."""
@@ -69,11 +69,6 @@ def fronts_of(one: Growing) -> Iterator[Front]:
             yield store.Q, 3 * store.C.item(RECORDS)
 
 
-def _whole(address: int) -> int:
-    """The first boundary of a page at or after this address."""
-    return -(-address // STEP) * STEP
-
-
 def _bounds(array: npt.NDArray[np.generic], items: int) -> tuple[int, int, int]:
     """The addresses where the array begins, where its items in use end, and where it ends."""
     begin: int = array.__array_interface__["data"][0]
@@ -86,7 +81,7 @@ def request_at_first(one: Structures, entries: int) -> None:
     first batches over a million boxes waited for 0.1 to 0.4 s for the system. The thread of the build."""
     for array, items in fronts_of(one):
         begin, end, beyond = _bounds(array, items)
-        first = _whole(end)
+        first = whole(end)
         size = min(_PER_ENTRY * entries, end - begin, _MOST_AT_FIRST, max(0, beyond - first))
         touch(first, size // STEP * STEP)
 
@@ -132,8 +127,8 @@ class FreshPages:
             seen = before.get(begin, _Seen(end, end))
             grown = end - seen.end
             ahead = min(max(2 * grown, _LEAST), _MOST, (end - begin) // _PART) if 0 < grown <= _MOST else 0
-            first = max(seen.asked, _whole(end))
-            last = min(_whole(end + ahead), beyond // STEP * STEP)
+            first = max(seen.asked, whole(end))
+            last = min(whole(end + ahead), beyond // STEP * STEP)
             if first < last:
                 populate(first, last - first)
             yield begin, _Seen(end, max(first, last))

@@ -14,6 +14,12 @@ from structures.core.kernel import JIT, compiled, kernel
 
 STEP = 4096  # bytes of a page
 
+
+def whole(bytes: int) -> int:
+    """Round up to a multiple of a page: an address to a boundary, or a size to that of the pages that hold it."""
+    return -(-bytes // STEP) * STEP
+
+
 if JIT:
     from llvmlite import ir
     from numba.core import types

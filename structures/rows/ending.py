@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from structures.core.kernel import compiled, kernel, wide
-from structures.pages.touch import STEP, touch
+from structures.pages.touch import touch, whole
 from structures.rows.rows import Rows
 from structures.rows.succession import Newest, Succession
 
@@ -38,4 +38,4 @@ def end_others(rows: Rows, version: int, stays: np.ndarray, succession: Successi
 def touch_lives(rows: Rows) -> None:
     """Have the system allocate the memory in which the ends of the rows' lives are written, before many are written at once. Any thread.
     O(rows)."""
-    touch(rows.died.__array_interface__["data"][0], -(-8 * rows.used // STEP) * STEP)
+    touch(rows.died.__array_interface__["data"][0], whole(8 * rows.used))

@@ -11,6 +11,8 @@ from typing import NamedTuple
 
 import numpy as np
 
+from structures.core.reserve import reserve
+
 _PAGE = mmap.PAGESIZE
 _PIECE = 64 << 10  # bytes
 _READ = 20_000  # pages
@@ -18,16 +20,13 @@ _READ = 20_000  # pages
 
 def first_access(size: int) -> str:
     """Return in words how long the machine takes to provide this many bytes, in small pages, which the service uses."""
-    with mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS) as memory:
-        memory.madvise(mmap.MADV_NOHUGEPAGE)
-        longest, started = 0.0, time.perf_counter()
-        pages = np.frombuffer(memory, np.uint8)[::_PAGE]
-        for at in range(0, len(pages), _PIECE // _PAGE):
-            before = time.perf_counter()
-            pages[at : at + _PIECE // _PAGE] = 1
-            longest = max(longest, time.perf_counter() - before)
-        seconds = time.perf_counter() - started
-        del pages  # or the memory cannot be unmapped
+    pages = reserve(size, np.uint8)[::_PAGE]
+    longest, started = 0.0, time.perf_counter()
+    for at in range(0, len(pages), _PIECE // _PAGE):
+        before = time.perf_counter()
+        pages[at : at + _PIECE // _PAGE] = 1
+        longest = max(longest, time.perf_counter() - before)
+    seconds = time.perf_counter() - started
     each = f"{1e3 * longest:.1f} ms for {_PIECE >> 10} KiB"
     return f"touched for the first time {seconds * (1 << 30) / size:.2f} s a GiB, at most {each}"
 

@@ -9,20 +9,6 @@ import pytest
 from service.trimming import _LARGE, _LONGEST, _QUIET, Leftovers, give_back_later
 from tests.server_process import ROOT, ServerProcess
 
-# Free memory between used blocks is not returned by itself: every hundredth block is kept.
-_PROGRAM = """
-import numpy as np, psutil
-from service.trimming import give_back, use_one_allocator
-use_one_allocator()
-blocks = [np.ones(100_000, np.uint8) for _ in range(2_000)]
-kept = blocks[::100]
-del blocks
-before = psutil.Process().memory_info().rss
-give_back()
-print(before - psutil.Process().memory_info().rss)
-"""
-
-
 # Prints what Linux says about large pages of this process, and of one that it starts.
 _PAGES = """
 import subprocess
@@ -43,6 +29,20 @@ def test_there_are_no_large_pages() -> None:
 def test_the_service_has_no_large_pages(tmp_path: Path) -> None:
     with ServerProcess(tmp_path / "data") as server:
         assert "THP_enabled:\t0\n" in Path(f"/proc/{server.process.pid}/status").read_text()
+
+
+# Free memory between used blocks is not returned by itself: every hundredth block is kept.
+_PROGRAM = """
+import numpy as np, psutil
+from service.trimming import give_back, use_one_allocator
+use_one_allocator()
+blocks = [np.ones(100_000, np.uint8) for _ in range(2_000)]
+kept = blocks[::100]
+del blocks
+before = psutil.Process().memory_info().rss
+give_back()
+print(before - psutil.Process().memory_info().rss)
+"""
 
 
 def test_what_is_free_goes_back() -> None:

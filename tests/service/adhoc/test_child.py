@@ -16,7 +16,6 @@ import pyarrow as pa
 import pytest
 
 from service.adhoc import frames
-from service.adhoc.frames import is_readable
 from service.adhoc.process import Children, Nursery
 
 ROWS = pa.table({"id": pa.array(range(10_000), pa.int64()), "note": [f"n{number % 7}" for number in range(10_000)]})
@@ -239,8 +238,8 @@ def test_a_child_whose_end_is_not_reported_yet_is_seen_to_have_ended(nursery: Nu
     nursery._process.send_signal(signal.SIGSTOP)
     try:
         child.stop()
-        assert is_readable(child._pidfd, 60.0)
-        assert not child.alive and not is_readable(child._told)
+        assert frames.is_readable(child._pidfd, 60.0)
+        assert not child.alive and not frames.is_readable(child._told)
     finally:
         nursery._process.send_signal(signal.SIGCONT)
         assert child.end() == -signal.SIGKILL

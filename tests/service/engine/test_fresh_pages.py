@@ -165,7 +165,7 @@ def engine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Instance
     engine.close()
 
 
-def test_changes_make_a_service_look_at_its_tables_and_structures(engine: Instance, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_changes_make_a_service_look_at_its_tables_and_structures(engine: Instance) -> None:
     pages, asked = engine._housekeeping.pages, list[int]()
     for first in range(0, 12_000, 3_000):
         pages._due.clear()

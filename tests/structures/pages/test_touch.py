@@ -11,14 +11,14 @@ import pytest
 
 from structures.core.kernel import JIT
 from structures.core.reserve import reserve
-from structures.pages.touch import STEP, touch
+from structures.pages.touch import STEP, touch, whole
 
 pytestmark = pytest.mark.skipif(not JIT, reason="nothing is touched without compiled kernels")
 _PAGES = 64
 
 
 def aligned(array: np.ndarray) -> int:
-    return -(-int(array.__array_interface__["data"][0]) // STEP) * STEP
+    return whole(array.__array_interface__["data"][0])
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="asks Linux which pages are resident")
