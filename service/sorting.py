@@ -1,4 +1,4 @@
-"""Which of numpy's implementations of sorting a process uses: chosen before numpy is imported, for it and for the processes that it starts."""
+"""Which of numpy's implementations of sorting a process uses: chosen before numpy is imported, also for its children."""
 
 from __future__ import annotations
 
