@@ -1,24 +1,22 @@
 """Build views beside the writer, on two threads and a third for small views, in the order of a `Line`, once their kernels are compiled.
 
     begin, in the writer's turn     hold the published version, and record changes to the view's relations from then on
-    build                           load that version; writers continue
+    build                           load that version, some relations at the newest one instead; writers continue
     rounds                          hold the newest version, follow the changes up to it, release the previous one
     last round, in the turn         few changes are left: follow them, and do a step of what can only be done there, such as adopting
                                     shared indexes; after the last step publish the root, and the view is live
 
 A round follows what accumulated during the previous one, so rounds get shorter as long as following is faster than writing. Otherwise the
 writer pauses after each group for twice as long as the build needs for its changes, so that the next round is half as long, and then
-through short rounds, until few enough changes are left for the last one; of two builds, the slower one counts; quick batches are processed
-meanwhile. Before the first round, this time is estimated from the load, and the writer pauses only if more changes are left than rows were
-loaded. Rounds that take less time than the build waits for its turns get no shorter: the last one may then be as long, if they take up to
-25 ms. It may be longer each time that rounds get no shorter, or that more is left when its turn comes.
+through short rounds, until few are left for the last one; of two builds, the slower one counts; quick batches are processed meanwhile.
+Before the first round, this time is estimated from the load, and the writer pauses only if more changes are left than rows were loaded.
+Rounds shorter than the waits for turns get no shorter: the last one may then be as long, if they take up to 25 ms. It may be longer each
+time that rounds get no shorter, or that more is left when its turn comes.
 
 After a start, a view that may be followed is replayed instead: it is built at the version of the snapshot, and then follows all later
-changes (`tables/history.py`), version by version, so that its feed has the same content as before, and misses no later change. When little
-is left, it goes live in the writer's turn. Such a view shares no indexes with others, which are ahead of it; the next check for views that
-have outgrown their structures detects this, and the view is rebuilt with shared ones.
-
-A live view that has outgrown its structures is rebuilt in the same way, while it stays in use; the last round replaces its structures.
+changes (`tables/history.py`), version by version, so that its feed has the same content as before. When little is left, it goes live in the
+writer's turn. Such a view shares no indexes with others, which are ahead of it: it has outgrown its structures. A view that has is rebuilt
+in the same way as it was built, while it stays in use; the last round replaces its structures.
 """
 
 from __future__ import annotations
@@ -32,8 +30,6 @@ from contextlib import ExitStack, suppress
 from functools import partial
 from typing import TypeVar, cast
 
-import numpy as np
-
 from service.durability.failpoints import reach
 from service.engine.fresh_pages import request_at_first
 from service.engine.state import State
@@ -43,6 +39,8 @@ from service.errors import Problem
 from service.priority import NICE, Line, give_way
 from service.tables.backlog import Backlog, Piece, pieces
 from service.tables.history import Passage
+from service.tables.relations import Relation
+from service.tables.store import NO_NUMBERS
 from service.views.deltas import DeltaSink
 from service.views.joins.making import rooms_of
 from service.views.joins.protocol import Join
@@ -63,7 +61,6 @@ _MOST_UNBEGUN = 16_000_000  # changes, of 32 bytes each, before a queued view gi
 _LONGEST_PAUSE = 1.0  # seconds, after a group
 _SHORT = 1 << 17  # changes of a short round, which takes about as long as the build waits for its turns
 _SOON = 1e-3  # seconds until applied changes are published, or until a pausing writer looks for quick batches
-_NO_PINS = np.empty(0, np.int64)  # nobody reads a view before it is live
 _LOADED = 0.9  # share of the progress; the rounds have the rest
 
 
@@ -126,11 +123,6 @@ class _Build:
         self.view.progress = max(self.view.progress, part)
 
 
-def _rows(view: LiveView) -> int:
-    """Count the rows that a build of the view loads."""
-    return sum(relation.table.rows for relation in view.relations.values())
-
-
 class Builds:
     """Build registered views and make them live. `feed_of` as in `Engine`; `kernels` returns the service's kernels."""
 
@@ -158,7 +150,7 @@ class Builds:
         return build.future
 
     def _queue(self, build: _Build) -> None:
-        self._line.add(build, build.client, _rows(build.view))
+        self._line.add(build, build.client, build.view.input_rows)
         try:
             self._threads.submit(self._serve)
         except RuntimeError:  # the service is stopping
@@ -283,8 +275,10 @@ class Builds:
         former = build.view.core  # if the structures are replaced, their memory is freed here, not in the writer's turn
         try:
             version = self._in_turn(build, partial(self._begin, build, join, held))
-            started, rows = time.perf_counter(), _rows(build.view)
+            started, rows = time.perf_counter(), build.view.input_rows
+            join.newer = partial(self._newer, build, join, held)
             self._load(build, join, version)
+            join.newer = None
             self._pace(build, rows, time.perf_counter() - started, build.backlog.changes, rows)
             reach("in-build")
             request_at_first(join, join.copied(build.backlog.noted))  # before the rounds: it takes as long as one
@@ -326,7 +320,7 @@ class Builds:
         while passage.at < first + rows:
             before = passage.at
             self._pass(build, passage)
-            while build.view.reclaim(passage.version, _NO_PINS):  # except what its feed still reads
+            while build.view.reclaim(passage.version, NO_NUMBERS):  # except what its feed still reads
                 build.require()
             while feed.housekeep(self._versions.published.number, False):
                 build.require()
@@ -359,6 +353,12 @@ class Builds:
         join.hold(version)
         return version
 
+    def _newer(self, build: _Build, join: Join, held: ExitStack, relation: Relation) -> int:
+        """As described at `Newer`."""
+        version = self._in_turn(build, partial(self._hold, join, held), urgent=True)
+        build.backlog.skip(relation.name, version)
+        return version
+
     @staticmethod
     def _load(build: _Build, join: Join, version: int) -> None:
         """Load all rows that the relations have at a held version."""
@@ -373,7 +373,7 @@ class Builds:
             build.require()
             self._catch_up(build, join, version, piece)
         join.settle()
-        while join.reclaim(version, _NO_PINS):
+        while join.reclaim(version, NO_NUMBERS):
             pass
         rows, seconds = sum(max(len(net.gone), len(net.come)) for net in nets), time.perf_counter() - started
         self._pace(build, rows, seconds, build.backlog.changes, rows // 2)

@@ -31,7 +31,7 @@ from service.query.model import ColumnRef, Filter, Output, Query
 from service.tables.endpoints import stored_endpoints
 from service.tables.relations import Relation
 from service.tables.resolution import NO_SLOTS, Resolved, last_of_each
-from service.tables.store import pieces
+from service.tables.store import NO_NUMBERS, pieces
 from service.views.deltas import Combination
 from service.views.joins.protocol import Join
 from service.views.live_view import LiveView
@@ -45,7 +45,6 @@ Rows = tuple[pa.RecordBatch, pa.RecordBatch]
 _ALL = (1 << 40, 1 << 60)  # bounds of a view's delta in one step: rows, bytes
 _CHUNK = 1 << 16  # rows
 _MAINTAINED = 64  # steps of deferred work at once
-_NO_PINS = np.empty(0, np.int64)
 
 
 class Changed(NamedTuple):
@@ -256,7 +255,7 @@ class Cell:
         join.build(newest, lambda part: None)
         while not join.conclude(newest):
             join.settle()
-            while join.reclaim(newest, _NO_PINS):
+            while join.reclaim(newest, NO_NUMBERS):
                 pass
             join.hold(newest)
 
@@ -306,7 +305,7 @@ class Cell:
 
     def _reclaim(self) -> None:
         for reclaim in self._state.to_reclaim():
-            while reclaim(Needed(self._state.newest, _NO_PINS, _NO_PINS)):
+            while reclaim(Needed(self._state.newest, NO_NUMBERS, NO_NUMBERS)):
                 pass
 
 

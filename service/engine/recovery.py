@@ -9,7 +9,6 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 
-import numpy as np
 import pyarrow as pa
 
 from service.durability.database import RelationRecord, ViewRecord
@@ -25,6 +24,7 @@ from service.tables.estimates import estimates_of
 from service.tables.evolution import widened
 from service.tables.history import History
 from service.tables.relations import Relation
+from service.tables.store import NO_NUMBERS
 from service.views.live_view import LiveView
 from service.views.parse import View, noted_relations, parse_view, refused_view
 from service.wire.batch import RowBlock
@@ -33,7 +33,6 @@ from service.wire.schema import RelationDefinition, parse_relation
 logger = logging.getLogger("livejoin.recovery")
 
 Progress = Callable[[str, float], None]
-_NO_PINS = np.empty(0, np.int64)
 
 
 class Ended(Exception):
@@ -169,7 +168,7 @@ def _load(snapshot: Snapshot, relations: Sequence[Relation], progress: Progress)
 
 def _reclaim(state: State) -> None:
     for relation in state.relations.values():
-        while relation.table.reclaim(state.newest, _NO_PINS):
+        while relation.table.reclaim(state.newest, NO_NUMBERS):
             pass
 
 

@@ -68,16 +68,30 @@ class Backlog:
         The writer waits for none of the copying."""
         nets = []
         for name, queue in self._queues.items():
-            with self._lock:
-                first, parts = queue.begin, queue.parts(queue.begin, queue.end)
-            counts = [int(np.searchsorted(part[_VERSION], version, "right")) for part in parts]
-            gone, come = (_slots([part[column, :count] for part, count in zip(parts, counts, strict=True)]) for column in (_OLD, _NEW))
-            with self._lock:
-                queue.drop(first + sum(counts))
-                self.changes -= sum(counts)
-            if any(counts):
+            parts = self._up_to(version, queue)
+            gone, come = (_slots([part[column] for part in parts]) for column in (_OLD, _NEW))
+            self._drop(queue, parts)
+            if parts:
                 nets.append(Net(self._relations[name], *cancel(gone, come)))
         return nets
+
+    def skip(self, name: str, version: int) -> None:
+        """Drop the changes of a relation up to `version`, likewise held, at which its rows are about to be loaded."""
+        queue = self._queues[name]
+        self._drop(queue, self._up_to(version, queue))
+
+    def _up_to(self, version: int, queue: ChangeQueue) -> list[np.ndarray]:
+        """Return the changes of a relation up to `version`, in parts that are not empty."""
+        with self._lock:
+            parts = queue.parts(queue.begin, queue.end)
+        counts = [int(np.searchsorted(part[_VERSION], version, "right")) for part in parts]
+        return [part[:, :count] for part, count in zip(parts, counts, strict=True) if count]
+
+    def _drop(self, queue: ChangeQueue, parts: Sequence[np.ndarray]) -> None:
+        count = sum(part.shape[1] for part in parts)
+        with self._lock:
+            queue.drop(queue.begin + count)
+            self.changes -= count
 
 
 def _slots(parts: Sequence[np.ndarray]) -> Slots:

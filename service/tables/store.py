@@ -32,7 +32,7 @@ from structures.rows.widening import Widening
 Array = np.ndarray[Any, Any]
 T = TypeVar("T")
 Numbers = npt.NDArray[np.int64]  # of versions, ascending
-_NO_NUMBERS: Numbers = np.empty(0, np.int64)
+NO_NUMBERS: Numbers = np.empty(0, np.int64)
 
 # Limits of a piece of rows whose number is unbounded: a join repeats a text for every partner.
 PIECE_ROWS = 1 << 16
@@ -78,7 +78,7 @@ class Table:
         self._living = self._retired_text = 0
         self._mortal = 0  # number of slots when a row last died: `died` was never written beyond it
         self._lock = Lock()  # guards the key table
-        self._changed = 0  # the newest version that changed it
+        self.changed = 0  # the newest version that inserted rows, or deleted rows with a key
 
     def _describe(self, schema: pa.Schema) -> None:
         """The projections are replaced last: a reader that finds none there yet finds this schema."""
@@ -132,7 +132,7 @@ class Table:
         newest rows. Waits while a batch is entered."""
         given = self.given_keys(RowBlock(key))
         with self._lock:
-            slots, changed = self._rows.find(given), self._changed
+            slots, changed = self._rows.find(given), self.changed
         slots = slots[slots >= 0]
         if len(slots) and self._rows.sees(version, int(slots[0])):
             return slots
@@ -178,7 +178,7 @@ class Table:
     def enter(self, version: int, given: RowSet) -> Array:
         """As `insert`."""
         with self._lock:
-            self._changed = version
+            self.changed = version
             slots, stored = self._rows.enter(version, given)
         assert stored == len(slots), "a key that is present was inserted"
         self._living += stored
@@ -218,7 +218,7 @@ class Table:
             self._retired_text += self._rows.all_text(gone)
             if self._has_key:
                 with self._lock:
-                    self._changed = version
+                    self.changed = version
                     self._rows.unlink(gone)
             self._rows.retire(version, gone)
             self._living, self._mortal = self._living - len(gone), self._rows.used
@@ -375,7 +375,7 @@ class Domain:
         with self._lock:
             self._retire(self._counts.down(writable(codes, np.int32)), version)
 
-    def release_all(self, version: int, kept: Numbers = _NO_NUMBERS) -> None:
+    def release_all(self, version: int, kept: Numbers = NO_NUMBERS) -> None:
         """Drop all references except so many of each code (int64[n]). `reclaim` ends the other codes, unless they are acquired first."""
         with self._lock:
             self._newest = max(self._newest, version)

@@ -33,6 +33,7 @@ from service.tables.backlog import Backlog, Net, pieces
 from service.tables.changes import Run, Runs
 from service.tables.resolution import NO_SLOTS, Indices, Resolved
 from service.tables.sides import Side
+from service.tables.store import NO_NUMBERS
 from service.views.collecting import Changed, Retained, rows_left
 from service.views.deltas import Combination, Delta, Sink, most_candidates
 from service.views.joins.protocol import Enumeration
@@ -44,7 +45,6 @@ log = logging.getLogger("livejoin.views")
 
 _CHUNK = 1 << 16  # rows to read at once
 _SOONER_BY_PARTNERS = ("bow_tie", "minesweeper")  # bow-tie: 7.7 s to list all of 2,000,000 rows, 0.6 s by the rows that are deleted
-_NO_PINS = np.empty(0, np.int64)  # nobody reads structures before they are in place
 _MOST_LEFT = 8  # rows for each deleted one, of the other relations and of the view: to compare one takes a tenth of the time of a delete
 _COMPARED = 1 << 20  # rows to compare at once
 _MOST_BEHIND = 1 << 14  # changes that may be left to the turn, if writers are faster than all rounds
@@ -147,7 +147,7 @@ class Emptied:
         """Follow the changes up to the held version. Raises TooManyLeft."""
         self._follow(is_last)
         self._join.settle()
-        while self._join.reclaim(self._version, _NO_PINS):
+        while self._join.reclaim(self._version, NO_NUMBERS):
             self._report(1.0)
 
     def release(self) -> None:

@@ -165,6 +165,11 @@ class LiveView:
         join = self.join
         return ViewRoot(join, join.root, self._made)
 
+    @property
+    def input_rows(self) -> int:
+        """The number of rows of its relations."""
+        return sum(relation.table.rows for relation in self.relations.values())
+
     def is_outgrown(self, version: int) -> bool:
         """As `Defaults.is_outgrown`."""
         return self._join is not None and self._join.is_outgrown(version)
@@ -390,7 +395,7 @@ class LiveView:
         held = join.bytes if join is not None else 0
         flips = join.flips if join is not None else None
         steps = self._former_steps + (join.update_steps if join is not None else 0)
-        rows = sum(relation.table.rows for relation in self.relations.values())
+        rows = self.input_rows
         return {
             "intervals": join.entries(join.root) if join is not None else 0,
             "bytes": held,

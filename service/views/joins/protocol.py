@@ -9,12 +9,17 @@ import pyarrow as pa
 
 from service.query.model import Span
 from service.tables.changes import Runs
+from service.tables.relations import Relation
 from service.tables.resolution import Resolved, Slots
 from service.tables.store import Numbers
 from service.views.deltas import Combination, Sink
 
 Bounds = dict[Span, tuple[int, int]]
 """Closed, encoded windows of joined intervals."""
+
+
+Newer = Callable[[Relation], int]
+"""Returns the newest version, which is held from now on beside earlier ones; no earlier change of the relation is followed."""
 
 
 class Store(Protocol):
@@ -68,6 +73,7 @@ class Defaults:
     """Base class of all joins: the methods that most of them need not override."""
 
     apply: Callable[[int, Runs, Any], None]
+    newer: Newer | None = None
 
     def hold(self, version: int) -> None:
         """Note that `version`, the newest, is held from now on, in place of the previous one. In the writer's turn, each round of building:
@@ -131,7 +137,9 @@ class Defaults:
 
 class Join(Protocol):
     """The structures of one view; see also `Defaults`. `root` represents the newest applied version: plain data, valid while that version
-    is pinned or newest."""
+    is pinned or newest. `newer`: while it is loaded, unless a single version is to be read."""
+
+    newer: Newer | None
 
     @property
     def root(self) -> Any: ...
@@ -142,7 +150,8 @@ class Join(Protocol):
         ...
 
     def build(self, version: int, progress: Callable[[float], None]) -> None:
-        """Load all rows that the relations have at a held version, beside the writer. From then on `apply` may be called, too."""
+        """Load all rows that the relations have at a held version, beside the writer. From then on `apply` may be called, too. If there is
+        a `newer`, a relation may be read at the version that this returns, once, instead: the later, the fewer changes must be followed."""
         ...
 
     def require(self, resolved: Mapping[str, Resolved]) -> None:

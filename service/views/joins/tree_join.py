@@ -80,8 +80,7 @@ class TreeJoin(Defaults):
         edges = [(self.indexes.index(ends[e + 1]), self.indexes.index(ends[e])) for e in range(0, len(tree), 2)]
         self.tree = JoinTree(ports, edges, kinds=[_KINDS[edge.kind] for edge in tree[::2]] if self.has_parts else ())
         self._middle = outward(tree)[0]
-        hidden = behind(tree, "exists", "absent")
-        self._loaded = sorted(self.sides, key=lambda side: side.place not in hidden)  # fewer rows flip in this order
+        self._hidden = behind(tree, "exists", "absent")
         self._version = 0
 
     def _domain(self, port: int) -> Domain | None:
@@ -104,15 +103,23 @@ class TreeJoin(Defaults):
     # --- writing
 
     def build(self, version: int, progress: Callable[[float], None]) -> None:
-        """Cost: O(n log n)."""
-        self._version = version
-        for done, side in enumerate([] if self.never else self._loaded):
-            parts = side.rows_of(version)
+        """Cost: O(n log n). Of several relations, the one that changed last is read last."""
+        versions: dict[str, int] = {}
+        for done, side in enumerate([] if self.never else sorted(self.sides, key=self._is_read_after)):
+            name = side.relation.name
+            if done and self.newer is not None and name not in versions:
+                version = self.newer(side.relation)
+            parts = side.rows_of(versions.setdefault(name, version))
             for slots in parts:
                 self._describe(side, slots)
             self.tree.apply(version, side.place, np.concatenate(parts), True, None)
             progress((done + 1) / len(self.sides))
+        self._version = version
         self.tree.count_anew()
+
+    def _is_read_after(self, side: Side) -> tuple[bool, int]:
+        """Order the sides for loading: fewer rows flip if those that rows of the view leave out come first."""
+        return side.place not in self._hidden, side.relation.table.changed
 
     def _describe(self, side: Side, slots: Slots) -> None:
         """Describe inserted rows: their codes gain references."""

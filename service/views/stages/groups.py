@@ -25,7 +25,7 @@ from service.query.model import Query
 from service.tables.changes import Runs, of_versions, versions_of
 from service.tables.masks import Mask
 from service.tables.resolution import NO_SLOTS, Indices, Resolved, Slots
-from service.tables.store import PIECE_ROWS, Numbers
+from service.tables.store import NO_NUMBERS, PIECE_ROWS, Numbers
 from service.views.collecting import Changed, RowCollector, joined
 from service.views.deltas import UNBOUNDED, Combination, Sink
 from service.views.joins.product_join import These
@@ -41,7 +41,6 @@ from structures.rows.succession import Succeeded, Told
 
 Cells = npt.NDArray[np.int64]
 
-_NO_PINS = _NO_NUMBERS = np.empty(0, np.int64)
 _NO_CELLS = np.empty((0, 0), np.int64)
 _SPARE_CODES = 1 << 16
 _MOST_TOGETHER, _FEW_ROWS = 64, 1 << 14  # versions that are followed together; rows of a delta up to which that number grows
@@ -279,7 +278,7 @@ class GroupsStage(Defaults):
         self._groups.require(self._columns.codes, len(come))
         given = _given(read, come)
         if numbers is None:
-            found = self._groups.add(given), _NO_NUMBERS, _NO_CELLS
+            found = self._groups.add(given), NO_NUMBERS, _NO_CELLS
         else:
             found = self._groups.add_in_order(given, numbers)
         self._require_few()
@@ -321,7 +320,7 @@ class GroupsStage(Defaults):
 
     def reclaim(self, oldest_needed: int, pins: Numbers) -> bool:
         """The join is never read at an older version than the newest."""
-        return self.core.reclaim(oldest_needed, _NO_PINS) or self._table.reclaim(oldest_needed, pins)
+        return self.core.reclaim(oldest_needed, NO_NUMBERS) or self._table.reclaim(oldest_needed, pins)
 
     def rows(self, root: GroupsRoot, window: Bounds | None) -> Enumeration:
         return Scan(self._table.table, root.version)

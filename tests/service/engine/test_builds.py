@@ -38,6 +38,7 @@ BOXES = relation(
 TWO = {"a": "a", "b": "b"}
 THREE = TWO | {"c": "a"}
 TRIANGLE = [{"equal": ["a.s", "b.s"]}, {"equal": ["b.tag", "c.tag"]}, {"equal": ["c.u", "a.u"]}]
+PART = [{"overlaps": ["b.x", "c.x"]}]
 SMALL = {"column": "c.s", "op": "<", "value": 9}
 VIEWS: dict[str, dict[str, Any]] = {
     "pairs": {"from": TWO, "join": [{"overlaps": ["a.x", "b.x"]}]},
@@ -46,6 +47,7 @@ VIEWS: dict[str, dict[str, Any]] = {
     "clique": {"from": {"a": "a", "b": "a", "c": "a"}, "join": [{"overlaps": [f"{i}.x", f"{j}.x"]} for i, j in ("ab", "bc", "ac")]},
     "heap": {"from": THREE, "join": [{"overlaps": ["a.x", "b.x"]}, {"overlaps": ["b.x", "c.x"]}], "algorithm": "ij-heap"},
     "tree": {"from": THREE, "join": [{"equal": ["a.tag", "b.tag"]}, {"overlaps": ["b.y", "c.y"]}]},
+    "parts": {"from": TWO, "join": [{"equal": ["a.tag", "b.tag"]}], "not_exists": [{"from": {"c": "a"}, "join": PART}]},
     "loop": {"from": TWO, "join": [{"equal": ["a.tag", "b.tag"]}, {"less": ["a.s", "b.t"]}]},
     "qdag": {"from": THREE, "join": TRIANGLE, "algorithm": "qdag"},
     "products": {"from": THREE, "join": [{"equal": ["a.tag", "b.tag"]}, {"cross": ["b", "c"]}], "where": [SMALL]},

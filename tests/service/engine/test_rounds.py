@@ -1,4 +1,4 @@
-"""The rounds of a build: how many there are, how long the last one may be, and what they change."""
+"""The load of a build, and its rounds: which changes they follow, how many rounds there are, how long the last one may be."""
 
 from __future__ import annotations
 
@@ -124,4 +124,39 @@ def test_a_build_changes_what_it_has_built_in_place(tmp_path: Path, monkeypatch:
     engine.apply(some_changes(rng, 12))
     check(engine)
     agrees(engine, name)
+    engine.close()
+
+
+@pytest.mark.parametrize("name", ["tree", "parts"])
+def test_what_changes_while_relations_are_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    """Relations are read one by one, at versions of their own, with changes before, between and after. None is followed that comes before
+    its relation is read."""
+    monkeypatch.setattr(builds, "_FIRST_LAST", 0)
+    rng, newer = random.Random(name), Builds._newer
+    engine, left = filled(tmp_path, rng), dict[str, int]()
+
+    def change() -> None:
+        for _ in range(3):
+            engine.apply(some_changes(rng, 12))
+            look(engine)
+
+    def between(self: Builds, build: Any, join: Any, held: Any, relation: Any) -> int:
+        change()
+        queues = build.backlog._queues
+        left.update({one: queue.end - queue.begin for one, queue in queues.items()})
+        version = newer(self, build, join, held, relation)
+        assert left.pop(relation.name) > 0 and all(queues[one].end - queues[one].begin == count for one, count in left.items())
+        assert queues[relation.name].begin == queues[relation.name].end
+        change()
+        return version
+
+    monkeypatch.setattr(Builds, "_newer", between)
+    for view in map(str, range(10)):
+        left.clear()
+        engine.put_view(f"v{view}", VIEWS[name], wait=0)
+        assert state(engine, f"v{view}") == "live" and left, engine.views[f"v{view}"].problem
+        change()
+        check(engine)
+        agrees(engine, f"v{view}")
+        engine.drop_view(f"v{view}")
     engine.close()

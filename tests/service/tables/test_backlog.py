@@ -61,6 +61,18 @@ def test_later_versions_and_other_relations_wait() -> None:
     assert backlog.take(9) == [] and backlog.changes == 0
 
 
+def test_what_came_before_a_relation_is_read_is_skipped() -> None:
+    backlog = backlog_of("r", "s")
+    noted(backlog, 2, {"r": [(0, 5)], "s": [(4, -1)]})
+    noted(backlog, 3, {"r": [(5, 7), (1, -1)]})
+    noted(backlog, 4, {"r": [(7, 8)]})
+    backlog.skip("r", 3)
+    assert backlog.changes == 2 and backlog.noted == 5
+    assert found(backlog.take(3)) == {"s": ([4], [])}
+    backlog.skip("s", 4)
+    assert found(backlog.take(4)) == {"r": ([7], [8])} and backlog.changes == 0
+
+
 def test_what_is_noted_while_others_are_taken_comes_behind_what_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
     """The writer does not wait while the changes are looked at."""
     backlog = backlog_of("r")
