@@ -11,8 +11,8 @@ from structures.box.open_leaf import OPEN_WORDS, change_near, close_leaf
 from structures.box.records import Box
 from structures.box.search import BOTH, LO_, QUEUED, ask, query_fill
 from structures.core.blocks import Nodes, Writing
-from structures.core.entries import Entries, Told
-from structures.core.kernel import kernel, prefetch, wide
+from structures.core.entries import Entries, Told, prefetch_entry
+from structures.core.kernel import kernel, wide
 from structures.core.runs import AT, BEGUN, REFUSED, RUN_WORDS, Changes, begins, end_change, has_delta, refuses
 
 AHEAD = 8  # changes between prefetching an entry and using it
@@ -20,16 +20,6 @@ ITEM = RUN_WORDS  # words of the writer's state: of the run, the item searched f
 STACK = ITEM + LO_ + 2 * layout.MOST_DIMENSIONS
 OPENED = STACK + STACK_WORDS
 SEARCH = OPENED + OPEN_WORDS
-
-
-@kernel
-def prefetch_entry(entries: Entries, e: int, dimensions: int) -> None:
-    """Prefetch all columns of an entry."""
-    prefetch(entries.set, e)
-    prefetch(entries.key, e)
-    prefetch(entries.left, e * dimensions)
-    prefetch(entries.right, e * dimensions)
-    prefetch(entries.slot, e)
 
 
 @kernel

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from structures.core.arena import KEY_MAX
-from structures.core.kernel import arrays, compiled, contiguous, kernel, wide
+from structures.core.kernel import arrays, compiled, contiguous, kernel, prefetch, wide
 from structures.core.reserve import SLOTS
 
 DELETE, INSERT, LEAVE, ENTER = -1, 1, -2, 2  # LEAVE and ENTER: a delete and an insert without a delta
@@ -97,6 +97,16 @@ class Told(NamedTuple):
 
     out: np.ndarray
     stride: int
+
+
+@kernel
+def prefetch_entry(entries: Entries, e: int, dimensions: int) -> None:
+    """Prefetch all columns of an entry."""
+    prefetch(entries.set, e)
+    prefetch(entries.key, e)
+    prefetch(entries.left, e * dimensions)
+    prefetch(entries.right, e * dimensions)
+    prefetch(entries.slot, e)
 
 
 @kernel

@@ -15,7 +15,7 @@ from typing import Any
 from structures.core.arena import COUNT, HEIGHT, KIND, ROOT
 from structures.core.blocks import Nodes, Writing
 from structures.core.encoding import NEG_INF
-from structures.core.entries import Told, entry_of
+from structures.core.entries import Told, entry_of, prefetch_entry
 from structures.core.kernel import kernel, wide
 from structures.core.runs import AT, BEGUN, REFUSED, RUN_WORDS, Changes, end_change, has_delta, refuses
 from structures.ordered.open_leaf import CLOSED, are_dense, change_near, close_leaf
@@ -24,6 +24,7 @@ from structures.ordered.summary import LIST, PAIR, SELF
 from structures.ordered.tree import cut, expect, put
 
 TOLD = 0  # a sign, besides those of `core/entries`: report the partners of an interval, in the tree or not, and change nothing
+ENTRIES_AHEAD = 16  # changes between prefetching an entry and using it
 AHEAD = 2  # changes between prefetching a leaf and using it, and between prefetching the path to it and using that
 
 
@@ -92,6 +93,7 @@ def change_many(nodes: Nodes, writing: Writing, state: Any, changes: Changes) ->
     opened = CLOSED
     while state[AT] < len(order):
         e = order[state[AT]]
+        prefetch_entry(entries, order[min(state[AT] + ENTRIES_AHEAD, len(order) - 1)], 1)
         possible = True
         if signs[e] != TOLD:
             opened, possible = change_near(nodes, writing, opened, signs[e] > 0, entry_of(entries, e))

@@ -81,9 +81,14 @@ def find_child(nodes: Nodes, o: int, key: int, left: int, code: int) -> int:
 @kernel
 def descend(nodes: Nodes, C: Any, key: int, left: int, code: int) -> int:
     """The leaf to which the entry belongs; leaves the path in C[PATH:]."""
+    return descend_from(nodes, C, 0, C[ROOT], key, left, code)
+
+
+@kernel
+def descend_from(nodes: Nodes, C: Any, depth: int, o: int, key: int, left: int, code: int) -> int:
+    """The leaf to which the entry belongs, which is below node o at this depth; leaves the path from there on in C[PATH:]."""
     W = nodes.W
-    o = C[ROOT]
-    for d in range(C[HEIGHT]):
+    for d in range(depth, C[HEIGHT]):
         c = find_child(nodes, o, key, left, code)
         C[PATH_NODE + 2 * d], C[PATH_CHILD + 2 * d] = o, c
         o = child_of(W, o, c)
