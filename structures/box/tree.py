@@ -78,6 +78,8 @@ class BoxTree(EntryTree[BoxArena]):
     when no version in use has it.
     """
 
+    _more_untold = 0.25  # many deletes share the path to a leaf
+
     def __init__(self, dimensions: int, kind: str, words: int = STORE_WORDS) -> None:
         """`kind`: "pair" (set 0 with set 1) or "self" (set 0 with itself, each unordered pair once); `words`: the arena's address
         space in 8-byte words (not memory). ValueError: not 2 to 8 dimensions, or another kind."""

@@ -17,7 +17,8 @@ from structures.core.versioned import Versioned
 
 CHUNK = 1 << 16  # rows of a delta that a sink receives at once
 _FEWEST = 64
-_MANY, _MORE = 64, 4  # deletes from which on it is checked whether a set becomes empty; most entries written anew for each of them
+_MANY = 64  # deletes from which on it is checked whether a set becomes empty
+_MORE = 4.0  # most entries written anew for each of them, if this takes less time
 _FEW = np.repeat(np.array([DELETE, INSERT], np.int8), _FEWEST)  # not written to
 _IN_TURN = np.arange(2)  # likewise
 
@@ -42,6 +43,7 @@ class EntryTree(Versioned[Store]):
     """
 
     _change: Callable[[Changes, bool], int]
+    _more_untold = _MORE  # as `_MORE`, for deletes without a delta
 
     def __init__(self, arena: Store, sets: int, members: int, state: np.ndarray) -> None:
         """`members`: the number of slots of a row; `state`: of the writing kernel, beginning with that of a run."""
@@ -132,7 +134,7 @@ class EntryTree(Versioned[Store]):
         """Delete the first `gone` of these entries, then insert the others, as `version` (above every previous version). Returns the root.
 
         Deletes that leave a set without entries, as a truncate does, cost O(1) each, their rows, and as much as a load of the remaining
-        entries, unless these are many times as many.
+        entries, unless these are many times as many (without a delta, a fraction).
 
         `sink(sign, slots)` receives the delta in chunks: sign -1 or 1, slots int32[t, n], which it may keep. It returns False to receive no
         more (the changes continue). None: no delta is computed. Deleted entries must be there and inserted ones not (KeyError: the tree is
@@ -144,7 +146,7 @@ class EntryTree(Versioned[Store]):
         self.arena.require(n)
         self._begin(version)
         order, signs = self._deletes_first(entries, gone), self._signs(n, gone)
-        rest = self._rest(entries, gone) if gone >= self._many else None
+        rest = self._rest(entries, gone, self._more_untold if sink is None else _MORE) if gone >= self._many else None
         if rest is not None:
             sink = self._leave_only(rest, sink)
             order, gone = order[gone:], 0
@@ -171,12 +173,12 @@ class EntryTree(Versioned[Store]):
             self._load(self._columns(rest))
         return sink if wanted else None
 
-    def _rest(self, entries: Entries, gone: int) -> Entries | None:
-        """Return the entries that remain after the first `gone` of these are deleted, if some set becomes empty and the rest is small
-        enough to be written anew: all rows are then deleted, as a row has an entry of each set. None: that is not so, or an entry is not
-        there. Raises as `Entries.require`."""
+    def _rest(self, entries: Entries, gone: int, most: float) -> Entries | None:
+        """Return the entries that remain after the first `gone` of these are deleted, if some set becomes empty and at most `most` remain
+        for each of them: all rows are then deleted, as a row has an entry of each set. None: that is not so, or an entry is not there.
+        Raises as `Entries.require`."""
         counts = self.root.counts
-        if sum(counts) > (1 + _MORE) * gone:
+        if sum(counts) > (1 + most) * gone:
             return None
         entries.require(self._sets)
         sets = entries.set[:gone]

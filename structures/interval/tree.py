@@ -58,6 +58,8 @@ class IntervalTree(EntryTree[Arena]):
     """See the module's head; `EntryTree` describes changes. Rows are pairs in the order of the sets ("self": in any order), or the entries
     of a "list"."""
 
+    _more_untold = 0.25  # many deletes share the path to a leaf
+
     def __init__(self, kind: str, words: int = STORE_WORDS) -> None:
         """`kind`: "pair", "self" or "list"; `words`: the arena's address space in 8-byte words (not memory)."""
         self._kind = KINDS[kind]

@@ -1,14 +1,7 @@
 """How much writers and builds of views slow each other down: batches of moves over several connections, two views of the same rows that are
 built at the same time, and both together; with a live view of the same sort over these rows, and without one. Without one, writers are at
-their fastest and slow down once the views are live, so that speed is compared too. The writers' client runs on the same cores.
-
-Where no live view slows the writers down, the aims are hardest to meet on two cores. Processor time of the threads during the two builds:
-
-    |          | a row: service, client | both builds, a row | loads of both | rows/s by writers alone |
-    | box tree | 3.0 + 0.3 µs           | 1.8 µs             | 3.2 s         | 400 k                   |
-
-In three times the seconds of builds alone (1.6), two cores have 9.6 seconds. Without the loads, this is enough for 260 k rows/s, 0.65 of
-what writers reach alone, if no core ever waits.
+their fastest and slow down once the views are live, so that speed is compared too. Rows count as written meanwhile until the first of both
+views is live: from then on, until they are dropped, writers are slower. The writers' client runs on the same cores.
 """
 
 from __future__ import annotations
@@ -16,7 +9,8 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
+from contextlib import contextmanager
 from itertools import cycle
 from typing import Any
 
@@ -48,14 +42,16 @@ def measure(stage: Stage, sort: Sort, watched: bool, moves: Iterator[bytes], sca
     if watched:
         stage.view(_LIVE, sort)
     for _ in range(scale.size(7, 1)):
-        alone.append(_written(stage, moves, lambda: time.sleep(scale.size(3, 1)))[0])
-        lone_builds.append(_built(stage, sort, scale.size(1, 0)))
-        used = time.process_time()
-        rate, seconds = _written(stage, moves, lambda: builds.append(_built(stage, sort, scale.size(2, 0))))
-        cores.append((time.process_time() - used) / seconds)
+        alone.append(_alone(stage, moves, scale))
+        lone_builds.append(_built(stage, sort, scale.size(1, 0), lambda: 0)[0])
+        used, start = time.process_time(), time.perf_counter()
+        with _writing(stage, moves) as written:
+            seconds, rate = _built(stage, sort, scale.size(2, 0), written)
+        cores.append((time.process_time() - used) / (time.perf_counter() - start))
+        builds.append(seconds)
         beside.append(rate)
         speeds = f"{alone[-1] / 1e3:.0f} k rows/s, {rate / 1e3:.0f} beside builds"
-        note(f"{words}: {speeds}; {lone_builds[-1]:.2f} s, {builds[-1]:.2f} beside writers ({seconds:.2f} in all)")
+        note(f"{words}: {speeds}; {lone_builds[-1]:.2f} s, {seconds:.2f} beside writers")
     name = f"{2 * stage.half:,} rows, two views: {words}"
     about = {"connections": _CONNECTIONS, "batch": SMALL, "client_cores": round(middle(cores), 2)}
     figures = [] if watched else [_lived_with(stage, sort, beside, moves, scale, name, about)]
@@ -77,42 +73,56 @@ def _lived_with(
     """Compare what writers write during the builds with what they write once both views are live."""
     for view in _VIEWS:
         stage.view(view, sort)
-    rate, _ = _written(stage, moves, lambda: time.sleep(scale.size(3, 1)))
+    rate = _alone(stage, moves, scale)
     words = f"{name}: rows written meanwhile, of those once both are live"
     return sampled(words, [one / rate for one in beside], "x", aim=1.0, parameters=about, note=f"{rate / 1e3:.0f} k rows/s then")
 
 
-def _written(stage: Stage, moves: Iterator[bytes], act: Callable[[], object]) -> tuple[float, float]:
-    """Rows a second that writers write during an action, and for how many seconds. The start and the end of their connections count as
-    well, so the action should take seconds."""
-    over, sent = threading.Event(), 0
+@contextmanager
+def _writing(stage: Stage, moves: Iterator[bytes]) -> Iterator[Callable[[], int]]:
+    """Write over all connections, from when this is entered; the function that it gives returns how many rows were sent so far."""
+    over, begun, sent = threading.Event(), threading.Event(), 0
 
     def until_over() -> Iterator[bytes]:
         nonlocal sent
         while not over.is_set():
-            sent += 1
+            sent += SMALL
+            begun.set()
             yield next(moves)
 
     with ThreadPoolExecutor(1) as pool:
         writing = pool.submit(post_all, stage.server.port, until_over(), _CONNECTIONS, kind=ARROW)
         try:
-            act()
+            while not (begun.wait(0.1) or writing.done()):
+                pass
+            yield lambda: sent
         finally:
             over.set()
-        seconds = writing.result()
-    return sent * SMALL / seconds, seconds
+        writing.result()
 
 
-def _built(stage: Stage, sort: Sort, least: float = 0.0) -> float:
-    """Seconds until two views that are registered together are live. They are dropped afterwards. Building and dropping are repeated
-    until the builds have taken `least` seconds; returns the average time of building."""
-    seconds: list[float] = []
+def _alone(stage: Stage, moves: Iterator[bytes], scale: Scale) -> float:
+    """Rows a second that writers write while no view is built."""
+    with _writing(stage, moves) as written:
+        before, start = written(), time.perf_counter()
+        time.sleep(scale.size(3, 1))
+        return (written() - before) / (time.perf_counter() - start)
+
+
+def _built(stage: Stage, sort: Sort, least: float, written: Callable[[], int]) -> tuple[float, float]:
+    """Build two views that are registered together, and drop them, again and again until the builds have taken `least` seconds. Returns the
+    average seconds until both are live, and how many rows a second were written until the first one was."""
+    seconds, together, rows = list[float](), 0.0, 0
     with ThreadPoolExecutor(len(_VIEWS)) as pool:
         while not seconds or sum(seconds) < least:
-            start = time.perf_counter()
-            for live in [pool.submit(stage.view, name, sort) for name in _VIEWS]:
+            start, before = time.perf_counter(), written()
+            pending = [pool.submit(stage.view, name, sort) for name in _VIEWS]
+            wait(pending, return_when=FIRST_COMPLETED)
+            together += time.perf_counter() - start
+            rows += written() - before
+            for live in pending:
                 live.result()
             seconds.append(time.perf_counter() - start)
             for name in _VIEWS:
                 stage.drop(name)
-    return sum(seconds) / len(seconds)
+    return sum(seconds) / len(seconds), rows / together

@@ -110,3 +110,15 @@ def test_the_last_few_of_a_set(case: Case, monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.setattr(tree, "_clear", None)
     tree.apply(2, few, NO_ENTRIES if case.dimensions == 1 else few.take(np.arange(0)), None)
     assert tree.root.counts == (0, _N)
+
+
+@pytest.mark.parametrize("case", [CASES["intervals"], CASES["boxes"]], ids=["intervals", "boxes"])
+def test_a_whole_set_without_a_delta(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its entries are taken out one by one, since they share paths, even if as many entries of the other set stay."""
+    mine, others = entries(case, 0), entries(case, 1)
+    tree = case.make()
+    tree.bulk_load(1, joined(mine, others))
+    monkeypatch.setattr(tree, "_clear", None)
+    tree.apply(2, mine, NO_ENTRIES if case.dimensions == 1 else mine.take(np.arange(0)), None)
+    assert tree.root.counts == (0, _N)
+    tree.check(tree.root)
