@@ -31,7 +31,7 @@ from structures.ordered.layout import CHILDREN, LIVE_, PATH_CHILD, PATH_NODE, Pl
 from structures.ordered.leaves import cut_from_leaf, own_leaf, place, put_in_leaf
 from structures.ordered.search import DEPTH, EVERY_CODE, KEY_, MOST, STEPS, search_fill, search_leaf
 from structures.ordered.summary import inner_summary, leaf_summary, write_child
-from structures.ordered.tree import climb, descend_from, expect_block, put
+from structures.ordered.tree import climb, descend_from, expect_block, find_child, put
 
 
 class OpenLeaf(NamedTuple):
@@ -150,19 +150,13 @@ def lowest_above(nodes: Nodes, C: Any, at: Place) -> int:
 
 
 @kernel
-def own_path(nodes: Nodes, writing: Writing, depth: int, o: int) -> int:
-    """Have this version own the path below the node at this depth, which it owns, to leaf o. Returns the leaf."""
-    W, C = nodes.W, writing.C
-    for d in range(depth + 1, C[HEIGHT] + 1):
-        former = C[PATH_NODE + 2 * d] if d < C[HEIGHT] else o
-        own = own_inner(nodes, writing, former) if d < C[HEIGHT] else own_leaf(nodes, writing, former)
-        if own != former:
-            set_child(W, C[PATH_NODE + 2 * d - 2], C[PATH_CHILD + 2 * d - 2], own)
-        if d < C[HEIGHT]:
-            C[PATH_NODE + 2 * d] = own
-        else:
-            o = own
-    return o
+def own_child(nodes: Nodes, writing: Writing, o: int, c: int, is_leaf: bool) -> int:
+    """Have this version own child c of its node o. Returns the child."""
+    former = child_of(nodes.W, o, c)
+    child = own_leaf(nodes, writing, former) if is_leaf else own_inner(nodes, writing, former)
+    if child != former:
+        set_child(nodes.W, o, c, child)
+    return child
 
 
 @kernel
@@ -170,8 +164,12 @@ def open_leaf(nodes: Nodes, writing: Writing, opened: OpenLeaf, at: Place) -> Op
     """Open the leaf to which an entry at this place belongs for changes, in the place of another or none."""
     C = writing.C
     depth, stale = leave_for(nodes, writing, opened, at)
-    o = descend_from(nodes, C, depth, C[PATH_NODE + 2 * depth], at.key, at.left, at.code)
-    return opened_at(nodes, C, own_path(nodes, writing, depth, o), stale)
+    o = C[PATH_NODE + 2 * depth]
+    for d in range(depth, C[HEIGHT]):
+        c = find_child(nodes, o, at.key, at.left, at.code)
+        C[PATH_NODE + 2 * d], C[PATH_CHILD + 2 * d] = o, c
+        o = own_child(nodes, writing, o, c, d + 1 == C[HEIGHT])
+    return opened_at(nodes, C, o, stale)
 
 
 @kernel
@@ -227,7 +225,7 @@ def search_near(nodes: Nodes, C: Any, opened: OpenLeaf, state: Any, out: Any, n:
     first, last = Place(state[KEY_], NEG_INF, -1), Place(state[KEY_], state[MOST], EVERY_CODE)
     if opened.leaf == 0 or not is_within(opened.first, first, opened.end):
         depth = 0 if opened.leaf == 0 else lowest_above(nodes, C, first)
-        o = C[ROOT] if depth == 0 else C[PATH_NODE + 2 * depth]
+        o = C[PATH_NODE + 2 * depth] if depth > 0 else C[ROOT]
         opened = opened_at(nodes, C, descend_from(nodes, C, depth, o, first.key, first.left, first.code), 0)
     if not is_before(last, opened.end) or len(out) - n <= B:
         return opened, search_fill(nodes, state, out, n, state[:0])
