@@ -10,13 +10,14 @@ from pathlib import Path
 
 _CPUINFO = Path("/proc/cpuinfo")
 _DISABLED = "NPY_DISABLE_CPU_FEATURES"
-_AVX512 = "X86_V4 AVX512_ICL AVX512_SPR"  # numpy's names, since 2.4
+_AVX512 = "X86_V4 AVX512_ICL AVX512_SPR"  # numpy's names since 2.4; earlier releases ignore them
 
 
 def avoid_slow_sorts() -> None:
-    """Have numpy sort without AVX-512 on AMD's Zen 4 processors, where that takes 2.5 to 6 times as long as with AVX2: the instruction that
-    stores some lanes to memory is microcode there (github.com/numpy/x86-simd-sort, issue 6). No effect on other processors, after numpy was
-    imported, or if the environment says what numpy must not use. Linux only."""
+    """Have numpy sort without AVX-512 on AMD's Zen 4 processors, where that takes several times as long as with AVX2: the instruction that
+    stores some lanes to memory is microcode there (github.com/numpy/x86-simd-sort, issue 6). This applies to what imports numpy afterwards:
+    this process, and those that it starts. No effect on other processors, or if the environment says what numpy must not use. Linux only,
+    numpy 2.4 or newer."""
     if sys.platform != "linux" or _DISABLED in os.environ:
         return
     with suppress(OSError), _CPUINFO.open() as lines:

@@ -8,15 +8,15 @@
 
 A round follows what accumulated during the previous one, so rounds get shorter as long as following is faster than writing. Otherwise the
 writer pauses after each group for twice as long as the build needs for its changes, so that the next round is half as long, and then
-through short rounds, until few are left for the last one; of two builds, the slower one counts; quick batches are processed meanwhile.
+through short rounds, until few changes are left for the last one; of two builds, the slower one counts; quick batches are done meanwhile.
 Before the first round, this time is estimated from the load, and the writer pauses only if more changes are left than rows were loaded.
 Rounds shorter than the waits for turns get no shorter: the last one may then be as long, if they take up to 25 ms. It may be longer each
 time that rounds get no shorter, or that more is left when its turn comes.
 
 After a start, a view that may be followed is replayed instead: it is built at the version of the snapshot, and then follows all later
 changes (`tables/history.py`), version by version, so that its feed has the same content as before. When little is left, it goes live in the
-writer's turn. Such a view shares no indexes with others, which are ahead of it: it has outgrown its structures. A view that has is rebuilt
-in the same way as it was built, while it stays in use; the last round replaces its structures.
+writer's turn. Such a view shares no indexes with others, which are ahead of it, so it counts as one that has outgrown its structures. A
+live view that has outgrown its structures is rebuilt in the same way, while it stays in use; the last round replaces its structures.
 """
 
 from __future__ import annotations
@@ -276,9 +276,9 @@ class Builds:
         try:
             version = self._in_turn(build, partial(self._begin, build, join, held))
             started, rows = time.perf_counter(), build.view.input_rows
-            join.newer = partial(self._newer, build, join, held)
+            held.callback(setattr, join, "hold_newest", None)  # also if the load fails
+            join.hold_newest = partial(self._hold_newest, build, held)
             self._load(build, join, version)
-            join.newer = None
             self._pace(build, rows, time.perf_counter() - started, build.backlog.changes, rows)
             reach("in-build")
             request_at_first(join, join.copied(build.backlog.noted))  # before the rounds: it takes as long as one
@@ -353,9 +353,9 @@ class Builds:
         join.hold(version)
         return version
 
-    def _newer(self, build: _Build, join: Join, held: ExitStack, relation: Relation) -> int:
-        """As described at `Newer`."""
-        version = self._in_turn(build, partial(self._hold, join, held), urgent=True)
+    def _hold_newest(self, build: _Build, held: ExitStack, relation: Relation) -> int:
+        """As `HoldNewest`."""
+        version = self._in_turn(build, lambda: held.enter_context(self._versions.holding()), urgent=True)
         build.backlog.skip(relation.name, version)
         return version
 

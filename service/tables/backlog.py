@@ -3,6 +3,7 @@
 The writer records every changed row as (version, old slot, new slot). The builder takes what has accumulated up to a version, and gets its
 net effect: deleted rows and inserted rows. A row that was inserted and deleted again meanwhile is in neither, even if its slot was used
 several times: slots that the last version taken sees are not reused before the build releases that version, so a slot counts -1, 0 or +1.
+Changes of a relation up to the version at which its rows are loaded are skipped; that version counts as the last one taken.
 """
 
 from __future__ import annotations
@@ -76,7 +77,7 @@ class Backlog:
         return nets
 
     def skip(self, name: str, version: int) -> None:
-        """Drop the changes of a relation up to `version`, likewise held, at which its rows are about to be loaded."""
+        """Drop the changes of a relation up to `version`, which the caller holds, and at which it is about to load the rows."""
         queue = self._queues[name]
         self._drop(queue, self._up_to(version, queue))
 

@@ -56,7 +56,7 @@ from structures.box.whole import clear, read_all
 from structures.core.control import STORE_WORDS, VERSION
 from structures.core.cursor import Cursor
 from structures.core.entries import Entries, require_key, room_for, tree_order
-from structures.core.entry_tree import EntryTree, Root
+from structures.core.entry_tree import MOST_LEFT_OF_DENSE, EntryTree, Root
 from structures.core.kernel import compiled
 from structures.core.reserve import SLOTS, reserve
 from structures.core.runs import Changes
@@ -78,7 +78,7 @@ class BoxTree(EntryTree[BoxArena]):
     when no version in use has it.
     """
 
-    _more_untold = 0.25  # many deletes share the path to a leaf
+    _most_left_untold = MOST_LEFT_OF_DENSE
 
     def __init__(self, dimensions: int, kind: str, words: int = STORE_WORDS) -> None:
         """`kind`: "pair" (set 0 with set 1) or "self" (set 0 with itself, each unordered pair once); `words`: the arena's address

@@ -18,7 +18,8 @@ from structures.core.versioned import Versioned
 CHUNK = 1 << 16  # rows of a delta that a sink receives at once
 _FEWEST = 64
 _MANY = 64  # deletes from which on it is checked whether a set becomes empty
-_MORE = 4.0  # most entries written anew for each of them, if this takes less time
+_MOST_LEFT = 4.0  # entries that remain for each of them: with more, deletes one by one take less time
+MOST_LEFT_OF_DENSE = 0.25  # as `_MOST_LEFT`, for deletes without a delta that share the path to a leaf
 _FEW = np.repeat(np.array([DELETE, INSERT], np.int8), _FEWEST)  # not written to
 _IN_TURN = np.arange(2)  # likewise
 
@@ -43,7 +44,7 @@ class EntryTree(Versioned[Store]):
     """
 
     _change: Callable[[Changes, bool], int]
-    _more_untold = _MORE  # as `_MORE`, for deletes without a delta
+    _most_left_untold = _MOST_LEFT  # for deletes without a delta
 
     def __init__(self, arena: Store, sets: int, members: int, state: np.ndarray) -> None:
         """`members`: the number of slots of a row; `state`: of the writing kernel, beginning with that of a run."""
@@ -134,7 +135,7 @@ class EntryTree(Versioned[Store]):
         """Delete the first `gone` of these entries, then insert the others, as `version` (above every previous version). Returns the root.
 
         Deletes that leave a set without entries, as a truncate does, cost O(1) each, their rows, and as much as a load of the remaining
-        entries, unless these are many times as many (without a delta, a fraction).
+        entries, unless these are more than `_MOST_LEFT` times as many (without a delta, `_most_left_untold` times).
 
         `sink(sign, slots)` receives the delta in chunks: sign -1 or 1, slots int32[t, n], which it may keep. It returns False to receive no
         more (the changes continue). None: no delta is computed. Deleted entries must be there and inserted ones not (KeyError: the tree is
@@ -146,7 +147,7 @@ class EntryTree(Versioned[Store]):
         self.arena.require(n)
         self._begin(version)
         order, signs = self._deletes_first(entries, gone), self._signs(n, gone)
-        rest = self._rest(entries, gone, self._more_untold if sink is None else _MORE) if gone >= self._many else None
+        rest = self._rest(entries, gone, self._most_left_untold if sink is None else _MOST_LEFT) if gone >= self._many else None
         if rest is not None:
             sink = self._leave_only(rest, sink)
             order, gone = order[gone:], 0

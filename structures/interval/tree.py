@@ -35,7 +35,7 @@ from structures.core.control import STORE_WORDS
 from structures.core.cursor import Cursor
 from structures.core.encoding import NEG_INF, POS_INF
 from structures.core.entries import Entries, require_key, room_for, tree_order
-from structures.core.entry_tree import EntryTree, Root
+from structures.core.entry_tree import MOST_LEFT_OF_DENSE, EntryTree, Root
 from structures.core.kernel import compiled
 from structures.core.runs import AT, RUN_WORDS, Changes
 from structures.interval.changes import run_changes
@@ -58,7 +58,7 @@ class IntervalTree(EntryTree[Arena]):
     """See the module's head; `EntryTree` describes changes. Rows are pairs in the order of the sets ("self": in any order), or the entries
     of a "list"."""
 
-    _more_untold = 0.25  # many deletes share the path to a leaf
+    _most_left_untold = MOST_LEFT_OF_DENSE
 
     def __init__(self, kind: str, words: int = STORE_WORDS) -> None:
         """`kind`: "pair", "self" or "list"; `words`: the arena's address space in 8-byte words (not memory)."""

@@ -10,11 +10,11 @@ Changes, or searches, in the order of the tree share leaves if they are about as
 While a leaf is open, the tree must not be changed otherwise; while it is open for changes, it must not be read either. Invariants then:
 
     I1  C[PATH:] has the path to the leaf; all nodes on it belong to this version, and so does the leaf
-    I2  each node stores the summaries of its children, except that a node has the former one of the open leaf; and of a node on the path
-        whose bit is set in `stale` (bit d: the node at depth d, the root at 0), which its own children contradict
+    I2  each node stores the summaries of its children, except those of the open leaf and of each node of the path whose bit is set in
+        `stale` (bit d: the node at depth d; for the root, bit 0, it is C[LIVE]): these are the former ones
 
-Costs: O(B) to open and close a leaf, O(F) for each node on the way from one to the next, O(B) a change, or a search of one leaf, in
-between; others as `search_fill`.
+Costs: O(B) to open and close a leaf, O(F + log n) for each node on the way from one to the next, O(B) a change, or a search of one leaf,
+in between; others as `search_fill`.
 """
 
 from __future__ import annotations
@@ -48,8 +48,8 @@ CLOSED = OpenLeaf(0, Place(0, 0, 0), Place(0, 0, 0), 0)
 
 @kernel
 def are_dense(changes: int, entries: int) -> bool:
-    """Whether so many changes of a tree, spread over all its leaves, are about one for each leaf, or more: fewer take less time one by
-    one, with the path to each prefetched."""
+    """Whether so many changes or searches, spread over all leaves of a tree, are about one for each leaf, or more. Fewer changes take less
+    time one by one, with the path to each prefetched."""
     return 2 * changes * B > 3 * entries
 
 
@@ -110,26 +110,37 @@ def close_leaf(nodes: Nodes, writing: Writing, opened: OpenLeaf) -> None:
     C, o = writing.C, opened.leaf
     if o == 0:
         return
-    if C[HEIGHT] == 0 or entries_of(nodes.W, o) < LEAF_LEAST:
-        leave_all(nodes, C, opened.stale)
+    if has_to_climb(nodes, C, o):
+        leave_all(nodes, C, opened.stale)  # `climb` ends where a summary is unchanged
         leaf_summary(nodes, C, o, SUM)
         climb(nodes, writing, o, 0)
     else:
-        leaf_summary(nodes, C, o, SUM)
-        leave_all(nodes, C, update_above(nodes, C, C[HEIGHT], o, opened.stale))
+        leave_all(nodes, C, leave_leaf(nodes, C, opened))
+
+
+@kernel(forceinline=True)
+def has_to_climb(nodes: Nodes, C: Any, o: int) -> bool:
+    """Whether an open leaf is the root, or so small that the nodes above it change."""
+    return C[HEIGHT] == 0 or entries_of(nodes.W, o) < LEAF_LEAST
+
+
+@kernel
+def leave_leaf(nodes: Nodes, C: Any, opened: OpenLeaf) -> int:
+    """Complete the open leaf, which is not the root. Returns `stale`."""
+    leaf_summary(nodes, C, opened.leaf, SUM)
+    return update_above(nodes, C, C[HEIGHT], opened.leaf, opened.stale)
 
 
 @kernel
 def leave_for(nodes: Nodes, writing: Writing, opened: OpenLeaf, at: Place) -> tuple[int, int]:
     """Complete the open leaf and the nodes above it up to the lowest one below which an entry at this place belongs. Returns its depth, and
     `stale`."""
-    C, o = writing.C, opened.leaf
-    if o == 0 or C[HEIGHT] == 0 or entries_of(nodes.W, o) < LEAF_LEAST:
+    C = writing.C
+    if opened.leaf == 0 or has_to_climb(nodes, C, opened.leaf):
         close_leaf(nodes, writing, opened)
         C[ROOT] = C[PATH_NODE] = own_inner(nodes, writing, C[ROOT]) if C[HEIGHT] > 0 else own_leaf(nodes, writing, C[ROOT])
         return 0, 0
-    leaf_summary(nodes, C, o, SUM)
-    stale = update_above(nodes, C, C[HEIGHT], o, opened.stale)
+    stale = leave_leaf(nodes, C, opened)
     depth = lowest_above(nodes, C, at)
     for d in range(C[HEIGHT] - 1, depth, -1):
         stale = leave(nodes, C, d, stale)

@@ -17,9 +17,8 @@ from service.views.deltas import Combination, Sink
 Bounds = dict[Span, tuple[int, int]]
 """Closed, encoded windows of joined intervals."""
 
-
-Newer = Callable[[Relation], int]
-"""Returns the newest version, which is held from now on beside earlier ones; no earlier change of the relation is followed."""
+HoldNewest = Callable[[Relation], int]
+"""Holds the newest version beside earlier ones until the first round, and returns it: the relation's changes up to it are not followed."""
 
 
 class Store(Protocol):
@@ -73,7 +72,7 @@ class Defaults:
     """Base class of all joins: the methods that most of them need not override."""
 
     apply: Callable[[int, Runs, Any], None]
-    newer: Newer | None = None
+    hold_newest: HoldNewest | None = None
 
     def hold(self, version: int) -> None:
         """Note that `version`, the newest, is held from now on, in place of the previous one. In the writer's turn, each round of building:
@@ -137,9 +136,9 @@ class Defaults:
 
 class Join(Protocol):
     """The structures of one view; see also `Defaults`. `root` represents the newest applied version: plain data, valid while that version
-    is pinned or newest. `newer`: while it is loaded, unless a single version is to be read."""
+    is pinned or newest. `hold_newest`: set while a view is loaded beside the writer."""
 
-    newer: Newer | None
+    hold_newest: HoldNewest | None
 
     @property
     def root(self) -> Any: ...
@@ -150,8 +149,8 @@ class Join(Protocol):
         ...
 
     def build(self, version: int, progress: Callable[[float], None]) -> None:
-        """Load all rows that the relations have at a held version, beside the writer. From then on `apply` may be called, too. If there is
-        a `newer`, a relation may be read at the version that this returns, once, instead: the later, the fewer changes must be followed."""
+        """Load all rows that the relations have at a held version, beside the writer. From then on `apply` may be called, too. A relation
+        may instead be read, once, at the version that `hold_newest` returns for it: the later, the fewer changes must be followed."""
         ...
 
     def require(self, resolved: Mapping[str, Resolved]) -> None:

@@ -103,12 +103,12 @@ class TreeJoin(Defaults):
     # --- writing
 
     def build(self, version: int, progress: Callable[[float], None]) -> None:
-        """Cost: O(n log n). Of several relations, the one that changed last is read last."""
+        """Cost: O(n log n)."""
         versions: dict[str, int] = {}
-        for done, side in enumerate([] if self.never else sorted(self.sides, key=self._is_read_after)):
+        for done, side in enumerate([] if self.never else sorted(self.sides, key=self._reading_order)):
             name = side.relation.name
-            if done and self.newer is not None and name not in versions:
-                version = self.newer(side.relation)
+            if done and self.hold_newest is not None and name not in versions:
+                version = self.hold_newest(side.relation)
             parts = side.rows_of(versions.setdefault(name, version))
             for slots in parts:
                 self._describe(side, slots)
@@ -117,8 +117,9 @@ class TreeJoin(Defaults):
         self._version = version
         self.tree.count_anew()
 
-    def _is_read_after(self, side: Side) -> tuple[bool, int]:
-        """Order the sides for loading: fewer rows flip if those that rows of the view leave out come first."""
+    def _reading_order(self, side: Side) -> tuple[bool, int]:
+        """Return the sort key of a side for loading: those of EXISTS and NOT EXISTS first, because fewer rows flip then; otherwise the
+        relation that changed last is read last."""
         return side.place not in self._hidden, side.relation.table.changed
 
     def _describe(self, side: Side, slots: Slots) -> None:

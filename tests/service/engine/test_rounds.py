@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gc
 import random
+import weakref
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +14,7 @@ from service.engine import builds
 from service.engine.builds import Builds
 from service.instance import Instance
 from service.reading.cursors import open_rows
-from tests.service.engine.test_builds import VIEWS, Held, agrees, filled, some_changes, state
+from tests.service.engine.test_builds import VIEWS, Held, agrees, ended, filled, some_changes, state
 from tests.service.running import batch, check, ids, look, rows_of
 
 
@@ -132,7 +134,7 @@ def test_what_changes_while_relations_are_read(tmp_path: Path, monkeypatch: pyte
     """Relations are read one by one, at versions of their own, with changes before, between and after. None is followed that comes before
     its relation is read."""
     monkeypatch.setattr(builds, "_FIRST_LAST", 0)
-    rng, newer = random.Random(name), Builds._newer
+    rng, hold_newest = random.Random(name), Builds._hold_newest
     engine, left = filled(tmp_path, rng), dict[str, int]()
 
     def change() -> None:
@@ -140,17 +142,17 @@ def test_what_changes_while_relations_are_read(tmp_path: Path, monkeypatch: pyte
             engine.apply(some_changes(rng, 12))
             look(engine)
 
-    def between(self: Builds, build: Any, join: Any, held: Any, relation: Any) -> int:
+    def between(self: Builds, build: Any, held: Any, relation: Any) -> int:
         change()
         queues = build.backlog._queues
         left.update({one: queue.end - queue.begin for one, queue in queues.items()})
-        version = newer(self, build, join, held, relation)
+        version = hold_newest(self, build, held, relation)
         assert left.pop(relation.name) > 0 and all(queues[one].end - queues[one].begin == count for one, count in left.items())
         assert queues[relation.name].begin == queues[relation.name].end
         change()
         return version
 
-    monkeypatch.setattr(Builds, "_newer", between)
+    monkeypatch.setattr(Builds, "_hold_newest", between)
     for view in map(str, range(10)):
         left.clear()
         engine.put_view(f"v{view}", VIEWS[name], wait=0)
@@ -159,4 +161,46 @@ def test_what_changes_while_relations_are_read(tmp_path: Path, monkeypatch: pyte
         check(engine)
         agrees(engine, f"v{view}")
         engine.drop_view(f"v{view}")
+    engine.close()
+
+
+PAIRS = {"from": {"a": "a", "b": "b"}, "join": [{"equal": ["a.tag", "b.tag"]}, {"overlaps": ["a.x", "b.x"]}], "algorithm": "join-tree"}
+
+
+@pytest.mark.parametrize(("definition", "changed", "last"), [(PAIRS, "a", "a"), (PAIRS, "b", "b"), (VIEWS["parts"], "a", "b")])
+def test_which_relation_is_read_last(
+    engine: Instance, monkeypatch: pytest.MonkeyPatch, definition: dict[str, Any], changed: str, last: str
+) -> None:
+    """The one that changed last, but those of NOT EXISTS come first."""
+    hold_newest, read = Builds._hold_newest, list[str]()
+
+    def note(self: Builds, build: Any, held: Any, relation: Any) -> int:
+        read.append(relation.name)
+        return hold_newest(self, build, held, relation)
+
+    monkeypatch.setattr(Builds, "_hold_newest", note)
+    engine.apply(batch(("upsert", "a", rows_of(0, 3)), ("upsert", "b", rows_of(0, 3))))
+    engine.apply(batch(("upsert", changed, rows_of(3, 6))))
+    engine.put_view("w", definition, wait=60)
+    assert read == [last]
+
+
+def test_a_view_that_is_dropped_while_it_is_loaded_gives_its_memory_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    engine = filled(tmp_path, random.Random(1))
+    loaded = list[weakref.ref[Any]]()
+
+    def drop(self: Builds, build: Any, held: Any, relation: Any) -> int:
+        loaded.append(weakref.ref(build.view.join))
+        engine.drop_view("v")
+        raise builds._Cancelled
+
+    monkeypatch.setattr(Builds, "_hold_newest", drop)
+    gc.disable()
+    try:
+        engine.put_view("v", VIEWS["tree"], wait=0)
+        ended(engine)
+        engine.at_rest(lambda: None)
+        assert len(loaded) == 1 and loaded[0]() is None
+    finally:
+        gc.enable()
     engine.close()
