@@ -37,6 +37,7 @@ def test_load(tmp_path: Path) -> None:
             while time.monotonic() - start < SECONDS:
                 time.sleep(min(_LOOK, SECONDS / 20))
                 resident.append(load.resident)
+                print(f"{time.monotonic() - start:.0f} s: {resident[-1] // MIB} MiB", flush=True)  # pytest -s shows it meanwhile
                 late += [value for follower in load.crowd()[2:] for value in follower["late"]]
         late += load.check(writers)
         posts = [len(writer.versions) for writer in writers]
