@@ -11,8 +11,8 @@ from typing import Generic, NamedTuple, TypeVar
 
 T = TypeVar("T")
 
-NICE = 2  # of threads that prepare structures beside writers: while two views are built on two cores, writers keep about half of their
-# rows or more, and builds take two to three and a half times as long
+NICE = 2  # of threads that prepare structures beside writers: while two views are built on two cores, writers keep more than half of their
+# rows, and builds take two to three times as long
 
 _GROUPS, _QUOTAS = Path("/proc/self/cgroup"), Path("/sys/fs/cgroup")
 

@@ -9,10 +9,8 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from service.tables.store import Table
+from service.tables.store import NO_NUMBERS, Table
 from service.wire.batch import RowBlock
-
-_NO_PINS = np.empty(0, np.int64)
 
 
 def schema_of(texts: bool, columns: int, nullable: bool, added: int = 0) -> pa.Schema:
@@ -63,7 +61,7 @@ def test_rows_keep_their_slots(texts: bool, columns: int, nullable: bool, added:
             for made, slot in zip(come, table.insert(version, block(schema, come)).tolist(), strict=True):
                 model[made["id"]], slots_of[made["id"]] = made, slot
         if rng.random() < 0.3:
-            while table.reclaim(version, _NO_PINS):
+            while table.reclaim(version, NO_NUMBERS):
                 pass
 
     def look(schema: pa.Schema) -> None:
