@@ -22,6 +22,7 @@ import livejoin
 from service.adhoc.frames import is_readable
 from tests.end_to_end import talk
 from tests.server_process import ServerProcess
+from tests.waiting import until
 
 BOOKINGS: dict[str, Any] = {
     "columns": [
@@ -289,13 +290,6 @@ def outcomes(client: httpx.Client) -> dict[str, float]:
     return {line.rpartition(" ")[0].partition("=")[2].strip('"}') or "running": float(line.rpartition(" ")[2]) for line in lines}
 
 
-def wait_until(condition: Any, limit: float = 60.0) -> None:
-    end = time.monotonic() + limit
-    while not condition():
-        assert time.monotonic() < end
-        time.sleep(0.02)
-
-
 def test_two_at_a_time_and_none_for_clients_that_go(server: ServerProcess, client: httpx.Client) -> None:
     """A third query is refused, with the time after which to retry. When the clients of the first two disconnect, their queries end."""
     before = outcomes(client)
@@ -304,12 +298,12 @@ def test_two_at_a_time_and_none_for_clients_that_go(server: ServerProcess, clien
     others = [socket.create_connection(("127.0.0.1", server.port)) for _ in range(2)]
     for other in others:
         other.sendall(head + body)
-    wait_until(lambda: outcomes(client)["running"] == 2)
+    until(lambda: outcomes(client)["running"] == 2)
     answer = ask(client, "SELECT 1")
     assert "--max-queries" in talk.problem(answer, 429, "too-busy")["detail"] and answer.headers["retry-after"]
     for other in others:
         other.close()
-    wait_until(lambda: outcomes(client)["running"] == 0)
+    until(lambda: outcomes(client)["running"] == 0)
     assert outcomes(client)["gone"] == before["gone"] + 2
     assert rows(client, "SELECT 1 AS a") == [{"a": 1}]
 
@@ -330,7 +324,7 @@ def test_processes_that_something_else_ends(server: ServerProcess, client: httpx
     def killed(*, all_of_them: bool) -> httpx.Response:
         with ThreadPoolExecutor(1) as pool:
             answer = pool.submit(lambda: ask(server.client(), SLOW))
-            wait_until(lambda: answer.done() or any(map(is_at_work, nursery.children())))
+            until(lambda: answer.done() or any(map(is_at_work, nursery.children())))
             children = nursery.children()
             if all_of_them:
                 kill(nursery)  # first: it would report the end of its children
@@ -359,7 +353,7 @@ def test_a_query_that_takes_too_long(tmp_path: Path) -> None:
             assert answer.status_code == 200  # the answer had begun: it is aborted, not ended as if it were complete
             for _ in answer.iter_bytes():
                 pass
-        wait_until(lambda: outcomes(client)["running"] == 0)
+        until(lambda: outcomes(client)["running"] == 0)
         assert outcomes(client)["timeout"] == 2
         # Clients that do not read their answers do not keep others from running queries, either.
         body = json.dumps({"sql": "SELECT a.id AS a, repeat('x', 1000) AS t FROM n a, n b"}).encode()
@@ -367,8 +361,8 @@ def test_a_query_that_takes_too_long(tmp_path: Path) -> None:
         others = [socket.create_connection(("127.0.0.1", server.port)) for _ in range(2)]
         for other in others:
             other.sendall(head + body)
-        wait_until(lambda: outcomes(client)["running"] == 2)
-        wait_until(lambda: outcomes(client)["running"] == 0)
+        until(lambda: outcomes(client)["running"] == 2)
+        until(lambda: outcomes(client)["running"] == 0)
         assert outcomes(client)["timeout"] == 4 and rows(client, "SELECT 1 AS a") == [{"a": 1}]
         for other in others:
             other.close()
@@ -384,7 +378,7 @@ def test_a_stop_ends_queries(tmp_path: Path) -> None:
         with socket.create_connection(("127.0.0.1", server.port)) as other:
             other.sendall(b"POST /v1/query HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n")
             other.sendall(b"Content-Length: %d\r\n\r\n%b" % (len(question), question))
-            wait_until(lambda: outcomes(client)["running"] == 1)
+            until(lambda: outcomes(client)["running"] == 1)
             begun = time.monotonic()
             assert server.stop() == 0 and time.monotonic() - begun < 10
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import signal
 import time
-from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
@@ -21,6 +20,7 @@ from tests.end_to_end import talk
 from tests.end_to_end.test_folder import DEFINITION, SQL, expect, fill, item
 from tests.faults.patches import replace
 from tests.server_process import ServerProcess
+from tests.waiting import until
 
 
 def slow_replay() -> None:
@@ -43,10 +43,7 @@ def test_a_stop_during_recovery(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     server = ServerProcess(data, environment=normal, before=slow_replay)
     try:
         server.start(wait=False)
-        end = time.monotonic() + 60
-        while "replaying the log" not in told(server):
-            assert time.monotonic() < end, server.output()
-            time.sleep(0.02)
+        until(lambda: "replaying the log" in told(server), server.output)
         assert server.stop() == 0, server.output()
     finally:
         server.close()
@@ -83,13 +80,6 @@ def held_up(folder: Path) -> None:
 def impatient(folder: Path) -> None:
     held_up(folder)
     replace(serving, "PATIENCE", 1)
-
-
-def until(met: Callable[[], bool]) -> None:
-    end = time.monotonic() + 60
-    while not met():
-        assert time.monotonic() < end
-        time.sleep(0.01)
 
 
 class Busy:

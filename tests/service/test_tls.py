@@ -8,8 +8,7 @@ import socket
 import ssl
 import subprocess
 import threading
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack, suppress
 from pathlib import Path
 from ssl import TLSVersion
@@ -28,6 +27,7 @@ from streaming.metrics import Metrics
 from tests.certificates import Pair
 from tests.forked import finished
 from tests.server_process import ServerProcess
+from tests.waiting import until
 
 RELATION = {"columns": [{"name": "id", "type": "int64"}], "key": ["id"]}
 STREAM = '[service]\nurl = "https://127.0.0.1:1"\nca = "{ca}"\n[kafka]\nbrokers = "b:1"\n[[out]]\nview = "v"\ntopic = "t"\n'
@@ -76,13 +76,6 @@ def of(pair: Pair) -> bytes:
 
 def said(server: ServerProcess, words: str) -> int:
     return server.output().count(words)
-
-
-def wait_for(condition: Callable[[], bool]) -> None:
-    end = time.monotonic() + 60
-    while not condition():
-        assert time.monotonic() < end
-        time.sleep(0.01)
 
 
 def test_it_serves_https_alone(server: ServerProcess, pairs: Pairs) -> None:
@@ -140,16 +133,16 @@ def test_a_new_pair_at_sighup(server: ServerProcess, pairs: Pairs) -> None:
     client = server.client()
     assert client.put("/v1/relations/a", json=RELATION).status_code == 201
     assert client.put("/v1/views/v", json={"from": {"a": "a"}}).status_code in (201, 202)
-    wait_for(lambda: client.get("/v1/views/v").json()["state"] == "live")
+    until(lambda: client.get("/v1/views/v").json()["state"] == "live")
     with server.client().stream("GET", "/v1/views/v/changes") as follower:
         records = follower.iter_lines()
         pairs.use(pairs.second, pairs.first)
         server.process.send_signal(signal.SIGHUP)
-        wait_for(lambda: said(server, "does not belong to the first certificate") == 1)
+        until(lambda: said(server, "does not belong to the first certificate") == 1)
         assert shown(server) == of(pairs.first)
         pairs.use(pairs.second)
         server.process.send_signal(signal.SIGHUP)
-        wait_for(lambda: said(server, "the certificate was read again") == 1)
+        until(lambda: said(server, "the certificate was read again") == 1)
         assert shown(server) == of(pairs.second) and not said(server, "Traceback")
         change = {"changes": [{"relation": "a", "op": "upsert", "row": {"id": 1}}]}
         assert client.post("/v1/changes", json=change).json()["version"] == 1, "on the connection of before"
@@ -231,9 +224,9 @@ def test_handshakes_count_as_connections(pairs: Pairs, tmp_path: Path) -> None:
             with socket.create_connection(("127.0.0.1", server.port), 50) as one_more, suppress(ConnectionResetError):
                 assert one_more.recv(1) == b""
             silent.pop().close()
-            wait_for(lambda: reached(server, "/livez") == 200)
-            wait_for(lambda: reached(server, "/v1/status") == 429)  # once the previous connection has been removed
-        wait_for(lambda: reached(server, "/v1/status") == 200)
+            until(lambda: reached(server, "/livez") == 200)
+            until(lambda: reached(server, "/v1/status") == 429)  # once the previous connection has been removed
+        until(lambda: reached(server, "/v1/status") == 200)
 
 
 def reached(server: ServerProcess, path: str) -> int | None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ctypes
 import sys
-import time
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
@@ -21,6 +20,7 @@ from structures.core.kernel import JIT
 from structures.core.reserve import reserve
 from structures.pages.touch import STEP
 from tests.service.running import batch, keep_house, look, rows_of, running
+from tests.waiting import until
 
 _LEAST, _MOST, _PART = fresh_pages._LEAST, fresh_pages._MOST, fresh_pages._PART
 _SIZE = 64 << 20  # bytes
@@ -134,19 +134,13 @@ def test_the_thread_has_the_system_give_them() -> None:
         yield array, size
         looks += 1
 
-    def await_looks(count: int) -> None:
-        end = time.monotonic() + 60
-        while looks < count:
-            assert time.monotonic() < end
-            time.sleep(0.001)
-
     pages, grown = FreshPages(fronts), _Grown()
     pages.start()
     pages.look_soon([grown])
-    await_looks(1)
+    until(lambda: looks >= 1)
     size += STEP // 2
     pages.look_soon([grown])
-    await_looks(2)
+    until(lambda: looks >= 2)
     end = address_of(array) + size
     next_page = -(-end // STEP) * STEP
     assert _is_resident(next_page) and _is_resident(next_page + _LEAST - STEP)

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import threading
-import time
-from collections.abc import Callable
 from pathlib import Path
 
 from service.instance import Instance
@@ -13,6 +11,7 @@ from service.reading.cursors import open_rows
 from service.settings import Settings
 from service.warming import Kernels, _kernels_of
 from tests.service.running import PAIR, batch, check, ids, rows_of, running
+from tests.waiting import until
 
 HEAP = {**PAIR, "algorithm": "ij-heap"}
 
@@ -28,13 +27,6 @@ class Held(Kernels):
         with self._changed:
             self._missing.clear()
         self._tell()
-
-
-def until(met: Callable[[], bool]) -> None:
-    end = time.monotonic() + 60
-    while not met():
-        assert time.monotonic() < end
-        time.sleep(0.01)
 
 
 def test_batches_and_other_views_go_on(tmp_path: Path) -> None:

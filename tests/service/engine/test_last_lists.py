@@ -21,9 +21,9 @@ from service.views.emptied import Emptied
 from service.wire.batch import Batch, Changes, RowBlock
 from tests.service.engine.emptying import Meanwhile, add_up, apply_unprepared, left_nothing, truncating
 from tests.service.engine.test_builds import BOXES, agrees, filled, rows_like, some_changes
-from tests.service.engine.test_kernels import until
 from tests.service.running import ORDER
 from tests.service.views.test_random_sql import Added
+from tests.waiting import until
 
 ABSENT = {"sql": "SELECT a.id AS i, a.t AS t FROM a WHERE NOT EXISTS (SELECT 1 FROM b WHERE b.tag = a.tag)"}
 SORTS = {

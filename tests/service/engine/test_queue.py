@@ -14,8 +14,8 @@ from service.engine.queued import Job, Queue, Stop, Waiting
 from service.engine.state import Receipt
 from service.errors import Problem
 from service.wire.batch import Batch
-from tests.service.engine.test_kernels import until
 from tests.service.running import HeldWriter, batch, of_ops, rows_of, running
+from tests.waiting import until
 
 
 def single(id_: int) -> Batch:
@@ -95,8 +95,9 @@ def test_a_group_ends_when_it_has_taken_long_enough(tmp_path: Path, monkeypatch:
 
 
 @pytest.mark.parametrize("ends_group", [True, False])
-def test_a_group_ends_when_a_build_waits(tmp_path: Path, ends_group: bool) -> None:
+def test_a_group_ends_when_a_build_waits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ends_group: bool) -> None:
     """One that waited for the next group had four more batches to follow."""
+    monkeypatch.setattr("service.engine.writer._GROUP_SECONDS", 3600.0)
     engine = running(tmp_path, {})
     order: list[str | int] = []
     held = HeldWriter(engine)
@@ -151,7 +152,7 @@ def test_small_batches_overtake_larger_ones_of_others(tmp_path: Path, monkeypatc
     held.release()
     job.result(60)
     until(lambda: len(order) == 8)
-    assert order == [300, 400, 0, 1000, 1002, 100, "job", 200]
+    assert order == [300, 400, 0, 1000, 1002, 100, 200, "job"]
     assert engine._writer.waiting == engine._writer._waiting_bytes == 0
     engine.close()
 
@@ -161,6 +162,7 @@ def test_small_batches_wait_for_a_group_or_an_urgent_job(tmp_path: Path, monkeyp
     """Seen: a single change waited for 100 ms: for the rest of a group, for the last round of a build, and for the next group. A small
     truncate is not overtaken in this way."""
     monkeypatch.setattr("service.engine.writer._LONG", 3600.0)
+    monkeypatch.setattr("service.engine.writer._GROUP_SECONDS", 3600.0)
     engine = running(tmp_path, {})
     order: list[str | int] = []
     apply = engine._state.apply

@@ -26,6 +26,7 @@ from structures.box import layout
 from tests.service.definitions import relation
 from tests.service.engine.test_builds import BOXES, TWO, VIEWS, Held, agrees, ended, filled, rows_like, some_changes
 from tests.service.running import ORDER, check, ids, look, running
+from tests.waiting import until
 
 XY = {"a": "x", "b": "y"}
 BOXES_3 = relation(
@@ -175,10 +176,7 @@ def test_dimensions_in_another_order(tmp_path: Path, monkeypatch: pytest.MonkeyP
     for name in "xy":
         changes = Changes(name, BOXES, np.full(1000, ORDER["upsert"], np.uint8), RowBlock(rows), number)
         engine.apply(Batch([changes], 1000, 0, [], 0))
-    limit = time.monotonic() + 60
-    while not all(first_of(engine, name) == "s" for name in ("early", "early2")):
-        assert time.monotonic() < limit, "it was not built anew"
-        time.sleep(0.01)
+    until(lambda: all(first_of(engine, name) == "s" for name in ("early", "early2")))  # it is built anew
     engine.put_view("late", {"from": XY, "join": [*either[::-1]]}, wait=60)
     assert first_of(engine, "late") == "s"
     assert not any(engine.views[name].is_outgrown(engine.versions.published.number) for name in engine.views)
@@ -255,9 +253,7 @@ def test_boxes_that_come_over_time(tmp_path: Path) -> None:
             count += 500
         else:
             time.sleep(0.01)
-    while view.join.is_outgrown(engine.versions.published.number):  # by what came while it was built
-        assert time.monotonic() < limit, "it was not built anew once more"
-        time.sleep(0.01)
+    until(lambda: not view.join.is_outgrown(engine.versions.published.number))  # by what came while it was built
     former_rows = sorted(ids(open_rows(engine.readers, "v")))
     engine.drop_view("v")
     engine.put_view("v", definition, wait=60)

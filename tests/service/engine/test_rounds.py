@@ -16,6 +16,7 @@ from service.instance import Instance
 from service.reading.cursors import open_rows
 from tests.service.engine.test_builds import VIEWS, Held, agrees, ended, filled, some_changes, state
 from tests.service.running import batch, check, ids, look, rows_of
+from tests.waiting import until
 
 
 def test_more_is_written_between_two_rounds_than_may_be_left(engine: Instance, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -199,8 +200,7 @@ def test_a_view_that_is_dropped_while_it_is_loaded_gives_its_memory_back(tmp_pat
     try:
         engine.put_view("v", VIEWS["tree"], wait=0)
         ended(engine)
-        engine.at_rest(lambda: None)
-        assert len(loaded) == 1 and loaded[0]() is None
+        until(lambda: [one() for one in loaded] == [None])
     finally:
         gc.enable()
     engine.close()

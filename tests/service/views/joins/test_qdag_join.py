@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections import Counter
 from functools import partial
 from pathlib import Path
@@ -20,6 +19,7 @@ from tests.service.definitions import RELATIONS, refused, sql
 from tests.service.engine.test_engine import prepared, read_all, run
 from tests.service.running import check
 from tests.service.twin import DEFINITIONS, TwinView, _equal, to_batch
+from tests.waiting import until
 
 
 def view(aliases: dict[str, str], equal: list[tuple[str, str]], where: list[dict[str, Any]] | None = None, **options: Any) -> TwinView:
@@ -98,10 +98,7 @@ def test_the_writer_merges_while_nothing_waits(tmp_path: Path, monkeypatch: pyte
     trees = cast(QdagJoin, engine.views["edges"].join).trees
     changes = 2 * len(trees.roots)
     for one in rows[:changes]:
-        deadline = time.monotonic() + 60
-        while engine._writer._untidy:
-            assert time.monotonic() < deadline, "the writer does not come to an end"
-            time.sleep(0.001)
+        until(lambda: not engine._writer._untidy)
         engine.apply(to_batch([("b", UPSERT, one | {"floor": 0})]))
         check(engine)
     assert all(root.base != 0 for root in trees.roots)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import time
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -23,6 +22,7 @@ from tests.service.engine.test_engine import prepared, read_all, run
 from tests.service.running import check, look, opened
 from tests.service.twin import DEFINITIONS, Row, Twin, TwinView, to_batch
 from tests.service.views.joins.test_qdag_join import view
+from tests.waiting import until
 
 AB, AA, ABB = {"x": "a", "y": "b"}, {"x": "a", "y": "a"}, {"x": "a", "y": "b", "z": "b"}
 U = [{"column": "x.tag", "op": "=", "value": "u"}]
@@ -283,9 +283,7 @@ def test_a_start_builds_them_anew(tmp_path: Path) -> None:
     kept = len(engine._state.indexes._kept)
     engine.close()
     engine = opened(tmp_path)
-    end = time.monotonic() + 60
-    while len(engine._state.indexes._kept) < kept and time.monotonic() < end:  # replayed alone, they are built anew with what they share
-        time.sleep(0.02)
+    until(lambda: len(engine._state.indexes._kept) >= kept)  # replayed alone, they are built anew with what they share
     assert len(engine._state.indexes._kept) == kept
     for name in FOLLOWED:
         assert read_all(open_rows(engine.readers, name)) == Counter(twin.history[twin.version][name].values()), name
