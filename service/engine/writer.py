@@ -324,10 +324,13 @@ class Writer:
             group.append(item)
             changes += item.batch.sent
             has_small |= is_small(item.batch)
+        was_long = not quick and not is_small(first.batch)
         started = time.monotonic()
         self._commit(group)
+        if was_long:
+            self.do_quick(keeps_small=True)  # they have waited for it; housekeeping can wait for them
         self._tidy(_SHARE * (time.monotonic() - started))
-        return not quick and not is_small(first.batch)
+        return was_long
 
     def do_quick(self, keeps_small: bool = False) -> None:
         """Process the quick batches that wait (keeps_small: as in `Queue.quick`), while the others wait. Called by `pause`, too, which may
