@@ -41,7 +41,7 @@ log = logging.getLogger("livejoin.feeds")
 
 _PENDING_ROWS, _PENDING_VERSIONS = 4096, 256
 _LONG_ROWS = 1 << 16  # of one version: gathering them takes some milliseconds
-_SMALL_BYTES, _SMALL_SEGMENTS = 16 << 10, 16
+_SMALL_BYTES, _TOGETHER = 16 << 10, 16  # of segments that are merged, and how many
 _LARGEST_TEXT = 1 << 30  # bytes of one version to take at once
 Gather = Callable[[Combination], tuple[pa.RecordBatch, pa.RecordBatch]]
 TextBytes = Callable[[Combination], npt.NDArray[np.int64]]
@@ -70,7 +70,6 @@ class Feed:
         self._pending: deque[Delta] = deque()  # each published as a whole, or not yet
         self._pending_rows = 0
         self._segments: deque[Segment] = deque()
-        self._small = 0  # number of small segments at the end
         self._first = 0  # number of the first segment's first kept version
         self._rows, self._bytes = 0, 0.0
         self.told = 0  # rows, whether still kept or not
@@ -415,8 +414,6 @@ class Feed:
             self._first = gone
         rows = segment.starts[-1] - segment.starts[gone]
         self._segments.append(segment)
-        size = segment.keys.nbytes + segment.rows.nbytes
-        self._small = self._small + 1 if size <= _SMALL_BYTES else 0
         self._leave_out(segment.versions[-1])
         self._rows += rows
         self._bytes += rows * segment.row_bytes
@@ -426,19 +423,25 @@ class Feed:
         self._trim()
 
     def _merge_small(self) -> None:
-        """Merge the last segments if enough of them are small: each has kilobytes of overhead, and a follower at the head causes one per
-        version. Without the lock: only the holder of `_settling` adds segments, and the oldest are dropped first."""
-        with self._lock:
-            if self._small < _SMALL_SEGMENTS or len(self._segments) <= _SMALL_SEGMENTS:  # the first one may be partly dropped
-                return
-            some = [self._segments[at] for at in range(-_SMALL_SEGMENTS, 0)]
-        one = merged(some)
-        with self._lock:
-            if len(self._segments) > _SMALL_SEGMENTS:  # check again under the lock
+        """Merge the last segments while enough of them are small and of one level: each has kilobytes of overhead, and a follower at the
+        head causes one per version. A row is copied once a level. Without the lock: only the holder of `_settling` adds segments, and the
+        oldest are dropped first."""
+        while some := self._small_ones():
+            one = merged(some)
+            with self._lock:
+                if len(self._segments) <= _TOGETHER:  # some were dropped meanwhile
+                    return
                 for _ in some:
                     self._segments.pop()
                 self._segments.append(one)
-                self._small = 0
+
+    def _small_ones(self) -> list[Segment]:
+        """Return the last segments if they should be merged; otherwise nothing."""
+        with self._lock:
+            if len(self._segments) <= _TOGETHER:  # the first one may be partly dropped
+                return []
+            some = [self._segments[at] for at in range(-_TOGETHER, 0)]
+        return some if all(one.level == some[-1].level and one.bytes <= _SMALL_BYTES for one in some) else []
 
     def _trim(self) -> None:
         """Drop the oldest versions until the rest is within the bounds."""

@@ -6,6 +6,7 @@ the schema's metadata: the number of key columns, and the feed's `lost` and `cut
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -20,14 +21,20 @@ _OWN = [pa.field("_version", pa.int64()), pa.field("_deleted", pa.bool_())]
 
 @dataclass(slots=True)
 class Segment:
-    """Settled changes: rows starts[i]..starts[i+1] are those of versions[i], the first deletes[i] of them deleted."""
+    """Settled changes: rows starts[i]..starts[i+1] are those of versions[i], the first deletes[i] of them deleted. `level`: how many times
+    they were merged with others."""
 
-    versions: list[int]
-    starts: list[int]
-    deletes: list[int]
+    versions: array[int]
+    starts: array[int]
+    deletes: array[int]
     keys: pa.RecordBatch
     rows: pa.RecordBatch
     row_bytes: float
+    level: int = 0
+
+    @property
+    def bytes(self) -> float:
+        return self.starts[-1] * self.row_bytes
 
     def change(self, i: int) -> tuple[int, pa.RecordBatch, pa.RecordBatch, int]:
         start, end = self.starts[i], self.starts[i + 1]
@@ -36,18 +43,24 @@ class Segment:
 
 def segment_of(settled: Delta, keys: pa.RecordBatch, rows: pa.RecordBatch) -> Segment:
     row_bytes = (keys.nbytes + rows.nbytes) / keys.num_rows
-    return Segment(settled.versions, settled.starts, settled.deletes, keys, rows, row_bytes)
+    return Segment(_packed(settled.versions), _packed(settled.starts), _packed(settled.deletes), keys, rows, row_bytes)
+
+
+def _packed(numbers: list[int]) -> array[int]:
+    """A list would need four times as much, and each change has three numbers."""
+    return array("q", numbers)
 
 
 def merged(segments: list[Segment]) -> Segment:
-    starts, deletes, versions = [0], [], []
+    """Concatenate successive segments of one level."""
+    versions, starts, deletes = _packed([]), _packed([0]), _packed([])
     for segment in segments:
-        starts += [starts[-1] + start for start in segment.starts[1:]]
+        starts += _packed([starts[-1] + start for start in segment.starts[1:]])
         deletes += segment.deletes
         versions += segment.versions
-    row_bytes = sum(segment.row_bytes * segment.starts[-1] for segment in segments) / starts[-1]
+    row_bytes = sum(segment.bytes for segment in segments) / starts[-1]
     keys, rows = (_concatenated(batches) for batches in ([segment.keys for segment in segments], [segment.rows for segment in segments]))
-    return Segment(versions, starts, deletes, keys, rows, row_bytes)
+    return Segment(versions, starts, deletes, keys, rows, row_bytes, segments[0].level + 1)
 
 
 def _concatenated(batches: list[pa.RecordBatch]) -> pa.RecordBatch:
@@ -98,5 +111,6 @@ def taken_back(found: Stored, keys: pa.Schema, rows: pa.Schema, version: int) ->
         its_keys = pa.RecordBatch.from_arrays(columns[:width], schema=keys)
         its_rows = pa.RecordBatch.from_arrays(columns[width:], schema=rows)
         row_bytes = (its_keys.nbytes + its_rows.nbytes) / batch.num_rows
-        segments.append(Segment(versions.tolist(), [*starts.tolist(), batch.num_rows], deletes.tolist(), its_keys, its_rows, row_bytes))
+        of_each = (versions.tolist(), [*starts.tolist(), batch.num_rows], deletes.tolist())
+        segments.append(Segment(*map(_packed, of_each), its_keys, its_rows, row_bytes))
     return lost, cut, segments
