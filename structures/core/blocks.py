@@ -59,7 +59,7 @@ from structures.core.control import (
     take_from_map,
     words_of_map,
 )
-from structures.core.kernel import arrays, compiled, kernel, wide
+from structures.core.kernel import arrays, compiled, kernel, prefetch, wide
 from structures.core.pins import holder
 from structures.core.reserve import give_back, reserve
 
@@ -216,6 +216,7 @@ def drop(M: Any, writing: Writing, o: int, cls: int) -> None:
     r = C[control.SPARE]
     if r != 0:
         C[control.SPARE] = Q[record_at(r) + control.NEXT]
+        prefetch(Q, record_at(C[control.SPARE]))  # spare records lie anywhere
     else:
         r = C[control.RECORDS]
         C[control.RECORDS] = r + 1

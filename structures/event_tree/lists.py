@@ -12,7 +12,7 @@ import numpy as np
 
 from structures.core.arena import KIND, LIVE, ROOT, Arena, words_anew
 from structures.core.blocks import Nodes
-from structures.core.compaction import LOOKED_AT
+from structures.core.compaction import leaves_beside
 from structures.core.control import STORE_WORDS, VERSION
 from structures.core.cursor import Cursor
 from structures.core.entries import Entries, tree_order
@@ -63,7 +63,7 @@ class RowList(Versioned[Arena]):
     def compact(self, changes: int) -> None:
         """Compact after `changes` changes of a version."""
         if self.arena.is_sparse:
-            compiled(compact)(self.arena.nodes, self.arena.writing, LOOKED_AT * changes, self._promised)
+            compiled(compact)(self.arena.nodes, self.arena.writing, leaves_beside(changes), self._promised)
 
     def rows(self, root: Root, key: int | None = None, window: tuple[int, int] | None = None) -> Cursor:
         """The rows of a version, int32[1, n] slots: all, or those of a key, that meet the closed window."""

@@ -30,7 +30,7 @@ from functools import partial
 import numpy as np
 
 from structures.core.arena import KIND, LIVE, ROOT, Arena
-from structures.core.compaction import LOOKED_AT
+from structures.core.compaction import leaves_beside
 from structures.core.control import STORE_WORDS
 from structures.core.cursor import Cursor
 from structures.core.encoding import NEG_INF, POS_INF
@@ -116,7 +116,7 @@ class IntervalTree(EntryTree[Arena]):
             self._compact(n)
 
     def _compact(self, changes: int) -> None:
-        compiled(compact)(*self._arrays, LOOKED_AT * changes, self._promised)
+        compiled(compact)(*self._arrays, leaves_beside(changes), self._promised)
 
     # --- reading
 

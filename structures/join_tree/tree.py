@@ -43,7 +43,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from structures.core.arena import COUNT, ROOT, B, words_anew
-from structures.core.compaction import LOOKED_AT
+from structures.core.compaction import leaves_beside
 from structures.core.control import STORE_WORDS, VERSION
 from structures.core.entries import Entries, tree_order
 from structures.core.kernel import compiled
@@ -123,7 +123,7 @@ class JoinTree(JoinTables):
     def _compact(self, changes: int) -> None:
         """Compact after `changes` changes of the version that is being written."""
         if self.arena.is_sparse:
-            compiled(compact)(*self._arrays, self._tables, LOOKED_AT * changes, self._promised)
+            compiled(compact)(*self._arrays, self._tables, leaves_beside(changes), self._promised)
 
     def apply(self, version: int, alias: int, slots: np.ndarray, come: bool, sink: Sink | None) -> bool:
         """Delete or insert rows of an alias: described rows, there or not. Rows that never take part are skipped.

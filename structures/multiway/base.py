@@ -7,7 +7,7 @@ from functools import partial
 
 import numpy as np
 
-from structures.core.compaction import AT_ONCE, LOOKED_AT
+from structures.core.compaction import AT_ONCE, leaves_beside
 from structures.core.entries import Entries, room_for, tree_order
 from structures.core.entry_tree import EntryTree
 from structures.core.kernel import compiled
@@ -47,7 +47,7 @@ class MultiwayTree(EntryTree[MultiwayArena]):
 
     def _compact(self, changes: int) -> None:
         self._not_compacted += changes
-        leaves = LOOKED_AT * self._not_compacted
+        leaves = leaves_beside(self._not_compacted)
         if leaves >= AT_ONCE:
             self._not_compacted = 0
             self._write_anew(leaves, self._promised)

@@ -43,7 +43,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from structures.core.hashing import SECRET, State, begin_hash, end_hash, take_word
-from structures.core.kernel import arrays, compiled, kernel, wide
+from structures.core.kernel import arrays, compiled, kernel, prefetch, wide
 from structures.core.reserve import reserve
 
 PLAIN, FLOAT, TEXT = 0, 1, 2
@@ -59,6 +59,7 @@ _PLACES = 32  # places copied for each inserted entry: all of them before half o
 _STEP = 1 << 11  # fewest places that are worth a call
 _LOOKED_AT = 1 << 10  # places at the front, where an empty one is expected soon
 _RESERVED = 1 << 17  # fewest places for which address space is reserved
+_AHEAD = 8  # rows between prefetching an entry and prefetching the row there, and between that and reading it
 _FEW = 64  # entries that are removed one by one even if they are all entries
 
 
@@ -170,8 +171,11 @@ def find_rows(entries: Any, hashing: Any, stored: Stored, given: RowSet, out: An
     """Set out[i] to the slot of the stored row with the key of given row i, or -1. O(1) a row, expected."""
     for row in range(len(out)):  # hashes first, so that the look-ups wait for memory side by side
         out[row] = tag_of(given, row, hashing)
-    last = len(entries) - 1
+    last, end, cells = len(entries) - 1, len(out) - 1, stored.cells.reshape(stored.cells.size)
     for row in range(len(out)):
+        prefetch(entries, wide(out[min(row + 2 * _AHEAD, end)]) & last)
+        expected = (entries[wide(out[min(row + _AHEAD, end)]) & last] & 0xFFFFFFFF) - 1
+        prefetch(cells, max(expected, 0) * stored.cells.shape[1])
         tag = wide(out[row])
         at = tag & last
         slot = wide(-1)

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis.stateful import run_state_machine_as_test
 
-from structures.core.compaction import AT_ONCE, LOOKED_AT
+from structures.core.compaction import AT_ONCE, leaves_beside
 from structures.core.control import SPARSE
 from structures.core.kernel import JIT
 from structures.ij_heap import goals
@@ -134,7 +134,8 @@ def test_single_changes_of_a_sparse_store_are_compacted_together() -> None:
     for i in range(40, 140):
         heap.arena.C[SPARSE] = i >= 60
         heap.apply(i, NONE, every.take(slice(i, i + 1)), None)
-    assert calls == [AT_ONCE] * (80 * LOOKED_AT // AT_ONCE)
+    together = next(changes for changes in range(80) if leaves_beside(changes) == AT_ONCE)
+    assert calls == [AT_ONCE] * (80 // together)
     heap.check(heap.root)
 
 
