@@ -19,7 +19,7 @@ import threading
 import weakref
 from bisect import bisect_left, bisect_right
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import NoReturn
 
 import numpy as np
@@ -30,7 +30,7 @@ from service.durability.folder import Damaged
 from service.engine.versions import Pins
 from service.errors import Problem, bad_parameter
 from service.following.chunks import CHUNK_ROWS, Chunk, cut_up
-from service.following.segments import Segment, merged, segment_of, stored, taken_back
+from service.following.segments import Segment, merged, segment_of, stored, taken_back, to_merge
 from service.following.subscriptions import Subscription
 from service.reading.cursors import RowReader
 from service.reading.tokens import Forged, Tokens
@@ -41,7 +41,6 @@ log = logging.getLogger("livejoin.feeds")
 
 _PENDING_ROWS, _PENDING_VERSIONS = 4096, 256
 _LONG_ROWS = 1 << 16  # of one version: gathering them takes some milliseconds
-_SMALL_BYTES, _TOGETHER = 16 << 10, 16  # of segments that are merged, and how many
 _LARGEST_TEXT = 1 << 30  # bytes of one version to take at once
 Gather = Callable[[Combination], tuple[pa.RecordBatch, pa.RecordBatch]]
 TextBytes = Callable[[Combination], npt.NDArray[np.int64]]
@@ -288,7 +287,9 @@ class Feed:
         position = self._position(since)
         with self._lock:
             published = max(position, self.versions.published.number)
-            stretches = [(segment.versions[first:], segment.starts[first:]) for segment, first in self._segments_after(position)]
+            stretches = list[tuple[Sequence[int], Sequence[int]]]()
+            for segment, first in self._segments_after(position):
+                stretches.append((segment.versions[first:], segment.starts[first:]))
             for delta in self._pending:
                 if position < delta.versions[-1] <= published:
                     first = bisect_right(delta.versions, position)
@@ -423,25 +424,19 @@ class Feed:
         self._trim()
 
     def _merge_small(self) -> None:
-        """Merge the last segments while enough of them are small and of one level: each has kilobytes of overhead, and a follower at the
-        head causes one per version. A row is copied once a level. Without the lock: only the holder of `_settling` adds segments, and the
-        oldest are dropped first."""
-        while some := self._small_ones():
+        """Merge small segments. Without the lock: only the holder of `_settling` adds segments, and the oldest are dropped first."""
+        while True:
+            with self._lock:
+                some = to_merge(self._segments)
+            if not some:
+                return
             one = merged(some)
             with self._lock:
-                if len(self._segments) <= _TOGETHER:  # some were dropped meanwhile
+                if len(self._segments) <= len(some):  # some were dropped meanwhile
                     return
                 for _ in some:
                     self._segments.pop()
                 self._segments.append(one)
-
-    def _small_ones(self) -> list[Segment]:
-        """Return the last segments if they should be merged; otherwise nothing."""
-        with self._lock:
-            if len(self._segments) <= _TOGETHER:  # the first one may be partly dropped
-                return []
-            some = [self._segments[at] for at in range(-_TOGETHER, 0)]
-        return some if all(one.level == some[-1].level and one.bytes <= _SMALL_BYTES for one in some) else []
 
     def _trim(self) -> None:
         """Drop the oldest versions until the rest is within the bounds."""

@@ -7,7 +7,7 @@ the schema's metadata: the number of key columns, and the feed's `lost` and `cut
 from __future__ import annotations
 
 from array import array
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -16,6 +16,7 @@ import pyarrow as pa
 from service.views.deltas import Delta, Stored
 
 _KEYS, _LOST, _CUT = b"livejoin.keys", b"livejoin.lost", b"livejoin.cut"
+_SMALL_BYTES, _TOGETHER = 16 << 10, 16  # of segments that are merged, and how many
 _OWN = [pa.field("_version", pa.int64()), pa.field("_deleted", pa.bool_())]
 
 
@@ -49,6 +50,15 @@ def segment_of(settled: Delta, keys: pa.RecordBatch, rows: pa.RecordBatch) -> Se
 def _packed(numbers: list[int]) -> array[int]:
     """A list would need four times as much, and each change has three numbers."""
     return array("q", numbers)
+
+
+def to_merge(segments: Sequence[Segment]) -> list[Segment]:
+    """Return the last ones if enough are small and of one level, otherwise none: each has kilobytes of overhead, and a follower at the head
+    causes one per version. So a row is copied once a level. The first of all is not among them: it may be partly dropped."""
+    if len(segments) <= _TOGETHER:
+        return []
+    some = [segments[at] for at in range(-_TOGETHER, 0)]
+    return some if all(one.level == some[-1].level and one.bytes <= _SMALL_BYTES for one in some) else []
 
 
 def merged(segments: list[Segment]) -> Segment:
@@ -111,6 +121,6 @@ def taken_back(found: Stored, keys: pa.Schema, rows: pa.Schema, version: int) ->
         its_keys = pa.RecordBatch.from_arrays(columns[:width], schema=keys)
         its_rows = pa.RecordBatch.from_arrays(columns[width:], schema=rows)
         row_bytes = (its_keys.nbytes + its_rows.nbytes) / batch.num_rows
-        of_each = (versions.tolist(), [*starts.tolist(), batch.num_rows], deletes.tolist())
-        segments.append(Segment(*map(_packed, of_each), its_keys, its_rows, row_bytes))
+        numbers = _packed(versions.tolist()), _packed([*starts.tolist(), batch.num_rows]), _packed(deletes.tolist())
+        segments.append(Segment(*numbers, its_keys, its_rows, row_bytes))
     return lost, cut, segments

@@ -15,7 +15,7 @@ from tests.service.running import PAIR, batch, of_ops, rows_of, running
 @pytest.mark.parametrize("retain", [1000, 4])
 def test_nobody_waits_while_small_segments_are_merged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, retain: int) -> None:
     """Changes come, and are dropped, while those before them are copied into one segment."""
-    monkeypatch.setattr("service.following.feeds._TOGETHER", 3)
+    monkeypatch.setattr("service.following.segments._TOGETHER", 3)
     engine = running(tmp_path, {**PAIR, "changes": {"retain_rows": retain, "retain_bytes": 1 << 20}})
     engine.apply(batch(("upsert", "b", rows_of(0, 1))))
     found, begun, go_on = feed(engine), threading.Event(), threading.Event()
