@@ -311,7 +311,7 @@ class Writer:
 
     def _group(self, first: Waiting) -> bool:
         """Process `first` and the batches that wait behind it, except a long one behind a small one, until they have taken long enough; but
-        if `first` is long, the quick ones that wait come before it. Return whether `first` was processed and is not small."""
+        quick ones that wait come before a long `first`, and before housekeeping. Return whether `first` was processed and is not small."""
         quick = self._quick(first) if self._estimate(first.batch) >= _LONG else []
         group, changes, has_small = quick or [first], first.batch.sent, is_small(first.batch)
         while not quick and len(group) < _GROUP_BATCHES and changes < _GROUP_CHANGES:
@@ -324,13 +324,13 @@ class Writer:
             group.append(item)
             changes += item.batch.sent
             has_small |= is_small(item.batch)
-        was_long = not quick and not is_small(first.batch)
         started = time.monotonic()
         self._commit(group)
-        if was_long:
-            self.do_quick(keeps_small=True)  # they have waited for it; housekeeping can wait for them
+        if not quick and time.monotonic() - started >= _LONG:
+            self._ends_group = False  # urgent jobs wait for these, too
+            self.do_quick(keeps_small=True)
         self._tidy(_SHARE * (time.monotonic() - started))
-        return was_long
+        return not quick and not is_small(first.batch)
 
     def do_quick(self, keeps_small: bool = False) -> None:
         """Process the quick batches that wait (keeps_small: as in `Queue.quick`), while the others wait. Called by `pause`, too, which may

@@ -174,7 +174,8 @@ class Feed:
         for segment in segments:
             self._segments.append(segment)
             self._rows += segment.starts[-1]
-            self._bytes += segment.starts[-1] * segment.row_bytes
+            self._bytes += segment.bytes
+            self._merge_small()
         self._trim()
 
     # the end

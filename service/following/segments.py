@@ -54,7 +54,8 @@ def _packed(numbers: list[int]) -> array[int]:
 
 def to_merge(segments: Sequence[Segment]) -> list[Segment]:
     """Return the last ones if enough are small and of one level, otherwise none: each has kilobytes of overhead, and a follower at the head
-    causes one per version. So a row is copied once a level. The first of all is not among them: it may be partly dropped."""
+    causes one per version. Only equal levels are merged, so that a row is copied once a level. The first of all is not among them: it may
+    be partly dropped."""
     if len(segments) <= _TOGETHER:
         return []
     some = [segments[at] for at in range(-_TOGETHER, 0)]

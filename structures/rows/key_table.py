@@ -175,7 +175,7 @@ def find_rows(entries: Any, hashing: Any, stored: Stored, given: RowSet, out: An
     for row in range(len(out)):
         prefetch(entries, wide(out[min(row + 2 * _AHEAD, end)]) & last)
         expected = (entries[wide(out[min(row + _AHEAD, end)]) & last] & 0xFFFFFFFF) - 1
-        prefetch(cells, max(expected, 0) * stored.cells.shape[1])
+        prefetch(cells, max(expected, 0) * stored.cells.shape[1] + stored.key[0])
         tag = wide(out[row])
         at = tag & last
         slot = wide(-1)

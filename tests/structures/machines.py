@@ -12,7 +12,8 @@ from hypothesis.stateful import RuleBasedStateMachine, precondition, rule
 
 from structures.core import entry_tree
 from structures.core.blocks import Blocks
-from structures.core.control import FRONT, SPARSE
+from structures.core.compaction import AT_ONCE
+from structures.core.control import CREDIT, FRONT, SPARSE
 from structures.core.entries import DELETE, ENTER, INSERT, LEAVE
 from structures.core.entry_tree import CHUNK, EntryTree
 from tests.naive.interval_join import entries
@@ -113,7 +114,7 @@ class ReadingMachine(RuleBasedStateMachine):
 def empty_chunks(store: Blocks, version: int) -> None:
     """For every third version, have all blocks of the store moved by subsequent changes."""
     if version % 3 == 0:
-        store.C[SPARSE], store.classes[:, FRONT] = 1, 1
+        store.C[SPARSE], store.C[CREDIT], store.classes[:, FRONT] = 1, AT_ONCE, 1
 
 
 class BatchMachine(ReadingMachine):
@@ -162,6 +163,7 @@ class BatchMachine(ReadingMachine):
         """Apply a version; check the delta, what can be reused, and the invariants."""
         self.version += 1
         empty_chunks(self.tree.arena, self.version)
+        vars(self.tree)["_not_compacted"] = 2 * AT_ONCE  # multiway trees are compacted beside so many changes
         if self.version % 4 == 2:
             self._change_in_order(doomed, inserts)
         else:

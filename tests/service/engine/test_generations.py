@@ -182,21 +182,25 @@ def test_free_pages_go_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     engine = running(tmp_path)
     pauses: list[int] = []  # how many pages there are when the thread that gives them back has done a step
 
+    def ask(pragma: str) -> int:
+        with engine._log._guard:  # the writer uses the same connection
+            return int(engine._log._db.execute(f"PRAGMA {pragma}").fetchone()[0])
+
     def pause(seconds: float) -> None:
-        pauses.append(engine._log._db.execute("PRAGMA page_count").fetchone()[0])
+        pauses.append(ask("page_count"))
 
     for n in range(30):
         engine.apply(batch(("upsert", "a", rows_of(n * 10_000, 10_000))))
     written(engine)
     engine.apply(batch(("upsert", "a", rows_of(0, 1))))
-    engine._log._db.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+    ask("wal_checkpoint(TRUNCATE)")
     before = (tmp_path / "livejoin.db").stat().st_size
     monkeypatch.setattr("service.engine.snapshotting._LOG_WORTH", 1 << 20)
     monkeypatch.setattr("service.engine.snapshotting._LOG_SHARE", 0.0)
     monkeypatch.setattr("service.durability.log._GIVEN_LOOKS", looks := 4000)
     monkeypatch.setattr("service.durability.log.time", SimpleNamespace(**vars(time) | {"sleep": pause}))
     written(engine)
-    engine._log._db.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+    ask("wal_checkpoint(TRUNCATE)")
     after = (tmp_path / "livejoin.db").stat().st_size
     monkeypatch.undo()
     assert before > 5 << 20 and after < 2 << 20

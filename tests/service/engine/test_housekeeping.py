@@ -115,6 +115,8 @@ def test_small_batches_that_have_waited_for_a_long_one_do_not_wait_for_its_house
     engine: Instance, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Seen: behind batches of 2,000 changes they waited for 2 to 4 ms more. Those that come during the housekeeping wait for a piece."""
+    monkeypatch.setattr("service.engine.writer._LONG", 0.0)
+    monkeypatch.setattr("service.engine.writer._TICK", 1e9)
     monkeypatch.setattr("service.engine.writer._PIECE", 0.0)
     monkeypatch.setattr("service.engine.writer._SHARE", 1e9)
     monkeypatch.setattr("service.engine.writer._MOST_OWED", 0.0)

@@ -16,6 +16,7 @@ import pytest
 from service.durability.checksums import json_checksum
 from service.engine import builds
 from service.engine.builds import Builds
+from service.following.segments import to_merge
 from service.instance import Instance
 from service.priority import Line
 from service.tables import history
@@ -250,6 +251,17 @@ def test_a_quiet_view_loses_nothing(tmp_path: Path) -> None:
         assert versions_after(engine, token) == []
     assert versions_after(engine, token) == [] and len(changed(engine, range(1, 2))) == 1
     assert versions_after(engine, token) == [engine.published.number]
+    engine.close()
+
+
+def test_small_segments_are_merged_when_they_are_restored(tmp_path: Path) -> None:
+    engine = with_rows(tmp_path)
+    tokens = changed(engine, range(250))
+    assert len(feed(engine)._segments) > 20
+    engine.close()
+    engine = opened(tmp_path)
+    assert not to_merge(feed(engine)._segments) and len(feed(engine)._segments) < 20
+    assert versions_after(engine, tokens[99]) == [*range(102, 252)]
     engine.close()
 
 
