@@ -18,6 +18,13 @@ from tests.service.running import HeldWriter, batch, of_ops, rows_of, running
 from tests.waiting import until
 
 
+@pytest.fixture(autouse=True)
+def nothing_is_long(monkeypatch: pytest.MonkeyPatch) -> None:
+    """How long a batch takes has no effect, unless a test says so."""
+    monkeypatch.setattr("service.engine.writer._LONG", 3600.0)
+    monkeypatch.setattr("service.engine.writer._GROUP_SECONDS", 3600.0)
+
+
 def single(id_: int) -> Batch:
     return of_ops("a", ("upsert", id_))
 
@@ -95,9 +102,8 @@ def test_a_group_ends_when_it_has_taken_long_enough(tmp_path: Path, monkeypatch:
 
 
 @pytest.mark.parametrize("ends_group", [True, False])
-def test_a_group_ends_when_a_build_waits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ends_group: bool) -> None:
+def test_a_group_ends_when_a_build_waits(tmp_path: Path, ends_group: bool) -> None:
     """One that waited for the next group had four more batches to follow."""
-    monkeypatch.setattr("service.engine.writer._GROUP_SECONDS", 3600.0)
     engine = running(tmp_path, {})
     order: list[str | int] = []
     held = HeldWriter(engine)
@@ -161,8 +167,6 @@ def test_small_batches_overtake_larger_ones_of_others(tmp_path: Path, monkeypatc
 def test_small_batches_wait_for_a_group_or_an_urgent_job(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, has_truncate: bool) -> None:
     """Seen: a single change waited for 100 ms: for the rest of a group, for the last round of a build, and for the next group. A small
     truncate is not overtaken in this way."""
-    monkeypatch.setattr("service.engine.writer._LONG", 3600.0)
-    monkeypatch.setattr("service.engine.writer._GROUP_SECONDS", 3600.0)
     engine = running(tmp_path, {})
     order: list[str | int] = []
     apply = engine._state.apply
