@@ -238,13 +238,8 @@ def test_interrupted_while_it_starts(tmp_path: Path) -> None:
     """Ctrl-C before the service is ready ends it with status 0, and leaves a usable folder."""
     server = ServerProcess(tmp_path / "data", fresh=True).start(wait=False)
     try:
-        end = time.monotonic() + 60
-        while time.monotonic() < end:
-            try:
-                httpx.get(f"{server.url}/livez")
-                break
-            except httpx.TransportError:
-                assert server.process.poll() is None, server.output()
+        with server.client() as client:
+            _once_it_listens(server, client)
         assert server.stop(signal.SIGINT, limit=10) == 0, server.output()
     finally:
         server.close()

@@ -163,7 +163,6 @@ class BatchMachine(ReadingMachine):
         """Apply a version; check the delta, what can be reused, and the invariants."""
         self.version += 1
         empty_chunks(self.tree.arena, self.version)
-        vars(self.tree)["_not_compacted"] = 2 * AT_ONCE  # multiway trees are compacted beside so many changes
         if self.version % 4 == 2:
             self._change_in_order(doomed, inserts)
         else:

@@ -123,12 +123,9 @@ def test_small_batches_that_have_waited_for_a_long_one_do_not_wait_for_its_house
     happened: list[str] = []
     apply, ended = engine._state.apply, threading.Event()
 
-    def submit() -> None:
-        engine.submit(of_ops("a", ("upsert", 100)), lambda answer: happened.append("change"))
-
     def submit_meanwhile(*given: Any) -> Any:
         engine._state.apply = apply  # type: ignore[method-assign]
-        submit()
+        engine.submit(of_ops("a", ("upsert", 100)), lambda answer: happened.append("change"))
         return apply(*given)
 
     def piece() -> bool:

@@ -134,8 +134,7 @@ def test_single_changes_of_a_sparse_store_are_compacted_together() -> None:
     for i in range(40, 140):
         heap.arena.C[SPARSE] = i >= 60
         heap.apply(i, NONE, every.take(slice(i, i + 1)), None)
-    together = next(changes for changes in range(80) if leaves_beside(changes) == AT_ONCE)
-    assert calls == [AT_ONCE] * (80 // together)
+    assert calls == [AT_ONCE] * (leaves_beside(80) // AT_ONCE)
     heap.check(heap.root)
 
 
