@@ -212,12 +212,13 @@ def test_while_it_starts(tmp_path: Path) -> None:
 
 
 def _once_it_listens(server: ServerProcess, client: httpx.Client) -> httpx.Response:
-    """The answer of /readyz."""
+    """The answer of /readyz. Fails after a minute, or when the process ends."""
+    end = time.monotonic() + 60
     while True:
         try:
             return client.get("/readyz")
         except httpx.TransportError:
-            assert server.process.poll() is None, server.output()
+            assert server.process.poll() is None and time.monotonic() < end, server.output()
             time.sleep(0.005)
 
 
