@@ -27,6 +27,48 @@ from service.views.deltas import DeltaSink
 _RATE = 1.0  # seconds between two checks of the pins
 _WORTH_RECLAIMING = 512  # changed rows
 _SLICE = 1 << 12  # steps of deferred work at a time: a millisecond where they wait for memory
+_PIECE = 2e-3  # seconds to work in a turn, while no batch waits
+_SHARE = 1.0  # share of a group's time, if that is more: memory freed at once is still in the caches when the next group takes it
+_MOST_OWED, _PAID = 0.02, 0.25  # seconds put off while a caller waits; share of what exceeds twice as much to do in a turn
+
+
+class Owed:
+    """How many seconds of housekeeping the writer owes for the groups and jobs that it has processed. `waits`: whether a caller waits; part
+    of it is put off then."""
+
+    def __init__(self, waits: Callable[[], bool]) -> None:
+        self._waits = waits
+        self.seconds = 0.0
+
+    @property
+    def is_much(self) -> bool:
+        """Whether some is due even while a caller waits."""
+        return self.seconds > _MOST_OWED
+
+    @property
+    def is_due(self) -> bool:
+        """Whether some is due now."""
+        return self._due >= 0
+
+    @property
+    def _due(self) -> float:
+        if not self._waits():
+            return max(_PIECE, self.seconds)
+        return max(min(_PIECE, self.seconds - _MOST_OWED), _PAID * (self.seconds - 2 * _MOST_OWED))
+
+    def add(self, seconds: float) -> None:
+        """`seconds`: that a group or a job has taken."""
+        self.seconds += _SHARE * seconds
+
+    def work(self, piece: Callable[[], bool]) -> bool:
+        """Call `piece`, which returns whether there is more to do, for as long as is due; the last call may exceed that. Return whether
+        there is more."""
+        started, spent, more = time.monotonic(), 0.0, True
+        while more and spent <= self._due:
+            more = piece()
+            spent = time.monotonic() - started
+        self.seconds = max(0.0, self.seconds - spent) if more else 0.0
+        return more
 
 
 class Housekeeping:

@@ -24,6 +24,7 @@ from typing import TypeVar
 from service.durability.database import LogRow
 from service.durability.failpoints import reach
 from service.durability.log import Log
+from service.engine.housekeeping import Owed
 from service.engine.queued import Done, Item, Job, Made, Queue, Stop, Waiting, failed, is_small, problem_of, refuse, runs_of, subruns, tell
 from service.engine.state import Applied, Outcome, Receipt, State, Unpublished
 from service.engine.versions import Pins
@@ -42,11 +43,9 @@ _GROUP_BATCHES, _GROUP_CHANGES, _GROUP_SECONDS = 256, 100_000, 0.02  # after so 
 _LONG = 2e-3  # seconds that a batch takes for which a small one does not wait
 _WAITING_BYTES = 1 << 30  # of decoded batches: beyond this, no more are accepted
 _TICK = 1.0  # seconds between two checks of what expires with time
-_PIECE = 2e-3  # seconds of housekeeping in a turn, while no batch waits
-_SHARE = 1.0  # share of a group's time, if that is more: memory freed at once is still in the caches when the next group takes it
-_MOST_OWED, _PAID = 0.02, 0.25  # seconds of housekeeping put off while a caller waits; share of what exceeds twice as much to do in a turn
 _SHORT = 1e-3  # seconds that a change may take in a caller's thread, judged by the previous ones
 _MOST_ROWS, _MOST_VIEWS = 1_000, 50  # that a caller's thread may change; a structure counts rows by the piece, so may add one more
+_SENDING = 2e-4  # seconds in which the event loop sends the answers, before it competes with housekeeping for Python's lock
 _STUCK = 600.0  # seconds without a sign of progress: far more than a batch or a part of a build takes
 _FADING = 0.9  # weight of a slow change, one change later
 
@@ -73,7 +72,7 @@ class Writer:
         self._refuses = False  # whether all batches are refused, as the service ends
         self._unfinished = 0  # items queued or in progress
         self._untidy = False  # whether there is more housekeeping
-        self._owed = 0.0  # seconds of housekeeping that were put off between groups
+        self._owed = Owed(lambda: len(self._queue) > 0)  # housekeeping
         self._each = 0.0  # seconds per change, measured on the last batch that was not small
         self._last = 0.0  # seconds that the last change took
         self._pace = 0.0  # likewise: the slowest of late, fading, without isolated slow ones, which are due to the scheduler
@@ -255,7 +254,7 @@ class Writer:
                         if not has_done:
                             return
                         self._queue.put(item)
-                    owes = self._owed > _MOST_OWED and not isinstance(item, Waiting)  # a group has done its part
+                    owes = self._owed.is_much and not isinstance(item, Waiting)  # a group has done its part
                     if (idle and self._untidy) or owes or time.monotonic() - ticked > _TICK:
                         self._tidy()
                         ticked = time.monotonic()
@@ -275,25 +274,15 @@ class Writer:
         job.do()
         with self._lock:
             self._unfinished -= 1
-        self._owed += _SHARE * (time.monotonic() - started)
+        self._owed.add(time.monotonic() - started)
         return True
 
-    def _tidy(self, share: float = 0.0) -> None:
-        """Wait for builds that fall behind; then do housekeeping in pieces for as long as is due, now `share` seconds longer; the last
-        piece may exceed that. While a caller waits, part of it is put off."""
+    def _tidy(self, has_small: bool = False) -> None:
+        """Wait for builds that fall behind, then do the housekeeping that is due. has_small: small batches have just been answered."""
         self._pause()
-        self._owed += share
-        started, spent, more = time.monotonic(), 0.0, True
-        while more and spent <= (self._due if self._queue else max(_PIECE, self._owed)):
-            more = self._housekeep()
-            spent = time.monotonic() - started
-        self._owed = max(0.0, self._owed - spent) if more else 0.0
-        self._untidy = more
-
-    @property
-    def _due(self) -> float:
-        """Seconds of housekeeping to do now although a caller waits."""
-        return max(min(_PIECE, self._owed - _MOST_OWED), _PAID * (self._owed - 2 * _MOST_OWED))
+        if has_small and self._owed.is_due:
+            time.sleep(_SENDING)
+        self._untidy = self._owed.work(self._housekeep)
 
     def _run_urgent(self) -> None:
         self._ends_group = False
@@ -325,20 +314,33 @@ class Writer:
             changes += item.batch.sent
             has_small |= is_small(item.batch)
         started = time.monotonic()
-        self._commit(group)
-        if not quick and time.monotonic() - started >= _LONG:
-            self._ends_group = False  # urgent jobs wait for these, too
-            self.do_quick(keeps_small=True)
-        self._tidy(_SHARE * (time.monotonic() - started))
-        return not quick and not is_small(first.batch)
+        answers = [self._commit(group)]
+        try:
+            if not quick and time.monotonic() - started >= _LONG:
+                self._ends_group = False  # urgent jobs wait for these, too
+                if is_small(first.batch):
+                    answers.pop()()
+                if behind := self._quick(keeps_small=True):
+                    answers.append(self._commit(behind))
+                    has_small = True
+        finally:
+            for answer in answers:  # of a long batch, not before: the event loop, which sends it, competes for Python's lock
+                answer()
+        self._owed.add(time.monotonic() - started)
+        if quick:
+            return False  # `first` comes next, and then the housekeeping
+        self._tidy(has_small)
+        return not is_small(first.batch)
 
     def do_quick(self, keeps_small: bool = False) -> None:
         """Process the quick batches that wait (keeps_small: as in `Queue.quick`), while the others wait. Called by `pause`, too, which may
         take seconds: a small truncate does not keep the others waiting for so long."""
-        if self._queue.quick_waits and (quick := self._quick(keeps_small=keeps_small)):
-            self._commit(quick)
+        if quick := self._quick(keeps_small=keeps_small):
+            self._commit(quick)()
 
     def _quick(self, first: Waiting | None = None, keeps_small: bool = False) -> list[Waiting]:
+        if not self._queue.quick_waits:
+            return []
         with self._lock:
             return self._queue.quick(_GROUP_BATCHES, first, keeps_small)
 
@@ -350,8 +352,8 @@ class Writer:
         """Return how many seconds the batch will take, 0 if it is small."""
         return 0.0 if is_small(batch) else batch.sent * self._each
 
-    def _commit(self, group: list[Waiting]) -> None:
-        """Process these completely, except for housekeeping; those that there is no time for are put back."""
+    def _commit(self, group: list[Waiting]) -> Callable[[], None]:
+        """Apply, log and publish these, and return a function that answers them; those that there is no time for are put back."""
         made = None
         self._log.look_at_disk()
         try:
@@ -367,10 +369,7 @@ class Writer:
             with self._lock:
                 self._waiting_bytes -= sum(waiting.bytes for waiting in group)
                 self._unfinished -= len(group)  # whoever asks needs the turn as well
-        for waiting, answer in zip(group, made.answers, strict=True):
-            if isinstance(answer, Receipt):  # a batch that was refused may be resent
-                waiting.batch.release()  # before its client is answered, and the memory of its body reused
-            tell(waiting.done, answer)
+        return partial(made.tell, group)
 
     def _put_back(self, items: Sequence[Waiting | Stop]) -> None:
         """Return what was taken last to the queue; if all batches that wait were refused meanwhile, refuse these."""

@@ -30,8 +30,8 @@ def engine(tmp_path: Path) -> Iterator[Instance]:
 
 
 def test_what_comes_is_not_behind_all_pieces(engine: Instance, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("service.engine.writer._PIECE", 0.0)
-    monkeypatch.setattr("service.engine.writer._SHARE", 0.0)
+    monkeypatch.setattr("service.engine.housekeeping._PIECE", 0.0)
+    monkeypatch.setattr("service.engine.housekeeping._SHARE", 0.0)
     happened: list[str] = []
     ended = threading.Event()
 
@@ -55,9 +55,9 @@ def test_what_a_group_owes_is_put_off_while_somebody_waits(
 ) -> None:
     """Not more than so many seconds of it: under changes that never pause it is done in between all the same. `is_taken`: who waits
     was taken from the queue and put back, and waits for no piece at all."""
-    monkeypatch.setattr("service.engine.writer._PIECE", 0.0)
-    monkeypatch.setattr("service.engine.writer._SHARE", 1e9)
-    monkeypatch.setattr("service.engine.writer._MOST_OWED", most)
+    monkeypatch.setattr("service.engine.housekeeping._PIECE", 0.0)
+    monkeypatch.setattr("service.engine.housekeeping._SHARE", 1e9)
+    monkeypatch.setattr("service.engine.housekeeping._MOST_OWED", most)
     monkeypatch.setattr("service.engine.queued._FEW_CHANGES", 1)
     monkeypatch.setattr("service.engine.writer._LONG", 0.0)
     happened: list[str] = []
@@ -101,11 +101,11 @@ def test_what_cannot_be_put_off_is_spread_over_turns(engine: Instance, monkeypat
         with monkeypatch.context() as inside:
             inside.setattr(writer, "_housekeep", piece)
             inside.setattr(writer, "_queue", [Stop()])  # somebody waits
-            inside.setattr("service.engine.writer.time", SimpleNamespace(monotonic=lambda: now[0]))
-            before, writer._owed = writer._owed, owed
+            inside.setattr("service.engine.housekeeping.time", SimpleNamespace(monotonic=lambda: now[0]))
+            before, writer._owed.seconds = writer._owed.seconds, owed
             writer._tidy()
-            assert writer._owed == pytest.approx(owed - 1e-3 * pieces)
-            writer._owed = before
+            assert writer._owed.seconds == pytest.approx(owed - 1e-3 * pieces)
+            writer._owed.seconds = before
 
     engine.at_rest(tidy)
     assert len(done) == pieces
@@ -114,14 +114,17 @@ def test_what_cannot_be_put_off_is_spread_over_turns(engine: Instance, monkeypat
 def test_small_batches_that_have_waited_for_a_long_one_do_not_wait_for_its_housekeeping(
     engine: Instance, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Seen: behind batches of 2,000 changes they waited for 2 to 4 ms more. Those that come during the housekeeping wait for a piece."""
+    """Seen: behind batches of 2,000 changes they waited for 2 to 4 ms more, and for 1.3 ms more while the event loop sent the answer to the
+    long one, and then competed with housekeeping to send theirs. Those that come during the housekeeping wait for a piece."""
     monkeypatch.setattr("service.engine.writer._LONG", 0.0)
     monkeypatch.setattr("service.engine.writer._TICK", 1e9)
-    monkeypatch.setattr("service.engine.writer._PIECE", 0.0)
-    monkeypatch.setattr("service.engine.writer._SHARE", 1e9)
-    monkeypatch.setattr("service.engine.writer._MOST_OWED", 0.0)
-    happened: list[str] = []
+    monkeypatch.setattr("service.engine.housekeeping._PIECE", 0.0)
+    monkeypatch.setattr("service.engine.housekeeping._SHARE", 1e9)
+    monkeypatch.setattr("service.engine.housekeeping._MOST_OWED", 0.0)
+    happened: list[str | int] = []
     apply, ended = engine._state.apply, threading.Event()
+    clock = SimpleNamespace(monotonic=time.monotonic, perf_counter=time.perf_counter, sleep=lambda seconds: happened.append("sending"))
+    monkeypatch.setattr("service.engine.writer.time", clock)
 
     def submit_meanwhile(*given: Any) -> Any:
         engine._state.apply = apply  # type: ignore[method-assign]
@@ -129,7 +132,7 @@ def test_small_batches_that_have_waited_for_a_long_one_do_not_wait_for_its_house
         return apply(*given)
 
     def piece() -> bool:
-        if not held.answers:  # the job that holds the writer owes, too
+        if not happened:  # the job that holds the writer owes, too
             return False
         happened.append("piece")
         if happened.count("piece") == 3:
@@ -139,15 +142,40 @@ def test_small_batches_that_have_waited_for_a_long_one_do_not_wait_for_its_house
     held = HeldWriter(engine)
     monkeypatch.setattr(engine._writer, "_housekeep", piece)
     engine._state.apply = submit_meanwhile  # type: ignore[method-assign]
-    held.submit(of_ops("a", *(("upsert", id_) for id_ in range(20))))
+    engine.submit(of_ops("a", *(("upsert", id_) for id_ in range(20))), lambda answer: happened.append(engine._state.newest))
     held.release()
     assert ended.wait(60)
-    assert happened == ["change", "piece", "piece", "piece"]
+    assert happened == [2, "change", "sending", "piece", "piece", "piece"], "the long one is answered once the small one is applied"
+
+
+def test_a_long_batch_does_not_wait_for_housekeeping_behind_those_that_overtake_it(
+    engine: Instance, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nor do small ones that come in the meantime, which may not overtake it, too. Seen: they waited for 1 to 2 ms more."""
+    monkeypatch.setattr("service.engine.writer._LONG", 0.0)
+    monkeypatch.setattr("service.engine.writer._TICK", 1e9)
+    happened: list[str] = []
+
+    def submit(name: str, changes: int) -> None:
+        engine.submit(of_ops("a", *(("upsert", id_) for id_ in range(changes))), lambda answer: happened.append(name))
+
+    def piece() -> bool:
+        if happened:  # the job that holds the writer owes, too
+            happened.append("piece")
+        return False
+
+    held = HeldWriter(engine)
+    submit("long", 20)
+    submit("small", 1)
+    monkeypatch.setattr(engine._writer, "_housekeep", piece)
+    held.release()
+    engine._writer.call(lambda: None).result(60)
+    assert happened == ["small", "long", "piece"]
 
 
 def test_jobs_owe_it_too(engine: Instance, monkeypatch: pytest.MonkeyPatch) -> None:
     """Seen: while jobs came one behind the other, nothing was done: neither were pins given up nor was memory let be reused."""
-    monkeypatch.setattr("service.engine.writer._MOST_OWED", 0.0)
+    monkeypatch.setattr("service.engine.housekeeping._MOST_OWED", 0.0)
     monkeypatch.setattr("service.engine.writer._TICK", 1e9)
     happened: list[str] = []
     ended = threading.Event()
@@ -187,7 +215,7 @@ def test_a_checkpoint_of_the_log_is_a_piece(engine: Instance, monkeypatch: pytes
 
 def test_the_slots_of_a_truncate_are_freed_in_pieces(engine: Instance, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("service.tables.store._LOOKED_AT", 50)
-    monkeypatch.setattr("service.engine.writer._PIECE", 0.0)
+    monkeypatch.setattr("service.engine.housekeeping._PIECE", 0.0)
     engine.apply(batch(("upsert", "a", rows_of(0, 1000, tag="t")), ("upsert", "b", rows_of(0, 1))))
     kept = [engine.relation("a").table._rows.kept]
     reclaim = Table.reclaim

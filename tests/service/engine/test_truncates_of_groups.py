@@ -22,7 +22,7 @@ from service.wire.batch import Batch, Changes, RowBlock
 from tests.service.engine.emptying import Meanwhile, add_up, apply_unprepared, left_nothing, truncating
 from tests.service.engine.test_builds import BOXES, agrees, filled, rows_like, some_changes
 from tests.service.engine.test_truncates import MORE
-from tests.service.running import ORDER, batch, check, look, of_ops, rows_of, running
+from tests.service.running import ORDER, batch, check, keep_house, look, of_ops, rows_of, running
 from tests.service.views.test_random_sql import Added
 
 
@@ -41,6 +41,7 @@ def test_no_groups_are_left_without_rows(tmp_path: Path, name: str) -> None:
     assert isinstance(view.shown, KeyStretches | GroupTable) and view.shown.columns.domain is not None
     assert view.shown.columns.domain.keys > 3
     engine.apply(truncating(rng, "a", most=0))
+    keep_house(engine)
     look(engine)
     assert view.shown.columns.domain.keys == 0
     engine.close()
