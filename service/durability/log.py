@@ -97,6 +97,7 @@ class Log:
         self._written = found.bytes
         self._appender: int | None = None  # the thread with uncommitted batches
         self._appended: list[LogRow] = []
+        self.commit_seconds = 0.0  # of the last one
         self._pages = self._new_bytes = self._last_bytes = 0  # since the last checkpoint: other pages, payload, payload of the last commit
         try:
             if not found.is_certain:
@@ -180,11 +181,13 @@ class Log:
             if self._appender is None:
                 return
             rows, self._appended = self._appended, []
+            started = time.perf_counter()
             try:
                 self._write(rows)
             except BaseException:
                 self._roll_back()
                 raise
+            self.commit_seconds = time.perf_counter() - started
             self._last_bytes = self._state.bytes - self._committed.bytes
             self._new_bytes += self._last_bytes
             self._written += self._last_bytes

@@ -29,6 +29,7 @@ _WORTH_RECLAIMING = 512  # changed rows
 _SLICE = 1 << 12  # steps of deferred work at a time: a millisecond where they wait for memory
 _PIECE = 2e-3  # seconds to work in a turn, while no batch waits
 _SHARE = 1.0  # share of a group's time, if that is more: memory freed at once is still in the caches when the next group takes it
+_LONG = 1e-3  # seconds, compared with those in which a few answers are sent
 _MOST_OWED, _PAID = 0.02, 0.25  # seconds put off while a caller waits; share of what exceeds twice as much to do in a turn
 
 
@@ -46,9 +47,9 @@ class Owed:
         return self.seconds > _MOST_OWED
 
     @property
-    def is_due(self) -> bool:
-        """Whether some is due now."""
-        return self._due >= 0
+    def is_long(self) -> bool:
+        """Whether some is due now that takes long."""
+        return self._due >= 0 and self.seconds > _LONG
 
     @property
     def _due(self) -> float:

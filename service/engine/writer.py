@@ -43,7 +43,7 @@ _GROUP_BATCHES, _GROUP_CHANGES, _GROUP_SECONDS = 256, 100_000, 0.02  # after so 
 _LONG = 2e-3  # seconds that a batch takes for which a small one does not wait
 _WAITING_BYTES = 1 << 30  # of decoded batches: beyond this, no more are accepted
 _TICK = 1.0  # seconds between two checks of what expires with time
-_SHORT = 1e-3  # seconds that a change may take in a caller's thread, judged by the previous ones
+_SHORT = 1e-3  # seconds that a change may take in a caller's thread, judged by the previous ones; of a commit that others may wait for
 _MOST_ROWS, _MOST_VIEWS = 1_000, 50  # that a caller's thread may change; a structure counts rows by the piece, so may add one more
 _SENDING = 2e-4  # seconds in which the event loop sends the answers, before it competes with housekeeping for Python's lock
 _STUCK = 600.0  # seconds without a sign of progress: far more than a batch or a part of a build takes
@@ -280,7 +280,7 @@ class Writer:
     def _tidy(self, has_small: bool = False) -> None:
         """Wait for builds that fall behind, then do the housekeeping that is due. has_small: small batches have just been answered."""
         self._pause()
-        if has_small and self._owed.is_due:
+        if has_small and self._owed.is_long:
             time.sleep(_SENDING)
         self._untidy = self._owed.work(self._housekeep)
 
@@ -318,13 +318,13 @@ class Writer:
         try:
             if not quick and time.monotonic() - started >= _LONG:
                 self._ends_group = False  # urgent jobs wait for these, too
-                if is_small(first.batch):
+                if is_small(first.batch) or self._log.commit_seconds > _SHORT:
                     answers.pop()()
                 if behind := self._quick(keeps_small=True):
                     answers.append(self._commit(behind))
                     has_small = True
         finally:
-            for answer in answers:  # of a long batch, not before: the event loop, which sends it, competes for Python's lock
+            for answer in answers:  # not before, unless the disk is slow: the event loop, which sends them, competes for Python's lock
                 answer()
         self._owed.add(time.monotonic() - started)
         if quick:
