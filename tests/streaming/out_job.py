@@ -54,14 +54,17 @@ class Believer:
 
     def read_to_end(self) -> None:
         """Read everything that is committed by now."""
+        limit = time.monotonic() + LIMIT
         while any(offset < end for offset, end in self._places()):
+            assert time.monotonic() < limit, f"read up to, end: {self._places()}"
             for message in self._consumer.consume(1000, 0.05):
                 self._believe(message)
 
     def _places(self) -> list[tuple[int, int]]:
-        """How far it has read each partition that the group has assigned to it, and where that ends for readers of committed records."""
+        """How far it has read each partition that the group has assigned to it, and where that ends for readers of committed records. The
+        position in a partition of which nothing was read, as in one that is empty, is negative."""
         positions = self._consumer.position(self._consumer.assignment())
-        return [(place.offset, self._consumer.get_watermark_offsets(place, 10, cached=False)[1]) for place in positions]
+        return [(max(0, place.offset), self._consumer.get_watermark_offsets(place, 10, cached=False)[1]) for place in positions]
 
     def _believe(self, message: Message) -> None:
         if message.error() is not None:
