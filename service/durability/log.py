@@ -97,7 +97,7 @@ class Log:
         self._written = found.bytes
         self._appender: int | None = None  # the thread with uncommitted batches
         self._appended: list[LogRow] = []
-        self.commit_seconds = 0.0  # of the last one
+        self.commit_seconds = 0.0  # that the last commit of batches took
         self._pages = self._new_bytes = self._last_bytes = 0  # since the last checkpoint: other pages, payload, payload of the last commit
         try:
             if not found.is_certain:

@@ -29,7 +29,7 @@ _WORTH_RECLAIMING = 512  # changed rows
 _SLICE = 1 << 12  # steps of deferred work at a time: a millisecond where they wait for memory
 _PIECE = 2e-3  # seconds to work in a turn, while no batch waits
 _SHARE = 1.0  # share of a group's time, if that is more: memory freed at once is still in the caches when the next group takes it
-_LONG = 1e-3  # seconds, compared with those in which a few answers are sent
+_WORTH_A_PAUSE = 1e-3  # seconds; after a few quick changes one behind the other less is owed, and they must not wait for pauses
 _MOST_OWED, _PAID = 0.02, 0.25  # seconds put off while a caller waits; share of what exceeds twice as much to do in a turn
 
 
@@ -47,12 +47,13 @@ class Owed:
         return self.seconds > _MOST_OWED
 
     @property
-    def is_long(self) -> bool:
-        """Whether some is due now that takes long."""
-        return self._due >= 0 and self.seconds > _LONG
+    def is_worth_a_pause(self) -> bool:
+        """Whether some is due now, and so much is owed that answers should be sent first."""
+        return self._due >= 0 and self.seconds > _WORTH_A_PAUSE
 
     @property
     def _due(self) -> float:
+        """Seconds to work now; negative: not at all, as a caller waits."""
         if not self._waits():
             return max(_PIECE, self.seconds)
         return max(min(_PIECE, self.seconds - _MOST_OWED), _PAID * (self.seconds - 2 * _MOST_OWED))
@@ -98,7 +99,7 @@ class Housekeeping:
         return time.monotonic() - self._looked > _RATE
 
     def piece(self) -> bool:
-        """Do a piece of what is due; return whether there is more. Called after each group, while nothing waits, and once a second."""
+        """Do a piece of what is due; return whether there is more. Called after groups, while nothing waits, and once a second."""
         if self._log.checkpoint_due:
             started = time.perf_counter()
             self._log.checkpoint_if_due()

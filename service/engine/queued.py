@@ -65,8 +65,8 @@ class Made(NamedTuple):
                 return True
         return False
 
-    def tell(self, group: Sequence[Waiting]) -> None:
-        """Give each of these its answer."""
+    def deliver(self, group: Sequence[Waiting]) -> None:
+        """Answer each of these."""
         for waiting, answer in zip(group, self.answers, strict=True):
             if isinstance(answer, Receipt):  # a batch that was refused may be resent
                 waiting.batch.release()  # before its client is answered, and the memory of its body reused

@@ -43,7 +43,8 @@ _GROUP_BATCHES, _GROUP_CHANGES, _GROUP_SECONDS = 256, 100_000, 0.02  # after so 
 _LONG = 2e-3  # seconds that a batch takes for which a small one does not wait
 _WAITING_BYTES = 1 << 30  # of decoded batches: beyond this, no more are accepted
 _TICK = 1.0  # seconds between two checks of what expires with time
-_SHORT = 1e-3  # seconds that a change may take in a caller's thread, judged by the previous ones; of a commit that others may wait for
+_SHORT = 1e-3  # seconds that a change may take in a caller's thread, judged by the previous ones
+_FAST_COMMIT = 1e-3  # seconds of a commit for which the answer to a long batch waits
 _MOST_ROWS, _MOST_VIEWS = 1_000, 50  # that a caller's thread may change; a structure counts rows by the piece, so may add one more
 _SENDING = 2e-4  # seconds in which the event loop sends the answers, before it competes with housekeeping for Python's lock
 _STUCK = 600.0  # seconds without a sign of progress: far more than a batch or a part of a build takes
@@ -51,7 +52,7 @@ _FADING = 0.9  # weight of a slow change, one change later
 
 
 class Writer:
-    """Owns the thread. It calls `pause` and `housekeep` after each group, `housekeep` also once a second, and while nothing waits until it
+    """Owns the thread. It calls `pause` and `housekeep` after groups, `housekeep` also once a second, and while nothing waits until it
     returns that there is no more; `on_failure` when the service must stop; `is_short` to decide whether a caller may apply a batch."""
 
     def __init__(
@@ -280,7 +281,7 @@ class Writer:
     def _tidy(self, has_small: bool = False) -> None:
         """Wait for builds that fall behind, then do the housekeeping that is due. has_small: small batches have just been answered."""
         self._pause()
-        if has_small and self._owed.is_long:
+        if has_small and self._owed.is_worth_a_pause:
             time.sleep(_SENDING)
         self._untidy = self._owed.work(self._housekeep)
 
@@ -318,17 +319,17 @@ class Writer:
         try:
             if not quick and time.monotonic() - started >= _LONG:
                 self._ends_group = False  # urgent jobs wait for these, too
-                if is_small(first.batch) or self._log.commit_seconds > _SHORT:
-                    answers.pop()()
+                if is_small(first.batch) or self._log.commit_seconds > _FAST_COMMIT:
+                    answers.pop()()  # at once: only a long batch waits for those behind it, and not if commits are slow
                 if behind := self._quick(keeps_small=True):
                     answers.append(self._commit(behind))
                     has_small = True
         finally:
-            for answer in answers:  # not before, unless the disk is slow: the event loop, which sends them, competes for Python's lock
-                answer()
+            for deliver in answers:  # not before: the event loop, which sends them, would compete for Python's lock
+                deliver()
         self._owed.add(time.monotonic() - started)
         if quick:
-            return False  # `first` comes next, and then the housekeeping
+            return False  # `first` is the next batch: the housekeeping comes after it
         self._tidy(has_small)
         return not is_small(first.batch)
 
@@ -353,7 +354,7 @@ class Writer:
         return 0.0 if is_small(batch) else batch.sent * self._each
 
     def _commit(self, group: list[Waiting]) -> Callable[[], None]:
-        """Apply, log and publish these, and return a function that answers them; those that there is no time for are put back."""
+        """Apply, log and publish these, and return a function that delivers the answers; those that there is no time for are put back."""
         made = None
         self._log.look_at_disk()
         try:
@@ -369,7 +370,7 @@ class Writer:
             with self._lock:
                 self._waiting_bytes -= sum(waiting.bytes for waiting in group)
                 self._unfinished -= len(group)  # whoever asks needs the turn as well
-        return partial(made.tell, group)
+        return partial(made.deliver, group)
 
     def _put_back(self, items: Sequence[Waiting | Stop]) -> None:
         """Return what was taken last to the queue; if all batches that wait were refused meanwhile, refuse these."""

@@ -61,8 +61,8 @@ class Believer:
                 self._believe(message)
 
     def _places(self) -> list[tuple[int, int]]:
-        """How far it has read each partition that the group has assigned to it, and where that ends for readers of committed records. The
-        position in a partition of which nothing was read, as in one that is empty, is negative."""
+        """How far it has read each partition that the group has assigned to it, 0 where nothing was read (Kafka's position is negative
+        then), and where that ends for readers of committed records."""
         positions = self._consumer.position(self._consumer.assignment())
         return [(max(0, place.offset), self._consumer.get_watermark_offsets(place, 10, cached=False)[1]) for place in positions]
 

@@ -22,6 +22,7 @@ from service.wire.batch import Batch
 from service.wire.errors import RowError
 from service.wire.schema import parse_relation
 from tests.service.running import DEFINITION, PAIR, HeldWriter, batch, ids, look, of_ops, opened, rows_of, running
+from tests.waiting import until
 
 
 def refused(work: Callable[[], object]) -> Problem:
@@ -218,7 +219,7 @@ def test_a_view_that_cannot_follow_fails_alone(tmp_path: Path, monkeypatch: pyte
     else:
         held.submit(of_ops("b", ("upsert", 3), ("upsert", 4)))
     held.release()
-    engine.at_rest(lambda: None)
+    until(lambda: len(held.answers) == 2 + together)
     assert all(isinstance(answer, Receipt) for answer in held.answers)
     assert view.state == "failed"
     problem = refused(lambda: open_rows(engine.readers, "v"))
@@ -450,3 +451,39 @@ def test_a_relation_that_changes_while_a_view_is_planned(engine: Instance, same:
     else:
         (problem,) = (answer for answer in answers if isinstance(answer, Problem))
         assert problem.type in ("unknown-column", "bad-definition") and not engine.views
+
+
+def test_a_long_batch_gets_its_answer_if_the_commit_of_those_behind_it_fails(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It waits for that commit, but is on disk before it."""
+    monkeypatch.setattr("service.engine.writer._LONG", 0.0)
+    monkeypatch.setattr("service.engine.writer._FAST_COMMIT", math.inf)
+    engine = running(tmp_path, {})
+    answers: list[tuple[str, Receipt | Problem]] = []
+    commit, applied = engine._log.commit, engine._state.apply
+
+    def put(name: str, changes: int) -> None:
+        engine.submit(of_ops("a", *(("upsert", id_) for id_ in range(changes))), lambda answer: answers.append((name, answer)))
+
+    def put_meanwhile(*given: Any) -> Any:
+        if engine._state.newest == 0:
+            put("small", 1)
+        return applied(*given)
+
+    def commit_once() -> None:
+        if engine._state.newest > 1:
+            raise OSError(errno.EIO, "broken")
+        commit()
+
+    monkeypatch.setattr(engine._state, "apply", put_meanwhile)
+    monkeypatch.setattr(engine._log, "commit", commit_once)
+    held = HeldWriter(engine)
+    put("long", 20)
+    held.release()
+    engine._writer._thread.join(60)
+    given = dict(answers)
+    assert len(answers) == 2 and isinstance(given["long"], Receipt) and given["long"].version == 1
+    assert isinstance(given["small"], Problem) and given["small"].type == "internal"
+    engine.close()
+    engine = opened(tmp_path)
+    assert engine.published.number == 1 and keys(engine) == [*range(20)]
+    engine.close()

@@ -97,7 +97,7 @@ def test_a_group_ends_when_it_has_taken_long_enough(tmp_path: Path, monkeypatch:
         assert (first.result(60), second.result(60)) == (None, None)
         until(lambda: len(order) == 6)
         assert order == expected
-    assert engine._writer.waiting == engine._writer._waiting_bytes == 0
+    until(lambda: engine._writer.waiting == engine._writer._waiting_bytes == 0)
     engine.close()
 
 
@@ -159,7 +159,7 @@ def test_small_batches_overtake_larger_ones_of_others(tmp_path: Path, monkeypatc
     job.result(60)
     until(lambda: len(order) == 8)
     assert order == [300, 400, 0, 1000, 1002, 100, 200, "job"]
-    assert engine._writer.waiting == engine._writer._waiting_bytes == 0
+    until(lambda: engine._writer.waiting == engine._writer._waiting_bytes == 0)
     engine.close()
 
 
@@ -196,7 +196,7 @@ def test_small_batches_wait_for_a_group_or_an_urgent_job(tmp_path: Path, monkeyp
     held.release()
     until(lambda: len(order) == 7 + has_truncate)
     assert order == ([0, 200, "urgent", 100, 250, 300, 400, 500] if has_truncate else [0, 200, 300, "urgent", 500, 100, 400])
-    assert engine._writer.waiting == engine._writer._waiting_bytes == 0
+    until(lambda: engine._writer.waiting == engine._writer._waiting_bytes == 0)
     engine.close()
 
 
