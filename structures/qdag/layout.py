@@ -7,7 +7,7 @@
     ref      of an inner node place << AT; of a leaf place << AT | FRESH; of the loaded leaf some of its entries, as bits; of a tested atom
              also 0, nothing is there, or FULL, the given values are there and no variable is free
     leaves   the loaded leaf of each atom: LINE words, its coordinates (except given ones, in a cell of these) and the slots [LEAF each,
-             int32]. On the path to a frame, and below it, an atom has only one
+             int32]. On the path to a frame, and below it, an atom has only one. Behind them the given values of some items (`request_ways`)
     plan     joint atoms, all atoms, all quadrants, place of the given atom, words of an item, tested atoms, whether each tuple is reported
              once, given variables; an atom: arity, first, place, checks, variables, MAP, EXT, LATE, SOURCES, GROUP, WHOLE; the joint
              atoms come before those that are cells, the tested ones last
@@ -22,12 +22,12 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from structures.core.kernel import arrays, kernel
-from structures.quadtree.layout import BASE, BITS, CODE_BITS, LEAF, MOST_ARITY, ROOT
+from structures.quadtree.layout import AHEAD, BASE, BITS, CODE_BITS, LEAF, MOST_ARITY, ROOT
 
 MOST_VARIABLES = 6  # quadrants are bits of a word
 MOST_ATOMS = 8
 
-DEPTH, STEPS, GAP, SINCE, DEAD, ITEM, ITEMS = 0, 1, 2, 3, 4, 5, 6  # ITEM: read so far, of ITEMS
+DEPTH, STEPS, GAP, SINCE, DEAD, ITEM, ITEMS, ASKED = range(8)  # ITEM: read so far, of ITEMS; the ways to those before ASKED are prefetched
 SLOTS, CELL, LEVEL, CANDIDATES, VALUES = 8, 16, 24, 32, 40
 LOOKED_UP, EXCLUDED = 48, 49  # tuples that were looked up in tested atoms; items, cells and tuples that a group of these excluded
 WAYS, WAY_WORDS = 56, CODE_BITS + 3  # per atom, for the last item bound: its number (-1: none), lowest level, ref at each level from -1
@@ -59,8 +59,8 @@ def state_words(atoms: int) -> int:
 
 
 def line_words(atoms: int) -> int:
-    """Return the words of the loaded leaves."""
-    return atoms * LINE
+    """Return the words of the loaded leaves, and of the values behind them."""
+    return atoms * LINE + AHEAD * (MOST_ARITY + 1)
 
 
 @kernel(forceinline=True)

@@ -8,26 +8,33 @@ from structures.core.bits import equal16, highest, lowest, with_bit16
 from structures.core.kernel import kernel, prefetch, wide
 from structures.qdag.layout import (
     ARITY,
+    ASKED,
     AT,
     ATOM,
     ATOM_WORDS,
+    ATOMS,
     EXT,
     FIRST,
+    FRAMES,
     FRESH,
     ITEM,
+    ITEMS,
     LINE,
     MAP,
     SUBSET,
+    TESTED,
     VARIABLES,
     WAY_WORDS,
     WAYS,
+    WHOLE,
     WIDTH,
     Walking,
     base_of,
     bits_of,
     root_of,
 )
-from structures.quadtree.layout import CODE_BITS, HEAD, LEAF, QuadNodes, Shape, live_child
+from structures.quadtree.ahead import request_paths
+from structures.quadtree.layout import AHEAD, CODE_BITS, HEAD, LEAF, MOST_ARITY, QuadNodes, Shape, live_child
 from structures.quadtree.search import child_of, children_of, copy_leaf, ends_at, leads_to_leaf
 
 
@@ -177,3 +184,23 @@ def bind(nodes: QuadNodes, walking: Walking, t: int, count: int) -> int:
         level = CODE_BITS + level if level >= 0 else bits - 1
     ref = loaded(nodes, walking, t, ref, level)
     return agreeing(walking, t, ref, rest, items, v) if ref & SUBSET != 0 else ref
+
+
+@kernel
+def request_ways(nodes: QuadNodes, walking: Walking) -> None:
+    """Prefetch the ways of `bind` for the next items, if there are several. There is no frame meanwhile: the words of frames are room."""
+    plan, roots, items, leaves, state = walking.plan, walking.roots, walking.items, walking.leaves, walking.state
+    n = min(state[ITEMS] - state[ITEM], AHEAD)
+    state[ASKED] = state[ITEM] + n
+    for t in range(plan[ATOMS] + plan[TESTED] if n > 1 else 0):
+        a, whole = ATOM + t * ATOM_WORDS, plan[ATOM + t * ATOM_WORDS + WHOLE] != 0
+        k, f, first = plan[a + ARITY], plan[a + FIRST], len(leaves) - AHEAD * (MOST_ARITY + 1)
+        count = k if whole else f
+        if count == 0:
+            continue
+        for i in range(n):
+            for j in range(count):
+                leaves[first + i * (k + 1) + j] = items[(state[ITEM] + i) * plan[WIDTH] + 1 + plan[a + VARIABLES + j]]
+        tree = root_of(roots, t), bits_of(roots, t), base_of(roots, t)
+        ends = wide(first), first + n * (k + 1)
+        request_paths(nodes, tree, Shape(k, f), leaves, ends, 0 if whole else CODE_BITS, state, FRAMES)
