@@ -108,7 +108,7 @@ class Cell:
         relation = self._state.relations[name]
         given = relation.table.given(RowBlock(rows))
         is_known = relation.table.find_given(given) >= 0
-        if is_known.any() or last_of_each(pa.table(rows.select(relation.key))) is not None:
+        if is_known.any() or last_of_each(relation, rows.select(relation.key)) is not None:
             raise Problem("bad-rows", f"two rows of {name} have the same key ({', '.join(relation.key)}); nothing was loaded")
         relation.table.enter(self._state.newest, given)
 

@@ -13,10 +13,10 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from service.tables.relations import Relation
 from service.wire.batch import DELETE, INSERT, TRUNCATE, Changes, RowBlock
+from structures.rows.key_groups import key_groups
 from structures.rows.key_table import RowSet
 
 Slots = npt.NDArray[np.int32]
@@ -91,7 +91,7 @@ class Last:
     """The changes after the last truncate, or all, with the part of their resolution that does not depend on the table. A `Prepared`.
 
     ops, index, rows    of these
-    groups              as `_groups` of their keys
+    groups              as `key_groups` of their keys
     keys                their keys in the table's form; None if there are none
     given               the rows in the table's form, if none is deleted
     room                memory for a truncate, if it was allocated in advance; `bytes` is without it
@@ -143,7 +143,7 @@ def _last(relation: Relation, changes: Changes) -> Last:
     if rows.num_rows:
         key_set = relation.table.given_keys(RowBlock(keys))
         given = relation.table.given(RowBlock(rows)) if not np.any(ops == DELETE) else None
-    return Last(ops, changes.index[start:], rows, _groups(keys), key_set, given)
+    return Last(ops, changes.index[start:], rows, None if key_set is None else key_groups(key_set), key_set, given)
 
 
 def resolve(relation: Relation, changes: Changes, version: int) -> Resolved:
@@ -160,9 +160,11 @@ def resolve(relation: Relation, changes: Changes, version: int) -> Resolved:
     ignored, bad = 0, []
     start = 0
     for cut in cuts.tolist():
-        part = keys.slice(start, cut - start)
-        there = relation.table.find(RowBlock(part)) if start == 0 else np.full(len(part), -1, np.int32)
-        judged = _judge(_groups(part), ops[start:cut], there)
+        part, groups = RowBlock(keys.slice(start, cut - start)), None
+        there = relation.table.find(part) if start == 0 else np.full(part.num_rows, -1, np.int32)
+        if part.num_rows:
+            groups = key_groups(relation.table.given_keys(part))
+        judged = _judge(groups, ops[start:cut], there)
         ignored += judged.ignored
         bad.append(changes.index[start:cut][judged.bad])
         start = cut + 1
@@ -191,7 +193,7 @@ class _Judged(NamedTuple):
 
 
 def _judge(groups: Indices | None, ops: npt.NDArray[np.uint8], known: Slots) -> _Judged:
-    """`groups`: as `_groups` of the keys; `known`: their slots in the table before the changes."""
+    """`groups`: as `key_groups` of the keys; `known`: their slots in the table before the changes."""
     if groups is None:
         bad = (ops == INSERT) & (known >= 0)
         ignored = (ops == DELETE) & (known < 0)
@@ -209,37 +211,14 @@ def _judge(groups: Indices | None, ops: npt.NDArray[np.uint8], known: Slots) -> 
     return _Judged(np.sort(last), int(np.count_nonzero(ignored)), np.sort(order[bad]))
 
 
-def last_of_each(keys: pa.Table) -> npt.NDArray[np.bool_] | None:
+def last_of_each(relation: Relation, keys: pa.RecordBatch) -> npt.NDArray[np.bool_] | None:
     """bool[n]: which rows are the last ones of their key; None if no key occurs twice. O(n log n) if one does."""
-    groups = _groups(keys)
+    groups = key_groups(relation.table.given_keys(RowBlock(keys))) if keys.num_rows else None
     if groups is None:
         return None
     is_last = np.zeros(len(groups), np.bool_)
     is_last[len(groups) - 1 - np.unique(groups[::-1], return_index=True)[1]] = True
     return is_last
-
-
-def _groups(keys: pa.RecordBatch | pa.Table) -> Indices | None:
-    """Return a number per row, equal iff the keys are; None if no key occurs twice."""
-    if keys.num_rows < 2:
-        return None
-    codes: Indices | None = None
-    distinct = 0
-    for column in keys.columns:
-        if pa.types.is_floating(column.type):
-            column = pc.add(column, 0.0)  # -0.0 equals 0.0
-        encoded = column.dictionary_encode()
-        if isinstance(encoded, pa.ChunkedArray):
-            encoded = encoded.combine_chunks()
-        part = encoded.indices.to_numpy(zero_copy_only=False).astype(np.int64)
-        if codes is None:
-            codes, distinct = part, len(encoded.dictionary)
-        else:
-            unique, codes = np.unique(codes * len(encoded.dictionary) + part, return_inverse=True)
-            distinct = len(unique)
-        if distinct == keys.num_rows:
-            return None
-    return codes
 
 
 def _fold(relation: Relation, changes: Last, judged: _Judged, known: Slots) -> Resolved:
