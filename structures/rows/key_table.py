@@ -59,7 +59,7 @@ _PLACES = 32  # places copied for each inserted entry: all of them before half o
 _STEP = 1 << 11  # fewest places that are worth a call
 _LOOKED_AT = 1 << 10  # places at the front, where an empty one is expected soon
 _RESERVED = 1 << 17  # fewest places for which address space is reserved
-_AHEAD = 8  # rows between prefetching an entry and prefetching the row there, and between that and reading it
+AHEAD = 8  # rows between prefetching an entry and prefetching the row there, and between that and using it
 _FEW = 64  # entries that are removed one by one even if they are all entries
 
 
@@ -173,8 +173,8 @@ def find_rows(entries: Any, hashing: Any, stored: Stored, given: RowSet, out: An
         out[row] = tag_of(given, row, hashing)
     last, end, cells = len(entries) - 1, len(out) - 1, stored.cells.reshape(stored.cells.size)
     for row in range(len(out)):
-        prefetch(entries, wide(out[min(row + 2 * _AHEAD, end)]) & last)
-        expected = (entries[wide(out[min(row + _AHEAD, end)]) & last] & 0xFFFFFFFF) - 1
+        prefetch(entries, wide(out[min(row + 2 * AHEAD, end)]) & last)
+        expected = (entries[wide(out[min(row + AHEAD, end)]) & last] & 0xFFFFFFFF) - 1
         prefetch(cells, max(expected, 0) * stored.cells.shape[1] + stored.key[0])
         tag = wide(out[row])
         at = tag & last
@@ -188,14 +188,18 @@ def find_rows(entries: Any, hashing: Any, stored: Stored, given: RowSet, out: An
         out[row] = slot
 
 
-@kernel("int64(int64[::1], int64[::1], Stored, int32[::1])")
-def remove_rows(entries: Any, hashing: Any, stored: Stored, slots: Any) -> int:
-    """Remove the entries of stored rows. Returns how many were there. O(1) a row, expected."""
-    last = len(entries) - 1
+@kernel("int64(int64[::1], int64[::1], Stored, int32[::1], int32[::1])")
+def remove_rows(entries: Any, hashing: Any, stored: Stored, slots: Any, tags: Any) -> int:
+    """Remove the entries of stored rows. Returns how many were there. `tags`: room for one a row. O(1) a row, expected."""
+    last, end, cells = len(entries) - 1, len(slots) - 1, stored.cells.reshape(stored.cells.size)
+    for i in range(len(slots)):
+        prefetch(cells, wide(slots[min(i + 2 * AHEAD, end)]) * stored.cells.shape[1] + stored.key[0])
+        tags[i] = tag_of(stored, slots[i], hashing)
     removed = 0
-    for slot in slots:
-        tag = tag_of(stored, slot, hashing)
-        wanted = entry_of(tag, slot)
+    for i in range(len(slots)):
+        prefetch(entries, wide(tags[min(i + 2 * AHEAD, end)]) & last)
+        tag = wide(tags[i])
+        wanted = entry_of(tag, slots[i])
         hole = tag & last
         while entries[hole] != 0 and entries[hole] != wanted:
             hole = (hole + 1) & last
@@ -310,9 +314,10 @@ class KeyTable:
             self.entries, self._larger = _places(len(self.entries)), None
             self.count = 0
             return
-        removed = compiled(remove_rows)(self.entries, self.hashing, stored, slots)
+        tags = np.empty(len(slots), np.int32)
+        removed = compiled(remove_rows)(self.entries, self.hashing, stored, slots, tags)
         if self._larger is not None:
-            compiled(remove_rows)(self._larger, self.hashing, stored, slots)
+            compiled(remove_rows)(self._larger, self.hashing, stored, slots, tags)
         self.count -= removed
         assert removed == len(slots), "a slot that is not in the key table"
 

@@ -30,10 +30,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from structures.core.kernel import arrays, compiled, kernel, wide
+from structures.core.kernel import arrays, compiled, kernel, prefetch, wide
 from structures.core.reserve import MEMORY, SLOTS, reserve
 from structures.rows.key_counts import Uses, count_both
-from structures.rows.key_table import ALL_BITS, NULLS_A_CELL, TEXT, KeyTable, RowSet, Stored, entry_of, find_rows, same_key, tag_of
+from structures.rows.key_table import AHEAD, ALL_BITS, NULLS_A_CELL, TEXT, KeyTable, RowSet, Stored, entry_of, find_rows, same_key, tag_of
 from structures.rows.reading import STRETCH_BITS, Moved, Run, differing, gather, gather_text, gather_valid, same, scan, scan_from
 from structures.rows.retired import LIVING, NEVER, Retired
 from structures.rows.succession import Newest, Slots, Succeeded, Succession, Told, begin_life, slot_of, succeed
@@ -96,10 +96,16 @@ def store_rows(
     cells, places, heap = stored_rows.cells, stored_rows.places, stored_rows.heap
     kinds2, cells2, places2, heap2 = given.kinds, given.cells, given.places, given.heap
     stored = 0
-    last = len(entries) - 1
+    last, end, words = len(entries) - 1, len(out) - 1, cells.reshape(cells.size)
     for row in range(len(out)):
         out[row] = tag_of(given, row, hashing)
     for row in range(len(out)):
+        prefetch(entries, wide(out[min(row + 2 * AHEAD, end)]) & last)
+        expected = slot_of(slots, stored + AHEAD)
+        prefetch(words, expected * cells.shape[1])
+        prefetch(words, (expected + 1) * cells.shape[1] - 1)
+        prefetch(slots.born, expected)
+        prefetch(slots.died, expected)
         tag = wide(out[row])
         at = tag & last
         slot = wide(-1)
