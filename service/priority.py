@@ -11,7 +11,7 @@ from typing import Generic, NamedTuple, TypeVar
 
 T = TypeVar("T")
 
-NICE = 2  # of threads that prepare structures beside writers: while two views are built on two cores, writers keep more than half of their
+NICE = 1  # of threads that prepare structures beside writers: while two views are built on two cores, writers keep more than half of their
 # rows, and builds take two to three times as long
 
 _GROUPS, _QUOTAS = Path("/proc/self/cgroup"), Path("/sys/fs/cgroup")
