@@ -30,7 +30,7 @@ from service.query.filters import ordered
 from service.query.model import ColumnRef, Filter, Output, Query
 from service.tables.endpoints import stored_endpoints
 from service.tables.relations import Relation
-from service.tables.resolution import NO_SLOTS, Resolved, last_of_each
+from service.tables.resolution import NO_SLOTS, Resolved
 from service.tables.store import NO_NUMBERS, pieces
 from service.views.deltas import Combination
 from service.views.joins.protocol import Join
@@ -38,6 +38,7 @@ from service.views.live_view import LiveView
 from service.views.parse import View
 from service.wire.batch import Batch, Changes, RowBlock
 from service.wire.schema import RelationDefinition
+from structures.rows.key_groups import key_groups
 
 Rows = tuple[pa.RecordBatch, pa.RecordBatch]
 """The identities (columns alias.column) and the rows of a view, as they are sent."""
@@ -108,7 +109,7 @@ class Cell:
         relation = self._state.relations[name]
         given = relation.table.given(RowBlock(rows))
         is_known = relation.table.find_given(given) >= 0
-        if is_known.any() or last_of_each(relation, rows.select(relation.key)) is not None:
+        if is_known.any() or key_groups(given) is not None:
             raise Problem("bad-rows", f"two rows of {name} have the same key ({', '.join(relation.key)}); nothing was loaded")
         relation.table.enter(self._state.newest, given)
 

@@ -156,6 +156,21 @@ def few_to_row_set(rows: Sequence[Sequence[Any]], kinds: Array, key: Array, widt
     return RowSet(kinds, key, np.array(cells, np.int64), begin, np.frombuffer(bytes(texts), np.uint8))
 
 
+def concatenated_sets(parts: Sequence[RowSet]) -> RowSet:
+    """Concatenate row sets of the same kinds, at least one, each with at least one row. Their texts may exceed 2 GiB."""
+    kinds, key = parts[0].kinds, parts[0].key
+    if len(parts) == 1:
+        return parts[0]
+    cells = np.concatenate([part.cells for part in parts])
+    if not (kinds == TEXT).any():
+        return RowSet(kinds, key, cells, _FIRST_START, _NO_BYTES)
+    before = np.cumsum([0, *(len(part.heap) for part in parts)]).tolist()
+    places = np.concatenate([part.places + first for part, first in zip(parts, before, strict=False)])
+    heap = np.concatenate([part.heap for part in parts])
+    heap.flags.writeable = False
+    return RowSet(kinds, key, cells, places, heap)
+
+
 def _joined(texts: list[tuple[int, Array, Array]], cells: Array) -> tuple[Array, Array]:
     """Return starts and bytes for rows with several texts, the texts of each row contiguous."""
     totals = cells[:, [i for i, _, _ in texts]].sum(axis=1)

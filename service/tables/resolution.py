@@ -7,6 +7,7 @@ then discarded, those after it start from an empty table.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -14,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from service.tables.arrow import concatenated_sets
 from service.tables.relations import Relation
 from service.wire.batch import DELETE, INSERT, TRUNCATE, Changes, RowBlock
 from structures.rows.key_groups import key_groups
@@ -138,12 +140,19 @@ def _last(relation: Relation, changes: Changes) -> Last:
     cuts = np.flatnonzero(changes.ops == TRUNCATE)
     start = int(cuts[-1]) + 1 if len(cuts) else 0
     rows, ops = changes.rows.arrow.slice(start), changes.ops[start:]
-    keys = rows.select(relation.key)
-    key_set = given = None
-    if rows.num_rows:
-        key_set = relation.table.given_keys(RowBlock(keys))
-        given = relation.table.given(RowBlock(rows)) if not np.any(ops == DELETE) else None
-    return Last(ops, changes.index[start:], rows, None if key_set is None else key_groups(key_set), key_set, given)
+    keys, groups = _grouped(relation, rows)
+    given = relation.table.given(RowBlock(rows)) if keys is not None and not np.any(ops == DELETE) else None
+    return Last(ops, changes.index[start:], rows, groups, keys, given)
+
+
+def _grouped(relation: Relation, rows: pa.RecordBatch) -> tuple[RowSet | None, Indices | None]:
+    """Return the keys of the rows in the table's form, and their `key_groups`; None, None: there are no rows."""
+    keys = relation.table.given_keys(RowBlock(rows.select(relation.key))) if rows.num_rows else None
+    return keys, None if keys is None else key_groups(keys)
+
+
+def _found(relation: Relation, keys: RowSet | None) -> Slots:
+    return NO_SLOTS if keys is None else relation.table.find_given(keys)
 
 
 def resolve(relation: Relation, changes: Changes, version: int) -> Resolved:
@@ -152,18 +161,15 @@ def resolve(relation: Relation, changes: Changes, version: int) -> Resolved:
     if len(ops) == 1 and ops[0] != TRUNCATE:
         return _resolve_one(relation, int(ops[0]), changes.rows, changes.index)
     last = changes.prepared if isinstance(changes.prepared, Last) else _last(relation, changes)
-    known = NO_SLOTS if last.keys is None else relation.table.find_given(last.keys)
+    known = _found(relation, last.keys)
     cuts = np.flatnonzero(ops == TRUNCATE)
     if len(cuts) == 0:
         return _fold(relation, last, _judge(last.groups, ops, known), known)
-    keys = changes.rows.arrow.select(relation.key)
     ignored, bad = 0, []
     start = 0
     for cut in cuts.tolist():
-        part, groups = RowBlock(keys.slice(start, cut - start)), None
-        there = relation.table.find(part) if start == 0 else np.full(part.num_rows, -1, np.int32)
-        if part.num_rows:
-            groups = key_groups(relation.table.given_keys(part))
+        keys, groups = _grouped(relation, changes.rows.arrow.slice(start, cut - start))
+        there = _found(relation, keys) if start == 0 else np.full(cut - start, -1, np.int32)
         judged = _judge(groups, ops[start:cut], there)
         ignored += judged.ignored
         bad.append(changes.index[start:cut][judged.bad])
@@ -211,9 +217,10 @@ def _judge(groups: Indices | None, ops: npt.NDArray[np.uint8], known: Slots) -> 
     return _Judged(np.sort(last), int(np.count_nonzero(ignored)), np.sort(order[bad]))
 
 
-def last_of_each(relation: Relation, keys: pa.RecordBatch) -> npt.NDArray[np.bool_] | None:
+def last_of_each(relation: Relation, rows: Sequence[pa.RecordBatch]) -> npt.NDArray[np.bool_] | None:
     """bool[n]: which rows are the last ones of their key; None if no key occurs twice. O(n log n) if one does."""
-    groups = key_groups(relation.table.given_keys(RowBlock(keys))) if keys.num_rows else None
+    parts = [relation.table.given_keys(RowBlock(batch.select(relation.key))) for batch in rows if batch.num_rows]
+    groups = key_groups(concatenated_sets(parts)) if parts else None
     if groups is None:
         return None
     is_last = np.zeros(len(groups), np.bool_)

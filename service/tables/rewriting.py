@@ -191,7 +191,7 @@ def _meeting(relation: Relation, filters: Sequence[Condition], slots: Slots) -> 
 
 def _each_key_once(relation: Relation, rows: Sequence[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """Yield the rows in pieces, only the last one of each key."""
-    last = last_of_each(relation, pa.concat_batches([batch.select(relation.key) for batch in rows])) if rows else None
+    last = last_of_each(relation, rows)
     start = 0
     for batch in rows:
         for at in range(0, batch.num_rows, PIECE_ROWS):

@@ -7,8 +7,8 @@ from typing import Any
 from structures.core.bits import equal16, highest, lowest, with_bit16
 from structures.core.kernel import kernel, prefetch, wide
 from structures.qdag.layout import (
+    AHEAD_OF,
     ARITY,
-    ASKED,
     AT,
     ATOM,
     ATOM_WORDS,
@@ -23,6 +23,7 @@ from structures.qdag.layout import (
     MAP,
     SUBSET,
     TESTED,
+    VALUES_WORDS,
     VARIABLES,
     WAY_WORDS,
     WAYS,
@@ -33,8 +34,8 @@ from structures.qdag.layout import (
     bits_of,
     root_of,
 )
-from structures.quadtree.ahead import request_paths
-from structures.quadtree.layout import AHEAD, CODE_BITS, HEAD, LEAF, MOST_ARITY, QuadNodes, Shape, live_child
+from structures.quadtree.layout import AHEAD, CODE_BITS, HEAD, LEAF, QuadNodes, Shape, live_child
+from structures.quadtree.prefetching import prefetch_paths
 from structures.quadtree.search import child_of, children_of, copy_leaf, ends_at, leads_to_leaf
 
 
@@ -187,20 +188,20 @@ def bind(nodes: QuadNodes, walking: Walking, t: int, count: int) -> int:
 
 
 @kernel
-def request_ways(nodes: QuadNodes, walking: Walking) -> None:
-    """Prefetch the ways of `bind` for the next items, if there are several. There is no frame meanwhile: the words of frames are room."""
+def prefetch_ways(nodes: QuadNodes, walking: Walking) -> None:
+    """Prefetch the ways of `bind` for item state[ITEM] - 1 and those after it, AHEAD in all. There is no frame yet: their words are room
+    for the paths. If only the leading coordinates have values, the others are undefined, and the paths end before their levels."""
     plan, roots, items, leaves, state = walking.plan, walking.roots, walking.items, walking.leaves, walking.state
-    n = min(state[ITEMS] - state[ITEM], AHEAD)
-    state[ASKED] = state[ITEM] + n
+    first, begin = state[ITEM] - 1, wide(len(leaves) - VALUES_WORDS)
+    n = min(state[ITEMS] - first, AHEAD)
+    state[AHEAD_OF] = first + n
     for t in range(plan[ATOMS] + plan[TESTED] if n > 1 else 0):
-        a, whole = ATOM + t * ATOM_WORDS, plan[ATOM + t * ATOM_WORDS + WHOLE] != 0
-        k, f, first = plan[a + ARITY], plan[a + FIRST], len(leaves) - AHEAD * (MOST_ARITY + 1)
-        count = k if whole else f
-        if count == 0:
+        a = ATOM + t * ATOM_WORDS
+        k, f, whole = plan[a + ARITY], plan[a + FIRST], plan[a + WHOLE] != 0
+        if f == 0 and not whole:
             continue
         for i in range(n):
-            for j in range(count):
-                leaves[first + i * (k + 1) + j] = items[(state[ITEM] + i) * plan[WIDTH] + 1 + plan[a + VARIABLES + j]]
-        tree = root_of(roots, t), bits_of(roots, t), base_of(roots, t)
-        ends = wide(first), first + n * (k + 1)
-        request_paths(nodes, tree, Shape(k, f), leaves, ends, 0 if whole else CODE_BITS, state, FRAMES)
+            for j in range(k if whole else f):
+                leaves[begin + i * (k + 1) + j] = items[(first + i) * plan[WIDTH] + 1 + plan[a + VARIABLES + j]]
+        tree, part = (root_of(roots, t), bits_of(roots, t), base_of(roots, t)), (begin, begin + n * (k + 1))
+        prefetch_paths(nodes, tree, Shape(k, f), leaves, part, 0 if whole else CODE_BITS, state, FRAMES)

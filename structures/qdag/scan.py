@@ -22,7 +22,7 @@ import numpy as np
 
 from structures.core.bits import lowest
 from structures.core.kernel import kernel, wide
-from structures.qdag.layout import ASKED, DEPTH, ITEM, ITEMS, STEPS, WIDTH, Walking
+from structures.qdag.layout import AHEAD_OF, DEPTH, ITEM, ITEMS, STEPS, WIDTH, Walking
 from structures.qdag.refs import first_of_each
 from structures.qdag.walk import and_steps
 from structures.quadtree.layout import LEAF, LEVELS, MOST_ARITY, QuadNodes, Shape
@@ -97,7 +97,7 @@ def read_items(nodes: QuadNodes, walking: Walking, other_plan: Any, other_roots:
             if scanning[SCANNED] == 0:
                 break
             state[ITEM], state[ITEMS] = 0, scan(nodes, scanning, walking, plan[WIDTH])
-            state[ASKED] = state[ITEMS]  # one after another in Morton order: most of a way is that of the item before
+            state[AHEAD_OF] = state[ITEMS]  # one after another in Morton order: most of a way is that of the item before
         if items[0] == NO_SLOT:
             n = and_steps(nodes, Walking(other_plan, other_roots, items, leaves, state), out, n, stop)
         else:

@@ -25,9 +25,9 @@ from structures.core.bits import count_bits, equal16, lowest
 from structures.core.kernel import kernel, wide
 from structures.qdag.absent import begin_tested, descend_tested, has_live_tests, passes, permitted
 from structures.qdag.layout import (
+    AHEAD_OF,
     ALL,
     ARITY,
-    ASKED,
     AT,
     ATOM,
     ATOM_WORDS,
@@ -68,7 +68,7 @@ from structures.qdag.layout import (
     bits_of,
     root_of,
 )
-from structures.qdag.refs import agreeing, await_child, bind, child_at, enter, enter_child, first_of_each, loaded, quadrants, request_ways
+from structures.qdag.refs import agreeing, await_child, bind, child_at, enter, enter_child, first_of_each, loaded, prefetch_ways, quadrants
 from structures.quadtree.layout import LEAF, QuadNodes
 from structures.quadtree.search import children_of
 
@@ -123,17 +123,16 @@ def begin(nodes: QuadNodes, walking: Walking) -> int:
     rows."""
     W, plan, roots, state = nodes.W, walking.plan, walking.roots, walking.state
     joint, top, anew = plan[JOINT], wide(0), state[ITEM] == 0
+    state[ITEM] += 1
     for t in range(plan[ATOMS] + plan[TESTED] if anew else 0):
         state[WAYS + t * WAY_WORDS] = -1
     for t in range(plan[ATOMS]):
         if root_of(roots, t) == 0:
-            state[ITEM] += 1
             return NOTHING
         if t < joint:
             top = max(top, bits_of(roots, t))
-    if state[ITEM] >= state[ASKED]:
-        request_ways(nodes, walking)
-    state[ITEM] += 1
+    if state[ITEM] > state[AHEAD_OF]:
+        prefetch_ways(nodes, walking)
     if plan[ONCE] != 0:
         take_given(walking)
     for t in range(plan[ATOMS]):

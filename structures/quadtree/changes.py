@@ -14,7 +14,6 @@ from structures.core.blocks import Writing, free
 from structures.core.control import VERSION
 from structures.core.kernel import kernel, wide
 from structures.quadtree import layout
-from structures.quadtree.ahead import request_paths
 from structures.quadtree.layout import (
     QuadNodes,
     Shape,
@@ -29,6 +28,7 @@ from structures.quadtree.layout import (
     new_leaf,
     top_level,
 )
+from structures.quadtree.prefetching import prefetch_entries
 from structures.quadtree.search import child_of, children_of, copy_leaf, ends_at, size_of
 
 
@@ -277,26 +277,16 @@ def morton_keys(entries: Any, arity: int, keys: Any) -> None:
             keys[i] = keys[i] << arity | digit(entries, i * (arity + 1), 1, arity, 0, b)
 
 
-@kernel
-def request_entries(nodes: QuadNodes, C: Any, h: int, entries: Any, e: int, end: int) -> None:
-    """Prefetch the paths of the tree at holder h to the entries entries[e:end], at most AHEAD, if there are several."""
-    shape = Shape(C[h + layout.ARITY], C[h + layout.FIRST])
-    if end - e > shape.arity + 1:
-        tree = C[h + layout.ROOT], C[h + layout.BITS], C[h + layout.BASE]
-        request_paths(nodes, tree, shape, entries, (e, end), -layout.LEVELS, C, layout.PATHS)
-
-
 @kernel("int64(QuadNodes, Writing, int64, int32[::1], int64, boolean)")
 def change_entries(nodes: QuadNodes, writing: Writing, t: int, entries: Any, e: int, come: bool) -> int:
     """Insert or delete all entries from entries[e] on. Returns where it stopped: at the end, or at an entry that the tree does not reach.
     C[MISSING] counts deletes of entries that were not there. O(2**k log n) an entry of k coordinates."""
     C = writing.C
     h = layout.TREE + layout.TREE_WORDS * t
-    width, asked = C[h + layout.ARITY] + 1, wide(e)
+    width, prefetched = C[h + layout.ARITY] + 1, wide(e)
     while e < len(entries):
-        if e >= asked:
-            asked = min(wide(len(entries)), e + layout.AHEAD * width)
-            request_entries(nodes, C, h, entries, e, asked)
+        if e == prefetched:
+            prefetched = prefetch_entries(nodes, C, h, entries, e)
         if not come:
             if not delete_entry(nodes, writing, t, entries, e):
                 C[layout.MISSING] += 1

@@ -62,12 +62,23 @@ def first_leaf(compact: Any, w: int) -> int:
     return compact[w] >> 32
 
 
+@kernel(forceinline=True)
+def node_word(compact: Any, base: int, place: int, arity: int) -> int:
+    """Return the first of the NODE_WORDS words that have the children of a compact inner node."""
+    return compact[base + NODES] + NODE_WORDS * (((~place >> 1) << arity) >> 6)
+
+
+@kernel(forceinline=True)
+def sizes_word(compact: Any, base: int, place: int) -> int:
+    """Return the word that has the size of a compact leaf."""
+    return compact[base + LEAVES] + (~place >> 1) // SIZES
+
+
 @kernel
 def compact_child(compact: Any, base: int, place: int, arity: int, c: int) -> int:
     """Return the place of child c of a compact inner node; 0: there is none."""
-    bit = ((~place >> 1) << arity) + c
-    w = compact[base + NODES] + NODE_WORDS * (bit >> 6)
-    bit &= 63
+    w = node_word(compact, base, place, arity)
+    bit = (((~place >> 1) << arity) + c) & 63
     before = ~(wide(-1) << bit)
     if (compact[w + 1] >> bit) & 1 != 0:
         return compact_place(first_inner(compact, w) + count_bits(compact[w + 1] & before), False)
@@ -79,16 +90,14 @@ def compact_child(compact: Any, base: int, place: int, arity: int, c: int) -> in
 @kernel
 def compact_mask(compact: Any, base: int, place: int, arity: int) -> int:
     """Return the children of a compact inner node, as bits."""
-    bit = (~place >> 1) << arity
-    w = compact[base + NODES] + NODE_WORDS * (bit >> 6)
-    return ((compact[w + 1] | compact[w + 2]) >> (bit & 63)) & ((1 << (1 << arity)) - 1)
+    w = node_word(compact, base, place, arity)
+    return ((compact[w + 1] | compact[w + 2]) >> (((~place >> 1) << arity) & 63)) & ((1 << (1 << arity)) - 1)
 
 
 @kernel
 def compact_size(compact: Any, base: int, place: int) -> int:
     """Return the number of entries of a compact leaf."""
-    q = ~place >> 1
-    return ((compact[compact[base + LEAVES] + q // SIZES] >> 4 * (q % SIZES)) & 15) + 1
+    return ((compact[sizes_word(compact, base, place)] >> 4 * ((~place >> 1) % SIZES)) & 15) + 1
 
 
 @kernel(forceinline=True)
@@ -148,7 +157,7 @@ def find_leaf(compact: Any, base: int, place: int, shape: Shape, level: int) -> 
     """Return the first byte of a compact leaf of this level, the number of its entries, and the bytes of one."""
     k, f = shape
     q, code = ~place >> 1, compact[base + CODE]
-    word, j = compact[compact[base + LEAVES] + q // SIZES], q % SIZES
+    word, j = compact[sizes_word(compact, base, place)], q % SIZES
     before = word & ((1 << 4 * j) - 1)
     n = ((word >> 4 * j) & 15) + 1
     before = (before & 0x0F0F0F0F) + ((before >> 4) & 0x0F0F0F0F)

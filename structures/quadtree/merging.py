@@ -33,9 +33,10 @@ from structures.core.control import SIZE, VERSION
 from structures.core.kernel import arrays, compiled, kernel, wide
 from structures.core.reserve import reserve
 from structures.quadtree import layout
-from structures.quadtree.changes import delete_entry, insert_entry, request_entries
+from structures.quadtree.changes import delete_entry, insert_entry
 from structures.quadtree.compact import CODE, LEFT, CompactForms, begun, compact_place, compress, form_words
 from structures.quadtree.layout import QuadArena, QuadNodes, Shape, drop_block, is_leaf, level_below, live_child
+from structures.quadtree.prefetching import prefetch_entries
 from structures.quadtree.remaking import begun_anew, remake, room_for_few
 from structures.quadtree.search import child_of, copy_leaf, ends_at
 
@@ -129,10 +130,10 @@ def replay(nodes: QuadNodes, writing: Writing, t: int, entries: Any, come: Any) 
     does not have. O(2**k log n) an entry."""
     C = writing.C
     h = layout.TREE + layout.TREE_WORDS * t
-    width = C[h + layout.ARITY] + 1
+    width, prefetched = C[h + layout.ARITY] + 1, wide(0)
     for i in range(len(come)):
-        if i % layout.AHEAD == 0:
-            request_entries(nodes, C, h, entries, i * width, min(i + layout.AHEAD, len(come)) * width)
+        if i * width == prefetched:
+            prefetched = prefetch_entries(nodes, C, h, entries, prefetched)
         if come[i] != 0:
             done = insert_entry(nodes, writing, t, entries, i * width)
         else:

@@ -14,9 +14,7 @@ import numpy as np
 
 from structures.core.hashing import SECRET
 from structures.core.kernel import compiled, kernel, prefetch, wide
-from structures.rows.key_table import ALL_BITS, RowSet, entry_of, same_key, tag_of
-
-_AHEAD = 8  # rows between prefetching an entry and reading it
+from structures.rows.key_table import AHEAD, ALL_BITS, RowSet, entry_of, same_key, tag_of
 
 
 @kernel("int64(int64[::1], RowSet, int64[::1], int64[::1])")
@@ -27,7 +25,7 @@ def group_rows(hashing: Any, given: RowSet, entries: Any, out: Any) -> int:
         out[row] = tag_of(given, row, hashing)
     last, end, groups = len(entries) - 1, len(out) - 1, wide(0)
     for row in range(len(out)):
-        prefetch(entries, out[min(row + _AHEAD, end)] & last)
+        prefetch(entries, out[min(row + 2 * AHEAD, end)] & last)
         tag, first = out[row], wide(-1)
         at = tag & last
         while entries[at] != 0 and first < 0:

@@ -59,7 +59,8 @@ _PLACES = 32  # places copied for each inserted entry: all of them before half o
 _STEP = 1 << 11  # fewest places that are worth a call
 _LOOKED_AT = 1 << 10  # places at the front, where an empty one is expected soon
 _RESERVED = 1 << 17  # fewest places for which address space is reserved
-AHEAD = 8  # rows between prefetching an entry and prefetching the row there, and between that and using it
+AHEAD = 8  # rows between prefetching an entry and prefetching the row there, and between that and using it; twice as many if there is one
+# stage
 _FEW = 64  # entries that are removed one by one even if they are all entries
 
 
@@ -144,8 +145,8 @@ def same_bytes(heap: Any, start: int, heap2: Any, start2: int, length: int) -> b
 
 
 @kernel
-def same_key(stored: Stored, slot: int, given: RowSet, row: int) -> bool:
-    """Return whether a stored row has the key of a given one."""
+def same_key(stored: Stored | RowSet, slot: int, given: RowSet, row: int) -> bool:
+    """Return whether a stored row, or another given one, has the key of a given one."""
     kinds, key, cells, places, heap = stored
     kinds2, key2, cells2, places2, heap2 = given
     for j in range(len(key)):
@@ -188,13 +189,19 @@ def find_rows(entries: Any, hashing: Any, stored: Stored, given: RowSet, out: An
         out[row] = slot
 
 
-@kernel("int64(int64[::1], int64[::1], Stored, int32[::1], int32[::1])")
-def remove_rows(entries: Any, hashing: Any, stored: Stored, slots: Any, tags: Any) -> int:
-    """Remove the entries of stored rows. Returns how many were there. `tags`: room for one a row. O(1) a row, expected."""
-    last, end, cells = len(entries) - 1, len(slots) - 1, stored.cells.reshape(stored.cells.size)
+@kernel("void(int64[::1], Stored, int32[::1], int32[::1])")
+def read_tags(hashing: Any, stored: Stored, slots: Any, tags: Any) -> None:
+    """Set tags[i] to that of the stored row at slots[i]. O(1) a row."""
+    end, cells = len(slots) - 1, stored.cells.reshape(stored.cells.size)
     for i in range(len(slots)):
         prefetch(cells, wide(slots[min(i + 2 * AHEAD, end)]) * stored.cells.shape[1] + stored.key[0])
         tags[i] = tag_of(stored, slots[i], hashing)
+
+
+@kernel("int64(int64[::1], int32[::1], int32[::1])")
+def remove_rows(entries: Any, slots: Any, tags: Any) -> int:
+    """Remove the entries of stored rows with these tags. Returns how many were there. O(1) a row, expected."""
+    last, end = len(entries) - 1, len(slots) - 1
     removed = 0
     for i in range(len(slots)):
         prefetch(entries, wide(tags[min(i + 2 * AHEAD, end)]) & last)
@@ -315,9 +322,10 @@ class KeyTable:
             self.count = 0
             return
         tags = np.empty(len(slots), np.int32)
-        removed = compiled(remove_rows)(self.entries, self.hashing, stored, slots, tags)
+        compiled(read_tags)(self.hashing, stored, slots, tags)
+        removed = compiled(remove_rows)(self.entries, slots, tags)
         if self._larger is not None:
-            compiled(remove_rows)(self._larger, self.hashing, stored, slots, tags)
+            compiled(remove_rows)(self._larger, slots, tags)
         self.count -= removed
         assert removed == len(slots), "a slot that is not in the key table"
 

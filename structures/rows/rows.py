@@ -101,9 +101,9 @@ def store_rows(
         out[row] = tag_of(given, row, hashing)
     for row in range(len(out)):
         prefetch(entries, wide(out[min(row + 2 * AHEAD, end)]) & last)
-        expected = slot_of(slots, stored + AHEAD)
+        expected = slot_of(slots, stored + AHEAD)  # if all rows until then are new
         prefetch(words, expected * cells.shape[1])
-        prefetch(words, (expected + 1) * cells.shape[1] - 1)
+        prefetch(words, (expected + 1) * cells.shape[1] - 1)  # most rows lie in two lines
         prefetch(slots.born, expected)
         prefetch(slots.died, expected)
         tag = wide(out[row])

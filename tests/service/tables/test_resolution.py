@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from service.tables import resolution
 from service.tables.changes import batch_run
 from service.tables.relations import Relation
-from service.tables.resolution import NO_SLOTS, Last, Resolved, allocate, prepare, resolve
+from service.tables.resolution import NO_SLOTS, Last, Resolved, allocate, last_of_each, prepare, resolve
 from service.wire.batch import DELETE, INSERT, TRUNCATE, UPSERT, Changes, RowBlock
 from tests.service.definitions import relation as definition
 
@@ -274,3 +274,18 @@ def test_many_rows() -> None:
     assert found.deletes.tolist() == [slots[i] for i in left if i < 1000]
     found = judged(twice, DELETE)
     assert found.ignored == 2000 + 1000 and found.delete_keys.num_rows == 1000 and sorted(found.deletes.tolist()) == sorted(slots.tolist())
+
+
+@given(st.sampled_from([*KINDS]), st.lists(st.tuples(st.lists(st.integers(0, 5), max_size=5), st.integers(0, 2)), max_size=4))
+@example("text", [([0, 2, 3], 1), ([3, 2, 1], 0)])
+@example("two columns", [([0, 1], 0), ([], 0), ([4, 5, 0], 2)])
+@example("float", [([0], 0), ([1], 0)])
+def test_the_last_rows_of_each_key_of_several_batches(kind: str, batches: list[tuple[list[int], int]]) -> None:
+    case = Case(kind, [])
+    keys = [[case.keys[i % len(case.keys)] for i in some] for some, _ in batches]
+    rows = [case.rows([(UPSERT, key, 0) for key in some], False, before).arrow for some, (_, before) in zip(keys, batches, strict=True)]
+    last = last_of_each(case.relation, rows)
+    every = [key for some in keys for key in some]
+    expected = [key not in every[at + 1 :] for at, key in enumerate(every)]
+    assert (last is None) == all(expected)
+    assert last is None or last.tolist() == expected
