@@ -36,7 +36,7 @@ from structures.rows.key_counts import Uses, count_both
 from structures.rows.key_table import AHEAD, ALL_BITS, NULLS_A_CELL, TEXT, KeyTable, RowSet, Stored, entry_of, find_rows, same_key, tag_of
 from structures.rows.reading import STRETCH_BITS, Moved, Run, differing, gather, gather_text, gather_valid, same, scan, scan_from
 from structures.rows.retired import LIVING, NEVER, Retired
-from structures.rows.succession import Newest, Slots, Succeeded, Succession, Told, begin_life, slot_of, succeed
+from structures.rows.succession import Newest, Slots, Succeeded, Succession, Told, begin_life, prefetch_slot, slot_of, succeed
 
 HEAP_BYTES = min(1 << 37, max(1 << 30, MEMORY))  # more could not be used, and other relations need address space, too
 LIFE_BYTES = 8 + 8 + 4  # of a slot: when it was born and died, and its place among the free ones
@@ -95,17 +95,12 @@ def store_rows(
     the new heap_used. New slots come from the top of `free`, then from `used` on."""
     cells, places, heap = stored_rows.cells, stored_rows.places, stored_rows.heap
     kinds2, cells2, places2, heap2 = given.kinds, given.cells, given.places, given.heap
-    stored = 0
-    last, end, words = len(entries) - 1, len(out) - 1, cells.reshape(cells.size)
+    stored, last, end, words = 0, len(entries) - 1, len(out) - 1, cells.reshape(cells.size)
     for row in range(len(out)):
         out[row] = tag_of(given, row, hashing)
     for row in range(len(out)):
         prefetch(entries, wide(out[min(row + 2 * AHEAD, end)]) & last)
-        expected = slot_of(slots, stored + AHEAD)  # if all rows until then are new
-        prefetch(words, expected * cells.shape[1])
-        prefetch(words, (expected + 1) * cells.shape[1] - 1)  # most rows lie in two lines
-        prefetch(slots.born, expected)
-        prefetch(slots.died, expected)
+        prefetch_slot(words, cells.shape[1], slots, slot_of(slots, stored + AHEAD))  # if all rows until then are new
         tag = wide(out[row])
         at = tag & last
         slot = wide(-1)

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from structures.core.kernel import arrays, fence, kernel, wide
+from structures.core.kernel import arrays, fence, kernel, prefetch, wide
 from structures.rows.reading import STRETCH_BITS
 from structures.rows.retired import LIVING
 
@@ -94,6 +94,15 @@ def slot_of(slots: Slots, taken: int) -> int:
     if taken < slots.free_count:
         return wide(slots.free[slots.free_count - 1 - taken])
     return slots.used + taken - slots.free_count
+
+
+@kernel
+def prefetch_slot(words: Any, width: int, slots: Slots, slot: int) -> None:
+    """Prefetch what the next row at this slot overwrites. `words`: the cells of all rows, `width` a row."""
+    prefetch(words, slot * width)
+    prefetch(words, (slot + 1) * width - 1)  # most rows lie in two lines
+    prefetch(slots.born, slot)
+    prefetch(slots.died, slot)
 
 
 @kernel
