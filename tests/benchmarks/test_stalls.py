@@ -14,7 +14,7 @@ import pytest
 
 from tests.benchmarks import service_registrations, stalls, standstill
 from tests.benchmarks.__main__ import main
-from tests.benchmarks.figures import Scale
+from tests.benchmarks.figures import Figure, Scale
 from tests.benchmarks.marks import compiled
 from tests.benchmarks.served import beside
 
@@ -78,3 +78,16 @@ def test_many_registrations() -> None:
     figures = [figure for figure in found if not figure.name.endswith(stalls.RUNNING)]
     assert [figure.aim for figure in figures] == [10.0, 50.0, 1.0, 4, 4, None, 2.0, 1.0, 1.0]
     assert len(figures[2].samples) == 8 and len(figures[6].samples) == 41 and len(figures[7].samples) == 5
+
+
+def test_of_several_runs_p999_is_the_median_and_the_longest_the_longest() -> None:
+    def run(**values: float) -> list[Figure]:
+        return [Figure(f"10 rows, nothing: {name}", value, "ms") for name, value in values.items()]
+
+    runs = [run(**{"p99.9": p999, stalls.LONGEST: longest}) for p999, longest in [(3.0, 5.0), (9.0, 9.5), (2.0, 30.0)]]
+    runs[1] += run(**{stalls.RUNNING: 4.0})
+    found = stalls.of_runs(runs)
+    assert [(figure.name.rpartition(": ")[2], figure.value) for figure in found] == [
+        ("p99.9", 3.0), (stalls.LONGEST, 30.0), (stalls.RUNNING, 4.0)
+    ]  # fmt: skip
+    assert found[0].parameters["runs"] == [2.0, 3.0, 9.0]
