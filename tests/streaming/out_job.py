@@ -8,10 +8,12 @@ from pathlib import Path
 from typing import Any
 
 import httpx
-from confluent_kafka import Consumer, Message
+from confluent_kafka import Consumer, Message, TopicPartition
 
 from streaming.kafka_client import quiet
 from tests.streaming.stream_job import LIMIT, StreamJob
+
+_STUCK = 15.0  # seconds without a message, though there are some
 
 
 class OutJob(StreamJob):
@@ -34,9 +36,14 @@ class Believer:
     """
 
     def __init__(self, brokers: str, topic: str) -> None:
-        settings = {"bootstrap.servers": brokers, "group.id": f"believer-{topic}", "auto.offset.reset": "earliest", "log_level": 0}
-        self._consumer = Consumer({**settings, "isolation.level": "read_committed"}, logger=quiet)
+        self._settings = {
+            "bootstrap.servers": brokers, "group.id": f"believer-{topic}", "auto.offset.reset": "earliest", "log_level": 0,
+            "isolation.level": "read_committed",
+        }  # fmt: skip
+        self._consumer = Consumer(self._settings, logger=quiet)
         self._consumer.subscribe([topic])
+        self._heard = time.monotonic()
+        self._next: dict[tuple[str, int], int] = {}  # the offset after the last message, by topic and partition
         self.rows: dict[bytes, Any] = {}
         self.counts = {"r": 0, "c": 0, "d": 0, "null": 0}
         self.messages: list[tuple[bytes, Any]] = []
@@ -49,16 +56,30 @@ class Believer:
             assert time.monotonic() < end, (
                 f"{len(self.rows)} rows in the topic {self.counts}, {len(wanted)} in the view; read up to, end: {self._places()}"
             )
-            for message in self._consumer.consume(1000, 0.05):
-                self._believe(message)
+            self._read()
 
     def read_to_end(self) -> None:
         """Read everything that is committed by now."""
         limit = time.monotonic() + LIMIT
         while any(offset < end for offset, end in self._places()):
             assert time.monotonic() < limit, f"read up to, end: {self._places()}"
-            for message in self._consumer.consume(1000, 0.05):
-                self._believe(message)
+            self._read()
+
+    def _read(self) -> None:
+        for message in self._consumer.consume(1000, 0.05):
+            self._heard = time.monotonic()
+            self._believe(message)
+        if time.monotonic() - self._heard > _STUCK and any(offset < end for offset, end in self._places()):
+            self._read_on_anew()
+
+    def _read_on_anew(self) -> None:
+        """Continue with another consumer: after the broker was killed, librdkafka's sometimes never reads on."""
+        places = self._consumer.assignment()
+        self._consumer.close()
+        self._consumer = Consumer(self._settings, logger=quiet)
+        begin = [TopicPartition(one.topic, one.partition, self._next.get((one.topic, one.partition), 0)) for one in places]
+        self._consumer.assign(begin)
+        self._heard = time.monotonic()
 
     def _places(self) -> list[tuple[int, int]]:
         """How far it has read each partition that the group has assigned to it, 0 where nothing was read (Kafka's position is negative
@@ -69,6 +90,7 @@ class Believer:
     def _believe(self, message: Message) -> None:
         if message.error() is not None:
             return
+        self._next[message.topic(), message.partition()] = message.offset() + 1
         key, value = message.key(), message.value()
         record = None if value is None else json.loads(value)
         self.messages.append((key, record))

@@ -474,4 +474,4 @@ def test_builds_let_the_writer_go_first(engine: Instance, monkeypatch: pytest.Mo
     monkeypatch.setattr(Builds, "_load", staticmethod(look_at))
     engine.put_view("v", PAIR, wait=0)
     assert state(engine, "v") == "live"
-    assert seen == [min(os.getpriority(os.PRIO_PROCESS, 0) + 2, 19)]
+    assert seen == [min(os.getpriority(os.PRIO_PROCESS, 0) + 1, 19)]
