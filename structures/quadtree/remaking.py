@@ -28,7 +28,6 @@ from structures.quadtree.compact import (
     LEVEL,
     NODE,
     NODE_WORDS,
-    NODES,
     RANGE,
     SIDE,
     Making,
@@ -45,6 +44,7 @@ from structures.quadtree.compact import (
     find_leaf,
     first_inner,
     first_leaf,
+    node_word,
     write_leaf,
 )
 from structures.quadtree.layout import LEAF, LEVELS, QuadNodes, Shape, level_below, live_child
@@ -124,7 +124,7 @@ def copy_node(nodes: QuadNodes, base: int, making: Making, shape: Shape, number:
     compact, N, state = nodes.compact, making.N, making.state
     k, f = shape
     bit, made = number << k, state[NODE] << k
-    w, v = compact[base + NODES] + NODE_WORDS * (bit >> 6), NODE_WORDS * (made >> 6)
+    w, v = node_word(compact, base, compact_place(number, False), k), NODE_WORDS * (made >> 6)
     every, before = (1 << (1 << k)) - 1, ~(wide(-1) << (bit & 63))
     inner, leaves = (compact[w + 1] >> (bit & 63)) & every, (compact[w + 2] >> (bit & 63)) & every
     N[v + 1] |= inner << (made & 63)

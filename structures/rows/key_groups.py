@@ -12,9 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from structures.core.hashing import SECRET
 from structures.core.kernel import compiled, kernel, prefetch, wide
-from structures.rows.key_table import AHEAD, ALL_BITS, RowSet, entry_of, same_key, tag_of
+from structures.rows.key_table import AHEAD, ALL_BITS, RowSet, entry_of, hashing_with, probe, tag_of
 
 
 @kernel("int64(int64[::1], RowSet, int64[::1], int64[::1])")
@@ -26,14 +25,8 @@ def group_rows(hashing: Any, given: RowSet, entries: Any, out: Any) -> int:
     last, end, groups = len(entries) - 1, len(out) - 1, wide(0)
     for row in range(len(out)):
         prefetch(entries, out[min(row + 2 * AHEAD, end)] & last)
-        tag, first = out[row], wide(-1)
-        at = tag & last
-        while entries[at] != 0 and first < 0:
-            if entries[at] >> 32 == tag:
-                other = (entries[at] & 0xFFFFFFFF) - 1
-                if same_key(given, other, given, row):
-                    first = other
-            at = (at + 1) & last
+        tag = out[row]
+        first, at = probe(entries, given, tag, given, row)
         if first < 0:
             entries[at], first = entry_of(tag, row), wide(row)
             groups += 1
@@ -45,4 +38,4 @@ def key_groups(given: RowSet, hash_mask: int = ALL_BITS) -> np.ndarray | None:
     """Return int64[n], for each row the first one with its key; None if no key occurs twice. `hash_mask` as for `KeyTable`."""
     n = len(given.cells)
     out, entries = np.empty(n, np.int64), np.zeros(1 << (2 * n).bit_length(), np.int64)
-    return None if compiled(group_rows)(np.array([hash_mask, *SECRET]), given, entries, out) == n else out
+    return None if compiled(group_rows)(hashing_with(hash_mask), given, entries, out) == n else out

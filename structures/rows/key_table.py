@@ -59,8 +59,7 @@ _PLACES = 32  # places copied for each inserted entry: all of them before half o
 _STEP = 1 << 11  # fewest places that are worth a call
 _LOOKED_AT = 1 << 10  # places at the front, where an empty one is expected soon
 _RESERVED = 1 << 17  # fewest places for which address space is reserved
-AHEAD = 8  # rows between prefetching an entry and prefetching the row there, and between that and using it; twice as many if there is one
-# stage
+AHEAD = 8  # rows between two of these: prefetching an entry, prefetching the row there, using it
 _FEW = 64  # entries that are removed one by one even if they are all entries
 
 
@@ -167,6 +166,20 @@ def entry_of(tag: int, slot: int) -> int:
     return wide(tag) << 32 | (wide(slot) + 1)
 
 
+@kernel(inline="always")
+def probe(entries: Any, stored: Stored | RowSet, tag: int, given: RowSet, row: int) -> tuple[int, int]:
+    """Return the slot of the entry with the key of a given row, whose tag this is, -1: there is none; and in this case the place for it."""
+    last = len(entries) - 1
+    at, slot = tag & last, wide(-1)
+    while entries[at] != 0 and slot < 0:
+        if entries[at] >> 32 == tag:
+            other = (entries[at] & 0xFFFFFFFF) - 1
+            if same_key(stored, other, given, row):
+                slot = other
+        at = (at + 1) & last
+    return slot, at
+
+
 @kernel("void(int64[::1], int64[::1], Stored, RowSet, int32[::1])")
 def find_rows(entries: Any, hashing: Any, stored: Stored, given: RowSet, out: Any) -> None:
     """Set out[i] to the slot of the stored row with the key of given row i, or -1. O(1) a row, expected."""
@@ -177,16 +190,7 @@ def find_rows(entries: Any, hashing: Any, stored: Stored, given: RowSet, out: An
         prefetch(entries, wide(out[min(row + 2 * AHEAD, end)]) & last)
         expected = (entries[wide(out[min(row + AHEAD, end)]) & last] & 0xFFFFFFFF) - 1
         prefetch(cells, max(expected, 0) * stored.cells.shape[1] + stored.key[0])
-        tag = wide(out[row])
-        at = tag & last
-        slot = wide(-1)
-        while entries[at] != 0 and slot < 0:
-            if entries[at] >> 32 == tag:
-                other = (entries[at] & 0xFFFFFFFF) - 1
-                if same_key(stored, other, given, row):
-                    slot = other
-            at = (at + 1) & last
-        out[row] = slot
+        out[row], _ = probe(entries, stored, wide(out[row]), given, row)
 
 
 @kernel("void(int64[::1], Stored, int32[::1], int32[::1])")
@@ -257,6 +261,11 @@ def _copy_rows(entries: Any, rest: int, larger: Any, hashing: Any, stored: Store
             _put(larger, wanted)
 
 
+def hashing_with(hash_mask: int) -> np.ndarray:
+    """Return the parameters of `tag_of`."""
+    return np.array([hash_mask, *SECRET])
+
+
 def _places(count: int) -> np.ndarray:
     """Return an array of empty places. Raises MemoryError. Free memory of the allocator would have to be zeroed at once, so large arrays
     are reserved."""
@@ -272,7 +281,7 @@ class KeyTable:
     """The entries and their number. `hash_mask` keeps fewer bits of the hash: for tests of collisions."""
 
     def __init__(self, hash_mask: int = ALL_BITS) -> None:
-        self.hashing = np.array([hash_mask, *SECRET])
+        self.hashing = hashing_with(hash_mask)
         self.entries = _places(_SMALLEST)
         self.count = 0
         self._larger: np.ndarray | None = None  # while it grows

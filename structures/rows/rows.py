@@ -33,7 +33,7 @@ import numpy as np
 from structures.core.kernel import arrays, compiled, kernel, prefetch, wide
 from structures.core.reserve import MEMORY, SLOTS, reserve
 from structures.rows.key_counts import Uses, count_both
-from structures.rows.key_table import AHEAD, ALL_BITS, NULLS_A_CELL, TEXT, KeyTable, RowSet, Stored, entry_of, find_rows, same_key, tag_of
+from structures.rows.key_table import AHEAD, ALL_BITS, NULLS_A_CELL, TEXT, KeyTable, RowSet, Stored, entry_of, find_rows, probe, tag_of
 from structures.rows.reading import STRETCH_BITS, Moved, Run, differing, gather, gather_text, gather_valid, same, scan, scan_from
 from structures.rows.retired import LIVING, NEVER, Retired
 from structures.rows.succession import Newest, Slots, Succeeded, Succession, Told, begin_life, prefetch_slot, slot_of, succeed
@@ -102,14 +102,7 @@ def store_rows(
         prefetch(entries, wide(out[min(row + 2 * AHEAD, end)]) & last)
         prefetch_slot(words, cells.shape[1], slots, slot_of(slots, stored + AHEAD))  # if all rows until then are new
         tag = wide(out[row])
-        at = tag & last
-        slot = wide(-1)
-        while entries[at] != 0 and slot < 0:
-            if entries[at] >> 32 == tag:
-                other = (entries[at] & 0xFFFFFFFF) - 1
-                if same_key(stored_rows, other, given, row):
-                    slot = other
-            at = (at + 1) & last
+        slot, at = probe(entries, stored_rows, tag, given, row)
         if slot < 0:
             slot = slot_of(slots, stored)
             for i in range(cells2.shape[1]):

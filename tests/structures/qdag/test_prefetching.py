@@ -121,11 +121,11 @@ def test_changes_prefetch_a_block_of_entries_before_they_begin(first: int, monke
 
 
 def test_readings_prefetch_the_ways_to_given_values(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Given x and y: of R(y, z) the way to y, of S(x, y) that to both, and of T(z) none."""
+    """Given entries of an atom over x and y: of R(y, z) the way to y, of S(x, y) that to both."""
     trees, entries = _trees([(2, 0), (2, 1), (2, 0)], 5)
-    given, r, s = ((0, 1), frozenset({0, 1})), (1, 2), (0, 1)
+    given, r, s = (0, 1), (1, 2), (0, 1)
     atoms = [
-        Atom(given[1], {frozenset(): (0, given[0])}),
+        Atom(frozenset(given), {frozenset(): (0, given)}),
         Atom(frozenset(r), {frozenset(): (0, r), frozenset({1}): (1, r)}),
         Atom(frozenset(s), {frozenset(): (2, s)}),
     ]
