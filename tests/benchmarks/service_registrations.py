@@ -30,7 +30,7 @@ _FEW = 1_000  # rows of each relation of a small view
 _FIRST, _BETWEEN, _ASKED = 0.3, 0.1, 0.1  # seconds until all large ones are registered; between two drops; between two polls
 _LIMIT = 900.0
 _PROMPT = 1.0  # seconds
-_BEFORE = 4  # large views that may be live before a view that was registered after all of them
+_BEFORE = 4  # large views that may go live while a view waits that was registered after all of them
 _MEMORY = Path("/dev/shm")
 
 
@@ -66,9 +66,9 @@ def run(scale: Scale, note: Note) -> list[Figure]:
     return [
         *figures_of(2 * stage.half, Scenario(words, nothing), all_seen, {}, all_seen.stood_still),
         Figure(f"{words}: seconds until a small one is live, the longest", max(small), "s", _PROMPT, True, samples=small),
-        sampled("large ones live before the last small one, which came behind them", [turn.before_small for turn in turns], "views",
-                aim=_BEFORE, less=True),
-        sampled("large ones of one client live before the large one of another, which came behind them",
+        sampled("large ones that went live before a small one since that was registered, at most",
+                [turn.before_small for turn in turns], "views", aim=_BEFORE, less=True),
+        sampled("large ones of one client that went live before the large one of another since that was registered",
                 [turn.before_other for turn in turns], "views", aim=_BEFORE, less=True),
         sampled("seconds until all are live", [turn.all_live for turn in turns], "s", less=True),
         *_longest("answer to a registration, which waits a second for its view", [one.answered - one.began for turn in turns for one in
@@ -110,17 +110,18 @@ class Turn:
 
     @property
     def before_small(self) -> int:
-        return self._before(max(one.live for one in self.of("small")))
+        return max(map(self._before, self.of("small")))
 
     @property
     def before_other(self) -> int:
-        return self._before(self.seen["other"].live)
+        return self._before(self.seen["other"])
 
     def of(self, kind: str) -> list[Seen]:
         return [one for name, one in self.seen.items() if name.startswith(kind)]
 
-    def _before(self, moment: float) -> int:
-        return sum(one.live < moment for one in self.of("large"))
+    def _before(self, late: Seen) -> int:
+        """Return how many large views went live while this one waited, those included that were seen in the same poll."""
+        return sum(late.began < one.live <= late.live for one in self.of("large"))
 
     def act(self) -> None:
         large = [(f"large_{number}", sort) for number, sort in enumerate(islice(cycle(SORTS), _LARGE))]

@@ -19,7 +19,7 @@ from service.engine.writer import Writer
 from tests.end_to_end import talk
 from tests.end_to_end.test_folder import DEFINITION, SQL, expect, fill, item
 from tests.faults.patches import replace
-from tests.server_process import ServerProcess
+from tests.server_process import Killed, ServerProcess
 from tests.waiting import until
 
 
@@ -146,3 +146,11 @@ def test_a_batch_that_is_in_progress_for_too_long_at_a_stop(tmp_path: Path, sour
 def expect_items(client: httpx.Client, numbers: set[int]) -> None:
     rows = talk.ok(client.get("/v1/relations/items/rows", headers={"Accept": talk.JSON}))["rows"]
     assert {row["id"] for row in rows} == numbers
+
+
+def test_a_crash_of_native_code(tmp_path: Path) -> None:
+    """The log tells where each thread was, and a test whose server ends like this fails."""
+    told = r"(?s)signal 11:.*Fatal Python error: Segmentation fault.*writer\.py"
+    with pytest.raises(Killed, match=told), ServerProcess(tmp_path / "data") as server:
+        server.process.send_signal(signal.SIGSEGV)
+        assert server.wait() == -signal.SIGSEGV
