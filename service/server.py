@@ -37,6 +37,7 @@ from service.api.context import Context
 from service.durability.folder import Damaged, FolderInUse, reason
 from service.durability.upgrade import CannotUpgrade, upgrade
 from service.instance import Instance
+from service.priority import SWITCH
 from service.protocol import Door, Protocol, allow_files
 from service.settings import Settings, is_loopback
 from service.tls import BadPair, Certificate
@@ -52,10 +53,6 @@ KEEP_ALIVE = 75  # seconds for which an idle connection is kept
 # Objects of finished requests have no reference cycles, except those of rejected and aborted requests: searching for cycles as often as
 # Python does by default takes a tenth of a change's time. A search of 20,000 objects takes up to 5 ms, for which no thread runs Python.
 COLLECTOR_THRESHOLDS = (5_000, 20, 80)
-# Seconds for which a thread keeps Python's lock while others want it. A change takes the lock again after each kernel and each write to the
-# log. By default it waits 5 ms each time, once for each thread that plans a view. With 0.5 ms, 64 connections that send single changes take
-# a third more processor time.
-SWITCH = 2e-3
 _ON_PURPOSE = re.compile("without completing response|^Cancel ")  # uvicorn's messages about answers that we abort
 TICK = 0.1  # seconds between two calls of `on_tick`, uvicorn's
 

@@ -9,7 +9,8 @@ import asyncio
 import time
 from collections import deque
 from collections.abc import Callable, Collection
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import wait as waiting
 from typing import Any, TypeVar
 
 from service.access.audit import Audit
@@ -32,7 +33,7 @@ Answer = asyncio.Future[Receipt]
 # Readers and followers hold a thread only while one of their chunks is made.
 READERS = 32
 FOLLOWERS = 32
-REGISTRARS = 2  # each plans a view, with samples of thousands of rows
+BUSY = 0.05  # seconds for which a registration waits for the writer before the next one is planned
 # Requests that wait for the writer, such as a look-up of a row just changed: a large batch may take the writer seconds, and other requests
 # must not wait for that.
 WAITERS = 64
@@ -102,7 +103,7 @@ class Context:
         self.followers = ThreadPoolExecutor(FOLLOWERS, thread_name_prefix="follower")
         self.audiences = Audiences(self.followers)
         self.rewriters = ThreadPoolExecutor(REWRITERS, thread_name_prefix="rewriter")
-        self.registrars = ThreadPoolExecutor(REGISTRARS, thread_name_prefix="registrar")
+        self.registrar = ThreadPoolExecutor(1, thread_name_prefix="registrar")
         self.waiters = ThreadPoolExecutor(WAITERS, thread_name_prefix="waiter")
         self.loop: asyncio.AbstractEventLoop
         self.mailbox: Mailbox
@@ -159,9 +160,17 @@ class Context:
         """Run something that waits for the writer."""
         return await self.loop.run_in_executor(self.waiters, function, *arguments)
 
-    async def register(self, function: Callable[..., T], *arguments: Any) -> T:
-        """Plan a view that is to be registered."""
-        return await self.loop.run_in_executor(self.registrars, function, *arguments)
+    async def register(self, function: Callable[..., Future[T]], *arguments: Any) -> T:
+        """Plan a view and have the writer register it. The next view is planned when the writer has done so, or is busy for long:
+        otherwise, in its turn, it would wait for Python's lock, and single changes for the writer."""
+
+        def planned() -> Future[T]:
+            registered = function(*arguments)
+            waiting([registered], BUSY)
+            return registered
+
+        registered = await self.loop.run_in_executor(self.registrar, planned)
+        return await asyncio.shield(asyncio.wrap_future(registered))  # the writer continues if the service stops waiting
 
     async def rewrite(self, function: Callable[..., T], *arguments: Any) -> T:
         """Run something that may read all of a relation, and waits for the writer."""
@@ -170,7 +179,7 @@ class Context:
     def release_threads(self) -> None:
         self.audit.close()
         self.queries.children.close()
-        for pool in (self.workers, self.lookers, self.readers, self.walkers, self.followers, self.rewriters, self.registrars, self.waiters):
+        for pool in (self.workers, self.lookers, self.readers, self.walkers, self.followers, self.rewriters, self.registrar, self.waiters):
             pool.shutdown(wait=False, cancel_futures=True)
 
     def track(self) -> asyncio.Task[None]:

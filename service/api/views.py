@@ -104,8 +104,7 @@ async def put_view(request: Request) -> Response:
     async with definition(request.scope, request.receive, context.bodies, context.work) as data:
         if token.relations is not None:  # a view gives its definer the rows of its relations
             await context.work(parse_view, name, data, Readable(engine, token), None, False, engine.limits)
-        registered = await context.register(engine.register, name, data, client_of(request.scope))
-        view, built = await asyncio.shield(asyncio.wrap_future(registered))  # the writer continues if the service stops waiting
+        view, built = await context.register(engine.register, name, data, client_of(request.scope))
     if built is not None:
         await asyncio.wait([asyncio.wrap_future(built)], timeout=BUILD_WAIT)  # without holding a thread
     status = 200 if built is None else 202 if view.state == "building" else 201

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import os
+import sys
 from pathlib import Path
 
 import pytest
 
 from service import priority
-from service.priority import Line, processors
+from service.priority import SWITCH, SWITCH_BESIDE_BUILDS, Line, processors
 from service.reading.ahead import Walkers
 
 
@@ -123,3 +124,17 @@ def test_what_is_removed_is_not_taken() -> None:
     assert waiting.remove("70.2") and waiting.take() is None
     waiting.leave("50.1")
     assert waiting._taken == {}
+
+
+def test_python_s_lock_is_given_away_sooner_while_items_are_at_work() -> None:
+    before = sys.getswitchinterval()
+    try:
+        waiting = line(100, 50)
+        for item in ("100.0", "50.1"):
+            assert waiting.take() == item and sys.getswitchinterval() == pytest.approx(SWITCH_BESIDE_BUILDS)
+        waiting.leave("100.0")
+        assert waiting.take() is None and sys.getswitchinterval() == pytest.approx(SWITCH_BESIDE_BUILDS)
+        waiting.leave("50.1")
+        assert sys.getswitchinterval() == pytest.approx(SWITCH)
+    finally:
+        sys.setswitchinterval(before)

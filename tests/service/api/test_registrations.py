@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+from concurrent.futures import Future
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from service.api import context as registering
 from service.api import views
-from service.api.context import REGISTRARS, WAITERS, Context
+from service.api.context import WAITERS, Context
 from service.settings import Settings
 from tests.service.api.asking import ask, client
 from tests.service.engine.test_kernels import HEAP, Held
@@ -45,7 +47,7 @@ def test_others_do_not_wait_for_registrations(tmp_path: Path, monkeypatch: pytes
 def test_registrations_are_planned_while_the_writer_is_busy(tmp_path: Path) -> None:
     """All of them have their turn when it comes, not as many as there are threads."""
     engine = running(tmp_path, {})
-    context, count = Context(Settings(data=tmp_path)), REGISTRARS + 8
+    context, count = Context(Settings(data=tmp_path)), 9
     context.open(engine)
     held = HeldWriter(engine)
 
@@ -62,6 +64,30 @@ def test_registrations_are_planned_while_the_writer_is_busy(tmp_path: Path) -> N
             return [(await put).status_code for put in puts]
 
     assert {*asyncio.run(run())} <= {201, 202}
+    engine.close()
+
+
+def test_the_next_view_is_planned_once_one_is_registered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Unless the writer is busy for long. Planning several at a time, or beside the writer's turn, made single changes wait for longer."""
+    engine = running(tmp_path, {})
+    context = Context(Settings(data=tmp_path))
+    context.open(engine)
+    monkeypatch.setattr(registering, "BUSY", 60.0)
+    register, planned, answered = engine.register, list[str](), list[Future[Any]]()
+
+    def watched(name: str, *given: Any) -> Future[Any]:
+        assert all(one.done() for one in answered)
+        planned.append(name)
+        answered.append(register(name, *given))
+        return answered[-1]
+
+    monkeypatch.setattr(engine, "register", watched)
+
+    async def run() -> list[int]:
+        async with client(context) as asked:
+            return [one.status_code for one in await asyncio.gather(*(asked.put(f"/v1/views/v{n}", json=PAIR) for n in range(9)))]
+
+    assert {*asyncio.run(run())} <= {201, 202} and len(planned) == 9
     engine.close()
 
 
