@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 import threading
-from contextlib import suppress
+from contextlib import ContextDecorator, suppress
 from pathlib import Path
 from typing import Generic, NamedTuple, TypeVar
 
@@ -52,6 +52,31 @@ def give_way(nice: int) -> None:
             os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), os.getpriority(os.PRIO_PROCESS, 0) + nice)
 
 
+class _ShortTurns(ContextDecorator):
+    """While any thread is in it, the threads of the process keep Python's lock for `SWITCH_BESIDE_BUILDS`; afterwards, as before."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._threads = 0
+        self._before = SWITCH
+
+    def __enter__(self) -> None:
+        with self._lock:
+            self._threads += 1
+            if self._threads == 1:
+                self._before = sys.getswitchinterval()
+                sys.setswitchinterval(SWITCH_BESIDE_BUILDS)
+
+    def __exit__(self, *_: object) -> None:
+        with self._lock:
+            self._threads -= 1
+            if self._threads == 0:
+                sys.setswitchinterval(self._before)
+
+
+short_turns = _ShortTurns()
+
+
 class _Waiting(NamedTuple, Generic[T]):
     item: T
     client: str
@@ -62,7 +87,7 @@ class Line(Generic[T]):
     """Work that waits for three threads. One thread takes the oldest item. One takes the smallest, where the size of an item includes what
     was taken for its client since that client last had nothing here. One does the same among items of at most `few`, so that these never
     wait for a large one. So no item waits behind many larger ones, no client's item behind many of another client, and no large item
-    forever. While any is at work, threads keep Python's lock for a shorter time. Any thread; O(waiting items)."""
+    forever. Any thread; O(waiting items)."""
 
     THREADS = 3
 
@@ -92,7 +117,6 @@ class Line(Generic[T]):
         with self._lock:
             for place, choose in enumerate((self._oldest, self._smallest, self._small)):
                 if self._at_work[place] is None and (chosen := choose()) is not None:
-                    sys.setswitchinterval(SWITCH_BESIDE_BUILDS)
                     self._at_work[place] = chosen
                     self._waiting.remove(chosen)
                     self._taken[chosen.client] += chosen.size
@@ -105,8 +129,6 @@ class Line(Generic[T]):
                 if one is not None and one.item == item:
                     self._at_work[place] = None
                     self._forget(one.client)
-            if self._at_work == [None] * self.THREADS:
-                sys.setswitchinterval(SWITCH)
 
     def _forget(self, client: str) -> None:
         if not any(one is not None and one.client == client for one in (*self._waiting, *self._at_work)):

@@ -12,7 +12,6 @@ A batch is on disk before it is acknowledged, so an end that takes too long is c
 from __future__ import annotations
 
 import asyncio
-import faulthandler
 import gc
 import logging
 import os
@@ -209,7 +208,6 @@ class Starter(threading.Thread):
     def _open(self) -> None:
         """Admit requests: relations can be read and written while views are being built."""
         assert self.engine is not None
-        sys.setswitchinterval(SWITCH)
         gc.set_threshold(*COLLECTOR_THRESHOLDS)
         gc.collect()
         give_back()  # memory freed by recovery
@@ -222,7 +220,7 @@ class Starter(threading.Thread):
 def serve(settings: Settings) -> int:
     """Run the service until a signal. Return the status: 0 after a clean end, 1 after a failure, 2 for inconsistent settings."""
     start_log(settings.log_format, settings.log_level)
-    faulthandler.enable()  # if native code crashes, standard error has where each thread was
+    sys.setswitchinterval(SWITCH)
     try:
         upgrade(settings.data)
         if settings.admin_token_file is not None:

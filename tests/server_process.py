@@ -18,6 +18,7 @@ from tests.forked import Forked
 
 ROOT = Path(__file__).resolve().parent.parent
 _READ_AT_IMPORT = {"LIVEJOIN_JIT", "LIVEJOIN_CACHE"}  # read by the service from variables that tests set
+_CRASH = "Fatal Python error"
 START_LIMIT = 300.0  # seconds; kernels may have to be compiled first, on a busy machine
 
 
@@ -34,8 +35,8 @@ class NotStarted(Exception):
         self.status, self.errors = status, errors
 
 
-class Killed(Exception):
-    """The server had ended by a signal that the test had not sent; the text has its standard error."""
+class Crashed(Exception):
+    """Native code of the server has crashed; the text has what the server told."""
 
 
 class ServerProcess:
@@ -72,7 +73,6 @@ class ServerProcess:
         self._process: subprocess.Popen[bytes] | Forked | None = None
         self.log_path = log or data.with_name(f"{data.name}.{self.port}.log")
         self._clients: list[httpx.Client] = []
-        self._may_be_killed = False
 
     @property
     def url(self) -> str:
@@ -85,7 +85,6 @@ class ServerProcess:
     def start(self, wait: bool = True) -> ServerProcess:
         """Start the server; with `wait`, wait until it is ready. Raises NotStarted."""
         first = self._process is None
-        self._may_be_killed = "LIVEJOIN_FAILPOINT" in self._environment
         with open(self.log_path, "wb") as log:
             if self._fresh:
                 command = [sys.executable, "-m", self._module, *self._arguments]
@@ -136,7 +135,6 @@ class ServerProcess:
 
     def kill(self) -> None:
         """Kill the server with SIGKILL."""
-        self._may_be_killed = True
         if self.process.poll() is None:
             self.process.send_signal(signal.SIGKILL)
         self.process.wait()
@@ -160,9 +158,13 @@ class ServerProcess:
         return self.start()
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        status = None if self._process is None or self._may_be_killed else self._process.poll()
         self.close()
-        if error is not None and self._process is not None:
-            print(f"--- output of the server on {self.data}:\n{self.output()[-4000:]}")
-        elif status is not None and status < 0:
-            raise Killed(f"the server had ended by signal {-status}:\n{self.output()[-8000:]}")
+        if self._process is None:
+            return
+        status, output = self._process.poll(), self.output()
+        shown = output[output.index(_CRASH) :] if _CRASH in output else output[-4000:]
+        told = f"the server on {self.data} ended with status {status}:\n{shown}"
+        if error is not None:
+            print(told)
+        elif _CRASH in output:
+            raise Crashed(told)

@@ -33,11 +33,11 @@ Answer = asyncio.Future[Receipt]
 # Readers and followers hold a thread only while one of their chunks is made.
 READERS = 32
 FOLLOWERS = 32
-BUSY = 0.05  # seconds for which a registration waits for the writer before the next one is planned
 # Requests that wait for the writer, such as a look-up of a row just changed: a large batch may take the writer seconds, and other requests
 # must not wait for that.
 WAITERS = 64
 USAGE_AGE = 5.0  # seconds; each open dashboard asks every second
+BUSY = 0.05  # seconds that the writer may need for a registration before the next view is planned all the same
 REWRITERS = 4  # replacements, deletes by condition, changes of definitions: each may read all rows of a relation
 
 
@@ -162,7 +162,7 @@ class Context:
 
     async def register(self, function: Callable[..., Future[T]], *arguments: Any) -> T:
         """Plan a view and have the writer register it. The next view is planned when the writer has done so, or is busy for long:
-        otherwise, in its turn, it would wait for Python's lock, and single changes for the writer."""
+        otherwise, planning would compete for Python's lock with the writer's turn, for which single changes wait."""
 
         def planned() -> Future[T]:
             registered = function(*arguments)

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import faulthandler
+import sys
+
 from service.settings import BadSetting, read_settings, settings
 from service.terminal import Failure, Parser, imported
 
@@ -16,5 +19,7 @@ def main(arguments: list[str]) -> int:
         chosen = read_settings(given)
     except BadSetting as error:
         raise Failure(str(error), 2) from error
+    if sys.__stderr__ is not None:
+        faulthandler.enable(sys.__stderr__)  # if native code crashes, standard error shows where each thread was
     status: int = imported("service.server").serve(chosen)  # takes a second to import
     return status

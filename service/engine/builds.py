@@ -36,7 +36,7 @@ from service.engine.state import State
 from service.engine.versions import Pins
 from service.engine.writer import Writer
 from service.errors import Problem
-from service.priority import NICE, Line, give_way
+from service.priority import NICE, Line, give_way, short_turns
 from service.tables.backlog import Backlog, Piece, pieces
 from service.tables.history import Passage
 from service.tables.relations import Relation
@@ -143,9 +143,8 @@ class Builds:
     def start(self, view: LiveView, client: str = "", anew: bool = False, passage: Passage | None = None) -> Future[None]:
         """Queue a build of the view, among those of all clients, or a replay if it has a `passage`. The future is done when the view is
         live, or the build has failed or was cancelled. Any thread."""
-        build = _Build(view, client, anew, passage)
         with self._lock:
-            self._builds[view.id] = build
+            self._builds[view.id] = build = _Build(view, client, anew, passage)
         self._kernels().when_there(rooms_of(view.view.plan), partial(self._queue, build))
         return build.future
 
@@ -219,6 +218,7 @@ class Builds:
 
     # the threads
 
+    @short_turns
     def _serve(self) -> None:
         """Run the builds in the line as long as there is one for this thread."""
         while (build := self._line.take()) is not None:

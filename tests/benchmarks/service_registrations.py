@@ -57,7 +57,7 @@ def run(scale: Scale, note: Note) -> list[Figure]:
             turn = Turn(stage)
             seen.append(watched(stage, turn.act))
             longest = f"at most {seen[-1].waits.max():.1f} ms; {seen[-1].stood_still}"
-            note(f"all live after {turn.all_live:.1f} s; {turn.before_small} large ones before the small ones; {longest}")
+            note(f"all live after {turn.all_live:.1f} s; at most {turn.before_small} large ones while a small one waited; {longest}")
             turns.append(turn)
             stage.clear()
     words = f"{_LARGE} views over {2 * stage.half:,} rows are registered at once, with {_SMALL} small ones"
@@ -66,9 +66,9 @@ def run(scale: Scale, note: Note) -> list[Figure]:
     return [
         *figures_of(2 * stage.half, Scenario(words, nothing), all_seen, {}, all_seen.stood_still),
         Figure(f"{words}: seconds until a small one is live, the longest", max(small), "s", _PROMPT, True, samples=small),
-        sampled("large ones that went live before a small one since that was registered, at most",
+        sampled("large ones that went live while a small one waited, at most",
                 [turn.before_small for turn in turns], "views", aim=_BEFORE, less=True),
-        sampled("large ones of one client that went live before the large one of another since that was registered",
+        sampled("large ones of one client that went live while the large one of another waited",
                 [turn.before_other for turn in turns], "views", aim=_BEFORE, less=True),
         sampled("seconds until all are live", [turn.all_live for turn in turns], "s", less=True),
         *_longest("answer to a registration, which waits a second for its view", [one.answered - one.began for turn in turns for one in
@@ -120,7 +120,7 @@ class Turn:
         return [one for name, one in self.seen.items() if name.startswith(kind)]
 
     def _before(self, late: Seen) -> int:
-        """Return how many large views went live while this one waited, those included that were seen in the same poll."""
+        """Return how many large views went live after the request for this one and before it, or were seen live in the same poll."""
         return sum(late.began < one.live <= late.live for one in self.of("large"))
 
     def act(self) -> None:

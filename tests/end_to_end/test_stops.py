@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import resource
 import signal
 import time
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -19,7 +20,7 @@ from service.engine.writer import Writer
 from tests.end_to_end import talk
 from tests.end_to_end.test_folder import DEFINITION, SQL, expect, fill, item
 from tests.faults.patches import replace
-from tests.server_process import Killed, ServerProcess
+from tests.server_process import Crashed, ServerProcess
 from tests.waiting import until
 
 
@@ -148,9 +149,13 @@ def expect_items(client: httpx.Client, numbers: set[int]) -> None:
     assert {row["id"] for row in rows} == numbers
 
 
+def without_core() -> None:
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+
+
 def test_a_crash_of_native_code(tmp_path: Path) -> None:
-    """The log tells where each thread was, and a test whose server ends like this fails."""
-    told = r"(?s)signal 11:.*Fatal Python error: Segmentation fault.*writer\.py"
-    with pytest.raises(Killed, match=told), ServerProcess(tmp_path / "data") as server:
+    """Standard error shows where each thread was, and a test whose server ends like this fails."""
+    told = r"(?s)status -11:.*Fatal Python error: Segmentation fault.*writer\.py"
+    with pytest.raises(Crashed, match=told), ServerProcess(tmp_path / "data", before=without_core) as server:
         server.process.send_signal(signal.SIGSEGV)
         assert server.wait() == -signal.SIGSEGV

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from service import priority
-from service.priority import SWITCH, SWITCH_BESIDE_BUILDS, Line, processors
+from service.priority import SWITCH_BESIDE_BUILDS, Line, processors, short_turns
 from service.reading.ahead import Walkers
 
 
@@ -126,15 +126,10 @@ def test_what_is_removed_is_not_taken() -> None:
     assert waiting._taken == {}
 
 
-def test_python_s_lock_is_given_away_sooner_while_items_are_at_work() -> None:
+def test_python_s_lock_is_given_away_sooner_while_a_thread_is_in_it() -> None:
     before = sys.getswitchinterval()
-    try:
-        waiting = line(100, 50)
-        for item in ("100.0", "50.1"):
-            assert waiting.take() == item and sys.getswitchinterval() == pytest.approx(SWITCH_BESIDE_BUILDS)
-        waiting.leave("100.0")
-        assert waiting.take() is None and sys.getswitchinterval() == pytest.approx(SWITCH_BESIDE_BUILDS)
-        waiting.leave("50.1")
-        assert sys.getswitchinterval() == pytest.approx(SWITCH)
-    finally:
-        sys.setswitchinterval(before)
+    with short_turns:
+        with short_turns:
+            assert sys.getswitchinterval() == pytest.approx(SWITCH_BESIDE_BUILDS)
+        assert sys.getswitchinterval() == pytest.approx(SWITCH_BESIDE_BUILDS)
+    assert sys.getswitchinterval() == pytest.approx(before)
