@@ -36,7 +36,7 @@ class NotStarted(Exception):
 
 
 class Crashed(Exception):
-    """Native code of the server has crashed; the text has what the server told."""
+    """The server ended, and no test had ended it or waited for its end; or its native code crashed. The text has its output."""
 
 
 class ServerProcess:
@@ -73,6 +73,7 @@ class ServerProcess:
         self._process: subprocess.Popen[bytes] | Forked | None = None
         self.log_path = log or data.with_name(f"{data.name}.{self.port}.log")
         self._clients: list[httpx.Client] = []
+        self._may_end = False  # a test has ended it, or waited for its end
 
     @property
     def url(self) -> str:
@@ -85,6 +86,7 @@ class ServerProcess:
     def start(self, wait: bool = True) -> ServerProcess:
         """Start the server; with `wait`, wait until it is ready. Raises NotStarted."""
         first = self._process is None
+        self._may_end = False
         with open(self.log_path, "wb") as log:
             if self._fresh:
                 command = [sys.executable, "-m", self._module, *self._arguments]
@@ -135,6 +137,7 @@ class ServerProcess:
 
     def kill(self) -> None:
         """Kill the server with SIGKILL."""
+        self._may_end = True
         if self.process.poll() is None:
             self.process.send_signal(signal.SIGKILL)
         self.process.wait()
@@ -142,10 +145,11 @@ class ServerProcess:
     def stop(self, sign: signal.Signals = signal.SIGTERM, limit: float = 30) -> int:
         """Ask the server to end; return its exit status. Raises subprocess.TimeoutExpired."""
         self.process.send_signal(sign)
-        return self.process.wait(limit)
+        return self.wait(limit)
 
     def wait(self, limit: float = 30) -> int:
-        """Wait until the server ends by itself; return its exit status."""
+        """Wait until the server ends; return its exit status."""
+        self._may_end = True
         return self.process.wait(limit)
 
     def close(self) -> None:
@@ -158,13 +162,14 @@ class ServerProcess:
         return self.start()
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        self.close()
         if self._process is None:
             return
+        by_itself = not self._may_end and self._process.poll() is not None
+        self.close()
         status, output = self._process.poll(), self.output()
         shown = output[output.index(_CRASH) :] if _CRASH in output else output[-4000:]
         told = f"the server on {self.data} ended with status {status}:\n{shown}"
         if error is not None:
             print(told)
-        elif _CRASH in output:
+        elif by_itself or _CRASH in output:
             raise Crashed(told)

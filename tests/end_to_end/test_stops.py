@@ -159,3 +159,9 @@ def test_a_crash_of_native_code(tmp_path: Path) -> None:
     with pytest.raises(Crashed, match=told), ServerProcess(tmp_path / "data", before=without_core) as server:
         server.process.send_signal(signal.SIGSEGV)
         assert server.wait() == -signal.SIGSEGV
+
+
+def test_an_end_that_no_test_has_asked_for(tmp_path: Path) -> None:
+    with pytest.raises(Crashed, match="ended with status -9"), ServerProcess(tmp_path / "data") as server:
+        server.process.send_signal(signal.SIGKILL)
+        until(lambda: server.process.poll() is not None)
