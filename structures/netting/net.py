@@ -241,7 +241,11 @@ def move(told: Told, moves: Moves, table: Table, r: int) -> bool:
 
 @kernel(forceinline=True)
 def mixed(value: int) -> int:
-    return value ^ (value >> 15)
+    """Return 31 bits that depend on all bits of a value. Values are often consecutive, or differ by a power of two: used as they are, they
+    would fill one run of places."""
+    value = ((value ^ (value >> 31)) & 0x7FFFFFFF) * 0x7FEB352D & 0x7FFFFFFF
+    value = (value ^ (value >> 15)) * 0x31848BAB & 0x7FFFFFFF
+    return value ^ (value >> 16)
 
 
 @kernel

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis.stateful import run_state_machine_as_test
 
 from structures.core.kernel import JIT
-from structures.netting.net import Moves, Told, netted
+from structures.netting.net import Moves, Told, mixed, netted
 from tests.structures.netting.machine import NettingMachine
 
 
@@ -32,3 +33,17 @@ def test_thousands_of_rows() -> None:
     moves = Moves(np.zeros(1, np.int64), np.array([n - 1]), np.array([n]), np.ones(2, np.int64))
     goes, comes, pairs = netted(told, moves)
     assert (goes.tolist(), comes.tolist(), pairs.tolist()) == ([n - 1], [2 * n - 1], [[0], [0]])
+
+
+@pytest.mark.parametrize("apart", [1, 1 << 13, 1 << 14, 1 << 20])
+def test_values_that_are_consecutive_or_a_table_apart(apart: int) -> None:
+    """Seen: slots of rows that were replaced again and again filled one run of places, and a batch of 120,000 moves took half a minute."""
+    n, mask = 4000, (1 << 13) - 1
+    values = np.concatenate((np.arange(n // 2), np.arange(n // 2) + (apart if apart > 1 else n // 2)))
+    taken, steps = set[int](), 0
+    for value in values.tolist():
+        at = int(mixed(value)) & mask
+        while at in taken:
+            at, steps = (at + 1) & mask, steps + 1
+        taken.add(at)
+    assert steps < 2 * n
