@@ -40,7 +40,8 @@ class Crashed(Exception):
 
 
 class ServerProcess:
-    """One server on the folder `data`. `with ServerProcess(folder) as server:` starts it, waits for /readyz, and kills it at the end.
+    """One server on the folder `data`. `with ServerProcess(folder) as server:` starts it, waits for /readyz, and kills it at the end;
+    if it has ended by itself before, this raises Crashed.
 
     `environment` is added to the environment of the tests (LIVEJOIN_… variables), `arguments` to the command; `before` runs in the child
     before the command (to limit resources); `log` is the file for its output (by default beside the folder). `port`: by default a free one.

@@ -1,4 +1,4 @@
-"""A stop during a start, or while batches wait: a clean end, like any other."""
+"""A stop during a start, or while batches wait: a clean end, like any other. And how a crash is shown."""
 
 from __future__ import annotations
 
