@@ -21,7 +21,7 @@ from typing import Literal, NamedTuple
 
 from service.planning.binding import equal_classes
 from service.planning.meets import Relations, meets_of, residual_of
-from service.query.model import MAX_ALIASES, ColumnRef, Meet, PartKind, Query, Span, ViewPart
+from service.query.model import MAX_ALIASES, ColumnRef, Condition, Meet, PartKind, Query, Span, ViewPart
 
 LinkKind = Literal["required", "exists", "absent", "optional", "inward"]
 _OF_PARTS: Mapping[PartKind, LinkKind] = {"exists": "exists", "absent": "absent", "optional": "optional"}
@@ -30,7 +30,8 @@ _OF_PARTS: Mapping[PartKind, LinkKind] = {"exists": "exists", "absent": "absent"
 class Edge(NamedTuple):
     """From the rows of alias number `near` to their partners in `far`: columns that are pairwise equal, spans that meet (None: neither).
 
-    kind  what a row of `near` has to have there; of an edge that a part hangs on the part's kind, and back from the part "inward"
+    kind     what a row of `near` has to have there; of an edge that a part hangs on the part's kind, and back from the part "inward"
+    filters  of an inward edge: the part's conditions on `far`. The other rows of `far` have no partner along it, and may be rows of the view
     """
 
     near: int
@@ -40,6 +41,7 @@ class Edge(NamedTuple):
     near_span: Span | None
     far_span: Span | None
     kind: LinkKind = "required"
+    filters: tuple[Condition, ...] = ()
 
     @property
     def back(self) -> Edge:
@@ -91,7 +93,8 @@ def tree_with_parts(query: Query, parts: Sequence[ViewPart], relations: Relation
         if len(outward) != 1:
             return None
         link = outward[0]._replace(kind=kind)
-        found += (link, link.back, *(edge for edge in own if numbers[part.on] not in (edge.near, edge.far)))
+        filters = tuple(one for one in join.filters if one.alias == part.on and one not in whole.filters)
+        found += (link, link.back._replace(filters=filters), *(edge for edge in own if numbers[part.on] not in (edge.near, edge.far)))
     return found
 
 

@@ -58,7 +58,8 @@ def make_with_parts(query: Query, relations: Relations) -> Plan | None:
     spanned = any(edge.near_span is not None for edge in tree)
     keyed = ", keyed" if whole.equal else ""
     cls = f"{outer.kind_of(parts)}{', 1-D' if spanned else ''}, {len(whole.aliases)} relations, {shape}{keyed}"
-    notes = (*first_notes(query, relations), outer.NULLS, VISITS, *((_WINDOWS,) if whole.overlaps else ()))
+    of_parts = (note for part in parts for note in first_notes(part.join, relations))
+    notes = (*dict.fromkeys((*first_notes(query, relations), *of_parts)), outer.NULLS, VISITS, *((_WINDOWS,) if whole.overlaps else ()))
     update = "O(log n) per partner of the changed row, and per row that gains its first or loses its last partner"
     bounds = {"space": "O(n)", "update": update, "delay": "O(log n)"}
     order = tuple(names(query)[place] for place in outward(tree))

@@ -1,5 +1,8 @@
 """A tree-shaped join without dead ends, maintained by `structures.join_tree`: how its ports see rows, how a batch goes through the aliases.
 
+A port is the rows of an alias as an edge sees them: their key and span, and whether they meet the conditions of a part that hangs on them. A
+row that does not meet these has no code there, as one with a null in its key.
+
 Alias by alias: first all deletes, while the later aliases still have theirs, then all inserts, so that each row of the delta belongs to
 exactly one of its parts. Columns that edges set equal share a domain of codes; a deleted row is found by the codes it was inserted with.
 With parts (EXISTS, NOT EXISTS, LEFT JOIN) a batch may report a row several times, as one partner is deleted and another inserted: they are
@@ -18,10 +21,10 @@ import pyarrow as pa
 from service.planning.binding import Index
 from service.planning.tree_shape import Edge, behind, outward
 from service.tables.changes import DELETE, ENTER, INSERT, SIGNS, Part, Parted, Runs, in_order, parted, versions_of
-from service.tables.masks import Mask
+from service.tables.masks import Mask, select_mask
 from service.tables.resolution import NO_SLOTS, Resolved, Slots
-from service.tables.sides import NEWEST, Side, ends_of
-from service.tables.store import FREED_AT_ONCE, Domain, Numbers
+from service.tables.sides import NEWEST, Side, ends_of, read
+from service.tables.store import FREED_AT_ONCE, Domain, Numbers, Table
 from service.views.deltas import Sink, told_rows
 from service.views.joins.indexed_cursor import Scan
 from service.views.joins.protocol import Bounds, Defaults, Store
@@ -65,11 +68,13 @@ class TreeJoin(Defaults):
     def __init__(self, sides: Sequence[Side], tree: Sequence[Edge], never: bool) -> None:
         """`sides`: of the aliases of rows, then of those of EXISTS and NOT EXISTS. `tree`: each edge followed by its opposite."""
         self.sides, self.never = list(sides), never
-        ends = [Index(edge.far, edge.far_columns, edge.far_span) for edge in tree]
+        ends = [(Index(edge.far, edge.far_columns, edge.far_span), edge.filters) for edge in tree]
         self.has_parts = any(edge.kind != "required" for edge in tree)
         # A row that can have no partner in a part must still be found: by a port of another edge, or by one of no edge.
-        finding = {ends[e ^ 1].place for e, edge in enumerate(tree) if edge.kind not in ("absent", "optional")}
-        self.indexes = list(dict.fromkeys([*ends, *(Index(side.place, (), None) for side in sides if side.place not in finding)]))
+        finding = {edge.near for edge in tree if edge.kind not in ("absent", "optional")}
+        alone = [(Index(side.place, (), None), ()) for side in sides if side.place not in finding]
+        seen = list(dict.fromkeys([*ends, *alone]))
+        self.indexes, self._filters = [index for index, _ in seen], [filters for _, filters in seen]
         number = domains_of(tree)
         self.domains: list[Domain] = []
         for index in self.indexes:
@@ -77,7 +82,7 @@ class TreeJoin(Defaults):
                 types = sides[index.place].relation.schema
                 self.domains.append(Domain([types.field(name).type for name in index.columns]))
         ports = [Port(index.place, number.get(index[:2], -1), index.span is not None) for index in self.indexes]
-        edges = [(self.indexes.index(ends[e + 1]), self.indexes.index(ends[e])) for e in range(0, len(tree), 2)]
+        edges = [(seen.index(ends[e + 1]), seen.index(ends[e])) for e in range(0, len(tree), 2)]
         self.tree = JoinTree(ports, edges, kinds=[_KINDS[edge.kind] for edge in tree[::2]] if self.has_parts else ())
         self._middle = outward(tree)[0]
         self._hidden = behind(tree, "exists", "absent")
@@ -124,12 +129,20 @@ class TreeJoin(Defaults):
 
     def _describe(self, side: Side, slots: Slots) -> None:
         """Describe inserted rows: their codes gain references."""
-        codes = []
-        for p in self.tree.of_alias[side.place]:
-            domain = self._domain(p)
-            columns = self.indexes[p].columns
-            codes.append(None if domain is None else domain.acquire_of(side.relation.table, columns, slots))
+        codes = [self._codes(side, p, slots, Domain.acquire_of) for p in self.tree.of_alias[side.place]]
         self.tree.describe(side.place, slots, codes, self._ends(side, slots))
+
+    def _codes(self, side: Side, port: int, slots: Slots, of: Callable[[Domain, Table, Sequence[str], Slots], Slots]) -> Slots | None:
+        """Return the rows' codes at a port, by `of`; -1 for those that it does not see. None: it sees all rows, and all alike."""
+        domain, filters, table = self._domain(port), self._filters[port], side.relation.table
+        columns = self.indexes[port].columns
+        if not filters:
+            return None if domain is None else of(domain, table, columns, slots)
+        names = list(dict.fromkeys(ref.column for one in filters for ref in one.columns))
+        codes = np.full(len(slots), -1, np.int32)
+        able = np.flatnonzero(read(table, names, slots, lambda rows: select_mask(filters, rows)))
+        codes[able] = 0 if domain is None else of(domain, table, columns, slots[able])
+        return codes
 
     def _ends(self, side: Side, slots: Slots) -> list[tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]] | None]:
         spans = [self.indexes[p].span for p in self.tree.of_alias[side.place]]
@@ -289,11 +302,10 @@ class TreeJoin(Defaults):
             return
         rows = [np.concatenate(side.rows_of(NEWEST)) for side in self.sides]
         for p, index in enumerate(self.indexes):
-            slots, domain = rows[index.place], self._domain(p)
+            slots = rows[index.place]
             table = self.sides[index.place].relation.table
-            if domain is not None and len(slots):
-                codes = domain.look_up_of(table, index.columns, slots)
-                assert np.array_equal(codes, self.tree.codes(p, slots)), f"the codes of port {p} differ from its columns'"
+            codes = self._codes(self.sides[index.place], p, slots, Domain.look_up_of) if len(slots) else None
+            assert codes is None or np.array_equal(codes, self.tree.codes(p, slots)), f"the codes of port {p} differ from its columns'"
             if index.span is not None:
                 assert all(map(np.array_equal, ends_of(table, index.span, slots), self.tree.ends(p, slots))), (
                     f"the spans of port {p} differ"

@@ -20,6 +20,8 @@ FROM = "SELECT b.id FROM bookings b JOIN maintenance m ON "
         (FROM.replace("JOIN", "LEFT JOIN") + "b.checkin < m.e AND m.s < b.until", ("b.until", "overlaps(b.open, m.slot)")),
         ("SELECT b.id FROM bookings b WHERE NOT EXISTS (SELECT 1 FROM maintenance m WHERE b.checkin < m.e AND m.s < b.until)",
             ("b.until", "overlaps(b.open, m.slot)")),
+        ("SELECT b.id FROM bookings b JOIN bookings c ON b.room = c.room WHERE NOT EXISTS (SELECT 1 FROM maintenance m WHERE "
+            "b.checkin < m.e AND m.s < b.until)", ("b.until", "overlaps(b.open, m.slot)")),
     ],
 )  # fmt: skip
 def test_notes_name_the_other_spelling(text: str, noted: tuple[str, ...]) -> None:

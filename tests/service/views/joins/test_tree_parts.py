@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -10,8 +11,10 @@ import pytest
 
 from service.checking.comparison import agrees, table_of
 from service.instance import Instance
+from service.reading.cursors import open_rows
 from service.views.parse import parse_view
 from service.wire.batch import DELETE, UPSERT
+from service.wire.schema import parse_relation
 from tests.service.definitions import refused, sql
 from tests.service.running import batch, check, opened, running
 from tests.service.running import rows_of as rows_in
@@ -164,3 +167,36 @@ def test_what_is_refused_says_why() -> None:
     cycle = {"sql": tree["sql"][:-1] + " AND z.floor = x.floor)", "algorithm": "join-tree"}
     told = refused(cycle, DEFINITIONS).detail
     assert "EXISTS, NOT EXISTS and LEFT JOIN that are connected to one alias by one edge" in told and told.endswith('or "auto"')
+
+
+@pytest.mark.parametrize(("bounds", "before"), [("[)", "<"), ("[]", "<="), ("(]", "<")])
+def test_a_null_end_is_unbounded_in_overlaps_alone(tmp_path: Path, bounds: str, before: str) -> None:
+    """The same interval in both readings, in one view: only the part that compares the ends does without the rows with a null."""
+    columns = [{"name": name, "type": "int64", "nullable": name == "s"} for name in ("id", "s", "e")]
+    both = {"columns": columns, "key": ["id"], "intervals": {"i": {"start": "s", "end": "e", "bounds": bounds}}}
+    engine = opened(tmp_path)
+    definitions = {name: parse_relation(both) for name in ("ua", "ub")}
+    for name, definition in definitions.items():
+        engine.put_relation(name, definition)
+    rows = [{"id": 1, "s": None, "e": 5}, {"id": 2, "s": 1, "e": 3}, {"id": 3, "s": 10, "e": 12}]
+    engine.apply(to_batch([("ua", UPSERT, row) for row in rows], definitions))
+    compared, overlap = f"a.s {before} p.e AND p.s {before} a.e", "overlaps(a.i, p.i)"
+    absent = "SELECT a.id FROM ua a WHERE NOT EXISTS (SELECT 1 FROM ua p WHERE {}) AND NOT EXISTS (SELECT 1 FROM ub q WHERE q.e = a.e)"
+    texts = {
+        "compared": (absent.format(compared), [(1,)]),
+        "overlap": (absent.format(overlap), []),
+        "both": (f"SELECT a.id FROM ua a WHERE EXISTS (SELECT 1 FROM ua p WHERE {overlap}) AND NOT EXISTS (SELECT 1 FROM ua p WHERE "
+            f"{compared})", [(1,)]),
+    }  # fmt: skip
+    for name, (text, expected) in texts.items():
+        assert engine.put_view(name, {"sql": text}, wait=60)[1] == "created"
+        assert engine.views[name].view.plan.algorithm == "join-tree"
+        assert rows_of(engine, name) == Counter(expected), name
+        assert window_of(engine, name, "1", "2") == Counter(row for row in expected if row == (1,)), "the window takes a null as unbounded"
+    check(engine)
+    engine.close()
+
+
+def window_of(engine: Instance, name: str, low: str, high: str) -> Counter[tuple[Any, ...]]:
+    reader = open_rows(engine.readers, name, window={"": (low, high)})
+    return Counter(tuple(row.values()) for part in iter(partial(reader.read, 1000), None) for row in part.to_pylist())
