@@ -31,7 +31,7 @@ class Edge(NamedTuple):
     """From the rows of alias number `near` to their partners in `far`: columns that are pairwise equal, spans that meet (None: neither).
 
     kind     what a row of `near` has to have there; of an edge that a part hangs on the part's kind, and back from the part "inward"
-    filters  of an inward edge: the part's conditions on `far`. The other rows of `far` have no partner along it, and may be rows of the view
+    filters  of an inward edge: the part's conditions on `far`. A row of `far` that does not meet them has no partner along the edge
     """
 
     near: int

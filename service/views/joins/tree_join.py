@@ -1,7 +1,7 @@
 """A tree-shaped join without dead ends, maintained by `structures.join_tree`: how its ports see rows, how a batch goes through the aliases.
 
-A port is the rows of an alias as an edge sees them: their key and span, and whether they meet the conditions of a part that hangs on them. A
-row that does not meet these has no code there, as one with a null in its key.
+A port is the rows of an alias as an edge sees them: their key and span, and whether they meet the conditions of a part that hangs on them.
+A row that does not meet these has no code there, as one with a null in its key.
 
 Alias by alias: first all deletes, while the later aliases still have theirs, then all inserts, so that each row of the delta belongs to
 exactly one of its parts. Columns that edges set equal share a domain of codes; a deleted row is found by the codes it was inserted with.
