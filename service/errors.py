@@ -291,14 +291,6 @@ _KINDS = (
         "Look up the request id in the service's log, and report the error.",
     ),
     Kind(
-        "not-yet",
-        501,
-        "Not implemented yet",
-        "The path, option or algorithm belongs to a later version of livejoin. This version implements its whole interface, so it does "
-        "not return this.",
-        "Do without it, or upgrade to a version that has it.",
-    ),
-    Kind(
         "too-busy",
         429,
         "The service is busy",

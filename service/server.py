@@ -34,7 +34,6 @@ from service.access.store import read_tokens
 from service.api.app import create_app
 from service.api.context import Context
 from service.durability.folder import Damaged, FolderInUse, reason
-from service.durability.upgrade import CannotUpgrade, upgrade
 from service.instance import Instance
 from service.priority import SWITCH
 from service.protocol import Door, Protocol, allow_files
@@ -222,11 +221,10 @@ def serve(settings: Settings) -> int:
     start_log(settings.log_format, settings.log_level)
     sys.setswitchinterval(SWITCH)
     try:
-        upgrade(settings.data)
         if settings.admin_token_file is not None:
             take_admin_token(settings.data, settings.admin_token_file)
         token_mode = read_tokens(settings.data) is not None
-    except (BadAdminFile, CannotUpgrade, Damaged, FolderInUse, OSError, sqlite3.Error) as error:
+    except (BadAdminFile, Damaged, FolderInUse, OSError, sqlite3.Error) as error:
         complain(_reason(error, settings))
         return 1
     if not token_mode and not is_loopback(settings.host):

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from service.durability.failpoints import BACKUP_STEPS, STEPS, UPGRADE_STEPS
+from service.durability.failpoints import BACKUP_STEPS, STEPS
 
 ELSEWHERE = {  # those that clients of a running service do not reach, and the tests that kill the service there
-    **dict.fromkeys(UPGRADE_STEPS, "tests/service/durability/test_upgrade.py"),
     **dict.fromkeys(BACKUP_STEPS, "tests/end_to_end/test_backups.py"),
     "in-repair": "tests/end_to_end/test_repair.py",
 }

@@ -221,10 +221,6 @@ class Internal(Problem):
     """500 internal: an error in the service; its log has the details under the request id."""
 
 
-class NotYet(Problem):
-    """501 not-yet: a later version of the service has this."""
-
-
 class ViewBuilding(Problem):
     """503 view-building: the view is not live yet."""
 

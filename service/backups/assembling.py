@@ -58,7 +58,7 @@ def _require_format(backup: Backup) -> None:
     with database.open_read_only(path) as db:
         number = database.read_format(db, path)
     if number != database.FORMAT:
-        remedy = "restore it with the version of livejoin that made it; `livejoin serve` of this one then upgrades an older folder"
+        remedy = "restore it with the version of livejoin that made it"
         raise Damaged(f"a backup of a data folder of format {number}; this is {database.FORMAT}", path, remedy)
 
 

@@ -21,7 +21,7 @@ from service.access.store import TOKENS, forget_tokens, read_tokens
 from service.backups.tables import put_rows
 from service.durability import database
 from service.durability.checksums import checksum
-from service.durability.database import CURRENT, LogRow, SourceRecord
+from service.durability.database import ENTRIES, FORMAT, LogRow, SourceRecord
 from service.durability.failpoints import reach
 from service.durability.files import link_or_copy
 from service.durability.folder import DATABASE, FOLDER_MODE, MARK, REPAIRED, Damaged, Mark, sync_path
@@ -55,11 +55,11 @@ def plan(folder: Path) -> Plan:
         raise Damaged("the database is missing", path, _RESTORE)
     with database.open_read_only(path) as db:
         number = database.read_format(db, path)
-        if number != CURRENT.number:
+        if number != FORMAT:
             raise database.WrongFormat(number, path)
         meta = _meta(found, db, path)
         bases = _snapshots(found, meta["forgotten"])
-        for table, columns in CURRENT.entries.items():
+        for table, columns in ENTRIES.items():
             _entries(found, db, table, columns)
         _log(found, db, path, meta["forgotten"], bases)
     try:

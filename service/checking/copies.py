@@ -1,5 +1,5 @@
-"""Temporary copies for checking: of a data folder, to recover from; of one of format 1, in the current format; and of what a backup would
-restore. Snapshots are linked, nothing is written to the original, and its lock is held meanwhile."""
+"""Temporary copies for checking: of a data folder, to recover from, and of what a backup would restore. Snapshots are linked, nothing is
+written to the original, and its lock is held meanwhile."""
 
 from __future__ import annotations
 
@@ -9,12 +9,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from service.access.store import TOKENS
 from service.backups.assembling import assemble
 from service.backups.manifest import Backup, chain_of, read_backup, verify
-from service.durability import database
-from service.durability.folder import LOCK, SNAPSHOTS, Damaged, FolderLock
-from service.durability.upgrade import upgraded_copy
+from service.durability.folder import LOCK, SNAPSHOTS, FolderLock
 
 
 @contextmanager
@@ -28,24 +25,6 @@ def copied(folder: Path) -> Iterator[Path]:
             target = copy / SNAPSHOTS / path.parent.name / path.name
             target.parent.mkdir(parents=True, exist_ok=True)
             target.symlink_to(path.resolve())
-        yield copy
-
-
-def is_of_format_1(folder: Path) -> bool:
-    """Return whether a folder needs an upgrade; False if its format cannot be read."""
-    try:
-        return database.format_of(folder) == 1
-    except Damaged:
-        return False
-
-
-@contextmanager
-def upgraded(folder: Path) -> Iterator[Path]:
-    """Yield an upgraded copy of a folder of format 1. Raises FolderInUse, Damaged, OSError."""
-    with _locked(folder), _temporary() as copy:
-        upgraded_copy(folder, copy, lambda source, target: target.symlink_to(source.resolve()))
-        if (folder / TOKENS).exists():
-            shutil.copy2(folder / TOKENS, copy / TOKENS)
         yield copy
 
 

@@ -8,7 +8,7 @@ from functools import partial
 from pathlib import Path
 
 from service.checking.comparison import compare
-from service.checking.copies import assembled, is_of_format_1, upgraded
+from service.checking.copies import assembled
 from service.checking.inspection import Report, inspect
 from service.durability.folder import BACKUP, Damaged, FolderInUse
 from service.terminal import Failure, Parser
@@ -69,9 +69,7 @@ def _chosen(given: str | None, there: Sequence[str]) -> list[str]:
 
 
 def _current(folder: Path, copies: ExitStack) -> Path:
-    """Return the folder itself; for one of format 1 an upgraded copy, for a backup the folder that it would restore, after verifying all of
-    it."""
-    lost = "nothing can be restored from this backup"
+    """Return the folder itself; for a backup the folder that it would restore, after verifying all of it."""
     try:
         if (folder / BACKUP).exists():
             copy, chain = copies.enter_context(assembled(folder))
@@ -79,12 +77,8 @@ def _current(folder: Path, copies: ExitStack) -> Path:
                 since = f" since version {backup.since.version}" if backup.since else ""
                 _tell(f"backup     {backup.folder}, version {backup.version}{since}, of {backup.made}, {backup.bytes:,} bytes")
             return copy
-        if is_of_format_1(folder):
-            lost = "the folder cannot be upgraded as it is"
-            _tell("format     1: `livejoin serve` upgrades the folder when it is started")
-            return copies.enter_context(upgraded(folder))
     except Damaged as problem:
-        _tell(f"damage     {problem.what} in {problem.where}\nverdict    damaged: {lost}")
+        _tell(f"damage     {problem.what} in {problem.where}\nverdict    damaged: nothing can be restored from this backup")
         raise
     return folder
 

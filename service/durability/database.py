@@ -1,4 +1,4 @@
-"""The database of a data folder, format 2: its tables, and how they are created, opened, verified and read.
+"""The database of a data folder, format 3: its tables, and how they are created, opened, verified and read.
 
     meta        format, folder_id, secret, timelines, forgotten, next_relation_id, catalog_changes
     relations   each with its definition and its shapes: its number of columns, from which version on
@@ -37,7 +37,7 @@ from service.durability.folder import (
     sync_path,
 )
 
-FORMAT = 2
+FORMAT = 3
 LARGEST = 4 << 20  # bytes of a payload in one row, of which SQLite makes two copies
 KEPT = 1 << 17  # bytes of values that a cached statement may keep
 _TIMELINE_BITS = 48
@@ -48,7 +48,7 @@ _COLUMNS = {
         "(id INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE, definition TEXT NOT NULL, shapes TEXT NOT NULL, crc INTEGER NOT NULL)"
     ),
     "views": (
-        "(place INTEGER PRIMARY KEY, id TEXT NOT NULL UNIQUE, name TEXT NOT NULL UNIQUE, definition TEXT NOT NULL, query TEXT,"
+        "(place INTEGER PRIMARY KEY, id TEXT NOT NULL UNIQUE, name TEXT NOT NULL UNIQUE, definition TEXT NOT NULL, query TEXT NOT NULL,"
         " crc INTEGER NOT NULL)"
     ),
     "sources": (
@@ -72,27 +72,12 @@ Shapes = list[tuple[int, int]]
 Timelines = list[tuple[int, int]]
 
 
-class Form(NamedTuple):
-    """The differences between the formats that this version can verify: their tables, the columns that a checksum covers, and checksums."""
-
-    number: int
-    tables: dict[str, str]
-    entries: dict[str, str]
-    checksum: Callable[..., int]
-    batch_checksum: Callable[[int, str | None, str | None, int | None, bytes], int]
-
-
-CURRENT = Form(
-    FORMAT,
-    {name: f"CREATE TABLE {name} {columns}" for name, columns in _COLUMNS.items()},
-    {
-        "relations": "id, name, definition, shapes",
-        "views": "id, name, definition, query",
-        "sources": "source, run, epoch, version, time, receipt",
-    },
-    checksum,
-    batch_checksum,
-)
+_TABLES = {name: f"CREATE TABLE {name} {columns}" for name, columns in _COLUMNS.items()}
+ENTRIES = {  # the columns that a checksum covers
+    "relations": "id, name, definition, shapes",
+    "views": "id, name, definition, query",
+    "sources": "source, run, epoch, version, time, receipt",
+}
 
 
 class WrongFormat(Damaged):
@@ -100,13 +85,8 @@ class WrongFormat(Damaged):
 
     def __init__(self, number: int, path: Path) -> None:
         self.number = number
-        if number > FORMAT:
-            what = f"the folder was written by format {number}; this is {FORMAT}: a newer version of livejoin"
-            remedy = "use that version, or one after it"
-        else:
-            what = f"the folder was written by format {number}; this is {FORMAT}"
-            remedy = "start `livejoin serve` on it, which upgrades it and keeps the old folder beside it"
-        super().__init__(what, path, remedy)
+        said = f"the folder has format {number}, and this version of livejoin reads format {FORMAT} only"
+        super().__init__(said, path, "start the version that wrote it, or send the data to a service on a new folder")
 
 
 class LogRow(NamedTuple):
@@ -122,8 +102,7 @@ class LogRow(NamedTuple):
 
 
 class SourceRecord(NamedTuple):
-    """The last batch of a source: `time` in microseconds since 1970 (UTC). None: it is older than the upgrade of the folder to format 2, so
-    its time and receipt are unknown, and its version too if it is no longer in the log."""
+    """The last batch of a source: `time` in microseconds since 1970 (UTC). None: unknown after a repair."""
 
     run: str | None
     epoch: int
@@ -143,12 +122,12 @@ class RelationRecord(NamedTuple):
 
 class ViewRecord(NamedTuple):
     """`id`: permanent, and unique: a view that is dropped and created again has another one. `query`: the definition as it was interpreted
-    at registration; None: it was not recorded then."""
+    at registration."""
 
     id: str
     name: str
     definition: dict[str, Any]
-    query: str | None
+    query: str
 
 
 Catalog = tuple[list[RelationRecord], list[ViewRecord]]
@@ -200,7 +179,7 @@ def create(folder: Path, entries: Callable[[sqlite3.Connection], None] | None = 
     os.close(private(path, os.O_RDWR | os.O_CREAT))  # SQLite gives its WAL the same mode
     with closing(open_database(path, "full")) as db:
         db.execute("BEGIN IMMEDIATE")
-        for table in CURRENT.tables.values():
+        for table in _TABLES.values():
             db.execute(table)
         put_meta(db, "format", FORMAT)
         put_meta(db, "folder_id", str(uuid.uuid4()))
@@ -212,7 +191,7 @@ def create(folder: Path, entries: Callable[[sqlite3.Connection], None] | None = 
             entries(db)
         db.execute("COMMIT")
         db.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
-        reach = _reach(db, read_meta(db, path, CURRENT))
+        reach = _reach(db, read_meta(db, path))
     mark = Mark(folder, "full")
     mark.finish(reach)
     mark.close()
@@ -291,7 +270,7 @@ def _check_header(path: Path) -> None:
     _require(writing in (b"\1", b"\2"), "damaged database (its header)", path)
 
 
-def verify(folder: Path, trust_mark: bool = True, form: Form = CURRENT) -> Found:
+def verify(folder: Path, trust_mark: bool = True) -> Found:
     """Verify the whole database except the payloads (`replay` verifies those), without changing anything. Raises Damaged; WrongFormat
     before anything else is read."""
     path = folder / DATABASE
@@ -301,32 +280,24 @@ def verify(folder: Path, trust_mark: bool = True, form: Form = CURRENT) -> Found
         raise Damaged("an interrupted repair", folder / REPAIRED, "run `livejoin repair` again, which finishes it")
     with open_read_only(path) as db:
         number = read_format(db, path)
-        if number != form.number:
+        if number != FORMAT:
             raise WrongFormat(number, path)
         _check_header(path)
         mark, is_certain = Mark.read(folder) if trust_mark else (None, False)
         wrong = db.execute("PRAGMA quick_check(1)").fetchall()
         if wrong != [("ok",)]:
             raise Damaged(f"damaged database ({' '.join(str(wrong[0][0]).split())})", path)
-        if dict(db.execute("SELECT name, sql FROM sqlite_schema WHERE type = 'table'").fetchall()) != form.tables:
+        if dict(db.execute("SELECT name, sql FROM sqlite_schema WHERE type = 'table'").fetchall()) != _TABLES:
             raise Damaged("the tables are missing, or not those of this format", path)
-        meta = read_meta(db, path, form)
-        for table, columns in form.entries.items():
+        meta = read_meta(db, path)
+        for table, columns in ENTRIES.items():
             for *values, crc in db.execute(f"SELECT {columns}, crc FROM {table}"):
-                _require(crc == form.checksum(*values), f"wrong checksum of an entry of {table} ({values[0]!r})", path)
+                _require(crc == checksum(*values), f"wrong checksum of an entry of {table} ({values[0]!r})", path)
         size = sum(db.execute(f"SELECT coalesce(sum(length(payload)), 0) FROM {table}").fetchone()[0] for table in ("log", "log_rest"))
         known = _reach(db, meta)
     _require_reach(known, mark, folder)
-    timelines = [(number, begun) for number, begun in json.loads(meta.get("timelines", "[[1, 0]]"))]
+    timelines = [(number, begun) for number, begun in json.loads(meta["timelines"])]
     return Found(meta["folder_id"], meta["secret"], timelines, is_certain, meta["forgotten"], meta["next_relation_id"], known, size)
-
-
-def format_of(folder: Path) -> int | None:
-    """Return the format of a data folder; None: it is new, or contains no database. Raises Damaged."""
-    if not (folder / DATABASE).exists() or is_new(folder):
-        return None
-    with open_read_only(folder / DATABASE) as db:
-        return read_format(db, folder / DATABASE)
 
 
 def read_format(db: sqlite3.Connection, path: Path) -> int:
@@ -340,17 +311,16 @@ def read_format(db: sqlite3.Connection, path: Path) -> int:
     return int(number)
 
 
-_FORMAT_1 = (1, 0x1F4383F8)  # its number and checksum, which was computed over repr
+_FORMAT_1 = (1, 0x1F4383F8)  # it had other checksums, and is refused by its number too
 
 
-def read_meta(db: sqlite3.Connection, path: Path, form: Form) -> dict[str, Any]:
+def read_meta(db: sqlite3.Connection, path: Path) -> dict[str, Any]:
     """Return the entries of `meta`, verified. Raises Damaged."""
     meta = {}
     for name, value, crc in db.execute("SELECT * FROM meta"):
-        _require(crc == form.checksum(name, value), f"wrong checksum of the entry {name!r}", path)
+        _require(crc == checksum(name, value), f"wrong checksum of the entry {name!r}", path)
         meta[name] = value
-    wanted = {"format", "folder_id", "secret", *_COUNTERS} | ({"timelines"} if form is CURRENT else set())
-    _require(meta.keys() >= wanted, "missing entries", path)
+    _require(meta.keys() >= {"format", "folder_id", "secret", "timelines", *_COUNTERS}, "missing entries", path)
     return meta
 
 
@@ -386,7 +356,7 @@ def put_view(db: sqlite3.Connection, record: ViewRecord) -> int:
     definition = json.dumps(record.definition)
     values = record.id, record.name, definition, record.query
     db.execute(PUT_VIEW, (*values, checksum(*values)))
-    return len(definition) + len(record.query or "")
+    return len(definition) + len(record.query)
 
 
 def put_source(db: sqlite3.Connection, source: str, record: SourceRecord) -> None:
@@ -410,7 +380,7 @@ def forget_values(db: sqlite3.Connection, statement: str) -> None:
         db.execute(statement, (None,) * statement.count("?"))
 
 
-def replay(db: sqlite3.Connection, path: Path, after: int, forgotten: int, last: int, form: Form = CURRENT) -> Iterator[LogRow]:
+def replay(db: sqlite3.Connection, path: Path, after: int, forgotten: int, last: int) -> Iterator[LogRow]:
     """Yield the batches (after, last] of a database without the batches up to `forgotten`, each verified. Raises Damaged."""
     if after < forgotten:
         raise Damaged(f"versions {after + 1} to {forgotten} are neither in the log nor in a snapshot", path)
@@ -425,7 +395,7 @@ def replay(db: sqlite3.Connection, path: Path, after: int, forgotten: int, last:
             if isinstance(payload, bytes) and len(payload) >= LARGEST:
                 parts = db.execute("SELECT payload FROM log_rest WHERE version = ? ORDER BY part", (version,)).fetchall()
                 payload = b"".join([payload, *(part for (part,) in parts)])
-            if not isinstance(payload, bytes) or crc != form.batch_checksum(version, source, run, epoch, payload):
+            if not isinstance(payload, bytes) or crc != batch_checksum(version, source, run, epoch, payload):
                 raise Damaged(f"wrong checksum of version {version}", path)
             yield LogRow(version, source, run, epoch, payload)
             expected += 1

@@ -11,10 +11,9 @@ import signal
 import threading
 
 BACKUP_STEPS = ("in-backup", "in-restore")
-UPGRADE_STEPS = ("in-upgrade", "after-upgrade-copy", "in-upgrade-switch", "after-upgrade")
 STEPS = (
     "before-append", "after-append", "after-commit", "before-publish", "in-snapshot", "after-snapshot", "in-log-cleaning", "in-build",
-    "in-patch", "in-recovery", "in-replay", "in-repair", *BACKUP_STEPS, *UPGRADE_STEPS,
+    "in-patch", "in-recovery", "in-replay", "in-repair", *BACKUP_STEPS,
 )  # fmt: skip
 
 

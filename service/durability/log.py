@@ -337,7 +337,7 @@ class Log:
             size = database.put_relation(db, record._replace(definition=definition, shapes=shapes))
             self._count_catalog_change(db, size)
 
-    def put_view(self, name: str, definition: dict[str, Any], query: str | None = None) -> str:
+    def put_view(self, name: str, definition: dict[str, Any], query: str) -> str:
         """Add a view; `query`: its definition as it was interpreted. Return its id. Durable on return."""
         record = ViewRecord(database.new_view_id(), name, definition, query)
         with self._catalog_transaction() as db:

@@ -1,13 +1,9 @@
 """Manifests of snapshots and backups: a JSON object with `format`, and `crc`, the CRC-32 of the rest (`json_checksum`).
-
-In all formats from 2 on, the checksum covers the values in the document, not its bytes; in format 1 it covered the text that Python's
-`json` made of it.
-"""
+The checksum covers the values in the document, not its bytes."""
 
 from __future__ import annotations
 
 import json
-import zlib
 from pathlib import Path
 from typing import Any
 
@@ -25,21 +21,17 @@ def write_manifest(path: Path, format: int, values: dict[str, Any]) -> None:
 
 
 def read_manifest(path: Path, format: int, remedy: str = "") -> dict[str, Any]:
-    """Return the content of a manifest of this format, or an earlier one. Raises Damaged with the remedy, OSError."""
+    """Return the content of a manifest of this format. Raises Damaged with the remedy, OSError."""
     try:
         manifest: dict[str, Any] = json.loads(path.read_bytes())
         crc = manifest.pop("crc")
-        is_sound = crc == (_checksum_1 if manifest.get("format") == 1 else json_checksum)(manifest)
+        is_sound = crc == json_checksum(manifest)
     except (ValueError, KeyError, AttributeError, TypeError):
         raise Damaged("not a manifest", path, remedy) from None
     if not is_sound:
         raise Damaged("wrong checksum", path, remedy)
     found = manifest.pop("format")
-    if not 1 <= found <= format:
+    if found != format:
         what = f"a manifest of format {found}; this is {format}"
-        raise Damaged(what, path, "use the version of livejoin that wrote it, or a newer one")
+        raise Damaged(what, path, "use the version of livejoin that wrote it")
     return manifest
-
-
-def _checksum_1(manifest: dict[str, Any]) -> int:
-    return zlib.crc32(json.dumps(manifest, sort_keys=True).encode())

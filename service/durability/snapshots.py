@@ -32,7 +32,7 @@ from service.durability.manifests import read_manifest, write_manifest
 
 log = logging.getLogger("livejoin.snapshots")
 
-_FORMAT = 2
+_FORMAT = 3
 _MANIFEST = "manifest.json"
 _SYNC_BYTES = 16 << 20  # written before they are synced
 _BLOCK = 1 << 20
@@ -184,7 +184,7 @@ def read_snapshot(path: Path) -> Snapshot:
             size = file.stat().st_size
         if size != table.bytes:
             raise Damaged(f"{size} bytes instead of {table.bytes}", file)
-    feeds = {view_id: TableFile(**feed) for view_id, feed in manifest.get("feeds", {}).items()}
+    feeds = {view_id: TableFile(**feed) for view_id, feed in manifest["feeds"].items()}
     return Snapshot(path, manifest["version"], tables, feeds)
 
 

@@ -319,7 +319,7 @@ class Feed:
         if name != self._name:
             raise Problem("bad-token", f"the token belongs to another view, named {name}")
         if not is_of_here:
-            raise Problem("token-expired", "the token is of an earlier release, or of a version that this folder has lost", version=version)
+            raise Problem("token-expired", "the token is of a version that this folder has lost", version=version)
         if id_ != self._id:
             raise Problem("bad-token", f"the token belongs to an earlier view named {name}")
         if version > self.versions.published.number:

@@ -75,5 +75,5 @@ class Tokens:
     def open(self, text: str) -> Token:
         """Raises Forged."""
         timeline, name, id_, version = self._signer.open("token", text)
-        end = self._ends.get(timeline, -1)  # earlier releases had a text in its place, valid until the service was restarted
+        end = self._ends.get(timeline, -1)
         return Token(name, id_, version, end is None or version <= end)

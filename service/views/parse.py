@@ -75,7 +75,7 @@ def _planned(query: Query, relations: Mapping[str, RelationDefinition], counted:
     return query, plan(query, relations, counted)
 
 
-def refused_view(name: str, data: dict[str, Any], text: str | None, reason: str) -> View:
+def refused_view(name: str, data: dict[str, Any], text: str, reason: str) -> View:
     """Stand-in for a kept view that is no longer accepted: it has no rows, and keeps the names that it used. `text`: the result of
     `noted`."""
     relations = noted_relations(text)
@@ -95,6 +95,6 @@ def noted(view: View) -> str:
     return json.dumps({"relations": relations, "query": asdict(view.query)}, default=str)
 
 
-def noted_relations(text: str | None) -> dict[str, RelationDefinition]:
-    """The relations in the result of `noted`; none if nothing was noted."""
-    return {} if text is None else {name: parse_relation(definition) for name, definition in json.loads(text)["relations"].items()}
+def noted_relations(text: str) -> dict[str, RelationDefinition]:
+    """The relations in the result of `noted`."""
+    return {name: parse_relation(definition) for name, definition in json.loads(text)["relations"].items()}

@@ -36,7 +36,6 @@ PROBLEMS = {
     422: ["bad-rows", "bad-definition", "unknown-relation", "unknown-column", "unsupported-query", "bad-query", "infeasible-view"],
     429: ["too-busy"],
     500: ["internal"],
-    501: ["not-yet"],
     503: ["view-building", "recovering", "disk-full"],
 }
 

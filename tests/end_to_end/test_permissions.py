@@ -10,11 +10,8 @@ import pytest
 
 from tests.end_to_end import talk
 from tests.end_to_end.bookings import EVERYTHING
-from tests.kept.archive import unpack
 from tests.modes_of_files import exposed
 from tests.server_process import ServerProcess
-
-KEPT = Path(__file__).resolve().parent.parent / "kept"
 
 
 @pytest.mark.parametrize("umask", [0o000, 0o022])
@@ -32,9 +29,12 @@ def test_a_new_folder(tmp_path: Path, umask: int) -> None:
         assert list(server.data.glob("snapshots/*/*.arrow")) and exposed(server.data) == []
 
 
-@pytest.mark.parametrize("how", ["clean", "killed"])
-def test_an_older_folder(tmp_path: Path, how: str) -> None:
-    folder = unpack(KEPT / "format_1" / f"{how}.tar.gz", tmp_path / "data")
+def test_an_older_folder(tmp_path: Path) -> None:
+    with ServerProcess(tmp_path / "data") as server:
+        talk.define(server.client(), "things", EVERYTHING)
+        talk.ok(talk.send(server.client(), [{"relation": "things", "row": {"k": 1}}]))
+        assert server.stop() == 0
+    folder = server.data
     (folder / "notes.txt").write_text("what livejoin did not write is not its to change")
     for path in (folder, *folder.rglob("*")):
         path.chmod(0o755 if path.is_dir() else 0o644)

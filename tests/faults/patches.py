@@ -14,7 +14,7 @@ from typing import Any
 
 from service.backups import assembling, making, repairing
 from service.commands import restore
-from service.durability import database, files, folder, log, snapshots, upgrade
+from service.durability import database, files, folder, log, snapshots
 from service.engine import housekeeping, recovery, snapshotting, writer
 from service.engine.state import State
 from service.engine.versions import Pins
@@ -171,11 +171,3 @@ def no_sync_of_restorations() -> None:
 def epochs_not_set_back() -> None:
     small()
     replace(repairing, "_set_back", lambda found, rows: None)
-
-
-def sources_not_upgraded() -> None:
-    replace(upgrade.database, "put_source", lambda db, source, record: None)
-
-
-def no_sync_of_upgrades() -> None:
-    replace(upgrade, "sync_path", lambda path: None)

@@ -1,5 +1,5 @@
-"""A disk that fails during a backup, a restoration, a repair or an upgrade, and backups and old folders with one flipped bit: completed
-results are intact, incomplete ones are reported, and the data folder has lost nothing."""
+"""A disk that fails during a backup, a restoration or a repair, and backups with one flipped bit: completed results are intact,
+incomplete ones are reported, and the data folder has lost nothing."""
 
 from __future__ import annotations
 
@@ -37,8 +37,7 @@ from tests.faults.test_disks import (
     short_writes,
 )
 from tests.histories.seeds import NEW, seeds
-from tests.kept.archive import unpack
-from tests.server_process import ROOT, NotStarted
+from tests.server_process import NotStarted
 
 assert begun and disk  # the fixtures: a folder with two snapshots and a log, and a disk
 EACH, SOAK_EACH = 1, 40  # cases of each fault and each tool
@@ -260,64 +259,6 @@ def told_by(server: FaultyServer) -> dict[str, Any]:
     return found
 
 
-@pytest.fixture(scope="module")
-def old(tmp_path_factory: pytest.TempPathFactory) -> tuple[Contents, dict[str, Any]]:
-    """The kept folder, and the contents that a service on it returns."""
-    disk = FaultyDisk(tmp_path_factory.mktemp("old") / "x")
-    unpack(ROOT / "tests" / "kept" / "format_1" / "killed.tar.gz", disk.data)
-    contents = read_in(disk.root)
-    disk.restart()
-    with disk.server(patches.another_boot) as server:
-        return contents, told_by(server)
-
-
-@each_seed
-@each_fault
-def test_an_upgrade(old: tuple[Contents, dict[str, Any]], disk: FaultyDisk, fault: Fault, seed: int) -> None:
-    chance = Random(f"{seed} {fault.__name__}")
-    for number in cases(seed):
-        print(f"{fault.__name__} {seed} {number}")
-        renew(disk, old, fault, chance)
-
-
-def renew(disk: FaultyDisk, old: tuple[Contents, dict[str, Any]], fault: Fault, chance: Random, *bugs: patches.Patch) -> None:
-    """The upgrade is completed, or repeated by the next start; the old folder is kept."""
-    write_out(old[0], disk.root)
-    disk.restart()
-    arm(disk, fault, chance)
-    try:
-        with disk.server(patches.another_boot, *bugs) as server:
-            assert told_by(server) == old[1]
-            outcome = "started"
-    except NotStarted as error:
-        assert error.status == 1 and "Traceback" not in error.errors and fault not in HARMLESS, error.errors
-        outcome = error.errors
-    except httpx.TransportError:  # a sync or a read has failed meanwhile
-        outcome = "ended"
-    print(outcome)
-    disk.cut_power(None)
-    with disk.server(patches.another_boot) as server:
-        assert told_by(server) == old[1]
-    assert (disk.root / "data.format1").exists()
-
-
-@each_seed
-def test_a_flipped_bit_in_a_folder_of_format_1(old: tuple[Contents, dict[str, Any]], disk: FaultyDisk, seed: int) -> None:
-    """The damage is reported, or is harmless."""
-    refused = 0
-    for what, contents in damaged(old[0], Random(seed), FLIPPED if seed < NEW else SOAK_FLIPPED):
-        print(seed, what)
-        write_out(contents, disk.root)
-        disk.restart()
-        try:
-            with disk.server(patches.another_boot) as server:
-                assert told_by(server) == old[1]
-        except NotStarted as error:
-            refused += 1
-            assert error.status == 1 and "Traceback" not in error.errors and str(disk.data) in error.errors, error.errors
-    assert refused > 3
-
-
 # bugs that are planted in the tools: each is found
 
 
@@ -352,11 +293,3 @@ def test_a_restoration_that_does_not_verify_is_found(backed_up: tuple[Contents, 
 
 def test_epochs_that_a_repair_does_not_set_back_are_found(begun: tuple[Contents, Steady], disk: FaultyDisk) -> None:
     found(lambda: mend(disk, prepared(disk, begun), short_writes, Random(1), patches.epochs_not_set_back))
-
-
-def test_sources_that_an_upgrade_forgets_are_found(old: tuple[Contents, dict[str, Any]], disk: FaultyDisk) -> None:
-    found(lambda: renew(disk, old, short_writes, Random(1), patches.sources_not_upgraded))
-
-
-def test_an_upgrade_that_is_not_synced_is_found(old: tuple[Contents, dict[str, Any]], disk: FaultyDisk) -> None:
-    found(lambda: renew(disk, old, short_writes, Random(1), patches.no_sync_of_upgrades))

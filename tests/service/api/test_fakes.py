@@ -186,7 +186,7 @@ def test_look_ups_that_wait_for_the_writer_hold_no_reader_up(monkeypatch: pytest
     def opening(engine: Any, name: str, *, point: Any, **_: Any) -> None:
         if point is not None:
             assert built.wait(60)
-        raise Problem("not-yet", "looked up" if point is not None else "read")
+        raise Problem("internal", "looked up" if point is not None else "read")
 
     monkeypatch.setattr(rows, "open_rows", opening)
     context = on(Instance())

@@ -75,7 +75,6 @@ def test_statuses_are_those_of_the_interface() -> None:
         422: "bad-rows bad-definition unknown-relation unknown-column unsupported-query bad-query infeasible-view",
         429: "too-busy",
         500: "internal",
-        501: "not-yet",
         503: "view-building recovering disk-full",
     }
     for status, kinds in table.items():

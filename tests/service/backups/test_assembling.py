@@ -23,7 +23,7 @@ def test_a_backup_of_another_format_is_refused_by_its_number(tmp_path: Path) -> 
         engine.backups._thread.join()
     chain = chain_of(read_backup(tmp_path / "backup"))
     with closing(sqlite3.connect(tmp_path / "backup" / "livejoin.db", isolation_level=None)) as db:
-        db.execute("UPDATE meta SET value = 3, crc = ? WHERE name = 'format'", (checksum("format", 3),))
-    with pytest.raises(Damaged, match="a backup of a data folder of format 3; this is 2.*the version of livejoin that made it"):
+        db.execute("UPDATE meta SET value = 4, crc = ? WHERE name = 'format'", (checksum("format", 4),))
+    with pytest.raises(Damaged, match="a backup of a data folder of format 4; this is 3.*the version of livejoin that made it"):
         assemble(chain, tmp_path / "restored", forks=True)
     assert not (tmp_path / "restored").exists()

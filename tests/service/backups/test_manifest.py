@@ -14,11 +14,11 @@ from service.durability.folder import BACKUP, Damaged
 
 ID = "5f0c1d2e3a4b5c6d"
 FILE = StoredFile("livejoin.db", 12288, "0" * 64, ID)
-# As format 1 wrote it, whose checksum is over what Python made of the rest.
-FIRST: dict[str, Any] = {
-    "format": 1, "id": ID, "made": "2026-01-05T03:00:00Z", "folder_id": "f", "timelines": [[1, 0]], "version": 30, "log_after": 20,
-    "snapshot": 20, "since": None, "files": [vars(FILE)], "crc": 288351359,
+VALUES: dict[str, Any] = {
+    "format": 2, "id": ID, "made": "2026-01-05T03:00:00Z", "folder_id": "f", "timelines": [[1, 0]], "version": 30, "log_after": 20,
+    "snapshot": 20, "since": None, "files": [vars(FILE)],
 }  # fmt: skip
+FIRST = VALUES | {"crc": json_checksum(VALUES)}
 
 
 def backup(folder: Path) -> Backup:
@@ -39,19 +39,14 @@ def test_what_is_written_is_read(tmp_path: Path) -> None:
     assert read_backup(tmp_path) == backup(tmp_path), "however it is written"
 
 
-def test_one_of_format_1(tmp_path: Path) -> None:
-    put(tmp_path, FIRST)
-    assert read_backup(tmp_path) == backup(tmp_path)
-
-
 @pytest.mark.parametrize(
     "manifest, what",
     [
         (FIRST | {"version": 31}, "wrong checksum"),
-        (FIRST | {"format": 2}, "wrong checksum"),
+        (FIRST | {"format": 1}, "wrong checksum"),
         (FIRST | {"format": 2, "version": 2**70}, "wrong checksum"),
         (FIRST | {"format": 2, "version": 1.5}, "wrong checksum"),
-        ({"format": 3, "crc": json_checksum({"format": 3})}, "a manifest of format 3; this is 2.*or a newer one"),
+        ({"format": 3, "crc": json_checksum({"format": 3})}, "a manifest of format 3; this is 2"),
         ({"format": 1}, "not a manifest"),
     ],
 )

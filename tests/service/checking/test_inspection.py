@@ -74,5 +74,5 @@ def test_a_newer_format_is_no_damage(tmp_path: Path) -> None:
     filled(tmp_path)
     with contextlib.closing(sqlite3.connect(tmp_path / DATABASE, isolation_level=None)) as db:
         db.execute("UPDATE meta SET value = ?, crc = ? WHERE name = 'format'", (FORMAT + 1, checksum("format", FORMAT + 1)))
-    with pytest.raises(WrongFormat, match=f"written by format {FORMAT + 1}; this is {FORMAT}: a newer version of livejoin"):
+    with pytest.raises(WrongFormat, match=f"has format {FORMAT + 1}, and this version of livejoin reads format {FORMAT} only"):
         inspect(tmp_path)

@@ -90,10 +90,10 @@ def test_catalog(tmp_path: Path) -> None:
     log.put_relation(log.next_relation_id, "b", DEFINITION)
     first = log.next_relation_id
     log.put_relation(first, "a", DEFINITION)
-    log.put_view("z", {"from": {"y": "a", "x": "b"}})
-    log.put_view("v", {"sql": "SELECT"})
+    log.put_view("z", {"from": {"y": "a", "x": "b"}}, "{}")
+    log.put_view("v", {"sql": "SELECT"}, "{}")
     log.drop_view("z")
-    log.put_view("z", {"from": {"y": "a", "x": "b"}})
+    log.put_view("z", {"from": {"y": "a", "x": "b"}}, "{}")
     log.drop_relation("a")
     log.close()
     log = Log(tmp_path)
@@ -105,7 +105,7 @@ def test_catalog(tmp_path: Path) -> None:
         log.put_relation(first, "a", DEFINITION)
     log.append([LogRow(1, None, None, None, b"")])
     with pytest.raises(RuntimeError):
-        log.put_view("w", {})
+        log.put_view("w", {}, "{}")
     log.commit()
     log.close()
 
@@ -145,9 +145,9 @@ def test_sources_have_a_receipt_and_can_be_forgotten(tmp_path: Path) -> None:
 
 def test_failed_catalog_change_leaves_no_trace(tmp_path: Path) -> None:
     log = Log(tmp_path)
-    log.put_view("v", {})
+    log.put_view("v", {}, "{}")
     with pytest.raises(sqlite3.IntegrityError):
-        log.put_view("v", {})
+        log.put_view("v", {}, "{}")
     fill(log, range(1, 3))
     log.close()
     log = Log(tmp_path)
@@ -403,7 +403,7 @@ def test_damaged_wal_is_not_taken_for_an_unfinished_one(tmp_path: Path) -> None:
 
 
 def test_lost_catalog_change_in_the_wal(tmp_path: Path) -> None:
-    assert die(tmp_path, "log.put_relation(1, 'r', {'columns': []}); log.put_view('v', {})") == 0
+    assert die(tmp_path, "log.put_relation(1, 'r', {'columns': []}); log.put_view('v', {}, '{}')") == 0
     wal = tmp_path / f"{DATABASE}-wal"
     wal.write_bytes(wal.read_bytes()[:-4000])
     assert "catalogue" in damaged(tmp_path).what
@@ -445,7 +445,7 @@ def test_any_flipped_byte_is_found_or_harmless(tmp_path: Path) -> None:
     chance = random.Random(seed)
     log = Log(tmp_path)
     log.put_relation(1, "r", DEFINITION)
-    log.put_view("v", {"sql": "SELECT 1"})
+    log.put_view("v", {"sql": "SELECT 1"}, "{}")
     fill(log, range(1, 40), lambda v: bytes([v]) * 300)
     expected = list(log.replay(0)), log.sources(), log.catalog(), log.folder_id, log.secret
     log.close()

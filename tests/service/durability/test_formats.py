@@ -1,0 +1,37 @@
+"""A data folder of another format is refused by its number, whatever else is in it."""
+
+from __future__ import annotations
+
+import contextlib
+import sqlite3
+from pathlib import Path
+
+import pytest
+
+from service.durability.checksums import checksum
+from service.durability.database import FORMAT, WrongFormat
+from service.durability.folder import DATABASE, LOCK, MARK, Damaged
+from service.durability.log import Log
+
+
+@pytest.mark.parametrize("number, crc", [(1, 0x1F4383F8), *((other, checksum("format", other)) for other in (2, FORMAT + 1, 70))])
+def test_a_folder_of_another_format_is_refused_by_its_number(tmp_path: Path, number: int, crc: int) -> None:
+    """Before anything else is read, and it is left as it is."""
+    Log(tmp_path).close()
+    with contextlib.closing(sqlite3.connect(tmp_path / DATABASE, isolation_level=None)) as db:
+        db.execute("UPDATE meta SET crc = 0")
+        db.execute("UPDATE meta SET value = ?, crc = ? WHERE name = 'format'", (number, crc))
+        db.execute("DROP TABLE views")
+    (tmp_path / MARK).write_bytes(b"of another form")
+    before = {path.name: path.read_bytes() for path in tmp_path.iterdir() if path.name != LOCK}
+    with pytest.raises(WrongFormat, match=f"has format {number}, and .* reads format {FORMAT} only.*start the version that wrote it"):
+        Log(tmp_path)
+    assert {path.name: path.read_bytes() for path in tmp_path.iterdir() if path.name != LOCK} == before
+
+
+def test_a_damaged_format_number_is_not_taken_for_another_version(tmp_path: Path) -> None:
+    Log(tmp_path).close()
+    with contextlib.closing(sqlite3.connect(tmp_path / DATABASE, isolation_level=None)) as db:
+        db.execute("UPDATE meta SET value = 1 WHERE name = 'format'")
+    with pytest.raises(Damaged, match="wrong checksum of the entry 'format'"):
+        Log(tmp_path)
