@@ -36,7 +36,6 @@ def assemble_view(draft: Draft, options: Options) -> Query:
         return made if draft.groups is None or draft.groups.covered is None else of_groups(made, draft.groups)
     if len(full.aliases) > MAX_ALIASES:
         raise unsupported(f"a join of {len(full.aliases)} relations", f"a view joins at most {MAX_ALIASES}")
-    _require_rows(draft)
     draft = _settled(draft)
     shown = [alias for part in draft.parts if part.kind in ("optional", "full") for alias in part.draft.scope.aliases]
     rows = [alias for alias in full.aliases if alias in shown or alias in draft.scope.aliases]
@@ -97,17 +96,6 @@ def _settled(draft: Draft) -> Draft:
     draft.parts = [part for part in draft.parts if part not in alike]
     _root_products(draft)
     return draft
-
-
-def _require_rows(draft: Draft) -> None:
-    """Reject references to an alias of SEMI or ANTI JOIN outside of its ON."""
-    refs: list[ColumnRef | IntervalRef] = [ref for pair in _pairs(draft) for ref in pair]
-    refs += [ref for one in draft.filters for ref in one.columns]
-    for output in draft.reads:
-        refs += output.refs
-    for ref in refs:
-        if ref.alias not in draft.scope.aliases:
-            raise unsupported(f"{ref} outside of the ON of its SEMI or ANTI JOIN", f"no row has {ref.alias}: write the condition in its ON")
 
 
 def _pairs(draft: Draft) -> list[tuple[ColumnRef, ColumnRef] | tuple[IntervalRef, IntervalRef]]:

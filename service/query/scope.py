@@ -5,7 +5,8 @@ Every look-up raises `unknown-column` (or `unknown-relation`), naming what exist
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from copy import copy
 from typing import get_args
 
 from service.errors import Problem
@@ -17,7 +18,7 @@ from service.wire.wording import instead
 class Scope:
     """The aliases in order, each with its relation; raises `unknown-relation` for a relation that does not exist.
 
-    `outer`: for a NOT EXISTS group, the enclosing scope, whose names are visible unless this one has the same name.
+    `outer`: for a part, the enclosing scope, whose names are visible unless this one has the same name.
     """
 
     def __init__(self, aliases: Mapping[str, str], relations: Mapping[str, RelationDefinition], outer: Scope | None = None) -> None:
@@ -26,21 +27,43 @@ class Scope:
         self.aliases, self._outer = dict(aliases), outer
         self._visible = {**(outer.aliases if outer is not None else {}), **aliases}
         self._definitions = {alias: relations[relation] for alias, relation in self._visible.items()}
+        self._hidden: Mapping[str, str] = {}
+        self._merged: list[set[ColumnRef]] = []  # columns that USING makes one
 
-    def of(self, aliases: Iterable[str], visible: bool = True) -> Scope:
-        """Return a scope of these aliases, in this order, in which the other aliases of this scope are usable if `visible`."""
-        definitions = {self._visible[alias]: definition for alias, definition in self._definitions.items()}
-        return Scope({alias: self._visible[alias] for alias in aliases}, definitions, self if visible else None)
+    def without(self, hidden: Mapping[str, str]) -> Scope:
+        """Return this scope as it is seen where some of its aliases cannot be used, each for a reason."""
+        made = copy(self)
+        made._hidden = hidden
+        made.aliases, made._visible = ({a: names[a] for a in names if a not in hidden} for names in (self.aliases, self._visible))
+        return made
 
-    def definition(self, alias: str) -> RelationDefinition:
-        if alias not in self._definitions:
+    def merge(self, left: ColumnRef, right: ColumnRef) -> None:
+        """Make two columns one, as USING does: the name then needs no alias."""
+        known = next((one for one in self._merged if left in one), None)
+        if known is None:
+            self._merged.append({left, right})
+        else:
+            known.add(right)
+
+    def of(self, aliases: Iterable[str]) -> Scope:
+        """Return a scope of these aliases, in this order, in which the other aliases of this scope are usable."""
+        made = copy(self)
+        made.aliases = {alias: self._visible[alias] for alias in aliases}
+        return made
+
+    def definition(self, alias: str, name: str = "") -> RelationDefinition:
+        """`name`: what is looked for in it, for messages."""
+        if alias not in self._visible:
+            what = f"{alias}.{name}: " if name else ""
+            if (why := self._hidden.get(alias) or (self._outer and self._outer._hidden.get(alias))) is not None:
+                raise Problem("unknown-column", f"{what}{alias} cannot be used here: {why}")
             called = [one for one, relation in self._visible.items() if relation == alias]
             there = f"here {alias} is called {' or '.join(called)}" if called else f"the aliases are {', '.join(self._visible)}"
-            raise Problem("unknown-column", f"there is no alias {alias}; {there}")
+            raise Problem("unknown-column", f"{what}there is no alias {alias}; {there}")
         return self._definitions[alias]
 
     def column(self, alias: str, name: str) -> ColumnRef:
-        definition = self.definition(alias)
+        definition = self.definition(alias, name)
         if name in definition.intervals:
             raise Problem(
                 "unknown-column", f"{alias}.{name} is an interval, not a column: use intervals in overlaps, intersection and duration"
@@ -51,7 +74,7 @@ class Scope:
         return ColumnRef(alias, name)
 
     def interval(self, alias: str, name: str) -> IntervalRef:
-        definition = self.definition(alias)
+        definition = self.definition(alias, name)
         if name not in definition.intervals:
             declared = list(definition.intervals)
             detail = f"{self._visible[alias]} has no interval {name}" + (_instead(name, declared) if declared else "; it declares none")
@@ -60,25 +83,36 @@ class Scope:
 
     def find_column(self, name: str) -> list[ColumnRef]:
         """Return the columns that an unqualified name may mean: one, or several if it is ambiguous."""
-        found = [ColumnRef(alias, name) for alias in self.aliases if any(c.name == name for c in self._definitions[alias].columns)]
-        if not found and self._outer is not None:
-            found = self._outer.find_column(name)
-            for ref in found:
-                if ref.alias in self.aliases:
-                    hidden = f"{name} is a column of {ref.alias} outside of NOT EXISTS, which has an alias {ref.alias} of its own"
-                    raise Problem("unsupported-query", f"{hidden}: rename one of the two")
+        found = [ColumnRef(alias, name) for alias in self._find(name, lambda one: any(c.name == name for c in one.columns))]
         if not found:
-            names = [c.name for d in self._definitions.values() for c in d.columns]
-            intervals = [interval for d in self._definitions.values() for interval in d.intervals]
+            seen = [self._definitions[alias] for alias in self._visible]
+            names, intervals = [c.name for one in seen for c in one.columns], [interval for one in seen for interval in one.intervals]
             raise Problem("unknown-column", f"no relation of the view has a column {name}{_instead(name, names, intervals)}")
         return found
 
     def find_interval(self, name: str) -> list[IntervalRef]:
         """Return the intervals that an unqualified name may mean."""
-        found = [IntervalRef(alias, name) for alias, d in self._definitions.items() if name in d.intervals]
+        found = [IntervalRef(alias, name) for alias in self._find(name, lambda one: name in one.intervals)]
         if not found:
-            names = [interval for d in self._definitions.values() for interval in d.intervals]
+            names = [interval for alias in self._visible for interval in self._definitions[alias].intervals]
             raise Problem("unknown-column", f"no relation of the view has an interval {name}{_instead(name, names)}")
+        return found
+
+    def _find(self, name: str, has: Callable[[RelationDefinition], bool]) -> list[str]:
+        """Return the aliases whose relations have this name: one of those that USING makes one, those of the enclosing scope if there are
+        none here. If only aliases have it that cannot be used here, the problem says so."""
+        found = [alias for alias in self.aliases if has(self._definitions[alias])]
+        if found and any({ColumnRef(alias, name) for alias in found} <= one for one in self._merged):
+            return found[:1]
+        if not found and self._outer is not None:
+            found = self._outer._find(name, has)
+            for alias in found:
+                if alias not in self._visible or alias in self.aliases:
+                    hidden = f"{name} is of {alias} outside of the subquery, which has an alias {alias} of its own"
+                    raise Problem("unsupported-query", f"{hidden}: rename one of the two")
+        for alias in self._hidden if not found else ():
+            if has(self._definitions[alias]):
+                self.definition(alias, name)
         return found
 
     def intervals_over(self, start: ColumnRef, end: ColumnRef) -> Iterator[IntervalRef]:

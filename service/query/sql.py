@@ -21,12 +21,12 @@ from service.query.latest import is_latest, read_as_of, read_latest
 from service.query.model import STRETCHES, ColumnRef, Output, PartKind
 from service.query.scope import Scope, check_relation
 from service.query.set_operations import Expression, SetOperation
-from service.query.sql_conditions import Conditions
+from service.query.sql_conditions import Conditions, ReadPart
 from service.query.sql_groups import is_grouped, read_groups
-from service.query.sql_names import Names, bad_query, fold, placed, position
+from service.query.sql_names import Names, Sources, bad_query, fold, placed, read_sources
 from service.query.sql_terms import read_term
 from service.query.sql_text import Bounded, parse
-from service.wire.schema import NAME, RelationDefinition
+from service.wire.schema import RelationDefinition
 
 _CLAUSES = {
     "with_": ("a WITH clause", "define the view on the relations directly"),
@@ -133,44 +133,27 @@ def _read_query(tree: exp.Expr, text: str, relations: Mapping[str, RelationDefin
     return SetOperation(left, "UNION" if isinstance(tree, exp.Union) else "EXCEPT", right)
 
 
-def _tables(select: exp.Select) -> list[exp.Expr]:
-    start = select.args.get("from_")
-    return [*([start.this] if start else []), *(join.this for join in select.args.get("joins") or [])]
-
-
-def _is_plain(table: exp.Expr) -> bool:
-    return isinstance(table, exp.Table) and isinstance(table.this, exp.Identifier)
-
-
-def _check_names(select: exp.Select, text: str, relations: Mapping[str, RelationDefinition], outer: Scope | None = None) -> Names | None:
-    """Return the aliases of a SELECT, after checking every column and interval in it; None if it reads from anything but relations."""
-    tables = _tables(select)
-    if not tables or not all(_is_plain(table) and fold(table.this) in relations for table in tables):
+def _check_names(select: exp.Select, text: str, relations: Mapping[str, RelationDefinition], outer: Scope | None = None) -> Sources | None:
+    """Return FROM of a SELECT, after checking every column and interval in SELECT, ON and WHERE; None if it reads from anything but
+    relations."""
+    sources = read_sources(select, text, relations, outer)
+    if sources is None:
         return None
-    aliases: dict[str, str] = {}
-    for table in tables:
-        given = table.args.get("alias")
-        alias = fold(given.this) if given and given.this else fold(table.this)
-        if not NAME.fullmatch(alias):
-            raise bad_query(f"the alias {alias!r} does not match {NAME.pattern}", *position(table, text))
-        if alias in aliases:
-            raise bad_query(f"the alias {alias} is used twice: rename one of them", *position(table, text))
-        aliases[alias] = fold(table.this)
-    names = Names(Scope(aliases, relations, outer), text)
-    for part in (*select.expressions, *(select.args.get("joins") or []), *filter(None, [select.args.get("where")])):
-        for column in _own_columns(part):
+    parts = [(one, sources.names) for one in (*select.expressions, *filter(None, [select.args.get("where")]))]
+    for part, names in (*parts, *((one.join.args.get("on"), one.names) for one in sources.joined)):
+        for column in _own_columns(part) if part is not None else ():
             names.check(column)
-    return names
+    return sources
 
 
 def _own_columns(part: exp.Expr) -> Iterator[exp.Column]:
-    """Yield the columns of a clause, except those in subqueries and after *."""
+    """Yield the columns of a clause, except those in subqueries and those that * leaves out."""
     for node in part.walk(prune=lambda n: isinstance(n, exp.Query | exp.Star)):
-        if isinstance(node, exp.Column) and not isinstance(node.this, exp.Star):
+        if isinstance(node, exp.Column):
             yield node
 
 
-def _read_part(query: exp.Expr, words: str, text: str, relations: Mapping[str, RelationDefinition], outer: Scope) -> Draft:
+def _read_part(query: exp.Expr, words: str, outer: Scope, text: str, relations: Mapping[str, RelationDefinition]) -> Draft:
     """Read the SELECT in EXISTS (…), NOT EXISTS (…) or IN (…); for IN, including what it selects."""
     if not isinstance(query, exp.Select):
         raise unsupported(f"{query.key.upper()} in {words}", f"write {words} (SELECT … FROM … WHERE …), once for each part")
@@ -182,16 +165,16 @@ def _read_select(
 ) -> Draft:
     """Read a SELECT. `outer`: for a part, the enclosing scope; what a part selects does not matter, except in IN. `words`: what part it
     is."""
-    names = _check_names(select, text, relations, outer)
-    _refuse_clauses(select, names, words)
+    sources = _check_names(select, text, relations, outer)
+    _refuse_clauses(select, sources, words)
     if not select.args.get("from_"):
         raise unsupported("a SELECT without FROM", "a view reads relations, write FROM …")
-    if names is None:
+    if sources is None:
         raise unsupported("a subquery or a function in FROM", "write FROM a JOIN b ON … with the names of relations")
-    for table in _tables(select):
+    for table in (sources.first, *(one.join.this for one in sources.joined)):
         _refuse_table(table)
-    read_part = partial(_read_part, text=text, relations=relations, outer=names.scope)
-    draft = _read_joins(select, names, read_part if outer is None else None, words)
+    names, read_part = sources.names, partial(_read_part, text=text, relations=relations)
+    draft = _read_joins(sources, read_part if outer is None else None, words)
     if "where" in select.args and select.args["where"]:
         Conditions(draft, names, read_part if outer is None else None, words).add(select.args["where"].this)
     if outer is None and is_latest(select):
@@ -206,22 +189,20 @@ def _read_select(
     return draft
 
 
-def _read_joins(select: exp.Select, names: Names, read_part: Callable[[exp.Expr, str], Draft] | None, words: str) -> Draft:
+def _read_joins(sources: Sources, read_part: ReadPart | None, words: str) -> Draft:
     """Read FROM and its joins; the scope of the draft has the aliases that rows have."""
-    aliases = list(names.scope.aliases)
-    draft = Draft(names.scope)
-    unseen: set[str] = set()
-    for place, join in enumerate(select.args.get("joins") or [], 1):
-        alias, kind = aliases[place], _KINDS.get((join.side, join.kind))
+    whole, draft = sources.whole, Draft(sources.whole)
+    for one in sources.joined:
+        join, alias, names, kind = one.join, one.alias, one.names, _KINDS.get((one.join.side, one.join.kind))
         if join.method == "ASOF":
             if words:
                 raise unsupported(f"ASOF JOIN in {words}", f"write {words} (SELECT … FROM … WHERE …), joined by JOIN")
-            read_as_of(join, aliases[:place], alias, draft, names)
+            read_as_of(join, one.before, alias, draft, names)
             continue
         if kind is None:
-            _read_using(join, aliases[:place], alias, draft, names)
+            draft.equal += one.using
             if join.kind == "CROSS":
-                draft.cross.append((aliases[place - 1], alias))
+                draft.cross.append((one.before[-1], alias))
             if join.args.get("on"):
                 Conditions(draft, names, read_part, words).add(join.args["on"])
             continue
@@ -229,24 +210,28 @@ def _read_joins(select: exp.Select, names: Names, read_part: Callable[[exp.Expr,
             raise unsupported(f"{_join_words(join)} in {words}", f"write {words} (SELECT … FROM … WHERE …), joined by JOIN")
         on = join.args.get("on")
         if join.side == "RIGHT":  # the mirror of LEFT JOIN: everything before it is the part
-            if draft.parts or draft.absent or unseen:
+            if draft.parts or draft.absent:
                 raise unsupported("RIGHT JOIN after another outer join", f"begin with {alias}: write FROM {alias} LEFT JOIN …")
-            draft.scope = names.scope.of(aliases[:place])
-            part, draft = draft, Draft(names.scope)
+            if any(_is_comma(earlier.join) for earlier in sources.joined[: sources.joined.index(one)]):
+                raise unsupported("RIGHT JOIN after a comma", f"begin with {alias}: write FROM {alias} LEFT JOIN …")
+            draft.scope = whole.of(one.before)
+            part, draft = draft, Draft(whole)
         else:
-            part = Draft(names.scope.of([alias]))
-        _read_using(join, [one for one in aliases[:place] if one not in unseen], alias, part, names)
+            part = Draft(whole.of([alias]))
+        part.equal += one.using
         if on is not None:
             Conditions(part, names, None, _join_words(join)).add(on)
-        if join.kind in ("SEMI", "ANTI"):
-            unseen.add(alias)
         if kind == "absent":
             draft.absent.append(part)
         else:
             draft.parts.append(PartDraft(kind, part))
-    if unseen:
-        draft.scope = names.scope.of([alias for alias in aliases if alias not in unseen])
+    draft.scope = whole.of(list(sources.names.scope.aliases))
     return draft
+
+
+def _is_comma(join: exp.Join) -> bool:
+    """Return whether the relation follows a comma, which binds less than JOIN."""
+    return not (join.method or join.side or join.kind or join.args.get("on") or join.args.get("using"))
 
 
 def _read_outputs(select: exp.Select, names: Names, draft: Draft) -> None:
@@ -261,7 +246,8 @@ def _read_outputs(select: exp.Select, names: Names, draft: Draft) -> None:
             draft.outputs.append(output)
 
 
-def _refuse_clauses(select: exp.Select, names: Names | None, words: str) -> None:
+def _refuse_clauses(select: exp.Select, sources: Sources | None, words: str) -> None:
+    names = sources.names if sources is not None else None
     more = () if words or not is_latest(select) else ("qualify",) if select.args.get("qualify") else ("order",)
     for name, value in select.args.items():
         if value and name not in ("expressions", "from_", "joins", "where", *(() if words else _GROUPED), *more):
@@ -271,8 +257,8 @@ def _refuse_clauses(select: exp.Select, names: Names | None, words: str) -> None
             problem = unsupported(part, instead)
             raise names.placed(problem, value) if names is not None and isinstance(value, exp.Expr) else problem
     for place, join in enumerate(select.args.get("joins") or [], 1):
-        if join.method == "NATURAL" and names is not None:
-            _refuse_natural(names.scope, place)
+        if join.method == "NATURAL" and sources is not None:
+            _refuse_natural(sources.whole, place)
         _refuse_join(join)
     for part in select.expressions:
         _refuse_expression(part, names)
@@ -326,20 +312,6 @@ def _refuse_expression(part: exp.Expr, names: Names | None) -> None:
             raise names.placed(problem, node) if names is not None else problem
 
 
-def _read_using(join: exp.Join, before: list[str], alias: str, draft: Draft, names: Names) -> None:
-    """Read the columns of USING."""
-    for identifier in join.args.get("using") or []:
-        name = fold(identifier.this if isinstance(identifier, exp.Column) else identifier)
-        right = draft.scope.column(alias, name)
-        having = [other for other in before if any(column.name == name for column in draft.scope.definition(other).columns)]
-        left = draft.scope.column(having[0] if having else before[0], name)
-        if names.is_ambiguous(name, having):
-            raise names.bad(identifier, f"USING ({name}) is ambiguous: write ON {alias}.{name} = {left}, or use another alias")
-        draft.equal.append((left, right))
-        if join.side not in ("RIGHT", "FULL"):  # for those, the name would mean the other column, or either
-            names.merge(left, right)
-
-
 def _read_output(expression: exp.Expr, names: Names) -> list[Output]:
     try:
         return _outputs_of(expression, names)
@@ -376,7 +348,7 @@ def _read_star(expression: exp.Star | exp.Column, names: Names) -> list[ColumnRe
     star, aliases = expression, list(names.scope.aliases)
     if isinstance(expression, exp.Column):
         star, aliases = expression.this, [fold(expression.args["table"])]
-    refs = [ColumnRef(alias, column.name) for alias in aliases for column in names.scope.definition(alias).columns]
+    refs = [ColumnRef(alias, column.name) for alias in aliases for column in names.scope.definition(alias, "*").columns]
     for what, value in star.args.items():
         if value and what != "except_":
             raise unsupported(f"{what.upper()} behind *", "name the columns")

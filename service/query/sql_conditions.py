@@ -16,6 +16,7 @@ from service.query.assembly import Draft, Inequality, PartDraft, unsupported
 from service.query.filters import OPPOSITE, pattern
 from service.query.literals import BadLiteral, Physical, convert, distance_from_text, from_number, from_text
 from service.query.model import ColumnRef, Filter, Within
+from service.query.scope import Scope
 from service.query.sql_names import Names, meant
 from service.wire.kinds import digits_of
 
@@ -44,6 +45,8 @@ _INFINITIES = {
 _NOT_MAINTAINED: dict[type[exp.Expr], str] = {
     exp.ILike: "write LIKE, once for each spelling, joined by OR",
 }
+ReadPart = Callable[[exp.Expr, str, Scope], Draft]
+"""Reads the SELECT of EXISTS, NOT EXISTS or IN, given its words and the names around it."""
 _CLOCKS = (exp.CurrentTimestamp, exp.CurrentDate, exp.CurrentTime, exp.CurrentDatetime, exp.Localtime, exp.Localtimestamp)
 _CLOCK_NAMES = ("now", "clock_timestamp", "statement_timestamp", "transaction_timestamp", "timeofday")
 
@@ -56,10 +59,10 @@ class _Side(NamedTuple):
 
 
 class Conditions:
-    """Reads conditions into a draft whose names are known. `read_part` reads the SELECT of EXISTS, NOT EXISTS or IN, given its words; None
-    where none is allowed. `within`: the part that contains the conditions, in words."""
+    """Reads conditions into a draft whose names are known. `read_part`: None where no part is allowed. `within`: the part that contains
+    the conditions, in words."""
 
-    def __init__(self, draft: Draft, names: Names, read_part: Callable[[exp.Expr, str], Draft] | None, within: str = "") -> None:
+    def __init__(self, draft: Draft, names: Names, read_part: ReadPart | None, within: str = "") -> None:
         self._draft = draft
         self._names = names
         self._read_part = read_part
@@ -121,7 +124,7 @@ class Conditions:
         if self._read_part is None:
             instead = f"define a view with a single level of {words}" if words == self._within else "write it in WHERE"
             raise unsupported(f"{words} within {self._within}", instead)
-        return self._read_part(query, words)
+        return self._read_part(query, words, self._names.scope)
 
     def _overlaps(self, node: exp.Expr, negated: bool) -> None:
         if negated:

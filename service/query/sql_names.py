@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterator, Mapping
 from difflib import get_close_matches
+from typing import NamedTuple
 
 from sqlglot import exp
 
@@ -11,6 +12,7 @@ from service.errors import Problem
 from service.query.assembly import unsupported
 from service.query.model import STRETCHES, ColumnRef, IntervalRef
 from service.query.scope import Scope
+from service.wire.schema import NAME, RelationDefinition
 
 _OF_INTERVALS = ("overlaps", "intersection", "duration", *STRETCHES)
 _FUNCTIONS = (
@@ -64,16 +66,6 @@ class Names:
     def __init__(self, scope: Scope, text: str) -> None:
         self.scope = scope
         self._text = text
-        self._merged: dict[str, set[ColumnRef]] = {}  # by name, the columns that USING merges
-
-    def merge(self, left: ColumnRef, right: ColumnRef) -> None:
-        """Merge two columns joined by USING: the name then needs no alias."""
-        self._merged.setdefault(left.column, set()).update((left, right))
-
-    def is_ambiguous(self, name: str, aliases: Iterable[str]) -> bool:
-        """Return whether the name may refer to several columns of these aliases."""
-        found = {ColumnRef(alias, name) for alias in aliases}
-        return len(found) > 1 and not found <= self._merged.get(name, set())
 
     def placed(self, problem: Problem, node: exp.Expr) -> Problem:
         return placed(problem, node, self._text)
@@ -82,7 +74,7 @@ class Names:
         return bad_query(detail, *position(node, self._text))
 
     def check(self, column: exp.Column) -> None:
-        """Check that a column or an interval of that name exists. Problem `unknown-column`, with its position."""
+        """Check that a column or an interval of that name exists, or the alias of `x.*`. Problem `unknown-column`, with its position."""
         alias, name = self._parts(column)
         try:
             self._check(alias, name, column.parent)
@@ -96,7 +88,7 @@ class Names:
             if alias is None:
                 if not any(name in self.scope.definition(a).intervals for a in self.scope.aliases):
                     self.scope.find_column(name)
-            elif name not in self.scope.definition(alias).intervals:
+            elif name not in self.scope.definition(alias, name).intervals and name != "*":
                 self.scope.column(alias, name)
         except Problem:
             if isinstance(within, exp.Overlaps) or (isinstance(within, exp.Anonymous) and within.name.lower() in _OF_INTERVALS):
@@ -111,7 +103,7 @@ class Names:
         if alias is not None:
             return self.scope.column(alias, name)
         found = self.scope.find_column(name)
-        if self.is_ambiguous(name, [ref.alias for ref in found]):
+        if len(found) > 1:
             raise self.bad(node, f"the column {name} is ambiguous: write {' or '.join(map(str, found))}")
         return found[0]
 
@@ -151,3 +143,80 @@ class Names:
             raise unsupported(f"the schema in {node.sql('postgres')}", "write alias.column")
         table = node.args.get("table")
         return (fold(table) if table else None), fold(node.this)
+
+
+class Joined(NamedTuple):
+    """A relation of FROM behind the first one: its names in ON, and the pairs of columns of USING."""
+
+    join: exp.Join
+    alias: str
+    names: Names
+    using: list[tuple[ColumnRef, ColumnRef]]
+
+    @property
+    def before(self) -> list[str]:
+        """The visible aliases to its left."""
+        return [alias for alias in self.names.scope.aliases if alias != self.alias]
+
+
+class Sources(NamedTuple):
+    """FROM: its first relation and the others; all aliases, and the names in rows: not those of the right sides of SEMI and ANTI JOIN."""
+
+    first: exp.Expr
+    joined: list[Joined]
+    whole: Scope
+    names: Names
+
+
+def read_sources(select: exp.Select, text: str, relations: Mapping[str, RelationDefinition], outer: Scope | None) -> Sources | None:
+    """Return FROM; None if it reads from anything but relations. Problems `bad-query`, `unknown-column`."""
+    start, joins = select.args.get("from_"), select.args.get("joins") or []
+    tables = [*([start.this] if start else []), *(join.this for join in joins)]
+    if not tables or not all(_is_plain(table) and fold(table.this) in relations for table in tables):
+        return None
+    aliases: dict[str, str] = {}
+    for table in tables:
+        given = table.args.get("alias")
+        alias = fold(given.this) if given and given.this else fold(table.this)
+        if not NAME.fullmatch(alias):
+            raise bad_query(f"the alias {alias!r} does not match {NAME.pattern}", *position(table, text))
+        if alias in aliases:
+            raise bad_query(f"the alias {alias} is used twice: rename one of them", *position(table, text))
+        aliases[alias] = fold(table.this)
+    whole, joined = Scope(aliases, relations, outer), list[Joined]()
+    gone, later = dict[str, str](), dict.fromkeys(list(aliases)[1:], _LATER)
+    for join, alias in zip(joins, list(aliases)[1:], strict=True):
+        del later[alias]
+        names = Names(whole.without({**gone, **later}), text)
+        left = Names(whole.without({**gone, alias: "no relation before it has a column of this name", **later}), text)
+        joined.append(Joined(join, alias, names, list(_using(join, alias, names, left))))
+        if join.kind in ("SEMI", "ANTI") and not join.method:
+            gone[alias] = _GONE
+    return Sources(tables[0], joined, whole, Names(whole.without(gone), text))
+
+
+_LATER = "an ON can use what is joined before it; write the condition in the ON of the later one, or in WHERE"
+_GONE = "the right side of SEMI JOIN and ANTI JOIN is visible in its ON alone"
+
+
+def _is_plain(table: exp.Expr) -> bool:
+    return isinstance(table, exp.Table) and isinstance(table.this, exp.Identifier)
+
+
+def _using(join: exp.Join, alias: str, names: Names, left: Names) -> Iterator[tuple[ColumnRef, ColumnRef]]:
+    """Yield the pairs of columns of USING. `left`: the names to the left of the join."""
+    for node in join.args.get("using") or []:
+        identifier = node.this if isinstance(node, exp.Column) else node
+        try:
+            right = names.scope.column(alias, fold(identifier))
+            found = [ref for ref in left.scope.find_column(right.column) if ref.alias in left.scope.aliases]
+            if not found:
+                left.scope.column(*right)
+        except Problem as problem:
+            raise names.placed(problem, identifier) from None
+        if len(found) > 1:
+            instead = f"write ON {right} = {found[0]}, or use another alias"
+            raise names.bad(identifier, f"USING ({right.column}) is ambiguous: {instead}")
+        if join.side not in ("RIGHT", "FULL"):  # for those, the name would mean the other column, or either
+            names.scope.merge(found[0], right)
+        yield found[0], right
