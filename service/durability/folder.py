@@ -235,8 +235,8 @@ def is_unreadable(error: BaseException) -> bool:
 
 
 class SyncFailed(OSError):
-    """An fsync has failed: it is unknown what is on disk, and another fsync may report success for lost data. So the service ends, and
-    nothing is retried."""
+    """An fsync has failed: it is unknown what is on disk, and another fsync may report success for lost data. Or the database was removed
+    from the folder, so that what is synced is lost. So the service ends, and nothing is retried."""
 
 
 def is_sync_failure(error: BaseException) -> bool:

@@ -10,7 +10,9 @@ Cost: append and commit of a small batch about 15 µs (synchronous=normal), an f
 from __future__ import annotations
 
 import contextlib
+import errno
 import json
+import os
 import sqlite3
 import threading
 import time
@@ -39,6 +41,7 @@ from service.durability.folder import (
     FolderLock,
     Mark,
     Reach,
+    SyncFailed,
     is_full,
     is_sync_failure,
     make_folder,
@@ -69,7 +72,7 @@ class Log:
     """
 
     def __init__(self, folder: Path, synchronous: Literal["full", "normal"] = "full") -> None:
-        self._path = folder / DATABASE
+        self._path = (folder / DATABASE).absolute()
         refuse_backup(folder)
         make_folder(folder)
         self._lock = FolderLock(folder)
@@ -80,10 +83,11 @@ class Log:
             if database.is_new(folder):
                 database.create(folder)
             found = database.verify(folder)
-            wal = folder / f"{DATABASE}-wal"
+            wal = self._path.with_name(f"{DATABASE}-wal")
             if wal.exists():  # not after a clean end: its commits must be on disk before anyone sees them
                 rewrite(wal)
             self._db = database.open_database(self._path, synchronous)
+            self._files = [(str(path), _identity(str(path))) for path in (self._path, wal)]
             self._mark = Mark(folder, synchronous)
         except BaseException:
             self._lock.release()
@@ -278,8 +282,11 @@ class Log:
             self._has_committed()
 
     def look_at_disk(self) -> None:
-        """Note how much free space the disk has, for `takes`."""
+        """Note how much free space the disk has, for `takes`. SyncFailed: the database is no longer in the folder."""
         self._room = self.free_bytes
+        for path, known in self._files:
+            if _identity(path) != known:
+                raise SyncFailed(errno.ENOENT, "the file was deleted or replaced while the service was using it", path)
 
     def takes(self, sizes: Sequence[int]) -> bool:
         """Whether the disk has room for batches of so many bytes, in the log, in SQLite's own log, and for SQLite's temporary needs; if so,
@@ -468,6 +475,15 @@ class Log:
                     self._db.close()
                 self._mark.close()
                 self._lock.release()
+
+
+def _identity(path: str) -> tuple[int, int] | None:
+    """Return which file this is; None: there is none. Takes 2 µs."""
+    try:
+        found = os.stat(path)
+    except FileNotFoundError:
+        return None
+    return found.st_dev, found.st_ino
 
 
 class _State(NamedTuple):

@@ -9,14 +9,17 @@ Live views stay as they are: they read columns by name. A batch that was validat
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
+from functools import partial
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
 from service.durability.failpoints import reach
 from service.durability.log import Log
+from service.engine.queued import change
 from service.engine.rewrites import Held, Rewrites
 from service.engine.state import State
 from service.engine.versions import Pins
@@ -49,10 +52,10 @@ class Alterations:
             check = _Check(relation, definition)
             check.require(_all_slots(held))
             try:
-                self._writer.call(lambda: self._begin(relation, definition)).result()
-                while self._writer.call(relation.table.widen).result():
+                self._writer.call(partial(change, partial(self._begin, relation, definition))).result()
+                while self._writer.call(partial(change, partial(self._widen, relation))).result():
                     reach("in-patch")
-                self._writer.call(lambda: self._conclude(held, definition, check)).result()
+                self._writer.call(partial(change, partial(self._conclude, held, definition, check))).result()
             finally:
                 with suppress(Problem):  # the service is stopping
                     self._writer.call(relation.table.end_widening).result()
@@ -81,12 +84,18 @@ class Alterations:
         made = RelationDefinition.model_construct(columns=list(columns.values()), key=before.key, intervals=intervals, retain=retain)
         return parse_relation(made.to_json())
 
-    def _begin(self, relation: Relation, definition: RelationDefinition) -> None:
+    def _begin(self, relation: Relation, definition: RelationDefinition) -> Callable[[], None]:
         self._require_free(relation, definition)
         try:
             relation.table.begin_widening(relation.schema_of(definition))
         except (OSError, MemoryError) as error:
             raise Problem("no-room", f"there is not enough memory or address space for the columns: {error}; nothing was changed") from None
+        return lambda: None
+
+    @staticmethod
+    def _widen(relation: Relation) -> Callable[[], bool]:
+        more = relation.table.widen()
+        return lambda: more
 
     def _require_free(self, relation: Relation, definition: RelationDefinition) -> None:
         """Problem `relation-in-use` if a view compares a column that is to become nullable."""
@@ -104,7 +113,7 @@ class Alterations:
             said += "and register it again"
             raise Problem("relation-in-use", said, views=list(found))
 
-    def _conclude(self, held: Held, definition: RelationDefinition, check: _Check) -> None:
+    def _conclude(self, held: Held, definition: RelationDefinition, check: _Check) -> Callable[[], None]:
         relation = held.relation
         if self._state.relations.get(relation.name) is not relation:
             raise dropped(relation.name)
@@ -114,7 +123,10 @@ class Alterations:
         self._log.require_room()
         relation.table.finish_widening()
         reach("in-patch")
-        self._log.change_relation(relation.name, definition.to_json())
+        return partial(self._write, relation, definition, definition.to_json())
+
+    def _write(self, relation: Relation, definition: RelationDefinition, stored: dict[str, Any]) -> None:
+        self._log.change_relation(relation.name, stored)
         reach("in-patch")
         made = relation.extended(definition)
         self._state.relations = {**self._state.relations, relation.name: made}

@@ -26,7 +26,7 @@ from service.durability.snapshots import Snapshot
 from service.engine.alterations import Alterations
 from service.engine.builds import Builds
 from service.engine.housekeeping import Housekeeping
-from service.engine.queued import Done, fail, is_single, receipt_of
+from service.engine.queued import Done, change, fail, is_single, receipt_of
 from service.engine.recovery import Ended, Loading, Progress, kept_view, recover_relations
 from service.engine.refusals import check_source, or_no_room, refuse_more
 from service.engine.retention import Retention
@@ -138,7 +138,7 @@ class Engine(ABC):
         to_build: list[tuple[LiveView, Passage | None]] = []
         for record in kept:
             view = kept_view(record, self._state)
-            self._add_view(view)
+            self._state.views = {**self._state.views, view.name: view}
             if view.state == "building":
                 to_build.append((view, self._passage_of(view, snapshot)))
         if all(passage is None for _, passage in to_build):
@@ -290,24 +290,26 @@ class Engine(ABC):
     def put_relation(self, name: str, definition: RelationDefinition) -> str:
         """Register a relation; return "created" or "same". Durable on return. Problems `definition-differs`, `too-many`, `no-room`."""
 
-        def put() -> str:
+        def put() -> Callable[[], str]:
             known = self._state.relations.get(name)
             if known is not None:
                 if not definition.is_met_by(known.definition):
                     raise Problem("definition-differs", _OTHER.format("relation", name))
-                return "same"
+                return lambda: "same"
             refuse_more("relations", self._state.relations, self.settings.max_relations)
             self._log.require_room()
-            id_ = self._log.next_relation_id
             with or_no_room(f"the relation {name}"):
-                relation = Relation(id_, name, definition)
-            self._log.put_relation(id_, name, definition.to_json())
+                relation = Relation(self._log.next_relation_id, name, definition)
+            return partial(write, relation, definition.to_json())
+
+        def write(relation: Relation, stored: dict[str, Any]) -> str:
+            self._log.put_relation(relation.id, name, stored)
             self._state.relations = {**self._state.relations, name: relation}
             self.versions.publish(self._state.version())
             return "created"
 
         self.kernels.load(EVERY_BATCH)
-        return self._writer.call(put).result()
+        return self._writer.call(partial(change, put)).result()
 
     def patch_relation(self, name: str, patch: RelationPatch) -> None:
         """Extend a definition, as `Alterations.apply`; waits. Durable on return."""
@@ -352,7 +354,7 @@ class Engine(ABC):
             relations = self._state.relations
             parsed = self._parse_view(name, data, relations, version)
         self.kernels.load_compiled(rooms_of(parsed.plan))
-        return self._writer.call(lambda: self._put_view(parsed, data, relations, client))
+        return self._writer.call(partial(change, partial(self._put_view, parsed, data, relations, client)))
 
     def drop_view(self, name: str) -> None:
         """Drop a view. Its followers are notified; its readers finish. Problem `not-found`."""
@@ -449,11 +451,11 @@ class Engine(ABC):
             return False
         return not self._truncates.is_closed(batch) and self._state.is_prompt(batch.changes[0].relation)
 
-    def _parse_view(self, name: str, data: dict[str, Any], relations: Mapping[str, Relation], version: int, kept: bool = False) -> View:
+    def _parse_view(self, name: str, data: dict[str, Any], relations: Mapping[str, Relation], version: int) -> View:
         """Parse and plan the view, by the rows of a held version, or of the newest one in the writer's thread."""
         definitions = {name: relation.definition for name, relation in relations.items()}
         counted = partial(estimates_of, relations=relations, version=version)
-        return parse_view(name, data, definitions, counted, kept, None if kept else self.limits)
+        return parse_view(name, data, definitions, counted, limits=self.limits)
 
     def _is_as_registered(self, known: LiveView, data: dict[str, Any]) -> bool:
         """Whether a definition gives the same view, under the definitions that its relations had when it was registered."""
@@ -465,13 +467,13 @@ class Engine(ABC):
 
     def _put_view(
         self, parsed: View, data: dict[str, Any], relations: Mapping[str, Relation], client: str
-    ) -> tuple[LiveView, Future[None] | None]:
-        """Register the view, in the writer's turn, as `register`. `relations`: those that it was parsed with."""
+    ) -> Callable[[], tuple[LiveView, Future[None] | None]]:
+        """The plan of a registration, in the writer's turn. `relations`: those that the view was parsed with."""
         known = self._state.views.get(parsed.name)
         if known is not None:
             if known.view.query != parsed.query:
                 raise Problem("definition-differs", _OTHER.format("view", parsed.name))
-            return known, None
+            return lambda: (known, None)
         refuse_more("views", self._state.views, self.settings.max_views)
         self._log.require_room()
         if any(self._state.relations.get(name) is not relations.get(name) for name in parsed.query.named):
@@ -480,12 +482,12 @@ class Engine(ABC):
             view = LiveView("", parsed, self._state.relations, self._state.indexes)
             if self.kernels.has_loaded(rooms_of(parsed.plan)):  # otherwise it would load, or compile, some of them here
                 view.make_room()
-        view.id = self._log.put_view(parsed.name, parsed.definition, noted(parsed))
-        self._add_view(view)
-        return view, self._builds.start(view, client)
+        return partial(self._write_view, view, noted(parsed), client)
 
-    def _add_view(self, view: LiveView) -> None:
+    def _write_view(self, view: LiveView, note: str, client: str) -> tuple[LiveView, Future[None] | None]:
+        view.id = self._log.put_view(view.name, view.view.definition, note)
         self._state.views = {**self._state.views, view.name: view}
+        return view, self._builds.start(view, client)
 
     def fail_soon(self, error: BaseException) -> None:
         """Stop the service because of a failure in another thread."""

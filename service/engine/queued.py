@@ -31,17 +31,33 @@ class Waiting(NamedTuple):
     bytes: int
 
 
+class Unchanged(Exception):
+    """A job has failed before it wrote anything; the cause is for its caller."""
+
+
+def change(plan: Callable[[], Callable[[], T]]) -> T:
+    """A job in two steps. `plan` leaves nothing behind that others can see, so what it raises goes to the caller alone: as Unchanged. What
+    it returns then writes, to disk and memory: what that raises also stops the service, unless it is a Problem."""
+    try:
+        write = plan()
+    except Exception as error:
+        raise Unchanged from error
+    return write()
+
+
 class Job(NamedTuple):
     work: Callable[[], Any]
     future: Future[Any]
     only_reads: bool = False
 
     def do(self) -> None:
-        """Run the job. What it raises goes to its caller, and also stops the writer if the job was to write."""
+        """Run the job. What it raises goes to its caller, and also stops the writer if the job may have written something."""
         try:
             result = self.work()
         except Problem as problem:
             self.future.set_exception(problem)
+        except Unchanged as failure:
+            self.future.set_exception(failure.__cause__)
         except BaseException as error:
             self.future.set_exception(error if self.only_reads else problem_of(error))
             if not self.only_reads:

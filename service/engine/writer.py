@@ -80,9 +80,7 @@ class Writer:
         self.failure: BaseException | None = None
         self._waiting_bytes = 0  # those in progress included
         self.batches = self.changes = 0
-        self.batch_changes = Histogram()
-        self.update_seconds = Histogram()
-        self.turn_seconds = Histogram()
+        self.batch_changes, self.update_seconds, self.turn_seconds = Histogram(), Histogram(), Histogram()
         self._beat: float | None = None  # time of the thread's last sign of progress; None while it is idle
         self._thread = threading.Thread(target=self._run, name="writer", daemon=True)
 
@@ -250,6 +248,8 @@ class Writer:
                         was_long = self._group(item)
                         self.beat()
                         self._run_urgent_after(was_long)
+                    else:
+                        self._log.look_at_disk()
                     has_done = self._do_one()
                     if isinstance(item, Stop):
                         if not has_done:
