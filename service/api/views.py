@@ -179,7 +179,7 @@ def _explain(engine: Instance, token: AccessToken, data: dict[str, Any]) -> dict
     if natural is not None:
         explained["natural"] = natural
     seen = [one for name, one in sorted(engine.views.items()) if token.covers_view(name)]
-    live = [one for one in seen if one.state == "live" and one.view.query == view.query]
+    live = [one for one in seen if one.state == "live" and one.view.stated == view.stated]
     if live:  # only then: a definition's guarantees need no view
         explained["measured"] = {one.name: one.statistics() for one in live}
     return explained

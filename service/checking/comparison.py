@@ -63,7 +63,7 @@ def agrees(engine: Instance, name: str, tables: dict[str, pa.RecordBatch], tell:
         tables[relation] = table_of(engine, relation)
     with closing(open_rows(engine.readers, name)) as reader:
         told = total(beside(*part) for part in iter(partial(reader.read_with_keys, _ROWS), None))
-    found = total(recompute(view.view.query, view.definitions, tables))
+    found = total(recompute(view.view.stated, view.definitions, tables))
     if told == found:
         tell(f"view       {name}: {told.rows:,} row{'s' if told.rows != 1 else ''}, confirmed by brute force")
     else:

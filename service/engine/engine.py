@@ -461,7 +461,7 @@ class Engine(ABC):
         """Whether a definition gives the same view, under the definitions that its relations had when it was registered."""
         definitions = {name: relation.definition for name, relation in self._state.relations.items()} | known.view.relations
         try:
-            return parse_view(known.name, data, definitions, None, False, self.limits).query == known.view.query
+            return parse_view(known.name, data, definitions, None, False, self.limits).stated == known.view.stated
         except (Problem, WireError):  # compare under the present definitions
             return False
 
@@ -471,7 +471,7 @@ class Engine(ABC):
         """The plan of a registration, in the writer's turn. `relations`: those that the view was parsed with."""
         known = self._state.views.get(parsed.name)
         if known is not None:
-            if known.view.query != parsed.query:
+            if known.view.stated != parsed.stated:
                 raise Problem("definition-differs", _OTHER.format("view", parsed.name))
             return lambda: (known, None)
         refuse_more("views", self._state.views, self.settings.max_views)

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from service.planning.meets import span_of
-from service.query.model import ColumnRef, Query, Span
+from service.query.model import ColumnRef, Condition, Query, Span
 from service.tables.endpoints import stored_endpoints
 from service.tables.masks import select_mask
 from service.tables.projection import needed_columns
@@ -38,7 +38,7 @@ class Chosen(NamedTuple):
 class Side:
     """Alias number `place`.
 
-    deciding filters that decide whether a changed row matters: changes of other rows can be ignored
+    deciding filters that decide whether a changed row matters: changes of other rows can be ignored (`deciding`)
     output   columns that the view's rows read
     varying  columns that the view reads and that may differ between rows of one key: if they are unchanged, so are the view's rows
     equal    columns that conditions equate with another alias's, or by which the latest rows are chosen: rows can be looked up by them
@@ -52,8 +52,7 @@ class Side:
     def __init__(self, query: Query, place: int, relation: Relation) -> None:
         self.alias, self.place, self.relation = query.aliases[place][0], place, relation
         self.filters = [f for f in query.filters if f.alias == self.alias]
-        counts_all = query.as_of is not None and query.as_of.of.alias == self.alias  # its rows end earlier ones
-        self.deciding = [] if counts_all else self.filters
+        self.deciding = deciding(query, self.alias)
         self.equal = list(dict.fromkeys(pair.column for pairs in query.equal for pair in pairs if pair.alias == self.alias))
         if query.latest is not None:
             self.equal = [ref.column for ref in query.latest.by]
@@ -79,12 +78,16 @@ class Side:
         if self.living is not None:
             chosen = self.living(slots)
             if self.filters:
-                chosen &= read(self.relation.table, self._filtered, slots, lambda rows: select_mask(self.filters, rows))
+                chosen &= self.meets(self.filters, slots)
             return np.flatnonzero(chosen)
         if not self.filters:
             return None
-        mask = read(self.relation.table, self._filtered, slots, lambda rows: select_mask(self.filters, rows))
+        mask = self.meets(self.filters, slots)
         return None if mask.all() else np.flatnonzero(mask)
+
+    def meets(self, filters: Sequence[Condition], slots: Slots) -> Mask:
+        """bool[n]: whether the rows at these slots meet these of its filters, at least one."""
+        return read(self.relation.table, self._filtered, slots, lambda rows: select_mask(filters, rows))
 
     def chosen(self, slots: Slots) -> Slots:
         """Return the slots whose rows meet the filters."""
@@ -106,6 +109,16 @@ class Side:
             slots, start = self.relation.table.scan(version, start, _CHUNK)
             parts.append(self.chosen(slots))
         return parts
+
+
+def deciding(query: Query, alias: str) -> list[Condition]:
+    """Return the filters that rows of an alias must meet to matter at all. In an as-of join, rows that WHERE excludes still end earlier
+    ones of their key; but a filter on columns of the key excludes all rows of it."""
+    filters = [one for one in query.filters if one.alias == alias]
+    if query.as_of is None or query.as_of.of.alias != alias:
+        return filters
+    key = {ref for pair in query.equal for ref in pair}
+    return [one for one in filters if key.issuperset(one.columns)]
 
 
 class Source:

@@ -10,6 +10,7 @@ from dataclasses import asdict
 from typing import Any, NamedTuple
 
 from service.errors import Problem
+from service.planning.carrying import carried
 from service.planning.planner import Counted, plan
 from service.planning.plans.plan import Plan
 from service.query.assembly import Limits, check_size, unsupported
@@ -24,10 +25,12 @@ from service.wire.schema import NAME, RelationDefinition, parse_relation
 
 
 class View(NamedTuple):
-    """A valid definition. `definition` is as the user gave it; two of them are the same view iff their queries are equal."""
+    """A valid definition. `definition` is as the user gave it, `stated` its meaning: two of them are the same view iff these are equal.
+    `query` is what is maintained for it: the same, with the filters that follow from the others (`carrying`)."""
 
     name: str
     definition: dict[str, Any]
+    stated: Query
     query: Query
     plan: Plan
     relations: dict[str, RelationDefinition]  # the relations it names, as they were at registration
@@ -63,16 +66,17 @@ def parse_view(
     if "groups" in form.model_fields_set and query.groups is None and not kept:
         raise bad('the option "groups" limits the groups of a view, and this view has no groups: omit it')
     named = {one: relations[one] for one in query.named}
-    query, planned = _planned(query, relations, counted)
-    return View(name, copy.deepcopy(data), query, planned, named)
+    return View(name, copy.deepcopy(data), *_planned(query, relations, counted), named)
 
 
-def _planned(query: Query, relations: Mapping[str, RelationDefinition], counted: Counted | None) -> tuple[Query, Plan]:
-    """The query as it is maintained: without groups if its rows are distinct by themselves and there is such a plan."""
+def _planned(query: Query, relations: Mapping[str, RelationDefinition], counted: Counted | None) -> tuple[Query, Query, Plan]:
+    """`stated`, `query` and `plan` of a view: without groups if its rows are distinct by themselves and there is such a plan."""
     if (alone := as_exists(query, relations)) is not None:
         with suppress(Problem):
-            return alone, plan(alone, relations, counted)
-    return query, plan(query, relations, counted)
+            kept = carried(alone)
+            return alone, kept, plan(kept, relations, counted)
+    kept = carried(query)
+    return query, kept, plan(kept, relations, counted)
 
 
 def refused_view(name: str, data: dict[str, Any], text: str, reason: str) -> View:
@@ -85,14 +89,14 @@ def refused_view(name: str, data: dict[str, Any], text: str, reason: str) -> Vie
         None, "auto", "best-effort", True, named=tuple(relations),
     )  # fmt: skip
     plan = Plan("none", "nested-loop", None, "best-effort", {}, (f"the definition is refused: {reason}",), "indexed", ())
-    return View(name, copy.deepcopy(data), query, plan, relations)
+    return View(name, copy.deepcopy(data), query, query, plan, relations)
 
 
 def noted(view: View) -> str:
     """A definition as it was understood, stored beside it: with its relations (`SELECT *` means their columns of that time), and
     normalised."""
     relations = {name: definition.to_json() for name, definition in sorted(view.relations.items())}
-    return json.dumps({"relations": relations, "query": asdict(view.query)}, default=str)
+    return json.dumps({"relations": relations, "query": asdict(view.stated)}, default=str)
 
 
 def noted_relations(text: str) -> dict[str, RelationDefinition]:

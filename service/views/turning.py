@@ -14,7 +14,7 @@ from service.query.model import ColumnRef, Query
 from service.tables.changes import Run, parted
 from service.tables.relations import Relation
 from service.tables.resolution import NO_SLOTS, Slots
-from service.tables.sides import Side
+from service.tables.sides import Side, deciding
 from service.views.collecting import Collector
 from service.views.joins.protocol import Enumeration
 
@@ -77,7 +77,9 @@ def reads_turns(query: Query) -> bool:
     """Whether the rows that a changed row turns are found by reading (`read_turns`): an as-of join has intervals of all rows that are
     searched."""
     as_of = query.as_of
-    return as_of is not None and query.groups is None and not any(one.alias == as_of.of.alias for one in query.filters)
+    if as_of is None or query.groups is not None:
+        return False
+    return all(one.alias != as_of.of.alias or one in deciding(query, one.alias) for one in query.filters)
 
 
 def read_turns(query: Query, sides: Sequence[Side], name: str, run: Run, versions: tuple[Partners, Partners], tell: Collector) -> None:

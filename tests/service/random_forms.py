@@ -6,12 +6,16 @@ For gaps and coverage, DuckDB computes the single numbers that rows cover or lea
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 _LEAST, _MOST = -9, 99  # for unbounded intervals
 _ENDS = {"i": f"coalesce({{0}}.s, {_LEAST}) AS lo, coalesce({{0}}.e, {_MOST}) AS hi", "j": "{0}.p AS lo, {0}.q AS hi"}
 _EQUAL = "ktfvdwmuhy"
+
+
+FilterOf = Callable[[str, Sequence[str]], str]
+"""Returns a filter on an alias, often on one of these columns."""
 
 
 class Form(NamedTuple):
@@ -21,7 +25,7 @@ class Form(NamedTuple):
     theirs: str
 
 
-def set_operation(rng: random.Random, filter_of: Callable[[str], str]) -> Form:
+def set_operation(rng: random.Random, filter_of: FilterOf) -> Form:
     columns = rng.sample("ktvdwuhf", rng.choice((1, 1, 2, 3)))
     text = _select(rng, filter_of, columns, True)
     for _ in range(rng.choice((1, 1, 2))):
@@ -32,9 +36,9 @@ def set_operation(rng: random.Random, filter_of: Callable[[str], str]) -> Form:
     return Form(text, text)
 
 
-def _select(rng: random.Random, filter_of: Callable[[str], str], columns: list[str], first: bool) -> str:
+def _select(rng: random.Random, filter_of: FilterOf, columns: list[str], first: bool) -> str:
     shown = ", ".join(f"x.{column} AS c{at}" for at, column in enumerate(columns))
-    source, where = f"{rng.choice('lr')} x", [filter_of("x") for _ in range(rng.choice((0, 0, 1)))]
+    source, where = f"{rng.choice('lr')} x", [filter_of("x", columns) for _ in range(rng.choice((0, 0, 1)))]
     if rng.random() < 0.4:
         joined = rng.sample(columns, rng.randrange(1, len(columns) + 1))
         source += f" JOIN {rng.choice('lr')} y ON " + " AND ".join(f"x.{column} = y.{column}" for column in joined)
@@ -44,13 +48,14 @@ def _select(rng: random.Random, filter_of: Callable[[str], str], columns: list[s
     return f"SELECT {shown} FROM {source}" + (" WHERE " + " AND ".join(where) if where else "")
 
 
-def stretches(rng: random.Random, filter_of: Callable[[str], str], key: str, of: str) -> Form:
+def stretches(rng: random.Random, filter_of: FilterOf, key: str, of: str) -> Form:
     """For rows of the relation `of`, whose key is the column `key`."""
     function, mine, its, other = rng.choice(("gaps", "coverage")), rng.choice("ij"), rng.choice("ij"), rng.choice("lr")
     shown = ", ".join(f"x.{column} AS c{at}" for at, column in enumerate((key, *rng.sample("ktfd", 2))))
-    on = [f"x.{column} = y.{column}" for column in rng.sample(_EQUAL, rng.choice((0, 1, 1, 2)))]
-    on += [filter_of("y") for _ in range(rng.choice((0, 0, 1)))]
-    where = [filter_of("x") for _ in range(rng.choice((0, 0, 1)))]
+    columns = rng.sample(_EQUAL, rng.choice((0, 1, 1, 2)))
+    on = [f"x.{column} = y.{column}" for column in columns]
+    on += [filter_of("y", columns) for _ in range(rng.choice((0, 0, 1)))]
+    where = [filter_of("x", columns) for _ in range(rng.choice((0, 0, 1)))]
     condition, chosen = " AND ".join([*on, f"overlaps(x.{mine}, y.{its})"]), " WHERE " + " AND ".join(where) if where else ""
     join = "LEFT JOIN" if function == "gaps" else "JOIN"
     text = f"SELECT {shown}, {function}(x.{mine}, y.{its}) AS free FROM {of} x {join} {other} y ON {condition}{chosen}"
@@ -64,10 +69,10 @@ def stretches(rng: random.Random, filter_of: Callable[[str], str], key: str, of:
     return Form(text, f"{cells}{_runs('number')} SELECT {shown}, {_SHOWN} FROM m x JOIN runs USING (number)")
 
 
-def coverage(rng: random.Random, filter_of: Callable[[str], str], of: str) -> Form:
+def coverage(rng: random.Random, filter_of: FilterOf, of: str) -> Form:
     """For groups of one relation."""
     mine, columns = rng.choice("ij"), rng.sample(_EQUAL, rng.choice((1, 1, 2)))
-    where = f" WHERE {filter_of('x')}" if rng.random() < 0.4 else ""
+    where = f" WHERE {filter_of('x', columns)}" if rng.random() < 0.4 else ""
     shown, by = ", ".join(f"x.{column} AS {column}" for column in columns), ", ".join(columns)
     text = f"SELECT {shown}, coverage(x.{mine}) AS free FROM {of} x{where} GROUP BY {', '.join(f'x.{column}' for column in columns)}"
     cells = (

@@ -206,6 +206,7 @@ class Statement:
         self.aliases: list[tuple[str, str]] = []
         self.kinds: set[str] = set()
         self.in_common: list[str] = []  # intervals of x and y that overlap
+        self.equated: list[str] = []  # columns of both sides that some condition equates
         self.text, self.theirs = self._form() if rng.random() < 0.2 else self._select()
 
     def _form(self) -> Form:
@@ -265,7 +266,8 @@ class Statement:
         """By the time of rows with distinct times: if several rows have the same time, DuckDB does not define which one is joined."""
         rng = self.random
         self.aliases.append(("y", "l"))
-        equal = rng.sample(["x.k = y.k AND ", "x.t = y.t AND ", "x.v = y.v AND ", "x.f = y.f AND "], rng.choice((0, 1, 1, 2)))
+        self.equated += (columns := rng.sample("ktvf", rng.choice((0, 1, 1, 2))))
+        equal = [f"x.{c} = y.{c} AND " for c in columns]
         condition = f"y.id {rng.choice(('<', '<=', '>', '>='))} x.{rng.choice(('p', 'q', 's', 'k'))}"
         return f"{first} x ASOF {rng.choice(('', 'LEFT '))}JOIN l y ON {''.join(equal)}{condition}"
 
@@ -280,6 +282,7 @@ class Statement:
             ],
             rng.choice((1, 2, 2, 3)),
         )  # fmt: skip
+        self.equated += [one[-1] for one in chosen if " = " in one]
         names = next((chosen[at][9:-1] for at, one in enumerate(chosen) if one.startswith("overlaps(")), "")
         self.in_common = names.split(", ") if names and (x, y) == ("x", "y") else self.in_common
         if of_one is not None:
@@ -317,16 +320,17 @@ class Statement:
             return form.format(*found)
         return " AND ".join(found)
 
-    def _filter(self, alias: str) -> str:
+    def _filter(self, alias: str, columns: Sequence[str] = ()) -> str:
+        """`columns`: more that are equated."""
         rng = self.random
-        column, value = rng.choice(
-            (
-                ("k", rng.choice(("0", "2"))), ("t", rng.choice(("'b'", "''", "'é'"))), ("f", rng.choice(("0.0", "2", "-1"))),
-                ("v", "TRUE"), ("d", "DATE '2026-02-01'"), ("w", "TIMESTAMPTZ '2026-01-30 03:00:00+00'"),
-                ("m", rng.choice(("19.99", "0", "-1.25"))), ("n", "1.5"), ("p", "20"), ("u", f"'{_U[1]}'"),
-                ("h", rng.choice(("'06:00'", "TIME '12:00:00.5'"))), ("y", rng.choice(("'\\x61'", "'\\x00'"))),
-            )
-        )  # fmt: skip
+        constants = {
+            "k": rng.choice(("0", "2")), "t": rng.choice(("'b'", "''", "'é'")), "f": rng.choice(("0.0", "2", "-1")), "v": "TRUE",
+            "d": "DATE '2026-02-01'", "w": "TIMESTAMPTZ '2026-01-30 03:00:00+00'", "m": rng.choice(("19.99", "0", "-1.25")), "n": "1.5",
+            "p": "20", "u": f"'{_U[1]}'", "h": rng.choice(("'06:00'", "TIME '12:00:00.5'")), "y": rng.choice(("'\\x61'", "'\\x00'")),
+        }  # fmt: skip
+        equated = [one for one in (*self.equated, *columns) if one in constants]
+        column = rng.choice(equated if equated and rng.random() < 0.5 else list(constants))
+        value = constants[column]
         form = rng.randrange(14)
         if form >= 12:
             like = f"{alias}.t {rng.choice(('', 'NOT '))}LIKE '{rng.choice(('a%', '%', '_', '', '%z', 'b'))}'"

@@ -8,8 +8,9 @@ of the other alias are the latest of their key.
 predecessor: the predecessor's entry is replaced, which is not reported; the part that it loses is reported as deleted, and the new row's
 own interval is inserted. So the points in it are reported to go from one row to the other.
 
-All rows of the other alias take their turns, even those that WHERE excludes: these have no entries. With LEFT, the time before the first
-row of a key is an entry of nobody, and rows that nothing can match are points under a key of their own.
+All rows of the other alias take their turns, even those that WHERE excludes: these have no entries. Only rows whose whole key it excludes
+(`Side.deciding`) are left out. With LEFT, the time before the first row of a key is an entry of nobody, and rows that nothing can match are
+points under a key of their own.
 
 Costs: O(log n) a changed row, and its rows.
 """
@@ -159,6 +160,8 @@ class AsOfJoin(Defaults):
     def _rows(self, slots: Slots, codes: Codes | None) -> tuple[Rows, Ints]:
         """Return rows of the other alias for their index, and their numbers among the given ones."""
         at, able = self._times(self._other, slots)
+        if self._other.deciding:
+            able &= self._other.meets(self._other.deciding, slots)
         indices = np.flatnonzero(able)
         key = self._codes(self._other, slots[indices], codes)
         indices, key = indices[key >= 0], key[key >= 0]
