@@ -157,9 +157,10 @@ def _compared(left: pa.Array, right: pa.Array, op: str) -> tuple[Spans, Spans]:
 def _near(left: pa.Array, right: pa.Array, distance: int | float) -> tuple[Spans, Spans]:
     """Return the spans of `right` in [left - distance, left + distance]: the right value is a point."""
     x, y = numbers_of(left), numbers_of(right)
-    known = [np.asarray(column.is_valid()) & ~np.isnan(values) for column, values in ((left, x), (right, y))]
+    known = [np.asarray(column.is_valid()) for column in (left, right)]
     if x.dtype == np.float64:
-        low, high = x - distance, x + distance
+        with np.errstate(over="ignore", invalid="ignore"):
+            low, high = x - distance, x + distance
     else:
         by = min(int(distance), _MOST)
         low, high = np.where(x < _LEAST + by, _LEAST, x - by), np.where(x > _MOST - by, _MOST, x + by)

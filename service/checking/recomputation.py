@@ -230,11 +230,13 @@ def _fits(query: Query, aliased: Mapping[str, RelationDefinition], parts: Mappin
 
 
 def _near(left: pa.Array, right: pa.Array, distance: int | float) -> Mask:
-    """Return whether right lies in [left - distance, left + distance]; false if one is null or NaN."""
+    """Return whether right lies in [left - distance, left + distance]; false if one is null. NaN is the greatest float."""
     known: Mask = np.asarray(left.is_valid()) & np.asarray(right.is_valid())
     x, y = numbers_of(left), numbers_of(right)
     if x.dtype == np.float64:
-        return known & (x - distance <= y) & (y <= x + distance)
+        with np.errstate(over="ignore", invalid="ignore"):
+            low, high = pa.array(x - distance), pa.array(x + distance)
+        return known & compare("<=", low, pa.array(y)) & compare("<=", pa.array(y), high)
     apart = np.where(x < y, y.view(np.uint64) - x.view(np.uint64), x.view(np.uint64) - y.view(np.uint64))
     return known & (apart <= np.uint64(min(int(distance), 2**64 - 1)))
 

@@ -198,7 +198,7 @@ def assemble(draft: Draft, options: Options) -> Query:
     equal = [_oriented(scope, pair) for pair in draft.equal]
     not_equal = {_oriented(scope, pair) for pair in draft.not_equal}
     not_equal = {(x, y) for x, y in not_equal if (x, y) not in less and (y, x) not in less}
-    within = [_forwards(scope, one) for one in draft.within]
+    within = [forwards(one, list(scope.aliases)) for one in draft.within]
     oriented = sorted({_oriented(scope, pair) for pair in overlaps}, reverse=True)
     overlaps = sorted({_met(scope, pair): pair for pair in oriented}.values())
     compared = [*less, *at_most, *not_equal, *((one.left, one.right) for one in within)]
@@ -324,9 +324,11 @@ def _oriented(scope: Scope, pair: tuple[Ref, Ref]) -> tuple[Ref, Ref]:
     return pair if aliases.index(pair[0].alias) < aliases.index(pair[1].alias) else (pair[1], pair[0])
 
 
-def _forwards(scope: Scope, within: Within) -> Within:
-    left, right = _oriented(scope, (within.left, within.right))
-    return Within(left, right, within.distance)
+def forwards(within: Within, aliases: list[str]) -> Within:
+    """Return the same in the order of the aliases; sums of floats are rounded, so for them the other direction is another condition."""
+    left, right, distance = within
+    keeps = isinstance(distance, float) or aliases.index(left.alias) < aliases.index(right.alias)
+    return within if keeps else Within(right, left, distance)
 
 
 def _point(scope: Scope, ref: IntervalRef) -> ColumnRef | None:

@@ -185,7 +185,7 @@ class Comparison(NamedTuple):
 
 
 class Within(NamedTuple):
-    """`right` lies in [left - distance, left + distance]; null matches nothing. The distance is in the column's physical unit."""
+    """`right` lies in [left - distance, left + distance]; null matches nothing. In the column's physical unit, a float only for floats."""
 
     left: ColumnRef
     right: ColumnRef

@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import Any
 
 from service.errors import Problem
-from service.query.assembly import Draft, Options, PartDraft, assemble, check_outputs, column_output, unsupported, unused
+from service.query.assembly import Draft, Options, PartDraft, assemble, check_outputs, column_output, forwards, unsupported, unused
 from service.query.latest import settled
 from service.query.model import MAX_ALIASES, ColumnRef, Either, Filter, IntervalRef, PartKind, Query, ViewPart, Within
 from service.query.stretches import finish, of_groups, take
@@ -69,10 +69,7 @@ def oriented(query: Query) -> Query:
     def turned(pairs: tuple[tuple[ColumnRef, ColumnRef], ...] | tuple[tuple[IntervalRef, IntervalRef], ...]) -> tuple[object, ...]:
         return tuple(sorted((x, y) if order.index(x.alias) < order.index(y.alias) else (y, x) for x, y in pairs))
 
-    within = tuple(
-        one if order.index(one.left.alias) < order.index(one.right.alias) else one._replace(left=one.right, right=one.left)
-        for one in query.within
-    )
+    within = tuple(forwards(one, order) for one in query.within)
     return replace(query, equal=turned(query.equal), overlaps=turned(query.overlaps), not_equal=turned(query.not_equal), within=within)  # type: ignore[arg-type]
 
 

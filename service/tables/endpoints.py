@@ -13,7 +13,7 @@ from service.query.model import Span
 from service.tables.arrow import null_mask
 from service.tables.store import Table
 from service.wire.schema import Interval
-from structures.core.encoding import NEG_INF, POS_INF, encode_floats
+from structures.core.encoding import NEG_INF, POS_INF, encode_any_floats, encode_floats
 
 Ends = npt.NDArray[np.int64]
 
@@ -50,18 +50,17 @@ def _of_span(span: Span, type_: pa.DataType, values: Ends, nulls: Sequence[npt.N
         last = left == POS_INF
         left += ~last
         right[last] = NEG_INF
-    for encoded, null in zip(values, nulls, strict=True):
-        nothing = np.isnan(encoded.view(np.float64)) if type_.id == _FLOAT64 else np.zeros(len(encoded), np.bool_)
+    for null in nulls:
         if null is not None:
-            nothing |= null
-        left[nothing], right[nothing] = POS_INF, NEG_INF
+            left[null], right[null] = POS_INF, NEG_INF
     return left, right
 
 
 def _moved(values: Ends, type_: pa.DataType, by: int | float) -> Ends:
-    """Encoded `values + by`, clamped to the extremes."""
+    """Encoded `values + by`; integers are clamped to the extremes, floats added as floats are, so that NaN and infinities stay."""
     if type_.id == _FLOAT64:
-        return encode_floats(values.view(np.float64) + by, 0)
+        with np.errstate(over="ignore", invalid="ignore"):
+            return encode_any_floats(values.view(np.float64) + by)
     if by == 0:
         return values.copy()
     if by > 0:

@@ -20,7 +20,7 @@ from service.tables.interest import Selection
 from service.tables.resolution import Indices, Slots
 from service.tables.sides import Side
 from service.tables.store import Domain
-from structures.core.encoding import encode_floats
+from structures.core.encoding import encode_any_floats
 from structures.index.indexes import NO_ENTRIES, Changes, Entries
 
 _FLOAT = pa.float64()
@@ -132,5 +132,4 @@ def _numbers(column: pa.Array) -> npt.NDArray[np.int64]:
     values = read(column).astype(np.int64)
     if column.type != _FLOAT:
         return values
-    floats = values.view(np.float64)
-    return encode_floats(np.where(np.isnan(floats), np.nan, floats), 0)
+    return encode_any_floats(values.view(np.float64))

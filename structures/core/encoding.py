@@ -2,7 +2,7 @@
 
 Every structure sees closed intervals of int64. Integers, microseconds and days are taken as they are. A float is
 its bits, turned from sign and magnitude into two's complement: negative x becomes -(bits of |x|). So -0.0 and 0.0
-are both 0, neighbouring floats are neighbouring integers, and -inf and inf lie within the extremes.
+are both 0, neighbouring floats are neighbouring integers, and -inf, inf and NaN lie within the extremes.
 
 An open start is the next value (`shift` 1), an open end the one before (`shift` -1). The two extremes of int64
 stand for "since ever" and "until further notice"; no value may reach them (`service.wire` judges that).
@@ -31,6 +31,11 @@ def encode_floats(values: np.ndarray, open_shift: int) -> np.ndarray:
     """Return int64[n] for float64[n] (no NaN)."""
     bits = np.ascontiguousarray(values, np.float64).view(np.int64)
     return np.where(bits < 0, _SIGN - bits, bits) + open_shift
+
+
+def encode_any_floats(values: np.ndarray) -> np.ndarray:
+    """Return int64[n]: the same for floats that may be NaN, which is one value, above all others."""
+    return encode_floats(np.where(np.isnan(values), np.nan, values), 0)
 
 
 def decode_floats(encoded: np.ndarray, open_shift: int) -> np.ndarray:
