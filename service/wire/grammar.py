@@ -18,8 +18,9 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from service.wire.kinds import ByKind, decimal_kind
+from service.wire.values.json_texts import fault_of_json
 from service.wire.values.local_times import local_times
-from service.wire.values.texts import bytes_of, canonical_uuid, fault_of_json
+from service.wire.values.texts import bytes_of, canonical_uuid
 
 INT64_MIN, INT64_MAX = -(2**63), 2**63 - 1
 DATE_MIN, DATE_MAX = -(2**31), 2**31 - 1

@@ -1,4 +1,4 @@
-"""Values with a textual form: UUIDs and JSON, which are stored as text, and bytes, which are text only when sent."""
+"""Values with a textual form: UUIDs, which are stored as text, and bytes, which are text only when sent."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import base64
 import binascii
 import re
 
-import orjson
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -36,15 +35,6 @@ def are_canonical(texts: pa.Array) -> bool:
 def uuids_of_bytes(array: pa.Array) -> pa.Array:
     """Convert a column fixed_size_binary[16] to text."""
     return pa.array([None if value is None else _hyphenated(value.hex()) for value in array.to_pylist()], pa.utf8())
-
-
-def fault_of_json(text: str) -> str | None:
-    """Return why a text is not JSON (RFC 8259); None if it is."""
-    try:
-        orjson.loads(text)
-    except orjson.JSONDecodeError as error:
-        return f"not JSON: {error.msg}, at character {error.pos}"
-    return None
 
 
 def bytes_of(text: str) -> bytes | None:

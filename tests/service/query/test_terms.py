@@ -280,6 +280,18 @@ def test_edges_of_int64(expression: str, values: list[tuple[int, int]], expected
     assert [row[1] for row in ours(expression, batch)] == expected
 
 
+def test_numbers_in_json_are_as_they_stand() -> None:
+    doc = '{"a": 18446744073709551616, "b": {"c": [1.10, 1E2, -0], "d": "1.50"}, "e": 1e400, "deep": ' + "[" * 500 + "1.0" + "]" * 500 + "}"
+    expected = {
+        "doc ->> 'a'": "18446744073709551616", "doc -> 'b' ->> 'c'": "[1.10,1E2,-0]", "doc -> 'b' -> 'c' ->> 1": "1E2",
+        "doc ->> 'e'": "1e400", "doc -> 'b'": '{"c":[1.10,1E2,-0],"d":"1.50"}', "doc -> 'b' ->> 'd'": "1.50",
+        "doc ->> 'deep'": "[" * 500 + "1.0" + "]" * 500,
+        "(doc -> 'b' -> 'c' ->> 0)::decimal(4, 2)": Decimal("1.10"), "(doc ->> 'a')::bigint": None,
+    }  # fmt: skip
+    batch = pa.RecordBatch.from_pylist([dict.fromkeys(T.arrow_schema().names) | {"id": 0, "i": 0, "doc": doc}], schema=T.arrow_schema())
+    assert {expression: ours(expression, batch)[0][1] for expression in expected} == expected
+
+
 def test_texts_beyond_the_longest_are_null() -> None:
     text = "ab" * (4 << 20)
     given = [dict.fromkeys(T.arrow_schema().names) | {"id": at, "i": 0, "t": t} for at, t in enumerate((text, "x", None))]

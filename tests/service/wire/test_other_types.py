@@ -63,7 +63,8 @@ GOOD: list[tuple[str, Any, Any]] = [
     ("time", "12:30:00", dt.time(12, 30)), ("time", "12:30", dt.time(12, 30)), ("time", "00:00:00", dt.time(0)),
     ("time", "23:59:59.999999", dt.time(23, 59, 59, 999_999)), ("time", "12:30:00.5", dt.time(12, 30, 0, 500_000)),
     ("time", "12:30:00.500000000", dt.time(12, 30, 0, 500_000)), ("time", 1, dt.time(0, 0, 0, 1)),
-    ("json", '{"a": [1, 2.50, null]}', '{"a": [1, 2.50, null]}'), ("json", " 1 ", " 1 "), ("json", '"x"', '"x"'), ("json", "null", "null"),
+    ("json", '{"a": [1, 2.50, null]}', '{"a": [1, 2.50, null]}'), ("json", '[1e400, "\\ud800"]', '[1e400, "\\ud800"]'),
+    ("json", " 1 ", " 1 "), ("json", '"x"', '"x"'), ("json", "null", "null"),
     ("bytes", "AP8=", b"\x00\xff"), ("bytes", "", b""), ("bytes", "\\x00ff", b"\x00\xff"), ("bytes", "\\x", b""),
     ("bytes", "\\x00FF", b"\x00\xff"),
 ]  # fmt: skip
