@@ -73,7 +73,7 @@ class Metrics:
 
         self._records = counter("records", "Records read", "topic")
         self._changes = counter("changes", "Changes that records resulted in", "topic")
-        self._skipped = counter("skipped_records", "Records that contain no change: tombstones, messages, markers", "topic")
+        self._skipped = counter("skipped_records", "Records with no change: messages, markers, tombstones after their delete", "topic")
         self._dead_letters = counter("dead_letters", "Bad records written to the dead-letter topic", "topic")
         self._unclear = counter(
             "unclear_times", "Local times that do not exist or exist twice, taken with the offset before the change", "topic"

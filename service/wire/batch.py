@@ -117,10 +117,10 @@ def concatenated(parts: Sequence[Changes]) -> Changes:
 
 @dataclass(slots=True)
 class Batch:
-    """One body. `errors` are the first 100 bad rows by index; `ignored` counts Debezium's `m` and tombstones. `turn`: seconds that the
-    writer took until the batch, and others applied with it, were on disk. `bad_keys`: of the bad rows with readable keys. `unclear`: the
-    number of local times that do not exist, or exist twice, and were read with the offset before the change. `emptied`: what the engine has
-    built for the batch (`engine.truncates`)."""
+    """One body. `errors` are the first 100 bad rows by index; `ignored` counts what is no change of a row, such as Debezium's `m`. `turn`:
+    seconds that the writer took until the batch, and others applied with it, were on disk. `bad_keys`: of the bad rows with readable keys.
+    `unclear`: the number of local times that do not exist, or exist twice, and were read with the offset before the change. `emptied`: what
+    the engine has built for the batch (`engine.truncates`)."""
 
     changes: list[Changes]
     sent: int

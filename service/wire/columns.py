@@ -51,8 +51,16 @@ _TEXT_FORMS = {
 _TIME_FORM = r"^([01][0-9]|2[0-3]):[0-5][0-9](:[0-5][0-9](\.[0-9]{1,6})?)?$"
 _DECIMAL_FORM = r"^-?[0-9]{1,18}(\.[0-9]{1,18})?$"
 
+
+def _read_flag(value: Any) -> Any:
+    """Read a truth value as MySQL has it too: 0 or 1."""
+    return value == 1 if type(value) is int and value in (0, 1) else JSON_READERS["bool"](value)
+
+
 DEBEZIUM_READERS: ByKind[Reader] = ByKind(
-    {**JSON_READERS, "date": read_day_number}, read_decimal, lambda zone: ZonedReader(zone, JSON_READERS["timestamp"], numbers=True)
+    {**JSON_READERS, "date": read_day_number, "bool": _read_flag},
+    read_decimal,
+    lambda zone: ZonedReader(zone, JSON_READERS["timestamp"], numbers=True),
 )
 
 

@@ -1,11 +1,11 @@
 """Converts Debezium's envelopes, JSON with or without schemas, to changes.
 
 `c`, `r`, `u` are upserts of `after`; `d` deletes by the Kafka key if it is known, otherwise by the key columns of `before` (only these are
-reliable under REPLICA IDENTITY DEFAULT); `t` empties the relation. A key that is not a struct (ExtractField) does not say which column it
-is, so it is unknown. Ignored: tombstones, messages (`m`), transaction markers, heartbeats, and columns that the relation lacks. With a
-schema, values follow its semantic types (`semantics`); without one, numbers in timestamp and time columns are microseconds, in date columns
-days. Everything else is a bad record: rows unwrapped by ExtractNewRecordState (their deletes could not be recognized), schema changes,
-MongoDB's documents.
+reliable under REPLICA IDENTITY DEFAULT); a tombstone, whose `d` may have been compacted away, deletes by the Kafka key; `t` empties the
+relation. Ignored: tombstones without a key, messages (`m`), transaction markers, heartbeats, and columns that the relation lacks. With a
+schema, values follow its semantic types (`semantics`), and it must have the ends of intervals; without one, numbers in timestamp and time
+columns are microseconds, in date columns days. Everything else is a bad record: rows unwrapped by ExtractNewRecordState (their deletes
+could not be recognized), schema changes, MongoDB's documents.
 
 Source: Debezium's documents, "Change event values" and "Data type mappings" of the PostgreSQL and MySQL connectors.
 """
@@ -13,20 +13,21 @@ Source: Debezium's documents, "Change event values" and "Data type mappings" of 
 from __future__ import annotations
 
 import base64
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Generic, TypeVar
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import orjson
 
 from service.wire.batch import DELETE, TRUNCATE, UPSERT, Batch
-from service.wire.columns import DEBEZIUM_READERS
+from service.wire.columns import DEBEZIUM_READERS, mask_of
 from service.wire.errors import MalformedBody
 from service.wire.grammar import Unreadable, shown
 from service.wire.json import Definitions, Rows, judge_rows, lines, no_json
 from service.wire.judge import Findings, Judged, assemble
 from service.wire.room import UNBOUNDED, Room
 from service.wire.schema import RelationDefinition, RowRules
-from service.wire.semantics import NO_SEMANTICS, OPEN_ENDS, Semantics, Settler, semantics_of, settler, structs_of
+from service.wire.semantics import NO_SEMANTICS, Semantics, Settler, has_open_ends, settler, structs_of
+from service.wire.wrapping import Keys, Wrapping, unwrapped
 
 _UPSERTS = ("c", "u", "r")
 _MESSAGE = "m"
@@ -34,9 +35,8 @@ _NO_STRUCTS: Mapping[str, Semantics] = {}
 # Debezium sends this instead of a large value that an update did not change; for bytes, in base64.
 _UNAVAILABLE = "__debezium_unavailable_value"
 _UNAVAILABLE_IN = {"string": _UNAVAILABLE, "json": _UNAVAILABLE, "bytes": base64.b64encode(_UNAVAILABLE.encode()).decode()}
+_NO_END = "the schema of the record lacks this end of an interval, and null would mean unbounded: was the column renamed or excluded?"
 _NOT_SENT = Unreadable("the value was not sent (an unchanged large value): give the table REPLICA IDENTITY FULL")
-
-Meaning = TypeVar("Meaning")
 
 
 class DebeziumDecoder:
@@ -48,19 +48,16 @@ class DebeziumDecoder:
     def __init__(self, relation: str, definition: RelationDefinition) -> None:
         self.relation = relation
         self._rules = definition.rules
-        self._values = _Wrapping(structs_of, _NO_STRUCTS)
-        self._keys = _Wrapping(semantics_of, NO_SEMANTICS)
+        self._values = Wrapping(structs_of, _NO_STRUCTS)
+        self._keys = Keys(self._rules)
 
     def decode(self, keys: Sequence[bytes | None], values: Sequence[bytes | None]) -> Batch:
         """Return the records' changes; `index` is the position in `values`. O(bytes); a key is read only if it is needed."""
         envelopes = _Envelopes(self.relation, self._rules, self._keys)
         read = self._values.read
         for index, value in enumerate(values):
-            if value is None:
-                envelopes.ignored += 1
-                continue
             try:
-                payload, structs = read(value)
+                payload, structs = (None, _NO_STRUCTS) if value is None else read(value)
             except orjson.JSONDecodeError as error:
                 envelopes.rows.refuse(index, None, no_json(value, error))
                 continue
@@ -73,7 +70,8 @@ def decode_debezium(body: bytes, relation: str, definitions: Definitions, room: 
 
     A line is an envelope, bare or wrapped, or `{"key": …, "value": …}`, or null. Any other line makes a malformed body.
     """
-    envelopes = _Envelopes(relation, definitions(relation).rules, _Wrapping(semantics_of, NO_SEMANTICS))
+    rules = definitions(relation).rules
+    envelopes = _Envelopes(relation, rules, Keys(rules))
     index = -1
     for index, (line, data) in enumerate(lines(body, room)):
         if data is not None and type(data) is not dict:
@@ -81,7 +79,7 @@ def decode_debezium(body: bytes, relation: str, definitions: Definitions, room: 
         key = None
         if data is not None and "value" in data and "op" not in data and "payload" not in data:
             key, data = data.get("key"), data["value"]
-        envelopes.add(index, key, *_unwrapped(data, structs_of, _NO_STRUCTS))
+        envelopes.add(index, key, *unwrapped(data, structs_of, _NO_STRUCTS))
     room.take(envelopes.rows.rules.width * (index + 1))
     return envelopes.batch(index + 1)
 
@@ -89,7 +87,7 @@ def decode_debezium(body: bytes, relation: str, definitions: Definitions, room: 
 class _Envelopes:
     """Envelopes of one relation, in the order of arrival."""
 
-    def __init__(self, relation: str, rules: RowRules, keys: _Wrapping[Semantics]) -> None:
+    def __init__(self, relation: str, rules: RowRules, keys: Keys) -> None:
         self.rows = Rows(relation, rules)
         self.semantics: list[Semantics] = []  # one for each of `rows`
         self.ignored = 0
@@ -105,7 +103,7 @@ class _Envelopes:
     def _add_other(self, index: int, key: Any, payload: Any, structs: Mapping[str, Semantics]) -> None:
         """Add anything other than a valid upsert."""
         if payload is None:
-            self.ignored += 1
+            self._bury(index, key)
         elif type(payload) is not dict:
             self.rows.refuse(index, None, f"the value is {shown(payload)}, not an object")
         elif "op" not in payload:
@@ -129,34 +127,30 @@ class _Envelopes:
     def _take(self, index: int, op: int, row: dict[str, Any], semantics: Semantics) -> None:
         self.rows.add(index, op, row)
         self.semantics.append(semantics)
+        self._keys.deleted = None
 
     def _delete(self, index: int, key: Any, before: Any, semantics: Semantics) -> None:
-        known, key_semantics = self._read_key(key)
-        row = self._key_columns(known)
+        row, key_semantics = self._keys.read(key)
         if row is not None:
             semantics = key_semantics
         else:
-            row = self._key_columns(before)
+            row = self._keys.columns_of(before)
         if row is None:
             self.rows.refuse(index, None, "no-key")
         else:
             self._take(index, DELETE, row, semantics)
+            self._keys.deleted = key
 
-    def _read_key(self, key: Any) -> tuple[Any, Semantics]:
-        """Return a Kafka key's struct and its semantics; None if it is not JSON."""
-        if type(key) is not bytes:
-            return _unwrapped(key, semantics_of, NO_SEMANTICS)
+    def _bury(self, index: int, key: Any) -> None:
+        """Take a tombstone: it deletes by its key, unless this cannot be read, or its delete comes right before it."""
         try:
-            return self._keys.read(key)
-        except orjson.JSONDecodeError:
-            return None, NO_SEMANTICS
-
-    def _key_columns(self, data: Any) -> dict[str, Any] | None:
-        """Return the key columns of a struct; None if one of them is missing."""
-        if type(data) is not dict:
-            return None
-        row = {name: data.get(name) for name in self.rows.rules.key}
-        return None if None in row.values() else row
+            row, semantics = (None, NO_SEMANTICS) if key == self._keys.deleted else self._keys.read(key)
+        except RecursionError:  # of keys nested too deeply to be compared
+            row, semantics = self._keys.read(key)
+        if row is None:
+            self.ignored += 1
+        else:
+            self._take(index, DELETE, row, semantics)
 
     def batch(self, sent: int) -> Batch:
         return assemble(sent, self.ignored, [self._judged()], self.rows.refused)
@@ -171,16 +165,26 @@ class _Envelopes:
         def settle(ordinal: int, values: list[Any]) -> list[Any]:
             return self._settle(ordinal, values, kinds)
 
-        return judge_rows(rows.rules, rows.relation, rows.ops, rows.index, rows.rows, Findings(), DEBEZIUM_READERS, settle)
+        return judge_rows(rows.rules, rows.relation, rows.ops, rows.index, rows.rows, self._lacking(kinds), DEBEZIUM_READERS, settle)
+
+    def _lacking(self, kinds: Sequence[Semantics]) -> Findings:
+        """Find the rows whose schema lacks an end of an interval: null would mean unbounded."""
+        findings, ops, rows = Findings(), self.rows.ops, self.rows.rows
+        for ordinal in self.rows.rules.nullable_ends:
+            name = self.rows.rules.names[ordinal]
+            if any(kind and name not in kind for kind in kinds):
+                fields = enumerate(zip(ops, rows, self.semantics, strict=True))
+                bad = [at for at, (op, row, kind) in fields if op == UPSERT and kind and name not in kind and name not in row]
+                findings.add(ordinal, mask_of(bad, len(rows)), name, lambda row: _NO_END)
+        return findings
 
     def _settle(self, ordinal: int, values: list[Any], kinds: Sequence[Semantics]) -> list[Any]:
         """Return one column's values with their semantic types applied; `kinds` are the distinct ones of `semantics`."""
         column = self.rows.rules.columns[ordinal]
         if (unavailable := _UNAVAILABLE_IN.get(column.type)) is not None and unavailable in values:
             values = [_NOT_SENT if value == unavailable else value for value in values]
-        if column.type in ("timestamp", "date") and any(number in values for number in OPEN_ENDS):
-            values = [OPEN_ENDS.get(value, value) if type(value) is int else value for value in values]
-        settlers: dict[int, Settler | None] = {id(kind): settler(column.kind, kind.get(column.name)) for kind in kinds}
+        opened = column.type in ("timestamp", "date") and has_open_ends(values)
+        settlers: dict[int, Settler | None] = {id(kind): settler(column.kind, kind.get(column.name), opened) for kind in kinds}
         if not any(settlers.values()):
             return values
         if len(kinds) == 1:
@@ -204,66 +208,3 @@ def _no_envelope(payload: dict[str, Any]) -> str:
     if "ddl" in payload and "databaseName" in payload:
         return "a schema change of the source database, not a row change: remove the topic of schema changes from the file"
     return 'not a Debezium envelope: "op" is missing (if the connector uses the transformation ExtractNewRecordState, remove it)'
-
-
-def _unwrapped(data: Any, meaning: Callable[[Any], Meaning], none: Meaning) -> tuple[Any, Meaning]:
-    """Return the payload, and the meaning of the schema, of a possibly wrapped value."""
-    return (data["payload"], meaning(data["schema"])) if _is_wrapped(data) else (data, none)
-
-
-def _is_wrapped(data: Any) -> bool:
-    """Return whether the value has a `schema` and a `payload` that are objects; columns of a row with these names are not."""
-    return type(data) is dict and "payload" in data and "schema" in data and type(data["schema"]) in (dict, type(None))
-
-
-class _Wrapping(Generic[Meaning]):
-    """The prefix `{"schema":…,"payload":` that keys or values of one table share: it is parsed once, not for every record.
-
-    A value that starts with a known prefix W, continues with a complete JSON value, and ends with a closing brace is the object that W
-    begins.
-    """
-
-    _CUT = b'"payload":'
-    _MOST = 16  # the number of schema versions of a table that are cached
-
-    def __init__(self, meaning: Callable[[Any], Meaning], none: Meaning) -> None:
-        self._meaning_of = meaning
-        self._none = none
-        self._known: dict[bytes, Meaning] = {}
-        self._last = b""  # the known prefix that was used last
-        self._meaning = none  # the meaning of `_last`
-
-    def read(self, value: bytes) -> tuple[Any, Meaning]:
-        """Return the payload, and the meaning of the schema; raises orjson.JSONDecodeError."""
-        if self._known and self._is_known(value) and value.endswith(b"}"):
-            try:
-                return orjson.loads(memoryview(value)[len(self._last) : -1]), self._meaning
-            except orjson.JSONDecodeError:
-                pass  # parsing the whole value reports the error
-        data = orjson.loads(value)
-        if _is_wrapped(data):
-            self._learn(value, data)
-        return _unwrapped(data, self._meaning_of, self._none)
-
-    def _is_known(self, value: bytes) -> bool:
-        if value.startswith(self._last):
-            return True
-        for wrapping, meaning in self._known.items():
-            if value.startswith(wrapping):
-                self._last, self._meaning = wrapping, meaning
-                return True
-        return False
-
-    def _learn(self, value: bytes, data: dict[str, Any]) -> None:
-        """Remember the prefix of a value that was read as `data`."""
-        # The first match may lie inside the schema; then no complete value follows, and nothing is learned.
-        wrapping = value[: value.find(self._CUT) + len(self._CUT)]
-        try:
-            if orjson.loads(wrapping + b"null}") != {"schema": data["schema"], "payload": None}:
-                return
-        except (orjson.JSONDecodeError, RecursionError):  # comparing deeply nested values exceeds Python's limit
-            return
-        if len(self._known) >= self._MOST:
-            self._known.clear()
-        self._last, self._meaning = wrapping, self._meaning_of(data["schema"])
-        self._known[wrapping] = self._meaning

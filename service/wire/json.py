@@ -21,6 +21,7 @@ from service.wire.kinds import ByKind
 from service.wire.room import JSON_WEIGHTS, UNBOUNDED, Room, take_text
 from service.wire.schema import OP_COLUMN, RelationDefinition, RowRules
 from service.wire.wording import instead
+from service.wire.wrapping import Keys
 
 Definitions = Callable[[str], RelationDefinition]
 
@@ -266,13 +267,14 @@ def decode_relation_jsonl(body: bytes, relation: str, definitions: Definitions, 
 class JsonDecoder:
     """Decodes one relation's changes from Kafka records: each value is a row with an optional `_op`.
 
-    No record raises an exception: a value that cannot be read is a bad row. Keys are not read, and a null value (a tombstone) is ignored: a
-    delete is a row with `"_op": "delete"`.
+    No record raises an exception: a value that cannot be read is a bad row. A delete is a row with `"_op": "delete"`, or a null value (a
+    tombstone) with a key that has the key columns; other tombstones are ignored.
     """
 
     def __init__(self, relation: str, definition: RelationDefinition) -> None:
         self.relation = relation
         self._rules = definition.rules
+        self._keys = Keys(self._rules)
 
     def decode(self, keys: Sequence[bytes | None], values: Sequence[bytes | None]) -> Batch:
         """Return the records' changes; `index` is the position in `values`."""
@@ -284,12 +286,14 @@ class JsonDecoder:
             except orjson.JSONDecodeError as error:
                 rows.refuse(index, None, no_json(value, error))
                 continue
-            if row is None:
-                ignored += 1
-            elif type(row) is dict:
+            if type(row) is dict:
                 _add_row(rows, index, row)
-            else:
+            elif row is not None:
                 rows.refuse(index, None, f"the value is {shown(row)}, not an object")
+            elif (key := self._keys.settled(keys[index])) is not None:
+                rows.add(index, DELETE, key)
+            else:
+                ignored += 1
         return assemble(len(values), ignored, [rows.judged()], rows.refused)
 
 

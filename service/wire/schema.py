@@ -335,6 +335,7 @@ class RowRules:
         self.lengths = tuple((start, end, interval.start_open + interval.end_open) for _, start, end, interval in self.intervals)
         starts, lasts = ({interval[at] for interval in self.intervals} for at in (1, 2))
         ends = starts | lasts
+        self.nullable_ends = tuple(ordinal for ordinal, column in enumerate(self.columns) if column.nullable and ordinal in ends)
         self.open_words = tuple(
             open_words(column.type, column.nullable, ordinal in starts, ordinal in lasts) for ordinal, column in enumerate(self.columns)
         )

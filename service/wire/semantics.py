@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping
 from decimal import Decimal
 from typing import Any, NamedTuple
 
-from service.wire.grammar import DAY, Unreadable, parse_timestamp
+from service.wire.grammar import DATE_MAX, DATE_MIN, DAY, INT64_MAX, INT64_MIN, Unreadable, parse_timestamp
 from service.wire.kinds import digits_of
 from service.wire.values.open_ends import EARLY, LATE
 
@@ -26,7 +26,7 @@ class Semantic(NamedTuple):
     scale: int | None
 
 
-Semantics = Mapping[str, Semantic]  # by field
+Semantics = Mapping[str, Semantic | None]  # of all fields of a schema; empty without one
 Settler = Callable[[Any], Any]
 
 NO_SEMANTICS: Semantics = {}
@@ -41,13 +41,25 @@ _UNITS = {
     _CONNECT + "Timestamp": 1_000,
     _CONNECT + "Date": DAY,
 }
-# What PostgreSQL's connector sends for infinity and -infinity, in any unit (its documents, and `PGStatement` of the JDBC driver).
-OPEN_ENDS = {9223372036825200000: LATE, -9223372036832400000: EARLY}
 _NANO = _TIME + "NanoTimestamp"
 _NANO_OF_DAY = _TIME + "NanoTime"
 _UNITS_OF_DAY = {_TIME + "Time": 1_000, _TIME + "MicroTime": 1, _CONNECT + "Time": 1_000}
 _TEXTS_OF_DAY = (_TIME + "IsoTime", _TIME + "ZonedTime")
 _TEXTS = (_TIME + "IsoDate", _TIME + "IsoTimestamp", _TIME + "ZonedTimestamp")
+# What PostgreSQL's connector sends for infinity and -infinity: the ends of the number's type; those of `PGStatement` in the JDBC driver, as
+# the connector's documents have them, and in milliseconds; and of dates some that have overflowed, a pair from the log and two from a
+# snapshot, where Java's zone is UTC or west of it, or east. None of them is a date that PostgreSQL has.
+_MICROS = {INT64_MAX: LATE, INT64_MIN: EARLY, 9223372036825200000: LATE, -9223372036832400000: EARLY}
+_MILLIS = _MICROS | {micros // 1_000: word for micros, word in _MICROS.items()}
+_DAYS = {DATE_MAX: LATE, DATE_MIN: EARLY, -2147472692: LATE, -2147472691: EARLY} | {
+    -622191234: LATE, -622191233: LATE, -625821272: EARLY, -625821271: EARLY,
+}  # fmt: skip
+_OPEN_TEXTS = {
+    "-5877611-06-21Z": LATE, "+292278994-08-16Z": LATE, "+292278994-08-17Z": LATE, "+294247-01-10T04:00:25.2Z": LATE,
+    "-5877611-06-22Z": EARLY, "+292269055-12-02Z": EARLY, "+292269055-12-03Z": EARLY, "-290308-12-21T19:59:27.6Z": EARLY,
+}  # fmt: skip
+_OPEN_BY_UNIT: Mapping[int, Mapping[Any, str]] = {1_000: _MILLIS | _OPEN_TEXTS, 1: _MICROS | _OPEN_TEXTS, DAY: _DAYS | _OPEN_TEXTS}
+_OPEN_ENDS = frozenset(value for values in _OPEN_BY_UNIT.values() for value in values)
 _DECIMALS = (_CONNECT + "Decimal", "io.debezium.data.VariableScaleDecimal")
 _MOST_DIGITS = 1_000  # of a Decimal: an external scale must not make us write a billion zeros
 
@@ -64,11 +76,11 @@ def structs_of(schema: Any) -> Mapping[str, Semantics]:
 
 def semantics_of(struct: Any) -> Semantics:
     """Return the semantics of a struct's fields, from its schema."""
-    found: dict[str, Semantic] = {}
+    found: dict[str, Semantic | None] = {}
     for field in _fields(struct):
         name, semantic = field.get("field"), field.get("name")
-        if type(name) is str and type(semantic) is str:
-            found[name] = Semantic(semantic, _scale_of(field.get("parameters")))
+        if type(name) is str:
+            found[name] = Semantic(semantic, _scale_of(field.get("parameters"))) if type(semantic) is str else None
     return found
 
 
@@ -82,8 +94,45 @@ def _scale_of(parameters: Any) -> int | None:
     return int(scale) if type(scale) is str and len(scale) <= 5 and scale.removeprefix("-").isdecimal() else None
 
 
-def settler(kind: str, semantic: Semantic | None) -> Settler | None:
-    """Return the function that converts values of a semantic type to those of a column's type; None: no conversion."""
+def has_open_ends(values: list[Any]) -> bool:
+    """Return whether some of these may be infinite times."""
+    try:
+        return not _OPEN_ENDS.isdisjoint(values)
+    except TypeError:  # a list or an object cannot be looked up
+        return True
+
+
+def settler(kind: str, semantic: Semantic | None, open_ends: bool = False) -> Settler | None:
+    """Return the function that converts values of a semantic type to those of a column's type; None: no conversion. `open_ends`: infinite
+    times become `infinity` and `-infinity`."""
+    settle = _settler(kind, semantic)
+    words = _words_of(kind, semantic) if open_ends else None
+    if not words:
+        return settle
+
+    def settle_open(value: Any) -> Any:
+        word = words.get(value) if type(value) is int or type(value) is str else None
+        return word or (settle(value) if settle else value)
+
+    return settle_open
+
+
+def _words_of(kind: str, semantic: Semantic | None) -> Mapping[Any, str]:
+    """Return the infinite times of a semantic type, for a column of times or dates."""
+    name = semantic.name if semantic else ""
+    if _is_no_date(name):
+        return {}
+    return _OPEN_BY_UNIT[_UNITS.get(name) or (1 if name == _NANO or kind == "timestamp" else DAY)]
+
+
+def _is_no_date(name: str) -> bool:
+    """Return whether the type is a time of day, a duration, a year: as a number, it would be read as microseconds or days."""
+    if name == _NANO or name in _UNITS or name in _TEXTS:
+        return False
+    return name.startswith(_TIME) or name == _CONNECT + "Time"
+
+
+def _settler(kind: str, semantic: Semantic | None) -> Settler | None:
     if semantic is None:
         return None
     name = semantic.name
@@ -101,10 +150,7 @@ def settler(kind: str, semantic: Semantic | None) -> Settler | None:
         return None if unit == DAY else lambda value: _scaled(value, kind, unit, 1)
     if name in _TEXTS:
         return _date_of_text if kind == "date" else None
-    if name.startswith(_TIME) or name == _CONNECT + "Time":
-        # A time of day, a duration, a year: as a number, it would be read as microseconds or days.
-        return _refused(name, kind)
-    return None
+    return _refused(name, kind) if _is_no_date(name) else None
 
 
 def _settler_of_day(name: str) -> Settler | None:

@@ -59,7 +59,8 @@ class BadRecord(NamedTuple):
 class Decoded(NamedTuple):
     """What became of the records of one topic: changes (none, or one part of one relation) and bad records, in order.
 
-    `skipped` counts what is no change and no fault: tombstones, messages, transaction markers, heartbeats. `keyless`: whether
+    `skipped` counts what is no change and no fault: messages, transaction markers, heartbeats, tombstones after their delete or
+    without a key. `keyless`: whether
     there are changes of rows whose record has no key; `truncates`: whether there are truncates. `unclear` counts times as in `Batch`.
     """
 

@@ -61,9 +61,71 @@ def test_ops() -> None:
         (None, envelope("t")),
         ({"id": 5}, None),
     )
-    assert [(op, row[0]) for _, op, row in rows(batch)] == [("upsert", 1), ("upsert", 2), ("upsert", 3), ("delete", 4), ("truncate", None)]
-    assert (batch.ignored, batch.errors) == (3, [])
-    assert batch.changes[0].index.tolist() == [0, 1, 2, 3, 6]
+    want = [("upsert", 1), ("upsert", 2), ("upsert", 3), ("delete", 4), ("truncate", None), ("delete", 5)]
+    assert [(op, row[0]) for _, op, row in rows(batch)] == want
+    assert (batch.ignored, batch.errors) == (2, [])
+    assert batch.changes[0].index.tolist() == [0, 1, 2, 3, 6, 7]
+
+
+def _keyed(identifier: Any, form: str) -> Any:
+    """A Kafka key in one of its forms; those of the last line cannot be read."""
+    wrapping = {"type": "struct", "fields": [{"type": "int32", "field": "id"}]}
+    return {
+        "bare": {"id": identifier},
+        "wrapped": {"schema": wrapping, "payload": {"id": identifier}},
+        "without its schema": {"schema": None, "payload": {"id": identifier}},
+        "wider": {"tenant": 7, "id": identifier},
+        "none": None, "scalar": identifier, "wrapped scalar": {"schema": {"type": "int32"}, "payload": identifier}, "null": {"id": None},
+    }[form]  # fmt: skip
+
+
+_FORMS = ["bare", "wrapped", "without its schema", "wider", "none", "scalar", "wrapped scalar", "null"]
+
+
+@pytest.mark.parametrize("form", _FORMS)
+def test_a_tombstone_deletes_by_its_key(form: str) -> None:
+    """Whichever records the log still has of the row, bare or wrapped; directly after its delete it is ignored."""
+    readable = _FORMS.index(form) < 4
+    for wrap in (lambda value: value, lambda value: {"schema": {}, "payload": value}):
+        insert, delete, null = (wrap(value) for value in (envelope("c", after=ROW), envelope("d", before={"id": 1}), None))
+        for tombstone in (None, null):
+            gone = [("delete", 1)] if readable else []
+            for before, after, skipped in (
+                ([], [], 0),
+                ([insert], [], 0),
+                ([delete], [], 1),
+                ([insert, delete], [], 1),
+                ([], [insert], 0),
+                ([], [delete], 0),
+                ([delete], [insert, delete], 1),
+                ([delete, envelope("m")], [], 1),
+                ([delete, insert], [], 0),
+                ([delete, envelope("t")], [], 0),
+            ):
+                sent = [*before, tombstone, *after]
+                batch = both(*((_keyed(1, form), value) for value in sent))
+                others = [
+                    [(op, row[0]) for _, op, row in rows(both(*((_keyed(1, form), value) for value in part)))] for part in (before, after)
+                ]
+                assert [(op, row[0]) for _, op, row in rows(batch)] == [*others[0], *([] if skipped else gone), *others[1]]
+                assert batch.ignored == (skipped or not readable) + sum(value == envelope("m") for value in sent)
+
+
+def test_a_tombstone_after_the_delete_of_another_row() -> None:
+    batch = both((_keyed(1, "bare"), envelope("d")), (_keyed(2, "bare"), None), (_keyed(1, "bare"), None))
+    assert ([row[0] for _, _, row in rows(batch)], batch.ignored) == ([1, 2, 1], 0)
+    decoder = DebeziumDecoder("t", T)
+    delete, key = orjson.dumps(envelope("d")), orjson.dumps(_keyed(1, "wrapped"))
+    assert len(rows(decoder.decode([key], [delete]))) == 1
+    assert (decoder.decode([key], [None]).ignored, decoder.decode([None], [orjson.dumps(envelope("t"))]).ignored) == (1, 0)
+    assert [row[0] for _, _, row in rows(decoder.decode([key], [None]))] == [1]  # the delete is not the last change any more
+
+
+@pytest.mark.parametrize("depth", [100, 400, 990])
+def test_tombstones_with_keys_that_cannot_be_compared(depth: int) -> None:
+    deep = b"[" * depth + b"]" * depth
+    line = b'{"key":{"id":%b},"value":{"op":"d","before":{"id":1}}}\n{"key":{"id":%b},"value":null}' % (deep, deep)
+    assert decode_debezium(line, "t", lambda name: T).error_count > 0
 
 
 def test_the_kafka_key_wins_in_a_delete() -> None:
@@ -280,6 +342,17 @@ def test_decimals_are_read_from_their_bytes(unscaled: int, scale: str, x: float,
             assert rows(batch)[-1][2] == (1, x, None, s, None)
 
 
+def test_truth_values_of_mysql() -> None:
+    """BOOLEAN and TINYINT(1) are numbers there; only 0 and 1 are truth values."""
+    for around in (0, 20):
+        sent = [True, False, 1, 0, None, 2, -1, 1.0, "1", "true", []]
+        good = [(None, envelope("c", after={"id": 1, "ok": False}))] * around
+        batch = both(*good, *((None, envelope("c", after={"id": 1, "ok": value})) for value in sent), relation=NUMBERS)
+        assert [row[4] for _, _, row in rows(batch)][around:] == [True, False, True, False, None]
+        assert faults(batch) == [(around + at, "ok") for at in range(5, len(sent))]
+        assert "got 2, expected true or false" in batch.errors[0].reason
+
+
 def test_decimals_in_whole_numbers() -> None:
     sent = [(encoded(12300), "2"), (encoded(-7), "0"), (5.0, "2"), (5, "2"), (encoded(2**63), "0"), (encoded(12345), "2"), (5.5, "2")]
     batch = both(*((None, decimals({"n": value}, scale)) for value, scale in sent), relation=NUMBERS)
@@ -408,7 +481,7 @@ def test_a_whole_stream_leaves_the_rows_that_it_should(variant: str) -> None:
     for table, own in by_table.items():
         batch = decode_debezium(b"\n".join(map(orjson.dumps, own)), table, lambda name: parse_relation(definition("congress", name)))
         assert batch.errors == []
-        assert batch.ignored == sum(record["value"] is None for record in own)
+        assert batch.ignored == sum(record["value"] is None for record in own)  # each tombstone comes right after its delete
         live: dict[int, Any] = {}
         for part in batch.changes:
             for op, row in zip(part.ops.tolist(), part.rows.arrow.to_pylist(), strict=True):

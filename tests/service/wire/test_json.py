@@ -8,7 +8,7 @@ import pytest
 
 from service.wire.errors import BadParameter, MalformedBody, UnknownRelation, UnsupportedMediaType
 from service.wire.json import JsonDecoder, fields_ahead
-from tests.service.wire.bookings import BOOKINGS, changes, faults, relation_changes, rows
+from tests.service.wire.bookings import BOOKINGS, VALUES, changes, faults, relation_changes, rows
 
 NOON = dt.datetime(2026, 1, 1, 12, tzinfo=dt.UTC)
 ROW = {"id": 1, "room": "A", "starts": "2026-01-01T12:00:00Z", "ends": None}
@@ -170,8 +170,9 @@ def test_unknown_relations() -> None:
 
 
 @pytest.mark.parametrize(
-    "fields", [{"epoch": "1"}, {"epoch": 1.0}, {"epoch": 2**63}, {"epoch": True}, {"source": 1}, {"source": "x" * 201}, {"run": "x" * 201}]
-    + [{"reset": 1}, {"on_error": "ignore"}, {"on_error": ["skip"]}]
+    "fields",
+    [{"epoch": "1"}, {"epoch": 1.0}, {"epoch": 2**63}, {"epoch": True}, {"source": 1}, {"source": "x" * 201}, {"run": "x" * 201}]
+    + [{"reset": 1}, {"on_error": "ignore"}, {"on_error": ["skip"]}],
 )
 def test_bad_fields(fields: dict[str, Any]) -> None:
     with pytest.raises(BadParameter) as fault:
@@ -220,6 +221,27 @@ def test_kafka_records_never_raise() -> None:
     assert batch.changes[0].index.tolist() == [0, 5]
     assert faults(batch) == [(3, None), (4, None), (6, "id"), (7, "_op")]
     assert (batch.sent, batch.ignored, batch.error_count) == (8, 2, 4)
+
+
+def test_tombstones_delete_by_their_key() -> None:
+    """Of a struct that has the key columns, bare or wrapped; what a schema says of its fields holds."""
+    fields = [{"field": "k", "type": "double"}, {"field": "day", "type": "string", "name": "io.debezium.time.IsoDate"}]
+    wrapped = {"schema": {"type": "struct", "fields": fields}, "payload": {"k": 1.5, "day": "2026-01-03Z"}}
+    sent = [
+        ({"k": 1.5, "day": "2026-01-01", "x": 7, "strange": 1}, None),
+        ({"schema": None, "payload": {"k": 1.5, "day": "2026-01-02"}}, None),
+        (wrapped, b"null"),
+        (None, None), ("key", None), (1.5, None), ({"k": 1.5}, None), ({"k": 1.5, "day": None}, None),
+        ({"k": "x", "day": "2026-01-01"}, None),
+        (wrapped, b'{"k":2,"day":"2026-01-01"}'),
+    ]  # fmt: skip
+    keys = [None if key is None else orjson.dumps(key) for key, _ in sent]
+    batch = JsonDecoder("values", VALUES).decode([*keys, b"", b"\xff"], [*(value for _, value in sent), None, None])
+    assert [(op, row[0], str(row[1])) for _, op, row in rows(batch)] == [
+        *(("delete", 1.5, f"2026-01-0{day}") for day in (1, 2, 3)),
+        ("upsert", 2.0, "2026-01-01"),
+    ]
+    assert (faults(batch), batch.ignored) == ([(8, "k")], 7)
 
 
 def test_media_types() -> None:

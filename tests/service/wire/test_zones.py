@@ -195,8 +195,8 @@ def test_open_ends_need_a_nullable_column() -> None:
     ],
 )
 def test_debezium_types_without_a_zone(semantic: str | None, number: int, many: int) -> None:
-    field = {"field": "s", "type": "int64", "name": f"io.debezium.time.{semantic}"}
-    schema = {"type": "struct", "fields": [{"field": "after", "type": "struct", "fields": [field]}]}
+    fields = [{"field": "s", "type": "int64", "name": f"io.debezium.time.{semantic}"}, {"field": "e", "type": "int64"}]
+    schema = {"type": "struct", "fields": [{"field": "after", "type": "struct", "fields": fields}]}
 
     def records(value: Any) -> list[bytes]:
         payloads = [{"op": "c", "after": {"id": n, "s": value}} for n in range(many)]
