@@ -108,7 +108,8 @@ _KINDS = (
         "definition-differs",
         409,
         "The name is in use with a different definition",
-        "A relation or view of this name exists with a different definition. Definitions are compared after parsing. A relation can be "
+        "A relation or view of this name exists with a different definition; a view cannot have the name of a relation, nor a relation "
+        "that of a view. Definitions are compared after parsing. A relation can be "
         "extended (PATCH), but not in a way that changes or removes part of its definition.",
         "Use another name, or DELETE the existing one first; to add columns or intervals, PATCH the relation.",
     ),

@@ -14,7 +14,7 @@ import resource
 import socket
 import tempfile
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -151,7 +151,7 @@ def _open() -> duckdb.DuckDBPyConnection:
     pa.set_cpu_count(1)
     pa.set_io_thread_count(1)
     database = duckdb.connect(":memory:", config=_SETTINGS)
-    database.execute("SET TimeZone = 'UTC'; CREATE SCHEMA relation; CREATE SCHEMA view")
+    database.execute("SET TimeZone = 'UTC'")
     return database
 
 
@@ -181,26 +181,17 @@ def _run(database: duckdb.DuckDBPyConnection, connected: socket.socket, size: in
     resource.setrlimit(resource.RLIMIT_CPU, (processor, processor + 1))
     try:
         database.execute(f"SET memory_limit = '{memory}B'; SET threads = {threads}")
-        for one, table in zip(asked["tables"], tables, strict=True):
-            _register(database, table, **one)
+        for name, table in zip(asked["tables"], tables, strict=True):
+            database.register(name, table)
         database.execute("SET lock_configuration = true")
-        bare = {one["name"] for one in asked["tables"] if one["bare"]}
-        _answer(service, _select(database, asked["sql"], bare))
+        _answer(service, _select(database, asked["sql"], asked["tables"]))
     except frames.Gone:
         raise
     except BaseException as error:
         service.answer(frames.FAILED, json.dumps(_failure(error)).encode())
 
 
-def _register(database: duckdb.DuckDBPyConnection, table: Table, kind: str, name: str, bare: bool) -> None:
-    """Register a table as `kind.name`; `bare`: as `name` too."""
-    registered = f"{kind} {name}"
-    database.register(registered, table)
-    for where in (f'{kind}."{name}"', *([f'main."{name}"'] if bare else [])):
-        database.execute(f'CREATE VIEW {where} AS SELECT * FROM "{registered}"')
-
-
-def _select(database: duckdb.DuckDBPyConnection, sql: str, bare: set[str]) -> duckdb.DuckDBPyRelation:
+def _select(database: duckdb.DuckDBPyConnection, sql: str, tables: Sequence[str]) -> duckdb.DuckDBPyRelation:
     """Return the query, bound, with columns of types that the service supports. Raises Refused, and DuckDB's exceptions."""
     with _located(sql.encode(), 0):
         statements = database.extract_statements(sql)
@@ -209,7 +200,7 @@ def _select(database: duckdb.DuckDBPyConnection, sql: str, bare: set[str]) -> du
     tree = json.loads(database.execute("SELECT json_serialize_sql($1)", [sql]).fetchall()[0][0])
     if tree["error"]:
         raise Refused(frames.NOT_A_SELECT)
-    _require_tables(tree, bare)
+    _require_tables(tree, tables)
     text = statements[0].query
     with _located(sql.encode(), sql.encode().find(text.encode()) - len(_DESCRIBE)):
         names = [row[0] for row in database.execute(_DESCRIBE + text).fetchall()]
@@ -242,9 +233,9 @@ def _error_fields(error: BaseException) -> dict[str, str]:
     return fields if "exception_message" in fields else {"exception_message": text.partition(": ")[2] or text}
 
 
-def _require_tables(tree: Any, bare: set[str]) -> None:
+def _require_tables(tree: Any, tables: Sequence[str]) -> None:
     """Require that FROM, as DuckDB itself parses the text, contains only the service's tables, those of WITH, and subqueries."""
-    pending, named, known = [tree], list[str](), {name.lower() for name in bare}
+    pending, named, known = [tree], list[str](), set(tables)
     while pending:
         node = pending.pop()
         if isinstance(node, list):
@@ -255,7 +246,7 @@ def _require_tables(tree: Any, bare: set[str]) -> None:
             if {"type", "alias", "sample"} <= node.keys():
                 if node["type"] not in _SOURCES or node.get("catalog_name"):
                     raise Refused(frames.SOURCE)
-                if node["type"] == "BASE_TABLE" and node["schema_name"].lower() not in ("relation", "view"):
+                if node["type"] == "BASE_TABLE":
                     named.append(".".join(filter(None, (node["schema_name"], node["table_name"]))).lower())
     if not known.issuperset(named):
         raise Refused(frames.SOURCE)

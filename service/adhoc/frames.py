@@ -2,7 +2,7 @@
 
 The child asks and the service answers, so a thread of the service sends only what the child is about to read.
 
-    service  QUERY     JSON: {"sql", "tables": [{"kind", "name", "bare"}], "memory", "threads", "seconds"}; then for each table its SCHEMA
+    service  QUERY     JSON: {"sql", "tables": their names, "memory", "threads", "seconds"}; then for each table its SCHEMA
     child    OPEN      JSON: {"scan", "table", "columns"}: the child's number for a new scan of these columns of a table
     child    NEXT      the number of a scan -> service  ROWS: record batches of those columns, one after another; empty at the end
     child    CLOSE     the number of a scan that it no longer needs

@@ -141,8 +141,8 @@ class Session:
 
     def _ask(self, schemas: list[pa.Schema]) -> None:
         memory, threads, seconds = self.limits
-        tables = [{"kind": table.kind, "name": table.name, "bare": table.bare} for table in self._tables]
-        asked = {"sql": self._sql, "tables": tables, "memory": memory, "threads": threads, "seconds": seconds}
+        names = [table.name for table in self._tables]
+        asked = {"sql": self._sql, "tables": names, "memory": memory, "threads": threads, "seconds": seconds}
         frames.send(self._child.socket, frames.QUERY, json.dumps(asked).encode())
         for schema in schemas:
             frames.send(self._child.socket, frames.SCHEMA, memoryview(schema.serialize()))

@@ -14,7 +14,7 @@ from sqlglot.dialects.duckdb import DuckDB
 from sqlglot.parsers.duckdb import DuckDBParser
 
 from service.access.access_token import AccessToken
-from service.access.rights import require_relation, require_view
+from service.access.rights import require_relation
 from service.errors import Problem
 from service.query.assembly import unsupported
 from service.query.sql_names import bad_query, fold, placed, position
@@ -38,11 +38,10 @@ class Dialect(DuckDB):
 
 
 class Table(NamedTuple):
-    """A relation or a view that a query names. `bare`: at least once without its kind; `places`: where."""
+    """A relation or a view that a query names, and where."""
 
     kind: Kind
     name: str
-    bare: bool
     places: tuple[exp.Table, ...]
 
 
@@ -77,7 +76,7 @@ def refused(problem: Problem) -> Problem:
 
 
 def _tables(tree: exp.Expr, text: str, known: Known) -> list[Table]:
-    found: dict[tuple[Kind, str], Table] = {}
+    found: dict[str, Table] = {}
     for node in tree.find_all(exp.Table, exp.Unnest, exp.Into):
         if isinstance(node, exp.Into):
             raise bad_query("SELECT INTO would write: omit INTO", *position(node.parent or node, text))
@@ -88,8 +87,7 @@ def _tables(tree: exp.Expr, text: str, known: Known) -> list[Table]:
             raise no_functions()
         elif not _is_local(node):
             kind, name = _resolve(node, text, known)
-            before = found.get((kind, name)) or Table(kind, name, False, ())
-            found[kind, name] = Table(kind, name, before.bare or not node.db, (*before.places, node))
+            found[name] = Table(kind, name, (*(found[name].places if name in found else ()), node))
     return list(found.values())
 
 
@@ -117,33 +115,17 @@ def _is_local(table: exp.Table) -> bool:
 
 def _resolve(table: exp.Table, text: str, known: Known) -> tuple[Kind, str]:
     """Return which relation or view it is. A token learns nothing about what it does not cover, whether that exists or not."""
-    if not isinstance(table.this, exp.Identifier) or table.catalog:
-        raise _unknown(table, text, ": relations and views are in no database: write relation.name or view.name")
+    if not isinstance(table.this, exp.Identifier) or table.db or table.catalog:
+        raise _unknown(table, text, ": relations and views are in no schema or database: write the name alone")
     name, token = fold(table.this), known.token
-    if table.db:
-        kind = fold(table.args["db"])
-        if kind == RELATION:
-            require_relation(token, name, "read")
-            if name in known.relations:
-                return RELATION, name
-        elif kind == VIEW:
-            require_view(token, name, "read")
-            if name in known.views:
-                return VIEW, name
-        raise _unknown(table, text, ": write relation.name for a relation, view.name for a view")
     if not token.covers_view(name):
         require_relation(token, name, "read")
-    kinds: list[Kind] = []
     if name in known.relations and token.covers_relation(name):
-        kinds.append(RELATION)
+        return RELATION, name
     if name in known.views and token.covers_view(name):
-        kinds.append(VIEW)
-    if len(kinds) == 2:
-        raise bad_query(f"{name} is a relation and a view: write relation.{name} or view.{name}", *position(table, text))
-    if not kinds:
-        seen = [*filter(token.covers_relation, known.relations), *filter(token.covers_view, known.views)]
-        raise _unknown(table, text, instead(name, seen) or ": there are none yet")
-    return kinds[0], name
+        return VIEW, name
+    seen = [*filter(token.covers_relation, known.relations), *filter(token.covers_view, known.views)]
+    raise _unknown(table, text, instead(name, seen) or ": there are none yet")
 
 
 def _unknown(table: exp.Table, text: str, hint: str) -> Problem:

@@ -10,11 +10,8 @@ from service.terminal import Parser, add_url, say, text_of
 
 
 def main(arguments: list[str]) -> int:
-    description = (
-        "Run one SELECT over relations and views, at one version, in DuckDB's dialect: a table on a terminal, JSON lines in a pipe. "
-        "A name that is a relation and a view is written relation.NAME or view.NAME."
-    )
-    parser = Parser("query", description)
+    description = "Run one SELECT over relations and views, at one version, in DuckDB's dialect"
+    parser = Parser("query", f"{description}: a table on a terminal, JSON lines in a pipe.")
     parser.add_argument("sql", metavar="SQL", help='such as "SELECT count(*) FROM bookings"; - reads it from standard input')
     add_url(parser)
     args = parser.parse_args(arguments)

@@ -56,6 +56,7 @@ from service.wire.schema import RelationDefinition, RelationPatch
 log = logging.getLogger("livejoin.engine")
 
 _OTHER = "the {} {} already exists with another definition: use another name, or drop it first (DELETE)"
+_TAKEN = "{} is the name of a {}, and relations and views share their names: use another name, or drop the {} first (DELETE)"
 T = TypeVar("T")
 _POLL = 0.1  # seconds between two progress reports of builds
 
@@ -296,6 +297,8 @@ class Engine(ABC):
                 if not definition.is_met_by(known.definition):
                     raise Problem("definition-differs", _OTHER.format("relation", name))
                 return lambda: "same"
+            if name in self._state.views:
+                raise Problem("definition-differs", _TAKEN.format(name, "view", "view"))
             refuse_more("relations", self._state.relations, self.settings.max_relations)
             self._log.require_room()
             with or_no_room(f"the relation {name}"):
@@ -474,6 +477,8 @@ class Engine(ABC):
             if known.view.stated != parsed.stated:
                 raise Problem("definition-differs", _OTHER.format("view", parsed.name))
             return lambda: (known, None)
+        if parsed.name in self._state.relations:
+            raise Problem("definition-differs", _TAKEN.format(parsed.name, "relation", "relation"))
         refuse_more("views", self._state.views, self.settings.max_views)
         self._log.require_room()
         if any(self._state.relations.get(name) is not relations.get(name) for name in parsed.query.named):

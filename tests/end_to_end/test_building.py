@@ -76,6 +76,8 @@ def test_others_write_while_a_view_is_built(held: ServerProcess, gate: Path, alg
     client = filled(held)
     made = put(client, algorithm)
     assert made["state"] == "building" and 0 <= made["progress"] < 1
+    told = talk.problem(client.put("/v1/relations/v", json=LEFT), 409, "definition-differs")
+    assert "v is the name of a view" in told["detail"]
     upsert(client, ("a", 10), ("a", 11))
     for path in ("rows", "count", "changes"):
         answer = client.get(f"/v1/views/v/{path}")
@@ -116,6 +118,7 @@ def test_a_stop_while_views_are_built(tmp_path: Path, gate: Path, algorithm: str
     with ServerProcess(folder, before=partial(hold, gate), arguments=["--ready", "relations"]) as server:
         client = server.client()
         assert talk.ok(client.get("/v1/views/v"))["state"] == "building"
+        talk.problem(client.put("/v1/relations/v", json=LEFT), 409, "definition-differs")
         upsert(client, ("a", 10))
         assert server.stop() == 0
     with ServerProcess(folder) as server:

@@ -108,9 +108,8 @@ ENDPOINTS = [
             "query",
             "Run one SELECT over relations and views, all at one version",
             tag="rows",
-            description="DuckDB runs it in a process of its own, without files and network, with limited memory and time. If a relation "
-            "and a view have the same name, write `relation.x` or `view.x`. Functions in FROM are refused. "
-            "A response that cannot be completed is aborted, never ended as if complete.",
+            description="DuckDB runs it in a process of its own, without files and network, with limited memory and time. Functions in "
+            "FROM are refused. A response that cannot be completed is aborted, never ended as if complete.",
             body=json_content("Query", *QUERY),
             responses={
                 **answer(200, "the rows", _CONTENT, {"Livejoin-Version": "42", "Livejoin-Empty": "false"}),

@@ -132,7 +132,7 @@ NEW_TOKEN = TOKEN | {"token": "lj_pW1Xy0cVbK8s6zJvYt3mQe5hR7uNfLaGdSoIxT2wHkE"}
 _CLASH = {"booking": 1, "job": 7, "clash_start": "2026-01-01T12:00:00Z", "clash_end": "2026-01-01T14:00:00Z"}
 QUERY = (
     {"sql": "SELECT b.room, count(*) AS bookings FROM bookings b LEFT JOIN clashes c ON c.booking = b.id GROUP BY b.room ORDER BY b.room"},
-    {"sql": "SELECT room, sum(price) AS nights FROM relation.bookings GROUP BY room", "version": 42},
+    {"sql": "SELECT room, sum(price) AS nights FROM bookings GROUP BY room", "version": 42},
 )
 QUERY_PAGE = {"version": 42, "rows": [{"room": "A", "nights": "12.50"}], "next": None}
 PAGE = {

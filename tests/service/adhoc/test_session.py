@@ -53,7 +53,7 @@ def asking(tmp_path: Path) -> Iterator[tuple[Asking, Session]]:
     rows = pa.RecordBatch.from_pydict({"id": np.arange(ROWS), "v": np.arange(ROWS) % 7})
     changes = Changes("n", DEFINITION, np.full(ROWS, UPSERT, np.uint8), RowBlock(rows), np.arange(ROWS))
     engine.apply(Batch([changes], ROWS, 0, [], 0))
-    table = Table(RELATION, "n", True, ())
+    table = Table(RELATION, "n", ())
     session = Session(engine.readers, cast(Child, asking), "SELECT …", [table], None, Limits(1 << 30, 1, 30.0))
     assert [frames.receive(asking.theirs)[0] for _ in range(2)] == [frames.QUERY, frames.SCHEMA]
     yield asking, session

@@ -74,11 +74,11 @@ def test_columns_and_intervals(client: httpx.Client) -> None:
 def test_views(client: httpx.Client) -> None:
     there = len(client.get("/v1/views").json()["views"])
     for number in range(there, LIMITS["views"]):
-        assert client.put(f"/v1/views/more{number}", json=PAIRS).status_code in (201, 202)
-    assert "--max-views" in is_problem(client.put("/v1/views/one_more", json=PAIRS), 409, "too-many")
+        assert client.put(f"/v1/views/further{number}", json=PAIRS).status_code in (201, 202)
+    assert "--max-views" in is_problem(client.put("/v1/views/one_further", json=PAIRS), 409, "too-many")
     assert client.put("/v1/views/pairs", json=PAIRS).status_code == 200
     for number in range(there, LIMITS["views"]):
-        assert client.delete(f"/v1/views/more{number}").status_code == 204
+        assert client.delete(f"/v1/views/further{number}").status_code == 204
 
 
 BOTH = "SELECT a.id AS x, b.id AS y FROM r a JOIN r b ON overlaps(a.span, b.span) AND a.id < b.id"
