@@ -28,7 +28,7 @@ from service.engine.builds import Builds
 from service.engine.housekeeping import Housekeeping
 from service.engine.queued import Done, change, fail, is_single, receipt_of
 from service.engine.recovery import Ended, Loading, Progress, kept_view, recover_relations
-from service.engine.refusals import check_source, or_no_room, refuse_more
+from service.engine.refusals import check_source, or_no_room, refuse_more, refuse_taken
 from service.engine.retention import Retention
 from service.engine.rewrites import Rewrites
 from service.engine.snapshotting import Snapshotting
@@ -56,7 +56,6 @@ from service.wire.schema import RelationDefinition, RelationPatch
 log = logging.getLogger("livejoin.engine")
 
 _OTHER = "the {} {} already exists with another definition: use another name, or drop it first (DELETE)"
-_TAKEN = "{} is the name of a {}, and relations and views share their names: use another name, or drop the {} first (DELETE)"
 T = TypeVar("T")
 _POLL = 0.1  # seconds between two progress reports of builds
 
@@ -297,8 +296,7 @@ class Engine(ABC):
                 if not definition.is_met_by(known.definition):
                     raise Problem("definition-differs", _OTHER.format("relation", name))
                 return lambda: "same"
-            if name in self._state.views:
-                raise Problem("definition-differs", _TAKEN.format(name, "view", "view"))
+            refuse_taken(name, "view", self._state.views)
             refuse_more("relations", self._state.relations, self.settings.max_relations)
             self._log.require_room()
             with or_no_room(f"the relation {name}"):
@@ -477,8 +475,7 @@ class Engine(ABC):
             if known.view.stated != parsed.stated:
                 raise Problem("definition-differs", _OTHER.format("view", parsed.name))
             return lambda: (known, None)
-        if parsed.name in self._state.relations:
-            raise Problem("definition-differs", _TAKEN.format(parsed.name, "relation", "relation"))
+        refuse_taken(parsed.name, "relation", self._state.relations)
         refuse_more("views", self._state.views, self.settings.max_views)
         self._log.require_room()
         if any(self._state.relations.get(name) is not relations.get(name) for name in parsed.query.named):

@@ -30,6 +30,13 @@ def refuse_more(what: str, there: Collection[str], most: int) -> None:
         raise Problem("too-many", f"there are already {len(there)} {what}, and --max-{what} is {most}: drop those that are not needed")
 
 
+def refuse_taken(name: str, kind: str, there: Collection[str]) -> None:
+    """Raise Problem `definition-differs` if something of the other kind has the name: relations and views share theirs."""
+    if name in there:
+        instead = f"use another name, or drop the {kind} first (DELETE)"
+        raise Problem("definition-differs", f"{name} is the name of a {kind}, and relations and views share their names: {instead}")
+
+
 def check_source(batch: Batch) -> None:
     """Raise Problem `bad-parameter` if the fields do not go together, or the name is reserved for the service."""
     if batch.source is None and batch.epoch is None and batch.run is None and not batch.reset:
