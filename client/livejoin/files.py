@@ -24,6 +24,7 @@ from livejoin.problems import BadFile
 T = TypeVar("T")
 
 CSV = "text/csv"
+_BOM = b"\xef\xbb\xbf"
 BODY = 8 * 2**20  # bytes of a body, about
 ROWS = 65_536  # rows of an Arrow batch, at most
 KINDS = {".parquet": "parquet", ".csv": "csv", ".jsonl": "jsonl", ".ndjson": "jsonl"} | dict.fromkeys(
@@ -126,7 +127,7 @@ def csv_chunks(path: Path) -> Iterator[tuple[bytes, bytes, int, int]]:
     with Text(path) as text:
         header = _csv_record(text)[0]
         line = 1 + header.count(b"\n")
-        header = header.removeprefix(b"\xef\xbb\xbf")
+        header = header.removeprefix(_BOM)
         while block := text.block():
             chunk = b"".join(block)
             quotes = chunk.count(b'"')
@@ -161,7 +162,8 @@ def jsonl_chunks(path: Path) -> Iterator[tuple[bytes, int, int]]:
     with Text(path) as text:
         line = 1
         while block := text.block():
-            yield b"".join(block), line, text.done
+            chunk = b"".join(block)
+            yield chunk.removeprefix(_BOM) if line == 1 else chunk, line, text.done
             line += len(block)
 
 

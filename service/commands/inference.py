@@ -18,6 +18,7 @@ from livejoin.files import File, csv_chunks, csv_header, jsonl_chunks
 from service.terminal import Failure
 from service.wire.csv import refuse_other_separators
 from service.wire.errors import MalformedBody
+from service.wire.json import Flawed, loads
 from service.wire.kinds import MOST_DIGITS, decimal_kind, digits_of
 from service.wire.room import is_bytes
 from service.wire.schema import OP_COLUMN
@@ -216,9 +217,11 @@ def _from_jsonl(file: File, guesses: Guesses) -> set[str]:
             if not line.strip():
                 continue
             try:
-                row = orjson.loads(line)
+                row = loads(line)
             except orjson.JSONDecodeError as error:
                 raise Failure(f"{file.path}: line {number} is not JSON: {error}") from error
+            if type(row) is Flawed:
+                continue  # a bad row, told with the others
             if not isinstance(row, dict):
                 raise Failure(f"{file.path}: line {number} is not an object: each line must be one row")
             if row.pop(OP_COLUMN, "upsert") in ("delete", "truncate"):

@@ -22,7 +22,7 @@ from service.wire.batch import DELETE, TRUNCATE, UPSERT, Batch
 from service.wire.columns import DEBEZIUM_READERS, mask_of
 from service.wire.errors import MalformedBody
 from service.wire.grammar import Unreadable, shown
-from service.wire.json import Definitions, Rows, judge_rows, lines, no_json
+from service.wire.json import Definitions, Flawed, Rows, judge_rows, lines, no_json
 from service.wire.judge import Findings, Judged, assemble
 from service.wire.room import UNBOUNDED, Room
 from service.wire.schema import RelationDefinition, RowRules
@@ -74,6 +74,9 @@ def decode_debezium(body: bytes, relation: str, definitions: Definitions, room: 
     envelopes = _Envelopes(relation, rules, Keys(rules))
     index = -1
     for index, (line, data) in enumerate(lines(body, room)):
+        if type(data) is Flawed:
+            envelopes.rows.refuse(index, data.name, data.reason)
+            continue
         if data is not None and type(data) is not dict:
             raise MalformedBody(f"line {line} is {shown(data)}, not an envelope", line)
         key = None

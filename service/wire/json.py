@@ -6,8 +6,10 @@ read); among one relation's changes it is the row itself with an optional `_op`.
 
 from __future__ import annotations
 
+import json
+import re
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import orjson
@@ -15,7 +17,7 @@ import orjson
 from service.wire.batch import DELETE, ONE_INDEX, ONE_OP, OPS, TRUNCATE, UPSERT, Batch, Changes, RowBlock
 from service.wire.columns import FEW, from_values, mask_of, one_by_one
 from service.wire.errors import BadParameter, MalformedBody, RowError, UnknownRelation, check_utf8, cut
-from service.wire.grammar import INT64_MAX, INT64_MIN, JSON_READERS, Reader, shown
+from service.wire.grammar import INT64_MAX, INT64_MIN, JSON_READERS, Reader, Unreadable, shown
 from service.wire.judge import Findings, Judged, are_surely_valid, assemble, is_surely_valid, judge
 from service.wire.kinds import ByKind
 from service.wire.room import JSON_WEIGHTS, UNBOUNDED, Room, take_text
@@ -30,6 +32,27 @@ _MOST_AHEAD = 4096  # bytes before the changes of a body, where its fields are l
 _MEMBERS = frozenset({"relation", "op", "row", "key"})
 NO_OPS = f"a replacement consists of plain rows, without {OP_COLUMN}: leave it out, or post the changes to /changes"
 _FIELDS = frozenset({"changes", "source", "epoch", "run", "reset", "on_error"})
+_BOM = b"\xef\xbb\xbf"
+_HUGE = re.compile(rb"[0-9][eE]\+?0*[0-9]{2}|[0-9]{300}")  # in every number beyond float64
+
+
+class _BadNumber(Unreadable):
+    """A number beyond float64, which orjson rejects with all that is around it."""
+
+    def __init__(self, text: str) -> None:
+        self._text = cut(text)
+        super().__init__(f"got {self._text}, which float64 cannot hold")
+
+    def __repr__(self) -> str:
+        return self._text
+
+
+class Flawed(NamedTuple):
+    """A JSON object with `Unreadable` instead of numbers beyond float64; name and reason are those of the first."""
+
+    value: dict[str, Any]
+    name: str | None
+    reason: str
 
 
 class Rows:
@@ -123,6 +146,50 @@ def judge_rows(
     return judge(rules, relation, ops_array, index_array, columns, findings, lambda row, column: column not in rows[row])
 
 
+def loads(text: bytes) -> Any:
+    """Return a JSON value; a `Flawed` if it is an object with numbers beyond float64. Raises orjson.JSONDecodeError."""
+    try:
+        return orjson.loads(text)
+    except orjson.JSONDecodeError:
+        if _HUGE.search(text) is None:
+            raise
+        try:
+            value = json.loads(text.decode(), parse_float=_number, parse_int=_number, parse_constant=_refuse_constant)
+            flaws = list(_flaws(value, None))
+        except (ValueError, RecursionError):
+            flaws = []
+        if not flaws or type(value) is not dict:
+            raise
+        return Flawed(value, *flaws[0])
+
+
+def _number(text: str) -> Any:
+    try:
+        return orjson.loads(text)
+    except orjson.JSONDecodeError:
+        return _BadNumber(text)
+
+
+def _refuse_constant(name: str) -> Any:
+    raise ValueError(f"{name} is not JSON")
+
+
+def _flaws(value: Any, name: str | None) -> Iterator[tuple[str | None, str]]:
+    """Yield the numbers beyond float64, each with the name that it has, and its reason. Raises ValueError for half a surrogate pair, which
+    orjson rejects too."""
+    if type(value) is _BadNumber:
+        yield name, value.reason
+    elif type(value) is str:
+        value.encode()
+    elif type(value) is dict:
+        for key, member in value.items():
+            key.encode()
+            yield from _flaws(member, key)
+    elif type(value) is list:
+        for member in value:
+            yield from _flaws(member, name)
+
+
 class _Changes:
     """Changes of any relations, grouped by relation."""
 
@@ -131,6 +198,9 @@ class _Changes:
         self.groups: dict[str, Rows] = {}
 
     def add(self, index: int, change: Any, line: int | None = None) -> None:
+        flaw = None
+        if type(change) is Flawed:
+            flaw, change = change, change.value
         if type(change) is not dict:
             raise MalformedBody(f"change {index} is {shown(change)}, not an object", line)
         relation = change.get("relation")
@@ -140,6 +210,9 @@ class _Changes:
         group = self.groups.get(relation)
         if group is None:
             group = self.groups[relation] = Rows(relation, self.definitions(relation).rules)
+        if flaw is not None:
+            group.refuse(index, flaw.name, flaw.reason)
+            return
         op = group.op_of(index, change.get("op"))
         if op is None:
             return
@@ -189,6 +262,11 @@ def decode_json(body: bytes, definitions: Definitions, room: Room = UNBOUNDED) -
     """Decode the body of `POST /v1/changes` as application/json."""
     take_text(body, JSON_WEIGHTS, room)
     data = _load(body)
+    if type(data) is Flawed:
+        data = data.value
+        if type(data.get("changes")) is list:
+            flaws = ((change, next(_flaws(change, None), None)) for change in data["changes"])
+            data["changes"] = [change if flaw is None or type(change) is not dict else Flawed(change, *flaw) for change, flaw in flaws]
     if type(data) is not dict or type(data.get("changes")) is not list:
         raise MalformedBody('the body must be an object with a list "changes"')
     if not _FIELDS.issuperset(data):
@@ -256,6 +334,11 @@ def decode_relation_jsonl(body: bytes, relation: str, definitions: Definitions, 
     rows = Rows(relation, definitions(relation).rules)
     index = -1
     for index, (line, row) in enumerate(lines(body, room)):
+        if type(row) is Flawed:
+            if not plain:
+                rows.refuse(index, row.name, row.reason)
+                continue
+            row = row.value  # of a plain row, all columns are judged, and its key is needed
         if type(row) is not dict:
             raise MalformedBody(f"line {line} is {shown(row)}, not an object", line)
         if plain and OP_COLUMN in row:
@@ -310,16 +393,17 @@ def _add_row(rows: Rows, index: int, row: dict[str, Any]) -> None:
 
 
 def lines(body: bytes, room: Room) -> Iterator[tuple[int, Any]]:
-    """Yield the JSON values of the non-empty lines, each a row, with their line numbers (from 1)."""
+    """Yield the JSON values of the non-empty lines, each a row, with their line numbers (from 1); a `Flawed` as `loads` does. A byte order
+    mark is no part of the first line."""
     take_text(body, JSON_WEIGHTS, room)
     rows = 0
-    for line, text in enumerate(body.split(b"\n"), 1):
+    for line, text in enumerate(body.removeprefix(_BOM).split(b"\n"), 1):
         if text and not text.isspace():
             rows += 1
             if rows > room.rows:
                 room.check_rows(rows)
             try:
-                yield line, orjson.loads(text)
+                yield line, loads(text)
             except orjson.JSONDecodeError as error:
                 check_utf8(text, line)
                 raise MalformedBody(f"line {line} is not JSON: {error.msg} at column {error.colno}", line) from None
@@ -327,7 +411,7 @@ def lines(body: bytes, room: Room) -> Iterator[tuple[int, Any]]:
 
 def _load(body: bytes) -> Any:
     try:
-        return orjson.loads(body)
+        return loads(body)
     except orjson.JSONDecodeError as error:
         check_utf8(body)
         raise MalformedBody(f"the body is not JSON: {error}", error.lineno) from None

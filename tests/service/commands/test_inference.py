@@ -189,3 +189,8 @@ def test_a_file_that_tells_types_beside_one_of_texts(tmp_path: Path, text: str, 
         if wanted == "string" and files_of[1] is csv:
             continue  # the narrowest type that both can be is told from the first
         assert infer([open_file(path) for path in files_of], {}, [])[0]["type"] == wanted
+
+
+def test_a_byte_order_mark_and_a_number_beyond_float64(tmp_path: Path) -> None:
+    """The mark is no part of the first name; the line with the number is a bad row, of which the columns are not told."""
+    assert types(tmp_path / "a.jsonl", b'\xef\xbb\xbf{"id": 1}\n{"id": 1e999, "x": 1}\n{"id": 2}\n') == {"id": "int64"}
