@@ -28,7 +28,7 @@ from service.engine.builds import Builds
 from service.engine.housekeeping import Housekeeping
 from service.engine.queued import Done, change, fail, is_single, receipt_of
 from service.engine.recovery import Ended, Loading, Progress, kept_view, recover_relations
-from service.engine.refusals import check_source, or_no_room, refuse_more, refuse_taken
+from service.engine.refusals import check_source, or_no_room, refuse_new
 from service.engine.retention import Retention
 from service.engine.rewrites import Rewrites
 from service.engine.snapshotting import Snapshotting
@@ -296,8 +296,7 @@ class Engine(ABC):
                 if not definition.is_met_by(known.definition):
                     raise Problem("definition-differs", _OTHER.format("relation", name))
                 return lambda: "same"
-            refuse_taken(name, "view", self._state.views)
-            refuse_more("relations", self._state.relations, self.settings.max_relations)
+            refuse_new("relation", name, self._state.relations, self._state.views, self.settings.max_relations)
             self._log.require_room()
             with or_no_room(f"the relation {name}"):
                 relation = Relation(self._log.next_relation_id, name, definition)
@@ -475,8 +474,7 @@ class Engine(ABC):
             if known.view.stated != parsed.stated:
                 raise Problem("definition-differs", _OTHER.format("view", parsed.name))
             return lambda: (known, None)
-        refuse_taken(parsed.name, "relation", self._state.relations)
-        refuse_more("views", self._state.views, self.settings.max_views)
+        refuse_new("view", parsed.name, self._state.views, self._state.relations, self.settings.max_views)
         self._log.require_room()
         if any(self._state.relations.get(name) is not relations.get(name) for name in parsed.query.named):
             parsed = self._parse_view(parsed.name, data, self._state.relations, self._state.newest)

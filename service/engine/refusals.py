@@ -24,17 +24,15 @@ def or_no_room(what: str) -> Iterator[None]:
         raise Problem("no-room", f"there is not enough memory or address space for {what}; nothing was changed") from None
 
 
-def refuse_more(what: str, there: Collection[str], most: int) -> None:
-    """Raise Problem `too-many` if the limit is reached."""
+def refuse_new(kind: str, name: str, there: Collection[str], others: Collection[str], most: int) -> None:
+    """Raise Problem `definition-differs` if something of the other kind has the name, which relations and views share, `too-many` if the
+    limit is reached."""
+    if name in others:
+        other = "view" if kind == "relation" else "relation"
+        instead = f"use another name, or drop the {other} first (DELETE)"
+        raise Problem("definition-differs", f"{name} is the name of a {other}, and relations and views share their names: {instead}")
     if len(there) >= most:
-        raise Problem("too-many", f"there are already {len(there)} {what}, and --max-{what} is {most}: drop those that are not needed")
-
-
-def refuse_taken(name: str, kind: str, there: Collection[str]) -> None:
-    """Raise Problem `definition-differs` if something of the other kind has the name: relations and views share theirs."""
-    if name in there:
-        instead = f"use another name, or drop the {kind} first (DELETE)"
-        raise Problem("definition-differs", f"{name} is the name of a {kind}, and relations and views share their names: {instead}")
+        raise Problem("too-many", f"there are already {len(there)} {kind}s, and --max-{kind}s is {most}: drop those that are not needed")
 
 
 def check_source(batch: Batch) -> None:
