@@ -353,6 +353,8 @@ def _read_star(expression: exp.Star | exp.Column, names: Names) -> list[ColumnRe
         if value and what != "except_":
             raise unsupported(f"{what.upper()} behind *", "name the columns")
     for column in star.args.get("except_") or []:
+        if not isinstance(column, exp.Column):
+            raise names.bad(column, f"EXCLUDE takes names of columns, not {column.sql(Dialect)}")
         alias, name = (fold(column.args["table"]) if column.args.get("table") else None), fold(column.this)
         left = [ref for ref in refs if ref.column != name or alias not in (None, ref.alias)]
         if len(left) == len(refs):

@@ -171,7 +171,7 @@ class Sources(NamedTuple):
 def read_sources(select: exp.Select, text: str, relations: Mapping[str, RelationDefinition], outer: Scope | None) -> Sources | None:
     """Return FROM; None if it reads from anything but relations. Problems `bad-query`, `unknown-column`."""
     start, joins = select.args.get("from_"), select.args.get("joins") or []
-    tables = [*([start.this] if start else []), *(join.this for join in joins)]
+    tables = [start.this, *(join.this for join in joins)] if start else []
     if not tables or not all(_is_plain(table) and fold(table.this) in relations for table in tables):
         return None
     aliases: dict[str, str] = {}

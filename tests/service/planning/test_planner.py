@@ -252,3 +252,10 @@ def test_a_clique_over_two_intervals_is_no_clique_of_one() -> None:
     mixed = parse_view("v", {"sql": f"{text} AND overlaps(x.k, y.k)"}, {"rooms": rooms})
     assert mixed.plan.shape != "clique_less"
     assert "interval-tree" not in [one.algorithm for one in alternatives(mixed.query, {"rooms": rooms})]
+
+
+@pytest.mark.parametrize("guarantee", ["delay", "strict"])
+def test_a_promise_about_a_union_with_not_exists(guarantee: str) -> None:
+    first = "SELECT b.room FROM bookings b WHERE NOT EXISTS (SELECT 1 FROM shifts s WHERE s.room = b.room)"
+    problem = refused({"sql": f"{first} UNION SELECT m.room FROM maintenance m", "guarantee": guarantee})
+    assert problem.type == "infeasible-view" and "supports UNION and NOT EXISTS" in problem.extensions["theorem"]

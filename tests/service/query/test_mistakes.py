@@ -62,9 +62,14 @@ def test_what_is_wrong_with_the_syntax(text: str, says: str, column: int) -> Non
         ("SELECT b.id FROM bookings b WHERE overlap(b.stay, b.open)", "unsupported-query", "did you mean overlaps(…)?", 35),
         ("SELECT room, cuont(*) AS n FROM bookings GROUP BY room", "unsupported-query", "did you mean count(…)?", 14),
         ("SELECT * FROM bookings LIMIT 5", "unsupported-query", "use ?limit=", 30),
+        ("SELECT b.* EXCLUDE id() FROM bookings b", "bad-query", "EXCLUDE takes names of columns, not ID()", 20),
     ],
 )
 def test_names_that_are_nearly_there(text: str, type_: str, says: str, column: int) -> None:
     problem = refused(text)
     assert problem.type == type_ and says in problem.detail
     assert problem.extensions["position"] == {"line": 1, "column": column}
+
+
+def test_joins_without_from() -> None:
+    assert "a SELECT without FROM" in refused("SELECT b.id ANTI JOIN maintenance m ON b.room = m.room").detail
