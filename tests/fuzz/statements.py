@@ -18,52 +18,60 @@ _NAMES = "kkttffvdwmnguhyosepq"
 _DEEPEST = 5
 _HOLE = re.compile(r"<([a-z]+)>")
 _SQL: dict[str, Sequence[str]] = {  # beyond the greatest depth, the first alternative
-    "word": ("JOIN", "JOIN", "INNER JOIN", "LEFT JOIN", "LEFT JOIN", "RIGHT JOIN", "FULL JOIN", "SEMI JOIN", "ANTI JOIN", "SEMI JOIN", "ANTI JOIN",
-             "ASOF JOIN", "ASOF LEFT JOIN", "LEFT SEMI JOIN", "RIGHT ANTI JOIN", "CROSS JOIN", "NATURAL JOIN", ",", "LEFT JOIN LATERAL"),
+    "word": ("JOIN", "JOIN", "INNER JOIN", "LEFT JOIN", "LEFT JOIN", "RIGHT JOIN", "FULL JOIN", "SEMI JOIN", "ANTI JOIN", "SEMI JOIN",
+        "ANTI JOIN", "ASOF JOIN", "ASOF LEFT JOIN", "LEFT SEMI JOIN", "RIGHT ANTI JOIN", "CROSS JOIN", "NATURAL JOIN", ",",
+        "LEFT JOIN LATERAL"),
     "on": ("ON <join>", "ON <join> AND <join>", "ON <join> AND <join>", "ON <join> AND <filter>", "ON <join> AND <join> AND <join>",
-           "USING (<name>)", "USING (<name>, <name>)", "ON <condition>", "ON TRUE", ""),
-    "join": ("<column> = <column>", "<same>", "<same>", "<same>", "overlaps(<interval>, <interval>)", "overlaps(<interval>, <interval>)", "<interval> OVERLAPS <interval>",
-             "<column> <op> <column>", "<alias>.s < <alias>.e AND <alias>.s < <alias>.e", "<alias>.p <= <alias>.q AND <alias>.p <= <alias>.q",
-             "abs(<column> - <column>) <= <number>", "<column> BETWEEN <column> AND <column>", "<same> AND <same>",
-             "<column> BETWEEN <column> - <number> AND <column> + <number>", "<column> <= <column> + <value>",
-             "(<alias>.e IS NULL OR <alias>.s < <alias>.e) AND <alias>.s < <alias>.e"),
-    "filter": ("<compared>", "<compared>", "<compared>", "<compared>", "<column> <op> <value>", "<column> IS NULL", "<column> IS NOT NULL", "<column> IN (<value>, <value>)", "NOT <column> = <value>",
-               "<column> NOT IN (<value>, NULL)", "<column> BETWEEN <value> AND <value>", "<column> LIKE '<pattern>'", "<column> IS NOT TRUE",
-               "<column> NOT LIKE '<pattern>' ESCAPE '!'", "<column> IS DISTINCT FROM <value>", "<value> <op> <column>", "<interval> IS NULL",
-               "overlaps(<interval>, <value>, <value>)", "<column>", "<column> <op> ALL (<sub>)", "<term> <op> <value>"),
-    "condition": ("<filter>", "<filter>", "<join>", "(<condition> OR <condition>)", "(<filter> OR <filter>)", "NOT (<condition>)", "<part>",
-                  "<condition> AND <condition>", "<column> IN (<sub>)", "<column> NOT IN (<sub>)", "<term> <op> <term>", "<term> IS NULL"),
+        "USING (<name>)", "USING (<name>, <name>)", "ON <condition>", "ON TRUE", ""),
+    "join": ("<column> = <column>", "<same>", "<same>", "<same>", "overlaps(<interval>, <interval>)", "overlaps(<interval>, <interval>)",
+        "<interval> OVERLAPS <interval>", "<column> <op> <column>", "<alias>.s < <alias>.e AND <alias>.s < <alias>.e",
+        "<alias>.p <= <alias>.q AND <alias>.p <= <alias>.q", "abs(<column> - <column>) <= <number>",
+        "<column> BETWEEN <column> AND <column>", "<same> AND <same>", "<column> BETWEEN <column> - <number> AND <column> + <number>",
+        "<column> <= <column> + <value>", "(<alias>.e IS NULL OR <alias>.s < <alias>.e) AND <alias>.s < <alias>.e"),
+    "filter": ("<compared>", "<compared>", "<compared>", "<compared>", "<column> <op> <value>", "<column> IS NULL",
+        "<column> IS NOT NULL", "<column> IN (<value>, <value>)", "NOT <column> = <value>", "<column> NOT IN (<value>, NULL)",
+        "<column> BETWEEN <value> AND <value>", "<column> LIKE '<pattern>'", "<column> IS NOT TRUE",
+        "<column> NOT LIKE '<pattern>' ESCAPE '!'", "<column> IS DISTINCT FROM <value>", "<value> <op> <column>", "<interval> IS NULL",
+        "overlaps(<interval>, <value>, <value>)", "<column>", "<column> <op> ALL (<sub>)", "<term> <op> <value>"),
+    "condition": ("<filter>", "<filter>", "<join>", "(<condition> OR <condition>)", "(<filter> OR <filter>)", "NOT (<condition>)",
+        "<part>", "<condition> AND <condition>", "<column> IN (<sub>)", "<column> NOT IN (<sub>)", "<term> <op> <term>",
+        "<term> IS NULL"),
     "part": ("EXISTS (<sub>)", "NOT EXISTS (<sub>)", "NOT EXISTS (<sub>)", "<part> AND <part>", "NOT (<part>)", "(<part> OR <part>)"),
     "op": ("=", "<", "<=", ">", ">=", "<>", "!=", "=", "IS NOT DISTINCT FROM"),
-    "value": ("1", "2", "0", "-3", "1.5", "'a'", "'2'", "TRUE", "NULL", "DATE '2026-02-01'", "TIMESTAMP '2026-01-30 03:00:00'", "'20240101'",
-              "'2026-01-30T00:00:00Z'", "INTERVAL '2 hours'", "INTERVAL '1 month'", "'06:00'", "'\\x61'", "9223372036854775808", "1e400", "'NaN'",
-              "CAST('1' AS bigint)", "'00000000-0000-4000-8000-00000000000a'", "1 + 1", "now()", "?", "$1", "(1, 2)", "ARRAY[1]", "'infinity'"),
+    "value": ("1", "2", "0", "-3", "1.5", "'a'", "'2'", "TRUE", "NULL", "DATE '2026-02-01'", "TIMESTAMP '2026-01-30 03:00:00'",
+        "'20240101'", "'2026-01-30T00:00:00Z'", "INTERVAL '2 hours'", "INTERVAL '1 month'", "'06:00'", "'\\x61'", "9223372036854775808",
+        "1e400", "'NaN'", "CAST('1' AS bigint)", "'00000000-0000-4000-8000-00000000000a'", "1 + 1", "now()", "?", "$1", "(1, 2)",
+        "ARRAY[1]", "'infinity'"),
     "number": ("2", "0", "1.5", "-1", "INTERVAL '15 minutes'", "'x'", "1e10", "9223372036854775807"),
     "pattern": ("a%", "%", "_", "", "%\\", "é_", "!%"),
-    "term": ("<column>", "<value>", "(<term> <arith> <term>)", "(<column> <arith> <column>)", "(<column> <arith> <value>)", "-<column>", "abs(<term>)",
-             "coalesce(<term>, <term>)", "CASE WHEN <condition> THEN <term> ELSE <term> END", "CASE <term> WHEN <value> THEN <term> END",
-             "CAST(<term> AS <type>)", "<column>::<type>", "lower(<term>)", "upper(<column>)", "<term> || <term>", "<column> ->> 'k'",
-             "<column> -> 'a' ->> 1", "date_trunc('<unit>', <term>)", "duration(<interval>)", "duration(<interval>, <interval>)", "(<filter>)",
-             "<aggregate>", "extract(year FROM <column>)", "(SELECT 1)", "<term> IS NULL", "greatest(<term>, <term>)", "nullif(<term>, <value>)"),
+    "term": ("<column>", "<value>", "(<term> <arith> <term>)", "(<column> <arith> <column>)", "(<column> <arith> <value>)", "-<column>",
+        "abs(<term>)", "coalesce(<term>, <term>)", "CASE WHEN <condition> THEN <term> ELSE <term> END",
+        "CASE <term> WHEN <value> THEN <term> END", "CAST(<term> AS <type>)", "<column>::<type>", "lower(<term>)", "upper(<column>)",
+        "<term> || <term>", "<column> ->> 'k'", "<column> -> 'a' ->> 1", "date_trunc('<unit>', <term>)", "duration(<interval>)",
+        "duration(<interval>, <interval>)", "(<filter>)", "<aggregate>", "extract(year FROM <column>)", "(SELECT 1)", "<term> IS NULL",
+        "greatest(<term>, <term>)", "nullif(<term>, <value>)"),
     "arith": ("+", "-", "*", "/", "%", "||"),
-    "type": ("bigint", "int", "double precision", "text", "date", "timestamp", "boolean", "decimal(10,2)", "decimal(18,18)", "uuid", "time", "json",
-             "bytea", "decimal", "varchar(3)", "timestamptz", "real", "int[]"),
+    "type": ("bigint", "int", "double precision", "text", "date", "timestamp", "boolean", "decimal(10,2)", "decimal(18,18)", "uuid",
+        "time", "json", "bytea", "decimal", "varchar(3)", "timestamptz", "real", "int[]"),
     "unit": ("day", "hour", "week", "month", "quarter", "year", "day", "month", "minute", "x"),
-    "aggregate": ("COUNT(*)", "COUNT(<column>)", "COUNT(DISTINCT <column>)", "SUM(<column>)", "AVG(<column>)", "MIN(<column>)", "MAX(<column>)",
-                  "SUM(duration(<interval>))", "SUM(duration(<interval>, <interval>))", "MIN(<term>)", "SUM(DISTINCT <column>)", "COUNT()",
-                  "COUNT(*) FILTER (WHERE <filter>)", "MAX(<interval>)", "STRING_AGG(<column>, ',')", "COUNT(<column>, <column>)"),
-    "shown": ("<column> AS <fresh>", "<column>", "<alias>.<name> AS <fresh>", "<term> AS <fresh>", "<term>", "<alias>.*", "<aggregate> AS <fresh>",
-              "intersection(<interval>, <interval>) AS <fresh>", "intersection(<interval>) AS <fresh>", "duration(<interval>) AS <fresh>",
-              "gaps(<interval>, <interval>) AS <fresh>", "coverage(<interval>, <interval>) AS <fresh>", "coverage(<interval>) AS <fresh>",
-              "<alias>.* EXCLUDE (<name>, <name>)", "<interval> AS <fresh>", "date_trunc('<unit>', <column>) AS <fresh>"),
-    "what": ("<shown>", "*", "<shown>, <shown>", "<shown>, <shown>, <shown>", "* EXCLUDE (<name>)", "*, <term> AS <fresh>", "DISTINCT <shown>",
-             "DISTINCT <column> AS <fresh>, <column> AS <fresh>", "DISTINCT ON (<column>) <shown>", "DISTINCT ON (<column>, <column>) <shown>",
-             "<column> AS <fresh>, <aggregate> AS <fresh>", "<aggregate> AS <fresh>", "<aggregate> AS <fresh>, <aggregate> AS <fresh>"),
-    "rest": ("", "", "", "", "", "", "", "", "", "", "", "", "GROUP BY <column>", "GROUP BY <column>, <column>", "GROUP BY <column> HAVING <aggregate> <op> <value>", "GROUP BY ALL",
-             "GROUP BY <term>", "GROUP BY 1", "HAVING COUNT(*) > 1", "GROUP BY <column> HAVING <condition>", "ORDER BY <column>",
-             "ORDER BY <column>, <column> DESC NULLS LAST", "LIMIT 3", "QUALIFY ROW_NUMBER() OVER (PARTITION BY <column> ORDER BY <column>) <= 2",
-             "QUALIFY ROW_NUMBER() OVER (ORDER BY <column> DESC NULLS LAST) = 1", "QUALIFY RANK() OVER (ORDER BY <column>) = 1",
-             "WINDOW w AS (ORDER BY <column>)", "OFFSET 1", "FOR UPDATE"),
+    "aggregate": ("COUNT(*)", "COUNT(<column>)", "COUNT(DISTINCT <column>)", "SUM(<column>)", "AVG(<column>)", "MIN(<column>)",
+        "MAX(<column>)", "SUM(duration(<interval>))", "SUM(duration(<interval>, <interval>))", "MIN(<term>)", "SUM(DISTINCT <column>)",
+        "COUNT()", "COUNT(*) FILTER (WHERE <filter>)", "MAX(<interval>)", "STRING_AGG(<column>, ',')", "COUNT(<column>, <column>)"),
+    "shown": ("<column> AS <fresh>", "<column>", "<alias>.<name> AS <fresh>", "<term> AS <fresh>", "<term>", "<alias>.*",
+        "<aggregate> AS <fresh>", "intersection(<interval>, <interval>) AS <fresh>", "intersection(<interval>) AS <fresh>",
+        "duration(<interval>) AS <fresh>", "gaps(<interval>, <interval>) AS <fresh>", "coverage(<interval>, <interval>) AS <fresh>",
+        "coverage(<interval>) AS <fresh>", "<alias>.* EXCLUDE (<name>, <name>)", "<interval> AS <fresh>",
+        "date_trunc('<unit>', <column>) AS <fresh>"),
+    "what": ("<shown>", "*", "<shown>, <shown>", "<shown>, <shown>, <shown>", "* EXCLUDE (<name>)", "*, <term> AS <fresh>",
+        "DISTINCT <shown>", "DISTINCT <column> AS <fresh>, <column> AS <fresh>", "DISTINCT ON (<column>) <shown>",
+        "DISTINCT ON (<column>, <column>) <shown>", "<column> AS <fresh>, <aggregate> AS <fresh>", "<aggregate> AS <fresh>",
+        "<aggregate> AS <fresh>, <aggregate> AS <fresh>"),
+    "rest": ("", "", "", "", "", "", "", "", "", "", "", "", "GROUP BY <column>", "GROUP BY <column>, <column>",
+        "GROUP BY <column> HAVING <aggregate> <op> <value>", "GROUP BY ALL", "GROUP BY <term>", "GROUP BY 1", "HAVING COUNT(*) > 1",
+        "GROUP BY <column> HAVING <condition>", "ORDER BY <column>", "ORDER BY <column>, <column> DESC NULLS LAST", "LIMIT 3",
+        "QUALIFY ROW_NUMBER() OVER (PARTITION BY <column> ORDER BY <column>) <= 2",
+        "QUALIFY ROW_NUMBER() OVER (ORDER BY <column> DESC NULLS LAST) = 1", "QUALIFY RANK() OVER (ORDER BY <column>) = 1",
+        "WINDOW w AS (ORDER BY <column>)", "OFFSET 1", "FOR UPDATE"),
     "set": ("UNION", "UNION", "EXCEPT", "UNION ALL", "INTERSECT", "EXCEPT ALL"),
 }  # fmt: skip
 _JOINS = (*["equal"] * 5, *["overlaps"] * 4, *("at_most", "less", "not_equal", "within") * 2, "cross", "as_of")
@@ -161,7 +169,7 @@ class Drawn:
     def column(self) -> str:
         rng = self.random
         alias, of = self._alias()
-        name = rng.choice((*_NAMES, *KEYS.get(of, ()))) if rng.random() < 0.97 else rng.choice(("id", "nr", "site", "i", "nothing", "*", "K"))
+        name = rng.choice((*_NAMES, *KEYS.get(of, ())) if rng.random() < 0.97 else ("id", "nr", "site", "i", "nothing", "*", "K"))
         form = rng.random()
         return f"{alias}.{name}" if form < 0.9 else name if form < 0.98 else f'"{alias}"."{name}"'
 
@@ -180,7 +188,8 @@ class Drawn:
                 if rng.random() < 0.3:
                     found["having"] = [self._entry(rng.choice(("n", self.column())))]
             elif rng.random() < 0.1:
-                found["latest"] = {"by": [self.column()], "order": self.column(), "descending": rng.random() < 0.5, "rows": rng.choice((1, 3))}
+                latest = {"by": [self.column()], "order": self.column(), "descending": rng.random() < 0.5, "rows": rng.choice((1, 3))}
+                found["latest"] = latest
             elif rng.random() < 0.1:
                 found["distinct"] = True
         return found
@@ -259,11 +268,23 @@ class Drawn:
 
 _WORD = re.compile(r"\s+|'[^']*'|\w+|<>|[<>]=|.", re.DOTALL)
 _ALIKE: Sequence[Sequence[str]] = (
-    ("x", "y", "z", "u"), (*_NAMES, "i", "j", "id", "nr", "site"), ("l", "r"), ("=", "<>", "<", "<=", ">", ">="), ("+", "-", "*", "/", "||"),
-    ("LEFT", "RIGHT", "FULL", "SEMI", "ANTI", "ASOF"), ("JOIN", "LEFT JOIN", "SEMI JOIN", "ANTI JOIN", "CROSS JOIN"), ("AND", "OR", "AND NOT"),
-    ("SUM", "AVG", "MIN", "MAX", "COUNT"), ("gaps", "coverage", "intersection", "duration", "overlaps", "abs", "coalesce"),
-    ("UNION", "EXCEPT", "INTERSECT"), ("EXISTS", "NOT EXISTS"), ("DISTINCT", ""), ("TRUE", "NULL", "0", "2", "1.5", "'b'", "'2026-02-01'", "'\\x61'"),
-    ("bigint", "text", "date", "timestamp", "boolean", "uuid", "json", "bytea", "time"), ("day", "hour", "month", "year"), ("DESC", "ASC"),
+    ("x", "y", "z", "u"),
+    (*_NAMES, "i", "j", "id", "nr", "site"),
+    ("l", "r"),
+    ("=", "<>", "<", "<=", ">", ">="),
+    ("+", "-", "*", "/", "||"),
+    ("LEFT", "RIGHT", "FULL", "SEMI", "ANTI", "ASOF"),
+    ("JOIN", "LEFT JOIN", "SEMI JOIN", "ANTI JOIN", "CROSS JOIN"),
+    ("AND", "OR", "AND NOT"),
+    ("SUM", "AVG", "MIN", "MAX", "COUNT"),
+    ("gaps", "coverage", "intersection", "duration", "overlaps", "abs", "coalesce"),
+    ("UNION", "EXCEPT", "INTERSECT"),
+    ("EXISTS", "NOT EXISTS"),
+    ("DISTINCT", ""),
+    ("TRUE", "NULL", "0", "2", "1.5", "'b'", "'2026-02-01'", "'\\x61'"),
+    ("bigint", "text", "date", "timestamp", "boolean", "uuid", "json", "bytea", "time"),
+    ("day", "hour", "month", "year"),
+    ("DESC", "ASC"),
 )  # fmt: skip
 
 
