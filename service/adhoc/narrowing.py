@@ -127,7 +127,7 @@ def _text(value: exp.Expr, kind: str) -> str | None:
         return None
     text = sign + str(literal.this)
     try:
-        if kind not in ("int64", "string", "date", "timestamp") or (kind == "timestamp" and text.isdecimal()):
+        if kind not in ("int64", "string", "date", "timestamp"):
             return None
         from_text(kind, text)
     except BadLiteral:

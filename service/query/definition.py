@@ -46,7 +46,7 @@ from service.query.forms import (
 )
 from service.query.groups import GroupsDraft, distinct_of, refuse_term
 from service.query.latest import as_of_alone, as_of_of, latest_of
-from service.query.literals import BadLiteral, Physical, distance_from_json, from_json, from_text
+from service.query.literals import BadLiteral, Physical, distance_from_json, from_json
 from service.query.model import AGGREGATE, GROUP, ColumnRef, Filter, IntervalRef, Output, PartKind
 from service.query.model import Condition as Restriction
 from service.query.model import Within as Distance
@@ -174,7 +174,7 @@ def _read_having(draft: Draft, groups: GroupsDraft, entry: Entry) -> None:
     _read_entry(groups, entry, False, compare, groups.case, GroupsDraft.choose)
 
 
-def _values(entry: Where, type_: str, what: str, read: Callable[[str, Any], Physical] = from_json) -> list[Physical]:
+def _values(entry: Where, type_: str, what: str) -> list[Physical]:
     """Return the constants of a filter that are not null."""
     op, value = entry.op, entry.value
     if op in ("is_null", "not_null"):
@@ -189,8 +189,8 @@ def _values(entry: Where, type_: str, what: str, read: Callable[[str, Any], Phys
         raise bad(f"{what}: the operator like takes a string, not {type_}")
     try:
         if op == "like":
-            return [pattern(str(read(type_, value)))] if value is not None else []
-        return [read(type_, one) for one in (value if op == "in" else [value]) if one is not None]
+            return [pattern(str(from_json(type_, value)))] if value is not None else []
+        return [from_json(type_, one) for one in (value if op == "in" else [value]) if one is not None]
     except BadLiteral as error:
         raise bad(f"{what}: {error}") from None
 
@@ -285,21 +285,16 @@ def _read_cross(draft: Draft, x: str, y: str) -> None:
 
 
 def read_where(relation: str, definition: RelationDefinition, entries: Sequence[Entry]) -> list[Restriction]:
-    """Read conditions on the rows of one relation, with columns written without an alias. Constants are read as in SQL: a timestamp may
-    lack an offset (UTC) or be a date (its midnight). Problems `bad-definition`, `unknown-column`."""
+    """Read conditions on the rows of one relation, with columns written without an alias. Problems `bad-definition`, `unknown-column`."""
     draft = Draft(Scope({relation: relation}, {relation: definition}))
     for entry in entries:
-        _read_filter(draft, entry, _from_json_or_text, relation)
+        _read_filter(draft, entry, relation)
     if draft.never:
         return [Filter(ColumnRef(relation, definition.key[0]), "in", ())]
     return draft.filters
 
 
-def _from_json_or_text(type_: str, value: Any) -> Physical:
-    return from_text(type_, value) if type_ == "timestamp" and isinstance(value, str) else from_json(type_, value)
-
-
-def _read_filter(draft: Draft, entry: Entry, read: Callable[[str, Any], Physical] = from_json, alias: str | None = None) -> None:
+def _read_filter(draft: Draft, entry: Entry, alias: str | None = None) -> None:
     """Read one entry of `where`. `alias`: of columns written without one."""
     scope = draft.scope
 
@@ -307,7 +302,7 @@ def _read_filter(draft: Draft, entry: Entry, read: Callable[[str, Any], Physical
         ref = scope.column(*(_split(where.column, "column") if alias is None else (alias, where.column)))
         if where.op not in ("is_null", "not_null"):
             scope.require_comparable(ref)
-        for op, some in _comparisons(where, _values(where, scope.describe(ref).kind, f"where, {ref}", read), negated):
+        for op, some in _comparisons(where, _values(where, scope.describe(ref).kind, f"where, {ref}"), negated):
             into.restrict(ref, op, some)
 
     _read_entry(draft, entry, False, compare, lambda: Draft(scope), lambda into, cases: into.choose(cases, '"or" in where'))

@@ -1,4 +1,4 @@
-"""Constants of a definition, a window or a look-up, in the physical form of a column's type.
+"""Constants of a definition, a window or a look-up, in the physical form of a column's type. All are read by the readers of rows.
 
 int64 -> int, float64 -> float, timestamp -> microseconds since 1970 UTC, date -> days since 1970, string, uuid -> str, bool -> bool, time
 -> microseconds since midnight, bytes -> bytes. Values that do not fit raise `BadLiteral`, whose text says why.
@@ -7,22 +7,17 @@ int64 -> int, float64 -> float, timestamp -> microseconds since 1970 UTC, date -
 from __future__ import annotations
 
 import math
-import re
 from typing import Any
 
-from service.wire.grammar import DAY, INT64_MAX, INT64_MIN, JSON_READERS, parse_date, parse_duration, parse_timestamp, refusal, shown
-from service.wire.kinds import digits_of
+from service.wire.grammar import DAY, INT64_MAX, INT64_MIN, JSON_READERS, TEXT_READERS, Reader, parse_duration, parse_moment, shown
+from service.wire.kinds import ByKind, digits_of
 from service.wire.values.texts import HEX
 
-_DATE = re.compile(r"[+-]?\d{4,7}-\d\d-\d\d")
-_INT = re.compile(r"[+-]?\d{1,40}")
-_BLANK = re.compile(r"\s+(?=[+-]\d\d(:?\d\d)?$)")
-_WITHOUT_OFFSET = re.compile(r".*[ T]\d\d(:?\d\d){0,2}(\.\d+)?", re.IGNORECASE)
-_LONGEST = 100  # characters of a timestamp; the patterns above take quadratic time
 _UNIT_MICROS = {
     "microsecond": 1, "millisecond": 1_000, "second": 1_000_000, "minute": 60_000_000, "hour": 3_600_000_000, "day": DAY, "week": 7 * DAY,
 }  # fmt: skip
-_TRUTH = {"true": True, "t": True, "yes": True, "on": True, "1": True, "false": False, "f": False, "no": False, "off": False, "0": False}
+
+_INFINITY = "; an unbounded end is null here: write IS NULL or IS NOT NULL, or COALESCE(end, 'infinity') in an overlap"
 
 Physical = int | float | str | bool | bytes
 
@@ -32,51 +27,53 @@ class BadLiteral(ValueError):
 
 
 def from_json(type_: str, value: Any) -> Physical:
-    """Convert a JSON value in the wire format: timestamps as ISO 8601 with offset or integer microseconds."""
+    """Convert a JSON value, in the form that it has in rows."""
     try:
-        read: Physical = JSON_READERS[type_](value)
+        return comparable(_read(JSON_READERS, type_, value))
     except OverflowError:
         raise BadLiteral(f"{value} does not fit into a float64") from None
-    except ValueError as error:
-        raise BadLiteral(str(error)) from None
-    return _comparable(read)
 
 
 def from_number(type_: str, text: str) -> Physical:
     """Convert a number in SQL: `3`, `-1.5e3`."""
     if digits_of(type_):
-        return from_json(type_, text)
-    if type_ not in ("int64", "float64") or (type_ == "int64" and not _INT.fullmatch(text)):
-        raise BadLiteral(f"the number {text} is not a valid {type_}")
-    return from_text(type_, text)
+        return value_of(type_, text)
+    try:
+        if type_ in ("int64", "float64"):
+            return value_of(type_, text)
+    except BadLiteral:
+        pass
+    raise BadLiteral(f"the number {text} is not a valid {type_}")
 
 
 def from_text(type_: str, text: str) -> Physical:
-    """Convert a quoted constant, which takes the type of the column it is compared with, as in PostgreSQL.
-
-    A timestamp without an offset is UTC, a date alone is its midnight, an integer is microseconds.
-    """
-    trimmed = text.strip()
-    if type_ == "string":
-        return text
-    if type_ == "bool" and trimmed.lower() in _TRUTH:
-        return _TRUTH[trimmed.lower()]
-    if type_ in ("int64", "timestamp") and _INT.fullmatch(trimmed):
-        return from_json(type_, int(trimmed))
-    if type_ == "float64":
-        return _float(trimmed)
-    if digits_of(type_) or type_ in ("uuid", "time"):
-        return from_json(type_, trimmed)
-    if type_ == "bytes" and trimmed.startswith(HEX):
-        return from_json(type_, trimmed)
-    if type_ == "bytes":
+    """Convert a quoted constant of SQL, which takes the type of the column it is compared with, as in PostgreSQL. Bytes are hexadecimal:
+    PostgreSQL would not take others for base64."""
+    if type_ == "bytes" and not text.startswith(HEX):
         raise BadLiteral(f"got {shown(text)}: write bytes as hexadecimal digits, such as '\\x00ff'")
-    if type_ in ("date", "timestamp"):
-        try:
-            return parse_date(trimmed) if type_ == "date" else _timestamp(trimmed)
-        except ValueError as error:
-            raise BadLiteral(f"{error}{_infinity_hint(trimmed)}") from None
-    raise BadLiteral(str(refusal(type_, text)))
+    return comparable(value_of(type_, text))
+
+
+def value_of(type_: str, text: str) -> Physical:
+    """Convert a text that is one value, in the form that it has in CSV."""
+    return _read(TEXT_READERS, type_, text)
+
+
+def comparable(value: Physical) -> Physical:
+    """Return the value, unless no comparison can have it: NaN."""
+    if isinstance(value, float) and math.isnan(value):
+        raise BadLiteral("NaN cannot be used in a comparison")
+    return value
+
+
+def _read(readers: ByKind[Reader], type_: str, value: Any) -> Physical:
+    """Convert a constant by the readers of rows. A timestamp without an offset is UTC here, a date alone is its midnight."""
+    try:
+        read: Physical = parse_moment(value)[0] if type_ == "timestamp" and isinstance(value, str) else readers[type_](value)
+    except ValueError as error:
+        hint = _INFINITY if type_ in ("timestamp", "date") and isinstance(value, str) and "infinity" in value.lower() else ""
+        raise BadLiteral(f"{error}{hint}") from None
+    return read
 
 
 def distance_from_json(type_: str, value: Any) -> int | float:
@@ -106,14 +103,16 @@ def distance_from_text(type_: str, number: str, unit: str) -> int | float:
     if not unit and digits_of(type_):
         return distance_from_json(type_, number)
     if not unit:
-        whole = _INT.fullmatch(number)
-        return distance_from_json(type_, int(number) if whole else _float(number))
+        try:
+            return distance_from_json(type_, int(value_of("int64", number)))
+        except BadLiteral:
+            return distance_from_json(type_, float(value_of("float64", number)))
     name = unit.lower().rstrip("s")
     if (calendar := next((word for word in ("month", "quarter", "year") if word in name), None)) is not None:
         raise BadLiteral(f"a {calendar} has no fixed length: write a number of days, such as INTERVAL '30 days'")
     if name not in _UNIT_MICROS or type_ not in ("timestamp", "date"):
         raise BadLiteral(f"INTERVAL '{number} {unit}' is not a distance between columns of type {type_}")
-    micros = _rounded(_float(number) * _UNIT_MICROS[name], f"INTERVAL '{number} {unit}'")
+    micros = _rounded(float(value_of("float64", number)) * _UNIT_MICROS[name], f"INTERVAL '{number} {unit}'")
     if type_ == "date" and micros % DAY:
         raise BadLiteral("a distance between dates is a whole number of days")
     return distance_from_json(type_, micros // DAY if type_ == "date" else micros)
@@ -145,44 +144,8 @@ def convert(value: Physical, given: str, wanted: str) -> Physical:
     raise BadLiteral(f"a constant of type {given} compared with a column of type {wanted}: write a constant of that type")
 
 
-def _float(text: str) -> float:
-    try:
-        value = float(text)
-    except ValueError:
-        raise BadLiteral(str(refusal("float64", text))) from None
-    if math.isinf(value) and "inf" not in text.lower():
-        raise BadLiteral(f"{text} does not fit into a float64")
-    return float(_comparable(value))
-
-
-def _comparable(value: Physical) -> Physical:
-    if isinstance(value, float) and math.isnan(value):
-        raise BadLiteral("NaN cannot be used in a comparison")
-    return value
-
-
-def _timestamp(text: str) -> int:
-    if len(text) > _LONGEST:
-        raise refusal("timestamp", text)
-    text = _BLANK.sub("", text)
-    if _DATE.fullmatch(text):
-        return _midnight(parse_date(text))
-    if not _WITHOUT_OFFSET.fullmatch(text):
-        return parse_timestamp(text)
-    try:
-        return parse_timestamp(text + "Z")
-    except ValueError as error:
-        raise ValueError(str(error).replace(f"{text}Z", text)) from None
-
-
 def _midnight(days: int) -> int:
     micros = days * DAY
     if not INT64_MIN <= micros <= INT64_MAX:
         raise BadLiteral(f"the date {days} days from 1970-01-01 is out of the range of timestamps")
     return micros
-
-
-def _infinity_hint(text: str) -> str:
-    if "infinity" not in text.lower():
-        return ""
-    return "; an unbounded end is null here: write IS NULL or IS NOT NULL, or COALESCE(end, 'infinity') in an overlap"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
@@ -15,7 +14,7 @@ import pyarrow.compute as pc
 
 from service.engine.versions import Version
 from service.errors import Problem, bad_parameter
-from service.query.literals import BadLiteral, from_json, from_text
+from service.query.literals import BadLiteral, comparable, value_of
 from service.query.model import GROUP, ColumnRef, Stretches
 from service.reading.readings import Delays, Matching, ViewReading
 from service.reading.windows import Bound, Chosen, Window, bound_of, met, parameter_of, window_of
@@ -293,13 +292,12 @@ def _field(type_: str, nullable: bool, parameter: str, text: str) -> pa.Array:
 def _value(type_: str, parameter: str, text: str, is_key: bool = False) -> pa.Array:
     """Parse one value. NaN equals NaN; no key has it."""
     try:
-        read = from_json if type_ == "bytes" else from_text  # in the form in which they are sent, such as base64
-        value = math.nan if type_ == "float64" and text == "NaN" and not is_key else read(type_, text)
+        value = value_of(type_, text)
+        if is_key:
+            comparable(value)
     except BadLiteral as error:
         raise bad_parameter(parameter, str(error)) from None
     if type_ == "date":
-        if not -(2**31) <= int(value) < 2**31:
-            raise bad_parameter(parameter, f"{text!r} is out of range")
         return pa.array([value], pa.int32()).cast(KEPT_TYPES[type_])
     return pa.array([value], KEPT_TYPES[type_])
 

@@ -1,8 +1,9 @@
-"""The grammar of single values: timestamps and dates as text, and the values of each type in JSON and in CSV.
+"""The grammar of single values: timestamps and dates as text, and the values of each type in JSON and in texts.
 
-Readers take a value that is not null, return the physical one (timestamps: microseconds since 1970 UTC, dates: days), and raise ValueError
-with a reason for a human: the value received, and the one expected. They are the slow and exact path; `columns` converts whole columns
-where it can, and uses these for the values that fail.
+A value has the same reader wherever it is sent: in a row of any format, and as a constant (`query/literals.py`). Readers take a value that
+is not null, return the physical one (timestamps: microseconds since 1970 UTC, dates: days), and raise ValueError with a reason for a human:
+the value received, and the one expected. They are the slow and exact path; `columns` converts whole columns where it can, and uses these
+for the values that fail.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import math
 import re
 from collections.abc import Callable
 from decimal import Decimal, InvalidOperation
+from string import whitespace
 from typing import Any
 
 import numpy as np
@@ -29,28 +31,41 @@ DAY = 86_400_000_000  # microseconds
 # Years 0000 to 9999 are written without a sign, all others with one, as in ISO 8601.
 _PLAIN_DAYS = (-719_528, 2_932_896)
 
-_DATE = r"([+-][0-9]{4,7}|[0-9]{4})-([0-9]{2})-([0-9]{2})"
-_DATE_FORM = re.compile(_DATE)
-_TIMESTAMP_FORM = re.compile(_DATE + r"[Tt ]([0-9]{2})(?::?([0-9]{2})(?::?([0-9]{2})(?:\.([0-9]+))?)?)?([Zz]|[+-][0-9]{2}(?::?[0-9]{2})?)?")
-_TIME_FORM = re.compile(r"([0-9]{2}):([0-9]{2})(?::([0-9]{2})(?:\.([0-9]+))?)?")
-_INT_FORM = re.compile(r"[+-]?[0-9]+")
+
+def _form(pattern: str) -> re.Pattern[str]:
+    """Return the form of a value. As in PostgreSQL, white space around it is ignored."""
+    return re.compile(rf"\s*(?:{pattern})\s*", re.ASCII)
+
+
+# With or without hyphens; after a sign with them, as it would not be known where the year ends.
+_DATE = r"([+-][0-9]{4,7}(?=-)|[0-9]{4})(-?)([0-9]{2})\2([0-9]{2})"
+_DATE_FORM = _form(_DATE)
+_TIME = r"([0-9]{2})(?::?([0-9]{2})(?::?([0-9]{2})(?:\.([0-9]+))?)?)?([Zz]|[+-][0-9]{2}(?::?[0-9]{2})?)?"
+_TIMESTAMP_FORM = _form(f"{_DATE}(?:[Tt ]{_TIME})?")
+_TIME_FORM = _form(r"([0-9]{2}):([0-9]{2})(?::([0-9]{2})(?:\.([0-9]+))?)?")
+_INT_FORM = _form(r"[+-]?[0-9]+")
 # Each text matches in one way only: with a second way, a long text that is not a number would take quadratic time.
-_FLOAT_FORM = re.compile(r"[+-]?([0-9]+(\.[0-9]*)?|\.[0-9]+)([eE][+-]?[0-9]+)?")
+_FLOAT_FORM = _form(r"[+-]?([0-9]+(\.[0-9]*)?|\.[0-9]+)([eE][+-]?[0-9]+)?")
 
 _LONGEST_DECIMAL = 60  # characters
 _FLOAT_DIGITS = 15  # of a decimal number that a float64 preserves
 
+# In texts, in upper and lower case, as in PostgreSQL.
+_TRUTH = {
+    **dict.fromkeys(("true", "t", "yes", "y", "on", "1"), True), **dict.fromkeys(("false", "f", "no", "n", "off", "0"), False),
+}  # fmt: skip
+_FLOATS = {text: float(text) for text in ("nan", "inf", "+inf", "-inf", "infinity", "+infinity", "-infinity")}
 NOT_FINITE = {"NaN": float("nan"), "Infinity": float("inf"), "-Infinity": float("-inf")}
 WANTED: ByKind[str] = ByKind(
     {
         "int64": "a 64-bit integer",
         "float64": 'a number, "NaN", "Infinity" or "-Infinity"',
-        "timestamp": "a timestamp with an offset, such as 2026-01-01T12:00:00Z, or an integer of microseconds since 1970 UTC",
+        "timestamp": "a timestamp with an offset, such as 2026-01-01T12:00:00Z, or in JSON an integer of microseconds since 1970 UTC",
         "date": "a date such as 2026-01-01",
         "string": "text",
         "bool": "true or false",
         "uuid": "a UUID such as 3f2504e0-4f89-41d3-9a0c-0305e82c3301",
-        "time": "a time of day such as 12:00:00, before 24:00, or an integer of microseconds since midnight",
+        "time": "a time of day such as 12:00:00, before 24:00, or in JSON an integer of microseconds since midnight",
         "json": "JSON as text",
         "bytes": "bytes in base64, or hexadecimal digits after \\x",
     },
@@ -104,7 +119,7 @@ def parse_date(text: str) -> int:
     if match is None:
         raise refusal("date", text)
     try:
-        days = _days(int(match[1]), int(match[2]), int(match[3]))
+        days = _days(int(match[1]), int(match[3]), int(match[4]))
     except ValueError:
         raise refusal("date", text, " (no such day)") from None
     if not DATE_MIN <= days <= DATE_MAX:
@@ -112,12 +127,12 @@ def parse_date(text: str) -> int:
     return days
 
 
-_DURATION = re.compile(r"P(?:(\d+)W)?(?:(\d+)D)?(?:T(?:(\d+)H)?(?:(\d+)M)?(?:(\d+(?:\.\d{1,6})?)S)?)?")
+_DURATION = _form(r"P(?:(\d+)W)?(?:(\d+)D)?(?:T(?:(\d+)H)?(?:(\d+)M)?(?:(\d+(?:\.\d{1,6})?)S)?)?")
 
 
 def parse_duration(text: str) -> int:
     """Return an ISO 8601 duration without months and years, in microseconds. Raises ValueError."""
-    found = _DURATION.fullmatch(text.strip())
+    found = _DURATION.fullmatch(text)
     if found is None or not any(found.groups()):
         raise ValueError(f"{text!r} is not an ISO 8601 duration of weeks, days, hours, minutes and seconds, such as PT15M or P1DT12H")
     seconds = sum(float(part) * size for part, size in zip(found.groups("0"), (604_800, 86_400, 3_600, 60), strict=False))
@@ -128,23 +143,23 @@ def parse_duration(text: str) -> int:
 
 def parse_timestamp(text: str) -> int:
     """Return microseconds since 1970 UTC; ValueError otherwise, also for times that microseconds cannot represent exactly."""
-    micros, has_offset = _parse_timestamp(text)
+    micros, has_offset = parse_moment(text)
     if not has_offset:
         raise refusal("timestamp", text, ' (without an offset: write one, or give the column a "zone")')
     return micros
 
 
-def _parse_timestamp(text: str) -> tuple[int, bool]:
-    """Return microseconds since 1970, and whether they are in UTC; otherwise the time is local."""
+def parse_moment(text: str) -> tuple[int, bool]:
+    """Return microseconds since 1970, and whether they are in UTC; otherwise the time is local. A date is its midnight."""
     match = _TIMESTAMP_FORM.fullmatch(text)
     if match is None:
         raise refusal("timestamp", text)
-    year, month, day, hour, minute, second, fraction, offset = match.groups()
+    year, _, month, day, hour, minute, second, fraction, offset = match.groups()
     try:
         days = _days(int(year), int(month), int(day))
     except ValueError:
         raise refusal("timestamp", text, " (no such day)") from None
-    h, m, s = int(hour), int(minute or 0), int(second or 0)
+    h, m, s = int(hour or 0), int(minute or 0), int(second or 0)
     away = 0
     if offset is not None and offset not in "Zz":
         away = int(offset[1:3]) * 60 + int(offset[3:].lstrip(":") or 0)
@@ -223,9 +238,9 @@ class ZonedReader:
         """Return the microseconds of a local time; None for other values."""
         if type(value) is int:
             return value if self.numbers and INT64_MIN <= value <= INT64_MAX else None
-        if type(value) is not str or _INT_FORM.fullmatch(value[:40]):
+        if type(value) is not str:
             return None
-        micros, has_offset = _parse_timestamp(value)
+        micros, has_offset = parse_moment(value)
         return None if has_offset else micros
 
 
@@ -257,7 +272,7 @@ def _read_bool(value: Any) -> bool:
 
 
 def _read_uuid(value: Any) -> str:
-    uuid = canonical_uuid(value) if type(value) is str else None
+    uuid = canonical_uuid(value.strip(whitespace)) if type(value) is str else None
     if uuid is None:
         raise refusal("uuid", value)
     return uuid
@@ -350,38 +365,25 @@ def _text_int(text: str) -> int:
 
 
 def _text_float(text: str) -> float:
-    if text in NOT_FINITE:
-        return NOT_FINITE[text]
-    if not _FLOAT_FORM.fullmatch(text) or abs(float(text)) == float("inf"):
+    if (word := _FLOATS.get(text.strip(whitespace).lower())) is not None:
+        return word
+    if not _FLOAT_FORM.fullmatch(text) or math.isinf(read := float(text)):
         raise refusal("float64", text)
-    return float(text)
-
-
-def _text_timestamp(text: str) -> int:
-    return _text_int(text) if len(text) <= 40 and _INT_FORM.fullmatch(text) else parse_timestamp(text)
+    return read
 
 
 def _text_bool(text: str) -> bool:
-    if text.lower() not in ("true", "false"):
+    read = _TRUTH.get(text.strip(whitespace).lower())
+    if read is None:
         raise refusal("bool", text)
-    return text.lower() == "true"
+    return read
 
 
+# Where all values are texts: CSV, SQL, parameters. Numbers and truth values are texts only there.
 TEXT_READERS: ByKind[Reader] = ByKind(
-    {
-        "int64": _text_int,
-        "float64": _text_float,
-        "timestamp": _text_timestamp,
-        "date": parse_date,
-        "string": _read_string,
-        "bool": _text_bool,
-        "uuid": _read_uuid,
-        "time": parse_time,
-        "json": _read_json,
-        "bytes": _read_bytes,
-    },
+    {**JSON_READERS, "int64": _text_int, "float64": _text_float, "bool": _text_bool},
     read_decimal,
-    lambda zone: ZonedReader(zone, _text_timestamp),
+    lambda zone: ZonedReader(zone, _read_timestamp),
 )
 
 

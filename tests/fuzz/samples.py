@@ -177,7 +177,7 @@ JSONL = [_lines(*_JSON_CHANGES)]
 ROWS_JSONL = [_lines(*ROWS), _lines({"_op": "delete", "id": 1}, *ROWS * 4, {"_op": "truncate"})]
 CSV = [
     b"_op,id,room,starts,ends,price,day,paid\nupsert,1,A,2026-01-01T12:00:00Z,,12.5,2026-01-01,true\ndelete,9,,,,,,\n"
-    b'insert,2,"Zo\xc3\xab ""x""\n, y",1767268800000000,2026-01-02 00:00:00+02,NaN,,False\n',
+    b'insert,2,"Zo\xc3\xab ""x""\n, y",20260101T120000Z,2026-01-02 00:00:00+02,nan,20260102,F\n',
     b'id,room,starts,guest,wake,wishes,scan\n1,A,2026-01-01T12:00:00Z,3f2504e0-4f89-41d3-9a0c-0305e82c3301,06:30,"{""a"": 1}",\\x00ff\n'
     b'2,B,2026-01-01T12:00:00Z,{3F2504E04F8941D39A0C0305E82C3301},06:30:00.000001,[],AP8=\n3,C,2026-01-01T12:00:00Z,,,,""\n',
     b'id,room,starts\n1,"",2026-01-01T12:00:00Z\r\n+7,b,2026-01-01T12Z\r\n',

@@ -18,7 +18,7 @@ from service.api.http.bodies import parse_json
 from service.api.problems import problem_of
 from service.api.rows import VIEW_ROWS, filters
 from service.errors import Problem
-from service.query.literals import BadLiteral, distance_from_json, distance_from_text, from_number, from_text
+from service.query.literals import BadLiteral, distance_from_json, distance_from_text, from_number, from_text, value_of
 from service.reading.tokens import Forged, Signer
 from service.views.parse import parse_view
 from service.wire.batch import Batch, batch_to_arrow
@@ -138,14 +138,14 @@ def _query(data: bytes) -> None:
 KINDS = (
     "int64", "float64", "decimal(12,2)", "decimal(18,18)", "timestamp", "date", "string", "bool", "uuid", "time", "json", "bytes",
 )  # fmt: skip
-_NO_NUMBERS = ("string", "bool", "float64", "uuid", "bytes")
+_NO_NUMBERS = ("string", "bool", "float64", "uuid", "json", "bytes")
 
 
 def _literal(data: bytes) -> None:
     text = data.decode(errors="replace")
     number, _, unit = text.partition(" ")
     for kind in KINDS:
-        for read in (from_text, from_number, distance_from_json, lambda kind, _: distance_from_text(kind, number, unit)):
+        for read in (from_text, value_of, from_number, distance_from_json, lambda kind, _: distance_from_text(kind, number, unit)):
             try:
                 value = read(kind, text)
             except BadLiteral as error:

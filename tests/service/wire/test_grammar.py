@@ -69,6 +69,9 @@ def test_timestamps_as_python_and_arrow_read_them(moment: dt.datetime, between: 
         ("2026-01-01T12:00:00.123456000Z", "2026-01-01T12:00:00.123456Z"),
         ("0000-01-01T00:00:00Z", "0000-01-01T00:00:00Z"),
         ("+012026-01-01T00:00:00Z", "+012026-01-01T00:00:00Z"),
+        ("20260101T120000Z", "2026-01-01T12:00:00Z"),
+        ("20260101T1200+0230", "2026-01-01T09:30:00Z"),
+        (" 20260101 12:00Z\t", "2026-01-01T12:00:00Z"),
         ("-0044-03-15T00:00:00Z", "-000044-03-15T00:00:00Z"),
     ],
 )
@@ -80,7 +83,15 @@ def test_spellings(text: str, plain: str) -> None:
     ("text", "says"),
     [
         ("2026-01-01T12:00:00", "without an offset"),
-        ("2026-01-01", "got the text"),
+        ("2026-01-01", "without an offset"),
+        ("20260101", "without an offset"),
+        ("1767268800000000", "got the text"),
+        ("+20260101", "got the text"),
+        ("2026-0101T12:00:00Z", "got the text"),
+        ("202601-01T12:00:00Z", "got the text"),
+        ("20260101120000Z", "got the text"),
+        ("20260101Z", "got the text"),
+        ("20260230T12Z", "no such day"),
         ("2026-01-01Z", "got the text"),
         ("2026-02-30T00:00:00Z", "no such day"),
         ("2026-13-01T00:00:00Z", "no such day"),
@@ -92,7 +103,7 @@ def test_spellings(text: str, plain: str) -> None:
         ("2026-01-01T12:00:00.1234567Z", "finer than a microsecond"),
         ("+999999-01-01T12:00:00Z", "out of range"),
         ("２026-01-01T12:00:00Z", "got the text"),
-        (" 2026-01-01T12:00:00Z", "got the text"),
+        ("\u20032026-01-01T12:00:00Z", "got the text"),
         ("infinity", "got the text"),
         ("x" * 1000, "…"),
     ],
@@ -104,7 +115,17 @@ def test_what_is_no_timestamp(text: str, says: str) -> None:
     assert len(str(fault.value)) < 250
 
 
-@pytest.mark.parametrize("text", ["2026-1-1", "20260101", "2026-02-29", "2026-01-01Z", "", "2026-01-01T00:00:00Z", "+9999999-01-01"])
+def test_a_date_without_hyphens() -> None:
+    assert parse_date("20260101") == parse_date("2026-01-01")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "2026-1-1", "2026011", "2026-0101", "+20260101", "٢٠٢٦٠١٠١", "20260229", "2026-02-29", "2026-01-01Z", "", "2026-01-01T00:00:00Z",
+        "+9999999-01-01",
+    ],
+)  # fmt: skip
 def test_what_is_no_date(text: str) -> None:
     with pytest.raises(ValueError, match="expected a date such as"):
         parse_date(text)

@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from service.wire.batch import OP_NAMES, Batch
 from service.wire.debezium import DebeziumDecoder
 from service.wire.decode import decode_changes, decode_relation_changes
+from service.wire.grammar import timestamp_text
 from service.wire.kinds import KEPT_TYPES
 from service.wire.schema import RelationDefinition, parse_relation
 from tests.service.wire import twin
@@ -184,6 +185,8 @@ def test_csv(data: st.DataObject) -> None:
     writer.writerow([*names, "_op"])
     for op, row in sent:
         fields = [str(row[name]).lower() if isinstance(row[name], bool) else row[name] for name in names]
+        times = [column.type == "timestamp" and isinstance(row[column.name], int) for column in definition.columns]
+        fields = [timestamp_text(field) if is_time else field for field, is_time in zip(fields, times, strict=True)]
         writer.writerow([*fields, "" if op == "upsert" else op])
     check(decode_relation_changes("text/csv", text.getvalue().encode(), "r", lambda name: definition), definition, sent)
 

@@ -59,7 +59,7 @@ def binary(media_type: str, name: str, values: pa.Array, store_schema: bool = Tr
 
 
 GOOD: list[tuple[str, Any, Any]] = [
-    ("uuid", ID, ID), ("uuid", ID.upper(), ID), ("uuid", ID.replace("-", ""), ID), ("uuid", f"{{{ID}}}", ID),
+    ("uuid", ID, ID), ("uuid", ID.upper(), ID), ("uuid", ID.replace("-", ""), ID), ("uuid", f"{{{ID}}}", ID), ("uuid", f" {ID} ", ID),
     ("time", "12:30:00", dt.time(12, 30)), ("time", "12:30", dt.time(12, 30)), ("time", "00:00:00", dt.time(0)),
     ("time", "23:59:59.999999", dt.time(23, 59, 59, 999_999)), ("time", "12:30:00.5", dt.time(12, 30, 0, 500_000)),
     ("time", "12:30:00.500000000", dt.time(12, 30, 0, 500_000)), ("time", 1, dt.time(0, 0, 0, 1)),
@@ -71,7 +71,7 @@ GOOD: list[tuple[str, Any, Any]] = [
 BAD: list[tuple[str, Any, str]] = [
     ("uuid", ID[:-1], "expected a UUID such as"), ("uuid", f"{{{ID}", "expected a UUID"), ("uuid", ID.replace("-", "", 1),
     "expected a UUID"),
-    ("uuid", "g" + ID[1:], "expected a UUID"), ("uuid", 7, "got 7, expected a UUID"), ("uuid", f" {ID}", "expected a UUID"),
+    ("uuid", "g" + ID[1:], "expected a UUID"), ("uuid", 7, "got 7, expected a UUID"), ("uuid", f"\u00a0{ID}", "expected a UUID"),
     ("time", "24:00:00", "no such time"), ("time", "12:60", "no such time"), ("time", "12:30:00.1234567", "finer than a microsecond"),
     ("time", "noon", "expected a time of day such as 12:00:00"), ("time", "12:30:00Z", "expected a time of day"),
     ("time", "12", "expected a time"),
