@@ -154,13 +154,15 @@ def _meets(within: Mapping[int, tuple[Relation, Sequence[Bound]]], rows: Combina
 
 
 def _named_bounds(view: LiveView, named: Window) -> dict[int, tuple[Relation, list[Bound]]]:
-    """Return the windows of `overlaps.<alias>.<interval>`, by the number of the alias."""
+    """Return the windows of `overlaps.<alias>.<interval>`, by the number of the alias. The relation may have declared the interval after
+    the view was registered."""
     found: dict[int, tuple[Relation, list[Bound]]] = {}
     for name, ends in named.items():
         alias, _, interval = name.partition(".")
         parameter = parameter_of(name)
         side = _side(view, alias, parameter)
-        found.setdefault(side.place, (side.relation, []))[1].append(bound_of(side.relation, interval, ends, parameter))
+        bound = bound_of(side.relation.name, view.definitions[side.relation.name], interval, ends, parameter)
+        found.setdefault(side.place, (side.relation, []))[1].append(bound)
     return found
 
 

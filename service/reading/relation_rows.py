@@ -41,5 +41,5 @@ def _meeting(relation: Relation, window: Window) -> Callable[[Slots], Slots]:
         if not name and (len(intervals) != 1 or len(window) > 1):
             declared = ", ".join(intervals) or "none"
             raise bad_parameter("overlaps", f"name the interval, overlaps.<interval>=lo,hi; {relation.name} declares {declared}")
-        bounds.append(bound_of(relation, name or next(iter(intervals)), ends, parameter_of(name)))
+        bounds.append(bound_of(relation.name, relation.definition, name or next(iter(intervals)), ends, parameter_of(name)))
     return lambda slots: slots[met(relation, bounds, slots)]

@@ -21,6 +21,7 @@ from service.tables.resolution import NO_SLOTS, Slots
 from service.tables.store import PIECE_ROWS, Table
 from service.views.deltas import Combination
 from service.views.joins.protocol import Enumeration
+from service.wire.schema import RelationDefinition
 from structures.core.encoding import NEG_INF, POS_INF, encode_floats
 
 Window = Mapping[str, tuple[str | None, str | None]]
@@ -39,14 +40,15 @@ class Bound(NamedTuple):
     high: int
 
 
-def bound_of(relation: Relation, interval: str, window: tuple[str | None, str | None], parameter: str) -> Bound:
-    """Parse the window of an interval, given as this parameter. Problem `bad-parameter`."""
-    declared = relation.definition.intervals
+def bound_of(
+    name: str, definition: RelationDefinition, interval: str, window: tuple[str | None, str | None], parameter: str
+) -> Bound:  # fmt: skip
+    """Parse the window of an interval of the relation `name`, given as this parameter. Problem `bad-parameter`."""
+    declared = definition.intervals
     if interval not in declared:
-        told = f"it declares {', '.join(declared) or 'none'}"
-        raise bad_parameter(parameter, f"{relation.name} has no interval {interval}; {told}")
-    type_ = relation.definition.column(declared[interval].start_column).kind
-    return Bound(span_of(IntervalRef(relation.name, interval), relation.definition), *window_of(window, type_, parameter))
+        raise bad_parameter(parameter, f"{name} has no interval {interval}; it declares {', '.join(declared) or 'none'}")
+    type_ = definition.column(declared[interval].start_column).kind
+    return Bound(span_of(IntervalRef(name, interval), definition), *window_of(window, type_, parameter))
 
 
 def parameter_of(name: str) -> str:

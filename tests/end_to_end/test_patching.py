@@ -229,9 +229,18 @@ def test_intervals(server: ServerProcess, client: httpx.Client) -> None:
     problem(client.post("/v1/relations/stays/changes", content=bad, headers={"Content-Type": JSONL}), 422, "bad-rows")
     join = {"from": {"a": "stays", "b": "stays"}, "join": [{"overlaps": ["a.arrival", "b.use"]}], "select": ["a.id as i", "b.id as j"]}
     view(client, "arrivals", join)
+    post(client, lines([stay(70, room="A", day=1, days=9) | {"until": "2026-01-03T00:00:00Z"}]))
     found = rows_of(client, "/v1/views/arrivals/rows")
-    client = again(server, True)
-    assert rows_of(client, "/v1/views/arrivals/rows") == found and found
+    # windows on intervals that are younger than the view
+    rows, pairs = {row["id"]: row for row in rows_of(client)}, rows_of(client, "/v1/views/pairs/rows")
+    early = [pair for pair in pairs if rows[pair["i"]]["starts"] <= "2026-01-03T00:00:00Z"]
+    used = [pair for pair in pairs if pair["j"] != 70]
+    assert 0 < len(early) < len(pairs) > len(used)
+    for end in (None, True, False):
+        client = client if end is None else again(server, end)
+        assert rows_of(client, "/v1/views/arrivals/rows") == found and found
+        assert rows_of(client, "/v1/views/pairs/rows?overlaps.a.arrival=,2026-01-03T00:00:00Z") == early
+        assert rows_of(client, "/v1/views/pairs/rows?overlaps.b.use=2026-01-20T00:00:00Z,") == used
     ok(client.put("/v1/views/everything", json={"sql": ALL}), 200)
 
 
