@@ -36,9 +36,13 @@ def test_a_date_beyond_the_timestamps() -> None:
 
 @pytest.mark.parametrize(
     ("type_", "number", "unit"),
-    [("timestamp", "inf", "days"), ("timestamp", "1e308", "weeks"), ("date", "Infinity", "day"), ("timestamp", f"P{'9' * 400}D", "")],
-)
-def test_distances_beyond_all_bounds(type_: str, number: str, unit: str) -> None:
+    [
+        ("timestamp", "inf", "days"), ("timestamp", "1e308", "weeks"), ("date", "Infinity", "day"), ("timestamp", f"P{'9' * 400}D", ""),
+        ("timestamp", "1_0", "minutes"), ("timestamp", "٣", "minutes"), ("timestamp", "P٣D", ""), ("timestamp", "NaN", "days"),
+        ("timestamp", "900000000", ""),
+    ],
+)  # fmt: skip
+def test_what_is_no_distance(type_: str, number: str, unit: str) -> None:
     with pytest.raises(BadLiteral):
         if unit:
             distance_from_text(type_, number, unit)
