@@ -18,7 +18,7 @@ from tests.forked import Forked
 
 ROOT = Path(__file__).resolve().parent.parent
 _READ_AT_IMPORT = {"LIVEJOIN_JIT", "LIVEJOIN_CACHE"}  # read by the service from variables that tests set
-_CRASH = "Fatal Python error"
+_FAULTS = ("Fatal Python error", "RuntimeWarning: ")  # a crash of native code; a result of NumPy that nobody has thought of
 START_LIMIT = 300.0  # seconds; kernels may have to be compiled first, on a busy machine
 
 
@@ -36,7 +36,7 @@ class NotStarted(Exception):
 
 
 class Crashed(Exception):
-    """The server ended, and no test had ended it or waited for its end; or its native code crashed. The text has its output."""
+    """The server ended, and no test had ended it or waited for its end; or its output has a fault. The text has the output."""
 
 
 class ServerProcess:
@@ -168,9 +168,10 @@ class ServerProcess:
         by_itself = not self._may_end and self._process.poll() is not None
         self.close()
         status, output = self._process.poll(), self.output()
-        shown = output[output.index(_CRASH) :] if _CRASH in output else output[-4000:]
+        faults = [output.index(one) for one in _FAULTS if one in output]
+        shown = output[min(faults) :] if faults else output[-4000:]
         told = f"the server on {self.data} ended with status {status}:\n{shown}"
         if error is not None:
             print(told)
-        elif by_itself or _CRASH in output:
+        elif by_itself or faults:
             raise Crashed(told)

@@ -10,7 +10,7 @@ from sqlglot import exp
 from service.query import terms
 from service.query.assembly import unsupported
 from service.query.filters import pattern
-from service.query.literals import BadLiteral, distance_from_text, from_text
+from service.query.literals import BadLiteral, distance_from_text, from_number, from_text
 from service.query.model import Term
 from service.query.sql_conditions import CASTS, is_clock, text_of
 from service.query.sql_names import Names, meant
@@ -68,7 +68,7 @@ class _Reader:
         if isinstance(node, exp.Literal) and node.is_string:
             return self._text(node, text, wanted or "string")
         if wanted == "float64" or "e" in text.lower():
-            return Term("constant", "float64", (), float(text))
+            return self._float(node, text)
         negative, digits = text.startswith("-"), _DECIMAL.fullmatch(text.lstrip("+-"))
         assert digits is not None, text
         number = int((digits[1] + digits[2]) or "0") * (-1 if negative else 1)
@@ -76,8 +76,14 @@ class _Reader:
             return Term("constant", "int64", (), number)
         precision = max(len(digits[1].lstrip("0")) + len(digits[2]), len(digits[2]), 1)
         if precision > terms.MOST_DIGITS:
-            return Term("constant", "float64", (), float(text))
+            return self._float(node, text)
         return Term("constant", decimal_kind(precision, len(digits[2])), (), number)
+
+    def _float(self, node: exp.Expr, text: str) -> Term:
+        try:
+            return Term("constant", "float64", (), from_number("float64", text))
+        except BadLiteral as error:
+            raise self._names.bad(node, str(error)) from None
 
     def _text(self, node: exp.Expr, text: str, kind: str) -> Term:
         if not terms.is_plain(kind):
@@ -180,7 +186,7 @@ class _Reader:
 
     def _decimal(self, to: exp.Expr) -> str:
         given = [one.name for one in to.expressions]
-        if not 1 <= len(given) <= 2 or not all(one.isdigit() for one in given):
+        if not 1 <= len(given) <= 2 or not all(re.fullmatch("[0-9]{1,3}", one) for one in given):
             raise unsupported(f"a cast to {_sql(to)}", "give the number of digits: decimal(12, 2)")
         precision, scale = int(given[0]), int(given[1]) if len(given) == 2 else 0
         if not 1 <= precision <= terms.MOST_DIGITS or scale > precision:

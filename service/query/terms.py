@@ -1,8 +1,8 @@
 """The expressions over a row, with the typing rules of SELECT.
 
-Numbers: int64 with int64 stays int64; a decimal with a decimal or an int64 is an exact decimal of up to 38 digits, but a quotient of
-decimals, and any operation with a float64, is float64. An undefined result is null, never an error: a result out of range, a division by
-zero, a text that is not a value of the type to which it is cast. A comparison with null is null.
+Numbers: int64 with int64 stays int64; a decimal with a decimal or an int64 is an exact decimal of up to 38 digits, but their quotient is
+the float64 next to the exact one, and any operation with a float64 is float64. An undefined result is null, never an error: a result out of
+range, a division by zero, a text that is not a value of the type to which it is cast. A comparison with null is null.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ _DIGITS_OF_INT64 = 19
 UNITS = ("hour", "day", "week", "month", "quarter", "year")
 _CASTS = {
     "int64": ("float64", "string", "decimal"),
-    "float64": ("int64",),
-    "decimal": ("float64", "string", "decimal"),
+    "float64": ("int64", "decimal"),
+    "decimal": ("int64", "float64", "string", "decimal"),
     "timestamp": ("date", "string"),
     "date": ("timestamp", "string"),
     "bool": ("string", "int64"),
@@ -63,10 +63,12 @@ def arithmetic(op: str, left: Term, right: Term) -> Term:
     if not all(map(_is_number, kinds)):
         instead = "numbers are computed with numbers; timestamps and dates may be subtracted, and take INTERVAL '15 minutes' or days"
         raise _refused(f"{kinds[0]} {op} {kinds[1]}", instead)
-    if "float64" in kinds or (op == "/" and kinds != ("int64", "int64")):
+    if "float64" in kinds:
         return Term(op, "float64", (cast(left, "float64"), cast(right, "float64")))
     if kinds == ("int64", "int64"):
         return Term(op, "int64", (left, right))
+    if op == "/":
+        return Term(op, "float64", (_decimal(left), _decimal(right)))
     if op == "%":
         raise _refused(f"{kinds[0]} % {kinds[1]}", "the remainder is of int64 and float64")
     (p, s), (q, t) = map(_digits, kinds)
@@ -214,6 +216,9 @@ def _is_whole(given: str, wanted: str) -> bool:
     if _family(wanted) == "decimal" and _is_number(given) and given != "float64":
         (p, s), (q, t) = _digits(given), _digits(wanted)
         return p - s <= q - t and s <= t
+    if wanted == "int64" and _family(given) == "decimal":
+        p, s = _digits(given)
+        return p - s < _DIGITS_OF_INT64
     return wanted in ("string", "float64") and given != "string" or (given, wanted) == ("bool", "int64")
 
 

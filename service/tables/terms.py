@@ -6,9 +6,9 @@ value, a part of JSON with a fraction in it more.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from decimal import Context, Decimal
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -16,7 +16,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from service.query.literals import BadLiteral, from_text
+from service.query.literals import BadLiteral, value_of
 from service.query.model import ColumnRef, Term
 from service.tables.masks import like_mask
 from service.tables.truncation import trunc_dates, trunc_timestamps
@@ -30,7 +30,6 @@ Ints = npt.NDArray[np.int64]
 Mask = npt.NDArray[np.bool_]
 _INT64 = np.iinfo(np.int64)
 _CONTEXT = Context(prec=80)
-_EXACT_SCALE = 22  # and each power of ten
 _COMPARED = {"=": pc.equal, "!=": pc.not_equal, "<": pc.less, "<=": pc.less_equal, ">": pc.greater, ">=": pc.greater_equal}
 
 
@@ -48,7 +47,7 @@ def _scalar(term: Term) -> pa.Scalar:
     type_ = SENT_TYPES[term.kind]
     digits = digits_of(term.kind)
     if digits is not None and term.value is not None:
-        return pa.scalar(Decimal(term.value).scaleb(-digits[1]), type_)
+        return pa.scalar(Decimal(term.value).scaleb(-digits[1], _CONTEXT), type_)
     return pa.scalar(term.value, type_)
 
 
@@ -84,6 +83,8 @@ def _arithmetic(term: Term, left: pa.Array, right: pa.Array) -> pa.Array:
     if digits_of(term.kind) is not None:
         compute = {"+": pc.add, "-": pc.subtract, "*": pc.multiply}[term.op]
         return compute(left, right).cast(SENT_TYPES[term.kind])
+    if pa.types.is_decimal(left.type):
+        return _quotient(left, right)
     null = _nulls(left, right)
     if term.kind == "float64":
         x, y = _floats(left), _floats(right)
@@ -97,6 +98,26 @@ def _arithmetic(term: Term, left: pa.Array, right: pa.Array) -> pa.Array:
         outside |= (values < -(2**31)) | (values >= 2**31)
         values = np.where(outside, 0, values)
     return _made(values, null | outside, term.kind)
+
+
+def _quotient(left: pa.Array, right: pa.Array) -> pa.Array:
+    """Return the floats next to the exact quotients of decimals; null for a division by zero."""
+    more = right.type.scale - left.type.scale
+    (x, x_exact), (y, y_exact) = _exact(left, 10 ** max(more, 0)), _exact(right, 10 ** max(-more, 0))
+    null, exact = _nulls(left, right) | ((y == 0) & y_exact), x_exact & y_exact
+    with np.errstate(all="ignore"):
+        made = x / y
+    for at in np.flatnonzero(~exact & ~null).tolist():
+        made[at] = Fraction(left[at].as_py()) / Fraction(right[at].as_py())
+    return _made(made + 0.0, null, "float64")  # no -0.0
+
+
+def _exact(decimals: pa.Array, factor: int) -> tuple[npt.NDArray[np.float64], Mask]:
+    """Return the unscaled values times the factor, 0 for null, and which of them are exact."""
+    filled = pc.fill_null(decimals, pa.scalar(Decimal(0), decimals.type))
+    low, high = np.frombuffer(filled.buffers()[1], np.int64).reshape(-1, 2)[filled.offset : filled.offset + len(filled)].T
+    most = (1 << 53) // factor
+    return low * float(factor), (high == low >> 63) & (low >= -most) & (low <= most)
 
 
 def _of_ints(op: str, x: Ints, y: Ints) -> tuple[Ints, Mask]:
@@ -173,23 +194,21 @@ def _cast(term: Term, of: pa.Array) -> pa.Array:
     if (given, wanted) == ("timestamp", "date"):
         days = _ints(of) // DAY
         return _made(np.clip(days, -(2**31), 2**31 - 1), _nulls(of), wanted)
-    digits = digits_of(given)
-    if digits is not None and wanted == "float64":
-        return _by_value(float, of, pa.float64()) if digits[0] > 15 or digits[1] > _EXACT_SCALE else _quotient(of, digits[1])
+    if digits_of(given) is not None and wanted == "float64":
+        return _quotient(of, pa.repeat(pa.scalar(Decimal(1), pa.decimal128(1, 0)), len(of)))
+    if digits_of(given) is not None and wanted == "int64":
+        return _by_value(_as_int, of, pa.int64())
     if digits_of(wanted) is not None:
         return _as_decimal(of, wanted)
     return of.cast(SENT_TYPES[wanted], safe=False)
 
 
-def _quotient(of: pa.Array, scale: int) -> pa.Array:
-    """Convert decimals of up to 15 digits to floats: both operands are exact, so the quotient is rounded once."""
-    digits = np.asarray(of.cast(pa.decimal128(38, scale)).view(pa.decimal128(38, 0)).cast(pa.int64()).fill_null(0))
-    return _made(digits / 10.0**scale, _nulls(of), "float64")
-
-
 def _as_decimal(of: pa.Array, wanted: str) -> pa.Array:
-    """Rounds half away from zero if there are more digits after the point; null if there are too many before it."""
+    """Rounds if there are more digits after the point; null if there are too many before it. A float is its shortest text."""
     type_ = SENT_TYPES[wanted]
+    most = Decimal(10) ** (type_.precision - type_.scale)
+    if pa.types.is_floating(of.type):
+        return _by_value(lambda value: _rounded(Decimal(repr(value)), type_.scale, most), of, type_)
     if pa.types.is_integer(of.type):
         of = of.cast(pa.decimal128(19, 0))
     try:
@@ -197,31 +216,30 @@ def _as_decimal(of: pa.Array, wanted: str) -> pa.Array:
             return of.cast(type_)
     except pa.ArrowInvalid:  # some have too many digits
         pass
-    least = Decimal(1).scaleb(-type_.scale)
-    most = Decimal(10) ** (type_.precision - type_.scale)
+    return _by_value(lambda value: _rounded(value, type_.scale, most), of, type_)
 
-    def fit(value: Decimal) -> Decimal | None:
-        made = value.quantize(least, "ROUND_HALF_UP", _CONTEXT)
-        return made if abs(made) < most else None
 
-    return _by_value(fit, of, type_)
+def _rounded(value: Decimal, scale: int, most: Decimal | int) -> Decimal | None:
+    """Return the value with this scale, half away from zero; None if it is not below `most`."""
+    if not value.is_finite() or value.copy_abs() > most:
+        return None
+    made = value.quantize(Decimal(1).scaleb(-scale), "ROUND_HALF_UP", _CONTEXT)
+    return made if made.copy_abs() < most else None
+
+
+def _as_int(value: Decimal) -> int | None:
+    made = int(value.quantize(Decimal(1), "ROUND_HALF_UP", _CONTEXT))
+    return made if _INT64.min <= made <= _INT64.max else None
 
 
 def _value(text: str, kind: str) -> Any:
     """Convert a text to a value of a kind; None: it is not one."""
-    trimmed = text.strip()
     try:
-        if kind in ("timestamp", "bool") and trimmed.lstrip("+-").isdigit() and len(trimmed) > 1:
-            return None  # a constant may be a number of microseconds
-        value = float(trimmed) if kind == "float64" else from_text(kind, trimmed)
-    except (BadLiteral, ValueError):
+        value = value_of(kind, text)
+    except BadLiteral:
         return None
     digits = digits_of(kind)
-    if kind == "float64" and (math.isinf(float(value)) and "inf" not in trimmed.lower()):
-        return None
-    if kind == "date" and not -(2**31) <= int(value) < 2**31:
-        return None
-    return value if digits is None else Decimal(int(value)).scaleb(-digits[1])
+    return value if digits is None else Decimal(int(value)).scaleb(-digits[1], _CONTEXT)
 
 
 def _texts(given: str, of: pa.Array) -> pa.Array:
