@@ -47,6 +47,11 @@ class Instance(Engine):
         feed.restore(version, stored, keys.schema, rows.schema)
         return feed
 
+    def rows_of(self, relation: str) -> int:
+        """Return how many rows a relation has in the published version; 0 if it has just been dropped."""
+        known = self.relations.get(relation)
+        return 0 if known is None else self.published.counts.get(known.id, 0)
+
     def close(self) -> bool:
         ended = self.backups.end()
         self.spools.close()

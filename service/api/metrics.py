@@ -144,8 +144,8 @@ class EngineCollector(Collector):
                 histogram.add_metric([], _buckets(found[name], exponents), found[name].sum)
                 yield histogram
         rows = GaugeMetricFamily("livejoin_relation_rows", "Rows of a relation.", labels=["relation"])
-        for name, count in engine.published.counts.items():
-            rows.add_metric([name], count)
+        for name in engine.relations:
+            rows.add_metric([name], engine.rows_of(name))
         yield rows
         held = GaugeMetricFamily("livejoin_relation_bytes", "Memory of a relation's rows, by use.", labels=["relation", "holder"])
         for name, relation in engine.relations.items():

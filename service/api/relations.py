@@ -27,7 +27,7 @@ def relation_json(engine: Instance, name: str) -> dict[str, Any]:
 
 
 def _shown(engine: Instance, name: str, definition: RelationDefinition) -> dict[str, Any]:
-    return {"name": name} | definition.to_json() | {"rows": engine.published.counts.get(name, 0)}
+    return {"name": name} | definition.to_json() | {"rows": engine.rows_of(name)}
 
 
 def _all_encoded(engine: Instance, token: AccessToken) -> bytes:

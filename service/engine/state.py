@@ -165,11 +165,11 @@ class State:
         if before is None or built is not None:
             roots = {view.id: view.root for view in self.views.values() if view.state == "live" or view is built}
             self._behind = dict.fromkeys(self.views.values())
-            counts = {name: relation.table.rows for name, relation in self.relations.items()}
+            counts = {relation.id: relation.table.rows for relation in self.relations.values()}
         else:
             roots, counts = {**before.roots}, {**before.counts}
             for name in self._changed:
-                counts[name] = self._relations[name].table.rows
+                counts[self._relations[name].id] = self._relations[name].table.rows
             for view in self._asked:
                 roots[view.id] = view.root
         self._changed.clear()

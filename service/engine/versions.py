@@ -24,7 +24,7 @@ class Version(NamedTuple):
 
     number: int
     roots: Mapping[str, Any]  # keys: view ids
-    counts: Mapping[str, int]  # rows, by relation name
+    counts: Mapping[int, int]  # rows, by relation id
 
 
 class Pin:
@@ -197,7 +197,7 @@ class Pins:
         """Return a held version with every view and relation that was registered at it: registering publishes the number again."""
         held = [pin.version for pin in self._held[number]]
         roots = {id_: root for version in held for id_, root in version.roots.items()}
-        counts = {name: count for version in held for name, count in version.counts.items()}
+        counts = {id_: count for version in held for id_, count in version.counts.items()}
         return Version(number, roots, counts)
 
     def _doom(self, pin: Pin) -> None:

@@ -30,6 +30,7 @@ from service.reading.readings import Delays, Reading, ViewReading, split
 from service.reading.relation_rows import read_relation
 from service.reading.tokens import Forged, Signer
 from service.reading.windows import Window
+from service.tables.relations import Relation
 from service.tables.store import pieces
 from service.views.deltas import Combination
 from service.views.live_view import LiveView
@@ -351,9 +352,9 @@ def live_view(readers: Readers, name: str) -> LiveView:
     return view
 
 
-def owner_of(view: LiveView) -> str:
-    """Return the owner of the view's cursors."""
-    return f"view {view.name} {view.id}"
+def owner_of(thing: LiveView | Relation) -> str:
+    """Return the owner of the cursors of a view or relation; another one of its name is another owner."""
+    return f"{'view' if isinstance(thing, LiveView) else 'relation'} {thing.name} {thing.id}"
 
 
 def open_relation_rows(
@@ -369,13 +370,15 @@ def open_relation_rows(
     Problems: `not-found`, `bad-parameter`, `bad-cursor`, `snapshot-expired`.
     """
     relation = readers.published.relation(name)
-    owner = f"relation {relation.name} {relation.id}"
+    owner = owner_of(relation)
     asked = (window, key)
     if cursor is not None:
         return _resume(readers.cursors, owner, cursor, version, asked)
 
     def open_at(pin: Pin, search: bool) -> RowReader | None:
-        reading = read_relation(relation, pin.version.number, pin.version.counts.get(name, 0), window, key, search)
+        if relation.id not in pin.version.counts:
+            raise expired(pin.version.number)
+        reading = read_relation(relation, pin.version.number, pin.version.counts[relation.id], window, key, search)
         if reading is not None and columns is not None:
             reading.show(columns)
         return None if reading is None else RowReader(readers.cursors, owner, pin, reading, asked)

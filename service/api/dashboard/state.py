@@ -107,7 +107,7 @@ def status_json(context: Context, token: AccessToken) -> dict[str, Any]:
         "max_body": context.settings.max_body,
         "token": {"needed": context.guard.token_mode, "name": token.name, "scope": token.scope, "covers_all": token.covers_all},
         "relations": {
-            name: {"rows": published.counts.get(name, 0), "bytes": size}
+            name: {"rows": engine.rows_of(name), "bytes": size}
             for name, size in sizes.items()
             if token.covers_relation(name)
         },

@@ -4,7 +4,8 @@
     HEAD, Range          one version is written to disk first (a spool), which determines its length, and from which parts are sent
 
 A client that has asked for a file's length continues in that file, whatever has changed since: identified by `If-Match` or `If-Range` if it
-sends one, otherwise by its connection, otherwise by its address or token. `HEAD` always describes the newest version.
+sends one, otherwise by its connection, otherwise by its address or token. `HEAD` always describes the newest version. A view or
+relation that was dropped has no file any more: another one of its name has its own.
 """
 
 from __future__ import annotations
@@ -43,8 +44,10 @@ from service.api.rows import RELATION_ROWS, VIEW_ROWS, Asked, Rows, of_relation,
 from service.api.steps import Steps, finish
 from service.api.stream import Chunk, Stream
 from service.errors import Problem
-from service.reading.cursors import RowReader
+from service.reading.cursors import RowReader, owner_of
 from service.reading.spools import Spool, Spools, TooLong
+from service.tables.relations import Relation
+from service.views.live_view import LiveView
 
 VIEW_FILE = tuple(parameter for parameter in VIEW_ROWS if parameter.name != "cursor")
 RELATION_FILE = tuple(parameter for parameter in RELATION_ROWS if parameter.name != "cursor")
@@ -71,16 +74,16 @@ class Begun(NamedTuple):
 
 
 class File:
-    """One request for a file."""
+    """One request for a file of the rows of `thing`."""
 
-    def __init__(self, request: Request, asked: Asked, suffix: str) -> None:
+    def __init__(self, request: Request, asked: Asked, thing: LiveView | Relation, suffix: str) -> None:
         self.request, self.asked, self.suffix = request, asked, suffix
         self.context: Context = request.app.state.context
         self.spools: Spools = self.context.engine.spools
         self.conditions = conditions_of(request.scope["fields"])
         self.is_head = request.method == "HEAD"
         pairs = sorted(parameters.pairs_of(request.scope["query_string"]))
-        self.what = f"{request.url.path}?{urlencode(pairs)}"
+        self.what = f"{owner_of(thing)}.{suffix}?{urlencode(pairs)}"
         client, (_, port) = client_of(request.scope), request.scope.get("client") or ("", 0)
         self.readers = (f"{client} port {port}", client) if port else (client,)  # behind a proxy, connections are the proxy's own
 
@@ -219,11 +222,13 @@ class _Part:
 
 
 async def _view_file(suffix: str, request: Request) -> Response:
-    return await File(request, of_view(request, VIEW_FILE), suffix).answer()
+    asked, context = of_view(request, VIEW_FILE), request.app.state.context
+    return await File(request, asked, context.engine.view(asked.name), suffix).answer()
 
 
 async def _relation_file(suffix: str, request: Request) -> Response:
-    return await File(request, of_relation(request, RELATION_FILE), suffix).answer()
+    asked, context = of_relation(request, RELATION_FILE), request.app.state.context
+    return await File(request, asked, context.engine.relation(asked.name), suffix).answer()
 
 
 _CONTENT: Mapping[str, dict[str, Any]] = {

@@ -263,7 +263,7 @@ def test_what_a_group_leaves_is_refused_like_all_that_waits(tmp_path: Path, monk
     held.release()
     until(lambda: len(answers) == 3 and writer._unfinished == 0)
     assert sorted(type(answer).__name__ for answer in answers) == ["Problem", "Problem", "Receipt"]
-    assert writer.waiting == writer._waiting_bytes == 0 and engine.published.counts["a"] == 2
+    assert writer.waiting == writer._waiting_bytes == 0 and engine.rows_of("a") == 2
     engine.close()
 
 
@@ -280,7 +280,7 @@ def test_the_end_waits_for_all_jobs(tmp_path: Path) -> None:
     held.release()
     ending.join(60)
     assert not ending.is_alive()
-    assert done == [0, 1, 2] and engine.published.counts["a"] == 1
+    assert done == [0, 1, 2] and engine.rows_of("a") == 1
     engine.close()
 
 

@@ -61,7 +61,7 @@ def test_a_run_ends_where_a_row_comes_again(tmp_path: Path, single: Callable[[st
     assert runs == [2, 2], "of another relation it is another row"
     runs, _ = applied(engine, [single("a", "upsert", 1)] * 3)
     assert runs == [1, 1, 1]
-    assert engine.published.counts == {"a": 20, "b": 1}
+    assert (engine.rows_of("a"), engine.rows_of("b")) == (20, 1)
     engine.close()
 
 
@@ -74,7 +74,7 @@ def test_what_is_wrong_with_one_parts_a_run_in_halves(tmp_path: Path, single: Ca
     assert versions(answers) == [2, 3, 4, 5, 6, "bad-rows", *range(7, 17)]
     runs, answers = applied(engine, [single("a", "delete", number) for number in (1, 77, 2, 3)])
     assert runs == [1, 1, 2] and [answer.ignored for answer in answers if isinstance(answer, Receipt)] == [0, 1, 0, 0]
-    assert engine.published.counts["a"] == 13
+    assert engine.rows_of("a") == 13
     engine.close()
 
 

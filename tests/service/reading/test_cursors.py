@@ -223,7 +223,7 @@ def test_who_reads_only_rows_holds_no_structures_of_views() -> None:
         _, rows, views = pins.needed()
         return [rows.tolist(), views.tolist()]
 
-    pins.publish(Version(1, {"v": "root"}, {"a": 7}))
+    pins.publish(Version(1, {"v": "root"}, {1: 7}))
     reader, snapshot = pins.pin(), pins.pin(rows_only=True)
     pins.publish(Version(2, {}, {}))
     with pins.holding() as version:
@@ -236,7 +236,7 @@ def test_who_reads_only_rows_holds_no_structures_of_views() -> None:
             assert needed() == [[1, 2, 3], [1, 3]]
         assert needed() == [[1, 2], [1]]
     late = pins.pin(1)
-    assert (late.version.roots, late.version.counts) == ({"v": "root"}, {"a": 7})
+    assert (late.version.roots, late.version.counts) == ({"v": "root"}, {1: 7})
     pins.release(reader)
     assert needed() == [[1], [1]]
     pins.release(late)

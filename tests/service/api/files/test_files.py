@@ -246,6 +246,41 @@ def test_the_tag_is_of_the_definition_too(files: Files) -> None:
     assert files.client.get(relation).text.splitlines()[0] == "id,room,lo,hi,note"
 
 
+@pytest.mark.parametrize("kind", ["relations", "views"])
+def test_nothing_of_one_that_was_dropped(shared_server: ServerProcess, kind: str) -> None:
+    """Another one of its name has a file, a tag, versions and cursors of its own."""
+    client, path = shared_server.client(), f"/v1/{kind}/dropped{'_rows' if kind == 'views' else ''}"
+    columns = [{"name": "id", "type": "int64"}]
+
+    def make(first: int) -> None:
+        talk.define(client, "dropped", {"columns": columns, "key": ["id"]})
+        if kind == "views":
+            talk.view(client, "dropped_rows", f"SELECT x.id AS id FROM dropped x WHERE x.id < {first + 1000}")
+        talk.load(client, "dropped", pa.table({"id": range(first, first + 9)}), "application/vnd.apache.arrow.stream")
+
+    def part(**headers: str) -> httpx.Response:
+        return client.get(f"{path}/rows.csv", headers={"Range": "bytes=3-6", **headers})
+
+    def drop() -> None:
+        talk.drop(client, ["dropped_rows"] if kind == "views" else [], ["dropped"])
+
+    make(100)
+    tag = client.head(f"{path}/rows.csv").headers["ETag"]
+    page = talk.ok(client.get(f"{path}/rows?limit=2", headers={"Accept": "application/json"}))
+    assert part().text == "100\n" and part().headers["ETag"] == tag
+    drop()
+    is_problem(part(), "not-found", 404)
+    make(200)
+    assert part().text == "200\n" and part().headers["ETag"] != tag
+    is_problem(part(**{"If-Match": tag}), "range-changed", 412)
+    assert (whole := part(**{"If-Range": tag})).status_code == 200 and whole.text.splitlines()[1] == "200"
+    assert client.get(f"{path}/rows.csv", headers={"If-None-Match": tag}).status_code == 200
+    is_problem(client.get(f"{path}/rows?cursor={page['next']}"), "bad-cursor", 400)
+    is_problem(client.get(f"{path}/rows?version={page['version']}"), "snapshot-expired", 410)
+    is_problem(client.get(f"{path}/rows.csv?version={page['version']}"), "snapshot-expired", 410)
+    drop()
+
+
 @pytest.fixture(scope="module")
 def dense(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
     """A service that may spool 4 MiB for a second, with a view of a million pairs, whose Parquet is larger, and a relation that is not."""
