@@ -176,7 +176,7 @@ def kept_view(record: ViewRecord, state: State) -> LiveView:
     """Return the view, to be built; it alone is failed if this release rejects its definition, which an earlier one accepted."""
     relations = state.relations
     try:
-        parsed = _parsed(record, relations, state.newest)
+        return LiveView(record.id, _parsed(record, relations, state.newest), relations, state.indexes)
     except Exception as error:
         reason = str(error) if isinstance(error, Problem) else f"{type(error).__name__}, see the service's log"
         unexpected = None if isinstance(error, Problem) else error
@@ -184,7 +184,6 @@ def kept_view(record: ViewRecord, state: State) -> LiveView:
         view = LiveView(record.id, refused_view(record.name, record.definition, record.query, reason), relations, state.indexes)
         view.refuse(reason)
         return view
-    return LiveView(record.id, parsed, relations, state.indexes)
 
 
 def _parsed(record: ViewRecord, relations: Mapping[str, Relation], newest: int) -> View:

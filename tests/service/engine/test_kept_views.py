@@ -6,13 +6,16 @@ import contextlib
 import json
 import sqlite3
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from service.durability.checksums import checksum
 from service.errors import Problem
 from service.instance import Instance
+from service.query.model import Query
 from service.reading.cursors import open_rows
+from service.views.stages.making import shown_of
 from tests.server_process import ServerProcess
 from tests.service.running import DEFINITION, PAIR, batch, ids, opened, rows_of, running
 
@@ -31,6 +34,22 @@ REFUSED = [
     {"sql": "SELECT a.id FROM a QUALIFY " + "(" * 3000},
     {"from": {"a": "a"}, "where": [{"column": "a.id", "op": "~", "value": 1}]},
 ]
+
+
+def test_a_view_that_cannot_be_made_fails_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    engine = running(tmp_path)
+    engine.put_view("w", {"sql": "SELECT a.id AS i FROM a"}, wait=60)
+    engine.close()
+
+    def fail(query: Query, *rest: Any) -> Any:
+        if query.aliases == (("a", "a"),):
+            raise KeyError("r")
+        return shown_of(query, *rest)
+
+    monkeypatch.setattr("service.views.live_view.shown_of", fail)
+    engine = opened(tmp_path)
+    assert engine.state == "ready" and {name: view.state for name, view in engine.views.items()} == {"v": "live", "w": "failed"}
+    engine.close()
 
 
 @pytest.mark.parametrize("definition", REFUSED)
