@@ -63,6 +63,10 @@ class AccessToken(NamedTuple):
     def covers_relation(self, name: str) -> bool:
         return self.relations is None or name in self.relations
 
+    def may_use(self, written: frozenset[str]) -> bool:
+        """Whether the token may use a source that has written these relations."""
+        return self.has("write") and (self.relations is None or written <= self.relations)
+
     def covers_view(self, name: str) -> bool:
         return self.views is None or name in self.views
 

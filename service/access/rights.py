@@ -85,9 +85,9 @@ def require(token: AccessToken | None, right: Right, name: str | None) -> None:
     if token is None:
         raise Problem("unauthorized", "this path requires an access token")
     if not token.has(right.scope):
-        raise _forbidden(token, right.scope, f"has the scope {token.scope}; this operation requires {right.scope}")
+        raise forbidden(token, right.scope, f"has the scope {token.scope}; this operation requires {right.scope}")
     if right.of == "service" and not token.covers_all:
-        raise _forbidden(token, right.scope, "is restricted to named relations or views; this operation concerns the whole service")
+        raise forbidden(token, right.scope, "is restricted to named relations or views; this operation concerns the whole service")
     if right.of == "relation" and name is not None:
         require_relation(token, name, right.scope)
     if right.of == "view" and name is not None:
@@ -97,16 +97,17 @@ def require(token: AccessToken | None, right: Right, name: str | None) -> None:
 def require_relation(token: AccessToken, name: str, scope: Scope) -> None:
     """Raise Problem `forbidden` unless the token covers this relation; for names in bodies too."""
     if not token.covers_relation(name):
-        raise _forbidden(token, scope, f"is not for the relation {cut(name)!r}")
+        raise forbidden(token, scope, f"is not for the relation {cut(name)!r}")
 
 
 def require_view(token: AccessToken, name: str, scope: Scope) -> None:
     """The same for a view."""
     if not token.covers_view(name):
-        raise _forbidden(token, scope, f"is not for the view {cut(name)!r}")
+        raise forbidden(token, scope, f"is not for the view {cut(name)!r}")
 
 
-def _forbidden(token: AccessToken, scope: Scope, reason: str) -> Problem:
+def forbidden(token: AccessToken, scope: Scope, reason: str) -> Problem:
+    """Return the problem of a token that lacks a right of this scope."""
     problem = Problem("forbidden", f"the access token {token.name!r} {reason}")
     problem.headers["WWW-Authenticate"] = f'Bearer realm="livejoin", error="insufficient_scope", scope="{scope}"'
     return problem

@@ -125,10 +125,10 @@ async def post_changes(context: Context, relation: str | None, scope: Scope, rec
             body = await read_body(scope, receive, place)
             receipt, turn = await _apply(context, scope["token"], relation, given, kind, body, place)
         else:
-            with engine.under_way.expecting(given or {}):
+            with engine.under_way.expecting(given or {}, scope["token"].relations):
                 body = await read_body(scope, receive, place)
                 fields = (fields_ahead(body) if kind == media.JSON else {}) | (given or {})
-                with engine.under_way.expecting(fields):
+                with engine.under_way.expecting(fields, scope["token"].relations):
                     receipt, turn = await _apply(context, scope["token"], relation, given, kind, body, place)
     finally:
         place.free()
@@ -140,7 +140,13 @@ async def _apply(
     context: Context, token: AccessToken, relation: str | None, given: dict[str, Any] | None, kind: str, body: bytes, place: Place
 ) -> tuple[Receipt, float | None]:
     """Return the receipt of a batch that has been read, and the seconds that the writer took for it; None: it was applied before."""
-    engine, definitions = context.engine, partial(definition_of, context.engine, token)
+    engine, named = context.engine, set[str]()
+
+    def definitions(name: str) -> RelationDefinition:
+        found = definition_of(engine, token, name)
+        named.add(name)
+        return found
+
     if relation is None:
         decode = partial(decode_changes, kind, body, definitions, place)
     else:
@@ -149,11 +155,12 @@ async def _apply(
         small = len(body) <= SMALL and kind not in BINARY
         batch = decode() if small else await context.work(decode_and_prepare, engine, decode, place)
     except UnknownRelation as error:
-        known = await repeated(context, given, error.fields)
+        known = await repeated(context, token, given, error.fields)
         if known is None:
             raise error if relation is None else missing(engine, token, "relation", relation) from None
         return known, None
-    settle(batch, given)
+    settle(batch, given, token)
+    batch.named = named if batch.sent else ()
     # Published in the next turn of the loop: after the response has been sent, before any other request is processed.
     receipt = engine.apply_at_once(batch, context.loop.call_soon) if context.alone else None
     if not isinstance(receipt, Receipt):
@@ -182,11 +189,11 @@ def decode_and_prepare(engine: Instance, decode: Callable[[], Batch], place: Pla
     return batch
 
 
-async def repeated(context: Context, given: dict[str, Any] | None, fields: Mapping[str, Any]) -> Receipt | None:
+async def repeated(context: Context, token: AccessToken, given: dict[str, Any] | None, fields: Mapping[str, Any]) -> Receipt | None:
     """Return the receipt of a repeated batch even if its relation has been dropped since: otherwise its sender could never continue.
     `given`: the query parameters; `fields`: those of the body."""
     batch = Batch([], 0, 0, [], 0, **fields)
-    settle(batch, given)
+    settle(batch, given, token)
     return None if batch.source is None else await context.wait(context.engine.repeated, batch)
 
 
@@ -196,10 +203,12 @@ def _head(receipt: Receipt, length: int, turn: float | None) -> bytes:
     return told % (length, receipt.timeline, timing)
 
 
-def settle(batch: Batch, given: dict[str, Any] | None) -> None:
-    """Merge the query parameters and the fields of a JSON body into the batch. Problem `bad-parameter` if they differ.
+def settle(batch: Batch, given: dict[str, Any] | None, token: AccessToken) -> None:
+    """Merge the query parameters and the fields of a JSON body into the batch, and note the rights of its sender. Problem `bad-parameter`
+    if they differ.
 
     Counts the batch's ambiguous local times."""
+    batch.writes = token.relations
     if batch.unclear:
         UNCLEAR_TIMES.inc(batch.unclear)
     for name, value in (given or {}).items():

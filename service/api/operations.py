@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import orjson
 from prometheus_client import CONTENT_TYPE_LATEST
 from starlette.requests import Request
 from starlette.responses import Response
 
+from service.access.access_token import AccessToken
 from service.api.context import Context
 from service.api.http import media
 from service.api.http.answers import json_answer, no_parameters
 from service.api.metrics import exposition
 from service.api.openapi import Endpoint, answer, failures, json_content, operation, path_parameter, text_content
 from service.api.schemas.examples import SOURCES
+from service.durability.database import SourceRecord
 from service.errors import Problem, ending
 from service.instance import Instance
 from service.wire.grammar import timestamp_text
@@ -53,17 +57,18 @@ async def metrics(request: Request) -> Response:
 async def list_sources(request: Request) -> Response:
     context: Context = request.app.state.context
     no_parameters(request)
-    return Response(await context.wait(_sources_encoded, context.engine), media_type=media.JSON)
+    return Response(await context.wait(_sources_encoded, context.engine, request.scope["token"]), media_type=media.JSON)
 
 
-def _sources_encoded(engine: Instance) -> bytes:
-    known = sorted(engine.sources().items())
-    shown = [{"name": name, "run": one.run, "epoch": one.epoch, "version": one.version, "time": _time(one.time)} for name, one in known]
+def _sources_encoded(engine: Instance, token: AccessToken) -> bytes:
+    shown = [_shown(name, source) for name, source in sorted(engine.sources().items()) if token.may_use(source.written)]
     return orjson.dumps({"sources": shown})
 
 
-def _time(micros: int | None) -> str | None:
-    return None if micros is None else timestamp_text(micros)
+def _shown(name: str, source: SourceRecord) -> dict[str, Any]:
+    time = None if source.time is None else timestamp_text(source.time)
+    written = sorted(source.written)
+    return {"name": name, "run": source.run, "epoch": source.epoch, "version": source.version, "time": time, "relations": written}
 
 
 async def delete_source(request: Request) -> Response:
@@ -118,7 +123,7 @@ ENDPOINTS = [
         list_sources,
         operation(
             "listSources",
-            "List the sources of batches, each with its last batch",
+            "List the sources of batches that the token may use, each with its last batch",
             tag="operations",
             responses={**answer(200, "the sources", json_content("Sources", SOURCES)), **failures("bad-parameter")},
         ),

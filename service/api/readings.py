@@ -8,8 +8,8 @@ from typing import Any
 from starlette.requests import Request
 from starlette.responses import Response
 
-from service.access.access_token import moment
-from service.access.rights import require_view
+from service.access.access_token import AccessToken, moment
+from service.access.rights import forbidden
 from service.api.context import Context
 from service.api.http.admission import client_of
 from service.api.http.answers import existing, json_answer, no_parameters
@@ -54,7 +54,9 @@ async def end(request: Request) -> Response:
     context: Context = request.app.state.context
     no_parameters(request)
     id_, held = request.path_params["id"], context.engine.held
-    require_view(request.scope["token"], held.view_of(id_), "read")
+    token: AccessToken = request.scope["token"]
+    if not token.covers_view(held.view_of(id_)):
+        raise forbidden(token, "read", "is not for the view of this reading")
     held.end(id_)
     return Response(status_code=204)
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from operator import itemgetter
 from typing import Any
 
@@ -77,7 +79,8 @@ async def patch_relation(request: Request) -> Response:
         for part in ("add_columns", "add_intervals", "nullable"):
             _require_few(data, part, context.settings.max_columns)
         patch = parse_patch(data)
-    await context.rewrite(engine.patch_relation, name, patch)
+    with _hiding_views(request.scope["token"]):
+        await context.rewrite(engine.patch_relation, name, patch)
     return json_answer(relation_json(engine, existing(engine, request, "relation")))
 
 
@@ -99,20 +102,23 @@ async def delete_relation(request: Request) -> Response:
     engine = context.engine
     no_parameters(request)
     name = existing(engine, request, "relation")
-    try:
+    with _hiding_views(request.scope["token"]):
         await context.wait(engine.drop_relation, name)
-    except Problem as problem:
-        raise _without_hidden(problem, request.scope["token"]) from None
     return Response(status_code=204)
 
 
-def _without_hidden(problem: Problem, token: AccessToken) -> Problem:
-    """Return the problem of a relation in use, without the names of views that the token does not cover."""
-    views = problem.extensions.get("views", [])
-    shown = [view for view in views if token.covers_view(view)]
-    if len(shown) == len(views):
-        return problem
-    return Problem(problem.type, f"the relation is used by {', '.join([*shown, 'views that the access token is not for'])}", views=shown)
+@contextmanager
+def _hiding_views(token: AccessToken) -> Iterator[None]:
+    """Take the names of views that the token does not cover out of the problem of a relation in use."""
+    try:
+        yield
+    except Problem as problem:
+        views = problem.extensions.get("views", [])
+        shown = [view for view in views if token.covers_view(view)]
+        if len(shown) < len(views):
+            told = ", ".join([*shown, "views that the access token is not for"])
+            problem.detail, problem.extensions["views"] = problem.detail.replace(", ".join(views), told), shown
+        raise
 
 
 _NAME = path_parameter("name", "the relation", "bookings")

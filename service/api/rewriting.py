@@ -79,11 +79,11 @@ async def replace(request: Request) -> Response:
         if commit:
             return await _commit(context, request, place, name, stage, given)
         kind = media.content_type(request.scope["fields"], ROWS_TYPES)
-        with engine.under_way.expecting(given):
+        with engine.under_way.expecting(given, request.scope["token"].relations):
             body = await read_body(request.scope, request.receive, place)
             decode = partial(decode_rows, kind, body, name, partial(definition_of, engine, request.scope["token"]), place)
             batch = decode() if len(body) <= SMALL and kind not in BINARY else await context.work(decode)
-            settle(batch, given)
+            settle(batch, given, request.scope["token"])
             if stage is None:
                 engine.under_way.begin(batch)
         if stage is None:
@@ -97,11 +97,11 @@ async def replace(request: Request) -> Response:
 
 
 async def _commit(context: Context, request: Request, place: Place, name: str, stage: str, given: dict[str, Any]) -> Response:
-    with context.engine.under_way.expecting(given):
+    with context.engine.under_way.expecting(given, request.scope["token"].relations):
         if await read_body(request.scope, request.receive, place):
             raise Problem("malformed-body", "a commit has no body: send the rows as a part before it")
         batch = Batch([], 0, 0, [], 0)
-        settle(batch, given)
+        settle(batch, given, request.scope["token"])
         context.engine.under_way.begin(batch)
     return await _rewritten(context, batch, partial(context.engine.commit_stage, name, stage, batch))
 
@@ -136,7 +136,7 @@ async def _rewritten(context: Context, batch: Batch, work: Callable[[], Receipt]
 
 async def _of_none(context: Context, request: Request, given: dict[str, Any]) -> Response:
     """Answer a request whose relation does not exist, as `changes.repeated` says. Otherwise Problem `not-found`."""
-    receipt = await changes.repeated(context, given, {}) if "source" in given else None
+    receipt = await changes.repeated(context, request.scope["token"], given, {}) if "source" in given else None
     if receipt is None:
         raise missing(context.engine, request.scope["token"], "relation", request.path_params["name"])
     return _answer(receipt, None)
@@ -157,12 +157,12 @@ async def delete(request: Request) -> Response:
     if name not in engine.relations:
         return await _of_none(context, request, given)
     engine.admit()
-    with engine.under_way.expecting(given):
+    with engine.under_way.expecting(given, request.scope["token"].relations):
         async with definition(request.scope, request.receive, context.bodies, context.work) as data:
             form = checked(Deletion, data)
         _require_where(form, context.settings.max_conditions)
         batch = Batch([], 0, 0, [], 0, **_fields(form))
-        settle(batch, given)
+        settle(batch, given, request.scope["token"])
         engine.under_way.begin(batch)
 
     def filters(relation: Relation) -> Any:

@@ -21,7 +21,7 @@ from service.access.store import TOKENS, forget_tokens, read_tokens
 from service.backups.tables import put_rows
 from service.durability import database
 from service.durability.checksums import checksum
-from service.durability.database import ENTRIES, FORMAT, LogRow, SourceRecord
+from service.durability.database import ENTRIES, FORMAT, LogRow
 from service.durability.failpoints import reach
 from service.durability.files import link_or_copy
 from service.durability.folder import DATABASE, FOLDER_MODE, MARK, REPAIRED, Damaged, Mark, sync_path
@@ -211,13 +211,12 @@ def _set_back(found: Plan, rows: list[LogRow]) -> None:
     last = {row.source: row for row in rows if row.source is not None}
     kept = []
     for *record, _ in found.tables["sources"]:
-        source, _, epoch, version, *_ = record
+        source, _, epoch, version, _, _, written = record
         if version is None or version <= found.version:
             kept.append((*record, checksum(*record)))
         elif source in last:
             row = last[source]
-            assert row.epoch is not None
-            back = (source, *SourceRecord(row.run, row.epoch, row.version, None, None))
+            back = source, row.run, row.epoch, row.version, None, None, written
             kept.append((*back, checksum(*back)))
             found.dropped.append(f"of the source {source!r}, what came after epoch {row.epoch} (up to {epoch})")
         else:

@@ -3,7 +3,7 @@
     meta        format, folder_id, secret, timelines, forgotten, next_relation_id, catalog_changes
     relations   each with its definition and its shapes: its number of columns, from which version on
     views       each with its definition as given, and as it was interpreted (`query`)
-    sources     for each source its last batch, and the answer to it
+    sources     for each source its last batch, the answer to it, and the relations that it has written
     log         one row per batch; the rest of a large payload is in log_rest
 
 Every row has a checksum (`checksums.py`). The row of `format` in `meta` has this form in all formats, and is read first.
@@ -52,8 +52,8 @@ _COLUMNS = {
         " crc INTEGER NOT NULL)"
     ),
     "sources": (
-        "(source TEXT PRIMARY KEY, run TEXT, epoch INTEGER NOT NULL, version INTEGER, time INTEGER, receipt BLOB, crc INTEGER NOT NULL)"
-        " WITHOUT ROWID"
+        "(source TEXT PRIMARY KEY, run TEXT, epoch INTEGER NOT NULL, version INTEGER, time INTEGER, receipt BLOB, written TEXT NOT NULL,"
+        " crc INTEGER NOT NULL) WITHOUT ROWID"
     ),
     "log": "(version INTEGER PRIMARY KEY, source TEXT, run TEXT, epoch INTEGER, crc INTEGER NOT NULL, payload BLOB NOT NULL)",
     "log_rest": "(version INTEGER, part INTEGER, payload BLOB NOT NULL, PRIMARY KEY (version, part))",
@@ -64,7 +64,7 @@ _META = "REPLACE INTO meta VALUES (?, ?, ?)"
 ROW = "(?, ?, ?, ?, ?, ?)"
 INSERT = f"INSERT INTO log VALUES {ROW}"  # one row; more are appended
 INSERT_REST = "INSERT INTO log_rest VALUES (?, ?, ?)"
-PUT_SOURCE = "REPLACE INTO sources VALUES (?, ?, ?, ?, ?, ?, ?)"
+PUT_SOURCE = "REPLACE INTO sources VALUES (?, ?, ?, ?, ?, ?, ?, ?)"
 PUT_RELATION = "INSERT INTO relations VALUES (?, ?, ?, ?, ?)"
 PUT_VIEW = "INSERT INTO views (id, name, definition, query, crc) VALUES (?, ?, ?, ?, ?)"
 
@@ -76,7 +76,7 @@ _TABLES = {name: f"CREATE TABLE {name} {columns}" for name, columns in _COLUMNS.
 ENTRIES = {  # the columns that a checksum covers
     "relations": "id, name, definition, shapes",
     "views": "id, name, definition, query",
-    "sources": "source, run, epoch, version, time, receipt",
+    "sources": "source, run, epoch, version, time, receipt, written",
 }
 
 
@@ -90,8 +90,8 @@ class WrongFormat(Damaged):
 
 
 class LogRow(NamedTuple):
-    """One batch as it was appended. `receipt`: the answer to it, as JSON, if it has a source; only the last one of each source is kept,
-    with the source, so a replay returns None."""
+    """One batch as it was appended. `receipt`: the answer to it, as JSON, if it has a source; `written`: the relations that this has
+    written so far. Only the last ones of each source are kept, with the source, so a replay returns neither."""
 
     version: int
     source: str | None
@@ -99,16 +99,19 @@ class LogRow(NamedTuple):
     epoch: int | None
     payload: bytes
     receipt: bytes | None = None
+    written: frozenset[str] = frozenset()
 
 
 class SourceRecord(NamedTuple):
-    """The last batch of a source: `time` in microseconds since 1970 (UTC). None: unknown after a repair."""
+    """The last batch of a source: `time` in microseconds since 1970 (UTC). None: unknown after a repair. `written`: the names of all
+    relations that the source has written, whether these still exist or not."""
 
     run: str | None
     epoch: int
     version: int | None
     time: int | None
     receipt: bytes | None
+    written: frozenset[str]
 
 
 class RelationRecord(NamedTuple):
@@ -329,8 +332,11 @@ def put_meta(db: sqlite3.Connection, name: str, value: int | str | bytes) -> Non
 
 
 def read_sources(db: sqlite3.Connection) -> dict[str, SourceRecord]:
-    rows = db.execute("SELECT source, run, epoch, version, time, receipt FROM sources")
-    return {source: SourceRecord(*record) for source, *record in rows}
+    rows = db.execute("SELECT source, run, epoch, version, time, receipt, written FROM sources")
+    return {
+        source: SourceRecord(run, epoch, version, time, receipt, frozenset(json.loads(written)))
+        for source, run, epoch, version, time, receipt, written in rows
+    }
 
 
 def read_catalog(db: sqlite3.Connection) -> Catalog:
@@ -360,7 +366,8 @@ def put_view(db: sqlite3.Connection, record: ViewRecord) -> int:
 
 
 def put_source(db: sqlite3.Connection, source: str, record: SourceRecord) -> None:
-    db.execute(PUT_SOURCE, (source, *record, checksum(source, *record)))
+    values = source, *record[:-1], json.dumps(sorted(record.written))
+    db.execute(PUT_SOURCE, (*values, checksum(*values)))
 
 
 def put_rest(db: sqlite3.Connection, version: int, payload: bytes) -> bytes | memoryview:

@@ -21,11 +21,10 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 from service.durability import database
-from service.durability.checksums import batch_checksum, checksum
+from service.durability.checksums import batch_checksum
 from service.durability.database import (
     INSERT,
     INSERT_REST,
-    PUT_SOURCE,
     ROW,
     Catalog,
     LogRow,
@@ -202,11 +201,13 @@ class Log:
         """Write the rows in one transaction, with few statements: each lets other threads take the GIL. A single statement is a transaction
         by itself."""
         values: list[Any] = []
-        known: dict[str, tuple[Any, ...]] = {}
+        known: dict[str, SourceRecord] = {}
+        now = time.time_ns() // 1000
         size, long = 0, False
-        for version, source, run, epoch, payload, receipt in rows:
+        for version, source, run, epoch, payload, receipt, written in rows:
             if source is not None:
-                known[source] = run, epoch, version, receipt
+                assert epoch is not None
+                known[source] = SourceRecord(run, epoch, version, now, receipt, written)
             size, long = size + len(payload), long or len(payload) > database.LARGEST
             values += version, source, run, epoch, batch_checksum(version, source, run, epoch, payload), payload
         self._pages += 1 + len(known)
@@ -216,22 +217,14 @@ class Log:
             if long:
                 values[5::6] = [database.put_rest(self._db, row.version, row.payload) for row in rows]
             self._db.execute(statement, values)
-            if known:
-                self._put_sources(known)
+            for source, record in known.items():
+                database.put_source(self._db, source, record)
             self._db.execute("COMMIT")
         else:
             self._db.execute(statement, values)
         if size > database.KEPT:
             for used in (statement, INSERT_REST) if long else (statement,):
                 database.forget_values(self._db, used)
-
-    def _put_sources(self, known: dict[str, tuple[Any, ...]]) -> None:
-        now = time.time_ns() // 1000
-        records = []
-        for source, (run, epoch, version, receipt) in known.items():
-            record = source, run, epoch, version, now, receipt
-            records.append((*record, checksum(*record)))
-        self._db.executemany(PUT_SOURCE, records)
 
     def _has_committed(self) -> None:
         self._appender = None
@@ -352,9 +345,13 @@ class Log:
         return record.id
 
     def drop_relation(self, name: str) -> None:
-        """Remove a relation; its rows in the log stay until `forget`. Durable on return."""
+        """Remove a relation, and the answers to batches that may tell of its rows; these stay in the log until `forget`. Durable on
+        return."""
         with self._catalog_transaction() as db:
             db.execute("DELETE FROM relations WHERE name = ?", (name,))
+            for source, record in database.read_sources(db).items():
+                if name in record.written:
+                    database.put_source(db, source, record._replace(receipt=None))
             self._count_catalog_change(db)
 
     def drop_view(self, name: str) -> None:

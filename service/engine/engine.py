@@ -28,12 +28,12 @@ from service.engine.builds import Builds
 from service.engine.housekeeping import Housekeeping
 from service.engine.queued import Done, change, fail, is_single, receipt_of
 from service.engine.recovery import Ended, Loading, Progress, kept_view, recover_relations
-from service.engine.refusals import check_source, or_no_room, refuse_new
+from service.engine.refusals import check_source, or_no_room, refuse_bad, refuse_new
 from service.engine.retention import Retention
 from service.engine.rewrites import Rewrites
 from service.engine.snapshotting import Snapshotting
 from service.engine.stages import Stage, Stages
-from service.engine.state import Receipt, State, Unpublished, refuse_bad
+from service.engine.state import Receipt, State, Unpublished
 from service.engine.truncates import Truncates
 from service.engine.versions import Pins, Version
 from service.engine.writer import Later, Writer
@@ -237,8 +237,8 @@ class Engine(ABC):
         return receipt_of(self.submit, batch)
 
     def repeated(self, batch: Batch) -> Receipt | None:
-        """Return the answer to a batch that was applied already (its changes are not compared), or None. Problems `source-reset`,
-        `bad-parameter`."""
+        """Return the answer to a batch that was applied already (its changes are not compared), or None. Problems `forbidden`,
+        `source-reset`, `bad-parameter`."""
         check_source(batch)
         return None if batch.source is None else self._writer.call(lambda: self._state.repeated(batch, self.published.number)).result()
 
@@ -326,6 +326,7 @@ class Engine(ABC):
                 said = f"the relation {name} is used by {', '.join(users)}: drop {'this view' if len(users) == 1 else 'these views'} first"
                 raise Problem("relation-in-use", said, views=users)
             self._log.drop_relation(name)
+            self._state.forget_receipts(name)
             self._state.relations = {other: kept for other, kept in self._state.relations.items() if other != name}
             self.versions.publish(self._state.version())
             return relation

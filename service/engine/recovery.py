@@ -100,7 +100,7 @@ def recover_relations(state: State, log: Log, folder: Path, progress: Progress, 
     else:
         history.begin()
     for name, source in log.sources().items():
-        state.sources[name] = source.run, source.epoch
+        state.sources[name], state.written[name] = (source.run, source.epoch), source.written
         if source.receipt is not None:
             state.receipts[name] = source.receipt
     state.timeline = log.timeline

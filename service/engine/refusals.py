@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 
 from service.errors import Problem, bad_parameter
 from service.wire.batch import Batch
+from service.wire.errors import RowError
 
 log = logging.getLogger("livejoin.engine")
 
@@ -33,6 +34,30 @@ def refuse_new(kind: str, name: str, there: Collection[str], others: Collection[
         raise Problem("definition-differs", f"{name} is the name of a {other}, and relations and views share their names: {instead}")
     if len(there) >= most:
         raise Problem("too-many", f"there are already {len(there)} {kind}s, and --max-{kind}s is {most}: drop those that are not needed")
+
+
+def refuse_bad(batch: Batch, errors: Sequence[RowError], count: int) -> None:
+    """Raise Problem `bad-rows` if there are any."""
+    if count:
+        listed = [error._asdict() for error in errors]
+        said = f"{count} of {batch.sent} changes {'is' if count == 1 else 'are'} bad; nothing was applied"
+        raise Problem("bad-rows", said, error_count=count, errors=listed)
+
+
+def not_of(source: str) -> Problem:
+    """Return the problem of a batch whose sender may not use its source."""
+    said = f"the source {source!r} has written relations to which this access token may not write: use another name"
+    return Problem("forbidden", f"{said}, or a token for all of them")
+
+
+def other_run(batch: Batch, run: str | None) -> Problem:
+    """Return the problem of a batch of another run than the last one of its source."""
+    said = f"the source {batch.source!r} has epochs of {_named(run)}, and this batch is of {_named(batch.run)}"
+    return Problem("source-reset", f"{said}; to take the source over, send reset=true")
+
+
+def _named(run: str | None) -> str:
+    return "no run" if run is None else f"the run {run!r}"
 
 
 def check_source(batch: Batch) -> None:

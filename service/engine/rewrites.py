@@ -14,7 +14,8 @@ from typing import NamedTuple
 import pyarrow as pa
 
 from service.engine.queued import Done, receipt_of
-from service.engine.state import Receipt, State, refuse_bad
+from service.engine.refusals import refuse_bad
+from service.engine.state import Receipt, State
 from service.engine.versions import Pins
 from service.engine.writer import Writer
 from service.errors import Problem, dropped

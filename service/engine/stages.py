@@ -22,7 +22,7 @@ import pyarrow as pa
 
 from service.durability.files import free_bytes
 from service.durability.folder import FOLDER_MODE, discard, private, reason
-from service.engine.state import refuse_bad
+from service.engine.refusals import refuse_bad
 from service.errors import Problem
 from service.tables.evolution import judged_again
 from service.tables.relations import Relation
@@ -32,7 +32,7 @@ from service.wire.schema import RelationDefinition
 
 FOLDER = "stages"
 _FORGOTTEN_AFTER = 3600.0  # seconds without another part
-_MOST = 64  # stages at a time
+_MOST = 64  # stages at a time, except the only one of a relation: others cannot prevent that
 _ROOM = 16 << 20  # bytes left free on the disk, for the log
 
 
@@ -147,7 +147,7 @@ class Stages:
         self._forget()
         stage = self._stages.get((relation.id, name))
         if stage is None:
-            if len(self._stages) >= _MOST:
+            if len(self._stages) >= _MOST and any(id_ == relation.id for id_, _ in self._stages):
                 raise Problem("too-many", f"there are already {_MOST} stages: commit them, or wait until one of them is dropped")
             stage = Stage()
         number = max(stage.parts, default=-1) + 1 if number is None else number

@@ -15,6 +15,7 @@ import orjson
 
 from service.durability.effects import Effect, encode_effects
 from service.engine.fresh_pages import Growing
+from service.engine.refusals import not_of, other_run, refuse_bad
 from service.engine.versions import Needed, Version
 from service.errors import Problem
 from service.tables.backlog import Backlog
@@ -100,6 +101,7 @@ class State:
         self.indexes = SharedIndexes()
         self.sources: dict[str, tuple[str | None, int]] = {}
         self.receipts: dict[str, bytes] = {}  # by source: the answer to its last batch, if known
+        self.written: dict[str, frozenset[str]] = {}  # by source: the names of the relations that it has written; never empty
         self.timeline = 1
         self.newest = 0
         self.rows_changed = 0  # since the last call of `to_reclaim`
@@ -182,30 +184,45 @@ class State:
         self._published = self._interest = None
 
     def is_duplicate(self, batch: Batch) -> bool:
-        """Whether a batch of its source with this epoch or a higher one was applied. Problem `source-reset`."""
+        """Whether a batch of its source with this epoch or a higher one was applied. Problems `forbidden`, `source-reset`."""
         known = self.sources.get(batch.source) if batch.source is not None else None
         if known is None:
             return False
         run, epoch = known
+        assert batch.source is not None and batch.epoch is not None
+        if not self.may_use(batch.source, batch.writes):
+            raise not_of(batch.source)
         if batch.run != run:
             if batch.reset:
                 return False
-            said = f"the source {batch.source!r} has epochs of {_named(run)}, and this batch is of {_named(batch.run)}"
-            raise Problem("source-reset", f"{said}; to take the source over, send reset=true")
-        assert batch.epoch is not None
+            raise other_run(batch, run)
         return batch.epoch <= epoch
 
+    def may_use(self, source: str, writes: frozenset[str] | None) -> bool:
+        """Whether the source is known, and belongs to who may write to these relations (None: all). Any thread."""
+        written = self.written.get(source)
+        return written is not None and (writes is None or written <= writes)
+
     def repeated(self, batch: Batch, version: int) -> Receipt | None:
-        """Return the answer to a duplicate; None for any other batch. `version`: the newest. Problem `source-reset`."""
+        """Return the answer to a duplicate; None for any other batch. `version`: the newest. Problems `forbidden`, `source-reset`."""
         if not self.is_duplicate(batch):
             return None
         assert batch.source is not None
         first = self.receipts.get(batch.source) if self.sources[batch.source][1] == batch.epoch else None
         return Receipt(version, 0, 0, 0, [], True, self.timeline, first)
 
+    def unrecorded(self, batch: Batch) -> Receipt | None:
+        """Return the answer to an empty batch of an unknown source, of which nothing is recorded: it would belong to nobody."""
+        is_new = batch.source is not None and batch.source not in self.sources
+        return Receipt(self.newest, 0, 0, 0, [], False, self.timeline) if is_new and not batch.sent and not batch.changes else None
+
     def forget_source(self, name: str) -> None:
-        del self.sources[name]
+        del self.sources[name], self.written[name]
         self.receipts.pop(name, None)
+
+    def forget_receipts(self, relation: str) -> None:
+        """Forget the answers to batches of the sources that have written a relation, which was dropped: they may tell of its rows."""
+        self.receipts = {source: answer for source, answer in self.receipts.items() if relation not in self.written[source]}
 
     def prepare(self, batch: Batch) -> None:
         """Do part of the work of `judge` and `apply` in advance, for each relation with many changes. Any thread."""
@@ -364,6 +381,8 @@ class State:
             assert batch.epoch is not None
             self.sources[batch.source] = (batch.run, batch.epoch)
             self.receipts[batch.source] = receipt.encoded()
+            written = {*batch.named, *(changes.relation for changes in batch.changes)}
+            self.written[batch.source] = self.written.get(batch.source, frozenset()) | written
 
     def to_reclaim(self) -> list[Callable[[Needed], bool]]:
         """Return functions that make reusable what neither the published version, which is the newest, nor a pin, nor an unsettled delta
@@ -478,15 +497,3 @@ def _payload(judged: Outcome) -> bytes:
                 ages = (len(judged.batches) - 1 - np.concatenate((gone, come))).astype(np.uint16)
             effects.append(Effect(one.relation.id, one.truncate, one.delete_keys, one.inserts, ages))
     return encode_effects(effects)
-
-
-def refuse_bad(batch: Batch, errors: Sequence[RowError], count: int) -> None:
-    """Raise Problem `bad-rows` if there are any."""
-    if count:
-        listed = [error._asdict() for error in errors]
-        said = f"{count} of {batch.sent} changes {'is' if count == 1 else 'are'} bad; nothing was applied"
-        raise Problem("bad-rows", said, error_count=count, errors=listed)
-
-
-def _named(run: str | None) -> str:
-    return "no run" if run is None else f"the run {run!r}"

@@ -57,7 +57,7 @@ class Truncates:
 
     def __init__(self, state: State, writer: Writer, versions: Pins) -> None:
         self._state, self._writer, self._versions = state, writer, versions
-        self.under_way = UnderWay()
+        self.under_way = UnderWay(state.may_use)
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="truncates", initializer=partial(give_way, NICE))
         self._toucher = ThreadPoolExecutor(1, thread_name_prefix="toucher")  # for batches without such views, which wait for no preparation
         self._room = threading.Lock()  # held for the one batch whose new memory is allocated before its turn: a thousand may wait

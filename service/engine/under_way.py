@@ -1,7 +1,7 @@
 """Batches that are prepared outside the writer's queue: truncates (`truncates.py`) and rewrites (`rewrites.py`). Later batches of their
 sources are held until these are queued or done: otherwise they would make the earlier ones duplicates. Batches that are still received or
 decoded hold back those of their run with greater epochs, until they are answered or known as one of the former. No batch is held behind
-one of its run with a greater epoch, which would make it a duplicate itself."""
+one of its run with a greater epoch, which would make it a duplicate itself; nor behind one whose sender may not use its source."""
 
 from __future__ import annotations
 
@@ -14,6 +14,9 @@ from typing import Any
 from service.errors import ending
 from service.wire.batch import Batch
 
+Writes = frozenset[str] | None  # `Batch.writes`
+_Key = tuple[str, str | None, int, Writes]  # of a batch: source, run and epoch, and the rights of its sender
+
 
 class _Entry:
     """A batch, and what to call when it begins. `waits`: no thread is busy with it."""
@@ -24,11 +27,13 @@ class _Entry:
 
 
 class UnderWay:
-    """Any thread. No thread waits for another source."""
+    """Any thread. No thread waits for another source. may_use: whether a source is known, and who may write to these relations may use
+    it."""
 
-    def __init__(self) -> None:
+    def __init__(self, may_use: Callable[[str, Writes], bool]) -> None:
+        self._may_use = may_use
         self._entries: list[_Entry] = []  # in order; replaced, never changed
-        self._expected: dict[tuple[str, str | None, int], object] = {}  # by source, run and epoch; replaced, never changed
+        self._expected: dict[_Key, object] = {}  # replaced, never changed
         self._lock = threading.Lock()
         self._beginning = threading.local()  # entries: those that begin in this thread
         self.is_ending = False  # nothing new begins
@@ -55,14 +60,14 @@ class UnderWay:
         return self._begin(batch, None).begun
 
     @contextmanager
-    def expecting(self, fields: Mapping[str, Any]) -> Iterator[None]:
+    def expecting(self, fields: Mapping[str, Any], writes: Writes) -> Iterator[None]:
         """Context in which a batch with these fields is received and decoded. It holds back those of its run with greater epochs: others
         do not make it a duplicate. If it is sent again meanwhile, the new copy takes its place: the connection of this one may be lost."""
         source, run, epoch = fields.get("source"), fields.get("run"), fields.get("epoch")
         if source is None or epoch is None:
             yield
             return
-        key, mine = (source, run, epoch), object()
+        key, mine = (source, run, epoch, writes), object()
         with self._lock:
             self._expected = {**self._expected, key: mine}
         try:
@@ -71,8 +76,8 @@ class UnderWay:
             with self._lock:
                 self._expected = {other: one for other, one in self._expected.items() if one is not mine}
                 following = self._next_of(source)
-            if following is not None:
-                self._go(following)
+            for entry in following:
+                self._go(entry)
 
     def _begin(self, batch: Batch, go: Callable[[], None] | None) -> _Entry:
         with self._lock:
@@ -94,8 +99,8 @@ class UnderWay:
         with self._lock:
             self._entries = [entry for entry in self._entries if entry.batch is not batch]
             following = self._next_of(batch.source)
-        if following is not None:
-            self._go(following)
+        for entry in following:
+            self._go(entry)
 
     @contextmanager
     def turn(self, batch: Batch) -> Iterator[None]:
@@ -120,14 +125,25 @@ class UnderWay:
     def _is_held(self, batch: Batch, before: Sequence[_Entry]) -> bool:
         """Whether the batch must wait for those in front of it, or for one that is expected."""
         owner, epoch = (batch.source, batch.run), batch.epoch
-        if batch.source is not None and any(entry.batch.source == batch.source for entry in before):
+        if any(entry.batch.source == batch.source and self._concerns(entry.batch.writes, batch) for entry in before):
             return True
-        return epoch is not None and any((source, run) == owner and expected < epoch for source, run, expected in self._expected)
+        expected = ((key[2], key[3]) for key in self._expected if key[:2] == owner)
+        return epoch is not None and any(other < epoch and self._concerns(writes, batch) for other, writes in expected)
 
-    def _next_of(self, source: str | None) -> _Entry | None:
-        """Return the first entry of the source, unless it has begun or must wait."""
-        first = next((entry for entry in self._entries if entry.batch.source == source), None)
-        return None if source is None or first is None or first.begun.done() or self._is_held(first.batch, ()) else first
+    def _concerns(self, writes: Writes, batch: Batch) -> bool:
+        """Whether a batch of a sender with these rights, of the same source, may make the other one a duplicate."""
+        return batch.source is not None and (writes == batch.writes or self._may_use(batch.source, writes))
+
+    def _next_of(self, source: str | None) -> list[_Entry]:
+        """Return the entries of the source that have not begun and need not wait: one for each kind of sender at most."""
+        found: list[_Entry] = []
+        before: list[_Entry] = []
+        for entry in self._entries if source is not None else ():
+            if entry.batch.source == source:
+                if not entry.begun.done() and not self._is_held(entry.batch, before):
+                    found.append(entry)
+                before.append(entry)
+        return found
 
     def _go(self, entry: _Entry) -> None:
         """Let the batch begin. If this is called by one that begins in this thread, it does so after that: many may follow each other."""

@@ -439,7 +439,7 @@ class Writer:
     def _judge(self, batch: Batch) -> Outcome | Receipt | Problem:
         """Return the outcome to apply, or the answer to a batch that is not applied."""
         try:
-            repeated = self._state.repeated(batch, 0)
+            repeated = self._state.repeated(batch, 0) or self._state.unrecorded(batch)
             if repeated is not None:
                 return repeated
             if not self._log.takes([batch.bytes]):
@@ -456,9 +456,9 @@ class Writer:
         rows, changes, count = [], 0, len(batches)
         last = applied.receipts[-1].version
         for version, batch in enumerate(batches, last + 1 - count):
-            answer = None if batch.source is None else self._state.receipts[batch.source]
             payload = applied.payload if version == last else b""
-            rows.append(LogRow(version, batch.source, batch.run, batch.epoch, payload, answer))
+            of_source = () if batch.source is None else (self._state.receipts[batch.source], self._state.written[batch.source])
+            rows.append(LogRow(version, batch.source, batch.run, batch.epoch, payload, *of_source))
             changes += batch.sent
         self._log.append(rows)
         if not is_small(batches[0]):

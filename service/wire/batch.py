@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -120,7 +120,8 @@ class Batch:
     """One body. `errors` are the first 100 bad rows by index; `ignored` counts what is no change of a row, such as Debezium's `m`. `turn`:
     seconds that the writer took until the batch, and others applied with it, were on disk. `bad_keys`: of the bad rows with readable keys.
     `unclear`: the number of local times that do not exist, or exist twice, and were read with the offset before the change. `emptied`: what
-    the engine has built for the batch (`engine.truncates`)."""
+    the engine has built for the batch (`engine.truncates`). `named`: the relations that it names, also those of which all changes are bad.
+    `writes`: the relations that its sender may write to; None: all."""
 
     changes: list[Changes]
     sent: int
@@ -136,6 +137,8 @@ class Batch:
     bad_keys: list[pa.RecordBatch] = field(default_factory=list)
     unclear: int = 0
     emptied: Sequence[Any] = ()
+    named: Collection[str] = ()
+    writes: frozenset[str] | None = None
 
     @property
     def bytes(self) -> int:

@@ -34,8 +34,8 @@ FIRST_BATCH_GONE = (
 _OTHER_SOURCE = "give the query a different 'source', or set the option 'reset' if it is to take this one over"
 NEW_RUN = "a query with a new checkpoint, or with an older copy of one, needs another value of the option 'run', and the option 'reset'"
 BEHIND = (
-    "it was restored from an older backup, or its source was forgotten. A query with a new checkpoint writes everything again; with the "
-    "option 'reset' this one continues without what is missing"
+    "it was restored from an older backup, or its source was forgotten, or the token may not write to all relations that the source has "
+    "written. A query with a new checkpoint writes everything again; with the option 'reset' this one continues without what is missing"
 )
 LESS_AT_ONCE = (
     "limit how much the source of the query reads at once (maxOffsetsPerTrigger of Kafka, maxFilesPerTrigger of files, maxRows of "

@@ -16,7 +16,7 @@ import pyarrow as pa
 from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
 
-from livejoin import Client
+from livejoin import Client, Receipt
 from livejoin.arrow import ARROW, stream_of
 from streaming.datasource.failures import BEHIND, LESS_AT_ONCE, NEW_RUN, converting_errors, some_bad
 from streaming.datasource.options import Options
@@ -79,11 +79,14 @@ class StreamWriter(DataSourceStreamArrowWriter):
         content, run, rows = b"".join(message.content for message in written), written[0].run, sum(message.rows for message in written)
         self._require_small(len(content))
         what = f"{self._what}, batch {batchId}"
-        body = (content, ARROW) if content else _NO_CHANGES
         with self._service.connect() as lj, converting_errors(what, ""):
             lj.readiness()  # a service that has answered is waited for, and the batch sent again, if the connection breaks
-            self._require_applied(lj, what, run, batchId)
-            receipt = lj.post_changes(*body, self._source, batchId, run=run, reset=self._reset, on_error=self._on_error)
+            is_known = self._require_applied(lj, what, run, batchId)
+            if content or is_known:
+                body = (content, ARROW) if content else _NO_CHANGES
+                receipt = lj.post_changes(*body, self._source, batchId, run=run, reset=self._reset, on_error=self._on_error)
+            else:
+                receipt = self._begin(lj, run, batchId)
         if receipt.duplicate and receipt.first is None:  # not this batch once more, which would be the last of the run
             raise StreamError(f"{what}: the run {run!r} has written later batches, so this batch was not written: {NEW_RUN}")
         if receipt.first is not None and (before := _rows_of(receipt.first)) != rows:
@@ -94,14 +97,22 @@ class StreamWriter(DataSourceStreamArrowWriter):
     def abort(self, messages: list[Written | None], batchId: int) -> None:
         """Nothing was sent."""
 
-    def _require_applied(self, lj: Client, what: str, run: str, batch: int) -> None:
-        """Raises StreamError if the service lacks the previous batch, for example after its restoration from an older backup."""
-        if self._reset or not batch:
-            return
+    def _begin(self, lj: Client, run: str, batch: int) -> Receipt:
+        """Make the source known by an empty batch: one that deletes no row, because without a relation nothing would be recorded."""
+        relation = lj.relation(self._relation)
+        nothing = {"column": relation.get()["key"][0], "op": "is_null"}
+        return relation.delete_where(nothing, source=self._source, epoch=batch, run=run)
+
+    def _require_applied(self, lj: Client, what: str, run: str, batch: int) -> bool:
+        """Return whether the service knows the source. Raises StreamError if it lacks the previous batch, for example after its restoration
+        from an older backup."""
         known = next((one for one in lj.sources() if one["name"] == self._source), None)
+        if self._reset or not batch:
+            return known is not None
         if known is None or (known["run"] == run and known["epoch"] < batch - 1):
             has = "no batch of this source" if known is None else f"batch {known['epoch']} as the last of this run"
             raise StreamError(f"{what}: the service has {has}, so it lacks batches before this one: {BEHIND}")
+        return True
 
     def _require_small(self, size: int) -> None:
         if size > LARGEST:

@@ -24,7 +24,7 @@ import livejoin
 from service.wire.batch import Batch, batch_to_arrow
 from service.wire.schema import RelationDefinition
 from streaming.config import Config, Stream
-from streaming.connection import Service, SourceTaken, TooLarge
+from streaming.connection import Applied, Service, SourceTaken, TooLarge
 from streaming.errors import StreamError
 from streaming.failures import registered_anew, service_behind, too_large
 from streaming.metrics import BatchReport, Metrics, Partition
@@ -134,7 +134,7 @@ class Pipeline:
         job = self._job
         # Only until it has taken effect: a job that takes the name over later keeps it.
         reset = job.stream.reset and not job.checkpoint.posted
-        require_applied(job.service, job.stream, job.checkpoint, run, epoch)
+        known = require_applied(job.service, job.stream, job.checkpoint, run, epoch)
         try:
             receipt = job.service.post(batch_to_arrow(batch), job.stream.name, epoch, run, reset)
         except TooLarge as error:
@@ -146,7 +146,8 @@ class Pipeline:
         except StreamError:
             self._compare_relations()
             raise
-        job.checkpoint.note_posted(epoch)
+        if batch.changes or known is not None:  # of a new source, the service does not record empty batches
+            job.checkpoint.note_posted(epoch)
         self._compare_relations()
         return receipt
 
@@ -201,11 +202,13 @@ class Pipeline:
         self._dead_letters.write(bad)
 
 
-def require_applied(service: Service, stream: Stream, checkpoint: Claim, run: str, epoch: int) -> None:
-    """Raises StreamError if the service lacks a batch before `epoch`, as after its restoration from an older backup. One request, 2 ms."""
+def require_applied(service: Service, stream: Stream, checkpoint: Claim, run: str, epoch: int) -> Applied | None:
+    """Returns the last batch that the service has. Raises StreamError if it lacks one before `epoch`, as after its restoration from an
+    older backup. One request, 2 ms."""
     applied = service.applied(stream.name)
     if checkpoint.lacks(run, epoch, applied):
         raise StreamError(service_behind(stream.name, stream.checkpoint, epoch - 1, applied.epoch if applied else None))
+    return applied
 
 
 def _lag(behind: Mapping[Partition, int]) -> str:

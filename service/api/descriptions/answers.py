@@ -60,6 +60,7 @@ ANSWERS: Mapping[str, Mapping[str, str]] = {
         "sources.name": "the name of the source",
         "sources.run": "the run of its last batch; null if that had none",
         "sources.epoch": "the epoch of its last batch",
+        "sources.relations": "the relations that it has written: the source belongs to tokens that may write to all of them",
         "sources.time": f"when that was applied, {TIME}; null if unknown",
     },
     # views

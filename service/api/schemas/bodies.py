@@ -47,6 +47,7 @@ _SOURCE = object_of(
         "epoch": {"type": "integer", "format": "int64"},
         "version": {"type": ["integer", "null"], "description": "the version of its last batch; null if unknown, like `time`"},
         "time": {"type": ["string", "null"], "format": "date-time"},
+        "relations": list_of(TEXT),
     }
 )
 

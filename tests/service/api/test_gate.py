@@ -32,7 +32,7 @@ class NoEngine:
     relations: dict[str, Any] = {}
     views: dict[str, Any] = {}
     state = "ready"
-    under_way = UnderWay()
+    under_way = UnderWay(lambda source, writes: False)
 
     def admit(self) -> None:
         pass

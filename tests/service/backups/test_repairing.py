@@ -35,7 +35,7 @@ def filled(folder: Path) -> None:
     log = Log(folder)
     for version in range(1, 31):
         source = {15: "t", 26: "t", 12: "u"}.get(version, "s")
-        log.append([LogRow(version, source, "r", version, b"payload %d" % version)])
+        log.append([LogRow(version, source, "r", version, b"payload %d" % version, None, frozenset({f"of_{source}"}))])
         log.commit()
         if version in (10, 20):
             write(folder, version)
@@ -44,6 +44,7 @@ def filled(folder: Path) -> None:
 
 
 def sources(log: Log) -> dict[str, tuple[int, int | None]]:
+    assert all(source.written == {f"of_{name}"} for name, source in log.sources().items())
     return {name: (source.epoch, source.version) for name, source in log.sources().items()}
 
 

@@ -128,12 +128,13 @@ def test_sources_have_a_receipt_and_can_be_forgotten(tmp_path: Path) -> None:
     log.append([LogRow(1, "pms", "r", 5, b"", b"first"), LogRow(2, "pms", "r", 6, b"", b"second"), LogRow(3, "crm", None, 1, b"")])
     log.commit()
     before = time.time_ns() // 1000
-    log.append([LogRow(4, "pms", "r", 7, b"", b"third")])
+    log.append([LogRow(4, "pms", "r", 7, b"", b"third", frozenset({"b", "a"}))])
     log.commit()
     log.close()
     log = Log(tmp_path)
     sources = log.sources()
-    assert sources["pms"]._replace(time=0) == ("r", 7, 4, 0, b"third") and sources["crm"]._replace(time=0) == (None, 1, 3, 0, None)
+    assert sources["pms"]._replace(time=0) == ("r", 7, 4, 0, b"third", {"a", "b"})
+    assert sources["crm"]._replace(time=0) == (None, 1, 3, 0, None, set())
     pms, crm = sources["pms"].time, sources["crm"].time
     assert pms is not None and crm is not None and pms >= before >= crm > 0
     log.forget_source("pms")

@@ -92,7 +92,7 @@ def test_the_end(engine: Instance, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_sources_do_not_wait_for_each_other() -> None:
-    under_way, begun = UnderWay(), list[int]()
+    under_way, begun = UnderWay(lambda source, writes: False), list[int]()
     owners = [("s", 1), ("t", 1), (None, None), (None, None), ("s", 2), ("s", 3)]
     batches = [of_ops("a", ("upsert", 1), source=source, epoch=epoch) for source, epoch in owners]
     for number, one in enumerate(batches):
@@ -108,7 +108,7 @@ def test_sources_do_not_wait_for_each_other() -> None:
 
 def test_no_batch_waits_for_a_greater_epoch_of_its_run() -> None:
     """It would become a duplicate of that. Those of different runs begin in the order in which they came."""
-    under_way, begun = UnderWay(), list[int]()
+    under_way, begun = UnderWay(lambda source, writes: False), list[int]()
     numbers = [("r", 5), ("q", 1), ("r", 7), ("r", 6), ("r", 3), ("r", 6)]
     batches = [Batch([], 0, 0, [], 0, "s", epoch, run) for run, epoch in numbers]
     assert not under_way.holds(batches[0])
@@ -124,8 +124,8 @@ def test_no_batch_waits_for_a_greater_epoch_of_its_run() -> None:
 
 
 def test_one_that_is_expected_holds_back_later_ones_of_its_run() -> None:
-    under_way, begun = UnderWay(), list[int]()
-    with under_way.expecting({"source": "s", "epoch": 5, "run": "r"}):
+    under_way, begun = UnderWay(lambda source, writes: False), list[int]()
+    with under_way.expecting({"source": "s", "epoch": 5, "run": "r"}, None):
         owners = [("s", 6, "r"), ("s", 5, "r"), ("s", 4, "r"), ("t", 6, "r"), ("u", 6, None)]
         for number, one in enumerate(batches := [Batch([], 0, 0, [], 0, *owner) for owner in owners]):
             assert under_way.holds(one) == (number == 0)
@@ -172,7 +172,7 @@ def test_many_that_wait_are_queued_one_after_another(engine: Instance) -> None:
 
 @pytest.mark.parametrize("seed", range(100))
 def test_in_any_order_each_begins_once_and_behind_smaller_epochs(seed: int) -> None:
-    random, under_way = Random(seed), UnderWay()
+    random, under_way = Random(seed), UnderWay(lambda source, writes: False)
     live: list[Batch] = []
     begun: list[Batch] = []
     expected: list[tuple[Key, Any]] = []
@@ -206,7 +206,7 @@ def test_in_any_order_each_begins_once_and_behind_smaller_epochs(seed: int) -> N
             under_way.begin(live[-1], partial(go, live[-1]))
         elif what < 0.6:
             key = fields()
-            context = in_force[key] = under_way.expecting(dict(zip(("source", "epoch", "run"), key, strict=True)))
+            context = in_force[key] = under_way.expecting(dict(zip(("source", "epoch", "run"), key, strict=True)), None)
             context.__enter__()
             expected.append((key, context))
         elif what < 0.8 and expected:

@@ -449,6 +449,17 @@ def test_empty_batches_are_known_to_the_service(hotel: Made) -> None:
     assert h.booked == [1, 3] and source["epoch"] == 2
 
 
+def test_empty_batches_before_all_others_are_known_to_the_service(hotel: Made) -> None:
+    """Of a new source, it does not record an empty batch that names no relation: the next one seemed to lack one before it."""
+    h = hotel()
+    h.put("1")
+    h.put("2")
+    h.put("3", 3)
+    h.write()
+    (source,) = [one for one in h.lj.sources() if one["name"] == h.bookings.name]
+    assert h.booked == [3] and source["epoch"] == 2 and source["relations"] == [h.bookings.name]
+
+
 def test_complete_mode_is_refused_with_a_mode_that_spark_takes(hotel: Made, spark: SparkSession) -> None:
     """Seen: it named the update mode, which Spark refuses."""
     h = hotel()
