@@ -15,6 +15,7 @@ import pyarrow.compute as pc
 import pyarrow.csv
 
 from livejoin.files import File, csv_chunks, csv_header, jsonl_chunks
+from service.commands.judging import names_of
 from service.terminal import Failure
 from service.wire.csv import refuse_other_separators
 from service.wire.errors import MalformedBody
@@ -106,6 +107,7 @@ def infer(
     of times without an offset. Raises Failure if there is no such definition."""
     guesses = Guesses(types, zone)
     for place, file in enumerate(files):
+        names_of(file)
         before = set(guesses)
         names = {"csv": _from_csv, "jsonl": _from_jsonl}.get(file.kind, _from_arrow)(file, guesses)
         for name in before.symmetric_difference(names) if place else ():

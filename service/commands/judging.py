@@ -13,12 +13,13 @@ import pyarrow as pa
 from livejoin.arrow import ARROW
 from livejoin.files import Body, File, csv_header
 from service.terminal import Columns, Failure
-from service.wire.batch import Batch, batch_to_arrow
+from service.wire.batch import UPSERT, Batch, batch_to_arrow
 from service.wire.decode import decode_relation_changes
 from service.wire.errors import MalformedBody
 from service.wire.schema import OP_COLUMN, RelationDefinition
+from service.wire.table import first_twice
 
-SHOWN = 20  # rejected rows shown
+SHOWN = 20  # rejected rows, or lines of repeated keys, shown
 
 Progress = Callable[[int, int], None]  # called with the position in the file, and the number of rows so far
 
@@ -67,8 +68,78 @@ class Rejections:
         print("\n".join([*columns.head(), *map(columns.line, rows), *more]), file=sys.stderr)
 
 
-def judge_file(relation: str, definition: RelationDefinition, file: File, schema: pa.Schema, found: Rejections, told: Progress) -> None:
-    """Add the rows that the service would reject to `found`. Raises Failure for a file that it would reject as a whole."""
+class Repeats:
+    """Finds the rows of a load that a later one replaces, because it has the same key. A log, in which some row has another `_op` than
+    upsert, has none: its rows are changes.
+
+    Keys are compared by hashes of 64 bits, 8 bytes a row, which are unique for a single column of numbers.
+    """
+
+    def __init__(self, relation: str, definition: RelationDefinition, schema: pa.Schema) -> None:
+        self._relation, self._definition, self._schema = relation, definition, schema
+        self._hashes: list[npt.NDArray[np.uint64]] = []  # of the good rows of each body
+        self._is_log = False
+
+    def add(self, batch: Batch) -> None:
+        self._is_log |= any(bool((changes.ops != UPSERT).any()) for changes in batch.changes)
+        if self._is_log:
+            self._hashes.clear()
+        else:
+            hashes = [_hashes(changes.rows.arrow.select(self._definition.key)) for changes in batch.changes]
+            self._hashes.append(hashes[0] if hashes else np.zeros(0, np.uint64))
+
+    def told(self, files: list[File]) -> tuple[int, str]:
+        """Return the number of rows that are replaced, and the lines of the first ones."""
+        if not self._hashes:
+            return 0, ""
+        hashes = np.concatenate(self._hashes)
+        order = np.argsort(hashes, kind="stable")
+        lost = np.sort(order[:-1][hashes[order[:-1]] == hashes[order[1:]]])
+        return len(lost), self._places(files, lost[:SHOWN], len(lost)) if len(lost) else ""
+
+    def _places(self, files: list[File], lost: npt.NDArray[np.int64], count: int) -> str:
+        """Return where rows are, given by their numbers among the good ones."""
+        sizes = iter(self._hashes)
+        places, start = [], 0
+        for file in files:
+            lines: list[int] = []
+            for body in file.bodies(self._schema):
+                end = start + len(next(sizes))
+                if len(own := lost[(lost >= start) & (lost < end)]):
+                    index = _decoded(self._relation, self._definition, file, body, 0).changes[0].index
+                    lines += body.lines(index[own - start].tolist())
+                start = end
+                if start > lost[-1]:
+                    break
+            if lines:
+                name = f"{file.path.name} " if len(files) > 1 else ""
+                places.append(f"{name}{file.unit}{'s' if len(lines) > 1 else ''} {', '.join(map(str, lines))}")
+            if start > lost[-1]:
+                break
+        return "; ".join(places) + (f" and {count - len(lost):,} more" if count > len(lost) else "")
+
+
+def _hashes(keys: pa.RecordBatch) -> npt.NDArray[np.uint64]:
+    hashes = np.zeros(keys.num_rows, np.uint64)
+    for column in keys.columns:
+        if pa.types.is_string(column.type) or pa.types.is_binary(column.type):
+            coded = column.dictionary_encode()
+            own = np.array(list(map(hash, coded.dictionary.to_pylist())), np.int64)[coded.indices.to_numpy()]
+        elif pa.types.is_floating(column.type):
+            own = column.to_numpy().view(np.int64)
+        else:  # Arrow casts a date only to 32 bits
+            own = column.cast(pa.int32() if pa.types.is_date(column.type) else pa.int64()).to_numpy().astype(np.int64)
+        hashes = (hashes ^ own.view(np.uint64)) + np.uint64(0x9E3779B97F4A7C15)
+        for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB), (31, 1)):  # the end of SplitMix64, a bijection
+            hashes = (hashes ^ (hashes >> np.uint64(shift))) * np.uint64(factor)
+    return hashes
+
+
+def judge_file(
+    relation: str, definition: RelationDefinition, file: File, schema: pa.Schema, found: Rejections, repeats: Repeats, told: Progress
+) -> None:
+    """Add the rows that the service would reject to `found`, and the keys of the others to `repeats`. Raises Failure for a file that it
+    would reject as a whole."""
     refuse_unknown_columns(relation, definition, file)
     rows = 0
     for body in file.bodies(schema):
@@ -76,6 +147,7 @@ def judge_file(relation: str, definition: RelationDefinition, file: File, schema
         found.add(file, body, batch.errors, batch.error_count)
         found.good += batch.sent - batch.error_count
         found.unclear += batch.unclear
+        repeats.add(batch)
         rows += batch.sent
         told(body.done, rows)
 
@@ -105,13 +177,21 @@ def _decoded(relation: str, definition: RelationDefinition, file: File, body: Bo
         raise Failure(f"{file.path}{part}: {error.detail}") from error
 
 
-def refuse_unknown_columns(relation: str, definition: RelationDefinition, file: File) -> None:
-    """Raise Failure for a file whose header or schema has a column that the relation lacks. JSON lines have neither."""
+def names_of(file: File) -> list[str]:
+    """Return the columns in the header or schema of a file; none for JSON lines, which have neither. Raises Failure for one that appears
+    twice."""
     if file.kind == "jsonl":
-        return
-    known = [column.name for column in definition.columns]
+        return []
     names = csv_header(file.path) if file.kind == "csv" else file.names()
-    for name in names:
+    if (twice := first_twice(names)) is not None:
+        raise Failure(f"{file.path}: the column {twice!r} appears twice: rename or remove one of them")
+    return names
+
+
+def refuse_unknown_columns(relation: str, definition: RelationDefinition, file: File) -> None:
+    """Raise Failure for a file whose header or schema has a column that the relation lacks."""
+    known = [column.name for column in definition.columns]
+    for name in names_of(file):
         if name not in known and name != OP_COLUMN:
             raise Failure(
                 f"{file.path}: {relation} has no column {name!r}, only {', '.join(known)}: remove it from the file, or extend the relation"

@@ -21,7 +21,7 @@ import livejoin
 from livejoin.files import Body, File, open_file
 from service.commands.connection import connect
 from service.commands.inference import infer
-from service.commands.judging import Rejections, converted, judge_file, refuse_unknown_columns
+from service.commands.judging import Rejections, Repeats, converted, judge_file
 from service.terminal import Failure, Parser, add_url, say
 from service.wire.errors import BadDefinition
 from service.wire.kinds import SENT_TYPES, digits_of
@@ -81,11 +81,12 @@ def main(arguments: list[str]) -> int:
         if args.replace and skip and read_by != definition:  # the service would not see bad rows, and could not keep those they replace
             raise Failure("--replace with --on-error skip cannot be combined with --zone: set the zone in the relation's definition", 2)
         schema = pa.schema([(column.name, SENT_TYPES[column.kind]) for column in definition.columns])
-        if known is None or not skip:
-            _judge(relation.name, read_by, files, schema, skip)
-        else:
-            for file in files:
-                refuse_unknown_columns(relation.name, definition, file)
+        repeats = Repeats(relation.name, read_by, schema)
+        found = _judge(relation.name, read_by, files, schema, repeats)
+        if found.count and not (skip and (found.good or known)):
+            found.show()
+            hint = "fix the file" if skip else "fix the file, or load the other rows with --on-error skip"
+            raise Failure(f"{found.were}, nothing was loaded: {hint}")
         if known is None:
             relation.create(**definition.to_json())
             say(f"registered {relation.name} ({', '.join(map(_shown, definition.columns))})")
@@ -93,7 +94,7 @@ def main(arguments: list[str]) -> int:
         try:
             encoded = Bodies(schema, read_by if read_by != definition else None)
             sender = _Sender(relation, args.on_error, args.replace)
-            return _post(relation, definition, files, encoded, sender, loaded)
+            return _post(relation, definition, files, encoded, sender, loaded, repeats)
         except Failure as failure:
             if known is None and not loaded.version and isinstance(failure.__cause__, livejoin.Problem):
                 with suppress(livejoin.LivejoinError):
@@ -222,19 +223,19 @@ def _parsed(definition: Mapping[str, Any]) -> RelationDefinition:
         raise Failure(error.detail, 2) from error
 
 
-def _judge(name: str, definition: RelationDefinition, files: list[File], schema: pa.Schema, skip: bool) -> None:
-    """Raise Failure if the service would reject a file, or all rows of the files."""
+def _judge(name: str, definition: RelationDefinition, files: list[File], schema: pa.Schema, repeats: Repeats) -> Rejections:
+    """Return the rows that the service would reject. Raises Failure if it would reject a file."""
     found = Rejections(definition)
     with _progress() as shown:
         for file in files:
             task = shown.add_task(f"checking {file.path.name}", total=file.size, rows=0)
-            judge_file(name, definition, file, schema, found, lambda done, rows, of=task: shown.update(of, completed=done, rows=rows))  # type: ignore[misc]
+            judge_file(
+                name, definition, file, schema, found, repeats,
+                lambda done, rows, of=task: shown.update(of, completed=done, rows=rows),  # type: ignore[misc]
+            )  # fmt: skip
     if found.unclear:
         say(f"local times that do not exist or exist twice: {found.unclear:,}; they are taken with the offset before the change")
-    if found.count and not (skip and found.good):
-        found.show()
-        hint = "fix the file" if skip else "fix the file, or load the other rows with --on-error skip"
-        raise Failure(f"{found.were}, nothing was loaded: {hint}")
+    return found
 
 
 @contextmanager
@@ -287,7 +288,13 @@ class _Sender:
 
 
 def _post(
-    relation: livejoin.Relation, definition: RelationDefinition, files: list[File], bodies: Bodies, sender: _Sender, loaded: Loaded
+    relation: livejoin.Relation,
+    definition: RelationDefinition,
+    files: list[File],
+    bodies: Bodies,
+    sender: _Sender,
+    loaded: Loaded,
+    repeats: Repeats,
 ) -> int:
     rejected = Rejections(definition)
     with _progress() as shown:
@@ -303,7 +310,11 @@ def _post(
         raise Failure(f"{relation.name} was not replaced: {error}") from error
     ignored = f", {loaded.ignored:,} ignored" if loaded.ignored else ""
     reached = f", version {loaded.version}" if loaded.version else ""
-    print(f"{relation.name}: {loaded.applied:,} row{'s' if loaded.applied != 1 else ''} loaded{ignored}{reached}")
+    told = f"{loaded.applied:,} row{'s' if loaded.applied != 1 else ''} loaded"
+    lost, places = repeats.told(files)
+    if lost:
+        told = f"{loaded.applied:,} read, {loaded.applied - lost:,} kept: {lost:,} had a key that occurs twice ({places})"
+    print(f"{relation.name}: {told}{ignored}{reached}")
     if rejected.count:
         rejected.show()
         others = ", the others were loaded" if loaded.applied or loaded.ignored else ""

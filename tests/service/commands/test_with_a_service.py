@@ -164,6 +164,24 @@ def test_rejected_rows_are_shown_by_their_lines(
     assert [line.split()[:3] for line in told.err.splitlines() if line.startswith("b.csv")] == [["b.csv", "4", "id"], ["b.csv", "5", "e"]]
 
 
+def test_a_number_beyond_float64_in_one_of_the_lines(
+    shared_server: ServerProcess, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """After a byte order mark; loaded, and posted as it is."""
+    (tmp_path / "m.jsonl").write_bytes(b'\xef\xbb\xbf{"id": 1, "x": 1}\n{"id": 2, "x": 1e999}\n{"id": 3, "x": 2}\n')
+    load = ["load", "marked", str(tmp_path / "m.jsonl"), "--key", "id", "--url", shared_server.url]
+    assert main(load) == 1 and "1 row was rejected, nothing was loaded" in capfd.readouterr().err
+    assert main([*load, "--on-error", "skip"]) == 1
+    told = capfd.readouterr()
+    assert told.out.startswith("marked: 2 rows loaded")
+    assert "m.jsonl  2     x       got 1e999, which float64 cannot hold" in told.err
+    with livejoin.connect(shared_server.url) as client:
+        relation = client.relation("marked")
+        receipt = relation.post((tmp_path / "m.jsonl").read_bytes(), "application/jsonl", on_error="skip")
+        assert (receipt.applied, receipt.skipped_count, receipt.skipped[0]["index"]) == (2, 1, 1)
+        assert sorted(row["id"] for row in relation.rows()) == [1, 3]
+
+
 def test_one_bad_row_at_the_end_and_nothing_is_loaded(
     shared_server: ServerProcess, tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

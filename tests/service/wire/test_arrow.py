@@ -40,6 +40,16 @@ def parquet(rows_of: pa.Table) -> bytes:
     return sink.getvalue()
 
 
+@pytest.mark.parametrize("name", ["id", "room", "_op", "unused"])
+def test_a_column_that_appears_twice(name: str) -> None:
+    more = [pa.array(["upsert", "upsert"])] * 2
+    names = [*table().column_names, name, *([] if name in table().column_names else [name])]
+    twice = pa.Table.from_arrays([*table().columns, *more[: len(names) - 3]], names=names)
+    for kind, body in ((ARROW, stream(twice)), (PARQUET, parquet(twice))):
+        with pytest.raises(MalformedBody, match=f"the column '{name}' appears twice"):
+            relation_changes(kind, body)
+
+
 def test_streams_one_after_the_other_keep_their_order() -> None:
     day = pa.table({"k": [1.0], "day": pa.array([dt.date(2026, 1, 1)])})
     body = stream(table()) + stream(day, "values") + stream(table(id=pa.array([3, None]), _op=pa.array(["delete", "insert"])))
