@@ -7,6 +7,7 @@ int64 -> int, float64 -> float, timestamp -> microseconds since 1970 UTC, date -
 from __future__ import annotations
 
 import math
+from string import ascii_letters
 from typing import Any
 
 from service.wire.grammar import DAY, INT64_MAX, INT64_MIN, JSON_READERS, TEXT_READERS, Reader, parse_duration, parse_moment, shown
@@ -116,6 +117,16 @@ def distance_from_text(type_: str, number: str, unit: str) -> int | float:
     if type_ == "date" and micros % DAY:
         raise BadLiteral("a distance between dates is a whole number of days")
     return distance_from_json(type_, micros // DAY if type_ == "date" else micros)
+
+
+def interval_from_text(type_: str, text: str, unit: str) -> int | float:
+    """Convert the same from the text of `INTERVAL`, which has the unit, or is before it."""
+    number, _, own = text.strip().partition(" ")
+    if not own:
+        number, own = (digits := number.rstrip(ascii_letters)), number[len(digits) :]
+    if not (own or unit):
+        raise BadLiteral(f"INTERVAL '{text[:60]}' has no unit: write one, such as INTERVAL '15 minutes'")
+    return distance_from_text(type_, number, own.strip() or unit)
 
 
 def _duration(text: str) -> int:

@@ -61,6 +61,15 @@ class _Parser(Bounded, PostgresParser):
         """Reject commas with nothing before or after them, which sqlglot ignores, as DuckDB does; in PostgreSQL they are errors."""
         return super()._parse_csv(lambda: self._beside_commas(parse_method()), sep)
 
+    def _parse_interval(self, *args: Any, **options: Any) -> exp.Add | exp.Interval | None:
+        """Keep the text of an interval: sqlglot takes a number and a unit out of it, whatever stands beside them (`.5 hours`)."""
+        token = self._next
+        made = super()._parse_interval(*args, **options)
+        if isinstance(made, exp.Interval) and token and token.token_type == TokenType.STRING and made.this.name != token.text:
+            made.set("this", exp.Literal.string(token.text))
+            made.set("unit", None)
+        return made
+
     def _parse_join(self, *args: Any, **options: Any) -> exp.Join | None:
         return self._beside_commas(super()._parse_join(*args, **options))
 

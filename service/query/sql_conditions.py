@@ -14,7 +14,7 @@ from sqlglot import exp
 from service.errors import Problem
 from service.query.assembly import Draft, Inequality, PartDraft, unsupported
 from service.query.filters import OPPOSITE, pattern
-from service.query.literals import BadLiteral, Physical, convert, distance_from_text, from_number, from_text
+from service.query.literals import BadLiteral, Physical, convert, distance_from_text, from_number, from_text, interval_from_text
 from service.query.model import ColumnRef, Filter, Within
 from service.query.scope import Scope
 from service.query.sql_names import Names, meant
@@ -182,8 +182,7 @@ class Conditions:
         type_ = self._draft.scope.describe(left).kind
         try:
             if isinstance(distance, exp.Interval):
-                number, _, unit = text_of(distance.this).strip().partition(" ")
-                value = distance_from_text(type_, number, unit.strip() or distance.text("unit"))
+                value = interval_from_text(type_, text_of(distance.this), distance.text("unit"))
             elif isinstance(distance, exp.Literal) and not distance.is_string:
                 value = distance_from_text(type_, distance.name, "")
             else:

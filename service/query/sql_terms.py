@@ -10,7 +10,7 @@ from sqlglot import exp
 from service.query import terms
 from service.query.assembly import unsupported
 from service.query.filters import pattern
-from service.query.literals import BadLiteral, distance_from_text, from_number, from_text
+from service.query.literals import BadLiteral, from_number, from_text, interval_from_text
 from service.query.model import Term
 from service.query.sql_conditions import CASTS, is_clock, text_of
 from service.query.sql_names import Names, meant
@@ -108,10 +108,10 @@ class _Reader:
         if isinstance(left, exp.Interval) and op == "+":
             left, right = right, left
         if isinstance(right, exp.Interval) and op in ("+", "-"):
-            number, _, unit = text_of(right.this).strip().partition(" ")
+            text = text_of(right.this).strip()
+            sign = -1 if text.startswith("-") else 1
             try:
-                sign = -1 if number.startswith("-") else 1
-                micros = distance_from_text("timestamp", number.lstrip("+-"), unit.strip() or right.text("unit"))
+                micros = interval_from_text("timestamp", text[1:] if text[:1] in ("+", "-") else text, right.text("unit"))
             except BadLiteral as error:
                 raise self._names.bad(right, str(error)) from None
             return terms.moved(self.read(left), int(micros) * (sign if op == "+" else -sign))
@@ -185,7 +185,7 @@ class _Reader:
         return terms.cast(self.read(of), kind)
 
     def _decimal(self, to: exp.Expr) -> str:
-        given = [one.name for one in to.expressions]
+        given = [one.name if one.args.get("expression") is None else "" for one in to.expressions]  # "3_0" has one
         if not 1 <= len(given) <= 2 or not all(re.fullmatch("[0-9]{1,3}", one) for one in given):
             raise unsupported(f"a cast to {_sql(to)}", "give the number of digits: decimal(12, 2)")
         precision, scale = int(given[0]), int(given[1]) if len(given) == 2 else 0

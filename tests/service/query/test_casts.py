@@ -224,6 +224,29 @@ def test_numbers_that_are_none(expression: str) -> None:
     assert caught.value.status == 422
 
 
+@pytest.mark.parametrize(
+    ("text", "minutes"),
+    [
+        ("'.5 hours'", 30), ("'1.5 hours'", 90), ("'-.5 hours'", -30), ("'+2 hours'", 120), ("' 2hours '", 120), ("'1e1 minutes'", 10),
+        ("'2' hours", 120), ("'.5' hour", 30), ("'-2' hour", -120), ("'1_0 days'", None), ("'1 0 days'", None), ("'1_0' days", None),
+        ("'1٣ days'", None), ("'2 days 3 hours'", None), ("'in 3 hours'", None), ("'3 hours ago'", None), ("'- 2 hours'", -120),
+        ("'--2 days'", None), ("'days'", None), ("''", None), ("'2'", None),
+    ],
+)  # fmt: skip
+def test_intervals(text: str, minutes: int | None) -> None:
+    """In an expression, and, where it is not negative, as a distance."""
+    joined = f"SELECT x.id FROM t x JOIN t y ON abs(x.w - y.w) <= INTERVAL {text}"
+    if minutes is None:
+        for query in (f"SELECT w + INTERVAL {text} AS x FROM t", joined):
+            with pytest.raises(Problem) as caught:
+                parse_view("v", {"sql": query}, {"t": T})
+            assert caught.value.status == 422
+        return
+    assert cast_of({"w": (EPOCH,)}, f"w + INTERVAL {text}") == [EPOCH + timedelta(minutes=minutes)]
+    if minutes > 0 and "+" not in text:
+        assert parse_view("v", {"sql": joined}, {"t": T}).query.within[0].distance == minutes * 60_000_000
+
+
 def test_constants_of_many_digits() -> None:
     text = "1234567890123456789012345678.901234567"
     assert cast_of({"i": (1,)}, f"{text} + 0") == [Decimal(text)]
