@@ -22,7 +22,7 @@ from service.wire.batch import DELETE, TRUNCATE, UPSERT, Batch
 from service.wire.columns import DEBEZIUM_READERS, mask_of
 from service.wire.errors import MalformedBody
 from service.wire.grammar import Unreadable, shown
-from service.wire.json import Definitions, Flawed, Rows, judge_rows, lines, no_json
+from service.wire.json import Definitions, Flawed, Rows, fault_of, judge_rows, lines
 from service.wire.judge import Findings, Judged, assemble
 from service.wire.room import UNBOUNDED, Room
 from service.wire.schema import RelationDefinition, RowRules
@@ -59,7 +59,7 @@ class DebeziumDecoder:
             try:
                 payload, structs = (None, _NO_STRUCTS) if value is None else read(value)
             except orjson.JSONDecodeError as error:
-                envelopes.rows.refuse(index, None, no_json(value, error))
+                envelopes.rows.refuse(index, *fault_of(value, error))
                 continue
             envelopes.add(index, keys[index], payload, structs)
         return envelopes.batch(len(values))

@@ -367,7 +367,7 @@ class JsonDecoder:
             try:
                 row = None if value is None else orjson.loads(value)
             except orjson.JSONDecodeError as error:
-                rows.refuse(index, None, no_json(value, error))
+                rows.refuse(index, *fault_of(value, error))
                 continue
             if type(row) is dict:
                 _add_row(rows, index, row)
@@ -380,10 +380,15 @@ class JsonDecoder:
         return assemble(len(values), ignored, [rows.judged()], rows.refused)
 
 
-def no_json(value: bytes | None, error: orjson.JSONDecodeError) -> str:
-    """Return the reason why a Kafka record's value cannot be read. The serializers of a schema registry begin with a zero byte."""
+def fault_of(value: bytes | None, error: orjson.JSONDecodeError) -> tuple[str | None, str]:
+    """Return name and reason why a Kafka record's value cannot be read. The serializers of a schema registry begin with a zero byte."""
+    try:
+        flawed = loads(value or b"")
+        return flawed.name, flawed.reason
+    except orjson.JSONDecodeError:
+        pass
     hint = " (Avro and Protobuf are not supported: configure the connector to write JSON)" if value and value[0] == 0 else ""
-    return f"the value is not JSON: {error}{hint}"
+    return None, f"the value is not JSON: {error}{hint}"
 
 
 def _add_row(rows: Rows, index: int, row: dict[str, Any]) -> None:

@@ -9,9 +9,11 @@ import orjson
 import pytest
 
 from service.wire.batch import Batch
+from service.wire.debezium import DebeziumDecoder
 from service.wire.decode import decode_rows
 from service.wire.errors import BadParameter, MalformedBody, UnknownRelation
-from tests.service.wire.bookings import changes, definitions, faults, relation_changes, rows
+from service.wire.json import JsonDecoder
+from tests.service.wire.bookings import BOOKINGS, changes, definitions, faults, relation_changes, rows
 
 JSONL, DEBEZIUM = "application/jsonl", "application/vnd.debezium+jsonl"
 ROW = {"id": 1, "room": "A", "starts": "2026-01-01T12:00:00Z", "ends": None, "note": "\U0001f600 1e999"}
@@ -68,6 +70,19 @@ def test_only_its_line_is_bad(number: str) -> None:
     for op in ("delete", "truncate"):
         bad = text_of({"_op": op, "id": 1, "note": "@"}, number)
         only_the_middle_is_bad(relation_changes(JSONL, around(dict, bad, b"\n")), number)
+
+
+@pytest.mark.parametrize("number", HUGE[:3])
+def test_a_record_of_kafka_tells_the_number(number: str) -> None:
+    for decoder, value in (
+        (JsonDecoder("bookings", BOOKINGS), {**ROW, "unused": "@"}),
+        (DebeziumDecoder("bookings", BOOKINGS), {"op": "c", "after": {**ROW, "unused": "@"}}),
+        (DebeziumDecoder("bookings", BOOKINGS), {"schema": {}, "payload": {"op": "c", "after": {**ROW, "unused": "@"}}}),
+    ):
+        values = [text_of(value, "1"), text_of(value, number), number.encode()]
+        errors = decoder.decode([None] * 3, values).errors[-2:]
+        assert errors[0] == (1, "unused", f"got {number}, which float64 cannot hold")
+        assert errors[1].column is None and "the value is not JSON" in errors[1].reason
 
 
 @pytest.mark.parametrize("number", HUGE[:3])
