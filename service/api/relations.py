@@ -13,10 +13,11 @@ from starlette.responses import Response
 
 from service.access.access_token import AccessToken
 from service.api.context import Context
-from service.api.http import media
+from service.api.http import media, parameters
 from service.api.http.answers import existing, json_answer, no_parameters
 from service.api.http.bodies import definition
-from service.api.openapi import Endpoint, answer, failures, json_content, links, operation, path_parameter
+from service.api.http.parameters import Parameter
+from service.api.openapi import Endpoint, answer, failures, json_content, links, operation, path_parameter, query_parameters
 from service.api.schemas.examples import PATCH, RELATION, RELATION_DEFINITION
 from service.errors import Problem
 from service.instance import Instance
@@ -73,15 +74,16 @@ def _require_few(data: dict[str, Any], part: str, most: int) -> None:
 async def patch_relation(request: Request) -> Response:
     context: Context = request.app.state.context
     engine = context.engine
-    no_parameters(request)
+    dry_run = parameters.read(request.scope["query_string"], (_DRY_RUN,)).get("dry_run", False)
     name = existing(engine, request, "relation")
     async with definition(request.scope, request.receive, context.bodies, context.work) as data:
         for part in ("add_columns", "add_intervals", "nullable"):
             _require_few(data, part, context.settings.max_columns)
         patch = parse_patch(data)
     with _hiding_views(request.scope["token"]):
-        await context.rewrite(engine.patch_relation, name, patch)
-    return json_answer(relation_json(engine, existing(engine, request, "relation")))
+        altered = await context.rewrite(engine.patch_relation, name, patch, dry_run)
+    expired = {} if altered.expired is None else {"expired_rows": altered.expired}
+    return json_answer(_shown(engine, existing(engine, request, "relation"), altered.definition) | expired)
 
 
 async def get_relation(request: Request) -> Response:
@@ -122,6 +124,9 @@ def _hiding_views(token: AccessToken) -> Iterator[None]:
 
 
 _NAME = path_parameter("name", "the relation", "bookings")
+_DRY_RUN = Parameter(
+    "dry_run", parameters.boolean, {"type": "boolean", "default": False}, "change nothing: the answer is what the relation would be", False
+)
 _NEXT = links("getRelation", "putRelation", "postRelationChanges", "relationRows", "deleteRelation")
 
 ENDPOINTS = [
@@ -185,11 +190,12 @@ ENDPOINTS = [
             tag="relations",
             description="Live views and their followers are not disturbed: `SELECT *` means the columns at the registration of a view. "
             "New columns are null in existing rows, so they must be nullable; new intervals must be valid for existing rows. `retain` "
-            "deletes rows whose column is older than the duration, once a minute; null ends this. Parts that exist are not changed.",
-            parameters=[_NAME],
+            "deletes rows whose column is older than the duration, at once and then once a minute; null ends this. `expired_rows` is how "
+            "many there are: ask with `dry_run` first. Parts that exist are not changed.",
+            parameters=[_NAME, *query_parameters((_DRY_RUN,))],
             body=json_content("RelationPatch", PATCH, {"retain": None}),
             responses={
-                **answer(200, "extended", json_content("Relation", RELATION), following=_NEXT),
+                **answer(200, "extended", json_content("PatchedRelation", RELATION | {"expired_rows": 0}), following=_NEXT),
                 **failures(
                     "bad-parameter",
                     "malformed-body",

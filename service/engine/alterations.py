@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -20,6 +20,7 @@ import pyarrow as pa
 from service.durability.failpoints import reach
 from service.durability.log import Log
 from service.engine.queued import change
+from service.engine.retention import Retention
 from service.engine.rewrites import Held, Rewrites
 from service.engine.state import State
 from service.engine.versions import Pins
@@ -34,23 +35,37 @@ from service.wire.judge import Findings, judge
 from service.wire.schema import RelationDefinition, RelationPatch, parse_relation
 
 
+class Altered(NamedTuple):
+    """The new definition. `expired`: of a patch of the retention, how many rows it deletes next; otherwise None."""
+
+    definition: RelationDefinition
+    expired: int | None
+
+
 class Alterations:
     """Called from any thread but the writer's."""
 
-    def __init__(self, state: State, writer: Writer, log: Log, versions: Pins, rewrites: Rewrites, most_columns: int) -> None:
+    def __init__(
+        self, state: State, writer: Writer, log: Log, versions: Pins, rewrites: Rewrites, retention: Retention, most_columns: int
+    ) -> None:  # fmt: skip
         self._state, self._writer, self._log, self._versions, self._rewrites = state, writer, log, versions, rewrites
-        self._most_columns = most_columns
+        self._retention, self._most_columns = retention, most_columns
 
-    def apply(self, name: str, patch: RelationPatch) -> None:
-        """Extend a definition. Durable on return. Problems `not-found`, `bad-definition`, `unknown-column`, `definition-differs`,
-        `relation-in-use`, `no-room`; BadDefinition. Cost: one pass over the rows if there are new columns or intervals."""
+    def apply(self, name: str, patch: RelationPatch, dry_run: bool = False) -> Altered:
+        """Extend a definition, and have the rows that have expired deleted soon. `dry_run`: only say what would be. Durable on return.
+        Problems `not-found`, `bad-definition`, `unknown-column`, `definition-differs`, `relation-in-use`, `no-room`; BadDefinition. Cost:
+        one pass over the rows if there are new columns or intervals, or a retention."""
         with self._rewrites.held(name) as held:
             relation = held.relation
             definition = self._extended(relation, patch)
+            altered = Altered(definition, self._expired(held, definition) if "retain" in patch.model_fields_set else None)
             if definition.to_json() == relation.definition.to_json():
-                return
+                return altered
             check = _Check(relation, definition)
             check.require(_all_slots(held))
+            if dry_run:
+                self._require_free(relation, definition)
+                return altered
             try:
                 self._writer.call(partial(change, partial(self._begin, relation, definition))).result()
                 while self._writer.call(partial(change, partial(self._widen, relation))).result():
@@ -59,6 +74,14 @@ class Alterations:
             finally:
                 with suppress(Problem):  # the service is stopping
                     self._writer.call(relation.table.end_widening).result()
+        self._retention.wake()
+        return altered
+
+    def _expired(self, held: Held, definition: RelationDefinition) -> int:
+        retain, known = definition.retain, {column.name for column in held.relation.definition.columns}
+        if retain is None or retain.column not in known:  # a new column is null in all rows
+            return 0
+        return len(self._retention.expired(held.relation, retain, held.version))
 
     def _extended(self, relation: Relation, patch: RelationPatch) -> RelationDefinition:
         before = relation.definition

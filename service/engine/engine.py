@@ -23,7 +23,7 @@ from typing import Any, TypeVar
 from service.durability.database import SourceRecord
 from service.durability.log import Log
 from service.durability.snapshots import Snapshot
-from service.engine.alterations import Alterations
+from service.engine.alterations import Alterations, Altered
 from service.engine.builds import Builds
 from service.engine.housekeeping import Housekeeping
 from service.engine.queued import Done, change, fail, is_single, receipt_of
@@ -92,7 +92,8 @@ class Engine(ABC):
         self.under_way = self._truncates.under_way
         self._rewrites = Rewrites(self._state, self._writer, self.versions, self._truncates.pass_on)
         self.retention = Retention(self._state, self._truncates.pass_on, self.versions, self.stages.sweep)
-        self._alterations = Alterations(self._state, self._writer, self._log, self.versions, self._rewrites, self.settings.max_columns)
+        altering = self._log, self.versions, self._rewrites, self.retention, self.settings.max_columns
+        self._alterations = Alterations(self._state, self._writer, *altering)
         self.refuse_waiting = self._truncates.refuse_waiting  # at a stop
         self.admit = self._writer.admit  # whether a batch can be submitted now: ask before reading its body
         self._snapshots: Snapshotting
@@ -311,10 +312,9 @@ class Engine(ABC):
         self.kernels.load(EVERY_BATCH)
         return self._writer.call(partial(change, put)).result()
 
-    def patch_relation(self, name: str, patch: RelationPatch) -> None:
+    def patch_relation(self, name: str, patch: RelationPatch, dry_run: bool = False) -> Altered:
         """Extend a definition, as `Alterations.apply`; waits. Durable on return."""
-        self._alterations.apply(name, patch)
-        self.retention.wake()
+        return self._alterations.apply(name, patch, dry_run)
 
     def drop_relation(self, name: str) -> None:
         """Problems `not-found`, `relation-in-use`."""

@@ -18,7 +18,9 @@ from service.engine.versions import Pins
 from service.errors import Problem
 from service.query.model import ColumnRef, Filter
 from service.tables.relations import Relation
+from service.tables.resolution import Slots
 from service.tables.rewriting import Removal, slots_that_meet
+from service.wire import schema
 from service.wire.batch import Batch
 from service.wire.grammar import DAY
 
@@ -73,16 +75,20 @@ class Retention:
                     count += 0 if current is None else self._look_at(current)
         return count
 
+    def expired(self, relation: Relation, retain: schema.Retention, version: int) -> Slots:
+        """Return the slots of a held version's rows that this retention deletes. O(rows)."""
+        oldest = int(self.clock() * 1_000_000) - retain.micros
+        if relation.definition.column(retain.column).type == "date":
+            oldest //= DAY
+        return slots_that_meet(relation, version, [Filter(ColumnRef(relation.name, retain.column), "<", oldest)])
+
     def _look_at(self, relation: Relation) -> int:
         retain = relation.definition.retain
         if retain is None:
             return 0
-        oldest = int(self.clock() * 1_000_000) - retain.micros
-        if relation.definition.column(retain.column).type == "date":
-            oldest //= DAY
         count = 0
         with self._versions.holding() as version:
-            slots = slots_that_meet(relation, version, [Filter(ColumnRef(relation.name, retain.column), "<", oldest)])
+            slots = self.expired(relation, retain, version)
             for start in range(0, len(slots), _ROWS):
                 if self._over:
                     break

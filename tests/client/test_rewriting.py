@@ -7,6 +7,7 @@ import pytest
 import livejoin
 from livejoin import encoding
 from tests.client.hotel import Hotel, row
+from tests.waiting import until
 
 
 def ids(relation: livejoin.Relation) -> list[int]:
@@ -45,6 +46,15 @@ def test_extensions(hotel: Hotel) -> None:
     assert [column["name"] for column in made["columns"]][-2:] == ["note", "until"] and set(made["intervals"]) == {"stay", "arrival"}
     assert hotel.bookings.patch(retain=("until", "P90D"))["retain"] == {"column": "until", "for": "P90D"}
     assert hotel.bookings.patch()["retain"]["for"] == "P90D" and "retain" not in hotel.bookings.patch(retain=None)
+    hotel.bookings.upsert([row(1) | {"until": "2025-12-31"}, row(2) | {"until": None}, row(3) | {"until": "9999-12-31"}])
+    told = hotel.bookings.patch(retain=("until", "P1D"), dry_run=True)
+    assert (told["expired_rows"], told["rows"], told["retain"]) == (1, 3, {"column": "until", "for": "P1D"})
+    assert "expired_rows" not in hotel.bookings.patch() and "retain" not in hotel.bookings.patch()
+    assert ids(hotel.bookings) == [1, 2, 3]
+    assert hotel.bookings.patch(retain=("until", "P1D"))["expired_rows"] == 1
+    until(lambda: ids(hotel.bookings) == [2, 3])
+    hotel.bookings.patch(retain=None)
+    hotel.bookings.truncate()
     with pytest.raises(livejoin.DefinitionDiffers):
         hotel.bookings.patch(add_columns={"note": "int64"})
     with pytest.raises(livejoin.RelationInUse):

@@ -178,11 +178,13 @@ class AsyncRelation(AsyncReadings):
         add_intervals: Mapping[str, Interval] | None = None,
         nullable: Sequence[str] = (),
         retain: tuple[str, str] | None | Literal["as it is"] = "as it is",
+        dry_run: bool = False,
     ) -> dict[str, Any]:
         """Extend the definition; the new one. Live views and their followers are not disturbed; what is there already changes nothing.
 
         add_columns, add_intervals: as of `create`; new columns are nullable. nullable: columns that may have nulls from now on. retain: a
-        column and an ISO 8601 duration, such as `("ends", "P90D")`: rows whose column is older are deleted; None ends that.
+        column and an ISO 8601 duration, such as `("ends", "P90D")`: rows whose column is older are deleted, `expired_rows` of them now;
+        None ends that. dry_run: change nothing; the result is what would be.
         Raises DefinitionDiffers, BadDefinition, RelationInUse, UnknownColumn.
         """
         made = relation_definition(add_columns, (), add_intervals)
@@ -193,7 +195,7 @@ class AsyncRelation(AsyncReadings):
         }
         if retain != "as it is":
             form["retain"] = None if retain is None else {"column": retain[0], "for": retain[1]}
-        return await self._http.json("PATCH", self._path, form)
+        return await self._http.json("PATCH", self._path, form, params={"dry_run": "true"} if dry_run else {})
 
     async def truncate(self) -> Receipt:
         """Delete all rows, in one version."""

@@ -39,6 +39,7 @@ _RELATION = {
     "intervals": "the intervals by name, which is not that of a column; views join on them by `overlaps`",
     "retain": _RETAIN,
 }
+_SHOWN = _RELATION | {"name": "the name of the relation", "rows": "the number of its rows"}
 _TOKEN = {
     "name": "the name of the token, which lists and the audit log show",
     "scope": "what it allows: `read`; `write`, which includes `read`; `admin`, which is everything",
@@ -49,7 +50,8 @@ _TOKEN = {
 DEFINITIONS: Mapping[str, Mapping[str, str]] = {
     # definitions of relations
     "RelationDefinition": _RELATION,
-    "Relation": _RELATION | {"name": "the name of the relation", "rows": "the number of its rows"},
+    "Relation": _SHOWN,
+    "PatchedRelation": _SHOWN | {"expired_rows": "how many rows are older than the retention of the patch allows, and are deleted next"},
     "Relations": {"relations": "the relations that the access token covers, by name"},
     "RelationPatch": {
         "add_columns": "columns to add, which must be nullable: existing rows have null in them",

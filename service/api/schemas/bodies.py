@@ -301,7 +301,8 @@ def schemas() -> dict[str, Schema]:
     template = "#/components/schemas/{model}"
     made = models_json_schema([(model, "validation") for model in models], ref_template=template, schema_generator=_Untitled)
     forms: dict[str, Schema] = made[1]["$defs"]
-    relation = object_of({"name": NAME} | forms["RelationDefinition"]["properties"] | {"rows": COUNT}, "retain")
-    named = forms | {"Relation": relation} | _BODIES
+    shown = {"name": NAME} | forms["RelationDefinition"]["properties"] | {"rows": COUNT}
+    patched = object_of(shown | {"expired_rows": COUNT}, "retain", "expired_rows")
+    named = forms | {"Relation": object_of(shown, "retain"), "PatchedRelation": patched} | _BODIES
     describe(named, {**DEFINITIONS, **ANSWERS})
     return named

@@ -17,6 +17,7 @@ from service.query.model import ColumnRef, Filter
 from service.tables.relations import Relation
 from service.tables.rewriting import Removal, slots_that_meet
 from service.wire.batch import UPSERT, Batch, Changes, RowBlock
+from service.wire.errors import BadDefinition
 from service.wire.schema import RelationDefinition, parse_patch, parse_relation
 from tests.service.running import opened
 
@@ -83,6 +84,29 @@ def test_old_rows_go(engine: Instance, kind: str, unit: int, monkeypatch: pytest
     engine.retention.clock = lambda: 101.5 * DAY / 1e6
     assert engine.retention.look() == (2 if kind == "timestamp" else 1)
     assert engine._state.sources[SOURCE][1] == 14
+
+
+@pytest.mark.parametrize(("kind", "unit"), [("timestamp", DAY), ("date", 1)])
+def test_a_patch_says_how_many_rows_go(engine: Instance, monkeypatch: pytest.MonkeyPatch, kind: str, unit: int) -> None:
+    engine.put_relation("events", events(kind))
+    upsert(engine, [(day, day * unit) for day in range(91, 100)] + [(1000, None)])
+    woken = list[None]()
+    monkeypatch.setattr(engine.retention, "wake", lambda: woken.append(None))
+
+    def patch(data: dict[str, Any], dry_run: bool = False) -> int | None:
+        return engine.patch_relation("events", parse_patch(data), dry_run).expired
+
+    kept = engine.relation("events").definition
+    shorter = {"retain": {"column": "at", "for": "P5D"}}
+    assert patch(shorter, True) == 4 and engine.relation("events").definition == kept and not woken
+    assert patch({"nullable": ["at"]}) is None and patch({"retain": None}, True) == 0
+    late = {"name": "late", "type": "date", "nullable": True}
+    assert patch({"add_columns": [late], "retain": {"column": "late", "for": "P5D"}}, True) == 0, "a new column is null"
+    with pytest.raises(BadDefinition):
+        patch({"retain": {"column": "none", "for": "P5D"}}, True)
+    assert engine.relation("events").definition == kept
+    assert patch(shorter) == 4 and woken and engine.retention.look() == 4
+    assert patch(shorter, True) == patch(shorter) == 0 and ids(engine) == [*range(95, 100), 1000]
 
 
 def test_a_row_that_has_changed_stays(engine: Instance) -> None:
