@@ -24,6 +24,8 @@ from service.planning.planner import alternatives
 from service.reading.cursors import open_rows
 from service.views.parse import parse_view
 from service.wire.batch import DELETE, UPSERT
+from tests.end_to_end import talk
+from tests.server_process import ServerProcess
 from tests.service.definitions import relation
 from tests.service.duck import connected
 from tests.service.running import ids, opened
@@ -152,6 +154,21 @@ def test_the_rule(engine: Instance, form: str) -> None:
         engine.apply(batch_of(("b", UPSERT, other)))
     compare(left, right)
     engine.close()
+
+
+def test_a_server_says_nothing_of_it(tmp_path: Path) -> None:
+    """ServerProcess fails with the first RuntimeWarning in the output."""
+    columns = [{"name": "id", "type": "int64"}, {"name": "f", "type": "float64"}]
+    far = f"SELECT x.id AS id, y.id AS near, x.f - y.f AS d FROM a x JOIN a y ON abs(x.f - y.f) <= {MOST}"
+    rows = [{"id": 1, "f": MOST}, {"id": 2, "f": "-Infinity"}, {"id": 3, "f": "NaN"}]
+    with ServerProcess(tmp_path) as server:
+        client = server.client()
+        talk.define(client, "a", {"columns": columns, "key": ["id"]})
+        talk.view(client, "far", far)
+        changes = [{"relation": "a", "op": "upsert", "row": row} for row in rows]
+        talk.ok(client.post("/v1/changes", json={"changes": changes}))
+        found = map(json.loads, client.get("/v1/views/far/rows").text.splitlines())
+        assert sorted((row["id"], row["near"], row["d"]) for row in found) == [(1, 1, 0.0), (2, 2, "NaN"), (3, 3, "NaN")]
 
 
 def test_the_rule_is_that_of_sql() -> None:
