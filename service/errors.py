@@ -258,7 +258,7 @@ _KINDS = (
         "unknown-column",
         422,
         "Unknown column",
-        "The definition names a column or an interval that its relation does not have.",
+        "The definition names a column or an interval that its relation does not have, or that cannot be used in that place.",
         "See the relation's columns and intervals with GET /v1/relations/{name}. SQL folds unquoted names to lower case.",
     ),
     Kind(

@@ -1,4 +1,4 @@
-"""Which names can be used in which place of a statement."""
+"""Which names can be used in which place of a statement; `views/test_scope.py` crosses all forms with all places."""
 
 from __future__ import annotations
 
@@ -48,3 +48,25 @@ def test_the_right_side_of_semi_and_anti_join_is_visible_in_its_on_alone(join: s
         return
     outputs = [output.name for output in sql(text, RELATIONS).query.outputs]
     assert outputs[:3] == ["l.id", "l.a", "l.b"] if "*" in text else outputs[0] in ("x", "l.id")
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("SELECT l.id FROM l JOIN r ON l.a = s.a JOIN s ON s.a = r.a", "s.a: s cannot be used here: an ON can use what is"),
+        ("SELECT l.id FROM l, r RIGHT JOIN s ON r.a = s.a", "RIGHT JOIN after a comma is not supported: begin with s"),
+        ("SELECT a FROM l JOIN r USING (a), s JOIN l m USING (a) WHERE l.b = m.b", "USING (a) is ambiguous"),
+        ("SELECT l.id FROM l JOIN r USING (nope)", "r has no column nope"),
+        ("SELECT l.id FROM l JOIN s USING (c)", "s.c: s cannot be used here: no relation before it has a column of this name"),
+        ("SELECT l.id FROM l WHERE EXISTS (SELECT 1 FROM r JOIN s USING (b) WHERE r.a = l.a)", "s has no column b"),
+        ("SELECT l.id FROM l WHERE EXISTS (SELECT nope.* FROM r WHERE r.a = l.a)", "nope.*: there is no alias nope"),
+    ],
+)
+def test_what_cannot_be_used(text: str, says: str) -> None:
+    assert str(refused(text, RELATIONS).detail).startswith(says)
+
+
+def test_a_part_knows_the_columns_that_using_makes_one() -> None:
+    text = "SELECT l.id FROM l JOIN r USING (a) WHERE EXISTS (SELECT 1 FROM s x WHERE x.d = {})"
+    relations = RELATIONS | {"s": relation("id:int64, d:int64?", {})}
+    assert sql(text.format("a"), relations).query == sql(text.format("l.a"), relations).query
