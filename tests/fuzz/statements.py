@@ -74,6 +74,15 @@ _SQL: dict[str, Sequence[str]] = {  # beyond the greatest depth, the first alter
         "WINDOW w AS (ORDER BY <column>)", "OFFSET 1", "FOR UPDATE"),
     "set": ("UNION", "UNION", "EXCEPT", "UNION ALL", "INTERSECT", "EXCEPT ALL"),
 }  # fmt: skip
+_PLAIN: dict[str, Sequence[str]] = {  # of short statements: most faults need no more than one unusual part
+    "on": ("ON <equal>", "ON <equal>", "ON <equal> AND <equal>", "ON <equal> AND <same>", "ON overlaps(<interval>, <interval>)",
+        "USING (k)"),
+    "what": ("*", "<column> AS <fresh>", "<column> AS <fresh>, <column> AS <fresh>", "<alias>.*", "<aggregate> AS <fresh>", "<shown>"),
+    "aggregate": ("COUNT(*)", "COUNT(<column>)", "MAX(<column>)", "COUNT(DISTINCT <column>)"),
+    "filter": ("<compared>",),
+    "condition": ("<compared>", "<equal>", "<same>"),
+    "rest": ("", "", "", "", "GROUP BY <column>"),
+}  # fmt: skip
 _JOINS = (*["equal"] * 5, *["overlaps"] * 4, *("at_most", "less", "not_equal", "within") * 2, "cross", "as_of")
 _OPS = ("=", "!=", "<", "<=", ">", ">=", "in", "like", "is_null", "not_null", "x")
 _JSON: Sequence[Any] = (1, "a", True, None, 1.5, "2026-02-01", "06:00", [1, None], ["a", "b"], "a%", 2**63, "20240101", {}, [], "PT15M")
@@ -90,6 +99,7 @@ class Drawn:
     def __init__(self, rng: Random) -> None:
         self.random = rng
         self._scopes: list[list[tuple[str, str]]] = [[]]
+        self._rules = _SQL | _PLAIN if rng.random() < 0.5 else _SQL
         self._fresh = 0
 
     # in SQL
@@ -113,7 +123,7 @@ class Drawn:
     def _from(self) -> str:
         rng = self.random
         text = self._relation()
-        for _ in range(rng.choice((0, 0, 1, 1, 1, 1, 2, 2, 3))):
+        for _ in range(rng.choice((0, 1, 1, 1, 1, 2) if self._rules is not _SQL else (0, 0, 1, 1, 1, 1, 2, 2, 3))):
             word, relation = self._fill("<word>"), self._relation()
             on = "" if word in (",", "CROSS JOIN", "NATURAL JOIN") and rng.random() < 0.9 else self._fill("<on>")
             text += f" {word} {relation} {on}"
@@ -148,9 +158,9 @@ class Drawn:
                 return f"{self._alias()[0]}.{rng.choice('iiijjk')}" if rng.random() < 0.95 else rng.choice(("i", "x.nothing", "j"))
             case "name":
                 return rng.choice((*_NAMES, "id", "nr", "site", "i", "nothing"))
-            case "same":
+            case "equal" | "same":
                 name = rng.choice(_NAMES)
-                return f"{self._alias()[0]}.{name} {rng.choice(('=', '=', '<', '<=', '<>'))} {self._alias()[0]}.{name}"
+                return f"{self._alias()[0]}.{name} {'=' if kind == 'equal' else rng.choice('= < <= <>'.split())} {self._alias()[0]}.{name}"
             case "compared":
                 name = rng.choice([*_VALUES])
                 return f"{self._alias()[0]}.{name} {rng.choice(('=', '<>', '<', '<=', '>', '>='))} {rng.choice(_VALUES[name])}"
@@ -159,7 +169,7 @@ class Drawn:
                 return f"c{self._fresh}" if rng.random() < 0.97 else rng.choice(("c1", "k", "x", '"Some col"', "select", "group"))
             case "sub":
                 return self._select() if len(self._scopes) < 4 else "SELECT 1"
-        return self._fill(_SQL[kind][0] if depth > _DEEPEST else rng.choice(_SQL[kind]), depth)
+        return self._fill(self._rules[kind][0] if depth > _DEEPEST else rng.choice(self._rules[kind]), depth)
 
     def _alias(self) -> tuple[str, str]:
         rng = self.random
@@ -292,9 +302,8 @@ def exchanged(text: str, rng: Random) -> str:
     """Return a statement with some words exchanged for others of their kind: its syntax is still valid."""
     words = _WORD.findall(text)
     for _ in range(rng.choice((1, 1, 2, 3))):
-        places = [(at, kind) for at, word in enumerate(words) for kind in _ALIKE if word in kind]
-        at, kind = rng.choice(places)
-        words[at] = rng.choice(kind)
+        kind = rng.choice([kind for kind in _ALIKE if not set(kind).isdisjoint(words)])  # first: a statement has few words of most kinds
+        words[rng.choice([at for at, word in enumerate(words) if word in kind])] = rng.choice(kind)
     return "".join(words)
 
 
@@ -314,11 +323,11 @@ def spoilt(text: str, other: str, rng: Random) -> str:
 def definition(rng: Random) -> dict[str, Any]:
     """Return what a client might send to define a view."""
     form = rng.random()
-    if form < 0.2:
+    if form < 0.12:
         data: Any = {"sql": Statement(rng).text}
-    elif form < 0.45:
+    elif form < 0.37:
         data = {"sql": exchanged(Statement(rng).text, rng)}
-    elif form < 0.55:
+    elif form < 0.45:
         data = {"sql": spoilt(Statement(rng).text, Drawn(rng).text() if rng.random() < 0.5 else Statement(rng).text, rng)}
     elif form < 0.8:
         data = {"sql": Drawn(rng).text()}

@@ -31,6 +31,10 @@ KEPT = 6  # views at a time
 ROWS = 60
 JSON = ((b"Content-Type", media.JSON.encode()),)
 ACCEPTS = (media.JSON, media.JSONL, media.CSV, media.ARROW)
+PARTS = (  # of a view's rows
+    b"overlaps=5,15", b"overlaps.i=5,", b"overlaps.x.i=,20", b"overlaps.y.j=5,15", b"overlaps.free=5,9", b"where.x.id=1", b"where.x.k=2",
+    b"where.y.k=2&overlaps=5,15", b"where.group.c1=2", b"where.x.nr=1&where.x.site=N", b"where.x.t=a&limit=3", b"where.c0=2", b"limit=1",
+)  # fmt: skip
 MORE = {"add_columns": [{"name": "more", "type": "int64", "nullable": True}], "add_intervals": {"moment": {"at": "p"}}, "nullable": ["n"]}
 
 
@@ -74,8 +78,8 @@ class Registrar:
         status, _, answer = self.answer(request)
         assert status < 500, (request, status, answer)
 
-    def view(self, number: int) -> None:
-        name, data = b"v%d" % number, definition(self.chance)
+    def view(self, number: int, data: dict[str, Any]) -> None:
+        name = b"v%d" % number
         status, answer = self.ask(b"PUT", b"v1/views/" + name, data)
         found = orjson.loads(answer)
         self.found["view" if status < 300 else found["type"].removeprefix("/problems/")] += 1
@@ -97,9 +101,19 @@ class Registrar:
         elif view["state"] == "live":
             status, answer = self.ask(b"GET", path + b"/rows", query=b"limit=20", accept=self.chance.choice(ACCEPTS))
             assert status == 200, (answer, view, data)
+            for _ in range(self.chance.choice((0, 0, 1))):
+                self.ask(b"GET", path + self.chance.choice((b"/rows", b"/count")), query=self.chance.choice(PARTS))
             if self.chance.random() < 0.2:
                 status, answer = self.ask(b"GET", path + b"/changes", query=b"wait=0&snapshot=true", accept=media.JSONL)
                 assert status in (200, 409), (answer, view, data)
+
+    def explain(self, number: int) -> None:
+        """Explain a definition, and register it with one of the algorithms that are correct for it."""
+        data = definition(self.chance)
+        status, answer = self.ask(b"POST", b"v1/explain", data)
+        others = orjson.loads(answer)["alternatives"] if status == 200 else []
+        if others:
+            self.view(number, data | {"algorithm": self.chance.choice(others)["algorithm"]})
 
     def relation(self, number: int) -> None:
         """Define or extend a relation that no view uses, sometimes with a spoilt body."""
@@ -117,10 +131,10 @@ class Registrar:
     def try_many(self, first: int, count: int) -> None:
         for number in range(first, first + count):
             kind = self.chance.random()
-            if kind < 0.84:
-                self.view(number)
+            if kind < 0.8:
+                self.view(number, definition(self.chance))
             elif kind < 0.93:
-                self.ask(b"POST", b"v1/explain", definition(self.chance))
+                self.explain(number)
             elif kind < 0.95:
                 self.query()
             elif kind < 0.98:
