@@ -268,14 +268,19 @@ class TreeJoin(Defaults):
         return self._cursor(root, place, Alive(self.tree, root, place, given), window)
 
     def of_key(self, root: Roots, place: int, key: pa.RecordBatch, window: Bounds | None) -> SlotsCursor:
-        """If no port has exactly these columns, all rows of the alias are scanned."""
+        """If no port has exactly these columns, and surely sees all rows with them, the alias's rows are scanned."""
         for p in self.tree.of_alias[place]:
             domain, columns = self._domain(p), self.indexes[p].columns
-            if domain is not None and set(columns) == set(key.schema.names):
+            if domain is not None and set(columns) == set(key.schema.names) and self._sees_all(p):
                 code = int(domain.look_up(key.select(columns))[0])
                 return self._cursor(root, place, self.tree.of_code(root, p, code), window)
         scan = Given(NO_SLOTS) if self.never else Scan(self.sides[place], root.version, key)
         return self._cursor(root, place, Alive(self.tree, root, place, scan), window)
+
+    def _sees_all(self, port: int) -> bool:
+        """Whether a port sees all rows of the view's that have a key there: those of a part that they may lack need no span."""
+        span = self.indexes[port].span
+        return port in self.tree.needed or (not self._filters[port] and (span is None or (span.declared and len(span.columns) > 1)))
 
     def is_empty(self, root: Roots) -> bool:
         return self.tree.is_empty(root)
