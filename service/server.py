@@ -33,6 +33,7 @@ from service.access.admin_file import BadAdminFile, take_admin_token
 from service.access.store import read_tokens
 from service.api.app import create_app
 from service.api.context import Context
+from service.durability.database import refuse_other
 from service.durability.folder import Damaged, FolderInUse, reason
 from service.instance import Instance
 from service.priority import SWITCH
@@ -221,6 +222,7 @@ def serve(settings: Settings) -> int:
     start_log(settings.log_format, settings.log_level)
     sys.setswitchinterval(SWITCH)
     try:
+        refuse_other(settings.data)
         if settings.admin_token_file is not None:
             take_admin_token(settings.data, settings.admin_token_file)
         token_mode = read_tokens(settings.data) is not None

@@ -21,7 +21,7 @@ from service.access.store import TOKENS, forget_tokens, read_tokens
 from service.backups.tables import put_rows
 from service.durability import database
 from service.durability.checksums import checksum
-from service.durability.database import ENTRIES, FORMAT, LogRow
+from service.durability.database import ENTRIES, LogRow
 from service.durability.failpoints import reach
 from service.durability.files import link_or_copy
 from service.durability.folder import DATABASE, FOLDER_MODE, MARK, REPAIRED, Damaged, Mark, sync_path
@@ -54,9 +54,7 @@ def plan(folder: Path) -> Plan:
     if not path.exists():
         raise Damaged("the database is missing", path, _RESTORE)
     with database.open_read_only(path) as db:
-        number = database.read_format(db, path)
-        if number != FORMAT:
-            raise database.WrongFormat(number, path)
+        database.require_format(db, path)
         meta = _meta(found, db, path)
         bases = _snapshots(found, meta["forgotten"])
         for table, columns in ENTRIES.items():

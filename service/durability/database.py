@@ -29,11 +29,13 @@ from service.durability.folder import (
     REPAIRED,
     SNAPSHOTS,
     Damaged,
+    FolderLock,
     Mark,
     Reach,
     is_sync_failure,
     is_unreadable,
     private,
+    refuse_backup,
     sync_path,
 )
 
@@ -282,9 +284,7 @@ def verify(folder: Path, trust_mark: bool = True) -> Found:
     if (folder / REPAIRED / DATABASE).exists():
         raise Damaged("an interrupted repair", folder / REPAIRED, "run `livejoin repair` again, which finishes it")
     with open_read_only(path) as db:
-        number = read_format(db, path)
-        if number != FORMAT:
-            raise WrongFormat(number, path)
+        require_format(db, path)
         _check_header(path)
         mark, is_certain = Mark.read(folder) if trust_mark else (None, False)
         wrong = db.execute("PRAGMA quick_check(1)").fetchall()
@@ -301,6 +301,27 @@ def verify(folder: Path, trust_mark: bool = True) -> Found:
     _require_reach(known, mark, folder)
     timelines = [(number, begun) for number, begun in json.loads(meta["timelines"])]
     return Found(meta["folder_id"], meta["secret"], timelines, is_certain, meta["forgotten"], meta["next_relation_id"], known, size)
+
+
+def refuse_other(folder: Path) -> None:
+    """Raise Damaged if the folder is a backup, WrongFormat if it has another format: to be called before anything is written to it. Raises
+    FolderInUse, OSError too."""
+    refuse_backup(folder)
+    if (folder / DATABASE).exists():
+        lock = FolderLock(folder, read_only=True)
+        try:
+            if not is_new(folder):
+                with open_read_only(folder / DATABASE) as db:
+                    require_format(db, folder / DATABASE)
+        finally:
+            lock.release()
+
+
+def require_format(db: sqlite3.Connection, path: Path) -> None:
+    """Raise WrongFormat, Damaged."""
+    number = read_format(db, path)
+    if number != FORMAT:
+        raise WrongFormat(number, path)
 
 
 def read_format(db: sqlite3.Connection, path: Path) -> int:
