@@ -171,7 +171,7 @@ def _root_products(draft: Draft) -> None:
     for at, pair in enumerate(draft.cross):
         for _ in draft.parts:
             optional = _optional(draft)
-            pair = tuple(_outside(draft.parts[optional[one]].draft)[0] if one in optional else one for one in pair)  # type: ignore[assignment]
+            pair = tuple(_attached(draft.parts[optional[one]]) if one in optional else one for one in pair)  # type: ignore[assignment]
         draft.cross[at] = pair
 
 
@@ -239,22 +239,29 @@ def _parts(draft: Draft, known: list[str], taken: set[str]) -> tuple[ViewPart, .
     return (*shown, *named)
 
 
-def _join(part: PartDraft, known: Sequence[str]) -> Query:
-    """Return the inner join of the part with the alias that it is attached to."""
-    draft, words = part.draft, WORDS[part.kind]
-    own, outside = list(draft.scope.aliases), _outside(draft)
-    told = ", ".join(own)
-    for one in draft.filters:
-        if one.alias not in own:
-            instead = f"write a filter on {told} there; one on {one.alias} alone belongs in WHERE, or needs two views"
-            raise unsupported(f"the filter on {one.columns[0]} in {words}", instead)
+def _attached(part: PartDraft) -> str:
+    """Return the alias outside of the part that it is compared with. Problem `unsupported-query` unless there is exactly one."""
+    outside = _outside(part.draft)
     if len(outside) != 1:
+        words, told = WORDS[part.kind], ", ".join(part.draft.scope.aliases)
         what = "nothing outside of it" if not outside else f"{' and '.join(outside)}"
         raise unsupported(
             f"{words} of {told} that is compared with {what}",
             "it has to be compared with exactly one alias; register a view for each",
         )
-    (on,) = outside
+    return outside[0]
+
+
+def _join(part: PartDraft, known: Sequence[str]) -> Query:
+    """Return the inner join of the part with the alias that it is attached to."""
+    draft, words = part.draft, WORDS[part.kind]
+    own = list(draft.scope.aliases)
+    told = ", ".join(own)
+    for one in draft.filters:
+        if one.alias not in own:
+            instead = f"write a filter on {told} there; one on {one.alias} alone belongs in WHERE, or needs two views"
+            raise unsupported(f"the filter on {one.columns[0]} in {words}", instead)
+    on = _attached(part)
     if on not in known:
         raise unsupported(f"{words} of {told} that is compared with {on}", f"it can be compared with {', '.join(known)}")
     if _apart(draft, own):

@@ -73,3 +73,8 @@ def test_names_that_are_nearly_there(text: str, type_: str, says: str, column: i
 
 def test_joins_without_from() -> None:
     assert "a SELECT without FROM" in refused("SELECT b.id ANTI JOIN maintenance m ON b.room = m.room").detail
+
+
+def test_a_product_with_an_outer_join_that_is_attached_to_nothing() -> None:
+    text = "SELECT s.nr FROM bookings b LEFT JOIN maintenance m ON m.room = m.room CROSS JOIN shifts s"
+    assert "LEFT JOIN of m that is compared with nothing outside of it" in refused(text).detail
