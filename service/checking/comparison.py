@@ -7,7 +7,7 @@ nothing about the folder and are not verified here.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from contextlib import closing
+from contextlib import closing, suppress
 from functools import partial
 from pathlib import Path
 
@@ -16,7 +16,9 @@ import pyarrow as pa
 from service.checking.copies import copied
 from service.checking.recomputation import beside, recompute, total
 from service.durability.log import Log
+from service.errors import Problem
 from service.instance import Instance
+from service.planning.planner import alternatives
 from service.reading.cursors import open_relation_rows, open_rows
 from service.settings import Settings
 from service.wire.kinds import kept
@@ -24,6 +26,7 @@ from service.wire.kinds import kept
 Tell = Callable[[str], None]  # takes a line of the report
 
 _ROWS = 65_536  # rows read at a time
+_LONGEST = 24 * 3600.0  # seconds for the structures of a view
 
 
 def compare(folder: Path, there: Sequence[str], names: Sequence[str], tell: Tell) -> list[str]:
@@ -39,9 +42,26 @@ def compare(folder: Path, there: Sequence[str], names: Sequence[str], tell: Tell
         try:
             engine.recover()
             tables: dict[str, pa.RecordBatch] = {}
-            return [name for name in names if not agrees(engine, name, tables, tell)]
+            wrong = [name for name in names if not agrees(engine, name, tables, tell)]
+            for name in wrong:
+                _advise(engine, name, tables, tell)
+            return wrong
         finally:
             engine.close()
+
+
+def _advise(engine: Instance, name: str, tables: dict[str, pa.RecordBatch], tell: Tell) -> None:
+    """Report an algorithm by which a view that differs has the rows of brute force, if there is one."""
+    view = engine.views[name]
+    if view.state != "live":
+        return
+    for other in alternatives(view.view.query, view.definitions):
+        with suppress(Problem):  # such as a rule that is newer than the definition
+            tried = f"by_{other.algorithm.replace('-', '_')}_{view.id}"
+            engine.put_view(tried, {**view.view.definition, "algorithm": other.algorithm, "guarantee": "best-effort"}, wait=_LONGEST)
+            if agrees(engine, tried, tables, lambda line: None):
+                tell(f'advice     view {name}: drop it, and register it again with "algorithm": "{other.algorithm}", which is confirmed')
+                return
 
 
 def table_of(engine: Instance, name: str) -> pa.RecordBatch:

@@ -35,7 +35,7 @@ def main(arguments: list[str]) -> int:
     except FileNotFoundError as error:
         raise Failure(str(error) if error.filename is None else f"{folder}: there is no such folder") from error
     if wrong:
-        remedy = "please report this bug with the folder; dropping and registering the view again may fix it"
+        remedy = "please report this bug with the folder"  # structures were built anew for the comparison, as by another registration
         _tell(f"verdict    not confirmed: {', '.join(wrong)}; {remedy}")
         return 1
     confirmed = f"{len(names)} view{'s' if len(names) != 1 else ''} confirmed" if names else "no view was recomputed"

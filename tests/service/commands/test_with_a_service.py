@@ -10,6 +10,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -23,6 +24,7 @@ from livejoin import files
 from service.cli import main
 from service.demo.history import FOLDER
 from service.tables import sides
+from service.views.joins import overlap_join
 from structures.core.encoding import NEG_INF
 from tests.server_process import ROOT, ServerProcess
 
@@ -278,21 +280,30 @@ def test_check_of_a_sound_folder_changes_nothing(server: ServerProcess, client: 
     assert contents(folder) == before
 
 
+@pytest.mark.parametrize("module", [sides, overlap_join])
 def test_check_finds_a_structure_that_is_wrong(
-    server: ServerProcess, client: livejoin.Client, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    server: ServerProcess, client: livejoin.Client, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, module: ModuleType
 ) -> None:
+    """Of all algorithms, or of one alone: to register the view again is advised where another one is right."""
     folder = stopped(server, client)
 
-    def wrong(*arguments: object) -> tuple[np.ndarray, np.ndarray]:
-        left, right = endpoints(*arguments)  # type: ignore[arg-type]
+    class Wrong(sides.Source):
+        def _ends(self, *arguments: Any) -> tuple[np.ndarray, np.ndarray]:
+            left, right = super()._ends(*arguments)
+            return np.where(left == 7, NEG_INF, left), right
+
+    def wrong(*arguments: Any) -> tuple[np.ndarray, np.ndarray]:
+        left, right = endpoints(*arguments)
         return np.where(left == 7, NEG_INF, left), right
 
     endpoints = sides.stored_endpoints
-    monkeypatch.setattr(sides, "stored_endpoints", wrong)
+    monkeypatch.setattr(*((sides, "stored_endpoints", wrong) if module is sides else (overlap_join, "Source", Wrong)))
     assert main(["check", str(folder)]) == 1
     told = capfd.readouterr()
     assert "damage     view clashes" in told.out and "view       long: 40 rows" in told.out
     assert told.out.splitlines()[-1].startswith("verdict    not confirmed: clashes;") and told.err == ""
+    advised = 'register it again with "algorithm": "'
+    assert (advised in told.out) == ("register" in told.out) == (module is overlap_join), told.out
 
 
 def test_check_names_damage(server: ServerProcess, client: livejoin.Client, capfd: pytest.CaptureFixture[str]) -> None:
