@@ -189,12 +189,19 @@ def anywhere(seed: int) -> Iterator[Choice]:
             yield choice
 
 
+def compared_parts() -> Iterator[Choice]:
+    """Yield parts of each form that compare the ends of an interval of the row, which may be null."""
+    for form in FORMS:
+        if any(word in form for word in ("absent", "exists", "left", "chain")) and form not in _EDGES and "as of" not in form:
+            yield form, "plain", "both", "none", "[)", "[]", "int64"
+
+
 def pairwise(seed: int, forms_by_edges: bool = True, tries: int = 40) -> Iterator[Choice]:
     """Yield choices until each possible pair of values of two factors has occurred, each time the one of some random ones that has the most
-    new pairs. `forms_by_edges`: also each form with each kind of edge."""
+    new pairs. `forms_by_edges`: also each form with each kind of edge, and with nulls of the other side."""
     rng, left = random.Random(seed), set[tuple[int, str, int, str]]()
     for (p, some), (q, others) in combinations(enumerate(FACTORS), 2):
-        if forms_by_edges or (p, q) != (0, 1):
+        if forms_by_edges or (p, q) not in ((0, 1), (0, 3)):
             left |= {(p, x, q, y) for x, y in product(some, others)}
     left = {one for one in left if _can(one)}
     while left:

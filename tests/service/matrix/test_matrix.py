@@ -9,7 +9,7 @@ import random
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from functools import partial
-from itertools import count, islice
+from itertools import chain, count, islice
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +20,7 @@ from service.planning.planner import alternatives
 from service.reading.cursors import RowReader, open_rows
 from service.views.parse import parse_view
 from service.wire.batch import DELETE, UPSERT
-from tests.service.matrix.cases import Choice, anywhere, made, pairwise
+from tests.service.matrix.cases import Choice, anywhere, compared_parts, made, pairwise
 from tests.service.matrix.forms import AsOf, Covered, Distinct, Grouped, Stretched, Values
 from tests.service.matrix.rows import Relation, Row, Tables
 from tests.service.running import HeldWriter, check, in_parts, opened
@@ -197,7 +197,8 @@ def address_space() -> Iterator[None]:
 
 @pytest.mark.parametrize("part", range(PARTS))
 def test_some_of_all_pairs(tmp_path: Path, part: int) -> None:
-    run(tmp_path, list(islice(pairwise(0, forms_by_edges=False), part, None, PARTS)), part * 1000)
+    choices = chain(compared_parts(), pairwise(0, forms_by_edges=False))
+    run(tmp_path, list(islice(choices, part, None, PARTS)), part * 1000)
 
 
 @pytest.mark.soak
