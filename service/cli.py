@@ -10,7 +10,6 @@ import os
 import sys
 from importlib.metadata import PackageNotFoundError, version
 
-from service.sorting import avoid_slow_sorts
 from service.terminal import Failure, imported, say
 from service.wire.wording import instead
 
@@ -38,7 +37,6 @@ COMMANDS = {
 def main(argv: list[str] | None = None) -> int:
     """Run one command and return its exit status."""
     _open_what_is_closed()
-    avoid_slow_sorts()
     try:
         status = _run(sys.argv[1:] if argv is None else argv)
         sys.stdout.flush()

@@ -5,19 +5,11 @@ from __future__ import annotations
 import os
 import sys
 import threading
-from contextlib import ContextDecorator, suppress
+from contextlib import suppress
 from pathlib import Path
 from typing import Generic, NamedTuple, TypeVar
 
 T = TypeVar("T")
-
-NICE = 1  # of threads that prepare structures beside writers: while two views are built on two cores, writers keep more than half of their
-# rows, and builds take two to three times as long
-
-# Seconds for which a thread keeps Python's lock while others want it: usually, and while views are built. A change takes the lock again
-# after each kernel and each write to the log, while registrations plan views and threads build them. By default it would wait up to 5 ms
-# each time. With 0.5 ms, 64 connections that send single changes are answered a fifth more slowly.
-SWITCH, SWITCH_BESIDE_BUILDS = 2e-3, 5e-4
 
 _GROUPS, _QUOTAS = Path("/proc/self/cgroup"), Path("/sys/fs/cgroup")
 
@@ -50,31 +42,6 @@ def give_way(nice: int) -> None:
     if sys.platform == "linux":
         with suppress(OSError):
             os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), os.getpriority(os.PRIO_PROCESS, 0) + nice)
-
-
-class _ShortTurns(ContextDecorator):
-    """While any thread is in it, the threads of the process keep Python's lock for `SWITCH_BESIDE_BUILDS`; afterwards, as before."""
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._threads = 0
-        self._before = SWITCH
-
-    def __enter__(self) -> None:
-        with self._lock:
-            self._threads += 1
-            if self._threads == 1:
-                self._before = sys.getswitchinterval()
-                sys.setswitchinterval(SWITCH_BESIDE_BUILDS)
-
-    def __exit__(self, *_: object) -> None:
-        with self._lock:
-            self._threads -= 1
-            if self._threads == 0:
-                sys.setswitchinterval(self._before)
-
-
-short_turns = _ShortTurns()
 
 
 class _Waiting(NamedTuple, Generic[T]):

@@ -36,11 +36,10 @@ from service.api.context import Context
 from service.durability.database import refuse_other
 from service.durability.folder import Damaged, FolderInUse, reason
 from service.instance import Instance
-from service.priority import SWITCH
 from service.protocol import Door, Protocol, allow_files
 from service.settings import Settings, is_loopback
 from service.tls import BadPair, Certificate
-from service.trimming import Leftovers, give_back, use_one_allocator, use_small_pages
+from service.trimming import Leftovers, give_back, use_one_allocator
 from service.warming import EVERY_BATCH, Kernels, Unusable
 from service.wire.log_lines import start_log
 
@@ -220,7 +219,6 @@ class Starter(threading.Thread):
 def serve(settings: Settings) -> int:
     """Run the service until a signal. Return the status: 0 after a clean end, 1 after a failure, 2 for inconsistent settings."""
     start_log(settings.log_format, settings.log_level)
-    sys.setswitchinterval(SWITCH)
     try:
         refuse_other(settings.data)
         if settings.admin_token_file is not None:
@@ -247,7 +245,6 @@ def serve(settings: Settings) -> int:
         complain(f"cannot listen on {settings.host}:{settings.port} ({error.strerror}): use another --port, or 0 for any free one")
         return 1
     logging.getLogger("uvicorn.error").addFilter(lambda record: not _ON_PURPOSE.search(record.getMessage()))
-    use_small_pages()
     use_one_allocator()
     try:
         context, door = Context(settings), Door(settings)

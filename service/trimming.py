@@ -16,8 +16,6 @@ _QUIET = 1.0  # seconds without work
 _LONGEST = 60.0  # seconds of work without a pause
 _LARGE = 100_000  # rows read by clients before this counts as work
 
-_PR_SET_THP_DISABLE = 41  # of Linux's `prctl`
-
 # Of glibc's `mallopt`, and our values
 _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD, _M_ARENA_MAX = -1, -3, -8
 _ARENAS = 2
@@ -69,15 +67,6 @@ class _Ends:
 
 
 _ends: _Ends | None = None
-
-
-def use_small_pages() -> None:
-    """Have Linux allocate memory in small pages only, also where it would use large ones by itself. The first access to a large page takes
-    milliseconds where a virtual machine's memory consists of small ones, and whoever allocates memory waits for it. Call it before much is
-    allocated; the processes that this one starts have small pages, too."""
-    c = ctypes.CDLL(None)
-    if hasattr(c, "prctl"):
-        c.prctl(_PR_SET_THP_DISABLE, ctypes.c_ulong(1), ctypes.c_ulong(0), ctypes.c_ulong(0), ctypes.c_ulong(0))
 
 
 def use_one_allocator() -> None:

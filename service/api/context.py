@@ -137,11 +137,6 @@ class Context:
             raise Problem("recovering", f"the service is starting: {self.stage}", stage=self.stage, progress=round(self.progress, 4))
         return self._engine
 
-    @property
-    def alone(self) -> bool:
-        """Whether no other request except streams is being processed: several requests are better served by a shared commit."""
-        return len(self._requests) - len(self._streams) <= 1
-
     def follow(self) -> None:
         """Count one more open stream of changes; decrement `following` when it ends. Problem `too-busy`."""
         if self.following >= self.settings.max_followers:

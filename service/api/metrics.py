@@ -153,7 +153,7 @@ class EngineCollector(Collector):
                 held.add_metric([name, holder], size)
         yield held
         yield from _of_folder(self._context)
-        yield from _of_views(engine.views)
+        yield from _of_views(engine.views, engine.large_batches_wait_for)
 
 
 def _of_process(context: Context) -> Iterator[Metric]:
@@ -192,24 +192,26 @@ def _of_folder(context: Context) -> Iterator[Metric]:
     yield from (number, age, size)
 
 
-def _of_views(views: Mapping[str, LiveView]) -> Iterator[Metric]:
+def _of_views(views: Mapping[str, LiveView], waited_for: str | None) -> Iterator[Metric]:
     held = GaugeMetricFamily("livejoin_view_bytes", "Memory of a view's structures at the newest version.", labels=["view"])
     kept = GaugeMetricFamily("livejoin_view_changes_bytes", "Memory of the changes that a view keeps for followers.", labels=["view"])
     followers = GaugeMetricFamily("livejoin_view_subscribers", "Followers of a view.", labels=["view"])
     updates = HistogramMetricFamily("livejoin_view_update_seconds", "Time to update a view to the next version.", labels=["view"])
     lag = GaugeMetricFamily("livejoin_view_lag_versions", "Versions that the slowest follower of a view is behind.", labels=["view"])
+    waits = GaugeMetricFamily("livejoin_view_delays_large_batches", "1 while large batches wait for the build of a view.", labels=["view"])
     states = GaugeMetricFamily("livejoin_views", "Views, by state.", labels=["state"])
     counts = Tally(view.state for view in views.values())
     for state in ("live", "building", "failed"):
         states.add_metric([state], counts[state])
     for name, view in views.items():
         held.add_metric([name], view.bytes)
+        waits.add_metric([name], float(name == waited_for))
         if view.feed is not None:
             kept.add_metric([name], view.feed.bytes)
             followers.add_metric([name], view.feed.subscribers)
             lag.add_metric([name], view.feed.lag)
         updates.add_metric([name], _buckets(view.update_seconds, SECONDS), view.update_seconds.sum)
-    yield from (states, held, kept, followers, lag, updates)
+    yield from (states, held, waits, kept, followers, lag, updates)
 
 
 def _buckets(values: Buckets, exponents: range) -> list[tuple[str, float]]:

@@ -173,6 +173,8 @@ def _views(between: Between) -> Table:
     for name, view in now.status["views"].items():
         seconds = [_seconds(between.quantile(share, "livejoin_view_update_seconds", view=name)) for share in (0.5, 0.99)]
         state = view["state"] if view["state"] != "building" else f"building {view['progress']:.0%}"
+        if now.value("livejoin_view_delays_large_batches", view=name):
+            state += "; large batches wait for it"
         table.add_row(
             Text(name),
             Text(state, style="" if state == "live" else "yellow"),

@@ -6,12 +6,9 @@
     last round, in the turn         few changes are left: follow them, and do a step of what can only be done there, such as adopting
                                     shared indexes; after the last step publish the root, and the view is live
 
-A round follows what accumulated during the previous one, so rounds get shorter as long as following is faster than writing. Otherwise the
-writer pauses after each group for twice as long as the build needs for its changes, so that the next round is half as long, and then
-through short rounds, until few changes are left for the last one; of two builds, the slower one counts; quick batches are done meanwhile.
-Before the first round, this time is estimated from the load, and the writer pauses only if more changes are left than rows were loaded.
-Rounds shorter than the waits for turns get no shorter: the last one may then be as long, if they take up to 25 ms. It may be longer each
-time that rounds get no shorter, or that more is left when its turn comes.
+A round follows what accumulated during the previous one, so rounds get shorter as long as following is faster than writing. After some
+rounds that leave too much, or with millions of changes to follow, the writer takes small batches only until the view is live, for a limited
+time (`LargeLane`). A build that is outrun even so fails.
 
 After a start, a view that may be followed is replayed instead: it is built at the version of the snapshot, and then follows all later
 changes (`tables/history.py`), version by version, so that its feed has the same content as before. When little is left, it goes live in the
@@ -22,21 +19,21 @@ live view that has outgrown its structures is rebuilt in the same way, while it 
 from __future__ import annotations
 
 import logging
+import math
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack, suppress
 from functools import partial
 from typing import TypeVar, cast
 
 from service.durability.failpoints import reach
-from service.engine.fresh_pages import request_at_first
 from service.engine.state import State
 from service.engine.versions import Pins
 from service.engine.writer import Writer
 from service.errors import Problem
-from service.priority import NICE, Line, give_way, short_turns
+from service.priority import Line
 from service.tables.backlog import Backlog, Piece, pieces
 from service.tables.history import Passage
 from service.tables.relations import Relation
@@ -52,15 +49,14 @@ log = logging.getLogger("livejoin.views")
 T = TypeVar("T")
 
 _FEW = 1 << 16  # rows of a small view, which is built in a tenth of a second
-_LAST_SECONDS = 0.012  # seconds that the last round may take in the turn, judged by earlier, longer rounds: it takes up to twice as long
-_LONGEST_LAST = 0.025  # likewise, if rounds take less time than the build waits for the turn: more of them would not leave fewer changes
-_FIRST_LAST, _MOST_LAST = 64, 16384  # changes left to the last round: while a build's speed is unknown; at most, before patience
-_MORE = 1.5  # times as many, each time that rounds get no shorter, or that more are left in the turn
-_MOST_CHANGES = 4_000_000  # changes, of 24 bytes each, before the writer waits for the build; with some twice as many, quick batches too
+_LAST_SECONDS = 0.025  # that the last round may take in the turn, judged by earlier, longer rounds: it takes up to twice as long
+_FIRST_LAST = 64  # changes left to the last round, while a build's speed is unknown
+_ROUNDS = 4  # that leave too many changes for the last one; then the writer takes small batches only
+_MANY_CHANGES, _MOST_CHANGES = 4_000_000, 32_000_000  # to follow, of 24 bytes each, before it does so, and before the build fails
+_MOST_CLOSED, _LEAST_OPEN = 120.0, 60.0  # seconds in which the writer takes small batches only, and after them all batches
+_CLOSINGS = 2  # that end before the view is live; then the build fails
 _MOST_UNBEGUN = 16_000_000  # changes, of 32 bytes each, before a queued view gives up the earlier content of its feed
-_LONGEST_PAUSE = 1.0  # seconds, after a group
-_SHORT = 1 << 17  # changes of a short round, which takes about as long as the build waits for its turns
-_SOON = 1e-3  # seconds until applied changes are published, or until a pausing writer looks for quick batches
+_SOON = 1e-3  # seconds until applied changes are published
 _LOADED = 0.9  # share of the progress; the rounds have the rest
 
 
@@ -80,13 +76,9 @@ class _Build:
         self.backlog = Backlog(view.relations.values())
         self.over = threading.Event()
         self.future = Future[None]()
-        self.rows = _MOST_CHANGES  # changed rows of the previous round
         self.last = _FIRST_LAST  # most changes that may be left to the last round
-        self.patience = 1.0  # factor on those that can be followed in `_LAST_SECONDS`, judged by the previous round; without bound
-        self.pause = 0.0  # seconds that the writer pauses for each change
-        self.seen = 0  # changes for which the writer has paused
-        self.waited = 0.0  # seconds, for the last turn
-        self.asks = threading.Event()  # set while the build waits for the writer's turn, or is over: the writer then does not pause for it
+        self.rounds = 0  # that have left too many changes for the last one
+        self.closings = 0  # of the lane of large batches that have ended before this build
 
     @property
     def behind(self) -> Backlog | Passage:
@@ -94,33 +86,46 @@ class _Build:
         return self.backlog if self.passage is None else self.passage
 
     @property
-    def holds_back(self) -> bool:
-        return self.pause > 0.0 or (self.begun and self.behind.changes > _MOST_CHANGES)
-
-    def be_patient(self) -> None:
-        """Allow for more changes in the last round: perhaps there will never be fewer."""
-        self.patience *= _MORE
-        self.last = 1 + int(_MORE * self.last)
+    def must_end(self) -> bool:
+        """Whether it needs the writer to take small batches only."""
+        return self.begun and (self.rounds >= _ROUNDS or self.behind.changes > _MANY_CHANGES)
 
     def stop(self) -> None:
         """Mark the build as over: done, or not wanted."""
         self.over.set()
-        self.asks.set()
-
-    def answered(self) -> None:
-        """Note that the wait for the writer's turn is over."""
-        self.asks.clear()
-        if self.over.is_set():
-            self.asks.set()
 
     def require(self) -> None:
-        """Raise _Cancelled if the build is over."""
+        """Raise _Cancelled if the build is over, Problem `view-failed` if it will not come to an end."""
         if self.over.is_set():
             raise _Cancelled
+        if self.closings >= _CLOSINGS or (self.begun and self.behind.changes > _MOST_CHANGES):
+            again = "drop it, and register it again while fewer rows change"
+            raise Problem("view-failed", f"the rows of the view {self.view.name} change faster than it can be built: {again}")
 
     def report(self, part: float) -> None:
         self.require()
         self.view.progress = max(self.view.progress, part)
+
+
+class LargeLane:
+    """When the writer takes small batches only, for builds: for `_MOST_CLOSED` seconds at most, then not for `_LEAST_OPEN` seconds."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self.closed_for: str | None = None  # name of the view that is being built
+        self._changes = -math.inf  # time since which it is closed, or from which on it may be
+
+    def close_for(self, builds: Sequence[_Build]) -> bool:
+        """Return whether it is closed, as builds that must end ask for it. The writer's thread, before each group."""
+        now = self._clock()
+        if self.closed_for is not None and (not builds or now - self._changes > _MOST_CLOSED):
+            for build in builds:
+                build.closings += 1
+            self.closed_for, self._changes = None, now + _LEAST_OPEN
+        if self.closed_for is None and builds and now >= self._changes:
+            self._changes = now
+        self.closed_for = builds[0].view.name if builds and now >= self._changes else None
+        return self.closed_for is not None
 
 
 class Builds:
@@ -133,10 +138,11 @@ class Builds:
         self._state, self._writer, self._versions, self._feed_of = state, writer, versions, feed_of
         self._kernels = kernels
         self._line: Line[_Build] = Line(_FEW)
-        self._threads = ThreadPoolExecutor(Line.THREADS, thread_name_prefix="builder", initializer=partial(give_way, NICE))
+        self._threads = ThreadPoolExecutor(Line.THREADS, thread_name_prefix="builder")
         self._lock = threading.Lock()  # guards the next attribute: the writer reads it while other threads begin and end builds
         self._builds: dict[str, _Build] = {}  # by the view's id
         self._in_vain: set[str] = set()  # ids of views that could not be built anew
+        self.large_lane = LargeLane()
 
     # for the engine
 
@@ -185,32 +191,13 @@ class Builds:
             self._withdraw(build)
         self._threads.shutdown(wait=False, cancel_futures=True)
 
-    @property
     def hold_back(self) -> bool:
-        """Whether the writer must pause after its next step."""
-        return bool(self._builds) and any(build.holds_back for build in self._running())
-
-    def pause(self) -> None:
-        """Pause, except for quick batches, so that builds that fall behind can catch up. The writer's thread, once after each group."""
-        if not self._builds:
-            return
-        building = self._running()
-        slowest, longest = None, 0.0
-        for build in building:
-            noted = build.behind.noted
-            fresh, build.seen = noted - build.seen, noted
-            if build.pause * fresh > longest:
-                slowest, longest = build, build.pause * fresh
-        end = time.monotonic() + min(_LONGEST_PAUSE, longest)
-        while slowest is not None and (left := end - time.monotonic()) > 0 and not slowest.asks.wait(min(left, _SOON)):
-            self._writer.do_quick()
-        for build in building:
+        """Whether the writer must take small batches only. The writer's thread, before each group."""
+        running = self._running() if self._builds else []
+        for build in running:
             if not build.begun and build.behind.changes > _MOST_UNBEGUN:
                 self._give_up_passage(build)
-            while build.begun and build.behind.changes > _MOST_CHANGES and not build.asks.wait(_SOON):
-                if build.behind.changes <= 2 * _MOST_CHANGES:
-                    self._writer.do_quick()
-                self._writer.beat()
+        return self.large_lane.close_for([build for build in running if build.must_end])
 
     def _running(self) -> list[_Build]:
         with self._lock:
@@ -218,7 +205,6 @@ class Builds:
 
     # the threads
 
-    @short_turns
     def _serve(self) -> None:
         """Run the builds in the line as long as there is one for this thread."""
         while (build := self._line.take()) is not None:
@@ -250,22 +236,17 @@ class Builds:
     def _in_turn(self, build: _Build, work: Callable[[], T], urgent: bool = False) -> T:
         """Have the writer call `work` (urgent: before the next batch), and return or raise what it does. Raises _Cancelled once the writer
         accepts no more jobs."""
-        started = time.perf_counter()
 
         def attempt() -> tuple[T | None, Exception | None]:
-            build.waited = time.perf_counter() - started
             try:
                 return work(), None
             except Exception as error:
                 return None, error
 
-        build.asks.set()
         try:
-            given, error = self._writer.call(attempt, ends_group=urgent).result()
+            given, error = self._writer.call(attempt, urgent).result()
         except Problem as problem:
             raise _Cancelled from problem
-        finally:
-            build.answered()
         if error is not None:
             raise error
         return cast(T, given)
@@ -279,9 +260,8 @@ class Builds:
             held.callback(setattr, join, "hold_newest", None)  # also if the load fails
             join.hold_newest = partial(self._hold_newest, build, held)
             self._load(build, join, version)
-            self._pace(build, rows, time.perf_counter() - started, build.backlog.changes, rows)
+            self._pace(build, rows, time.perf_counter() - started)
             reach("in-build")
-            request_at_first(join, join.copied(build.backlog.noted))  # before the rounds: it takes as long as one
             newest: int | None = version
             while newest is not None:
                 newer = ExitStack()
@@ -328,7 +308,7 @@ class Builds:
                 time.sleep(_SOON)
                 break
             build.report(_LOADED + (1.0 - _LOADED) * (passage.at / (passage.at + passage.left)))
-        self._pace(build, rows, time.perf_counter() - started, passage.left, rows // 2)
+        self._pace(build, rows, time.perf_counter() - started)
 
     def _pass(self, build: _Build, passage: Passage) -> None:
         """Follow a few thousand published changes, and append the resulting deltas to the feed."""
@@ -376,24 +356,15 @@ class Builds:
         while join.reclaim(version, NO_NUMBERS):
             pass
         rows, seconds = sum(max(len(net.gone), len(net.come)) for net in nets), time.perf_counter() - started
-        self._pace(build, rows, seconds, build.backlog.changes, rows // 2)
-        if seconds < min(build.waited, _LONGEST_LAST):
-            build.last = max(build.last, rows)
+        self._pace(build, rows, seconds)
         build.report(1.0 - (1.0 - build.view.progress) / 2)
 
     @staticmethod
-    def _pace(build: _Build, rows: int, seconds: float, left: int, tolerated: int) -> None:
-        """After a round, or a load of `rows`, decide how many changes the last round may have, and whether the writer must pause: if more
-        than `tolerated` are left; then also after short rounds, until the last one may have the rest. A change is taken to last as long
-        as a row did; after a load, it takes half to seven times as long."""
-        if not rows:
-            return
-        is_no_shorter, build.rows, is_short, each = rows >= build.rows, rows, rows <= _SHORT, seconds / rows
-        build.last = max(_FIRST_LAST, int(build.patience * min(_MOST_LAST, _LAST_SECONDS / each)))
-        falls_behind = left > max(build.last, tolerated)
-        build.pause = 2 * each if falls_behind or (is_short and build.pause > 0.0 and left > build.last) else 0.0
-        if is_short and (falls_behind or is_no_shorter):
-            build.be_patient()
+    def _pace(build: _Build, rows: int, seconds: float) -> None:
+        """After a round, or a load of `rows`, decide how many changes the last round may have."""
+        if rows:
+            build.last = max(_FIRST_LAST, int(_LAST_SECONDS * rows / seconds))
+            build.rounds += build.behind.changes > build.last
 
     @staticmethod
     def _catch_up(build: _Build, join: Join, version: int, piece: Piece) -> None:
@@ -438,7 +409,6 @@ class Builds:
             self._detach(build)
             return True
         if passage.left > build.last:
-            build.be_patient()
             return False
         while passage.left:
             self._pass(build, passage)
@@ -456,7 +426,6 @@ class Builds:
             return None
         version = self._hold(join, held)
         if build.backlog.changes > build.last:
-            build.be_patient()
             return version
         for piece in pieces(build.backlog.take(version)):
             self._catch_up(build, join, version, piece)

@@ -26,17 +26,17 @@ from service.durability.snapshots import Snapshot
 from service.engine.alterations import Alterations, Altered
 from service.engine.builds import Builds
 from service.engine.housekeeping import Housekeeping
-from service.engine.queued import Done, change, fail, is_single, receipt_of
+from service.engine.queued import Done, change, fail, receipt_of
 from service.engine.recovery import Ended, Loading, Progress, kept_view, recover_relations
 from service.engine.refusals import check_source, or_no_room, refuse_bad, refuse_new
 from service.engine.retention import Retention
 from service.engine.rewrites import Rewrites
 from service.engine.snapshotting import Snapshotting
 from service.engine.stages import Stage, Stages
-from service.engine.state import Receipt, State, Unpublished
+from service.engine.state import Receipt, State
 from service.engine.truncates import Truncates
 from service.engine.versions import Pins, Version
-from service.engine.writer import Later, Writer
+from service.engine.writer import Writer
 from service.errors import Problem, dropped, ending
 from service.query.assembly import Limits
 from service.query.model import Condition
@@ -83,7 +83,7 @@ class Engine(ABC):
         self._state = State()
         self._housekeeping = Housekeeping(self._state, self._log, self.versions, self.settings, self.sweep, lambda: self._builds.renew())
         self._writer = Writer(
-            self._state, self._log, self.versions, self.settings.max_waiting, self._is_short, lambda: self._builds.pause(),
+            self._state, self._log, self.versions, self.settings.max_waiting, lambda: self._builds.hold_back(),
             self._housekeeping.piece, self._failed,
         )  # fmt: skip
         self._builds = Builds(self._state, self._writer, self.versions, self.feed_of, lambda: self.kernels)
@@ -145,7 +145,6 @@ class Engine(ABC):
         if all(passage is None for _, passage in to_build):
             self._state.history = None
         self.kernels.load(EVERY_BATCH if self._state.relations else ())
-        self._housekeeping.pages.start()
         self._writer.start()
         self._is_open = True
         return to_build
@@ -218,20 +217,6 @@ class Engine(ABC):
         `too-busy`, `bad-parameter` (source, epoch, run and reset do not go together)."""
         check_source(batch)
         self._truncates.submit(batch, done)
-
-    def apply_at_once(self, batch: Batch, later: Later = lambda work: work()) -> Receipt | Unpublished | None:
-        """Apply a batch in the caller's thread if that is surely faster than queueing it; otherwise do nothing and return None: submit it.
-
-        It is on disk on return, and published when `later` has called its argument: before anyone who may know the answer can ask. Returns
-        `Unpublished` if the batch changes many rows of a view: call its `leave`. Raises the Problem.
-        """
-        if self.settings.synchronous == "full" or not is_single(batch) or self.under_way.holds(batch):  # an fsync blocks a thread
-            return None
-        check_source(batch)
-        answer = self._writer.apply_at_once(batch, later)
-        if isinstance(answer, Problem):
-            raise answer
-        return answer
 
     def apply(self, batch: Batch) -> Receipt:
         """Submit and wait. Raises the Problem."""
@@ -390,7 +375,6 @@ class Engine(ABC):
                 self._truncates.end()
                 if self._is_open and self.state != "failed":
                     self._writer.stop()
-                self._housekeeping.pages.stop()
                 if self._is_open and self.state != "failed":  # it may have failed meanwhile
                     self._snapshots.finish()
                 elif self._is_open:
@@ -430,6 +414,11 @@ class Engine(ABC):
             "batch_changes": self._writer.batch_changes,
         }
 
+    @property
+    def large_batches_wait_for(self) -> str | None:
+        """The name of the view whose build must end before the writer takes large batches again."""
+        return self._builds.large_lane.closed_for
+
     # for readers and followers (`service.instance`)
 
     @abstractmethod
@@ -445,12 +434,6 @@ class Engine(ABC):
         """Forget what belonged to expired pins. The writer's thread, about once a second."""
 
     # the writer
-
-    def _is_short(self, batch: Batch) -> bool:
-        """Whether a single change takes no longer than its views promise: no other work is due first, or holds a lock that it needs."""
-        if self._housekeeping.is_due or self._log.checkpoint_due or self._snapshots.under_way or self._builds.hold_back:
-            return False
-        return not self._truncates.is_closed(batch) and self._state.is_prompt(batch.changes[0].relation)
 
     def _parse_view(self, name: str, data: dict[str, Any], relations: Mapping[str, Relation], version: int) -> View:
         """Parse and plan the view, by the rows of a held version, or of the newest one in the writer's thread."""

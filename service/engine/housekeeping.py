@@ -15,7 +15,6 @@ from collections.abc import Callable
 from functools import partial
 
 from service.durability.log import Log
-from service.engine.fresh_pages import FreshPages
 from service.engine.snapshotting import Snapshotting
 from service.engine.state import State
 from service.engine.versions import Needed, Pins
@@ -27,50 +26,6 @@ from service.views.deltas import DeltaSink
 _RATE = 1.0  # seconds between two checks of the pins
 _WORTH_RECLAIMING = 512  # changed rows
 _SLICE = 1 << 12  # steps of deferred work at a time: a millisecond where they wait for memory
-_PIECE = 2e-3  # seconds to work in a turn, while no batch waits
-_SHARE = 1.0  # share of a group's time, if that is more: memory freed at once is still in the caches when the next group takes it
-_WORTH_A_PAUSE = 1e-3  # seconds; after a few quick changes one behind the other less is owed, and they must not wait for pauses
-_MOST_OWED, _PAID = 0.02, 0.25  # seconds put off while a caller waits; share of what exceeds twice as much to do in a turn
-
-
-class Owed:
-    """How many seconds of housekeeping the writer owes for the groups and jobs that it has processed. `waits`: whether a caller waits; part
-    of it is put off then."""
-
-    def __init__(self, waits: Callable[[], bool]) -> None:
-        self._waits = waits
-        self.seconds = 0.0
-
-    @property
-    def is_much(self) -> bool:
-        """Whether some is due even while a caller waits."""
-        return self.seconds > _MOST_OWED
-
-    @property
-    def is_worth_a_pause(self) -> bool:
-        """Whether some is due now, and so much is owed that answers should be sent first."""
-        return self._due >= 0 and self.seconds > _WORTH_A_PAUSE
-
-    @property
-    def _due(self) -> float:
-        """Seconds to work now; negative: not at all, as a caller waits."""
-        if not self._waits():
-            return max(_PIECE, self.seconds)
-        return max(min(_PIECE, self.seconds - _MOST_OWED), _PAID * (self.seconds - 2 * _MOST_OWED))
-
-    def add(self, seconds: float) -> None:
-        """`seconds`: that a group or a job has taken."""
-        self.seconds += _SHARE * seconds
-
-    def work(self, piece: Callable[[], bool]) -> bool:
-        """Call `piece`, which returns whether there is more to do, for as long as is due; the last call may exceed that. Return whether
-        there is more."""
-        started, spent, more = time.monotonic(), 0.0, True
-        while more and spent <= self._due:
-            more = piece()
-            spent = time.monotonic() - started
-        self.seconds = max(0.0, self.seconds - spent) if more else 0.0
-        return more
 
 
 class Housekeeping:
@@ -82,17 +37,11 @@ class Housekeeping:
         self._state, self._log, self._versions = state, log, versions
         self._settings, self._sweep, self._renew = settings, sweep, renew
         self.snapshots: Snapshotting | None = None  # set once the folder is loaded
-        self.pages = FreshPages()
         self.checkpoint_seconds = Histogram()
         self._looked = time.monotonic()
         self._tasks: deque[Callable[[], bool]] = deque()
         self._everything = False  # whether the next round is a full one, as once a second
         self._giving_up = 1  # versions to expire at the next check: there may be thousands of pins
-
-    @property
-    def is_due(self) -> bool:
-        """Whether a new round is due."""
-        return self._aged or self._state.rows_changed >= _WORTH_RECLAIMING
 
     @property
     def _aged(self) -> bool:
@@ -120,7 +69,6 @@ class Housekeeping:
 
     def _begin(self) -> None:
         everything, self._everything = self._everything, False
-        self.pages.look_soon(self._state.take_grown())
         self._tasks.extend(partial(self._settle, view.feed, everything) for view in self._state.views.values() if view.feed is not None)
         self._reclaim()
         self._tasks.extend(partial(self._prepare, relation) for relation in self._state.relations.values())

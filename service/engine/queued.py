@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import logging
-import queue
-from collections import deque
+import threading
+from collections import Counter, deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
-from contextlib import suppress
 from typing import Any, NamedTuple, NoReturn, TypeVar
 
 from service.durability.folder import is_full
@@ -20,6 +19,7 @@ from service.wire.batch import TRUNCATE, Batch
 log = logging.getLogger("livejoin.writer")
 
 _FEW_CHANGES = 16  # of a small batch
+_MOMENT = 1e-3  # seconds, while other batches may not be taken
 
 T = TypeVar("T")
 Done = Callable[[Receipt | Problem], None]
@@ -73,14 +73,6 @@ class Made(NamedTuple):
     fresh: bool
     deltas: list[tuple[LiveView, Delta]]
 
-    @property
-    def is_long(self) -> bool:
-        """Whether a delta is still to be completed."""
-        for _, delta in self.deltas:
-            if delta.rest is not None:
-                return True
-        return False
-
     def deliver(self, group: Sequence[Waiting]) -> None:
         """Answer each of these."""
         for waiting, answer in zip(group, self.answers, strict=True):
@@ -89,126 +81,123 @@ class Made(NamedTuple):
             tell(waiting.done, answer)
 
 
-class Stop(NamedTuple):
-    """The last item of the queue."""
-
-
-Item = Waiting | Job | Stop
+Item = Waiting | Job
 
 
 def is_small(batch: Batch) -> bool:
-    return batch.sent <= _FEW_CHANGES
-
-
-def is_quick(batch: Batch) -> bool:
-    """Whether the batch is small, and neither truncates nor rewrites a relation."""
-    return is_small(batch) and all(len(changes.ops) > 0 and TRUNCATE not in changes.ops.tolist() for changes in batch.changes)
+    """Whether the batch has few changes, and neither truncates nor rewrites a relation."""
+    return batch.sent <= _FEW_CHANGES and all(len(changes.ops) > 0 and TRUNCATE not in changes.ops.tolist() for changes in batch.changes)
 
 
 class Queue:
-    """What waits for the writer's thread, which alone takes from it. Batches keep their order, and so do jobs, but batches do not wait for
-    the jobs before them: the thread sets these aside, and runs one after each group of batches. Otherwise a change that takes a fraction
-    of a millisecond would wait for all views that are registered at the same moment. A job does not overtake the batches before it.
-
-    Quick batches may overtake others, but none of their source. Batches that wait at the same time come over different connections, and
-    whoever has sent them cannot know in which order they arrive."""
+    """What waits for the writer's thread, which alone takes from it. Small batches have a lane of their own, so that none waits for more
+    than one group of large ones; but no batch passes another of its source, and none passes one for which structures were prepared, as more
+    changes would outdate them. Batches that wait at the same time come over different connections, and whoever has sent them cannot know in
+    which order they arrive. A job does not pass the batches before it, unless it is urgent."""
 
     def __init__(self) -> None:
-        self._items: queue.SimpleQueue[Item] = queue.SimpleQueue()
-        self._returned: deque[Item] = deque()  # the next items
-        self._jobs: deque[Job] = deque()  # set aside
-        self._taken: list[Item] = []  # since the last call of `job`
-        self.quick_waits = False  # whether a quick batch may wait: one was put since the last call of `quick`, or left by it
-        self._overtaken: Waiting | None = None
+        self._ready = threading.Condition()
+        self._small: deque[tuple[int, Waiting]] = deque()  # each with the number of its arrival
+        self._large: deque[tuple[int, Waiting]] = deque()
+        self._sources: Counter[str] = Counter()  # of the large lane, and of what was taken from it last
+        self._prepared = 0  # batches of the large lane for which structures were prepared
+        self._taken: list[tuple[int, Waiting]] = []  # by the last call of `take`, and not put back
+        self._took_small = self._only_small = False
+        self._jobs: deque[tuple[int, Job]] = deque()
+        self._urgent: deque[Job] = deque()
+        self._arrived = 0
+        self.ends = False  # nothing more will be put
 
-    def put(self, item: Item) -> None:
-        self.quick_waits |= isinstance(item, Waiting) and is_quick(item.batch)
-        self._items.put(item)
-
-    def put_back(self, items: Sequence[Waiting | Stop]) -> None:
-        """Return what was taken last, since the last call of `job`, and the jobs behind the first of it. The writer's thread."""
-        if items:
-            at = next(at for at, item in enumerate(self._taken) if item is items[0])
-            self._returned.extendleft(reversed(self._taken[at:]))
-            for item in self._taken[at:]:
-                if isinstance(item, Job):
-                    self._jobs.pop()
-                elif isinstance(item, Waiting):
-                    self.quick_waits |= is_quick(item.batch)
-            del self._taken[at:]
-
-    def quick(self, most: int, first: Waiting | None = None, keeps_small: bool = False) -> list[Waiting]:
-        """Remove and return up to `most` quick batches that overtake all others, `first` included: if there are any, it is returned to the
-        queue, and has its turn when it is taken next. Nothing passes a batch of its source, or one for which structures were prepared, as
-        more changes would outdate them; keeps_small: nor a small one that is not quick. The writer's thread, while nothing is put."""
-        if first is not None and (first is self._overtaken or first.batch.emptied):
-            return []
-        self._returned.extend(_all_of(self._items.get_nowait))
-        passed: set[str | None] = set() if first is None else {first.batch.source}
-        found: list[Waiting] = []
-        others: deque[Item] = deque()
-        barred = self.quick_waits = False
-        for item in self._returned:
-            if isinstance(item, Waiting):
+    def put(self, item: Item, urgent: bool = False) -> None:
+        with self._ready:
+            self._arrived += 1
+            if isinstance(item, Job):
+                self._urgent.append(item) if urgent else self._jobs.append((self._arrived, item))
+            elif is_small(item.batch) and item.batch.source not in self._sources:
+                self._small.append((self._arrived, item))
+            else:
                 source = item.batch.source
-                if quick := is_quick(item.batch):
-                    if len(found) < most and not barred and (source is None or source not in passed):
-                        found.append(item)
-                        continue
-                self.quick_waits |= quick
-                passed.add(source)
-                barred |= bool(item.batch.emptied) or (keeps_small and is_small(item.batch) and not quick)
-            others.append(item)
-        self._returned = others
-        if found and first is not None:
-            self.put_back([first])
-            self._overtaken = first
-        self._taken += found
-        return found
+                before = [one for one in self._small if one[1].batch.source == source] if source is not None else []
+                for one in before:
+                    self._small.remove(one)
+                for one in (*before, (self._arrived, item)):
+                    self._large.append(one)
+                    self._count(one[1].batch, 1)
+            self._ready.notify()
+
+    def _count(self, batch: Batch, change: int) -> None:
+        self._prepared += change if batch.emptied else 0
+        if batch.source is not None:
+            self._sources[batch.source] += change
+            if not self._sources[batch.source]:
+                del self._sources[batch.source]
+
+    def end(self) -> None:
+        with self._ready:
+            self.ends = True
+            self._ready.notify()
 
     def __len__(self) -> int:
-        return self._items.qsize() + len(self._returned) + len(self._jobs)
+        return len(self._small) + len(self._large) + len(self._jobs) + len(self._urgent)
 
-    def batch(self, timeout: float) -> Waiting | Stop | None:
-        """Remove and return the next batch, or the end; None if there is none. Waits as long as there is no job either."""
-        with suppress(queue.Empty):
-            while True:
-                item = self._next(0.0 if self._jobs else timeout)
-                self._taken.append(item)
-                if not isinstance(item, Job):
-                    return item
-                self._jobs.append(item)
-        return None
+    @property
+    def has_small(self) -> bool:
+        return len(self._small) > 0 and not self._prepared
 
-    def _next(self, timeout: float) -> Item:
-        with suppress(IndexError):
-            return self._returned.popleft()
-        return self._items.get(timeout=timeout)
+    def take(self, timeout: float, batches: int, changes: int, only_small: bool = False) -> list[Waiting]:
+        """Remove and return the next batches of one lane, at most so many with about so many changes; of both lanes by turns, unless only
+        small ones are wanted. [] if nothing comes within the timeout, or only jobs. What was taken before is done or was put back."""
+        with self._ready:
+            for _, waiting in () if self._took_small else self._taken:
+                self._count(waiting.batch, -1)
+            self._only_small = only_small = only_small and not self._prepared and not self.ends
+            if only_small and not (self._small or self._urgent):
+                self._ready.wait(_MOMENT)  # not longer: the large lane may be opened meanwhile
+            elif not len(self) and not self.ends and timeout > 0:
+                self._ready.wait(timeout)
+            self._took_small = only_small or (self.has_small and not (self._took_small and self._large))
+            lane, self._taken = self._small if self._took_small else self._large, []
+            while lane and len(self._taken) < batches and changes > 0:
+                self._taken.append(lane.popleft())
+                changes -= self._taken[-1][1].batch.sent
+            return [waiting for _, waiting in self._taken]
 
-    def job(self) -> Job | None:
-        """Remove and return the first of the jobs that were set aside. After each group, in the writer's turn."""
-        self._taken.clear()
-        return self._jobs.popleft() if self._jobs else None
+    def put_back(self, group: Sequence[Waiting]) -> None:
+        """Return the last of those that were taken. A small one that would now pass one of its source begins the large lane."""
+        with self._ready:
+            for _ in group:
+                number, waiting = self._taken.pop()
+                if self._took_small and waiting.batch.source not in self._sources:
+                    self._small.appendleft((number, waiting))
+                else:
+                    self._large.appendleft((number, waiting))
+                    self._count(waiting.batch, int(self._took_small))
+
+    def jobs(self) -> list[Job]:
+        """Remove and return the urgent jobs, and another one if all batches before it were taken, but for large ones that may not be."""
+        with self._ready:
+            found = [*self._urgent]
+            self._urgent.clear()
+            waiting = self._small if self._only_small else (*self._small, *self._large)
+            if self._jobs and self._jobs[0][0] < min((number for number, _ in waiting), default=self._arrived + 1):
+                found.append(self._jobs.popleft()[1])
+            return found
 
     def remove_batches(self) -> list[Waiting]:
-        """Remove the batches. Any thread; nothing is put, or put back, meanwhile."""
-        items = [*_all_of(self._returned.popleft), *_all_of(self._items.get_nowait)]
-        for item in items:
-            if not isinstance(item, Waiting):
-                self._items.put(item)
-        return [item for item in items if isinstance(item, Waiting)]
+        with self._ready:
+            found = [waiting for _, waiting in (*self._small, *self._large)]
+            for _, waiting in self._large:
+                self._count(waiting.batch, -1)
+            self._small.clear()
+            self._large.clear()
+            return found
 
     def clear(self) -> list[Item]:
-        """Remove everything. Only the holder of the writer's turn: the thread may set more jobs aside meanwhile, but takes none."""
-        jobs = [self._jobs.popleft() for _ in range(len(self._jobs))]
-        return [*jobs, *_all_of(self._returned.popleft), *_all_of(self._items.get_nowait)]
-
-
-def _all_of(take: Callable[[], T]) -> Iterator[T]:
-    """What this function returns until nothing is left."""
-    with suppress(IndexError, queue.Empty):
-        while True:
-            yield take()
+        """Remove everything."""
+        jobs = [*self._urgent, *(job for _, job in self._jobs)]
+        self._urgent.clear()
+        self._jobs.clear()
+        return [*jobs, *self.remove_batches()]
 
 
 def fail(error: BaseException) -> NoReturn:

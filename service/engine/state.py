@@ -14,7 +14,6 @@ import numpy as np
 import orjson
 
 from service.durability.effects import Effect, encode_effects
-from service.engine.fresh_pages import Growing
 from service.engine.refusals import not_of, other_run, refuse_bad
 from service.engine.versions import Needed, Version
 from service.errors import Problem
@@ -63,13 +62,6 @@ class Receipt(NamedTuple):
         return orjson.dumps(told if self.first is None else {**told, "first": orjson.Fragment(self.first)})
 
 
-class Unpublished(NamedTuple):
-    """A batch that was applied at once and is on disk, but takes long to publish. Call `leave(done)` next: the writer's thread then
-    publishes it, and calls `done` with the answer."""
-
-    leave: Callable[[Callable[[Receipt | Problem], None]], None]
-
-
 class Applied(NamedTuple):
     """The result of batches that became a version each: the answers, one log entry for all of them, under the last version, and the deltas
     for the followers."""
@@ -111,7 +103,6 @@ class State:
         self._published: Version | None = None  # the last one, while the next one differs only in the changed relations
         self._changed: set[str] = set()  # relations, since then
         self._asked: set[LiveView] = set()  # since then
-        self._grown: set[str] = set()  # relations and views that may have grown since the last call of `take_grown`
         self._behind: dict[LiveView, None] = {}  # views for which `maintain` may have work
 
     @property
@@ -141,13 +132,6 @@ class State:
             takes = ((view, [Selection(side.relation.name, side.deciding) for side in view.reads]) for view in self.views.values())
             self._interest = Interest(takes)
         return self._interest
-
-    def is_prompt(self, relation: str) -> bool:
-        """Whether all views of the relation follow one changed row promptly (`LiveView.is_prompt`)."""
-        for view in self.interest.using(relation):
-            if not view.is_prompt(relation):
-                return False
-        return True
 
     def has(self, view: LiveView, state: str) -> bool:
         """Whether this view is still registered, in this state."""
@@ -325,9 +309,9 @@ class State:
             raise Problem("no-room", f"{error}; nothing of the batch was applied") from None
         return touched, views
 
-    def apply(self, judged: Outcome, most: int | None = None) -> Applied:
+    def apply(self, judged: Outcome) -> Applied:
         """Make a version of each judged batch; they are on disk together or not at all. If this raises, the state is broken; a view that
-        cannot follow fails alone. `most`: for a single change, gather about this many rows of deltas, and leave the rest to `gathered`."""
+        cannot follow fails alone."""
         batches, first = judged.batches, self.newest + 1
         last = first + len(batches) - 1
         runs: dict[str, Run] = {}
@@ -346,23 +330,19 @@ class State:
                 prepared.put_in_place()  # first: the structures that it shares with no other view stop following changes
         self.indexes.apply(last, runs, judged.touched)
         self._changed.update(runs)
-        self._grown.update(runs)
         deltas: list[tuple[LiveView, Delta]] = []
         for view in judged.views:
             if view.state == "live":
                 self._asked.add(view)
-                self._grown.add(view.name)
                 self._behind[view] = None
                 try:
                     emptied = judged.emptied.get(view)
-                    delta = view.apply(first, len(batches), runs, most) if emptied is None else emptied.apply(first, runs)
+                    delta = view.apply(first, len(batches), runs) if emptied is None else emptied.apply(first, runs)
                 except Exception as error:
                     self.fail(view, error)
                     continue
                 if delta is not None:
                     deltas.append((view, delta))
-                    if most is not None:
-                        most = 0 if delta.rest is not None else max(0, most - delta.rows)
         receipts, errors, bad = [], judged.errors, judged.error_count
         for version, batch in enumerate(batches, first):
             passed_over = batch.ignored + ignored
@@ -370,10 +350,6 @@ class State:
             self._count(version, batch, receipt)
             receipts.append(receipt)
         return Applied(receipts, _payload(judged), deltas)
-
-    def gathered(self, view: LiveView, delta: Delta) -> Delta | None:
-        """Return the complete delta; None if there is none, or if the view fails on it, alone."""
-        return delta if delta.rest is None else self.unless_it_fails(view, delta.rest, None)
 
     def _count(self, version: int, batch: Batch, receipt: Receipt) -> None:
         self.newest = version
@@ -417,18 +393,9 @@ class State:
         while self._behind:
             view = next(iter(self._behind))
             if view.state == "live" and self.unless_it_fails(view, partial(view.maintain, steps), False):
-                self._grown.add(view.name)
                 return True
             del self._behind[view]
         return False
-
-    def take_grown(self) -> list[Growing]:
-        """Return what may have grown since the last call."""
-        names, self._grown = self._grown, set()
-        if not names:
-            return []
-        tables = [relation.table for name, relation in self._relations.items() if name in names]
-        return [*tables, self.indexes, *(view for name, view in self._views.items() if name in names)]
 
     def _require(self, view: LiveView, following: LiveView | Emptied, resolved: dict[str, Resolved]) -> None:
         """Raise MemoryError if the structures that follow the batch for the view lack room; any other error fails only the view."""

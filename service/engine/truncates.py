@@ -24,7 +24,6 @@ from service.engine.under_way import UnderWay
 from service.engine.versions import Pins
 from service.engine.writer import Writer
 from service.errors import Problem, ending
-from service.priority import NICE, give_way
 from service.tables.evolution import same
 from service.tables.relations import Relation
 from service.tables.resolution import allocate
@@ -58,7 +57,7 @@ class Truncates:
     def __init__(self, state: State, writer: Writer, versions: Pins) -> None:
         self._state, self._writer, self._versions = state, writer, versions
         self.under_way = UnderWay(state.may_use)
-        self._thread = ThreadPoolExecutor(1, thread_name_prefix="truncates", initializer=partial(give_way, NICE))
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="truncates")
         self._toucher = ThreadPoolExecutor(1, thread_name_prefix="toucher")  # for batches without such views, which wait for no preparation
         self._room = threading.Lock()  # held for the one batch whose new memory is allocated before its turn: a thousand may wait
         self._closed: frozenset[str] = frozenset()  # relations whose changes wait, while lists of their rows are read

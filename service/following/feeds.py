@@ -126,11 +126,6 @@ class Feed:
         with self._lock:
             return bool(self._pending) and (everything or self._pending_rows > _PENDING_ROWS)
 
-    @property
-    def has_little_to_settle(self) -> bool:
-        """Whether the next `housekeep` need not gather much."""
-        return self._pending_rows <= _PENDING_ROWS
-
     def floor(self) -> int | None:
         """The oldest version whose rows unsettled deltas still read; None if there are none."""
         with self._lock:

@@ -70,6 +70,10 @@ def joined(parts: Sequence[Changed], width: int) -> Changed:
 def delta_left(first: int, told: Changed, view: Retained, too_many: Collection[int]) -> Delta | None:
     """Return the delta of the versions that change something; `first`: version number 0. `told`: in the order of versions; `too_many`: the
     versions that have too many rows, of which `told` has none. Cost: O(1) per reported row, and a gather of the moved ones."""
+    if 0 < len(told.come) <= _FEW and told.offsets[0] == told.offsets[-1] and not too_many:
+        deleted, inserted = (tuple(slots[side] for slots in told.rows) for side in (~told.come, told.come))
+        if not len(deleted[0]) or not len(inserted[0]) or _are_apart(deleted, inserted, view):
+            return of_one(first + int(told.offsets[0]), deleted, inserted, view.most)
     goes, comes = rows_left(told, view)
     gone, come = ((told.offsets[side], tuple(slots[side] for slots in told.rows)) for side in (goes, comes))
     return delta_of(first, gone, come, view.most, too_many)
@@ -109,7 +113,6 @@ class Collector:
     def __init__(self, limit: int, versions: int) -> None:
         self.limit = limit
         self._parts: list[Changed] = []
-        self._of_one: tuple[list[Combination], list[Combination]] = ([], [])  # instead, for a run of one version: deleted, inserted
         self._counts = [0] * (2 * versions)  # per version and sign
         self._too_large: set[int] = set()
 
@@ -122,52 +125,23 @@ class Collector:
             if count > self.limit:
                 self.exceeded(offset)
                 return False
-            if len(counts) == 2:
-                self._of_one[inserted].append(rows)
-            else:
-                self._parts.append(Changed(np.full(n, offset), np.full(n, inserted), rows))
+            self._parts.append(Changed(np.full(n, offset), np.full(n, inserted), rows))
         return True
 
     def several(self, offsets: Indices, come: Mask, rows: Combination) -> None:
-        if len(self._counts) == 2:
-            for inserted in (False, True):
-                self(0, inserted, tuple(slots[come == inserted] for slots in rows))
-            return
         counts = self._counts + np.bincount(2 * offsets + come, minlength=len(self._counts))
         self._counts = counts.tolist()
         self._parts.append(_without(Changed(offsets, come, rows), self._too_large))
         for offset in {*(np.flatnonzero(counts > self.limit) >> 1).tolist()} - self._too_large:
             self.exceeded(offset)
 
-    @property
-    def is_exceeded(self) -> bool:
-        return bool(self._too_large)
-
     def exceeded(self, offset: int) -> None:
         self._too_large.add(offset)
-        self._parts, self._of_one = [_without(part, {offset}) for part in self._parts], ([], [])
+        self._parts = [_without(part, {offset}) for part in self._parts]
 
     def delta(self, first: int, view: Retained) -> Delta | None:
         """As `delta_left`."""
-        if len(self._counts) > 2:
-            return delta_left(first, joined(self._parts, len(view.sides)), view, self._too_large)
-        if self._too_large:
-            return too_large(first)
-        deletes, inserts = self._of_one
-        if not deletes or not inserts:
-            if not (parts := deletes or inserts):
-                return None
-            rows = _concatenated(parts)
-            return _of_one(first, len(rows[0]) if deletes else 0, rows, view.most)
-        gone, come = _concatenated(deletes), _concatenated(inserts)
-        lost, new = len(gone[0]), len(come[0])
-        both = tuple(map(np.concatenate, zip(gone, come, strict=True)))
-        if lost + new > _FEW or not _are_apart(gone, come, view):
-            goes, comes = rows_left(Changed(np.zeros(lost + new, np.int64), np.arange(lost + new) >= lost, both), view)
-            if len(goes) < lost or len(comes) < new:
-                left = np.concatenate((goes, comes))
-                both, lost = tuple(slots[left] for slots in both), len(goes)
-        return _of_one(first, lost, both, view.most)
+        return delta_left(first, joined(self._parts, len(view.sides)), view, self._too_large)
 
 
 def _are_apart(gone: Combination, come: Combination, view: Retained) -> bool:

@@ -32,15 +32,13 @@ class Delta(NamedTuple):
     """The changes of a view in successive versions. `slots` has the rows of each version, from its start on: first the deleted rows, by the
     slots that the version before sees, then the inserted ones, by the slots that the version sees itself (a row whose change the view does
     not use has its new slot in both). starts: one more than versions, the last is the number of rows. deletes: how many are deleted. cut:
-    the last version that changes more than the feed may keep; it and all before are left out; -1: there is none. rest: the delta is not
-    here yet; the call reads it, which may take long (None: there is none)."""
+    the last version that changes more than the feed may keep; it and all before are left out; -1: there is none."""
 
     versions: list[int]
     starts: list[int]
     deletes: list[int]
     slots: Combination
     cut: int = -1
-    rest: Callable[[], Delta | None] | None = None
 
     @property
     def rows(self) -> int:
@@ -93,10 +91,6 @@ class DeltaSink(Protocol):
 
     def restart(self, version: int) -> None:
         """Discard everything up to this version, the published one; later deltas follow it."""
-
-    @property
-    def has_little_to_settle(self) -> bool:
-        """Whether `append` need not wait for long work."""
 
     def floor(self) -> int | None:
         """The oldest version whose slots the sink still reads, or None."""

@@ -8,8 +8,7 @@ from __future__ import annotations
 import logging
 import time
 import weakref
-from collections.abc import Callable, Collection, Mapping, Sequence
-from functools import partial
+from collections.abc import Collection, Mapping
 from typing import Any, NamedTuple, cast
 
 import numpy as np
@@ -17,15 +16,15 @@ import numpy.typing as npt
 
 from service.errors import Problem
 from service.histogram import Histogram
-from service.tables.changes import Runs, apart, inserting, parted
+from service.tables.changes import Runs, apart, inserting
 from service.tables.history import Step
 from service.tables.indexes import SharedIndexes
 from service.tables.relations import Hidden, Relation
-from service.tables.resolution import Resolved, Slots
+from service.tables.resolution import Resolved
 from service.tables.sides import Side
 from service.views.collecting import Collector, Retained, RowCollector, StretchCollector, of_one
 from service.views.deltas import Combination, Delta, DeltaSink, Sink, most_candidates
-from service.views.joins.protocol import Enumeration, Join, Store
+from service.views.joins.protocol import Join, Store
 from service.views.joins.union_join import rows_apart
 from service.views.parse import View
 from service.views.read_counts import ReadCounts
@@ -36,12 +35,10 @@ from service.views.stages.groups import GroupsStage, Taken
 from service.views.stages.key_stretches import KeyStretches
 from service.views.stages.making import core_by, kept_by, shown_of
 from service.views.stages.table import GroupTable
-from service.views.turning import FEW, Turning, read_turns
 from service.warming import Unusable
 
 log = logging.getLogger("livejoin.views")
 
-_PIECE = 1 << 16  # rows of a delta to read at once
 
 
 def _reason(error: Exception) -> str:
@@ -77,9 +74,6 @@ class LiveView:
         self.definitions = {name: relation.definition for name, relation in self.relations.items()}
         self.shown = shown_of(query, self.sides, self.definitions)
         self.width = STRETCH if query.stretches is not None else 1 if query.groups is not None else len(self.sides)  # arrays per row
-        self._turning = Turning(query, view.plan, self.relations)
-        # Coverage follows runs at the cost of a change.
-        self._is_bounded = view.plan.guarantee == "strict" and not view.plan.amortised and view.plan.shape != "coverage"
         self._indexes = indexes
         self._join: Join | None = None  # None until `make_room`, and after the view has failed
         self._former: list[weakref.ref[Join]] = []  # replaced structures, while a version is read in them
@@ -174,18 +168,11 @@ class LiveView:
         """As `Defaults.is_outgrown`."""
         return self._join is not None and self._join.is_outgrown(version)
 
-    def is_prompt(self, relation: str) -> bool:
-        """Whether following one changed row of this relation surely takes about as long as the row's own part of the delta does: few other
-        rows are deleted and inserted by it."""
-        if not self._is_bounded or self._turning.most(relation) > FEW:
-            return False
-        return self.feed is None or self.feed.has_little_to_settle
-
     def fail(self, error: Exception) -> None:
         """Mark the view as failed, because its structures could not be built or maintained, and tell its followers; the relations are
         intact."""
         what = "built" if self.state == "building" else "maintained"
-        if isinstance(error, Problem) and error.kind.type == "too-many-groups":
+        if isinstance(error, Problem) and error.kind.type in ("too-many-groups", "view-failed"):
             log.error("the view %s could not be %s: %s", self.name, what, error.detail)
             self._fails_by(error)
             return
@@ -215,13 +202,12 @@ class LiveView:
         """Raise MemoryError, before anything is changed, unless `apply` surely has room for these changes."""
         self.join.require(resolved)
 
-    def apply(self, first: int, versions: int, runs: Runs, most: int | None = None) -> Delta | None:
+    def apply(self, first: int, versions: int, runs: Runs) -> Delta | None:
         """Follow the changed relations over this many versions from `first` on; return the delta if the view may be followed. Only the last
-        version can be read, so the structures go to it directly. `most`: if a single changed row has a delta of more rows of a sign, the
-        delta is not collected now but by `Delta.rest`, which must be called before the next version. Cost: as the plan says."""
+        version can be read, so the structures go to it directly. Cost: as the plan says."""
         started = time.perf_counter()
         mine = {name: run for name, run in runs.items() if name in self.relations}
-        delta = self._follow(first, versions, mine, most)
+        delta = self._follow(first, versions, mine)
         changes = 1 if versions == 1 else sum(len(run.offsets) for run in mine.values())
         self.update_seconds.observe((time.perf_counter() - started) / changes, changes)
         return delta
@@ -289,9 +275,9 @@ class LiveView:
     def replay(self, step: Step) -> Delta | None:
         """Follow changes that were applied earlier, as `apply`, before the view is live. Raises as `require`."""
         self.require(step.resolved)
-        return self._follow(step.first, step.versions, step.runs, None)
+        return self._follow(step.first, step.versions, step.runs)
 
-    def _follow(self, first: int, versions: int, mine: Runs, most: int | None) -> Delta | None:
+    def _follow(self, first: int, versions: int, mine: Runs) -> Delta | None:
         for run in mine.values():
             self.changed_rows += run.rows
         query = self.view.query
@@ -302,15 +288,8 @@ class LiveView:
             rows = None if retain is None else RowCollector(retain[0])
             self.join.apply(first + versions - 1, mine, cast(Sink | None, rows))
             return None if rows is None else rows.delta(first)
-        if any(map(self._turning.turns, mine)):
-            most = None  # unchanged rows, few of them (`is_prompt`), are deleted and inserted too: two roots do not show them
-        collector = None if retain is None or most == 0 else Collector(most or most_candidates(retain[0]), versions)
-        join = self.join
-        before = join.root
-        join.apply(first + versions - 1, mine, collector)
-        if most is not None and retain is not None and (collector is None or collector.is_exceeded):
-            roots = ViewRoot(join, before, self._made), self.root
-            return Delta([], [0], [], (), rest=partial(self._read_delta, first, *roots, mine))
+        collector = None if retain is None else Collector(most_candidates(retain[0]), versions)
+        self.join.apply(first + versions - 1, mine, collector)
         return None if collector is None else collector.delta(first, self._retained(mine))
 
     def _follow_stretches(self, first: int, versions: int, mine: Runs) -> Delta | None:
@@ -325,40 +304,6 @@ class LiveView:
         if query.groups is not None or query.branches:  # rows are not made of rows of the aliases
             return Retained(self.sides, {}, None, query.retain[0])
         return Retained(self.sides, runs, self.shown, query.retain[0])
-
-    def _read_delta(self, version: int, before: ViewRoot, after: ViewRoot, runs: Runs) -> Delta | None:
-        """Return the delta of a single changed row, read from two roots: the view's rows that contain it, before and after."""
-        retain = self.view.query.retain
-        assert retain is not None and not self.view.query.branches
-        collector = Collector(most_candidates(retain[0]), 1)
-        ((name, run),) = runs.items()
-        if self.view.query.as_of is not None:
-            versions = partial(self._partners, before), partial(self._partners, after)
-            read_turns(self.view.query, self.sides, name, run, versions, collector)
-            return collector.delta(version, self._retained(runs))
-        sides = [side for side in self.sides if side.relation.name == name]
-        parts = [parted(side, run, True) for side in sides]
-        for inserted, root in ((False, before), (True, after)):
-            for number, (side, part) in enumerate(zip(sides, parts, strict=True)):
-                slots = part.come.new if inserted else part.gone.old
-                if len(slots):
-                    self._read_partners(root, side, slots, sides[:number], partial(collector, 0, inserted))
-        return collector.delta(version, self._retained(runs))
-
-    @staticmethod
-    def _partners(at: ViewRoot, side: Side, slots: Slots) -> Enumeration:
-        return at.join.partners(at.root, side.place, slots, None)
-
-    def _read_partners(self, at: ViewRoot, side: Side, slots: Slots, others: Sequence[Side], take: Callable[[Combination], bool]) -> None:
-        """Report the rows of a root that have this row as the alias `side`, and as none of the `others`: those were read before."""
-        cursor = self._partners(at, side, slots)
-        while not cursor.done:
-            rows = cursor.fill(_PIECE)
-            for other in others:
-                new = rows[other.place] != slots[0]
-                rows = tuple(part[new] for part in rows)
-            if not take(rows):
-                return
 
     def reclaim(self, oldest_needed: int, pins: npt.NDArray[np.int64]) -> bool:
         """As `Join.reclaim`."""

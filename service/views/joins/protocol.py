@@ -104,10 +104,6 @@ class Defaults:
         takes a few milliseconds now and then."""
         return False
 
-    def copied(self, changes: int) -> int:
-        """Return about how many entries lie in blocks that are copied for a new version in which so many rows change. O(1)."""
-        return changes
-
     @property
     def stores(self) -> Sequence[Store]:
         """The stores of its structures' blocks, without those of shared indexes."""
@@ -208,8 +204,6 @@ class Join(Protocol):
     def maintain(self, steps: int) -> bool: ...
 
     def is_outgrown(self, version: int) -> bool: ...
-
-    def copied(self, changes: int) -> int: ...
 
     @property
     def stores(self) -> Sequence[Store]: ...

@@ -160,9 +160,6 @@ class TreeJoin(Defaults):
             if domain is not None:
                 domain.release(self.tree.codes(p, slots), version)
 
-    def copied(self, changes: int) -> int:
-        return min(changes, self.entries(self.root))  # only trees of full rows have versions
-
     def require(self, resolved: Mapping[str, Resolved]) -> None:
         named = [resolved.get(side.relation.name) for side in self.sides]
         if not any(named):

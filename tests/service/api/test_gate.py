@@ -220,7 +220,7 @@ def test_what_the_writer_could_not_do_tells_the_request_id_too(caplog: pytest.Lo
     class Failing(NoEngine):
         relations = {"a": SimpleNamespace(definition=DEFINITION)}
 
-        def apply_at_once(self, batch: Batch, later: object) -> Receipt:
+        def submit(self, batch: Batch, answer: Callable[[Receipt], None]) -> None:
             raise Problem("internal", "the batch could not be applied")
 
     context = Context(Settings())
@@ -229,34 +229,6 @@ def test_what_the_writer_could_not_do_tells_the_request_id_too(caplog: pytest.Lo
     response = ask("POST", "/v1/changes", context, json=change, headers={"X-Request-Id": "of-the-client"})
     assert is_problem(response, "internal")["request_id"] == "of-the-client"
     assert "request of-the-client failed: the batch could not be applied" in caplog.messages
-
-
-def test_a_change_is_applied_at_once_while_no_other_request_is_under_way() -> None:
-    done: list[str] = []
-
-    class Writing(NoEngine):
-        relations = {"a": SimpleNamespace(definition=DEFINITION)}
-
-        def apply_at_once(self, batch: Batch, later: object) -> Receipt:
-            done.append("at once")
-            return Receipt(1, 1, 0, 0, [], False)
-
-        def submit(self, batch: Batch, answer: Callable[[Receipt], None]) -> None:
-            done.append("in turn")
-            answer(Receipt(2, 1, 0, 0, [], False))
-
-    change = {"changes": [{"relation": "a", "op": "upsert", "row": {"id": 1, "s": 1, "e": 2}}]}
-    for requests, expected in (((), "at once"), (("this",), "at once"), (("this", "another"), "in turn")):
-        context = Context(Settings())
-        context.open(Writing())  # type: ignore[arg-type]
-        context._requests = requests
-        assert ask("POST", "/v1/changes", context, json=change).json()["applied"] == 1
-        assert done.pop() == expected and not done
-    streaming = Context(Settings())
-    streaming.open(Writing())  # type: ignore[arg-type]
-    streaming._requests = ("this", "another")
-    streaming._streams.add("another")  # type: ignore[arg-type]
-    assert ask("POST", "/v1/changes", streaming, json=change).json()["version"] == 1
 
 
 def test_an_answer_leaves_in_one_piece() -> None:

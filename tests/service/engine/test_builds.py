@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import os
 import random
-import sys
 import threading
-from concurrent.futures import Future, wait
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import closing
 from functools import partial
+from itertools import count
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -18,7 +18,8 @@ import pytest
 
 from service.checking.recomputation import beside, recompute, total
 from service.engine import builds
-from service.engine.builds import Builds
+from service.engine.builds import Builds, LargeLane, _Build
+from service.engine.state import Receipt
 from service.errors import Problem
 from service.instance import Instance
 from service.reading.cursors import open_relation_rows, open_rows
@@ -30,6 +31,7 @@ from service.wire.batch import Batch, Changes, RowBlock
 from structures.index import planting
 from tests.service.definitions import relation
 from tests.service.running import ORDER, PAIR, batch, check, ids, look, of_ops, opened, rows_of, running
+from tests.waiting import until
 
 BOXES = relation(
     "id:int64, s:int64, e:int64, t:int64, u:int64, tag:string?",
@@ -269,78 +271,118 @@ def test_all_are_built_while_two_write(tmp_path: Path, monkeypatch: pytest.Monke
     engine.close()
 
 
-def test_a_writer_that_is_faster_waits(engine: Instance, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What accumulates is bounded: the writer waits while it is too much, and goes on when the build does, or is given up."""
+def test_large_batches_wait_for_a_build_that_has_much_to_follow(engine: Instance, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Small ones do not; nor do jobs behind the large ones."""
     held = Held(monkeypatch)
     held.put(engine, "v")
-    monkeypatch.setattr(builds, "_MOST_CHANGES", 4)
-    assert engine.apply(of_ops("a", *(("upsert", n) for n in range(4)))).version == 1
-    assert not engine._builds.hold_back
-    answers: list[Any] = []
-    engine.submit(of_ops("a", *(("upsert", n) for n in range(4, 9))), answers.append)
-    later = threading.Thread(target=lambda: answers.append(engine.apply(of_ops("a", ("upsert", 9)))))
-    while not answers:
-        threading.Event().wait(0.001)
-    later.start()
-    assert engine._builds.hold_back and engine._builds._running()[0].backlog.changes == 9
-    assert len(answers) == 1, "the next one waits"
-    held.go.set()
-    later.join(60)
-    assert len(answers) == 2 and state(engine, "v") == "live"
-
-
-def test_small_batches_do_not_wait_for_a_build(engine: Instance, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Until what accumulates is twice too much: they are bounded, too."""
-    held = Held(monkeypatch)
-    held.put(engine, "v")
-    monkeypatch.setattr(builds, "_MOST_CHANGES", 17)
-    large, later = of_ops("a", *(("upsert", n) for n in range(18))), Future[Any]()
-    assert engine.apply(large).version == 1 and engine._builds.hold_back
+    monkeypatch.setattr(builds, "_MANY_CHANGES", 17)
+    large = of_ops("a", *(("upsert", n) for n in range(18)))
+    assert engine.large_batches_wait_for is None and engine.apply(large).version == 1
+    waits = Future[Any]()
+    engine.submit(large, waits.set_result)
     for n in range(17):
         assert engine.apply(of_ops("a", ("upsert", n))).version == 2 + n
-    assert engine._builds._running()[0].backlog.changes == 35
-    engine.submit(of_ops("a", ("upsert", 17)), later.set_result)
-    with pytest.raises(TimeoutError):
-        later.result(0.1)
+    assert engine.large_batches_wait_for == "v" and not waits.done()
+    engine.put_relation("c", engine.relations["a"].definition)
     held.go.set()
-    assert later.result(60).version == 19
-    ended(engine)
+    assert waits.result(60).version == 19 and state(engine, "v") == "live"
+    until(lambda: engine.large_batches_wait_for is None)
 
 
-@pytest.mark.parametrize(("changed", "waits"), [(20, False), (80, False), (200, True)])
-def test_a_writer_that_is_faster_than_a_load_pauses_from_its_end_on(
-    engine: Instance, monkeypatch: pytest.MonkeyPatch, changed: int, waits: bool
-) -> None:
-    """Not only once a round has shown that it falls behind: the first one follows all that was written meanwhile. Up to as many changes as
-    rows were loaded, it may be faster than the load, and pauses would be in vain. However fast the load was, no more than 64 changes may be
-    left to the last round."""
+def test_a_build_that_has_had_its_rounds_must_end(engine: Instance, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each leaves too much for the last one, as large batches are written meanwhile."""
+    monkeypatch.setattr(builds, "_FIRST_LAST", 1)
     monkeypatch.setattr(builds, "_LAST_SECONDS", 0.0)
-    engine.apply(batch(("upsert", "a", rows_of(0, 100))))
-    held, rounds = Held(monkeypatch), []
+    waits, rounds, catch_up = list[Future[Any]](), list[bool](), Builds._catch_up
 
-    def follow(build: Any, join: Any, version: int, piece: Any) -> None:
-        rounds.append(build.pause > 0.0)
+    def large() -> Batch:
+        return of_ops("a", *(("upsert", 18 * len(waits) + n) for n in range(18)))
+
+    def outrun(build: Any, join: Any, version: int, piece: Any) -> None:
         catch_up(build, join, version, piece)
+        rounds.append(build.must_end)
+        waits.append(Future())
+        engine.submit(large(), waits[-1].set_result)
+        until(lambda: waits[-1].done() or engine.large_batches_wait_for == "v")
 
-    catch_up = Builds._catch_up
-    monkeypatch.setattr(Builds, "_catch_up", staticmethod(follow))
-    held.put(engine, "v")
-    engine.apply(of_ops("a", *(("upsert", n) for n in range(changed))))
-    held.go.set()
-    assert state(engine, "v") == "live" and rounds[0] == waits
-
-
-def test_a_writer_that_has_fallen_behind_pauses_through_the_short_rounds(engine: Instance, monkeypatch: pytest.MonkeyPatch) -> None:
-    """If it wrote at full speed during every other one, more changes would be left to the last round."""
     held = Held(monkeypatch)
+    monkeypatch.setattr(Builds, "_catch_up", staticmethod(outrun))
     held.put(engine, "v")
-    build, pauses = engine._builds._running()[0], []
-    for rows, left in ((800_000, 300_000), (300_000, 200_000), (200_000, 90_000), (90_000, 50_000), (50_000, 20_000), (20_000, 900)):
-        Builds._pace(build, rows, 2e-6 * rows, left, rows // 2)
-        pauses.append(build.pause)
-    assert pauses == [0.0, 4e-6, 0.0, 4e-6, 4e-6, 0.0]
+    assert engine.apply(large()).version == 1
     held.go.set()
-    ended(engine)
+    assert state(engine, "v") == "live" and rounds == [False, False, False, False, True]
+    assert all(isinstance(wait.result(60), Receipt) for wait in waits)
+
+
+def test_a_build_that_is_outrun_by_small_batches_fails_alone(engine: Instance, monkeypatch: pytest.MonkeyPatch) -> None:
+    """They come over 32 connections. The pipeline beside them has its turns between the two times for which large batches wait."""
+    for name, value in (("_FIRST_LAST", 1), ("_LAST_SECONDS", 0.0), ("_MOST_CLOSED", 0.3), ("_LEAST_OPEN", 0.3)):
+        monkeypatch.setattr(builds, name, value)
+    relations, catch_up = engine.relations, Builds._catch_up
+    engine.put_relation("c", relations["a"].definition)
+    is_over, answered, opened = threading.Event(), [0] * 32, list[str | None]()
+
+    def outrun(build: Any, join: Any, version: int, piece: Any) -> None:
+        before, left = sum(answered), build.backlog.changes
+        catch_up(build, join, version, piece)
+        until(lambda: build.backlog.changes > left + 1 and sum(answered) > before + 32)
+
+    def write(number: int) -> None:
+        while not is_over.is_set():
+            engine.apply(of_ops("a", ("upsert", 32 * answered[number] + number)))
+            answered[number] += 1
+
+    def pipe() -> int:
+        for epoch in count(1):
+            if is_over.is_set():
+                return epoch - 1
+            answer = engine.apply(of_ops("c", *(("upsert", n) for n in range(100)), source="pipeline", epoch=epoch))
+            assert not answer.duplicate and answer.applied == 100
+            opened.append(engine.large_batches_wait_for)
+        raise AssertionError
+
+    held = Held(monkeypatch)
+    monkeypatch.setattr(Builds, "_catch_up", staticmethod(outrun))
+    with ThreadPoolExecutor(33) as threads:
+        writing, piping = [threads.submit(write, number) for number in range(32)], threads.submit(pipe)
+        try:
+            view = held.put(engine, "v")
+            until(lambda: engine._builds._running()[0].backlog.changes > 1)
+            held.go.set()
+            seen = set[str | None]()
+            until(lambda: seen.add(engine.large_batches_wait_for) or view.state != "building")
+            before = len(opened)
+            until(lambda: len(opened) > before + 3)
+        finally:
+            is_over.set()
+        assert piping.result(60) == len(opened)
+        for one in writing:
+            one.result(60)
+    assert seen == {None, "v"} and None in opened
+    assert view.state == "failed" and view.problem is not None and "change faster than it can be built" in view.problem.detail
+    check(engine)
+    engine.put_view("w", PAIR, wait=0)
+    assert state(engine, "w") == "live" and engine.large_batches_wait_for is None
+
+
+def test_the_lane_of_large_batches() -> None:
+    """Is closed while a build must end, for two minutes at most, and then open for one, for whichever build that must end."""
+    now = [0.0]
+    lane = LargeLane(lambda: now[0])
+    view: Any = SimpleNamespace(name="v", relations={})
+    first, second = _Build(view, "", False, None), _Build(view, "", False, None)
+
+    def at(time: float, *asking: _Build) -> bool:
+        now[0] = time
+        return lane.close_for(asking)
+
+    assert [at(5, first), at(100, first, second), at(125, second), at(126, first, second)] == [True, True, True, False]
+    assert (first.closings, second.closings, lane.closed_for) == (1, 1, None)
+    assert [at(130), at(185, second), at(186, second), at(190), at(249, first), at(250, first)] == [False, False, True, False, False, True]
+    assert (first.closings, second.closings) == (1, 1)
+    assert not at(371, first) and first.closings == 2
+    with pytest.raises(Problem, match="faster than it can be built"):
+        first.require()
 
 
 def test_drops(engine: Instance, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -460,18 +502,3 @@ def test_closing_a_start_that_still_builds(tmp_path: Path, monkeypatch: pytest.M
     engine = opened(tmp_path)
     assert len(ids(open_relation_rows(engine.readers, "a"))) == 1 and engine.views["v"].state == "live"
     engine.close()
-
-
-@pytest.mark.skipif(sys.platform != "linux", reason="only Linux has priorities of threads")
-def test_builds_let_the_writer_go_first(engine: Instance, monkeypatch: pytest.MonkeyPatch) -> None:
-    seen: list[int] = []
-    load = Builds._load
-
-    def look_at(*given: Any) -> None:
-        seen.append(os.getpriority(os.PRIO_PROCESS, 0))
-        load(*given)
-
-    monkeypatch.setattr(Builds, "_load", staticmethod(look_at))
-    engine.put_view("v", PAIR, wait=0)
-    assert state(engine, "v") == "live"
-    assert seen == [min(os.getpriority(os.PRIO_PROCESS, 0) + 1, 19)]

@@ -8,7 +8,7 @@ import os
 import subprocess
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -18,7 +18,6 @@ import pytest
 from service.durability.log import Log
 from service.errors import Problem
 from service.instance import Instance
-from tests.service.engine.test_at_once import ready, single
 from tests.service.engine.test_generations import snapshots
 from tests.service.running import batch, look, opened, rows_of, running
 
@@ -153,8 +152,7 @@ def test_a_disk_that_others_fill(tmp_path: Path) -> None:
         pytest.skip("no file system can be mounted here")
     try:
         engine = running(mount / "data", synchronous="normal")
-        ready(engine)
-        first = at_once(engine, lambda: single(1))
+        first = engine.apply(single(1))
         assert first.version == 1
         with open(mount / "filling", "wb") as file:
             try:
@@ -164,19 +162,15 @@ def test_a_disk_that_others_fill(tmp_path: Path) -> None:
             except OSError:
                 pass
         with pytest.raises(Problem) as caught:
-            at_once(engine, lambda: single(2))
+            engine.apply(single(2))
         assert caught.value.type == "disk-full" and engine.state == "ready"
         (mount / "filling").unlink()
-        assert at_once(engine, lambda: single(3)).version == 2
+        assert engine.apply(single(3)).version == 2
         assert engine.close()
     finally:
         subprocess.run(["umount", "-l", str(mount)], check=True)
 
 
-def at_once(engine: Instance, change: Callable[[], Any]) -> Any:
-    """As a caller does who finds nothing due."""
-    while True:
-        answer = engine.apply_at_once(change())
-        if answer is not None:
-            return answer
-        ready(engine)
+def single(id_: int, start: int = 0, tag: str | None = None, **fields: Any) -> Batch:
+    """A single upsert."""
+    return batch(("upsert", "a", rows_of(id_, 1, start, tag=tag)), **fields)

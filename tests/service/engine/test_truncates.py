@@ -321,9 +321,7 @@ def test_a_later_batch_of_its_source_waits(engine: Instance, monkeypatch: pytest
     rng = random.Random(12)
     batches = [truncating(rng, "a"), truncating(rng, "a"), one_row(rng, "a"), some_changes(rng, 9)]
     for epoch, given, answer in zip((1, 1, 2, 3), batches, answers, strict=True):
-        monkeypatch.setattr(engine._writer, "_pace", 0.0)  # single changes are applied at once, if they may be
-        assert engine.apply_at_once(of_source(given, epoch)) is None
-        engine.submit(given, answer.set_result)
+        engine.submit(of_source(given, epoch), answer.set_result)
         assert stopped.begun.wait(60)
     assert engine.waiting == 4 and not any(answer.done() for answer in answers)
     assert engine.apply(one_row(rng, "b")).version == 3, "nobody else waits"
