@@ -4,8 +4,8 @@
     -> publish the newest -> wake the followers -> answer each -> a job -> housekeeping
 
 A duplicate is answered after the commit of its group, so not before its first copy is on disk. When applying, appending or committing
-fails, the state on disk is unknown, unless the disk was full: then nothing was committed. All callers that wait are told so, and the service
-must stop.
+fails, the state on disk is unknown, unless the disk was full: then nothing was committed. All callers that wait are told so, and the
+service must stop.
 """
 
 from __future__ import annotations

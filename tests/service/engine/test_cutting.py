@@ -18,6 +18,7 @@ import pytest
 from service.durability.log import Log
 from service.errors import Problem
 from service.instance import Instance
+from service.wire.batch import Batch
 from tests.service.engine.test_generations import snapshots
 from tests.service.running import batch, look, opened, rows_of, running
 
