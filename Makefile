@@ -98,7 +98,7 @@ docs: $(DONE)/packages
 
 # Updates the lock files to the newest versions that pyproject.toml allows; those of the images have a part of the first. They name no registry.
 COMPILE = $(BIN)/uv pip compile --universal --generate-hashes --no-header --python-version 3.11 --no-emit-package livejoin-client
-UNUSED_BY_STREAM = duckdb llvmlite numba scipy
+UNUSED_BY_STREAM = duckdb highspy llvmlite numba
 PART = $(COMPILE) --constraint requirements.lock
 lock: $(DONE)/packages
 	$(COMPILE) --upgrade --extra dev pyproject.toml -o requirements.lock

@@ -27,11 +27,11 @@ def test_each_lock_is_a_part(path: Path) -> None:
 
 
 def test_the_job_needs_nothing_that_its_image_lacks() -> None:
-    """Numba, llvmlite, scipy and duckdb are left out of its lock: no module of the job and of the demo imports them; joins on a cluster
+    """Numba, llvmlite, highspy and duckdb are left out of its lock: no module of the job and of the demo imports them; joins on a cluster
     are not the job's."""
     program = """
 import importlib, pkgutil, sys
-sys.modules.update(dict.fromkeys(("duckdb", "llvmlite", "numba", "scipy")))
+sys.modules.update(dict.fromkeys(("duckdb", "highspy", "llvmlite", "numba")))
 import service.commands.stream, service.commands.demo, service.demo, streaming
 for package in (service.demo, streaming):
     for module in pkgutil.walk_packages(package.__path__, package.__name__ + "."):
