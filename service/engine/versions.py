@@ -11,9 +11,11 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from itertools import islice
 from typing import Any, NamedTuple
 
 import numpy as np
+from sortedcontainers import SortedDict
 
 from service.errors import Problem
 from service.tables.store import Numbers
@@ -70,7 +72,7 @@ class Pins:
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
         self._lock = threading.Lock()
-        self._held: dict[int, list[Pin]] = {}
+        self._held: SortedDict[int, list[Pin]] = SortedDict()
         self._numbers: tuple[Numbers, Numbers] | None = None  # as in `Needed`; None: to be recomputed
         self.published = Version(0, {}, {})
 
@@ -139,7 +141,7 @@ class Pins:
     def needed(self) -> Needed:
         with self._lock:
             if self._numbers is None:
-                numbers = sorted(self._held)
+                numbers = list(self._held)
                 self._numbers = np.array(numbers, np.int64), np.array([one for one in numbers if self._has_views(one)], np.int64)
             return Needed(self.published.number, *self._numbers)
 
@@ -159,7 +161,7 @@ class Pins:
         with self._lock:
             published = self.published.number
             held = (number for number, pins in self._held.items() if number < published and not all(pin._doomed for pin in pins))
-            oldest = sorted(held)[:count]
+            oldest = list(islice(held, count))
             for number in oldest:
                 for pin in list(self._held[number]):
                     self._doom(pin)
@@ -169,7 +171,7 @@ class Pins:
         """Return the versions that readers hold, the oldest first."""
         with self._lock:
             now, found = self._clock(), []
-            for number, pins in sorted(self._held.items()):
+            for number, pins in self._held.items():
                 idle = min(pins, key=lambda pin: pin._used)
                 found.append(Held(number, len(pins), idle.reading, now - idle._used, now - min(pin._made for pin in pins)))
             return found
