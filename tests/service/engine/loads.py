@@ -68,39 +68,15 @@ STARTED = (
 _MANY = 2000
 
 
-class Turn:
-    """The lock of the writer, with its holder."""
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self.holder: int | None = None
-
-    def acquire(self, blocking: bool = True) -> bool:
-        taken = self._lock.acquire(blocking)
-        if taken:
-            self.holder = threading.get_ident()
-        return taken
-
-    def release(self) -> None:
-        self.holder = None
-        self._lock.release()
-
-    def __enter__(self) -> None:
-        self.acquire()
-
-    def __exit__(self, *error: object) -> None:
-        self.release()
-
-
-def watch(turn: Turn) -> dict[str, str]:
-    """Of each kernel that is loaded in the turn from now on, or that anybody compiles for other arguments than it is listed with, tell who
-    asks for it."""
+def watch() -> dict[str, str]:
+    """Of each kernel that the writer's thread loads from now on, or that anybody compiles for other arguments than it is listed with, tell
+    who asks for it."""
     found: dict[str, str] = {}
     compile_ = Dispatcher.compile
     listed = {(dispatcher, normalize_signature(signature)[0]) for dispatcher, signature in kernel._listed}
 
     def noted(dispatcher: Any, signature: Any) -> Any:
-        if turn.holder == threading.get_ident() or (dispatcher, normalize_signature(signature)[0]) not in listed:
+        if threading.current_thread().name == "writer" or (dispatcher, normalize_signature(signature)[0]) not in listed:
             asking = [f"{Path(frame.filename).name}:{frame.name}" for frame in traceback.extract_stack() if "numba" not in frame.filename]
             found.setdefault(warming._name(dispatcher), " > ".join(asking[-8:-1]))
         return compile_(dispatcher, signature)
@@ -207,9 +183,7 @@ def end(engine: Instance, rng: random.Random) -> None:
 def opened(folder: Path) -> Iterator[tuple[Instance, dict[str, str]]]:
     """With what is loaded in its turns."""
     engine = Instance(folder, Settings.model_validate({"data": folder, "pin_idle": 600}))
-    turn = Turn()
-    engine._writer._turn = turn  # type: ignore[assignment]
-    yield engine, watch(turn)
+    yield engine, watch()
     engine.close()
 
 

@@ -7,20 +7,15 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
 
 import numpy as np
 import pytest
 
-from service.engine.housekeeping import Owed
-from service.engine.queued import Stop
 from service.instance import Instance
 from service.reading.cursors import open_rows
 from service.tables.store import Table
 from service.views.live_view import LiveView
 from tests.service.running import HeldWriter, batch, check, counted, keep_house, look, of_ops, rows_of, running
-
-_ALL = float("inf")  # seconds
 
 
 @pytest.fixture
@@ -31,8 +26,7 @@ def engine(tmp_path: Path) -> Iterator[Instance]:
 
 
 def test_what_comes_is_not_behind_all_pieces(engine: Instance, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("service.engine.housekeeping._PIECE", 0.0)
-    monkeypatch.setattr("service.engine.housekeeping._SHARE", 0.0)
+    monkeypatch.setattr("service.engine.writer._PIECE", 0.0)
     happened: list[str] = []
     ended = threading.Event()
 
@@ -50,149 +44,34 @@ def test_what_comes_is_not_behind_all_pieces(engine: Instance, monkeypatch: pyte
     assert happened == ["piece"] * 3 + ["change"] + ["piece"] * 6
 
 
-@pytest.mark.parametrize(("most", "is_taken", "before"), [(_ALL, False, 1), (_ALL, True, 0), (0.0, False, 5), (0.0, True, 5)])
-def test_what_a_group_owes_is_put_off_while_somebody_waits(
-    engine: Instance, monkeypatch: pytest.MonkeyPatch, most: float, is_taken: bool, before: int
+@pytest.mark.parametrize(("owed", "pieces"), [(0.0, 0), (0.0005, 1), (0.0015, 2), (0.1, 2), (0.2495, 2), (0.3, 20)])
+def test_housekeeping_is_done_in_pieces_while_others_wait(
+    engine: Instance, monkeypatch: pytest.MonkeyPatch, owed: float, pieces: int
 ) -> None:
-    """Not more than so many seconds of it: under changes that never pause it is done in between all the same. `is_taken`: who waits
-    was taken from the queue and put back, and waits for no piece at all."""
-    monkeypatch.setattr("service.engine.housekeeping._PIECE", 0.0)
-    monkeypatch.setattr("service.engine.housekeeping._SHARE", 1e9)
-    monkeypatch.setattr("service.engine.housekeeping._MOST_OWED", most)
-    monkeypatch.setattr("service.engine.queued._FEW_CHANGES", 1)
-    monkeypatch.setattr("service.engine.writer._LONG", 0.0)
-    happened: list[str] = []
-    ended = threading.Event()
-
-    def submit() -> None:
-        engine.submit(of_ops("a", ("upsert", 2), ("upsert", 3)), lambda answer: happened.append("change"))
-
-    def piece() -> bool:
-        if not held.answers:  # the job that holds the writer owes, too
-            return False
-        happened.append("piece")
-        if len(happened) == 1 and not is_taken:
-            submit()
-        if happened.count("piece") == 5:
-            ended.set()
-        return not ended.is_set()
-
-    held = HeldWriter(engine)
-    monkeypatch.setattr(engine._writer, "_housekeep", piece)
-    held.submit(of_ops("a", ("upsert", 1)))
-    if is_taken:
-        submit()
-    held.release()
-    assert ended.wait(60)
-    engine._writer.call(lambda: None).result()  # behind the change
-    assert happened.index("change") == before
-
-
-@pytest.mark.parametrize(("owed", "pieces"), [(0.02, 1), (0.03, 3), (0.04, 3), (0.0905, 13)])
-def test_what_cannot_be_put_off_is_spread_over_turns(engine: Instance, monkeypatch: pytest.MonkeyPatch, owed: float, pieces: int) -> None:
-    """A change that waits behind a batch does not also wait for as much housekeeping as the batch has taken."""
+    """For as long as is owed, two milliseconds at most, and ten times as long once a quarter of a second is owed."""
     now, done, writer = [0.0], list[float](), engine._writer
 
     def piece() -> bool:
-        now[0] += 1e-3
+        now[0] += 1.001e-3
         done.append(now[0])
         return True
 
     def tidy() -> None:
         with monkeypatch.context() as inside:
             inside.setattr(writer, "_housekeep", piece)
-            inside.setattr(writer, "_queue", [Stop()])  # somebody waits
-            inside.setattr("service.engine.housekeeping.time", SimpleNamespace(monotonic=lambda: now[0]))
-            before, writer._owed.seconds = writer._owed.seconds, owed
+            inside.setattr(writer, "_queue", [None])  # somebody waits
+            inside.setattr("service.engine.writer.time", SimpleNamespace(monotonic=lambda: now[0]))
+            inside.setattr(writer, "_owed", owed)
             writer._tidy()
-            assert writer._owed.seconds == pytest.approx(owed - 1e-3 * pieces)
-            writer._owed.seconds = before
+            assert writer._owed == pytest.approx(max(0.0, owed - 1.001e-3 * pieces))
 
     engine.at_rest(tidy)
     assert len(done) == pieces
 
 
-@pytest.mark.parametrize(("short", "applied"), [(_ALL, 2), (0.0, 1)])
-def test_small_batches_that_have_waited_for_a_long_one_do_not_wait_for_its_housekeeping(
-    engine: Instance, monkeypatch: pytest.MonkeyPatch, short: float, applied: int
-) -> None:
-    """Seen: behind batches of 2,000 changes they waited for 2 to 4 ms more, and for 1.3 ms more while the event loop sent the answer to the
-    long one, and then competed with housekeeping to send theirs. Those that come during the housekeeping wait for a piece. `short`: seconds
-    of a commit for which the long one waits; `applied`: the newest version when it is answered."""
-    monkeypatch.setattr("service.engine.writer._LONG", 0.0)
-    monkeypatch.setattr("service.engine.writer._TICK", 1e9)
-    monkeypatch.setattr("service.engine.housekeeping._PIECE", 0.0)
-    monkeypatch.setattr("service.engine.housekeeping._SHARE", 1e9)
-    monkeypatch.setattr("service.engine.housekeeping._MOST_OWED", 0.0)
-    happened: list[str | int] = []
-    apply, ended = engine._state.apply, threading.Event()
-    clock = SimpleNamespace(monotonic=time.monotonic, perf_counter=time.perf_counter, sleep=lambda seconds: happened.append("sending"))
-    monkeypatch.setattr("service.engine.writer.time", clock)
-    monkeypatch.setattr("service.engine.writer._FAST_COMMIT", short)
-
-    def submit_meanwhile(*given: Any) -> Any:
-        engine._state.apply = apply  # type: ignore[method-assign]
-        engine.submit(of_ops("a", ("upsert", 100)), lambda answer: happened.append("change"))
-        return apply(*given)
-
-    def piece() -> bool:
-        if not happened:  # the job that holds the writer owes, too
-            return False
-        happened.append("piece")
-        if happened.count("piece") == 3:
-            ended.set()
-        return not ended.is_set()
-
-    held = HeldWriter(engine)
-    monkeypatch.setattr(engine._writer, "_housekeep", piece)
-    engine._state.apply = submit_meanwhile  # type: ignore[method-assign]
-    engine.submit(of_ops("a", *(("upsert", id_) for id_ in range(20))), lambda answer: happened.append(engine._state.newest))
-    held.release()
-    assert ended.wait(60)
-    assert happened == [applied, "change", "sending", "piece", "piece", "piece"]
-
-
-def test_a_long_batch_does_not_wait_for_housekeeping_behind_those_that_overtake_it(
-    engine: Instance, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Seen: it waited for 1 to 2 ms more, and with it small ones that had come in the meantime, which may not overtake it, too."""
-    monkeypatch.setattr("service.engine.writer._LONG", 0.0)
-    monkeypatch.setattr("service.engine.writer._TICK", 1e9)
-    monkeypatch.setattr("service.engine.housekeeping._SHARE", 1e9)
-    monkeypatch.setattr("service.engine.housekeeping._MOST_OWED", 0.0)
-    happened: list[str] = []
-
-    def submit(name: str, changes: int) -> None:
-        engine.submit(of_ops("a", *(("upsert", id_) for id_ in range(changes))), lambda answer: happened.append(name))
-
-    def piece() -> bool:
-        if happened:  # the job that holds the writer owes, too
-            happened.append("piece")
-        return False
-
-    held = HeldWriter(engine)
-    submit("long", 20)
-    submit("small", 1)
-    monkeypatch.setattr(engine._writer, "_housekeep", piece)
-    held.release()
-    engine._writer.call(lambda: None).result(60)
-    assert happened[:3] == ["small", "long", "piece"]
-
-
-@pytest.mark.parametrize(
-    ("owed", "waits", "is_worth"), [(0.0009, False, False), (0.0011, False, True), (0.019, True, False), (0.021, True, True)]
-)
-def test_answers_are_sent_first_if_much_housekeeping_is_due(owed: float, waits: bool, is_worth: bool) -> None:
-    """Seen: callers that sent one change after another, each when the one before was answered, waited for a pause after each."""
-    due = Owed(lambda: waits)
-    due.add(owed)
-    assert due.is_worth_a_pause == is_worth
-
-
-def test_jobs_owe_it_too(engine: Instance, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_it_is_done_between_jobs_too(engine: Instance, monkeypatch: pytest.MonkeyPatch) -> None:
     """Seen: while jobs came one behind the other, nothing was done: neither were pins given up nor was memory let be reused."""
-    monkeypatch.setattr("service.engine.housekeeping._MOST_OWED", 0.0)
-    monkeypatch.setattr("service.engine.writer._TICK", 1e9)
+    monkeypatch.setattr("service.engine.writer._TICK", 0.0)
     happened: list[str] = []
     ended = threading.Event()
 
@@ -231,7 +110,7 @@ def test_a_checkpoint_of_the_log_is_a_piece(engine: Instance, monkeypatch: pytes
 
 def test_the_slots_of_a_truncate_are_freed_in_pieces(engine: Instance, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("service.tables.store._LOOKED_AT", 50)
-    monkeypatch.setattr("service.engine.housekeeping._PIECE", 0.0)
+    monkeypatch.setattr("service.engine.writer._PIECE", 0.0)
     engine.apply(batch(("upsert", "a", rows_of(0, 1000, tag="t")), ("upsert", "b", rows_of(0, 1))))
     kept = [engine.relation("a").table._rows.kept]
     reclaim = Table.reclaim

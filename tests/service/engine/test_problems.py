@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-import math
 import sqlite3
 import threading
 from collections.abc import Callable
@@ -270,32 +269,19 @@ def test_a_group_shares_a_commit_and_a_duplicate_waits_for_it(engine: Instance, 
     assert isinstance(bad, Problem) and bad.type == "bad-rows"
 
 
-@pytest.mark.parametrize(
-    ("long", "counts", "expected"),
-    [
-        (1e-12, (1, 1, 3, 1, 3), [0, 2, 3]),
-        (math.inf, (1, 1, 3, 1, 3), [0]),
-        (1e-12, (1,) * 20 + (3,), [0, 20]),  # of many that are few each there are many changes
-        (1e-12, (3, 3, 2, 3, 3), [0, 1]),
-    ],
-)
-def test_few_changes_are_answered_before_a_long_batch_behind_them(
-    engine: Instance, monkeypatch: pytest.MonkeyPatch, long: float, counts: tuple[int, ...], expected: list[int]
-) -> None:
-    """A group is parted where a long batch is behind few changes, or few are behind a long one, and nowhere else. `long`: seconds that it
-    takes at least; `expected`: batches that are answered before each commit."""
+def test_small_batches_are_answered_between_large_ones(engine: Instance, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each lane has its turn, and the batches of a turn share one commit."""
     monkeypatch.setattr("service.engine.queued._FEW_CHANGES", 2)
-    monkeypatch.setattr("service.engine.writer._LONG", long)
     held, committed = HeldWriter(engine), []
-    engine._writer._each = 1e-9
     commit = engine._log.commit
     monkeypatch.setattr(engine._log, "commit", lambda: (committed.append(len(held.answers)), commit()))
+    counts = (1, 3, 1, 3, 1)
     numbers = iter(range(sum(counts)))
     for count in counts:
         held.submit(of_ops("a", *(("insert", number) for number in islice(numbers, count))))
     held.release()
     engine._writer.call(lambda: None).result()  # behind them all
-    assert committed == expected
+    assert committed == [0, 3]
     assert [answer.version for answer in held.answers if isinstance(answer, Receipt)] == [*range(1, len(counts) + 1)]
 
 
@@ -451,39 +437,3 @@ def test_a_relation_that_changes_while_a_view_is_planned(engine: Instance, same:
     else:
         (problem,) = (answer for answer in answers if isinstance(answer, Problem))
         assert problem.type in ("unknown-column", "bad-definition") and not engine.views
-
-
-def test_a_long_batch_gets_its_answer_if_the_commit_of_those_behind_it_fails(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It waits for that commit, but is on disk before it."""
-    monkeypatch.setattr("service.engine.writer._LONG", 0.0)
-    monkeypatch.setattr("service.engine.writer._FAST_COMMIT", math.inf)
-    engine = running(tmp_path, {})
-    answers: list[tuple[str, Receipt | Problem]] = []
-    commit, applied = engine._log.commit, engine._state.apply
-
-    def put(name: str, changes: int) -> None:
-        engine.submit(of_ops("a", *(("upsert", id_) for id_ in range(changes))), lambda answer: answers.append((name, answer)))
-
-    def put_meanwhile(*given: Any) -> Any:
-        if engine._state.newest == 0:
-            put("small", 1)
-        return applied(*given)
-
-    def commit_once() -> None:
-        if engine._state.newest > 1:
-            raise OSError(errno.EIO, "broken")
-        commit()
-
-    monkeypatch.setattr(engine._state, "apply", put_meanwhile)
-    monkeypatch.setattr(engine._log, "commit", commit_once)
-    held = HeldWriter(engine)
-    put("long", 20)
-    held.release()
-    engine._writer._thread.join(60)
-    given = dict(answers)
-    assert len(answers) == 2 and isinstance(given["long"], Receipt) and given["long"].version == 1
-    assert isinstance(given["small"], Problem) and given["small"].type == "internal"
-    engine.close()
-    engine = opened(tmp_path)
-    assert engine.published.number == 1 and keys(engine) == [*range(20)]
-    engine.close()
