@@ -20,7 +20,6 @@ SUBSTITUTIONS = [
     (r"\bAbstractAsync", "Abstract"),
     (r"\basynccontextmanager\b", "contextmanager"),
     (r"\bAsync([A-Z])", r"\1"),
-    (r"\bAnyIOBackend\b", "SyncBackend"),
     (r"\b_async\b", "_sync"),
     (r"\b__a(enter|exit|iter|next)__\b", r"__\1__"),
     (r"\bStopAsyncIteration\b", "StopIteration"),

@@ -26,7 +26,7 @@ def cheapest_cover(edges: Sequence[Edge], costs: Sequence[float]) -> Cover:
     """The cheapest fractional edge cover for edges with these costs, none below 0; by linear programming, a few ms."""
     from highspy import Highs  # 0.1 s to import, and few ask
 
-    program = Highs()
+    program = Highs()  # type: ignore[no-untyped-call]
     program.setOptionValue("output_flag", False)
     weights = [program.addVariable(0.0, 1.0, cost) for cost in costs]
     for v in variables(edges):

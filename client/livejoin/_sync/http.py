@@ -11,13 +11,10 @@ from math import inf
 from os import PathLike
 from time import monotonic
 from typing import Any, TypeVar
-from urllib.parse import urlencode
 
-import httpcore
 import httpx
 import orjson
 
-from livejoin._sync.connections import FAILURES, Answer, Connections
 from livejoin.problems import BadAddress, LivejoinError, NotLivejoin, Problem, Unreachable, problem_of_answer
 from livejoin.receipts import Receipt
 from livejoin.retries import pause_after, pauses
@@ -27,7 +24,7 @@ T = TypeVar("T")
 
 JSON = "application/json"
 _LIMITS = httpx.Limits(max_connections=None, max_keepalive_connections=20)  # each open follower has a connection
-_UNSENT = (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout, httpcore.ConnectError, httpcore.ConnectTimeout)
+_UNSENT = (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout)
 log = logging.getLogger("livejoin.client")
 
 
@@ -53,22 +50,19 @@ class Http:
         if address.scheme not in ("http", "https") or not address.host:
             raise BadAddress(f"{url!r} is not the address of a service: it should look like http://127.0.0.1:8080")
         self._connect_timeout = min(5.0, timeout)
-        trust = address.scheme == "https" and trusted(ca)  # certificates, whose reading takes 40 ms
-        self._whole = Connections(address, headers, trust, timeout, self._connect_timeout)
         self._http = httpx.Client(
             base_url=self.url,
             headers=headers,
             timeout=self._timeout(timeout),
             limits=_LIMITS,
             trust_env=False,  # a proxy for the outside world must not come between us and the service
-            verify=trust,
+            verify=address.scheme == "https" and trusted(ca),  # certificates, whose reading takes 40 ms
         )
 
     def _timeout(self, seconds: float) -> httpx.Timeout:
         return httpx.Timeout(seconds, connect=self._connect_timeout, pool=self._connect_timeout)
 
     def close(self) -> None:
-        self._whole.close()
         self._http.close()
 
     def json(self, method: str, path: str, body: Any = None, **options: Any) -> dict[str, Any]:
@@ -101,20 +95,18 @@ class Http:
         content: bytes | None = None,
         media_type: str | None = None,
         repeatable: bool = False,
-    ) -> Answer:
+    ) -> httpx.Response:
         """A whole answer. Raises Problem, Unreachable."""
-        if params:
-            path = f"{path}?{urlencode(params)}"
-        if content is None and method in ("POST", "PUT", "PATCH"):
-            content = b""
+        if media_type is not None and not (media_type.isascii() and media_type.isprintable()):
+            raise ValueError(f"{media_type!r} is not a media type")
+        headers = {} if media_type is None else {"Content-Type": media_type}
+        request = self._http.build_request(method, path, params=params, headers=headers, content=content)
 
-        def once() -> Answer:
-            try:
-                answer = self._whole.exchange(method, path, content, media_type)
-            except FAILURES as error:
-                raise self._unreachable(error) from error
-            self._require_success(answer.status, answer.reason, answer.content, answer.fields.get("retry-after"))
-            return answer
+        def once() -> httpx.Response:
+            with self._reaching():
+                response = self._http.send(request)
+            self._require_success(response.status_code, response.reason_phrase, response.content, response.headers.get("Retry-After"))
+            return response
 
         return self._patiently(once, repeatable or method == "GET", self.patience)
 
@@ -203,7 +195,7 @@ class Http:
             if "WRONG_VERSION_NUMBER" in reason:
                 remedy = "it does not speak TLS, so its address begins with http://"
             return Unreachable(f"no service answers at {self.url} ({reason}): {remedy}", reason, sent=False)
-        if isinstance(error, httpx.TimeoutException | httpcore.TimeoutException):
+        if isinstance(error, httpx.TimeoutException):
             return Unreachable(f"the service at {self.url} does not respond any more: check that it runs, and try again", reason, sent=True)
         remedy = "try again"
         if not self.was_there and self.url.startswith("http://"):
