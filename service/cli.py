@@ -8,10 +8,9 @@ from __future__ import annotations
 
 import os
 import sys
-from importlib.metadata import PackageNotFoundError, version
 
 from service.terminal import Failure, imported, say
-from service.wire.wording import instead
+from service.wire.wording import instead, software_version
 
 COMMANDS = {
     "serve": "run the service",
@@ -73,7 +72,7 @@ def _run(argv: list[str]) -> int:
         print(_overview())
         return 0
     if name == "--version":
-        print(f"livejoin {_version()}")
+        print(f"livejoin {software_version()}")
         return 0
     if name not in COMMANDS:
         raise Failure(f"unknown command {name!r}{instead(name, COMMANDS)} (see `livejoin --help`)", 2)
@@ -86,13 +85,6 @@ def _overview() -> str:
     listed = "\n".join(f"  {name:{width}}  {summary}" for name, summary in COMMANDS.items())
     what = "Keeps the results of joins up to date while their tables change."
     return f"usage: livejoin COMMAND …\n\n{what}\n\n{listed}\n\nSee `livejoin COMMAND --help` for the options of a command."
-
-
-def _version() -> str:
-    try:
-        return version("livejoin")
-    except PackageNotFoundError:
-        return "(not installed)"
 
 
 def _one_line(error: BaseException) -> str:

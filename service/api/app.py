@@ -27,9 +27,10 @@ from service.api.http.bodies import COMPLETE, ClientGone, Receive, Scope, Send
 from service.api.http.forwarded import Proxies
 from service.api.http.media import Fields, fields_of
 from service.api.http.request_ids import HEADER, RequestIds
-from service.api.metrics import count_request, observe_answer, software_version
+from service.api.metrics import count_request, observe_answer
 from service.api.openapi import Endpoint, Handler, document
 from service.errors import Problem, ending
+from service.wire.wording import software_version
 
 ENDPOINTS = [
     *relations.ENDPOINTS,

@@ -10,7 +10,6 @@ import platform
 import time
 from collections import Counter as Tally
 from collections.abc import Iterator, Mapping
-from importlib.metadata import PackageNotFoundError, version
 from itertools import accumulate
 
 from prometheus_client import CollectorRegistry, Counter, Histogram, ProcessCollector, disable_created_metrics, generate_latest
@@ -22,6 +21,7 @@ from service.api.context import Context
 from service.durability.usage import usage
 from service.histogram import Histogram as Buckets
 from service.views.live_view import LiveView
+from service.wire.wording import software_version
 
 disable_created_metrics()  # type: ignore[no-untyped-call]  # a second series for each counter, of no use here
 REGISTRY = CollectorRegistry()
@@ -62,13 +62,6 @@ def count_request(method: str, status: int) -> None:
 def observe_answer(method: str, seconds: float) -> None:
     """Record the time from the head of a request to the head of its response."""
     _ANSWERS[method if method in METHODS else "other"].observe(seconds)
-
-
-def software_version() -> str:
-    try:
-        return version("livejoin")
-    except PackageNotFoundError:  # run from a checkout that is not installed
-        return "0"
 
 
 # name in engine.metrics() -> family (Prometheus appends _total to counters), help

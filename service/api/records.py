@@ -8,6 +8,7 @@ import orjson
 import pyarrow as pa
 
 from service.api.http import media
+from service.api.http.formats import event
 from service.following.chunks import Chunk
 from service.query.model import GROUP
 from service.views.shown import ROW
@@ -33,10 +34,7 @@ def records(chunk: Chunk, kind: str) -> Iterator[bytes]:
 
 
 def _record(kind: str, op: str, data: bytes, token: str | None = None) -> bytes:
-    if kind != media.SSE:
-        return data + b"\n"
-    identity = b"" if token is None else b"id: %b\n" % token.encode()
-    return b"event: %b\n%bdata: %b\n\n" % (op.encode(), identity, data)
+    return data + b"\n" if kind != media.SSE else event(op, data, token)
 
 
 def _lines(rows: pa.RecordBatch) -> list[bytes]:

@@ -100,7 +100,7 @@ class Queue:
         self._small: deque[tuple[int, Waiting]] = deque()  # each with the number of its arrival
         self._large: deque[tuple[int, Waiting]] = deque()
         self._sources: Counter[str] = Counter()  # of the large lane, and of what was taken from it last
-        self._prepared = 0  # batches of the large lane for which structures were prepared
+        self._prepared = set[int]()  # batches of the large lane for which structures were prepared, by the number of their arrival
         self._taken: list[tuple[int, Waiting]] = []  # by the last call of `take`, and not put back
         self._took_small = self._only_small = False
         self._jobs: deque[tuple[int, Job]] = deque()
@@ -122,15 +122,21 @@ class Queue:
                     self._small.remove(one)
                 for one in (*before, (self._arrived, item)):
                     self._large.append(one)
-                    self._count(one[1].batch, 1)
+                    self._enter(one[1].batch.source)
+                if item.batch.emptied:
+                    self._prepared.add(self._arrived)
             self._ready.notify()
 
-    def _count(self, batch: Batch, change: int) -> None:
-        self._prepared += change if batch.emptied else 0
-        if batch.source is not None:
-            self._sources[batch.source] += change
-            if not self._sources[batch.source]:
-                del self._sources[batch.source]
+    def _enter(self, source: str | None) -> None:
+        if source is not None:
+            self._sources[source] += 1
+
+    def _leave(self, number: int, source: str | None) -> None:
+        self._prepared.discard(number)
+        if source is not None:
+            self._sources[source] -= 1
+            if not self._sources[source]:
+                del self._sources[source]
 
     def end(self) -> None:
         with self._ready:
@@ -148,8 +154,8 @@ class Queue:
         """Remove and return the next batches of one lane, at most so many with about so many changes; of both lanes by turns, unless only
         small ones are wanted. [] if nothing comes within the timeout, or only jobs. What was taken before is done or was put back."""
         with self._ready:
-            for _, waiting in () if self._took_small else self._taken:
-                self._count(waiting.batch, -1)
+            for number, waiting in () if self._took_small else self._taken:
+                self._leave(number, waiting.batch.source)
             self._only_small = only_small = only_small and not self._prepared and not self.ends
             if only_small and not (self._small or self._urgent):
                 self._ready.wait(_MOMENT)  # not longer: the large lane may be opened meanwhile
@@ -171,7 +177,8 @@ class Queue:
                     self._small.appendleft((number, waiting))
                 else:
                     self._large.appendleft((number, waiting))
-                    self._count(waiting.batch, int(self._took_small))
+                    if self._took_small:
+                        self._enter(waiting.batch.source)
 
     def jobs(self) -> list[Job]:
         """Remove and return the urgent jobs, and another one if all batches before it were taken, but for large ones that may not be."""
@@ -186,8 +193,8 @@ class Queue:
     def remove_batches(self) -> list[Waiting]:
         with self._ready:
             found = [waiting for _, waiting in (*self._small, *self._large)]
-            for _, waiting in self._large:
-                self._count(waiting.batch, -1)
+            for number, waiting in self._large:
+                self._leave(number, waiting.batch.source)
             self._small.clear()
             self._large.clear()
             return found

@@ -1,9 +1,10 @@
-"""Error messages: those of pydantic in terms of the data, and suggestions for misspelt names."""
+"""Error messages: those of pydantic in terms of the data, and suggestions for misspelt names; and which version says so."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from difflib import get_close_matches
+from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING
 
 from service.wire.errors import cut
@@ -37,6 +38,13 @@ _WORDS = {
     "finite_number": "must be a finite number",
 }
 _LENGTHS = {"too_short": "entries", "too_long": "entries", "string_too_short": "characters", "string_too_long": "characters"}
+
+
+def software_version() -> str:
+    try:
+        return version("livejoin")
+    except PackageNotFoundError:  # run from a checkout that is not installed
+        return "0"
 
 
 def instead(name: str, names: Iterable[str], others: Iterable[str] = ()) -> str:

@@ -22,7 +22,6 @@ from service.api.context import Context
 from service.api.http import formats, media
 from service.api.http.answers import no_parameters
 from service.api.http.bodies import Receive, Scope, Send
-from service.api.metrics import software_version
 from service.api.openapi import Endpoint, answer, failures, json_content, operation, text_content
 from service.api.stream import client_gone
 from service.durability.usage import Usage
@@ -31,6 +30,7 @@ from service.errors import Problem
 from service.instance import Instance
 from service.views.live_view import LiveView
 from service.wire.grammar import timestamp_text
+from service.wire.wording import software_version
 
 log = logging.getLogger("livejoin.api")
 
@@ -67,7 +67,7 @@ class _Events(Response):
         try:
             await send({"type": "http.response.start", "status": 200, "headers": self.raw_headers})
             while scope["method"] != "HEAD" and not gone.done():
-                await send({"type": "http.response.body", "body": b"event: status\ndata: %b\n\n" % found, "more_body": True})
+                await send({"type": "http.response.body", "body": formats.event("status", found), "more_body": True})
                 await asyncio.wait((gone,), timeout=INTERVAL)
                 found = await self._context.look(_encoded, self._context, self._token)
             if not gone.done():

@@ -27,7 +27,6 @@ from service.api.files.conditions import conditions_of
 from service.api.files.writing import KINDS, make
 from service.api.http import formats, media, parameters
 from service.api.http.admission import client_of
-from service.api.metrics import software_version
 from service.api.openapi import (
     Endpoint,
     Handler,
@@ -48,6 +47,7 @@ from service.reading.cursors import RowReader, owner_of
 from service.reading.spools import Spool, Spools, TooLong
 from service.tables.relations import Relation
 from service.views.live_view import LiveView
+from service.wire.wording import software_version
 
 VIEW_FILE = tuple(parameter for parameter in VIEW_ROWS if parameter.name != "cursor")
 RELATION_FILE = tuple(parameter for parameter in RELATION_ROWS if parameter.name != "cursor")

@@ -85,6 +85,11 @@ class Arrow:
         return self._rows.end()
 
 
+def event(name: str, data: bytes, identity: str | None = None) -> bytes:
+    """A server-sent event."""
+    return b"event: %b\n%bdata: %b\n\n" % (name.encode(), b"" if identity is None else b"id: %b\n" % identity.encode(), data)
+
+
 class Events:
     """Server-sent events: one `event: row` per row, then `event: end`."""
 
@@ -98,7 +103,7 @@ class Events:
         return [encode_rows(media.SSE, rows)]
 
     def end(self, following: str | None) -> bytes:
-        return b"event: end\ndata: %b\n\n" % orjson.dumps({"version": self._version, "next": following})
+        return event("end", orjson.dumps({"version": self._version, "next": following}))
 
 
 _MADE: dict[str, Callable[[int, pa.Schema], Format]] = {

@@ -63,6 +63,8 @@ class Queued(RuleBasedStateMachine):
 
     @rule(batches=st.integers(1, 4), changes=st.integers(1, 40), only_small=st.booleans())
     def take(self, batches: int, changes: int, only_small: bool) -> None:
+        for one in self.group:
+            one.batch.emptied = ()  # as after its answer
         self.group = self.queue.take(0.0, batches, changes, only_small)
         small = [is_small(one.batch) for one in self.group]
         there = [one for one in self.left if isinstance(one, Waiting)]
