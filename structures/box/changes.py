@@ -254,14 +254,7 @@ def present(nodes: Nodes, box: Box) -> bool:
     key, code, o = box.key, 2 * box.slot + box.set, root_of(W, layout.TOP)
     while W[2 * o + layout.FLAGS] & layout.LEAF_NODE == 0:
         o = child_of(W, o, goes_right(M, o, key, box.lo[0], code))
-    return begins_in(nodes, o, box)
-
-
-@kernel
-def begins_in(nodes: Nodes, o: int, box: Box) -> bool:
-    """Whether leaf o has the box with its left end."""
-    M, W = nodes.M, nodes.W
-    r, code = records_of(W, o), 2 * box.slot + box.set
+    r = records_of(W, o)
     p = find_record(nodes, r, box.lo[1], code)
     if p == W[2 * r + layout.COUNT]:
         return False

@@ -18,7 +18,7 @@ joins the spanners of set i, which cover the slab but not its parent's, with the
 lies in the slab. In a "self" structure level 0 has one set: tree 0 joins spanners (as set 0) with points (as set 1).
 A tree without spanners needs no points: it is inactive (root 0) until a spanner comes.
 
-Invariants, named by `check()` when violated (except N2 and N4 on the path to a leaf that is open, `open_leaf.py`): I1 to I4 of
+Invariants, named by `check()` when violated: I1 to I4 of
 `core/blocks.py`, and
     N1  the ends in a leaf's records are those of its slab; each box has one record in a leaf; order as above
     N2  weight = endpoints below; a leaf has at most CAP, an inner node more than CAP / 2; no child has over 3/4 of its

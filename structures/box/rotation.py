@@ -29,12 +29,6 @@ def is_even(a: int, b: int) -> bool:
 
 
 @kernel
-def slack(a: int, b: int) -> tuple[int, int]:
-    """By how much at most the weight a may grow and shrink beside b so that `is_even` holds; negative if it does not hold now."""
-    return 3 * b - a, min(a - (b + 2) // 3, a + b - layout.CAP // 2 - 1)
-
-
-@kernel
 def unbalanced(W: Any, o: int) -> bool:
     w = 2 * o
     if W[w + layout.FLAGS] & layout.LEAF_NODE != 0:

@@ -1,4 +1,4 @@
-"""Runs of changes of a box tree (`core/runs.py`), with the delta of each. Changes without one share the path to a leaf (`open_leaf.py`)."""
+"""Runs of changes of a box tree (`core/runs.py`), with the delta of each."""
 
 from __future__ import annotations
 
@@ -7,19 +7,16 @@ from typing import Any
 from structures.box import layout
 from structures.box.changes import STACK_WORDS, change_box, present
 from structures.box.layout import BoxRoot, root_of
-from structures.box.open_leaf import OPEN_WORDS, change_near, close_leaf
 from structures.box.records import Box
 from structures.box.search import BOTH, LO_, QUEUED, ask, query_fill
 from structures.core.blocks import Nodes, Writing
-from structures.core.entries import Entries, Told, prefetch_entry
+from structures.core.entries import Entries, Told
 from structures.core.kernel import kernel, wide
 from structures.core.runs import AT, BEGUN, REFUSED, RUN_WORDS, Changes, begins, end_change, has_delta, refuses
 
-AHEAD = 8  # changes between prefetching an entry and using it
-ITEM = RUN_WORDS  # words of the writer's state: of the run, the item searched for, the stack, an open leaf, the search
+ITEM = RUN_WORDS  # words of the writer's state: of the run, the item searched for, the stack, the search
 STACK = ITEM + LO_ + 2 * layout.MOST_DIMENSIONS
-OPENED = STACK + STACK_WORDS
-SEARCH = OPENED + OPEN_WORDS
+SEARCH = STACK + STACK_WORDS
 
 
 @kernel
@@ -49,18 +46,13 @@ def run_changes(nodes: Nodes, writing: Writing, state: Any, boxes: Any, told: To
     if begins(state):
         note_boxes(boxes, signs, entries, d)
     out0, out1 = told.out[: told.stride], told.out[told.stride :]
-    item, stack, opened, Z = state[ITEM : ITEM + LO_ + 2 * d], state[STACK:OPENED], state[OPENED:SEARCH], state[SEARCH:]
+    item, stack, Z = state[ITEM : ITEM + LO_ + 2 * d], state[STACK:SEARCH], state[SEARCH:]
     while state[AT] < len(order) and C[layout.FULL] == 0:
         e = order[state[AT]]
         sign, s, key, slot = signs[e], wide(entries.set[e]), wide(entries.key[e]), wide(entries.slot[e])
         lo, hi = entries.left[e * d : (e + 1) * d], entries.right[e * d : (e + 1) * d]
         box = Box(s, key, slot, lo, hi)
-        prefetch_entry(entries, order[min(state[AT] + AHEAD, len(order) - 1)], d)
         wanted = deltas and has_delta(sign)
-        if state[BEGUN] == 0 and not wanted:
-            end_change(state, done, n, not change_near(nodes, writing, opened, stack, 1 if sign > 0 else -1, box))
-            continue
-        close_leaf(nodes, writing, opened)
         there = True
         if state[BEGUN] == 0:
             if sign > 0:
@@ -82,5 +74,4 @@ def run_changes(nodes: Nodes, writing: Writing, state: Any, boxes: Any, told: To
             if sign < 0:
                 change_box(nodes, writing, stack, -1, box)
         end_change(state, done, n, not there)
-    close_leaf(nodes, writing, opened)
     return n

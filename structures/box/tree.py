@@ -25,8 +25,6 @@ Decisions, with their reasons
     - A tree without spanners is not kept, its points are in the leaves: a slab wider than all boxes costs nothing. The
       first spanner builds it (amortised over as many changes); without spanners it is dropped after half as many changes as it
       has points.
-    - Changes without a delta share the path to a leaf where they concern nothing but the leaf (`open_leaf.py`): 20 of a leaf take half of
-      the time, and single ones no more than before.
     - All trees of all levels lie in one arena; those of the last dimension are unmodified trees of `ordered/tree.py`.
 
 Costs (n boxes)

@@ -132,15 +132,12 @@ STRUCTURES = {
     ),
     "box": Structure(
         "box.machine.BoxMachine",
-        ("tests/structures/box/test_tree.py", "tests/structures/box/test_open_leaf.py", "tests/structures/box/test_balance.py"),
+        ("tests/structures/box/test_tree.py", "tests/structures/box/test_balance.py"),
         "not tens_of_thousands and not delay and not pin and not width and not left_ends and not world and not ties",
         (
             Canary("structures.box.changes", "own_node", "lambda nodes, writing, o: o", 4),
             Canary("structures.box.changes", "own_records", "lambda nodes, writing, level, o: o"),
             Canary("structures.box.runs", "has_delta", "lambda sign: True"),
-            Canary("structures.box.open_leaf", "update_weights", "lambda W, opened: None"),
-            Canary("structures.box.open_leaf", "own_node", "lambda nodes, writing, o: o"),
-            Canary("structures.box.runs", "close_leaf", "lambda nodes, writing, opened: None"),
             Canary("structures.box.changes", "refresh", "lambda W, o: None"),
             Canary("structures.box.changes", "repair", "lambda nodes, writing, level, h, key, value, tie: None"),
             Canary("structures.box.changes", "activate", "lambda nodes, writing, level, node, i, box: None", 2),
