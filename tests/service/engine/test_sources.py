@@ -16,7 +16,6 @@ from service.engine.state import Receipt
 from service.errors import Problem
 from service.instance import Instance
 from service.wire.batch import Batch
-from tests.service.engine.test_at_once import ready
 from tests.service.running import HeldWriter, of_ops, opened, running
 
 A, B, BOTH = frozenset({"a"}), frozenset({"b"}), frozenset({"a", "b"})
@@ -104,15 +103,6 @@ def test_two_tokens_at_once_are_judged_in_the_order_of_the_writer(engine: Instan
     refused = [answer for answer in answers if isinstance(answer, Problem)]
     assert [problem.type for problem in refused] == ["forbidden"] and len(answers) == 6
     assert engine.sources()["pay"].epoch == 2 and engine.relations["a"].table.rows == rows + 1
-
-
-def test_a_change_that_is_applied_at_once(engine: Instance) -> None:
-    ready(engine)
-    assert isinstance(engine.apply_at_once(of("a", 1, "pay", 1, A)), Receipt)
-    ready(engine)
-    with pytest.raises(Problem, match="has written relations"):
-        engine.apply_at_once(of("b", 1, "pay", 2, B))
-    assert engine.sources()["pay"].epoch == 1
 
 
 def test_the_runs_and_the_first_answer_are_not_told_to_others(engine: Instance) -> None:
