@@ -5,8 +5,9 @@
     {"time": "2026-01-31T12:00:00.123Z", "level": "ERROR", "component": "livejoin.api", "message": "…", "request_id": "5f2c9a1b-1a"}
 
 Time in UTC, level, component, the id of the request that the record is about, message. A component is the name of a logger, which begins
-with `livejoin.` for our own. For an exception, a record names only the type: its text and its traceback may contain paths and rows of data.
-They follow in a record at level DEBUG: as text on separate lines, in JSON as the field `traceback`.
+with `livejoin.` for our own. For an exception, a record names the type and where it was raised, from the innermost call outwards: its text
+and its traceback may contain rows of data. They follow in a record at level DEBUG: as text on separate lines, in JSON as the field
+`traceback`.
 """
 
 from __future__ import annotations
@@ -18,12 +19,15 @@ import re
 import time
 from contextvars import ContextVar
 from copy import copy
+from pathlib import Path
+from traceback import extract_tb
 from typing import Any, Literal
 
 Format = Literal["text", "json"]
 Level = Literal["info", "debug"]
 REQUEST_ID: ContextVar[str | None] = ContextVar("request_id", default=None)  # of the request that the current task answers
 
+_CALLS = 8  # of a traceback that are named
 _HEAD = re.compile(r"^\S+Z [A-Z]+ [\w.]+(?: \[\S+\])?: ")
 # A message may quote what a client has sent: no part of it may look like a line of the log.
 _CONTROL = {code: repr(chr(code))[1:-1] for code in (*range(32), *range(127, 160), 0x2028, 0x2029)}
@@ -92,9 +96,10 @@ class StandardError(logging.Handler):
 
 def _without_traceback(record: logging.LogRecord) -> logging.LogRecord:
     assert record.exc_info
-    kind = record.exc_info[0]
+    kind, _, trace = record.exc_info
+    calls = [f"{'/'.join(Path(frame.filename).parts[-2:])}:{frame.lineno} {frame.name}" for frame in extract_tb(trace)[-_CALLS:]]
     brief = copy(record)
-    brief.msg, brief.args = f"{record.getMessage()}: {kind.__name__ if kind else 'no exception'}", None
+    brief.msg, brief.args = f"{record.getMessage()}: {kind.__name__ if kind else 'no exception'} ({' < '.join(reversed(calls))})", None
     brief.exc_info = brief.exc_text = None
     return brief
 

@@ -62,7 +62,7 @@ def test_json() -> None:
     assert list(first) == ["time", "level", "component", "message", "request_id"] and traced["level"] == "DEBUG"
     assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z", first["time"])
     assert (first["level"], first["component"], first["request_id"]) == ("ERROR", "livejoin.api", "ab12-7")
-    assert first["message"] == message_of(lines[0]) == 'broken off\n\u2028\udc80 "x": ZeroDivisionError'
+    assert first["message"] == message_of(lines[0]) == 'broken off\n\u2028\udc80 "x": ZeroDivisionError (<string>:7 <module>)'
     assert "by zero" in traced["traceback"]
     assert second["status"] == 200 and second["message"] == "asked"
     assert third["component"] == "uvicorn" and third["level"] == "WARNING"
@@ -94,14 +94,14 @@ BROKEN = "try: int('a row')\nexcept ValueError: logging.getLogger({name!r}).exce
 
 
 @pytest.mark.parametrize("name", ["livejoin.api", "asyncio"])
-def test_an_error_is_named_by_its_type_only(name: str) -> None:
+def test_an_error_is_named_by_its_type_and_place_only(name: str) -> None:
     (line,) = logged(BROKEN.format(name=name))
-    assert f" ERROR {name}: " in line and message_of(line) == "broken off: ValueError"
+    assert f" ERROR {name}: " in line and re.fullmatch(r"broken off: ValueError \(<string>:\d <module>\)", message_of(line))
 
 
 def test_a_traceback_follows_at_debug() -> None:
     first, second, *rest, last = logged(BROKEN.format(name="livejoin.api"), level="debug")
-    assert message_of(first) == "broken off: ValueError" and " DEBUG livejoin.api: " in second
+    assert message_of(first).startswith("broken off: ValueError (") and " DEBUG livejoin.api: " in second
     assert rest[0].startswith("Traceback") and last.endswith("'a row'")
 
 
