@@ -259,7 +259,8 @@ def _join(part: PartDraft, known: Sequence[str]) -> Query:
     told = ", ".join(own)
     for one in draft.filters:
         if one.alias not in own:
-            instead = f"write a filter on {told} there; one on {one.alias} alone belongs in WHERE, or needs two views"
+            where = "belongs in WHERE" if part.kind == "exists" else f"in WHERE also removes rows that {words} keeps"
+            instead = f"write a filter on {told} there; one on {one.alias} alone {where}"
             raise unsupported(f"the filter on {one.columns[0]} in {words}", instead)
     on = _attached(part)
     if on not in known:

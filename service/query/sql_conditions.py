@@ -23,7 +23,7 @@ from service.wire.kinds import digits_of
 _OPS: dict[type[exp.Expr], str] = {exp.EQ: "=", exp.NEQ: "!=", exp.LT: "<", exp.LTE: "<=", exp.GT: ">", exp.GTE: ">="}
 _MIRRORED = {"=": "=", "!=": "!=", "<": ">", ">": "<", "<=": ">=", ">=": "<="}
 CASTS = {
-    **dict.fromkeys(("BIGINT", "INT", "SMALLINT", "TINYINT"), "int64"),
+    **dict.fromkeys(("BIGINT", "INT"), "int64"),
     **dict.fromkeys(("DOUBLE", "FLOAT", "DECIMAL"), "float64"),
     **dict.fromkeys(("TIMESTAMP", "TIMESTAMPTZ", "TIMESTAMPNTZ"), "timestamp"),
     **dict.fromkeys(("TEXT", "VARCHAR", "CHAR", "NCHAR", "NVARCHAR", "BPCHAR", "NAME"), "string"),
@@ -468,7 +468,7 @@ def _read(node: exp.Expr, type_: str) -> Physical | None:
         return _read(node.this, type_)
     if isinstance(node, exp.Cast):
         name = node.to.this.name if isinstance(node.to.this, exp.DType) else str(node.to)
-        if name not in CASTS:
+        if name not in CASTS or (node.to.expressions and name != "DECIMAL"):
             raise BadLiteral(f"a constant of type {node.to.sql('postgres')}; write one of {', '.join(dict.fromkeys(CASTS.values()))}")
         if name == "DECIMAL" and digits_of(type_):
             return _read(node.this, type_)

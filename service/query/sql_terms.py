@@ -174,7 +174,7 @@ class _Reader:
         to = node.args["to"]
         name = to.this.name if isinstance(to.this, exp.DType) else str(to)
         kind = self._decimal(to) if name == "DECIMAL" else CASTS.get(name, "")
-        if not terms.is_plain(kind):
+        if not terms.is_plain(kind) or (to.expressions and name != "DECIMAL"):  # such as varchar(3), which truncates
             instead = "the types are bigint, double precision, decimal(p, s), timestamp, date, text and boolean"
             raise unsupported(f"a cast to {_sql(to)}", instead)
         of = node.this.unnest()

@@ -284,6 +284,9 @@ def test_the_command_line_and_the_client(house: House, capfd: pytest.CaptureFixt
             client.relations()
             if may:
                 client.relation("a").upsert([row(1)])
+                monkeypatch.setenv("LIVEJOIN_TOKEN", text)
+                assert main(["rows", "a"]) == 0 and '"id":1' in capfd.readouterr().out
+                monkeypatch.setenv("LIVEJOIN_TOKEN", house.texts["admin-all"])
             else:
                 with pytest.raises(livejoin.Forbidden, match="has the scope read; this operation requires write"):
                     client.relation("a").upsert([row(1)])
