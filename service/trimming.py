@@ -1,4 +1,4 @@
-"""How the service's memory is allocated: in small pages, by one allocator, which returns what it keeps for reuse once work has ended.
+"""How the service's memory is allocated: by one allocator, which returns what it keeps for reuse once work has ended.
 
 The batches of a load, the pieces that a view is built from, and the rows of a large reading pass through the allocator. It keeps what was
 freed: tens to hundreds of megabytes that no row needs. During work this memory is reused, so it is returned when nothing has been published

@@ -19,6 +19,7 @@ from service.api.http.bodies import definition
 from service.api.http.parameters import Parameter
 from service.api.openapi import Endpoint, answer, failures, json_content, links, operation, path_parameter, query_parameters
 from service.api.schemas.examples import PATCH, RELATION, RELATION_DEFINITION
+from service.engine.refusals import InUse
 from service.errors import Problem
 from service.instance import Instance
 from service.wire.schema import NAME, RelationDefinition, parse_patch, parse_relation
@@ -114,12 +115,12 @@ def _hiding_views(token: AccessToken) -> Iterator[None]:
     """Take the names of views that the token does not cover out of the problem of a relation in use."""
     try:
         yield
-    except Problem as problem:
-        views = problem.extensions.get("views", [])
+    except InUse as problem:
+        views = problem.extensions["views"]
         shown = [view for view in views if token.covers_view(view)]
         if len(shown) < len(views):
             told = ", ".join([*shown, "views that the access token is not for"])
-            problem.detail, problem.extensions["views"] = problem.detail.replace(", ".join(views), told), shown
+            problem.detail, problem.extensions["views"] = f"{problem.before}{told}{problem.after}", shown
         raise
 
 

@@ -155,7 +155,9 @@ async def delete(request: Request) -> Response:
     given = parameters.read(request.scope["query_string"], changes.PARAMETERS)
     name = request.path_params["name"]
     if name not in engine.relations:
-        return await _of_none(context, request, given)
+        async with definition(request.scope, request.receive, context.bodies, context.work) as data:
+            fields = _fields(checked(Deletion, data))
+        return await _of_none(context, request, {name: value for name, value in fields.items() if value is not None} | given)
     engine.admit()
     with engine.under_way.expecting(given, request.scope["token"].relations):
         async with definition(request.scope, request.receive, context.bodies, context.work) as data:

@@ -16,11 +16,7 @@ SCREENFUL = 50  # rows shown on a terminal when no limit is given
 
 
 def main(arguments: list[str]) -> int:
-    description = (
-        "Print the rows of a view or relation at one version: a table on a terminal, JSON lines in a pipe. "
-        "A relation with the name of a view is written relation.NAME."
-    )
-    parser = Parser("rows", description)
+    parser = Parser("rows", "Print the rows of a view or relation at one version: a table on a terminal, JSON lines in a pipe.")
     parser.add_argument("name", metavar="NAME", help="the view or relation")
     parser.add_argument("--limit", type=int, metavar="N", help=f"at most N rows (default on a terminal: {SCREENFUL})")
     parser.add_argument(
@@ -55,8 +51,6 @@ def main(arguments: list[str]) -> int:
 
 def _opened(opened: ExitStack, client: livejoin.Client, name: str, wanted: dict[str, Any]) -> livejoin.Rows:
     """Open the rows of the view, or of the relation if there is no such view."""
-    if name.startswith("relation."):
-        return opened.enter_context(client.relation(name.removeprefix("relation.")).rows(**wanted))
     try:
         return opened.enter_context(client.view(name).rows(**wanted))
     except (livejoin.NotFound, livejoin.Forbidden):  # a token for relations only may read one of this name

@@ -100,7 +100,6 @@ class Log:
         self._written = found.bytes
         self._appender: int | None = None  # the thread with uncommitted batches
         self._appended: list[LogRow] = []
-        self.commit_seconds = 0.0  # that the last commit of batches took
         self._pages = self._new_bytes = self._last_bytes = 0  # since the last checkpoint: other pages, payload, payload of the last commit
         try:
             if not found.is_certain:
@@ -184,13 +183,11 @@ class Log:
             if self._appender is None:
                 return
             rows, self._appended = self._appended, []
-            started = time.perf_counter()
             try:
                 self._write(rows)
             except BaseException:
                 self._roll_back()
                 raise
-            self.commit_seconds = time.perf_counter() - started
             self._last_bytes = self._state.bytes - self._committed.bytes
             self._new_bytes += self._last_bytes
             self._written += self._last_bytes

@@ -20,6 +20,7 @@ import pyarrow as pa
 from service.durability.failpoints import reach
 from service.durability.log import Log
 from service.engine.queued import change
+from service.engine.refusals import InUse
 from service.engine.retention import Retention
 from service.engine.rewrites import Held, Rewrites
 from service.engine.state import State
@@ -131,10 +132,8 @@ class Alterations:
         found = {name: columns for name, columns in sorted(users.items()) if columns}
         if found:
             column = sorted(next(iter(found.values())))[0]
-            names = ", ".join(found)
-            said = f"nullable: {column!r} is a column by which {names} joins, or that UNION or EXCEPT compares: drop the view first, "
-            said += "and register it again"
-            raise Problem("relation-in-use", said, views=list(found))
+            after = " joins, or that UNION or EXCEPT compares: drop the view first, and register it again"
+            raise InUse(f"nullable: {column!r} is a column by which ", [*found], after)
 
     def _conclude(self, held: Held, definition: RelationDefinition, check: _Check) -> Callable[[], None]:
         relation = held.relation

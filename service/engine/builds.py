@@ -50,7 +50,7 @@ T = TypeVar("T")
 
 _FEW = 1 << 16  # rows of a small view, which is built in a tenth of a second
 _LAST_SECONDS = 0.025  # that the last round may take in the turn, judged by earlier, longer rounds: it takes up to twice as long
-_FIRST_LAST = 64  # changes left to the last round, while a build's speed is unknown
+_FIRST_LAST, _MOST_LAST = 64, 1 << 14  # changes left to the last round: while a build's speed is unknown, and at most
 _ROUNDS = 4  # that leave too many changes for the last one; then the writer takes small batches only
 _MANY_CHANGES, _MOST_CHANGES = 4_000_000, 32_000_000  # to follow, of 24 bytes each, before it does so, and before the build fails
 _MOST_CLOSED, _LEAST_OPEN = 120.0, 60.0  # seconds in which the writer takes small batches only, and after them all batches
@@ -78,7 +78,8 @@ class _Build:
         self.future = Future[None]()
         self.last = _FIRST_LAST  # most changes that may be left to the last round
         self.rounds = 0  # that have left too many changes for the last one
-        self.closings = 0  # of the lane of large batches that have ended before this build
+        self.is_loaded = False
+        self.closings = 0  # of the lane of large batches that were for it from the beginning, and have ended before its last round
 
     @property
     def behind(self) -> Backlog | Passage:
@@ -100,7 +101,8 @@ class _Build:
             raise _Cancelled
         if self.closings >= _CLOSINGS or (self.begun and self.behind.changes > _MOST_CHANGES):
             again = "drop it, and register it again while fewer rows change"
-            raise Problem("view-failed", f"the rows of the view {self.view.name} change faster than it can be built: {again}")
+            said = f"the relations of the view {self.view.name} change faster than it can be built"
+            raise Problem("view-failed", f"{said}; {again}")
 
     def report(self, part: float) -> None:
         self.require()
@@ -114,16 +116,17 @@ class LargeLane:
         self._clock = clock
         self.closed_for: str | None = None  # name of the view that is being built
         self._changes = -math.inf  # time since which it is closed, or from which on it may be
+        self._asked: Sequence[_Build] = ()  # those that it was closed for
 
     def close_for(self, builds: Sequence[_Build]) -> bool:
         """Return whether it is closed, as builds that must end ask for it. The writer's thread, before each group."""
         now = self._clock()
         if self.closed_for is not None and (not builds or now - self._changes > _MOST_CLOSED):
             for build in builds:
-                build.closings += 1
+                build.closings += build in self._asked
             self.closed_for, self._changes = None, now + _LEAST_OPEN
         if self.closed_for is None and builds and now >= self._changes:
-            self._changes = now
+            self._changes, self._asked = now, [build for build in builds if build.is_loaded]
         self.closed_for = builds[0].view.name if builds and now >= self._changes else None
         return self.closed_for is not None
 
@@ -262,6 +265,7 @@ class Builds:
             self._load(build, join, version)
             self._pace(build, rows, time.perf_counter() - started)
             reach("in-build")
+            build.is_loaded = True
             newest: int | None = version
             while newest is not None:
                 newer = ExitStack()
@@ -285,6 +289,7 @@ class Builds:
         passage = build.passage
         assert passage is not None
         self._load(build, join, passage.version)
+        build.is_loaded = True
         reach("in-replay")
         live = False
         while not live:
@@ -308,7 +313,7 @@ class Builds:
                 time.sleep(_SOON)
                 break
             build.report(_LOADED + (1.0 - _LOADED) * (passage.at / (passage.at + passage.left)))
-        self._pace(build, rows, time.perf_counter() - started)
+        self._pace(build, passage.at - first, time.perf_counter() - started)
 
     def _pass(self, build: _Build, passage: Passage) -> None:
         """Follow a few thousand published changes, and append the resulting deltas to the feed."""
@@ -363,7 +368,7 @@ class Builds:
     def _pace(build: _Build, rows: int, seconds: float) -> None:
         """After a round, or a load of `rows`, decide how many changes the last round may have."""
         if rows:
-            build.last = max(_FIRST_LAST, int(_LAST_SECONDS * rows / seconds))
+            build.last = max(_FIRST_LAST, min(_MOST_LAST, int(_LAST_SECONDS * rows / seconds)))
             build.rounds += build.behind.changes > build.last
 
     @staticmethod
@@ -419,7 +424,7 @@ class Builds:
 
     def _conclude(self, build: _Build, join: Join, held: ExitStack) -> int | None:
         """Follow the remaining changes and make the view live in the new structures. If too many remain, or a step is left, return the
-        newest version, which is held for another round. The limit is raised each time, since a batch in progress always comes first."""
+        newest version, which is held for another round."""
         view = build.view
         if not self._is_wanted(build):
             self._detach(build)

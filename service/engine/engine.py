@@ -28,7 +28,7 @@ from service.engine.builds import Builds
 from service.engine.housekeeping import Housekeeping
 from service.engine.queued import Done, change, fail, receipt_of
 from service.engine.recovery import Ended, Loading, Progress, kept_view, recover_relations
-from service.engine.refusals import check_source, or_no_room, refuse_bad, refuse_new
+from service.engine.refusals import InUse, check_source, or_no_room, refuse_bad, refuse_new
 from service.engine.retention import Retention
 from service.engine.rewrites import Rewrites
 from service.engine.snapshotting import Snapshotting
@@ -308,8 +308,7 @@ class Engine(ABC):
             relation = self.relation(name)
             users = sorted(view.name for view in self._state.views.values() if name in view.view.query.named)
             if users:
-                said = f"the relation {name} is used by {', '.join(users)}: drop {'this view' if len(users) == 1 else 'these views'} first"
-                raise Problem("relation-in-use", said, views=users)
+                raise InUse(f"the relation {name} is used by ", users, f": drop {'this view' if len(users) == 1 else 'these views'} first")
             self._log.drop_relation(name)
             self._state.forget_receipts(name)
             self._state.relations = {other: kept for other, kept in self._state.relations.items() if other != name}

@@ -22,6 +22,7 @@ _FEW_CHANGES = 16  # of a small batch
 _MOMENT = 1e-3  # seconds, while other batches may not be taken
 
 T = TypeVar("T")
+_Sender = tuple[str, frozenset[str] | None]  # a source, and the relations that the sender may write to; None: all
 Done = Callable[[Receipt | Problem], None]
 
 
@@ -49,6 +50,7 @@ class Job(NamedTuple):
     work: Callable[[], Any]
     future: Future[Any]
     only_reads: bool = False
+    after_all: bool = False
 
     def do(self) -> None:
         """Run the job. What it raises goes to its caller, and also stops the writer if the job may have written something."""
@@ -89,17 +91,23 @@ def is_small(batch: Batch) -> bool:
     return batch.sent <= _FEW_CHANGES and all(len(changes.ops) > 0 and TRUNCATE not in changes.ops.tolist() for changes in batch.changes)
 
 
+def _sender_of(batch: Batch) -> _Sender | None:
+    """None: batches without a source may pass each other."""
+    return None if batch.source is None else (batch.source, batch.writes)
+
+
 class Queue:
     """What waits for the writer's thread, which alone takes from it. Small batches have a lane of their own, so that none waits for more
-    than one group of large ones; but no batch passes another of its source, and none passes one for which structures were prepared, as more
-    changes would outdate them. Batches that wait at the same time come over different connections, and whoever has sent them cannot know in
-    which order they arrive. A job does not pass the batches before it, unless it is urgent."""
+    than one group of large ones; but no batch passes another of its source by senders of the same rights, and none passes one for which
+    structures were prepared, as more changes would outdate them. Batches that wait at the same time come over different connections, and
+    whoever has sent them cannot know in which order they arrive. A job passes no batch before it, unless it is urgent, or the batch is a
+    large one that waits for a build."""
 
     def __init__(self) -> None:
         self._ready = threading.Condition()
         self._small: deque[tuple[int, Waiting]] = deque()  # each with the number of its arrival
         self._large: deque[tuple[int, Waiting]] = deque()
-        self._sources: Counter[str] = Counter()  # of the large lane, and of what was taken from it last
+        self._sources: Counter[_Sender] = Counter()  # of the large lane, and of what was taken from it last
         self._prepared = set[int]()  # batches of the large lane for which structures were prepared, by the number of their arrival
         self._taken: list[tuple[int, Waiting]] = []  # by the last call of `take`, and not put back
         self._took_small = self._only_small = False
@@ -113,30 +121,30 @@ class Queue:
             self._arrived += 1
             if isinstance(item, Job):
                 self._urgent.append(item) if urgent else self._jobs.append((self._arrived, item))
-            elif is_small(item.batch) and item.batch.source not in self._sources:
+            elif is_small(item.batch) and _sender_of(item.batch) not in self._sources:
                 self._small.append((self._arrived, item))
             else:
-                source = item.batch.source
-                before = [one for one in self._small if one[1].batch.source == source] if source is not None else []
+                sender = _sender_of(item.batch)
+                before = [one for one in self._small if _sender_of(one[1].batch) == sender] if sender is not None else []
                 for one in before:
                     self._small.remove(one)
                 for one in (*before, (self._arrived, item)):
                     self._large.append(one)
-                    self._enter(one[1].batch.source)
+                    self._enter(one[1].batch)
                 if item.batch.emptied:
                     self._prepared.add(self._arrived)
             self._ready.notify()
 
-    def _enter(self, source: str | None) -> None:
-        if source is not None:
-            self._sources[source] += 1
+    def _enter(self, batch: Batch) -> None:
+        if (sender := _sender_of(batch)) is not None:
+            self._sources[sender] += 1
 
-    def _leave(self, number: int, source: str | None) -> None:
+    def _leave(self, number: int, batch: Batch) -> None:
         self._prepared.discard(number)
-        if source is not None:
-            self._sources[source] -= 1
-            if not self._sources[source]:
-                del self._sources[source]
+        if (sender := _sender_of(batch)) is not None:
+            self._sources[sender] -= 1
+            if not self._sources[sender]:
+                del self._sources[sender]
 
     def end(self) -> None:
         with self._ready:
@@ -152,11 +160,10 @@ class Queue:
 
     def take(self, timeout: float, batches: int, changes: int, only_small: bool = False) -> list[Waiting]:
         """Remove and return the next batches of one lane, at most so many with about so many changes; of both lanes by turns, unless only
-        small ones are wanted. [] if nothing comes within the timeout, or only jobs. What was taken before is done or was put back."""
+        small ones are wanted. [] if nothing comes within the timeout, or only jobs. What was taken before was released or put back."""
         with self._ready:
-            for number, waiting in () if self._took_small else self._taken:
-                self._leave(number, waiting.batch.source)
-            self._only_small = only_small = only_small and not self._prepared and not self.ends
+            opens = self._prepared or self.ends or any(job.after_all for _, job in self._jobs)
+            self._only_small = only_small = only_small and not opens
             if only_small and not (self._small or self._urgent):
                 self._ready.wait(_MOMENT)  # not longer: the large lane may be opened meanwhile
             elif not len(self) and not self.ends and timeout > 0:
@@ -168,17 +175,24 @@ class Queue:
                 changes -= self._taken[-1][1].batch.sent
             return [waiting for _, waiting in self._taken]
 
+    def release(self) -> None:
+        """What was taken is done: later batches of its sources may pass what waits."""
+        with self._ready:
+            for number, waiting in () if self._took_small else self._taken:
+                self._leave(number, waiting.batch)
+            self._taken = []
+
     def put_back(self, group: Sequence[Waiting]) -> None:
         """Return the last of those that were taken. A small one that would now pass one of its source begins the large lane."""
         with self._ready:
             for _ in group:
                 number, waiting = self._taken.pop()
-                if self._took_small and waiting.batch.source not in self._sources:
+                if self._took_small and _sender_of(waiting.batch) not in self._sources:
                     self._small.appendleft((number, waiting))
                 else:
                     self._large.appendleft((number, waiting))
                     if self._took_small:
-                        self._enter(waiting.batch.source)
+                        self._enter(waiting.batch)
 
     def jobs(self) -> list[Job]:
         """Remove and return the urgent jobs, and another one if all batches before it were taken, but for large ones that may not be."""
@@ -194,7 +208,7 @@ class Queue:
         with self._ready:
             found = [waiting for _, waiting in (*self._small, *self._large)]
             for number, waiting in self._large:
-                self._leave(number, waiting.batch.source)
+                self._leave(number, waiting.batch)
             self._small.clear()
             self._large.clear()
             return found

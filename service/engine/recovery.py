@@ -173,7 +173,7 @@ def _reclaim(state: State) -> None:
 
 
 def kept_view(record: ViewRecord, state: State) -> LiveView:
-    """Return the view, to be built; it alone is failed if this release rejects its definition, which an earlier one accepted."""
+    """Return the view, to be built; it alone is failed if this version of livejoin rejects its definition, which another one accepted."""
     relations = state.relations
     try:
         return LiveView(record.id, _parsed(record, relations, state.newest), relations, state.indexes)

@@ -15,6 +15,14 @@ log = logging.getLogger("livejoin.engine")
 OWN = "livejoin."  # prefix of the names of the service's own sources
 
 
+class InUse(Problem):
+    """Problem `relation-in-use`. Its detail names views, between `before` and `after`: an answer may have to hide some of them."""
+
+    def __init__(self, before: str, views: Sequence[str], after: str) -> None:
+        super().__init__("relation-in-use", f"{before}{', '.join(views)}{after}", views=[*views])
+        self.before, self.after = before, after
+
+
 @contextmanager
 def or_no_room(what: str) -> Iterator[None]:
     """Raise Problem `no-room` if the system has no memory or address space left for `what`."""

@@ -183,7 +183,7 @@ class State:
         return batch.epoch <= epoch
 
     def may_use(self, source: str, writes: frozenset[str] | None) -> bool:
-        """Whether the source is known, and belongs to who may write to these relations (None: all). Any thread."""
+        """Whether the source is known, and belongs to senders who may write to these relations (None: all). Any thread."""
         written = self.written.get(source)
         return written is not None and (writes is None or written <= writes)
 

@@ -230,7 +230,7 @@ class Truncates:
             raise ending()
 
     def _go_on(self, emptied: list[Emptied], is_last: bool) -> None:
-        for one in self._writer.call(partial(self._hold, emptied, is_last)).result():
+        for one in self._writer.call(partial(self._hold, emptied, is_last), after_all=is_last).result():
             error = self._attempt(one, emptied, partial(one.go_on, is_last))
             if error is not None:
                 log_unprepared(one.view, error)

@@ -27,8 +27,7 @@ class _Entry:
 
 
 class UnderWay:
-    """Any thread. No thread waits for another source. may_use: whether a source is known, and who may write to these relations may use
-    it."""
+    """Any thread. No thread waits for another source. may_use: whether a source is known and a sender with these rights may use it."""
 
     def __init__(self, may_use: Callable[[str, Writes], bool]) -> None:
         self._may_use = may_use

@@ -99,9 +99,10 @@ class Writer:
         if self._waiting_bytes > _WAITING_BYTES:
             raise Problem("too-busy", f"batches of {self._waiting_bytes} bytes are already waiting")
 
-    def call(self, work: Callable[[], T], urgent: bool = False) -> Future[T]:
-        """Call `work` in the writer's thread after the batches that wait; urgent: after the present group."""
-        job = Job(work, Future[T](), urgent)
+    def call(self, work: Callable[[], T], urgent: bool = False, after_all: bool = False) -> Future[T]:
+        """Call `work` in the writer's thread after the batches that wait, but for large ones that wait for a build; urgent: after the
+        present group, for work that changes no rows; after_all: after all batches that wait."""
+        job = Job(work, Future[T](), urgent, after_all)
         self._put(job, urgent)
         return job.future
 
@@ -134,10 +135,11 @@ class Writer:
     def _run(self) -> None:
         ticked = time.monotonic()
         while True:
-            group = self._queue.take(0.0 if self._untidy else _TICK, _GROUP_BATCHES, _GROUP_CHANGES, self._holds_back())
-            self.beat()
-            started, jobs = time.monotonic(), list[Job]()
+            group, jobs = list[Waiting](), list[Job]()
             try:
+                group = self._queue.take(0.0 if self._untidy else _TICK, _GROUP_BATCHES, _GROUP_CHANGES, self._holds_back())
+                self.beat()
+                started = time.monotonic()
                 if group:
                     self._commit(group)
                 else:
@@ -185,6 +187,7 @@ class Writer:
         finally:
             with self._lock:
                 self._waiting_bytes -= sum(waiting.bytes for waiting in done)
+        self._queue.release()
         made.deliver(done)
 
     def _put_back(self, group: Sequence[Waiting]) -> None:

@@ -10,7 +10,7 @@ from sqlglot import exp
 
 from service.errors import Problem
 from service.query.assembly import unsupported
-from service.query.model import STRETCHES, ColumnRef, IntervalRef
+from service.query.model import MAX_ALIASES, STRETCHES, ColumnRef, IntervalRef
 from service.query.scope import Scope
 from service.wire.schema import NAME, RelationDefinition
 
@@ -174,6 +174,8 @@ def read_sources(select: exp.Select, text: str, relations: Mapping[str, Relation
     tables = [start.this, *(join.this for join in joins)] if start else []
     if not tables or not all(_is_plain(table) and fold(table.this) in relations for table in tables):
         return None
+    if len(tables) > MAX_ALIASES:  # before anything that takes time for each pair
+        raise unsupported(f"a join of {len(tables)} relations", f"a view joins at most {MAX_ALIASES}")
     aliases: dict[str, str] = {}
     for table in tables:
         given = table.args.get("alias")
@@ -195,7 +197,7 @@ def read_sources(select: exp.Select, text: str, relations: Mapping[str, Relation
     return Sources(tables[0], joined, whole, Names(whole.without(gone), text))
 
 
-_LATER = "an ON can use what is joined before it; write the condition in the ON of the later one, or in WHERE"
+_LATER = "ON can refer only to relations joined before it; move the condition to the ON of the later join, or to WHERE"
 _GONE = "the right side of SEMI JOIN and ANTI JOIN is visible in its ON alone"
 
 

@@ -38,6 +38,8 @@ def take(draft: Draft) -> tuple[Draft, Stretches | None]:
         refuse_stretch(first)
     if len(mine) > 2:
         raise unsupported("gaps(…) and coverage(…) twice in a view", "define a view for each")
+    if draft.as_of is not None:
+        raise unsupported(f"{words} over ASOF JOIN", f"{function} takes the intervals of all partners: write JOIN, or LEFT JOIN")
     if len(first.intervals) != 2:
         raise unsupported(words, f"{function} takes two intervals, as in {function}(s.hours, b.stay)")
     _require_name(name, words, draft.scope.aliases)

@@ -41,17 +41,13 @@ class Piece(NamedTuple):
 
 
 class Backlog:
-    """The changes of these relations that were not taken yet. The writer records them, one other thread takes them.
-
-    changes  how many wait
-    noted    how many were ever recorded
-    """
+    """The changes of these relations that were not taken yet: `changes` many. The writer records them, one other thread takes them."""
 
     def __init__(self, relations: Iterable[Relation]) -> None:
         self._relations = {relation.name: relation for relation in relations}
         self._queues = {name: ChangeQueue(3) for name in self._relations}
         self._lock = threading.Lock()
-        self.changes = self.noted = 0
+        self.changes = 0
 
     def note(self, version: int, runs: Runs) -> None:
         """Record changes that are in the tables already, of `version` or of earlier ones that are published with it."""
@@ -62,7 +58,6 @@ class Backlog:
             with self._lock:
                 queue.append(count, version, run.old, run.new)
                 self.changes += count
-                self.noted += count
 
     def take(self, version: int) -> list[Net]:
         """Return the net effect of the changes up to `version`, which the caller holds, or which is the newest if the caller is the writer.

@@ -127,11 +127,6 @@ class History:
         """Number of the writer's changes from number `at` on."""
         return self.end - max(at, self._fresh)
 
-    @property
-    def written(self) -> int:
-        """Number of changes that the writer has recorded."""
-        return self.end - self._fresh
-
 
 class Passage:
     """One view's position in the history: it is past version `version`, and past `at` changes."""
@@ -151,11 +146,6 @@ class Passage:
     def changes(self) -> int:
         """How many of those the writer has applied since the start."""
         return self._history.fresh(self.at)
-
-    @property
-    def noted(self) -> int:
-        """Number of changes that the writer has applied since the start."""
-        return self._history.written
 
     def take(self, version: int) -> list[Step]:
         """Return the next changes up to `version`, which is published: some thousand; call `passed` when they are followed."""

@@ -189,7 +189,7 @@ class LiveView:
             self.feed.close(problem)
 
     def refuse(self, reason: str) -> None:
-        """Keep the view, unbuilt, with a definition that an earlier release accepted and this one rejects."""
+        """Keep the view, unbuilt, with a definition that another version of livejoin accepted and this one rejects."""
         said = f"this version of livejoin refuses the definition of the view {self.name}, which an earlier one accepted ({reason})"
         again = "drop it and register what is accepted, or use the version of livejoin that accepted it"
         self.problem, self.state = Problem("view-failed", f"{said}: {again}"), "failed"

@@ -100,7 +100,7 @@ def from_texts(rules: RowRules, ordinal: int, texts: pa.Array, findings: Finding
                 return texts.cast(KEPT_TYPES[kind])
             return _dated(rules, ordinal, texts, TEXT_READERS[rules.columns[ordinal].read_as], findings)
         except pa.ArrowInvalid:
-            pass  # a timestamp as a number of microseconds, or a bad value
+            pass  # a form that Arrow does not read, or a bad value
     return checked(rules, ordinal, texts, findings)
 
 

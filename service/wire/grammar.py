@@ -40,7 +40,7 @@ def _form(pattern: str) -> re.Pattern[str]:
 # With or without hyphens; after a sign with them, as it would not be known where the year ends.
 _DATE = r"([+-][0-9]{4,7}(?=-)|[0-9]{4})(-?)([0-9]{2})\2([0-9]{2})"
 _DATE_FORM = _form(_DATE)
-_TIME = r"([0-9]{2})(?::?([0-9]{2})(?::?([0-9]{2})(?:\.([0-9]+))?)?)?([Zz]|[+-][0-9]{2}(?::?[0-9]{2})?)?"
+_TIME = r"([0-9]{2})(?::?([0-9]{2})(?::?([0-9]{2})(?:\.([0-9]+))?)?)? ?([Zz]|[+-][0-9]{2}(?::?[0-9]{2})?)?"
 _TIMESTAMP_FORM = _form(f"{_DATE}(?:[Tt ]{_TIME})?")
 _TIME_FORM = _form(r"([0-9]{2}):([0-9]{2})(?::([0-9]{2})(?:\.([0-9]+))?)?")
 _INT_FORM = _form(r"[+-]?[0-9]+")

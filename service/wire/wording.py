@@ -1,4 +1,4 @@
-"""Error messages: those of pydantic in terms of the data, and suggestions for misspelt names; and which version says so."""
+"""Error messages: those of pydantic in terms of the data, and suggestions for misspelt names."""
 
 from __future__ import annotations
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from datetime import date
 from typing import Any, Generic, TypeVar
 
 import orjson
@@ -104,7 +105,9 @@ class Keys:
         if row is None:
             return None
         settlers = {name: settler(kind, semantics.get(name)) for name, kind in self._kinds.items() if name in row}
-        return {name: settle(row[name]) if (settle := settlers[name]) else row[name] for name in row}
+        found = {name: settle(row[name]) if (settle := settlers[name]) else row[name] for name in row}
+        days = [name for name, kind in self._kinds.items() if kind == "date" and name in semantics and type(found.get(name)) is int]
+        return found | {name: _date_of(found[name]) for name in days}
 
     def columns_of(self, struct: Any) -> dict[str, Any] | None:
         """Return the key columns of a struct; None if one of them is missing."""
@@ -112,3 +115,11 @@ class Keys:
             return None
         row = {name: struct.get(name) for name in self._columns}
         return None if None in row.values() else row
+
+
+def _date_of(days: int) -> int | str:
+    """A date as JSON has it, of days since 1970-01-01; the number itself if there is no such date."""
+    try:
+        return date.fromordinal(days + date(1970, 1, 1).toordinal()).isoformat()
+    except (ValueError, OverflowError):
+        return days

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import os
-import sys
 from pathlib import Path
 
 import pytest
 
 from service import priority
-from service.priority import SWITCH_BESIDE_BUILDS, Line, processors, short_turns
+from service.priority import Line, processors
 from service.reading.ahead import Walkers
 
 
@@ -124,12 +123,3 @@ def test_what_is_removed_is_not_taken() -> None:
     assert waiting.remove("70.2") and waiting.take() is None
     waiting.leave("50.1")
     assert waiting._taken == {}
-
-
-def test_python_s_lock_is_given_away_sooner_while_a_thread_is_in_it() -> None:
-    before = sys.getswitchinterval()
-    with short_turns:
-        with short_turns:
-            assert sys.getswitchinterval() == pytest.approx(SWITCH_BESIDE_BUILDS)
-        assert sys.getswitchinterval() == pytest.approx(SWITCH_BESIDE_BUILDS)
-    assert sys.getswitchinterval() == pytest.approx(before)

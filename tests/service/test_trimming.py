@@ -2,34 +2,11 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
 from service.trimming import _LARGE, _LONGEST, _QUIET, Leftovers, give_back_later
-from tests.server_process import ROOT, ServerProcess
-
-# Prints what Linux says about large pages of this process, and of one that it starts.
-_PAGES = """
-import subprocess
-from service.trimming import use_small_pages
-use_small_pages()
-for text in (open("/proc/self/status").read(), subprocess.run(["cat", "/proc/self/status"], capture_output=True, text=True).stdout):
-    print(*(line for line in text.splitlines() if line.startswith("THP_enabled")))
-"""
-
-
-@pytest.mark.skipif(sys.platform != "linux", reason="only Linux has large pages that a process does not ask for")
-def test_there_are_no_large_pages() -> None:
-    found = subprocess.run([sys.executable, "-c", _PAGES], cwd=ROOT, capture_output=True, text=True, check=True)
-    assert found.stdout.splitlines() == 2 * ["THP_enabled:\t0"]
-
-
-@pytest.mark.skipif(sys.platform != "linux", reason="only Linux has large pages that a process does not ask for")
-def test_the_service_has_no_large_pages(tmp_path: Path) -> None:
-    with ServerProcess(tmp_path / "data") as server:
-        assert "THP_enabled:\t0\n" in Path(f"/proc/{server.process.pid}/status").read_text()
-
+from tests.server_process import ROOT
 
 # Free memory between used blocks is not returned by itself: every hundredth block is kept.
 _PROGRAM = """

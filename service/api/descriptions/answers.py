@@ -85,7 +85,7 @@ ANSWERS: Mapping[str, Mapping[str, str]] = {
         "version": _VERSION,
         "definition": "the definition as it was registered",
         "plan": "how the view is maintained",
-        "shape": "the structure of its rows; all parts are empty if the definition was refused after an upgrade",
+        "shape": "the structure of its rows; all parts are empty if another version of livejoin had accepted the definition",
         "shape.aliases": "the aliases that a row has",
         "shape.aliases.name": "the alias",
         "shape.aliases.relation": "its relation",

@@ -4,8 +4,8 @@
     HEAD, Range          one version is written to disk first (a spool), which determines its length, and from which parts are sent
 
 A client that has asked for a file's length continues in that file, whatever has changed since: identified by `If-Match` or `If-Range` if it
-sends one, otherwise by its connection, otherwise by its address or token. `HEAD` always describes the newest version. A view or
-relation that was dropped has no file any more: another one of its name has its own.
+sends one, otherwise by its connection, otherwise by its address or token. `HEAD` always describes the newest version. Dropping
+a view or relation also drops its file; a later one of the same name has its own.
 """
 
 from __future__ import annotations

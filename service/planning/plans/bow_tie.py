@@ -87,5 +87,5 @@ def make(query: Query, relations: Relations) -> Plan | None:
         f"{MOST_AT_ONCE:,} rows, the view is then rebuilt, while it can be read and changed",
     )
     return Plan(
-        _class(query), "bow-tie", THEOREM, "best-effort", bounds, notes, "bow_tie", names(query), tracks=shape.tracks, amortised=True
+        _class(query), "bow-tie", THEOREM, "best-effort", bounds, notes, "bow_tie", names(query), tracks=shape.tracks
     )

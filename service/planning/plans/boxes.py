@@ -48,7 +48,6 @@ def make(query: Query, relations: Relations) -> Plan | None:
         names(query), residual,
         keys=keys_of_two(query),
         boxes=tuple(tuple(meet.of(alias) for meet in meets) for alias in names(query)),
-        amortised=True,
     )  # fmt: skip
 
 

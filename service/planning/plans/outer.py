@@ -224,5 +224,4 @@ def _plan(query: Query, relations: Relations, outer: Outer) -> Plan:
     kind = f"{kind_of(parts)}, {len(query.aliases) + sum(len(part.own) for part in parts if not part.is_shown)} relations: {tree.cls}"
     return Plan(
         kind, named.algorithm, named.theorem, guarantee, bounds, tuple(notes), "outer", names(query), outer=outer,
-        amortised=any(one.amortised for one in plans),
     )  # fmt: skip

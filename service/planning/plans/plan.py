@@ -63,7 +63,6 @@ class Plan:
     core      of groups: the plan of the join whose rows are grouped; of counted groups it is not kept
     ties      of latest rows, and of joins as of a time: the columns of the primary key that tell apart those that are equal in the order;
               None: they are read
-    amortised whether a change may rebuild a part of the structure now and then
     """
 
     cls: str
@@ -88,7 +87,6 @@ class Plan:
     outer: Outer | None = None
     core: Plan | None = None
     ties: tuple[str, ...] | None = None
-    amortised: bool = False
 
     def to_json(self) -> dict[str, Any]:
         return {
@@ -311,7 +309,7 @@ def _length_notes(groups: Grouping | None, number: int, output: Output) -> list[
 
 
 def _never(query: Query) -> tuple[str, ...]:
-    return ("a condition is never true (a comparison with NULL, or FALSE): the view is empty",) if query.never else ()
+    return ("a condition is never true (a comparison with NULL, or FALSE)",) if query.never else ()
 
 
 def _open_ends(query: Query, relations: Relations) -> tuple[str, ...]:

@@ -302,10 +302,12 @@ def run(folder: Path, seed: int, batches: int, size: Callable[[Source], int], ke
 
 
 def grouped(engine: Instance, twin: Twin, changes: list[tuple[str, int, Row]], runs: list[int]) -> None:
-    """Each a batch of its own, all of which the writer takes at once; `runs` gets the lengths of those that it applied together."""
+    """Each a batch of its own, all of which the writer takes at once; `runs` gets the lengths of those that it applied together. Truncates
+    come last: other small batches may pass them."""
+    changes = sorted(changes, key=lambda change: change[1] == ORDER["truncate"])
     apply = engine._state.apply
     held = HeldWriter(engine)
-    engine._state.apply = lambda judged, most: (runs.append(len(judged.batches)), apply(judged, most))[1]  # type: ignore[method-assign]
+    engine._state.apply = lambda judged: (runs.append(len(judged.batches)), apply(judged))[1]  # type: ignore[method-assign]
     expected = []
     for number, change in enumerate(changes):
         outcome = twin.apply([change], "reject")

@@ -120,16 +120,17 @@ def test_the_lane_of_large_batches() -> None:
     now = [0.0]
     lane = LargeLane(lambda: now[0])
     view: Any = SimpleNamespace(name="v", relations={})
-    first, second = _Build(view, "", False, None), _Build(view, "", False, None)
+    first, second, loading = (_Build(view, "", False, None) for _ in range(3))
+    first.is_loaded = second.is_loaded = True
 
     def at(time: float, *asking: _Build) -> bool:
         now[0] = time
         return lane.close_for(asking)
 
-    assert [at(5, first), at(100, first, second), at(125, second), at(126, first, second)] == [True, True, True, False]
-    assert (first.closings, second.closings, lane.closed_for) == (1, 1, None)
+    assert [at(5, first, loading), at(100, first, second), at(125, second), at(126, first, second, loading)] == [True, True, True, False]
+    assert (first.closings, second.closings, loading.closings, lane.closed_for) == (1, 0, 0, None)
     assert [at(130), at(185, second), at(186, second), at(190), at(249, first), at(250, first)] == [False, False, True, False, False, True]
-    assert (first.closings, second.closings) == (1, 1)
+    assert (first.closings, second.closings) == (1, 0)
     assert not at(371, first) and first.closings == 2
     with pytest.raises(Problem, match="faster than it can be built"):
         first.require()

@@ -63,6 +63,7 @@ class Queued(RuleBasedStateMachine):
 
     @rule(batches=st.integers(1, 4), changes=st.integers(1, 40), only_small=st.booleans())
     def take(self, batches: int, changes: int, only_small: bool) -> None:
+        self.queue.release()
         for one in self.group:
             one.batch.emptied = ()  # as after its answer
         self.group = self.queue.take(0.0, batches, changes, only_small)
@@ -120,7 +121,27 @@ def test_a_job_passes_no_batch_unless_it_is_urgent_or_large_ones_may_not_be_take
     queue.put(urgent, urgent=True)
     assert queue.take(0.0, 9, 99, only_small=True) == [small] and queue.jobs() == [urgent, job]
     queue.put(job)
-    assert queue.take(0.0, 9, 99) == [large] and queue.jobs() == [job]
+    last = Job(fails, Future(), after_all=True)
+    queue.put(last)
+    assert queue.jobs() == [job] and queue.take(0.0, 9, 99, only_small=True) == [large] and queue.jobs() == [last]
+
+
+def test_batches_of_a_source_keep_their_order_among_senders_of_the_same_rights() -> None:
+    """A stranger's batch, which will be refused, does not hold up the owner's; nor does one that is done."""
+    queue = Queue()
+    large, small, other, strange = waiting(20, "s"), waiting(1, "s"), waiting(1, "s"), waiting(20, "s")
+    strange.batch.writes = frozenset("b")
+    queue.put(small)
+    queue.put(strange)
+    assert queue.take(0.0, 9, 99, only_small=True) == [small]
+    queue.release()
+    queue.put(large)
+    queue.put(other)
+    assert queue.take(0.0, 9, 99, only_small=True) == []
+    assert queue.take(0.0, 9, 99) == [strange, large, other]
+    queue.release()
+    queue.put(small)
+    assert queue.take(0.0, 9, 99, only_small=True) == [small]
 
 
 def test_jobs_have_their_turns_among_batches(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

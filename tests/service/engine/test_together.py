@@ -37,7 +37,7 @@ def applied(engine: Instance, batches: list[Batch]) -> tuple[list[int], list[Rec
     runs: list[int] = []
     apply = engine._state.apply
     held = HeldWriter(engine)
-    engine._state.apply = lambda judged, most: (runs.append(len(judged.batches)), apply(judged, most))[1]  # type: ignore[method-assign]
+    engine._state.apply = lambda judged: (runs.append(len(judged.batches)), apply(judged))[1]  # type: ignore[method-assign]
     for one in batches:
         held.submit(one)
     held.release()

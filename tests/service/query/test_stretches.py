@@ -163,6 +163,8 @@ def test_a_null_point_is_no_row() -> None:
         (GAPS.replace(" AND overlaps(b.stay, m.slot)", ""), "unsupported-query", "gaps(b.stay, …) without overlaps is not supported"),
         (f"{GAPS} WHERE m.code = 4", "unsupported-query", "m.code in WHERE with gaps(b.stay, m.slot) is not supported: no row has m"),
         (f"{GAPS} AND b.vip", "unsupported-query", "the filter on b.vip in gaps(…)"),
+        ("SELECT x.id, coverage(x.stay, y.stay) AS c FROM bookings x ASOF JOIN bookings y ON x.room = y.room AND y.id <= x.id",
+            "unsupported-query", "coverage(x.stay, y.stay) over ASOF JOIN is not supported: coverage takes the intervals of all partners"),
         (GAPS.replace("b.id,", "b.id, m.id,"), "unsupported-query",
             "m.id beside gaps(b.stay, m.slot) is not supported: a row has b and one"),
         (COVERAGE.replace("b.id,", "duration(b.stay, m.slot) AS d,"), "unsupported-query", "m.slot beside coverage(b.stay, m.slot)"),

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from service.access.access_token import EVERYONE
 from service.api import changes, followers, rows
 from service.api.http import parameters
 from service.errors import Problem
@@ -94,10 +95,10 @@ def batch(**fields: Any) -> Batch:
 
 def test_query_and_body_come_together() -> None:
     made = batch(source="pms")
-    changes.settle(made, parameters.read(b"epoch=-9223372036854775808&run=r&reset=true&on_error=skip", changes.PARAMETERS))
+    changes.settle(made, parameters.read(b"epoch=-9223372036854775808&run=r&reset=true&on_error=skip", changes.PARAMETERS), EVERYONE)
     assert (made.source, made.epoch, made.run, made.reset, made.on_error) == ("pms", -(2**63), "r", True, "skip")
     same = batch(source="pms", epoch=3)
-    changes.settle(same, {"source": "pms", "epoch": 3})
+    changes.settle(same, {"source": "pms", "epoch": 3}, EVERYONE)
     assert (same.source, same.epoch) == ("pms", 3)
 
 
@@ -117,13 +118,13 @@ def test_query_and_body_come_together() -> None:
 )
 def test_refused_together(query: bytes, fields: dict[str, Any]) -> None:
     with pytest.raises(Problem) as caught:
-        changes.settle(batch(**fields), parameters.read(query, changes.PARAMETERS))
+        changes.settle(batch(**fields), parameters.read(query, changes.PARAMETERS), EVERYONE)
     assert caught.value.type == "bad-parameter"
 
 
 def test_longest_texts_pass() -> None:
     made = batch()
-    changes.settle(made, parameters.read(b"epoch=0&source=" + b"%C3%A4" * 200, changes.PARAMETERS))
+    changes.settle(made, parameters.read(b"epoch=0&source=" + b"%C3%A4" * 200, changes.PARAMETERS), EVERYONE)
     assert made.source == "ä" * 200
 
 

@@ -14,6 +14,7 @@ from service.tables.indexes import SharedIndexes
 from service.tables.masks import Mask
 from service.tables.relations import Relation
 from service.tables.resolution import Indices
+from service.views import live_view
 from service.views.deltas import Combination, Delta
 from service.views.joins import paired
 from service.views.joins.match_join import Matched, MatchJoin
@@ -75,9 +76,13 @@ class Kept:
         return batch_run(previous, deletes, new)
 
     def apply(self, runs: Runs, most: int | None = None) -> Delta | None:
+        """`most`: rows of a change that the feed keeps."""
         self.version += next(iter(runs.values())).versions
         first = self.version - next(iter(runs.values())).versions + 1
-        delta = self.view.apply(first, self.version - first + 1, runs, most)
+        with pytest.MonkeyPatch.context() as patch:
+            if most is not None:
+                patch.setattr(live_view, "most_candidates", lambda _: most)
+            delta = self.view.apply(first, self.version - first + 1, runs)
         self.judge()
         return delta
 
