@@ -17,7 +17,7 @@ from service.instance import Instance
 from service.planning.planner import alternatives
 from service.reading.cursors import RowReader, open_relation_rows, open_rows
 from service.views.parse import parse_view
-from service.wire.batch import DELETE, UPSERT
+from service.wire.batch import DELETE, TRUNCATE, UPSERT
 from tests.service.grouped import GroupedView
 from tests.service.running import PAIR, HeldWriter, batch, check, counted, in_parts, is_empty, opened, running
 from tests.service.stretched import CoveredView
@@ -304,7 +304,7 @@ def run(folder: Path, seed: int, batches: int, size: Callable[[Source], int], ke
 def grouped(engine: Instance, twin: Twin, changes: list[tuple[str, int, Row]], runs: list[int]) -> None:
     """Each a batch of its own, all of which the writer takes at once; `runs` gets the lengths of those that it applied together. Truncates
     come last: other small batches may pass them."""
-    changes = sorted(changes, key=lambda change: change[1] == ORDER["truncate"])
+    changes = sorted(changes, key=lambda change: change[1] == TRUNCATE)
     apply = engine._state.apply
     held = HeldWriter(engine)
     engine._state.apply = lambda judged: (runs.append(len(judged.batches)), apply(judged))[1]  # type: ignore[method-assign]
