@@ -251,6 +251,8 @@ def run(folder: Path, seed: int, batches: int, size: Callable[[Source], int], ke
             changes += source.changes(5, twin.relations)
             grouped(engine, twin, of_different_rows(changes, twin.relations) if pick.random() < 0.7 else changes, runs)
             changes = []
+        if not changes and "s" not in engine.sources():  # an empty batch of a new source is not recorded
+            changes = source.changes(1, twin.relations)
         on_error = pick.choice(("reject", "skip"))
         before = twin.version
         expected = twin.apply(changes, on_error)
