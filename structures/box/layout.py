@@ -210,8 +210,7 @@ def before(key: int, value: int, tie: int, key1: int, value1: int, tie1: int) ->
 @kernel
 def distance(left: int, right: int) -> int:
     """right - left, at most 2**63 - 1, for left <= right."""
-    length = right - left  # negative if it overflows
-    return length if length >= 0 else MOST_DISTANCE
+    return right - left if left >= 0 or right <= MOST_DISTANCE + left else MOST_DISTANCE
 
 
 @kernel

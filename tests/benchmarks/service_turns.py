@@ -36,7 +36,7 @@ from structures.rows.rows import Rows
 from tests.service.running import DEFINITION, batch, opened
 
 WATCHED: tuple[tuple[Any, str], ...] = (
-    (Writer, "_group"), (Job, "do"), (Housekeeping, "piece"), (State, "judge"), (State, "apply"), (State, "to_reclaim"),
+    (Writer, "_commit"), (Job, "do"), (Housekeeping, "piece"), (State, "judge"), (State, "apply"), (State, "to_reclaim"),
     (Log, "append"), (Log, "commit"), (Log, "checkpoint_if_due"), (Feed, "housekeep"), (LiveView, "reclaim"),
     (LiveView, "apply"), (SharedIndexes, "reclaim"), (SharedIndexes, "apply"), (Table, "reclaim"), (Domain, "reclaim"),
     (Table, "delete"), (Table, "enter"), (Rows, "free"), (Rows, "tidy"), (KeyTable, "make_room"),

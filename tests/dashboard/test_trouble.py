@@ -287,15 +287,15 @@ def test_what_is_refused_for_a_while_is_asked_again(service: ServerProcess, visi
 
 
 def test_long_names_stay_within_the_page(tmp_path: Path, visitor: Visitor) -> None:
-    name, interval, column = ("n" * 63, "i" * 63, "w" * 63)
+    name, view, interval, column = ("n" * 63, "v" * 63, "i" * 63, "w" * 63)
     with ServerProcess(tmp_path / "data") as server:
         client = server.client()
         columns = [*STAYS["columns"], {"name": column, "type": "string"}]
         talk.define(client, name, {**STAYS, "columns": columns, "intervals": {interval: {"start": "starts", "end": "ends"}}})
-        talk.view(client, name, {"sql": f"SELECT a.{column}, b.id FROM {name} a JOIN {name} b ON overlaps(a.{interval}, b.{interval})"})
+        talk.view(client, view, {"sql": f"SELECT a.{column}, b.id FROM {name} a JOIN {name} b ON overlaps(a.{interval}, b.{interval})"})
         talk.ok(talk.send(client, [upsert(name, stay(0) | {column: "many words " * 60})]))
         page = visitor(360, 740)
-        for address in (f"views/{name}", f"relations/{name}", f"views/{'x' * 63}", "query", ""):
+        for address in (f"views/{view}", f"relations/{name}", f"views/{'x' * 63}", "query", ""):
             page.goto(f"{server.url}/#/{address}")
             page.locator("main h1").wait_for()
             page.locator("main .wait").wait_for(state="detached")

@@ -30,7 +30,7 @@ def engine(tmp_path: Path) -> Iterator[Instance]:
     [
         ("/v1/relations", "relations", "_shown"),
         ("/v1/views", "views", "view_json"),
-        ("/v1/sources", "operations", "_time"),
+        ("/v1/sources", "operations", "_shown"),
         ("/v1/status", "dashboard.state", "status_json"),
     ],
 )

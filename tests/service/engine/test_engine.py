@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +24,7 @@ from tests.service.running import PAIR, HeldWriter, batch, check, counted, in_pa
 from tests.service.stretched import CoveredView
 from tests.service.twin import DEFINITIONS, KEYS, MANY, VIEWS, Row, Source, Twin, TwinView, of_different_rows, plain, to_batch, values
 
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 SEEDS = [0, pytest.param(1, marks=pytest.mark.soak), pytest.param(2, marks=pytest.mark.soak)]
 
 
@@ -193,7 +195,7 @@ def compare_row(engine: Instance, twin: Twin, name: str) -> None:
     names = engine.views[name].shown.schema.names
     for row in [next((row for row in rows if None in row or "NaN" in row), None), next(iter(rows), None)]:
         for changed in () if row is None else (row, tuple(map(another, row))):
-            point = "row", dict(zip(names, map(as_field, changed), strict=True))
+            point = "row", as_fields(engine, name, names, changed)
             assert read_all(open_rows(engine.readers, name, point=point)) == Counter([changed] if changed in rows else [])
 
 
@@ -208,7 +210,7 @@ def compare_covered(engine: Instance, twin: Twin, name: str, view: CoveredView, 
     if found and view.group:
         key = source.random.choice(list(found))[:-1]
         for changed in (key, tuple(map(another, key))):
-            point = "group", dict(zip(view.group, map(as_field, changed), strict=True))
+            point = "group", as_fields(engine, name, view.group, changed)
             expected = Counter(row for row in met.values() if row[:-2] == changed)
             assert read_all(open_rows(engine.readers, name, point=point, window=window)) == expected, (name, changed)
 
@@ -221,7 +223,7 @@ def compare_group(engine: Instance, twin: Twin, name: str, source: Source) -> No
     if found and names:
         key = source.random.choice(list(found))
         for changed in (key, tuple(map(another, key))):
-            point = "group", dict(zip(names, map(as_field, changed), strict=True))
+            point = "group", as_fields(engine, name, names, changed)
             expected = Counter([found[changed]] if changed in found else [])
             assert read_all(open_rows(engine.readers, name, point=point)) == expected, (name, changed)
 
@@ -232,8 +234,18 @@ def another(value: Any) -> Any:
     return value + 10**6 if isinstance(value, int | float) else f"{value}1"
 
 
+def as_fields(engine: Instance, view: str, names: Sequence[str], values: Sequence[Any]) -> dict[str, str]:
+    """As a group or a row is looked up by: fields of CSV."""
+    schema = engine.views[view].shown.schema
+    fields = {}
+    for name, value in zip(names, values, strict=True):
+        if value is not None and pa.types.is_timestamp(schema.field(name).type):
+            value = (EPOCH + timedelta(microseconds=value)).isoformat()
+        fields[name] = as_field(value)
+    return fields
+
+
 def as_field(value: Any) -> str:
-    """As a group or a row is looked up by: a field of CSV."""
     return "" if value is None else str(value) if value != "" else '""'
 
 
