@@ -28,8 +28,7 @@ class Talk:
         self.child = nursery.child()
         self.opened: list[list[str]] = []
         self.closed = 0
-        table = {"kind": "relation", "name": "mine", "bare": True}
-        asked = {"sql": sql, "tables": [table], "memory": memory, "threads": 1, "seconds": seconds}
+        asked = {"sql": sql, "tables": ["mine"], "memory": memory, "threads": 1, "seconds": seconds}
         frames.send(self.child.socket, frames.QUERY, json.dumps(asked).encode())
         frames.send(self.child.socket, frames.SCHEMA, memoryview(ROWS.schema.serialize()))
 

@@ -87,7 +87,7 @@ def test_an_empty_batch_under_a_new_name_records_nothing(engine: Instance) -> No
     assert engine.apply(of("b", 1, "pay", 2, B)).duplicate
 
 
-@pytest.mark.parametrize("rows", [1, 40])
+@pytest.mark.parametrize("rows", [1, 16])
 @pytest.mark.parametrize("second", ["b", None])
 def test_two_tokens_at_once_are_judged_in_the_order_of_the_writer(engine: Instance, rows: int, second: str | None) -> None:
     """Both batches wait, neither name is known yet; others wait between them, which are applied together with them."""
