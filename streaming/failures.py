@@ -30,7 +30,8 @@ def registered_anew(relation: str) -> str:
 
 def service_behind(stream: str, checkpoint: str, batch: int, applied: int | None) -> str:
     """The message for a service that lacks batches of this checkpoint, which is at `batch`; `applied`: the last one that it has."""
-    has = f"has applied only batch {applied} of it" if applied is not None else "has no such source, or the job's token may not use it"
+    unknown = "does not know this source, or the job's token may not use it"
+    has = f"has applied only batch {applied} of it" if applied is not None else unknown
     lost = "was restored from an older backup, or repaired, and the records in between would be lost"
     if applied is None:
         remedy = AFRESH

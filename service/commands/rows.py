@@ -53,11 +53,17 @@ def _opened(opened: ExitStack, client: livejoin.Client, name: str, wanted: dict[
     """Open the rows of the view, or of the relation if there is no such view."""
     try:
         return opened.enter_context(client.view(name).rows(**wanted))
-    except (livejoin.NotFound, livejoin.Forbidden):  # a token for relations only may read one of this name
-        pass
+    except livejoin.NotFound:
+        refused = None
+    except livejoin.Forbidden as error:  # a token for relations only may read one of this name
+        refused = error
     try:
         return opened.enter_context(client.relation(name).rows(**wanted))
-    except livejoin.NotFound as error:
+    except (livejoin.NotFound, livejoin.Forbidden) as error:
+        if refused is not None:
+            raise refused from None
+        if isinstance(error, livejoin.Forbidden):
+            raise
         known = client.status()
         raise Failure(f"there is no view or relation {name!r}{instead(name, [*known['views'], *known['relations']])}") from error
 

@@ -148,7 +148,7 @@ def test_actions_are_listed(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_a_refusal_is_told_with_its_detail() -> None:
-    with scripted(problem("forbidden", 403)) as (url, _):
+    with scripted(problem("forbidden", 403), problem("not-found", 404)) as (url, _):
         done = livejoin("rows", "v", url=url)
     assert (done.returncode, done.stdout, done.stderr) == (1, "", "livejoin: forbidden: because\n")
 
