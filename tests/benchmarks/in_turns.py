@@ -1,4 +1,4 @@
-"""`python -m tests.benchmarks.in_turns CHECKOUT SUBJECT …`: compares subjects at an older commit with those of this checkout, in turns.
+"""`python -m tests.benchmarks.in_turns CHECKOUT [SUBJECT …]`: compares subjects at an older commit with those of this checkout, in turns.
 
 The speed of a host changes within minutes, so single runs at different times cannot be compared. A subject runs in CHECKOUT, then here, and
 so on; the ratio of a figure is taken from two consecutive runs, and is above 1 if the later commit is better.
@@ -22,6 +22,20 @@ from typing import Any
 from tests.benchmarks.machine import machine
 
 HERE = Path(__file__).resolve().parent
+
+# Compared unless others are given: batches, runs of single changes, builds, reads and first rows, bytes a row, from Kafka to a view.
+SUBJECTS = (
+    "service_changes",
+    "service_requests",
+    "service_builds",
+    "service_rows",
+    "service_natural",
+    "service_outer",
+    "service_memory",
+    "structure_pairs",
+    "structure_keyed",
+    "pipeline_latency",
+)
 BEFORE, AFTER = "before", "after"
 
 
@@ -67,7 +81,7 @@ def worse(figures: Sequence[dict[str, Any]], by: float = 0.1) -> list[str]:
 def main(arguments: list[str]) -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.benchmarks.in_turns", description="Compares subjects at two commits.")
     parser.add_argument("checkout", type=Path, help="a checkout of the older commit")
-    parser.add_argument("subjects", nargs="+", metavar="subject", help="subjects that both commits have")
+    parser.add_argument("subjects", nargs="*", metavar="subject", default=SUBJECTS, help="default: ten subjects")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--cache", type=Path, help="where the older commit keeps its compiled kernels")
     parser.add_argument("--runs", type=Path, required=True, help="the folder of the results; existing ones are not measured again")
