@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import json
 import statistics
 import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
-from pathlib import Path
 from typing import Any, NamedTuple
 
 
@@ -66,16 +64,6 @@ class Unfinished(Exception):
     def __init__(self, figures: list[Figure], failed: list[str]) -> None:
         super().__init__("failed: " + "; ".join(failed))
         self.figures = figures
-
-
-def earlier(subject: str) -> dict[str, Rival]:
-    """Return the figures of a subject at an older commit, by name, if `results/<subject>_before.json` exists."""
-    path = Path(__file__).parent / "results" / f"{subject}_before.json"
-    if not path.exists():
-        return {}
-    kept = json.loads(path.read_text())
-    note = f"another run, commit {kept['revision']}, load before {kept['machine']['load_before']}"
-    return {figure["name"]: Rival("before", figure["value"], note) for figure in kept["figures"]}
 
 
 def seconds(work: Callable[[], Any]) -> float:

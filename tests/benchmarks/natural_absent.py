@@ -17,12 +17,11 @@ from structures.qdag.qdag import And, Atom, Cursor
 from structures.quadtree.trees import QuadTrees, in_order
 from tests.benchmarks.figures import Figure, Rival, Scale, middle, sampled
 from tests.benchmarks.measured_natural import count
-from tests.benchmarks.measured_tree import Note
+from tests.benchmarks.measured_tree import NO_PINS, Note
 from tests.benchmarks.natural_triangle import graph
 from tests.benchmarks.rivals import CHUNK
 
 TITLE = "Lazy qdags: NOT EXISTS in a graph of 100,000 edges"
-NO_PINS = np.empty(0, np.int64)
 ANEW = "runs the query again"
 TIMES = 5
 Pair = tuple[int, int]

@@ -19,12 +19,11 @@ from structures.index.indexes import NO_ENTRIES, Changes, Entries, OrderedIndexe
 from tests.benchmarks import natural_path, natural_star
 from tests.benchmarks.figures import Figure, Rival, Scale, middle, sampled
 from tests.benchmarks.measured_natural import ANEW, Cursor, Data, count
-from tests.benchmarks.measured_tree import Note
+from tests.benchmarks.measured_tree import NO_PINS, Note
 from tests.benchmarks.natural_rivals import DuckDbNatural
 
 TITLE = "Adaptive joins: the paper's instances, n from 10^3 to 10^6"
 VARIABLES = ((0,), (0, 1), (1,))
-NO_PINS = np.empty(0, np.int64)
 TIMES = 5
 
 

@@ -32,14 +32,13 @@ from tests.benchmarks import natural_path
 from tests.benchmarks.figures import Figure, Rival, Scale, middle, sampled
 from tests.benchmarks.log_plot import Series, log_plot
 from tests.benchmarks.measured_natural import ANEW, PLAN, Data, single_changes
-from tests.benchmarks.measured_tree import Note
+from tests.benchmarks.measured_tree import NO_PINS, Note
 from tests.benchmarks.natural_rivals import DuckDbNatural, Variables, arrow_whole, select
 
 TITLE = "TreeTracker: dangling rows, n from 1,000 to 300,000"
 ALGORITHMS = ("tree-tracker", "join-tree", "nested-loop")
 PATIENCE = 250.0  # ms: whatever takes longer is not measured at larger sizes
 LONGEST = 20.0  # seconds for a query
-NO_PINS = np.empty(0, np.int64)
 RUN = 1_000
 
 T = TypeVar("T")

@@ -14,11 +14,10 @@ from structures.index.indexes import Entries
 from structures.join_tree.tree import JoinCursor, JoinTree, Port
 from tests.benchmarks.figures import Figure, Scale
 from tests.benchmarks.measured_natural import Data, measure
-from tests.benchmarks.measured_tree import Note
+from tests.benchmarks.measured_tree import NO_PINS, Note
 from tests.benchmarks.natural_rivals import Batch
 
 TITLE = "Join trees: acyclic natural joins, 100,000 to 1,000,000 tuples"
-NO_PINS = np.empty(0, np.int64)
 RUN = 1_000  # single changes that are applied together, each as its own version
 VARIABLES = ((0, 1), (1, 2), (2, 3))
 PORTS = [Port(0, 0, False), Port(1, 0, False), Port(1, 1, False), Port(2, 1, False)]

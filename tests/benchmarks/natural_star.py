@@ -13,11 +13,10 @@ from structures.index.indexes import Changes, Entries, OrderedIndexes
 from structures.view_tree.tree import Cursor, Member, ViewTree
 from tests.benchmarks.figures import Figure, Scale
 from tests.benchmarks.measured_natural import Data, measure
-from tests.benchmarks.measured_tree import Note
+from tests.benchmarks.measured_tree import NO_PINS, Note
 from tests.benchmarks.natural_rivals import Batch
 
 TITLE = "View trees: hierarchical natural joins, 100,000 to 1,000,000 tuples"
-NO_PINS = np.empty(0, np.int64)
 RUN = 1_000  # single changes that are applied together, each as its own version
 
 

@@ -20,7 +20,7 @@ from structures.quadtree.trees import QuadTrees, in_order
 from tests.benchmarks.figures import Figure, Rival, Scale, middle, sampled, seconds
 from tests.benchmarks.graph_rivals import PATIENCE, DuckDbTriangle
 from tests.benchmarks.measured_natural import count
-from tests.benchmarks.measured_tree import Note
+from tests.benchmarks.measured_tree import NO_PINS, Note
 from tests.datasets import table
 
 TITLE = "Quadtrees: the triangle, 100,000 edges"
@@ -29,7 +29,6 @@ MOST_EDGES = {"random": 10, "skewed": 10, "hub": 3, "complete": 3}  # multiples 
 VARIABLES = ((0, 1), (1, 2), (0, 2))
 RUN = 1 << 10  # changes per call, as in the service
 MOST = 1 << 40
-NO_PINS = np.empty(0, np.int64)
 ANEW = "runs the query again, pairwise"
 
 

@@ -88,11 +88,15 @@ def serving(scale: Scale, environment: Mapping[str, str] | None = None, parent: 
     to rest (except in a quick run)."""
     with tempfile.TemporaryDirectory(prefix="livejoin-bench-", dir=parent) as folder:
         with ServerProcess(Path(folder) / "data", environment=environment, fresh=True) as server:
-            process = psutil.Process(server.process.pid)
-            if not scale.quick:
-                while max(process.cpu_percent(1.0) for _ in range(2)) > 10:  # an idle one takes 1 to 5 %, a compiler 100
-                    pass
+            at_rest(server, scale)
             yield server
+
+
+def at_rest(server: ServerProcess, scale: Scale) -> None:
+    """Wait until a server that has just been started does nothing any more, except in a quick run."""
+    process = psutil.Process(server.process.pid)
+    while not scale.quick and max(process.cpu_percent(1.0) for _ in range(2)) > 10:  # an idle one takes 1 to 5 %, a compiler 100
+        pass
 
 
 def load(server: ServerProcess, pair: Pair, entries: Entries) -> None:

@@ -18,7 +18,7 @@ from tests.benchmarks.figures import Figure, Scale, middle, sampled
 from tests.benchmarks.measured_tree import Note
 from tests.benchmarks.raw_client import ARROW, post_all
 from tests.benchmarks.served import serving
-from tests.benchmarks.stalls_data import OF_BUILDS, SMALL, Sort, Stage
+from tests.benchmarks.stalls_data import SMALL, WRITTEN, Sort, Stage
 
 TITLE = "The service: writers while two views are built"
 _VIEWS, _LIVE = ("one", "other"), "live"
@@ -27,11 +27,11 @@ _CONNECTIONS = 4
 
 def run(scale: Scale, note: Note) -> list[Figure]:
     with serving(scale) as server:
-        stage = Stage(server, scale.size(1_000_000, 4_000), 0)
+        stage = Stage(server, scale.size(1_000_000, 4_000))
         stage.fill()
         note(f"{2 * stage.half:,} rows are loaded")
         moves = cycle([one for _ in range(2) for one in stage.moved("a", stage.half, SMALL)])
-        return [figure for sort in OF_BUILDS for watched in (True, False) for figure in measure(stage, sort, watched, moves, scale, note)]
+        return [figure for sort in WRITTEN for watched in (True, False) for figure in measure(stage, sort, watched, moves, scale, note)]
 
 
 def measure(stage: Stage, sort: Sort, watched: bool, moves: Iterator[bytes], scale: Scale, note: Note) -> list[Figure]:

@@ -1,4 +1,4 @@
-"""The service of the subject `stalls`: two large relations, several for particular scenarios, and the views over them."""
+"""The service of the subject `stalls`: two large relations, a third for some scenarios, and the views over them."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from tests.benchmarks.data import LINE
-from tests.benchmarks.raw_client import ARROW, post_all
+from tests.benchmarks.raw_client import post_all
 from tests.benchmarks.served import LOAD
 from tests.end_to_end import talk
 from tests.server_process import ServerProcess
@@ -24,7 +24,6 @@ WIDE: dict[str, Any] = {
     "intervals": {"span": {"start": "s", "end": "e"}, "depth": {"start": "s2", "end": "e2"}},
 }
 NARROW: dict[str, Any] = {"columns": [{"name": name, "type": "int64"} for name in ("id", "s", "e")], "key": ["id"]}
-TEXTS: dict[str, Any] = {"columns": [{"name": "id", "type": "int64"}, {"name": "text", "type": "string"}], "key": ["id"]}
 
 
 class Sort(NamedTuple):
@@ -42,34 +41,23 @@ class Sort(NamedTuple):
 _PAIR = "SELECT a.id AS p, b.id AS q FROM a JOIN b ON "
 _TRIANGLE = "SELECT a.id AS p, b.id AS q, c.id AS r FROM a JOIN b ON a.y = b.x JOIN a c ON b.y = c.x AND c.y = a.x"
 INTERVALS = Sort("an interval tree", _PAIR + "overlaps(a.span, b.span)", "interval-tree")
-BOXES = Sort("a box tree", _PAIR + "overlaps(a.span, b.span) AND overlaps(a.depth, b.depth)", "box-tree")
 JOIN_TREE = Sort("a join tree", _PAIR + "a.room = b.room AND overlaps(a.span, b.span)", "join-tree")
-VIEW_TREE = Sort("a view tree", _PAIR + "a.room = b.room", "view-tree")
-BOW_TIE = Sort("a bow-tie", "SELECT a.id AS p, b.id AS q, c.id AS r FROM a JOIN b ON a.x = b.x JOIN a c ON b.y = c.y", "bow-tie")
-GRID = Sort("quadtrees", _TRIANGLE, "qdag")
+BOXES = Sort("a box tree", _PAIR + "overlaps(a.span, b.span) AND overlaps(a.depth, b.depth)", "box-tree")
+WRITTEN = (INTERVALS, JOIN_TREE, BOXES)
+BUILT = (
+    *WRITTEN,
+    Sort("a view tree", _PAIR + "a.room = b.room", "view-tree"),
+    Sort("a bow-tie", "SELECT a.id AS p, b.id AS q, c.id AS r FROM a JOIN b ON a.x = b.x JOIN a c ON b.y = c.y", "bow-tie"),
+    Sort("quadtrees", _TRIANGLE, "qdag"),
+)
 _THIRD = "SELECT c.id AS p, b.id AS q FROM c JOIN b ON "
-OF_THIRD = (
+THIRD = (
     Sort("an interval tree", _THIRD + "overlaps(c.span, b.span)", "interval-tree"),
     Sort("a join tree", _THIRD + "c.room = b.room AND overlaps(c.span, b.span)", "join-tree"),
     Sort("UNION", "SELECT c.room AS r, c.s AS s FROM c UNION SELECT b.room AS r, b.s AS s FROM b", "lqdag"),
     Sort("counted groups", "SELECT b.id AS r, count(*) AS n FROM c JOIN b ON overlaps(c.span, b.span) GROUP BY b.id", "event-tree"),
 )
 GAPS = Sort("gaps", "SELECT b.id AS i, gaps(b.span, c.span) AS free FROM b LEFT JOIN c ON overlaps(b.span, c.span)", "event-tree")
-OF_BUILDS = (INTERVALS, JOIN_TREE, BOXES)
-SORTS = (
-    INTERVALS,
-    Sort("a keyed interval tree", _PAIR + "a.room = b.room AND overlaps(a.span, b.span)", "interval-tree"),
-    Sort("a nested loop", _PAIR + "a.room = b.room AND overlaps(a.span, b.span)", "nested-loop"),
-    JOIN_TREE,
-    VIEW_TREE,
-    BOW_TIE,
-    GRID,
-    BOXES,
-)
-
-
-def of_texts(ids: np.ndarray, word: str) -> pa.RecordBatch:
-    return pa.RecordBatch.from_pydict({"id": pa.array(ids), "text": pa.array([f"{word} of the row {id_:012d}" for id_ in ids.tolist()])})
 
 
 def body(relation: str, rows: pa.RecordBatch) -> bytes:
@@ -77,14 +65,14 @@ def body(relation: str, rows: pa.RecordBatch) -> bytes:
 
 
 class Stage:
-    """A service for the scenarios. `half`: the initial number of rows of `a` and of `b`; `watch`: the minimum number of seconds to watch
-    each scenario."""
+    """A service for the scenarios. `half`: the initial number of rows of `a` and of `b`."""
 
-    def __init__(self, server: ServerProcess, n: int, watch: float) -> None:
-        self.server, self.half, self.watch = server, n // 2, watch
+    def __init__(self, server: ServerProcess, n: int) -> None:
+        self.server, self.half = server, n // 2
         self.client: httpx.Client = server.client(_LIMIT)
         self.rng = np.random.default_rng(3)
         self._next = 0
+        self._relations: list[str] = []
         self._views: list[str] = []
 
     def fill(self) -> None:
@@ -94,10 +82,15 @@ class Stage:
             talk.define(self.client, name, WIDE)
             self.post(self.new(name, self.half, LOAD))
 
-    def wide(self, ids: np.ndarray, low: int = 0, high: int = LINE) -> pa.RecordBatch:
-        """Rows of a or b whose intervals begin from `low` to `high` and are as long as elsewhere."""
+    def define(self, name: str, definition: dict[str, Any]) -> None:
+        """Create a relation; it is dropped at the end of the scenario."""
+        talk.define(self.client, name, definition)
+        self._relations.append(name)
+
+    def wide(self, ids: np.ndarray) -> pa.RecordBatch:
+        """Rows of a or b."""
         count, length = len(ids), max(2 * _PARTNERS * LINE // (2 * self.half), 1)
-        columns = {"id": ids, "room": self.rng.integers(0, max(self.half // 10, 1), count), "s": self.rng.integers(low, high, count)}
+        columns = {"id": ids, "room": self.rng.integers(0, max(self.half // 10, 1), count), "s": self.rng.integers(0, LINE, count)}
         columns["e"] = columns["s"] + self.rng.integers(1, length + 1, count)
         columns["s2"] = self.rng.integers(0, LINE, count)
         columns["e2"] = columns["s2"] + self.rng.integers(1, LINE // 2, count)
@@ -109,9 +102,9 @@ class Stage:
         self._next += count
         return np.arange(self._next - count, self._next, dtype=np.int64)
 
-    def new(self, relation: str, count: int, batch: int, low: int = 0, high: int = LINE) -> list[bytes]:
-        """Batches of new rows of a or b."""
-        rows = self.wide(self.ids(count), low, high)
+    def new(self, relation: str, count: int, batch: int) -> list[bytes]:
+        """Batches of new rows."""
+        rows = self.wide(self.ids(count))
         return [body(relation, rows.slice(at, batch)) for at in range(0, count, batch)]
 
     def moved(self, relation: str, count: int, batch: int) -> list[bytes]:
@@ -121,23 +114,20 @@ class Stage:
         return [body(relation, rows.slice(at, batch)) for at in range(0, count, batch)]
 
     def post(self, bodies: list[bytes]) -> None:
-        post_all(self.server.port, bodies, 1, kind=ARROW)
+        post_all(self.server.port, bodies, 1)
 
     def view(self, name: str, sort: Sort) -> None:
         """Register a view and wait until it is live. It is dropped at the end of the scenario."""
-        self.expect(name)
+        self._views.append(name)
         made = talk.view(self.client, name, sort.definition, _LIMIT)
         assert made["plan"]["algorithm"] == sort.algorithm, made["plan"]
-
-    def expect(self, name: str) -> None:
-        """Note that a view of this name is registered by the scenario itself, to drop it at its end."""
-        self._views.append(name)
 
     def drop(self, name: str) -> None:
         self._views.remove(name)
         talk.drop(self.client, views=[name])
 
     def clear(self) -> None:
-        """Drop the views of the scenario."""
-        for name in list(self._views):
-            self.drop(name)
+        """Drop the views and the relations of the scenario."""
+        views, self._views = self._views, []
+        relations, self._relations = self._relations, []
+        talk.drop(self.client, views=views, relations=relations)

@@ -18,43 +18,21 @@ from tests.benchmarks import (
     LARGE,
     SUBJECTS,
     boxes,
-    client,
-    dashboard,
     growth,
     heap_growth,
     heap_rivals,
-    natural_absent,
-    natural_adaptive,
-    natural_dangling,
-    natural_gaps,
-    natural_growth,
-    natural_path,
-    natural_sets,
-    natural_star,
     natural_triangle,
-    newcomer,
-    pipeline_decode,
     pipeline_latency,
     pipeline_throughput,
-    service_builds,
-    service_first_start,
-    service_groups,
-    service_many,
     service_memory,
-    service_natural,
-    service_outer,
-    service_turns,
-    structure_counted,
 )
 from tests.benchmarks.__main__ import chosen, main
 from tests.benchmarks.data import Workload, crowded, heavy_tailed, keyed, uniform
-from tests.benchmarks.figures import Figure, Rival, Scale, earlier, sampled
+from tests.benchmarks.figures import Figure, Rival, Scale, sampled
 from tests.benchmarks.heap_data import clique, cycle, even, hostile, path, star
 from tests.benchmarks.heap_rivals import DuckDbOfMany, LookUps
 from tests.benchmarks.marks import compiled
 from tests.benchmarks.measured_heap import many_singles, one_batch, whole_view
-from tests.benchmarks.measured_natural import Data
-from tests.benchmarks.measured_natural import measure as measure_natural
 from tests.benchmarks.measured_tree import QUICK, Changes, measure
 from tests.benchmarks.pipeline_records import RELATIONS, Hotel, view_rows
 from tests.benchmarks.pipeline_rivals import plain_consumer
@@ -106,16 +84,6 @@ def test_everybody_finds_the_same_rows(workload: Workload) -> None:
     assert trees.change(1, come) - lost == gained
     if not is_keyed:
         assert sweep_count(entries.set, entries.left, entries.right) == measured.rows == ncls_whole(entries).rows
-
-
-@compiled
-@pytest.mark.parametrize("name", ["heap_paths", "heap_dense", "heap_topologies", "heap_hostile", "heap_cliques", "boxes"])
-def test_joins_of_many_find_what_their_rivals_find(name: str) -> None:
-    """`measure` compares the view with its deltas, `measure_rivals` with DuckDB's rows."""
-    figures = import_module(f"tests.benchmarks.{name}").run(Scale(quick=True), lambda line: None)
-    assert figures and all(figure.value >= 0 and figure.unit for figure in figures)
-    wholes = [figure for figure in figures if figure.name.endswith("whole view")]
-    assert wholes and all(figure.rivals and figure.parameters["rows"] > 0 for figure in wholes)
 
 
 @compiled
@@ -172,77 +140,6 @@ def test_duckdb_is_not_waited_for_for_ever(monkeypatch: pytest.MonkeyPatch) -> N
     duckdb.close()
 
 
-@compiled
-def test_a_join_of_three_and_boxes_through_the_service() -> None:
-    """The subject itself compares the rows read with the count; without a version, its follower would time out."""
-    figures = service_many.run(Scale(quick=True), lambda line: None)
-    units = ["x", "rows/s", "rows/s", "ms", "changes/s", "changes/s", "ms", "ms", "changes/s", "changes/s"]
-    assert [figure.unit for figure in figures] == units
-    assert all(figure.value > 0 for figure in figures[:6] + figures[8:]) and len(figures[6].samples) == 20
-    assert [figure.aim for figure in figures[8:]] == [25e3, 25e3]
-
-
-@compiled
-def test_the_client() -> None:
-    figures = client.run(Scale(quick=True), lambda line: None)
-    assert [figure.unit for figure in figures] == ["rows/s", "changes/s", "requests/s"]
-    assert all(figure.value > 0 and figure.aim and all(rival.value > 0 for rival in figure.rivals) for figure in figures)
-
-
-@pytest.mark.soak
-def test_the_dashboard() -> None:
-    figures = dashboard.run(Scale(quick=True), lambda line: None)
-    assert [(figure.unit, figure.aim) for figure in figures] == [("kB", 250), ("ms", 200), ("frames/s", 60), ("ms", None)]
-    assert all(figure.value > 0 for figure in figures) and figures[2].parameters["changes_a_second"] > 0
-
-
-@pytest.mark.soak
-def test_a_newcomer() -> None:
-    """With the packages that are installed already; a full run downloads them."""
-    first, *others = newcomer.run(Scale(quick=True), lambda line: None)
-    assert (first.unit, first.aim) == ("s", 120) and first.value > max(other.value for other in others) and len(others) == 2
-
-
-@compiled
-def test_natural_joins_through_the_service() -> None:
-    """Each join is maintained by the intended algorithm."""
-    figures = service_natural.run(Scale(quick=True), lambda line: None)
-    assert [figure.unit for figure in figures] == ["x", "changes/s", "changes/s", "changes/s", "ms", "rows/s"] * 3
-    assert all(figure.value > 0 and figure.rivals for figure in figures)
-    assert [figure.name.partition(":")[0] for figure in figures[::6]] == ["star by view-tree", "path by join-tree", "triangle by qdag"]
-
-
-@pytest.mark.soak
-def test_builds_beside_writers() -> None:
-    figures = service_builds.run(Scale(quick=True), lambda line: None)
-    assert [figure.aim for figure in figures] == [0.5, 3.0, 0.5, 3.0, 1.0] * 3 and all(figure.value > 0 for figure in figures)
-
-
-@pytest.mark.soak
-def test_the_first_start() -> None:
-    ready, with_views, first = service_first_start.run(Scale(quick=True), lambda line: None)
-    assert (ready.aim, with_views.aim, first.aim) == (25.0, 100.0, None) and len(ready.samples) == 1
-    assert 0 < ready.value < first.value and with_views.value > 0
-
-
-def test_what_turns_are_watched_for_exists() -> None:
-    """The functions are named as text, so nothing else would notice that one was renamed."""
-    for owner, name in service_turns.WATCHED:
-        assert callable(getattr(owner, name))
-
-
-@compiled
-def test_memory_by_holder() -> None:
-    """The parts, counted by the service and by the system, add up to the total."""
-    figures = service_memory.run(Scale(quick=True), lambda line: None)
-    assert {figure.unit for figure in figures} == {"B"} and len(figures) % 3 == 0
-    for at in range(0, len(figures), len(figures) // 3):
-        whole, *parts = figures[at : at + len(figures) // 3]
-        assert whole.aim == 150 and sum(part.value for part in parts) == pytest.approx(whole.value)
-        held = {part.name.partition(": ")[2]: part.value for part in parts}
-        assert held["columns"] == 40 and 20 < held["texts"] < 22 and held["key table"] >= 8 and held["structure and join keys"] > 24
-
-
 def test_the_page_on_memory_shows_what_is_kept() -> None:
     kept = json.loads((RESULTS / "service_memory.json").read_text())
     text = (RESULTS.parents[2] / service_memory.PAGE).read_text()
@@ -261,35 +158,18 @@ def test_growth_is_fitted_and_plotted(tmp_path: Path) -> None:
     assert "](results/heap_growth.svg)" in (tmp_path / "RESULTS.md").read_text()
 
 
-@compiled
-@pytest.mark.parametrize("shape", natural_growth.SHAPES)
-def test_growth_of_natural_joins(shape: str) -> None:
-    costs = [natural_growth.SHAPES[shape](n, Scale(quick=True)) for n in (100, 200, 400, 800)]
-    assert all(one.update > 0 and one.whole > 0 and one.row >= 1 for one in costs) and costs[-1].whole > costs[0].whole
-    figures = growth.figures_of(shape, costs, natural_growth.KINDS, natural_growth.FITTED, "tuples")
-    assert natural_growth.plot(figures).count("<circle") == 4 * len(natural_growth.FITTED)
-
-
-@compiled
-def test_gaps_of_natural_joins() -> None:
-    """Probes depend on the chosen vertices, not on the graph; what was read before is not probed again."""
-    noted: list[str] = []
-    figures = {one.name: one for one in natural_gaps.run(Scale(quick=True), noted.append)}
-    probes = [one.value for name, one in figures.items() if "between chosen" in name and name.endswith("edges: probes")]
-    assert len(probes) == 6 and all(0 < larger < smaller for smaller, larger in zip(probes[::2], probes[1::2], strict=True))
-    kept = [one.value for name, one in figures.items() if "kept tree" in name]
-    assert len(kept) == 8 and kept[1] < kept[2] < kept[0] and len(noted) == 25
-    hubs = [one for name, one in figures.items() if "at a hub" in name]
-    assert hubs[1].value < 3 * hubs[0].value and hubs[1].rivals[0].value > 3 * hubs[0].rivals[0].value
-    steps = [one.value for name, one in figures.items() if "no row," in name]
-    assert steps[1] < 3 * steps[0]
-    half = [one.value for name, one in figures.items() if "half of the pairs," in name]
-    assert 4 * half[0] < half[1] < 10 * half[0]  # twice as many values, four times as large a certificate
-
-
 def test_space_of_triangles() -> None:
     bits, *sizes = natural_triangle.space("routes", natural_triangle.graph("routes", 100_000))  # far more bytes than the system's error
     assert 0 < bits.value < bits.rivals[0].value and all(figure.value > 0 for figure in sizes)
+
+
+@compiled
+@pytest.mark.parametrize("subject", [name for name in SUBJECTS if not name.startswith(("pipeline", "cluster", "stalls"))])
+def test_each_subject_runs(subject: str) -> None:
+    """Subjects themselves compare rows and deltas with those of their rivals. `newcomer` uses the packages that are installed already."""
+    figures = import_module(f"tests.benchmarks.{subject}").run(Scale(quick=True), lambda line: None)
+    assert figures and len({figure.name for figure in figures}) == len(figures)
+    assert all(figure.value >= 0 and all(rival.value > 0 for rival in figure.rivals) for figure in figures)
 
 
 def test_partners_are_as_many_as_was_asked_for() -> None:
@@ -310,11 +190,6 @@ def test_a_hotel_knows_its_view() -> None:
                 rooms.setdefault(row["room"], []).append((row["starts"], row["ends"]))
         pairs = [(b, m) for room, stays in bookings.items() for b in stays for m in works.get(room, [])]
         assert view_rows(rows) == sum(b[0] < m[1] and m[0] < b[1] for b, m in pairs) > 0
-
-
-def test_decoding_alone() -> None:
-    figures = pipeline_decode.run(Scale(quick=True), lambda line: None)
-    assert len(figures) == 5 and all(figure.value > 0 for figure in figures)
 
 
 @compiled
@@ -340,7 +215,7 @@ def test_records_go_through_the_pipeline_and_are_followed() -> None:
 def test_subjects_by_name() -> None:
     assert chosen([], True) == list(SUBJECTS)
     assert chosen([], False) == [subject for subject in SUBJECTS if subject not in LARGE]
-    assert chosen(["service_st"], False) == ["service_start", "service_stream"]
+    assert chosen(["service_r"], False) == ["service_rows", "service_requests"]
     with pytest.raises(ValueError, match="no subject"):
         chosen(["structure", "nothing"], False)
 
@@ -368,94 +243,3 @@ def test_the_table_says_what_was_missed() -> None:
     assert [number(value) for value in (0.123, 99.94, 12345.0, 1.3e8, 4.2e9)] == ["0.123", "99.9", "12.3 k", "130 M", "4.2 G"]
 
 
-@pytest.mark.parametrize("subject", ["service_crowd", "stalls"])
-def test_figures_stand_beside_those_of_an_older_commit(subject: str) -> None:
-    kept, result = earlier(subject), json.loads((Path(__file__).parent / "results" / f"{subject}.json").read_text())
-    told = {figure["name"]: rival for figure in result["figures"] for rival in figure["rivals"] if rival["name"] == "before"}
-    assert told and {name: rival["value"] for name, rival in told.items()} == {name: kept[name].value for name in told}
-    assert earlier("nothing") == {}
-
-
-@compiled
-@pytest.mark.parametrize("name", ["random", "skewed", "hub", "complete"])
-def test_triangles(name: str) -> None:
-    """`measure` and `whole_view` themselves compare the rows and the deltas with DuckDB's."""
-    lines: list[str] = []
-    edges = natural_triangle.graph(name, 400)
-    figures = natural_triangle.measure(name, edges, Scale(quick=True), lines.append)
-    assert len(figures) == 5 and lines and all(figure.value > 0 for figure in figures)
-    assert natural_triangle.whole_view(name, edges).rivals[0].value > 0
-
-
-@compiled
-def test_not_exists() -> None:
-    """The subject itself compares rows and deltas with DuckDB's."""
-    figures = natural_absent.run(Scale(quick=True), lambda line: None)
-    assert [figure.unit for figure in figures] == ["ms", "changes/s", "ms"] * 2 + ["ms"]
-    assert all(figure.value > 0 and all(rival.value > 0 for rival in figure.rivals) for figure in figures)
-
-
-@compiled
-def test_outer_and_anti_joins() -> None:
-    """The subject itself compares the rows of the anti join with DuckDB's."""
-    figures = service_outer.run(Scale(quick=True), lambda line: None)
-    assert [figure.unit for figure in figures] == ["changes/s"] * 6 + ["ms"] * 2
-    assert all(figure.value > 0 and all(rival.value > 0 for rival in figure.rivals) for figure in figures)
-
-
-@compiled
-def test_groups() -> None:
-    figures = service_groups.run(Scale(quick=True), lambda line: None)
-    assert [figure.unit for figure in figures] == ["rows/s"] * 2 + ["of 1"] * 2
-    assert all(figure.value > 0 and all(rival.value > 0 for rival in figure.rivals) for figure in figures)
-
-
-@compiled
-def test_counted_groups() -> None:
-    figures = structure_counted.run(Scale(quick=True), lambda line: None)
-    assert [figure.unit for figure in figures] == ["changes/s", "changes/s", "µs", "changes/s", "changes/s"]
-    assert all(figure.value > 0 and all(rival.value > 0 for rival in figure.rivals) for figure in figures)
-
-
-@compiled
-def test_union_and_except() -> None:
-    """The subject itself compares rows and deltas with DuckDB's."""
-    figures = natural_sets.run(Scale(quick=True), lambda line: None)
-    assert [figure.unit for figure in figures] == ["ms", "changes/s"] * 3
-    assert all(figure.value > 0 and all(rival.value > 0 for rival in figure.rivals) for figure in figures)
-
-
-@compiled
-@pytest.mark.parametrize("data", [natural_star.star(600, 2), natural_star.star(300, 10), natural_star.two_levels(600)])
-def test_stars(data: Data) -> None:
-    """`measure` itself compares the rows and the deltas with those of the rivals."""
-    lines: list[str] = []
-    figures = measure_natural(data, natural_star.Live, Scale(quick=True), lines.append)
-    assert len(figures) == 7 and lines and all(figure.value > 0 for figure in figures)
-
-
-@compiled
-def test_adaptive_joins() -> None:
-    """The subject itself compares the rows with those of the rivals."""
-    figures = natural_adaptive.run(Scale(quick=True), lambda line: None)
-    assert len(figures) == 2 * 4 + 4 + 2 and all(figure.value > 0 for figure in figures)
-    small, large = (next(one for one in figures if f"n = {n}: look-ups" in one.name) for n in (63, 201))
-    assert large.value < 2 * small.value and large.rivals[0].value > 3 * small.rivals[0].value
-    assert figures[-1].value > 5 * figures[-2].value, "levels of all of int64"
-
-
-@compiled
-@pytest.mark.parametrize("data", [natural_path.path(600), natural_path.path(6_000, dangling=True)])
-def test_paths(data: Data) -> None:
-    lines: list[str] = []
-    figures = measure_natural(data, natural_path.Live, Scale(quick=True), lines.append)
-    assert len(figures) == 7 and lines and all(figure.value > 0 for figure in figures)
-
-
-@compiled
-def test_dangling_rows() -> None:
-    """A reading finds DuckDB's rows, with at most two look-ups per tuple, and a plan of pairwise joins produces many more rows."""
-    figures = natural_dangling.run(Scale(quick=True), lambda line: None)
-    assert all(figure.met is not False for figure in figures if figure.aim is not None) and len(figures) == 17
-    assert {rival.name for figure in figures for rival in figure.rivals} == {"join-tree", "nested-loop", "DuckDB", "Arrow"}
-    assert natural_dangling.plot(figures).count("<circle") == 2 * 2 * 5
