@@ -4,6 +4,7 @@ causes silent errors."""
 from __future__ import annotations
 
 import contextlib
+import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from random import Random
@@ -24,7 +25,8 @@ from tests.histories.seeds import NEW, seeds
 from tests.server_process import NotStarted
 
 READS = 6
-EACH, SOAK_EACH = 2, 200  # cases of each fault while the service runs; also the number of flipped bits and torn pages
+EACH = 2  # cases of each fault while the service runs; also the number of flipped bits and torn pages
+COUNT = int(os.environ.get("LIVEJOIN_FAULTS") or 2000)  # of the soak, while the service runs or starts; of others in proportion
 Contents = dict[str, bytes | None]
 
 
@@ -126,6 +128,7 @@ def no_links(disk: FaultyDisk, chance: Random) -> None:
 
 
 FAULTS = [full, read_only, failing_sync, failing_write, short_writes, failing_read, failing_rename]
+SOAK_EACH = -(-COUNT // (len(FAULTS) + 1))  # with reads that fail at the start
 
 
 def strike(server: FaultyServer, steady: Steady) -> list[int]:
@@ -293,7 +296,7 @@ def damaged(contents: Contents, chance: Random, count: int) -> Iterator[tuple[st
 def test_damage_of_any_file(begun: tuple[Contents, Steady], disk: FaultyDisk, seed: int) -> None:
     """The start names a file and ends with status 1, or everything that was acknowledged is present."""
     chance, refused = Random(seed), 0
-    for what, contents in damaged(begun[0], chance, EACH if seed < NEW else 1000):
+    for what, contents in damaged(begun[0], chance, EACH if seed < NEW else COUNT // 2):
         print(seed, what)
         steady = begun[1].copy()
         write_out(contents, disk.root)

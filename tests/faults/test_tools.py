@@ -19,6 +19,7 @@ from tests.faults.disk import read_in, write_out
 from tests.faults.shim import FaultyDisk, FaultyServer
 from tests.faults.sound import Lost
 from tests.faults.test_disks import (
+    COUNT,
     Contents,
     Steady,
     begun,
@@ -40,8 +41,8 @@ from tests.histories.seeds import NEW, seeds
 from tests.server_process import NotStarted
 
 assert begun and disk  # the fixtures: a folder with two snapshots and a log, and a disk
-EACH, SOAK_EACH = 1, 40  # cases of each fault and each tool
-FLIPPED, SOAK_FLIPPED = 8, 400  # bits, in backups and in old folders
+EACH, SOAK_EACH = 1, COUNT // 50  # cases of each fault and each tool
+FLIPPED, SOAK_FLIPPED = 8, COUNT // 5  # bits, in backups and in old folders
 Fault = Callable[[FaultyDisk, Random], None]
 FAULTS = [full, read_only, failing_sync, failing_write, short_writes, failing_read, failing_rename, failing_link, no_links]
 HARMLESS = [short_writes, no_links]  # the code that meets them can do without
