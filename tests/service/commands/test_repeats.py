@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-import csv
-import gzip
-import io
 import random
 from pathlib import Path
 from typing import Any
 
 import orjson
 import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 
 import livejoin
@@ -24,29 +20,10 @@ from service.terminal import Failure
 from service.wire.kinds import SENT_TYPES
 from service.wire.schema import parse_relation
 from tests.server_process import ServerProcess
+from tests.service.commands.tables import write
 
 KINDS = ["csv", "csv.gz", "jsonl", "jsonl.gz", "parquet", "arrow", "arrows"]
 FIRST = {"csv": 2, "jsonl": 1}  # the line of the first row; other rows are counted from 1
-
-
-def write(path: Path, table: pa.Table) -> None:
-    kind = path.name.partition(".")[2].removesuffix(".gz")
-    if kind == "parquet":
-        pq.write_table(table, path)
-    elif kind in ("arrow", "arrows"):
-        with (pa.ipc.new_file if kind == "arrow" else pa.ipc.new_stream)(path, table.schema) as writer:
-            writer.write_table(table)
-    else:
-        rows = [
-            [orjson.loads(orjson.dumps(value)) for value in row]
-            for row in zip(*(column.to_pylist() for column in table.columns), strict=True)
-        ]
-        text = io.StringIO()
-        if kind == "csv":
-            csv.writer(text).writerows([table.column_names, *rows])
-        else:
-            text.writelines(orjson.dumps(dict(zip(table.column_names, row, strict=True))).decode() + "\n" for row in rows)
-        path.write_bytes(gzip.compress(text.getvalue().encode()) if path.suffix == ".gz" else text.getvalue().encode())
 
 
 def test_rows_that_are_not_kept_are_told(shared_server: ServerProcess, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import gzip
 import io
 import os
 import subprocess
@@ -16,7 +14,6 @@ from typing import Any
 import numpy as np
 import orjson
 import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 
 import livejoin
@@ -27,6 +24,7 @@ from service.tables import sides
 from service.views.joins import overlap_join
 from structures.core.encoding import NEG_INF
 from tests.server_process import ROOT, ServerProcess
+from tests.service.commands.tables import write
 
 BOOKINGS: dict[str, Any] = {
     "columns": [{"name": "id", "type": "int64"}, {"name": "s", "type": "int64"}, {"name": "e", "type": "int64", "nullable": True}],
@@ -97,26 +95,6 @@ def test_dropping(server: ServerProcess, client: livejoin.Client, capfd: pytest.
     assert [relation["name"] for relation in client.relations()] == ["bookings"]
     assert drop("relation", "bookings") == (0, "the relation bookings is dropped\n", "")
     assert client.relations() == client.views() == []
-
-
-def write(path: Path, table: pa.Table) -> None:
-    """As its name says."""
-    kind = path.name.partition(".")[2]
-    if kind == "parquet":
-        pq.write_table(table, path)
-    elif kind in ("arrow", "arrows"):
-        with (pa.ipc.new_file if kind == "arrow" else pa.ipc.new_stream)(path, table.schema) as writer:
-            writer.write_table(table)
-    else:
-        rows = [row | {"at": row["at"].isoformat()} for row in table.to_pylist()]
-        if kind == "jsonl":
-            path.write_bytes(b"".join(orjson.dumps(row) + b"\n" for row in rows))
-            return
-        text = io.StringIO()
-        writer = csv.DictWriter(text, table.column_names)
-        writer.writeheader()
-        writer.writerows(rows)
-        path.write_bytes(gzip.compress(text.getvalue().encode()) if path.suffix == ".gz" else text.getvalue().encode())
 
 
 @pytest.mark.parametrize("name", ["b.csv", "b.csv.gz", "b.jsonl", "b.parquet", "b.arrow", "b.arrows"])
