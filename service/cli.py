@@ -9,8 +9,8 @@ from __future__ import annotations
 import os
 import sys
 
+from livejoin.wire.wording import instead, software_version
 from service.terminal import Failure, imported, say
-from service.wire.wording import instead, software_version
 
 COMMANDS = {
     "serve": "run the service",

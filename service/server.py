@@ -29,6 +29,7 @@ from typing import NoReturn, cast
 
 import uvicorn
 
+from livejoin.wire.log_lines import start_log
 from service.access.admin_file import BadAdminFile, take_admin_token
 from service.access.store import read_tokens
 from service.api.app import create_app
@@ -41,7 +42,6 @@ from service.settings import Settings, is_loopback
 from service.tls import BadPair, Certificate
 from service.trimming import Leftovers, give_back, use_one_allocator
 from service.warming import EVERY_BATCH, Kernels, Unusable
-from service.wire.log_lines import start_log
 
 BACKLOG = 2048
 TURNS = 4.0  # seconds for batches that wait for their turns, once the end has begun

@@ -12,8 +12,8 @@ from typing import Annotated, Any, Literal, NamedTuple
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
-from service.wire.log_lines import Format, Level
-from service.wire.wording import wording
+from livejoin.wire.log_lines import Format, Level
+from livejoin.wire.wording import wording
 
 PREFIX = "LIVEJOIN_"
 NONE = "none"  # how the absence of a value is written

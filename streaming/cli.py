@@ -23,7 +23,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from livejoin.problems import BadFile
-from service.wire.log_lines import Format, Level, start_log
+from livejoin.wire.log_lines import Format, Level, start_log
 from streaming.checking.check import check
 from streaming.config import BadConfig, Config, Out, read_config
 from streaming.connection import Service

@@ -19,9 +19,9 @@ from pydantic_core import ErrorDetails, PydanticCustomError
 
 from livejoin.problems import BadFile
 from livejoin.trust import trusted
-from service.wire.schema import NAME
-from service.wire.values.local_times import is_zone
-from service.wire.wording import wording
+from livejoin.wire.schema import NAME
+from livejoin.wire.values.local_times import is_zone
+from livejoin.wire.wording import wording
 
 TopicName = Annotated[str, StringConstraints(pattern=r"^[a-zA-Z0-9._-]{1,249}$")]
 Name = Annotated[str, StringConstraints(pattern=f"^{NAME.pattern}$")]

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple, TypeVar
 import livejoin
 from livejoin.arrow import ARROW
 from livejoin.retries import TEMPORARY
-from service.wire.schema import RelationDefinition, parse_relation
+from livejoin.wire.schema import RelationDefinition, parse_relation
 from streaming.errors import StreamError
 from streaming.metrics import Metrics
 from streaming.patience import Patience

@@ -17,9 +17,9 @@ from typing import Annotated, Any, Literal, NamedTuple
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from livejoin.wire.schema import NAME
+from livejoin.wire.wording import wording
 from service.errors import Problem
-from service.wire.schema import NAME
-from service.wire.wording import wording
 
 Scope = Literal["read", "write", "admin"]
 SCOPES: tuple[Scope, ...] = ("read", "write", "admin")  # each includes the previous ones

@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Literal, NamedTuple
 
+from livejoin.wire.errors import cut
 from service.access.access_token import EVERYONE, AccessToken, Scope
 from service.errors import Problem
-from service.wire.errors import cut
 
 
 class Right(NamedTuple):

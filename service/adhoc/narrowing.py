@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 from sqlglot import exp
 
+from livejoin.wire.schema import Interval, RelationDefinition
 from service.adhoc.statement import Table
 from service.query.literals import BadLiteral, from_text
 from service.query.model import GROUP
@@ -20,7 +21,6 @@ from service.reading.windows import Window
 from service.views.live_view import LiveView
 from service.views.stages.key_stretches import KeyStretches
 from service.views.stages.table import GroupTable
-from service.wire.schema import Interval, RelationDefinition
 
 _COMPARISONS: dict[type[exp.Expr], str] = {exp.EQ: "=", exp.LT: "<", exp.LTE: "<=", exp.GT: ">", exp.GTE: ">="}
 _TURNED = {"=": "=", "<": ">", "<=": ">=", ">": "<", ">=": "<="}

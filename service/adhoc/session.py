@@ -18,14 +18,14 @@ from typing import NamedTuple
 
 import pyarrow as pa
 
+from livejoin.wire.kinds import SENT_TYPES
+from livejoin.wire.room import Room, take_arrow_stream
 from service.adhoc import frames, narrowing
 from service.adhoc.failures import Limits, fate, problem_of
 from service.adhoc.process import Child
 from service.adhoc.statement import RELATION, Table
 from service.query.assembly import unsupported
 from service.reading.cursors import Readers, RowReader, open_relation_rows, open_rows
-from service.wire.kinds import SENT_TYPES
-from service.wire.room import Room, take_arrow_stream
 
 _FIRST, _LARGEST = 32 << 10, 1 << 20  # bytes of a chunk, exceeded only by the rows read last
 _WIDTH = 16  # assumed bytes per row, for the number of rows to read at once

@@ -13,14 +13,14 @@ from sqlglot import exp
 from sqlglot.dialects.duckdb import DuckDB
 from sqlglot.parsers.duckdb import DuckDBParser
 
+from livejoin.wire.errors import cut
+from livejoin.wire.wording import instead
 from service.access.access_token import AccessToken
 from service.access.rights import require_relation
 from service.errors import Problem
 from service.query.assembly import unsupported
 from service.query.sql_names import bad_query, fold, placed, position
 from service.query.sql_text import Bounded, check_length, no_select, parse
-from service.wire.errors import cut
-from service.wire.wording import instead
 
 Kind = Literal["relation", "view"]
 RELATION: Kind = "relation"

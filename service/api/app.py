@@ -13,6 +13,7 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, JSONResponse, Response
 
+from livejoin.wire.wording import software_version
 from service.access import rights
 from service.access.access_token import EVERYONE, AccessToken
 from service.api import between, changes, followers, operations, pages, problems, readings, relations, rewriting, rows, views
@@ -30,7 +31,6 @@ from service.api.http.request_ids import HEADER, RequestIds
 from service.api.metrics import count_request, observe_answer
 from service.api.openapi import Endpoint, Handler, document
 from service.errors import Problem, ending
-from service.wire.wording import software_version
 
 ENDPOINTS = [
     *relations.ENDPOINTS,

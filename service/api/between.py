@@ -12,6 +12,7 @@ import pyarrow as pa
 from starlette.requests import Request
 from starlette.responses import Response
 
+from livejoin.wire.rows import ArrowRows, Pieces, joined
 from service.api.context import Context
 from service.api.http import media, parameters
 from service.api.http.answers import existing, json_answer
@@ -26,7 +27,6 @@ from service.following.subscriptions import Subscription
 from service.reading.cursors import RowReader, open_rows
 from service.tables.resolution import NO_SLOTS
 from service.views.live_view import LiveView
-from service.wire.rows import ArrowRows, Pieces, joined
 
 H = TypeVar("H", bound=Closable)
 _OWN = [pa.field("_op", pa.string(), False), pa.field("_version", pa.int64(), False)]

@@ -13,6 +13,12 @@ from typing import Any
 
 import orjson
 
+from livejoin.wire.batch import Batch
+from livejoin.wire.decode import CHANGES_TYPES, RELATION_CHANGES_TYPES, decode_changes, decode_relation_changes
+from livejoin.wire.errors import UnknownRelation
+from livejoin.wire.json import fields_ahead
+from livejoin.wire.schema import RelationDefinition
+from livejoin.wire.wording import instead
 from service.access.access_token import AccessToken
 from service.access.rights import require_relation
 from service.api.context import Answer, Context
@@ -37,12 +43,6 @@ from service.api.schemas.examples import CHANGES, RECEIPT, RECEIPT_REPEATED, REC
 from service.engine.state import Receipt
 from service.errors import Problem, bad_parameter
 from service.instance import Instance
-from service.wire.batch import Batch
-from service.wire.decode import CHANGES_TYPES, RELATION_CHANGES_TYPES, decode_changes, decode_relation_changes
-from service.wire.errors import UnknownRelation
-from service.wire.json import fields_ahead
-from service.wire.schema import RelationDefinition
-from service.wire.wording import instead
 
 # Texts up to this size are decoded in the loop: a round trip to a thread costs about as much as 4 KiB, and 24 KiB take 0.7 ms. Binary
 # formats always go to a thread: compressed, they may be much larger than they look.

@@ -16,12 +16,12 @@ from prometheus_client import CollectorRegistry, Counter, Histogram, ProcessColl
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 from prometheus_client.registry import Collector
 
+from livejoin.wire.wording import software_version
 from service.access.access_token import AccessToken
 from service.api.context import Context
 from service.durability.usage import usage
 from service.histogram import Histogram as Buckets
 from service.views.live_view import LiveView
-from service.wire.wording import software_version
 
 disable_created_metrics()  # type: ignore[no-untyped-call]  # a second series for each counter, of no use here
 REGISTRY = CollectorRegistry()

@@ -9,6 +9,7 @@ from prometheus_client import CONTENT_TYPE_LATEST
 from starlette.requests import Request
 from starlette.responses import Response
 
+from livejoin.wire.grammar import timestamp_text
 from service.access.access_token import AccessToken
 from service.api.context import Context
 from service.api.http import media
@@ -19,7 +20,6 @@ from service.api.schemas.examples import SOURCES
 from service.durability.database import SourceRecord
 from service.errors import Problem, ending
 from service.instance import Instance
-from service.wire.grammar import timestamp_text
 
 
 async def livez(request: Request) -> Response:

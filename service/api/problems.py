@@ -10,14 +10,14 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, PlainTextResponse, Response
 
+from livejoin.wire.errors import BadDefinition, BadParameter, MalformedBody, TooLarge, UnknownRelation, UnsupportedMediaType, WireError
+from livejoin.wire.log_lines import REQUEST_ID
 from service.api import pages
 from service.api.dashboard.happenings import PROBLEM
 from service.api.http import media
 from service.api.http.bodies import ClientGone
 from service.api.openapi import Endpoint, answer, failures, operation, path_parameter
 from service.errors import CATALOGUE, Problem
-from service.wire.errors import BadDefinition, BadParameter, MalformedBody, TooLarge, UnknownRelation, UnsupportedMediaType, WireError
-from service.wire.log_lines import REQUEST_ID
 
 log = logging.getLogger("livejoin.api")
 

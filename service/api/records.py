@@ -7,12 +7,12 @@ from collections.abc import Iterator
 import orjson
 import pyarrow as pa
 
+from livejoin.wire.rows import encode_rows
 from service.api.http import media
 from service.api.http.formats import event
 from service.following.chunks import Chunk
 from service.query.model import GROUP
 from service.views.shown import ROW
-from service.wire.rows import encode_rows
 
 OFFERED = (media.JSONL, media.SSE)
 

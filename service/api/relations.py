@@ -11,6 +11,7 @@ import orjson
 from starlette.requests import Request
 from starlette.responses import Response
 
+from livejoin.wire.schema import NAME, RelationDefinition, parse_patch, parse_relation
 from service.access.access_token import AccessToken
 from service.api.context import Context
 from service.api.http import media, parameters
@@ -22,7 +23,6 @@ from service.api.schemas.examples import PATCH, RELATION, RELATION_DEFINITION
 from service.engine.refusals import InUse
 from service.errors import Problem
 from service.instance import Instance
-from service.wire.schema import NAME, RelationDefinition, parse_patch, parse_relation
 
 
 def relation_json(engine: Instance, name: str) -> dict[str, Any]:

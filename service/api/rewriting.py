@@ -10,6 +10,8 @@ from typing import Any
 from starlette.requests import Request
 from starlette.responses import Response
 
+from livejoin.wire.batch import Batch
+from livejoin.wire.decode import ROWS_TYPES, decode_rows
 from service.api import changes
 from service.api.changes import BINARY, RECEIPT_HEAD, SMALL, definition_of, settle
 from service.api.context import Context
@@ -35,8 +37,6 @@ from service.errors import Problem, bad_parameter
 from service.query.definition import read_where
 from service.query.forms import Deletion, checked, size_of
 from service.tables.relations import Relation
-from service.wire.batch import Batch
-from service.wire.decode import ROWS_TYPES, decode_rows
 
 _STAGING = (
     Parameter(

@@ -16,6 +16,7 @@ import pyarrow as pa
 from starlette.requests import Request
 from starlette.responses import Response
 
+from livejoin.wire.rows import Pieces
 from service.api.context import Context
 from service.api.http import formats, media, parameters
 from service.api.http.admission import client_of
@@ -45,7 +46,6 @@ from service.reading.cursors import RowReader, open_relation_rows, open_rows
 from service.tables.arrow import is_text
 from service.views.deltas import Combination
 from service.views.shown import ROW
-from service.wire.rows import Pieces
 
 JSON_PAGE = 1000  # rows of a JSON page without `limit`
 FIRST_CHUNK, LARGEST_CHUNK = 64, 65_536  # rows: the first chunk is small, to be sent at once

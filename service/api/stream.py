@@ -14,11 +14,11 @@ from typing import Any, Protocol
 
 from starlette.responses import Response
 
+from livejoin.wire.rows import Pieces
 from service.api.context import Context
 from service.api.http.answers import PIECES, TAKEN
 from service.api.http.bodies import Receive, Scope, Send
 from service.errors import Problem
-from service.wire.rows import Pieces
 
 log = logging.getLogger("livejoin.api")
 

@@ -12,6 +12,7 @@ import orjson
 from starlette.requests import Request
 from starlette.responses import Response
 
+from livejoin.wire.schema import RelationDefinition
 from service.access.access_token import AccessToken
 from service.access.rights import require_relation
 from service.api.context import Context
@@ -33,7 +34,6 @@ from service.reading.cursors import open_rows
 from service.tables.estimates import estimates_of
 from service.views.live_view import LiveView
 from service.views.parse import parse_view
-from service.wire.schema import RelationDefinition
 
 BUILD_WAIT = 1.0  # seconds; a view that takes longer is answered with 202
 EMPTY_WAIT = 1.0  # seconds; emptiness that takes longer to determine is not reported

@@ -14,9 +14,9 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from livejoin.wire.schema import RelationDefinition
 from service.query.model import ColumnRef, IntervalRef, Query
 from service.tables.endpoints import endpoints
-from service.wire.schema import RelationDefinition
 
 Ints = npt.NDArray[np.int64]
 Mask = npt.NDArray[np.bool_]

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pyarrow as pa
 
+from livejoin.wire.kinds import kept
 from service.checking.copies import copied
 from service.checking.recomputation import beside, recompute, total
 from service.durability.log import Log
@@ -21,7 +22,6 @@ from service.instance import Instance
 from service.planning.planner import alternatives
 from service.reading.cursors import open_relation_rows, open_rows
 from service.settings import Settings
-from service.wire.kinds import kept
 
 Tell = Callable[[str], None]  # takes a line of the report
 

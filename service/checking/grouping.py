@@ -14,10 +14,10 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from livejoin.wire.kinds import SENT_TYPES, kept
 from service.query.model import AGGREGATE, GROUP, Aggregate, Condition, Either, Filter, Grouping
 from service.tables.masks import select_mask
 from service.tables.truncation import trunc_dates, trunc_timestamps
-from service.wire.kinds import SENT_TYPES, kept
 
 Ints = npt.NDArray[np.int64]
 _DATE = pa.date32()

@@ -8,11 +8,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from livejoin.wire.schema import RelationDefinition
 from service.checking.candidates import codes_of_pairs
 from service.checking.grouping import Ints, canonical, codes_of
 from service.checking.parts import Parts, Rows
 from service.query.model import Latest, Query
-from service.wire.schema import RelationDefinition
 
 KEPT = "#"  # a column that marks the rows that meet WHERE
 

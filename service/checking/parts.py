@@ -10,9 +10,9 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from livejoin.wire.schema import RelationDefinition
 from service.query.model import Query, ViewPart
 from service.tables.masks import select_mask
-from service.wire.schema import RelationDefinition
 
 Parts = Mapping[str, pa.RecordBatch]
 Mask = npt.NDArray[np.bool_]

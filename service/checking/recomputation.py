@@ -16,6 +16,8 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from livejoin.wire.kinds import kept
+from livejoin.wire.schema import RelationDefinition
 from service.checking.candidates import Candidates, Mask, between, candidates, ends_of, numbers_of
 from service.checking.grouping import grouped
 from service.checking.latest import KEPT, as_of_rows, latest_rows
@@ -25,8 +27,6 @@ from service.planning.plans.groups import core_of
 from service.query.model import Query
 from service.tables.masks import compare, select_mask
 from service.tables.projection import Projection, one_zero, values_schema
-from service.wire.kinds import kept
-from service.wire.schema import RelationDefinition
 
 Hashes = npt.NDArray[np.uint64]
 BLOCK = 1 << 18  # pairs at a time, approximately

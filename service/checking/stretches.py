@@ -9,13 +9,13 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from livejoin.wire.schema import RelationDefinition
 from service.checking.candidates import ends_of
 from service.checking.grouping import coded
 from service.checking.parts import Joined, Parts
 from service.query.model import GROUP, Output, Query
 from service.tables.masks import select_mask
 from service.tables.projection import Projection
-from service.wire.schema import RelationDefinition
 from structures.core.encoding import NEG_INF, POS_INF
 
 Ints = npt.NDArray[np.int64]

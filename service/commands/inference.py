@@ -15,16 +15,16 @@ import pyarrow.compute as pc
 import pyarrow.csv
 
 from livejoin.files import File, csv_chunks, csv_header, jsonl_chunks
+from livejoin.wire.csv import refuse_other_separators
+from livejoin.wire.errors import MalformedBody
+from livejoin.wire.json import Flawed, loads
+from livejoin.wire.kinds import MOST_DIGITS, decimal_kind, digits_of
+from livejoin.wire.room import is_bytes
+from livejoin.wire.schema import OP_COLUMN
+from livejoin.wire.table import is_text
+from livejoin.wire.values.open_ends import EARLY, LATE
 from service.commands.judging import names_of
 from service.terminal import Failure
-from service.wire.csv import refuse_other_separators
-from service.wire.errors import MalformedBody
-from service.wire.json import Flawed, loads
-from service.wire.kinds import MOST_DIGITS, decimal_kind, digits_of
-from service.wire.room import is_bytes
-from service.wire.schema import OP_COLUMN
-from service.wire.table import is_text
-from service.wire.values.open_ends import EARLY, LATE
 
 # The form of texts that are read as a type, narrowest type first. A number with a leading zero is a name ("007").
 FORMS = {

@@ -1,4 +1,4 @@
-"""Checks files before they are loaded, by the rules of the service (`service.wire`), and reports rejected rows."""
+"""Checks files before they are loaded, by the rules of the service (`livejoin.wire`), and reports rejected rows."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ import pyarrow as pa
 
 from livejoin.arrow import ARROW
 from livejoin.files import Body, File, csv_header
+from livejoin.wire.batch import UPSERT, Batch, batch_to_arrow
+from livejoin.wire.decode import decode_relation_changes
+from livejoin.wire.errors import MalformedBody
+from livejoin.wire.schema import OP_COLUMN, RelationDefinition
+from livejoin.wire.table import first_twice
 from service.terminal import Columns, Failure
-from service.wire.batch import UPSERT, Batch, batch_to_arrow
-from service.wire.decode import decode_relation_changes
-from service.wire.errors import MalformedBody
-from service.wire.schema import OP_COLUMN, RelationDefinition
-from service.wire.table import first_twice
 
 SHOWN = 20  # rejected rows, or lines of repeated keys, shown
 

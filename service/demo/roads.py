@@ -15,8 +15,8 @@ from typing import IO, Any
 import orjson
 
 import livejoin
+from livejoin.wire.log_lines import message_of
 from service.demo.history import RELATIONS, Change
-from service.wire.log_lines import message_of
 
 HOST = "127.0.0.1"
 HOME = Path(__file__).resolve().parents[2]  # where `service` and `streaming` can be imported from

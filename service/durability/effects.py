@@ -25,7 +25,7 @@ import numpy.typing as npt
 import orjson
 import pyarrow as pa
 
-from service.wire.batch import RowBlock
+from livejoin.wire.batch import RowBlock
 
 _HEADER = struct.Struct("<iIQQ")
 _COUNT = struct.Struct("<Q")

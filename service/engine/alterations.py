@@ -17,6 +17,9 @@ from typing import Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 
+from livejoin.wire.batch import UPSERT
+from livejoin.wire.judge import Findings, judge
+from livejoin.wire.schema import RelationDefinition, RelationPatch, parse_relation
 from service.durability.failpoints import reach
 from service.durability.log import Log
 from service.engine.queued import change
@@ -31,9 +34,6 @@ from service.tables.relations import Relation
 from service.tables.resolution import Slots
 from service.tables.store import PIECE_ROWS
 from service.views.nulls import compared_columns
-from service.wire.batch import UPSERT
-from service.wire.judge import Findings, judge
-from service.wire.schema import RelationDefinition, RelationPatch, parse_relation
 
 
 class Altered(NamedTuple):

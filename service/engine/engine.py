@@ -20,6 +20,9 @@ from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
+from livejoin.wire.batch import Batch
+from livejoin.wire.errors import WireError, cut
+from livejoin.wire.schema import RelationDefinition, RelationPatch
 from service.durability.database import SourceRecord
 from service.durability.log import Log
 from service.durability.snapshots import Snapshot
@@ -49,9 +52,6 @@ from service.views.joins.making import rooms_of
 from service.views.live_view import LiveView
 from service.views.parse import View, noted, parse_view
 from service.warming import EVERY_BATCH, Kernels
-from service.wire.batch import Batch
-from service.wire.errors import WireError, cut
-from service.wire.schema import RelationDefinition, RelationPatch
 
 log = logging.getLogger("livejoin.engine")
 

@@ -20,6 +20,8 @@ from typing import NamedTuple
 import numpy as np
 import pyarrow as pa
 
+from livejoin.wire.batch import Batch, Changes, RowBlock
+from livejoin.wire.schema import RelationDefinition
 from service.durability.effects import Effect, Shape, decode_effects, encode_effects
 from service.engine.replaying import Replay
 from service.engine.state import State
@@ -36,8 +38,6 @@ from service.views.deltas import Combination
 from service.views.joins.protocol import Join
 from service.views.live_view import LiveView
 from service.views.parse import View
-from service.wire.batch import Batch, Changes, RowBlock
-from service.wire.schema import RelationDefinition
 from structures.rows.key_groups import key_groups
 
 Rows = tuple[pa.RecordBatch, pa.RecordBatch]

@@ -9,12 +9,12 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
 from typing import Any, NamedTuple, NoReturn, TypeVar
 
+from livejoin.wire.batch import TRUNCATE, Batch
 from service.durability.folder import is_full
 from service.engine.state import Receipt
 from service.errors import Problem
 from service.views.deltas import Delta
 from service.views.live_view import LiveView
-from service.wire.batch import TRUNCATE, Batch
 
 log = logging.getLogger("livejoin.writer")
 

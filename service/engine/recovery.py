@@ -11,6 +11,8 @@ from pathlib import Path
 
 import pyarrow as pa
 
+from livejoin.wire.batch import RowBlock
+from livejoin.wire.schema import RelationDefinition, parse_relation
 from service.durability.database import RelationRecord, ViewRecord
 from service.durability.effects import Shape, decode_effects
 from service.durability.failpoints import reach
@@ -27,8 +29,6 @@ from service.tables.relations import Relation
 from service.tables.store import NO_NUMBERS
 from service.views.live_view import LiveView
 from service.views.parse import View, noted_relations, parse_view, refused_view
-from service.wire.batch import RowBlock
-from service.wire.schema import RelationDefinition, parse_relation
 
 logger = logging.getLogger("livejoin.recovery")
 

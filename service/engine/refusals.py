@@ -6,9 +6,9 @@ import logging
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 
+from livejoin.wire.batch import Batch
+from livejoin.wire.errors import RowError
 from service.errors import Problem, bad_parameter
-from service.wire.batch import Batch
-from service.wire.errors import RowError
 
 log = logging.getLogger("livejoin.engine")
 

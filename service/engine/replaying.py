@@ -7,13 +7,13 @@ from typing import Any
 
 import numpy as np
 
+from livejoin.wire.batch import RowBlock
 from service.durability.effects import Effect
 from service.tables.evolution import widened
 from service.tables.history import History
 from service.tables.relations import Relation
 from service.tables.resolution import NO_SLOTS, Slots
 from service.tables.store import Numbers
-from service.wire.batch import RowBlock
 
 Values = tuple[Any, ...]
 _Changed = tuple[Relation, Numbers, Slots, Slots]

@@ -11,6 +11,9 @@ import threading
 import time
 from collections.abc import Callable
 
+from livejoin.wire import schema
+from livejoin.wire.batch import Batch
+from livejoin.wire.grammar import DAY
 from service.engine.queued import Done, receipt_of
 from service.engine.refusals import OWN
 from service.engine.state import State
@@ -20,9 +23,6 @@ from service.query.model import ColumnRef, Filter
 from service.tables.relations import Relation
 from service.tables.resolution import Slots
 from service.tables.rewriting import Removal, slots_that_meet
-from service.wire import schema
-from service.wire.batch import Batch
-from service.wire.grammar import DAY
 
 log = logging.getLogger("livejoin.retention")
 

@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 import pyarrow as pa
 
+from livejoin.wire.batch import Batch
 from service.engine.queued import Done, receipt_of
 from service.engine.refusals import refuse_bad
 from service.engine.state import Receipt, State
@@ -24,7 +25,6 @@ from service.tables.backlog import Backlog
 from service.tables.evolution import judged_again
 from service.tables.relations import Relation
 from service.tables.rewriting import Deletion, Replacement, Rewrite
-from service.wire.batch import Batch
 
 
 class Held(NamedTuple):

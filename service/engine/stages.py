@@ -20,15 +20,15 @@ from typing import NamedTuple
 import numpy as np
 import pyarrow as pa
 
+from livejoin.wire.batch import MAX_ERRORS, UPSERT, Batch, Changes, RowBlock
+from livejoin.wire.errors import RowError
+from livejoin.wire.schema import RelationDefinition
 from service.durability.files import free_bytes
 from service.durability.folder import FOLDER_MODE, discard, private, reason
 from service.engine.refusals import refuse_bad
 from service.errors import Problem
 from service.tables.evolution import judged_again
 from service.tables.relations import Relation
-from service.wire.batch import MAX_ERRORS, UPSERT, Batch, Changes, RowBlock
-from service.wire.errors import RowError
-from service.wire.schema import RelationDefinition
 
 FOLDER = "stages"
 _FORGOTTEN_AFTER = 3600.0  # seconds without another part

@@ -13,6 +13,8 @@ from typing import NamedTuple, TypeVar
 import numpy as np
 import orjson
 
+from livejoin.wire.batch import DELETE, MAX_ERRORS, Batch, concatenated
+from livejoin.wire.errors import RowError
 from service.durability.effects import Effect, encode_effects
 from service.engine.refusals import not_of, other_run, refuse_bad
 from service.engine.versions import Needed, Version
@@ -30,8 +32,6 @@ from service.views.deltas import Delta
 from service.views.emptied import Emptied
 from service.views.joins.protocol import Store
 from service.views.live_view import LiveView
-from service.wire.batch import DELETE, MAX_ERRORS, Batch, concatenated
-from service.wire.errors import RowError
 
 T = TypeVar("T")
 KEY_EXISTS = "key-exists"

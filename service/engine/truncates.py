@@ -18,6 +18,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from livejoin.wire.batch import TRUNCATE, Batch
 from service.engine.queued import Done, is_single, tell
 from service.engine.state import Receipt, State
 from service.engine.under_way import UnderWay
@@ -29,7 +30,6 @@ from service.tables.relations import Relation
 from service.tables.resolution import allocate
 from service.views.emptied import Emptied, TooManyLeft, log_unprepared, lost_without
 from service.views.live_view import LiveView
-from service.wire.batch import TRUNCATE, Batch
 from structures.rows.ending import touch_lives
 
 log = logging.getLogger("livejoin.views")

@@ -11,8 +11,8 @@ from concurrent.futures import Future
 from contextlib import contextmanager
 from typing import Any
 
+from livejoin.wire.batch import Batch
 from service.errors import ending
-from service.wire.batch import Batch
 
 Writes = frozenset[str] | None  # `Batch.writes`
 _Key = tuple[str, str | None, int, Writes]  # of a batch: source, run and epoch, and the rights of its sender

@@ -17,6 +17,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from typing import TypeVar
 
+from livejoin.wire.batch import Batch
 from service.durability.database import LogRow
 from service.durability.failpoints import reach
 from service.durability.log import Log
@@ -27,7 +28,6 @@ from service.errors import Problem, ending
 from service.histogram import Histogram
 from service.views.deltas import Delta
 from service.views.live_view import LiveView
-from service.wire.batch import Batch
 
 log = logging.getLogger("livejoin.writer")
 

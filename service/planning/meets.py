@@ -5,8 +5,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from livejoin.wire.schema import RelationDefinition
 from service.query.model import ColumnRef, Comparison, IntervalRef, Meet, Query, Span
-from service.wire.schema import RelationDefinition
 
 _ORDERED = ("int64", "decimal", "timestamp", "date", "time")
 

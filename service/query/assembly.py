@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from itertools import chain, combinations, count, permutations
 from typing import Any, NamedTuple, TypeVar
 
+from livejoin.wire.schema import MAX_NAME, OP_COLUMN
 from service.errors import Problem
 from service.query.filters import either, ordered
 from service.query.groups import GroupsDraft
@@ -35,7 +36,6 @@ from service.query.model import (
     Within,
 )
 from service.query.scope import Scope
-from service.wire.schema import MAX_NAME, OP_COLUMN
 
 Ref = TypeVar("Ref", ColumnRef, IntervalRef)
 

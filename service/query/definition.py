@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import reduce
 from typing import Any, Literal, TypeVar
 
+from livejoin.wire.schema import RelationDefinition
 from service.query.assembly import Draft, Inequality, Options, PartDraft, check_output_name, column_output, computed_outputs
 from service.query.filters import OPPOSITE, pattern
 from service.query.forms import (
@@ -53,7 +54,6 @@ from service.query.model import Within as Distance
 from service.query.scope import Scope
 from service.query.set_operations import Expression, SetOperation
 from service.query.sql import read_expression
-from service.wire.schema import RelationDefinition
 
 _AS = re.compile(r"\s(?:as)\s+(?=\S)", re.IGNORECASE)
 _Into = TypeVar("_Into", Draft, GroupsDraft)

@@ -10,9 +10,9 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
+from livejoin.wire.schema import RelationDefinition
 from service.query.model import GROUP, ColumnRef, GroupOutput, Output, Query, ViewPart
 from service.query.parts import oriented
-from service.wire.schema import RelationDefinition
 
 _PAIRS = ("equal", "overlaps", "less", "at_most", "not_equal", "within")
 

@@ -10,6 +10,9 @@ import orjson
 from pydantic import AfterValidator, BaseModel, ConfigDict, Discriminator, Field, Tag, ValidationError, model_validator
 from pydantic_core import ErrorDetails, PydanticCustomError
 
+from livejoin.wire.errors import cut
+from livejoin.wire.schema import NAME
+from livejoin.wire.wording import wording
 from service.errors import Problem
 from service.query.model import (
     AGGREGATE_FUNCTIONS,
@@ -22,9 +25,6 @@ from service.query.model import (
     Guarantee,
     TruncUnit,
 )
-from service.wire.errors import cut
-from service.wire.schema import NAME
-from service.wire.wording import wording
 
 T = TypeVar("T", bound=BaseModel)
 Operator = Literal["=", "!=", "<", "<=", ">", ">=", "in", "is_null", "not_null", "like"]

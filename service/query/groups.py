@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
+from livejoin.wire.kinds import decimal_kind, digits_of
 from service.errors import Problem
 from service.query.filters import either, ordered
 from service.query.literals import Physical
@@ -28,7 +29,6 @@ from service.query.model import (
     is_stretch,
 )
 from service.query.scope import Scope
-from service.wire.kinds import decimal_kind, digits_of
 
 _ORDERED = ("int64", "float64", "timestamp", "date", "time", "bool")
 _COMPARED = (*_ORDERED, "string", "uuid", "bytes")

@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 from sqlglot import exp
 
+from livejoin.wire.kinds import digits_of
 from service.errors import Problem
 from service.query.assembly import Draft, unsupported
 from service.query.model import MOST_LATEST, AsOf, ColumnRef, Latest
@@ -17,7 +18,6 @@ from service.query.scope import Scope
 from service.query.sql_conditions import Conditions
 from service.query.sql_groups import is_grouped
 from service.query.sql_names import Names
-from service.wire.kinds import digits_of
 
 _ORDERED = ("int64", "float64", "timestamp", "date", "time", "bool")  # and decimals
 _QUALIFY = "write QUALIFY ROW_NUMBER() OVER (PARTITION BY columns ORDER BY column DESC) <= n"

@@ -10,9 +10,9 @@ import math
 from string import ascii_letters
 from typing import Any
 
-from service.wire.grammar import DAY, INT64_MAX, INT64_MIN, JSON_READERS, TEXT_READERS, Reader, parse_duration, parse_moment, shown
-from service.wire.kinds import ByKind, digits_of
-from service.wire.values.texts import HEX
+from livejoin.wire.grammar import DAY, INT64_MAX, INT64_MIN, JSON_READERS, TEXT_READERS, Reader, parse_duration, parse_moment, shown
+from livejoin.wire.kinds import ByKind, digits_of
+from livejoin.wire.values.texts import HEX
 
 _UNIT_MICROS = {
     "microsecond": 1, "millisecond": 1_000, "second": 1_000_000, "minute": 60_000_000, "hour": 3_600_000_000, "day": DAY, "week": 7 * DAY,

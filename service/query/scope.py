@@ -9,10 +9,10 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from copy import copy
 from typing import get_args
 
+from livejoin.wire.schema import Bounds, Column, Interval, RelationDefinition
+from livejoin.wire.wording import instead
 from service.errors import Problem
 from service.query.model import ColumnRef, IntervalRef
-from service.wire.schema import Bounds, Column, Interval, RelationDefinition
-from service.wire.wording import instead
 
 
 class Scope:

@@ -15,6 +15,7 @@ from sqlglot.dialects.postgres import Postgres
 from sqlglot.parsers.postgres import PostgresParser
 from sqlglot.tokenizer_core import TokenType
 
+from livejoin.wire.schema import RelationDefinition
 from service.errors import Problem
 from service.query.assembly import Draft, PartDraft, check_output_name, column_output, computed_outputs, unsupported
 from service.query.latest import is_latest, read_as_of, read_latest
@@ -26,7 +27,6 @@ from service.query.sql_groups import is_grouped, read_groups
 from service.query.sql_names import Names, Sources, bad_query, fold, placed, read_sources
 from service.query.sql_terms import read_term
 from service.query.sql_text import Bounded, parse
-from service.wire.schema import RelationDefinition
 
 _CLAUSES = {
     "with_": ("a WITH clause", "define the view on the relations directly"),

@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 from sqlglot import exp
 
+from livejoin.wire.kinds import digits_of
 from service.errors import Problem
 from service.query.assembly import Draft, Inequality, PartDraft, unsupported
 from service.query.filters import OPPOSITE, pattern
@@ -18,7 +19,6 @@ from service.query.literals import BadLiteral, Physical, convert, distance_from_
 from service.query.model import ColumnRef, Filter, Within
 from service.query.scope import Scope
 from service.query.sql_names import Names, meant
-from service.wire.kinds import digits_of
 
 _OPS: dict[type[exp.Expr], str] = {exp.EQ: "=", exp.NEQ: "!=", exp.LT: "<", exp.LTE: "<=", exp.GT: ">", exp.GTE: ">="}
 _MIRRORED = {"=": "=", "!=": "!=", "<": ">", ">": "<", "<=": ">=", ">=": "<="}

@@ -8,11 +8,11 @@ from typing import NamedTuple
 
 from sqlglot import exp
 
+from livejoin.wire.schema import NAME, RelationDefinition
 from service.errors import Problem
 from service.query.assembly import unsupported
 from service.query.model import MAX_ALIASES, STRETCHES, ColumnRef, IntervalRef
 from service.query.scope import Scope
-from service.wire.schema import NAME, RelationDefinition
 
 _OF_INTERVALS = ("overlaps", "intersection", "duration", *STRETCHES)
 _FUNCTIONS = (

@@ -7,6 +7,8 @@ from collections.abc import Callable
 
 from sqlglot import exp
 
+from livejoin.wire.grammar import INT64_MAX, INT64_MIN
+from livejoin.wire.kinds import decimal_kind, digits_of
 from service.query import terms
 from service.query.assembly import unsupported
 from service.query.filters import pattern
@@ -14,8 +16,6 @@ from service.query.literals import BadLiteral, from_number, from_text, interval_
 from service.query.model import Term
 from service.query.sql_conditions import CASTS, is_clock, text_of
 from service.query.sql_names import Names, meant
-from service.wire.grammar import INT64_MAX, INT64_MIN
-from service.wire.kinds import decimal_kind, digits_of
 
 MOST_STEPS = 200
 """The maximum for an expression: names, constants and operators."""

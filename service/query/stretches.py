@@ -10,13 +10,13 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import replace
 
+from livejoin.wire.schema import NAME
 from service.errors import Problem
 from service.query.assembly import Draft, PartDraft, unsupported
 from service.query.filters import ordered
 from service.query.groups import GroupsDraft, refuse_stretch
 from service.query.model import ColumnRef, Filter, IntervalRef, Output, Query, Stretches, is_stretch
 from service.query.scope import Scope
-from service.wire.schema import NAME
 
 _INSTEAD = {
     "gaps": "FROM {a} LEFT JOIN {b} ON … AND overlaps({of}, {by})",

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
 
+from livejoin.wire.kinds import decimal_kind, digits_of
 from service.errors import Problem
 from service.query.model import ColumnRef, Term
-from service.wire.kinds import decimal_kind, digits_of
 
 MOST_DIGITS = 38
 _DIGITS_OF_INT64 = 19

@@ -12,6 +12,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from livejoin.wire.kinds import KEPT_TYPES, sent
 from service.engine.versions import Version
 from service.errors import Problem, bad_parameter
 from service.query.literals import BadLiteral, comparable, value_of
@@ -29,7 +30,6 @@ from service.views.live_view import LiveView
 from service.views.shown import ROW, Distinct
 from service.views.stages.key_stretches import KeyStretches
 from service.views.stages.table import GroupTable
-from service.wire.kinds import KEPT_TYPES, sent
 from structures.core.encoding import NEG_INF, POS_INF
 
 Point = tuple[str, Mapping[str, str]]

@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from livejoin.wire.kinds import sent_batch
 from service.histogram import Histogram
 from service.tables.arrow import is_text
 from service.tables.relations import Relation
@@ -23,7 +24,6 @@ from service.views.deltas import Combination
 from service.views.joins.protocol import Enumeration
 from service.views.joins.slots_cursor import Wrapper
 from service.views.live_view import LiveView
-from service.wire.kinds import sent_batch
 
 
 class Reading(Protocol):

@@ -11,6 +11,7 @@ from typing import NamedTuple, Self
 import numpy as np
 import numpy.typing as npt
 
+from livejoin.wire.schema import RelationDefinition
 from service.errors import bad_parameter
 from service.planning.meets import span_of
 from service.query.literals import BadLiteral, from_text
@@ -21,7 +22,6 @@ from service.tables.resolution import NO_SLOTS, Slots
 from service.tables.store import PIECE_ROWS, Table
 from service.views.deltas import Combination
 from service.views.joins.protocol import Enumeration
-from service.wire.schema import RelationDefinition
 from structures.core.encoding import NEG_INF, POS_INF, encode_floats
 
 Window = Mapping[str, tuple[str | None, str | None]]

@@ -9,10 +9,10 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from livejoin.wire.schema import Interval
 from service.query.model import Span
 from service.tables.arrow import null_mask
 from service.tables.store import Table
-from service.wire.schema import Interval
 from structures.core.encoding import NEG_INF, POS_INF, encode_any_floats, encode_floats
 
 Ends = npt.NDArray[np.int64]

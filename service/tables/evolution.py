@@ -10,9 +10,9 @@ from dataclasses import replace
 
 import pyarrow as pa
 
-from service.wire.batch import MAX_ERRORS, Batch, Changes, RowBlock
-from service.wire.judge import Findings, Judged, judge
-from service.wire.schema import RelationDefinition
+from livejoin.wire.batch import MAX_ERRORS, Batch, Changes, RowBlock
+from livejoin.wire.judge import Findings, Judged, judge
+from livejoin.wire.schema import RelationDefinition
 
 
 def same(definition: RelationDefinition, other: RelationDefinition) -> bool:

@@ -12,11 +12,11 @@ from typing import Any, Generic, NamedTuple, TypeVar
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from livejoin.wire.batch import RowBlock
 from service.query.model import ColumnRef, Condition, Either, Filter
 from service.tables.endpoints import TEXT_OR_BOOL, numbers
 from service.tables.masks import select_mask
 from service.tables.resolution import Resolved
-from service.wire.batch import RowBlock
 
 T = TypeVar("T")
 _MANY = 1000  # rows, above which only the values of interest are converted to Python

@@ -16,12 +16,12 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from livejoin.wire.kinds import SENT_TYPES, sent
+from livejoin.wire.schema import Interval, RelationDefinition
 from service.query.model import ColumnRef, IntervalRef, Output, Query, is_stretch
 from service.query.terms import is_nullable
 from service.tables.endpoints import Ends, endpoints
 from service.tables.terms import evaluated
-from service.wire.kinds import SENT_TYPES, sent
-from service.wire.schema import Interval, RelationDefinition
 from structures.core.encoding import NEG_INF, POS_INF, decode_floats, decode_ints
 
 Numbers = npt.NDArray[Any]

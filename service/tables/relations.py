@@ -7,9 +7,9 @@ import threading
 
 import pyarrow as pa
 
+from livejoin.wire.batch import RowBlock
+from livejoin.wire.schema import RelationDefinition
 from service.tables.store import Table
-from service.wire.batch import RowBlock
-from service.wire.schema import RelationDefinition
 
 
 class Hidden:

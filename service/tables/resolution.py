@@ -15,9 +15,9 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from livejoin.wire.batch import DELETE, INSERT, TRUNCATE, Changes, RowBlock
 from service.tables.arrow import concatenated_sets
 from service.tables.relations import Relation
-from service.wire.batch import DELETE, INSERT, TRUNCATE, Changes, RowBlock
 from structures.rows.key_groups import key_groups
 from structures.rows.key_table import RowSet
 

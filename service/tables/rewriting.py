@@ -16,6 +16,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from livejoin.wire.batch import Changes, RowBlock
 from service.query.model import Condition
 from service.tables.arrow import null_mask, reader
 from service.tables.backlog import Backlog, Net
@@ -23,7 +24,6 @@ from service.tables.masks import select_mask
 from service.tables.relations import Relation
 from service.tables.resolution import NO_SLOTS, Resolved, Slots, last_of_each
 from service.tables.store import PIECE_ROWS
-from service.wire.batch import Changes, RowBlock
 from structures.rows.key_table import RowSet
 
 Mask = npt.NDArray[np.bool_]

@@ -18,8 +18,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from livejoin.wire.batch import RowBlock
 from service.tables.arrow import any_null, few_to_row_set, from_cells, from_rows, kind, null_mask, padded, reader, to_row_set, writable
-from service.wire.batch import RowBlock
 from structures.core.reserve import SLOTS
 from structures.rows.key_counts import KeyCounts
 from structures.rows.key_table import ALL_BITS, RowSet

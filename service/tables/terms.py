@@ -16,13 +16,13 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from livejoin.wire.grammar import DAY, date_texts, decimal_texts, timestamp_texts
+from livejoin.wire.kinds import SENT_TYPES, digits_of
+from livejoin.wire.values.json_texts import part_of_json
 from service.query.literals import BadLiteral, value_of
 from service.query.model import ColumnRef, Term
 from service.tables.masks import like_mask
 from service.tables.truncation import trunc_dates, trunc_timestamps
-from service.wire.grammar import DAY, date_texts, decimal_texts, timestamp_texts
-from service.wire.kinds import SENT_TYPES, digits_of
-from service.wire.values.json_texts import part_of_json
 
 LONGEST_TEXT = 1 << 24
 """Bytes; a longer one that `||` would make is null."""

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from service.wire.grammar import DAY, INT64_MIN
+from livejoin.wire.grammar import DAY, INT64_MIN
 
 Ints = npt.NDArray[np.int64]
 

@@ -6,9 +6,9 @@ other columns from the start, and a column that becomes nullable changes nothing
 
 from __future__ import annotations
 
+from livejoin.wire.schema import RelationDefinition, parse_relation
 from service.query.model import ColumnRef, Query
 from service.views.shown import Definitions
-from service.wire.schema import RelationDefinition, parse_relation
 
 
 def compared_columns(query: Query, relation: str, definition: RelationDefinition) -> set[str]:

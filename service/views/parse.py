@@ -9,6 +9,7 @@ from contextlib import suppress
 from dataclasses import asdict
 from typing import Any, NamedTuple
 
+from livejoin.wire.schema import NAME, RelationDefinition, parse_relation
 from service.errors import Problem
 from service.planning.carrying import carried
 from service.planning.planner import Counted, plan
@@ -21,7 +22,6 @@ from service.query.model import Query
 from service.query.set_operations import drafts_of, query_of
 from service.query.sql import read_sql
 from service.query.sql_text import check_length
-from service.wire.schema import NAME, RelationDefinition, parse_relation
 
 
 class View(NamedTuple):

@@ -18,14 +18,14 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from livejoin.wire.kinds import SENT_TYPES, sent
+from livejoin.wire.schema import RelationDefinition
 from service.query.model import GROUP, Output, Query
 from service.query.terms import growth
 from service.tables.arrow import is_text
 from service.tables.projection import Projection, needed_columns, one_zero, values_schema
 from service.tables.sides import Side
 from service.views.deltas import Combination, stretches_of
-from service.wire.kinds import SENT_TYPES, sent
-from service.wire.schema import RelationDefinition
 
 STRETCH = 3  # arrays per row of `Stretches`
 NULL_IS_A_VALUE = {b"livejoin.null": b"value"}  # of a column of identities: elsewhere a null there means that the alias is missing

@@ -15,8 +15,8 @@ from confluent_kafka import KafkaException
 from confluent_kafka.admin import ConfigResource, ResourceType  # type: ignore[attr-defined]
 
 import livejoin
-from service.wire.batch import UPSERT
-from service.wire.schema import RelationDefinition
+from livejoin.wire.batch import UPSERT
+from livejoin.wire.schema import RelationDefinition
 from streaming.checking.samples import Ends, ends_of, last_records
 from streaming.config import Config, Out, Stream, Topic, read_config
 from streaming.connection import definition_in, describe, stranger

@@ -18,8 +18,8 @@ from pyspark.errors import PySparkAttributeError
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from livejoin.wire.schema import RelationDefinition, parse_relation
 from service.views.parse import parse_view
-from service.wire.schema import RelationDefinition, parse_relation
 from streaming.cluster.buckets import Buckets, Side, best_buckets, is_whole, join_in_buckets
 from streaming.cluster.candidates import Chosen, candidates, choose
 from streaming.cluster.cells_batch import VIEW, Judge, join_in_cells

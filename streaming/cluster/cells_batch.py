@@ -20,14 +20,14 @@ from pyspark import TaskContext
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.pandas.types import from_arrow_schema
 
+from livejoin.wire.arrow import judge_record_batch
+from livejoin.wire.room import UNBOUNDED
+from livejoin.wire.schema import RelationDefinition, parse_relation
 from service.engine.headless import Cell, Home, over
 from service.errors import Problem
 from service.query.model import ColumnRef, Filter
 from service.tables.endpoints import endpoints
 from service.views.parse import View, parse_view
-from service.wire.arrow import judge_record_batch
-from service.wire.room import UNBOUNDED
-from service.wire.schema import RelationDefinition, parse_relation
 from streaming.cluster.frames import ROW, TIE, Table, hashed
 from streaming.cluster.layout import Given, Layout, Member, Role
 from streaming.cluster.packing import SCHEMA, gathered, here, packed, unpacked

@@ -9,9 +9,9 @@ from typing import Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 
+from livejoin.wire.batch import DELETE, INSERT, Changes
+from livejoin.wire.schema import parse_relation
 from service.engine.headless import Changed
-from service.wire.batch import DELETE, INSERT, Changes
-from service.wire.schema import parse_relation
 from streaming.cluster.cells_batch import CellPlan
 from streaming.cluster.changes import Kind, form, taken
 from streaming.cluster.layout import Layout

@@ -17,11 +17,11 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from livejoin.wire.arrow import judge_record_batch
+from livejoin.wire.batch import DELETE, INSERT, OP_DICTIONARY, TRUNCATE, UPSERT, Changes, RowBlock
+from livejoin.wire.room import UNBOUNDED
+from livejoin.wire.schema import OP_COLUMN, RelationDefinition, parse_relation
 from service.tables.endpoints import endpoints
-from service.wire.arrow import judge_record_batch
-from service.wire.batch import DELETE, INSERT, OP_DICTIONARY, TRUNCATE, UPSERT, Changes, RowBlock
-from service.wire.room import UNBOUNDED
-from service.wire.schema import OP_COLUMN, RelationDefinition, parse_relation
 from streaming.cluster.cells_batch import BadRows
 from streaming.cluster.frames import TIE, hashed
 from streaming.cluster.layout import Given, Layout, Member, Numbers

@@ -12,7 +12,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from service.wire.schema import RelationDefinition, parse_relation
+from livejoin.wire.schema import RelationDefinition, parse_relation
 from streaming.cluster.layout import Member
 
 ROW, TIE = "_row", "_tie"

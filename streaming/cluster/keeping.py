@@ -23,9 +23,9 @@ import pyarrow as pa
 from pyspark.sql import Row
 from pyspark.sql.streaming.stateful_processor import MapState, TimerValues
 
+from livejoin.wire.batch import Changes
 from service.engine.headless import Cell, Changed
 from service.errors import Problem
-from service.wire.batch import Changes
 from streaming.cluster.cells_batch import BadRows
 from streaming.cluster.packing import ASKS, QUESTION
 from streaming.cluster.state_log import Extent, LoggedCell

@@ -15,8 +15,8 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from service.wire.batch import DELETE, INSERT, OP_NAMES
-from service.wire.schema import OP_COLUMN
+from livejoin.wire.batch import DELETE, INSERT, OP_NAMES
+from livejoin.wire.schema import OP_COLUMN
 from streaming.cluster.packing import as_one, one_of, unpacked
 from streaming.cluster.workers import query_and_epoch
 

@@ -13,9 +13,9 @@ from typing import Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 
+from livejoin.wire.batch import DELETE, INSERT, Changes
+from livejoin.wire.schema import RelationDefinition, parse_relation
 from service.engine.headless import Cell, Changed
-from service.wire.batch import DELETE, INSERT, Changes
-from service.wire.schema import RelationDefinition, parse_relation
 from streaming.cluster.changes import form, hashes, route, taken
 from streaming.cluster.frames import TIE
 from streaming.cluster.layout import Layout

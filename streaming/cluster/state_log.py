@@ -19,8 +19,8 @@ from typing import NamedTuple, Protocol
 
 import pyarrow as pa
 
+from livejoin.wire.batch import Changes
 from service.engine.headless import Cell, Stepped
-from service.wire.batch import Changes
 
 _LARGEST = 1 << 20  # bytes of a blob
 _SMALL = 1 << 14

@@ -13,9 +13,9 @@ from typing import Any
 
 import numpy as np
 
+from livejoin.wire.schema import OP_COLUMN
 from service.query.model import Query
 from service.views.parse import parse_view
-from service.wire.schema import OP_COLUMN
 from streaming.cluster.batch import sample_of
 from streaming.cluster.candidates import MUCH_COPIED, candidates, choose
 from streaming.cluster.cells_batch import VIEW

@@ -17,9 +17,9 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import types as T
 from pyspark.sql.pandas.types import from_arrow_schema
 
+from livejoin.wire.schema import OP_COLUMN, RelationDefinition
 from service.query.model import Query
 from service.views.parse import parse_view
-from service.wire.schema import OP_COLUMN, RelationDefinition
 from streaming.cluster import batch
 from streaming.cluster.cells_batch import VIEW, CellPlan, require_address_space
 from streaming.cluster.cells_stream import StreamPlan

@@ -22,11 +22,11 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from service.wire.batch import INSERT, TRUNCATE, UPSERT, Batch, Changes, concatenated
-from service.wire.debezium import DebeziumDecoder
-from service.wire.errors import RowError
-from service.wire.json import JsonDecoder
-from service.wire.schema import RelationDefinition
+from livejoin.wire.batch import INSERT, TRUNCATE, UPSERT, Batch, Changes, concatenated
+from livejoin.wire.debezium import DebeziumDecoder
+from livejoin.wire.errors import RowError
+from livejoin.wire.json import JsonDecoder
+from livejoin.wire.schema import RelationDefinition
 from streaming.config import Topic
 
 Bytes = Sequence[bytes | None]

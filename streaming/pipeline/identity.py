@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, NamedTuple
 
-from service.wire.schema import parse_relation
+from livejoin.wire.schema import parse_relation
 from streaming.connection import Applied
 from streaming.errors import StreamError
 from streaming.failures import AFRESH, made_anew, registered_anew

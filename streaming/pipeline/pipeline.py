@@ -21,8 +21,8 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming import StreamingQuery
 
 import livejoin
-from service.wire.batch import Batch, batch_to_arrow
-from service.wire.schema import RelationDefinition
+from livejoin.wire.batch import Batch, batch_to_arrow
+from livejoin.wire.schema import RelationDefinition
 from streaming.config import Config, Stream
 from streaming.connection import Applied, Service, SourceTaken, TooLarge
 from streaming.errors import StreamError

@@ -5,7 +5,7 @@ its bits, turned from sign and magnitude into two's complement: negative x becom
 are both 0, neighbouring floats are neighbouring integers, and -inf, inf and NaN lie within the extremes.
 
 An open start is the next value (`shift` 1), an open end the one before (`shift` -1). The two extremes of int64
-stand for "since ever" and "until further notice"; no value may reach them (`service.wire` judges that).
+stand for "since ever" and "until further notice"; no value may reach them (`livejoin.wire` judges that).
 
 All functions cost O(n).
 """

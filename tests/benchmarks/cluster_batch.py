@@ -23,10 +23,10 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 import livejoin
+from livejoin.wire.kinds import kept
+from livejoin.wire.schema import parse_relation
 from service.engine.headless import Cell
 from service.views.parse import parse_view
-from service.wire.kinds import kept
-from service.wire.schema import parse_relation
 from streaming.cluster import batch
 from streaming.cluster.batch import Planned, overlap_join
 from streaming.cluster.layout import Routed

@@ -24,11 +24,11 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 import livejoin
+from livejoin.wire.batch import DELETE, UPSERT, Changes, RowBlock
+from livejoin.wire.kinds import kept
+from livejoin.wire.schema import OP_COLUMN, parse_relation
 from service.engine.headless import Cell
 from service.views.parse import parse_view
-from service.wire.batch import DELETE, UPSERT, Changes, RowBlock
-from service.wire.kinds import kept
-from service.wire.schema import OP_COLUMN, parse_relation
 from streaming.cluster.changes import SEQ_COLUMN, Kind, hashes
 from streaming.cluster.frames import TIE, Table
 from streaming.cluster.streams import live_join

@@ -21,11 +21,11 @@ from typing import TypeVar
 import numpy as np
 import pyarrow as pa
 
+from livejoin.wire.batch import UPSERT, Changes, RowBlock
+from livejoin.wire.batch import Batch as WireBatch
+from livejoin.wire.schema import parse_relation
 from service.instance import Instance
 from service.reading.cursors import open_rows
-from service.wire.batch import UPSERT, Changes, RowBlock
-from service.wire.batch import Batch as WireBatch
-from service.wire.schema import parse_relation
 from structures.index.indexes import Entries, OrderedIndexes
 from structures.tree_tracker.tracker import Member, TreeTracker, index_orders
 from tests.benchmarks import natural_path

@@ -12,6 +12,8 @@ from collections.abc import Iterator
 import numpy as np
 import pyarrow as pa
 
+from livejoin.wire.batch import RowBlock
+from livejoin.wire.schema import parse_relation
 from service.server import COLLECTOR_THRESHOLDS
 from service.tables.changes import Run, batch_run
 from service.tables.indexes import SharedIndexes
@@ -19,8 +21,6 @@ from service.tables.relations import Relation
 from service.tables.resolution import Resolved, Slots
 from service.views.live_view import LiveView
 from service.views.parse import parse_view
-from service.wire.batch import RowBlock
-from service.wire.schema import parse_relation
 from tests.benchmarks.figures import Figure, Rival, Scale, middle, sampled
 from tests.benchmarks.measured_tree import Note
 

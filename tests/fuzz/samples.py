@@ -9,8 +9,8 @@ import orjson
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from service.wire.batch import OP_DICTIONARY
-from service.wire.schema import parse_relation
+from livejoin.wire.batch import OP_DICTIONARY
+from livejoin.wire.schema import parse_relation
 from tests.streaming.test_config import WHOLE
 
 DEFINITION: dict[str, Any] = {

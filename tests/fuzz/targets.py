@@ -11,6 +11,13 @@ from typing import NamedTuple
 
 import orjson
 
+from livejoin.wire.batch import Batch, batch_to_arrow
+from livejoin.wire.debezium import DebeziumDecoder
+from livejoin.wire.decode import decode_changes, decode_relation_changes
+from livejoin.wire.errors import UnknownRelation, WireError
+from livejoin.wire.json import JsonDecoder
+from livejoin.wire.rows import encode_rows
+from livejoin.wire.schema import RelationDefinition, parse_relation
 from service.api.changes import PARAMETERS as CHANGES_PARAMETERS
 from service.api.followers import PARAMETERS as FOLLOWER_PARAMETERS
 from service.api.http import media, origin, parameters
@@ -21,13 +28,6 @@ from service.errors import Problem
 from service.query.literals import BadLiteral, distance_from_json, distance_from_text, from_number, from_text, value_of
 from service.reading.tokens import Forged, Signer
 from service.views.parse import parse_view
-from service.wire.batch import Batch, batch_to_arrow
-from service.wire.debezium import DebeziumDecoder
-from service.wire.decode import decode_changes, decode_relation_changes
-from service.wire.errors import UnknownRelation, WireError
-from service.wire.json import JsonDecoder
-from service.wire.rows import encode_rows
-from service.wire.schema import RelationDefinition, parse_relation
 from streaming.config import BadConfig, read_config
 from tests.fuzz import samples
 

@@ -16,8 +16,8 @@ import orjson
 import psutil
 import pytest
 
+from livejoin.wire.batch import batch_to_arrow
 from service.api.http import media
-from service.wire.batch import batch_to_arrow
 from tests.end_to_end import talk
 from tests.fuzz.mutations import WORDS, drawn, mutated
 from tests.fuzz.statements import Drawn, definition

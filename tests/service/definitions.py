@@ -9,12 +9,12 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from livejoin.wire.schema import Interval, RelationDefinition, parse_relation
 from service.errors import Problem
 from service.query.model import Query
 from service.tables.masks import residual_mask, select_mask
 from service.tables.projection import Projection, needed_columns
 from service.views.parse import View, parse_view
-from service.wire.schema import Interval, RelationDefinition, parse_relation
 
 
 def relation(columns: str, intervals: dict[str, Any], key: str = "id") -> RelationDefinition:

@@ -18,9 +18,9 @@ import duckdb
 import numpy as np
 import pyarrow as pa
 
-from service.wire.batch import DELETE, TRUNCATE, UPSERT, Batch, Changes, RowBlock
-from service.wire.kinds import SENT_TYPES
-from service.wire.schema import parse_relation
+from livejoin.wire.batch import DELETE, TRUNCATE, UPSERT, Batch, Changes, RowBlock
+from livejoin.wire.kinds import SENT_TYPES
+from livejoin.wire.schema import parse_relation
 from tests.service.random_forms import Form, coverage, set_operation, stretches
 from tests.service.random_terms import JSON, Terms
 from tests.service.twin import Row

@@ -11,13 +11,13 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from livejoin.wire.batch import DELETE, INSERT, TRUNCATE, UPSERT, Batch, Changes, RowBlock
+from livejoin.wire.schema import RelationPatch, parse_relation
 from service.engine.state import Receipt
 from service.errors import Problem
 from service.instance import Instance
 from service.reading.cursors import RowReader, open_rows
 from service.settings import Settings
-from service.wire.batch import DELETE, INSERT, TRUNCATE, UPSERT, Batch, Changes, RowBlock
-from service.wire.schema import RelationPatch, parse_relation
 
 DEFINITION = parse_relation(
     {

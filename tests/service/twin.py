@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from service.wire.batch import DELETE, INSERT, TRUNCATE, UPSERT, Batch, Changes, RowBlock
-from service.wire.schema import RelationDefinition, parse_relation
+from livejoin.wire.batch import DELETE, INSERT, TRUNCATE, UPSERT, Batch, Changes, RowBlock
+from livejoin.wire.schema import RelationDefinition, parse_relation
 
 Row = dict[str, Any]
 KEYS = {"a": ("id",), "b": ("site", "nr")}

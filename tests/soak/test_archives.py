@@ -36,11 +36,11 @@ found = live_join(sql, {"a": table, "b": table}).count()
 
 def report(batches):
     list(batches)
-    import service.wire, structures
+    import livejoin.wire, structures
     from service import warming
     from structures.core import kernel
     warming._import_all()
-    files = [f"{os.path.realpath(one.__file__)}" for one in (structures, service.wire)]
+    files = [f"{os.path.realpath(one.__file__)}" for one in (structures, livejoin.wire)]
     yield pa.RecordBatch.from_pydict({"told": [json.dumps([files, sys.prefix, kernel.is_cached()])]})
 
 told = {row.told for row in spark.range(4).repartition(4).mapInArrow(report, "told string").collect()}

@@ -10,7 +10,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from service.wire.log_lines import message_of, start_log
+from livejoin.wire.log_lines import message_of, start_log
 from streaming import cli
 from streaming.config import read_config
 from streaming.errors import StreamError

@@ -17,6 +17,8 @@ import orjson
 from starlette.requests import Request
 from starlette.responses import Response
 
+from livejoin.wire.grammar import timestamp_text
+from livejoin.wire.wording import software_version
 from service.access.access_token import AccessToken
 from service.api.context import Context
 from service.api.http import formats, media
@@ -29,8 +31,6 @@ from service.engine.versions import Held
 from service.errors import Problem
 from service.instance import Instance
 from service.views.live_view import LiveView
-from service.wire.grammar import timestamp_text
-from service.wire.wording import software_version
 
 log = logging.getLogger("livejoin.api")
 

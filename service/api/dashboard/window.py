@@ -17,6 +17,8 @@ import pyarrow.compute as pc
 from starlette.requests import Request
 from starlette.responses import Response
 
+from livejoin.wire.kinds import SENT_TYPES, sent
+from livejoin.wire.rows import encode_rows
 from service.access.access_token import AccessToken
 from service.access.rights import require_relation
 from service.api.context import Context
@@ -34,8 +36,6 @@ from service.instance import Instance
 from service.reading.cursors import RowReader, open_rows
 from service.tables.sides import Side
 from service.views.live_view import LiveView
-from service.wire.kinds import SENT_TYPES, sent
-from service.wire.rows import encode_rows
 
 MOST_ROWS, ROWS = 10_000, 500
 MOST_KEYS = 200

@@ -21,6 +21,7 @@ from weakref import WeakValueDictionary
 from starlette.requests import Request
 from starlette.responses import Response
 
+from livejoin.wire.wording import software_version
 from service.access.rights import FILES
 from service.api.context import Context
 from service.api.files.conditions import conditions_of
@@ -47,7 +48,6 @@ from service.reading.cursors import RowReader, owner_of
 from service.reading.spools import Spool, Spools, TooLong
 from service.tables.relations import Relation
 from service.views.live_view import LiveView
-from service.wire.wording import software_version
 
 VIEW_FILE = tuple(parameter for parameter in VIEW_ROWS if parameter.name != "cursor")
 RELATION_FILE = tuple(parameter for parameter in RELATION_ROWS if parameter.name != "cursor")

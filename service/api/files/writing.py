@@ -10,9 +10,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from livejoin.wire.rows import Pieces
 from service.api.http import formats, media
 from service.api.http.formats import Format
-from service.wire.rows import Pieces
 
 GROUP_ROWS, GROUP_BYTES = 65_536, 16 << 20  # upper bounds of a row group of Parquet, or an Arrow batch
 

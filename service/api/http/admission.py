@@ -12,10 +12,10 @@ import threading
 from collections.abc import MutableMapping
 from typing import Any
 
+from livejoin.wire.errors import TooLarge
+from livejoin.wire.room import Room
 from service.errors import Problem
 from service.settings import Settings
-from service.wire.errors import TooLarge
-from service.wire.room import Room
 
 FREE = 64 << 10  # bytes
 DEFINITION = 4 << 20  # bytes: of a relation or a view; it is parsed in the event loop

@@ -8,12 +8,12 @@ import orjson
 from starlette.requests import Request
 from starlette.responses import Response
 
+from livejoin.wire.errors import cut
+from livejoin.wire.wording import instead
 from service.access.access_token import AccessToken
 from service.api.http import media, parameters
 from service.errors import Problem
 from service.instance import Instance
-from service.wire.errors import cut
-from service.wire.wording import instead
 
 # The type of an ASGI message of our own, which replaces the two of a response in one part: "status", "head" (the header fields as they are
 # sent, names in lower case, each with its line end, including Content-Length), "body". It takes the server a third of the time.

@@ -10,13 +10,13 @@ from typing import Any, cast
 
 import orjson
 
+from livejoin.wire.errors import check_utf8
+from livejoin.wire.room import JSON_WEIGHTS, take_text
+from livejoin.wire.table import first_twice
 from service.api.http import media
 from service.api.http.admission import FREE, Bodies, Place
 from service.api.http.credentials import require_still
 from service.errors import Problem
-from service.wire.errors import check_utf8
-from service.wire.room import JSON_WEIGHTS, take_text
-from service.wire.table import first_twice
 
 Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]

@@ -7,10 +7,10 @@ from typing import Any, ClassVar
 
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, RequestResponseCycle
 
+from livejoin.wire.rows import Pieces
 from service.api.http.answers import PIECES, TAKEN, WHOLE
 from service.api.http.joined import in_turns
 from service.api.http.turns import turn
-from service.wire.rows import Pieces
 
 _LARGE = 1 << 20  # bytes of a body: larger ones are not copied, but sent as pieces
 

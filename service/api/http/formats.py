@@ -8,8 +8,8 @@ from typing import Protocol
 import orjson
 import pyarrow as pa
 
+from livejoin.wire.rows import ArrowRows, Pieces, csv_header, encode_rows
 from service.api.http import media
-from service.wire.rows import ArrowRows, Pieces, csv_header, encode_rows
 
 
 class Format(Protocol):

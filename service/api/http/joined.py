@@ -7,7 +7,7 @@ import os
 from collections.abc import Iterator
 from typing import Any
 
-from service.wire.rows import Pieces
+from livejoin.wire.rows import Pieces
 
 _SMALL = 4096  # bytes; smaller pieces are copied, not passed to the system separately
 TURN = 9 << 18  # bytes: the system call for them takes half a millisecond of the event loop

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
 
+from livejoin.wire.errors import cut
 from service.errors import Problem
-from service.wire.errors import cut
 
 JSON = "application/json"
 JSONL = "application/jsonl"

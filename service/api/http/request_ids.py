@@ -6,7 +6,7 @@ import re
 import secrets
 from itertools import count
 
-from service.wire.log_lines import REQUEST_ID
+from livejoin.wire.log_lines import REQUEST_ID
 
 HEADER = b"x-request-id"
 _SANE = re.compile(rb"[A-Za-z0-9._:/+=@-]{1,128}")

@@ -7,6 +7,9 @@ from typing import Any
 
 from pydantic.json_schema import GenerateJsonSchema, models_json_schema
 
+from livejoin.wire.batch import MAX_ERRORS, OP_NAMES, UPSERT
+from livejoin.wire.json import MAX_TEXT
+from livejoin.wire.schema import RelationDefinition, RelationPatch
 from service.access.access_token import SCOPES, TokenForm
 from service.api.descriptions.answers import ANSWERS
 from service.api.descriptions.definitions import DEFINITIONS
@@ -15,9 +18,6 @@ from service.api.schemas.dashboard import STATUS, WINDOW
 from service.api.schemas.parts import COUNT, FLAG, MEASURE, MOMENT, NAME, ROW, TEXT, TEXTS, Schema, list_of, map_of, object_of, or_null, ref
 from service.query.forms import Deletion, ExceptView, JsonView, SqlView, UnionView
 from service.query.model import GUARANTEES
-from service.wire.batch import MAX_ERRORS, OP_NAMES, UPSERT
-from service.wire.json import MAX_TEXT
-from service.wire.schema import RelationDefinition, RelationPatch
 
 
 class _Untitled(GenerateJsonSchema):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from service.wire.schema import NAME as _PATTERN
+from livejoin.wire.schema import NAME as _PATTERN
 
 Schema = dict[str, Any]
 

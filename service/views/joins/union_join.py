@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from livejoin.wire.kinds import kept
 from service.planning.hypergraph import Hypergraph
 from service.planning.quadtree_shapes import Shapes
 from service.tables.resolution import Slots
@@ -26,7 +27,6 @@ from service.views.joins.qdag_trees import Entries, Keys
 from service.views.joins.quadtree_join import CHUNK, QdagRoot, QuadtreeJoin
 from service.views.joins.slots_cursor import SlotsCursor
 from service.views.shown import Shown
-from service.wire.kinds import kept
 from structures.qdag.union import Branch, Cursor, Or
 from structures.quadtree.trees import Root, in_order
 

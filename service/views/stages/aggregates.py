@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
+from livejoin.wire.kinds import digits_of
 from service.query.model import Aggregate
-from service.wire.kinds import digits_of
 from structures.aggregate import layout
 
 RAW, ORDERED, CODED = range(3)

@@ -15,6 +15,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from livejoin.wire.kinds import KEPT_TYPES, decimal_kind, digits_of, kept, sent
 from service.query.model import Query
 from service.tables.arrow import is_text, null_mask, reader
 from service.tables.projection import Projection
@@ -26,7 +27,6 @@ from service.views.deltas import Combination
 from service.views.nulls import loosened
 from service.views.shown import Definitions, Parts
 from service.views.stages.aggregates import CODED, ORDERED
-from service.wire.kinds import KEPT_TYPES, decimal_kind, digits_of, kept, sent
 from structures.aggregate.layout import INFINITY_BITS, NAN_BITS, NAN_ORDER
 from structures.grouped import following
 from structures.grouped.following import Reads

@@ -11,6 +11,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from livejoin.wire.kinds import KEPT_TYPES, SENT_TYPES, digits_of, kept, sent
 from service.query.model import AGGREGATE, GROUP, Aggregate, Condition, Either, Filter, Query
 from service.tables.masks import select_mask
 from service.tables.resolution import NO_SLOTS, Slots
@@ -20,7 +21,6 @@ from service.views.deltas import Combination
 from service.views.shown import Definitions
 from service.views.stages.aggregates import kind_of, never_null
 from service.views.stages.columns import Columns, kind_of_sent
-from service.wire.kinds import KEPT_TYPES, SENT_TYPES, digits_of, kept, sent
 from structures.aggregate import layout
 from structures.aggregate.groups import Step
 from structures.core.reserve import reserve

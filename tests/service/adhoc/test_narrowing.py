@@ -11,13 +11,13 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from livejoin.wire.batch import UPSERT, Batch, Changes, RowBlock
+from livejoin.wire.schema import parse_relation
 from service.access.access_token import EVERYONE
 from service.adhoc import narrowing
 from service.adhoc.statement import Known, Table, read
 from service.instance import Instance
 from service.reading.cursors import RowReader, open_relation_rows, open_rows
-from service.wire.batch import UPSERT, Batch, Changes, RowBlock
-from service.wire.schema import parse_relation
 from tests.service.duck import connected
 from tests.service.running import opened
 

@@ -15,14 +15,14 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from livejoin.wire.batch import UPSERT, Batch, Changes, RowBlock
+from livejoin.wire.schema import parse_relation
 from service.adhoc import frames
 from service.adhoc.failures import Limits
 from service.adhoc.process import Child
 from service.adhoc.session import Session
 from service.adhoc.statement import RELATION, Table
 from service.errors import Problem
-from service.wire.batch import UPSERT, Batch, Changes, RowBlock
-from service.wire.schema import parse_relation
 from tests.service.running import opened
 
 ROWS = 300_000

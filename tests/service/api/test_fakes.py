@@ -14,13 +14,13 @@ import httpx
 import pyarrow as pa
 import pytest
 
+from livejoin.wire.schema import parse_relation
 from service.api import followers, rows, views
 from service.api.context import READERS, Context
 from service.engine.versions import Pins, Version
 from service.errors import Problem
 from service.following.chunks import Chunk
 from service.settings import Settings
-from service.wire.schema import parse_relation
 from tests.service.api.asking import ask, client, is_problem
 
 DEFINITION = parse_relation({"columns": [{"name": "id", "type": "int64"}], "key": ["id"]})

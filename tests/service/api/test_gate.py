@@ -14,6 +14,7 @@ from typing import Any
 import httpx
 import pytest
 
+from livejoin.wire.batch import Batch
 from service.api.app import _encoded
 from service.api.context import Context, Mailbox
 from service.api.http.joined import Joined
@@ -21,7 +22,6 @@ from service.engine.state import Receipt
 from service.engine.under_way import UnderWay
 from service.errors import CATALOGUE, Problem
 from service.settings import Settings
-from service.wire.batch import Batch
 from tests.service.api.asking import ask, client, is_problem
 from tests.service.running import DEFINITION, HeldWriter, opened, running
 

@@ -15,9 +15,9 @@ from typing import Any
 import httpx
 import pytest
 
+from livejoin.wire.log_lines import message_of
 from service import server as serving
 from service.settings import Settings
-from service.wire.log_lines import message_of
 from tests.forked import finished
 from tests.server_process import ROOT, ServerProcess
 

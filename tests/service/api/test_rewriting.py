@@ -11,11 +11,11 @@ from typing import Any
 import httpx
 import pytest
 
+from livejoin.wire.batch import Batch
 from service.api.changes import SMALL
 from service.api.context import Context
 from service.instance import Instance
 from service.settings import Settings
-from service.wire.batch import Batch
 from tests.service.api.asking import client
 from tests.service.running import running
 

@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 
+from livejoin.wire.rows import Pieces
 from service.api import stream
 from service.api.context import Context
 from service.api.http.answers import PIECES, TAKEN
 from service.api.http.cycle import Cycle
 from service.api.stream import Chunk, Stream
 from service.settings import Settings
-from service.wire.rows import Pieces
 
 
 class _Made:

@@ -9,11 +9,11 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from livejoin.wire.schema import parse_relation
 from service.checking import recomputation
 from service.checking.candidates import candidates
 from service.checking.recomputation import Sum, hashes, recompute, total
 from service.views.parse import parse_view
-from service.wire.schema import parse_relation
 
 DEFINITION = {
     "columns": [

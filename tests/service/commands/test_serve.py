@@ -13,4 +13,4 @@ IMPORTS = "import sys, service.cli, service.commands.serve, service.server; prin
 def test_serve_does_without_the_client() -> None:
     done = subprocess.run([sys.executable, "-c", IMPORTS], cwd=ROOT, capture_output=True, text=True, check=True)
     modules = set(done.stdout.split())
-    assert "uvicorn" in modules and modules.isdisjoint({"httpx", "livejoin", "rich", "streaming"})
+    assert "uvicorn" in modules and modules.isdisjoint({"httpx", "livejoin.public", "rich", "streaming"})

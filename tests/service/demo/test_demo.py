@@ -20,11 +20,11 @@ import orjson
 import psutil
 import pytest
 
+from livejoin.wire.debezium import DebeziumDecoder
+from livejoin.wire.schema import parse_relation
 from service.demo.history import EPOCH, RELATIONS, VIEWS, Change, checksum, expected, history
 from service.demo.roads import Kafka, stream_toml
 from service.views.parse import parse_view
-from service.wire.debezium import DebeziumDecoder
-from service.wire.schema import parse_relation
 from tests.modes_of_files import exposed
 from tests.server_process import ROOT
 

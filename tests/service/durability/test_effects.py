@@ -16,11 +16,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from livejoin.wire.batch import RowBlock
 from service.durability.database import LogRow, replay
 from service.durability.effects import Effect, Shape, decode_effects, encode_effects
 from service.durability.folder import DATABASE, Damaged
 from service.durability.log import Log
-from service.wire.batch import RowBlock
 
 SCHEMA = pa.schema([
     ("id", pa.int64()), ("t", pa.utf8()), ("at", pa.timestamp("us", "UTC")), ("day", pa.date32()), ("x", pa.float64()), ("ok", pa.bool_()),

@@ -15,6 +15,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
+from livejoin.wire.batch import RowBlock
 from service.checking.inspection import inspect
 from service.durability.checksums import json_checksum
 from service.durability.database import LogRow
@@ -22,7 +23,6 @@ from service.durability.effects import Effect, encode_effects
 from service.durability.folder import DATABASE, MARK, Damaged, FolderInUse
 from service.durability.log import Log
 from service.durability.snapshots import Snapshot, read_snapshot, remove_unfinished, snapshot_paths, write_snapshot
-from service.wire.batch import RowBlock
 
 SCHEMA = pa.schema([pa.field("id", pa.int64(), nullable=False), pa.field("name", pa.utf8()), pa.field("at", pa.timestamp("us", "UTC"))])
 

@@ -5,8 +5,8 @@ from typing import Any
 
 import pyarrow as pa
 
+from livejoin.wire.batch import RowBlock
 from service.durability.effects import Effect, encode_effects
-from service.wire.batch import RowBlock
 from tests.service.durability.test_effects import decoded
 
 SCHEMA = pa.schema([

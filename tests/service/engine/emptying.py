@@ -15,12 +15,12 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from livejoin.wire.batch import Batch, Changes, RowBlock
 from service.engine.state import Receipt
 from service.errors import Problem
 from service.instance import Instance
 from service.reading.cursors import RowReader, open_relation_rows, open_rows
 from service.views.emptied import Emptied
-from service.wire.batch import Batch, Changes, RowBlock
 from tests.service.engine.test_builds import BOXES, agrees, ended, filled, rows_like, some_changes
 from tests.service.running import ORDER, check, look
 from tests.service.twin import values

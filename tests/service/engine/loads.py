@@ -26,6 +26,8 @@ import pyarrow as pa
 from numba.core.dispatcher import Dispatcher
 from numba.core.sigutils import normalize_signature
 
+from livejoin.wire.batch import Batch, Changes, RowBlock
+from livejoin.wire.schema import RelationPatch
 from service import warming
 from service.engine import truncates
 from service.engine.state import Receipt
@@ -33,8 +35,6 @@ from service.instance import Instance
 from service.reading.cursors import open_relation_rows, open_rows
 from service.settings import Settings
 from service.views.stages.counted import CountedStage
-from service.wire.batch import Batch, Changes, RowBlock
-from service.wire.schema import RelationPatch
 from structures.core import kernel
 from tests.service.engine.test_builds import BOXES, SHARING, VIEWS, ended, rows_like, some_changes
 from tests.service.engine.test_room_of_views import GROUPS, RANKED, STATEMENTS

@@ -14,6 +14,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from livejoin.wire.batch import Batch, Changes, RowBlock
 from service.checking.recomputation import beside, recompute, total
 from service.engine import builds
 from service.engine.builds import Builds
@@ -24,7 +25,6 @@ from service.tables import backlog
 from service.tables.loading import Loading
 from service.views.joins.reading_join import ReadingJoin
 from service.views.live_view import LiveView
-from service.wire.batch import Batch, Changes, RowBlock
 from structures.index import planting
 from tests.service.definitions import relation
 from tests.service.running import ORDER, PAIR, batch, check, ids, look, of_ops, opened, rows_of, running

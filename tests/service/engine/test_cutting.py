@@ -15,10 +15,10 @@ from typing import Any
 
 import pytest
 
+from livejoin.wire.batch import Batch
 from service.durability.log import Log
 from service.errors import Problem
 from service.instance import Instance
-from service.wire.batch import Batch
 from tests.service.engine.test_generations import snapshots
 from tests.service.running import batch, look, opened, rows_of, running
 

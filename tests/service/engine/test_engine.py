@@ -12,13 +12,13 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from livejoin.wire.batch import DELETE, TRUNCATE, UPSERT
 from service.errors import Problem
 from service.following.chunks import Chunk
 from service.instance import Instance
 from service.planning.planner import alternatives
 from service.reading.cursors import RowReader, open_relation_rows, open_rows
 from service.views.parse import parse_view
-from service.wire.batch import DELETE, TRUNCATE, UPSERT
 from tests.service.grouped import GroupedView
 from tests.service.running import PAIR, HeldWriter, batch, check, counted, in_parts, is_empty, opened, running
 from tests.service.stretched import CoveredView

@@ -15,11 +15,11 @@ from typing import Any
 import pytest
 
 import service
+from livejoin.wire.schema import RelationPatch
 from service.engine.queued import change
 from service.errors import Problem
 from service.instance import Instance
 from service.reading.cursors import open_rows
-from service.wire.schema import RelationPatch
 from tests.service.running import DEFINITION, batch, check, ids, opened, rows_of, running
 
 _OURS = str(Path(service.__file__).parent)

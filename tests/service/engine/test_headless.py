@@ -10,11 +10,11 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from livejoin.wire.schema import parse_relation
 from service.engine.headless import Cell, Rows, over
 from service.errors import Problem
 from service.query.model import ColumnRef, Filter
 from service.views.parse import View, parse_view
-from service.wire.schema import parse_relation
 from tests.service.random_views import NATURAL, by_all_algorithms
 from tests.service.stretched import VIEWS as STRETCHED
 from tests.service.twin import DEFINITIONS, MANY, VIEWS, Source, Twin, TwinView, plain, to_batch, values

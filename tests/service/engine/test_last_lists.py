@@ -12,13 +12,13 @@ from typing import Any
 import numpy as np
 import pytest
 
+from livejoin.wire.batch import Batch, Changes, RowBlock
 from service.engine import truncates
 from service.engine.state import Receipt
 from service.errors import Problem
 from service.instance import Instance
 from service.views import emptied
 from service.views.emptied import Emptied
-from service.wire.batch import Batch, Changes, RowBlock
 from tests.service.engine.emptying import Meanwhile, add_up, apply_unprepared, left_nothing, truncating
 from tests.service.engine.test_builds import BOXES, agrees, filled, rows_like, some_changes
 from tests.service.running import ORDER

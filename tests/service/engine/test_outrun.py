@@ -10,12 +10,12 @@ from typing import Any
 
 import pytest
 
+from livejoin.wire.batch import Batch
 from service.engine import builds
 from service.engine.builds import Builds, LargeLane, _Build
 from service.engine.state import Receipt
 from service.errors import Problem
 from service.instance import Instance
-from service.wire.batch import Batch
 from tests.service.engine.test_builds import Held, state
 from tests.service.running import PAIR, check, of_ops
 from tests.waiting import until

@@ -10,14 +10,14 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from livejoin.wire.batch import DELETE, UPSERT, Batch
+from livejoin.wire.schema import parse_relation
 from service.api.changes import decode_and_prepare
 from service.api.http.admission import FREE, Bodies, Place
 from service.errors import Problem
 from service.instance import Instance
 from service.reading.cursors import open_relation_rows
 from service.settings import Settings
-from service.wire.batch import DELETE, UPSERT, Batch
-from service.wire.schema import parse_relation
 from tests.service.running import DEFINITION, batch, check, of_ops, opened, rows_of
 
 N = 3000

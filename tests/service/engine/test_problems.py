@@ -12,14 +12,14 @@ from typing import Any
 
 import pytest
 
+from livejoin.wire.batch import Batch
+from livejoin.wire.errors import RowError
+from livejoin.wire.schema import parse_relation
 from service.durability.folder import FolderInUse
 from service.engine.state import Receipt
 from service.errors import Problem
 from service.instance import Instance
 from service.reading.cursors import open_relation_rows, open_rows
-from service.wire.batch import Batch
-from service.wire.errors import RowError
-from service.wire.schema import parse_relation
 from tests.service.running import DEFINITION, PAIR, HeldWriter, batch, ids, look, of_ops, opened, rows_of, running
 from tests.waiting import until
 

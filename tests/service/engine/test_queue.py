@@ -13,10 +13,10 @@ import pytest
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
+from livejoin.wire.batch import Batch
 from service.engine.queued import Item, Job, Queue, Waiting, is_small
 from service.engine.state import Receipt
 from service.errors import Problem
-from service.wire.batch import Batch
 from tests.service.running import HeldWriter, batch, of_ops, rows_of, running
 from tests.waiting import until
 

@@ -11,6 +11,8 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from livejoin.wire.batch import DELETE, INSERT, TRUNCATE, UPSERT, Batch, Changes, RowBlock
+from livejoin.wire.schema import RelationDefinition
 from service.durability.database import LogRow
 from service.durability.effects import Effect, encode_effects
 from service.durability.folder import Damaged
@@ -21,8 +23,6 @@ from service.engine.state import State
 from service.instance import Instance
 from service.settings import Settings
 from service.tables.relations import Relation
-from service.wire.batch import DELETE, INSERT, TRUNCATE, UPSERT, Batch, Changes, RowBlock
-from service.wire.schema import RelationDefinition
 from tests.service.definitions import relation as definition
 
 Row = tuple[Any, ...]

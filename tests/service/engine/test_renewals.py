@@ -13,6 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
+from livejoin.wire.batch import Batch, Changes, RowBlock
 from service.engine import builds
 from service.engine.builds import Builds
 from service.instance import Instance
@@ -20,7 +21,6 @@ from service.reading.cursors import open_rows
 from service.tables import backlog
 from service.views.joins import overlap_join
 from service.views.joins.overlap_join import OverlapJoin
-from service.wire.batch import Batch, Changes, RowBlock
 from structures.adaptive import bow_tie
 from structures.box import layout
 from tests.service.definitions import relation

@@ -10,15 +10,15 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from livejoin.wire.batch import UPSERT, Batch, Changes, RowBlock
+from livejoin.wire.errors import BadDefinition
+from livejoin.wire.schema import RelationDefinition, parse_patch, parse_relation
 from service.engine import retention
 from service.engine.retention import SOURCE
 from service.instance import Instance
 from service.query.model import ColumnRef, Filter
 from service.tables.relations import Relation
 from service.tables.rewriting import Removal, slots_that_meet
-from service.wire.batch import UPSERT, Batch, Changes, RowBlock
-from service.wire.errors import BadDefinition
-from service.wire.schema import RelationDefinition, parse_patch, parse_relation
 from tests.service.running import opened
 
 DAY = 86_400_000_000

@@ -11,6 +11,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from livejoin.wire.batch import Batch
 from service.engine.rewrites import Held
 from service.engine.state import Receipt
 from service.errors import Problem
@@ -19,7 +20,6 @@ from service.query.model import ColumnRef, Filter
 from service.reading.cursors import open_relation_rows, open_rows
 from service.tables.relations import Relation
 from service.tables.rewriting import Deletion, Replacement, Rewrite
-from service.wire.batch import Batch
 from tests.service.running import batch, check, keep_house, rows_of, running
 
 Model = dict[int, str | None]

@@ -15,10 +15,10 @@ from typing import Any
 import numpy as np
 import pytest
 
+from livejoin.wire.batch import Batch, Changes, RowBlock
 from service.engine.builds import Builds
 from service.errors import Problem
 from service.instance import Instance
-from service.wire.batch import Batch, Changes, RowBlock
 from structures.core import reserve
 from tests.service.engine.test_builds import BOXES, SHARING, VIEWS, agrees, filled, rows_like, some_changes
 from tests.service.running import ORDER, check, look

@@ -12,10 +12,10 @@ from typing import Any
 
 import pytest
 
+from livejoin.wire.batch import Batch
 from service.engine.state import Receipt
 from service.errors import Problem
 from service.instance import Instance
-from service.wire.batch import Batch
 from tests.service.running import HeldWriter, of_ops, opened, running
 from tests.waiting import until
 

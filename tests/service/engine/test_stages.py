@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
+from livejoin.wire.batch import Batch
 from service.engine.stages import FOLDER, Stage, Stages
 from service.errors import Problem
 from service.tables.relations import Relation
-from service.wire.batch import Batch
 from tests.service.running import DEFINITION, batch, rows_of, running
 
 

@@ -8,11 +8,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from livejoin.wire.batch import Batch, Changes, RowBlock
+from livejoin.wire.json import decode_json
 from service.engine.state import Receipt
 from service.errors import Problem
 from service.instance import Instance
-from service.wire.batch import Batch, Changes, RowBlock
-from service.wire.json import decode_json
 from tests.service.running import DEFINITION, ORDER, HeldWriter, check, of_ops, running
 
 

@@ -14,6 +14,7 @@ import numpy as np
 import pyarrow.compute as pc
 import pytest
 
+from livejoin.wire.batch import Batch, Changes, RowBlock
 from service.engine import truncates
 from service.engine.state import Receipt
 from service.engine.truncates import Truncates
@@ -23,7 +24,6 @@ from service.reading.cursors import open_rows
 from service.tables import backlog
 from service.views import emptied
 from service.views.emptied import Emptied
-from service.wire.batch import Batch, Changes, RowBlock
 from tests.service.engine.emptying import Meanwhile, add_up, apply_unprepared, left_nothing, rows_left, truncate_meanwhile, truncating
 from tests.service.engine.test_builds import BOXES, VIEWS, agrees, filled, rows_like, some_changes
 from tests.service.engine.test_renewals import keeping

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from livejoin.wire.batch import Batch, Changes, RowBlock
 from service.engine import truncates
 from service.tables import backlog
 from service.views.emptied import Emptied
@@ -18,7 +19,6 @@ from service.views.stages import columns, groups
 from service.views.stages.groups import GroupsStage
 from service.views.stages.key_stretches import KeyStretches
 from service.views.stages.table import GroupTable
-from service.wire.batch import Batch, Changes, RowBlock
 from tests.service.engine.emptying import Meanwhile, add_up, apply_unprepared, left_nothing, truncating
 from tests.service.engine.test_builds import BOXES, agrees, filled, rows_like, some_changes
 from tests.service.engine.test_truncates import MORE

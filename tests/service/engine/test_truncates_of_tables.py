@@ -11,12 +11,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from livejoin.wire.batch import Batch, Changes, RowBlock
 from service.engine import truncates
 from service.engine.state import Receipt
 from service.errors import Problem
 from service.instance import Instance
 from service.views.emptied import Emptied
-from service.wire.batch import Batch, Changes, RowBlock
 from tests.service.engine.emptying import truncating
 from tests.service.engine.test_builds import BOXES, VIEWS, rows_like
 from tests.service.engine.test_renewals import keeping

@@ -13,13 +13,13 @@ from typing import Any
 
 import pytest
 
+from livejoin.wire.batch import Batch
 from service.engine import truncates
 from service.engine.rewrites import Rewrites
 from service.engine.state import Receipt
 from service.engine.under_way import UnderWay
 from service.errors import Problem
 from service.instance import Instance
-from service.wire.batch import Batch
 from tests.service.running import PAIR, batch, of_ops, rows_of, running
 
 Key = tuple[str, int, str | None]  # source, epoch and run

@@ -10,13 +10,13 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from livejoin.wire.schema import parse_relation
 from service.engine.queued import Waiting
 from service.errors import Problem
 from service.following.chunks import CHUNK_ROWS, Chunk
 from service.following.feeds import Feed
 from service.following.subscriptions import Subscription
 from service.instance import Instance
-from service.wire.schema import parse_relation
 from tests.service.running import DEFINITION, PAIR, batch, keep_house, look, of_ops, opened, rows_of, running
 
 

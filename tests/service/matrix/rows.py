@@ -13,7 +13,7 @@ from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from typing import Any, NamedTuple
 
-from service.wire.schema import RelationDefinition, parse_relation
+from livejoin.wire.schema import RelationDefinition, parse_relation
 
 Row = dict[str, Any]
 Tables = dict[str, dict[int, Row]]

@@ -15,11 +15,11 @@ from typing import Any
 
 import pytest
 
+from livejoin.wire.batch import DELETE, UPSERT
 from service.instance import Instance
 from service.planning.planner import alternatives
 from service.reading.cursors import RowReader, open_rows
 from service.views.parse import parse_view
-from service.wire.batch import DELETE, UPSERT
 from tests.service.matrix.cases import Choice, anywhere, compared_parts, made, pairwise
 from tests.service.matrix.forms import AsOf, Covered, Distinct, Grouped, Stretched, Values
 from tests.service.matrix.rows import Relation, Row, Tables

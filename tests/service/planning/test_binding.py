@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 
+from livejoin.wire.batch import INSERT
 from service.instance import Instance
 from service.planning.binding import Binding, Counts, _Binder, bind
 from service.planning.meets import meets_of
 from service.query.model import Meet
 from service.tables.estimates import estimates_of
 from service.views.parse import parse_view
-from service.wire.batch import INSERT
 from tests.service.engine.test_engine import prepared
 from tests.service.random_views import RandomView
 from tests.service.twin import DEFINITIONS, Row, Source, to_batch

@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
+from livejoin.wire.schema import parse_relation
 from service.planning.planner import BUILT, alternatives
 from service.query.model import ALGORITHMS, ColumnRef, Comparison
 from service.views.parse import View, parse_view
-from service.wire.schema import parse_relation
 from tests.service.definitions import RELATIONS, refused, sql
 
 

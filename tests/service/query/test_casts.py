@@ -14,9 +14,9 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from livejoin.wire.schema import parse_relation
 from service.errors import Problem
 from service.views.parse import parse_view
-from service.wire.schema import parse_relation
 from tests.service.definitions import evaluate
 
 INT64_MIN, INT64_MAX = -(2**63), 2**63 - 1

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
+from livejoin.wire.schema import parse_relation
 from service.errors import Problem
 from service.query.model import RETAIN, ColumnRef, Filter
 from service.views.parse import View, parse_view
-from service.wire.schema import parse_relation
 from tests.service.definitions import RELATIONS, refused, sql
 
 BOTH = {"b": "bookings", "m": "maintenance"}

@@ -15,6 +15,9 @@ import orjson
 import pyarrow as pa
 import pytest
 
+from livejoin.wire.decode import decode_changes, decode_relation_changes
+from livejoin.wire.kinds import ByKind
+from livejoin.wire.schema import RelationDefinition, parse_relation
 from service.errors import Problem
 from service.instance import Instance
 from service.query.definition import read_where
@@ -23,9 +26,6 @@ from service.query.model import Filter
 from service.reading.lookups import parsed
 from service.reading.windows import window_of
 from service.views.parse import View, parse_view
-from service.wire.decode import decode_changes, decode_relation_changes
-from service.wire.kinds import ByKind
-from service.wire.schema import RelationDefinition, parse_relation
 from structures.core.encoding import encode_floats
 from tests.service.running import opened
 

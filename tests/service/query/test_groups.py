@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
+from livejoin.wire.schema import parse_relation
 from service.errors import Problem
 from service.query.model import Query
 from service.views.parse import parse_view
-from service.wire.schema import parse_relation
 
 BOOKINGS = parse_relation(
     {

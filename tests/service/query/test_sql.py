@@ -6,11 +6,11 @@ import re
 
 import pytest
 
+from livejoin.wire.schema import RelationDefinition, parse_relation
 from service.errors import Problem
 from service.query.model import ColumnRef, Filter, IntervalRef
 from service.query.sql_text import check_length
 from service.views.parse import parse_view
-from service.wire.schema import RelationDefinition, parse_relation
 from tests.service.definitions import RELATIONS, on, refused, relation, sql
 
 STAY_SLOT = on("overlaps(b.stay, m.slot)")

@@ -10,11 +10,11 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from livejoin.wire.kinds import sent_batch
+from livejoin.wire.schema import RelationDefinition, parse_relation
 from service.errors import Problem
 from service.tables.projection import Projection
 from service.views.parse import View, parse_view
-from service.wire.kinds import sent_batch
-from service.wire.schema import RelationDefinition, parse_relation
 from tests.service.definitions import evaluate
 from tests.service.duck import connected
 

@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
+from livejoin.wire.schema import parse_relation
 from service.engine.versions import Pins, Version
 from service.errors import Problem
 from service.instance import Instance
 from service.reading.cursors import RowReader, open_relation_rows, open_rows
-from service.wire.schema import parse_relation
 from tests.service.running import DEFINITION, PAIR, HeldWriter, batch, counted, ids, is_empty, look, of_ops, opened, rows_of, running
 
 

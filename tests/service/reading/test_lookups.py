@@ -18,13 +18,13 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from livejoin.wire.batch import DELETE, UPSERT, Batch, Changes, RowBlock
 from service.errors import Problem
 from service.instance import Instance
 from service.reading import lookups
 from service.reading.cursors import open_rows
 from service.reading.lookups import Point, Window, look_up
 from service.tables.store import Table
-from service.wire.batch import DELETE, UPSERT, Batch, Changes, RowBlock
 from tests.service.definitions import relation as definition
 from tests.service.running import DEFINITION, ORDER, HeldWriter, batch, ids, of_ops, opened, rows_of, running
 

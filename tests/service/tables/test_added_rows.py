@@ -6,8 +6,8 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from livejoin.wire.batch import RowBlock
 from service.tables.store import Domain, Table
-from service.wire.batch import RowBlock
 from structures.rows.reading import Run
 from structures.rows.succession import Succession, Told
 

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from livejoin.wire.batch import RowBlock
 from service.tables.changes import (
     DELETE,
     ENTER,
@@ -25,7 +26,6 @@ from service.tables.changes import (
     versions_of,
 )
 from service.tables.relations import Relation
-from service.wire.batch import RowBlock
 from tests.service.definitions import relation as definition
 
 NONE = np.empty(0, np.int32)

@@ -10,6 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from livejoin.wire.batch import DELETE, UPSERT, Batch, Changes, RowBlock
 from service.engine.state import State
 from service.engine.versions import Needed
 from service.errors import Problem
@@ -19,7 +20,6 @@ from service.tables.interest import Touched
 from service.tables.relations import Relation
 from service.tables.shared_index import Order, SharedIndex
 from service.tables.sides import Side
-from service.wire.batch import DELETE, UPSERT, Batch, Changes, RowBlock
 from structures.core.encoding import decode_floats
 from structures.index.indexes import Cursor, OrderedIndexes
 from tests.service.definitions import relation as definition

@@ -11,14 +11,14 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from livejoin.wire.batch import RowBlock
+from livejoin.wire.schema import parse_relation
 from service.query.filters import either
 from service.query.model import ColumnRef, Condition, Filter
 from service.tables.interest import Interest, Selection, Touched
 from service.tables.masks import select_mask
 from service.tables.relations import Relation
 from service.tables.resolution import Resolved
-from service.wire.batch import RowBlock
-from service.wire.schema import parse_relation
 
 COLUMNS = {
     "id": ("int64", [0, 1, 2]),

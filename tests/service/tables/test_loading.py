@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 import pytest
 
+from livejoin.wire.batch import DELETE, UPSERT
 from service.tables import loading
 from service.tables.backlog import Backlog, pieces
 from service.tables.loading import Loading
 from service.tables.shared_index import Order, SharedIndex
-from service.wire.batch import DELETE, UPSERT
 from structures.index import indexes
 from tests.service.tables.test_indexes import Case, order, side
 

@@ -10,9 +10,9 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from livejoin.wire.schema import RelationDefinition
 from service.tables.projection import Projection
 from service.views.parse import parse_view
-from service.wire.schema import RelationDefinition
 from tests.service.definitions import relation
 
 BOUNDS = ("[)", "[]", "(]", "()")

@@ -11,11 +11,11 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from livejoin.wire.batch import DELETE, INSERT, TRUNCATE, UPSERT, Changes, RowBlock
 from service.tables import resolution
 from service.tables.changes import batch_run
 from service.tables.relations import Relation
 from service.tables.resolution import NO_SLOTS, Last, Resolved, allocate, last_of_each, prepare, resolve
-from service.wire.batch import DELETE, INSERT, TRUNCATE, UPSERT, Changes, RowBlock
 from tests.service.definitions import relation as definition
 
 Key = tuple[Any, ...]

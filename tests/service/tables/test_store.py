@@ -8,9 +8,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
+from livejoin.wire.batch import RowBlock
 from service.tables.store import Domain, Table
 from service.views.deltas import equal_rows
-from service.wire.batch import RowBlock
 from structures.core.kernel import JIT, _listed
 from structures.rows import rows
 

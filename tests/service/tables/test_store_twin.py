@@ -10,8 +10,8 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule, run_state_machine_as_test
 
+from livejoin.wire.batch import RowBlock
 from service.tables.store import Domain, Table
-from service.wire.batch import RowBlock
 from structures.core.kernel import JIT
 from structures.rows.key_table import ALL_BITS
 

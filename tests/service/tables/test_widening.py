@@ -9,8 +9,8 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from livejoin.wire.batch import RowBlock
 from service.tables.store import NO_NUMBERS, Table
-from service.wire.batch import RowBlock
 
 
 def schema_of(texts: bool, columns: int, nullable: bool, added: int = 0) -> pa.Schema:

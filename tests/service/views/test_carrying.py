@@ -15,13 +15,13 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from livejoin.wire.batch import DELETE, UPSERT, Batch, Changes, RowBlock
+from livejoin.wire.schema import parse_relation
 from service.checking.comparison import agrees
 from service.errors import Problem
 from service.instance import Instance
 from service.reading.cursors import open_rows
 from service.views import parse
-from service.wire.batch import DELETE, UPSERT, Batch, Changes, RowBlock
-from service.wire.schema import parse_relation
 from tests.service.running import check, opened
 from tests.service.twin import values
 

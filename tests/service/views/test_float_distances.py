@@ -18,12 +18,12 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from livejoin.wire.batch import DELETE, UPSERT
 from service.checking.comparison import agrees
 from service.instance import Instance
 from service.planning.planner import alternatives
 from service.reading.cursors import open_rows
 from service.views.parse import parse_view
-from service.wire.batch import DELETE, UPSERT
 from tests.end_to_end import talk
 from tests.server_process import ServerProcess
 from tests.service.definitions import relation

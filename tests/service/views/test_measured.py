@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
+from livejoin.wire.batch import DELETE, INSERT
 from service.instance import Instance
 from service.reading.cursors import open_rows
 from service.views.joins.qdag_join import QdagJoin
-from service.wire.batch import DELETE, INSERT
 from tests.service.engine.test_engine import prepared
 from tests.service.twin import Row, to_batch
 

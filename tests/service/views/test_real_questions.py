@@ -14,9 +14,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
+from livejoin.wire.batch import DELETE, UPSERT
+from livejoin.wire.schema import parse_relation
 from service.reading.cursors import open_rows
-from service.wire.batch import DELETE, UPSERT
-from service.wire.schema import parse_relation
 from tests import datasets
 from tests.service.running import check, ids, opened
 from tests.service.views.stages.test_gaps_data import GAPS, ISLANDS, of_rows

@@ -10,10 +10,10 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from livejoin.wire.batch import UPSERT, Batch, Changes, RowBlock
 from service.errors import Problem
 from service.reading.cursors import open_rows
 from service.views.parse import parse_view
-from service.wire.batch import UPSERT, Batch, Changes, RowBlock
 from tests.service.duck import connected
 from tests.service.random_sql import alike
 from tests.service.running import check, opened

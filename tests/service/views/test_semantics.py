@@ -11,9 +11,9 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from livejoin.wire.schema import RelationDefinition, parse_relation
 from service.errors import Problem
 from service.views.parse import parse_view
-from service.wire.schema import RelationDefinition, parse_relation
 from tests import datasets
 from tests.service.definitions import evaluate, relation
 from tests.service.duck import connected

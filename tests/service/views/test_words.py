@@ -9,9 +9,9 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from livejoin.wire.batch import RowBlock
 from service.tables.store import Table
 from service.views.words import words_of
-from service.wire.batch import RowBlock
 
 
 def table_of(**columns: pa.Array) -> tuple[Table, np.ndarray]:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from service.wire.batch import OP_NAMES, Batch
-from service.wire.decode import decode_changes, decode_relation_changes
-from service.wire.errors import UnknownRelation
-from service.wire.schema import RelationDefinition, parse_relation
+from livejoin.wire.batch import OP_NAMES, Batch
+from livejoin.wire.decode import decode_changes, decode_relation_changes
+from livejoin.wire.errors import UnknownRelation
+from livejoin.wire.schema import RelationDefinition, parse_relation
 
 BOOKINGS = parse_relation(
     {

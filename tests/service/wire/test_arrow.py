@@ -11,8 +11,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from service.wire.batch import batch_to_arrow
-from service.wire.errors import MalformedBody, UnknownRelation
+from livejoin.wire.batch import batch_to_arrow
+from livejoin.wire.errors import MalformedBody, UnknownRelation
 from tests.service.wire.bookings import BOOKINGS, changes, faults, relation_changes, rows
 
 ARROW = "application/vnd.apache.arrow.stream"

@@ -8,11 +8,11 @@ from typing import Any
 import orjson
 import pytest
 
-from service.wire.batch import Batch
-from service.wire.debezium import DebeziumDecoder
-from service.wire.decode import decode_rows
-from service.wire.errors import BadParameter, MalformedBody, UnknownRelation
-from service.wire.json import JsonDecoder
+from livejoin.wire.batch import Batch
+from livejoin.wire.debezium import DebeziumDecoder
+from livejoin.wire.decode import decode_rows
+from livejoin.wire.errors import BadParameter, MalformedBody, UnknownRelation
+from livejoin.wire.json import JsonDecoder
 from tests.service.wire.bookings import BOOKINGS, changes, definitions, faults, relation_changes, rows
 
 JSONL, DEBEZIUM = "application/jsonl", "application/vnd.debezium+jsonl"

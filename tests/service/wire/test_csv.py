@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from service.wire.errors import MalformedBody
+from livejoin.wire.errors import MalformedBody
 from tests.service.wire.bookings import faults, relation_changes, rows
 
 NOON = dt.datetime(2026, 1, 1, 12, tzinfo=dt.UTC)

@@ -8,10 +8,10 @@ from typing import Any
 import orjson
 import pytest
 
-from service.wire.batch import OP_NAMES, Batch
-from service.wire.debezium import DebeziumDecoder, decode_debezium
-from service.wire.errors import MalformedBody
-from service.wire.schema import RelationDefinition, parse_relation
+from livejoin.wire.batch import OP_NAMES, Batch
+from livejoin.wire.debezium import DebeziumDecoder, decode_debezium
+from livejoin.wire.errors import MalformedBody
+from livejoin.wire.schema import RelationDefinition, parse_relation
 from tests.datasets import definition, folder
 from tests.service.wire.bookings import faults, rows
 

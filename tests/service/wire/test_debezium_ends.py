@@ -9,9 +9,9 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from service.wire.batch import Batch
-from service.wire.debezium import DebeziumDecoder
-from service.wire.schema import RelationDefinition, parse_relation
+from livejoin.wire.batch import Batch
+from livejoin.wire.debezium import DebeziumDecoder
+from livejoin.wire.schema import RelationDefinition, parse_relation
 from tests.service.wire.bookings import faults
 
 _TIME, _CONNECT = "io.debezium.time.", "org.apache.kafka.connect.data."

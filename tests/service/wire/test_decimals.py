@@ -13,13 +13,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from service.wire.batch import Batch, batch_to_arrow
-from service.wire.decode import decode_changes, decode_relation_changes
-from service.wire.errors import BadDefinition, MalformedBody
-from service.wire.grammar import JSON_READERS, decimal_texts
-from service.wire.kinds import KEPT_TYPES, SENT_TYPES, digits_of, kept, sent
-from service.wire.rows import encode_rows
-from service.wire.schema import parse_relation
+from livejoin.wire.batch import Batch, batch_to_arrow
+from livejoin.wire.decode import decode_changes, decode_relation_changes
+from livejoin.wire.errors import BadDefinition, MalformedBody
+from livejoin.wire.grammar import JSON_READERS, decimal_texts
+from livejoin.wire.kinds import KEPT_TYPES, SENT_TYPES, digits_of, kept, sent
+from livejoin.wire.rows import encode_rows
+from livejoin.wire.schema import parse_relation
 
 PRICES = parse_relation({
     "columns": [{"name": "id", "type": "int64"}, {"name": "price", "type": "decimal", "precision": 12, "scale": 2, "nullable": True}],

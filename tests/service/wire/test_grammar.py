@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from service.wire.grammar import (
+from livejoin.wire.grammar import (
     DATE_MAX,
     DATE_MIN,
     INT64_MAX,

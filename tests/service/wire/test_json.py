@@ -6,8 +6,8 @@ from typing import Any
 import orjson
 import pytest
 
-from service.wire.errors import BadParameter, MalformedBody, UnknownRelation, UnsupportedMediaType
-from service.wire.json import JsonDecoder, fields_ahead
+from livejoin.wire.errors import BadParameter, MalformedBody, UnknownRelation, UnsupportedMediaType
+from livejoin.wire.json import JsonDecoder, fields_ahead
 from tests.service.wire.bookings import BOOKINGS, VALUES, changes, faults, relation_changes, rows
 
 NOON = dt.datetime(2026, 1, 1, 12, tzinfo=dt.UTC)

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from service.wire.values.json_texts import fault_of_json, part_of_json
+from livejoin.wire.values.json_texts import fault_of_json, part_of_json
 
 NUMBERS = (
     "18446744073709551616", "-18446744073709551617", "1.10", "1E2", "1e400", "-1e-400", "-0", "-0.0", "0", "7", "1e+07", "0.1e-7",

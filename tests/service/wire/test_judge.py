@@ -13,12 +13,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from service.wire.batch import OP_NAMES, Batch
-from service.wire.debezium import DebeziumDecoder
-from service.wire.decode import decode_changes, decode_relation_changes
-from service.wire.grammar import timestamp_text
-from service.wire.kinds import KEPT_TYPES
-from service.wire.schema import RelationDefinition, parse_relation
+from livejoin.wire.batch import OP_NAMES, Batch
+from livejoin.wire.debezium import DebeziumDecoder
+from livejoin.wire.decode import decode_changes, decode_relation_changes
+from livejoin.wire.grammar import timestamp_text
+from livejoin.wire.kinds import KEPT_TYPES
+from livejoin.wire.schema import RelationDefinition, parse_relation
 from tests.service.wire import twin
 
 MIN, MAX = -(2**63), 2**63 - 1

@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from service.wire.log_lines import message_of
+from livejoin.wire.log_lines import message_of
 from tests.server_process import ROOT
 
 LINE = re.compile(r"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3})Z ([A-Z]+) ([\w.]+): (.*)")
@@ -18,7 +18,7 @@ LINE = re.compile(r"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3})Z ([A-Z]+) ([\w.]+): 
 
 def logged(code: str, form: str = "text", level: str = "info") -> list[str]:
     """The lines that a process writes on standard error, in a time zone far from UTC."""
-    source = f"import logging\nfrom service.wire.log_lines import start_log\nstart_log({form!r}, {level!r})\n{code}"
+    source = f"import logging\nfrom livejoin.wire.log_lines import start_log\nstart_log({form!r}, {level!r})\n{code}"
     done = subprocess.run([sys.executable, "-c", source], cwd=ROOT, capture_output=True, text=True, check=True, env={"TZ": "Asia/Tokyo"})
     assert done.stdout == ""
     return done.stderr.splitlines()
@@ -43,7 +43,7 @@ def test_libraries_say_only_what_is_wrong() -> None:
     ]  # fmt: skip
 
 
-REQUEST = "from service.wire.log_lines import REQUEST_ID\nREQUEST_ID.set('ab12-7')\n"
+REQUEST = "from livejoin.wire.log_lines import REQUEST_ID\nREQUEST_ID.set('ab12-7')\n"
 
 
 def test_the_request() -> None:

@@ -15,12 +15,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from service.wire.batch import Batch, batch_to_arrow
-from service.wire.decode import decode_changes, decode_relation_changes
-from service.wire.errors import BadDefinition, MalformedBody
-from service.wire.grammar import JSON_READERS, TEXT_READERS, time_texts
-from service.wire.rows import encode_rows
-from service.wire.schema import parse_relation
+from livejoin.wire.batch import Batch, batch_to_arrow
+from livejoin.wire.decode import decode_changes, decode_relation_changes
+from livejoin.wire.errors import BadDefinition, MalformedBody
+from livejoin.wire.grammar import JSON_READERS, TEXT_READERS, time_texts
+from livejoin.wire.rows import encode_rows
+from livejoin.wire.schema import parse_relation
 
 KINDS = ("uuid", "time", "json", "bytes")
 THINGS = parse_relation({
@@ -244,8 +244,8 @@ def test_views_of_null_bytes_that_point_anywhere() -> None:
 
 def test_what_a_dictionary_repeats_is_counted() -> None:
     """Before it is made: a row takes a byte in the body, and 4,000 when it is read."""
-    from service.wire.errors import TooLarge
-    from service.wire.room import Room
+    from livejoin.wire.errors import TooLarge
+    from livejoin.wire.room import Room
 
     class Small(Room):
         left = 1 << 20

@@ -13,11 +13,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from service.wire.decode import decode_changes, decode_relation_changes
-from service.wire.errors import MalformedBody, TooLarge
-from service.wire.parquet.decode import _PIECE
-from service.wire.room import UNBOUNDED, Room
-from service.wire.schema import parse_relation
+from livejoin.wire.decode import decode_changes, decode_relation_changes
+from livejoin.wire.errors import MalformedBody, TooLarge
+from livejoin.wire.parquet.decode import _PIECE
+from livejoin.wire.room import UNBOUNDED, Room
+from livejoin.wire.schema import parse_relation
 
 MIB = 1 << 20
 ARROW, PARQUET = "application/vnd.apache.arrow.stream", "application/vnd.apache.parquet"

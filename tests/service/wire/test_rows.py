@@ -12,11 +12,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from service.wire import rows as wire_rows
-from service.wire.errors import UnsupportedMediaType
-from service.wire.grammar import INT64_MAX, INT64_MIN, parse_date, parse_timestamp
-from service.wire.kinds import KEPT_TYPES
-from service.wire.rows import ArrowRows, csv_header, encode_rows, joined
+from livejoin.wire import rows as wire_rows
+from livejoin.wire.errors import UnsupportedMediaType
+from livejoin.wire.grammar import INT64_MAX, INT64_MIN, parse_date, parse_timestamp
+from livejoin.wire.kinds import KEPT_TYPES
+from livejoin.wire.rows import ArrowRows, csv_header, encode_rows, joined
 
 TYPES = ("int64", "float64", "timestamp", "date", "string", "bool")
 SCHEMA = pa.schema([*((kind, KEPT_TYPES[kind]) for kind in TYPES), ('a "b", é', pa.utf8())])

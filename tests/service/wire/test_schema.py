@@ -5,8 +5,8 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from service.wire.errors import BadDefinition
-from service.wire.schema import parse_relation
+from livejoin.wire.errors import BadDefinition
+from livejoin.wire.schema import parse_relation
 
 BOOKINGS: dict[str, Any] = {
     "columns": [

@@ -12,10 +12,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from service.wire.batch import Batch
-from service.wire.decode import decode_relation_changes
-from service.wire.errors import MalformedBody
-from service.wire.schema import RelationDefinition, parse_relation
+from livejoin.wire.batch import Batch
+from livejoin.wire.decode import decode_relation_changes
+from livejoin.wire.errors import MalformedBody
+from livejoin.wire.schema import RelationDefinition, parse_relation
 
 ARROW, PARQUET = "application/vnd.apache.arrow.stream", "application/vnd.apache.parquet"
 NOON = dt.datetime(2026, 2, 17, 14, tzinfo=dt.UTC)

@@ -14,12 +14,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from service.wire.batch import Batch
-from service.wire.debezium import DebeziumDecoder
-from service.wire.decode import decode_changes, decode_relation_changes
-from service.wire.errors import BadDefinition, MalformedBody
-from service.wire.schema import RelationDefinition, parse_relation
-from service.wire.values.local_times import local_times
+from livejoin.wire.batch import Batch
+from livejoin.wire.debezium import DebeziumDecoder
+from livejoin.wire.decode import decode_changes, decode_relation_changes
+from livejoin.wire.errors import BadDefinition, MalformedBody
+from livejoin.wire.schema import RelationDefinition, parse_relation
+from livejoin.wire.values.local_times import local_times
 
 EPOCH = datetime(1970, 1, 1)
 MICRO = timedelta(microseconds=1)

@@ -6,7 +6,7 @@ import datetime as dt
 import math
 from typing import Any
 
-from service.wire.schema import RelationDefinition
+from livejoin.wire.schema import RelationDefinition
 
 EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 MIN, MAX = -(2**63), 2**63 - 1

@@ -16,8 +16,8 @@ import pytest
 from confluent_kafka import Producer, TopicPartition
 from confluent_kafka.admin import NewTopic
 
-from service.wire.log_lines import message_of
-from service.wire.schema import parse_relation
+from livejoin.wire.log_lines import message_of
+from livejoin.wire.schema import parse_relation
 from streaming.checking import check as check_module
 from streaming.checking.check import check
 from streaming.cli import command

@@ -9,7 +9,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from service.wire.schema import parse_relation
+from livejoin.wire.schema import parse_relation
 from tests.streaming.cluster.test_batch import SPANS, in_duckdb
 
 Row = dict[str, Any]

@@ -10,8 +10,8 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from livejoin.wire.schema import OP_COLUMN, RelationDefinition, parse_relation
 from service.views.parse import parse_view
-from service.wire.schema import OP_COLUMN, RelationDefinition, parse_relation
 from streaming.cluster.cells_batch import VIEW, CellPlan
 from streaming.cluster.cells_stream import StreamPlan
 from streaming.cluster.changes import SEQ_COLUMN, Kind, Source, hashes, send

@@ -18,8 +18,8 @@ import psutil
 import pyarrow as pa
 import pytest
 
+from livejoin.wire.schema import parse_relation
 from service.engine import headless
-from service.wire.schema import parse_relation
 from streaming.cluster import cells_batch, netting, packing
 from streaming.cluster.cells_batch import BadRows
 from streaming.cluster.changes import Kind, _spark_hash, labels

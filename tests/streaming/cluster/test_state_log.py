@@ -12,10 +12,10 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule, run_state_machine_as_test
 
+from livejoin.wire.batch import DELETE, UPSERT, Changes, RowBlock
+from livejoin.wire.schema import parse_relation
 from service.engine.headless import Cell
 from service.views.parse import parse_view
-from service.wire.batch import DELETE, UPSERT, Changes, RowBlock
-from service.wire.schema import parse_relation
 from streaming.cluster import state_log
 from streaming.cluster.state_log import LoggedCell
 

@@ -14,8 +14,8 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from service.wire.batch import OP_NAMES
-from service.wire.schema import RelationDefinition, parse_relation
+from livejoin.wire.batch import OP_NAMES
+from livejoin.wire.schema import RelationDefinition, parse_relation
 from streaming.config import Topic
 from streaming.pipeline.decode import BadRecord, Decoded, Decoder, KeyPlaces, decode_topic, decoder_for, in_order
 from tests.datasets import debezium, definition, expected, samples

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 
+from livejoin.wire.schema import RelationDefinition
 from service.planning.meets import Relations
 from service.planning.plans.plan import Plan, first_notes, names
 from service.query.latest import is_ordered
 from service.query.model import Latest, Query
-from service.wire.schema import RelationDefinition
 
 TIES = "rows that tie in the order are read, to compare their primary keys"
 _ANY_BITS = ("int64", "float64", "timestamp")

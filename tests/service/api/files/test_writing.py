@@ -11,11 +11,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from livejoin.wire.schema import RelationPatch
 from service.api.files import writing
 from service.api.files.writing import KINDS, make
 from service.api.rows import Rows
 from service.reading.cursors import open_rows
-from service.wire.schema import RelationPatch
 from tests.service.running import batch, rows_of, running
 
 SEED = 20261124

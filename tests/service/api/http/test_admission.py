@@ -18,11 +18,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from livejoin.wire.errors import TooLarge
 from service.api.http.admission import DEFINITION, FREE, Bodies, Place
 from service.api.http.bodies import definition, parse_json
 from service.errors import Problem
 from service.settings import Settings
-from service.wire.errors import TooLarge
 from tests.server_process import ServerProcess
 
 MIB = 1 << 20

@@ -10,9 +10,9 @@ from collections.abc import Callable
 import pytest
 import uvloop
 
+from livejoin.wire.rows import Pieces
 from service.api.http import joined
 from service.api.http.joined import Joined, in_turns
-from service.wire.rows import Pieces
 
 
 @pytest.mark.parametrize(

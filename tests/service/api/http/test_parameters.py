@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
+from livejoin.wire.batch import Batch
 from service.access.access_token import EVERYONE
 from service.api import changes, followers, rows
 from service.api.http import parameters
 from service.errors import Problem
-from service.wire.batch import Batch
 
 
 def refused(query: bytes, known: Any) -> Problem:

@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
+from livejoin.wire.batch import DELETE, UPSERT
+from livejoin.wire.schema import parse_relation
 from service.errors import Problem
 from service.reading.cursors import open_rows
 from service.views.parse import parse_view
-from service.wire.batch import DELETE, UPSERT
-from service.wire.schema import parse_relation
 from tests.service.engine.test_engine import Follower, compare, prepared, read_all, run
 from tests.service.latest import AsOfView
 from tests.service.running import check, opened, refuses_nulls

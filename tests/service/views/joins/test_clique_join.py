@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
+from livejoin.wire.batch import DELETE, INSERT, UPSERT
 from service.planning.planner import alternatives
 from service.reading.cursors import RowReader, open_rows
 from service.views.joins.overlap_join import OverlapJoin
 from service.views.shapes import Shape
-from service.wire.batch import DELETE, INSERT, UPSERT
 from structures.clique.tree import CliqueTree
 from tests.service.definitions import RELATIONS, sql
 from tests.service.engine.test_engine import prepared

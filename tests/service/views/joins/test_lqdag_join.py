@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from livejoin.wire.batch import DELETE, UPSERT
 from service.access.access_token import EVERYONE
 from service.api.views import _explain as explained
 from service.checking.comparison import agrees, table_of
@@ -20,7 +21,6 @@ from service.errors import Problem
 from service.planning.planner import alternatives
 from service.reading.cursors import open_rows
 from service.views.parse import parse_view
-from service.wire.batch import DELETE, UPSERT
 from tests.service.definitions import refused
 from tests.service.engine.test_engine import prepared, read_all, run
 from tests.service.running import check, opened

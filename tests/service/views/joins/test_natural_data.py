@@ -10,13 +10,13 @@ import numpy.typing as npt
 import pyarrow as pa
 import pytest
 
+from livejoin.wire.batch import DELETE, INSERT, Batch, Changes, RowBlock
+from livejoin.wire.schema import parse_relation
 from service.following.subscriptions import Subscription
 from service.instance import Instance
 from service.planning.planner import alternatives
 from service.reading.cursors import open_rows
 from service.views.parse import parse_view
-from service.wire.batch import DELETE, INSERT, Batch, Changes, RowBlock
-from service.wire.schema import parse_relation
 from tests import datasets
 from tests.service.running import check, opened
 

@@ -11,10 +11,10 @@ import duckdb
 import pyarrow as pa
 import pytest
 
+from livejoin.wire.batch import DELETE, UPSERT
 from service.checking.comparison import agrees, table_of
 from service.instance import Instance
 from service.reading.cursors import open_rows
-from service.wire.batch import DELETE, UPSERT
 from tests.service.engine.test_engine import read_all
 from tests.service.running import batch, check, opened, running
 from tests.service.running import rows_of as rows_in

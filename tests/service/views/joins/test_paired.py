@@ -9,6 +9,8 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from livejoin.wire.batch import RowBlock
+from livejoin.wire.schema import parse_relation
 from service.tables.changes import Run, Runs, batch_run
 from service.tables.indexes import SharedIndexes
 from service.tables.masks import Mask
@@ -21,8 +23,6 @@ from service.views.joins.match_join import Matched, MatchJoin
 from service.views.joins.paired import Paired
 from service.views.live_view import LiveView
 from service.views.parse import parse_view
-from service.wire.batch import RowBlock
-from service.wire.schema import parse_relation
 from structures.core import entry_tree
 from structures.core.arena import B
 

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
+from livejoin.wire.batch import DELETE, INSERT
 from service.planning.planner import alternatives
 from service.reading.cursors import open_rows
 from service.views.joins.product_join import ProductJoin
-from service.wire.batch import DELETE, INSERT
 from tests.service.definitions import RELATIONS, refused, sql
 from tests.service.engine.test_engine import prepared
 from tests.service.twin import Row, to_batch

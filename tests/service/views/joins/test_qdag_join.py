@@ -9,11 +9,11 @@ from typing import Any, cast
 
 import pytest
 
+from livejoin.wire.batch import UPSERT
 from service.planning.hypergraph import hypergraph
 from service.reading.cursors import open_rows
 from service.views.joins.qdag_join import QdagJoin
 from service.views.parse import parse_view
-from service.wire.batch import UPSERT
 from structures.quadtree.trees import QuadTrees
 from tests.service.definitions import RELATIONS, refused, sql
 from tests.service.engine.test_engine import prepared, read_all, run

@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
+from livejoin.wire.schema import parse_relation
 from service.views.joins.overlap_join import OverlapJoin
 from service.views.joins.reading_join import ViewTreeJoin
 from service.views.parse import parse_view
-from service.wire.schema import parse_relation
 from structures.ij_heap.goals import FUEL_MOST
 from tests.service.engine.test_engine import prepared, run
 from tests.service.random_views import LEAST_ROWS, MOST_ROWS, NATURAL, SPANS, RandomView, TooMany, by_all_algorithms

@@ -10,12 +10,12 @@ from typing import Any
 import numpy as np
 import pytest
 
+from livejoin.wire.batch import DELETE, INSERT, Batch, Changes, RowBlock
+from livejoin.wire.schema import parse_relation
 from service.instance import Instance
 from service.planning.planner import alternatives
 from service.reading.cursors import open_rows
 from service.views.parse import parse_view
-from service.wire.batch import DELETE, INSERT, Batch, Changes, RowBlock
-from service.wire.schema import parse_relation
 from tests import datasets
 from tests.service.definitions import RELATIONS, refused, sql
 from tests.service.engine.test_engine import prepared, read_all, run

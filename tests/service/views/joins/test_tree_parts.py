@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
+from livejoin.wire.batch import DELETE, UPSERT
+from livejoin.wire.schema import parse_relation
 from service.checking.comparison import agrees, table_of
 from service.instance import Instance
 from service.reading.cursors import open_rows
 from service.views.parse import parse_view
-from service.wire.batch import DELETE, UPSERT
-from service.wire.schema import parse_relation
 from tests.service.definitions import refused, sql
 from tests.service.running import batch, check, opened, running
 from tests.service.running import rows_of as rows_in

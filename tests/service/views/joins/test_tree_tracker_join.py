@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 
+from livejoin.wire.batch import DELETE, UPSERT
 from service.access.access_token import EVERYONE
 from service.api.views import _explain as explained
 from service.planning.planner import alternatives
 from service.reading.cursors import open_rows
 from service.views.joins.reading_join import TreeTrackerJoin
 from service.views.parse import parse_view
-from service.wire.batch import DELETE, UPSERT
 from tests.service.definitions import refused
 from tests.service.engine.test_engine import prepared, read_all, run
 from tests.service.running import check, look

@@ -13,6 +13,8 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from livejoin.wire.batch import DELETE, UPSERT
+from livejoin.wire.kinds import KEPT_TYPES
 from service.access.access_token import EVERYONE
 from service.api.views import _explain as explained
 from service.checking.comparison import agrees, table_of
@@ -23,8 +25,6 @@ from service.reading.cursors import open_rows
 from service.tables.arrow import is_text
 from service.views.joins.qdag_trees import Keys
 from service.views.parse import parse_view
-from service.wire.batch import DELETE, UPSERT
-from service.wire.kinds import KEPT_TYPES
 from tests.service.definitions import refused
 from tests.service.engine.test_engine import prepared, read_all, run
 from tests.service.running import check, opened

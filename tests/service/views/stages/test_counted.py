@@ -10,13 +10,13 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from livejoin.wire.batch import DELETE, UPSERT, Batch, Changes, RowBlock
+from livejoin.wire.schema import RelationDefinition, parse_relation
 from service.errors import Problem
 from service.instance import Instance
 from service.planning.planner import alternatives
 from service.reading.cursors import open_rows
 from service.views.parse import parse_view
-from service.wire.batch import DELETE, UPSERT, Batch, Changes, RowBlock
-from service.wire.schema import RelationDefinition, parse_relation
 from tests.service.engine.test_engine import run
 from tests.service.grouped import GroupedView
 from tests.service.running import check, opened

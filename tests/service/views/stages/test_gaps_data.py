@@ -12,10 +12,10 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from livejoin.wire.batch import DELETE, UPSERT, Batch, Changes, RowBlock
+from livejoin.wire.schema import RelationDefinition, parse_relation
 from service.instance import Instance
 from service.reading.cursors import open_rows
-from service.wire.batch import DELETE, UPSERT, Batch, Changes, RowBlock
-from service.wire.schema import RelationDefinition, parse_relation
 from tests import datasets
 from tests.service.engine.test_engine import read_all
 from tests.service.running import check, opened

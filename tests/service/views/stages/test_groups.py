@@ -11,13 +11,13 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from livejoin.wire.batch import DELETE, UPSERT, Batch, Changes, RowBlock
+from livejoin.wire.rows import encode_rows
+from livejoin.wire.schema import parse_relation
 from service.checking.recomputation import beside, recompute, total
 from service.instance import Instance
 from service.reading.cursors import open_rows
 from service.views.parse import parse_view
-from service.wire.batch import DELETE, UPSERT, Batch, Changes, RowBlock
-from service.wire.rows import encode_rows
-from service.wire.schema import parse_relation
 from tests.service.engine.test_engine import prepared, run
 from tests.service.grouped import GroupedView, truncated
 from tests.service.running import check, opened

@@ -1,6 +1,6 @@
 """The grammar of single values: timestamps and dates as text, and the values of each type in JSON and in texts.
 
-A value has the same reader wherever it is sent: in a row of any format, and as a constant (`query/literals.py`). Readers take a value that
+A value has the same reader wherever it is sent: in a row of any format, and as a constant (`service/query/literals.py`). Readers take a value that
 is not null, return the physical one (timestamps: microseconds since 1970 UTC, dates: days), and raise ValueError with a reason for a human:
 the value received, and the one expected. They are the slow and exact path; `columns` converts whole columns where it can, and uses these
 for the values that fail.
@@ -19,10 +19,10 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from service.wire.kinds import ByKind, decimal_kind
-from service.wire.values.json_texts import fault_of_json
-from service.wire.values.local_times import local_times
-from service.wire.values.texts import bytes_of, canonical_uuid
+from livejoin.wire.kinds import ByKind, decimal_kind
+from livejoin.wire.values.json_texts import fault_of_json
+from livejoin.wire.values.local_times import local_times
+from livejoin.wire.values.texts import bytes_of, canonical_uuid
 
 INT64_MIN, INT64_MAX = -(2**63), 2**63 - 1
 DATE_MIN, DATE_MAX = -(2**31), 2**31 - 1

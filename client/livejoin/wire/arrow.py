@@ -10,17 +10,17 @@ from collections.abc import Callable
 
 import pyarrow as pa
 
-from service.wire.batch import RELATION_METADATA, Batch, concatenated
-from service.wire.columns import checked, mask_of
-from service.wire.errors import MalformedBody
-from service.wire.json import Definitions
-from service.wire.judge import Findings, Judged, assemble
-from service.wire.kinds import SENT_TYPES, ByKind, kept
-from service.wire.room import UNBOUNDED, Room, is_bytes, is_view, take_arrow_stream, without_junk
-from service.wire.schema import OP_COLUMN, RowRules
-from service.wire.table import is_text, judge_table, refuse_twice
-from service.wire.values.local_times import local_times
-from service.wire.values.texts import storage_of, uuids_of_bytes, without_extension
+from livejoin.wire.batch import RELATION_METADATA, Batch, concatenated
+from livejoin.wire.columns import checked, mask_of
+from livejoin.wire.errors import MalformedBody
+from livejoin.wire.json import Definitions
+from livejoin.wire.judge import Findings, Judged, assemble
+from livejoin.wire.kinds import SENT_TYPES, ByKind, kept
+from livejoin.wire.room import UNBOUNDED, Room, is_bytes, is_view, take_arrow_stream, without_junk
+from livejoin.wire.schema import OP_COLUMN, RowRules
+from livejoin.wire.table import is_text, judge_table, refuse_twice
+from livejoin.wire.values.local_times import local_times
+from livejoin.wire.values.texts import storage_of, uuids_of_bytes, without_extension
 
 _OPTIONS = pa.ipc.IpcReadOptions(ensure_alignment=pa.ipc.Alignment.DataTypeSpecific)
 _UUID = pa.binary(16)

@@ -18,9 +18,9 @@ import orjson
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from service.wire.errors import UnsupportedMediaType
-from service.wire.grammar import date_texts, decimal_texts, time_texts, timestamp_texts
-from service.wire.values.texts import base64_texts
+from livejoin.wire.errors import UnsupportedMediaType
+from livejoin.wire.grammar import date_texts, decimal_texts, time_texts, timestamp_texts
+from livejoin.wire.values.texts import base64_texts
 
 # A join must stay below Arrow's 2 GiB of text in one array; an escaped text is at most six times as long.
 _MAX_BYTES = 2**28

@@ -13,12 +13,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from service.wire.grammar import JSON_READERS, TEXT_READERS, Reader, ZonedReader, read_day_number, read_decimal
-from service.wire.judge import Findings, Mask
-from service.wire.kinds import KEPT_TYPES, SENT_TYPES, ByKind, digits_of, kept
-from service.wire.schema import RowRules
-from service.wire.values.open_ends import refusal_of_word, without_words
-from service.wire.values.texts import are_canonical
+from livejoin.wire.grammar import JSON_READERS, TEXT_READERS, Reader, ZonedReader, read_day_number, read_decimal
+from livejoin.wire.judge import Findings, Mask
+from livejoin.wire.kinds import KEPT_TYPES, SENT_TYPES, ByKind, digits_of, kept
+from livejoin.wire.schema import RowRules
+from livejoin.wire.values.open_ends import refusal_of_word, without_words
+from livejoin.wire.values.texts import are_canonical
 
 _NONE = type(None)
 # The Python types that pa.array converts as intended. It would also accept 1.0 as an int64: hence the check of the types.

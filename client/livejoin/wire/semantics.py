@@ -14,9 +14,9 @@ from collections.abc import Callable, Mapping
 from decimal import Decimal
 from typing import Any, NamedTuple
 
-from service.wire.grammar import DATE_MAX, DATE_MIN, DAY, INT64_MAX, INT64_MIN, Unreadable, parse_timestamp
-from service.wire.kinds import digits_of
-from service.wire.values.open_ends import EARLY, LATE
+from livejoin.wire.grammar import DATE_MAX, DATE_MIN, DAY, INT64_MAX, INT64_MIN, Unreadable, parse_timestamp
+from livejoin.wire.kinds import digits_of
+from livejoin.wire.values.open_ends import EARLY, LATE
 
 
 class Semantic(NamedTuple):

@@ -7,7 +7,7 @@ from difflib import get_close_matches
 from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING
 
-from service.wire.errors import cut
+from livejoin.wire.errors import cut
 
 if TYPE_CHECKING:
     from pydantic_core import ErrorDetails

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TypeVar
 
-from service.wire.arrow import decode_arrow, decode_relation_arrow
-from service.wire.batch import Batch
-from service.wire.csv import decode_csv
-from service.wire.debezium import decode_debezium
-from service.wire.errors import UnsupportedMediaType
-from service.wire.json import Definitions, decode_json, decode_jsonl, decode_relation_jsonl
-from service.wire.parquet.decode import decode_parquet
-from service.wire.room import UNBOUNDED, Room
+from livejoin.wire.arrow import decode_arrow, decode_relation_arrow
+from livejoin.wire.batch import Batch
+from livejoin.wire.csv import decode_csv
+from livejoin.wire.debezium import decode_debezium
+from livejoin.wire.errors import UnsupportedMediaType
+from livejoin.wire.json import Definitions, decode_json, decode_jsonl, decode_relation_jsonl
+from livejoin.wire.parquet.decode import decode_parquet
+from livejoin.wire.room import UNBOUNDED, Room
 
 _CHANGES: dict[str, Callable[[bytes, Definitions, Room], Batch]] = {
     "application/json": decode_json,

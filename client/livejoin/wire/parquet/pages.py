@@ -13,9 +13,9 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from service.wire.errors import MalformedBody
-from service.wire.parquet.thrift import BINARY, FALSE, I32, I64, LIST, STRUCT, Struct, read_struct, read_varint
-from service.wire.room import Room
+from livejoin.wire.errors import MalformedBody
+from livejoin.wire.parquet.thrift import BINARY, FALSE, I32, I64, LIST, STRUCT, Struct, read_struct, read_varint
+from livejoin.wire.room import Room
 
 _MAX_PAGES = 500_000
 _DICTIONARY_PAGE, _DATA_PAGE_2 = 2, 3

@@ -8,8 +8,8 @@ from typing import Any, Generic, TypeVar
 
 import orjson
 
-from service.wire.schema import RowRules
-from service.wire.semantics import NO_SEMANTICS, Semantics, semantics_of, settler
+from livejoin.wire.schema import RowRules
+from livejoin.wire.semantics import NO_SEMANTICS, Semantics, semantics_of, settler
 
 Meaning = TypeVar("Meaning")
 

@@ -14,12 +14,12 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from service.wire.batch import DELETE, MAX_ERRORS, TRUNCATE, UPSERT, Batch, Changes, RowBlock
-from service.wire.errors import RowError, cut
-from service.wire.grammar import INT64_MAX, INT64_MIN, NOT_FINITE, date_texts, decimal_texts, shown, time_texts, timestamp_texts
-from service.wire.kinds import SENT_TYPES, ByKind, sent
-from service.wire.schema import Interval, RowRules
-from service.wire.values.texts import base64_texts
+from livejoin.wire.batch import DELETE, MAX_ERRORS, TRUNCATE, UPSERT, Batch, Changes, RowBlock
+from livejoin.wire.errors import RowError, cut
+from livejoin.wire.grammar import INT64_MAX, INT64_MIN, NOT_FINITE, date_texts, decimal_texts, shown, time_texts, timestamp_texts
+from livejoin.wire.kinds import SENT_TYPES, ByKind, sent
+from livejoin.wire.schema import Interval, RowRules
+from livejoin.wire.values.texts import base64_texts
 
 Mask = npt.NDArray[np.bool_]
 Reason = Callable[[int], str]

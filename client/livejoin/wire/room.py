@@ -12,7 +12,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from service.wire.errors import MalformedBody, TooLarge
+from livejoin.wire.errors import MalformedBody, TooLarge
 
 # Bytes of Python objects and lists for each of these characters, as measured; lower bounds.
 JSON_WEIGHTS: Mapping[bytes, int] = {b",": 56, b"{": 192, b"[": 64, b"\n": 96}

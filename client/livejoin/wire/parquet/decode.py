@@ -5,15 +5,15 @@ from __future__ import annotations
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from service.wire.arrow import judge_record_batch, known_columns, one_batch
-from service.wire.batch import Batch
-from service.wire.errors import MalformedBody
-from service.wire.json import Definitions
-from service.wire.judge import assemble
-from service.wire.parquet.pages import look_at_pages
-from service.wire.room import UNBOUNDED, Room
-from service.wire.schema import RowRules
-from service.wire.table import is_text
+from livejoin.wire.arrow import judge_record_batch, known_columns, one_batch
+from livejoin.wire.batch import Batch
+from livejoin.wire.errors import MalformedBody
+from livejoin.wire.json import Definitions
+from livejoin.wire.judge import assemble
+from livejoin.wire.parquet.pages import look_at_pages
+from livejoin.wire.room import UNBOUNDED, Room
+from livejoin.wire.schema import RowRules
+from livejoin.wire.table import is_text
 
 _FOOTER = 256  # bytes of objects for each byte of a footer, at most: for a column chunk of three bytes
 _WIDTH = 12  # bytes of a fixed-width value, or of an index and its entry

@@ -10,12 +10,12 @@ from typing import Any, Literal
 import pyarrow as pa
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
-from service.wire.errors import BadDefinition, cut
-from service.wire.grammar import INT64_MAX, parse_duration
-from service.wire.kinds import KEPT_TYPES, MOST_DIGITS, SENT_TYPES, decimal_kind, zoned_kind
-from service.wire.values.local_times import LONGEST_ZONE, ZONE, is_zone
-from service.wire.values.open_ends import open_words
-from service.wire.wording import instead, wording
+from livejoin.wire.errors import BadDefinition, cut
+from livejoin.wire.grammar import INT64_MAX, parse_duration
+from livejoin.wire.kinds import KEPT_TYPES, MOST_DIGITS, SENT_TYPES, decimal_kind, zoned_kind
+from livejoin.wire.values.local_times import LONGEST_ZONE, ZONE, is_zone
+from livejoin.wire.values.open_ends import open_words
+from livejoin.wire.wording import instead, wording
 
 NAME = re.compile(r"[a-z_][a-z0-9_]{0,62}")
 OP_COLUMN = "_op"

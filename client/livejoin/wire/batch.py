@@ -10,9 +10,9 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from service.wire.errors import RowError
-from service.wire.kinds import sent_batch
-from service.wire.schema import OP_COLUMN, RelationDefinition
+from livejoin.wire.errors import RowError
+from livejoin.wire.kinds import sent_batch
+from livejoin.wire.schema import OP_COLUMN, RelationDefinition
 
 INSERT, UPSERT, DELETE, TRUNCATE = 0, 1, 2, 3
 OP_NAMES = ("insert", "upsert", "delete", "truncate")

@@ -10,14 +10,14 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from service.wire.batch import OP_DICTIONARY, UPSERT
-from service.wire.errors import MalformedBody
-from service.wire.grammar import shown
-from service.wire.json import NO_OPS
-from service.wire.judge import Checked, Findings, Judged, Mask, judge
-from service.wire.room import Room, is_view, repeated
-from service.wire.schema import OP_COLUMN, RowRules
-from service.wire.wording import instead
+from livejoin.wire.batch import OP_DICTIONARY, UPSERT
+from livejoin.wire.errors import MalformedBody
+from livejoin.wire.grammar import shown
+from livejoin.wire.json import NO_OPS
+from livejoin.wire.judge import Checked, Findings, Judged, Mask, judge
+from livejoin.wire.room import Room, is_view, repeated
+from livejoin.wire.schema import OP_COLUMN, RowRules
+from livejoin.wire.wording import instead
 
 # (ordinal, the column as sent, with null where it is not read, findings) → the canonical column
 Convert = Callable[[int, pa.Array, Findings], pa.Array]

@@ -14,16 +14,16 @@ from typing import Any, NamedTuple
 import numpy as np
 import orjson
 
-from service.wire.batch import DELETE, ONE_INDEX, ONE_OP, OPS, TRUNCATE, UPSERT, Batch, Changes, RowBlock
-from service.wire.columns import FEW, from_values, mask_of, one_by_one
-from service.wire.errors import BadParameter, MalformedBody, RowError, UnknownRelation, check_utf8, cut
-from service.wire.grammar import INT64_MAX, INT64_MIN, JSON_READERS, Reader, Unreadable, shown
-from service.wire.judge import Findings, Judged, are_surely_valid, assemble, is_surely_valid, judge
-from service.wire.kinds import ByKind
-from service.wire.room import JSON_WEIGHTS, UNBOUNDED, Room, take_text
-from service.wire.schema import OP_COLUMN, RelationDefinition, RowRules
-from service.wire.wording import instead
-from service.wire.wrapping import Keys
+from livejoin.wire.batch import DELETE, ONE_INDEX, ONE_OP, OPS, TRUNCATE, UPSERT, Batch, Changes, RowBlock
+from livejoin.wire.columns import FEW, from_values, mask_of, one_by_one
+from livejoin.wire.errors import BadParameter, MalformedBody, RowError, UnknownRelation, check_utf8, cut
+from livejoin.wire.grammar import INT64_MAX, INT64_MIN, JSON_READERS, Reader, Unreadable, shown
+from livejoin.wire.judge import Findings, Judged, are_surely_valid, assemble, is_surely_valid, judge
+from livejoin.wire.kinds import ByKind
+from livejoin.wire.room import JSON_WEIGHTS, UNBOUNDED, Room, take_text
+from livejoin.wire.schema import OP_COLUMN, RelationDefinition, RowRules
+from livejoin.wire.wording import instead
+from livejoin.wire.wrapping import Keys
 
 Definitions = Callable[[str], RelationDefinition]
 

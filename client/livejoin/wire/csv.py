@@ -13,15 +13,15 @@ from io import StringIO
 import pyarrow as pa
 from pyarrow import csv
 
-from service.wire.batch import Batch
-from service.wire.columns import from_texts
-from service.wire.errors import MalformedBody, check_utf8, cut
-from service.wire.json import Definitions
-from service.wire.judge import Findings, assemble
-from service.wire.room import CSV_WEIGHTS, UNBOUNDED, Room, take_text
-from service.wire.schema import OP_COLUMN, RowRules
-from service.wire.table import judge_table, refuse_twice
-from service.wire.wording import instead
+from livejoin.wire.batch import Batch
+from livejoin.wire.columns import from_texts
+from livejoin.wire.errors import MalformedBody, check_utf8, cut
+from livejoin.wire.json import Definitions
+from livejoin.wire.judge import Findings, assemble
+from livejoin.wire.room import CSV_WEIGHTS, UNBOUNDED, Room, take_text
+from livejoin.wire.schema import OP_COLUMN, RowRules
+from livejoin.wire.table import judge_table, refuse_twice
+from livejoin.wire.wording import instead
 
 _HEADER = 1 << 20  # bytes: more than a thousand columns with long names require
 

@@ -18,16 +18,16 @@ from typing import Any
 
 import orjson
 
-from service.wire.batch import DELETE, TRUNCATE, UPSERT, Batch
-from service.wire.columns import DEBEZIUM_READERS, mask_of
-from service.wire.errors import MalformedBody
-from service.wire.grammar import Unreadable, shown
-from service.wire.json import Definitions, Flawed, Rows, fault_of, judge_rows, lines
-from service.wire.judge import Findings, Judged, assemble
-from service.wire.room import UNBOUNDED, Room
-from service.wire.schema import RelationDefinition, RowRules
-from service.wire.semantics import NO_SEMANTICS, Semantics, Settler, has_open_ends, settler, structs_of
-from service.wire.wrapping import Keys, Wrapping, unwrapped
+from livejoin.wire.batch import DELETE, TRUNCATE, UPSERT, Batch
+from livejoin.wire.columns import DEBEZIUM_READERS, mask_of
+from livejoin.wire.errors import MalformedBody
+from livejoin.wire.grammar import Unreadable, shown
+from livejoin.wire.json import Definitions, Flawed, Rows, fault_of, judge_rows, lines
+from livejoin.wire.judge import Findings, Judged, assemble
+from livejoin.wire.room import UNBOUNDED, Room
+from livejoin.wire.schema import RelationDefinition, RowRules
+from livejoin.wire.semantics import NO_SEMANTICS, Semantics, Settler, has_open_ends, settler, structs_of
+from livejoin.wire.wrapping import Keys, Wrapping, unwrapped
 
 _UPSERTS = ("c", "u", "r")
 _MESSAGE = "m"
