@@ -8,9 +8,9 @@ import sys
 import threading
 import time
 
+from livejoin.wire.batch import Batch
 from service.cli import main
 from service.engine.engine import Done, Engine
-from service.wire.batch import Batch
 
 RELATION, TIMES = "unrelated", "STALLS_TIMES"
 
