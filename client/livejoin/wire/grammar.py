@@ -2,8 +2,8 @@
 
 A value has the same reader wherever it is sent: in a row of any format, and as a constant (`service/query/literals.py`). Readers take a
 value that is not null, return the physical one (timestamps: microseconds since 1970 UTC, dates: days), and raise ValueError with a reason
-for a human: the value received, and the one expected. They are the slow and exact path; `columns` converts whole columns where it can, and uses these
-for the values that fail.
+for a human: the value received, and the one expected. They are the slow and exact path; `columns` converts whole columns where
+it can, and uses these for the values that fail.
 """
 
 from __future__ import annotations
