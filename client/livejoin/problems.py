@@ -142,7 +142,7 @@ class NotFollowed(Problem):
 
 
 class TooMany(Problem):
-    """409 too-many: the service holds as many relations or views as it may."""
+    """409 too-many: the service has reached its limit of relations or views."""
 
 
 class SnapshotExpired(Problem):

@@ -114,7 +114,7 @@ function connection() {
   write(link.querySelector(".what"), lost ? `no connection · as of ${localTime(state.status.time).slice(11, 19)}` : WORDS[state.link]);
   document.body.classList.toggle("stale", lost);
   if (state.link !== saidLink) {
-    if (state.link === "lost") say("The connection to the service is lost. What is shown is old.");
+    if (state.link === "lost") say("The connection to the service is lost. This page shows the last known state.");
     if (state.link === "live" && saidLink === "lost") say("The service is back.");
     if (state.link === "live" && saidLink === "lost") dispatchEvent(new Event("livejoin:back"));
     saidLink = state.link;

@@ -37,7 +37,7 @@ export function relation(main, { name, signal }) {
       open();
     } else if (!one && rows >= 0) {
       say(`The relation ${name} has been dropped.`);
-      fill(messages, h("p.message", { role: "alert" }, `The relation ${name} has been dropped. What you see is how it was.`));
+      fill(messages, h("p.message", { role: "alert" }, `The relation ${name} has been dropped. It is shown as it was before.`));
     }
     rows = one ? one.rows : -1;
   }, signal);

@@ -57,7 +57,7 @@ class Page {
       if (!this.dropped) say(`The view ${this.name} has been dropped.`);
       this.dropped = true;
       this.tell(place, null);
-      this.tell("dropped", h("p.message", { role: "alert" }, `The view ${this.name} has been dropped. What you see is how it was at version ${number(this.found.version)}.`));
+      this.tell("dropped", h("p.message", { role: "alert" }, `The view ${this.name} has been dropped. It is shown as of version ${number(this.found.version)}.`));
     } else if (error.status === 0) {
       this.tell(place, null); // the bar says that there is no connection
     } else {

@@ -80,7 +80,7 @@ class Names:
             self._check(alias, name, column.parent)
         except Problem as problem:
             if alias is None and column.this.args.get("quoted"):
-                problem.detail += " (a text stands in single quotes)"
+                problem.detail += " (a string is written in single quotes)"
             raise self.placed(problem, column.this if alias in self.scope.aliases else column) from None
 
     def _check(self, alias: str | None, name: str, within: exp.Expr | None) -> None:

@@ -122,7 +122,7 @@ def _unexpected(tokens: list[Token], at: int, text: str) -> Problem:
     token, before = tokens[at], tokens[at - 1]
     depths = accumulate((one.token_type == TokenType.L_PAREN) - (one.token_type == TokenType.R_PAREN) for one in tokens[: at + 1])
     if min(depths) < 0:
-        return _bad_at(token, text, "%s closes nothing: a ( is missing before it, or it is one too many")
+        return _bad_at(token, text, "%s has no matching (: add one before it, or remove it")
     if (second := _SECOND.get(before.text.upper())) is not None:
         return _bad_at(before, text, f"{second} is missing after %s")
     if (found := _misspelt(tokens, at, text)) is not None:

@@ -85,7 +85,7 @@ def content_type(fields: Fields, supported: Sequence[str]) -> str:
     given, encoding = fields.get(b"content-type"), fields.get(b"content-encoding")
     if encoding is not None and encoding.strip().lower() != b"identity":
         name = cut(encoding.decode("latin-1"))
-        problem = Problem("unsupported-media-type", f"Content-Encoding {name!r} is not supported: no encoding is; send the body as it is")
+        problem = Problem("unsupported-media-type", f"Content-Encoding {name!r} is not supported: send the body without a content encoding")
         problem.headers["Accept-Encoding"] = "identity"  # RFC 9110, section 15.5.16
         raise problem
     if given is None:
