@@ -36,9 +36,9 @@ from structures.core.kernel import compiled
 from structures.core.runs import MISSING, Deltas, gather
 from structures.cover import walk
 from structures.cover.changes import COVERED, MOST_HITS, SEARCH, SPARE, STATE_WORDS, STEPS, Scratch, Trees, run_moves
-from structures.event_tree.lists import RowList
 from structures.event_tree.runs import LONELY, Moves
 from structures.ordered import search
+from structures.ordered.lists import RowList
 from structures.ordered.scan import SCAN_DEPTH, SCAN_WORDS, scan_start
 from structures.ordered.search import NOTHING_BEFORE, SEARCH_WORDS, Bounds, next_key, search_fill, search_start
 from structures.ordered.summary import COVER

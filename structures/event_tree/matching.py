@@ -31,9 +31,9 @@ from structures.core.kernel import compiled
 from structures.core.runs import MISSING, Deltas, gather
 from structures.event_tree.check import check_events
 from structures.event_tree.layout import ROW
-from structures.event_tree.lists import RowList
 from structures.event_tree.runs import BASE, FLIPS, HITS, LONELY, SEARCH, STATE_WORDS, TELLS_MATCHED, Lists, Moves, Scratch, run_moves
 from structures.event_tree.tree import EventTree
+from structures.ordered.lists import RowList
 from structures.ordered.search import STEPS
 from structures.ordered.whole import read_all
 

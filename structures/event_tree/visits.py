@@ -28,7 +28,6 @@ from structures.core.kernel import arrays, compiled, kernel, wide
 from structures.core.runs import AT, BEGUN, RUN_WORDS
 from structures.event_tree.changes import cut_ends, put_ends
 from structures.event_tree.counting import Recipe, weights_of
-from structures.event_tree.lists import RowList
 from structures.event_tree.overlong import overlong_of
 from structures.event_tree.sums import (
     DELETE,
@@ -45,6 +44,7 @@ from structures.event_tree.sums import (
     measure,
 )
 from structures.event_tree.tree import EventTree
+from structures.ordered.lists import RowList
 from structures.ordered.search import DEPTH, NOTHING_BEFORE, SEARCH_WORDS, Bounds, search_fill, search_start
 from structures.ordered.search import STEPS as SEARCHED
 from structures.ordered.tree import cut as take_out

@@ -4,7 +4,7 @@ Problem: pairs of a join come and go, reported in the order of versions, and row
 which rows gain their first partner or lose their last one, and in which version; and the rows without a partner, at any pinned version.
 
     counts  by slot, the number of a row's partners; only the writer reads them. For a guessed row, some of its partners, and GUESSED
-    list    a persistent list (`event_tree/lists.py`) of the rows without a partner
+    list    a persistent list (`ordered/lists.py`) of the rows without a partner
 
 Invariants, by which `check()` names what broke: those of the list (I1 to I4 of `ordered/tree.py`), and
     O1  a row's count is the number of its partners; for a guessed row at most that, and at least `least`
@@ -24,8 +24,8 @@ from structures.core.entries import Entries
 from structures.core.entry_tree import Root
 from structures.core.kernel import compiled
 from structures.core.reserve import SLOTS, reserve
-from structures.event_tree.lists import RowList
 from structures.event_tree.runs import LONELY
+from structures.ordered.lists import RowList
 from structures.outer.changes import FEW, FLIPS, GUESSED, LEAST, NOTED, OPEN, SILENT, STATE_WORDS, Flips, Own, Pairs, count_pairs, relist
 
 _END = 2**62  # after all versions of a run

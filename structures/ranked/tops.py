@@ -4,7 +4,7 @@ Problem: rows (key, order, slot) come and go; keep the first `most` of each key,
 pinned, and report which rows enter and leave it.
 
     all rows        an ordered index of (key, order …), written in place: only the writer reads it (`entries.py`)
-    the first ones  a persistent list (`event_tree/lists.py`), by key
+    the first ones  a persistent list (`ordered/lists.py`), by key
 
 Changes are applied in groups, one for each key and version, so that the report of a group is exact: no row both enters and leaves.
 
@@ -29,8 +29,8 @@ from structures.core.cursor import Cursor
 from structures.core.entries import Entries as ListEntries
 from structures.core.entry_tree import Root
 from structures.core.kernel import compiled
-from structures.event_tree.lists import RowList
 from structures.index.indexes import Entries
+from structures.ordered.lists import RowList
 from structures.ranked.changes import change_groups, change_list
 from structures.ranked.entries import Changes, Rank, Ranked
 

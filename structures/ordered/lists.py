@@ -29,7 +29,7 @@ from structures.ordered.tree import build, find_child, make_empty
 
 
 class RowList(Versioned[Arena]):
-    """See the module's head. The kernels of `runs.py` change it; all entries are of set 0."""
+    """See the module's head. Kernels of other structures change it; all entries are of set 0."""
 
     def __init__(self, words: int = STORE_WORDS) -> None:
         """`words`: the arena's address space in 8-byte words (not memory)."""
