@@ -11,12 +11,15 @@ from typing import Any
 
 import numpy as np
 
+from structures.btree.nodes import Helper, Helpers, Kind, halving, making_room, moving, shifting
+from structures.btree.paths import building, climbing
 from structures.core.arena import B, F
 from structures.core.encoding import NEG_INF, POS_INF
 from structures.core.kernel import kernel, wide
 from structures.event_tree.layout import (
     AT,
     CHILD,
+    DEEPENS,
     END,
     EVENTS,
     HEIGHT,
@@ -37,26 +40,91 @@ from structures.event_tree.layout import (
     WEIGHT_FIELDS,
     WEIGHTS,
     Tree,
-    close_event,
     descend,
-    free_inner,
-    free_leaf,
+    drop_inner,
+    drop_leaf,
+    inner_size,
     is_before,
     key_of,
+    leaf_size,
     move_children,
     move_events,
     name_of,
     new_inner,
     new_leaf,
-    open_event,
     place_for,
     rank_of,
+    resize_inner,
+    resize_leaf,
 )
 from structures.event_tree.summary import precedes, refresh, reshape
 
 LEAF_FILL = max(1, B * 7 // 8)
 ROOMY = min(B - B // 4, B - 2)  # most events of a leaf that takes events from a full neighbour, so that both have room
 INNER_FILL = F - 1 if F > 3 else F
+
+@kernel
+def separate(tree: Tree, o: int, c: int, child: int, leaf: bool) -> None:
+    N, of = tree.inners, tree.leaves if leaf else tree.inners
+    N[o, NAME, c], N[o, AT, c] = of[child, NAME, 0], of[child, AT, 0]
+
+
+@kernel
+def inherit(tree: Tree, o: int, c: int, child: int) -> None:
+    N = tree.inners
+    N[child, NAME, 0], N[child, AT, 0] = N[o, NAME, c], N[o, AT, c]
+
+
+@kernel
+def set_child(tree: Tree, o: int, c: int, child: int) -> None:
+    tree.inners[o, CHILD, c] = child
+
+
+@kernel
+def note(tree: Tree, o: int, c: int, child: int, leaf: bool) -> bool:
+    return tree.control[PLAIN] == 0 and (reshape(tree, o, c, leaf) or tree.control[DEEPENS] != 0)
+
+
+@kernel
+def refresh_child(tree: Tree, o: int, c: int, child: int, leaf: bool) -> None:
+    set_child(tree, o, c, child)
+    refresh(tree, o, c, leaf)
+
+
+@kernel
+def plant(tree: Tree, root: int, by: int) -> None:
+    tree.control[ROOT] = root
+    tree.control[HEIGHT] += by
+
+
+def limits(most: int, least: int) -> tuple[Helper, Helper]:
+    return kernel(lambda tree: most), kernel(lambda tree: least)
+
+
+_LEAF = Kind(new_leaf, drop_leaf, leaf_size, *limits(B, LEAF_LEAST), *moving(leaf_size, resize_leaf, move_events))
+_INNER = Kind(new_inner, drop_inner, inner_size, *limits(F, INNER_LEAST), *moving(inner_size, resize_inner, move_children))
+open_event, close_event = shifting(leaf_size, resize_leaf, move_events)
+open_child, close_child = shifting(inner_size, resize_inner, move_children)
+_HELPERS = Helpers(
+    leaf=_LEAF,
+    inner=_INNER,
+    height=kernel(lambda tree: tree.control[HEIGHT]),
+    step=kernel(lambda tree, d: (tree.path[d, ON], tree.path[d, TAKEN])),
+    child=kernel(lambda tree, o, c: tree.inners[o, CHILD, c]),
+    own=kernel(lambda tree, o, leaf: o),
+    above=new_inner,
+    open=open_child,
+    close=close_child,
+    separate=separate,
+    inherit=inherit,
+    place=set_child,
+    note=note,
+    refresh=refresh_child,
+    plant=plant,
+)
+climb, halve = climbing(_HELPERS), halving(_LEAF)
+make_room = making_room(_HELPERS, kernel(lambda tree, above, o: tree.leaf_size[o] <= ROOMY))
+_, build_levels = building(_HELPERS)
 
 
 @kernel
@@ -77,7 +145,8 @@ def put_ends(tree: Tree, key: int, left: int, right: int, slot: int) -> None:
     if tree.leaf_size[o] <= B - 2 and belongs(tree, end, at):
         enter(tree, o, start, left, 0)
         enter(tree, o, end, at, 0)
-        climb(tree, 0, False)
+        tree.control[DEEPENS] = 0
+        climb(tree, o, 0, True)
     else:
         put(tree, start, left, 0)
         put(tree, end, at, 0)
@@ -94,7 +163,8 @@ def cut_ends(tree: Tree, key: int, left: int, right: int, slot: int) -> bool:
     if p >= 0 and q >= 0:
         leave(tree, o, q)  # the later event first
         leave(tree, o, p)
-        climb_thin(tree, False)
+        tree.control[DEEPENS] = 0
+        climb(tree, o, 0, True)
         return True
     found = cut(tree, start, left)
     return cut(tree, end, at) and found
@@ -129,7 +199,6 @@ def enter(tree: Tree, o: int, name: int, at: int, value: int) -> None:
         for w in range(tree.control[WEIGHTS]):
             L[o, VALUE + w, p] = tree.given[rank, w]
         add_above(tree, o, p, 1)
-    tree.leaf_size[o] += 1
     tree.control[EVENTS] += 1
 
 
@@ -140,7 +209,6 @@ def leave(tree: Tree, o: int, p: int) -> None:
     if rank_of(tree.leaves[o, NAME, p]) != ROW:
         add_above(tree, o, p, -1)
     close_event(tree, o, p)
-    tree.leaf_size[o] -= 1
     tree.control[EVENTS] -= 1
 
 
@@ -167,36 +235,16 @@ def put(tree: Tree, name: int, at: int, value: int) -> None:
 @kernel
 def put_into(tree: Tree, o: int, name: int, at: int, value: int) -> None:
     """Insert an event that is not there and belongs to leaf o, at the end of the path."""
-    L, is_row = tree.leaves, rank_of(name) == ROW
+    is_row = rank_of(name) == ROW
     if tree.leaf_size[o] == B and make_room(tree):
         o = descend(tree, name, at)
-    into, right = o, 0
+    into, right = o, wide(0)
     if tree.leaf_size[o] == B:
-        half = B - B // 2
-        right = new_leaf(tree)
-        move_events(tree, o, half, B, right, 0)
-        tree.leaf_size[o], tree.leaf_size[right] = half, B - half
-        if not is_before(name, at, L[right, NAME, 0], L[right, AT, 0]):
-            into = right
+        right, into, _ = halve(tree, o, place_for(tree, o, name, at))
     enter(tree, into, name, at, value)
     if right != 0 or not is_row or may_fit(tree, into, place_for(tree, into, name, at)):
-        climb(tree, right, not is_row)
-
-
-@kernel
-def make_room(tree: Tree) -> bool:
-    """Even out the full leaf at the end of the path with a neighbour below the same node that is ROOMY, if there is one. Without this,
-    leaves of random changes are less than two thirds full."""
-    level = tree.control[HEIGHT] - 1
-    if level < 0:
-        return False
-    above, c = tree.path[level, ON], tree.path[level, TAKEN]
-    for a in range(max(c - 1, 0), min(c + 1, tree.inner_size[above] - 1)):
-        beside = tree.inners[above, CHILD, a if a < c else c + 1]
-        if tree.leaf_size[beside] <= ROOMY:
-            level_out(tree, above, a, True)
-            return True
-    return False
+        tree.control[DEEPENS] = not is_row
+        climb(tree, o, right, True)
 
 
 @kernel
@@ -208,52 +256,6 @@ def may_fit(tree: Tree, o: int, p: int) -> bool:
         if rank_of(L[o, NAME, i]) != ROW:
             return precedes(key_of(L[o, NAME, p]), L[o, VALUE, p], key_of(L[o, NAME, i]), L[o, AT, i])
     return True
-
-
-@kernel
-def insert_child(tree: Tree, o: int, c: int, child: int, leaf: bool) -> None:
-    """Insert a child, whose separator is its first event or child, into an inner node that has room."""
-    N, L = tree.inners, tree.leaves
-    move_children(tree, o, c, tree.inner_size[o], o, c + 1)
-    N[o, CHILD, c] = child
-    if leaf:
-        N[o, NAME, c], N[o, AT, c] = L[child, NAME, 0], L[child, AT, 0]
-    else:
-        N[o, NAME, c], N[o, AT, c] = N[child, NAME, 0], N[child, AT, 0]
-    tree.inner_size[o] += 1
-    refresh(tree, o, c, leaf)
-
-
-@kernel
-def climb(tree: Tree, right: int, deepens: bool) -> None:
-    """Update the path after a change of its leaf. `right`: the new leaf after it, or 0. `deepens`: whether its starts less ends have
-    changed."""
-    control, path, leaf = tree.control, tree.path, True
-    for level in range(control[HEIGHT] - 1, -1, -1):
-        o, c = path[level, ON], path[level, TAKEN]
-        if right == 0:
-            if control[PLAIN] != 0 or not (reshape(tree, o, c, leaf) or deepens):
-                return
-        else:
-            refresh(tree, o, c, leaf)
-            into, place, new = o, c + 1, 0
-            if tree.inner_size[o] == F:
-                half = (F + 1) // 2
-                cut_at = half - 1 if place < half else half
-                new = new_inner(tree)
-                move_children(tree, o, cut_at, F, new, 0)
-                tree.inner_size[o], tree.inner_size[new] = cut_at, F - cut_at
-                if place >= half:
-                    into, place = new, place - cut_at
-            insert_child(tree, into, place, right, leaf)
-            right = new
-        leaf = False
-    if right != 0:
-        root = new_inner(tree)
-        insert_child(tree, root, 0, control[ROOT], leaf)
-        insert_child(tree, root, 1, right, leaf)
-        control[ROOT] = root
-        control[HEIGHT] += 1
 
 
 @kernel
@@ -273,93 +275,9 @@ def take(tree: Tree, o: int, p: int) -> None:
     is_row = rank_of(tree.leaves[o, NAME, p]) == ROW
     matters = not is_row or may_fit(tree, o, p)
     leave(tree, o, p)
-    if matters or is_thin(tree, o, True):
-        climb_thin(tree, not is_row)
-
-
-@kernel
-def climb_thin(tree: Tree, deepens: bool) -> None:
-    """Update the path after a removal from its leaf. `deepens`: whether its starts less ends have changed."""
-    control, path, leaf = tree.control, tree.path, True
-    for level in range(control[HEIGHT] - 1, -1, -1):
-        o, c = path[level, ON], path[level, TAKEN]
-        if is_thin(tree, tree.inners[o, CHILD, c], leaf):
-            level_out(tree, o, c - 1 if c > 0 else 0, leaf)
-        elif control[PLAIN] != 0 or not (reshape(tree, o, c, leaf) or deepens):
-            return
-        leaf = False
-    while control[HEIGHT] > 0 and tree.inner_size[control[ROOT]] == 1:
-        o = control[ROOT]
-        control[ROOT] = tree.inners[o, CHILD, 0]
-        control[HEIGHT] -= 1
-        free_inner(tree, o)
-
-
-@kernel
-def is_thin(tree: Tree, o: int, leaf: bool) -> bool:
-    return tree.leaf_size[o] < LEAF_LEAST if leaf else tree.inner_size[o] < INNER_LEAST
-
-
-@kernel
-def level_out(tree: Tree, o: int, a: int, leaf: bool) -> None:
-    """Merge children a and a + 1 of inner node o, one of which is thin, or divide their contents evenly."""
-    N = tree.inners
-    x, y = N[o, CHILD, a], N[o, CHILD, a + 1]
-    if leaf:
-        together = level_leaves(tree, x, y)
-    else:  # the separator of a first child is not maintained
-        N[y, NAME, 0], N[y, AT, 0] = N[o, NAME, a + 1], N[o, AT, a + 1]
-        together = level_inners(tree, x, y)
-    if together:
-        move_children(tree, o, a + 2, tree.inner_size[o], o, a + 1)
-        tree.inner_size[o] -= 1
-    else:
-        if leaf:
-            N[o, NAME, a + 1], N[o, AT, a + 1] = tree.leaves[y, NAME, 0], tree.leaves[y, AT, 0]
-        else:
-            N[o, NAME, a + 1], N[o, AT, a + 1] = N[y, NAME, 0], N[y, AT, 0]
-        refresh(tree, o, a + 1, leaf)
-    refresh(tree, o, a, leaf)
-
-
-@kernel
-def level_leaves(tree: Tree, x: int, y: int) -> bool:
-    """Merge two leaves, or even them out. Returns whether they are one now: then y is free."""
-    first, second = tree.leaf_size[x], tree.leaf_size[y]
-    if first + second <= B:
-        move_events(tree, y, 0, second, x, first)
-        tree.leaf_size[x] = first + second
-        free_leaf(tree, y)
-        return True
-    half = (first + second) // 2
-    if first < half:
-        move_events(tree, y, 0, half - first, x, first)
-        move_events(tree, y, half - first, second, y, 0)
-    else:
-        move_events(tree, y, 0, second, y, first - half)
-        move_events(tree, x, half, first, y, 0)
-    tree.leaf_size[x], tree.leaf_size[y] = half, first + second - half
-    return False
-
-
-@kernel
-def level_inners(tree: Tree, x: int, y: int) -> bool:
-    """As `level_leaves`, for inner nodes."""
-    first, second = tree.inner_size[x], tree.inner_size[y]
-    if first + second <= F:
-        move_children(tree, y, 0, second, x, first)
-        tree.inner_size[x] = first + second
-        free_inner(tree, y)
-        return True
-    half = (first + second) // 2
-    if first < half:
-        move_children(tree, y, 0, half - first, x, first)
-        move_children(tree, y, half - first, second, y, 0)
-    else:
-        move_children(tree, y, 0, second, y, first - half)
-        move_children(tree, x, half, first, y, 0)
-    tree.inner_size[x], tree.inner_size[y] = half, first + second - half
-    return False
+    if matters or tree.leaf_size[o] < LEAF_LEAST:
+        tree.control[DEEPENS] = not is_row
+        climb(tree, o, 0, True)
 
 
 # --- bulk build
@@ -369,7 +287,7 @@ def level_inners(tree: Tree, x: int, y: int) -> bool:
 def make_empty(tree: Tree) -> None:
     """Make the tree empty, whatever its content. O(1)."""
     tree.control[:WEIGHTS] = 0
-    tree.control[ROOT] = new_leaf(tree)
+    tree.control[ROOT] = new_leaf(tree, 0)
 
 
 @kernel("void(Tree, int64[::1], int64[::1], int64[:,::1])", allocates=True)
@@ -380,7 +298,7 @@ def build(tree: Tree, names: Any, ats: Any, values: Any) -> None:
     n = len(names)
     level = np.empty(max(1, -(-n // LEAF_FILL)), np.int64)
     for b in range(len(level)):
-        o = tree.control[ROOT] if b == 0 else new_leaf(tree)
+        o = tree.control[ROOT] if b == 0 else new_leaf(tree, 0)
         low, high = n * b // len(level), n * (b + 1) // len(level)
         for i in range(low, high):
             L[o, NAME, i - low], L[o, AT, i - low] = names[i], ats[i]
@@ -389,16 +307,4 @@ def build(tree: Tree, names: Any, ats: Any, values: Any) -> None:
         tree.leaf_size[o] = high - low
         level[b] = o
     tree.control[EVENTS] = n
-    leaf = True
-    while len(level) > 1:
-        above = np.empty(-(-len(level) // INNER_FILL), np.int64)
-        for b in range(len(above)):
-            o = new_inner(tree)
-            low, high = len(level) * b // len(above), len(level) * (b + 1) // len(above)
-            for c in range(low, high):
-                insert_child(tree, o, c - low, level[c], leaf)
-            above[b] = o
-        level = above
-        leaf = False
-        tree.control[HEIGHT] += 1
-    tree.control[ROOT] = wide(level[0])
+    build_levels(tree, level, INNER_FILL)

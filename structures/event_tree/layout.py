@@ -10,10 +10,11 @@ version is read: all is written in place.
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
+from structures.btree.nodes import Helper
 from structures.core.arena import B, F
 from structures.core.kernel import arrays, kernel, prefetch, wide
 
@@ -22,8 +23,9 @@ NAME, AT, VALUE, LEAF_FIELDS = range(4)  # VALUE: the right end of a row, the fi
 CHILD, STARTS, ENDS, FIRST_KEY, FIRST_AT, FIT, TRAIL_KEY, TRAIL_END, INNER_FIELDS = range(2, 11)  # after NAME and AT of the child
 START_LOW, START_HIGH, END_LOW, END_HIGH, WEIGHT_FIELDS = range(5)  # for each weight, after those
 LEAF_LEAST, INNER_LEAST = max(1, B // 4), 2  # least sizes, except for the root
-# HEIGHT: levels of inner nodes. PLAIN: the tree has no rows, so that only the numbers and sums of a child are maintained.
-ROOT, HEIGHT, EVENTS, LEAVES, FREE_LEAF, INNERS, FREE_INNER, WEIGHTS, PLAIN, CONTROL_WORDS = range(10)
+# HEIGHT: levels of inner nodes. PLAIN: the tree has no rows, so that only the numbers and sums of a child are maintained. DEEPENS: whether
+# the change of a leaf changes its starts less its ends.
+ROOT, HEIGHT, EVENTS, LEAVES, FREE_LEAF, INNERS, FREE_INNER, WEIGHTS, PLAIN, DEEPENS, CONTROL_WORDS = range(11)
 ON, TAKEN = range(2)  # for each level of a path: the inner node, and the child taken
 MOST_LEVELS = 64  # an inner node has at least two children, and there are fewer than 2**33 events
 LOW32 = 2**32 - 1
@@ -70,89 +72,53 @@ def is_before(name: int, at: int, other: int, its: int) -> bool:
     return (key < its_key) | ((key == its_key) & ((at < its) | ((at == its) & (name < other))))
 
 
-@kernel
-def new_leaf(tree: Tree) -> int:
-    control = tree.control
-    o = control[FREE_LEAF]
-    if o != 0:
-        control[FREE_LEAF] = tree.leaves[o, NAME, 0]
-    else:
-        control[LEAVES] += 1
-        o = control[LEAVES]
-    tree.leaf_size[o] = 0
-    return o
+def pooled(nodes: int, sizes: int, made: int, free: int) -> tuple[Helper, Helper, Helper, Helper, Helper]:
+    """Return the helpers of the nodes in one field of a tree: new(tree, o), drop(tree, o), size(tree, o), resize(tree, o, n), and
+    move(tree, source, low, high, target, at), which copies items to place `at` of another node, or of the same. `sizes`: the field of their
+    sizes; `made`, `free`: the words of `control` that have their number, and the first free one."""
 
-
-@kernel
-def free_leaf(tree: Tree, o: int) -> None:
-    tree.leaves[o, NAME, 0] = tree.control[FREE_LEAF]
-    tree.leaf_size[o] = -1
-    tree.control[FREE_LEAF] = o
-
-
-@kernel
-def new_inner(tree: Tree) -> int:
-    control = tree.control
-    o = control[FREE_INNER]
-    if o != 0:
-        control[FREE_INNER] = tree.inners[o, NAME, 0]
-    else:
-        control[INNERS] += 1
-        o = control[INNERS]
-    tree.inner_size[o] = 0
-    return o
-
-
-@kernel
-def free_inner(tree: Tree, o: int) -> None:
-    tree.inners[o, NAME, 0] = tree.control[FREE_INNER]
-    tree.inner_size[o] = -1
-    tree.control[FREE_INNER] = o
-
-
-@kernel
-def open_event(tree: Tree, o: int, p: int) -> None:
-    """Make room for an event at place p of a leaf that is not full. With unsigned places, which need no check of their sign, the loop is
-    vectorised."""
-    L, leaf = tree.leaves, np.uint64(o)
-    for f in range(L.shape[1]):
-        for i in range(tree.leaf_size[o], p, -1):
-            L[leaf, f, np.uint64(i)] = L[leaf, f, np.uint64(i - 1)]
-
-
-@kernel
-def close_event(tree: Tree, o: int, p: int) -> None:
-    """Move the events after place p of a leaf over that at p; vectorised."""
-    L, leaf = tree.leaves, np.uint64(o)
-    for f in range(L.shape[1]):
-        for i in range(np.uint64(p + 1), np.uint64(tree.leaf_size[o])):
-            L[leaf, f, i - np.uint64(1)] = L[leaf, f, i]
-
-
-@kernel
-def move_events(tree: Tree, source: int, low: int, high: int, target: int, at: int) -> None:
-    """Copy the events [low, high) of a leaf to place `at` of another leaf, or of itself."""
-    L = tree.leaves
-    for f in range(L.shape[1]):
-        if at > low:
-            for i in range(high - low - 1, -1, -1):
-                L[target, f, at + i] = L[source, f, low + i]
+    @kernel
+    def new(tree: Any, o: int) -> int:
+        control = tree.control
+        o = control[free]
+        if o != 0:
+            control[free] = tree[nodes][o, NAME, 0]
         else:
-            for i in range(high - low):
-                L[target, f, at + i] = L[source, f, low + i]
+            control[made] += 1
+            o = control[made]
+        tree[sizes][o] = 0
+        return o
+
+    @kernel
+    def drop(tree: Any, o: int) -> None:
+        tree[nodes][o, NAME, 0] = tree.control[free]
+        tree[sizes][o] = -1
+        tree.control[free] = o
+
+    @kernel
+    def size(tree: Any, o: int) -> int:
+        return wide(tree[sizes][o])
+
+    @kernel
+    def resize(tree: Any, o: int, n: int) -> None:
+        tree[sizes][o] = n
+
+    @kernel(forceinline=True)
+    def move(tree: Any, source: int, low: int, high: int, target: int, at: int) -> None:
+        N, first, to = tree[nodes], np.uint64(low), np.uint64(at)  # unsigned places need no check of their sign, so that this is vectorised
+        for f in range(N.shape[1]):
+            if at > low:
+                for i in range(high - low, 0, -1):
+                    N[target, f, to + np.uint64(i - 1)] = N[source, f, first + np.uint64(i - 1)]
+            else:
+                for i in range(np.uint64(max(high - low, 0))):
+                    N[target, f, to + i] = N[source, f, first + i]
+
+    return new, drop, size, resize, move
 
 
-@kernel
-def move_children(tree: Tree, source: int, low: int, high: int, target: int, at: int) -> None:
-    """As `move_events`, for the children of inner nodes."""
-    N = tree.inners
-    for f in range(N.shape[1]):
-        if at > low:
-            for c in range(high - low - 1, -1, -1):
-                N[target, f, at + c] = N[source, f, low + c]
-        else:
-            for c in range(high - low):
-                N[target, f, at + c] = N[source, f, low + c]
+new_leaf, drop_leaf, leaf_size, resize_leaf, move_events = pooled(0, 2, LEAVES, FREE_LEAF)
+new_inner, drop_inner, inner_size, resize_inner, move_children = pooled(1, 3, INNERS, FREE_INNER)
 
 
 @kernel

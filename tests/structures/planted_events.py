@@ -30,10 +30,19 @@ EVENTS = {
             Canary("structures.event_tree.runs", "enlist", "lambda lists, row: None"),
             Canary("structures.event_tree.runs", "move", "lambda tree, lists, tells_matched, is_outer, row, former: True"),
             Canary("structures.event_tree.changes", "belongs", "lambda tree, name, at: True"),
-            Canary("structures.event_tree.changes", "is_thin", "lambda tree, o, leaf: False"),
-            Canary("structures.event_tree.changes", "climb", "lambda tree, right, deepens: was(tree, right, deepens) if right else None"),
+            # The fields of nodes that are evened out or halved stay as they are; so do those of all others.
+            Canary("structures.event_tree.changes", "refresh", "lambda tree, o, c, leaf: None"),
+            Canary(
+                "structures.event_tree.changes",
+                "climb",
+                "lambda tree, child, extra, leaf: was(tree, child, extra, leaf) if extra else None",
+            ),
             # What only deepens a node taken for no change of it; a row that begins to fit, or ends to, taken for one that does not.
-            Canary("structures.event_tree.changes", "climb", "lambda tree, right, deepens: was(tree, right, False)"),
+            Canary(
+                "structures.event_tree.changes",
+                "climb",
+                "lambda tree, child, extra, leaf: (tree.control.__setitem__(9, 0), was(tree, child, extra, leaf))[1]",
+            ),
             Canary("structures.event_tree.changes", "may_fit", "lambda tree, o, p: False"),
             Canary("structures.event_tree.search", "child_for", "lambda tree, o, name, at: 0"),
             Canary("structures.ordered.tree", "own_leaf", "lambda nodes, writing, o: o"),
