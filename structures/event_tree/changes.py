@@ -63,6 +63,7 @@ LEAF_FILL = max(1, B * 7 // 8)
 ROOMY = min(B - B // 4, B - 2)  # most events of a leaf that takes events from a full neighbour, so that both have room
 INNER_FILL = F - 1 if F > 3 else F
 
+
 @kernel
 def separate(tree: Tree, o: int, c: int, child: int, leaf: bool) -> None:
     N, of = tree.inners, tree.leaves if leaf else tree.inners
