@@ -5,7 +5,7 @@ last one, at the cost of these rows and not of all that a partner meets; and the
 version.
 
     matched      ROWs in an event tree (`tree.py`), which only the writer reads; if matched rows are reported, in a list too
-    unmatched    a persistent list (`lists.py`)
+    unmatched    a persistent list (`ordered/lists.py`)
 
 When a partner comes, the unmatched rows that it meets become matched. When it goes, its events are removed, then dead rows until none is
 left. In a join of a set with itself that leaves out each row with itself, a row is its own partner: one partner counts as none.

@@ -3,7 +3,7 @@
 Problem: intervals of two sides with an int32 key and weights come and go; for each change of a row, report how many partners it has and the
 sums of their weights; for each change of a partner, report the rows that it meets.
 
-    rows        a list (`lists.py`), which is searched for the rows that meet a partner
+    rows        a list (`ordered/lists.py`), which is searched for the rows that meet a partner
     partners    an event tree (`tree.py`)
     overlong    the intervals of both sides whose common lengths are left out (`overlong.py`), where lengths are added up or counted
 
