@@ -6,9 +6,8 @@ import os
 import shlex
 
 import livejoin
-from service.demo.produce import produce
-from service.demo.roads import free_port, is_free
-from service.demo.show import play
+from service.demo.kafka import free_port, is_free
+from service.demo.play import play, produce
 from service.terminal import Failure, Parser, say
 
 PORT = 8080

@@ -1,5 +1,4 @@
 """`livejoin demo`: two centuries of American terms of office, replayed into live views.
 
-`history` has the data and the views, `roads` the ways to send changes (REST, or Kafka and Spark), `board` what has arrived, `panel` the
-display, `show` the demo itself; `produce` only sends the records, to a broker that is already running.
+`history` has the data and the views, `kafka` the way through Kafka and Spark, `play` the demo itself.
 """

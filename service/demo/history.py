@@ -1,7 +1,7 @@
 """The terms of office, in chronological order, and the views over them.
 
 Source: `service/data/congress` (unitedstates/congress-legislators, CC0). A term starts without an end and is closed by an update when it
-ends. The views' final rows are known: `EXPECTED` comes with the data.
+ends. The views' final rows are known: they come with the data (`expected`).
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ FOLDER = Path(__file__).resolve().parents[1] / "data" / "congress"
 OPEN = "9999-12-31"  # the data's way to say "still in office"
 EPOCH = date(1970, 1, 1)
 DATES = ("start_date", "end_date")
+PREFIX = "congress.public."  # of the topics, as Debezium names them
 
 _COLUMNS = {
     "president_terms": {"id": "int64", "name": "string", "party": "string"},
@@ -77,60 +78,46 @@ VIEWS = {
 
 
 class Change(NamedTuple):
-    """One row written at a historical date: `before` None starts a term, `after` None would remove one."""
+    """One row written at a historical date: `before` None starts a term."""
 
     day: date
     relation: str
     before: dict[str, Any] | None
-    after: dict[str, Any] | None
+    after: dict[str, Any]
 
     def to_rest(self) -> dict[str, Any]:
         """Return the change as an element of `changes` in POST /v1/changes."""
-        if self.after is None:
-            assert self.before is not None
-            return {"relation": self.relation, "op": "delete", "key": {"id": self.before["id"]}}
         return {"relation": self.relation, "op": "upsert", "row": self.after}
 
     def to_debezium(self, position: int) -> tuple[bytes, bytes]:
         """Return key and value of the record that Debezium's PostgreSQL connector sends, without schemas. `position` stands for the LSN."""
-        row = self.after or self.before
-        assert row is not None
         moment = (self.day - EPOCH).days * 86_400_000
-        source = {"version": "2.7.3.Final", "connector": "postgresql", "name": "demo", "ts_ms": moment, "snapshot": "false"}
+        source: dict[str, Any] = {"version": "2.7.3.Final", "connector": "postgresql", "name": "demo", "ts_ms": moment, "snapshot": "false"}
         source |= {"db": "congress", "schema": "public", "table": self.relation, "txId": position, "lsn": position}
-        value = {
-            "before": _in_days(self.before),
-            "after": _in_days(self.after),
-            "source": source,
-            "op": "c" if self.before is None else "d" if self.after is None else "u",
-            "ts_ms": moment,
-            "transaction": None,
-        }
-        return json.dumps({"id": row["id"]}).encode(), json.dumps(value, ensure_ascii=False).encode()
+        value: dict[str, Any] = {"before": _in_days(self.before), "after": _in_days(self.after), "source": source}
+        value |= {"op": "c" if self.before is None else "u", "ts_ms": moment, "transaction": None}
+        return json.dumps({"id": self.after["id"]}).encode(), json.dumps(value, ensure_ascii=False).encode()
 
 
-def history(folder: Path = FOLDER) -> list[Change]:
-    """Return all changes in order. A delete and an insert of one key on one day are an update, as they were in the database."""
+def history() -> list[Change]:
+    """Return all changes in order. The data says an update as a delete and an insert of one key on one day."""
     changes: list[Change] = []
-    with gzip.open(folder / "timeline.jsonl.gz", "rt", encoding="utf-8") as lines:
-        for line in lines:
-            entry = json.loads(line)
-            day, relation, row = date.fromisoformat(entry["date"]), entry["relation"], _row(entry["relation"], entry["row"])
-            last = changes[-1] if changes else None
-            if entry["op"] == "delete":
-                changes.append(Change(day, relation, row, None))
-            elif last and last.after is None and last.before and (last.day, last.relation, last.before["id"]) == (day, relation, row["id"]):
-                changes[-1] = last._replace(after=row)
-            else:
-                changes.append(Change(day, relation, None, row))
+    rows: dict[tuple[str, int], dict[str, Any]] = {}
+    with gzip.open(FOLDER / "timeline.jsonl.gz", "rt", encoding="utf-8") as lines:
+        for entry in map(json.loads, lines):
+            if entry["op"] == "insert":
+                relation, key = entry["relation"], (entry["relation"], entry["row"]["id"])
+                row = {name: entry["row"][name] for name in (*_COLUMNS[relation], *DATES)}
+                row["end_date"] = None if row["end_date"] == OPEN else row["end_date"]
+                changes.append(Change(date.fromisoformat(entry["date"]), relation, rows.get(key), row))
+                rows[key] = row
     return changes
 
 
-def expected(folder: Path = FOLDER) -> dict[str, tuple[int, str]]:
+def expected() -> dict[str, tuple[int, str]]:
     """Return rows and checksum of each view after the whole history."""
-    end = json.loads((folder / "timeline.expected.json").read_text())["checkpoints"][-1]["views"]
-    known = {view["name"]: view for view in json.loads((folder / "queries.json").read_text())["views"]}
-    return {name: (answer["rows"], answer["checksum"]) for name in VIEWS for answer in [end.get(name) or known[name]]}
+    known = {view["name"]: view for view in json.loads((FOLDER / "queries.json").read_text())["views"]}
+    return {name: (known[name]["rows"], known[name]["checksum"]) for name in VIEWS}
 
 
 def checksum(rows: Iterable[Mapping[str, Any]], columns: tuple[str, ...]) -> tuple[int, str]:
@@ -141,13 +128,6 @@ def checksum(rows: Iterable[Mapping[str, Any]], columns: tuple[str, ...]) -> tup
         total += int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "big")
         count += 1
     return count, str(total % 2**64)
-
-
-def _row(relation: str, row: Mapping[str, Any]) -> dict[str, Any]:
-    kept = {name: row[name] for name in (*_COLUMNS[relation], *DATES)}
-    if kept["end_date"] == OPEN:
-        kept["end_date"] = None
-    return kept
 
 
 def _in_days(row: Mapping[str, Any] | None) -> dict[str, Any] | None:

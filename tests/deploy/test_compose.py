@@ -11,8 +11,7 @@ import pytest
 
 from deploy.checks.compose import FILE, complaints
 from deploy.checks.files import DEPLOY, read_yaml
-from service.demo.history import RELATIONS
-from service.demo.roads import PREFIX
+from service.demo.history import PREFIX, RELATIONS
 from streaming.config import read_config
 from streaming.jars import read_lock
 from tests.server_process import ROOT

@@ -6,8 +6,7 @@ import pytest
 from confluent_kafka import Consumer, TopicPartition
 
 from service.commands import demo
-from service.demo.history import RELATIONS, VIEWS, history
-from service.demo.roads import PREFIX
+from service.demo.history import PREFIX, RELATIONS, VIEWS, history
 from service.terminal import Failure
 from streaming.kafka_broker import Broker
 from tests.server_process import ServerProcess
