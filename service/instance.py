@@ -13,9 +13,8 @@ from typing import Any
 from service.backups.making import Backups
 from service.engine.engine import Engine
 from service.following.feeds import Feed
-from service.reading.cursors import Readers, open_rows
-from service.reading.held import HeldReadings
-from service.reading.spools import Spools
+from service.reading.cursors import Cursor, Readers, owner_of
+from service.reading.spools import Spool, Spools
 from service.reading.tokens import Signer, Tokens
 from service.settings import Settings
 from service.tables.resolution import NO_SLOTS
@@ -24,22 +23,19 @@ from service.views.live_view import LiveView
 
 
 class Instance(Engine):
-    """An `Engine` with `readers`, `held`, `spools`, `backups`, and a feed for each view that may be followed."""
+    """An `Engine` with `readers`, `spools`, `backups`, and a feed for each view that may be followed."""
 
     def __init__(self, data: Path, settings: Settings | None = None) -> None:
         super().__init__(data, settings)
         signer = Signer(self.folder_id, self.secret)
         self._tokens = Tokens(signer, self.timelines)
         self.backups = Backups(data, self._log)
-        self.readers = Readers(self, signer, self.settings.max_cursors, self.settings.max_client_cursors)
-        self.held = HeldReadings(self.readers)
-        self.spools = Spools(data, self.settings.spool_bytes, self.settings.spool_idle)
+        self.readers = Readers(self, signer, self.settings)
+        self.spools = Spools(self.readers.holdings, data, self.settings.spool_bytes, self.settings.spool_idle)
 
     def feed_of(self, view: LiveView, retain: tuple[int, int]) -> Feed:
-        return Feed(
-            view.name, view.id, retain, self.versions, self._tokens, view.shown.with_keys, view.shown.text_bytes,
-            lambda: open_rows(self.readers, view.name), view.owns_rows,
-        )  # fmt: skip
+        shown = view.shown
+        return Feed(view.name, view.id, retain, self.readers, self._tokens, shown.with_keys, shown.text_bytes, view.owns_rows)
 
     def restored_feed_of(self, view: LiveView, retain: tuple[int, int], version: int, stored: Stored | None) -> Feed:
         feed = self.feed_of(view, retain)
@@ -52,23 +48,31 @@ class Instance(Engine):
         known = self.relations.get(relation)
         return 0 if known is None else self.published.counts.get(known.id, 0)
 
+    def drop_view(self, name: str) -> None:
+        view = self.view(name)
+        super().drop_view(name)
+        self.readers.drop(owner_of(view))
+
+    def drop_relation(self, name: str) -> None:
+        relation = self.relation(name)
+        super().drop_relation(name)
+        self.readers.drop(owner_of(relation))
+
     def close(self) -> bool:
         ended = self.backups.end()
         self.spools.close()
         return super().close() and ended
 
     def sweep(self) -> None:
-        self.held.sweep()
-        self.readers.cursors.sweep()
-        self.spools.sweep()
+        self.readers.holdings.sweep()
 
     def metrics(self) -> dict[str, Any]:
-        delays = self.readers.delays
+        delays, holdings = self.readers.delays, self.readers.holdings
         return super().metrics() | {
-            "cursors": len(self.readers.cursors),
+            "cursors": holdings.count(Cursor),
             "delay_steps": delays.steps,
             "delay_seconds": delays.seconds,
-            "spools": len(self.spools),
+            "spools": holdings.count(Spool),
             "spool_bytes": self.spools.bytes,
             "spools_written": self.spools.written,
         }

@@ -104,7 +104,7 @@ class Server(uvicorn.Server):
         self._ticked = now
         if context.ready:
             engine = context.engine
-            if self._leftovers.are_due(engine.published, engine.readers.cursors.rows_read, now):
+            if self._leftovers.are_due(engine.published, engine.readers.rows_read, now):
                 context.loop.run_in_executor(context.workers, give_back)
         return await super().on_tick(counter)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable
 from concurrent.futures import Executor
 from functools import partial
@@ -120,13 +119,8 @@ async def in_arrow(context: Context, view: LiveView, feed: Feed, values: dict[st
     _require_none(values, "limit", "wait")
 
     opened = partial(feed.subscribe, values["since"], until=values["until"])
-    context.follow()
-    try:
-        begun = await _begun(context, context.followers, opened, partial(_Changed, view))
-    except BaseException:
-        context.following -= 1
-        raise
-    return _Followed(context, context.followers, *begun, media.ARROW, _HEADERS)
+    begun = await _begun(context, context.followers, opened, partial(_Changed, view))
+    return Stream(context, context.followers, *begun, media.ARROW, _HEADERS)
 
 
 async def part_in_arrow(context: Context, view: LiveView, values: dict[str, Any]) -> Response:
@@ -136,14 +130,6 @@ async def part_in_arrow(context: Context, view: LiveView, values: dict[str, Any]
     opened = partial(open_rows, context.engine.readers, view.name, cursor=values["cursor"])
     begun = await _begun(context, context.readers, opened, partial(_Part, view))
     return Stream(context, context.readers, *begun, media.ARROW, _HEADERS)
-
-
-class _Followed(Stream):
-    """A stream that counts as a follower."""
-
-    def _release(self, job: asyncio.Future[Chunk]) -> None:
-        super()._release(job)
-        self._context.following -= 1
 
 
 _Begun = tuple[Source, Chunk]

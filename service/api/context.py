@@ -95,7 +95,6 @@ class Context:
         self.problems = Problems()
         self.queries = Queries(settings)
         self.usage = RecentUsage(settings.data, USAGE_AGE)
-        self.following = 0  # open streams of changes
         self.workers = ThreadPoolExecutor(4, thread_name_prefix="worker")
         self.lookers = ThreadPoolExecutor(1, thread_name_prefix="looker")
         self.readers = ThreadPoolExecutor(READERS, thread_name_prefix="reader")
@@ -136,12 +135,6 @@ class Context:
         if self._engine is None:
             raise Problem("recovering", f"the service is starting: {self.stage}", stage=self.stage, progress=round(self.progress, 4))
         return self._engine
-
-    def follow(self) -> None:
-        """Count one more open stream of changes; decrement `following` when it ends. Problem `too-busy`."""
-        if self.following >= self.settings.max_followers:
-            raise Problem("too-busy", f"there are already {self.settings.max_followers} followers, the maximum (--max-followers)")
-        self.following += 1
 
     async def work(self, function: Callable[..., T], *arguments: Any) -> T:
         """Run something that takes milliseconds in a worker thread."""

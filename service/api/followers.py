@@ -154,7 +154,6 @@ class Following(Response):
         except Exception:
             log.exception("%s aborted", scope["path"])
         finally:
-            context.following -= 1
             gone.cancel()
             context.audiences.leave(audience, seat)
             context.followers.submit(self._follower.close)
@@ -218,12 +217,7 @@ async def changes(request: Request) -> Response:
         return await part_in_arrow(context, view, values)
     if kind == media.ARROW:
         return await in_arrow(context, view, feed, values | {"since": since})
-    context.follow()
-    try:
-        subscription = await context.loop.run_in_executor(context.followers, feed.subscribe, since, snapshot, until)
-    except BaseException:
-        context.following -= 1
-        raise
+    subscription = await context.loop.run_in_executor(context.followers, feed.subscribe, since, snapshot, until)
     return Following(context, feed, Follower(subscription, kind, values.get("limit")), kind, values.get("wait"))
 
 

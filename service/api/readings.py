@@ -17,6 +17,7 @@ from service.api.http.bodies import form
 from service.api.openapi import Endpoint, answer, failures, json_content, operation, path_parameter
 from service.errors import bad_parameter
 from service.following.feeds import Feed
+from service.reading.held import begin_reading, find_reading
 
 PARTS, MOST_PARTS = 8, 1000
 HOLD, LONGEST_HOLD = 600, 3600  # seconds
@@ -31,9 +32,9 @@ async def begin(request: Request) -> Response:
     async with form(request.scope, request.receive, context.bodies, context.work) as data:
         asked = _asked(data)
     hold, version = asked.get("hold", HOLD), asked.get("version")
-    arguments = view.name, asked.get("parts", PARTS), hold, version, client_of(request.scope)
+    arguments = engine.readers, view.name, asked.get("parts", PARTS), hold, version, client_of(request.scope)
     expires = moment(time.time() + hold)
-    held = await context.loop.run_in_executor(context.readers, context.engine.held.begin, *arguments)
+    held = await context.loop.run_in_executor(context.readers, begin_reading, *arguments)
     token = view.feed.token(held.version) if isinstance(view.feed, Feed) else None
     told = {"id": held.id, "version": held.version, "token": token, "cursors": held.cursors, "expires": expires}
     return json_answer(told, 201)
@@ -53,11 +54,12 @@ def _asked(data: dict[str, Any]) -> dict[str, int]:
 async def end(request: Request) -> Response:
     context: Context = request.app.state.context
     no_parameters(request)
-    id_, held = request.path_params["id"], context.engine.held
+    readers = context.engine.readers
+    held = find_reading(readers, request.path_params["id"])
     token: AccessToken = request.scope["token"]
-    if not token.covers_view(held.view_of(id_)):
+    if not token.covers_view(held.view):
         raise forbidden(token, "read", "is not for the view of this reading")
-    held.end(id_)
+    readers.holdings.release(held)
     return Response(status_code=204)
 
 

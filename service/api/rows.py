@@ -338,7 +338,7 @@ async def answer_rows(request: Request, asked: Asked) -> Response:
         headers["Link"] = f'<{_following(request, rows.following)}>; rel="next"'
     stream = Stream(context, context.readers, rows, first, formats.content_type_of(kind), headers)
     if rows.following is not None:
-        stream.rest = partial(context.engine.readers.cursors.touch, rows.following)
+        stream.rest = partial(context.engine.readers.touch, rows.following)
     return stream
 
 

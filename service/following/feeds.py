@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import logging
 import threading
-import weakref
 from bisect import bisect_left, bisect_right
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
@@ -27,12 +26,11 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from service.durability.folder import Damaged
-from service.engine.versions import Pins
 from service.errors import Problem, bad_parameter
 from service.following.chunks import CHUNK_ROWS, Chunk, cut_up
 from service.following.segments import Segment, merged, segment_of, stored, taken_back, to_merge
 from service.following.subscriptions import Subscription
-from service.reading.cursors import RowReader
+from service.reading.cursors import Readers, open_rows
 from service.reading.tokens import Forged, Tokens
 from service.tables.store import pieces
 from service.views.deltas import Combination, Delta, Stored, joined
@@ -44,21 +42,20 @@ _LONG_ROWS = 1 << 16  # of one version: gathering them takes some milliseconds
 _LARGEST_TEXT = 1 << 30  # bytes of one version to take at once
 Gather = Callable[[Combination], tuple[pa.RecordBatch, pa.RecordBatch]]
 TextBytes = Callable[[Combination], npt.NDArray[np.int64]]
-Open = Callable[[], RowReader]
 
 
 class Feed:
     """The changes of one view, from the published version on. `gather` converts slots to keys and rows, and `text_bytes` returns their
-    bytes of text, per row; `open_reader` reads the whole view. `owns_rows`: as in `LiveView`: unsettled deltas retain no other rows. A
-    version with more than 1 GiB of text cannot be followed."""
+    bytes of text, per row. `owns_rows`: as in `LiveView`: unsettled deltas retain no other rows. A version with more than 1 GiB of text
+    cannot be followed."""
 
     def __init__(
-        self, name: str, id_: str, retain: tuple[int, int], versions: Pins, tokens: Tokens, gather: Gather, text_bytes: TextBytes,
-        open_reader: Open, owns_rows: bool = False,
+        self, name: str, id_: str, retain: tuple[int, int], readers: Readers, tokens: Tokens, gather: Gather, text_bytes: TextBytes,
+        owns_rows: bool = False,
     ) -> None:  # fmt: skip
         self._name, self._id, self._owns_rows = name, id_, owns_rows
-        self.versions = versions
-        self._open_reader = open_reader
+        self.owner = f"view {name} {id_}"
+        self._readers, self.versions = readers, readers.versions
         self._retain_rows, self._retain_bytes = retain
         self._tokens = tokens
         self._gather, self._text_bytes = gather, text_bytes
@@ -72,11 +69,10 @@ class Feed:
         self._first = 0  # number of the first segment's first kept version
         self._rows, self._bytes = 0, 0.0
         self.told = 0  # rows, whether still kept or not
-        self._lost = versions.published.number
+        self._lost = self.versions.published.number
         self._cut = -1  # the newest version whose delta was too large
         self._closed: Problem | None = None
         self._listeners: dict[int, Callable[[], None]] = {}
-        self._subscriptions: weakref.WeakSet[Subscription] = weakref.WeakSet()
 
     # the writer
 
@@ -186,7 +182,7 @@ class Feed:
             self._closed = problem
             self._cut_at(self.versions.published.number)
             # They hold the view, which holds this feed: its memory must be freed at once, not by the cycle collector.
-            self._gather = self._text_bytes = self._open_reader = gone
+            self._gather = self._text_bytes = gone
         self.wake()
 
     # followers
@@ -195,12 +191,12 @@ class Feed:
         """Follow from a token, from a snapshot of the whole view (then `since` is ignored), or from now on; up to another token, if one is
         given beside `since`.
 
-        Problems: `bad-token`, `token-expired`; `bad-parameter` if `until` is before `since`; `view-building`; `not-found` once the view is
-        dropped.
+        Problems: `bad-token`, `token-expired`; `bad-parameter` if `until` is before `since`; `view-building`; `too-busy`; `not-found` once
+        the view is dropped.
         """
         if self._closed is not None:
             raise self._closed
-        reader = self._open_reader() if snapshot else None
+        reader = open_rows(self._readers, self._name) if snapshot else None
         if reader is not None:
             position = reader.version
         else:
@@ -209,23 +205,26 @@ class Feed:
         if end is not None and end < position:
             raise bad_parameter("until", f"this token is of version {end}, before that of since, {position}")
         subscription = Subscription(self, position, reader, end)
-        with self._lock:
-            self._subscriptions.add(subscription)
+        holdings, most = self._readers.holdings, self._readers.settings.max_followers
+        with holdings.lock:
+            if holdings.count(Subscription) >= most:
+                subscription.close()
+                raise Problem("too-busy", f"there are already {most} followers, the maximum (--max-followers)")
+            holdings.add(subscription)
         return subscription
 
     def forget(self, subscription: Subscription) -> None:
-        with self._lock:
-            self._subscriptions.discard(subscription)
+        self._readers.holdings.release(subscription)
 
     @property
     def subscribers(self) -> int:
-        return len(self._subscriptions)
+        return self._readers.holdings.count(Subscription, self.owner)
 
     @property
     def lag(self) -> int:
         """Number of versions by which the slowest follower lags; 0 if no follower has changes to read."""
+        positions = [subscription.at for subscription in self._readers.holdings.of(Subscription, self.owner)]
         with self._lock:
-            positions = [subscription.at for subscription in self._subscriptions]
             behind = min((position for position in positions if self._news(position)), default=None)
             return 0 if behind is None else self.versions.published.number - behind
 

@@ -8,10 +8,13 @@ from typing import Protocol
 from service.errors import Problem
 from service.following.chunks import CHUNK_BYTES, CHUNK_ROWS, Chunk
 from service.reading.cursors import RowReader
+from service.reading.holdings import Holding
 
 
 class Followed(Protocol):
     """The part of a feed that a follower needs."""
+
+    owner: str
 
     def changes(self, position: int, timeout: float) -> list[Chunk]: ...
 
@@ -22,7 +25,7 @@ class Followed(Protocol):
     def forget(self, subscription: Subscription) -> None: ...
 
 
-class Subscription:
+class Subscription(Holding):
     """Reads a feed from `position` (a version that the follower has completely) on; with a snapshot the whole view first. `until`: a
     published version, whose `progress` is the last chunk.
 
@@ -30,6 +33,7 @@ class Subscription:
     """
 
     def __init__(self, feed: Followed, position: int, snapshot: RowReader | None = None, until: int | None = None) -> None:
+        super().__init__(feed.owner)
         self._feed = feed
         self._position = position
         self._snapshot = snapshot

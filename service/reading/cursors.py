@@ -11,11 +11,9 @@ from __future__ import annotations
 
 import itertools
 import secrets
-import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
-from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -25,11 +23,13 @@ from service.engine.published import Published
 from service.engine.versions import Pin, Pins, expired
 from service.errors import Problem, bad_parameter
 from service.reading.ahead import Walkers
+from service.reading.holdings import Holding, Holdings
 from service.reading.lookups import Point, look_up
 from service.reading.readings import Delays, Reading, ViewReading, split
 from service.reading.relation_rows import read_relation
 from service.reading.tokens import Forged, Signer
 from service.reading.windows import Window
+from service.settings import Settings
 from service.tables.relations import Relation
 from service.tables.store import pieces
 from service.views.deltas import Combination
@@ -40,65 +40,59 @@ _PEEK = 64
 _LONGEST_STEP = 65_536  # rows to visit in one call, where rows are rare
 
 
-@dataclass(slots=True)
-class Kept:
-    """The state of a cursor. `owner` identifies the view or relation."""
+class Cursor(Holding):
+    """The state of an enumeration at a version. `reading` is None once it is released, or its view or relation dropped."""
 
-    owner: str
-    pin: Pin
-    reading: Reading
-    held: Combination | None
-    empty: bool | None
-    asked: Any
-    passed: int  # number of rows before it
-    client: str
-    used: bool = False  # a client has continued from it; if it stays, to the end
-    stays: bool = False  # it makes room for no other before that
+    def __init__(
+        self, owner: str, pin: Pin, reading: Reading, held: Combination | None, empty: bool | None, asked: Any, passed: int, client: str,
+        stays: bool = False,
+    ) -> None:  # fmt: skip
+        super().__init__(owner, client)
+        self.pin: Pin = pin
+        self.reading: Reading | None = reading
+        self.held, self.empty, self.asked = held, empty, asked
+        self.passed = passed  # number of rows before it
+        self.number = 0
+        self.is_continued = False  # a client has continued from it; if it stays, to the end
+        self.stays = stays  # it makes room for no other before that
 
     @property
-    def place(self) -> tuple[Any, ...]:
+    def position(self) -> tuple[Any, ...]:
         """The key that equivalent cursors share: rows have one order in a version. One that stays shares it with no other."""
         return self.client, self.owner, self.pin.version.number, repr(self.asked), self.passed, self.stays
 
+    def discard(self) -> None:
+        self.reading = self.held = None
 
-class Cursors:
-    """All issued cursors whose versions are held: at most `most`, and `most_of_client` per client. Any thread."""
 
-    def __init__(self, versions: Pins, signer: Signer, most: int, most_of_client: int) -> None:
-        self.versions = versions
+class Readers:
+    """What reading needs: the published versions, what is held for clients, the cursors, and measurements. Any thread."""
+
+    def __init__(self, published: Published, signer: Signer, settings: Settings) -> None:
+        self.published, self.settings = published, settings
+        self.versions = published.versions
+        self.holdings = Holdings(published.versions)
+        self.delays = Delays()
+        self.rows_read = 0  # approximate: concurrent additions may be lost
         self._signer = signer
         self._start = secrets.token_urlsafe(6)  # identifies this run of the service: the states of its cursors are in its memory
-        self._most, self._most_of_client = most, most_of_client
-        self._kept: dict[int, Kept] = {}
-        self._of_clients: dict[str, dict[int, None]] = {}  # in the order of issue
-        self._places: dict[tuple[Any, ...], int] = {}
         self._numbers = itertools.count(1)
-        self._lock = threading.Lock()
-        self.rows_read = 0  # approximate: concurrent additions may be lost
 
-    def __len__(self) -> int:
-        return len(self._kept)
-
-    def keep(self, kept: Kept) -> str:
-        """Return a cursor for this state, and take over its pin. Problem `too-busy`."""
-        place = kept.place
-        with self._lock:
-            number = self._places.get(place)
-            if number is not None:
-                before = self._kept[number]  # of the same rows, but it may not yet have found that none follow for long, or at all
-                self.versions.release(before.pin)
-                kept.used = before.used
-                self._kept[number] = kept
+    def keep(self, cursor: Cursor) -> str:
+        """Return the text of a cursor, and take over its pin. Problem `too-busy`; its pin is then released."""
+        with self.holdings.lock:
+            before = self.holdings.find(Cursor, cursor.position)
+            if before is not None:  # of the same rows, but it may not yet have found that none follow for long, or at all
+                cursor.number, cursor.is_continued = before.number, before.is_continued
+                self.holdings.release(before)
             else:
-                self._make_room(kept)
-                number = next(self._numbers)
-                self._kept[number] = kept
-                self._of_clients.setdefault(kept.client, {})[number] = None
-                self._places[place] = number
-        return self._signer.seal("cursor", self._start, kept.owner, number)
+                self._make_room(cursor)
+                cursor.number = next(self._numbers)
+            self.holdings.add(cursor, cursor.number, cursor.position)
+        return self._signer.seal("cursor", self._start, cursor.owner, cursor.number)
 
-    def find(self, owner: str, text: str) -> tuple[Kept, Pin]:
-        """Return the state of a cursor, and a new pin on its version for the reader. Problems `bad-cursor`, `snapshot-expired`."""
+    def find(self, owner: str, text: str) -> tuple[Cursor, Reading, Pin]:
+        """Return a cursor, the state of its enumeration, and a new pin on its version. Problems `bad-cursor`, `snapshot-expired`."""
         try:
             start, whose, number = self._signer.open("cursor", text)
         except Forged:
@@ -107,49 +101,39 @@ class Cursors:
             raise Problem("bad-cursor", "the cursor belongs to another view or relation")
         if start != self._start:
             raise Problem("snapshot-expired", "the service has been restarted since the cursor was issued")
-        with self._lock:
-            kept = self._kept.get(number)
-            if kept is None or not self.versions.is_held(kept.pin):
+        with self.holdings.lock:
+            cursor = self.holdings.find(Cursor, number)
+            if cursor is None or cursor.reading is None or not self.versions.is_held(cursor.pin):
                 raise Problem("snapshot-expired", "the cursor was idle for too long, or its reading has been released")
-            kept.used = not kept.stays
-            with self.versions.reading(kept.pin):  # restarts its idle time
-                return kept, self.versions.again(kept.pin)
+            cursor.is_continued = not cursor.stays
+            with self.versions.reading(cursor.pin):  # restarts its idle time
+                return cursor, cursor.reading, self.versions.again(cursor.pin)
 
     def touch(self, text: str) -> None:
         """Note that the client of this cursor, which was issued here, is still taking the page before it."""
-        kept = self._kept.get(self._signer.open("cursor", text)[-1])
-        if kept is not None:
-            self.versions.touch(kept.pin)
+        cursor = self.holdings.find(Cursor, self._signer.open("cursor", text)[-1])
+        if cursor is not None:
+            self.versions.touch(cursor.pin)
 
-    def sweep(self) -> None:
-        """Forget the cursors whose pins have expired."""
-        with self._lock:
-            for number in [number for number, kept in self._kept.items() if not self.versions.is_held(kept.pin)]:
-                self._forget(number)
+    def drop(self, owner: str) -> None:
+        """Free the memory of a view or relation that is dropped: its cursors cannot be used any more, and keep only their version."""
+        for cursor in self.holdings.of(Cursor, owner):
+            cursor.discard()
 
-    def _make_room(self, kept: Kept) -> None:
+    def _make_room(self, cursor: Cursor) -> None:
         """Make room for one more cursor of its client. Problem `too-busy`; its pin is then released."""
-        own = self._of_clients.get(kept.client, {})
-        if len(own) < self._most_of_client and len(self._kept) < self._most:
+        total, own = self.holdings.count(Cursor), self.holdings.of(Cursor, client=cursor.client)
+        if len(own) < self.settings.max_client_cursors and total < self.settings.max_cursors:
             return
-        oldest = next((number for number in own if self._kept[number].used), None)
+        oldest = next((one for one in own if one.is_continued), None)
         if oldest is None:
-            self.versions.release(kept.pin)
-            if len(own) >= self._most_of_client:
+            self.versions.release(cursor.pin)
+            if len(own) >= self.settings.max_client_cursors:
                 whose = f"this client has not continued any of its {len(own)} cursors, nor read a part to its end (--max-client-cursors)"
             else:
-                whose = f"there are already {len(self._kept)} cursors (--max-cursors)"
+                whose = f"there are already {total} cursors (--max-cursors)"
             raise Problem("too-busy", f"{whose}; a cursor expires some time after its page, those of parts when their reading ends")
-        self.versions.release(self._kept[oldest].pin)
-        self._forget(oldest)
-
-    def _forget(self, number: int) -> None:
-        kept = self._kept.pop(number)
-        del self._places[kept.place]
-        own = self._of_clients[kept.client]
-        del own[number]
-        if not own:
-            del self._of_clients[kept.client]
+        self.holdings.release(oldest)
 
 
 class RowReader:
@@ -159,13 +143,13 @@ class RowReader:
     between, and knows whether there is more.
     """
 
-    def __init__(self, cursors: Cursors, owner: str, pin: Pin, reading: Reading, asked: Any, held: Combination | None = None) -> None:
-        self._cursors, self._owner, self._pin, self._reading, self._asked = cursors, owner, pin, reading, asked
+    def __init__(self, readers: Readers, owner: str, pin: Pin, reading: Reading, asked: Any, held: Combination | None = None) -> None:
+        self._readers, self._owner, self._pin, self._reading, self._asked = readers, owner, pin, reading, asked
         pin.reading = _name(owner)
         self._held = held  # slots that were enumerated but not read yet
         self._empty: bool | None = None
         self._passed = 0  # number of rows
-        self._begun: Kept | None = None  # the cursor that it continues from
+        self._begun: Cursor | None = None  # the cursor that it continues from
         self.client = ""  # the client to which its cursors count
         self._stride = 1  # rows to visit after a call that found none
         self._ahead: Future[Combination | None] | None = None  # the next result of `find`
@@ -190,14 +174,14 @@ class RowReader:
 
     def ended(self) -> bool | None:
         """Whether no row is left; None: not known yet, call again."""
-        with self._cursors.versions.reading(self._pin):
+        with self._readers.versions.reading(self._pin):
             if not self._look(_PEEK):
                 return True
             return None if self._held is None or len(self._held[0]) == 0 else False
 
     def read(self, max_rows: int) -> pa.RecordBatch | None:
         """Return up to `max_rows` >= 1 rows; an empty batch does not mean the end, None does."""
-        with self._cursors.versions.reading(self._pin):
+        with self._readers.versions.reading(self._pin):
             slots = self._next(max_rows)
             return None if slots is None else self._reading.rows(slots)
 
@@ -214,27 +198,27 @@ class RowReader:
 
     def _find(self, max_rows: int) -> Combination | None:
         begun = time.thread_time()
-        with self._cursors.versions.reading(self._pin):
+        with self._readers.versions.reading(self._pin):
             found = self._next(max_rows)
         self.took = time.thread_time() - begun
         return found
 
     def rows(self, found: Combination) -> pa.RecordBatch:
         """Return the rows that `find` has found."""
-        with self._cursors.versions.reading(self._pin):
+        with self._readers.versions.reading(self._pin):
             return self._reading.rows(found)
 
     def read_with_keys(self, max_rows: int) -> tuple[pa.RecordBatch, pa.RecordBatch] | None:
         """As `read`, for a view: (keys, rows)."""
         assert isinstance(self._reading, ViewReading)
-        with self._cursors.versions.reading(self._pin):
+        with self._readers.versions.reading(self._pin):
             slots = self._next(max_rows)
             return None if slots is None else self._reading.view.shown.with_keys(slots)
 
     def read_with_ends(self, max_rows: int) -> tuple[pa.RecordBatch, pa.RecordBatch, pa.RecordBatch] | None:
         """As `read_with_keys`, with the ends of the joined intervals: (keys, rows, ends). For a view whose rows have intervals."""
         assert isinstance(self._reading, ViewReading) and isinstance(self._reading.view.shown, Parts)
-        with self._cursors.versions.reading(self._pin):
+        with self._readers.versions.reading(self._pin):
             slots = self._next(max_rows)
             shown = self._reading.view.shown
             return None if slots is None else (*shown.with_keys(slots), shown.ends(slots))
@@ -246,37 +230,37 @@ class RowReader:
 
     def token(self) -> str:
         """Return a cursor to resume from here. Problem `too-busy`: there are too many."""
-        pin = self._cursors.versions.again(self._pin)
+        pin = self._readers.versions.again(self._pin)
         pin.reading = f"a cursor of the {_name(self._owner)}"
-        kept = Kept(self._owner, pin, self._reading.clone(), self._held, self._empty, self._asked, self._passed, self.client)
-        return self._cursors.keep(kept)
+        cursor = Cursor(self._owner, pin, self._reading.clone(), self._held, self._empty, self._asked, self._passed, self.client)
+        return self._readers.keep(cursor)
 
     def twin(self) -> RowReader:
         """Return another reader at this position, with its own pin."""
-        pin = self._cursors.versions.again(self._pin)
-        other = RowReader(self._cursors, self._owner, pin, self._reading.clone(), self._asked, self._held)
+        pin = self._readers.versions.again(self._pin)
+        other = RowReader(self._readers, self._owner, pin, self._reading.clone(), self._asked, self._held)
         other._empty, other._passed, other.client = self._empty, self._passed, self.client
         return other
 
     def touch(self) -> None:
         """Note that the client has taken some of the data read. Any thread."""
-        self._cursors.versions.touch(self._pin)
+        self._readers.versions.touch(self._pin)
 
     def close(self) -> None:
         """Release the version; a second call does nothing."""
-        self._cursors.versions.release(self._pin)
+        self._readers.versions.release(self._pin)
 
     def _next(self, limit: int) -> Combination | None:
         if not self._look(limit):
             if self._begun is not None:
-                self._begun.used = True
+                self._begun.is_continued = True
             return None
         slots, self._held = self._held, None
         if slots is not None and len(slots[0]):
             most = self._fitting(tuple([part[:limit] for part in slots]))
             if len(slots[0]) > most:
                 slots, self._held = split(slots, most)
-            self._cursors.rows_read += len(slots[0])
+            self._readers.rows_read += len(slots[0])
             self._passed += len(slots[0])
         return slots
 
@@ -304,15 +288,6 @@ class RowReader:
         return True
 
 
-class Readers:
-    """The objects that reading needs: the published versions, the issued cursors, and the measurements of readers."""
-
-    def __init__(self, published: Published, signer: Signer, max_cursors: int, max_client_cursors: int) -> None:
-        self.published = published
-        self.cursors = Cursors(published.versions, signer, max_cursors, max_client_cursors)
-        self.delays = Delays()
-
-
 def open_rows(
     readers: Readers, view_name: str, *, version: int | None = None, window: Window | None = None, point: Point | None = None,
     cursor: str | None = None, columns: Sequence[str] | None = None,
@@ -328,7 +303,7 @@ def open_rows(
     """
     asked = (window, point)
     if cursor is not None:
-        return _resume(readers.cursors, owner_of(readers.published.view(view_name)), cursor, version, asked)
+        return _resume(readers, owner_of(readers.published.view(view_name)), cursor, version, asked)
     view = live_view(readers, view_name)
 
     def open_at(pin: Pin, search: bool) -> RowReader | None:
@@ -337,7 +312,7 @@ def open_rows(
         reading = look_up(view, pin.version, window, point, readers.delays, search)
         if reading is not None and columns is not None:
             reading.show(columns)
-        return None if reading is None else RowReader(readers.cursors, owner_of(view), pin, reading, asked)
+        return None if reading is None else RowReader(readers, owner_of(view), pin, reading, asked)
 
     return _opened(readers, version, open_at)
 
@@ -373,7 +348,7 @@ def open_relation_rows(
     owner = owner_of(relation)
     asked = (window, key)
     if cursor is not None:
-        return _resume(readers.cursors, owner, cursor, version, asked)
+        return _resume(readers, owner, cursor, version, asked)
 
     def open_at(pin: Pin, search: bool) -> RowReader | None:
         if relation.id not in pin.version.counts:
@@ -381,7 +356,7 @@ def open_relation_rows(
         reading = read_relation(relation, pin.version.number, pin.version.counts[relation.id], window, key, search)
         if reading is not None and columns is not None:
             reading.show(columns)
-        return None if reading is None else RowReader(readers.cursors, owner, pin, reading, asked)
+        return None if reading is None else RowReader(readers, owner, pin, reading, asked)
 
     return _opened(readers, version, open_at)
 
@@ -389,7 +364,7 @@ def open_relation_rows(
 def _opened(readers: Readers, version: int | None, open_at: Callable[[Pin, bool], RowReader | None]) -> RowReader:
     """Return the reader of `open_at`; if that must not search, it returns None for a row that has changed, where the change is not
     published yet."""
-    versions = readers.published.versions
+    versions = readers.versions
     reader = _with_pin(versions, version, lambda pin: open_at(pin, version is not None))
     if reader is None:
         reader = readers.published.at_rest(lambda: _with_pin(versions, None, lambda pin: open_at(pin, True)))
@@ -409,14 +384,14 @@ def _with_pin(versions: Pins, number: int | None, open_at: Callable[[Pin], RowRe
             versions.release(pin)
 
 
-def _resume(cursors: Cursors, owner: str, text: str, version: int | None, asked: Any) -> RowReader:
-    kept, pin = cursors.find(owner, text)
-    reader = RowReader(cursors, owner, pin, kept.reading.clone(), kept.asked, kept.held)
-    reader._empty, reader._passed, reader._begun = kept.empty, kept.passed, kept
+def _resume(readers: Readers, owner: str, text: str, version: int | None, asked: Any) -> RowReader:
+    cursor, reading, pin = readers.find(owner, text)
+    reader = RowReader(readers, owner, pin, reading.clone(), cursor.asked, cursor.held)
+    reader._empty, reader._passed, reader._begun = cursor.empty, cursor.passed, cursor
     try:
         if version not in (None, pin.version.number):
             raise bad_parameter("version", f"the cursor belongs to version {pin.version.number}")
-        if asked not in ((None, None), kept.asked):
+        if asked not in ((None, None), cursor.asked):
             raise bad_parameter("cursor", "the previous page was requested with other filters")
     except Problem:
         reader.close()

@@ -13,9 +13,7 @@ import itertools
 import os
 import secrets
 import shutil
-import threading
-import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
@@ -25,10 +23,10 @@ from service.durability.files import free_bytes
 from service.durability.folder import FOLDER_MODE, discard, private, reason
 from service.engine.versions import expired
 from service.errors import Problem
+from service.reading.holdings import Holding, Holdings
 
 FOLDER = "spools"
 _MOST = 1000  # spools at a time
-_MOST_READERS = 1000  # readers to remember per spool
 _MOMENT = 2.0  # seconds
 _ROOM = 16 << 20  # bytes left free on the disk, for the log
 
@@ -37,54 +35,53 @@ class TooLong(Exception):
     """A file exceeds the limit of all spools."""
 
 
-class Spool:
+class Spool(Holding):
     """One file: `what` it contains, its `tag`, the `version` of its rows, whether there are none. `size` in bytes; None: it is too long to
-    be kept, which is remembered like a file."""
+    be kept, which is remembered like a file. Its keys are its tag, and the readers whose last spool of `what` it is."""
 
-    def __init__(self, path: Path | None, what: str, tag: str, version: int, empty: bool) -> None:
-        self.path, self.what, self.tag, self.version, self.empty = path, what, tag, version, empty
+    def __init__(self, spools: Spools, path: Path | None, what: str, tag: str, version: int, empty: bool) -> None:
+        super().__init__(what)
+        self._spools, self.idle = spools, spools.idle
+        self.path, self.tag, self.version, self.empty = path, tag, version, empty
         self.size: int | None = None
-        self.used = 0.0  # time of the last read
-        self.readers: dict[str, float] = {}  # readers whose last spool of `what` this is, and the time of their last read
+
+    def discard(self) -> None:
+        if self.path is not None:
+            discard(self.path)
+        self._spools.reserve(-(self.size or 0))
 
 
 class Spools:
     """The spools of the service: `most` bytes together, each kept for `idle` seconds. Any thread."""
 
-    def __init__(self, data: Path, most: int, idle: float, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, holdings: Holdings, data: Path, most: int, idle: float) -> None:
         self.start = secrets.token_urlsafe(6)  # identifies this run of the service: rows have another order after the next start
         self.written = 0
         self.bytes = 0  # including those being written
-        self._data, self._folder, self._most, self._idle, self._clock = data, data / FOLDER, most, idle, clock
-        self._lock = threading.Lock()
-        self._kept: dict[tuple[str, str], Spool] = {}
-        self._last: dict[tuple[str, str], Spool] = {}
+        self.idle = idle
+        self._holdings, self._data, self._folder, self._most = holdings, data, data / FOLDER, most
         self._numbers = itertools.count(1)
         self.close()
 
-    def __len__(self) -> int:
-        return len(self._kept)
-
     def find(self, what: str, tags: Sequence[str], readers: Sequence[str] = ()) -> Spool | None:
         """Return the spool with one of these tags."""
-        with self._lock:
-            return self._used(next((spool for tag in tags if (spool := self._kept.get((what, tag))) is not None), None), readers)
+        for tag in tags:
+            if (spool := self._holdings.find(Spool, ("tag", what, tag))) is not None:
+                return self._read_by(spool, readers)
+        return None
 
     def last(self, what: str, readers: Sequence[str], begins: bool) -> Spool | None:
         """Return the spool that a reader has used last, under the first of its names that is known: a file that is read in parts must stay
         the same file. `begins`: the part may be the first one of a read; some time after the last read, it is."""
-        with self._lock:
-            for reader in readers:
-                if (spool := self._last.get((what, reader))) is not None:
-                    is_new = begins and spool.readers[reader] < self._clock() - _MOMENT
-                    return None if is_new else self._used(spool, readers)
-            return None
+        for key in [("reader", what, reader) for reader in readers]:
+            if (spool := self._holdings.find(Spool, key)) is not None:
+                is_new = begins and spool.keys.get(key, 0.0) < self._holdings.clock() - _MOMENT
+                return None if is_new else self._read_by(spool, readers)
+        return None
 
     def read(self, spool: Spool, start: int, size: int) -> bytes:
         """Read a part of it. Problems: `snapshot-expired` if it is gone; `disk-full` if the disk fails to read it; it is then forgotten."""
-        with self._lock:
-            is_kept = self._used(self._kept.get((spool.what, spool.tag)), ()) is spool
-        if not is_kept or spool.path is None or spool.size is None:
+        if self.find(spool.owner, (spool.tag,)) is not spool or spool.path is None or spool.size is None:
             raise expired(spool.version)
         try:
             with _disk("does not give"), open(spool.path, "rb") as file:
@@ -93,100 +90,59 @@ class Spools:
                     raise OSError(errno.EIO, "it is shorter than it was")
                 return data
         except Problem:
-            self._drop(spool)
+            self._holdings.release(spool)
             raise
 
     def touch(self, spool: Spool) -> None:
         """Note that a reader has taken some of the data it was given."""
-        with self._lock:
-            self._used(spool, ())
+        self._holdings.use(spool)
 
     def draft(self, what: str, tag: str, version: int, empty: bool) -> Draft:
         """Return a spool to be written, for use in a `with`. Problems `too-busy`, `disk-full`."""
-        with self._lock:
-            self._forget()
-            if len(self._kept) >= _MOST:
-                raise self._busy(f"there are already {_MOST} files of rows of which parts are read")
+        self._holdings.sweep(Spool)
+        if self._holdings.count(Spool) >= _MOST:
+            raise self._busy(f"there are already {_MOST} files of rows of which parts are read")
         with _disk("does not take"):
             self._folder.mkdir(FOLDER_MODE, exist_ok=True)
-            return Draft(self, Spool(self._folder / f"{next(self._numbers)}", what, tag, version, empty))
+            return Draft(self, Spool(self, self._folder / f"{next(self._numbers)}", what, tag, version, empty))
 
-    def sweep(self) -> None:
-        """Remove spools that have not been read for long."""
-        with self._lock:
-            self._forget()
+    def keep(self, spool: Spool, readers: Sequence[str]) -> Spool:
+        """Add a complete one, unless there is an equivalent one; return the one that is kept."""
+        with self._holdings.lock:
+            former = self.find(spool.owner, (spool.tag,))
+            if former is None:
+                self._holdings.add(spool, ("tag", spool.owner, spool.tag))
+            return self._read_by(former or spool, readers)
 
-    def close(self) -> None:
-        """Discard all spools, and the files that an earlier process has left."""
-        with self._lock:
-            self._kept.clear()
-            self._last.clear()
-            self.bytes = 0
-            shutil.rmtree(self._folder, ignore_errors=True)
-
-    def _keep(self, spool: Spool, readers: Sequence[str]) -> Spool:
-        """Add a complete one, unless there is an equivalent one."""
-        with self._lock:
-            former = self._kept.setdefault((spool.what, spool.tag), spool)
-            self._used(former, readers)
-            return former
-
-    def _reserve(self, size: int, more: int) -> None:
-        """Reserve `more` bytes for a draft that has `size`. Problems `too-busy`, `disk-full`; TooLong."""
-        with self._lock:
-            if size + more > self._most:
-                raise TooLong
-            if self.bytes + more > self._most:
-                self._forget()
-            if self.bytes + more > self._most:
+    def reserve(self, more: int, size: int = 0) -> None:
+        """Reserve `more` bytes for a draft that has `size`; release them if it is negative. Problems `too-busy`, `disk-full`; TooLong."""
+        if size + more > self._most:
+            raise TooLong
+        if self.bytes + more > self._most:
+            self._holdings.sweep(Spool)
+        with self._holdings.lock:
+            if more > 0 and self.bytes + more > self._most:
                 raise self._busy(f"the files of rows of which parts are read take the {self._most} bytes that they may (--spool-bytes)")
-            if free_bytes(self._data) < more + _ROOM:
+            if more > 0 and free_bytes(self._data) < more + _ROOM:
                 raise _refused("has no room for the file")
             self.bytes += more
 
-    def _release(self, size: int) -> None:
-        with self._lock:
-            self.bytes -= size
+    def close(self) -> None:
+        """Discard all spools, and the files that an earlier process has left."""
+        for spool in self._holdings.of(Spool):
+            self._holdings.release(spool)
+        shutil.rmtree(self._folder, ignore_errors=True)
 
     def _busy(self, reason: str) -> Problem:
-        problem = Problem("too-busy", f"{reason}; each is removed when nobody has read of it for {self._idle:g} s (--spool-idle)")
-        oldest = min((spool.used for spool in self._kept.values()), default=self._clock())
-        problem.headers["Retry-After"] = str(max(1, int(oldest + self._idle - self._clock()) + 1))
+        problem = Problem("too-busy", f"{reason}; each is removed when nobody has read of it for {self.idle:g} s (--spool-idle)")
+        now = self._holdings.clock()
+        oldest = min((spool.used for spool in self._holdings.of(Spool)), default=now)
+        problem.headers["Retry-After"] = str(max(1, int(oldest + self.idle - now) + 1))
         return problem
 
-    def _used(self, spool: Spool | None, readers: Sequence[str]) -> Spool | None:
-        if spool is not None:
-            spool.used = self._clock()
-            for reader in readers:
-                before = self._last.get((spool.what, reader))
-                if before is not None:
-                    del before.readers[reader]
-                spool.readers[reader] = spool.used
-                self._last[spool.what, reader] = spool
-            while len(spool.readers) > _MOST_READERS:
-                oldest = next(iter(spool.readers))
-                del spool.readers[oldest], self._last[spool.what, oldest]
+    def _read_by(self, spool: Spool, readers: Sequence[str]) -> Spool:
+        self._holdings.use(spool, *(("reader", spool.owner, reader) for reader in readers))
         return spool
-
-    def _forget(self) -> None:
-        """Discard expired spools."""
-        limit = self._clock() - self._idle
-        for spool in list(self._kept.values()):
-            if spool.used < limit:
-                self._remove(spool)
-
-    def _drop(self, spool: Spool) -> None:
-        with self._lock:
-            if self._kept.get((spool.what, spool.tag)) is spool:
-                self._remove(spool)
-
-    def _remove(self, spool: Spool) -> None:
-        del self._kept[spool.what, spool.tag]
-        for reader in spool.readers:
-            del self._last[spool.what, reader]
-        if spool.path is not None:
-            discard(spool.path)
-        self.bytes -= spool.size or 0
 
 
 class Draft:
@@ -202,7 +158,7 @@ class Draft:
 
     def write(self, data: bytes | memoryview) -> None:
         """Problems `too-busy`, `disk-full`; TooLong."""
-        self._spools._reserve(self._size, len(data))
+        self._spools.reserve(len(data), self._size)
         self._size += len(data)
         view = memoryview(data)
         with _disk("does not take"):
@@ -220,7 +176,7 @@ class Draft:
         return self._conclude(readers)
 
     def _conclude(self, readers: Sequence[str]) -> Spool:
-        kept = self._spools._keep(self._spool, readers)
+        kept = self._spools.keep(self._spool, readers)
         self._is_kept = kept is self._spool and kept.size is not None
         self._spools.written += self._is_kept
         return kept
@@ -232,7 +188,7 @@ class Draft:
         self._file.close()
         if not self._is_kept:
             discard(self._path)
-            self._spools._release(self._size)
+            self._spools.reserve(-self._size)
 
 
 @contextmanager

@@ -17,6 +17,7 @@ from service.engine.state import Receipt
 from service.errors import Problem
 from service.instance import Instance
 from service.reading.cursors import RowReader, open_rows
+from service.reading.held import begin_reading
 from service.settings import Settings
 
 DEFINITION = parse_relation(
@@ -127,10 +128,10 @@ def ids(reader: RowReader) -> list[tuple[Any, ...]]:
 
 def in_parts(engine: Instance, view: str, most: int) -> list[RowReader]:
     """Return readers of the parts of a reading, which has ended by then."""
-    held = engine.held.begin(view, most, 60, None, "a test")
+    held = begin_reading(engine.readers, view, most, 60, None, "a test")
     assert 1 <= len(held.cursors) <= most
     readers = [open_rows(engine.readers, view, cursor=cursor) for cursor in held.cursors]
-    engine.held.end(held.id)
+    engine.readers.holdings.release(held)
     assert {reader.version for reader in readers} == {held.version}
     return readers
 

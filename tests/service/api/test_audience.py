@@ -29,6 +29,8 @@ TURNS = 150
 class Feed:
     """Version number v brings `rows_of(v)` rows; None: it does not change the view. Those up to `lost` are not kept."""
 
+    owner = "view v 1"
+
     def __init__(self, rows_of: Callable[[int], int | None] = lambda version: 1) -> None:
         self.rows_of, self.version, self.lost, self.asked = rows_of, 0, 0, 0
         self.listeners: dict[int, Callable[[], None]] = {}

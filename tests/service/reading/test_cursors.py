@@ -13,7 +13,7 @@ from livejoin.wire.schema import parse_relation
 from service.engine.versions import Pins, Version
 from service.errors import Problem
 from service.instance import Instance
-from service.reading.cursors import RowReader, open_relation_rows, open_rows
+from service.reading.cursors import Cursor, RowReader, open_relation_rows, open_rows
 from tests.service.running import DEFINITION, PAIR, HeldWriter, batch, counted, ids, is_empty, look, of_ops, opened, rows_of, running
 
 
@@ -187,15 +187,15 @@ def test_a_client_that_is_taking_a_page_keeps_its_version_and_the_next_cursor(en
     for _ in range(3):
         clock.now += 50
         reader.touch()
-        engine.readers.cursors.touch(token)
+        engine.readers.touch(token)
         engine.versions.expire_idle(60)
     reader.read(1)
     assert refused(engine, cursor=unused) == "snapshot-expired"
     with pytest.raises(Problem, match="snapshot-expired"):
         other.read(1)
     open_rows(engine.readers, "v", cursor=token).close()
-    engine.readers.cursors.sweep()
-    engine.readers.cursors.touch(unused)
+    engine.readers.holdings.sweep()
+    engine.readers.touch(unused)
     reader.close()
     reader.touch()
     assert len(engine.versions) == 1, "of the cursor"
@@ -269,7 +269,7 @@ def test_readers_and_cursors_are_told_when_their_pin_is_gone(tmp_path: Path) -> 
         reader.token()
     assert len(ids(young)) == 2000
     look(engine)
-    assert engine.readers.cursors._kept == {} and len(engine.versions) == 0
+    assert engine.readers.holdings.count(Cursor) == 0 and len(engine.versions) == 0
     engine.close()
 
 
@@ -322,6 +322,8 @@ def test_readers_of_what_is_dropped_read_on(engine: Instance) -> None:
     engine.put_view("v", PAIR, wait=60)
     assert len(ids(reader)) == 20 and len(ids(relation)) == 5
     assert refused(engine, cursor=token) == "bad-cursor"
+    (cursor,) = engine.readers.holdings.of(Cursor)
+    assert cursor.reading is None and engine.versions.is_held(cursor.pin), "its version is kept, not the memory of the view"
     assert ids(open_rows(engine.readers, "v")) == []
 
 

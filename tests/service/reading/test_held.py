@@ -10,7 +10,7 @@ import pytest
 from service.errors import Problem
 from service.instance import Instance
 from service.reading.cursors import open_rows
-from service.reading.held import HeldReadings
+from service.reading.held import HeldReading, begin_reading, find_reading
 from tests.service.engine.test_engine import read_all
 from tests.service.running import DEFINITION, PAIR, batch, counted, ids, in_parts, look, of_ops, rows_of, running
 
@@ -37,8 +37,8 @@ def test_a_reading_holds_its_version_though_nobody_reads(tmp_path: Path) -> None
     engine = filled(tmp_path, pin_idle=20)
     now = 100.0
     engine.versions._clock = lambda: now
-    engine.held = HeldReadings(engine.readers, lambda: now)
-    held = engine.held.begin("v", 4, 50, None, "somebody")
+    engine.readers.holdings.clock = lambda: now
+    held = begin_reading(engine.readers, "v", 4, 50, None, "somebody")
     page = open_rows(engine.readers, "v")
     page.read(1)
     other = page.token()
@@ -50,30 +50,30 @@ def test_a_reading_holds_its_version_though_nobody_reads(tmp_path: Path) -> None
         assert [reads(engine, cursor) for cursor in held.cursors] == [500] * 4
     now = 149.0
     look(engine)
-    assert len(engine.held) == 1 and reads(engine, held.cursors[3]) == 500
+    assert engine.readers.holdings.count(HeldReading) == 1 and reads(engine, held.cursors[3]) == 500
     now = 150.0
     look(engine)
-    assert len(engine.held) == 0 and {reads(engine, cursor) for cursor in held.cursors} == {"snapshot-expired"}
+    assert engine.readers.holdings.count(HeldReading) == 0 and {reads(engine, cursor) for cursor in held.cursors} == {"snapshot-expired"}
     assert len(engine.versions) == 0
     engine.close()
 
 
 def test_what_old_versions_may_take_ends_a_reading_too(tmp_path: Path) -> None:
     engine = filled(tmp_path, pin_bytes=1)
-    held = engine.held.begin("v", 4, 3600, None, "somebody")
+    held = begin_reading(engine.readers, "v", 4, 3600, None, "somebody")
     engine.apply(batch(("upsert", "a", rows_of(0, 500, start=3))))
     look(engine)
     assert {reads(engine, cursor) for cursor in held.cursors} == {"snapshot-expired"}
     look(engine)
-    assert len(engine.held) == 0
+    assert engine.readers.holdings.count(HeldReading) == 0
     engine.close()
 
 
 def test_the_parts_are_cursors_of_the_client_that_make_room_for_none(tmp_path: Path) -> None:
     engine = filled(tmp_path, max_client_cursors=5)
-    held = engine.held.begin("v", 4, 3600, None, "somebody")
+    held = begin_reading(engine.readers, "v", 4, 3600, None, "somebody")
     with pytest.raises(Problem, match="too-busy"):
-        engine.held.begin("v", 4, 3600, None, "somebody")
+        begin_reading(engine.readers, "v", 4, 3600, None, "somebody")
     assert len(engine.versions) == 5, "nothing is left of what was refused"
     cursor, found = held.cursors[0], 0
     for _ in range(20):
@@ -85,19 +85,19 @@ def test_the_parts_are_cursors_of_the_client_that_make_room_for_none(tmp_path: P
         cursor = reader.token()
         reader.close()
     assert [reads(engine, cursor) for cursor in (*held.cursors, cursor)] == [500, 500, 500, 500, 500 - found]
-    engine.held.begin("v", 4, 3600, None, "somebody else")
-    engine.held.end(held.id)
-    engine.held.end(held.id)
-    engine.held.begin("v", 4, 3600, None, "somebody")
+    begin_reading(engine.readers, "v", 4, 3600, None, "somebody else")
+    engine.readers.holdings.release(held)
+    engine.readers.holdings.release(held)
+    begin_reading(engine.readers, "v", 4, 3600, None, "somebody")
     with pytest.raises(Problem, match="not-found"):
-        engine.held.view_of(held.id)
+        find_reading(engine.readers, held.id)
     engine.close()
 
 
 def test_a_cursor_at_the_beginning_of_a_part_does_not_replace_it(tmp_path: Path) -> None:
     """A page may end at a limit of time before its first row; the part was then forgotten with the client's cursors."""
     engine = filled(tmp_path, max_client_cursors=5)
-    held = engine.held.begin("v", 4, 3600, None, "somebody")
+    held = begin_reading(engine.readers, "v", 4, 3600, None, "somebody")
     reader = open_rows(engine.readers, "v", cursor=held.cursors[0])
     reader.client = "somebody"
     cursor = reader.token()
@@ -111,41 +111,43 @@ def test_a_cursor_at_the_beginning_of_a_part_does_not_replace_it(tmp_path: Path)
         cursor = reader.token()
         reader.close()
     assert [reads(engine, cursor) for cursor in held.cursors] == [500, 500, 500, 500]
-    engine.held.end(held.id)
+    engine.readers.holdings.release(held)
     engine.close()
 
 
 def test_parts_that_were_read_to_their_ends_make_room(tmp_path: Path) -> None:
     """Spark tells nobody when it is done with what it reads: 125 loads within ten minutes took all cursors of a client."""
     engine = filled(tmp_path, max_client_cursors=8)
-    first = engine.held.begin("v", 8, 3600, None, "somebody")
+    first = begin_reading(engine.readers, "v", 8, 3600, None, "somebody")
     for _ in range(3):
         assert sum(map(reads, [engine] * 8, first.cursors)) == 2000, "as long as nobody needs the room"  # type: ignore[arg-type]
     for _ in range(3):
-        held = engine.held.begin("v", 8, 3600, None, "somebody")
+        held = begin_reading(engine.readers, "v", 8, 3600, None, "somebody")
         assert sum(map(reads, [engine] * 8, held.cursors)) == 2000  # type: ignore[arg-type]
     assert {reads(engine, cursor) for cursor in first.cursors} == {"snapshot-expired"}
     open_rows(engine.readers, "v", cursor=held.cursors[7]).close()
     with pytest.raises(Problem, match="nor read a part to its end"):
-        engine.held.begin("v", 8, 3600, None, "somebody")
+        begin_reading(engine.readers, "v", 8, 3600, None, "somebody")
     assert 0 < int(reads(engine, held.cursors[7])) < 2000, "one that is read again stays until it is read"
-    assert engine.held.begin("v", 1, 3600, first.version, "somebody").version == first.version, "the version is held all the same"
+    assert begin_reading(engine.readers, "v", 1, 3600, first.version, "somebody").version == first.version, (
+        "the version is held all the same"
+    )
     engine.close()
 
 
 def test_an_earlier_version_is_read_if_somebody_holds_it(tmp_path: Path) -> None:
     engine = filled(tmp_path)
-    first = engine.held.begin("v", 1, 3600, None, "somebody")
+    first = begin_reading(engine.readers, "v", 1, 3600, None, "somebody")
     engine.apply(of_ops("b", ("delete", 0)))
-    second = engine.held.begin("v", 3, 3600, first.version, "somebody")
+    second = begin_reading(engine.readers, "v", 3, 3600, first.version, "somebody")
     assert second.version == first.version and sum(reads(engine, cursor) for cursor in second.cursors) == 2000  # type: ignore[misc]
     engine.put_view("later", PAIR, wait=60)
     with pytest.raises(Problem, match="older than the view"):
-        engine.held.begin("later", 3, 3600, first.version, "somebody")
-    engine.held.end(first.id)
-    engine.held.end(second.id)
+        begin_reading(engine.readers, "later", 3, 3600, first.version, "somebody")
+    engine.readers.holdings.release(first)
+    engine.readers.holdings.release(second)
     with pytest.raises(Problem, match="snapshot-expired"):
-        engine.held.begin("v", 3, 3600, first.version, "somebody")
+        begin_reading(engine.readers, "v", 3, 3600, first.version, "somebody")
     engine.close()
 
 

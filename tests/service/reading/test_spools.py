@@ -10,7 +10,9 @@ from typing import IO
 
 import pytest
 
+from service.engine.versions import Pins
 from service.errors import Problem
+from service.reading.holdings import Holdings
 from service.reading.spools import FOLDER, Spool, Spools, TooLong
 from tests.modes_of_files import exposed
 
@@ -39,8 +41,13 @@ def clock() -> Clock:
 
 
 @pytest.fixture
-def spools(tmp_path: Path, clock: Clock) -> Spools:
-    return Spools(tmp_path, 1000, 60.0, clock)
+def holdings(clock: Clock) -> Holdings:
+    return Holdings(Pins(), clock)
+
+
+@pytest.fixture
+def spools(holdings: Holdings, tmp_path: Path) -> Spools:
+    return Spools(holdings, tmp_path, 1000, 60.0)
 
 
 def test_parts(spools: Spools, tmp_path: Path) -> None:
@@ -51,17 +58,17 @@ def test_parts(spools: Spools, tmp_path: Path) -> None:
     assert exposed(tmp_path / FOLDER) == []
 
 
-def test_kept_as_long_as_it_is_read(spools: Spools, clock: Clock, tmp_path: Path) -> None:
+def test_kept_as_long_as_it_is_read(holdings: Holdings, spools: Spools, clock: Clock, tmp_path: Path) -> None:
     spool = written(spools, "a", "1", b"x" * 100)
     for _ in range(5):
         clock.now += 59
-        spools.sweep()
+        holdings.sweep()
         assert spools.read(spool, 0, 1) == b"x"
     clock.now += 61
-    spools.sweep()
+    holdings.sweep()
     with pytest.raises(Problem, match="snapshot-expired: version 7 is no longer kept"):
         spools.read(spool, 0, 1)
-    assert spools.find("a", ("1",)) is None and files(tmp_path) == [] and (len(spools), spools.bytes) == (0, 0)
+    assert spools.find("a", ("1",)) is None and files(tmp_path) == [] and (holdings.count(Spool), spools.bytes) == (0, 0)
 
 
 def test_all_together_are_bounded(spools: Spools, clock: Clock, tmp_path: Path) -> None:
@@ -77,7 +84,7 @@ def test_all_together_are_bounded(spools: Spools, clock: Clock, tmp_path: Path) 
     assert spools.find("a", ("1",)) is None and spools.bytes == 600
 
 
-def test_one_that_is_too_long_is_remembered(spools: Spools, clock: Clock, tmp_path: Path) -> None:
+def test_one_that_is_too_long_is_remembered(holdings: Holdings, spools: Spools, clock: Clock, tmp_path: Path) -> None:
     with spools.draft("a", "1", 7, False) as draft:
         draft.write(b"x" * 600)
         with pytest.raises(TooLong):
@@ -85,7 +92,7 @@ def test_one_that_is_too_long_is_remembered(spools: Spools, clock: Clock, tmp_pa
         spool = draft.is_too_long(())
     assert spool.size is None and spools.find("a", ("1",)) is spool and files(tmp_path) == [] and spools.bytes == 0
     clock.now += 61
-    spools.sweep()
+    holdings.sweep()
     assert spools.find("a", ("1",)) is None and spools.bytes == 0
 
 
@@ -124,16 +131,17 @@ def test_a_reader_that_begins_after_a_moment_begins_anew(spools: Spools, clock: 
 
 
 def test_the_readers_are_bounded(spools: Spools, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("service.reading.spools._MOST_READERS", 5)
+    monkeypatch.setattr("service.reading.holdings._MOST_KEYS", 5)
     spool = written(spools, "a", "1", b"x")
     for number in range(20):
         spools.find("a", ("1",), (f"port {number}",))
-    assert list(spool.readers) == [f"port {number}" for number in range(15, 20)] and len(spools._last) == 5
+    assert [key[2] for key in spool.keys] == ["1", *(f"port {number}" for number in range(15, 20))]  # type: ignore[index]
+    assert spools.last("a", ("port 14",), False) is None and spools.last("a", ("port 15",), False) is spool
 
 
 def test_a_start_removes_what_was_left(tmp_path: Path, spools: Spools) -> None:
     written(spools, "a", "1", b"x")
-    Spools(tmp_path, 1000, 60.0)
+    Spools(Holdings(Pins()), tmp_path, 1000, 60.0)
     assert not (tmp_path / FOLDER).exists()
 
 
@@ -177,7 +185,9 @@ def test_a_file_that_a_broken_disk_does_not_let_go(spools: Spools, clock: Clock,
 
 
 @pytest.mark.parametrize("damage", [Path.unlink, lambda path: os.truncate(path, 5)], ids=["gone", "shorter"])
-def test_a_file_that_a_broken_disk_does_not_give(spools: Spools, tmp_path: Path, damage: Callable[[Path], None]) -> None:
+def test_a_file_that_a_broken_disk_does_not_give(
+    holdings: Holdings, spools: Spools, tmp_path: Path, damage: Callable[[Path], None]
+) -> None:
     """It is forgotten, and made anew by the next who asks: it was an internal error, each time, or no end of nothing."""
     spool = written(spools, "a", "1", b"0123456789", "client")
     assert spool.path is not None
@@ -185,7 +195,7 @@ def test_a_file_that_a_broken_disk_does_not_give(spools: Spools, tmp_path: Path,
     with pytest.raises(Problem, match="disk-full: the disk of the data folder does not give the file \\(.*\\): read it whole"):
         spools.read(spool, 3, 4)
     assert spools.find("a", ("1",)) is None and spools.last("a", ("client",), False) is None
-    assert files(tmp_path) == [] and (len(spools), spools.bytes) == (0, 0)
+    assert files(tmp_path) == [] and (holdings.count(Spool), spools.bytes) == (0, 0)
     with pytest.raises(Problem, match="snapshot-expired"):
         spools.read(spool, 3, 4)
     assert spools.read(written(spools, "a", "1", b"0123456789"), 3, 4) == b"3456"
