@@ -15,6 +15,8 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+__version__ = "0.1.0"  # of the client and of the service
+
 if TYPE_CHECKING:
     from livejoin.public import *  # noqa: F403
 

@@ -7,7 +7,7 @@ import sys
 from importlib.util import find_spec
 from pathlib import Path
 
-from service.terminal import Failure
+from livejoin.terminal import Failure
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 

@@ -7,11 +7,11 @@ from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
 
+from livejoin.terminal import Failure, Parser
 from service.checking.comparison import compare
 from service.checking.copies import assembled
 from service.checking.inspection import Report, inspect
 from service.durability.folder import BACKUP, Damaged, FolderInUse
-from service.terminal import Failure, Parser
 
 _tell = partial(print, flush=True)  # a line of the report
 

@@ -6,9 +6,9 @@ import os
 import shlex
 
 import livejoin
+from livejoin.terminal import Failure, Parser, say
 from service.demo.kafka import free_port, is_free
 from service.demo.play import play, produce
-from service.terminal import Failure, Parser, say
 
 PORT = 8080
 

@@ -6,9 +6,9 @@ import sqlite3
 import sys
 from pathlib import Path
 
+from livejoin.terminal import Failure, Parser, say
 from service.backups.repairing import finish, plan, repair
 from service.durability.folder import DATABASE, Damaged, FolderInUse, FolderLock, reason, refuse_backup
-from service.terminal import Failure, Parser, say
 
 _DESCRIPTION = """Remove damaged data from a data folder, after listing it and asking for confirmation, and keep everything up to the last
 good batch. The removed files are moved to a folder of their own. The repaired folder begins a new timeline. It must not be in use."""

@@ -5,12 +5,12 @@ from __future__ import annotations
 import sqlite3
 from pathlib import Path
 
+from livejoin.terminal import Failure, Parser
 from service.access.store import read_tokens
 from service.backups.assembling import assemble
 from service.backups.manifest import Backup, chain_of, read_backup, verify
 from service.durability import database
 from service.durability.folder import DATABASE, Damaged, FolderLock, reason
-from service.terminal import Failure, Parser
 
 _DESCRIPTION = """Verify a backup and create a data folder from it. The earlier backups that an incremental one depends on are found
 where they were made, or beside it. The restored folder begins a new timeline."""

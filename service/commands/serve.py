@@ -5,8 +5,8 @@ from __future__ import annotations
 import faulthandler
 import sys
 
+from livejoin.terminal import Failure, Parser, imported
 from service.settings import BadSetting, read_settings, settings
-from service.terminal import Failure, Parser, imported
 
 
 def main(arguments: list[str]) -> int:

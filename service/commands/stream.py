@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from service.terminal import Failure, Parser, imported
+from livejoin.terminal import Failure, Parser, imported
 
 
 def main(arguments: list[str]) -> int:

@@ -10,14 +10,14 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from livejoin.commands.connection import connect
+from livejoin.terminal import Columns, Failure, Parser, add_url, say
 from service.access.access_token import SCOPES, make, new_text
 from service.access.audit import append
 from service.access.guard import PAUSE
 from service.access.store import TOKENS, add_token, administers, end_token_mode, read_tokens, remove_token
-from service.commands.connection import connect
 from service.durability.folder import FOLDER_MODE, Damaged, FolderInUse, reason, refuse_backup
 from service.errors import Problem
-from service.terminal import Columns, Failure, Parser, add_url, say
 
 _DESCRIPTION = """Create, list and revoke access tokens. The first token of a data folder puts it into token mode: from then
 on, a service on it requires a token. A running service sees every change at once."""

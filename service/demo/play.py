@@ -30,9 +30,9 @@ from rich.table import Table
 from rich.text import Text
 
 import livejoin
+from livejoin.terminal import Failure, say
 from service.demo.history import PREFIX, RELATIONS, VIEWS, Change, checksum, expected, history
 from service.demo.kafka import HOME, HOST, TICK, Children, Kafka, Records, RoadClosed, missing, not_installed
-from service.terminal import Failure, say
 
 SWITCH = date(1989, 1, 1)  # from here on there are many changes
 EARLY = 20.0  # speed of the replay before that, relative to the speed after it

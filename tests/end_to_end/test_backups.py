@@ -14,8 +14,8 @@ from typing import Any
 import httpx
 import pytest
 
+from livejoin.commands import backup as command
 from service.backups import making
-from service.commands import backup as command
 from tests.end_to_end import talk
 from tests.end_to_end.test_folder import DEFINITION, SQL, fill, item
 from tests.forked import finished

@@ -17,9 +17,9 @@ import httpx
 import pytest
 
 import livejoin
-from service.commands import rows
+from livejoin.commands import rows
+from livejoin.terminal import Failure
 from service.protocol import SPARE
-from service.terminal import Failure
 from service.tls import BadPair, Certificate
 from streaming.config import BadConfig, read_config
 from streaming.connection import Service

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 from confluent_kafka import Consumer, TopicPartition
 
+from livejoin.terminal import Failure
 from service.commands import demo
 from service.demo.history import PREFIX, RELATIONS, VIEWS, history
-from service.terminal import Failure
 from streaming.kafka_broker import Broker
 from tests.server_process import ServerProcess
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from difflib import get_close_matches
-from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING
 
+from livejoin import __version__
 from livejoin.wire.errors import cut
 
 if TYPE_CHECKING:
@@ -41,10 +41,7 @@ _LENGTHS = {"too_short": "entries", "too_long": "entries", "string_too_short": "
 
 
 def software_version() -> str:
-    try:
-        return version("livejoin")
-    except PackageNotFoundError:  # run from a checkout that is not installed
-        return "0"
+    return __version__
 
 
 def instead(name: str, names: Iterable[str], others: Iterable[str] = ()) -> str:

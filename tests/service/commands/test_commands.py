@@ -13,7 +13,8 @@ from pathlib import Path
 import orjson
 import pytest
 
-from service.cli import COMMANDS, main
+from livejoin.cli import OWN, SERVICE
+from service.cli import main
 from tests.service.scripted import Answer, problem, scripted
 
 HOME = Path(__file__).resolve().parents[3]
@@ -67,7 +68,7 @@ def on_terminal(*arguments: str, url: str) -> str:
     ("arguments", "words"),
     [
         ([], "livejoin --help"),
-        (["fly"], "unknown command 'fly'; there are serve, demo"),
+        (["fly"], "unknown command 'fly'; there are load, view"),
         (["laod"], "unknown command 'laod'; did you mean load?"),
         (["rows", "v", "--limti", "3"], "--limti 3; did you mean --limit?"),
         (["rows"], "NAME"),
@@ -102,7 +103,7 @@ def test_wrong_use_is_status_2_and_one_line(arguments: list[str], words: str, ca
     assert told.out == "" and told.err.count("\n") == 1 and words in told.err and told.err.startswith("livejoin: ")
 
 
-@pytest.mark.parametrize("command", COMMANDS)
+@pytest.mark.parametrize("command", [*OWN, *SERVICE])
 def test_every_command_has_its_module_and_help(command: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["--help"]) == 0 and command in capsys.readouterr().out
     if command != "bench":  # which passes --help on

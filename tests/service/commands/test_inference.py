@@ -9,9 +9,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from livejoin import files
+from livejoin.commands.inference import infer
 from livejoin.files import open_file
-from service.commands.inference import infer
-from service.terminal import Failure
+from livejoin.terminal import Failure
 from tests.client.test_files import write
 
 

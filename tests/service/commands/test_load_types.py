@@ -15,9 +15,9 @@ import pyarrow.parquet as pq
 import pytest
 
 import livejoin
+from livejoin.commands.inference import infer
 from livejoin.files import open_file
 from service.cli import main
-from service.commands.inference import infer
 from tests.server_process import ServerProcess
 
 ID = "3f2504e0-4f89-41d3-9a0c-0305e82c3301"

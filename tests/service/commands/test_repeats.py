@@ -12,13 +12,13 @@ import pytest
 
 import livejoin
 from livejoin import files
+from livejoin.commands.inference import infer
+from livejoin.commands.judging import Rejections, Repeats, judge_file
 from livejoin.files import open_file
+from livejoin.terminal import Failure
 from livejoin.wire.kinds import SENT_TYPES
 from livejoin.wire.schema import parse_relation
 from service.cli import main
-from service.commands.inference import infer
-from service.commands.judging import Rejections, Repeats, judge_file
-from service.terminal import Failure
 from tests.server_process import ServerProcess
 from tests.service.commands.tables import write
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 
-from service.terminal import Columns, cell
+from livejoin.terminal import Columns, cell
 from tests.datasets import ROOT
 
 
@@ -27,11 +27,11 @@ def test_columns_grow_and_long_text_is_cut() -> None:
 def test_nobody_looks_for_cycles_in_what_is_imported() -> None:
     code = """if True:
         import gc
-        from service.terminal import imported
+        from livejoin.terminal import imported
         found = []
         gc.callbacks.append(lambda phase, told: found.append(told["generation"]))
-        module, before = imported("service.commands.rows"), gc.get_freeze_count()
-        print(module.__name__, len(found), before > 10_000, gc.isenabled(), imported("service.commands.rows") is module)
+        module, before = imported("livejoin.commands.rows"), gc.get_freeze_count()
+        print(module.__name__, len(found), before > 10_000, gc.isenabled(), imported("livejoin.commands.rows") is module)
     """
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True)
-    assert done.stdout.split() == ["service.commands.rows", "0", "True", "True", "True"], done.stderr
+    assert done.stdout.split() == ["livejoin.commands.rows", "0", "True", "True", "True"], done.stderr

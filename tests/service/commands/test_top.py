@@ -19,10 +19,10 @@ from pathlib import Path
 import pytest
 
 import livejoin
+from livejoin.commands.top import Between, Reading
 from service.access.access_token import AccessToken, digest, new_text
 from service.access.store import add_token
 from service.cli import main
-from service.commands.top import Between, Reading
 from tests.client.hotel import Hotel, row
 from tests.listener import Listener
 from tests.server_process import ServerProcess

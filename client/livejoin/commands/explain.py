@@ -6,9 +6,9 @@ import sys
 
 import orjson
 
-from service.commands.connection import connect
-from service.commands.view import add_definition, read_definition
-from service.terminal import Parser, add_url
+from livejoin.commands.connection import connect
+from livejoin.commands.view import add_definition, read_definition
+from livejoin.terminal import Parser, add_url
 
 
 def main(arguments: list[str]) -> int:

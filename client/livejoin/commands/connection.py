@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 import livejoin
-from service.terminal import Failure, say
+from livejoin.terminal import Failure, say
 
 PATIENCE = 300.0  # seconds to wait for a service that is busy, or unavailable in the middle of a command
 TIMEOUT = 300.0  # seconds to wait for an answer

@@ -18,15 +18,15 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
 import livejoin
+from livejoin.commands.connection import connect
+from livejoin.commands.inference import infer
+from livejoin.commands.judging import Rejections, Repeats, converted, judge_file
 from livejoin.files import Body, File, open_file
+from livejoin.terminal import Failure, Parser, add_url, say
 from livejoin.wire.errors import BadDefinition
 from livejoin.wire.kinds import SENT_TYPES, digits_of
 from livejoin.wire.schema import Column, ColumnType, RelationDefinition, parse_relation
 from livejoin.wire.values.local_times import is_zone
-from service.commands.connection import connect
-from service.commands.inference import infer
-from service.commands.judging import Rejections, Repeats, converted, judge_file
-from service.terminal import Failure, Parser, add_url, say
 
 
 class Wanted(NamedTuple):

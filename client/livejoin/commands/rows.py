@@ -8,9 +8,9 @@ from itertools import islice
 from typing import Any
 
 import livejoin
+from livejoin.commands.connection import connect
+from livejoin.terminal import BOLD, PLAIN, Columns, Failure, Parser, add_url, colours, say
 from livejoin.wire.wording import instead
-from service.commands.connection import connect
-from service.terminal import BOLD, PLAIN, Columns, Failure, Parser, add_url, colours, say
 
 SCREENFUL = 50  # rows shown on a terminal when no limit is given
 

@@ -10,8 +10,8 @@ from typing import Any
 import orjson
 
 import livejoin
-from service.commands.connection import connect
-from service.terminal import BOLD, GREEN, PLAIN, RED, Columns, Failure, Parser, add_url, colours
+from livejoin.commands.connection import connect
+from livejoin.terminal import BOLD, GREEN, PLAIN, RED, Columns, Failure, Parser, add_url, colours
 
 SCREENFUL = 50  # changes whose widths are measured before they are printed
 

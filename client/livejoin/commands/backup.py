@@ -9,8 +9,8 @@ from typing import Any
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn
 
-from service.commands.connection import connect
-from service.terminal import Failure, Parser, add_url
+from livejoin.commands.connection import connect
+from livejoin.terminal import Failure, Parser, add_url
 
 _POLL = 0.1  # seconds
 

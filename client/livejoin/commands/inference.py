@@ -14,7 +14,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.csv
 
+from livejoin.commands.judging import names_of
 from livejoin.files import File, csv_chunks, csv_header, jsonl_chunks
+from livejoin.terminal import Failure
 from livejoin.wire.csv import refuse_other_separators
 from livejoin.wire.errors import MalformedBody
 from livejoin.wire.json import Flawed, loads
@@ -23,8 +25,6 @@ from livejoin.wire.room import is_bytes
 from livejoin.wire.schema import OP_COLUMN
 from livejoin.wire.table import is_text
 from livejoin.wire.values.open_ends import EARLY, LATE
-from service.commands.judging import names_of
-from service.terminal import Failure
 
 # The form of texts that are read as a type, narrowest type first. A number with a leading zero is a name ("007").
 FORMS = {

@@ -12,12 +12,12 @@ import pyarrow as pa
 
 from livejoin.arrow import ARROW
 from livejoin.files import Body, File, csv_header
+from livejoin.terminal import Columns, Failure
 from livejoin.wire.batch import UPSERT, Batch, batch_to_arrow
 from livejoin.wire.decode import decode_relation_changes
 from livejoin.wire.errors import MalformedBody
 from livejoin.wire.schema import OP_COLUMN, RelationDefinition
 from livejoin.wire.table import first_twice
-from service.terminal import Columns, Failure
 
 SHOWN = 20  # rejected rows, or lines of repeated keys, shown
 

@@ -7,8 +7,8 @@ from typing import Any
 
 import orjson
 
-from service.commands.connection import connect
-from service.terminal import Failure, Parser, add_url, say, text_of
+from livejoin.commands.connection import connect
+from livejoin.terminal import Failure, Parser, add_url, say, text_of
 
 
 def main(arguments: list[str]) -> int:

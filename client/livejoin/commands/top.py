@@ -15,8 +15,8 @@ from rich.table import Table
 from rich.text import Text
 
 import livejoin
-from service.commands.connection import connect
-from service.terminal import Failure, Parser, add_url
+from livejoin.commands.connection import connect
+from livejoin.terminal import Failure, Parser, add_url
 
 TEMPORARY = (429, 502, 503, 504)  # sent by a service that is starting or stopping, or by a proxy
 TIMEOUT = 5.0  # seconds; a service that does not answer by then is shown as unavailable

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import livejoin
+from livejoin.commands.connection import connect
+from livejoin.terminal import Failure, Parser, add_url
 from livejoin.wire.wording import instead
-from service.commands.connection import connect
-from service.terminal import Failure, Parser, add_url
 
 _DESCRIPTION = """Drop a view, or a relation with its rows. The streams of a view's followers end. A relation is dropped only if no view
 uses it."""

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import sys
 
-from service.commands.connection import connect
-from service.commands.rows import show, write
-from service.terminal import Parser, add_url, say, text_of
+from livejoin.commands.connection import connect
+from livejoin.commands.rows import show, write
+from livejoin.terminal import Parser, add_url, say, text_of
 
 
 def main(arguments: list[str]) -> int:

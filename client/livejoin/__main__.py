@@ -1,0 +1,7 @@
+"""`python -m livejoin` is the command line."""
+
+import sys
+
+from livejoin.cli import main
+
+sys.exit(main())
