@@ -3,6 +3,7 @@
 #   make kafka    one Kafka broker in the foreground (KAFKA_PORT, KAFKA_DATA)
 #   make setup    installs what the others need; fast when nothing has changed
 #   make docs     the documentation as a site, in build/docs
+#   make wheels   the two distributions, in dist
 #   make lint     make bench     make soak     make lock     make client     make sbom     make audit
 
 PYTHON ?= python3
@@ -12,7 +13,7 @@ DONE := .venv/.done
 # Without bytecode files, each of the hundred services that the tests start would compile our sources again.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: setup python stream java browser lint test demo kafka bench soak docs pictures lock client sbom audit
+.PHONY: setup python stream java browser lint test demo kafka bench soak docs pictures lock client wheels sbom audit
 .DELETE_ON_ERROR:
 
 setup: $(DONE)/packages $(DONE)/jars $(DONE)/kernels
@@ -58,6 +59,11 @@ java: $(DONE)/project
 client:
 	$(PYTHON) client/generate.py
 
+# The same bytes from the same sources.
+wheels: $(DONE)/project
+	@mkdir -p dist && rm -f dist/*.whl
+	@$(BIN)/python -m deploy.checks.wheels dist
+
 # For the tests of the dashboard.
 browser: $(DONE)/packages
 	@$(BIN)/python -m tests.dashboard.chromium
@@ -101,9 +107,9 @@ COMPILE = $(BIN)/uv pip compile --universal --generate-hashes --no-header --pyth
 UNUSED_BY_STREAM = duckdb highspy llvmlite numba
 PART = $(COMPILE) --constraint requirements.lock
 lock: $(DONE)/packages
-	$(COMPILE) --upgrade --extra dev pyproject.toml -o requirements.lock
+	$(COMPILE) --upgrade --all-extras --group dev pyproject.toml -o requirements.lock
 	$(PART) --upgrade pyproject.toml -o deploy/docker/service.lock
-	$(PART) --upgrade --extra stream $(addprefix --no-emit-package ,$(UNUSED_BY_STREAM)) pyproject.toml -o deploy/docker/stream.lock
+	$(PART) --upgrade --extra kafka $(addprefix --no-emit-package ,$(UNUSED_BY_STREAM)) pyproject.toml -o deploy/docker/stream.lock
 	echo setuptools | $(PART) --upgrade - -o deploy/docker/build.lock
 
 # What the project consists of, as CycloneDX. The tools of these two are not in the lock: uv fetches them.

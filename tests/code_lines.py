@@ -11,7 +11,7 @@ from pathlib import Path
 
 from tests.datasets import ROOT
 
-PACKAGES = ("structures", "service", "streaming", "client", "pyspark_livejoin")
+PACKAGES = ("structures", "service", "streaming", "client")
 _SILENT = {tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT, tokenize.ENDMARKER}
 
 

@@ -10,7 +10,8 @@ from typing import Any
 
 import jsonschema_rs
 
-from deploy.checks.files import ROOT, VERSION, is_pinned
+from deploy.checks.files import ROOT, is_pinned
+from livejoin import __version__
 from service.server import DEADLINE
 from service.settings import settings
 
@@ -43,8 +44,8 @@ def _image(service: Mapping[str, Any]) -> Iterator[str]:
     if not is_pinned(image):
         yield f"the image {image} has no version"
     name, _, tag = image.partition(":")
-    if name in OURS and tag != VERSION:
-        yield f"the image {image} is not of version {VERSION}"
+    if name in OURS and tag != __version__:
+        yield f"the image {image} is not of version {__version__}"
 
 
 def _confinement(service: Mapping[str, Any]) -> Iterator[str]:

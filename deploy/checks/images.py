@@ -23,8 +23,9 @@ from typing import Any
 
 from deploy.checks.compose import FILE
 from deploy.checks.dockerfiles import instructions
-from deploy.checks.files import DEPLOY, ROOT, VERSION, read_yaml
+from deploy.checks.files import DEPLOY, ROOT, read_yaml
 from deploy.checks.tools import Missing, find
+from livejoin import __version__
 from streaming.kafka_broker import free_port
 
 SUITE = "bookworm"
@@ -95,8 +96,8 @@ def complaints(work: Path) -> Iterator[str]:
     base = next(one.rest for one in instructions(dockerfile) if one.word == "FROM").split()[0]
     store.make_base(f"localhost/{base}")
     for name, most in MOST_BYTES.items():
-        store.build(DEPLOY / "docker" / f"{'service' if name == 'livejoin' else 'stream'}.Dockerfile", f"{name}:{VERSION}")
-        size = store.size(f"{name}:{VERSION}") - store.size(f"localhost/{base}") + OFFICIAL_BYTES
+        store.build(DEPLOY / "docker" / f"{'service' if name == 'livejoin' else 'stream'}.Dockerfile", f"{name}:{__version__}")
+        size = store.size(f"{name}:{__version__}") - store.size(f"localhost/{base}") + OFFICIAL_BYTES
         print(f"    {name}: {size / 10**6:.0f} MB, of which {OFFICIAL_BYTES / 10**6:.0f} MB are those of {base}", flush=True)
         if size > most:
             yield f"{name} has {size / 10**6:.0f} MB, more than {most / 10**6:.0f}"

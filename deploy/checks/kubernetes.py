@@ -9,7 +9,8 @@ from typing import Any
 import kubernetes_validate
 import yaml
 
-from deploy.checks.files import DEPLOY, VERSION, read_yaml
+from deploy.checks.files import DEPLOY, read_yaml
+from livejoin import __version__
 from service.server import DEADLINE
 
 BASE = DEPLOY / "kubernetes" / "base"
@@ -29,7 +30,7 @@ def complaints(base: Path = BASE) -> Iterator[str]:
     unlisted = {path.name for path in base.glob("*.yaml")} - {*kustomization["resources"], "kustomization.yaml"}
     yield from (f"{name} is not among the resources" for name in sorted(unlisted))
     images = {one["name"]: str(one["newTag"]) for one in kustomization["images"]}
-    yield from (f"the image {name} is not of version {VERSION}" for name, tag in images.items() if tag != VERSION)
+    yield from (f"the image {name} is not of version {__version__}" for name, tag in images.items() if tag != __version__)
     made = {one["name"] for key in ("configMapGenerator", "secretGenerator") for one in kustomization[key]} | BY_HAND
     found = manifests(base)
     made |= {one["metadata"]["name"] for one in found if one["kind"] == "PersistentVolumeClaim"}

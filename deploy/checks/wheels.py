@@ -15,7 +15,7 @@ from pathlib import Path
 from deploy.checks.files import ROOT
 
 EPOCH = "1767225600"  # SOURCE_DATE_EPOCH of the files in a wheel: 2026-01-01
-SOURCES = ("structures", "service", "streaming", "pyspark_livejoin", "client", "pyproject.toml", "LICENSE")
+SOURCES = ("structures", "service", "streaming", "client", "pyproject.toml", "LICENSE")
 _BUILD = "import sys; from setuptools.build_meta import build_wheel; print(build_wheel(sys.argv[1]))"
 
 
@@ -56,3 +56,7 @@ def install(wheels: list[Path], folder: Path) -> Path:
     site = Path(sysconfig.get_path("purelib", vars={"base": str(folder), "platbase": str(folder)}))
     (site / "others.pth").write_text(sysconfig.get_path("purelib") + "\n")
     return folder / "bin" / "livejoin"
+
+
+if __name__ == "__main__":
+    print(*build(Path(sys.argv[1]).resolve()), sep="\n")

@@ -150,7 +150,7 @@ def missing(is_prepared: bool = False) -> str | None:
 def not_installed(*modules: str) -> str | None:
     """Return the first of these modules that is missing, and what installs it."""
     lacking = next((module for module in modules if find_spec(module) is None), None)
-    return lacking and f"{lacking} is not installed (pip install ./client '.[stream]')"
+    return lacking and f"{lacking} is not installed (pip install ./client '.[kafka]')"
 
 
 def stream_toml(url: str, brokers: str, checkpoint: Path) -> str:

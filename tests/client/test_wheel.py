@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
-import re
-import shutil
 import subprocess
 import sys
 import venv
-from importlib.metadata import distribution
+from importlib.metadata import distribution, distributions
 from pathlib import Path
 
+import pytest
+from packaging.requirements import Requirement
+
+import livejoin
+from deploy.checks.wheels import build
+from livejoin.cli import SERVICE
 from tests.datasets import ROOT
+from tests.server_process import ServerProcess
 
 PROGRAM = """
 import asyncio, importlib.metadata, importlib.util, sys
@@ -25,47 +30,89 @@ except livejoin.Unreachable as error:
 """
 
 
-def pip(*arguments: str) -> None:
-    done = subprocess.run([sys.executable, "-m", "pip", "--quiet", *arguments], capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-
-
-def requirements(names: list[str]) -> set[str]:
-    """All that these distributions need, themselves included, without extras."""
-    found: set[str] = set()
-    while names:
-        name = names.pop()
-        if name in found:
-            continue
-        found.add(name)
-        names += needed(name)
+def needed(name: str, extra: str = "") -> set[str]:
+    """Return what a distribution of this environment needs, with what that needs."""
+    found, left = set[str](), list(named(distribution(name).requires or [], extra))
+    while left:
+        if (one := left.pop()) not in found:
+            found.add(one)
+            left += named(distribution(one).requires or [])
     return found
 
 
-def needed(name: str) -> list[str]:
-    """What a distribution needs without extras."""
-    needs = [need for need in distribution(name).requires or [] if "extra ==" not in need and "python_version <" not in need]
-    return [match[0] for need in needs if (match := re.match(r"[A-Za-z0-9_.-]+", need))]
+def named(requires: list[str], extra: str = "") -> set[str]:
+    """Return the names in the requirements that apply here."""
+    wanted = map(Requirement, requires)
+    return {one.name for one in wanted if one.marker is None or one.marker.evaluate({"extra": extra})}
 
 
-def test_the_wheel_needs_only_what_it_names(tmp_path: Path) -> None:
-    """Its dependencies are linked from where the tests run, so that no network is needed."""
-    source = shutil.copytree(ROOT / "client", tmp_path / "client", ignore=shutil.ignore_patterns("*.egg-info", "build", "__pycache__"))
-    pip("wheel", "--no-deps", "--no-build-isolation", "--no-index", "--wheel-dir", str(tmp_path), str(source))
-    (wheel,) = tmp_path.glob("livejoin_client-*-py3-none-any.whl")
-    venv.create(tmp_path / "venv")
-    python = tmp_path / "venv" / "bin" / "python"
-    pip("--python", str(python), "install", "--no-deps", "--no-index", str(wheel))
-    (site,) = (tmp_path / "venv").glob("lib/python*/site-packages")
-    assert (site / "livejoin" / "py.typed").exists() and (site / "livejoin" / "_sync" / "client.py").exists()
-    (licence,) = site.glob("livejoin_client-*.dist-info/licenses/LICENSE")
-    assert licence.read_text() == (ROOT / "LICENSE").read_text()
-    named = needed("livejoin-client")
-    assert sorted(named) == ["httpx", "numpy", "orjson", "pyarrow", "pydantic"]
-    for name in requirements(named):
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return the client's wheel."""
+    return build(tmp_path_factory.mktemp("wheels"))[0]
+
+
+def installed(wheel: Path, folder: Path, extra: str = "") -> Path:
+    """Return the Python of a new environment with the wheel and what it needs, which is linked from where the tests run: there may be no
+    network."""
+    venv.create(folder)
+    python = folder / "bin" / "python"
+    command = [sys.executable, "-m", "pip", "--quiet", "--python", str(python), "install", "--no-deps", "--no-index", str(wheel)]
+    subprocess.run(command, check=True, capture_output=True)
+    (site,) = folder.glob("lib/python*/site-packages")
+    (own,) = distributions(name="livejoin-client", path=[str(site)])
+    for name in {one for need in named(own.requires or [], extra) for one in {need, *needed(need)}}:
         for file in distribution(name).files or []:
             top = file.parts[0]
             if top not in ("..", "__pycache__") and not (site / top).exists():
                 (site / top).symlink_to(Path(str(distribution(name).locate_file(top))))
-    done = subprocess.run([python, "-I", "-c", PROGRAM], cwd=tmp_path, capture_output=True, text=True, check=False)
-    assert done.returncode == 0 and "no service answers" in done.stdout, done.stderr
+    return python
+
+
+def said(*command: str | Path, url: str = "http://127.0.0.1:9") -> tuple[int, str]:
+    """Return the status of a command and its output, with nothing of this environment but the address of a service."""
+    done = subprocess.run(command, env={"LIVEJOIN_URL": url}, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)
+    return done.returncode, done.stdout
+
+
+def test_the_wheel_needs_only_what_it_names(wheel: Path, tmp_path: Path) -> None:
+    python = installed(wheel, tmp_path / "venv")
+    (site,) = (tmp_path / "venv").glob("lib/python*/site-packages")
+    assert (site / "livejoin" / "py.typed").exists() and (site / "livejoin" / "_sync" / "client.py").exists()
+    (licence,) = site.glob("livejoin_client-*.dist-info/licenses/LICENSE")
+    assert licence.read_text() == (ROOT / "LICENSE").read_text()
+    (own,) = distributions(name="livejoin-client", path=[str(site)])
+    assert named(own.requires or []) == {"httpx", "orjson", "pyarrow", "rich"}
+    status, told = said(python, "-I", "-c", PROGRAM)
+    assert status == 0 and "no service answers" in told, told
+
+
+def test_commands_without_the_service(wheel: Path, tmp_path: Path, server: ServerProcess) -> None:
+    """Each works with what the client needs alone; the others say what to install."""
+    command = installed(wheel, tmp_path / "venv", "files").with_name("livejoin")
+    (tmp_path / "stays.csv").write_text("id,room,s,e\n1,A,1,5\n2,A,3,9\n")
+    sql = "SELECT a.id AS x, b.id AS y FROM stays a JOIN stays b ON a.room = b.room AND overlaps(a.stay, b.stay) AND a.id < b.id"
+    for arguments, words in (
+        (["load", "stays", str(tmp_path / "stays.csv"), "--key", "id", "--interval", "stay=s,e"], "stays: 2 rows loaded"),
+        (["explain", "--sql", sql], '"algorithm"'),
+        (["view", "clashes", "--sql", sql], "clashes is live"),
+        (["rows", "clashes"], '{"x":1,"y":2}'),
+        (["query", "SELECT count(*) AS n FROM stays"], '{"n":2}'),
+        (["top", "--interval", "0.1"], "clashes"),
+        (["backup", str(tmp_path / "backup")], "backup     "),
+        (["drop", "view", "clashes"], "clashes"),
+        (["--version"], f"livejoin {livejoin.__version__}"),
+    ):
+        status, told = said(command, *arguments, url=server.url)
+        assert status == 0 and words in told, told
+    for name in SERVICE:
+        message = f"livejoin: {name} is a command of the service, which is not installed here: install the package livejoin\n"
+        assert name in said(command, "--help")[1] and said(command, name) == (1, message)
+
+
+def test_load_says_what_it_needs(wheel: Path, tmp_path: Path) -> None:
+    python = installed(wheel, tmp_path / "venv")
+    assert said(python, "-m", "livejoin", "load", "--help") == (
+        1, "livejoin: load needs numpy, which is not installed: install livejoin-client[files]\n",
+    )  # fmt: skip
+    assert said(python, "-m", "livejoin", "rows", "--help")[0] == 0

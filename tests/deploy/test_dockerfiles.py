@@ -73,8 +73,8 @@ def test_what_is_copied_is_what_the_build_needs() -> None:
     """`.dockerignore` lets in the sources of both wheels and the locks, and nothing else."""
     let_in = {line[1:] for line in (ROOT / ".dockerignore").read_text().splitlines() if line.startswith("!")}
     assert let_in == {
-        *("client/livejoin", "client/pyproject.toml", "client/README.md", "deploy/docker/*.lock", "pyproject.toml"),
-        *("pyspark_livejoin", "service", "streaming", "structures"),
+        *("client/livejoin", "client/pyspark_livejoin", "client/pyproject.toml", "client/README.md", "deploy/docker/*.lock"),
+        *("pyproject.toml", "service", "streaming", "structures"),
     }
     assert all((ROOT / path).exists() or list(ROOT.glob(path)) for path in let_in)
 

@@ -3,16 +3,39 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import time
+import zipfile
+from collections.abc import Iterator
+from configparser import ConfigParser
+from email import message_from_bytes
+from email.message import Message
+from importlib.metadata import EntryPoint, EntryPoints
 from pathlib import Path
 
 import httpx
 import pytest
 
 from deploy.checks.wheels import build, differences, install
+from livejoin import __version__
+from livejoin.cli import SERVICE
+from service.cli import COMMANDS
 from streaming.kafka_broker import free_port
 from tests.server_process import START_LIMIT, client_of
+
+
+def metadata(wheel: Path) -> Message:
+    (name,) = (name for name in zipfile.ZipFile(wheel).namelist() if name.endswith(".dist-info/METADATA"))
+    return message_from_bytes(zipfile.ZipFile(wheel).read(name))
+
+
+def of(wheel: Path) -> Iterator[tuple[str, str, str]]:
+    """Yield name, value and group of each entry point of a wheel."""
+    (name,) = (name for name in zipfile.ZipFile(wheel).namelist() if name.endswith(".dist-info/entry_points.txt"))
+    parser = ConfigParser()
+    parser.read_string(zipfile.ZipFile(wheel).read(name).decode())
+    return ((key, value, group) for group in parser.sections() for key, value in parser[group].items())
 
 
 @pytest.fixture(scope="module")
@@ -21,11 +44,35 @@ def wheels(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
 
 
 def test_the_same_sources_give_the_same_bytes(wheels: list[Path], tmp_path: Path) -> None:
-    assert [path.name for path in wheels] == ["livejoin_client-0.1.0-py3-none-any.whl", "livejoin-0.1.0-py3-none-any.whl"]
+    assert [path.name for path in wheels] == [f"livejoin_client-{__version__}-py3-none-any.whl", f"livejoin-{__version__}-py3-none-any.whl"]
     again = build(tmp_path)
     assert list(differences(wheels, again)) == []
     again[1].write_bytes(again[1].read_bytes()[:-1])
     assert list(differences(wheels, again)) == [f"{wheels[1].name} differs between two builds of the same sources"]
+
+
+def test_an_index_takes_them(wheels: list[Path]) -> None:
+    """What it shows works there: a readme without relative links, addresses, and what the other distribution must be."""
+    client, service = (metadata(path) for path in wheels)
+    for one in (client, service):
+        assert one.get_all("Project-URL") and one.get_all("Classifier") and one["License-Expression"] == "Apache-2.0"
+        assert one["Requires-Python"] == ">=3.11" and one["Version"] == __version__
+        assert one["Description-Content-Type"] == "text/markdown" and len(one.get_payload()) > 1000
+        assert [link for link in re.findall(r"\]\(([^)]*)\)", one.get_payload()) if not link.startswith("https://")] == []
+        assert {"test", "dev", "bench"}.isdisjoint(one.get_all("Provides-Extra"))
+    assert {"kafka", "spark"} == {*service.get_all("Provides-Extra")} and {"spark", "files"} <= {*client.get_all("Provides-Extra")}
+    assert f"livejoin-client=={__version__}" in service.get_all("Requires-Dist")
+
+
+def test_they_say_that_they_are_typed_and_what_the_commands_are(wheels: list[Path]) -> None:
+    for wheel, packages in zip(wheels, (("livejoin", "pyspark_livejoin"), ("service", "streaming", "structures")), strict=True):
+        names = zipfile.ZipFile(wheel).namelist()
+        assert {name.partition("/")[0] for name in names if ".dist-info/" not in name} == {*packages}
+        assert all(f"{package}/py.typed" in names for package in packages)
+    entries = [EntryPoints(EntryPoint(*one) for one in of(wheel)) for wheel in wheels]
+    assert [(one.name, one.value) for one in entries[0].select(group="console_scripts")] == [("livejoin", "livejoin.cli:main")]
+    added = {one.name: one.value for one in entries[1]}
+    assert {one.group for one in entries[1]} == {"livejoin.commands"} and added == COMMANDS and added.keys() == SERVICE.keys()
 
 
 READ = """

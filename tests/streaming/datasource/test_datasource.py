@@ -15,9 +15,9 @@ from pyspark.errors import PySparkException, StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 
 import livejoin
-from streaming.datasource import readers
-from streaming.datasource.options import Options
-from streaming.datasource.readers import StreamReader, Stretch, schema_of
+from livejoin.datasource import readers
+from livejoin.datasource.options import Options
+from livejoin.datasource.readers import StreamReader, Stretch, schema_of
 from streaming.spark import prepare_own
 from tests.server_process import ROOT, ServerProcess
 from tests.streaming.datasource.relay import Relay

@@ -13,13 +13,13 @@ import pyarrow as pa
 import pytest
 
 import livejoin
+from livejoin.datasource import sink
+from livejoin.datasource.errors import DataSourceError
+from livejoin.datasource.options import Options
+from livejoin.datasource.readers import BatchReader, Part, StreamReader, Stretch, _now, schema_of
+from livejoin.datasource.sink import BATCH, STREAM, BatchWriter, StreamWriter
 from service.access.access_token import AccessToken, digest, new_text
 from service.access.store import add_token
-from streaming.datasource import sink
-from streaming.datasource.options import Options
-from streaming.datasource.readers import BatchReader, Part, StreamReader, Stretch, _now, schema_of
-from streaming.datasource.sink import BATCH, STREAM, BatchWriter, StreamWriter
-from streaming.errors import StreamError
 from tests.server_process import ServerProcess
 
 TOKEN = "token.*; give a valid token in the option 'token', or in LIVEJOIN_TOKEN; a stream that is restarted continues where it stopped"
@@ -81,7 +81,7 @@ def test_a_query_that_cannot_go_on_names_what_to_do(query: Query, end: str) -> N
     ]
     told = rf"no service answers at {query.service.url} .*: start one with `livejoin serve" if end == "the service is away" else TOKEN
     for what, step in steps:
-        with pytest.raises(StreamError) as error:
+        with pytest.raises(DataSourceError) as error:
             step()
         said = str(error.value)
         assert said.startswith(what) and not any(text in said for text in query.tokens.values())
@@ -94,10 +94,10 @@ def test_a_batch_that_is_too_large_is_refused_before_it_is_sent(monkeypatch: pyt
     writer = StreamWriter(Options({"relation": "r", "source": "s", "run": "1"}, "here", STREAM), overwrite=False)
     rows = pa.record_batch({"id": pa.array(range(100_000))})
     said = "the relation r, source s: the batch is larger than the maximum of 1 MiB: limit how much the source of the query reads at once"
-    with pytest.raises(StreamError, match=said):
+    with pytest.raises(DataSourceError, match=said):
         writer.write(iter([rows, rows]))
     written = [writer.write(iter([rows])) for _ in range(2)]
-    with pytest.raises(StreamError, match=said):
+    with pytest.raises(DataSourceError, match=said):
         writer.commit([*written, None], 0)
 
 
@@ -123,7 +123,7 @@ def test_a_token_that_is_not_valid_any_more_is_named(tmp_path: Path) -> None:
     (tmp_path / "boss").chmod(0o600)
     with ServerProcess(tmp_path / "data", environment={"LIVEJOIN_ADMIN_TOKEN_FILE": str(tmp_path / "boss")}) as guarded:
         options = {"url": guarded.url, "view": "v", "token": "lj_" + "b" * 40}
-        with pytest.raises(StreamError, match="token.*; give a valid token in the option 'token', or in LIVEJOIN_TOKEN") as error:
+        with pytest.raises(DataSourceError, match="token.*; give a valid token in the option 'token', or in LIVEJOIN_TOKEN") as error:
             schema_of(Options(options, "for reading", ("view",)))
         assert "bbb" not in str(error.value)
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 import livejoin
-from streaming.errors import StreamError
+from livejoin.datasource.errors import DataSourceError
 
 _CONNECTION = ("url", "token", "ca")
 _OF_SPARK = ("checkpointlocation", "queryname")  # options that Spark passes on, and uses itself
@@ -26,7 +26,7 @@ class Service(NamedTuple):
 
 
 class Options:
-    """The options of one read or write. StreamError: an unknown option."""
+    """The options of one read or write. DataSourceError: an unknown option."""
 
     def __init__(self, given: Mapping[str, str], what: str, known: tuple[str, ...]) -> None:
         """`what` describes the operation, which has the options `known` in addition to those of the connection."""
@@ -34,7 +34,7 @@ class Options:
         names = {name.lower() for name in (*_CONNECTION, *known, *_OF_SPARK)}
         for name in self._given:
             if name not in names:
-                raise StreamError(f"unknown option {name!r} {what}: the options are {', '.join((*_CONNECTION, *known))}")
+                raise DataSourceError(f"unknown option {name!r} {what}: the options are {', '.join((*_CONNECTION, *known))}")
 
     @property
     def service(self) -> Service:
@@ -45,14 +45,14 @@ class Options:
         """A required option."""
         value = self._given.get(name.lower())
         if not value:
-            raise StreamError(f"the option {name!r} is required {self._what}")
+            raise DataSourceError(f"the option {name!r} is required {self._what}")
         return value
 
     def one_of(self, name: str, *values: str) -> str:
         """By default the first."""
         value = self._given.get(name.lower(), values[0]).lower()
         if value not in values:
-            raise StreamError(f"the option {name!r} must be {' or '.join(values)}, not {value!r}")
+            raise DataSourceError(f"the option {name!r} must be {' or '.join(values)}, not {value!r}")
         return value
 
     def is_on(self, name: str) -> bool:
@@ -64,7 +64,7 @@ class Options:
         if value is None:
             return None
         if not value.isdecimal() or not low <= int(value) <= high:
-            raise StreamError(f"the option {name!r} must be an integer from {low:,} to {high:,}, not {value!r}")
+            raise DataSourceError(f"the option {name!r} must be an integer from {low:,} to {high:,}, not {value!r}")
         return int(value)
 
     def optional(self, name: str) -> str | None:

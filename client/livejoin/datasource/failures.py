@@ -19,7 +19,7 @@ from livejoin import (
     TokenExpired,
     Unauthorized,
 )
-from streaming.errors import StreamError
+from livejoin.datasource.errors import DataSourceError
 
 LOAD_AGAIN = "load the DataFrame again; the option 'hold' sets for how many seconds (at most 3600) its version is kept for all tasks"
 NEW_CHECKPOINT = (
@@ -53,14 +53,14 @@ _REMEDIES: dict[type[LivejoinError], str] = {
 
 @contextmanager
 def converting_errors(what: str, gone: str) -> Iterator[None]:
-    """Converts errors of the client to StreamError. `what` they concern; `gone`: what to do if a version or a token is no longer kept."""
+    """Convert errors of the client to DataSourceError. `what` they concern; `gone`: what to do if a version or token is no longer kept."""
     try:
         yield
     except LivejoinError as error:
         said = error.detail or error.title if isinstance(error, Problem) else str(error)
         remedy = gone if isinstance(error, (SnapshotExpired, TokenExpired, BadToken, ReaderTooSlow)) else _REMEDIES.get(type(error))
         bad = some_bad(getattr(error, "errors", []))
-        raise StreamError(f"{what}: {'; '.join([said, *bad, *([remedy] if remedy else [])])}") from error
+        raise DataSourceError(f"{what}: {'; '.join([said, *bad, *([remedy] if remedy else [])])}") from error
 
 
 def some_bad(errors: Sequence[Mapping[str, Any]]) -> list[str]:

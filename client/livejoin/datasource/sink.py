@@ -18,9 +18,9 @@ from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowW
 
 from livejoin import Client, Receipt
 from livejoin.arrow import ARROW, stream_of
-from streaming.datasource.failures import BEHIND, LESS_AT_ONCE, NEW_RUN, converting_errors, some_bad
-from streaming.datasource.options import Options
-from streaming.errors import StreamError
+from livejoin.datasource.errors import DataSourceError
+from livejoin.datasource.failures import BEHIND, LESS_AT_ONCE, NEW_RUN, converting_errors, some_bad
+from livejoin.datasource.options import Options
 
 BATCH = ("relation", "on_error")
 STREAM = ("relation", "source", "on_error", "reset", "run")
@@ -52,7 +52,7 @@ class StreamWriter(DataSourceStreamArrowWriter):
     def __init__(self, options: Options, overwrite: bool) -> None:
         if overwrite:
             way = 'use outputMode("append"); each row is an upsert, or what its column _op says'
-            raise StreamError(f'outputMode("complete") is not supported: {way}')
+            raise DataSourceError(f'outputMode("complete") is not supported: {way}')
         self._service, self._relation, self._source = options.service, options.text("relation"), options.text("source")
         self._on_error = cast(OnError, options.one_of("on_error", "reject", "skip"))
         self._reset, self._run = options.is_on("reset"), options.optional("run")
@@ -68,7 +68,7 @@ class StreamWriter(DataSourceStreamArrowWriter):
         context = TaskContext.get()
         run = self._run or (context and context.getLocalProperty(_QUERY))
         if not run:
-            raise StreamError("Spark does not tell the id of the query: name it in the option 'run', differently for each checkpoint")
+            raise DataSourceError("Spark does not tell the id of the query: name it in the option 'run', differently for each checkpoint")
         content = stream_of(batches, {b"livejoin.relation": self._relation.encode()}) if batches else b""
         return Written(content, run, sum(batch.num_rows for batch in batches))
 
@@ -88,10 +88,10 @@ class StreamWriter(DataSourceStreamArrowWriter):
             else:
                 receipt = self._begin(lj, run, batchId)
         if receipt.duplicate and receipt.first is None:  # not this batch once more, which would be the last of the run
-            raise StreamError(f"{what}: the run {run!r} has written later batches, so this batch was not written: {NEW_RUN}")
+            raise DataSourceError(f"{what}: the run {run!r} has written later batches, so this batch was not written: {NEW_RUN}")
         if receipt.first is not None and (before := _rows_of(receipt.first)) != rows:
             said = f"the run {run!r} has written this batch with {before} rows; now it has {rows}, which were not written"
-            raise StreamError(f"{what}: {said}: {NEW_RUN}")
+            raise DataSourceError(f"{what}: {said}: {NEW_RUN}")
         _report(what, receipt.skipped_count, receipt.skipped)
 
     def abort(self, messages: list[Written | None], batchId: int) -> None:
@@ -104,19 +104,19 @@ class StreamWriter(DataSourceStreamArrowWriter):
         return relation.delete_where(nothing, source=self._source, epoch=batch, run=run)
 
     def _require_applied(self, lj: Client, what: str, run: str, batch: int) -> bool:
-        """Return whether the service knows the source. Raises StreamError if it lacks the previous batch, for example after its restoration
-        from an older backup."""
+        """Return whether the service knows the source. Raises DataSourceError if it lacks the previous batch, for example after it was
+        restored from an older backup."""
         known = next((one for one in lj.sources() if one["name"] == self._source), None)
         if self._reset or not batch:
             return known is not None
         if known is None or (known["run"] == run and known["epoch"] < batch - 1):
             has = "no batch of this source" if known is None else f"batch {known['epoch']} as the last of this run"
-            raise StreamError(f"{what}: the service has {has}, so it lacks batches before this one: {BEHIND}")
+            raise DataSourceError(f"{what}: the service has {has}, so it lacks batches before this one: {BEHIND}")
         return True
 
     def _require_small(self, size: int) -> None:
         if size > LARGEST:
-            raise StreamError(f"{self._what}: the batch is larger than the maximum of {LARGEST >> 20} MiB: {LESS_AT_ONCE}")
+            raise DataSourceError(f"{self._what}: the batch is larger than the maximum of {LARGEST >> 20} MiB: {LESS_AT_ONCE}")
 
 
 class BatchWriter(DataSourceArrowWriter):
@@ -124,7 +124,7 @@ class BatchWriter(DataSourceArrowWriter):
 
     def __init__(self, options: Options, overwrite: bool) -> None:
         if overwrite:
-            raise StreamError(
+            raise DataSourceError(
                 'mode("overwrite") is not supported: mode("append") writes upserts; `livejoin load --replace`, and `Relation.replace` of '
                 "the client, replace all rows"
             )

@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING
 from pyspark.sql.datasource import DataSource
 from pyspark.sql.types import StructType
 
-from streaming.errors import StreamError
+from livejoin.datasource.errors import DataSourceError
 
 if TYPE_CHECKING:
-    from streaming.datasource.options import Options
-    from streaming.datasource.readers import BatchReader, StreamReader
-    from streaming.datasource.sink import BatchWriter, StreamWriter
+    from livejoin.datasource.options import Options
+    from livejoin.datasource.readers import BatchReader, StreamReader
+    from livejoin.datasource.sink import BatchWriter, StreamWriter
 
 _BATCH = ("view", "version", "parts", "hold", "changes")
 _STREAM = ("view", "changes", "maxRows", "snapshot")
@@ -30,37 +30,37 @@ class LivejoinSource(DataSource):
 
     def schema(self) -> StructType:
         """Of the view's rows; with the option `changes`, of its changes."""
-        from streaming.datasource.readers import schema_of
+        from livejoin.datasource.readers import schema_of
 
         return schema_of(self._options("for reading", *dict.fromkeys((*_BATCH, *_STREAM))))
 
     def reader(self, schema: StructType) -> BatchReader:
-        from streaming.datasource.readers import BatchReader
+        from livejoin.datasource.readers import BatchReader
 
         options = self._options("for reading rows", *_BATCH)
         if options.is_on("changes"):
-            raise StreamError("changes can only be read as a stream, with spark.readStream; to read rows, leave out the option 'changes'")
+            raise DataSourceError("changes can only be read as a stream, with spark.readStream; to read rows, omit the option 'changes'")
         return BatchReader(options, schema)
 
     def streamReader(self, schema: StructType) -> StreamReader:
-        from streaming.datasource.readers import StreamReader
+        from livejoin.datasource.readers import StreamReader
 
         options = self._options("for reading a stream", *_STREAM)
         if not options.is_on("changes"):
-            raise StreamError("a stream reads changes: set the option 'changes' to true, which adds the columns that describe them")
+            raise DataSourceError("a stream reads changes: set the option 'changes' to true, which adds the columns that describe them")
         return StreamReader(options, schema)
 
     def writer(self, schema: StructType, overwrite: bool) -> BatchWriter:
-        from streaming.datasource.sink import BATCH, BatchWriter
+        from livejoin.datasource.sink import BATCH, BatchWriter
 
         return BatchWriter(self._options("for writing", *BATCH), overwrite)
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> StreamWriter:
-        from streaming.datasource.sink import STREAM, StreamWriter
+        from livejoin.datasource.sink import STREAM, StreamWriter
 
         return StreamWriter(self._options("for writing a stream", *STREAM), overwrite)
 
     def _options(self, what: str, *known: str) -> Options:
-        from streaming.datasource.options import Options
+        from livejoin.datasource.options import Options
 
         return Options(self.options, what, known)

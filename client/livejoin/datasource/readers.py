@@ -18,14 +18,14 @@ from typing import Any
 import orjson
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader, InputPartition
-from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
+from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
 from pyspark.sql.types import StructType
 
 from livejoin import Arrow, LivejoinError, SnapshotExpired, Unreachable, View
-from streaming.datasource.failures import FIRST_BATCH_GONE, LOAD_AGAIN, NEW_CHECKPOINT, OTHER_COLUMNS, converting_errors
-from streaming.datasource.options import LONGEST_HOLD, MOST_PARTS, Options, Service
-from streaming.errors import StreamError
+from livejoin.datasource.errors import DataSourceError
+from livejoin.datasource.failures import FIRST_BATCH_GONE, LOAD_AGAIN, NEW_CHECKPOINT, OTHER_COLUMNS, converting_errors
+from livejoin.datasource.options import LONGEST_HOLD, MOST_PARTS, Options, Service
 
 _PARTS, _HOLD = 8, 600
 _AT_ONCE = 100_000  # rows of changes, about: what follows in Spark may take its time for them
@@ -195,11 +195,11 @@ def _changed(view: View, stretch: Stretch) -> Iterator[pa.RecordBatch]:
 
 
 def _as_spark(batches: Iterable[pa.RecordBatch], schema: StructType) -> Iterator[pa.RecordBatch]:
-    """In exactly the columns and types that Spark has requested. Raises StreamError."""
+    """In exactly the columns and types that Spark has requested. Raises DataSourceError."""
     wanted = to_arrow_schema(schema, timezone="UTC")
     for batch in batches:
         try:
             found = batch.select(wanted.names).cast(wanted)
         except (KeyError, ValueError) as error:
-            raise StreamError(f"{OTHER_COLUMNS} ({error})") from error
+            raise DataSourceError(f"{OTHER_COLUMNS} ({error})") from error
         yield found

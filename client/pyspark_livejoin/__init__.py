@@ -4,7 +4,7 @@ is light."""
 from importlib import import_module
 from typing import Any
 
-from streaming.datasource.source import LivejoinSource as DefaultSource
+from livejoin.datasource.source import LivejoinSource as DefaultSource
 
 __all__ = ["DefaultSource"]
 _JOINS = {
@@ -22,5 +22,8 @@ _JOINS = {
 
 def __getattr__(name: str) -> Any:
     if name in _JOINS:
-        return getattr(import_module(f"streaming.cluster.{_JOINS[name]}"), name)
+        try:
+            return getattr(import_module(f"streaming.cluster.{_JOINS[name]}"), name)
+        except ModuleNotFoundError as error:
+            raise ImportError(f"joins on a cluster need {error.name}, which is not installed: install livejoin[spark]") from error
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
