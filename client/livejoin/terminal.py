@@ -66,7 +66,7 @@ def text_of(content: bytes, name: str) -> str:
     try:
         return content.decode("utf-8-sig")
     except UnicodeDecodeError as error:
-        raise Failure(f"{name} is not text in UTF-8, at byte {error.start + 1}: write it in UTF-8", 2) from error
+        raise Failure(f"{name} is not valid UTF-8 at byte {error.start + 1}: convert it to UTF-8", 2) from error
 
 
 def colours(stream: TextIO) -> bool:

@@ -51,7 +51,7 @@ def _parser() -> Parser:
     description = "Verify a data folder or a backup and recompute its views by brute force, without changing it. It must not be in use."
     parser = Parser("check", f"{description} The last line is the verdict; status 0: sound, 1: not.")
     parser.add_argument("folder", metavar="DIR", type=Path, help="the data folder, or the backup")
-    parser.add_argument("--views", metavar="A,B", help="recompute only these views; none: only verify the checksums (default: all)")
+    parser.add_argument("--views", metavar="A,B", help="recompute only these views; none verifies only the checksums (default: all)")
     return parser
 
 

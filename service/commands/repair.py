@@ -17,7 +17,7 @@ good batch. The removed files are moved to a folder of their own. The repaired f
 def main(arguments: list[str]) -> int:
     parser = Parser("repair", _DESCRIPTION)
     parser.add_argument("folder", metavar="DIR", type=Path, help="the data folder")
-    parser.add_argument("--yes", action="store_true", help="do not ask; without a terminal nothing is dropped otherwise")
+    parser.add_argument("--yes", action="store_true", help="do not ask for confirmation; required without a terminal")
     args = parser.parse_args(arguments)
     folder: Path = args.folder
     try:
@@ -37,7 +37,7 @@ def main(arguments: list[str]) -> int:
     except Damaged as error:
         raise Failure(f"{folder} cannot be repaired: {error}") from error
     except (OSError, sqlite3.Error) as error:
-        raise Failure(f"{folder} was not repaired ({reason(error)}): make room and allow writing there") from error
+        raise Failure(f"{folder} was not repaired ({reason(error)}): free space and allow writing there") from error
 
 
 def _repaired(folder: Path, yes: bool) -> int:
@@ -59,7 +59,7 @@ def _repaired(folder: Path, yes: bool) -> int:
             return 1
     aside, timelines = repair(found)
     print(f"repaired   {folder}, version {found.version}, timeline {timelines[-1][0]}")
-    print(f"dropped    {aside} has what was dropped; remove it when it is no longer needed")
+    print(f"dropped    moved to {aside}; remove it when it is no longer needed")
     if found.rows:
         print("next       each source must resend what was dropped; the streaming job notices this before its first post")
     return 0

@@ -34,7 +34,7 @@ def main(arguments: list[str]) -> int:
         raise Failure(str(error)) from error
     except (OSError, sqlite3.Error) as error:
         where = f"the data folder {folder} could not be written ({reason(error)})"
-        raise Failure(f"{where}: remove what is in it, make room, and restore again") from error
+        raise Failure(f"{where}: remove what is in it, free space, and restore again") from error
     return 0
 
 

@@ -20,7 +20,7 @@ from service.durability.folder import FOLDER_MODE, Damaged, FolderInUse, reason,
 from service.errors import Problem
 
 _DESCRIPTION = """Create, list and revoke access tokens. The first token of a data folder puts it into token mode: from then
-on, a service on it requires a token. A running service sees every change at once."""
+on, a service that uses it requires a token. A running service notices each change immediately."""
 
 
 def main(arguments: list[str]) -> int:
@@ -40,7 +40,7 @@ def _parser() -> Parser:
     parser = Parser("token", _DESCRIPTION)
     actions = parser.add_subparsers(metavar="ACTION", required=True, parser_class=_Sub)
     create = _action(actions, "create", "Create a token and print it, once, on standard output.")
-    create.add_argument("name", metavar="NAME", help="its name, which appears in lists and in the audit log")
+    create.add_argument("name", metavar="NAME", help="its name, which appears in the list of tokens and in the audit log")
     create.add_argument("--scope", required=True, choices=SCOPES, help="what it allows; each scope includes those before it")
     create.add_argument("--relations", metavar="A,B", help="only these relations, and no view unless --views is given; * for all")
     create.add_argument("--views", metavar="A,B", help="only these views, and no relation unless --relations is given; * for all")
@@ -53,7 +53,7 @@ def _parser() -> Parser:
     revoke.set_defaults(run=_revoke)
     for action in (create, listed, revoke):
         where = action.add_mutually_exclusive_group()
-        where.add_argument("--data", type=Path, metavar="DIR", help="the data folder; by default, use the service, with LIVEJOIN_TOKEN")
+        where.add_argument("--data", type=Path, metavar="DIR", help="the data folder (default: ask the service, with LIVEJOIN_TOKEN)")
         add_url(where)
     disable = _action(actions, "disable", "Revoke all tokens and end token mode. No service may be using the folder.")
     disable.add_argument("--data", type=Path, metavar="DIR", required=True, help="the data folder")
@@ -90,8 +90,8 @@ def _create(args: argparse.Namespace) -> int:
             append(args.data, "create token", **token.grant())
         time.sleep(PAUSE)  # a running service has seen the change by then
         if first:
-            made = "did not exist and is a new data folder, in token mode" if is_new else "is in token mode now"
-            say(f"{args.data} {made}: a service on it requires a token")
+            made = "is a new data folder, in token mode" if is_new else "is now in token mode"
+            say(f"{args.data} {made}: a service that uses it requires a token")
     print(text)
     return 0
 
@@ -118,7 +118,7 @@ def _revoke(args: argparse.Namespace) -> int:
         with _writing(args.data):
             append(args.data, "revoke token", **remove_token(args.data, args.name).grant())
         time.sleep(PAUSE)
-    say(f"the token {args.name} is revoked")
+    say(f"revoked the token {args.name}")
     return 0
 
 
@@ -140,7 +140,7 @@ def _writing(folder: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        remedy = "choose another --data, or make room and allow writing there; see what `livejoin token list` shows before you try again"
+        remedy = "choose another folder, or free space and allow writing there; check with `livejoin token list` before you try again"
         raise Failure(f"the tokens in {folder} could not be written ({reason(error)}): {remedy}") from error
 
 

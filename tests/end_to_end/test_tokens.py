@@ -450,7 +450,7 @@ def test_token_mode_begins_under_a_running_service_and_outlives_it(
             next(records)
             assert main(["token", "create", "ops", "--scope", "admin", *data]) == 0
             told = capfd.readouterr()
-            assert "is in token mode now" in told.err
+            assert "is now in token mode" in told.err
             talk.problem(open_house.get("/v1/views"), 401, "unauthorized")
             ops = server.client()
             ops.headers["Authorization"] = f"Bearer {told.out.strip()}"

@@ -90,11 +90,11 @@ def test_load(server: ServerProcess, client: httpx.Client, tmp_path: Path, capsy
     bad.write_text(ROWS + "3,2026-02-17 25:00:00,\n")
     url = ["--url", server.url]
     assert main(["load", "plain", str(csv), *url]) == 1
-    assert "2 rows were rejected, nothing was loaded" in capsys.readouterr().err
+    assert "2 rows were rejected and nothing was loaded" in capsys.readouterr().err
     for relation in ("hours", "plain"):
         assert main(["load", relation, str(csv), *url, "--zone", ZONE]) == 0
         assert kept(client, relation) == KEPT
-        assert "local times that do not exist or exist twice: 1;" in capsys.readouterr().err
+        assert "local times that do not exist or are ambiguous: 1;" in capsys.readouterr().err
     assert main(["load", "plain", str(bad), *url, "--zone", ZONE]) == 1
     assert main(["load", "plain", str(bad), *url, "--zone", "UTC", "--on-error", "skip"]) == 1
     told = capsys.readouterr()

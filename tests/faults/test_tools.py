@@ -174,7 +174,7 @@ def test_a_restoration_on_a_disk_that_is_too_small(backed_up: tuple[Contents, St
         disk.faults.room = needed * part // 8
         told = command(disk, 1, "restore", disk.root / "backup", disk.root / "restored")
         assert told.startswith(f"livejoin: the data folder {disk.root / 'restored'} could not be written (") and told.count("\n") == 1
-        assert told.endswith("): remove what is in it, make room, and restore again\n"), told
+        assert told.endswith("): remove what is in it, free space, and restore again\n"), told
 
 
 @each_seed
@@ -228,11 +228,11 @@ def test_a_read_only_disk_says_what_to_do(begun: tuple[Contents, Steady], disk: 
     prepared(disk, begun)
     command(disk, 0, "token", "create", "old", "--scope", "admin", "--data", disk.data)
     disk.faults.read_only = 1
-    assert command(disk, 1, "repair", disk.data, "--yes").endswith("(Read-only file system): make room and allow writing there\n")
+    assert command(disk, 1, "repair", disk.data, "--yes").endswith("(Read-only file system): free space and allow writing there\n")
     for action in (["create", "x", "--scope", "admin"], ["revoke", "old"], ["disable"]):
         told = command(disk, 1, "token", *action, "--data", disk.data)
         assert told.startswith(f"livejoin: the tokens in {disk.data} could not be written (Read-only file system): "), told
-        assert told.count("\n") == 1 and "make room and allow writing there" in told and "livejoin token list" in told
+        assert told.count("\n") == 1 and "free space and allow writing there" in told and "livejoin token list" in told
     assert "old" in command(disk, 0, "token", "list", "--data", disk.data)
 
 

@@ -15,7 +15,8 @@ from livejoin.terminal import Failure, Parser, add_url
 _POLL = 0.1  # seconds
 
 _DESCRIPTION = """Make a backup of a running service. The service writes it into TARGET, a new or empty folder on its own machine,
-and accepts batches meanwhile. The command ends when the backup is complete; interrupting it does not stop the backup."""
+and accepts batches in the meantime. The command ends when the backup is complete; interrupting it does not stop the
+backup."""
 
 
 def main(arguments: list[str]) -> int:
@@ -56,5 +57,5 @@ def _of(id_: str, told: dict[str, Any]) -> dict[str, Any]:
             return dict(state)
     lost = "the service was restarted before the backup was complete: remove the folder and repeat the command"
     if told["state"] != "none":
-        lost = "the service has made other backups since and no longer reports on this one: `livejoin check` says whether it is complete"
+        lost = "the service has made other backups since and no longer reports on this one: `livejoin check` tells whether it is complete"
     return {"state": "unknown", "problem": lost}

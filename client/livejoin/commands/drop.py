@@ -7,8 +7,8 @@ from livejoin.commands.connection import connect
 from livejoin.terminal import Failure, Parser, add_url
 from livejoin.wire.wording import instead
 
-_DESCRIPTION = """Drop a view, or a relation with its rows. The streams of a view's followers end. A relation is dropped only if no view
-uses it."""
+_DESCRIPTION = """Drop a view, or a relation with its rows. The streams of the view's followers end. A relation that a view uses cannot be
+dropped."""
 
 
 def main(arguments: list[str]) -> int:
@@ -22,7 +22,7 @@ def main(arguments: list[str]) -> int:
             (client.view(args.name) if args.kind == "view" else client.relation(args.name)).drop()
         except livejoin.NotFound as error:
             raise Failure(f"there is no {args.kind} {args.name!r}{_instead(client, args.kind, args.name)}") from error
-    print(f"the {args.kind} {args.name} is dropped")
+    print(f"dropped the {args.kind} {args.name}")
     return 0
 
 
@@ -30,5 +30,5 @@ def _instead(client: livejoin.Client, kind: str, name: str) -> str:
     known = client.status()
     other = "relation" if kind == "view" else "view"
     if name in known[f"{other}s"]:
-        return f", but a {other} of this name: to drop it, run `livejoin drop {other} {name}`"
+        return f", but there is a {other} with this name; to drop it: `livejoin drop {other} {name}`"
     return instead(name, known[f"{kind}s"])

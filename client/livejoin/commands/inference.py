@@ -115,7 +115,7 @@ def infer(
     if guesses and not any(guess.seen or guess.kind for guess in guesses.values()):
         raise Failure(f"{files[0].path}: types cannot be inferred without values: give them with --type, or register the relation first")
     if not guesses:
-        raise Failure(f"{files[0].path}: the file has no rows that could tell the types of its columns: register the relation first")
+        raise Failure(f"{files[0].path}: types cannot be inferred, because the file has no rows: register the relation first")
     named = {"--key": key, "--type": types, "--not-null": not_null}
     for option, columns in named.items():
         for name in columns:
@@ -132,14 +132,14 @@ def _refuse_local_times(guesses: Guesses) -> None:
     if names:
         columns = f"column{'s' if len(names) > 1 else ''} {', '.join(map(repr, names))}"
         as_text = " ".join(f"--type {name}=string" for name in names)
-        hint = f"say where they are local, for example --zone UTC, or load them as text with {as_text}"
+        hint = f"give their time zone, for example --zone UTC, or load them as text with {as_text}"
         raise Failure(f"times without an offset in {columns}: {hint}")
 
 
 def _column(name: str, guess: Guess, firm: bool, zone: str | None) -> dict[str, Any]:
     if guess.kind is None and not guess.possible:
-        what = "values of several types, or integers that neither int64 nor float64 has exactly"
-        raise Failure(f"column {name!r} has {what}: fix the file, or say what it is with --type {name}=…")
+        what = "values of several types, or integers that neither int64 nor float64 represents exactly"
+        raise Failure(f"column {name!r} has {what}: fix the file, or give the type with --type {name}=…")
     kind = guess.kind or (guess.possible[0] if guess.seen else "string")
     nullable = not firm and (guess.nullable or (guess.blank and kind != "string") or (guess.open_ended and kind in DATED))
     zoned = {"zone": zone} if zone and kind == "timestamp" else {}
@@ -299,9 +299,7 @@ def _arrow_kind(file: File, column: pa.Field, zone: str | None) -> str:
     if pa.types.is_decimal(kind) and 0 <= kind.scale <= MOST_DIGITS:
         return decimal_kind(min(kind.precision, MOST_DIGITS), kind.scale)  # a value with more digits makes a bad row
     if pa.types.is_timestamp(kind) and kind.tz is None and zone is None:
-        raise Failure(
-            f"{file.path}: column {column.name!r} has times without a time zone: say where they are local, for example --zone UTC"
-        )
+        raise Failure(f"{file.path}: column {column.name!r} has times without a time zone: give it, for example --zone UTC")
     for matches, name in (
         (pa.types.is_integer, "int64"),
         (pa.types.is_floating, "float64"),

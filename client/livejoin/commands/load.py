@@ -86,7 +86,7 @@ def main(arguments: list[str]) -> int:
         if found.count and not (skip and (found.good or known)):
             found.show()
             hint = "fix the file" if skip else "fix the file, or load the other rows with --on-error skip"
-            raise Failure(f"{found.were}, nothing was loaded: {hint}")
+            raise Failure(f"{found.were} and nothing was loaded: {hint}")
         if known is None:
             relation.create(**definition.to_json())
             say(f"registered {relation.name} ({', '.join(map(_shown, definition.columns))})")
@@ -99,7 +99,7 @@ def main(arguments: list[str]) -> int:
             if known is None and not loaded.version and isinstance(failure.__cause__, livejoin.Problem):
                 with suppress(livejoin.LivejoinError):
                     relation.drop()
-                    say(f"removed {relation.name} again: nothing was loaded")
+                    say(f"removed {relation.name} again, because nothing was loaded")
             raise
 
 
@@ -107,7 +107,7 @@ def _parser() -> Parser:
     parser = Parser("load", "Load files into a relation: rows are upserts, unless a column _op says otherwise.")
     parser.add_argument("relation", metavar="RELATION", help="the relation; registered from the files if it is new (needs --key)")
     parser.add_argument("files", metavar="FILE", nargs="+", type=Path, help="Parquet, Arrow, CSV or JSON lines, by file name extension")
-    parser.add_argument("--key", metavar="A,B", help="primary key of a new relation")
+    parser.add_argument("--key", metavar="A,B", help="columns of the key of a new relation")
     parser.add_argument(
         "--interval",
         action="append",
@@ -130,7 +130,7 @@ def _parser() -> Parser:
     parser.add_argument(
         "--not-null",
         metavar="A,B",
-        help="columns of a new relation that cannot be null, besides the key; default: those without nulls that no file declares nullable",
+        help="columns of a new relation that cannot be null, besides the key (default: those without nulls that no file declares nullable)",
     )
     parser.add_argument(
         "--zone", metavar="NAME", help="time zone of times without an offset, such as Europe/Berlin or UTC; stored in a new relation"
@@ -139,12 +139,12 @@ def _parser() -> Parser:
         "--on-error",
         choices=("reject", "skip"),
         default="reject",
-        help="if a row is bad: reject (default) loads nothing, skip loads the other rows",
+        help="what to do if there are bad rows: load nothing (reject, the default) or load the other rows (skip)",
     )
     parser.add_argument(
         "--replace",
         action="store_true",
-        help="replace all rows of the relation, in one version; with --on-error skip, the row that a bad row would replace is kept",
+        help="replace all rows of the relation, in one version; with --on-error skip, rows that bad rows would replace are kept",
     )
     add_url(parser)
     return parser
@@ -170,7 +170,9 @@ def _type(text: str) -> tuple[str, str]:
     if not name:
         raise Failure(f"--type takes COLUMN=TYPE, not {text!r}", 2)
     if not digits_of(kind) and (kind == "decimal" or kind not in get_args(ColumnType)):
-        raise Failure(f"--type {text}: there is no such type; the types are {', '.join(get_args(ColumnType))} (as decimal(12,2))", 2)
+        raise Failure(
+            f"--type {text}: there is no such type; the types are {', '.join(get_args(ColumnType))} (a decimal as decimal(12,2))", 2
+        )
     return name, kind
 
 
@@ -199,19 +201,19 @@ def _known(relation: livejoin.Relation, wanted: Wanted) -> RelationDefinition | 
     columns = {column.name: column for column in known.columns}
     for column, kind in wanted.types.items():
         if column not in columns or columns[column].kind != kind:
-            what = f"{column} is {columns[column].kind}" if column in columns else f"without a column {column}"
-            raise Failure(f"{name} exists, and {what}: omit --type, or use another name", 2)
+            what = f"its column {column} is {columns[column].kind}" if column in columns else f"has no column {column}"
+            raise Failure(f"{name} exists, but {what}: omit --type, or use another name", 2)
     for column in wanted.not_null:
         if column not in columns or columns[column].nullable:
-            what = f"{column} can be null" if column in columns else f"without a column {column}"
-            raise Failure(f"{name} exists, and {what}: omit --not-null, or use another name", 2)
+            what = f"its column {column} can be null" if column in columns else f"has no column {column}"
+            raise Failure(f"{name} exists, but {what}: omit --not-null, or use another name", 2)
     return known
 
 
 def _new(name: str, files: list[File], wanted: Wanted) -> RelationDefinition:
     """Return the definition of a new relation, from the files and the arguments."""
     if not wanted.key:
-        raise Failure(f"{name} is a new relation: name its key columns, for example --key id", 2)
+        raise Failure(f"{name} is a new relation: give its key columns, for example --key id", 2)
     columns = infer(files, wanted.types, wanted.not_null, wanted.zone, wanted.key)
     return _parsed({"columns": columns, "key": wanted.key, "intervals": wanted.intervals})
 
@@ -234,7 +236,7 @@ def _judge(name: str, definition: RelationDefinition, files: list[File], schema:
                 lambda done, rows, of=task: shown.update(of, completed=done, rows=rows),  # type: ignore[misc]
             )  # fmt: skip
     if found.unclear:
-        say(f"local times that do not exist or exist twice: {found.unclear:,}; they are taken with the offset before the change")
+        say(f"local times that do not exist or are ambiguous: {found.unclear:,}; they get the offset before the clock change")
     return found
 
 
@@ -313,11 +315,11 @@ def _post(
     told = f"{loaded.applied:,} row{'s' if loaded.applied != 1 else ''} loaded"
     lost, places = repeats.told(files)
     if lost:
-        told = f"{loaded.applied:,} read, {loaded.applied - lost:,} kept: {lost:,} had a key that occurs twice ({places})"
+        told = f"{loaded.applied:,} rows read, {loaded.applied - lost:,} kept: {lost:,} replaced by later rows with the same key ({places})"
     print(f"{relation.name}: {told}{ignored}{reached}")
     if rejected.count:
         rejected.show()
-        others = ", the others were loaded" if loaded.applied or loaded.ignored else ""
+        others = " and the others were loaded" if loaded.applied or loaded.ignored else ""
         raise Failure(f"{rejected.were}{others}: fix the file and load it again")
     return 0
 
@@ -333,7 +335,7 @@ def _post_one(sender: _Sender, file: File, body: Body, loaded: Loaded, rejected:
         if isinstance(error, livejoin.BadRows):
             rejected.add(file, body, _triples(error.errors), error.document.get("error_count", len(error.errors)))
             rejected.show()
-            raise Failure(f"{file.path}{part}: {rejected.were}{before or ', nothing was loaded'}") from error
+            raise Failure(f"{file.path}{part}: {rejected.were}{before or ' and nothing was loaded'}") from error
         raise Failure(f"{file.path}{part}: {error}{before}") from error
     loaded.applied += receipt.applied
     loaded.ignored += receipt.ignored

@@ -18,13 +18,13 @@ SCREENFUL = 50  # rows shown on a terminal when no limit is given
 def main(arguments: list[str]) -> int:
     parser = Parser("rows", "Print the rows of a view or relation at one version: a table on a terminal, JSON lines in a pipe.")
     parser.add_argument("name", metavar="NAME", help="the view or relation")
-    parser.add_argument("--limit", type=int, metavar="N", help=f"at most N rows (default on a terminal: {SCREENFUL})")
+    parser.add_argument("--limit", type=int, metavar="N", help=f"at most N rows (on a terminal, {SCREENFUL} by default)")
     parser.add_argument(
         "--overlaps",
         action="append",
         default=[],
         metavar="[INTERVAL=]LO,HI",
-        help="only rows whose joined intervals all overlap [LO, HI]; either side may be empty; for boxes, repeat it for each interval",
+        help="only rows whose joined intervals all overlap [LO, HI]; either end may be omitted; for boxes, repeat it for each interval",
     )
     parser.add_argument(
         "--where",
@@ -84,12 +84,12 @@ def _wanted(limit: int | None, overlaps: list[str], where: list[str]) -> dict[st
     for text in overlaps:
         interval, _, window = text.rpartition("=")
         if window.count(",") != 1:
-            raise Failure(f"--overlaps takes LO,HI (either side may be empty), or INTERVAL=LO,HI, not {text!r}", 2)
+            raise Failure(f"--overlaps takes LO,HI (either end may be omitted), or INTERVAL=LO,HI, not {text!r}", 2)
         if interval in windows:
-            raise Failure(f"--overlaps has two windows for {interval or 'all intervals'}: name each interval once", 2)
+            raise Failure(f"--overlaps has two windows for {interval or 'all intervals'}: give each interval one window", 2)
         windows[interval] = tuple(window.split(","))
     if len(windows) > 1 and "" in windows:
-        raise Failure("--overlaps must name the interval of each window if there are several", 2)
+        raise Failure("with several --overlaps, each must name its interval", 2)
     if windows:
         wanted["overlaps"] = windows.get("", windows)
     for condition in where:
@@ -124,5 +124,5 @@ def show(answer: livejoin.Rows) -> str:
                 print(columns.line(row))
                 count += 1
         return f"{count} row{'s' if count != 1 else ''} at version {answer.version}"
-    none = "no rows" if answer.empty else "none of the rows"  # --limit 0
+    none = "no rows" if answer.empty else "0 rows"  # --limit 0
     return f"{none} at version {answer.version}"

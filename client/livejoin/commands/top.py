@@ -23,14 +23,16 @@ TIMEOUT = 5.0  # seconds; a service that does not answer by then is shown as una
 
 
 def main(arguments: list[str]) -> int:
-    parser = Parser("top", "Show views, changes per second, latencies and readers: updated on a terminal until Ctrl-C, once in a pipe.")
+    parser = Parser(
+        "top", "Show views, changes per second, latencies and readers: updated until Ctrl-C on a terminal, printed once in a pipe."
+    )
     parser.add_argument(
         "--interval", type=float, default=1.0, metavar="SECONDS", help="time between two updates, over which rates are computed (1)"
     )
     add_url(parser)
     args = parser.parse_args(arguments)
     if not 0.05 <= args.interval <= 3600:
-        raise Failure("--interval must be a number of seconds from 0.05 to 3600", 2)
+        raise Failure("--interval must be from 0.05 to 3600 seconds", 2)
     with connect(args) as client:
         former = Reading.of(client)  # a wrong address or token ends the command; a service that is starting is waited for
     with connect(args, patience=0.0, timeout=TIMEOUT) as client:
@@ -62,7 +64,7 @@ class Reading(NamedTuple):
 
 
 def _pages(client: livejoin.Client, former: Reading, interval: float) -> Iterator[Group]:
-    """Yield one page after another. An unavailable service is polled; meanwhile its last figures are shown, marked as old."""
+    """Yield one page after another. An unavailable service is polled; meanwhile its last figures are shown, marked as out of date."""
     latest, away_since = former, 0.0
     while True:
         try:
@@ -70,13 +72,16 @@ def _pages(client: livejoin.Client, former: Reading, interval: float) -> Iterato
         except livejoin.Unreachable as error:
             away_since = away_since or time.monotonic()
             yield _page(
-                client.url, former, latest, f"no answer for {time.monotonic() - away_since:.0f} s; these figures are old ({error.reason})"
+                client.url,
+                former,
+                latest,
+                f"no answer for {time.monotonic() - away_since:.0f} s; the figures are out of date ({error.reason})",
             )
         except livejoin.Problem as error:
             if error.status not in TEMPORARY:
                 raise
             away_since = away_since or time.monotonic()
-            yield _page(client.url, former, latest, f"not ready; these figures are old ({error.detail or error.title})")
+            yield _page(client.url, former, latest, f"not ready; the figures are out of date ({error.detail or error.title})")
         else:
             former, latest, away_since = (latest if not away_since else now), now, 0.0
             yield _page(client.url, former, latest)

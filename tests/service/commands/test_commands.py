@@ -77,8 +77,8 @@ def on_terminal(*arguments: str, url: str) -> str:
         (["rows", "v", "--limit", "many"], "--limit"),
         (["rows", "v", "--limit", "-1"], "--limit"),
         (["rows", "v", "--overlaps", "1"], "--overlaps"),
-        (["rows", "v", "--overlaps", "1,2", "--overlaps", "x=1,2"], "--overlaps must name the interval of each window"),
-        (["rows", "v", "--overlaps", "x=1,2", "--overlaps", "x=3,4"], "--overlaps has two windows for x: name each interval once"),
+        (["rows", "v", "--overlaps", "1,2", "--overlaps", "x=1,2"], "with several --overlaps, each must name its interval"),
+        (["rows", "v", "--overlaps", "x=1,2", "--overlaps", "x=3,4"], "--overlaps has two windows for x: give each interval one window"),
         (["rows", "v", "--where", "=1"], "--where"),
         (["watch", "v", "--snapshot", "--since", "x"], "cannot be combined"),
         (["view", "v"], "--sql"),
@@ -134,12 +134,12 @@ def test_a_file_that_is_missing(capsys: pytest.CaptureFixture[str]) -> None:
 def test_a_definition_that_is_no_text(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "a.sql").write_bytes(b"SELECT \xff")
     assert main(["view", "v", "--file", str(tmp_path / "a.sql")]) == 2
-    assert capsys.readouterr().err == f"livejoin: {tmp_path}/a.sql is not text in UTF-8, at byte 8: write it in UTF-8\n"
+    assert capsys.readouterr().err == f"livejoin: {tmp_path}/a.sql is not valid UTF-8 at byte 8: convert it to UTF-8\n"
     assert main(["explain", "--sql", "SELECT \udcff"]) == 2
-    assert capsys.readouterr().err == "livejoin: --sql is not text in UTF-8, at byte 8: write it in UTF-8\n"
+    assert capsys.readouterr().err == "livejoin: --sql is not valid UTF-8 at byte 8: convert it to UTF-8\n"
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"\xff")))
     assert main(["query", "-"]) == 2
-    assert capsys.readouterr().err == "livejoin: standard input is not text in UTF-8, at byte 1: write it in UTF-8\n"
+    assert capsys.readouterr().err == "livejoin: standard input is not valid UTF-8 at byte 1: convert it to UTF-8\n"
 
 
 def test_actions_are_listed(capsys: pytest.CaptureFixture[str]) -> None:
@@ -221,7 +221,7 @@ def test_rows_on_a_terminal_are_a_table() -> None:
     assert text == "\x1b[1mid  name\x1b[0m\n──  ────\n1   ·\n22  x y\n"
 
 
-@pytest.mark.parametrize(("empty", "words"), [("true", "no rows at version 7"), ("false", "none of the rows at version 7")])
+@pytest.mark.parametrize(("empty", "words"), [("true", "no rows at version 7"), ("false", "0 rows at version 7")])
 def test_no_rows_on_a_terminal(empty: str, words: str, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sys.stdout.isatty", lambda: True)
     with scripted(Answer(b"", headers=(("Livejoin-Version", "7"), ("Livejoin-Empty", empty)))) as (url, _):
@@ -383,7 +383,7 @@ def test_load_shows_rejected_rows_by_their_lines(tmp_path: Path, capsys: pytest.
         assert main(["load", "r", str(tmp_path / "r.csv"), "--on-error", "skip", "--url", url]) == 1
     told = capsys.readouterr().err.splitlines()
     assert [line.split() for line in told if "not an int64" in line] == [["r.csv", "5", "id", "not", "an", "int64"]]
-    assert "1 row was rejected, the others were loaded" in told[-1]
+    assert "1 row was rejected and the others were loaded" in told[-1]
 
 
 def test_load_of_nothing_good(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -396,7 +396,7 @@ def test_load_of_nothing_good(tmp_path: Path, capsys: pytest.CaptureFixture[str]
     assert "1 row was rejected: fix" in capsys.readouterr().err
     with scripted(Answer(orjson.dumps(RELATION))) as (url, asked):
         assert main(["load", "r", str(tmp_path / "bad.csv"), "--url", url]) == 1
-    assert len(asked) == 1 and "1 row was rejected, nothing was loaded" in capsys.readouterr().err
+    assert len(asked) == 1 and "1 row was rejected and nothing was loaded" in capsys.readouterr().err
     with scripted(Answer(orjson.dumps(RELATION))) as (url, _):
         assert main(["load", "r", str(tmp_path / "empty.csv"), "--url", url]) == 0
     assert capsys.readouterr().out == "r: 0 rows loaded\n"
@@ -421,9 +421,9 @@ def test_load_that_ends_early_names_the_file_and_what_is_in(
     [
         (["--key", "x"], "key id"),
         (["--interval", "a=id"], "other intervals"),
-        (["--type", "x=date"], "x is string: omit --type"),
-        (["--type", "y=date"], "without a column y: omit --type"),
-        (["--not-null", "z,x"], "without a column z: omit --not-null"),
+        (["--type", "x=date"], "r exists, but its column x is string: omit --type"),
+        (["--type", "y=date"], "r exists, but has no column y: omit --type"),
+        (["--not-null", "z,x"], "r exists, but has no column z: omit --not-null"),
     ],
 )
 def test_load_leaves_a_relation_as_it_is(tmp_path: Path, capsys: pytest.CaptureFixture[str], arguments: list[str], words: str) -> None:
@@ -446,8 +446,8 @@ def test_load_needs_a_key_for_a_new_relation(tmp_path: Path, capsys: pytest.Capt
         (["--type", "z=date"], "--type names 'z', but the files have only the columns id, x"),
         (["--not-null", "z"], "--not-null names 'z'"),
         (["--type", "x=bool", "--interval", "at=x"], "'x' is bool; endpoints must be"),
-        (["--type", "id=date"], "1 row was rejected, nothing was loaded"),
-        (["--not-null", "x", "--type", "x=int64"], "1 row was rejected, nothing was loaded"),
+        (["--type", "id=date"], "1 row was rejected and nothing was loaded"),
+        (["--not-null", "x", "--type", "x=int64"], "1 row was rejected and nothing was loaded"),
     ],
 )
 def test_nothing_is_registered_for_what_is_refused(

@@ -136,7 +136,7 @@ def test_arrow_columns(tmp_path: Path) -> None:
 
 def test_times_without_a_zone(tmp_path: Path) -> None:
     pq.write_table(pa.table({"at": pa.array([0], pa.timestamp("us"))}), tmp_path / "a.parquet")
-    with pytest.raises(Failure, match="times without a time zone: say where they are local, for example --zone UTC"):
+    with pytest.raises(Failure, match="times without a time zone: give it, for example --zone UTC"):
         infer([open_file(tmp_path / "a.parquet")], {}, [])
     content = b"at,by\n2026-02-17 14:00:00,2026-02-17 14:00:00+00\n2026-02-17T14:00,infinity\n"
     jsonl = b'{"at": "2026-02-17 14:00:00", "by": "2026-02-17 14:00:00+00"}\n{"at": "2026-02-17T14:00", "by": "infinity"}\n'
@@ -144,7 +144,7 @@ def test_times_without_a_zone(tmp_path: Path) -> None:
         with pytest.raises(Failure) as caught:
             infer([open_file(path)], {}, [])
         assert str(caught.value) == (
-            "times without an offset in column 'at': say where they are local, for example --zone UTC, or load them as text with "
+            "times without an offset in column 'at': give their time zone, for example --zone UTC, or load them as text with "
             "--type at=string"
         )
         by = {"name": "by", "type": "timestamp", "nullable": True}

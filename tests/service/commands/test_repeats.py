@@ -36,13 +36,13 @@ def test_rows_that_are_not_kept_are_told(shared_server: ServerProcess, tmp_path:
             load = ["load", name, str(path), "--url", shared_server.url]
             assert main([*load, "--key", "room_id"]) == 0
             lost = ", ".join(str(first + at) for at in (1, 2, 4))
-            told = f"{name}: 6 read, 3 kept: 3 had a key that occurs twice ({unit}s {lost}), version "
+            told = f"{name}: 6 rows read, 3 kept: 3 replaced by later rows with the same key ({unit}s {lost}), version "
             assert capfd.readouterr().out.startswith(told)
             for more in ([], ["--on-error", "skip"], ["--replace"]):
                 assert main([*load, *more]) == 0 and capfd.readouterr().out.startswith(told)
             assert sorted(row["id"] for row in client.relation(name).rows()) == [0, 3, 5]
             assert main([*load[:3], str(path), *load[3:]]) == 0
-            assert "12 read, 3 kept: 9 had a key that occurs twice (rooms." in capfd.readouterr().out
+            assert "12 rows read, 3 kept: 9 replaced by later rows with the same key (rooms." in capfd.readouterr().out
 
 
 TYPES: dict[str, Any] = {

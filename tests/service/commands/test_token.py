@@ -32,7 +32,7 @@ def test_a_first_start_begins_with_an_admin_token(tmp_path: Path, capsys: pytest
 
 def test_a_folder_that_exists_may_begin_with_any_token(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["token", "create", "board", "--scope", "read", "--data", str(tmp_path)]) == 0
-    assert "is in token mode now" in capsys.readouterr().err
+    assert "is now in token mode" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("action", [["list"], ["revoke", "ops"], ["disable"]])

@@ -201,7 +201,7 @@ def test_on_a_terminal_over_a_restart(server: ServerProcess) -> None:
             hotel.bookings.upsert([row(number) for number in range(50)])
             shown.wait_for(r"50 rows")
             server.kill()
-            shown.wait_for(r"(?s)50 rows(?:(?!relations).)*no answer for \d+ s; these figures are old")  # on one page
+            shown.wait_for(r"(?s)50 rows(?:(?!relations).)*no answer for \d+ s; the figures are out of date")  # on one page
             server.start()
             shown.wait_for(r"(?s)ready for.*50 rows")
             begin = len(shown.text)

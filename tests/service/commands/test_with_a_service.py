@@ -84,16 +84,16 @@ def test_dropping(server: ServerProcess, client: livejoin.Client, capfd: pytest.
 
     said = "livejoin: relation-in-use: the relation bookings is used by clashes: drop this view first\n"
     assert drop("relation", "bookings") == (1, "", said)
-    said = "livejoin: there is no view 'bookings', but a relation of this name: to drop it, run `livejoin drop relation bookings`\n"
+    said = "livejoin: there is no view 'bookings', but there is a relation with this name; to drop it: `livejoin drop relation bookings`\n"
     assert drop("view", "bookings") == (1, "", said)
-    said = "livejoin: there is no relation 'clashes', but a view of this name: to drop it, run `livejoin drop view clashes`\n"
+    said = "livejoin: there is no relation 'clashes', but there is a view with this name; to drop it: `livejoin drop view clashes`\n"
     assert drop("relation", "clashes") == (1, "", said)
     assert drop("view", "clashs") == (1, "", "livejoin: there is no view 'clashs'; did you mean clashes?\n")
     assert [view["name"] for view in client.views()] == ["clashes"]
-    assert drop("view", "clashes") == (0, "the view clashes is dropped\n", "")
+    assert drop("view", "clashes") == (0, "dropped the view clashes\n", "")
     assert drop("view", "clashes") == (1, "", "livejoin: there is no view 'clashes'\n")
     assert [relation["name"] for relation in client.relations()] == ["bookings"]
-    assert drop("relation", "bookings") == (0, "the relation bookings is dropped\n", "")
+    assert drop("relation", "bookings") == (0, "dropped the relation bookings\n", "")
     assert client.relations() == client.views() == []
 
 
@@ -131,7 +131,7 @@ def test_rejected_rows_are_shown_by_their_lines(
     (tmp_path / "b.csv").write_text("id,s,e\n1,1,5\n\ntwo,1,5\n3,7,7\n4,9,\n")
     assert main(["load", "bookings", str(tmp_path / "b.csv"), "--url", server.url]) == 1
     told = capfd.readouterr()
-    assert told.out == "" and "2 rows were rejected, nothing was loaded" in told.err and "b.csv  4" in told.err
+    assert told.out == "" and "2 rows were rejected and nothing was loaded" in told.err and "b.csv  4" in told.err
     assert not list(client.relation("bookings").rows())
     assert main(["load", "bookings", str(tmp_path / "b.csv"), "--on-error", "skip", "--url", server.url]) == 1
     told = capfd.readouterr()
@@ -145,7 +145,7 @@ def test_a_number_beyond_float64_in_one_of_the_lines(
     """After a byte order mark; loaded, and posted as it is."""
     (tmp_path / "m.jsonl").write_bytes(b'\xef\xbb\xbf{"id": 1, "x": 1}\n{"id": 2, "x": 1e999}\n{"id": 3, "x": 2}\n')
     load = ["load", "marked", str(tmp_path / "m.jsonl"), "--key", "id", "--url", shared_server.url]
-    assert main(load) == 1 and "1 row was rejected, nothing was loaded" in capfd.readouterr().err
+    assert main(load) == 1 and "1 row was rejected and nothing was loaded" in capfd.readouterr().err
     assert main([*load, "--on-error", "skip"]) == 1
     told = capfd.readouterr()
     assert told.out.startswith("marked: 2 rows loaded")
