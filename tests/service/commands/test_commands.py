@@ -33,10 +33,8 @@ def progress(version: int) -> dict[str, object]:
 
 
 def livejoin(*arguments: str, url: str) -> subprocess.CompletedProcess[str]:
-    environment = os.environ | {"LIVEJOIN_URL": url}
-    return subprocess.run(
-        [sys.executable, "-m", "service.cli", *arguments], cwd=HOME, env=environment, text=True, capture_output=True, timeout=60
-    )
+    command = [sys.executable, "-m", "service.cli", *arguments]
+    return subprocess.run(command, cwd=HOME, env=os.environ | {"LIVEJOIN_URL": url}, text=True, capture_output=True, timeout=60)
 
 
 def on_terminal(*arguments: str, url: str) -> str:
