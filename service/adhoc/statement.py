@@ -19,7 +19,7 @@ from service.access.access_token import AccessToken
 from service.access.rights import require_relation
 from service.errors import Problem
 from service.query.assembly import unsupported
-from service.query.sql_names import bad_query, fold, placed, position
+from service.query.sql_names import Text, bad_query, fold
 from service.query.sql_text import Bounded, check_length, no_select, parse
 
 Kind = Literal["relation", "view"]
@@ -79,7 +79,7 @@ def _tables(tree: exp.Expr, text: str, known: Known) -> list[Table]:
     found: dict[str, Table] = {}
     for node in tree.find_all(exp.Table, exp.Unnest, exp.Into):
         if isinstance(node, exp.Into):
-            raise bad_query("SELECT INTO would write: omit INTO", *position(node.parent or node, text))
+            raise Text(text).bad(node.parent or node, "SELECT INTO would write: omit INTO")
         if not isinstance(node, exp.Table):
             if isinstance(node.parent, exp.From | exp.Join | exp.Lateral):
                 raise no_functions()
@@ -130,4 +130,4 @@ def _resolve(table: exp.Table, text: str, known: Known) -> tuple[Kind, str]:
 
 def _unknown(table: exp.Table, text: str, hint: str) -> Problem:
     name = cut(".".join(part.name for part in table.parts))
-    return placed(Problem("unknown-relation", f"there is no relation or view {name!r}{hint}"), table, text)
+    return Text(text).placed(Problem("unknown-relation", f"there is no relation or view {name!r}{hint}"), table)

@@ -168,7 +168,7 @@ async def delete(request: Request) -> Response:
         engine.under_way.begin(batch)
 
     def filters(relation: Relation) -> Any:
-        return read_where(relation.name, relation.definition, form.where)
+        return read_where(relation.name, relation.definition, data["where"])
 
     return await _rewritten(context, batch, partial(engine.delete, name, batch, filters))
 

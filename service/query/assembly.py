@@ -1,4 +1,4 @@
-"""From a `Draft`, into which both SQL and JSON are read, to a `Query`: classifies the conditions and rejects unsupported ones.
+"""From a `Draft`, into which a definition is read, to a `Query`: classifies the conditions and rejects unsupported ones.
 
 Two inequalities over declared intervals, with the strictness of their bounds, become an overlap: for x of alias a and y of alias b,
 `a.x_start ? b.y_end` and `b.y_start ? a.x_end`, each `<` if exactly one of its two ends is open, and `<=` if none is. If both are, the
@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import chain, combinations, count, permutations
-from typing import Any, NamedTuple, TypeVar
+from typing import NamedTuple, TypeVar
 
 from livejoin.wire.schema import MAX_NAME, OP_COLUMN
 from service.errors import Problem
@@ -90,7 +90,7 @@ class Draft:
     within: list[Within] = field(default_factory=list)
     cross: list[tuple[str, str]] = field(default_factory=list)
     filters: list[Condition] = field(default_factory=list)
-    outputs: list[Output] = field(default_factory=list)  # empty: all columns
+    outputs: list[Output] = field(default_factory=list)
     never: bool = False
     absent: list[Draft] = field(default_factory=list)  # NOT EXISTS
     parts: list[PartDraft] = field(default_factory=list)
@@ -131,12 +131,8 @@ class Draft:
 
     @property
     def reads(self) -> list[Output]:
-        """What is selected, or what the groups read; [] also for all columns (`reads_all`)."""
+        """What is selected, or what the groups read."""
         return self.outputs if self.groups is None else self.groups.reads
-
-    @property
-    def reads_all(self) -> bool:
-        return self.groups is None and not self.outputs
 
     def having(self, groups: GroupsDraft, one: GroupOutput, op: str, values: list[Physical]) -> None:
         """Add a condition of HAVING, or of a case of OR in it. A condition on a group column becomes a filter of rows, except in a case."""
@@ -207,10 +203,7 @@ def assemble(draft: Draft, options: Options) -> Query:
     cross = _products(draft, [*equal, *less, *at_most, *points, *((one.left, one.right) for one in within)], overlaps)
     met = [ref for pair in overlaps for one in pair if (ref := _point(scope, one)) is not None]
     more = [Filter(ref, "not_null", None) for ref in (*chain(*compared), *met) if scope.describe(ref).nullable]
-    outputs = draft.reads
-    if draft.reads_all:
-        outputs = [column_output(ColumnRef(a, c.name)) for a in scope.aliases for c in scope.definition(a).columns]
-    check_outputs(scope, outputs, overlaps)
+    check_outputs(scope, draft.reads, overlaps)
     kept = {*draft.filters, *filters, *more}
     return Query(
         aliases=tuple(scope.aliases.items()),
@@ -222,7 +215,7 @@ def assemble(draft: Draft, options: Options) -> Query:
         within=tuple(sorted(set(within))),
         cross=cross,
         filters=ordered(kept),
-        outputs=tuple(outputs),
+        outputs=tuple(draft.reads),
         retain=options.retain,
         algorithm=options.algorithm,
         guarantee=options.guarantee,
@@ -487,10 +480,8 @@ def check_outputs(scope: Scope, outputs: list[Output], overlaps: list[tuple[Inte
                     raise unsupported(f"the common interval of {x} and {y}", f"the view does not join on it: add overlaps({x}, {y})")
 
 
-def check_output_name(name: Any) -> str:
+def check_output_name(name: str) -> str:
     """Check a name given with AS, by the rules for columns of relations. Problem `bad-definition`."""
-    if not isinstance(name, str):
-        raise Problem("bad-definition", "the name of a column must be a string")
     if not 1 <= len(name) <= MAX_NAME or any(ord(c) < 32 or ord(c) == 127 or c in '".' for c in name):
         limits = f"1 to {MAX_NAME} characters without dot, double quote and control characters"
         raise Problem("bad-definition", f"{name!r} is not a valid column name: use {limits}")

@@ -1,62 +1,41 @@
-"""Reads the JSON form of a view's definition (`forms.py`) into a draft, with names resolved and values typed, and the options of both
-forms."""
+"""Turns the JSON form of a view's definition (`forms.py`) into the syntax tree of the same query in SQL, which `sql.py` reads.
+
+`path` in the metadata of a node is the field that it was made of; a complaint about the node begins with it. Constants keep their value
+(`value`), as JSON and SQL write some types differently. JSON has more than SQL's syntax in three places, which the readers know: a product
+of any two aliases (`product`), an ASOF JOIN whose rows are chosen from either relation (`of`), and outer joins of several relations.
+"""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from functools import reduce
-from typing import Any, Literal, TypeVar
+from functools import partial, reduce
+from typing import Any, TypeVar
 
-from livejoin.wire.schema import RelationDefinition
-from service.query.assembly import Draft, Inequality, Options, PartDraft, check_output_name, column_output, computed_outputs
-from service.query.filters import OPPOSITE, pattern
-from service.query.forms import (
-    And,
-    AtMost,
-    Computed,
-    Condition,
-    Coverage,
-    Cross,
-    Duration,
-    Entry,
-    Equal,
-    Except,
-    Gaps,
-    Intersection,
-    IsAsOf,
-    JsonForm,
-    JsonView,
-    LatestRows,
-    Less,
-    Not,
-    NotEqual,
-    OfDuration,
-    Or,
-    Overlaps,
-    Part,
-    Select,
-    Selected,
-    SqlView,
-    Union,
-    UnionView,
-    Where,
-    Within,
-    as_json,
-    bad,
-)
-from service.query.groups import GroupsDraft, distinct_of, refuse_term
-from service.query.latest import as_of_alone, as_of_of, latest_of
-from service.query.literals import BadLiteral, Physical, distance_from_json, from_json
-from service.query.model import AGGREGATE, GROUP, ColumnRef, Filter, IntervalRef, Output, PartKind
-from service.query.model import Condition as Restriction
-from service.query.model import Within as Distance
+from sqlglot import exp
+
+from livejoin.wire.schema import NAME, RelationDefinition
+from service.errors import Problem
+from service.query.assembly import Draft, Options, unsupported
+from service.query.forms import JsonForm, LatestRows, SqlView, as_json, bad
+from service.query.latest import as_of_alone
+from service.query.model import ColumnRef, Condition, Filter
 from service.query.scope import Scope
-from service.query.set_operations import Expression, SetOperation
-from service.query.sql import read_expression
+from service.query.set_operations import Expression
+from service.query.sql import Dialect, read_query
+from service.query.sql_conditions import Conditions
+from service.query.sql_names import Fields, Names
+from service.query.sql_terms import COMPARED
+from service.query.sql_text import parse
 
 _AS = re.compile(r"\s(?:as)\s+(?=\S)", re.IGNORECASE)
-_Into = TypeVar("_Into", Draft, GroupsDraft)
+_COMPARED = {op: kind for kind, op in COMPARED.items()}
+_JOINED = {"equal": exp.EQ, "at_most": exp.LTE, "less": exp.LT, "not_equal": exp.NEQ}
+_CONNECTED: dict[str, type[exp.Connector]] = {"and": exp.And, "or": exp.Or}
+_FUNCTIONS: dict[str, type[exp.AggFunc]] = {"count": exp.Count, "sum": exp.Sum, "avg": exp.Avg, "min": exp.Min, "max": exp.Max}
+_Node = TypeVar("_Node", bound=exp.Expr)
+_Columns = Mapping[str, Sequence[str]]
+"""The names of columns by alias."""
 
 
 def options_of(form: SqlView | JsonForm) -> Options:
@@ -64,306 +43,295 @@ def options_of(form: SqlView | JsonForm) -> Options:
     return Options(form.algorithm, form.guarantee, retain, form.groups)
 
 
-def read_json(form: JsonForm | Select | Union | Except, relations: Mapping[str, RelationDefinition]) -> Expression:
-    """Return the draft of a SELECT, or of several. Checks names first, then unsupported parts."""
-    if isinstance(form, Select):
-        return _read_select(form, relations)
-    sides = [read_json(side, relations) for side in (form.union if isinstance(form, UnionView | Union) else form.both)]
-    operation: Literal["UNION", "EXCEPT"] = "UNION" if isinstance(form, UnionView | Union) else "EXCEPT"
-    return reduce(lambda left, right: SetOperation(left, operation, right), sides)
-
-
-def _read_select(form: Select, relations: Mapping[str, RelationDefinition]) -> Draft:
-    aliases = dict(form.aliases)
-    for part in (*form.left, *([form.full] if form.full is not None else [])):
-        for alias, relation in part.aliases.items():
-            if alias in aliases:
-                raise bad(f"the alias {alias} is used twice: rename one of them")
-            aliases[alias] = relation
-    scope = Scope(aliases, relations)
-    draft = _read_part(form, scope)
-    draft.absent = [_read_part(part, Scope(part.aliases, relations, scope)) for part in form.not_exists]
-    forms: list[tuple[PartKind, Part]] = [*(("exists", part) for part in form.exists), *(("optional", part) for part in form.left)]
-    forms += [("full", form.full)] if form.full is not None else []
-    draft.parts = [PartDraft(kind, _read_part(part, Scope(part.aliases, relations, scope))) for kind, part in forms]
-    if any(one.as_of is not None for one in (*draft.absent, *(part.draft for part in draft.parts))):
-        if draft.absent or len(draft.parts) != 1 or draft.parts[0].kind != "optional":
-            raise as_of_alone("EXISTS, NOT EXISTS or an outer join")
-        _take_in_as_of(draft)
-    covered = [one for one in form.select if isinstance(one, Coverage) and len(one.coverage) == 1]
-    for selected in form.select if not covered else ():
-        draft.outputs += _read_output(draft.scope, selected)
-    if isinstance(form, JsonView):
-        _read_groups(form, draft)
-    if covered:
-        _read_covered(form, covered, draft)
-    if isinstance(form, JsonView) and form.latest is not None:
-        _read_latest(form.latest, draft)
-    return draft
-
-
-def _read_groups(form: JsonView, draft: Draft) -> None:
-    """Read `group`, `aggregate`, `having`, `distinct`."""
-    if form.distinct:
-        if form.group or form.aggregate or form.having:
-            raise bad('"distinct" can only be used with "select": each group is one row')
-        for output in draft.outputs:
-            refuse_term(output)
-        scope = draft.scope
-        every = [column_output(ColumnRef(a, c.name)) for a in scope.aliases for c in scope.definition(a).columns]
-        draft.groups = distinct_of(scope, draft.outputs or every)
-        return
-    if not (form.group or form.aggregate or form.having):
-        return
-    if draft.outputs:
-        raise bad('"select" cannot be used with groups: their rows are the columns of "group", then those of "aggregate"')
-    groups = draft.groups = GroupsDraft(draft.scope)
-    for entry in form.group:
-        if isinstance(entry, str):
-            output, trunc = _read_column_output(draft.scope, entry), None
-        else:
-            column = draft.scope.column(*_split(entry.of, "column"))
-            output, trunc = column_output(column, check_output_name(entry.name)), entry.trunc
-        groups.show(output.name, GROUP, groups.group(output.name, output, trunc))
-    for one in form.aggregate:
-        function, of = one.function
-        groups.show(check_output_name(one.name), AGGREGATE, groups.aggregate(function, _operand(draft.scope, function, of)))
-    for condition in form.having:
-        _read_having(draft, groups, condition)
-
-
-def _read_covered(form: Select, covered: list[Coverage], draft: Draft) -> None:
-    """Read `select` with `{"coverage": [interval]}`, next to "group"."""
-    if isinstance(form, JsonView) and form.distinct:
-        raise bad('"distinct" cannot be used with "coverage" of one interval: leave it out, each stretch is one row')
-    if len(form.select) > 1:
-        raise bad('"select" with "coverage" of one interval must have only this entry: the columns of "group" precede it')
-    groups = draft.groups = draft.groups or GroupsDraft(draft.scope)
-    (one,) = covered
-    groups.cover(check_output_name(one.name), _interval(draft.scope, one.coverage[0]))
-
-
-def _read_latest(form: LatestRows, draft: Draft) -> None:
-    if draft.groups is not None:
-        raise bad('"latest" cannot be used with groups or "distinct": define a view for each')
-    by = [draft.scope.column(*_split(text, "column")) for text in form.by]
-    draft.latest = latest_of(draft.scope, by, draft.scope.column(*_split(form.order, "column")), form.descending, form.rows)
-
-
-def _operand(scope: Scope, function: str, of: str | OfDuration) -> Output | None:
-    """Return the argument of an aggregate; None: the rows."""
-    if isinstance(of, OfDuration):
-        return computed_outputs("duration", tuple(_interval(scope, text) for text in of.duration), None)[0]
-    if function == "count" and of == "*":
-        return None
-    return column_output(scope.column(*_split(of, "column")))
-
-
-def _read_having(draft: Draft, groups: GroupsDraft, entry: Entry) -> None:
-    """Like `_read_filter`, for `having`."""
-
-    def compare(into: GroupsDraft, where: Where, negated: bool) -> None:
-        one = into.named(where.column)
-        if one is None:
-            there = ", ".join(output.name for output in into.outputs) or "none: name them in group and aggregate"
-            raise bad(f"having: the groups have no column {as_json(where.column)}; they have {there}")
-        values = _values(where, into.result_type(one), f"having, {where.column}")
-        for op, some in _comparisons(where, values, negated):
-            draft.having(into, one, op, some)
-
-    _read_entry(groups, entry, False, compare, groups.case, GroupsDraft.choose)
-
-
-def _values(entry: Where, type_: str, what: str) -> list[Physical]:
-    """Return the constants of a filter that are not null."""
-    op, value = entry.op, entry.value
-    if op in ("is_null", "not_null"):
-        if value is not None:
-            raise bad(f"{op} takes no value")
-        return []
-    if "value" not in entry.model_fields_set:
-        raise bad(f'the operator {op} needs a "value"')
-    if op == "in" and not isinstance(value, list):
-        raise bad("the operator in takes a list of values")
-    if op == "like" and type_ != "string":
-        raise bad(f"{what}: the operator like takes a string, not {type_}")
+def read_json(data: Any, relations: Mapping[str, RelationDefinition]) -> Expression:
+    """Return the draft of a SELECT, or of several. `data`: a valid `JsonForm`. Raises as `read_sql`, but `bad-definition` in place of
+    `bad-query`."""
     try:
-        if op == "like":
-            return [pattern(str(from_json(type_, value)))] if value is not None else []
-        return [from_json(type_, one) for one in (value if op == "in" else [value]) if one is not None]
-    except BadLiteral as error:
-        raise bad(f"{what}: {error}") from None
+        return read_query(_query(data, "", relations), Fields(), relations)
+    except RecursionError:
+        raise bad("the definition is nested too deeply") from None
 
 
-def _read_part(form: Select | Part, scope: Scope) -> Draft:
-    """Read the conditions of `{"from", "join", "where"}`."""
-    draft = Draft(scope)
-    for condition in form.join:
-        _read_condition(draft, condition)
-    for entry in form.where:
-        _read_filter(draft, entry)
-    return draft
-
-
-def _split(text: str, what: str) -> tuple[str, str]:
-    """Split `alias.name` at the first dot; a column name contains no dot."""
-    if "." not in text:
-        raise bad(f'{as_json(text)} has no alias: write "alias.{what}"')
-    alias, name = text.split(".", 1)
-    return alias, name
-
-
-def _columns(scope: Scope, pair: list[str]) -> tuple[ColumnRef, ColumnRef]:
-    left, right = (scope.column(*_split(text, "column")) for text in pair)
-    return left, right
-
-
-def _interval(scope: Scope, text: str) -> IntervalRef:
-    return scope.interval(*_split(text, "interval"))
-
-
-def _read_condition(draft: Draft, entry: Condition) -> None:
-    """Read one entry of `join` into the draft."""
-    scope = draft.scope
-    match entry:
-        case Equal(equal=pair):
-            draft.equal.append(_columns(scope, pair))
-        case Overlaps(overlaps=[x, y]):
-            draft.overlaps.append((_interval(scope, x), _interval(scope, y)))
-        case AtMost(at_most=pair):
-            draft.inequalities.append(Inequality(*_columns(scope, pair), False))
-        case Less(less=pair):
-            draft.inequalities.append(Inequality(*_columns(scope, pair), True))
-        case NotEqual(not_equal=pair):
-            draft.not_equal.append(_columns(scope, pair))
-        case Within(within=pair):
-            _read_within(draft, *_columns(scope, pair), entry.distance)
-        case Cross(cross=[x, y]):
-            _read_cross(draft, x, y)
-        case IsAsOf(as_of=[of, op, point]):
-            _read_as_of(draft, of, op, point)
-
-
-def _read_within(draft: Draft, left: ColumnRef, right: ColumnRef, distance: Any) -> None:
-    try:
-        read = distance_from_json(draft.scope.describe(left).kind, distance)
-    except BadLiteral as error:
-        raise bad(f"the distance of {left} and {right}: {error}") from None
-    draft.within.append(Distance(left, right, read))
-
-
-def _read_as_of(draft: Draft, of: str, op: str, point: str) -> None:
-    if op not in ("<", "<=", ">", ">="):
-        raise bad(f'as_of: {as_json(op)} is not a comparison: use one of "<", "<=", ">", ">="')
-    if draft.as_of is not None:
-        raise bad('"as_of" can be used only once in join')
-    left, right = _columns(draft.scope, [of, point])
-    draft.as_of = as_of_of(draft.scope, left, op, right, False)
-
-
-def _take_in_as_of(draft: Draft) -> None:
-    """Move an entry of `left` with `as_of` to the view itself, as an optional one."""
-    (part,) = draft.parts
-    of, own = part.draft.as_of, part.draft.scope.aliases
-    assert of is not None
-    if draft.as_of is not None or of.of.alias not in own or part.draft.filters or part.draft.never:
-        what = "a filter in it" if part.draft.filters else "another one, or by another relation"
-        raise bad(f'left: an entry with "as_of" cannot have {what}; write filters in "where" of the view')
-    others = part.draft.overlaps or part.draft.within or part.draft.not_equal or part.draft.inequalities or part.draft.cross
-    if others or len(own) != 1:
-        raise as_of_alone("another comparison of the two relations" if others else "other joins")
-    draft.parts, draft.as_of = [], of._replace(optional=True)
-    draft.equal += part.draft.equal
-
-
-def _read_cross(draft: Draft, x: str, y: str) -> None:
-    for alias in (x, y):
-        draft.scope.definition(alias)
-    if x == y:
-        raise bad(f'"cross" of {x} with itself: give the relation a second alias')
-    draft.cross.append((x, y))
-
-
-def read_where(relation: str, definition: RelationDefinition, entries: Sequence[Entry]) -> list[Restriction]:
-    """Read conditions on the rows of one relation, with columns written without an alias. Problems `bad-definition`, `unknown-column`."""
+def read_where(relation: str, definition: RelationDefinition, where: Sequence[Any]) -> list[Condition]:
+    """Read valid entries of `where` about the rows of one relation, with columns written without an alias. Problems `bad-definition`,
+    `unknown-column`."""
     draft = Draft(Scope({relation: relation}, {relation: definition}))
-    for entry in entries:
-        _read_filter(draft, entry, relation)
+    conditions = Conditions(draft, Names(draft.scope, Fields()), None)
+    for number, entry in enumerate(where):
+        conditions.add(_entry(entry, f"where.{number}", lambda name, path: _located(_column_of(relation, name), path)))
     if draft.never:
         return [Filter(ColumnRef(relation, definition.key[0]), "in", ())]
     return draft.filters
 
 
-def _read_filter(draft: Draft, entry: Entry, alias: str | None = None) -> None:
-    """Read one entry of `where`. `alias`: of columns written without one."""
-    scope = draft.scope
-
-    def compare(into: Draft, where: Where, negated: bool) -> None:
-        ref = scope.column(*(_split(where.column, "column") if alias is None else (alias, where.column)))
-        if where.op not in ("is_null", "not_null"):
-            scope.require_comparable(ref)
-        for op, some in _comparisons(where, _values(where, scope.describe(ref).kind, f"where, {ref}"), negated):
-            into.restrict(ref, op, some)
-
-    _read_entry(draft, entry, False, compare, lambda: Draft(scope), lambda into, cases: into.choose(cases, '"or" in where'))
+def _query(form: Any, at: str, relations: Mapping[str, RelationDefinition]) -> exp.Expr:
+    """`form`: an object with "from", "union" or "except"; `at`: its path with a dot behind, "" for the definition itself."""
+    for field, operation in (("union", exp.Union), ("except", exp.Except)):
+        if field in form:
+            sides = [_query(side, f"{at}{field}.{number}.", relations) for number, side in enumerate(form[field])]
+            return reduce(lambda left, right: operation(this=left, expression=right, distinct=True), sides)
+    return _select(form, at, relations)
 
 
-def _read_entry(
-    into: _Into, entry: Entry, negated: bool, compare: Callable[[_Into, Where, bool], None], case: Callable[[], _Into],
-    choose: Callable[[_Into, Sequence[_Into]], None],
-) -> None:  # fmt: skip
-    """Read a condition that must hold, or (`negated`) must be false; a comparison with null is neither, as in SQL. `compare(into, one,
-    negated)` adds a comparison; `choose(into, cases)` adds the condition that one of the cases holds; `case()` creates one."""
-    match entry:
-        case Not(entry=inner):
-            _read_entry(into, inner, not negated, compare, case, choose)
-        case Or(cases=entries) | And(cases=entries):
-            joined = [into if isinstance(entry, And) != negated else case() for _ in entries]
-            for one, inner in zip(joined, entries, strict=True):
-                _read_entry(one, inner, negated, compare, case, choose)
-            if isinstance(entry, And) == negated:
-                choose(into, joined)
-        case Where():
-            compare(into, entry, negated)
+def _select(form: Any, at: str, relations: Mapping[str, RelationDefinition]) -> exp.Select:
+    where, outer = list[exp.Expr](), [("LEFT", f"{at}left.{number}.", part) for number, part in enumerate(form.get("left", ()))]
+    outer += [("FULL", f"{at}full.", form["full"])] if form.get("full") else []
+    for number, part in enumerate(form.get("exists", ())):
+        where.append(exp.Exists(this=_joined(part, f"{at}exists.{number}.")))
+    for number, part in enumerate(form.get("not_exists", ())):
+        where.append(exp.Not(this=exp.Exists(this=_joined(part, f"{at}not_exists.{number}."))))
+    select = _joined(form, at, where)
+    for side, path, part in outer:
+        select.append("joins", _outer_join(part, side, path))
+    named = {alias: name for one in (form, *(part for _, _, part in outer)) for alias, name in one["from"].items()}
+    columns = {alias: [column.name for column in relations[name].columns] for alias, name in named.items() if name in relations}
+    outputs = [_output(one, f"{at}select.{number}", columns) for number, one in enumerate(form.get("select", ()))]
+    select.set("expressions", _grouped(form, select, outputs, columns) or [exp.Star()])
+    if form.get("distinct"):
+        select.set("distinct", exp.Distinct())
+    if form.get("latest"):
+        select.set("qualify", _latest(LatestRows.model_validate(form["latest"])))
+    return select
 
 
-def _comparisons(where: Where, values: list[Physical], negated: bool) -> list[tuple[str, list[Physical]]]:
-    """Return the operators, each with its values without nulls, that all hold if this comparison does, or (`negated`) is false."""
-    if not negated:
-        return [(where.op, values)]
-    if where.op != "in":
-        return [(OPPOSITE[where.op], values)]
-    if len(values) < len(where.value):  # if one is null, no value is known not to be among them
-        return [("!=", [])]
-    return [("!=", [value]) for value in values]
+# --- FROM and WHERE
 
 
-def _read_output(scope: Scope, entry: Selected) -> list[Output]:
-    match entry:
-        case Intersection(intersection=texts):
-            function = "intersection"
-        case Duration(duration=texts):
-            function = "duration"
-        case Gaps(gaps=texts):
-            function = "gaps"
-        case Coverage(coverage=texts):
-            function = "coverage"
-        case Computed():
-            return [read_expression(entry.expression, check_output_name(entry.name), scope)]
-        case str():
-            return [_read_column_output(scope, entry)]
-    return computed_outputs(function, tuple(_interval(scope, text) for text in texts), check_output_name(entry.name))
+def _joined(form: Any, at: str, more: Sequence[exp.Expr] = ()) -> exp.Select:
+    """Return `SELECT 1 FROM … WHERE …` with the relations and the conditions of the form, and more conditions."""
+    first, *others = _tables(form, at)
+    joins = [exp.Join(this=table) for table in others]
+    conditions = [*_conditions(form, at, joins[-1] if joins else None), *more]
+    where = exp.Where(this=_all(exp.And, conditions)) if conditions else None
+    return exp.Select(expressions=[exp.Literal.number(1)], from_=exp.From(this=first), joins=joins, where=where)
 
 
-def _read_column_output(scope: Scope, text: str) -> Output:
+def _outer_join(part: Any, side: str, at: str) -> exp.Join:
+    tables = _tables(part, at)
+    join = exp.Join(this=tables[0] if len(tables) == 1 else exp.Tuple(expressions=tables), side=side)
+    conditions = _conditions(part, at, join)
+    if join.method and len(tables) > 1:
+        raise as_of_alone("other joins")
+    if join.method and join.meta["of"] not in part["from"]:
+        raise bad(f'{at}join: the first column of "as_of" must be of the relation in "from", whose rows are chosen')
+    conditions += [join.args["on"]] if join.method else []
+    join.set("on", _all(exp.And, conditions) if conditions else None)
+    return join
+
+
+def _tables(form: Any, at: str) -> list[exp.Table]:
+    return [
+        _located(exp.Table(this=_identifier(relation), alias=exp.TableAlias(this=_identifier(alias))), f"{at}from.{alias}")
+        for alias, relation in form["from"].items()
+    ]
+
+
+def _conditions(form: Any, at: str, join: exp.Join | None) -> list[exp.Expr]:
+    """Return the conditions of `join` and `where`, except `as_of`, which becomes the ON of `join`."""
+    made = list[exp.Expr]()
+    for number, entry in enumerate(form.get("join", ())):
+        path = f"{at}join.{number}"
+        if "as_of" in entry:
+            _choose(entry["as_of"], f"{path}.as_of", join)
+        else:
+            made.append(_located(_condition(entry, path), path))
+    return made + [_entry(entry, f"{at}where.{number}", _column) for number, entry in enumerate(form.get("where", ()))]
+
+
+def _choose(as_of: Sequence[str], path: str, join: exp.Join | None) -> None:
+    of, op, point = as_of
+    if op not in ("<", "<=", ">", ">="):
+        raise bad(f'{path}: {as_json(op)} is not a comparison: use one of "<", "<=", ">", ">="')
+    if join is None or join.side == "FULL":
+        raise as_of_alone("EXISTS, NOT EXISTS or an outer join")
+    if join.method:
+        raise bad(f'{path}: "as_of" can be used only once in join')
+    left, right = _column(of, f"{path}.0"), _column(point, f"{path}.2")
+    join.set("method", "ASOF")
+    join.set("on", _located(_COMPARED[op](this=left, expression=right), path))
+    join.meta["of"] = left.table
+
+
+def _condition(entry: Any, path: str) -> exp.Expr:
+    (kind,) = entry.keys() - {"distance"}
+    pair, path = entry[kind], f"{path}.{kind}"
+    if kind == "cross":
+        product = exp.Anonymous(this=kind, expressions=[_identifier(alias) for alias in pair])
+        product.meta["product"] = True
+        return product
+    if kind == "overlaps":
+        return exp.Anonymous(this=kind, expressions=_intervals(pair, path))
+    left, right = (_column(text, f"{path}.{number}") for number, text in enumerate(pair))
+    if kind == "within":
+        return exp.LTE(this=exp.Abs(this=exp.Sub(this=left, expression=right)), expression=_constant(entry["distance"], path))
+    return _JOINED[kind](this=left, expression=right)
+
+
+def _entry(entry: Any, path: str, column: Callable[[str, str], exp.Expr]) -> exp.Expr:
+    """Return an entry of `where` or `having`. `column`: from the name of a column and its path."""
+    if "not" in entry:
+        return _located(exp.Not(this=_entry(entry["not"], f"{path}.not", column)), path)
+    for field, kind in _CONNECTED.items():
+        if field in entry:
+            cases = [_entry(one, f"{path}.{field}.{number}", column) for number, one in enumerate(entry[field])]
+            return _located(exp.Paren(this=_all(kind, cases)), path)
+    return _located(_comparison(entry, path, column(entry["column"], f"{path}.column")), path)
+
+
+def _comparison(entry: Any, path: str, left: exp.Expr) -> exp.Expr:
+    op, value = entry["op"], entry.get("value")
+    if op in ("is_null", "not_null"):
+        if value is not None:
+            raise bad(f"{path}.value: {op} takes no value")
+        test = exp.Is(this=left, expression=exp.Null())
+        return test if op == "is_null" else exp.Not(this=test)
+    if "value" not in entry:
+        raise bad(f'{path}: the operator {op} needs a "value"')
+    if op == "in":
+        if not isinstance(value, list):
+            raise bad(f"{path}.value: the operator in takes a list of values")
+        return exp.In(this=left, expressions=[_constant(one, f"{path}.value.{number}") for number, one in enumerate(value)])
+    if op == "like" and not isinstance(value, str | None):
+        raise bad(f"{path}.value: the operator like takes a string")
+    return (exp.Like if op == "like" else _COMPARED[op])(this=left, expression=_constant(value, f"{path}.value"))
+
+
+# --- SELECT and what follows it
+
+
+def _output(entry: Any, path: str, columns: _Columns) -> exp.Expr:
+    if isinstance(entry, str):
+        return _column_as(entry, path, columns)
+    (function,) = entry.keys() - {"as"}
+    if function == "expression":
+        made = _expression(entry[function], f"{path}.{function}")
+    else:
+        made = exp.Anonymous(this=function, expressions=_intervals(entry[function], f"{path}.{function}"))
+    return _named(made, entry.get("as", function), path)
+
+
+def _expression(text: str, path: str) -> exp.Expr:
+    try:
+        tree = parse(f"SELECT {text}", Dialect, "an expression is one")
+    except RecursionError:
+        raise bad(f"{path}: nested too deeply") from None
+    except Problem as problem:  # its position is in another text
+        raise bad(f"{path}: {str(problem.detail).rpartition(' (line')[0]}") from None
+    others = [part for part, value in tree.args.items() if value and part != "expressions"]
+    if not isinstance(tree, exp.Select) or others or len(tree.expressions) != 1 or isinstance(tree.expressions[0], exp.Alias):
+        raise bad(f"{path}: {text[:200]!r} is not one expression")
+    made: exp.Expr = _located(tree.expressions[0], path)
+    if any(not isinstance(node.parent, exp.Window) for node in made.find_all(exp.AggFunc)):
+        raise Fields().placed(unsupported(f"{made.sql(Dialect)} in an expression", 'write aggregates in "aggregate"'), made)
+    return made
+
+
+def _grouped(form: Any, select: exp.Select, outputs: list[exp.Expr], columns: _Columns) -> list[exp.Expr]:
+    """Return the SELECT list of a view that may have groups, after adding GROUP BY and HAVING to `select`."""
+    covered = any(len(one.get("coverage", ())) == 1 for one in form.get("select", ()) if isinstance(one, dict))
+    if covered and len(outputs) > 1:
+        raise bad('"select" with "coverage" of one interval must have only this entry: the columns of "group" precede it')
+    group, aggregate, having = (form.get(field) or [] for field in ("group", "aggregate", "having"))
+    if outputs and not covered and (group or aggregate or having):
+        raise bad('"select" cannot be used with groups: their rows are the columns of "group", then those of "aggregate"')
+    keys = [_key(one, f"group.{number}", columns) for number, one in enumerate(group)]
+    aggregates = [_named(_aggregate(one, f"aggregate.{number}"), one["as"], f"aggregate.{number}") for number, one in enumerate(aggregate)]
+    if keys:
+        select.set("group", exp.Group(expressions=[one.unalias().copy() for one in keys]))
+    if having:
+        shown = {one.alias or f"{one.text('table')}.{one.name}": one.unalias() for one in (*reversed(aggregates), *reversed(keys))}
+        select.set(
+            "having", exp.Having(this=_all(exp.And, [_entry(one, f"having.{n}", partial(_shown, shown)) for n, one in enumerate(having)]))
+        )
+    return [*keys, *outputs, *aggregates]
+
+
+def _shown(shown: dict[str, exp.Expr], name: str, path: str) -> exp.Expr:
+    """Return what a column of the groups is, by its name."""
+    if name not in shown:
+        there = ", ".join(reversed(shown)) or "none: name them in group and aggregate"
+        raise bad(f"{path}: the groups have no column {as_json(name)}; they have {there}")
+    return _located(shown[name].copy(), path)
+
+
+def _key(entry: Any, path: str, columns: _Columns) -> exp.Expr:
+    if isinstance(entry, str):
+        return _column_as(entry, path, columns)
+    return _named(exp.TimestampTrunc(this=_column(entry["of"], f"{path}.of"), unit=exp.var(entry["trunc"])), entry["as"], path)
+
+
+def _aggregate(entry: Any, path: str) -> exp.Expr:
+    (function,) = entry.keys() - {"as"}
+    of, path = entry[function], f"{path}.{function}"
+    if isinstance(of, dict):
+        value: exp.Expr = exp.Anonymous(this="duration", expressions=_intervals(of["duration"], f"{path}.duration"))
+    else:
+        value = exp.Star() if (function, of) == ("count", "*") else _column(of, path)
+    return exp.Count(this=exp.Distinct(expressions=[value])) if function == "count_distinct" else _FUNCTIONS[function](this=value)
+
+
+def _latest(form: LatestRows) -> exp.Qualify:
+    order = exp.Ordered(this=_column(form.order, "latest.order"), desc=form.descending, nulls_first=False)
+    by = [_column(text, f"latest.by.{number}") for number, text in enumerate(form.by)]
+    numbered = exp.Window(this=exp.RowNumber(), partition_by=by, order=exp.Order(expressions=[order]), over="OVER")
+    return exp.Qualify(this=_located(exp.LTE(this=numbered, expression=exp.Literal.number(form.rows)), "latest"))
+
+
+# --- names and constants
+
+
+def _located(node: _Node, path: str) -> _Node:
+    node.meta["path"] = path
+    return node
+
+
+def _all(kind: type[exp.Connector], conditions: Sequence[exp.Expr]) -> exp.Expr:
+    return reduce(lambda left, right: kind(this=left, expression=right), conditions)
+
+
+def _identifier(name: str) -> exp.Identifier:
+    return exp.Identifier(this=name, quoted=not NAME.fullmatch(name))
+
+
+def _column_of(alias: str, name: str) -> exp.Column:
+    return exp.Column(this=_identifier(name), table=_identifier(alias))
+
+
+def _split(text: str, what: str, path: str) -> tuple[str, str]:
+    """Split `alias.name` at the first dot; a column name contains no dot."""
+    alias, dot, name = text.partition(".")
+    if not dot:
+        raise bad(f'{path}: {as_json(text)} has no alias: write "alias.{what}"')
+    return alias, name
+
+
+def _column(text: str, path: str, what: str = "column") -> exp.Column:
+    return _located(_column_of(*_split(text, what, path)), path)
+
+
+def _intervals(texts: Sequence[str], path: str) -> list[exp.Column]:
+    return [_column(text, f"{path}.{number}", "interval") for number, text in enumerate(texts)]
+
+
+def _named(node: exp.Expr, name: str, path: str) -> exp.Alias:
+    return _located(exp.Alias(this=node, alias=exp.Identifier(this=name, quoted=True)), path)
+
+
+def _column_as(text: str, path: str, columns: _Columns) -> exp.Expr:
     """Read `alias.column`, or `alias.column as name`; a column whose own name contains an "as" is found first."""
-    alias, name = _split(text, "column")
-    columns = {column.name for column in scope.definition(alias).columns} if alias in scope.aliases else set()
-    if name in columns:
-        return column_output(scope.column(alias, name))
-    for match in reversed(list(_AS.finditer(name))):
+    alias, name = _split(text, "column", path)
+    known = columns.get(alias, ())
+    for match in reversed(list(_AS.finditer(name))) if name not in known else ():
         before, given = name[: match.start()], name[match.end() :].strip()
         for column in (before, before.rstrip()):  # a column's name may end with a blank
-            if column in columns:
-                return column_output(scope.column(alias, column), check_output_name(given))
-    return column_output(scope.column(alias, _AS.split(name)[0].rstrip()))
+            if column in known:
+                return _named(_column_of(alias, column), given, path)
+    return _located(_column_of(alias, name if name in known else _AS.split(name)[0].rstrip()), path)
+
+
+def _constant(value: Any, path: str) -> exp.Expr:
+    if value is None:
+        return exp.Null()
+    literal = exp.Literal(this=value if isinstance(value, str) else as_json(value), is_string=isinstance(value, str))
+    literal.meta["value"] = value
+    return _located(literal, path)

@@ -317,11 +317,6 @@ class Aggregated(Form):
             raise ValueError(f"an entry of aggregate has one of {', '.join(AGGREGATE_FUNCTIONS)}, and \"as\"")
         return self
 
-    @property
-    def function(self) -> tuple[str, str | OfDuration]:
-        (name,) = self.model_fields_set - {"name"}
-        return name, getattr(self, name)
-
 
 class LatestRows(Form):
     """Keeps only the first `rows` rows of each combination of values of the columns in `by`. Rows are ordered by the column `order`, nulls

@@ -1,4 +1,4 @@
-"""Groups of a definition, from SQL or JSON: which functions take which types, and the resulting rows of the view.
+"""Groups of a definition: which functions take which types, and the resulting rows of the view.
 
 Null is a group, and so is NaN; -0.0 is 0.0. Aggregates ignore nulls. A column is read from the join only once, for all groups and
 aggregates.
@@ -224,4 +224,3 @@ def distinct_of(scope: Scope, outputs: Sequence[Output]) -> GroupsDraft:
         number = groups.group(output.name, output) if known is None else known
         groups.show(output.name, GROUP, number)
     return groups
-

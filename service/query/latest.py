@@ -1,4 +1,4 @@
-"""The latest rows of each key of a relation, from a definition in SQL or JSON: `DISTINCT ON (r.k) … ORDER BY r.k, r.at DESC`, `QUALIFY
+"""The latest rows of each key of a relation, from a definition: `DISTINCT ON (r.k) … ORDER BY r.k, r.at DESC`, `QUALIFY
 ROW_NUMBER() OVER (PARTITION BY r.k ORDER BY r.at DESC) <= n`; and the latest row for each row of another relation: `a ASOF [LEFT] JOIN b ON
 a.k = b.k AND b.at <= a.at`."""
 
@@ -14,7 +14,6 @@ from livejoin.wire.kinds import digits_of
 from service.errors import Problem
 from service.query.assembly import Draft, unsupported
 from service.query.model import MOST_LATEST, AsOf, ColumnRef, Latest
-from service.query.scope import Scope
 from service.query.sql_conditions import Conditions
 from service.query.sql_groups import is_grouped
 from service.query.sql_names import Names
@@ -29,16 +28,6 @@ _SQL = "postgres"
 def is_ordered(kind: str) -> bool:
     """Return whether values of this type are ordered as numbers are."""
     return kind in _ORDERED or digits_of(kind) is not None
-
-
-def latest_of(scope: Scope, by: Sequence[ColumnRef], order: ColumnRef, descending: bool, rows: int, nulls_first: bool = False) -> Latest:
-    """Raises Problem `unsupported-query` for columns of other types."""
-    for ref in by:
-        scope.require_comparable(ref, "the latest rows by")
-    kind = scope.describe(order).kind
-    if not is_ordered(kind):
-        raise unsupported(f"the latest rows by the order of {order} ({kind})", "order by a number or a time that is stored in a column")
-    return Latest(tuple(dict.fromkeys(by)), order, descending, rows, nulls_first)
 
 
 def is_latest(select: exp.Select) -> bool:
@@ -128,24 +117,20 @@ def _ordered(names: Names, by: Sequence[ColumnRef], keys: Sequence[_Key], rows: 
         instead += f"leave out what follows {first.ref}" + (f", or write {', '.join(f'{ref} DESC' for ref in primary)}" if primary else "")
         raise unsupported(f"ORDER BY {', '.join(one.words for one in keys)}", instead)
     never = first.ref.column in scope.definition(first.ref.alias).key  # other columns may become nullable
-    return latest_of(scope, by, first.ref, first.descending, rows, first.nulls_first and not never)
+    for ref in by:
+        scope.require_comparable(ref, "the latest rows by")
+    kind = scope.describe(first.ref).kind
+    if not is_ordered(kind):
+        raise unsupported(f"the latest rows by the order of {first.ref} ({kind})", "order by a number or a time that is stored in a column")
+    return Latest(tuple(dict.fromkeys(by)), first.ref, first.descending, rows, first.nulls_first and not never)
 
 
 # --- as of
 
 
-def as_of_of(scope: Scope, of: ColumnRef, op: str, point: ColumnRef, optional: bool) -> AsOf:
-    """Raises Problem `unsupported-query` for columns of one alias, or of other types."""
-    if of.alias == point.alias:
-        raise unsupported(f"{of} {op} {point} as the comparison of an ASOF JOIN", "compare a column of each of the two relations")
-    kind = scope.describe(of).kind
-    if kind == "bool" or not is_ordered(kind):
-        raise unsupported(f"an ASOF JOIN by {of} ({kind})", "compare numbers or times")
-    return AsOf(of, op, point, optional)
-
-
 def read_as_of(join: exp.Join, before: Sequence[str], alias: str, draft: Draft, names: Names) -> None:
-    """Read an ASOF JOIN. `before`: the aliases to its left. Problems `unsupported-query`, `bad-query`, `unknown-column`."""
+    """Read an ASOF JOIN. `before`: the aliases to its left; `alias`: the one whose rows are chosen. Problems `unsupported-query`,
+    `bad-query`, `unknown-column`."""
     words, instead = f"ASOF {join.side} JOIN".replace("  ", " "), "write a ASOF [LEFT] JOIN b ON a.k = b.k AND b.at <= a.at"
     if join.side not in ("", "LEFT") or join.kind not in ("", "INNER", "OUTER"):
         raise unsupported(f"{words.replace(' JOIN', '')} {join.kind} JOIN".replace("  ", " "), instead)
@@ -157,7 +142,7 @@ def read_as_of(join: exp.Join, before: Sequence[str], alias: str, draft: Draft, 
     Conditions(on, names, None, words).add(join.args["on"])
     if on.filters or on.never:
         raise unsupported(f"a filter in the ON of {words}", "write it in WHERE, where it applies to the rows that are found")
-    others = on.overlaps or on.within or on.not_equal
+    others = on.overlaps or on.within or on.not_equal or on.cross
     if others or len(on.inequalities) != 1 or on.inequalities[0].low_unbounded or on.inequalities[0].high_unbounded:
         raise unsupported(f"the ON of this {words}", f"it has equalities, and one comparison of a time: {instead}")
     (one,) = on.inequalities
@@ -165,7 +150,12 @@ def read_as_of(join: exp.Join, before: Sequence[str], alias: str, draft: Draft, 
     of, point = (one.low, one.high) if low_is_own else (one.high, one.low)
     op = ("<" if low_is_own else ">") + ("" if one.strict else "=")
     draft.equal += on.equal
-    draft.as_of = as_of_of(names.scope, of, op, point, join.side == "LEFT")
+    if of.alias == point.alias:
+        raise unsupported(f"{of} {op} {point} as the comparison of an ASOF JOIN", "compare a column of each of the two relations")
+    kind = names.scope.describe(of).kind
+    if kind == "bool" or not is_ordered(kind):
+        raise unsupported(f"an ASOF JOIN by {of} ({kind})", "compare numbers or times")
+    draft.as_of = AsOf(of, op, point, join.side == "LEFT")
 
 
 # --- restrictions

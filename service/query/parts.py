@@ -40,16 +40,14 @@ def assemble_view(draft: Draft, options: Options) -> Query:
     shown = [alias for part in draft.parts if part.kind in ("optional", "full") for alias in part.draft.scope.aliases]
     rows = [alias for alias in full.aliases if alias in shown or alias in draft.scope.aliases]
     groups = [group for group in draft.absent if not _compares_otherwise(group)]
-    every = [column_output(ColumnRef(a, c.name)) for a in rows for c in full.definition(a).columns]
-    outputs = every if draft.reads_all else draft.reads
     core = replace(draft, scope=full.of([alias for alias in rows if alias not in shown]), absent=groups, outputs=[])
     query = assemble(core, options)
     taken = {*rows, *(alias for group in query.absent for alias, _ in group.aliases)}
     parts = _parts(draft, list(core.scope.aliases), taken)
-    check_outputs(full, outputs, [*query.overlaps, *(pair for part in parts if part.is_shown for pair in part.join.overlaps)])
+    check_outputs(full, draft.reads, [*query.overlaps, *(pair for part in parts if part.is_shown for pair in part.join.overlaps)])
     named = {name for one in (draft, *draft.absent, *(part.draft for part in draft.parts)) for name in one.scope.aliases.values()}
     made = replace(
-        query, aliases=tuple((alias, full.aliases[alias]) for alias in rows), outputs=tuple(outputs), parts=parts,
+        query, aliases=tuple((alias, full.aliases[alias]) for alias in rows), outputs=tuple(draft.reads), parts=parts,
         named=tuple(sorted({*query.named, *named, *full.aliases.values()})),
     )  # fmt: skip
     if draft.groups is not None and draft.groups.covered is not None:
@@ -154,8 +152,6 @@ def _make_absent(draft: Draft) -> None:
                 if ref.alias in gone:
                     what = f"the column {output.name} of a view of rows without {ref.alias}"
                     raise unsupported(what, f"{ref} is null in each of them: leave it out")
-        if draft.reads_all:
-            raise unsupported(f"SELECT * from rows without {one.column.alias}", f"name the columns: those of {one.column.alias} are null")
         for other in draft.parts:
             if other.kind != "absent" and gone.keys() & set(_outside(other.draft)):
                 raise unsupported(f"a {WORDS[other.kind]} on {one.column.alias}, which is null,", "leave it out")

@@ -1,5 +1,5 @@
-"""The SQL form of a view's definition: one SELECT in PostgreSQL's dialect, with `overlaps(x, y)`, `intersection(...)`, `duration(...)`, or
-several with UNION and EXCEPT.
+"""A view's definition in SQL: one SELECT in PostgreSQL's dialect, with `overlaps(x, y)`, `intersection(...)`, `duration(...)`, or several
+with UNION and EXCEPT. `definition.py` turns JSON into the same syntax tree.
 
 This module reads the text, FROM and SELECT; `sql_conditions` reads ON and WHERE. Names are checked before anything is rejected.
 """
@@ -24,7 +24,7 @@ from service.query.scope import Scope, check_relation
 from service.query.set_operations import Expression, SetOperation
 from service.query.sql_conditions import Conditions, ReadPart
 from service.query.sql_groups import is_grouped, read_groups
-from service.query.sql_names import Names, Sources, bad_query, fold, placed, read_sources
+from service.query.sql_names import Names, Source, Sources, Text, bad_query, fold, read_sources
 from service.query.sql_terms import read_term
 from service.query.sql_text import Bounded, parse
 
@@ -42,7 +42,6 @@ _CLAUSES = {
     "into": ("INTO", "omit it; the name of the view is in the URL"),
 }
 T = TypeVar("T")
-_BEFORE = "SELECT "  # put before an expression, to parse it
 _GROUPED = ("distinct", "group", "having")
 
 _SIDES: dict[str, PartKind] = {"LEFT": "optional", "RIGHT": "optional", "FULL": "full"}
@@ -91,22 +90,27 @@ def read_sql(text: str, relations: Mapping[str, RelationDefinition]) -> Expressi
         tree = parse(text, Dialect, "a view is defined by one")
         if not isinstance(tree, exp.Query):
             raise unsupported(f"{tree.key.upper()}", "a view is defined by one SELECT … FROM … WHERE …")
-        _check_relations(tree, text, relations)
-        for branch in _branches(tree):
-            _check_names(branch, text, relations)
-        return _read_query(tree, text, relations)
+        return read_query(tree, Text(text), relations)
     except RecursionError:
         raise bad_query("the query is nested too deeply", 1, 1) from None
 
 
-def _check_relations(tree: exp.Expr, text: str, relations: Mapping[str, RelationDefinition]) -> None:
+def read_query(tree: exp.Expr, source: Source, relations: Mapping[str, RelationDefinition]) -> Expression:
+    """Return the draft of a parsed SELECT, or of several. `source`: what it was parsed from. Names are checked before anything else."""
+    _check_relations(tree, source, relations)
+    for branch in _branches(tree):
+        _check_names(branch, source, relations)
+    return _read_query(tree, source, relations)
+
+
+def _check_relations(tree: exp.Expr, source: Source, relations: Mapping[str, RelationDefinition]) -> None:
     local = {fold(cte.args["alias"].this) for cte in tree.find_all(exp.CTE)}
     for table in tree.find_all(exp.Table):
         if isinstance(table.this, exp.Identifier) and not isinstance(table.parent, exp.Into) and fold(table.this) not in local:
             try:
                 check_relation(fold(table.this), relations)
             except Problem as problem:
-                raise placed(problem, table, text) from None
+                raise source.placed(problem, table) from None
 
 
 def _branches(tree: exp.Expr) -> Iterator[exp.Select]:
@@ -122,9 +126,9 @@ def _branches(tree: exp.Expr) -> Iterator[exp.Select]:
             yield node
 
 
-def _read_query(tree: exp.Expr, text: str, relations: Mapping[str, RelationDefinition]) -> Expression:
+def _read_query(tree: exp.Expr, source: Source, relations: Mapping[str, RelationDefinition]) -> Expression:
     if isinstance(tree, exp.Select):
-        return _read_select(tree, text, relations)
+        return _read_select(tree, source, relations)
     if not isinstance(tree, exp.Subquery | exp.SetOperation):
         raise unsupported(f"{tree.key.upper()}", "a view is defined by one SELECT … FROM … WHERE …")
     for name, value in tree.args.items():
@@ -132,23 +136,25 @@ def _read_query(tree: exp.Expr, text: str, relations: Mapping[str, RelationDefin
             part, instead = _CLAUSES.get(name, (name.strip("_").upper(), "a view is SELECT … UNION SELECT …"))
             raise unsupported(f"{part} with UNION or EXCEPT", instead)
     if isinstance(tree, exp.Subquery):
-        return _read_query(tree.this, text, relations)
+        return _read_query(tree.this, source, relations)
     keyword = tree.key.upper()
     if isinstance(tree, exp.Intersect):
         raise unsupported(keyword, "write one SELECT that joins the relations of both sides on all columns")
     if not tree.args.get("distinct"):
         raise unsupported(f"{keyword} ALL", f"write {keyword}: a view with {keyword} has each row once")
-    left, right = (_read_query(side, text, relations) for side in (tree.left, tree.right))
+    left, right = (_read_query(side, source, relations) for side in (tree.left, tree.right))
     return SetOperation(left, "UNION" if isinstance(tree, exp.Union) else "EXCEPT", right)
 
 
-def _check_names(select: exp.Select, text: str, relations: Mapping[str, RelationDefinition], outer: Scope | None = None) -> Sources | None:
-    """Return FROM of a SELECT, after checking every column and interval in SELECT, ON and WHERE; None if it reads from anything but
-    relations."""
-    sources = read_sources(select, text, relations, outer)
+def _check_names(
+    select: exp.Select, source: Source, relations: Mapping[str, RelationDefinition], outer: Scope | None = None
+) -> Sources | None:
+    """Return FROM of a SELECT, after checking every column and interval in SELECT, ON, WHERE and QUALIFY; None if it reads from anything
+    but relations."""
+    sources = read_sources(select, source, relations, outer)
     if sources is None:
         return None
-    parts = [(one, sources.names) for one in (*select.expressions, *filter(None, [select.args.get("where")]))]
+    parts = [(one, sources.names) for one in (*select.expressions, *filter(None, map(select.args.get, ("where", "qualify"))))]
     for part, names in (*parts, *((one.join.args.get("on"), one.names) for one in sources.joined)):
         for column in _own_columns(part) if part is not None else ():
             names.check(column)
@@ -162,27 +168,27 @@ def _own_columns(part: exp.Expr) -> Iterator[exp.Column]:
             yield node
 
 
-def _read_part(query: exp.Expr, words: str, outer: Scope, text: str, relations: Mapping[str, RelationDefinition]) -> Draft:
+def _read_part(query: exp.Expr, words: str, outer: Scope, source: Source, relations: Mapping[str, RelationDefinition]) -> Draft:
     """Read the SELECT in EXISTS (…), NOT EXISTS (…) or IN (…); for IN, including what it selects."""
     if not isinstance(query, exp.Select):
         raise unsupported(f"{query.key.upper()} in {words}", f"write {words} (SELECT … FROM … WHERE …), once for each part")
-    return _read_select(query, text, relations, outer, words)
+    return _read_select(query, source, relations, outer, words)
 
 
 def _read_select(
-    select: exp.Select, text: str, relations: Mapping[str, RelationDefinition], outer: Scope | None = None, words: str = ""
+    select: exp.Select, source: Source, relations: Mapping[str, RelationDefinition], outer: Scope | None = None, words: str = ""
 ) -> Draft:
     """Read a SELECT. `outer`: for a part, the enclosing scope; what a part selects does not matter, except in IN. `words`: what part it
     is."""
-    sources = _check_names(select, text, relations, outer)
+    sources = _check_names(select, source, relations, outer)
     _refuse_clauses(select, sources, words)
     if not select.args.get("from_"):
         raise unsupported("a SELECT without FROM", "a view reads relations, write FROM …")
     if sources is None:
         raise unsupported("a subquery or a function in FROM", "write FROM a JOIN b ON … with the names of relations")
-    for table in (sources.first, *(one.join.this for one in sources.joined)):
+    for table in sources.tables:
         _refuse_table(table)
-    names, read_part = sources.names, partial(_read_part, text=text, relations=relations)
+    names, read_part = sources.names, partial(_read_part, source=source, relations=relations)
     draft = _read_joins(sources, read_part if outer is None else None, words)
     if "where" in select.args and select.args["where"]:
         Conditions(draft, names, read_part if outer is None else None, words).add(select.args["where"].this)
@@ -202,16 +208,16 @@ def _read_joins(sources: Sources, read_part: ReadPart | None, words: str) -> Dra
     """Read FROM and its joins; the scope of the draft has the aliases that rows have."""
     whole, draft = sources.whole, Draft(sources.whole)
     for one in sources.joined:
-        join, alias, names, kind = one.join, one.alias, one.names, _KINDS.get((one.join.side, one.join.kind))
+        join, own, names, kind = one.join, one.aliases, one.names, _KINDS.get((one.join.side, one.join.kind))
         if join.method == "ASOF":
             if words:
                 raise unsupported(f"ASOF JOIN in {words}", f"write {words} (SELECT … FROM … WHERE …), joined by JOIN")
-            read_as_of(join, one.before, alias, draft, names)
+            read_as_of(join, one.before, join.meta.get("of", own[0]), draft, names)
             continue
         if kind is None:
             draft.equal += one.using
             if join.kind == "CROSS":
-                draft.cross.append((one.before[-1], alias))
+                draft.cross.append((one.before[-1], own[0]))
             if join.args.get("on"):
                 Conditions(draft, names, read_part, words).add(join.args["on"])
             continue
@@ -220,13 +226,13 @@ def _read_joins(sources: Sources, read_part: ReadPart | None, words: str) -> Dra
         on = join.args.get("on")
         if join.side == "RIGHT":  # the mirror of LEFT JOIN: everything before it is the part
             if draft.parts or draft.absent:
-                raise unsupported("RIGHT JOIN after another outer join", f"begin with {alias}: write FROM {alias} LEFT JOIN …")
+                raise unsupported("RIGHT JOIN after another outer join", f"begin with {own[0]}: write FROM {own[0]} LEFT JOIN …")
             if any(_is_comma(earlier.join) for earlier in sources.joined[: sources.joined.index(one)]):
-                raise unsupported("RIGHT JOIN after a comma", f"begin with {alias}: write FROM {alias} LEFT JOIN …")
+                raise unsupported("RIGHT JOIN after a comma", f"begin with {own[0]}: write FROM {own[0]} LEFT JOIN …")
             draft.scope = whole.of(one.before)
             part, draft = draft, Draft(whole)
         else:
-            part = Draft(whole.of([alias]))
+            part = Draft(whole.of(own))
         part.equal += one.using
         if on is not None:
             Conditions(part, names, None, _join_words(join)).add(on)
@@ -370,21 +376,3 @@ def _read_star(expression: exp.Star | exp.Column, names: Names) -> list[ColumnRe
             raise names.bad(column, f"EXCLUDE: * has no column {column.sql(Dialect)}")
         refs = left
     return refs
-
-
-def read_expression(text: str, name: str, scope: Scope) -> Output:
-    """Read an expression in SQL from a definition in JSON. Problems `bad-definition`, `unsupported-query`, `unknown-column`."""
-    try:
-        tree = parse(f"{_BEFORE}{text}", Dialect, "an expression is one")
-        names = Names(scope, f"{_BEFORE}{text}")
-        others = [part for part, value in tree.args.items() if value and part != "expressions"]
-        if not isinstance(tree, exp.Select) or others or len(tree.expressions) != 1 or isinstance(tree.expressions[0], exp.Alias):
-            raise Problem("bad-definition", f"select, {name}: {text[:200]!r} is not one expression")
-        _refuse_expression(tree.expressions[0], None)
-        return Output(name, "term", None, (), read_term(tree.expressions[0], names))
-    except RecursionError:
-        raise Problem("bad-definition", f"select, {name}: the expression is nested too deeply") from None
-    except Problem as problem:
-        if problem.type != "bad-query":
-            raise
-        raise Problem("bad-definition", f"select, {name}: {str(problem.detail).rpartition(' (line')[0]}") from None

@@ -11,28 +11,16 @@ from typing import NamedTuple
 
 from sqlglot import exp
 
-from livejoin.wire.kinds import digits_of
 from service.errors import Problem
 from service.query.assembly import Draft, Inequality, PartDraft, unsupported
-from service.query.filters import OPPOSITE, pattern
-from service.query.literals import BadLiteral, Physical, convert, distance_from_text, from_number, from_text, interval_from_text
+from service.query.filters import OPPOSITE
+from service.query.literals import BadLiteral, Physical, distance_from_json, distance_from_text, interval_from_text
 from service.query.model import ColumnRef, Filter, Within
 from service.query.scope import Scope
 from service.query.sql_names import Names, meant
+from service.query.sql_terms import COMPARED, is_clock, is_constant, read_like, read_value, require_text, text_of
 
-_OPS: dict[type[exp.Expr], str] = {exp.EQ: "=", exp.NEQ: "!=", exp.LT: "<", exp.LTE: "<=", exp.GT: ">", exp.GTE: ">="}
-_MIRRORED = {"=": "=", "!=": "!=", "<": ">", ">": "<", "<=": ">=", ">=": "<="}
-CASTS = {
-    **dict.fromkeys(("BIGINT", "INT"), "int64"),
-    **dict.fromkeys(("DOUBLE", "FLOAT", "DECIMAL"), "float64"),
-    **dict.fromkeys(("TIMESTAMP", "TIMESTAMPTZ", "TIMESTAMPNTZ"), "timestamp"),
-    **dict.fromkeys(("TEXT", "VARCHAR", "CHAR", "NCHAR", "NVARCHAR", "BPCHAR", "NAME"), "string"),
-    "DATE": "date",
-    "BOOLEAN": "bool",
-    "UUID": "uuid",
-    "TIME": "time",
-    "VARBINARY": "bytes",
-}
+MIRRORED = {"=": "=", "!=": "!=", "<": ">", ">": "<", "<=": ">=", ">=": "<="}
 _WHOLE_INFINITIES = {str(2**63 - 1): "high", str(-(2**63)): "low"}  # the bounds of bigint, which no endpoint reaches
 _INFINITIES = {
     "infinity": "high",
@@ -47,8 +35,6 @@ _NOT_MAINTAINED: dict[type[exp.Expr], str] = {
 }
 ReadPart = Callable[[exp.Expr, str, Scope], Draft]
 """Reads the SELECT of EXISTS, NOT EXISTS or IN, given its words and the names around it."""
-_CLOCKS = (exp.CurrentTimestamp, exp.CurrentDate, exp.CurrentTime, exp.CurrentDatetime, exp.Localtime, exp.Localtimestamp)
-_CLOCK_NAMES = ("now", "clock_timestamp", "statement_timestamp", "transaction_timestamp", "timeofday")
 
 
 class _Side(NamedTuple):
@@ -84,11 +70,13 @@ class Conditions:
         if isinstance(node, exp.Boolean | exp.Null):
             if isinstance(node, exp.Null) or node.this == negated:
                 draft.never = True
-        elif type(node) in _OPS:
-            op = _OPS[type(node)]
+        elif type(node) in COMPARED:
+            op = COMPARED[type(node)]
             self._compare(OPPOSITE[op] if negated else op, node.this, node.args["expression"])
         elif isinstance(node, exp.Overlaps) or (isinstance(node, exp.Anonymous) and node.name.lower() == "overlaps"):
             self._overlaps(node, negated)
+        elif "product" in node.meta:
+            self._product(*node.expressions)
         elif isinstance(node, exp.Between):
             self._between(node, negated)
         elif isinstance(node, exp.In):
@@ -133,6 +121,14 @@ class Conditions:
         if len(sides) != 2:
             raise self._names.bad(node, "overlaps takes two intervals")
         self._draft.overlaps.append((self._names.interval(sides[0]), self._names.interval(sides[1])))
+
+    def _product(self, left: exp.Identifier, right: exp.Identifier) -> None:
+        """Read a requested product of two aliases, which only JSON writes among the conditions."""
+        for alias in (left, right):
+            self._draft.scope.definition(alias.name)
+        if left.name == right.name:
+            raise self._names.bad(left, f"the product of {left.name} with itself: give the relation a second alias")
+        self._draft.cross.append((left.name, right.name))
 
     def _between(self, node: exp.Between, negated: bool) -> None:
         if node.args.get("symmetric"):
@@ -181,7 +177,10 @@ class Conditions:
         left, right = self._names.column(x), self._names.column(y)
         type_ = self._draft.scope.describe(left).kind
         try:
-            if isinstance(distance, exp.Interval):
+            value: int | float
+            if "value" in distance.meta:
+                value = distance_from_json(type_, distance.meta["value"])
+            elif isinstance(distance, exp.Interval):
                 value = interval_from_text(type_, text_of(distance.this), distance.text("unit"))
             elif isinstance(distance, exp.Literal) and not distance.is_string:
                 value = distance_from_text(type_, distance.name, "")
@@ -194,7 +193,7 @@ class Conditions:
     def _in(self, node: exp.In, negated: bool) -> None:
         if node.args.get("query") is not None:
             return self._in_query(node, negated)
-        if not node.expressions or any(isinstance(value, exp.Query) for value in node.expressions):
+        if is_empty(node) or any(isinstance(value, exp.Query) for value in node.expressions):
             raise unsupported(_sql(node), "write IN (…) over constants, or IN (SELECT …)")
         side = self._side(node.this)
         if not isinstance(side, _Side) or side.infinity:
@@ -207,20 +206,12 @@ class Conditions:
             self._draft.restrict(side.ref, "!=", [] if value is None else [value])
 
     def _like(self, node: exp.Expr, negated: bool) -> None:
-        like = node.this if isinstance(node, exp.Escape) else node
-        column, text = like.this.unnest(), like.expression.unnest() if isinstance(like, exp.Like) else None
-        if not isinstance(column, exp.Column) or not isinstance(text, exp.Literal | exp.Null) or (text.args.get("is_string") is False):
+        column, op, values = read_like(self._names, node, negated)
+        if not isinstance(column, exp.Column):
             raise unsupported(_sql(node), "write a column before LIKE, and one pattern in quotes after it")
         ref = self._names.column(column)
-        type_ = self._draft.scope.describe(ref).kind
-        if type_ != "string":
-            raise self._names.bad(node, f"LIKE takes a string, but {ref} is {type_}")
-        try:
-            escape = text_of(node.expression) if isinstance(node, exp.Escape) else "\\"
-            values: list[Physical] = [] if isinstance(text, exp.Null) else [pattern(text.name, escape)]
-        except BadLiteral as error:
-            raise self._names.bad(node, f"{ref}: {error}") from None
-        self._draft.restrict(ref, "like" if bool(like.args.get("negate")) == negated else "not_like", values)
+        require_text(self._names, node, self._draft.scope.describe(ref).kind)
+        self._draft.restrict(ref, op, values)
 
     def _in_query(self, node: exp.In, negated: bool) -> None:
         """Read `a.k IN (SELECT b.k …)` as EXISTS with an equality."""
@@ -277,7 +268,7 @@ class Conditions:
             self._draft.restrict(side.ref, "=", [value])
 
     def _compare(self, op: str, left: exp.Expr, right: exp.Expr) -> None:
-        if self._apart(op, left.unnest(), right.unnest()) or self._apart(_MIRRORED[op], right.unnest(), left.unnest()):
+        if self._apart(op, left.unnest(), right.unnest()) or self._apart(MIRRORED[op], right.unnest(), left.unnest()):
             return
         x, y = self._side(left), self._side(right)
         if isinstance(x, _Side) and isinstance(y, _Side):
@@ -292,7 +283,7 @@ class Conditions:
         elif isinstance(x, _Side):
             self._constant(op, x, left, right)
         elif isinstance(y, _Side):
-            self._constant(_MIRRORED[op], y, right, left)
+            self._constant(MIRRORED[op], y, right, left)
         elif isinstance(left.unnest(), exp.Null) or isinstance(right.unnest(), exp.Null):
             self._draft.never = True
         elif left != right or op not in ("=", "<=", ">="):
@@ -334,8 +325,8 @@ class Conditions:
                     guards.append(self._names.column(part.this.unnest()))
                     continue
                 raise unsupported(f"OR in {_sql(node)}", instead)
-            elif type(part) in _OPS:
-                op = _OPS[type(part)]
+            elif type(part) in COMPARED:
+                op = COMPARED[type(part)]
                 comparisons.append((OPPOSITE[op] if negative else op, part))
             else:
                 raise unsupported(f"OR in {_sql(node)}", instead)
@@ -393,7 +384,7 @@ class Conditions:
             if infinity is None or (text in _WHOLE_INFINITIES and not whole):
                 raise unsupported(_sql(node), f"write COALESCE({ref}, 'infinity') for an end, '-infinity' for a start")
             return _Side(ref, infinity)
-        if _is_constant(node):
+        if is_constant(node):
             return None
         if isinstance(node, exp.Any) and not isinstance(node.this.unnest(), exp.Query):
             raise unsupported(_sql(node), "list the values: IN (1, 2)")
@@ -415,11 +406,11 @@ class Conditions:
 
     def _value(self, ref: ColumnRef, node: exp.Expr) -> Physical | None:
         """Return a constant in the physical form of the column's type; None for NULL."""
-        if not _is_constant(node.unnest()):
+        if not is_constant(node.unnest()):
             raise unsupported(_sql(node), f"compare {ref} with constants")
         self._draft.scope.require_comparable(ref)
         try:
-            return _read(node.unnest(), self._draft.scope.describe(ref).kind)
+            return read_value(node.unnest(), self._draft.scope.describe(ref).kind)
         except BadLiteral as error:
             raise self._names.bad(node, f"{ref}: {error}") from None
 
@@ -440,56 +431,9 @@ def operands(node: exp.Expr, negated: bool, joined: type[exp.Connector]) -> list
     return found
 
 
-def read_constant(names: Names, node: exp.Expr, type_: str, where: str) -> Physical | None:
-    """Return a constant in the physical form of a type; None for NULL. Problems `unsupported-query`, `bad-query`."""
-    if not _is_constant(node.unnest()):
-        raise unsupported(f"{_sql(node)} in {where}", "compare with constants")
-    try:
-        return _read(node.unnest(), type_)
-    except BadLiteral as error:
-        raise names.bad(node, f"{where}: {error}") from None
-
-
-def is_clock(node: exp.Expr) -> bool:
-    """Return whether the expression is the current time or date."""
-    return isinstance(node, _CLOCKS) or (isinstance(node, exp.Anonymous) and node.name.lower() in _CLOCK_NAMES)
-
-
-def _is_constant(node: exp.Expr) -> bool:
-    if isinstance(node, exp.Cast | exp.Neg | exp.Paren):
-        return _is_constant(node.this)
-    return isinstance(node, exp.Literal | exp.Boolean | exp.Null)
-
-
-def _read(node: exp.Expr, type_: str) -> Physical | None:
-    if isinstance(node, exp.Null):
-        return None
-    if isinstance(node, exp.Paren):
-        return _read(node.this, type_)
-    if isinstance(node, exp.Cast):
-        name = node.to.this.name if isinstance(node.to.this, exp.DType) else str(node.to)
-        if name not in CASTS or (node.to.expressions and name != "DECIMAL"):
-            raise BadLiteral(f"a constant of type {node.to.sql('postgres')}; write one of {', '.join(dict.fromkeys(CASTS.values()))}")
-        if name == "DECIMAL" and digits_of(type_):
-            return _read(node.this, type_)
-        value = _read(node.this, CASTS[name])
-        return None if value is None else convert(value, CASTS[name], type_)
-    if isinstance(node, exp.Boolean):
-        if type_ != "bool":
-            raise BadLiteral(f"{node.sql()} is not of type {type_}")
-        return bool(node.this)
-    text = text_of(node)
-    return from_text(type_, text) if isinstance(node, exp.Literal) and node.is_string else from_number(type_, text)
-
-
-def text_of(node: exp.Expr) -> str:
-    """Return the text of a constant, without casts."""
-    node = node.unnest()
-    if isinstance(node, exp.Cast):
-        return text_of(node.this)
-    if isinstance(node, exp.Neg):
-        return "-" + text_of(node.this)
-    return node.name if isinstance(node, exp.Literal) else ""
+def is_empty(node: exp.In) -> bool:
+    """Return whether IN has no list of values. In JSON the list may be empty: then no value is in it."""
+    return not node.expressions and "path" not in node.meta
 
 
 def _sql(node: exp.Expr) -> str:

@@ -12,12 +12,11 @@ from service.query.filters import OPPOSITE
 from service.query.groups import GroupsDraft, distinct_of, refuse_stretch, refuse_term
 from service.query.literals import Physical
 from service.query.model import AGGREGATE, GROUP, GroupOutput, Output
-from service.query.sql_conditions import operands, read_constant
+from service.query.sql_conditions import MIRRORED, is_empty, operands
 from service.query.sql_names import Names, fold
+from service.query.sql_terms import COMPARED, read_constant, read_like, require_text
 
 _FUNCTIONS: dict[type[exp.Expr], str] = {exp.Count: "count", exp.Sum: "sum", exp.Avg: "avg", exp.Min: "min", exp.Max: "max"}
-_COMPARED: dict[type[exp.Expr], str] = {exp.EQ: "=", exp.NEQ: "!=", exp.LT: "<", exp.LTE: "<=", exp.GT: ">", exp.GTE: ">="}
-_SWAPPED = {"<": ">", "<=": ">=", ">": "<", ">=": "<=", "=": "=", "!=": "!="}
 _SQL = "postgres"
 _COLUMNS_ONLY = "take columns or duration(…), and compute the rest when you read the rows"
 ReadOutput = Callable[[exp.Expr, Names], list[Output]]
@@ -213,19 +212,19 @@ class _Groups:
         into.choose(cases)
 
     def _one(self, into: GroupsDraft, node: exp.Expr, negated: bool) -> None:
-        op = _COMPARED.get(type(node))
+        op = COMPARED.get(type(node))
         if op is not None:
             left, right = node.this.unnest(), node.expression.unnest()
             one = self._side(left)
             if one is None:
-                left, right, op, one = right, left, _SWAPPED[op], self._side(right)
+                left, right, op, one = right, left, MIRRORED[op], self._side(right)
             if one is not None:
                 self._restrict(into, one, OPPOSITE[op] if negated else op, [self._constant(one, right)])
                 return
         elif isinstance(node, exp.Is) and isinstance(node.expression.unnest(), exp.Null) and (one := self._side(node.this.unnest())):
             self._restrict(into, one, "not_null" if negated != bool(node.args.get("negate")) else "is_null", [])
             return
-        elif isinstance(node, exp.In) and node.expressions and (one := self._side(node.this.unnest())):
+        elif isinstance(node, exp.In) and not is_empty(node) and (one := self._side(node.this.unnest())):
             values = [self._constant(one, value) for value in node.expressions]
             for op, some in [("!=", [value]) for value in values] if negated else [("in", values)]:
                 self._restrict(into, one, op, some)
@@ -238,6 +237,12 @@ class _Groups:
                 self._one(into, low, False)
                 self._one(into, high, False)
             return
+        elif isinstance(node, exp.Like | exp.Escape):
+            of, operator, pattern = read_like(self._names, node, negated)
+            if one := self._side(of):
+                require_text(self._names, node, self._groups.result_type(one))
+                self._draft.having(into, one, operator, pattern)
+                return
         part = ("NOT " if negated else "") + node.sql(_SQL)
         raise unsupported(f"{part} in HAVING", "compare an aggregate or a group column with a constant, join conditions by AND and OR")
 

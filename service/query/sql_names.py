@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from difflib import get_close_matches
+from itertools import chain
 from typing import NamedTuple
 
 from sqlglot import exp
@@ -38,18 +39,49 @@ def fold(identifier: exp.Expr) -> str:
     return name if identifier.args.get("quoted") else name.lower()
 
 
-def position(node: exp.Expr, text: str) -> tuple[int, int]:
-    """Return line and column of the first word of a node; those of the beginning if the parser kept none."""
-    starts = [part.meta["start"] for part in node.walk() if "start" in part.meta]
-    return line_and_column(text, min(starts, default=0))
+class Text:
+    """A query in SQL: a complaint has the line and the column of the first word of its node."""
+
+    def __init__(self, text: str) -> None:
+        self._text = text
+
+    def bad(self, node: exp.Expr, detail: str) -> Problem:
+        """Return `bad-query`, at the beginning if the parser kept no position."""
+        return bad_query(detail, *self._position(node))
+
+    def placed(self, problem: Problem, node: exp.Expr) -> Problem:
+        """Return the problem with the position of its node, unless it has one already or the parser kept none."""
+        if any("start" in part.meta for part in node.walk()):
+            line, column = self._position(node)
+            problem.extensions.setdefault("position", {"line": line, "column": column})
+        return problem
+
+    def _position(self, node: exp.Expr) -> tuple[int, int]:
+        starts = [part.meta["start"] for part in node.walk() if "start" in part.meta]
+        return line_and_column(self._text, min(starts, default=0))
 
 
-def placed(problem: Problem, node: exp.Expr, text: str) -> Problem:
-    """Return the problem with the position of its node, unless it has one already or the parser kept none."""
-    if any("start" in part.meta for part in node.walk()):
-        line, column = position(node, text)
-        problem.extensions.setdefault("position", {"line": line, "column": column})
-    return problem
+class Fields:
+    """A definition in JSON, of whose fields the nodes were made: a complaint begins with the path of the field."""
+
+    def bad(self, node: exp.Expr, detail: str) -> Problem:
+        return self.placed(Problem("bad-definition", detail), node)
+
+    def placed(self, problem: Problem, node: exp.Expr) -> Problem:
+        """Return the problem with the path of its node, unless it begins with one already."""
+        path = next((one.meta["path"] for one in _upwards(node) if "path" in one.meta), "")
+        if path and not str(problem.detail).startswith(path):  # the path of an inner node begins with those of the outer ones
+            problem.detail = f"{path}: {problem.detail}"
+        return problem
+
+
+Source = Text | Fields
+
+
+def _upwards(node: exp.Expr | None) -> Iterator[exp.Expr]:
+    while node is not None:
+        yield node
+        node = node.parent
 
 
 def meant(node: exp.Expr) -> str | None:
@@ -63,15 +95,9 @@ def meant(node: exp.Expr) -> str | None:
 class Names:
     """Resolves names within one SELECT."""
 
-    def __init__(self, scope: Scope, text: str) -> None:
+    def __init__(self, scope: Scope, source: Source) -> None:
         self.scope = scope
-        self._text = text
-
-    def placed(self, problem: Problem, node: exp.Expr) -> Problem:
-        return placed(problem, node, self._text)
-
-    def bad(self, node: exp.Expr, detail: str) -> Problem:
-        return bad_query(detail, *position(node, self._text))
+        self.bad, self.placed = source.bad, source.placed
 
     def check(self, column: exp.Column) -> None:
         """Check that a column or an interval of that name exists, or the alias of `x.*`. Problem `unknown-column`, with its position."""
@@ -146,59 +172,68 @@ class Names:
 
 
 class Joined(NamedTuple):
-    """A relation of FROM behind the first one: its names in ON, and the pairs of columns of USING."""
+    """A relation of FROM behind the first one, or several, which JSON may join at once: the names in ON, and the pairs of columns of
+    USING."""
 
     join: exp.Join
-    alias: str
+    aliases: list[str]
     names: Names
     using: list[tuple[ColumnRef, ColumnRef]]
 
     @property
     def before(self) -> list[str]:
         """The visible aliases to its left."""
-        return [alias for alias in self.names.scope.aliases if alias != self.alias]
+        return [alias for alias in self.names.scope.aliases if alias not in self.aliases]
 
 
 class Sources(NamedTuple):
-    """FROM: its first relation and the others; all aliases, and the names in rows: not those of the right sides of SEMI and ANTI JOIN."""
+    """FROM: its relations, and the joins of all but the first one; all aliases, and the names in rows: not those of the right sides of
+    SEMI and ANTI JOIN."""
 
-    first: exp.Expr
+    tables: list[exp.Expr]
     joined: list[Joined]
     whole: Scope
     names: Names
 
 
-def read_sources(select: exp.Select, text: str, relations: Mapping[str, RelationDefinition], outer: Scope | None) -> Sources | None:
+def read_sources(select: exp.Select, source: Source, relations: Mapping[str, RelationDefinition], outer: Scope | None) -> Sources | None:
     """Return FROM; None if it reads from anything but relations. Problems `bad-query`, `unknown-column`."""
     start, joins = select.args.get("from_"), select.args.get("joins") or []
-    tables = [start.this, *(join.this for join in joins)] if start else []
+    joined_tables = [join.this.expressions if isinstance(join.this, exp.Tuple) else [join.this] for join in joins]
+    tables = [start.this, *chain(*joined_tables)] if start else []
     if not tables or not all(_is_plain(table) and fold(table.this) in relations for table in tables):
         return None
     if len(tables) > MAX_ALIASES:  # before anything that takes time for each pair
         raise unsupported(f"a join of {len(tables)} relations", f"a view joins at most {MAX_ALIASES}")
     aliases: dict[str, str] = {}
     for table in tables:
-        given = table.args.get("alias")
-        alias = fold(given.this) if given and given.this else fold(table.this)
+        alias = _alias(table)
         if not NAME.fullmatch(alias):
-            raise bad_query(f"the alias {alias!r} does not match {NAME.pattern}", *position(table, text))
+            raise source.bad(table, f"the alias {alias!r} does not match {NAME.pattern}")
         if alias in aliases:
-            raise bad_query(f"the alias {alias} is used twice: rename one of them", *position(table, text))
+            raise source.bad(table, f"the alias {alias} is used twice: rename one of them")
         aliases[alias] = fold(table.this)
     whole, joined = Scope(aliases, relations, outer), list[Joined]()
-    gone, later = dict[str, str](), dict.fromkeys(list(aliases)[1:], _LATER)
-    for join, alias in zip(joins, list(aliases)[1:], strict=True):
-        del later[alias]
-        names = Names(whole.without({**gone, **later}), text)
-        left = Names(whole.without({**gone, alias: "no relation before it has a column of this name", **later}), text)
-        joined.append(Joined(join, alias, names, list(_using(join, alias, names, left))))
+    gone, later = dict[str, str](), {} if isinstance(source, Fields) else dict.fromkeys(list(aliases)[1:], _LATER)
+    for join, own_tables in zip(joins, joined_tables, strict=True):
+        own = [_alias(table) for table in own_tables]
+        for alias in own:
+            later.pop(alias, None)
+        names = Names(whole.without({**gone, **later}), source)
+        left = Names(whole.without({**gone, own[0]: "no relation before it has a column of this name", **later}), source)
+        joined.append(Joined(join, own, names, list(_using(join, own[0], names, left))))
         if join.kind in ("SEMI", "ANTI") and not join.method:
-            gone[alias] = _GONE
-    return Sources(tables[0], joined, whole, Names(whole.without(gone), text))
+            gone[own[0]] = _GONE
+    return Sources(tables, joined, whole, Names(whole.without(gone), source))
 
 
 _LATER = "ON can refer only to relations joined before it; move the condition to the ON of the later join, or to WHERE"
 _GONE = "the right side of SEMI JOIN and ANTI JOIN is visible in its ON alone"
+
+
+def _alias(table: exp.Expr) -> str:
+    given = table.args.get("alias")
+    return fold(given.this if given and given.this else table.this)
 
 
 def _is_plain(table: exp.Expr) -> bool:

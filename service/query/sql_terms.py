@@ -1,4 +1,4 @@
-"""Reads expressions in SELECT into terms (`terms`)."""
+"""Reads constants, and expressions in SELECT into terms (`terms`)."""
 
 from __future__ import annotations
 
@@ -12,15 +12,27 @@ from livejoin.wire.kinds import decimal_kind, digits_of
 from service.query import terms
 from service.query.assembly import unsupported
 from service.query.filters import pattern
-from service.query.literals import BadLiteral, from_number, from_text, interval_from_text
+from service.query.literals import BadLiteral, Physical, convert, from_json, from_number, from_text, interval_from_text
 from service.query.model import Term
-from service.query.sql_conditions import CASTS, is_clock, text_of
 from service.query.sql_names import Names, meant
 
+CASTS = {
+    **dict.fromkeys(("BIGINT", "INT"), "int64"),
+    **dict.fromkeys(("DOUBLE", "FLOAT", "DECIMAL"), "float64"),
+    **dict.fromkeys(("TIMESTAMP", "TIMESTAMPTZ", "TIMESTAMPNTZ"), "timestamp"),
+    **dict.fromkeys(("TEXT", "VARCHAR", "CHAR", "NCHAR", "NVARCHAR", "BPCHAR", "NAME"), "string"),
+    "DATE": "date",
+    "BOOLEAN": "bool",
+    "UUID": "uuid",
+    "TIME": "time",
+    "VARBINARY": "bytes",
+}
+_CLOCKS = (exp.CurrentTimestamp, exp.CurrentDate, exp.CurrentTime, exp.CurrentDatetime, exp.Localtime, exp.Localtimestamp)
+_CLOCK_NAMES = ("now", "clock_timestamp", "statement_timestamp", "transaction_timestamp", "timeofday")
 MOST_STEPS = 200
 """The maximum for an expression: names, constants and operators."""
 _ARITHMETIC: dict[type[exp.Expr], str] = {exp.Add: "+", exp.Sub: "-", exp.Mul: "*", exp.Div: "/", exp.Mod: "%"}
-_COMPARED: dict[type[exp.Expr], str] = {exp.EQ: "=", exp.NEQ: "!=", exp.LT: "<", exp.LTE: "<=", exp.GT: ">", exp.GTE: ">="}
+COMPARED: dict[type[exp.Expr], str] = {exp.EQ: "=", exp.NEQ: "!=", exp.LT: "<", exp.LTE: "<=", exp.GT: ">", exp.GTE: ">="}
 _DECIMAL = re.compile(r"([0-9]*)\.?([0-9]*)")
 _INSTEAD = (
     "an expression has + - * / %, ||, lower, upper, coalesce, CASE, CAST, date_trunc, ->> and conditions; "
@@ -197,7 +209,7 @@ class _Reader:
     # conditions
 
     def _compared(self, node: exp.Expr, wanted: str | None) -> Term:
-        return terms.compared(_COMPARED[type(node)], *self._pair(node))
+        return terms.compared(COMPARED[type(node)], *self._pair(node))
 
     def _connected(self, node: exp.Expr, wanted: str | None) -> Term:
         return terms.logical(node.key, self.read(node.this, "bool"), self.read(node.args["expression"], "bool"))
@@ -250,7 +262,7 @@ class _Reader:
         (exp.TimestampTrunc, exp.DateTrunc): _truncated,
         (exp.JSONExtract, exp.JSONExtractScalar): _extracted,
         (exp.Cast,): _cast,
-        tuple(_COMPARED): _compared,
+        tuple(COMPARED): _compared,
         (exp.And, exp.Or): _connected,
         (exp.Not,): _not,
         (exp.Is,): _is,
@@ -258,6 +270,79 @@ class _Reader:
         (exp.Between,): _between,
         (exp.Like, exp.Escape): _like,
     }
+
+
+def read_constant(names: Names, node: exp.Expr, type_: str, where: str) -> Physical | None:
+    """Return a constant in the physical form of a type; None for NULL. Problems `unsupported-query`, `bad-query`."""
+    if not is_constant(node.unnest()):
+        raise unsupported(f"{_sql(node)} in {where}", "compare with constants")
+    try:
+        return read_value(node.unnest(), type_)
+    except BadLiteral as error:
+        raise names.bad(node, f"{where}: {error}") from None
+
+
+def read_like(names: Names, node: exp.Expr, negated: bool) -> tuple[exp.Expr, str, list[Physical]]:
+    """Return what LIKE compares, the operator, and the pattern; [] for NULL. Problems `unsupported-query`, `bad-query`."""
+    like = node.this if isinstance(node, exp.Escape) else node
+    text = like.expression.unnest() if isinstance(like, exp.Like) else None
+    if not isinstance(text, exp.Literal | exp.Null) or text.args.get("is_string") is False:
+        raise unsupported(_sql(node), "write a column before LIKE, and one pattern in quotes after it")
+    try:
+        escape = text_of(node.expression) if isinstance(node, exp.Escape) else "\\"
+        values: list[Physical] = [] if isinstance(text, exp.Null) else [pattern(text.name, escape)]
+    except BadLiteral as error:
+        raise names.bad(node, f"{_sql(like.this)}: {error}") from None
+    return like.this.unnest(), "like" if bool(like.args.get("negate")) == negated else "not_like", values
+
+
+def require_text(names: Names, node: exp.Expr, type_: str) -> None:
+    if type_ != "string":
+        raise names.bad(node, f"LIKE takes a string, but {_sql((node.this if isinstance(node, exp.Escape) else node).this)} is {type_}")
+
+
+def is_clock(node: exp.Expr) -> bool:
+    """Return whether the expression is the current time or date."""
+    return isinstance(node, _CLOCKS) or (isinstance(node, exp.Anonymous) and node.name.lower() in _CLOCK_NAMES)
+
+
+def is_constant(node: exp.Expr) -> bool:
+    if isinstance(node, exp.Cast | exp.Neg | exp.Paren):
+        return is_constant(node.this)
+    return isinstance(node, exp.Literal | exp.Boolean | exp.Null)
+
+
+def read_value(node: exp.Expr, type_: str) -> Physical | None:
+    if "value" in node.meta:
+        return from_json(type_, node.meta["value"])
+    if isinstance(node, exp.Null):
+        return None
+    if isinstance(node, exp.Paren):
+        return read_value(node.this, type_)
+    if isinstance(node, exp.Cast):
+        name = node.to.this.name if isinstance(node.to.this, exp.DType) else str(node.to)
+        if name not in CASTS or (node.to.expressions and name != "DECIMAL"):
+            raise BadLiteral(f"a constant of type {node.to.sql('postgres')}; write one of {', '.join(dict.fromkeys(CASTS.values()))}")
+        if name == "DECIMAL" and digits_of(type_):
+            return read_value(node.this, type_)
+        value = read_value(node.this, CASTS[name])
+        return None if value is None else convert(value, CASTS[name], type_)
+    if isinstance(node, exp.Boolean):
+        if type_ != "bool":
+            raise BadLiteral(f"{node.sql()} is not of type {type_}")
+        return bool(node.this)
+    text = text_of(node)
+    return from_text(type_, text) if isinstance(node, exp.Literal) and node.is_string else from_number(type_, text)
+
+
+def text_of(node: exp.Expr) -> str:
+    """Return the text of a constant, without casts."""
+    node = node.unnest()
+    if isinstance(node, exp.Cast):
+        return text_of(node.this)
+    if isinstance(node, exp.Neg):
+        return "-" + text_of(node.this)
+    return node.name if isinstance(node, exp.Literal) else ""
 
 
 def _is_constant(node: exp.Expr) -> bool:

@@ -56,7 +56,7 @@ def parse_view(
     form = check_form(data)
     if limits is not None and isinstance(form, SqlView):
         check_length(form.sql, limits.sql)
-    read = read_sql(form.sql, relations) if isinstance(form, SqlView) else read_json(form, relations)
+    read = read_sql(form.sql, relations) if isinstance(form, SqlView) else read_json(data, relations)
     if limits is not None:
         check_size(list(drafts_of(read)), limits)
     query = query_of(read, options_of(form))

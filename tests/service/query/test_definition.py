@@ -180,6 +180,49 @@ def test_names_and_what_is_not_supported(definition: dict[str, Any], type_: str,
     assert problem.type == type_ and says in problem.detail
 
 
+@pytest.mark.parametrize(
+    ("definition", "says"),
+    [
+        ({**ONE, "where": [{"not": {"or": [{"column": "b.id", "op": "=", "value": "x"}]}}]}, "where.0.not.or.0.value: b.id: got the text"),
+        ({**ONE, "where": [{"column": "b.guest", "op": "in", "value": ["x", 3]}]}, "where.0.value.1: b.guest: got 3"),
+        ({**TWO, "where": [{"column": "m.nope", "op": "is_null"}]}, "where.0.column: maintenance has no column nope"),
+        ({**TWO, "join": [OVERLAP, {"equal": ["b.id", "m.nope"]}]}, "join.1.equal.1: maintenance has no column nope"),
+        ({**TWO, "join": [{"within": ["b.checkin", "m.s"], "distance": "P1Y"}]}, "join.0: the distance of b.checkin and m.s"),
+        ({**ONE, "exists": [{"from": {"m": "maintenances"}}]}, "exists.0.from.m: there is no relation maintenances"),
+        ({**ONE, "left": [{"from": {"b": "maintenance"}}]}, "left.0.from.b: the alias b is used twice"),
+        (
+            {**ONE, "left": [{"from": {"m": "maintenance"}, "join": [{"overlaps": ["b.sty", "m.slot"]}]}]},
+            "left.0.join.0.overlaps.0: bookings",
+        ),
+        ({**ONE, "select": ["b.id", {"intersection": ["b.stay"], "as": "a.b"}]}, "select.1: 'a.b' is not a valid column name"),
+        ({**ONE, "select": [{"expression": "b.id +", "as": "x"}]}, "select.0.expression: "),
+        ({**ONE, "select": [{"expression": "count(*)", "as": "x"}]}, "select.0.expression: COUNT(*) in an expression is not supported"),
+        ({**ONE, "group": ["b.nope"]}, "group.0: bookings has no column nope"),
+        ({**ONE, "group": ["b.room"], "having": [{"column": "b.room", "op": "like", "value": "%\\"}]}, "having.0: b.room: the pattern"),
+        ({**ONE, "latest": {"by": ["b.room"], "order": "b.nope"}}, "latest.order: bookings has no column nope"),
+        ({"union": [ONE, {**ONE, "select": ["b.nope"]}]}, "union.1.select.0: bookings has no column nope"),
+    ],
+)
+def test_a_complaint_begins_with_the_path_of_the_field(definition: dict[str, Any], says: str) -> None:
+    assert str(refused(definition).detail).startswith(says)
+
+
+def test_having_takes_patterns_in_both_forms() -> None:
+    grouped = {"group": ["b.room as room"], "aggregate": [{"count": "*", "as": "n"}]}
+    text = "SELECT b.room AS room, COUNT(*) AS n FROM bookings b GROUP BY b.room HAVING b.room NOT LIKE 'A\\_%' OR COUNT(*) > 2"
+    like, many = {"column": "room", "op": "like", "value": "A\\_%"}, {"column": "n", "op": ">", "value": 2}
+    assert view(**ONE, **grouped, having=[{"or": [{"not": like}, many]}]).query == sql(text).query
+    assert "LIKE takes a string, but COUNT(*) is int64" in refused(text.replace("b.room NOT LIKE", "COUNT(*) LIKE")).detail
+
+
+def test_an_outer_join_of_several_relations() -> None:
+    both = {"from": {"m": "maintenance", "s": "shifts"}, "join": [{"equal": ["m.room", "s.room"]}, OVERLAP]}
+    (part,) = view(**ONE, left=[both]).query.parts
+    assert (part.kind, part.on, [alias for alias, _ in part.own]) == ("optional", "b", ["m", "s"])
+    assert view(**ONE, left=[{"from": {"n": "maintenance"}, "join": [{"equal": ["n.room", "s.room"]}]}, both], where=[
+        {"column": "s.nr", "op": ">", "value": 1}]).query.parts[0].on == "s"  # fmt: skip
+
+
 def test_columns_with_blanks_and_as_in_their_names() -> None:
     columns = [{"name": name, "type": "int64"} for name in ("id", "s", "s ", "s  as x", "as")]
     relations = {"r": parse_relation({"columns": columns, "key": ["id"]})}

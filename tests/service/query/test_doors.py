@@ -193,8 +193,9 @@ def json_having(kind: str, value: Any) -> Any:
 
 
 def json_delete(kind: str, value: Any) -> Any:
-    form = checked(Deletion, {"where": [{"column": "v", "op": "!=", "value": value}]})
-    return _constant(read_where("r", definition(kind), form.where))
+    where = [{"column": "v", "op": "!=", "value": value}]
+    checked(Deletion, {"where": where})
+    return _constant(read_where("r", definition(kind), where))
 
 
 def window(kind: str, text: str) -> Any:

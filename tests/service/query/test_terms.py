@@ -402,14 +402,14 @@ def test_where_there_are_none(query: str, says: str) -> None:
 @pytest.mark.parametrize(
     ("entry", "says"),
     [
-        ({"expression": "k +", "as": "x"}, "select, x: "),
+        ({"expression": "k +", "as": "x"}, "select.0.expression: "),
         ({"expression": "k + 1 AS y", "as": "x"}, "'k + 1 AS y' is not one expression"),
         ({"expression": "k, i", "as": "x"}, "is not one expression"),
         ({"expression": "k FROM t", "as": "x"}, "is not one expression"),
         ({"expression": "1 FROM t; DROP TABLE t", "as": "x"}, "an expression is one"),
         ({"expression": "k"}, "as: is missing"),
         ({"expression": "", "as": "x"}, "expression"),
-        ({"expression": "(" * 3000 + "k" + ")" * 3000, "as": "x"}, "select, x: "),
+        ({"expression": "(" * 3000 + "k" + ")" * 3000, "as": "x"}, "select.0.expression: "),
     ],
 )
 def test_bad_expressions_in_json(entry: dict[str, Any], says: str) -> None:
