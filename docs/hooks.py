@@ -27,10 +27,10 @@ SOURCES = (  # each by its kind: folders of deploy may hold secrets
     "deploy/grafana/dashboards/README.md", "tests/benchmarks/RESULTS.md", "tests/benchmarks/results/*.svg",
     "tests/data/README.md", "service/data/congress/README.md",
 )  # fmt: skip
-REST = """# REST
+ENDPOINTS_HEAD = """# Endpoints
 
-Made from the OpenAPI document, which a running service has at `/openapi.json` and shows at `/docs`. The normative text is
-[api.md](../design/api.md).
+Made from the OpenAPI document, which a running service has at `/openapi.json` and shows at `/docs`. The specification is
+[rest.md](rest.md).
 
 """
 PROBLEMS = """# Problems
@@ -50,7 +50,7 @@ def on_files(files: Files, *, config: MkDocsConfig) -> Files:
             files.remove(file)
     for path in sorted({path for pattern in SOURCES for path in ROOT.glob(pattern) if path.is_file()}):
         files.append(File.generated(config, str(path.relative_to(ROOT)), abs_src_path=str(path)))
-    files.append(File.generated(config, "docs/reference/rest.md", content=rest()))
+    files.append(File.generated(config, "docs/reference/endpoints.md", content=endpoints()))
     files.append(File.generated(config, "docs/reference/problems.md", content=problems()))
     return files
 
@@ -72,7 +72,7 @@ def measured(subject: str, beginning: str) -> str:
     return f"{beginning.rstrip(':') or result['title']}, measured on {result['date']}:\n\n{table(told)}\n"
 
 
-def rest() -> str:
+def endpoints() -> str:
     """Every operation of the OpenAPI document, by its tag."""
     paths: dict[str, dict[str, Any]] = document(ENDPOINTS, "")["paths"]
     by_tag: dict[str, list[str]] = {}
@@ -82,7 +82,7 @@ def rest() -> str:
                 told = operations[method]
                 by_tag.setdefault(told["tags"][0], []).append(_operation(method, path, told))
     parts = [f"## {tag.capitalize()}\n\n" + "\n".join(operations) for tag, operations in by_tag.items()]
-    return REST + "\n".join(parts)
+    return ENDPOINTS_HEAD + "\n".join(parts)
 
 
 def _operation(method: str, path: str, told: dict[str, Any]) -> str:

@@ -16,7 +16,7 @@ from tests.datasets import ROOT
 
 
 def test_every_problem_of_the_service_has_a_class() -> None:
-    text = (ROOT / "docs" / "design" / "api.md").read_text()
+    text = (ROOT / "docs" / "reference" / "rest.md").read_text()
     table = text[text.index("### Errors") : text.index("### Operations")]
     planned = {name for name in re.findall(r"`([a-z-]+)`", table) if "-" in name or name in ("internal", "unauthorized", "forbidden")}
     planned -= {"until"}

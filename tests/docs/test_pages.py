@@ -14,7 +14,7 @@ from tests.server_process import ROOT, ServerProcess
 ELSEWHERE = {  # by tests of their own, which start more than a service
     "README.md": "tests/end_to_end/test_readme.py",
     "client/README.md": "tests/client/test_readme.py",
-    "docs/sql.md": "tests/end_to_end/test_readme.py",
+    "docs/reference/sql.md": "tests/end_to_end/test_readme.py",
     "docs/kafka.md": "tests/streaming/test_kafka_page.py",
     "docs/tutorials/flights-spark.md": "tests/streaming/cluster/test_streams.py",
     "docs/tutorials/genome-spark.md": "tests/streaming/cluster/test_batch.py",

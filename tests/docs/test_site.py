@@ -38,8 +38,8 @@ def test_nothing_is_fetched_from_elsewhere(site: Path) -> None:
 
 
 def test_what_is_made_of_the_service_is_there(site: Path) -> None:
-    rest, problems = ((site / "docs" / "reference" / f"{name}.html").read_text() for name in ("rest", "problems"))
-    assert "/v1/views/{name}/rows" in rest and "overlaps.*" not in rest.partition("<article")[0]
+    endpoints, problems = ((site / "docs" / "reference" / f"{name}.html").read_text() for name in ("endpoints", "problems"))
+    assert "/v1/views/{name}/rows" in endpoints and "overlaps.*" not in endpoints.partition("<article")[0]
     assert 'id="infeasible-view"' in problems
 
 

@@ -1,4 +1,4 @@
-"""The relations and the view of the examples in docs/design/api.md, new for each test."""
+"""The relations and the view of the examples in docs/reference/rest.md, new for each test."""
 from __future__ import annotations
 
 from typing import Any

@@ -1,4 +1,4 @@
-"""docs/design/api.md, *Changes*: line by line, as a client meets it."""
+"""docs/reference/rest.md, *Changes*: line by line, as a client meets it."""
 from __future__ import annotations
 
 import json

@@ -1,4 +1,4 @@
-"""docs/design/api.md, *Errors*, *Operations* and `livejoin serve`: line by line, as a client meets it."""
+"""docs/reference/rest.md, *Errors*, *Operations* and `livejoin serve`: line by line, as a client meets it."""
 from __future__ import annotations
 
 import concurrent.futures
@@ -79,7 +79,7 @@ def test_health_and_state(live: Case) -> None:
 
 def test_metrics(live: Case) -> None:
     """Prometheus' text format; names of counters end in `_total`, of times in `_seconds`, of memory in `_bytes`; and all histograms and
-    gauges named in docs/design/api.md exist."""
+    gauges named in docs/reference/rest.md exist."""
     live.rows()
     text = live.client.get("/metrics")
     assert text.headers["content-type"].startswith("text/plain")

@@ -1,4 +1,4 @@
-"""docs/design/api.md, *Relations*: line by line, as a client meets it."""
+"""docs/reference/rest.md, *Relations*: line by line, as a client meets it."""
 from __future__ import annotations
 
 import copy

@@ -1,4 +1,4 @@
-"""docs/design/api.md, *Views*: line by line, as a client meets it."""
+"""docs/reference/rest.md, *Views*: line by line, as a client meets it."""
 from __future__ import annotations
 
 import time

@@ -1,5 +1,5 @@
-"""docs/design/api.md, *Errors* and *Operations*: a web page in a browser on this machine gets nothing, whether by DNS rebinding or from its
-own origin."""
+"""docs/reference/rest.md, *Errors* and *Operations*: a web page in a browser on this machine gets nothing, whether by DNS rebinding or
+from its own origin."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`POST /v1/query` as described in docs/design/api.md: rows in every media type, versions, rights, refusals, limits, disconnects."""
+"""`POST /v1/query` as described in docs/reference/rest.md: rows in every media type, versions, rights, refusals, limits, disconnects."""
 
 from __future__ import annotations
 

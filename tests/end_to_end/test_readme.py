@@ -14,7 +14,7 @@ from tests.server_process import ROOT, ServerProcess
 
 README = (ROOT / "README.md").read_text()
 TOUR = README.partition("## A tour")[2].partition("\n## ")[0]
-SQL_PAGE = (ROOT / "docs" / "sql.md").read_text()  # continues the tour
+SQL_PAGE = (ROOT / "docs" / "reference" / "sql.md").read_text()  # continues the tour
 WATCH = "livejoin watch clashes"
 
 

@@ -1,4 +1,4 @@
-"""docs/design/api.md, *Operations*, on tokens: who may do what, over HTTP and by the command line, while services keep running."""
+"""docs/reference/rest.md, *Operations*, on tokens: who may do what, over HTTP and by the command line, while services keep running."""
 
 from __future__ import annotations
 

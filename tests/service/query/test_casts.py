@@ -53,7 +53,7 @@ POSSIBLE = {
     ("date", "date"), ("date", "timestamp"), ("date", "string"), ("bool", "bool"), ("bool", "int64"), ("bool", "string"),
     ("json", "string"),
 }  # fmt: skip
-"""As docs/sql.md says."""
+"""As docs/reference/sql.md says."""
 
 TEXTS = (
     "", " ", "1", "+1", "-0", " 12 ", "\t7\n", "1_000", "٣", "１２", "\u00a012", "1\u200b", "12:00", "0x10", "1e3", "1.", ".5", "1.05",
