@@ -26,3 +26,7 @@ def __getattr__(name: str) -> Any:
     if name.startswith("__") and name != "__all__":
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return getattr(import_module("livejoin.public"), name)
+
+
+def __dir__() -> list[str]:
+    return ["__version__", *import_module("livejoin.public").__all__]

@@ -118,7 +118,7 @@ Keeps the results of joins up to date while their tables change.
 Commands that talk to a running service:
 {own}
 
-Commands of the service itself:
+Commands of the service itself (package livejoin):
 {service}
 
 See `livejoin COMMAND --help` for the options of a command."""

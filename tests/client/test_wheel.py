@@ -21,7 +21,8 @@ PROGRAM = """
 import asyncio, importlib.metadata, importlib.util, sys
 import livejoin
 assert all(importlib.util.find_spec(name) is None for name in ("service", "streaming", "structures", "fastapi"))
-assert importlib.metadata.requires("livejoin-client")
+assert importlib.metadata.version("livejoin-client") == livejoin.__version__ and "httpx" not in sys.modules
+assert set(livejoin.__all__) < set(dir(livejoin))
 try:
     with livejoin.connect("http://127.0.0.1:9") as lj:
         lj.view("v").count()
@@ -58,7 +59,7 @@ def installed(wheel: Path, folder: Path, extra: str = "") -> Path:
     venv.create(folder)
     python = folder / "bin" / "python"
     command = [sys.executable, "-m", "pip", "--quiet", "--python", str(python), "install", "--no-deps", "--no-index", str(wheel)]
-    subprocess.run(command, check=True, capture_output=True)
+    subprocess.run(command, check=True, capture_output=True, env={})
     (site,) = folder.glob("lib/python*/site-packages")
     (own,) = distributions(name="livejoin-client", path=[str(site)])
     for name in {one for need in named(own.requires or [], extra) for one in {need, *needed(need)}}:
