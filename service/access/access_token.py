@@ -65,7 +65,7 @@ class AccessToken(NamedTuple):
 
     def may_use(self, written: frozenset[str]) -> bool:
         """Whether the token may use a source that has written these relations."""
-        return self.has("write") and (self.relations is None or written <= self.relations)
+        return self.has("write") and owns(self.relations, written)
 
     def covers_view(self, name: str) -> bool:
         return self.views is None or name in self.views
@@ -90,6 +90,11 @@ class AccessToken(NamedTuple):
 
 # The sender of a request while the folder is not in token mode.
 EVERYONE = AccessToken("", "admin", None, None, math.inf, 0.0, b"")
+
+
+def owns(writes: frozenset[str] | None, written: frozenset[str]) -> bool:
+    """Whether a source that has written these relations belongs to those who may write to `writes` (None: all)."""
+    return writes is None or written <= writes
 
 
 def make(data: Any, text: str, now: float) -> AccessToken:

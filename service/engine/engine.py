@@ -359,7 +359,7 @@ class Engine(ABC):
 
     def at_rest(self, work: Callable[[], T]) -> T:
         """Call `work`, which only reads, in the writer's thread when the newest version is the published one. Waits for a group."""
-        return self._writer.call(work, urgent=True).result()
+        return self._writer.call(work, urgent=True, only_reads=True).result()
 
     def close(self) -> bool:
         """Finish the queued batches, write a snapshot if that takes at most a second, and release the folder. Return whether this was a

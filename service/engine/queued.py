@@ -13,8 +13,6 @@ from livejoin.wire.batch import TRUNCATE, Batch
 from service.durability.folder import is_full
 from service.engine.state import Receipt
 from service.errors import Problem
-from service.views.deltas import Delta
-from service.views.live_view import LiveView
 
 log = logging.getLogger("livejoin.writer")
 
@@ -47,10 +45,12 @@ def change(plan: Callable[[], Callable[[], T]]) -> T:
 
 
 class Job(NamedTuple):
+    """`only_reads`: what it raises goes to its caller alone."""
+
     work: Callable[[], Any]
     future: Future[Any]
-    only_reads: bool = False
     after_all: bool = False
+    only_reads: bool = False
 
     def do(self) -> None:
         """Run the job. What it raises goes to its caller, and also stops the writer if the job may have written something."""
@@ -66,21 +66,6 @@ class Job(NamedTuple):
                 raise
         else:
             self.future.set_result(result)
-
-
-class Made(NamedTuple):
-    """Batches that are on disk but not published: their answers, whether there is a new version, and its deltas."""
-
-    answers: list[Receipt | Problem]
-    fresh: bool
-    deltas: list[tuple[LiveView, Delta]]
-
-    def deliver(self, group: Sequence[Waiting]) -> None:
-        """Answer each of these."""
-        for waiting, answer in zip(group, self.answers, strict=True):
-            if isinstance(answer, Receipt):  # a batch that was refused may be resent
-                waiting.batch.release()  # before its client is answered, and the memory of its body reused
-            tell(waiting.done, answer)
 
 
 Item = Waiting | Job

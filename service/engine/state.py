@@ -15,6 +15,7 @@ import orjson
 
 from livejoin.wire.batch import DELETE, MAX_ERRORS, Batch, concatenated
 from livejoin.wire.errors import RowError
+from service.access.access_token import owns
 from service.durability.effects import Effect, encode_effects
 from service.engine.refusals import not_of, other_run, refuse_bad
 from service.engine.versions import Needed, Version
@@ -185,7 +186,7 @@ class State:
     def may_use(self, source: str, writes: frozenset[str] | None) -> bool:
         """Whether the source is known, and belongs to senders who may write to these relations (None: all). Any thread."""
         written = self.written.get(source)
-        return written is not None and (writes is None or written <= writes)
+        return written is not None and owns(writes, written)
 
     def repeated(self, batch: Batch, version: int) -> Receipt | None:
         """Return the answer to a duplicate; None for any other batch. `version`: the newest. Problems `forbidden`, `source-reset`."""

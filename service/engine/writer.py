@@ -21,7 +21,7 @@ from livejoin.wire.batch import Batch
 from service.durability.database import LogRow
 from service.durability.failpoints import reach
 from service.durability.log import Log
-from service.engine.queued import Done, Item, Job, Made, Queue, Waiting, failed, is_small, problem_of, refuse, runs_of, subruns, tell
+from service.engine.queued import Done, Item, Job, Queue, Waiting, failed, is_small, problem_of, refuse, runs_of, subruns, tell
 from service.engine.state import Applied, Outcome, Receipt, State
 from service.engine.versions import Pins
 from service.errors import Problem, ending
@@ -99,10 +99,10 @@ class Writer:
         if self._waiting_bytes > _WAITING_BYTES:
             raise Problem("too-busy", f"batches of {self._waiting_bytes} bytes are already waiting")
 
-    def call(self, work: Callable[[], T], urgent: bool = False, after_all: bool = False) -> Future[T]:
+    def call(self, work: Callable[[], T], urgent: bool = False, after_all: bool = False, only_reads: bool = False) -> Future[T]:
         """Call `work` in the writer's thread after the batches that wait, but for large ones that wait for a build; urgent: after the
-        present group, for work that changes no rows; after_all: after all batches that wait."""
-        job = Job(work, Future[T](), urgent, after_all)
+        present group, for work that changes no rows; after_all: after all batches that wait; only_reads: its failure stops nothing."""
+        job = Job(work, Future[T](), after_all, only_reads)
         self._put(job, urgent)
         return job.future
 
@@ -173,22 +173,26 @@ class Writer:
 
     def _commit(self, group: list[Waiting]) -> None:
         """Apply, log and publish these, and answer; those that there is no time for are put back."""
-        made, done = None, group
+        answers: list[Receipt | Problem] | None = None
+        done = group
         self._log.look_at_disk()
         try:
-            made = self._to_disk([waiting.batch for waiting in group])
-            done = group[: len(made.answers)]
+            answers, deltas = self._to_disk([waiting.batch for waiting in group])
+            done = group[: len(answers)]
             self._put_back(group[len(done) :])
-            self._publish(made)
+            self._publish(deltas)
         except BaseException as error:
             for waiting in done:
-                tell(waiting.done, problem_of(error) if made is None else failed())  # whether published or not, these are on disk
+                tell(waiting.done, problem_of(error) if answers is None else failed())  # whether published or not, these are on disk
             raise
         finally:
             with self._lock:
                 self._waiting_bytes -= sum(waiting.bytes for waiting in done)
         self._queue.release()
-        made.deliver(done)
+        for waiting, answer in zip(done, answers, strict=True):
+            if isinstance(answer, Receipt):  # a batch that was refused may be resent
+                waiting.batch.release()  # before its client is answered, and the memory of its body reused
+            tell(waiting.done, answer)
 
     def _put_back(self, group: Sequence[Waiting]) -> None:
         """Return batches to the queue; if all that wait were refused meanwhile, refuse these."""
@@ -198,8 +202,9 @@ class Writer:
             if self._refuses:
                 self.refuse_waiting()
 
-    def _to_disk(self, batches: list[Batch]) -> Made:
-        """Apply these in memory, the first ones if they take long, and commit them to the log; there is an answer to each that was."""
+    def _to_disk(self, batches: list[Batch]) -> tuple[list[Receipt | Problem], list[tuple[LiveView, Delta]]]:
+        """Apply these in memory, the first ones if they take long, and commit them to the log; return an answer to each that was, and the
+        deltas of views."""
         started = time.perf_counter()
         answers: list[Receipt | Problem] = []
         deltas: list[tuple[LiveView, Delta]] = []
@@ -208,8 +213,7 @@ class Writer:
                 break
             answers += self._apply(run, deltas)
         newest = self._state.newest
-        fresh = newest > self._versions.published.number
-        if fresh:
+        if newest > self._versions.published.number:
             self._log.commit()
         turn = time.perf_counter() - started
         self.turn_seconds.observe(turn)
@@ -218,7 +222,7 @@ class Writer:
         for number, answer in enumerate(answers):
             if isinstance(answer, Receipt) and answer.duplicate:
                 answers[number] = answer._replace(version=newest)
-        return Made(answers, fresh, deltas)
+        return answers, deltas
 
     def _apply(self, batches: list[Batch], deltas: list[tuple[LiveView, Delta]]) -> list[Receipt | Problem]:
         """Apply batches, together if possible, and append them to the log. If this raises, the state is broken."""
@@ -278,15 +282,15 @@ class Writer:
         self.batches += count
         self.changes += changes
 
-    def _publish(self, made: Made) -> None:
-        if not made.fresh:
+    def _publish(self, deltas: list[tuple[LiveView, Delta]]) -> None:
+        if self._state.newest == self._versions.published.number:
             return
         reach("before-publish")
-        for view, delta in made.deltas:
+        for view, delta in deltas:
             assert view.feed is not None
             view.feed.append(delta)
         self._versions.publish(self._state.version())
-        for feed in {view.feed for view, _ in made.deltas}:
+        for feed in {view.feed for view, _ in deltas}:
             assert feed is not None
             feed.wake()
 
