@@ -77,7 +77,8 @@ async def _play(children: Children, url: str, pace: float, with_kafka: bool, pre
             with Panel() as panel:
                 tasks += [asyncio.create_task(panel.follow(client, name)) for name in VIEWS]
                 await Replay(client, panel, pace, kafka).run()
-            print(await _verdict(client), flush=True)
+            told = ", ".join(f"{name} {rows:,}" for name, (rows, _) in expected().items())
+            print(f"\nAll changes have arrived. Row counts and checksums match the known results: {told} rows.", flush=True)
             print("The service keeps running. Press Ctrl-C to stop it and delete its data.", flush=True)
             while service.poll() is None:
                 await asyncio.sleep(TICK)
@@ -135,15 +136,14 @@ async def register(client: livejoin.AsyncClient) -> None:
         await view.wait_until_live()
 
 
-async def _verdict(client: livejoin.AsyncClient) -> str:
-    """Compare all rows of all views with the known results. Raises Failure if they differ."""
-    told = []
-    for name, answer in expected().items():
-        found = checksum([row async for row in (await client.view(name)).rows()], VIEWS[name].identity)
-        if found != answer:
-            raise Failure(f"{name} has {found[0]} rows (checksum {found[1]}), expected {answer[0]} (checksum {answer[1]}): a bug")
-        told.append(f"{name} {found[0]:,}")
-    return f"\nAll changes have arrived. Row counts and checksums match the known results: {', '.join(told)} rows."
+async def differences(client: livejoin.AsyncClient) -> list[str]:
+    """Compare all rows of all views with the known results; return a sentence for each view that differs."""
+    found = []
+    for name, (rows, total) in expected().items():
+        count, told = checksum([row async for row in (await client.view(name)).rows()], VIEWS[name].identity)
+        if (count, told) != (rows, total):
+            found.append(f"{name} has {count} rows (checksum {told}), expected {rows} (checksum {total}): a bug")
+    return found
 
 
 class Panel:
@@ -170,12 +170,6 @@ class Panel:
             for change in version.changes:
                 self._tallies[name][change.op] += 1
                 self._recent.append(("+" if change.op == "insert" else "−", name, describe(change.row)))
-
-    def note(self, text: str) -> None:
-        if self._live is None:
-            print(text, flush=True)
-        else:
-            self._live.console.print(Text(text))
 
     def show(self, day: date, share: float, road: str) -> None:
         """Show the state of the replay: the date in history, the share of all changes, and how they are sent."""
@@ -220,7 +214,7 @@ class Replay:
         self._late = bisect_left(self._changes, SWITCH, key=_day_of)  # the first change that is sent through Kafka
 
     async def run(self) -> None:
-        """Return when all changes are in the views, or have not arrived in time."""
+        """Return when all rows of all views are as they must be. Raises Failure if they are not in time."""
         try:
             await self._send_until(self._late, self._pace * EARLY)
             self._day = max(self._day, float(SWITCH.toordinal()))
@@ -230,7 +224,7 @@ class Replay:
             await self._arrive()
         except RoadClosed as closed:
             # What may be lost in Kafka is sent again: the changes are upserts, so nothing is duplicated.
-            self._panel.note(f"{closed}. The changes since {SWITCH.year} are sent by REST.")
+            print(f"{closed}. The changes since {SWITCH.year} are sent by REST.", flush=True)
             self._kafka, self._sent = None, min(self._sent, self._late)
             await self.run()
 
@@ -266,9 +260,10 @@ class Replay:
         self._day = max(self._day, float(self._changes[self._late].day.toordinal()))
 
     async def _arrive(self) -> None:
-        counts = {name: rows for name, (rows, _) in expected().items()}
         until = time.monotonic() + PATIENCE
-        while time.monotonic() < until and any([await (await self._client.view(name)).count() != rows for name, rows in counts.items()]):
+        while wrong := await differences(self._client):
+            if time.monotonic() > until:
+                raise Failure(wrong[0])
             await self._tick()
         for _ in range(3):  # for the followers, so that the last panel is complete
             await self._tick()

@@ -15,12 +15,12 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from functools import partial
-from typing import Any
+from typing import Any, TypeVar
 
 import pyarrow as pa
 
 from service.engine.published import Published
-from service.engine.versions import Pin, Pins, expired
+from service.engine.versions import Pin, Version, expired
 from service.errors import Problem, bad_parameter
 from service.reading.ahead import Walkers
 from service.reading.holdings import Holding, Holdings
@@ -35,6 +35,8 @@ from service.tables.store import pieces
 from service.views.deltas import Combination
 from service.views.live_view import LiveView
 from service.views.shown import Parts
+
+T = TypeVar("T")
 
 _PEEK = 64
 _LONGEST_STEP = 65_536  # rows to visit in one call, where rows are rare
@@ -181,9 +183,7 @@ class RowReader:
 
     def read(self, max_rows: int) -> pa.RecordBatch | None:
         """Return up to `max_rows` >= 1 rows; an empty batch does not mean the end, None does."""
-        with self._readers.versions.reading(self._pin):
-            slots = self._next(max_rows)
-            return None if slots is None else self._reading.rows(slots)
+        return self._read(max_rows, self._reading.rows)
 
     def find(self, max_rows: int) -> Combination | None:
         """As `read`, but return the slots. Cost: that of the enumeration, without columns."""
@@ -211,17 +211,12 @@ class RowReader:
     def read_with_keys(self, max_rows: int) -> tuple[pa.RecordBatch, pa.RecordBatch] | None:
         """As `read`, for a view: (keys, rows)."""
         assert isinstance(self._reading, ViewReading)
-        with self._readers.versions.reading(self._pin):
-            slots = self._next(max_rows)
-            return None if slots is None else self._reading.view.shown.with_keys(slots)
+        return self._read(max_rows, self._reading.view.shown.with_keys)
 
     def read_with_ends(self, max_rows: int) -> tuple[pa.RecordBatch, pa.RecordBatch, pa.RecordBatch] | None:
         """As `read_with_keys`, with the ends of the joined intervals: (keys, rows, ends). For a view whose rows have intervals."""
-        assert isinstance(self._reading, ViewReading) and isinstance(self._reading.view.shown, Parts)
-        with self._readers.versions.reading(self._pin):
-            slots = self._next(max_rows)
-            shown = self._reading.view.shown
-            return None if slots is None else (*shown.with_keys(slots), shown.ends(slots))
+        assert isinstance(self._reading, ViewReading) and isinstance(shown := self._reading.view.shown, Parts)
+        return self._read(max_rows, lambda slots: (*shown.with_keys(slots), shown.ends(slots)))
 
     def skip(self, max_rows: int) -> int | None:
         """As `find`, but return only the number of rows."""
@@ -249,6 +244,11 @@ class RowReader:
     def close(self) -> None:
         """Release the version; a second call does nothing."""
         self._readers.versions.release(self._pin)
+
+    def _read(self, max_rows: int, shown: Callable[[Combination], T]) -> T | None:
+        with self._readers.versions.reading(self._pin):
+            slots = self._next(max_rows)
+            return None if slots is None else shown(slots)
 
     def _next(self, limit: int) -> Combination | None:
         if not self._look(limit):
@@ -306,15 +306,12 @@ def open_rows(
         return _resume(readers, owner_of(readers.published.view(view_name)), cursor, version, asked)
     view = live_view(readers, view_name)
 
-    def open_at(pin: Pin, search: bool) -> RowReader | None:
-        if view.id not in pin.version.roots:
-            raise expired(pin.version.number)
-        reading = look_up(view, pin.version, window, point, readers.delays, search)
-        if reading is not None and columns is not None:
-            reading.show(columns)
-        return None if reading is None else RowReader(readers, owner_of(view), pin, reading, asked)
+    def reading_at(at: Version, search: bool) -> Reading | None:
+        if view.id not in at.roots:
+            raise expired(at.number)
+        return look_up(view, at, window, point, readers.delays, search)
 
-    return _opened(readers, version, open_at)
+    return _opened(readers, owner_of(view), version, asked, columns, reading_at)
 
 
 def live_view(readers: Readers, name: str) -> LiveView:
@@ -345,43 +342,43 @@ def open_relation_rows(
     Problems: `not-found`, `bad-parameter`, `bad-cursor`, `snapshot-expired`.
     """
     relation = readers.published.relation(name)
-    owner = owner_of(relation)
     asked = (window, key)
     if cursor is not None:
-        return _resume(readers, owner, cursor, version, asked)
+        return _resume(readers, owner_of(relation), cursor, version, asked)
 
-    def open_at(pin: Pin, search: bool) -> RowReader | None:
-        if relation.id not in pin.version.counts:
-            raise expired(pin.version.number)
-        reading = read_relation(relation, pin.version.number, pin.version.counts[relation.id], window, key, search)
-        if reading is not None and columns is not None:
-            reading.show(columns)
-        return None if reading is None else RowReader(readers, owner, pin, reading, asked)
+    def reading_at(at: Version, search: bool) -> Reading | None:
+        if relation.id not in at.counts:
+            raise expired(at.number)
+        return read_relation(relation, at.number, at.counts[relation.id], window, key, search)
 
-    return _opened(readers, version, open_at)
+    return _opened(readers, owner_of(relation), version, asked, columns, reading_at)
 
 
-def _opened(readers: Readers, version: int | None, open_at: Callable[[Pin, bool], RowReader | None]) -> RowReader:
-    """Return the reader of `open_at`; if that must not search, it returns None for a row that has changed, where the change is not
-    published yet."""
+def _opened(
+    readers: Readers, owner: str, version: int | None, asked: Any, columns: Sequence[str] | None,
+    reading_at: Callable[[Version, bool], Reading | None],
+) -> RowReader:  # fmt: skip
+    """Read what `reading_at` returns for a version; if that must not search, it returns None for a row that has changed, where the change
+    is not published yet."""
     versions = readers.versions
-    reader = _with_pin(versions, version, lambda pin: open_at(pin, version is not None))
-    if reader is None:
-        reader = readers.published.at_rest(lambda: _with_pin(versions, None, lambda pin: open_at(pin, True)))
+
+    def opened(search: bool) -> RowReader | None:
+        pin, reader = versions.pin(version), None
+        try:
+            with versions.reading(pin):
+                reading = reading_at(pin.version, search)
+                if reading is not None:
+                    if columns is not None:
+                        reading.show(columns)
+                    reader = RowReader(readers, owner, pin, reading, asked)
+            return reader
+        finally:
+            if reader is None:
+                versions.release(pin)
+
+    reader = opened(version is not None) or readers.published.at_rest(lambda: opened(True))
     assert reader is not None
     return reader
-
-
-def _with_pin(versions: Pins, number: int | None, open_at: Callable[[Pin], RowReader | None]) -> RowReader | None:
-    pin = versions.pin(number)
-    reader = None
-    try:
-        with versions.reading(pin):
-            reader = open_at(pin)
-        return reader
-    finally:
-        if reader is None:
-            versions.release(pin)
 
 
 def _resume(readers: Readers, owner: str, text: str, version: int | None, asked: Any) -> RowReader:

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import base64
-import hmac
-import json
 import string
 from typing import Any
 
@@ -178,11 +176,3 @@ def test_any_bytes_behind_a_mac_of_ours(payload: bytes, data: st.DataObject) -> 
     forged(spelled(mac + payload))
     at, to = sorted((data.draw(st.integers(0, len(payload))), data.draw(st.integers(0, len(payload)))))
     forged(spelled(payload[:at] + mac + payload[to:]))
-
-
-def test_the_form_that_texts_of_earlier_releases_have() -> None:
-    payload = json.dumps(["token", "an-old-1", "v", "00ff", 5], separators=(",", ":")).encode()
-    mac = hmac.new(SECRET, b"the folder\0" + payload, "sha256").digest()[:MAC]
-    text = spelled(mac + payload)
-    assert SIGNER.open("token", text) == ["an-old-1", "v", "00ff", 5]
-    assert Tokens(SIGNER, [(1, 0)]).open(text) == Token("v", "00ff", 5, False)
