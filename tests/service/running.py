@@ -126,6 +126,15 @@ def ids(reader: RowReader) -> list[tuple[Any, ...]]:
     return sorted(rows)
 
 
+class Clock:
+    """A clock that stands still until it is set."""
+
+    now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
 def in_parts(engine: Instance, view: str, most: int) -> list[RowReader]:
     """Return readers of the parts of a reading, which has ended by then."""
     held = begin_reading(engine.readers, view, most, 60, None, "a test")

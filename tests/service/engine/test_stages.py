@@ -12,14 +12,7 @@ from livejoin.wire.batch import Batch
 from service.engine.stages import FOLDER, Stage, Stages
 from service.errors import Problem
 from service.tables.relations import Relation
-from tests.service.running import DEFINITION, batch, rows_of, running
-
-
-class Clock:
-    now = 0.0
-
-    def __call__(self) -> float:
-        return self.now
+from tests.service.running import DEFINITION, Clock, batch, rows_of, running
 
 
 def part(first: int, count: int = 2) -> Batch:

@@ -14,7 +14,7 @@ from service.engine.versions import Pins, Version
 from service.errors import Problem
 from service.instance import Instance
 from service.reading.cursors import Cursor, RowReader, open_relation_rows, open_rows
-from tests.service.running import DEFINITION, PAIR, HeldWriter, batch, counted, ids, is_empty, look, of_ops, opened, rows_of, running
+from tests.service.running import DEFINITION, PAIR, Clock, HeldWriter, batch, counted, ids, is_empty, look, of_ops, opened, rows_of, running
 
 
 @pytest.fixture
@@ -141,13 +141,6 @@ def test_a_held_version_has_the_views_that_were_registered_at_it(engine: Instanc
     assert all(tokens)
     for name in ("v", "later"):
         assert counted(open_rows(engine.readers, name, version=first.version)) == 20
-
-
-class Clock:
-    now = 100.0
-
-    def __call__(self) -> float:
-        return self.now
 
 
 def test_idle_pins_are_given_up() -> None:

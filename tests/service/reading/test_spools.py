@@ -15,13 +15,7 @@ from service.errors import Problem
 from service.reading.holdings import Holdings
 from service.reading.spools import FOLDER, Spool, Spools, TooLong
 from tests.modes_of_files import exposed
-
-
-class Clock:
-    now = 1000.0
-
-    def __call__(self) -> float:
-        return self.now
+from tests.service.running import Clock
 
 
 def written(spools: Spools, what: str, tag: str, data: bytes, *readers: str) -> Spool:
