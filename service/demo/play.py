@@ -216,11 +216,10 @@ class Replay:
     async def run(self) -> None:
         """Return when all rows of all views are as they must be. Raises Failure if they are not in time."""
         try:
-            await self._send_until(self._late, self._pace * EARLY)
-            self._day = max(self._day, float(SWITCH.toordinal()))
+            await self._send_until(self._late, SWITCH, self._pace * EARLY)
             if self._kafka is not None:
                 await self._reach_kafka(self._kafka)
-            await self._send_until(len(self._changes), self._pace)
+            await self._send_until(len(self._changes), self._changes[-1].day, self._pace)
             await self._arrive()
         except RoadClosed as closed:
             # What may be lost in Kafka is sent again: the changes are upserts, so nothing is duplicated.
@@ -228,11 +227,12 @@ class Replay:
             self._kafka, self._sent = None, min(self._sent, self._late)
             await self.run()
 
-    async def _send_until(self, end: int, speed: float) -> None:
+    async def _send_until(self, end: int, last: date, speed: float) -> None:
+        """Send the changes up to number `end`, and reach the day `last`."""
         clock = time.monotonic()
-        while self._sent < end:
+        while self._sent < end or self._day < last.toordinal():
             now = time.monotonic()
-            self._day, clock = self._day + (now - clock) * speed * YEAR, now
+            self._day, clock = min(self._day + (now - clock) * speed * YEAR, last.toordinal()), now
             await self._send(bisect_right(self._changes, date.fromordinal(int(self._day)), self._sent, end, key=_day_of))
             await self._tick()
 
@@ -282,7 +282,7 @@ class Replay:
             if self._day >= SWITCH.toordinal():
                 road = self._kafka.stage
         first, last = self._changes[0].day, self._changes[-1].day
-        day = min(date.fromordinal(int(self._day)), last)
+        day = date.fromordinal(int(self._day))
         self._panel.show(day, _seconds(first, day) / _seconds(first, last), road)
         await asyncio.sleep(TICK)
 
