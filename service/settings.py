@@ -107,7 +107,7 @@ class Settings(BaseModel):
     max_body_memory: Size = Field(
         1 << 30,
         description="the memory for all bodies of more than 64 KiB together, decoded ones included; further ones are answered with 429 "
-        "before they are read. A body alone may take `--max-body` and `--max-decoded`",
+        "before they are read. A single body may always take `--max-body` and `--max-decoded`",
     )
     max_batch_rows: Count = Field(1_000_000, description="the maximum number of rows in a batch; more are answered with 413")
     max_relation_rows: Count = Field(
@@ -119,17 +119,21 @@ class Settings(BaseModel):
     max_connections: Count = Field(2000, description="the maximum number of connections; requests on further ones are answered with 429")
     max_followers: Count = Field(1000, description="the maximum number of followers; further ones are answered with 429")
     max_cursors: Count = Field(10_000, description="the maximum number of cursors; pages that need another one are answered with 429")
-    max_client_cursors: Count = Field(1000, description="the maximum number of cursors of one access token, or else of one address")
+    max_client_cursors: Count = Field(
+        1000, description="the maximum number of cursors of one access token or, without tokens, of one address"
+    )
     pin_idle: Seconds = Field(
-        60.0, description="how long a version is kept for a cursor, or for a reader that takes nothing, whose connection is then closed"
+        60.0,
+        description="how long a version is kept for a cursor that is not used, or for a reader that reads nothing; the reader's connection "
+        "is then closed",
     )
     pin_bytes: Size = Field(1 << 30, description="how much memory the oldest reader may keep from being reused")
     spool_bytes: Size = Field(
         1 << 30,
-        description="how much disk space files of rows (such as `rows.parquet`) may take that are read in parts; a larger file is only "
-        "sent whole",
+        description="the disk space for files of rows (such as `rows.parquet`) that are read in parts; a larger file is only sent as a "
+        "whole",
     )
-    spool_idle: Seconds = Field(60.0, description="how long such a file is kept after it was last read")
+    spool_idle: Seconds = Field(60.0, description="how long such a file is kept after its last use")
     max_relations: Count = Field(1000, description="the maximum number of relations; further ones are answered with 409")
     max_columns: Count = Field(
         1000, description="the maximum number of columns of a relation or view, and of a relation's intervals; more are answered with 422"
@@ -139,9 +143,9 @@ class Settings(BaseModel):
     max_conditions: Count = Field(64, description="the maximum number of conditions of a view; more are answered with 422")
     max_sql: Size = Field(64 << 10, description="the maximum length of SQL; a longer text is answered with 422, an ad hoc query with 400")
     max_queries: Count = Field(2, description="the maximum number of ad hoc queries at a time; further ones are answered with 429")
-    query_memory: Size = Field(1 << 30, description="the memory of an ad hoc query; one that needs more is answered with 413")
+    query_memory: Size = Field(1 << 30, description="the maximum memory of an ad hoc query; one that needs more is answered with 413")
     query_time: Seconds = Field(30.0, description="how long an ad hoc query may take, including its response; answered with 408 after that")
-    query_threads: Count = Field(1, description="the threads of an ad hoc query")
+    query_threads: Count = Field(1, description="the number of threads of an ad hoc query")
     tls_certificate: File = Field(
         None, description="serve HTTPS with this certificate, in PEM, followed by those that sign it; read again on SIGHUP"
     )
@@ -151,7 +155,7 @@ class Settings(BaseModel):
     )
     log_format: Format = Field("text", description="whether a line of the log is text or a JSON object")
     log_level: Level = Field("info", description="debug also logs the tracebacks of internal errors, which may hold rows of data")
-    access_log: Literal["off", "on"] = Field("off", description="whether every request is logged, by a line when it has been answered")
+    access_log: Literal["off", "on"] = Field("off", description="whether a line is logged for each request when it has been answered")
     admin_token_file: File = Field(
         None, description="a file with the text of an admin token, `lj_` and at least 32 letters and digits; read at the start"
     )

@@ -26,6 +26,8 @@ on, a service that uses it requires a token. A running service notices each chan
 def main(arguments: list[str]) -> int:
     args = _parser().parse_args(arguments)
     try:
+        if args.data is not None and (getattr(args, "url", None) or getattr(args, "ca", None)):
+            raise Failure("--data cannot be combined with --url or --ca: they are for a running service", 2)
         if args.data is not None:
             refuse_backup(args.data)
         status: int = args.run(args)
@@ -52,9 +54,8 @@ def _parser() -> Parser:
     revoke.add_argument("name", metavar="NAME")
     revoke.set_defaults(run=_revoke)
     for action in (create, listed, revoke):
-        where = action.add_mutually_exclusive_group()
-        where.add_argument("--data", type=Path, metavar="DIR", help="the data folder (default: ask the service, with LIVEJOIN_TOKEN)")
-        add_url(where)
+        action.add_argument("--data", type=Path, metavar="DIR", help="the data folder (default: ask the service, with LIVEJOIN_TOKEN)")
+        add_url(action)
     disable = _action(actions, "disable", "Revoke all tokens and end token mode. No service may be using the folder.")
     disable.add_argument("--data", type=Path, metavar="DIR", required=True, help="the data folder")
     disable.set_defaults(run=_disable)

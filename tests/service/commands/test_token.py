@@ -25,7 +25,7 @@ def test_a_first_start_begins_with_an_admin_token(tmp_path: Path, capsys: pytest
     folder = tmp_path / "new" / "data"
     assert main(["token", "create", "ops", "--scope", "admin", "--data", str(folder)]) == 0
     told = capsys.readouterr()
-    assert told.out.startswith("lj_") and "did not exist" in told.err and set(read_tokens(folder) or ()) == {"ops"}
+    assert told.out.startswith("lj_") and "is a new data folder" in told.err and set(read_tokens(folder) or ()) == {"ops"}
     assert main(["token", "create", "board", "--scope", "read", "--data", str(folder)]) == 0
     assert capsys.readouterr().err == ""
 
@@ -39,3 +39,12 @@ def test_a_folder_that_exists_may_begin_with_any_token(tmp_path: Path, capsys: p
 def test_the_other_actions_say_that_there_is_none(tmp_path: Path, capsys: pytest.CaptureFixture[str], action: list[str]) -> None:
     assert main(["token", *action, "--data", str(tmp_path / "dta")]) == 1
     assert f"there is no folder {tmp_path / 'dta'}" in capsys.readouterr().err and not any(tmp_path.iterdir())
+
+
+def test_tokens_of_a_folder_or_of_a_service(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """An https service may need both its address and its CA."""
+    service = ["--url", "https://127.0.0.1:1", "--ca", str(tmp_path / "ca.pem")]
+    assert main(["token", "list", "--data", str(tmp_path), *service]) == 2
+    assert "--data cannot be combined with --url or --ca" in capsys.readouterr().err
+    assert main(["token", "list", *service]) == 2
+    assert str(tmp_path / "ca.pem") in capsys.readouterr().err
