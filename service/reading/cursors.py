@@ -43,7 +43,8 @@ _LONGEST_STEP = 65_536  # rows to visit in one call, where rows are rare
 
 
 class Cursor(Holding):
-    """The state of an enumeration at a version. `reading` is None once it is released, or its view or relation dropped."""
+    """The state of an enumeration at a version. `state`: the reading, and slots that were enumerated but not read yet; None once the cursor
+    is released, or its view or relation dropped."""
 
     def __init__(
         self, owner: str, pin: Pin, reading: Reading, held: Combination | None, empty: bool | None, asked: Any, passed: int, client: str,
@@ -51,8 +52,8 @@ class Cursor(Holding):
     ) -> None:  # fmt: skip
         super().__init__(owner, client)
         self.pin: Pin = pin
-        self.reading: Reading | None = reading
-        self.held, self.empty, self.asked = held, empty, asked
+        self.state: tuple[Reading, Combination | None] | None = (reading, held)
+        self.empty, self.asked = empty, asked
         self.passed = passed  # number of rows before it
         self.number = 0
         self.is_continued = False  # a client has continued from it; if it stays, to the end
@@ -64,7 +65,7 @@ class Cursor(Holding):
         return self.client, self.owner, self.pin.version.number, repr(self.asked), self.passed, self.stays
 
     def discard(self) -> None:
-        self.reading = self.held = None
+        self.state = None
 
 
 class Readers:
@@ -93,8 +94,8 @@ class Readers:
             self.holdings.add(cursor, cursor.number, cursor.position)
         return self._signer.seal("cursor", self._start, cursor.owner, cursor.number)
 
-    def find(self, owner: str, text: str) -> tuple[Cursor, Reading, Pin]:
-        """Return a cursor, the state of its enumeration, and a new pin on its version. Problems `bad-cursor`, `snapshot-expired`."""
+    def find(self, owner: str, text: str) -> tuple[Cursor, tuple[Reading, Combination | None], Pin]:
+        """Return a cursor, its state, and a new pin on its version. Problems `bad-cursor`, `snapshot-expired`."""
         try:
             start, whose, number = self._signer.open("cursor", text)
         except Forged:
@@ -105,11 +106,12 @@ class Readers:
             raise Problem("snapshot-expired", "the service has been restarted since the cursor was issued")
         with self.holdings.lock:
             cursor = self.holdings.find(Cursor, number)
-            if cursor is None or cursor.reading is None or not self.versions.is_held(cursor.pin):
+            state = None if cursor is None else cursor.state
+            if cursor is None or state is None or not self.versions.is_held(cursor.pin):
                 raise Problem("snapshot-expired", "the cursor was idle for too long, or its reading has been released")
             cursor.is_continued = not cursor.stays
             with self.versions.reading(cursor.pin):  # restarts its idle time
-                return cursor, cursor.reading, self.versions.again(cursor.pin)
+                return cursor, state, self.versions.again(cursor.pin)
 
     def touch(self, text: str) -> None:
         """Note that the client of this cursor, which was issued here, is still taking the page before it."""
@@ -382,8 +384,8 @@ def _opened(
 
 
 def _resume(readers: Readers, owner: str, text: str, version: int | None, asked: Any) -> RowReader:
-    cursor, reading, pin = readers.find(owner, text)
-    reader = RowReader(readers, owner, pin, reading.clone(), cursor.asked, cursor.held)
+    cursor, (reading, held), pin = readers.find(owner, text)
+    reader = RowReader(readers, owner, pin, reading.clone(), cursor.asked, held)
     reader._empty, reader._passed, reader._begun = cursor.empty, cursor.passed, cursor
     try:
         if version not in (None, pin.version.number):

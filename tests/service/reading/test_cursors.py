@@ -316,7 +316,7 @@ def test_readers_of_what_is_dropped_read_on(engine: Instance) -> None:
     assert len(ids(reader)) == 20 and len(ids(relation)) == 5
     assert refused(engine, cursor=token) == "bad-cursor"
     (cursor,) = engine.readers.holdings.of(Cursor)
-    assert cursor.reading is None and engine.versions.is_held(cursor.pin), "its version is kept, not the memory of the view"
+    assert cursor.state is None and engine.versions.is_held(cursor.pin), "its version is kept, not the memory of the view"
     assert ids(open_rows(engine.readers, "v")) == []
 
 
