@@ -61,7 +61,7 @@ def test_a_view_that_is_dropped_while_it_is_shown(tmp_path: Path, visitor: Visit
         page.get_by_text("18 rows in view").wait_for()
         page.locator("#link[data-state=live]").wait_for()
         talk.drop(server.client(), ["clashes"])
-        dropped = page.get_by_text("The view clashes has been dropped. What you see is how it was")
+        dropped = page.get_by_text("The view clashes has been dropped. It is shown as")
         dropped.wait_for()
         assert page.locator("table.rows tbody tr").count() > 0
         picture(page, "dropped-1280-light", whole=False)
@@ -141,7 +141,7 @@ def test_a_relation_that_is_dropped_while_it_is_shown(tmp_path: Path, visitor: V
         page.goto(f"{server.url}/#/relations/stays")
         page.get_by_text("0 rows ·").wait_for()
         assert client.delete("/v1/relations/stays").is_success
-        page.get_by_text("The relation stays has been dropped. What you see is how it was").wait_for()
+        page.get_by_text("The relation stays has been dropped. It is shown as").wait_for()
         talk.define(client, "stays", STAYS)
         talk.ok(talk.send(client, [upsert("stays", stay(7))]))
         page.get_by_role("cell", name="guest 7").wait_for()
