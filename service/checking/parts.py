@@ -11,7 +11,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from livejoin.wire.schema import RelationDefinition
-from service.query.model import Query, ViewPart
+from service.query.model import Query, Subquery
 from service.tables.masks import select_mask
 
 Parts = Mapping[str, pa.RecordBatch]
@@ -35,14 +35,14 @@ def with_parts(
     query: Query, aliased: Mapping[str, RelationDefinition], tables: Parts, joined: Joined, core: Iterator[Parts]
 ) -> Iterator[Rows]:
     """Yield the rows of the view. `core`: the rows of the inner join, in blocks; `tables` by relation."""
-    by_part = [_own_rows(part, tables) for part in query.parts]
+    by_part = [_own_rows(part, tables) for part in query.subqueries]
     found = [np.zeros(len(next(iter(own.values()))), np.bool_) for own in by_part]
     for parts in core:
         rows = Rows(parts, {})
-        for number, part in enumerate(query.parts):
+        for number, part in enumerate(query.subqueries):
             rows = _apply(part, rows, by_part[number], aliased, joined, found[number])
         yield rows
-    for number, part in enumerate(query.parts):
+    for number, part in enumerate(query.subqueries):
         if part.kind == "full":
             (alias, own), on = next(iter(by_part[number].items())), part.on
             left = own.filter(pa.array(~found[number]))
@@ -51,7 +51,7 @@ def with_parts(
             yield Rows({alias: left, on: lacking}, {on: np.ones(len(left), np.bool_)})
 
 
-def _own_rows(part: ViewPart, tables: Parts) -> Parts:
+def _own_rows(part: Subquery, tables: Parts) -> Parts:
     """Return, for each of the part's own aliases, the rows that may be partners (for FULL JOIN, all rows), with their numbers."""
     found = {}
     for alias, relation in part.own:
@@ -62,7 +62,7 @@ def _own_rows(part: ViewPart, tables: Parts) -> Parts:
     return found
 
 
-def _apply(part: ViewPart, rows: Rows, own: Parts, aliased: Mapping[str, RelationDefinition], joined: Joined, found: Mask) -> Rows:
+def _apply(part: Subquery, rows: Rows, own: Parts, aliased: Mapping[str, RelationDefinition], joined: Joined, found: Mask) -> Rows:
     """Apply the part to the rows; mark in `found` which rows of its first own alias have a partner."""
     count = len(rows.parts[part.on])
     numbers, partners = [np.empty(0, np.int64)], {alias: [batch.slice(0, 0)] for alias, batch in own.items()}

@@ -28,7 +28,7 @@ def stretched(
     """Return the keys and the rows of the view. `tables` by relation."""
     assert query.stretches is not None
     function, name, of = query.stretches
-    (part,) = query.parts
+    (part,) = query.subqueries
     ((on, relation),), ((own, its),) = query.aliases, part.own
     aliased = {on: definitions[relation], own: definitions[its]}
     rows = _selected(query, on, tables[relation])

@@ -339,6 +339,6 @@ def _renamed(query: Query, names: Mapping[str, str]) -> Query:
         query,
         aliases=of(query.aliases),
         absent=tuple(group._replace(aliases=of(group.aliases)) for group in query.absent),
-        parts=tuple(replace(part, join=_renamed(part.join, names)) for part in query.parts),
+        subqueries=tuple(replace(part, join=_renamed(part.join, names)) for part in query.subqueries),
         named=tuple(dict.fromkeys(names.values())),
     )

@@ -1,8 +1,8 @@
 """Carry filters over equalities: with `x.k = y.k` and `x.k = 5`, only rows with `y.k = 5` matter, so no others are stored, or followed.
 
-The view's rows stay the same: filters go from an alias to those joined with it, and to parts attached to it, but never from a part of LEFT
-JOIN, NOT EXISTS and the like to the rows that are kept without a partner. Equal columns have one type, and equal values meet the same
-conditions, whatever the operator. IS NOT NULL follows from the equality itself.
+The view's rows stay the same: filters go from an alias to those joined with it, and to subqueries attached to it, but never from a subquery
+of LEFT JOIN, NOT EXISTS and the like to the rows that are kept without a partner. Equal columns have one type, and equal values meet the
+same conditions, whatever the operator. IS NOT NULL follows from the equality itself.
 """
 
 from __future__ import annotations
@@ -37,27 +37,27 @@ class _Known(NamedTuple):
 
 def carried(query: Query) -> Query:
     """Return the query with the filters that follow from its equalities."""
-    needed = [part.join for part in query.parts if part.kind in _NEEDED]
+    needed = [subquery.join for subquery in query.subqueries if subquery.kind in _NEEDED]
     core = _Known(
         query.equal + tuple(pair for join in needed for pair in join.equal),
         query.filters + tuple(one for join in needed for one in join.filters),
     )
     own = {alias for alias, _ in query.core.aliases}
     known = dict.fromkeys(own, core)
-    parts = []
-    for part in query.parts:
-        mine = core if part.kind in _NEEDED else _both(known[part.on], _Known(part.join.equal, part.join.filters))
-        aliases = {alias for alias, _ in part.own}
+    subqueries = []
+    for subquery in query.subqueries:
+        mine = core if subquery.kind in _NEEDED else _both(known[subquery.on], _Known(subquery.join.equal, subquery.join.filters))
+        aliases = {alias for alias, _ in subquery.own}
         known |= dict.fromkeys(aliases, mine)
-        others = tuple(one for one in part.join.filters if one.alias == part.on)
-        parts.append(replace(part, join=replace(part.join, filters=ordered((*others, *mine.of(aliases))))))
+        others = tuple(one for one in subquery.join.filters if one.alias == subquery.on)
+        subqueries.append(replace(subquery, join=replace(subquery.join, filters=ordered((*others, *mine.of(aliases))))))
     absent = [
         group._replace(filters=_both(core, _Known(group.equal, group.filters)).of({alias for alias, _ in group.aliases}))
         for group in query.absent
     ]
     lacking = {query.as_of.of.alias} if query.as_of is not None and query.as_of.optional else set()  # its filters are those carried to it
     filters = ordered((*query.filters, *core.of(lacking or own)))
-    return replace(query, filters=filters, parts=tuple(parts), absent=tuple(absent))
+    return replace(query, filters=filters, subqueries=tuple(subqueries), absent=tuple(absent))
 
 
 def _both(one: _Known, other: _Known) -> _Known:
@@ -67,12 +67,12 @@ def _both(one: _Known, other: _Known) -> _Known:
 def _about(column: ColumnRef, one: Condition) -> list[Condition]:
     """Return what the condition requires of this column alone; nothing where equality requires it anyway."""
     if isinstance(one, Either):
-        return either([part for part in case if part.columns == (column,)] for case in one.cases)
+        return either([each for each in case if each.columns == (column,)] for case in one.cases)
     return [one] if one.op != "not_null" else []
 
 
 def _on(ref: ColumnRef, one: Condition) -> Condition:
     """Return the condition, which is on one column, on another."""
     if isinstance(one, Either):
-        return Either(tuple(tuple(_on(ref, part) for part in case) for case in one.cases))
+        return Either(tuple(tuple(_on(ref, each) for each in case) for case in one.cases))
     return one._replace(column=ref)

@@ -22,7 +22,7 @@ def natural_json(query: Query, relations: Relations, counts: Counts | None) -> d
     join_tree          its edges: two aliases and the variables that both have; None: cyclic, or a product
     agm                as `agm_json`
     """
-    if query.branches or query.parts or not is_natural(query, relations):
+    if query.branches or query.subqueries or not is_natural(query, relations):
         return None
     graph = hypergraph(query)
     names = _variables(query, graph)

@@ -47,7 +47,7 @@ from service.planning.plans.plan import (
 from service.planning.plans.stages import as_of, gaps, latest
 from service.query.assembly import unsupported
 from service.query.model import ALGORITHMS, GUARANTEES, Query
-from service.query.parts import words_of
+from service.query.subqueries import words_of
 
 Maker = Callable[[Query, Relations], Plan | None]
 Counted = Callable[[Query], Counts | None]
@@ -116,7 +116,7 @@ def _of_groups(query: Query, relations: Relations, counted: Counted | None) -> P
 def _best(query: Query, relations: Relations) -> Plan:
     found = _plans(query, relations)
     if not found:
-        raise lqdag.refusal(query, relations) if not query.parts else _no_parts(query)
+        raise lqdag.refusal(query, relations) if not query.subqueries else _no_parts(query)
     best = found[0]
     if query.algorithm != "auto":
         named = [one for one in found if one.algorithm == query.algorithm]
@@ -168,7 +168,7 @@ def _chosen(one: Kept) -> Plan:
 
 
 def _no_parts(query: Query) -> Problem:
-    what = " and ".join(dict.fromkeys(words_of(part) for part in query.parts))
+    what = " and ".join(dict.fromkeys(words_of(part) for part in query.subqueries))
     return unsupported(f"a view with {what} of this form", outer.refusal(query))
 
 
@@ -178,10 +178,10 @@ def _plans(query: Query, relations: Relations) -> list[Plan]:
         return [latest.make(query, relations)]
     if query.as_of is not None:
         return [as_of.make(query, relations)]
-    if query.absent or query.branches or query.parts:
-        makers = [match.make, tree.make_with_parts]
+    if query.absent or query.branches or query.subqueries:
+        makers = [match.make, tree.make_with_subqueries]
         of_parts = [] if query.branches else [*(make(query, relations) for make in makers), *outer.make(query, relations, _plans)]
-        found = [one for one in (*of_parts, None if query.parts else lqdag.make(query, relations)) if one is not None]
+        found = [one for one in (*of_parts, None if query.subqueries else lqdag.make(query, relations)) if one is not None]
     else:
         found = product.make(query, relations, _plans)
         found += [one for algorithm in BUILT.values() for make in algorithm.makers if (one := make(query, relations)) is not None]
@@ -208,7 +208,7 @@ def _no_such_plan(query: Query, relations: Relations, found: list[Plan]) -> Prob
 
 def _operations(query: Query) -> str:
     """The operations of the view in addition to an inner join."""
-    found = [*dict.fromkeys(words_of(part) for part in query.parts)]
+    found = [*dict.fromkeys(words_of(part) for part in query.subqueries)]
     other = lqdag.operations(query)
     return " and ".join([*found, *([other] if other and other not in found else [])])
 
@@ -252,7 +252,7 @@ def _reasons(query: Query, relations: Relations, best: Plan) -> tuple[str, ...]:
     if best.shape == "outer":
         counted = "it visits the partners of a changed row to count them"
         return best.notes if best.guarantee == "best-effort" else (counted,)
-    if best.shape == "join_tree" and (query.absent or query.parts):
+    if best.shape == "join_tree" and (query.absent or query.subqueries):
         return (tree.VISITS,)
     if query.absent:
         return (_in_the_way(query, relations),)
@@ -273,7 +273,7 @@ def _in_the_way(query: Query, relations: Relations) -> str:
     """The reason why the requested guarantee is impossible; for a product, that of the part with the weakest guarantee."""
     if query.latest is not None:
         return latest.TIES
-    if query.parts or (query.absent and not query.branches and _is_counted(query, relations)):
+    if query.subqueries or (query.absent and not query.branches and _is_counted(query, relations)):
         return f"no algorithm is implemented that keeps {_operations(query)} of this form in polylogarithmic time per change"
     if query.absent or query.branches:
         return f"no algorithm that supports {lqdag.operations(query)} bounds the cost of a change or the delay between rows"

@@ -6,7 +6,7 @@ connected by edges that have it. Such a tree exists iff a heaviest spanning tree
 that both ends share, weighs as much as all conditions need: one for each condition of intervals, and for a class of c aliases c - 1. So
 `a.k = b.k and b.k = c.k and a.k = c.k` is a path, and an overlap between a and c then decides which.
 
-Parts of a view (EXISTS, NOT EXISTS, LEFT JOIN) are separate trees, each connected by one edge to an alias outside of it.
+Subqueries of a view (EXISTS, NOT EXISTS, LEFT JOIN) are separate trees, each connected by one edge to an alias outside of it.
 
 Source: acyclic hypergraphs and their join trees, according to Bernstein and Goodman (Power of natural semijoins) and Maier (The Theory of
 Relational Databases): a join tree is a heaviest spanning tree.
@@ -21,17 +21,18 @@ from typing import Literal, NamedTuple
 
 from service.planning.binding import equal_classes
 from service.planning.meets import Relations, meets_of, residual_of
-from service.query.model import MAX_ALIASES, ColumnRef, Condition, Meet, PartKind, Query, Span, ViewPart
+from service.query.model import MAX_ALIASES, ColumnRef, Condition, Meet, Query, Span, Subquery, SubqueryKind
 
 LinkKind = Literal["required", "exists", "absent", "optional", "inward"]
-_OF_PARTS: Mapping[PartKind, LinkKind] = {"exists": "exists", "absent": "absent", "optional": "optional"}
+_OF_SUBQUERIES: Mapping[SubqueryKind, LinkKind] = {"exists": "exists", "absent": "absent", "optional": "optional"}
 
 
 class Edge(NamedTuple):
     """From the rows of alias number `near` to their partners in `far`: columns that are pairwise equal, spans that meet (None: neither).
 
-    kind     what a row of `near` has to have there; of an edge that a part hangs on the part's kind, and back from the part "inward"
-    filters  of an inward edge: the part's conditions on `far`. A row of `far` that does not meet them has no partner along the edge
+    kind     what a row of `near` has to have there; of an edge that a subquery hangs on the subquery's kind, and back from the subquery
+    "inward"
+    filters  of an inward edge: the subquery's conditions on `far`. A row of `far` that does not meet them has no partner along the edge
     """
 
     near: int
@@ -73,28 +74,28 @@ def join_tree(query: Query, relations: Relations) -> tuple[Edge, ...] | None:
     return tuple(one for edge in edges for one in (edge, edge.back))
 
 
-def tree_with_parts(query: Query, parts: Sequence[ViewPart], relations: Relations) -> tuple[Edge, ...] | None:
-    """The same for a view with these parts, over the aliases of `Query.whole`. None also if a part is connected by more than one edge, or
-    must exist, or not, for rows of an optional one."""
+def tree_with_subqueries(query: Query, subqueries: Sequence[Subquery], relations: Relations) -> tuple[Edge, ...] | None:
+    """The same for a view with these subqueries, over the aliases of `Query.whole`. None also if a subquery is connected by more than one
+    edge, or must exist, or not, for rows of an optional one."""
     core, whole = query.core, query.whole
     if len(whole.aliases) > MAX_ALIASES:
         return None
     numbers = {alias: number for number, (alias, _) in enumerate(whole.aliases)}
     always = {alias for alias, _ in core.aliases}
     found = _placed(core, join_tree(core, relations) if len(core.aliases) > 1 else (), numbers)
-    for part in parts:
-        # The alias that it hangs on comes last: of equal edges those within the part are taken.
-        join = replace(part.join, aliases=(*part.own, part.join.aliases[0]))
+    for subquery in subqueries:
+        # The alias that it hangs on comes last: of equal edges those within the subquery are taken.
+        join = replace(subquery.join, aliases=(*subquery.own, subquery.join.aliases[0]))
         own = _placed(join, join_tree(join, relations), numbers)
-        kind = _OF_PARTS.get(part.kind)
-        if found is None or own is None or kind is None or (kind != "optional" and part.on not in always):
+        kind = _OF_SUBQUERIES.get(subquery.kind)
+        if found is None or own is None or kind is None or (kind != "optional" and subquery.on not in always):
             return None
-        outward = [edge for edge in own if edge.near == numbers[part.on]]
+        outward = [edge for edge in own if edge.near == numbers[subquery.on]]
         if len(outward) != 1:
             return None
         link = outward[0]._replace(kind=kind)
-        filters = tuple(one for one in join.filters if one.alias == part.on and one not in whole.filters)
-        found += (link, link.back._replace(filters=filters), *(edge for edge in own if numbers[part.on] not in (edge.near, edge.far)))
+        filters = tuple(one for one in join.filters if one.alias == subquery.on and one not in whole.filters)
+        found += (link, link.back._replace(filters=filters), *(edge for edge in own if numbers[subquery.on] not in (edge.near, edge.far)))
     return found
 
 
@@ -105,7 +106,7 @@ def _placed(query: Query, edges: tuple[Edge, ...] | None, numbers: dict[str, int
 
 
 def behind(edges: Sequence[Edge], *kinds: LinkKind) -> set[int]:
-    """The aliases of the parts of these kinds, and of those that are connected to them."""
+    """The aliases of the subqueries of these kinds, and of those that are connected to them."""
     found = [edge.far for edge in edges if edge.kind in kinds]
     for place in found:  # grows meanwhile
         found += [edge.far for edge in edges if edge.near == place and edge.kind != "inward" and edge.far not in found]
@@ -114,12 +115,12 @@ def behind(edges: Sequence[Edge], *kinds: LinkKind) -> set[int]:
 
 def _heaviest(count: int, weights: dict[tuple[int, int], int]) -> list[tuple[int, int]]:
     """The edges of a heaviest spanning forest (Kruskal); among equally heavy ones the first."""
-    part = list(range(count))
+    component = list(range(count))
     tree = []
     for x, y in sorted(weights, key=lambda pair: -weights[pair]):
-        if weights[x, y] and part[x] != part[y]:
+        if weights[x, y] and component[x] != component[y]:
             tree.append((x, y))
-            part = [part[x] if one == part[y] else one for one in part]
+            component = [component[x] if one == component[y] else one for one in component]
     return sorted(tree)
 
 

@@ -31,8 +31,8 @@ from service.query.model import (
     IntervalRef,
     Latest,
     Output,
-    PartKind,
     Query,
+    SubqueryKind,
     Within,
 )
 from service.query.scope import Scope
@@ -93,7 +93,7 @@ class Draft:
     outputs: list[Output] = field(default_factory=list)
     never: bool = False
     absent: list[Draft] = field(default_factory=list)  # NOT EXISTS
-    parts: list[PartDraft] = field(default_factory=list)
+    subqueries: list[SubqueryDraft] = field(default_factory=list)
     groups: GroupsDraft | None = None  # what is selected, if rows are grouped
     latest: Latest | None = None
     as_of: AsOf | None = None
@@ -126,7 +126,7 @@ class Draft:
     @property
     def has_filters_only(self) -> bool:
         """Whether the draft compares columns with constants, and nothing else."""
-        others = (self.equal, self.overlaps, self.inequalities, self.not_equal, self.within, self.cross, self.absent, self.parts)
+        others = (self.equal, self.overlaps, self.inequalities, self.not_equal, self.within, self.cross, self.absent, self.subqueries)
         return not any(others)
 
     @property
@@ -143,10 +143,10 @@ class Draft:
             self.restrict(ref, op, values)
 
 
-class PartDraft(NamedTuple):
+class SubqueryDraft(NamedTuple):
     """EXISTS, LEFT JOIN …: its conditions, including those with aliases outside of it."""
 
-    kind: PartKind
+    kind: SubqueryKind
     draft: Draft
 
 
@@ -169,14 +169,14 @@ def computed_outputs(function: str, intervals: tuple[IntervalRef, ...], name: st
 
 def check_size(drafts: Sequence[Draft], limits: Limits) -> None:
     """Raise Problem `unsupported-query` for a definition, of one SELECT or several, that exceeds the limits."""
-    parts = [part for draft in drafts for part in (draft, *draft.absent, *(part.draft for part in draft.parts))]
+    joins = [one for draft in drafts for one in (draft, *draft.absent, *(subquery.draft for subquery in draft.subqueries))]
     conditions = sum(
-        len(part.equal) + len(part.overlaps) + len(part.inequalities) + len(part.not_equal) + len(part.within) + len(part.cross)
-        + sum(one.size for one in (*part.filters, *(part.groups.having if part.groups else ()))) for part in parts
+        len(one.equal) + len(one.overlaps) + len(one.inequalities) + len(one.not_equal) + len(one.within) + len(one.cross)
+        + sum(condition.size for condition in (*one.filters, *(one.groups.having if one.groups else ()))) for one in joins
     )  # fmt: skip
     for what, found, most in (
-        ("aliases", max(len(part.scope.aliases) for part in parts), limits.aliases),
-        ("conditions", conditions + sum(len(draft.absent) + len(draft.parts) for draft in drafts), limits.conditions),
+        ("aliases", max(len(one.scope.aliases) for one in joins), limits.aliases),
+        ("conditions", conditions + sum(len(draft.absent) + len(draft.subqueries) for draft in drafts), limits.conditions),
         ("columns", max(len(draft.groups.outputs if draft.groups else draft.outputs) for draft in drafts), limits.columns),
     ):
         if found > most:
@@ -432,11 +432,11 @@ def _products(
 ) -> tuple[tuple[str, str], ...]:
     """Return the requested products that no condition makes unnecessary. Rejects a product that was not requested."""
     aliases = list(draft.scope.aliases)
-    part_of = {alias: alias for alias in aliases}
+    component = {alias: alias for alias in aliases}
 
     def join(x: str, y: str) -> bool:
-        old, new = part_of[y], part_of[x]
-        part_of.update({alias: new for alias in aliases if part_of[alias] == old})
+        old, new = component[y], component[x]
+        component.update({alias: new for alias in aliases if component[alias] == old})
         return old != new
 
     for left, right in pairs:
@@ -445,7 +445,7 @@ def _products(
         join(x.alias, y.alias)
     cross = [(x, y) if aliases.index(x) < aliases.index(y) else (y, x) for x, y in draft.cross]
     needed = tuple(pair for pair in sorted(set(cross)) if join(*pair))
-    apart = [alias for alias in aliases if part_of[alias] != part_of[aliases[0]]]
+    apart = [alias for alias in aliases if component[alias] != component[aliases[0]]]
     if apart:
         one, other = aliases[0], apart[0]
         raise unsupported(

@@ -1,7 +1,7 @@
 """SELECT DISTINCT whose columns include the whole keys of some aliases, and no columns of the others: the rows of these aliases that have
 partners.
 
-Each such row occurs once anyway, so no group is stored. The other aliases become EXISTS parts, each attached to one of these aliases.
+Each such row occurs once anyway, so no group is stored. The other aliases become EXISTS subqueries, each attached to one of these aliases.
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ from dataclasses import replace
 from typing import Any
 
 from livejoin.wire.schema import RelationDefinition
-from service.query.model import GROUP, ColumnRef, GroupOutput, Output, Query, ViewPart
-from service.query.parts import oriented
+from service.query.model import GROUP, ColumnRef, GroupOutput, Output, Query, Subquery
+from service.query.subqueries import oriented
 
 _PAIRS = ("equal", "overlaps", "less", "at_most", "not_equal", "within")
 
@@ -20,7 +20,7 @@ _PAIRS = ("equal", "overlaps", "less", "at_most", "not_equal", "within")
 def as_exists(query: Query, relations: Mapping[str, RelationDefinition]) -> Query | None:
     """Return the same view without groups, with rows identified by their columns; None if the view is not of this kind."""
     outputs = _columns(query)
-    if outputs is None or query.parts or query.absent or query.branches or query.as_of is not None:
+    if outputs is None or query.subqueries or query.absent or query.branches or query.as_of is not None:
         return None
     shown = {output.column.alias for output in outputs if output.column is not None}
     keys = {ColumnRef(alias, name) for alias, relation in query.aliases if alias in shown for name in relations[relation].key}
@@ -29,14 +29,14 @@ def as_exists(query: Query, relations: Mapping[str, RelationDefinition]) -> Quer
     others = [alias for alias, _ in query.aliases if alias not in shown]
     if len(list(_pieces(query, shown))) > 1 or any(alias in others for pair in query.cross for alias in pair):
         return None
-    parts = []
+    subqueries = []
     for piece in _pieces(query, others):
         outside = {alias for pair in _linked(query) if not piece.isdisjoint(pair) for alias in pair} - piece
         if len(outside) != 1:
             return None
-        parts.append(ViewPart("exists", _part(query, outside.pop(), piece)))
+        subqueries.append(Subquery("exists", _subquery(query, outside.pop(), piece)))
     made = _restricted(query, shown)
-    return replace(made, outputs=outputs, groups=None, distinct=True, parts=tuple(sorted(parts, key=repr)))
+    return replace(made, outputs=outputs, groups=None, distinct=True, subqueries=tuple(sorted(subqueries, key=repr)))
 
 
 def _columns(query: Query) -> tuple[Output, ...] | None:
@@ -84,7 +84,7 @@ def _restricted(query: Query, names: Collection[str]) -> Query:
     )
 
 
-def _part(query: Query, on: str, piece: set[str]) -> Query:
+def _subquery(query: Query, on: str, piece: set[str]) -> Query:
     """Return the join of these aliases with the one that they are attached to, which comes first."""
     made = _restricted(query, {on, *piece})
     return oriented(

@@ -165,7 +165,7 @@ def settled(draft: Draft) -> Draft:
     """Return the draft with an ASOF LEFT JOIN made an inner one if WHERE rejects null. Problem `unsupported-query` for what cannot be
     combined with it, or with the latest rows."""
     aliases, as_of = draft.scope.aliases, draft.as_of
-    parts = bool(draft.absent or draft.parts)
+    parts = bool(draft.absent or draft.subqueries)
     if draft.latest is not None and (len(aliases) > 1 or parts):
         what = f"of a join of {' and '.join(aliases)}" if len(aliases) > 1 else "with EXISTS or NOT EXISTS"
         instead = "they are of one relation, whose rows are filtered by its columns: join or compare when you read the rows"

@@ -13,7 +13,7 @@ Guarantee = Literal["best-effort", "delay", "strict"]
 GUARANTEES: tuple[Guarantee, ...] = get_args(Guarantee)
 """Each implies the previous ones."""
 
-PartKind = Literal["exists", "absent", "optional", "full", "gaps", "coverage"]
+SubqueryKind = Literal["exists", "absent", "optional", "full", "gaps", "coverage"]
 
 Algorithm = Literal[
     "interval-tree", "ij-heap", "box-tree", "view-tree", "join-tree", "qdag", "nested-loop",
@@ -305,8 +305,8 @@ class Grouping(NamedTuple):
 
 class Stretches(NamedTuple):
     """The view has one row for each stretch of a row's interval that partners leave (gaps), or cover (coverage). `name`: of the stretch;
-    the partners are a part. With groups: for each stretch that the intervals of a group's rows cover; then the interval overlaps itself in
-    the query, and there is no part."""
+    the partners are a subquery. With groups: for each stretch that the intervals of a group's rows cover; then the interval overlaps itself
+    in the query, and there is no subquery."""
 
     function: str
     name: str
@@ -342,20 +342,20 @@ class AsOf(NamedTuple):
 
 
 @dataclass(frozen=True)
-class ViewPart:
-    """A part of a view's join (EXISTS, NOT EXISTS, LEFT and FULL JOIN), attached to one of its aliases, and its effect on the rows.
+class Subquery:
+    """A subquery of a view's join (EXISTS, NOT EXISTS, LEFT and FULL JOIN), attached to one of its aliases, and its effect on the rows.
 
     kind  exists: keeps rows with a partner. absent: those without one. optional: rows are joined with their partners, or with nulls.
-          full: so are the part's own rows. gaps, coverage: partners leave or cover stretches of the row (`Stretches`)
-    join  the inner join of that alias, the first one, with the part's own; it selects nothing
+          full: so are the subquery's own rows. gaps, coverage: partners leave or cover stretches of the row (`Stretches`)
+    join  the inner join of that alias, the first one, with the subquery's own; it selects nothing
     """
 
-    kind: PartKind
+    kind: SubqueryKind
     join: Query
 
     @property
     def on(self) -> str:
-        """The alias that the part is attached to."""
+        """The alias that the subquery is attached to."""
         return self.join.aliases[0][0]
 
     @property
@@ -365,12 +365,12 @@ class ViewPart:
 
     @property
     def is_shown(self) -> bool:
-        """Whether the part's own aliases appear in the view's rows."""
+        """Whether the subquery's own aliases appear in the view's rows."""
         return self.kind in ("optional", "full")
 
     @property
     def filters(self) -> tuple[Condition, ...]:
-        """The filters on the part's own aliases."""
+        """The filters on the subquery's own aliases."""
         return tuple(one for one in self.join.filters if one.alias != self.on)
 
 
@@ -390,13 +390,13 @@ class Query:
     never       some condition is never true (x = NULL): the view is always empty
     absent      the NOT EXISTS groups and the right sides of EXCEPT, whose aliases are not among the others
     branches    with UNION or EXCEPT, the SELECTs except right sides: a row is one that some of them select, without duplicates
-    parts       EXISTS, LEFT and FULL JOIN, and NOT EXISTS with conditions other than equality; one may be attached to an earlier optional
-                one. The conditions and filters of a part are its own: those above are on the other aliases
+    subqueries       EXISTS, LEFT and FULL JOIN, and NOT EXISTS with conditions other than equality; one may be attached to an earlier
+                optional one. The conditions and filters of a subquery are its own: those above are on the other aliases
     groups      the grouping of the rows
     latest      the choice among the rows
     as_of       the choice of one alias's rows by an ASOF JOIN; filters apply to the rows that are found
     distinct    the rows are groups of one row each, identified by all of their columns
-    stretches   the stretches of the rows by their partners, the only part
+    stretches   the stretches of the rows by their partners, the only subquery
     named       all relations that the definition names, even those that cannot matter: it is read again at each start
     """
 
@@ -416,7 +416,7 @@ class Query:
     never: bool
     absent: tuple[Absent, ...] = ()
     branches: tuple[Branch, ...] = ()
-    parts: tuple[ViewPart, ...] = ()
+    subqueries: tuple[Subquery, ...] = ()
     groups: Grouping | None = None
     latest: Latest | None = None
     as_of: AsOf | None = None
@@ -460,25 +460,25 @@ class Query:
     @property
     def optional(self) -> frozenset[str]:
         """The aliases that a row may lack."""
-        found = {alias for part in self.parts if part.is_shown for alias, _ in part.own}
+        found = {alias for subquery in self.subqueries if subquery.is_shown for alias, _ in subquery.own}
         found |= {self.as_of.of.alias} if self.as_of is not None and self.as_of.optional else set()
-        return frozenset(found | {part.on for part in self.parts if part.kind == "full"})
+        return frozenset(found | {subquery.on for subquery in self.subqueries if subquery.kind == "full"})
 
     @property
     def core(self) -> Query:
-        """The inner join alone, without the parts."""
-        shown = {alias for part in self.parts if part.is_shown for alias, _ in part.own}
-        return replace(self, aliases=tuple(one for one in self.aliases if one[0] not in shown), parts=(), absent=())
+        """The inner join alone, without the subqueries."""
+        shown = {alias for subquery in self.subqueries if subquery.is_shown for alias, _ in subquery.own}
+        return replace(self, aliases=tuple(one for one in self.aliases if one[0] not in shown), subqueries=(), absent=())
 
     @property
     def whole(self) -> Query:
-        """What the view reads: the aliases of groups and parts after its own, and their conditions among its own."""
-        joins = [part.join for part in self.parts]
+        """What the view reads: the aliases of groups and subqueries after its own, and their conditions among its own."""
+        joins = [subquery.join for subquery in self.subqueries]
         return replace(
             self,
             aliases=self.aliases
             + tuple(alias for group in self.absent for alias in group.aliases)
-            + tuple(alias for part in self.parts if not part.is_shown for alias in part.own),
+            + tuple(alias for subquery in self.subqueries if not subquery.is_shown for alias in subquery.own),
             equal=self.equal
             + tuple(pair for group in self.absent for pair in group.equal)
             + tuple(pair for join in joins for pair in join.equal),
@@ -489,8 +489,8 @@ class Query:
             within=self.within + tuple(pair for join in joins for pair in join.within),
             filters=self.filters
             + tuple(one for group in self.absent for one in group.filters)
-            + tuple(one for part in self.parts if part.kind != "full" for one in part.filters),  # all rows of those matter
-            parts=(),
+            + tuple(one for subquery in self.subqueries if subquery.kind != "full" for one in subquery.filters),  # all rows of those matter
+            subqueries=(),
         )
 
     @property

@@ -13,8 +13,8 @@ from typing import Literal, NamedTuple
 
 from service.query.assembly import Draft, Options, unsupported, unused
 from service.query.model import Absent, Branch, ColumnRef, Condition, Filter, Output, Query
-from service.query.parts import assemble_view, words_of
 from service.query.scope import Scope
+from service.query.subqueries import assemble_view, words_of
 
 
 @dataclass
@@ -109,8 +109,8 @@ def _selected(draft: Draft, options: Options) -> _Select:
     if draft.as_of is not None:
         raise unsupported("ASOF JOIN in UNION or EXCEPT", "define a view of its own")
     query = assemble_view(draft, options)
-    if query.parts:
-        raise unsupported(f"{words_of(query.parts[0])} in UNION or EXCEPT", "define a view of its own for each SELECT")
+    if query.subqueries:
+        raise unsupported(f"{words_of(query.subqueries[0])} in UNION or EXCEPT", "define a view of its own for each SELECT")
     for output in query.outputs:
         if output.kind != "column":
             raise unsupported(f"the computed column {output.name} in UNION or EXCEPT", "select columns of the relations")

@@ -17,12 +17,12 @@ from sqlglot.tokenizer_core import TokenType
 
 from livejoin.wire.schema import RelationDefinition
 from service.errors import Problem
-from service.query.assembly import Draft, PartDraft, check_output_name, column_output, computed_outputs, unsupported
+from service.query.assembly import Draft, SubqueryDraft, check_output_name, column_output, computed_outputs, unsupported
 from service.query.latest import is_latest, read_as_of, read_latest
-from service.query.model import STRETCHES, ColumnRef, Output, PartKind
+from service.query.model import STRETCHES, ColumnRef, Output, SubqueryKind
 from service.query.scope import Scope, check_relation
 from service.query.set_operations import Expression, SetOperation
-from service.query.sql_conditions import Conditions, ReadPart
+from service.query.sql_conditions import Conditions, ReadSubquery
 from service.query.sql_groups import is_grouped, read_groups
 from service.query.sql_names import Names, Source, Sources, Text, bad_query, fold, read_sources
 from service.query.sql_terms import read_term
@@ -44,8 +44,8 @@ _CLAUSES = {
 T = TypeVar("T")
 _GROUPED = ("distinct", "group", "having")
 
-_SIDES: dict[str, PartKind] = {"LEFT": "optional", "RIGHT": "optional", "FULL": "full"}
-_KINDS: dict[tuple[str, str], PartKind] = {
+_SIDES: dict[str, SubqueryKind] = {"LEFT": "optional", "RIGHT": "optional", "FULL": "full"}
+_KINDS: dict[tuple[str, str], SubqueryKind] = {
     **{(side, outer): kind for side, kind in _SIDES.items() for outer in ("", "OUTER")},
     **{(side, "SEMI"): "exists" for side in ("", "LEFT")},
     **{(side, "ANTI"): "absent" for side in ("", "LEFT")},
@@ -168,7 +168,7 @@ def _own_columns(part: exp.Expr) -> Iterator[exp.Column]:
             yield node
 
 
-def _read_part(query: exp.Expr, words: str, outer: Scope, source: Source, relations: Mapping[str, RelationDefinition]) -> Draft:
+def _read_subquery(query: exp.Expr, words: str, outer: Scope, source: Source, relations: Mapping[str, RelationDefinition]) -> Draft:
     """Read the SELECT in EXISTS (…), NOT EXISTS (…) or IN (…); for IN, including what it selects."""
     if not isinstance(query, exp.Select):
         raise unsupported(f"{query.key.upper()} in {words}", f"write {words} (SELECT … FROM … WHERE …), once for each part")
@@ -188,10 +188,10 @@ def _read_select(
         raise unsupported("a subquery or a function in FROM", "write FROM a JOIN b ON … with the names of relations")
     for table in sources.tables:
         _refuse_table(table)
-    names, read_part = sources.names, partial(_read_part, source=source, relations=relations)
-    draft = _read_joins(sources, read_part if outer is None else None, words)
+    names, read_subquery = sources.names, partial(_read_subquery, source=source, relations=relations)
+    draft = _read_joins(sources, read_subquery if outer is None else None, words)
     if "where" in select.args and select.args["where"]:
-        Conditions(draft, names, read_part if outer is None else None, words).add(select.args["where"].this)
+        Conditions(draft, names, read_subquery if outer is None else None, words).add(select.args["where"].this)
     if outer is None and is_latest(select):
         draft.latest = read_latest(select, names)
         _read_outputs(select, names, draft)
@@ -204,7 +204,7 @@ def _read_select(
     return draft
 
 
-def _read_joins(sources: Sources, read_part: ReadPart | None, words: str) -> Draft:
+def _read_joins(sources: Sources, read_subquery: ReadSubquery | None, words: str) -> Draft:
     """Read FROM and its joins; the scope of the draft has the aliases that rows have."""
     whole, draft = sources.whole, Draft(sources.whole)
     for one in sources.joined:
@@ -219,13 +219,13 @@ def _read_joins(sources: Sources, read_part: ReadPart | None, words: str) -> Dra
             if join.kind == "CROSS":
                 draft.cross.append((one.before[-1], own[0]))
             if join.args.get("on"):
-                Conditions(draft, names, read_part, words).add(join.args["on"])
+                Conditions(draft, names, read_subquery, words).add(join.args["on"])
             continue
         if words:
             raise unsupported(f"{_join_words(join)} in {words}", f"write {words} (SELECT … FROM … WHERE …), joined by JOIN")
         on = join.args.get("on")
         if join.side == "RIGHT":  # the mirror of LEFT JOIN: everything before it is the part
-            if draft.parts or draft.absent:
+            if draft.subqueries or draft.absent:
                 raise unsupported("RIGHT JOIN after another outer join", f"begin with {own[0]}: write FROM {own[0]} LEFT JOIN …")
             if any(_is_comma(earlier.join) for earlier in sources.joined[: sources.joined.index(one)]):
                 raise unsupported("RIGHT JOIN after a comma", f"begin with {own[0]}: write FROM {own[0]} LEFT JOIN …")
@@ -239,7 +239,7 @@ def _read_joins(sources: Sources, read_part: ReadPart | None, words: str) -> Dra
         if kind == "absent":
             draft.absent.append(part)
         else:
-            draft.parts.append(PartDraft(kind, part))
+            draft.subqueries.append(SubqueryDraft(kind, part))
     draft.scope = whole.of(list(sources.names.scope.aliases))
     return draft
 

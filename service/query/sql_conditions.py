@@ -12,7 +12,7 @@ from typing import NamedTuple
 from sqlglot import exp
 
 from service.errors import Problem
-from service.query.assembly import Draft, Inequality, PartDraft, unsupported
+from service.query.assembly import Draft, Inequality, SubqueryDraft, unsupported
 from service.query.filters import OPPOSITE
 from service.query.literals import BadLiteral, Physical, distance_from_json, distance_from_text, interval_from_text
 from service.query.model import ColumnRef, Filter, Within
@@ -33,7 +33,7 @@ _INFINITIES = {
 _NOT_MAINTAINED: dict[type[exp.Expr], str] = {
     exp.ILike: "write LIKE, once for each spelling, joined by OR",
 }
-ReadPart = Callable[[exp.Expr, str, Scope], Draft]
+ReadSubquery = Callable[[exp.Expr, str, Scope], Draft]
 """Reads the SELECT of EXISTS, NOT EXISTS or IN, given its words and the names around it."""
 
 
@@ -45,13 +45,13 @@ class _Side(NamedTuple):
 
 
 class Conditions:
-    """Reads conditions into a draft whose names are known. `read_part`: None where no part is allowed. `within`: the part that contains
+    """Reads conditions into a draft whose names are known. `read_subquery`: None where no part is allowed. `within`: the part that contains
     the conditions, in words."""
 
-    def __init__(self, draft: Draft, names: Names, read_part: ReadPart | None, within: str = "") -> None:
+    def __init__(self, draft: Draft, names: Names, read_subquery: ReadSubquery | None, within: str = "") -> None:
         self._draft = draft
         self._names = names
-        self._read_part = read_part
+        self._read_subquery = read_subquery
         self._within = within
 
     def add(self, node: exp.Expr, negated: bool = False) -> None:
@@ -90,11 +90,11 @@ class Conditions:
         elif isinstance(node, exp.Column):
             self._filter(self._names.column(node), "=", [not negated], node)
         elif isinstance(node, exp.Exists):
-            group = self._part(node.this.unnest(), "NOT EXISTS" if negated else "EXISTS")
+            group = self._read(node.this.unnest(), "NOT EXISTS" if negated else "EXISTS")
             if negated:
                 draft.absent.append(group)
             else:
-                draft.parts.append(PartDraft("exists", group))
+                draft.subqueries.append(SubqueryDraft("exists", group))
         else:
             part = ("NOT " if negated else "") + _sql(node)
             instead = "write overlaps(x, y), comparisons, IN, LIKE, IS NULL and BETWEEN, joined by AND"
@@ -107,12 +107,12 @@ class Conditions:
     def _choose(self, branches: Sequence[Conditions], node: exp.Expr) -> None:
         self._draft.choose([branch._draft for branch in branches], _sql(node))
 
-    def _part(self, query: exp.Expr, words: str) -> Draft:
+    def _read(self, query: exp.Expr, words: str) -> Draft:
         """Return the SELECT in EXISTS (…), NOT EXISTS (…) or IN (…)."""
-        if self._read_part is None:
+        if self._read_subquery is None:
             instead = f"define a view with a single level of {words}" if words == self._within else "write it in WHERE"
             raise unsupported(f"{words} within {self._within}", instead)
-        return self._read_part(query, words, self._names.scope)
+        return self._read_subquery(query, words, self._names.scope)
 
     def _overlaps(self, node: exp.Expr, negated: bool) -> None:
         if negated:
@@ -219,7 +219,7 @@ class Conditions:
             raise unsupported("NOT IN over a subquery", "a single null in it excludes every row: write NOT EXISTS (SELECT … WHERE …)")
         left = node.this.unnest()
         columns = [one.unnest() for one in (left.expressions if isinstance(left, exp.Tuple) else [left])]
-        part = self._part(node.args["query"].unnest(), "IN")
+        part = self._read(node.args["query"].unnest(), "IN")
         selected, part.outputs = part.outputs, []
         if len(selected) != len(columns):
             raise self._names.bad(node, f"IN compares {len(columns)} columns with {len(selected)}")
@@ -230,7 +230,7 @@ class Conditions:
             if ref.alias in part.scope.aliases:
                 raise unsupported(f"the alias {ref.alias} in IN and outside of it", "rename one of the two")
             part.equal.append((ref, output.column))
-        self._draft.parts.append(PartDraft("exists", part))
+        self._draft.subqueries.append(SubqueryDraft("exists", part))
 
     def _is(self, node: exp.Is, negated: bool) -> None:
         side = self._side(node.this)

@@ -12,7 +12,7 @@ from dataclasses import replace
 
 from livejoin.wire.schema import NAME
 from service.errors import Problem
-from service.query.assembly import Draft, PartDraft, unsupported
+from service.query.assembly import Draft, SubqueryDraft, unsupported
 from service.query.filters import ordered
 from service.query.groups import GroupsDraft, refuse_stretch
 from service.query.model import ColumnRef, Filter, IntervalRef, Output, Query, Stretches, is_stretch
@@ -26,7 +26,7 @@ _WHERE = {"gaps": "LEFT JOIN", "coverage": "JOIN"}
 
 
 def take(draft: Draft) -> tuple[Draft, Stretches | None]:
-    """Return the draft with the partners as a part of it, and its stretches; the same draft and None if it has none. Problems
+    """Return the draft with the partners as a subquery of it, and its stretches; the same draft and None if it has none. Problems
     `unsupported-query`, `bad-definition`."""
     mine = [output for output in draft.reads if is_stretch(output)]
     if not mine:
@@ -44,11 +44,11 @@ def take(draft: Draft) -> tuple[Draft, Stretches | None]:
         raise unsupported(words, f"{function} takes two intervals, as in {function}(s.hours, b.stay)")
     _require_name(name, words, draft.scope.aliases)
     of, by = first.intervals
-    part = _partners(draft, function, words, of, by)
+    subquery = _partners(draft, function, words, of, by)
     rows = draft.scope.of([of.alias])
     outputs = [one._replace(intervals=(of,)) if is_stretch(one) else one for one in draft.outputs]
     _require_columns(outputs, of.alias, words)
-    kept = replace(draft, scope=rows, outputs=outputs, parts=[part])
+    kept = replace(draft, scope=rows, outputs=outputs, subqueries=[subquery])
     if function == "coverage":
         kept = _without(kept, by.alias)
     return kept, Stretches(function, name, of)
@@ -60,7 +60,7 @@ def of_groups(query: Query, draft: GroupsDraft) -> Query:
     assert draft.covered is not None
     name, of = draft.covered
     words, aliases = f"coverage({of})", [alias for alias, _ in query.aliases]
-    if len(query.aliases) > 1 or query.parts or query.absent:
+    if len(query.aliases) > 1 or query.subqueries or query.absent:
         raise unsupported(f"{words} of a join", "group the rows of one relation, or write coverage(x, y) of two intervals that overlap")
     if draft.aggregates or draft.having:
         raise unsupported(f"{words} with aggregates, or with HAVING on them", "define a view for each")
@@ -76,26 +76,26 @@ def _require_name(name: str, words: str, aliases: Iterable[str]) -> None:
         raise Problem("bad-definition", f"{name!r} cannot name {words}: {instead}")
 
 
-def _partners(draft: Draft, function: str, words: str, of: IntervalRef, by: IntervalRef) -> PartDraft:
+def _partners(draft: Draft, function: str, words: str, of: IntervalRef, by: IntervalRef) -> SubqueryDraft:
     a, b = (f"{draft.scope.aliases.get(ref.alias, '…')} {ref.alias}" for ref in (of, by))
     instead = f"write {_INSTEAD[function].format(a=a, b=b, of=of, by=by)}"
-    if of.alias == by.alias or {*draft.scope.aliases} != {of.alias, by.alias} or draft.absent or len(draft.parts) > 1:
+    if of.alias == by.alias or {*draft.scope.aliases} != {of.alias, by.alias} or draft.absent or len(draft.subqueries) > 1:
         raise unsupported(f"{words} over other relations than these two, or with EXISTS", f"{instead}, and define a view for the rest")
     if function == "gaps":
-        if not draft.parts or draft.parts[0].kind != "optional" or {*draft.parts[0].draft.scope.aliases} != {by.alias}:
+        if not draft.subqueries or draft.subqueries[0].kind != "optional" or {*draft.subqueries[0].draft.scope.aliases} != {by.alias}:
             raise unsupported(f"{words} without LEFT JOIN of {by.alias}", instead)
         named = [ref for one in draft.filters for ref in one.columns] + _compared(draft)
         for ref in named:
             if ref.alias == by.alias:
                 raise unsupported(f"{ref} in WHERE with {words}", f"no row has {by.alias}: write the condition in ON")
-        return PartDraft("gaps", draft.parts[0].draft)
-    if draft.parts:
+        return SubqueryDraft("gaps", draft.subqueries[0].draft)
+    if draft.subqueries:
         raise unsupported(f"{words} with an outer join", instead)
-    part = replace(
+    subquery = replace(
         draft, scope=draft.scope.of([by.alias]), outputs=[], filters=[one for one in draft.filters if one.alias == by.alias],
         never=draft.never,
     )  # fmt: skip
-    return PartDraft("coverage", part)
+    return SubqueryDraft("coverage", subquery)
 
 
 def _compared(draft: Draft) -> list[ColumnRef]:
@@ -112,7 +112,7 @@ def _require_columns(outputs: list[Output], alias: str, words: str) -> None:
 
 
 def _without(draft: Draft, partner: str) -> Draft:
-    """Return the draft without the conditions that name a partner: they belong to the part."""
+    """Return the draft without the conditions that name a partner: they belong to the subquery."""
     return replace(
         draft, equal=[], overlaps=[], inequalities=[], not_equal=[], within=[], cross=[],
         filters=[one for one in draft.filters if one.alias != partner],
@@ -122,9 +122,9 @@ def _without(draft: Draft, partner: str) -> Draft:
 def finish(query: Query, stretches: Stretches, scope: Scope) -> Query:
     """Complete the query that was assembled from the draft of `take`. `scope`: of all aliases. Problem `unsupported-query` for conditions
     other than one pair of intervals and equal columns."""
-    (part,) = query.parts
+    (subquery,) = query.subqueries
     of, declared = stretches.of, scope.declared(stretches.of)
-    join = part.join
+    join = subquery.join
     words = f"{stretches.function}({of}, …)"
     others = [*map(str, join.comparisons), *map(str, join.within), *(f"overlaps({x}, {y})" for x, y in join.overlaps[1:])]
     if others or not join.overlaps:

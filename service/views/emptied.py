@@ -67,11 +67,11 @@ def lost_without(view: LiveView, names: Collection[str]) -> Lost | None:
         return None
     aliases, gone = {alias for alias, _ in query.aliases}, {alias for alias, name in query.whole.aliases if name in names}
     needed = set() if query.branches else aliases - query.optional
-    for part in query.parts:
+    for part in query.subqueries:
         if part.kind in ("exists", "coverage") and part.on in needed:
             needed |= {alias for alias, _ in part.own}
     if gone & needed or aliases <= gone:
-        return Lost(True, None, not (query.parts or query.absent or query.latest or query.as_of or query.stretches or query.branches))
+        return Lost(True, None, not (query.subqueries or query.absent or query.latest or query.as_of or query.stretches or query.branches))
     if query.groups is None and plan.shape in ("match", "as_of") and gone and gone <= query.optional:
         (side,) = (side for side in view.sides if side.alias in gone)
         return Lost(False, side.place, plan.shape == "match" and gone == query.optional)

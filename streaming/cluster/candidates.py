@@ -83,7 +83,7 @@ def _of_values(query: Query) -> Coordinate:
 
 def _of_parts(query: Query) -> set[str]:
     """The aliases of parts, which a row of the view may be without."""
-    parts = [group.aliases for group in query.absent] + [part.own for part in query.parts]
+    parts = [group.aliases for group in query.absent] + [part.own for part in query.subqueries]
     return {alias for aliases in parts for alias, _ in aliases}
 
 
@@ -110,7 +110,7 @@ def _remedy(query: Query, needed: _Needed, joining: Sequence[Sequence[ColumnRef]
 
 
 def _is_full(query: Query) -> bool:
-    return any(part.kind == "full" for part in query.parts)
+    return any(part.kind == "full" for part in query.subqueries)
 
 
 class _Needed(NamedTuple):
@@ -133,7 +133,7 @@ def _needed(query: Query) -> _Needed | None:
         return _Needed(query.latest.by, "the rows of a key must be in one cell, but the view has no key")
     if query.as_of is not None:
         return _Needed(None, "the rows before a point must be in its cell, but the as-of join has no equality")
-    if query.parts or query.absent or query.stretches is not None:
+    if query.subqueries or query.absent or query.stretches is not None:
         words = "all partners of a row must be in its cell (LEFT JOIN, EXISTS, gaps), but no equality joins all aliases"
         return _Needed(None, words)
     return None

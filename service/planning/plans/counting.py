@@ -60,7 +60,7 @@ def make(query: Query, relations: Relations) -> Plan | str:
 
 
 def _core(query: Query, relations: Relations) -> Plan | None:
-    if query.parts or query.absent or query.branches:
+    if query.subqueries or query.absent or query.branches:
         return None
     if _on_one_key(query, relations):
         return view_tree.make(groups.core_of(query), relations)

@@ -18,8 +18,8 @@ WORDS = "EXISTS, NOT EXISTS, LEFT JOIN and FULL JOIN of two relations on one int
 
 
 def make(query: Query, relations: Relations) -> Plan | None:
-    parts, told = outer.parts_of(query), outer.joins_of(query)
-    if isinstance(parts, str) or isinstance(told, str) or len(parts) != 1 or len(query.core.aliases) != 1:
+    subqueries, told = outer.subqueries_of(query), outer.joins_of(query)
+    if isinstance(subqueries, str) or isinstance(told, str) or len(subqueries) != 1 or len(query.core.aliases) != 1:
         return None
     joins, counts = told
     support = _support(joins[counts[0].join].query, relations)
@@ -30,7 +30,7 @@ def make(query: Query, relations: Relations) -> Plan | None:
         alone = selection.make(one.query, {name: relations[name.partition("#")[0]] for _, name in one.query.aliases})
         kept.append(replace(one, plan=alone if any(one.tests) else support))
     dimension, theorem = ("", None) if support.shape == "join_tree" else (", 1-D", support.theorem)
-    kind = f"{outer.kind_of(parts)}{dimension}, 2 relations{suffix(joins[counts[0].join].query, ())}"
+    kind = f"{outer.kind_of(subqueries)}{dimension}, 2 relations{suffix(joins[counts[0].join].query, ())}"
     bounds = {
         "space": "O(n)",
         "update": "O(log n), and O(log n) per row that gains its first or loses its last partner",

@@ -1,13 +1,13 @@
-"""Joins with parts (EXISTS, NOT EXISTS, LEFT and FULL JOIN): a disjoint union of inner joins, each kept by its own class.
+"""Joins with subqueries (EXISTS, NOT EXISTS, LEFT and FULL JOIN): a disjoint union of inner joins, each kept by its own class.
 
     LEFT   the inner join, and the rows of the core without a partner, joined with nulls
     FULL   the same, and the rows of the other side without a partner
     EXISTS, NOT EXISTS   the core over those rows that have a partner, or none
 
-Counts determine which rows these are: the delta of the inner join of a part with the alias that it is connected to says, row by row, how
-many partners each row gains and loses. A row that gains its first partner or loses its last one moves from one of the joins to another, as
-a changed row would. So LEFT and FULL of two relations keep the guarantee of the inner join, and reading keeps that of the core; a change of
-a part of a larger view, or of EXISTS, visits the partners of its row.
+Counts determine which rows these are: the delta of the inner join of a subquery with the alias that it is connected to says, row by row,
+how many partners each row gains and loses. A row that gains its first partner or loses its last one moves from one of the joins to another,
+as a changed row would. So LEFT and FULL of two relations keep the guarantee of the inner join, and reading keeps that of the core; a change
+of a subquery of a larger view, or of EXISTS, visits the partners of its row.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from service.planning.meets import Relations
 from service.planning.plans.plan import Counted, Kept, Outer, Plan, first_notes, names, outputs_on
 from service.planning.plans.product import components
 from service.query.filters import ordered
-from service.query.model import GUARANTEES, MAX_ALIASES, Absent, Query, ViewPart
-from service.query.parts import oriented
+from service.query.model import GUARANTEES, MAX_ALIASES, Absent, Query, Subquery
+from service.query.subqueries import oriented
 
 Plans = Callable[[Query, Relations], list[Plan]]
 MOST_JOINS = 16
@@ -63,23 +63,23 @@ def refusal(query: Query) -> str:
     return told if isinstance(told, str) else "there is no algorithm that supports all the joins that it consists of"
 
 
-def kind_of(parts: Sequence[ViewPart]) -> str:
-    """The name of joins with such parts."""
-    return " and ".join(dict.fromkeys(_KINDS[part.kind] for part in parts))
+def kind_of(subqueries: Sequence[Subquery]) -> str:
+    """The name of joins with such subqueries."""
+    return " and ".join(dict.fromkeys(_KINDS[subquery.kind] for subquery in subqueries))
 
 
-def parts_of(query: Query) -> list[ViewPart] | str:
-    """Its parts, including NOT EXISTS groups; or the reason, in words, why one cannot be kept in this way."""
-    core, found = query.core, list(query.parts)
+def subqueries_of(query: Query) -> list[Subquery] | str:
+    """Its subqueries, including NOT EXISTS groups; or the reason, in words, why one cannot be kept in this way."""
+    core, found = query.core, list(query.subqueries)
     for group in query.absent:
-        told = _as_part(query, core, group)
+        told = _as_subquery(query, core, group)
         if isinstance(told, str):
             return told
         found.append(told)
     return found
 
 
-def _as_part(query: Query, core: Query, group: Absent) -> ViewPart | str:
+def _as_subquery(query: Query, core: Query, group: Absent) -> Subquery | str:
     own = {alias for alias, _ in group.aliases}
     outside = {ref.alias for pair in group.equal for ref in pair} - own
     if len(outside) != 1:
@@ -92,85 +92,85 @@ def _as_part(query: Query, core: Query, group: Absent) -> ViewPart | str:
         core, aliases=((on, relation), *group.aliases), equal=group.equal, filters=group.filters, overlaps=(), less=(), at_most=(),
         not_equal=(), within=(), cross=(), outputs=(), never=False, retain=None, algorithm="auto", guarantee="best-effort", named=(),
     )  # fmt: skip
-    return ViewPart("absent", join) if len(components(join)) == 1 else "a relation in NOT EXISTS has no equality with the others"
+    return Subquery("absent", join) if len(components(join)) == 1 else "a relation in NOT EXISTS has no equality with the others"
 
 
 def joins_of(query: Query) -> tuple[list[Kept], tuple[Counted, ...]] | str:
     """The joins to keep, first those by which others are tested, and what is counted in them; their plans are made later."""
-    parts = parts_of(query)
-    if isinstance(parts, str):
-        return parts
-    sets = list(_matched(parts))
+    subqueries = subqueries_of(query)
+    if isinstance(subqueries, str):
+        return subqueries
+    sets = list(_matched(subqueries))
     if len(sets) > MOST_JOINS:
         return f"it consists of {len(sets)} joins (each independent LEFT JOIN doubles the number); at most {MOST_JOINS} are possible"
-    shown = [one for one in sets if not any(_tests(query, parts, one).values())]
+    shown = [one for one in sets if not any(_tests(query, subqueries, one).values())]
     kept, counts = list[Kept](), list[Counted]()
     for matched in shown:
-        kept.append(_kept(query, parts, matched, {}))
+        kept.append(_kept(query, subqueries, matched, {}))
     numbers: dict[tuple[int, str], int] = {}
-    for number, part in enumerate(parts):
-        at = next((at for at, one in enumerate(kept) if _is_join_of(one, part)), None)
+    for number, subquery in enumerate(subqueries):
+        at = next((at for at, one in enumerate(kept) if _is_join_of(one, subquery)), None)
         if at is None:
-            kept.append(_support(query, parts, part))
+            kept.append(_support(query, subqueries, subquery))
             at = len(kept) - 1
         aliases = [alias for alias, _ in kept[at].query.aliases]
-        for alias in (part.on, part.own[0][0]) if part.kind == "full" else (part.on,):
+        for alias in (subquery.on, subquery.own[0][0]) if subquery.kind == "full" else (subquery.on,):
             numbers[number, alias] = len(counts)
             counts.append(Counted(at, aliases.index(alias)))
     for matched in sets:
         if matched not in shown:
             tests = {
                 alias: tuple((numbers[number, alias], wanted) for number, wanted in some)
-                for alias, some in _tests(query, parts, matched).items()
+                for alias, some in _tests(query, subqueries, matched).items()
             }
-            kept.append(_kept(query, parts, matched, tests))
+            kept.append(_kept(query, subqueries, matched, tests))
     return kept, tuple(counts)
 
 
 Matched = frozenset[int]
-"""The parts whose aliases a row has, by number; -1: of FULL JOIN its own side alone."""
+"""The subqueries whose aliases a row has, by number; -1: of FULL JOIN its own side alone."""
 
 
-def _matched(parts: Sequence[ViewPart]) -> Iterator[Matched]:
-    if parts and parts[0].kind == "full":
+def _matched(subqueries: Sequence[Subquery]) -> Iterator[Matched]:
+    if subqueries and subqueries[0].kind == "full":
         yield from (frozenset([0]), frozenset(), frozenset([-1]))
         return
-    optional = [number for number, part in enumerate(parts) if part.kind == "optional"]
-    of_alias = {alias: number for number in optional for alias, _ in parts[number].own}
+    optional = [number for number, subquery in enumerate(subqueries) if subquery.kind == "optional"]
+    of_alias = {alias: number for number in optional for alias, _ in subqueries[number].own}
     for choice in choices_of((True, False), repeat=len(optional)):
         matched = frozenset(number for number, there in zip(optional, choice, strict=True) if there)
-        if all(of_alias.get(parts[number].on, number) in matched for number in matched):
+        if all(of_alias.get(subqueries[number].on, number) in matched for number in matched):
             yield matched
 
 
-def _aliases(query: Query, parts: Sequence[ViewPart], matched: Matched) -> list[str]:
+def _aliases(query: Query, subqueries: Sequence[Subquery], matched: Matched) -> list[str]:
     """The aliases that a row then has, in the order of the view's."""
     if matched == {-1}:
-        return [alias for alias, _ in parts[0].own]
-    there = {alias for alias, _ in query.core.aliases} | {alias for number in matched for alias, _ in parts[number].own}
+        return [alias for alias, _ in subqueries[0].own]
+    there = {alias for alias, _ in query.core.aliases} | {alias for number in matched for alias, _ in subqueries[number].own}
     return [alias for alias, _ in query.aliases if alias in there]
 
 
-def _tests(query: Query, parts: Sequence[ViewPart], matched: Matched) -> dict[str, list[tuple[int, bool]]]:
-    """By alias, the parts in which its rows must have a partner, or must not."""
+def _tests(query: Query, subqueries: Sequence[Subquery], matched: Matched) -> dict[str, list[tuple[int, bool]]]:
+    """By alias, the subqueries in which its rows must have a partner, or must not."""
     if matched == {-1}:
-        return {parts[0].own[0][0]: [(0, False)]}
+        return {subqueries[0].own[0][0]: [(0, False)]}
     found: dict[str, list[tuple[int, bool]]] = {}
-    there = _aliases(query, parts, matched)
-    for number, part in enumerate(parts):
-        if part.on in there and number not in matched:
-            found.setdefault(part.on, []).append((number, part.kind == "exists"))
+    there = _aliases(query, subqueries, matched)
+    for number, subquery in enumerate(subqueries):
+        if subquery.on in there and number not in matched:
+            found.setdefault(subquery.on, []).append((number, subquery.kind == "exists"))
     return found
 
 
 _PAIRS = ("equal", "overlaps", "less", "at_most", "not_equal")
 
 
-def _kept(query: Query, parts: Sequence[ViewPart], matched: Matched, tests: Mapping[str, tuple[tuple[int, bool], ...]]) -> Kept:
-    """The join of the rows that have these parts. A tested alias stands for a separate relation: the rows that pass."""
-    there = _aliases(query, parts, matched)
+def _kept(query: Query, subqueries: Sequence[Subquery], matched: Matched, tests: Mapping[str, tuple[tuple[int, bool], ...]]) -> Kept:
+    """The join of the rows that have these subqueries. A tested alias stands for a separate relation: the rows that pass."""
+    there = _aliases(query, subqueries, matched)
     core = query.core
-    joins = [] if matched == {-1} else [core, *(parts[number].join for number in sorted(matched))]
+    joins = [] if matched == {-1} else [core, *(subqueries[number].join for number in sorted(matched))]
     by_alias = dict(query.aliases)
     filters = {one for join in joins for one in join.filters}
     aliases = tuple((alias, f"{by_alias[alias]}#{alias}" if alias in tests else by_alias[alias]) for alias in there)
@@ -187,27 +187,27 @@ def _kept(query: Query, parts: Sequence[ViewPart], matched: Matched, tests: Mapp
     return Kept(made, None, places, tuple(tests.get(alias, ()) for alias in there))
 
 
-def _support(query: Query, parts: Sequence[ViewPart], part: ViewPart) -> Kept:
-    """The join of a part with the rows of the alias that it is connected to."""
-    of_alias = [one for one in parts if one.is_shown and part.on in dict(one.own)]
+def _support(query: Query, subqueries: Sequence[Subquery], subquery: Subquery) -> Kept:
+    """The join of a subquery with the rows of the alias that it is connected to."""
+    of_alias = [one for one in subqueries if one.is_shown and subquery.on in dict(one.own)]
     stated = [*query.filters, *(one for owner in of_alias for one in owner.filters)]
-    made = replace(part.join, filters=ordered((*part.join.filters, *(one for one in stated if one.alias == part.on))))
+    made = replace(subquery.join, filters=ordered((*subquery.join.filters, *(one for one in stated if one.alias == subquery.on))))
     return Kept(made, None, (), ((),) * len(made.aliases))
 
 
-def _is_join_of(kept: Kept, part: ViewPart) -> bool:
-    """Whether it suffices for counting the part: only the alias and the part's own aliases."""
-    return {alias for alias, _ in kept.query.aliases} == {part.on, *(alias for alias, _ in part.own)}
+def _is_join_of(kept: Kept, subquery: Subquery) -> bool:
+    """Whether it suffices for counting the subquery: only the alias and the subquery's own aliases."""
+    return {alias for alias, _ in kept.query.aliases} == {subquery.on, *(alias for alias, _ in subquery.own)}
 
 
 def _plan(query: Query, relations: Relations, outer: Outer) -> Plan:
-    parts = parts_of(query)
-    assert not isinstance(parts, str)
+    subqueries = subqueries_of(query)
+    assert not isinstance(subqueries, str)
     plans = [one.plan for one in outer.joins if one.plan is not None]
     joins = [one for one in plans if len(one.order) > 1]
     least = min(plans, key=lambda one: GUARANTEES.index(one.guarantee))
     named = min(joins, key=lambda one: GUARANTEES.index(one.guarantee))
-    alone = len(query.core.aliases) == 1 and len(parts) == 1 and parts[0].is_shown
+    alone = len(query.core.aliases) == 1 and len(subqueries) == 1 and subqueries[0].is_shown
     guarantee = least.guarantee if alone or least.guarantee == "best-effort" else "delay"
     tree = next((one for one in joins if one.algorithm == named.algorithm), named)
     each = "" if alone else " per partner of the changed row"
@@ -221,7 +221,8 @@ def _plan(query: Query, relations: Relations, outer: Outer) -> Plan:
         notes.append("a change of a part visits the partners of its row, to count them")
     notes.append(NULLS)
     notes += dict.fromkeys(note for one in plans for note in one.notes if note not in notes)
-    kind = f"{kind_of(parts)}, {len(query.aliases) + sum(len(part.own) for part in parts if not part.is_shown)} relations: {tree.cls}"
+    relations_read = len(query.aliases) + sum(len(subquery.own) for subquery in subqueries if not subquery.is_shown)
+    kind = f"{kind_of(subqueries)}, {relations_read} relations: {tree.cls}"
     return Plan(
         kind, named.algorithm, named.theorem, guarantee, bounds, tuple(notes), "outer", names(query), outer=outer,
     )  # fmt: skip

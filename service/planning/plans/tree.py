@@ -12,7 +12,7 @@ from service.planning.hypergraph import hypergraph
 from service.planning.meets import Relations
 from service.planning.plans import outer
 from service.planning.plans.plan import Plan, dimensions, first_notes, names, topology
-from service.planning.tree_shape import join_tree, outward, tree_with_parts
+from service.planning.tree_shape import join_tree, outward, tree_with_subqueries
 from service.query.model import Query
 
 WORDS = (
@@ -45,21 +45,22 @@ def make(query: Query, relations: Relations) -> Plan | None:
     return Plan(cls, "join-tree", None if most else YANNAKAKIS, guarantee, bounds, notes, "join_tree", order, tree=tree)
 
 
-def make_with_parts(query: Query, relations: Relations) -> Plan | None:
-    """The same with parts, including NOT EXISTS groups."""
-    parts = outer.parts_of(query)
-    if isinstance(parts, str) or query.core.never or any(part.join.never for part in parts):
+def make_with_subqueries(query: Query, relations: Relations) -> Plan | None:
+    """The same with subqueries, including NOT EXISTS groups."""
+    subqueries = outer.subqueries_of(query)
+    if isinstance(subqueries, str) or query.core.never or any(subquery.join.never for subquery in subqueries):
         return None
-    tree = tree_with_parts(query, parts, relations)
+    tree = tree_with_subqueries(query, subqueries, relations)
     if tree is None:
         return None
     whole = query.whole
     shape = topology(len(whole.aliases), [(edge.near, edge.far) for edge in tree[::2]])
     spanned = any(edge.near_span is not None for edge in tree)
     keyed = ", keyed" if whole.equal else ""
-    cls = f"{outer.kind_of(parts)}{', 1-D' if spanned else ''}, {len(whole.aliases)} relations, {shape}{keyed}"
-    of_parts = (note for part in parts for note in first_notes(part.join, relations))
-    notes = (*dict.fromkeys((*first_notes(query, relations), *of_parts)), outer.NULLS, VISITS, *((_WINDOWS,) if whole.overlaps else ()))
+    cls = f"{outer.kind_of(subqueries)}{', 1-D' if spanned else ''}, {len(whole.aliases)} relations, {shape}{keyed}"
+    of_subqueries = (note for subquery in subqueries for note in first_notes(subquery.join, relations))
+    windows = (_WINDOWS,) if whole.overlaps else ()
+    notes = (*dict.fromkeys((*first_notes(query, relations), *of_subqueries)), outer.NULLS, VISITS, *windows)
     update = "O(log n) per partner of the changed row, and per row that gains its first or loses its last partner"
     bounds = {"space": "O(n)", "update": update, "delay": "O(log n)"}
     order = tuple(names(query)[place] for place in outward(tree))

@@ -194,10 +194,10 @@ def test_having_takes_patterns_in_both_forms() -> None:
 
 def test_an_outer_join_of_several_relations() -> None:
     both = {"from": {"m": "maintenance", "s": "shifts"}, "join": [{"equal": ["m.room", "s.room"]}, OVERLAP]}
-    (part,) = view(**ONE, left=[both]).query.parts
+    (part,) = view(**ONE, left=[both]).query.subqueries
     assert (part.kind, part.on, [alias for alias, _ in part.own]) == ("optional", "b", ["m", "s"])
     assert view(**ONE, left=[{"from": {"n": "maintenance"}, "join": [{"equal": ["n.room", "s.room"]}]}, both], where=[
-        {"column": "s.nr", "op": ">", "value": 1}]).query.parts[0].on == "s"  # fmt: skip
+        {"column": "s.nr", "op": ">", "value": 1}]).query.subqueries[0].on == "s"  # fmt: skip
 
 
 def test_columns_with_blanks_and_as_in_their_names() -> None:

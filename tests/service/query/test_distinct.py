@@ -27,9 +27,9 @@ def test_as_exists(text: str, aliases: str, parts: list[str]) -> None:
     view = sql(text)
     assert view.query.distinct and view.query.groups is None and view.plan.core is None
     assert "".join(alias for alias, _ in view.query.aliases) == aliases
-    assert ["".join(alias for alias, _ in part.join.aliases) for part in view.query.parts] == parts
+    assert ["".join(alias for alias, _ in part.join.aliases) for part in view.query.subqueries] == parts
     assert view.plan.cls.startswith("distinct rows of: ") and "no groups are stored" in view.plan.notes[-1]
-    assert all(part.kind == "exists" and not part.join.outputs for part in view.query.parts)
+    assert all(part.kind == "exists" and not part.join.outputs for part in view.query.subqueries)
 
 
 @pytest.mark.parametrize(

@@ -110,7 +110,7 @@ def test_having_takes_no_end_of_a_stretch() -> None:
 
 def test_what_is_shown() -> None:
     view = sql(GAPS)
-    assert view.query.aliases == (("b", "bookings"),) and [one.kind for one in view.query.parts] == ["gaps"]
+    assert view.query.aliases == (("b", "bookings"),) and [one.kind for one in view.query.subqueries] == ["gaps"]
     schema = Projection(view.query, RELATIONS).schema
     assert schema.names == ["b.id", "free_start", "free_end"] and schema.field("free_end").type == pa.timestamp("us", "UTC")
     plain = sql(GAPS.replace(" AS free", "").replace("b.stay", "b.open").replace("m.slot", "m.shut")).query

@@ -29,7 +29,7 @@ def make(query: Query, relations: Relations) -> Plan:
     assert stretches is not None
     if query.groups is not None:
         return _of_groups(query, relations)
-    (part,) = query.parts
+    (part,) = query.subqueries
     rows = replace(query.core, stretches=None, outputs=query.outputs)
     filters = ordered({*part.join.filters, *(one for one in query.filters if one.alias == part.on)})
     join = replace(part.join, filters=filters)

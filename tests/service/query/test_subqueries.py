@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from service.query.parts import WORDS
+from service.query.subqueries import WORDS
 from service.views.parse import parse_view
 from tests.service.definitions import RELATIONS, refused, sql
 
@@ -41,7 +41,7 @@ def test_sql_and_json_are_one_query(text: str, data: dict[str, Any]) -> None:
 def test_right_is_left_mirrored() -> None:
     left = sql(f"SELECT b.id AS i, m.id AS j FROM bookings b LEFT JOIN maintenance m ON {ON}").query
     right = sql(f"SELECT b.id AS i, m.id AS j FROM maintenance m RIGHT JOIN bookings b ON {ON}").query
-    assert left.parts == right.parts and left.core.aliases == right.core.aliases == (("b", "bookings"),)
+    assert left.subqueries == right.subqueries and left.core.aliases == right.core.aliases == (("b", "bookings"),)
     assert [alias for alias, _ in right.aliases] == ["m", "b"], "SELECT * has the columns in the order of FROM"
     assert right.optional == {"m"} and sql(LEFT.replace("LEFT", "FULL")).query.optional == {"b", "m"}
 
@@ -61,16 +61,16 @@ def test_right_is_left_mirrored() -> None:
 )
 def test_what_where_makes_of_an_outer_join(join: str, where: str, kinds: list[str], core: str) -> None:
     query = sql(f"{LEFT.replace('LEFT', join)} WHERE {where}").query
-    assert [part.kind for part in query.parts] == kinds
+    assert [subquery.kind for subquery in query.subqueries] == kinds
     assert "".join(alias for alias, _ in query.core.aliases) == core
 
 
 def test_an_inner_join_behind_makes_an_outer_one_inner() -> None:
     query = sql(f"{LEFT} JOIN shifts s ON s.room = m.room").query
-    assert not query.parts and len(query.aliases) == 3
+    assert not query.subqueries and len(query.aliases) == 3
     chain = sql(f"{LEFT} LEFT JOIN shifts s ON s.room = m.room").query
-    assert [(part.kind, part.on) for part in chain.parts] == [("optional", "b"), ("optional", "m")]
-    assert not sql(f"{LEFT} LEFT JOIN shifts s ON s.room = m.room WHERE s.nr = 1").query.parts
+    assert [(subquery.kind, subquery.on) for subquery in chain.subqueries] == [("optional", "b"), ("optional", "m")]
+    assert not sql(f"{LEFT} LEFT JOIN shifts s ON s.room = m.room WHERE s.nr = 1").query.subqueries
 
 
 @pytest.mark.parametrize(
@@ -113,6 +113,6 @@ def test_refusals(text: str, words: str) -> None:
 
 
 def test_an_alias_that_is_used_twice() -> None:
-    part = {"from": {"b": "maintenance"}, "join": [{"equal": ["b.room", "b.room"]}]}
-    assert "used twice" in str(refused(B | {"left": [part]}).detail)
+    subquery = {"from": {"b": "maintenance"}, "join": [{"equal": ["b.room", "b.room"]}]}
+    assert "used twice" in str(refused(B | {"left": [subquery]}).detail)
     assert set(WORDS) == {"exists", "absent", "optional", "full", "gaps", "coverage"}

@@ -1,7 +1,8 @@
-"""EXISTS, NOT EXISTS, LEFT and FULL JOIN as parts of a query: which alias each is attached to, and the effect of WHERE on them.
+"""EXISTS, NOT EXISTS, LEFT and FULL JOIN as subqueries of a query: which alias each is attached to, and the effect of WHERE on them.
 
-A condition in WHERE that rejects null turns an optional part, and the part that it is attached to, into inner joins; IS NULL on a column of
-it that is never null turns it into NOT EXISTS. NOT EXISTS with equalities only stays a group (`Absent`), which quadtrees support too.
+A condition in WHERE that rejects null turns an optional subquery, and the subquery that it is attached to, into inner joins; IS NULL on a
+column of it that is never null turns it into NOT EXISTS. NOT EXISTS with equalities only stays a group (`Absent`), which quadtrees support
+too.
 """
 
 from __future__ import annotations
@@ -11,43 +12,45 @@ from dataclasses import replace
 from typing import Any
 
 from service.errors import Problem
-from service.query.assembly import Draft, Options, PartDraft, assemble, check_outputs, column_output, forwards, unsupported, unused
+from service.query.assembly import Draft, Options, SubqueryDraft, assemble, check_outputs, column_output, forwards, unsupported, unused
 from service.query.latest import settled
-from service.query.model import MAX_ALIASES, ColumnRef, Either, Filter, IntervalRef, PartKind, Query, ViewPart, Within
+from service.query.model import MAX_ALIASES, ColumnRef, Either, Filter, IntervalRef, Query, Subquery, SubqueryKind, Within
 from service.query.stretches import finish, of_groups, take
 
-WORDS: Mapping[PartKind, str] = {
+WORDS: Mapping[SubqueryKind, str] = {
     "exists": "EXISTS", "absent": "NOT EXISTS", "optional": "LEFT JOIN", "full": "FULL JOIN", "gaps": "gaps(…)", "coverage": "coverage(…)",
 }  # fmt: skip
 _PLAIN = Options("auto", "best-effort", None)
 
 
-def words_of(part: ViewPart) -> str:
-    return WORDS[part.kind]
+def words_of(subquery: Subquery) -> str:
+    return WORDS[subquery.kind]
 
 
 def assemble_view(draft: Draft, options: Options) -> Query:
-    """Like `assemble`, with parts. Raises as it does, and `unsupported-query` for parts that are not available."""
+    """Like `assemble`, with subqueries. Raises as it does, and `unsupported-query` for subqueries that are not available."""
     draft = settled(draft)
     full = draft.scope
     draft, stretches = take(draft)
-    if not draft.parts and not any(map(_compares_otherwise, draft.absent)):
+    if not draft.subqueries and not any(map(_compares_otherwise, draft.absent)):
         made = assemble(draft, options)
         return made if draft.groups is None or draft.groups.covered is None else of_groups(made, draft.groups)
     if len(full.aliases) > MAX_ALIASES:
         raise unsupported(f"a join of {len(full.aliases)} relations", f"a view joins at most {MAX_ALIASES}")
     draft = _settled(draft)
-    shown = [alias for part in draft.parts if part.kind in ("optional", "full") for alias in part.draft.scope.aliases]
+    shown = [alias for subquery in draft.subqueries if subquery.kind in ("optional", "full") for alias in subquery.draft.scope.aliases]
     rows = [alias for alias in full.aliases if alias in shown or alias in draft.scope.aliases]
     groups = [group for group in draft.absent if not _compares_otherwise(group)]
     core = replace(draft, scope=full.of([alias for alias in rows if alias not in shown]), absent=groups, outputs=[])
     query = assemble(core, options)
     taken = {*rows, *(alias for group in query.absent for alias, _ in group.aliases)}
-    parts = _parts(draft, list(core.scope.aliases), taken)
-    check_outputs(full, draft.reads, [*query.overlaps, *(pair for part in parts if part.is_shown for pair in part.join.overlaps)])
-    named = {name for one in (draft, *draft.absent, *(part.draft for part in draft.parts)) for name in one.scope.aliases.values()}
+    subqueries = _subqueries(draft, list(core.scope.aliases), taken)
+    shown_overlaps = [pair for subquery in subqueries if subquery.is_shown for pair in subquery.join.overlaps]
+    check_outputs(full, draft.reads, [*query.overlaps, *shown_overlaps])
+    drafts = (draft, *draft.absent, *(subquery.draft for subquery in draft.subqueries))
+    named = {name for one in drafts for name in one.scope.aliases.values()}
     made = replace(
-        query, aliases=tuple((alias, full.aliases[alias]) for alias in rows), outputs=tuple(draft.reads), parts=parts,
+        query, aliases=tuple((alias, full.aliases[alias]) for alias in rows), outputs=tuple(draft.reads), subqueries=subqueries,
         named=tuple(sorted({*query.named, *named, *full.aliases.values()})),
     )  # fmt: skip
     if draft.groups is not None and draft.groups.covered is not None:
@@ -75,20 +78,21 @@ def oriented(query: Query) -> Query:
 
 
 def _settled(draft: Draft) -> Draft:
-    """Return the draft with the kinds of parts that result from the conditions outside of them; its scope has the aliases in rows."""
+    """Return the draft with the kinds of subqueries that result from the conditions outside of them; its scope has the aliases in rows."""
     draft = replace(
-        draft, parts=list(draft.parts), equal=list(draft.equal), overlaps=list(draft.overlaps), inequalities=list(draft.inequalities),
+        draft, subqueries=list(draft.subqueries), equal=list(draft.equal), overlaps=list(draft.overlaps),
+        inequalities=list(draft.inequalities),
         not_equal=list(draft.not_equal), within=list(draft.within), filters=list(draft.filters), cross=list(draft.cross),
     )  # fmt: skip
-    for at, part in enumerate(draft.parts):
-        if part.kind == "full":
-            draft.parts[at] = _settled_full(draft, part)
+    for at, subquery in enumerate(draft.subqueries):
+        if subquery.kind == "full":
+            draft.subqueries[at] = _settled_full(draft, subquery)
     while (rejected := _rejected(draft)) is not None:
-        _take_in(draft, draft.parts.pop(rejected).draft)
+        _take_in(draft, draft.subqueries.pop(rejected).draft)
     _make_absent(draft)
-    alike = [part for part in draft.parts if part.kind == "absent" and not _compares_otherwise(part.draft)]
-    draft.absent = [*draft.absent, *(part.draft for part in alike)]
-    draft.parts = [part for part in draft.parts if part not in alike]
+    alike = [subquery for subquery in draft.subqueries if subquery.kind == "absent" and not _compares_otherwise(subquery.draft)]
+    draft.absent = [*draft.absent, *(subquery.draft for subquery in alike)]
+    draft.subqueries = [subquery for subquery in draft.subqueries if subquery not in alike]
     _root_products(draft)
     return draft
 
@@ -102,13 +106,13 @@ def _pairs(draft: Draft) -> list[tuple[ColumnRef, ColumnRef] | tuple[IntervalRef
 
 
 def _optional(draft: Draft) -> dict[str, int]:
-    """Return the aliases that a row may lack, with the number of their part."""
-    shown = enumerate(draft.parts)
-    return {alias: at for at, part in shown if part.kind == "optional" for alias in part.draft.scope.aliases}
+    """Return the aliases that a row may lack, with the number of their subquery."""
+    shown = enumerate(draft.subqueries)
+    return {alias: at for at, subquery in shown if subquery.kind == "optional" for alias in subquery.draft.scope.aliases}
 
 
 def _rejected(draft: Draft) -> int | None:
-    """Return the number of an optional part whose absence some condition outside of it rejects."""
+    """Return the number of an optional subquery whose absence some condition outside of it rejects."""
     optional = _optional(draft)
     for one in draft.inequalities:
         for ref, unbounded in ((one.low, one.low_unbounded), (one.high, one.high_unbounded)):
@@ -117,24 +121,24 @@ def _rejected(draft: Draft) -> int | None:
                 raise unsupported(what, "write it in ON, or write overlaps(x, y) there")
     named = [ref.alias for pair in _pairs(draft) for ref in pair]
     named += [one.alias for one in draft.filters if one.rejects_null]
-    named += [alias for part in draft.parts if part.kind == "exists" for alias in _outside(part.draft)]
+    named += [alias for subquery in draft.subqueries if subquery.kind == "exists" for alias in _outside(subquery.draft)]
     return next((optional[alias] for alias in named if alias in optional), None)
 
 
-def _take_in(draft: Draft, part: Draft) -> None:
-    """Turn an optional part into an inner join."""
-    draft.equal += part.equal
-    draft.overlaps += part.overlaps
-    draft.inequalities += part.inequalities
-    draft.not_equal += part.not_equal
-    draft.within += part.within
-    draft.cross += part.cross
-    draft.filters += part.filters
-    draft.never = draft.never or part.never
+def _take_in(draft: Draft, subquery: Draft) -> None:
+    """Turn an optional subquery into an inner join."""
+    draft.equal += subquery.equal
+    draft.overlaps += subquery.overlaps
+    draft.inequalities += subquery.inequalities
+    draft.not_equal += subquery.not_equal
+    draft.within += subquery.within
+    draft.cross += subquery.cross
+    draft.filters += subquery.filters
+    draft.never = draft.never or subquery.never
 
 
 def _make_absent(draft: Draft) -> None:
-    """Turn parts with IS NULL on a column that is never null into NOT EXISTS."""
+    """Turn subqueries with IS NULL on a column that is never null into NOT EXISTS."""
     optional, scope = _optional(draft), draft.scope
     missing = dict[int, Filter]()
     for one in [one for one in draft.filters if one.alias in optional]:
@@ -146,35 +150,35 @@ def _make_absent(draft: Draft) -> None:
         missing[optional[one.column.alias]] = one
         draft.filters.remove(one)
     for at, one in missing.items():
-        gone = draft.parts[at].draft.scope.aliases
+        gone = draft.subqueries[at].draft.scope.aliases
         for output in draft.reads:
             for ref in output.refs:
                 if ref.alias in gone:
                     what = f"the column {output.name} of a view of rows without {ref.alias}"
                     raise unsupported(what, f"{ref} is null in each of them: leave it out")
-        for other in draft.parts:
+        for other in draft.subqueries:
             if other.kind != "absent" and gone.keys() & set(_outside(other.draft)):
                 raise unsupported(f"a {WORDS[other.kind]} on {one.column.alias}, which is null,", "leave it out")
-        draft.parts[at] = PartDraft("absent", draft.parts[at].draft)
-    gone_now = {alias for at in missing for alias in draft.parts[at].draft.scope.aliases}
-    draft.parts = [part for part in draft.parts if part.kind != "absent" or not gone_now & set(_outside(part.draft))]
+        draft.subqueries[at] = SubqueryDraft("absent", draft.subqueries[at].draft)
+    gone_now = {alias for at in missing for alias in draft.subqueries[at].draft.scope.aliases}
+    draft.subqueries = [one for one in draft.subqueries if one.kind != "absent" or not gone_now & set(_outside(one.draft))]
     if gone_now:
         draft.scope = draft.scope.of([alias for alias in draft.scope.aliases if alias not in gone_now])
 
 
 def _root_products(draft: Draft) -> None:
-    """Replace, in products, an alias that a row may lack by the alias that its part is attached to."""
+    """Replace, in products, an alias that a row may lack by the alias that its subquery is attached to."""
     for at, pair in enumerate(draft.cross):
-        for _ in draft.parts:
+        for _ in draft.subqueries:
             optional = _optional(draft)
-            pair = tuple(_attached(draft.parts[optional[one]]) if one in optional else one for one in pair)  # type: ignore[assignment]
+            pair = tuple(_attached(draft.subqueries[optional[one]]) if one in optional else one for one in pair)  # type: ignore[assignment]
         draft.cross[at] = pair
 
 
-def _settled_full(draft: Draft, part: PartDraft) -> PartDraft:
+def _settled_full(draft: Draft, subquery: SubqueryDraft) -> SubqueryDraft:
     """Return FULL JOIN of two relations, or the LEFT JOIN to which conditions on one side reduce it."""
-    own, others = list(part.draft.scope.aliases), _outside(part.draft)
-    if len(draft.scope.aliases) != 2 or len(draft.parts) > 1 or draft.absent or len(own) != 1 or len(others) != 1:
+    own, others = list(subquery.draft.scope.aliases), _outside(subquery.draft)
+    if len(draft.scope.aliases) != 2 or len(draft.subqueries) > 1 or draft.absent or len(own) != 1 or len(others) != 1:
         raise unsupported("FULL JOIN of more than two relations", "define a view with LEFT JOIN, and one with NOT EXISTS for the rest")
     (b,), (a,) = own, others
     tests = list[Filter]()
@@ -191,55 +195,55 @@ def _settled_full(draft: Draft, part: PartDraft) -> PartDraft:
     named |= {ref.alias for pair in _pairs(draft) for ref in pair}
     without = {one.alias for one in tests if one.op == "is_null"} - named
     if not named and not without:
-        return part
+        return subquery
     if a in named or b in without:
-        return PartDraft("optional", part.draft)  # b stays optional unless it is rejected too
-    return PartDraft("optional", replace(part.draft, scope=draft.scope.of([a])))
+        return SubqueryDraft("optional", subquery.draft)  # b stays optional unless it is rejected too
+    return SubqueryDraft("optional", replace(subquery.draft, scope=draft.scope.of([a])))
 
 
 def _accepts_missing(one: Either) -> Problem:
-    """Return the problem for an OR in WHERE that a row without its optional part meets, and perhaps one with it."""
+    """Return the problem for an OR in WHERE that a row without its optional subquery meets, and perhaps one with it."""
     what = f"the condition {one} after an outer join, which rows without {one.alias} meet"
     return unsupported(what, f"write it in ON, or define a view for each case: one with {one.alias}, and NOT EXISTS for the rows without")
 
 
-# --- the parts
+# --- the subqueries
 
 
-def _outside(part: Draft) -> list[str]:
-    """Return the aliases outside of the part that its conditions name."""
-    named = dict.fromkeys(ref.alias for pair in _pairs(part) for ref in pair)
-    return [alias for alias in named if alias not in part.scope.aliases]
+def _outside(subquery: Draft) -> list[str]:
+    """Return the aliases outside of the subquery that its conditions name."""
+    named = dict.fromkeys(ref.alias for pair in _pairs(subquery) for ref in pair)
+    return [alias for alias in named if alias not in subquery.scope.aliases]
 
 
-def _parts(draft: Draft, known: list[str], taken: set[str]) -> tuple[ViewPart, ...]:
-    """Return the parts of LEFT and FULL JOIN in their order, then the others in an order that does not depend on the text."""
-    shown, others = list[ViewPart](), set[ViewPart]()
-    absent = [PartDraft("absent", group) for group in draft.absent if _compares_otherwise(group)]
-    for part in [*(one for one in draft.parts if one.kind in ("optional", "full")), *draft.parts, *absent]:
-        is_shown = part.kind in ("optional", "full")
-        if is_shown and any(set(part.draft.scope.aliases) <= set(dict(one.own)) for one in shown):
+def _subqueries(draft: Draft, known: list[str], taken: set[str]) -> tuple[Subquery, ...]:
+    """Return the subqueries of LEFT and FULL JOIN in their order, then the others in an order that does not depend on the text."""
+    shown, others = list[Subquery](), set[Subquery]()
+    absent = [SubqueryDraft("absent", group) for group in draft.absent if _compares_otherwise(group)]
+    for subquery in [*(one for one in draft.subqueries if one.kind in ("optional", "full")), *draft.subqueries, *absent]:
+        is_shown = subquery.kind in ("optional", "full")
+        if is_shown and any(set(subquery.draft.scope.aliases) <= set(dict(one.own)) for one in shown):
             continue
-        if not is_shown and part.kind == "absent" and part.draft.never:
+        if not is_shown and subquery.kind == "absent" and subquery.draft.never:
             continue
-        made = ViewPart(part.kind, _join(part, known))
+        made = Subquery(subquery.kind, _join(subquery, known))
         if is_shown:
-            known += part.draft.scope.aliases
+            known += subquery.draft.scope.aliases
             shown.append(made)
         else:
             others.add(made)
-    named = list[ViewPart]()
+    named = list[Subquery]()
     for made in sorted(others, key=repr):
         names = {alias: unused(alias, taken) for alias, _ in made.own}
         named.append(replace(made, join=_renamed(made.join, names)))
     return (*shown, *named)
 
 
-def _attached(part: PartDraft) -> str:
-    """Return the alias outside of the part that it is compared with. Problem `unsupported-query` unless there is exactly one."""
-    outside = _outside(part.draft)
+def _attached(subquery: SubqueryDraft) -> str:
+    """Return the alias outside of the subquery that it is compared with. Problem `unsupported-query` unless there is exactly one."""
+    outside = _outside(subquery.draft)
     if len(outside) != 1:
-        words, told = WORDS[part.kind], ", ".join(part.draft.scope.aliases)
+        words, told = WORDS[subquery.kind], ", ".join(subquery.draft.scope.aliases)
         what = "nothing outside of it" if not outside else f"{' and '.join(outside)}"
         raise unsupported(
             f"{words} of {told} that is compared with {what}",
@@ -248,17 +252,17 @@ def _attached(part: PartDraft) -> str:
     return outside[0]
 
 
-def _join(part: PartDraft, known: Sequence[str]) -> Query:
-    """Return the inner join of the part with the alias that it is attached to."""
-    draft, words = part.draft, WORDS[part.kind]
+def _join(subquery: SubqueryDraft, known: Sequence[str]) -> Query:
+    """Return the inner join of the subquery with the alias that it is attached to."""
+    draft, words = subquery.draft, WORDS[subquery.kind]
     own = list(draft.scope.aliases)
     told = ", ".join(own)
     for one in draft.filters:
         if one.alias not in own:
-            where = "belongs in WHERE" if part.kind == "exists" else f"in WHERE also removes rows that {words} keeps"
+            where = "belongs in WHERE" if subquery.kind == "exists" else f"in WHERE also removes rows that {words} keeps"
             instead = f"write a filter on {told} there; one on {one.alias} alone {where}"
             raise unsupported(f"the filter on {one.columns[0]} in {words}", instead)
-    on = _attached(part)
+    on = _attached(subquery)
     if on not in known:
         raise unsupported(f"{words} of {told} that is compared with {on}", f"it can be compared with {', '.join(known)}")
     if _apart(draft, own):
@@ -267,12 +271,13 @@ def _join(part: PartDraft, known: Sequence[str]) -> Query:
         if not set(pair) <= {*own, on}:
             raise unsupported(f"a product (CROSS JOIN) with {pair[0]} in {words}", f"name aliases of {words} only")
     scope = draft.scope.of([on, *own])
-    joined = replace(draft, scope=scope, absent=[], parts=[], outputs=[column_output(ColumnRef(on, scope.definition(on).columns[0].name))])
+    output = column_output(ColumnRef(on, scope.definition(on).columns[0].name))
+    joined = replace(draft, scope=scope, absent=[], subqueries=[], outputs=[output])
     return replace(assemble(joined, _PLAIN), outputs=(), named=())
 
 
 def _apart(draft: Draft, own: Sequence[str]) -> bool:
-    """Return whether a condition names no alias of the part."""
+    """Return whether a condition names no alias of the subquery."""
     return any(x.alias not in own and y.alias not in own for x, y in _pairs(draft))
 
 
