@@ -373,7 +373,7 @@ Aliases = Annotated[
 ]
 
 
-class SubqueryForm(Form):
+class Part(Form):
     """A nested part of a view: relations and conditions. The conditions may refer to aliases of the enclosing view."""
 
     what = "an entry of exists, not_exists or left, or full,"
@@ -389,10 +389,10 @@ class Select(Form):
     aliases: Aliases
     join: list[Condition] = []
     where: list[Entry] = []
-    exists: list[SubqueryForm] = []
-    not_exists: list[SubqueryForm] = []
-    left: list[SubqueryForm] = []
-    full: SubqueryForm | None = None
+    exists: list[Part] = []
+    not_exists: list[Part] = []
+    left: list[Part] = []
+    full: Part | None = None
     select: list[Selected] = Field(default_factory=list, min_length=1)  # absent: all columns
 
 
