@@ -37,11 +37,25 @@ class TokenForm(BaseModel):
     covers none of the other."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
-    name: str = Field(pattern=f"^{TOKEN_NAME.pattern}$")
-    scope: Scope
-    relations: _Names | None = None
-    views: _Names | None = None
-    expires: str | None = Field(None, json_schema_extra={"format": "date-time"})
+    name: str = Field(
+        pattern=f"^{TOKEN_NAME.pattern}$",
+        description="1 to 63 letters, digits, dots, hyphens and underscores, beginning with a letter or a digit; lists and the audit log "
+        "show it",
+    )
+    scope: Scope = Field(description="what it allows: `read`; `write`, which includes `read`; `admin`, which is everything")
+    relations: _Names | None = Field(
+        None,
+        description="the relations that the token is for, by name, at most 1,000; `*` for all. Null: all, or none if `views` is given",
+    )
+    views: _Names | None = Field(
+        None,
+        description="the views that the token is for, by name, at most 1,000; `*` for all. Null: all, or none if `relations` is given",
+    )
+    expires: str | None = Field(
+        None,
+        json_schema_extra={"format": "date-time"},
+        description="when it becomes invalid, by RFC 3339 with an offset, such as 2027-01-01T00:00:00Z, in the future; null: never",
+    )
 
 
 class AccessToken(NamedTuple):

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import time
+from copy import copy
 from functools import cache
 from typing import Any
 
 from fastapi import FastAPI
-from starlette.convertors import PathConvertor, register_url_convertor
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, JSONResponse, Response
 
-from livejoin.wire.wording import software_version
 from service.access import rights
 from service.access.access_token import EVERYONE, AccessToken
 from service.api import between, changes, followers, operations, pages, problems, readings, relations, rewriting, rows, views
@@ -29,69 +28,49 @@ from service.api.http.forwarded import Proxies
 from service.api.http.media import Fields, fields_of
 from service.api.http.request_ids import HEADER, RequestIds
 from service.api.metrics import count_request, observe_answer
-from service.api.openapi import Endpoint, Handler, document
+from service.api.openapi import document
+from service.api.routing import Route
 from service.errors import Problem, ending
 
-ENDPOINTS = [
-    *relations.ENDPOINTS,
-    *changes.ENDPOINTS,
-    *rewriting.ENDPOINTS,
-    *views.ENDPOINTS,
-    *rows.ENDPOINTS,
-    *readings.ENDPOINTS,
-    *endpoints.ENDPOINTS,
-    *query.ENDPOINTS,
-    *followers.ENDPOINTS,
-    *between.ENDPOINTS,
-    *tokens.ENDPOINTS,
-    *backup.ENDPOINTS,
-    *operations.ENDPOINTS,
-    *state.ENDPOINTS,
-    *window.ENDPOINTS,
-    *problems.ENDPOINTS,
-    *files.ENDPOINTS,
-]
+# The routes that are asked for most come first: the framework tries them in turn.
+ROUTERS = [
+    rows.routes, followers.routes, views.routes, relations.routes, changes.routes, rewriting.routes, readings.routes, between.routes,
+    query.routes, endpoints.routes, window.routes, state.routes, operations.routes, operations.open_routes, tokens.routes, backup.routes,
+    files.routes, files.open_routes,
+]  # fmt: skip
+ROUTES = [route for router in ROUTERS for route in router.routes if isinstance(route, Route)]
 
 
 def create_app(context: Context) -> Gate:
-    """Create the application of one service. Handlers are plain functions of a request; they validate their parameters themselves."""
-    api = FastAPI(title="livejoin", version=software_version(), docs_url=None, redoc_url=None, openapi_url=None)
+    """Create the application of one service."""
+    handlers: Any = {HTTPException: problems.handle}  # raised by the router: no such path, no such method
+    api = FastAPI(routes=list(map(_with_head, ROUTES)), docs_url=None, redoc_url=None, openapi_url=None, exception_handlers=handlers)
     api.router.redirect_slashes = False
     api.state.context = context
-    for endpoint in ENDPOINTS:
-        if endpoint.method != "HEAD":  # added with GET
-            api.add_route(_pattern(endpoint.path), _guarded(endpoint), methods=[endpoint.method])
-    api.add_exception_handler(HTTPException, problems.handle)  # raised by the router: no such path, no such method
 
     async def openapi(request: Request) -> Response:
-        return _encoded()
+        return await context.work(_encoded)
 
     async def docs(request: Request) -> Response:
-        return _described()
+        return await context.work(_described)
 
     api.add_route("/openapi.json", openapi)
     api.add_route("/docs", docs)
     return Gate(context, api)
 
 
-class _Text(PathConvertor):
-    """Any text, slashes and line breaks included."""
-
-    regex = "(?s:.*)"
-
-
-register_url_convertor("text", _Text())
-
-
-def _pattern(path: str) -> str:
-    """Return the path as a pattern of the router: the name of a source is any text."""
-    return path.replace("{name}", "{name:text}") if path.startswith("/v1/sources/") else path
+def _with_head(route: Route) -> Route:
+    """Return the route for HEAD too, if it is one for GET; the document has only those that differ."""
+    served = copy(route)
+    if route.methods == {"GET"}:
+        served.methods = {"GET", "HEAD"}
+    return served
 
 
 @cache
 def _document() -> dict[str, Any]:
-    """Return the OpenAPI document. Built at the first request, in 30 ms, not at the start."""
-    return document(ENDPOINTS, software_version())
+    """Return the OpenAPI document, made at the first request."""
+    return document(ROUTES)
 
 
 @cache
@@ -102,25 +81,6 @@ def _encoded() -> Response:
 @cache
 def _described() -> Response:
     return HTMLResponse(pages.describe(_document()))
-
-
-def _guarded(endpoint: Endpoint) -> Handler:
-    """Return the handler of an endpoint, with the check of its right; every exception becomes a problem before the framework sees it."""
-    handler, right = endpoint.handler or _in_front, rights.RIGHTS[endpoint.method, endpoint.path]
-
-    async def guarded(request: Request) -> Response:
-        try:
-            if right is not None:
-                rights.require(request.scope["token"], right, request.path_params.get("name"))
-            return await handler(request)
-        except Exception as error:
-            return await problems.handle(request, error)
-
-    return guarded
-
-
-async def _in_front(request: Request) -> Response:
-    raise AssertionError(f"{request.url.path} is answered by the gate")  # this route exists for status 405 only
 
 
 class Gate:

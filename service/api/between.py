@@ -5,21 +5,25 @@ from __future__ import annotations
 from collections.abc import Callable
 from concurrent.futures import Executor
 from functools import partial
-from typing import Any, TypeVar, cast
+from typing import Annotated, TypeVar, cast
 
 import pyarrow as pa
-from starlette.requests import Request
+from fastapi import Query
+from pydantic import Field
 from starlette.responses import Response
 
 from livejoin.wire.rows import ArrowRows, Pieces, joined
 from service.api.context import Context
-from service.api.http import media, parameters
-from service.api.http.answers import existing, json_answer
-from service.api.http.parameters import Parameter
+from service.api.http import media
+from service.api.http.answers import json_answer
+from service.api.http.parameters import MostPositive, Parameters
 from service.api.metrics import RECORDS_SENT
-from service.api.openapi import Endpoint, answer, failures, json_content, operation, path_parameter, query_parameters
+from service.api.models import answers
+from service.api.models.body import Absent
+from service.api.openapi import answer, failures, json_content
+from service.api.routing import ServiceRequest, ViewName, router
 from service.api.stream import Chunk, Closable, Source, Stream
-from service.errors import Problem, bad_parameter
+from service.errors import Problem
 from service.following.chunks import CHUNK_ROWS
 from service.following.feeds import Feed
 from service.following.subscriptions import Subscription
@@ -29,9 +33,7 @@ from service.views.live_view import LiveView
 
 H = TypeVar("H", bound=Closable)
 _OWN = [pa.field("_op", pa.string(), False), pa.field("_version", pa.int64(), False)]
-_SINCE = Parameter("since", parameters.plain, {"type": "string"}, "the token after which the changes begin")
-_ROWS = Parameter("rows", parameters.most(1), {"type": "integer", "minimum": 1}, "about how many rows of changes; by default, all", 100_000)
-_PARAMETERS = (_SINCE, _ROWS)
+routes = router("followers")
 _HEADERS = {"Cache-Control": "no-cache", "Vary": "Accept"}
 
 
@@ -114,20 +116,16 @@ class _Part:
         self._reader.close()
 
 
-async def in_arrow(context: Context, view: LiveView, feed: Feed, values: dict[str, Any]) -> Response:
-    """Respond with the changes from `since` to `until`. Problems of `Feed.subscribe`; `bad-parameter`, `not-acceptable`."""
-    _require_none(values, "limit", "wait")
-
-    opened = partial(feed.subscribe, values["since"], until=values["until"])
+async def in_arrow(context: Context, view: LiveView, feed: Feed, since: str, until: str) -> Response:
+    """Respond with the changes from `since` to `until`. Problems of `Feed.subscribe`; `not-acceptable`."""
+    opened = partial(feed.subscribe, since, until=until)
     begun = await _begun(context, context.followers, opened, partial(_Changed, view))
     return Stream(context, context.followers, *begun, media.ARROW, _HEADERS)
 
 
-async def part_in_arrow(context: Context, view: LiveView, values: dict[str, Any]) -> Response:
-    """Respond with the rest of the rows after `cursor`, as inserts. Problems of `open_rows`; `bad-parameter`, `not-acceptable`."""
-    _require_none(values, "since", "until", "limit", "wait")
-
-    opened = partial(open_rows, context.engine.readers, view.name, cursor=values["cursor"])
+async def part_in_arrow(context: Context, view: LiveView, cursor: str) -> Response:
+    """Respond with the rest of the rows after `cursor`, as inserts. Problems of `open_rows`; `not-acceptable`."""
+    opened = partial(open_rows, context.engine.readers, view.name, cursor=cursor)
     begun = await _begun(context, context.readers, opened, partial(_Part, view))
     return Stream(context, context.readers, *begun, media.ARROW, _HEADERS)
 
@@ -151,39 +149,23 @@ async def _begun(context: Context, pool: Executor, opened: Callable[[], H], sour
     return await context.loop.run_in_executor(pool, begin)
 
 
-def _require_none(values: dict[str, Any], *names: str) -> None:
-    for name in names:
-        if name in values:
-            raise bad_parameter(name, "cannot be combined with this form of the changes, which ends by itself")
+class EndParameters(Parameters):
+    since: str = Field(description="the token after which the changes begin")
+    rows: MostPositive | Absent = Field(None, description="about how many rows of changes; by default, all", examples=[100_000])
 
 
-async def changes_end(request: Request) -> Response:
-    context: Context = request.app.state.context
-    values = parameters.read(request.scope["query_string"], _PARAMETERS)
-    if "since" not in values:
-        raise bad_parameter("since", "is missing: the token after which the changes begin")
-    engine = context.engine
-    feed = feed_of(engine.views[existing(engine, request, "view")])
-    version, rows = await context.loop.run_in_executor(context.followers, feed.end, values["since"], values.get("rows"))
+@routes.get(
+    "/v1/views/{name}/changes/end",
+    summary="Get the token of the last version within a number of rows of changes",
+    description="It is at least one version, however many rows that has; `rows` is the number of rows up to it. No rows are read: read the "
+    "changes up to the token with `until`.",
+    responses={
+        **answer(200, "the version and its token", json_content(answers.ChangesEnd, {"version": 43, "token": "eyJ2IjogNDN9", "rows": 2})),
+        **failures("bad-parameter", "bad-token", "not-found", "not-followed", "token-expired", "view-building", "view-failed"),
+    },
+)
+async def view_changes_end(request: ServiceRequest, name: ViewName, query: Annotated[EndParameters, Query()]) -> Response:
+    context = request.context
+    feed = feed_of(request.view(name))
+    version, rows = await context.loop.run_in_executor(context.followers, feed.end, query.since, query.rows)
     return json_answer({"version": version, "token": feed.token(version), "rows": rows})
-
-
-ENDPOINTS = [
-    Endpoint(
-        "GET",
-        "/v1/views/{name}/changes/end",
-        changes_end,
-        operation(
-            "viewChangesEnd",
-            "Get the token of the last version within a number of rows of changes",
-            tag="followers",
-            description="It is at least one version, however many rows that has; `rows` is the number of rows up to it. No rows are read: "
-            "read the changes up to the token with `until`.",
-            parameters=[path_parameter("name", "the view", "clashes"), *query_parameters(_PARAMETERS)],
-            responses={
-                **answer(200, "the version and its token", json_content("ChangesEnd", {"version": 43, "token": "eyJ2IjogNDN9", "rows": 2})),
-                **failures("bad-parameter", "bad-token", "not-found", "not-followed", "token-expired", "view-building", "view-failed"),
-            },
-        ),
-    )
-]

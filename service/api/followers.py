@@ -8,31 +8,24 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Iterator
-from typing import NamedTuple
+from typing import Annotated, NamedTuple
 
-from starlette.requests import Request
+from fastapi import Query
+from pydantic import Field
 from starlette.responses import Response
 
 from service.api.audience import Audience, Seat
 from service.api.between import feed_of, in_arrow, part_in_arrow
 from service.api.context import Context
-from service.api.http import formats, media, parameters
-from service.api.http.answers import TAKEN, existing
+from service.api.http import formats, media
+from service.api.http.answers import TAKEN
 from service.api.http.bodies import Receive, Scope, Send
-from service.api.http.parameters import Parameter
+from service.api.http.parameters import Flag, MostPositive, Parameters, Seconds
 from service.api.metrics import RECORDS_SENT
-from service.api.openapi import (
-    Endpoint,
-    answer,
-    binary_content,
-    failures,
-    header_parameter,
-    operation,
-    path_parameter,
-    query_parameters,
-    text_content,
-)
+from service.api.models.body import Absent
+from service.api.openapi import answer, binary_content, failures, header_parameter, text_content
 from service.api.records import OFFERED, records
+from service.api.routing import ServiceRequest, ViewName, router
 from service.api.stream import client_gone
 from service.errors import Problem, bad_parameter
 from service.following.chunks import CHUNK_ROWS, Chunk
@@ -44,16 +37,16 @@ log = logging.getLogger("livejoin.api")
 _PIECE = 256 << 10  # bytes
 PROGRESS_INTERVAL = 15.0  # seconds between two records at most
 
-PARAMETERS = (
-    Parameter("since", parameters.plain, {"type": "string"}, "the token of the last applied `progress`; by default, only new changes"),
-    Parameter("snapshot", parameters.boolean, {"type": "boolean", "default": False}, "begin with all rows, as inserts", True),
-    Parameter("until", parameters.plain, {"type": "string"}, "with `since`: end at this token, from `/changes/end` or a later `progress`"),
-    Parameter(
-        "cursor", parameters.plain, {"type": "string"}, "with `snapshot=true`: only the rows after a cursor, such as a part's, as Arrow"
-    ),
-    Parameter("limit", parameters.most(1), {"type": "integer", "minimum": 1}, "end after this number of `progress` records", 1),
-    Parameter("wait", parameters.seconds, {"type": "number", "minimum": 0}, "end after this many seconds without changes", 0),
-)
+routes = router("followers")
+
+
+class FollowParameters(Parameters):
+    since: str | Absent = Field(None, description="the token of the last applied `progress`; by default, only new changes")
+    snapshot: Flag = Field(False, description="begin with all rows, as inserts", examples=[True])
+    until: str | Absent = Field(None, description="with `since`: end at this token, from `/changes/end` or a later `progress`")
+    cursor: str | Absent = Field(None, description="with `snapshot=true`: only the rows after a cursor, such as a part's, as Arrow")
+    limit: MostPositive | Absent = Field(None, description="end after this number of `progress` records", examples=[1])
+    wait: Seconds | Absent = Field(None, description="end after this many seconds without changes", examples=[0])
 
 
 class Taken(NamedTuple):
@@ -194,12 +187,34 @@ async def _send(send: Send, body: bytes) -> None:
         await send({"type": "http.response.body", "body": body[start : start + _PIECE], "more_body": True})
 
 
-async def changes(request: Request) -> Response:
-    context: Context = request.app.state.context
-    engine = context.engine
-    values = parameters.read(request.scope["query_string"], PARAMETERS)
-    since, snapshot, until = values.get("since"), values.get("snapshot", False), values.get("until")
-    cursor = values.get("cursor")
+_INSERT = '{"version":43,"op":"insert","key":{"b":{"id":1},"m":{"id":7}},"row":{"booking":1,"job":7}}'
+_PROGRESS = '{"version":43,"op":"progress","token":"eyJ2IjogNDN9"}'
+_CONTENT = {
+    **text_content(media.JSONL, f"{_INSERT}\n{_PROGRESS}\n"),
+    **text_content(media.SSE, f"event: insert\ndata: {_INSERT}\n\nevent: progress\nid: eyJ2IjogNDN9\ndata: {_PROGRESS}\n\n"),
+    **binary_content(media.ARROW, "with `until`: an Arrow IPC stream with `_op`, `_version`, and the columns of the key and the row"),
+}
+
+
+@routes.get(
+    "/v1/views/{name}/changes",
+    summary="Follow the changes of a view",
+    description="Within a version, deletes precede inserts. A `progress` record ends each version that changed the view, with the token to "
+    "resume from. `Last-Event-ID` takes precedence over `since` and `snapshot`. With `until`, the changes end at that token; only then can "
+    "they also be sent as Arrow, without `progress` records.",
+    openapi_extra={"parameters": [header_parameter("Last-Event-ID", "the token to resume from, as sent by browsers", "eyJ2IjogNDN9")]},
+    responses={
+        **answer(200, "the records", _CONTENT),
+        **failures(
+            "bad-parameter", "bad-token", "not-found", "not-acceptable", "not-followed", "token-expired", "delta-too-large", "too-busy",
+            "view-building", "view-failed",
+        ),
+    },
+)  # fmt: skip
+async def view_changes(request: ServiceRequest, name: ViewName, query: Annotated[FollowParameters, Query()]) -> Response:
+    context = request.context
+    request.require_view(name)
+    since, snapshot, until, cursor = query.since, query.snapshot, query.until, query.cursor
     offered = (media.ARROW,) if cursor is not None else OFFERED if until is None else (*OFFERED, media.ARROW)
     kind = media.negotiate(request.headers.get("accept"), offered)
     resumed = request.headers.get("last-event-id")
@@ -209,58 +224,22 @@ async def changes(request: Request) -> Response:
         raise bad_parameter("since", "cannot be combined with snapshot=true: resume from a token, or start with every row")
     if until is not None and since is None:
         raise bad_parameter("until", "needs since, the token after which the changes begin")
-    view = engine.views[existing(engine, request, "view")]
+    view = context.engine.views[name]
     feed = feed_of(view)
     if cursor is not None:
         if not snapshot:
             raise bad_parameter("cursor", "needs snapshot=true: the rows of a part are sent as inserts")
-        return await part_in_arrow(context, view, values)
+        _require_unset(query, "since", "until", "limit", "wait")
+        return await part_in_arrow(context, view, cursor)
     if kind == media.ARROW:
-        return await in_arrow(context, view, feed, values | {"since": since})
+        assert since is not None and until is not None
+        _require_unset(query, "limit", "wait")
+        return await in_arrow(context, view, feed, since, until)
     subscription = await context.loop.run_in_executor(context.followers, feed.subscribe, since, snapshot, until)
-    return Following(context, feed, Follower(subscription, kind, values.get("limit")), kind, values.get("wait"))
+    return Following(context, feed, Follower(subscription, kind, query.limit), kind, query.wait)
 
 
-_INSERT = '{"version":43,"op":"insert","key":{"b":{"id":1},"m":{"id":7}},"row":{"booking":1,"job":7}}'
-_PROGRESS = '{"version":43,"op":"progress","token":"eyJ2IjogNDN9"}'
-_CONTENT = {
-    **text_content(media.JSONL, f"{_INSERT}\n{_PROGRESS}\n"),
-    **text_content(media.SSE, f"event: insert\ndata: {_INSERT}\n\nevent: progress\nid: eyJ2IjogNDN9\ndata: {_PROGRESS}\n\n"),
-    **binary_content(media.ARROW, "with `until`: an Arrow IPC stream with `_op`, `_version`, and the columns of the key and the row"),
-}
-
-ENDPOINTS = [
-    Endpoint(
-        "GET",
-        "/v1/views/{name}/changes",
-        changes,
-        operation(
-            "viewChanges",
-            "Follow the changes of a view",
-            tag="followers",
-            description="Within a version, deletes precede inserts. A `progress` record ends each version that changed the view, with "
-            "the token to resume from. `Last-Event-ID` takes precedence over `since` and `snapshot`. With `until`, the changes end at that "
-            "token; only then can they also be sent as Arrow, without `progress` records.",
-            parameters=[
-                path_parameter("name", "the view", "clashes"),
-                *query_parameters(PARAMETERS),
-                header_parameter("Last-Event-ID", "the token to resume from, as sent by browsers", "eyJ2IjogNDN9"),
-            ],
-            responses={
-                **answer(200, "the records", _CONTENT),
-                **failures(
-                    "bad-parameter",
-                    "bad-token",
-                    "not-found",
-                    "not-acceptable",
-                    "not-followed",
-                    "token-expired",
-                    "delta-too-large",
-                    "too-busy",
-                    "view-building",
-                    "view-failed",
-                ),
-            },
-        ),
-    )
-]
+def _require_unset(query: FollowParameters, *names: str) -> None:
+    for name in names:
+        if name in query.model_fields_set:
+            raise bad_parameter(name, "cannot be combined with this form of the changes, which ends by itself")

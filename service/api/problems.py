@@ -3,21 +3,20 @@
 from __future__ import annotations
 
 import logging
-from typing import Any
 
 import orjson
+from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
-from starlette.responses import HTMLResponse, PlainTextResponse, Response
+from starlette.responses import Response
 
 from livejoin.wire.errors import BadDefinition, BadParameter, MalformedBody, TooLarge, UnknownRelation, UnsupportedMediaType, WireError
 from livejoin.wire.log_lines import REQUEST_ID
-from service.api import pages
 from service.api.dashboard.happenings import PROBLEM
 from service.api.http import media
 from service.api.http.bodies import ClientGone
-from service.api.openapi import Endpoint, answer, failures, operation, path_parameter
-from service.errors import CATALOGUE, Problem
+from service.api.http.parameters import refusal
+from service.errors import Problem
 
 log = logging.getLogger("livejoin.api")
 
@@ -49,6 +48,9 @@ def of_exception(error: Exception) -> Problem:
         return error
     if isinstance(error, WireError):
         return problem_of(error)
+    if isinstance(error, RequestValidationError):
+        fault = error.errors()[0]
+        return refusal(fault, fault["loc"][1:])  # the first part says where the framework found it: query, path
     if isinstance(error, HTTPException):
         return _of_framework(error)
     request_id = REQUEST_ID.get()
@@ -93,41 +95,3 @@ def _methods(request: Request) -> list[str]:
         if route.path_regex.match(request.url.path):
             methods |= route.methods
     return sorted(methods)
-
-
-async def get_problem(request: Request) -> Response:
-    name = request.path_params["type"]
-    kind = CATALOGUE.get(name)
-    if kind is None:
-        raise Problem("not-found", f"there is no problem type {name!r}", available=sorted(CATALOGUE))
-    chosen = media.negotiate(request.headers.get("accept"), (media.TEXT, media.HTML))
-    if chosen == media.TEXT:
-        text = f"{kind.type} ({kind.status}): {kind.title}\n\nWhat it means\n{kind.meaning}\n\nWhat to do\n{kind.remedy}\n"
-        return PlainTextResponse(text, headers={"Vary": "Accept"})
-    title, meaning, remedy = map(pages.inline, (kind.title, kind.meaning, kind.remedy))
-    body = (
-        f"<h1>{title}</h1><p><code>{kind.type}</code>, status {kind.status}</p>"
-        f"<h2>What it means</h2><p>{meaning}</p><h2>What to do</h2><p>{remedy}</p>"
-    )
-    return HTMLResponse(pages.page(kind.type, body), headers={"Vary": "Accept"})
-
-
-_PAGE: dict[str, Any] = {
-    media.TEXT: {"schema": {"type": "string"}, "example": "too-busy (429): The service is busy\n\nWhat it means\n…"},
-    media.HTML: {"schema": {"type": "string"}, "example": '<!doctype html><html lang="en">…</html>'},
-}
-
-ENDPOINTS = [
-    Endpoint(
-        "GET",
-        "/problems/{type}",
-        get_problem,
-        operation(
-            "problem",
-            "What a problem type means, and what to do",
-            tag="operations",
-            parameters=[path_parameter("type", "the last part of a problem's `type`", "too-busy")],
-            responses={**answer(200, "the page", content=_PAGE), **failures("bad-parameter", "not-found", "not-acceptable")},
-        ),
-    )
-]

@@ -5,24 +5,28 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from operator import itemgetter
-from typing import Any
+from typing import Annotated, Any
 
 import orjson
-from starlette.requests import Request
+from fastapi import Query
+from pydantic import Field
 from starlette.responses import Response
 
-from livejoin.wire.schema import NAME, RelationDefinition, parse_patch, parse_relation
+from livejoin.wire.schema import RelationDefinition, RelationPatch, parse_patch, parse_relation
 from service.access.access_token import AccessToken
-from service.api.context import Context
-from service.api.http import media, parameters
-from service.api.http.answers import existing, json_answer, no_parameters
+from service.api.http import media
+from service.api.http.answers import json_answer, missing
 from service.api.http.bodies import definition
-from service.api.http.parameters import Parameter
-from service.api.openapi import Endpoint, answer, failures, json_content, links, operation, path_parameter, query_parameters
-from service.api.schemas.examples import PATCH, RELATION, RELATION_DEFINITION
+from service.api.http.parameters import Flag, Parameters
+from service.api.models import answers
+from service.api.models.examples import PATCH, RELATION, RELATION_DEFINITION
+from service.api.openapi import answer, body, failures, json_content, links
+from service.api.routing import RelationName, ServiceRequest, checked_name, router
 from service.engine.refusals import InUse
 from service.errors import Problem
 from service.instance import Instance
+
+routes = router("relations")
 
 
 def relation_json(engine: Instance, name: str) -> dict[str, Any]:
@@ -40,19 +44,27 @@ def _all_encoded(engine: Instance, token: AccessToken) -> bytes:
     return orjson.dumps({"relations": [_shown(engine, name, definition) for name, definition in known]})
 
 
-def checked_name(request: Request, what: str) -> str:
-    """Return the name in the path if a relation or view may have it; otherwise Problem `bad-definition`."""
-    name: str = request.path_params["name"]
-    if not NAME.fullmatch(name):
-        raise Problem("bad-definition", f"invalid {what} name {name!r}: names must match {NAME.pattern}")
-    return name
+_NEXT = links("getRelation", "putRelation", "postRelationChanges", "relationRows", "deleteRelation")
+_RELATION = json_content(answers.Relation, RELATION)
+_BODY_FAILURES = (
+    "malformed-body", "definition-differs", "body-too-large", "unsupported-media-type", "bad-definition", "disk-full", "no-room"
+)  # fmt: skip
 
 
-async def put_relation(request: Request) -> Response:
-    context: Context = request.app.state.context
+@routes.put(
+    "/v1/relations/{name}",
+    summary="Register a relation",
+    openapi_extra=body(json_content(RelationDefinition, RELATION_DEFINITION)),
+    responses={
+        **answer(201, "created", _RELATION, following=_NEXT),
+        **answer(200, "already registered with this definition", _RELATION, following=_NEXT),
+        **failures("bad-parameter", *_BODY_FAILURES, "too-many"),
+    },
+)
+async def put_relation(request: ServiceRequest, name: RelationName) -> Response:
+    context = request.context
     engine = context.engine
-    no_parameters(request)
-    name = checked_name(request, "relation")
+    checked_name(name, "relation")
     async with definition(request.scope, request.receive, context.bodies, context.work) as data:
         parsed = _parsed(data, context.settings.max_columns)
     outcome = await context.wait(engine.put_relation, name, parsed)
@@ -72,41 +84,69 @@ def _require_few(data: dict[str, Any], part: str, most: int) -> None:
         raise Problem("bad-definition", f"{part}: a relation may have at most {most} of them (--max-columns), not {len(data[part])}")
 
 
-async def patch_relation(request: Request) -> Response:
-    context: Context = request.app.state.context
+class PatchParameters(Parameters):
+    dry_run: Flag = Field(False, description="change nothing: the answer is what the relation would be", examples=[False])
+
+
+@routes.patch(
+    "/v1/relations/{name}",
+    summary="Extend a relation: add columns and intervals, allow nulls, set the retention",
+    description="Live views and their followers are not disturbed: `SELECT *` means the columns at the registration of a view. New columns "
+    "are null in existing rows, so they must be nullable; new intervals must be valid for existing rows. `retain` deletes rows whose "
+    "column is older than the duration, at once and then once a minute; null ends this. `expired_rows` is how many there are: ask with "
+    "`dry_run` first. Parts that exist are not changed.",
+    openapi_extra=body(json_content(RelationPatch, PATCH, {"retain": None})),
+    responses={
+        **answer(200, "extended", json_content(answers.PatchedRelation, RELATION | {"expired_rows": 0}), following=_NEXT),
+        **failures("bad-parameter", *_BODY_FAILURES, "not-found", "relation-in-use", "unknown-column"),
+    },
+)
+async def patch_relation(request: ServiceRequest, name: RelationName, query: Annotated[PatchParameters, Query()]) -> Response:
+    context = request.context
+    request.require_relation(name)
     engine = context.engine
-    dry_run = parameters.read(request.scope["query_string"], (_DRY_RUN,)).get("dry_run", False)
-    name = existing(engine, request, "relation")
     async with definition(request.scope, request.receive, context.bodies, context.work) as data:
         for part in ("add_columns", "add_intervals", "nullable"):
             _require_few(data, part, context.settings.max_columns)
         patch = parse_patch(data)
-    with _hiding_views(request.scope["token"]):
-        altered = await context.rewrite(engine.patch_relation, name, patch, dry_run)
+    with _hiding_views(request.token):
+        altered = await context.rewrite(engine.patch_relation, name, patch, query.dry_run)
     expired = {} if altered.expired is None else {"expired_rows": altered.expired}
-    return json_answer(_shown(engine, existing(engine, request, "relation"), altered.definition) | expired)
+    if name not in engine.relations:  # it was dropped meanwhile
+        raise missing(engine, request.token, "relation", name)
+    return json_answer(_shown(engine, name, altered.definition) | expired)
 
 
-async def get_relation(request: Request) -> Response:
-    context: Context = request.app.state.context
-    engine = context.engine
-    no_parameters(request)
-    return json_answer(relation_json(engine, existing(engine, request, "relation")))
+@routes.get(
+    "/v1/relations/{name}",
+    summary="Get a relation",
+    responses={**answer(200, "the relation", _RELATION), **failures("bad-parameter", "not-found")},
+)
+async def get_relation(request: ServiceRequest, name: RelationName) -> Response:
+    request.require_relation(name)
+    return json_answer(relation_json(request.context.engine, name))
 
 
-async def list_relations(request: Request) -> Response:
-    context: Context = request.app.state.context
-    no_parameters(request)
-    return Response(await context.look(_all_encoded, context.engine, request.scope["token"]), media_type=media.JSON)
+@routes.get(
+    "/v1/relations",
+    summary="List the relations",
+    responses={**answer(200, "the relations", json_content(answers.Relations, {"relations": [RELATION]})), **failures("bad-parameter")},
+)
+async def list_relations(request: ServiceRequest) -> Response:
+    context = request.context
+    return Response(await context.look(_all_encoded, context.engine, request.token), media_type=media.JSON)
 
 
-async def delete_relation(request: Request) -> Response:
-    context: Context = request.app.state.context
-    engine = context.engine
-    no_parameters(request)
-    name = existing(engine, request, "relation")
-    with _hiding_views(request.scope["token"]):
-        await context.wait(engine.drop_relation, name)
+@routes.delete(
+    "/v1/relations/{name}",
+    summary="Drop a relation and its rows; refused if a view uses it",
+    responses={**answer(204, "dropped"), **failures("bad-parameter", "not-found", "relation-in-use", "disk-full")},
+)
+async def delete_relation(request: ServiceRequest, name: RelationName) -> Response:
+    context = request.context
+    request.require_relation(name)
+    with _hiding_views(request.token):
+        await context.wait(context.engine.drop_relation, name)
     return Response(status_code=204)
 
 
@@ -122,107 +162,3 @@ def _hiding_views(token: AccessToken) -> Iterator[None]:
             told = ", ".join([*shown, "views that the access token is not for"])
             problem.detail, problem.extensions["views"] = f"{problem.before}{told}{problem.after}", shown
         raise
-
-
-_NAME = path_parameter("name", "the relation", "bookings")
-_DRY_RUN = Parameter(
-    "dry_run", parameters.boolean, {"type": "boolean", "default": False}, "change nothing: the answer is what the relation would be", False
-)
-_NEXT = links("getRelation", "putRelation", "postRelationChanges", "relationRows", "deleteRelation")
-
-ENDPOINTS = [
-    Endpoint(
-        "GET",
-        "/v1/relations",
-        list_relations,
-        operation(
-            "listRelations",
-            "List the relations",
-            tag="relations",
-            responses={**answer(200, "the relations", json_content("Relations", {"relations": [RELATION]})), **failures("bad-parameter")},
-        ),
-    ),
-    Endpoint(
-        "GET",
-        "/v1/relations/{name}",
-        get_relation,
-        operation(
-            "getRelation",
-            "Get a relation",
-            tag="relations",
-            parameters=[_NAME],
-            responses={**answer(200, "the relation", json_content("Relation", RELATION)), **failures("bad-parameter", "not-found")},
-        ),
-    ),
-    Endpoint(
-        "PUT",
-        "/v1/relations/{name}",
-        put_relation,
-        operation(
-            "putRelation",
-            "Register a relation",
-            tag="relations",
-            parameters=[_NAME],
-            body=json_content("RelationDefinition", RELATION_DEFINITION),
-            responses={
-                **answer(201, "created", json_content("Relation", RELATION), following=_NEXT),
-                **answer(200, "already registered with this definition", json_content("Relation", RELATION), following=_NEXT),
-                **failures(
-                    "bad-parameter",
-                    "malformed-body",
-                    "definition-differs",
-                    "too-many",
-                    "body-too-large",
-                    "unsupported-media-type",
-                    "bad-definition",
-                    "disk-full",
-                    "no-room",
-                ),
-            },
-        ),
-    ),
-    Endpoint(
-        "PATCH",
-        "/v1/relations/{name}",
-        patch_relation,
-        operation(
-            "patchRelation",
-            "Extend a relation: add columns and intervals, allow nulls, set the retention",
-            tag="relations",
-            description="Live views and their followers are not disturbed: `SELECT *` means the columns at the registration of a view. "
-            "New columns are null in existing rows, so they must be nullable; new intervals must be valid for existing rows. `retain` "
-            "deletes rows whose column is older than the duration, at once and then once a minute; null ends this. `expired_rows` is how "
-            "many there are: ask with `dry_run` first. Parts that exist are not changed.",
-            parameters=[_NAME, *query_parameters((_DRY_RUN,))],
-            body=json_content("RelationPatch", PATCH, {"retain": None}),
-            responses={
-                **answer(200, "extended", json_content("PatchedRelation", RELATION | {"expired_rows": 0}), following=_NEXT),
-                **failures(
-                    "bad-parameter",
-                    "malformed-body",
-                    "not-found",
-                    "definition-differs",
-                    "relation-in-use",
-                    "unknown-column",
-                    "body-too-large",
-                    "unsupported-media-type",
-                    "bad-definition",
-                    "disk-full",
-                    "no-room",
-                ),
-            },
-        ),
-    ),
-    Endpoint(
-        "DELETE",
-        "/v1/relations/{name}",
-        delete_relation,
-        operation(
-            "deleteRelation",
-            "Drop a relation and its rows; refused if a view uses it",
-            tag="relations",
-            parameters=[_NAME],
-            responses={**answer(204, "dropped"), **failures("bad-parameter", "not-found", "relation-in-use", "disk-full")},
-        ),
-    ),
-]

@@ -5,90 +5,106 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from functools import partial
-from typing import Any
+from typing import Annotated, Any
 
-from starlette.requests import Request
+from fastapi import Query
+from pydantic import Field
 from starlette.responses import Response
 
 from livejoin.wire.batch import Batch
 from livejoin.wire.decode import ROWS_TYPES, decode_rows
 from service.api import changes
-from service.api.changes import BINARY, RECEIPT_HEAD, SMALL, definition_of, settle
+from service.api.changes import BINARY, RECEIPT_HEAD, SMALL, BatchParameters, definition_of, settle
 from service.api.context import Context
 from service.api.http import media, parameters
 from service.api.http.admission import Place
 from service.api.http.answers import json_answer, missing
 from service.api.http.bodies import definition, read_body
-from service.api.http.parameters import TEXT_LIMIT, Parameter
-from service.api.openapi import (
-    Endpoint,
-    answer,
-    binary_content,
-    failures,
-    json_content,
-    operation,
-    path_parameter,
-    query_parameters,
-    text_content,
-)
-from service.api.schemas.examples import DELETION, RECEIPT, RECEIPT_SKIPPED, STAGED
+from service.api.http.parameters import TEXT_LIMIT, Flag, Natural
+from service.api.models import answers
+from service.api.models.body import Absent
+from service.api.models.examples import DELETION, RECEIPT, RECEIPT_SKIPPED, STAGED
+from service.api.models.requests import Deletion
+from service.api.openapi import answer, binary_content, body, failures, json_content, text_content
+from service.api.routing import RelationName, ServiceRequest, router
 from service.engine.state import Receipt
 from service.errors import Problem, bad_parameter
 from service.query.definition import read_where
-from service.query.forms import Deletion, checked, size_of
+from service.query.forms import checked, size_of
 from service.tables.relations import Relation
 
-_STAGING = (
-    Parameter(
-        "stage",
-        parameters.short_text,
-        {"type": "string", "minLength": 1, "maxLength": TEXT_LIMIT},
-        "the body is a part of a replacement of this name, which `commit=true` applies; it is dropped an hour after its last part",
-        "nightly",
-    ),
-    Parameter(
+routes = router("changes")
+
+
+class ReplaceParameters(BatchParameters):
+    stage: Annotated[str, Field(min_length=1, max_length=TEXT_LIMIT)] | Absent = Field(
+        None,
+        description="the body is a part of a replacement of this name, which `commit=true` applies; it is dropped an hour after its last "
         "part",
-        parameters.integer(0),
-        {"type": "integer", "format": "int64", "minimum": 0},
-        "the number of the part; a part with the same number is replaced; by default, the next number",
-        0,
-    ),
-    Parameter(
-        "commit",
-        parameters.boolean,
-        {"type": "boolean", "default": False},
-        "replace the relation by the rows of all parts, in the order of their numbers; the request has no body",
+        examples=["nightly"],
+    )
+    part: Natural | Absent = Field(
+        None,
+        description="the number of the part; a part with the same number is replaced; by default, the next number",
+        examples=[0],
+    )
+    commit: Flag = Field(
         False,
+        description="replace the relation by the rows of all parts, in the order of their numbers; the request has no body",
+        examples=[False],
+    )
+
+
+_ROWS = '{"id":1,"room":"A","starts":"2026-01-01T12:00:00Z","ends":null}\n'
+_CSV = "id,room,starts,ends\n1,A,2026-01-01T12:00:00Z,\n"
+_REFUSALS = ("bad-parameter", "source-reset", "too-busy", "disk-full", "no-room", "not-found", "body-too-large", "unsupported-media-type")
+_REPLACED = json_content(answers.Replaced, RECEIPT, RECEIPT_SKIPPED, STAGED)
+
+
+@routes.post(
+    "/v1/relations/{name}/replace",
+    summary="Replace the rows of a relation, in one version",
+    description="The rows replace all rows of the relation; followers of views get only the differences. Rows have no `_op`; if several "
+    "have the same key, the last one counts. With `on_error=skip`, if a row is bad but its key can be read, the relation keeps its old row "
+    "with that key. If there are too many rows for one body, send parts with `stage`, and then a request with `stage` and `commit` and no "
+    "body.",
+    openapi_extra=body(
+        {
+            **text_content(media.JSONL, _ROWS),
+            **text_content(media.NDJSON, _ROWS),
+            **text_content(media.CSV, _CSV),
+            **binary_content(media.ARROW, "Arrow IPC streams of rows"),
+            **binary_content(media.PARQUET, "a Parquet file of rows"),
+        },
+        required=False,
     ),
+    responses={
+        **answer(200, "replaced, on disk and published; or the part is kept", _REPLACED, RECEIPT_HEAD),
+        **failures(*_REFUSALS, "malformed-body", "bad-rows", "too-many"),
+    },
 )
-PARAMETERS = (*changes.PARAMETERS, *_STAGING)
-
-
-async def replace(request: Request) -> Response:
-    context: Context = request.app.state.context
-    engine = context.engine
-    given = parameters.read(request.scope["query_string"], PARAMETERS)
-    stage, part, commit = given.pop("stage", None), given.pop("part", None), given.pop("commit", False)
-    _check_stage(stage, part, commit, given)
-    name = request.path_params["name"]
+async def replace_relation(request: ServiceRequest, name: RelationName, query: Annotated[ReplaceParameters, Query()]) -> Response:
+    context = request.context
+    engine, given, stage = context.engine, query.given, query.stage
+    _check_stage(query)
     if name not in engine.relations:
-        return await _of_none(context, request, given)
+        return await _of_none(context, request, name, given)
     engine.admit()
     place = Place.of_replacement(context.bodies)
     try:
-        if commit:
+        if query.commit and stage is not None:
             return await _commit(context, request, place, name, stage, given)
         kind = media.content_type(request.scope["fields"], ROWS_TYPES)
-        with engine.under_way.expecting(given, request.scope["token"].relations):
-            body = await read_body(request.scope, request.receive, place)
-            decode = partial(decode_rows, kind, body, name, partial(definition_of, engine, request.scope["token"]), place)
-            batch = decode() if len(body) <= SMALL and kind not in BINARY else await context.work(decode)
-            settle(batch, given, request.scope["token"])
+        with engine.under_way.expecting(given, request.token.relations):
+            sent = await read_body(request.scope, request.receive, place)
+            decode = partial(decode_rows, kind, sent, name, partial(definition_of, engine, request.token), place)
+            batch = decode() if len(sent) <= SMALL and kind not in BINARY else await context.work(decode)
+            settle(batch, given, request.token)
             if stage is None:
                 engine.under_way.begin(batch)
         if stage is None:
             return await _rewritten(context, batch, partial(engine.replace, name, batch))
-        number, held = await context.rewrite(engine.stage, name, stage, part, batch)
+        number, held = await context.rewrite(engine.stage, name, stage, query.part, batch)
     finally:
         place.free()
     told = {"stage": stage, "part": number, "part_rows": batch.sent, "parts": len(held.parts), "rows": held.rows}
@@ -96,27 +112,25 @@ async def replace(request: Request) -> Response:
     return json_answer(told | {"skipped_count": batch.error_count, "skipped": skipped})
 
 
-async def _commit(context: Context, request: Request, place: Place, name: str, stage: str, given: dict[str, Any]) -> Response:
-    with context.engine.under_way.expecting(given, request.scope["token"].relations):
+async def _commit(context: Context, request: ServiceRequest, place: Place, name: str, stage: str, given: dict[str, Any]) -> Response:
+    with context.engine.under_way.expecting(given, request.token.relations):
         if await read_body(request.scope, request.receive, place):
             raise Problem("malformed-body", "a commit has no body: send the rows as a part before it")
         batch = Batch([], 0, 0, [], 0)
-        settle(batch, given, request.scope["token"])
+        settle(batch, given, request.token)
         context.engine.under_way.begin(batch)
     return await _rewritten(context, batch, partial(context.engine.commit_stage, name, stage, batch))
 
 
-def _check_stage(stage: str | None, part: int | None, commit: bool, given: dict[str, Any]) -> None:
-    if stage == "":
-        raise bad_parameter("stage", "must not be empty")
-    for name, there in (("part", part is not None), ("commit", commit)):
-        if there and stage is None:
+def _check_stage(query: ReplaceParameters) -> None:
+    for name, there in (("part", query.part is not None), ("commit", query.commit)):
+        if there and query.stage is None:
             raise bad_parameter(name, "requires stage")
-    if commit and part is not None:
+    if query.commit and query.part is not None:
         raise bad_parameter("part", "cannot be combined with commit: send the part before")
-    if stage is not None and not commit:
+    if query.stage is not None and not query.commit:
         for name in ("source", "epoch", "run", "reset"):
-            if name in given:
+            if name in query.given:
                 raise bad_parameter(name, "requires commit=true: parts do not make a version")
 
 
@@ -134,11 +148,11 @@ async def _rewritten(context: Context, batch: Batch, work: Callable[[], Receipt]
     return _answer(await asyncio.wrap_future(job), batch.turn)
 
 
-async def _of_none(context: Context, request: Request, given: dict[str, Any]) -> Response:
+async def _of_none(context: Context, request: ServiceRequest, name: str, given: dict[str, Any]) -> Response:
     """Answer a request whose relation does not exist, as `changes.repeated` says. Otherwise Problem `not-found`."""
-    receipt = await changes.repeated(context, request.scope["token"], given, {}) if "source" in given else None
+    receipt = await changes.repeated(context, request.token, given, {}) if "source" in given else None
     if receipt is None:
-        raise missing(context.engine, request.scope["token"], "relation", request.path_params["name"])
+        raise missing(context.engine, request.token, "relation", name)
     return _answer(receipt, None)
 
 
@@ -149,22 +163,31 @@ def _answer(receipt: Receipt, turn: float | None) -> Response:
     return Response(receipt.encoded(), 200, headers, media.JSON)
 
 
-async def delete(request: Request) -> Response:
-    context: Context = request.app.state.context
-    engine = context.engine
-    given = parameters.read(request.scope["query_string"], changes.PARAMETERS)
-    name = request.path_params["name"]
+@routes.post(
+    "/v1/relations/{name}/delete",
+    summary="Delete the rows of a relation that meet conditions",
+    description="All conditions must hold; operators are those of the `where` of a view. Columns are written without an alias. `applied` "
+    "is the number of deleted rows.",
+    openapi_extra=body(json_content(Deletion, DELETION)),
+    responses={
+        **answer(200, "deleted, on disk and published", json_content(answers.Receipt, RECEIPT), RECEIPT_HEAD),
+        **failures(*_REFUSALS, "malformed-body", "bad-definition", "unknown-column"),
+    },
+)
+async def delete_rows(request: ServiceRequest, name: RelationName, query: Annotated[BatchParameters, Query()]) -> Response:
+    context = request.context
+    engine, given = context.engine, query.given
     if name not in engine.relations:
         async with definition(request.scope, request.receive, context.bodies, context.work) as data:
             fields = _fields(checked(Deletion, data))
-        return await _of_none(context, request, {name: value for name, value in fields.items() if value is not None} | given)
+        return await _of_none(context, request, name, {field: value for field, value in fields.items() if value is not None} | given)
     engine.admit()
-    with engine.under_way.expecting(given, request.scope["token"].relations):
+    with engine.under_way.expecting(given, request.token.relations):
         async with definition(request.scope, request.receive, context.bodies, context.work) as data:
             form = checked(Deletion, data)
         _require_where(form, context.settings.max_conditions)
         batch = Batch([], 0, 0, [], 0, **_fields(form))
-        settle(batch, given, request.scope["token"])
+        settle(batch, given, request.token)
         engine.under_way.begin(batch)
 
     def filters(relation: Relation) -> Any:
@@ -190,58 +213,3 @@ def _fields(form: Deletion) -> dict[str, Any]:
     if form.epoch is not None and not parameters.INT64_MIN <= form.epoch <= parameters.INT64_MAX:
         raise bad_parameter("epoch", "must be a 64-bit integer")
     return form.model_dump(exclude={"where"})
-
-
-_ROWS = '{"id":1,"room":"A","starts":"2026-01-01T12:00:00Z","ends":null}\n'
-_CSV = "id,room,starts,ends\n1,A,2026-01-01T12:00:00Z,\n"
-_NAME = path_parameter("name", "the relation", "bookings")
-_REFUSALS = ("bad-parameter", "source-reset", "too-busy", "disk-full", "no-room", "not-found", "body-too-large", "unsupported-media-type")
-_REPLACED = json_content("Replaced", RECEIPT, RECEIPT_SKIPPED, STAGED)
-
-ENDPOINTS = [
-    Endpoint(
-        "POST",
-        "/v1/relations/{name}/replace",
-        replace,
-        operation(
-            "replaceRelation",
-            "Replace the rows of a relation, in one version",
-            tag="changes",
-            description="The rows replace all rows of the relation; followers of views get only the differences. Rows have no `_op`; if "
-            "several have the same key, the last one counts. With `on_error=skip`, if a row is bad but its key can be read, the "
-            "relation keeps its old row with that key. If there are too many rows for one body, send "
-            "parts with `stage`, and then a request with `stage` and `commit` and no body.",
-            parameters=[_NAME, *query_parameters(PARAMETERS)],
-            body={
-                **text_content(media.JSONL, _ROWS),
-                **text_content(media.NDJSON, _ROWS),
-                **text_content(media.CSV, _CSV),
-                **binary_content(media.ARROW, "Arrow IPC streams of rows"),
-                **binary_content(media.PARQUET, "a Parquet file of rows"),
-            },
-            responses={
-                **answer(200, "replaced, on disk and published; or the part is kept", _REPLACED, RECEIPT_HEAD),
-                **failures(*_REFUSALS, "malformed-body", "bad-rows", "too-many"),
-            },
-            body_required=False,
-        ),
-    ),
-    Endpoint(
-        "POST",
-        "/v1/relations/{name}/delete",
-        delete,
-        operation(
-            "deleteRows",
-            "Delete the rows of a relation that meet conditions",
-            tag="changes",
-            description="All conditions must hold; operators are those of the `where` of a view. Columns are written without an alias. "
-            "`applied` is the number of deleted rows.",
-            parameters=[_NAME, *query_parameters(changes.PARAMETERS)],
-            body=json_content("Deletion", DELETION),
-            responses={
-                **answer(200, "deleted, on disk and published", json_content("Receipt", RECEIPT), RECEIPT_HEAD),
-                **failures(*_REFUSALS, "malformed-body", "bad-definition", "unknown-column"),
-            },
-        ),
-    ),
-]

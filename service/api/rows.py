@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from concurrent.futures import Executor
 from functools import partial
 from itertools import chain, repeat
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 from urllib.parse import urlencode
 
 import numpy as np
 import pyarrow as pa
+from fastapi import Query
+from pydantic import AfterValidator, Field
 from starlette.requests import Request
 from starlette.responses import Response
 
@@ -20,23 +22,15 @@ from livejoin.wire.rows import Pieces
 from service.api.context import Context
 from service.api.http import formats, media, parameters
 from service.api.http.admission import client_of
-from service.api.http.answers import existing, json_answer
+from service.api.http.answers import json_answer
 from service.api.http.forwarded import outer_url
-from service.api.http.parameters import Parameter
+from service.api.http.parameters import Most, Natural, Parameters, family
 from service.api.metrics import CHUNK_SECONDS, ROWS_SENT
-from service.api.openapi import (
-    Endpoint,
-    answer,
-    binary_content,
-    failures,
-    json_content,
-    links,
-    operation,
-    path_parameter,
-    query_parameters,
-    text_content,
-)
-from service.api.schemas.examples import PAGE
+from service.api.models import answers
+from service.api.models.body import Absent
+from service.api.models.examples import PAGE
+from service.api.openapi import answer, binary_content, failures, json_content, links, text_content
+from service.api.routing import PlainRoute, RelationName, ServiceRequest, ViewName, router
 from service.api.steps import TURN, Steps, finish
 from service.api.stream import Chunk, Stream
 from service.errors import bad_parameter
@@ -60,6 +54,8 @@ _FOUND_BYTES = 512  # of Python objects, for each set of found rows
 
 Opened = Callable[[], RowReader]
 
+routes = router("rows", route=PlainRoute)
+
 
 def window(text: str) -> tuple[str | None, str | None]:
     """Parse `lo,hi`; either side may be empty."""
@@ -69,69 +65,96 @@ def window(text: str) -> tuple[str | None, str | None]:
     return low or None, high or None
 
 
-_LIMIT = Parameter(
-    "limit", parameters.most(0), {"type": "integer", "minimum": 0}, "maximum number of rows; 0 for version and emptiness only", 1000
-)
-_CURSOR = Parameter("cursor", parameters.plain, {"type": "string"}, "continue after the page that returned it, at its version")
-_VERSION = Parameter("version", parameters.integer(0), {"type": "integer", "minimum": 0}, "a version that is pinned by a cursor")
-OVERLAPS = Parameter(
-    "overlaps", window, {"type": "string", "pattern": "^[^,]*,[^,]*$"}, "only rows whose joined intervals all overlap this window"
-)
-BOX = Parameter(
-    "overlaps.*",
-    window,
-    {"type": "string"},
-    "`overlaps.<interval>=lo,hi`: a window for this interval and the intervals joined with it; `overlaps.<alias>.<interval>=lo,hi`: for "
-    "one interval of an alias, joined or not",
-    {"overlaps.stay": "2026-01-01T00:00:00Z,"},
-)
-WHERE = Parameter(
-    "where.*",
-    parameters.plain,
-    {"type": "string"},
-    "`where.<alias>.<column>=value`: a look-up by the key columns of one alias, or by its join columns; with UNION or EXCEPT "
-    "`where.row.<column>=value`, by all columns; with groups `where.group.<column>=value`, by all columns of the group. In these two a "
-    'value is written like a field of CSV: an empty one is null where the column may be null, and `""` is the empty text',
-    {"where.b.id": "1"},
-)
-_FILTERS = (_VERSION, OVERLAPS, BOX, WHERE)
-VIEW_ROWS = (_LIMIT, _CURSOR, *_FILTERS)
-_KEY = WHERE._replace(description="`where.<column>=value`, for each column of the key: the row that has it", example={"where.id": "1"})
-_ONLY_INTERVAL = OVERLAPS._replace(description="only rows whose interval overlaps this window, of a relation with one interval")
-_INTERVAL = BOX._replace(description="`overlaps.<interval>=lo,hi`: only rows whose interval overlaps this window; reads all rows")
-RELATION_ROWS = (_LIMIT, _CURSOR, _VERSION, _ONLY_INTERVAL, _INTERVAL, _KEY)
+def _checked(text: str) -> str:
+    window(text)
+    return text
 
 
-def filters(values: dict[str, Any]) -> dict[str, Any]:
+Window = Annotated[str, AfterValidator(_checked)]
+
+
+def _overlaps(description: str) -> Any:
+    return Field(None, description=description, json_schema_extra={"pattern": "^[^,]*,[^,]*$"})
+
+
+class FilterParameters(Parameters):
+    """The filters of the rows of a view."""
+
+    overlaps: Window | Absent = _overlaps("only rows whose joined intervals all overlap this window")
+    windows: dict[str, Window] = family(
+        "overlaps.",
+        "`overlaps.<interval>=lo,hi`: a window for this interval and the intervals joined with it; `overlaps.<alias>.<interval>=lo,hi`: "
+        "for one interval of an alias, joined or not",
+        {"overlaps.stay": "2026-01-01T00:00:00Z,"},
+    )
+    where: dict[str, str] = family(
+        "where.",
+        "`where.<alias>.<column>=value`: a look-up by the key columns of one alias, or by its join columns; with UNION or EXCEPT "
+        "`where.row.<column>=value`, by all columns; with groups `where.group.<column>=value`, by all columns of the group. In these two a "
+        'value is written like a field of CSV: an empty one is null where the column may be null, and `""` is the empty text',
+        {"where.b.id": "1"},
+    )
+
+
+class RelationFilterParameters(Parameters):
+    """The filters of the rows of a relation."""
+
+    overlaps: Window | Absent = _overlaps("only rows whose interval overlaps this window, of a relation with one interval")
+    windows: dict[str, Window] = family(
+        "overlaps.",
+        "`overlaps.<interval>=lo,hi`: only rows whose interval overlaps this window; reads all rows",
+        {"overlaps.stay": "2026-01-01T00:00:00Z,"},
+    )
+    where: dict[str, str] = family("where.", "`where.<column>=value`, for each column of the key: the row that has it", {"where.id": "1"})
+
+
+class VersionParameters(Parameters):
+    version: Natural | Absent = Field(None, description="a version that is pinned by a cursor")
+
+
+class LimitParameters(VersionParameters):
+    limit: Most | Absent = Field(None, description="maximum number of rows; 0 for version and emptiness only", examples=[1000])
+
+
+class PageParameters(LimitParameters):
+    cursor: str | Absent = Field(None, description="continue after the page that returned it, at its version")
+
+
+class CountParameters(FilterParameters, VersionParameters): ...
+
+
+class ViewRowsParameters(FilterParameters, PageParameters): ...
+
+
+class RelationRowsParameters(RelationFilterParameters, PageParameters): ...
+
+
+def filters(query: FilterParameters) -> dict[str, Any]:
     """Return these parameters as arguments of `open_rows`."""
     columns: dict[str, str] = {}
     aliases: set[str] = set()
-    for name, value in values.items():
-        if name.startswith("where."):
-            _, alias, *column = name.split(".")
-            dotted = alias in (ROW, GROUP) and len(column) > 1  # a view's column may contain a dot
-            if not alias or not all(column) or (len(column) != 1 and not dotted):
-                raise bad_parameter(name, "must be where.<alias>.<column>")
-            aliases.add(alias)
-            columns[".".join(column)] = value
+    for name, value in query.where.items():
+        _, alias, *column = name.split(".")
+        dotted = alias in (ROW, GROUP) and len(column) > 1  # a view's column may contain a dot
+        if not alias or not all(column) or (len(column) != 1 and not dotted):
+            raise bad_parameter(name, "must be where.<alias>.<column>")
+        aliases.add(alias)
+        columns[".".join(column)] = value
     if len(aliases) > 1:
         raise bad_parameter("where", f"a look-up uses the columns of one alias, not of {' and '.join(sorted(aliases))}")
-    return {
-        "version": values.get("version"),
-        "window": _windows(values),
-        "point": (aliases.pop(), columns) if aliases else None,
-    }
+    return {"window": _windows(query), "point": (aliases.pop(), columns) if aliases else None}
 
 
-def _windows(values: dict[str, Any]) -> dict[str, tuple[str | None, str | None]] | None:
+def _windows(query: FilterParameters | RelationFilterParameters) -> dict[str, tuple[str | None, str | None]] | None:
     """Return the windows by interval name, "" for all intervals."""
-    return {name.partition(".")[2]: value for name, value in values.items() if name.partition(".")[0] == "overlaps"} or None
+    given = query.windows if query.overlaps is None else {"overlaps": query.overlaps, **query.windows}
+    return {name.partition(".")[2]: window(text) for name, text in given.items()} or None
 
 
-def relation_filters(values: dict[str, Any]) -> dict[str, Any]:
+def relation_filters(query: RelationFilterParameters) -> dict[str, Any]:
     """Return these parameters as arguments of `open_relation_rows`."""
-    key = {name.partition(".")[2]: value for name, value in values.items() if name.startswith("where.")}
-    return {"version": values.get("version"), "window": _windows(values), "key": key or None}
+    key = {name.partition(".")[2]: value for name, value in query.where.items()}
+    return {"window": _windows(query), "key": key or None}
 
 
 class Rows:
@@ -283,45 +306,40 @@ def _begin(opened: Opened, kind: str, limit: int | None, client: str, walkers: W
 
 
 class Asked(NamedTuple):
-    """What a request for rows specifies: the values of its parameters, the function that opens the reader, and the threads to call it
-    in."""
+    """What a request for rows specifies: the relation or view, the most rows, the function that opens the reader, and the threads to call
+    it in."""
 
     name: str
-    values: dict[str, Any]
+    limit: int | None
     opened: Opened
     pool: Executor
 
 
-def of_view(request: Request, known: Sequence[Parameter]) -> Asked:
-    context: Context = request.app.state.context
-    engine = context.engine
-    values = parameters.read(request.scope["query_string"], known)
-    name = existing(engine, request, "view")
-    asked = filters(values) | {"cursor": values.get("cursor")}
-    return Asked(name, values, partial(open_rows, engine.readers, name, **asked), _pool(context, asked))
+def of_view(
+    context: Context, name: str, query: FilterParameters, version: int | None, limit: int | None = None, cursor: str | None = None
+) -> Asked:
+    given = filters(query) | {"version": version, "cursor": cursor}
+    return Asked(name, limit, partial(open_rows, context.engine.readers, name, **given), _pool(context, given))
 
 
-def of_relation(request: Request, known: Sequence[Parameter]) -> Asked:
-    context: Context = request.app.state.context
-    engine = context.engine
-    values = parameters.read(request.scope["query_string"], known)
-    name = existing(engine, request, "relation")
-    asked = relation_filters(values) | {"cursor": values.get("cursor")}
-    return Asked(name, values, partial(open_relation_rows, engine.readers, name, **asked), _pool(context, asked))
+def of_relation(
+    context: Context, name: str, query: RelationFilterParameters, version: int | None, limit: int | None, cursor: str | None = None
+) -> Asked:
+    given = relation_filters(query) | {"version": version, "cursor": cursor}
+    return Asked(name, limit, partial(open_relation_rows, context.engine.readers, name, **given), _pool(context, given))
 
 
 def _pool(context: Context, asked: dict[str, Any]) -> Executor:
     """Return the threads to open a reader in. A look-up of a row that has just changed may wait long for the writer, so it must not use a
     reader's thread."""
-    waits = (asked.get("point") or asked.get("key")) is not None and asked["version"] is None and asked.get("cursor") is None
+    waits = (asked.get("point") or asked.get("key")) is not None and asked["version"] is None and asked["cursor"] is None
     return context.waiters if waits else context.readers
 
 
-async def answer_rows(request: Request, asked: Asked) -> Response:
+async def _answer(request: Request, context: Context, asked: Asked) -> Response:
     """Return the response to `…/rows`: negotiate, open in threads, and stream; HEAD and limit=0 only open."""
-    context: Context = request.app.state.context
     kind = media.negotiate(request.headers.get("accept"), formats.OFFERED)
-    limit = asked.values.get("limit")
+    limit = asked.limit
     if limit is None and kind == media.JSON:
         limit = JSON_PAGE
     if request.method == "HEAD":
@@ -349,17 +367,68 @@ def _following(request: Request, token: str) -> str:
     return outer_url(request.scope, path)
 
 
-async def view_rows(request: Request) -> Response:
-    return await answer_rows(request, of_view(request, VIEW_ROWS))
+_LINE = '{"booking":1,"job":7,"clash_start":"2026-01-01T12:00:00Z","clash_end":"2026-01-01T14:00:00Z"}\n'
+_CONTENT = {
+    **text_content(media.JSONL, _LINE),
+    **json_content(answers.Page, PAGE),
+    **text_content(media.CSV, "booking,job,clash_start,clash_end\n1,7,2026-01-01T12:00:00Z,2026-01-01T14:00:00Z\n"),
+    **binary_content(media.ARROW, "an Arrow IPC stream"),
+    **text_content(media.SSE, f'event: row\ndata: {_LINE}\nevent: end\ndata: {{"version":42,"next":null}}\n\n'),
+}
+_HEADERS = {
+    "Livejoin-Version": "42",
+    "Livejoin-Empty": "false",
+    "Link": '</v1/views/clashes/rows?limit=1000&cursor=eyJ2IjogNDJ9>; rel="next"',
+}
+_HEAD_HEADERS = {name: value for name, value in _HEADERS.items() if name != "Link"}
+_NEXT = "$response.body#/next"
+_FAILURES = ("bad-parameter", "bad-cursor", "not-found", "not-acceptable", "snapshot-expired", "too-busy")
+_VIEW_FAILURES = failures(*_FAILURES, "view-building", "view-failed")
 
 
-async def relation_rows(request: Request) -> Response:
-    return await answer_rows(request, of_relation(request, RELATION_ROWS))
+@routes.get(
+    "/v1/views/{name}/rows",
+    summary="Read the rows of a view at one version",
+    description="Rows are sent as they are found. A response that cannot be completed is aborted, never ended as if complete.",
+    responses={**answer(200, "the rows", _CONTENT, _HEADERS, links("viewRows", cursor=_NEXT)), **_VIEW_FAILURES},
+)
+@routes.head(
+    "/v1/views/{name}/rows",
+    operation_id="viewVersion",
+    summary="Get the version of a view and whether it has rows",
+    responses={**answer(200, "the view exists", None, _HEAD_HEADERS), **_VIEW_FAILURES},
+)
+async def view_rows(request: ServiceRequest, name: ViewName, query: Annotated[ViewRowsParameters, Query()]) -> Response:
+    context = request.context
+    request.require_view(name)
+    return await _answer(request, context, of_view(context, name, query, query.version, query.limit, query.cursor))
 
 
-async def count(request: Request) -> Response:
-    context: Context = request.app.state.context
-    asked = of_view(request, _FILTERS)
+@routes.get(
+    "/v1/relations/{name}/rows",
+    summary="Read the rows of a relation at one version",
+    description="With `where.<column>` for each column of the key, the row that has it. A window reads all rows of the relation, beside "
+    "the writer, and sends those that meet it as they are found.",
+    responses={**answer(200, "the rows", _CONTENT, _HEADERS, links("relationRows", cursor=_NEXT)), **failures(*_FAILURES)},
+)
+async def relation_rows(request: ServiceRequest, name: RelationName, query: Annotated[RelationRowsParameters, Query()]) -> Response:
+    context = request.context
+    request.require_relation(name)
+    return await _answer(request, context, of_relation(context, name, query, query.version, query.limit, query.cursor))
+
+
+@routes.get(
+    "/v1/views/{name}/count",
+    summary="Count the rows of a view",
+    responses={
+        **answer(200, "the count", json_content(answers.RowCount, {"version": 42, "count": 1200})),
+        **failures("bad-parameter", "not-found", "snapshot-expired", "view-building", "view-failed"),
+    },
+)
+async def view_count(request: ServiceRequest, name: ViewName, query: Annotated[CountParameters, Query()]) -> Response:
+    context = request.context
+    request.require_view(name)
+    asked = of_view(context, name, query, query.version)
     return json_answer(await finish(context, asked.pool, request.receive, _count(asked.opened)))
 
 
@@ -373,90 +442,3 @@ def _count(opened: Opened) -> Steps[dict[str, int]]:
         return {"version": reader.version, "count": count}
     finally:
         reader.close()
-
-
-_LINE = '{"booking":1,"job":7,"clash_start":"2026-01-01T12:00:00Z","clash_end":"2026-01-01T14:00:00Z"}\n'
-_CONTENT = {
-    **text_content(media.JSONL, _LINE),
-    **json_content("Page", PAGE),
-    **text_content(media.CSV, "booking,job,clash_start,clash_end\n1,7,2026-01-01T12:00:00Z,2026-01-01T14:00:00Z\n"),
-    **binary_content(media.ARROW, "an Arrow IPC stream"),
-    **text_content(media.SSE, f'event: row\ndata: {_LINE}\nevent: end\ndata: {{"version":42,"next":null}}\n\n'),
-}
-_HEADERS = {
-    "Livejoin-Version": "42",
-    "Livejoin-Empty": "false",
-    "Link": '</v1/views/clashes/rows?limit=1000&cursor=eyJ2IjogNDJ9>; rel="next"',
-}
-_HEAD_HEADERS = {name: value for name, value in _HEADERS.items() if name != "Link"}
-_NEXT = "$response.body#/next"
-_VIEW = path_parameter("name", "the view", "clashes")
-_RELATION = path_parameter("name", "the relation", "bookings")
-_ROW_FAILURES = failures("bad-parameter", "bad-cursor", "not-found", "not-acceptable", "snapshot-expired", "too-busy")
-_VIEW_FAILURES = failures(
-    "bad-parameter",
-    "bad-cursor",
-    "not-found",
-    "not-acceptable",
-    "snapshot-expired",
-    "too-busy",
-    "view-building",
-    "view-failed",
-)
-
-ENDPOINTS = [
-    Endpoint(
-        "GET",
-        "/v1/views/{name}/rows",
-        view_rows,
-        operation(
-            "viewRows",
-            "Read the rows of a view at one version",
-            tag="rows",
-            description="Rows are sent as they are found. A response that cannot be completed is aborted, never ended as if complete.",
-            parameters=[_VIEW, *query_parameters(VIEW_ROWS)],
-            responses={**answer(200, "the rows", _CONTENT, _HEADERS, links("viewRows", cursor=_NEXT)), **_VIEW_FAILURES},
-        ),
-    ),
-    Endpoint(
-        "HEAD",
-        "/v1/views/{name}/rows",
-        None,
-        operation(
-            "viewVersion",
-            "Get the version of a view and whether it has rows",
-            tag="rows",
-            parameters=[_VIEW, *query_parameters(VIEW_ROWS)],
-            responses={**answer(200, "the view exists", None, _HEAD_HEADERS), **_VIEW_FAILURES},
-        ),
-    ),
-    Endpoint(
-        "GET",
-        "/v1/views/{name}/count",
-        count,
-        operation(
-            "viewCount",
-            "Count the rows of a view",
-            tag="rows",
-            parameters=[_VIEW, *query_parameters(_FILTERS)],
-            responses={
-                **answer(200, "the count", json_content("Count", {"version": 42, "count": 1200})),
-                **failures("bad-parameter", "not-found", "snapshot-expired", "view-building", "view-failed"),
-            },
-        ),
-    ),
-    Endpoint(
-        "GET",
-        "/v1/relations/{name}/rows",
-        relation_rows,
-        operation(
-            "relationRows",
-            "Read the rows of a relation at one version",
-            tag="rows",
-            description="With `where.<column>` for each column of the key, the row that has it. A window reads all rows of the relation, "
-            "beside the writer, and sends those that meet it as they are found.",
-            parameters=[_RELATION, *query_parameters(RELATION_ROWS)],
-            responses={**answer(200, "the rows", _CONTENT, _HEADERS, links("relationRows", cursor=_NEXT)), **_ROW_FAILURES},
-        ),
-    ),
-]

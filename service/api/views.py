@@ -9,21 +9,21 @@ from functools import partial
 from typing import Any
 
 import orjson
-from starlette.requests import Request
 from starlette.responses import Response
 
 from livejoin.wire.schema import RelationDefinition
 from service.access.access_token import AccessToken
 from service.access.rights import require_relation
-from service.api.context import Context
 from service.api.dashboard.shape import shape_json
 from service.api.http import media
 from service.api.http.admission import client_of
-from service.api.http.answers import existing, json_answer, no_parameters
+from service.api.http.answers import json_answer
 from service.api.http.bodies import definition
-from service.api.openapi import Endpoint, answer, failures, json_content, links, operation, path_parameter
-from service.api.relations import checked_name
-from service.api.schemas.examples import OTHER_PLAN, PLAN, VIEW, VIEW_JSON, VIEW_SQL
+from service.api.models import answers
+from service.api.models.examples import OTHER_PLAN, PLAN, VIEW, VIEW_JSON, VIEW_SQL
+from service.api.models.requests import ViewDefinition
+from service.api.openapi import answer, body, failures, json_content, links
+from service.api.routing import ServiceRequest, ViewName, checked_name, router
 from service.api.steps import Steps, finish
 from service.engine.versions import Version
 from service.errors import Problem
@@ -34,6 +34,8 @@ from service.reading.cursors import open_rows
 from service.tables.estimates import estimates_of
 from service.views.live_view import LiveView
 from service.views.parse import parse_view
+
+routes = router("views")
 
 BUILD_WAIT = 1.0  # seconds; a view that takes longer is answered with 202
 EMPTY_WAIT = 1.0  # seconds; emptiness that takes longer to determine is not reported
@@ -95,12 +97,33 @@ def _emptiness(engine: Instance, name: str) -> Steps[tuple[int, bool | None]]:
         reader.close()
 
 
-async def put_view(request: Request) -> Response:
-    context: Context = request.app.state.context
+_NEXT = links("getView", "putView", "viewRows", "viewVersion", "viewCount", "viewChanges", "deleteView")
+_VIEW = json_content(answers.View, VIEW)
+_BODY = body(json_content(ViewDefinition, VIEW_SQL, VIEW_JSON))
+_REFUSALS = (
+    "bad-parameter", "malformed-body", "body-too-large", "unsupported-media-type", "bad-definition", "unknown-relation", "unknown-column",
+    "unsupported-query", "bad-query", "infeasible-view",
+)  # fmt: skip
+
+
+@routes.put(
+    "/v1/views/{name}",
+    summary="Register a view, as SQL or as JSON",
+    openapi_extra=_BODY,
+    responses={
+        **answer(201, "created", _VIEW, following=_NEXT),
+        **answer(200, "already registered with this definition", _VIEW, following=_NEXT),
+        **answer(
+            202, "being built", json_content(answers.View, VIEW | {"state": "building", "empty": None, "progress": 0.4}), following=_NEXT
+        ),
+        **failures(*_REFUSALS, "definition-differs", "too-many", "disk-full", "no-room"),
+    },
+)
+async def put_view(request: ServiceRequest, name: ViewName) -> Response:
+    context = request.context
     engine = context.engine
-    no_parameters(request)
-    name = checked_name(request, "view")
-    token: AccessToken = request.scope["token"]
+    checked_name(name, "view")
+    token = request.token
     async with definition(request.scope, request.receive, context.bodies, context.work) as data:
         if token.relations is not None:  # a view gives its definer the rows of its relations
             await context.work(parse_view, name, data, Readable(engine, token), None, False, engine.limits)
@@ -111,37 +134,54 @@ async def put_view(request: Request) -> Response:
     return json_answer(await finish(context, context.readers, request.receive, _one_json(engine, view)), status)
 
 
-async def get_view(request: Request) -> Response:
-    context: Context = request.app.state.context
-    engine = context.engine
-    no_parameters(request)
-    view = engine.views[existing(engine, request, "view")]
+@routes.get(
+    "/v1/views/{name}",
+    summary="Get a view: its state, plan and statistics",
+    responses={**answer(200, "the view", _VIEW), **failures("bad-parameter", "not-found")},
+)
+async def get_view(request: ServiceRequest, name: ViewName) -> Response:
+    context = request.context
+    engine, view = context.engine, request.view(name)
     return json_answer(await finish(context, context.readers, request.receive, _one_json(engine, view)))
 
 
-async def list_views(request: Request) -> Response:
-    context: Context = request.app.state.context
+@routes.get(
+    "/v1/views",
+    summary="List the views",
+    responses={**answer(200, "the views", json_content(answers.Views, {"views": [VIEW]})), **failures("bad-parameter")},
+)
+async def list_views(request: ServiceRequest) -> Response:
+    context = request.context
     engine = context.engine
-    no_parameters(request)
-    views = [view for name, view in sorted(engine.views.items()) if request.scope["token"].covers_view(name)]
+    views = [view for name, view in sorted(engine.views.items()) if request.token.covers_view(name)]
     return Response(await context.look(_all_encoded, engine, views), media_type=media.JSON)
 
 
-async def delete_view(request: Request) -> Response:
-    context: Context = request.app.state.context
-    engine = context.engine
-    no_parameters(request)
-    name = existing(engine, request, "view")
-    await context.wait(engine.drop_view, name)
+@routes.delete(
+    "/v1/views/{name}",
+    summary="Drop a view",
+    responses={**answer(204, "dropped"), **failures("bad-parameter", "not-found", "disk-full")},
+)
+async def delete_view(request: ServiceRequest, name: ViewName) -> Response:
+    context = request.context
+    request.require_view(name)
+    await context.wait(context.engine.drop_view, name)
     return Response(status_code=204)
 
 
-async def explain(request: Request) -> Response:
-    context: Context = request.app.state.context
-    engine = context.engine
-    no_parameters(request)
+@routes.post(
+    "/v1/explain",
+    summary="Show the plan of a definition, the alternatives, properties of a natural join, and measurements of live views",
+    openapi_extra=_BODY,
+    responses={
+        **answer(200, "the plans", json_content(answers.Explanation, {"plan": PLAN, "alternatives": [OTHER_PLAN]})),
+        **failures(*_REFUSALS),
+    },
+)
+async def explain(request: ServiceRequest) -> Response:
+    context = request.context
     async with definition(request.scope, request.receive, context.bodies, context.work) as data:
-        return json_answer(await context.work(_explain, engine, request.scope["token"], data))
+        return json_answer(await context.work(_explain, context.engine, request.token, data))
 
 
 class Readable(Mapping[str, RelationDefinition]):
@@ -183,93 +223,3 @@ def _explain(engine: Instance, token: AccessToken, data: dict[str, Any]) -> dict
     if live:  # only then: a definition's guarantees need no view
         explained["measured"] = {one.name: one.statistics() for one in live}
     return explained
-
-
-_NAME = path_parameter("name", "the view", "clashes")
-_REFUSALS = (
-    "bad-parameter",
-    "malformed-body",
-    "body-too-large",
-    "unsupported-media-type",
-    "bad-definition",
-    "unknown-relation",
-    "unknown-column",
-    "unsupported-query",
-    "bad-query",
-    "infeasible-view",
-)
-_BODY = json_content("ViewDefinition", VIEW_SQL, VIEW_JSON)
-_VIEW = json_content("View", VIEW)
-_BUILDING = json_content("View", VIEW | {"state": "building", "empty": None, "progress": 0.4})
-_NEXT = links("getView", "putView", "viewRows", "viewVersion", "viewCount", "viewChanges", "deleteView")
-
-ENDPOINTS = [
-    Endpoint(
-        "GET",
-        "/v1/views",
-        list_views,
-        operation(
-            "listViews",
-            "List the views",
-            tag="views",
-            responses={**answer(200, "the views", json_content("Views", {"views": [VIEW]})), **failures("bad-parameter")},
-        ),
-    ),
-    Endpoint(
-        "GET",
-        "/v1/views/{name}",
-        get_view,
-        operation(
-            "getView",
-            "Get a view: its state, plan and statistics",
-            tag="views",
-            parameters=[_NAME],
-            responses={**answer(200, "the view", _VIEW), **failures("bad-parameter", "not-found")},
-        ),
-    ),
-    Endpoint(
-        "PUT",
-        "/v1/views/{name}",
-        put_view,
-        operation(
-            "putView",
-            "Register a view, as SQL or as JSON",
-            tag="views",
-            parameters=[_NAME],
-            body=_BODY,
-            responses={
-                **answer(201, "created", _VIEW, following=_NEXT),
-                **answer(200, "already registered with this definition", _VIEW, following=_NEXT),
-                **answer(202, "being built", _BUILDING, following=_NEXT),
-                **failures(*_REFUSALS, "definition-differs", "too-many", "disk-full", "no-room"),
-            },
-        ),
-    ),
-    Endpoint(
-        "DELETE",
-        "/v1/views/{name}",
-        delete_view,
-        operation(
-            "deleteView",
-            "Drop a view",
-            tag="views",
-            parameters=[_NAME],
-            responses={**answer(204, "dropped"), **failures("bad-parameter", "not-found", "disk-full")},
-        ),
-    ),
-    Endpoint(
-        "POST",
-        "/v1/explain",
-        explain,
-        operation(
-            "explain",
-            "Show the plan of a definition, the alternatives, properties of a natural join, and measurements of live views",
-            tag="views",
-            body=_BODY,
-            responses={
-                **answer(200, "the plans", json_content("Explanation", {"plan": PLAN, "alternatives": [OTHER_PLAN]})),
-                **failures(*_REFUSALS),
-            },
-        ),
-    ),
-]

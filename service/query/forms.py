@@ -82,50 +82,53 @@ class Equal(Form):
     """`[x, y]`: x = y. Null is not equal to anything."""
 
     what = 'the entry "equal" of join'
-    equal: Pair
+    equal: Pair = Field(description="two columns, as `alias.column`")
 
 
 class Overlaps(Form):
     """`[x, y]`: the intervals x and y overlap. A null end is unbounded."""
 
     what = 'the entry "overlaps" of join'
-    overlaps: Pair
+    overlaps: Pair = Field(description="two intervals, as `alias.interval`")
 
 
 class AtMost(Form):
     """`[x, y]`: x <= y."""
 
     what = 'the entry "at_most" of join'
-    at_most: Pair
+    at_most: Pair = Field(description="two columns, as `alias.column`: the first is at most the second")
 
 
 class Less(Form):
     """`[x, y]`: x < y."""
 
     what = 'the entry "less" of join'
-    less: Pair
+    less: Pair = Field(description="two columns, as `alias.column`: the first is less than the second")
 
 
 class NotEqual(Form):
     """`[x, y]`: x != y, and neither is null."""
 
     what = 'the entry "not_equal" of join'
-    not_equal: Pair
+    not_equal: Pair = Field(description="two columns, as `alias.column`")
 
 
 class Within(Form):
     """The difference of two columns is at most the distance: in the unit of the columns (days, microseconds), or an ISO 8601 duration."""
 
     what = 'the entry "within" of join'
-    within: Pair
-    distance: Annotated[Any, Field(json_schema_extra={"type": ["number", "string"]})]  # validated by the columns' type
+    within: Pair = Field(description="two columns, as `alias.column`")
+    distance: Any = Field(  # validated by the columns' type
+        json_schema_extra={"type": ["number", "string"]},
+        description="the largest difference: microseconds or an ISO 8601 duration for timestamps, days for dates, a number otherwise",
+    )
 
 
 class Cross(Form):
     """The product of two aliases, which is refused unless it is requested in this way."""
 
     what = 'the entry "cross" of join'
-    cross: Pair
+    cross: Pair = Field(description="two aliases")
 
 
 class IsAsOf(Form):
@@ -133,7 +136,7 @@ class IsAsOf(Form):
     that meets the comparison and whose `of` is nearest to `point`."""
 
     what = 'the entry "as_of" of join'
-    as_of: Annotated[list[str], Field(min_length=3, max_length=3)]
+    as_of: list[str] = Field(min_length=3, max_length=3, description="a column, `<`, `<=`, `>` or `>=`, a column of the other alias")
 
 
 _KINDS = ("equal", "overlaps", "at_most", "less", "not_equal", "within", "cross", "as_of")
@@ -154,30 +157,30 @@ class Where(Form):
     """A filter. `is_null` and `not_null` take no value; all other operators require one, which must be valid for the column's type."""
 
     what = "an entry of where"
-    column: str
-    op: Operator
-    value: Any = None
+    column: str = Field(description="`alias.column`; in `having` the name of a column of the view, in a delete of one of the relation")
+    op: Operator = Field(description="the operator; `in` takes a list, `like` a pattern in which `%` is any text and `_` any character")
+    value: Any = Field(None, description="what to compare with, in the form that the type of the column has in rows")
 
 
 class Or(Form):
     """Holds if at least one of the entries does. In a view, all of them must refer to the same alias."""
 
     what = 'the entry "or" of where'
-    cases: list[Entry] = Field(alias="or", min_length=1)
+    cases: list[Entry] = Field(alias="or", min_length=1, description="the entries, at least one")
 
 
 class And(Form):
     """Holds if all entries do."""
 
     what = 'the entry "and" of where'
-    cases: list[Entry] = Field(alias="and", min_length=1)
+    cases: list[Entry] = Field(alias="and", min_length=1, description="the entries, at least one")
 
 
 class Not(Form):
     """Holds if the entry is false. If the entry is unknown because of a null, so is its negation."""
 
     what = 'the entry "not" of where'
-    entry: Entry = Field(alias="not")
+    entry: Entry = Field(alias="not", description="the entry")
 
 
 def _entry(data: Any) -> str | None:
@@ -203,40 +206,33 @@ def size_of(entry: Entry) -> int:
     return 1
 
 
-class Deletion(Form):
-    """The body of a delete by condition: `where` selects the rows, the other fields are those of any batch."""
-
-    what = "a delete by condition"
-    where: list[Entry]
-    source: str | None = None
-    epoch: int | None = None
-    run: str | None = None
-    reset: bool = False
-    on_error: Literal["reject", "skip"] = "reject"
+_INTERVALS: Any = Field(min_length=1, description="the intervals, as `alias.interval`; if there are several, they overlap pairwise")
+_BEGINNING = "the beginning of the names of the columns, `<as>_start` and `<as>_end`"
+_COLUMN = "the name of the column"
 
 
 class Intersection(Form):
     """The intersection of intervals that all overlap, as two columns, `<as>_start` and `<as>_end`; null where it is unbounded."""
 
     what = 'the entry "intersection" of select'
-    intersection: Annotated[list[str], Field(min_length=1)]
-    name: str = Field("intersection", alias="as")
+    intersection: list[str] = _INTERVALS
+    name: str = Field("intersection", alias="as", description=_BEGINNING)
 
 
 class Duration(Form):
     """The length of the intersection of intervals, in the unit of their type (days, microseconds); null if it is unbounded."""
 
     what = 'the entry "duration" of select'
-    duration: Annotated[list[str], Field(min_length=1)]
-    name: str = Field("duration", alias="as")
+    duration: list[str] = _INTERVALS
+    name: str = Field("duration", alias="as", description=_COLUMN)
 
 
 class Gaps(Form):
     """The parts of the first interval that the second one does not cover. The relation of the second interval must be in "left"."""
 
     what = 'the entry "gaps" of select'
-    gaps: Pair
-    name: str = Field("gaps", alias="as")
+    gaps: Pair = Field(description="two intervals, as `alias.interval`")
+    name: str = Field("gaps", alias="as", description=_BEGINNING)
 
 
 class Coverage(Form):
@@ -244,16 +240,16 @@ class Coverage(Form):
     group cover with it."""
 
     what = 'the entry "coverage" of select'
-    coverage: Annotated[list[str], Field(min_length=1, max_length=2)]
-    name: str = Field("coverage", alias="as")
+    coverage: list[str] = Field(min_length=1, max_length=2, description="two intervals, as `alias.interval`; one with groups")
+    name: str = Field("coverage", alias="as", description=_BEGINNING)
 
 
 class Computed(Form):
     """A SQL expression over the columns of a row."""
 
     what = 'the entry "expression" of select'
-    expression: str = Field(min_length=1, max_length=MAX_SQL)
-    name: str = Field(alias="as")
+    expression: str = Field(min_length=1, max_length=MAX_SQL, description="SQL over the columns of a row, such as `b.price * b.nights`")
+    name: str = Field(alias="as", description=_COLUMN)
 
 
 _COMPUTED = ("intersection", "duration", "expression", "gaps", "coverage")
@@ -278,9 +274,9 @@ class Trunc(Form):
     """Groups by a date or timestamp, truncated to the start of this unit, in UTC."""
 
     what = 'the entry "trunc" of group'
-    trunc: TruncUnit
-    of: str
-    name: str = Field(alias="as")
+    trunc: TruncUnit = Field(description="the unit; weeks begin on Monday")
+    of: str = Field(description="a column of type timestamp or date, as `alias.column`")
+    name: str = Field(alias="as", description=_COLUMN)
 
 
 Grouped = Annotated[
@@ -296,20 +292,20 @@ class OfDuration(Form):
     """The length of the intersection of intervals, as the argument of an aggregate function."""
 
     what = 'the entry "duration" of an aggregate'
-    duration: Annotated[list[str], Field(min_length=1)]
+    duration: list[str] = _INTERVALS
 
 
 class Aggregated(Form):
     """One aggregate function of a column, a duration, or (`count` only) "*"."""
 
     what = "an entry of aggregate"
-    count: str | OfDuration | None = None
-    count_distinct: str | OfDuration | None = None
-    sum: str | OfDuration | None = None
-    avg: str | OfDuration | None = None
-    min: str | OfDuration | None = None
-    max: str | OfDuration | None = None
-    name: str = Field(alias="as")
+    count: str | OfDuration | None = Field(None, description="the number of rows (`*`), or of values that are not null")
+    count_distinct: str | OfDuration | None = Field(None, description="the number of different values that are not null")
+    sum: str | OfDuration | None = Field(None, description="the sum of the values; null if there are none, or if it does not fit its type")
+    avg: str | OfDuration | None = Field(None, description="the mean of the values; null if there are none")
+    min: str | OfDuration | None = Field(None, description="the least value; null if there are none")
+    max: str | OfDuration | None = Field(None, description="the greatest value; null if there are none")
+    name: str = Field(alias="as", description=_COLUMN)
 
     @model_validator(mode="after")
     def _check_function(self) -> Aggregated:
@@ -323,21 +319,18 @@ class LatestRows(Form):
     last."""
 
     what = "latest"
-    by: list[str]
-    order: str
-    descending: bool = False
-    rows: Annotated[int, Field(gt=0, le=MOST_LATEST)] = 1
-
-
-_Bound = Annotated[int, Field(gt=0, lt=2**63)]
+    by: list[str] = Field(description="columns, as `alias.column`: each combination of their values keeps `rows` rows; empty: all together")
+    order: str = Field(description="the column, as `alias.column`, by which rows are ordered")
+    descending: bool = Field(False, description="whether the greatest values come first")
+    rows: int = Field(1, gt=0, le=MOST_LATEST, description="how many rows to keep of each combination")
 
 
 class Retain(Form):
     """The maximum number and size of changes that are kept for the followers of a view."""
 
     what = "changes"
-    retain_rows: _Bound = RETAIN[0]
-    retain_bytes: _Bound = RETAIN[1]
+    retain_rows: int = Field(default=RETAIN[0], gt=0, lt=2**63, description="the most rows of changes to keep; older ones go first")
+    retain_bytes: int = Field(default=RETAIN[1], gt=0, lt=2**63, description="the most memory for them, in bytes")
 
 
 def _kept(data: Any) -> str | None:
@@ -345,20 +338,26 @@ def _kept(data: Any) -> str | None:
 
 
 class _Options(Form):
-    algorithm: Literal["auto", Algorithm] = "auto"
-    groups: Annotated[int, Field(gt=0, le=2**30)] = MOST_GROUPS
-    guarantee: Guarantee = "best-effort"
+    algorithm: Literal["auto", Algorithm] = Field(
+        "auto", description="`auto`: the one with the best guarantee. POST /v1/explain lists those that are correct for the view"
+    )
+    groups: int = Field(MOST_GROUPS, gt=0, le=2**30, description="the most groups that the view may have before it fails")
+    guarantee: Guarantee = Field(
+        "best-effort", description="the least: `strict` bounds the time of a change and the delay between rows, `delay` only the latter"
+    )
     changes: Annotated[
         Annotated[Literal[False], Tag("none")] | Annotated[Retain, Tag("changes")],
         one_of(_kept, 'changes is false, or an object with "retain_rows" and "retain_bytes"'),
-    ] = Retain()
+    ] = Field(Retain(), description="the most changes to keep for followers; false: none, and the view cannot be followed")
 
 
 class SqlView(_Options):
     """A view that is defined by a SQL query."""
 
     what = "a view's definition in SQL"
-    sql: str = Field(json_schema_extra={"maxLength": MAX_SQL})  # a longer one is rejected as SQL, with its position
+    sql: str = Field(  # a longer one is rejected as SQL, with its position
+        json_schema_extra={"maxLength": MAX_SQL}, description="one SELECT in PostgreSQL's dialect, extended by `overlaps(x, y)` and others"
+    )
 
 
 def _alias(name: str) -> str:
@@ -369,8 +368,10 @@ def _alias(name: str) -> str:
 
 Aliases = Annotated[
     dict[Annotated[str, AfterValidator(_alias)], str],
-    Field(alias="from", min_length=1, max_length=MAX_ALIASES, json_schema_extra={"propertyNames": {"pattern": f"^{NAME.pattern}$"}}),
+    Field(alias="from", min_length=1, max_length=MAX_ALIASES, description="the relations, at most 8 in the view, by alias"),
+    Field(json_schema_extra={"propertyNames": {"pattern": f"^{NAME.pattern}$"}}),
 ]
+Filters = Annotated[list[Entry], Field(description="the filters of single aliases, all of which must hold")]
 
 
 class Part(Form):
@@ -378,8 +379,8 @@ class Part(Form):
 
     what = "an entry of exists, not_exists or left, or full,"
     aliases: Aliases
-    join: list[Condition] = []
-    where: list[Entry] = []
+    join: list[Condition] = Field([], description="the conditions between its aliases, and with those outside it; all must hold")
+    where: Filters = []
 
 
 class Select(Form):
@@ -387,38 +388,44 @@ class Select(Form):
 
     what = "an entry of union or except"
     aliases: Aliases
-    join: list[Condition] = []
-    where: list[Entry] = []
-    exists: list[Part] = []
-    not_exists: list[Part] = []
-    left: list[Part] = []
-    full: Part | None = None
-    select: list[Selected] = Field(default_factory=list, min_length=1)  # absent: all columns
+    join: list[Condition] = Field([], description="the conditions between aliases, all of which must hold")
+    where: Filters = []
+    exists: list[Part] = Field([], description="parts that must have a row that meets their conditions")
+    not_exists: list[Part] = Field([], description="parts that must have no such row")
+    left: list[Part] = Field([], description="optional parts: their columns are null where no row meets their conditions")
+    full: Part | None = Field(None, description="a relation whose rows are in the view without partner too, with null in other columns")
+    select: list[Selected] = Field(
+        default_factory=list,
+        min_length=1,
+        description="`alias.column`, `alias.column as name`, or what is computed. Absent: all columns of all relations, as `alias.column`",
+    )
 
 
 class JsonView(Select, _Options):
     """A view that is defined by its relations, conditions and columns, as in `SELECT … FROM … WHERE …`."""
 
     what = "a view's definition"
-    group: list[Grouped] = []
-    aggregate: list[Aggregated] = []
-    having: list[Entry] = []
-    distinct: bool = False
-    latest: LatestRows | None = None
+    group: list[Grouped] = Field(
+        [], description="`alias.column`, `alias.column as name`, or a truncated time: there is a row for each of their combinations"
+    )
+    aggregate: list[Aggregated] = Field([], description="the aggregates of each group; without `group`, those of all rows")
+    having: list[Entry] = Field([], description="filters of groups by the columns of the view, all of which must hold")
+    distinct: bool = Field(False, description="whether rows that are equal in all columns appear once")
+    latest: LatestRows | None = Field(None, description="keep only the latest rows, of a view of one relation; null: all")
 
 
 class Union(Form):
     """The distinct rows of all operands."""
 
     what = 'an entry "union" of union or except'
-    union: list[Side] = Field(min_length=2, max_length=MAX_ALIASES)
+    union: list[Side] = Field(min_length=2, max_length=MAX_ALIASES, description="2 to 8 operands, with equal numbers and types of columns")
 
 
 class Except(Form):
     """The distinct rows of the first operand that the second one does not have."""
 
     what = 'an entry "except" of union or except'
-    both: list[Side] = Field(alias="except", min_length=2, max_length=2)
+    both: list[Side] = Field(alias="except", min_length=2, max_length=2, description="2 operands, with equal numbers and types of columns")
 
 
 Side = Annotated[
@@ -427,22 +434,19 @@ Side = Annotated[
 ]
 
 
-class UnionView(_Options):
+class UnionView(Union, _Options):
     """A view that has the distinct rows of all operands."""
 
     what = 'a view\'s definition with "union"'
-    union: list[Side] = Field(min_length=2, max_length=MAX_ALIASES)
 
 
-class ExceptView(_Options):
+class ExceptView(Except, _Options):
     """A view that has the distinct rows of the first operand that the second one does not have."""
 
     what = 'a view\'s definition with "except"'
-    both: list[Side] = Field(alias="except", min_length=2, max_length=2)
 
 
 JsonForm = JsonView | UnionView | ExceptView
-
 
 _HINTS = {
     "from": 'an object of aliases and relations, as {"b": "bookings"}',

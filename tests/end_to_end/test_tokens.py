@@ -21,7 +21,7 @@ from service.access.access_token import AccessToken, digest, new_text
 from service.access.audit import AUDIT
 from service.access.rights import RIGHTS, is_open
 from service.access.store import TOKENS, add_token, read_tokens
-from service.api.app import ENDPOINTS
+from service.api.app import ROUTES
 from service.cli import main
 from service.durability.folder import SyncFailed
 from streaming.connection import Service
@@ -95,7 +95,7 @@ def house(tmp_path_factory: pytest.TempPathFactory) -> Iterator[House]:
 
 
 def test_every_endpoint_has_a_right() -> None:
-    assert set(RIGHTS) == {(endpoint.method, endpoint.path) for endpoint in ENDPOINTS}
+    assert set(RIGHTS) == {(method, route.path_format) for route in ROUTES for method in route.methods or ()}
     assert all(is_open(path.replace("{type}", "forbidden")) == (right is None) for (_, path), right in RIGHTS.items())
 
 

@@ -18,12 +18,12 @@ from livejoin.wire.errors import UnknownRelation, WireError
 from livejoin.wire.json import JsonDecoder
 from livejoin.wire.rows import encode_rows
 from livejoin.wire.schema import RelationDefinition, parse_relation
-from service.api.changes import PARAMETERS as CHANGES_PARAMETERS
-from service.api.followers import PARAMETERS as FOLLOWER_PARAMETERS
+from service.api.changes import BatchParameters
+from service.api.followers import FollowParameters
 from service.api.http import media, origin, parameters
 from service.api.http.bodies import parse_json
 from service.api.problems import problem_of
-from service.api.rows import VIEW_ROWS, filters
+from service.api.rows import ViewRowsParameters, filters
 from service.errors import Problem
 from service.query.literals import BadLiteral, distance_from_json, distance_from_text, from_number, from_text, value_of
 from service.reading.tokens import Forged, Signer
@@ -126,10 +126,10 @@ def _sql(data: bytes) -> None:
 
 
 def _query(data: bytes) -> None:
-    for known in (VIEW_ROWS, CHANGES_PARAMETERS, FOLLOWER_PARAMETERS):
+    for known in (ViewRowsParameters, BatchParameters, FollowParameters):
         try:
             values = parameters.read(data, known)
-            if known is VIEW_ROWS:
+            if isinstance(values, ViewRowsParameters):
                 filters(values)
         except Problem as problem:
             _told(problem)

@@ -40,8 +40,9 @@ def _with_digits(schema: dict[str, Any]) -> None:
     """Extend the JSON schema by what `Column._check_digits` accepts."""
     fields = schema["properties"]
     for name, least in (("precision", 1), ("scale", 0)):
-        fields[name] = {"type": "integer", "minimum": least, "maximum": MOST_DIGITS}
-    fields["zone"] = {"type": "string", "maxLength": LONGEST_ZONE, "pattern": f"^({ZONE.pattern})$"}
+        fields[name] = {"type": "integer", "minimum": least, "maximum": MOST_DIGITS, "description": fields[name]["description"]}
+    described = {"description": fields["zone"]["description"]}
+    fields["zone"] = {"type": "string", "maxLength": LONGEST_ZONE, "pattern": f"^({ZONE.pattern})$"} | described
     schema["dependentSchemas"] = {"zone": {"properties": {"type": {"const": "timestamp"}}}}
     schema["if"] = {"properties": {"type": {"const": "decimal"}}}
     schema["then"] = {"required": ["precision", "scale"]}
@@ -55,13 +56,18 @@ class Column(BaseModel):
 
     model_config = ConfigDict(**_STRICT, json_schema_extra=_with_digits)
     name: str = Field(
-        json_schema_extra={"minLength": 1, "maxLength": MAX_NAME, "pattern": f"^[^{_FORBIDDEN}]*$", "not": {"const": OP_COLUMN}}
+        json_schema_extra={"minLength": 1, "maxLength": MAX_NAME, "pattern": f"^[^{_FORBIDDEN}]*$", "not": {"const": OP_COLUMN}},
+        description="1 to 63 characters without dots, double quotes and control characters; not `_op`",
     )
-    type: ColumnType
-    nullable: bool = False
-    precision: int | None = None
-    scale: int | None = None
-    zone: str | None = None
+    type: ColumnType = Field(description="the type of the values; int64, float64, decimal, timestamp and date can be the ends of intervals")
+    nullable: bool = Field(False, description="whether values may be null")
+    precision: int | None = Field(None, description="digits of a decimal, in all")
+    scale: int | None = Field(None, description="digits of a decimal after the decimal point, at most `precision`")
+    zone: str | None = Field(
+        None,
+        description="a time zone of the IANA database, such as Europe/Berlin: times without an offset are local times there. Absent: such "
+        "times are refused",
+    )
 
     @field_validator("name")
     @classmethod
@@ -115,11 +121,14 @@ class Column(BaseModel):
 def _in_two_forms(schema: dict[str, Any]) -> None:
     """Extend the JSON schema by what `Interval._check_form` accepts, where a point may declare its bounds too."""
     fields = schema.pop("properties")
-    end = {"type": "string"}
+    start, end, at = ({"type": "string", "description": fields[name]["description"]} for name in ("start", "end", "at"))
+    closed = {"const": POINT, "description": fields["bounds"]["description"]}
     schema["oneOf"] = [
-        {"properties": {"start": end, "end": end, "bounds": fields["bounds"]}, "required": ["start", "end"], "additionalProperties": False},
-        {"properties": {"at": end, "bounds": {"const": POINT}}, "required": ["at"], "additionalProperties": False},
+        {"properties": {"start": start, "end": end, "bounds": fields["bounds"]}, "required": ["start", "end"]},
+        {"properties": {"at": at, "bounds": closed}, "required": ["at"]},
     ]
+    for form in schema["oneOf"]:
+        form["additionalProperties"] = False
     del schema["additionalProperties"]
 
 
@@ -127,10 +136,12 @@ class Interval(BaseModel):
     """An interval whose endpoints are two columns, or a point, whose only column is `at` (a closed interval with start = end)."""
 
     model_config = ConfigDict(**_STRICT, json_schema_extra=_in_two_forms)
-    start: str | None = None
-    end: str | None = None
-    bounds: Bounds = "[)"
-    at: str | None = None
+    start: str | None = Field(None, description="the column with the start; null there: unbounded in the past")
+    end: str | None = Field(None, description="the column with the end, of the same type; null there: unbounded, until further notice")
+    bounds: Bounds = Field("[)", description="which ends belong to the interval: `[` and `]` include one, `(` and `)` exclude it")
+    at: str | None = Field(
+        None, description="the column with the point, an interval that starts and ends there; null there: it overlaps nothing"
+    )
 
     @model_validator(mode="before")
     @classmethod
@@ -180,8 +191,12 @@ class Retention(BaseModel):
     """Rows are deleted once the column's value, a timestamp or a date, is older than the duration (ISO 8601, without months and years)."""
 
     model_config = _STRICT
-    column: str
-    duration: str = Field(alias="for", json_schema_extra={"examples": ["P90D"]})
+    column: str = Field(description="a column of type timestamp or date; rows in which it is null are kept")
+    duration: str = Field(
+        alias="for",
+        examples=["P90D"],
+        description="the age at which rows are deleted, as an ISO 8601 duration in weeks, days, hours, minutes and seconds, longer than 0",
+    )
 
     @field_validator("duration")
     @classmethod
@@ -202,10 +217,14 @@ class RelationDefinition(BaseModel):
 
     # Built by `parse_relation`, which raises BadDefinition; never changed afterwards.
     model_config = _STRICT
-    columns: list[Column] = Field(min_length=1)
-    key: list[str] = Field(min_length=1)
-    intervals: dict[str, Interval] = Field({}, json_schema_extra={"propertyNames": {"pattern": f"^{NAME.pattern}$"}})
-    retain: Retention | None = None
+    columns: list[Column] = Field(min_length=1, description="the columns, in order")
+    key: list[str] = Field(min_length=1, description="the names of the columns of the primary key, which are not nullable")
+    intervals: dict[str, Interval] = Field(
+        {},
+        json_schema_extra={"propertyNames": {"pattern": f"^{NAME.pattern}$"}},
+        description="the intervals by name, which is not that of a column; views join on them by `overlaps`",
+    )
+    retain: Retention | None = Field(None, description="when rows are deleted because of their age; null: never")
 
     @cached_property
     def rules(self) -> RowRules:
@@ -305,10 +324,16 @@ class RelationPatch(BaseModel):
     """An extension of a relation: columns and intervals to add, columns that become nullable, and the retention (null ends it)."""
 
     model_config = _STRICT
-    add_columns: list[Column] = []
-    add_intervals: dict[str, Interval] = Field({}, json_schema_extra={"propertyNames": {"pattern": f"^{NAME.pattern}$"}})
-    nullable: list[str] = []
-    retain: Retention | None = None
+    add_columns: list[Column] = Field([], description="columns to add, which must be nullable: existing rows have null in them")
+    add_intervals: dict[str, Interval] = Field(
+        {},
+        json_schema_extra={"propertyNames": {"pattern": f"^{NAME.pattern}$"}},
+        description="intervals to add, by name; they must be valid for the existing rows",
+    )
+    nullable: list[str] = Field(
+        [], description="columns that may be null from now on; not those of the key, nor those by which a view joins"
+    )
+    retain: Retention | None = Field(None, description="when rows are deleted because of their age; null: never. Absent: as before")
 
 
 class RowRules:

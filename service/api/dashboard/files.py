@@ -6,18 +6,22 @@ The browser may run and load nothing but these: no inline code, no other origin,
 from __future__ import annotations
 
 import hashlib
+import pathlib
 from functools import cache
-from pathlib import Path
-from typing import NamedTuple
+from typing import Annotated, NamedTuple
 
+from fastapi import Path
 from starlette.requests import Request
 from starlette.responses import Response
 
-from service.api.http.answers import no_parameters
-from service.api.openapi import Endpoint, answer, failures, operation, path_parameter, text_content
+from service.api.http import media
+from service.api.openapi import answer, failures, text_content
+from service.api.routing import router
 from service.errors import Problem
 
-FOLDER = Path(__file__).resolve().parents[2] / "dashboard"
+routes, open_routes = router("operations"), router("operations", strict=False)
+
+FOLDER = pathlib.Path(__file__).resolve().parents[2] / "dashboard"
 START = "index.html"
 _TYPES = {".html": "text/html", ".css": "text/css", ".js": "text/javascript", ".svg": "image/svg+xml"}
 POLICY = (
@@ -45,19 +49,37 @@ def _files() -> dict[str, _File]:
     return {path.name: _read(path) for path in sorted(FOLDER.iterdir()) if path.suffix in _TYPES}
 
 
-def _read(path: Path) -> _File:
+def _read(path: pathlib.Path) -> _File:
     body = path.read_bytes()
     return _File(body, f"{_TYPES[path.suffix]}; charset=utf-8", f'"{hashlib.sha256(body).hexdigest()[:32]}"')
 
 
-async def start(request: Request) -> Response:
-    """Respond with the page; it interprets the query string itself."""
+_CONTENT = {kind: text_content(kind, example)[kind] for kind, example in (
+    ("text/html", "<!doctype html>…"), ("text/css", "body { … }"), ("text/javascript", "export …"), ("image/svg+xml", "<svg …>"),
+)}  # fmt: skip
+_FIELDS = {"ETag": '"5f3c…"', "Content-Security-Policy": "default-src 'none'; …"}
+_UNCHANGED = answer(304, "unchanged (`If-None-Match`)")
+
+
+@open_routes.get(
+    "/",
+    summary="The dashboard, a page for browsers",
+    responses={**answer(200, "the page", {media.HTML: _CONTENT[media.HTML]}, _FIELDS), **_UNCHANGED, **failures()},
+)
+async def dashboard(request: Request) -> Response:
+    """The page interprets the query string itself."""
     return _answer(request, START)
 
 
-async def file(request: Request) -> Response:
-    no_parameters(request)
-    return _answer(request, request.path_params["file"])
+@routes.get(
+    "/dashboard/{file}",
+    summary="A file of the dashboard",
+    responses={**answer(200, "the file", _CONTENT, _FIELDS), **_UNCHANGED, **failures("bad-parameter", "not-found")},
+)
+async def dashboard_file(
+    request: Request, name: Annotated[str, Path(alias="file", description="the file", examples=["app.js"])]
+) -> Response:
+    return _answer(request, name)
 
 
 def _answer(request: Request, name: str) -> Response:
@@ -69,43 +91,3 @@ def _answer(request: Request, name: str) -> Response:
     if found.etag in known or "*" in known:
         return Response(status_code=304, headers=headers)
     return Response(found.body, 200, headers, found.kind)
-
-
-_CONTENT = {kind: text_content(kind, example)[kind] for kind, example in (
-    ("text/html", "<!doctype html>…"), ("text/css", "body { … }"), ("text/javascript", "export …"), ("image/svg+xml", "<svg …>"),
-)}  # fmt: skip
-_FIELDS = {"ETag": '"5f3c…"', "Content-Security-Policy": "default-src 'none'; …"}
-
-ENDPOINTS = [
-    Endpoint(
-        "GET",
-        "/",
-        start,
-        operation(
-            "dashboard",
-            "The dashboard, a page for browsers",
-            tag="operations",
-            responses={
-                **answer(200, "the page", {"text/html": _CONTENT["text/html"]}, _FIELDS),
-                **answer(304, "unchanged (`If-None-Match`)"),
-                **failures(),
-            },
-        ),
-    ),
-    Endpoint(
-        "GET",
-        "/dashboard/{file}",
-        file,
-        operation(
-            "dashboardFile",
-            "A file of the dashboard",
-            tag="operations",
-            parameters=[path_parameter("file", "the file", "app.js")],
-            responses={
-                **answer(200, "the file", _CONTENT, _FIELDS),
-                **answer(304, "unchanged (`If-None-Match`)"),
-                **failures("bad-parameter", "not-found"),
-            },
-        ),
-    ),
-]

@@ -14,7 +14,6 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import orjson
-from starlette.requests import Request
 from starlette.responses import Response
 
 from livejoin.wire.grammar import timestamp_text
@@ -22,9 +21,10 @@ from livejoin.wire.wording import software_version
 from service.access.access_token import AccessToken
 from service.api.context import Context
 from service.api.http import formats, media
-from service.api.http.answers import no_parameters
 from service.api.http.bodies import Receive, Scope, Send
-from service.api.openapi import Endpoint, answer, failures, json_content, operation, text_content
+from service.api.models.dashboard import Status
+from service.api.openapi import answer, failures, json_content, text_content
+from service.api.routing import ServiceRequest, router
 from service.api.stream import client_gone
 from service.durability.usage import Usage
 from service.engine.versions import Held
@@ -43,10 +43,65 @@ _EXPIRES = "What it has not read is kept within the bounds of the view's `change
 _LET_GO = "Have the reader go on or end; --pin-idle and --pin-bytes say when it is let go."
 
 
-async def status(request: Request) -> Response:
-    context: Context = request.app.state.context
-    no_parameters(request)
-    token: AccessToken = request.scope["token"]
+routes = router("operations")
+
+_STATUS = {
+    "state": "ready",
+    "time": "2026-01-01T12:00:00.250000Z",
+    "version": 42,
+    "timeline": 1,
+    "software": {"name": "livejoin", "version": "0.1.0"},
+    "uptime_seconds": 12.5,
+    "ready_after_seconds": 1.7,
+    "synchronous": "full",
+    "max_body": 268435456,
+    "token": {"needed": False, "name": "", "scope": "admin", "covers_all": True},
+    "relations": {"bookings": {"rows": 3, "bytes": 4096}},
+    "views": {
+        "clashes": {
+            "state": "live",
+            "progress": 1.0,
+            "class": "interval join, 1-D, 2 relations, keyed",
+            "algorithm": "interval-tree",
+            "guarantee": "strict",
+            "bytes": 14400000,
+            "update_p99_seconds": 0.0001,
+            "feed": {"changes": 7, "subscribers": 1, "lag": 0, "rows": 7, "bytes": 512},
+        }
+    },
+    "figures": {"pins": 0, "waiting_batches": 0, "subscribers": 0, "retired_bytes": 0},
+    "memory": {"resident": 314572800, "relations": 4096, "views": 14400000, "changes": 512, "old_versions": 0, "bodies": 0},
+    "disk": {
+        "log": 36864,
+        "snapshots": 0,
+        "other": 512,
+        "size": 10737418240,
+        "free": 5368709120,
+        "snapshot": {"version": 40, "time": "2026-01-01T11:00:00Z", "bytes": 8192},
+    },
+    "warnings": [{"text": "A follower of the view clashes is 1,200 versions behind: it reads too slowly. " + _EXPIRES, "view": "clashes"}],
+    "pins": [{"version": 41, "behind": 1, "readers": 1, "reading": "view clashes", "idle_seconds": 2.5, "age_seconds": 4.0}],
+    "problems": [],
+}
+
+
+@routes.get(
+    "/v1/status",
+    summary="State of the service: version, relations, views, figures, memory, disk, warnings",
+    description="As `text/event-stream`, it is sent every second. `pins` require an unrestricted token, `problems` an unrestricted one of "
+    "the scope admin.",
+    responses={
+        **answer(
+            200,
+            "the state",
+            {**json_content(Status, _STATUS), **text_content(media.SSE, 'event: status\ndata: {"state":"ready",…}\n\n')},
+        ),
+        **failures("bad-parameter", "not-acceptable"),
+    },
+)
+async def status(request: ServiceRequest) -> Response:
+    context = request.context
+    token = request.token
     kind = media.negotiate(request.headers.get("accept"), (media.JSON, media.SSE))
     found = await context.look(_encoded, context, token)
     return Response(found, media_type=media.JSON) if kind == media.JSON else _Events(context, token, found)
@@ -106,11 +161,7 @@ def status_json(context: Context, token: AccessToken) -> dict[str, Any]:
         "synchronous": context.settings.synchronous,
         "max_body": context.settings.max_body,
         "token": {"needed": context.guard.token_mode, "name": token.name, "scope": token.scope, "covers_all": token.covers_all},
-        "relations": {
-            name: {"rows": engine.rows_of(name), "bytes": size}
-            for name, size in sizes.items()
-            if token.covers_relation(name)
-        },
+        "relations": {name: {"rows": engine.rows_of(name), "bytes": size} for name, size in sizes.items() if token.covers_relation(name)},
         "views": {name: _view(view) for name, view in views},
         "figures": figures,
         "memory": _memory(context, engine, sum(sizes.values()), metrics["retired_bytes"]),
@@ -214,66 +265,3 @@ def _warning(text: str, kind: str = "", name: str = "") -> dict[str, str]:
 
 def _time(seconds: float) -> str:
     return timestamp_text(round(seconds * 1e6))
-
-
-_STATUS = {
-    "state": "ready",
-    "time": "2026-01-01T12:00:00.250000Z",
-    "version": 42,
-    "timeline": 1,
-    "software": {"name": "livejoin", "version": "0.1.0"},
-    "uptime_seconds": 12.5,
-    "ready_after_seconds": 1.7,
-    "synchronous": "full",
-    "max_body": 268435456,
-    "token": {"needed": False, "name": "", "scope": "admin", "covers_all": True},
-    "relations": {"bookings": {"rows": 3, "bytes": 4096}},
-    "views": {
-        "clashes": {
-            "state": "live",
-            "progress": 1.0,
-            "class": "interval join, 1-D, 2 relations, keyed",
-            "algorithm": "interval-tree",
-            "guarantee": "strict",
-            "bytes": 14400000,
-            "update_p99_seconds": 0.0001,
-            "feed": {"changes": 7, "subscribers": 1, "lag": 0, "rows": 7, "bytes": 512},
-        }
-    },
-    "figures": {"pins": 0, "waiting_batches": 0, "subscribers": 0, "retired_bytes": 0},
-    "memory": {"resident": 314572800, "relations": 4096, "views": 14400000, "changes": 512, "old_versions": 0, "bodies": 0},
-    "disk": {
-        "log": 36864,
-        "snapshots": 0,
-        "other": 512,
-        "size": 10737418240,
-        "free": 5368709120,
-        "snapshot": {"version": 40, "time": "2026-01-01T11:00:00Z", "bytes": 8192},
-    },
-    "warnings": [{"text": "A follower of the view clashes is 1,200 versions behind: it reads too slowly. " + _EXPIRES, "view": "clashes"}],
-    "pins": [{"version": 41, "behind": 1, "readers": 1, "reading": "view clashes", "idle_seconds": 2.5, "age_seconds": 4.0}],
-    "problems": [],
-}
-
-ENDPOINTS = [
-    Endpoint(
-        "GET",
-        "/v1/status",
-        status,
-        operation(
-            "status",
-            "State of the service: version, relations, views, figures, memory, disk, warnings",
-            tag="operations",
-            description="As `text/event-stream`, it is sent every second. `pins` require an unrestricted token, `problems` an unrestricted "
-            "one of the scope admin.",
-            responses={
-                **answer(
-                    200,
-                    "the state",
-                    {**json_content("Status", _STATUS), **text_content(media.SSE, 'event: status\ndata: {"state":"ready",…}\n\n')},
-                ),
-                **failures("bad-parameter", "not-acceptable"),
-            },
-        ),
-    )
-]

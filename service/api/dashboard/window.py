@@ -9,27 +9,28 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import partial
-from typing import Any
+from typing import Annotated, Any
 
 import orjson
 import pyarrow as pa
 import pyarrow.compute as pc
-from starlette.requests import Request
+from fastapi import Query
+from pydantic import BeforeValidator, Field
 from starlette.responses import Response
 
 from livejoin.wire.kinds import SENT_TYPES, sent
 from livejoin.wire.rows import encode_rows
-from service.access.access_token import AccessToken
 from service.access.rights import require_relation
-from service.api.context import Context
 from service.api.dashboard.shape import dimensions_of, key_of
-from service.api.http import media, parameters
-from service.api.http.answers import existing
-from service.api.http.parameters import Parameter
-from service.api.openapi import Endpoint, answer, failures, json_content, operation, path_parameter, query_parameters
+from service.api.http import media
+from service.api.http.parameters import Flag, Natural, integer
+from service.api.models.body import Absent
+from service.api.models.dashboard import Window
+from service.api.models.examples import WINDOW
+from service.api.openapi import answer, failures, json_content
 from service.api.records import key_lines
-from service.api.rows import BOX, OVERLAPS, WHERE, filters
-from service.api.schemas.examples import WINDOW
+from service.api.routing import ServiceRequest, ViewName, router
+from service.api.rows import FilterParameters, filters
 from service.api.steps import Steps, finish
 from service.errors import bad_parameter
 from service.instance import Instance
@@ -43,45 +44,45 @@ _LOOKED_AT, _SAMPLE = 1 << 16, 1 << 12  # rows of a relation: for keys, for the 
 _MOST = (0.01, 0.99)  # quantiles of all ends
 _CHUNK = 1024
 
-_LIMIT = Parameter(
-    "limit",
-    parameters.integer(1, MOST_ROWS),
-    {"type": "integer", "minimum": 1, "maximum": MOST_ROWS, "default": ROWS},
-    "maximum number of rows, in all lanes together",
-    500,
-)
-_KEYS = Parameter(
-    "keys",
-    parameters.integer(1, MOST_KEYS),
-    {"type": "integer", "minimum": 1, "maximum": MOST_KEYS},
-    "maximum number of lanes, each of one value of the join key",
-    20,
-)
-_FROM = Parameter("from", parameters.integer(0), {"type": "integer", "minimum": 0, "default": 0}, "the number of the first key", 0)
-_EXTENT = Parameter(
-    "extent", parameters.boolean, {"type": "boolean", "default": False}, "include the range of the intervals, from a sample", True
-)
-PARAMETERS = (_LIMIT, _KEYS, _FROM, _EXTENT, OVERLAPS, BOX, WHERE)
+routes = router("rows")
 
 
-async def window(request: Request) -> Response:
-    context: Context = request.app.state.context
-    engine = context.engine
-    values = parameters.read(request.scope["query_string"], PARAMETERS)
-    view = engine.views[existing(engine, request, "view")]
-    token: AccessToken = request.scope["token"]
-    for name in sorted(view.relations):  # ends and keys belong to the relations, whether the view shows them or not
-        require_relation(token, name, "read")
+class WindowParameters(FilterParameters):
+    limit: Annotated[int, Field(ge=1, le=MOST_ROWS), BeforeValidator(integer)] = Field(
+        ROWS, description="maximum number of rows, in all lanes together", examples=[500]
+    )
+    keys: Annotated[int, Field(ge=1, le=MOST_KEYS), BeforeValidator(integer)] | Absent = Field(
+        None, description="maximum number of lanes, each of one value of the join key", examples=[20]
+    )
+    begin: Natural = Field(0, alias="from", description="the number of the first key", examples=[0])
+    extent: Flag = Field(False, description="include the range of the intervals, from a sample", examples=[True])
+
+
+@routes.get(
+    "/v1/views/{name}/window",
+    summary="Read the rows of a window with their identities and the ends of their intervals, by key",
+    description="For drawing a view that joins on intervals. `lanes` has one lane with all rows, or with `keys` one for each value of the "
+    "join key in the first 65,536 rows of a relation (`whole`: these are all its rows). The token must also cover the view's relations.",
+    responses={
+        **answer(200, "the rows", json_content(Window, WINDOW)),
+        **failures("bad-parameter", "not-found", "snapshot-expired", "view-building", "view-failed"),
+    },
+)
+async def view_window(request: ServiceRequest, name: ViewName, query: Annotated[WindowParameters, Query()]) -> Response:
+    context = request.context
+    view = request.view(name)
+    token = request.token
+    for relation in sorted(view.relations):  # ends and keys belong to the relations, whether the view shows them or not
+        require_relation(token, relation, "read")
     if not dimensions_of(view):
         raise bad_parameter("overlaps", f"the view {view.name} does not join on intervals, so it has no windows; its rows are at …/rows")
-    body = await finish(context, context.readers, request.receive, _window(engine, view, values))
+    body = await finish(context, context.readers, request.receive, _window(context.engine, view, query))
     return Response(body, media_type=media.JSON, headers={"Cache-Control": "no-store"})
 
 
-def _window(engine: Instance, view: LiveView, values: dict[str, Any]) -> Steps[bytes]:
-    asked, limit = filters(values), values.get("limit", ROWS)
-    asked.pop("version")
-    count, side = values.get("keys"), key_of(view)
+def _window(engine: Instance, view: LiveView, query: WindowParameters) -> Steps[bytes]:
+    asked, limit = filters(query), query.limit
+    count, side = query.keys, key_of(view)
     lanes: list[tuple[Any, dict[str, Any]]] = [(None, {})]
     if count is not None and side is None:
         raise bad_parameter("keys", f"the view {view.name} joins by no equality, so its rows are in one lane")
@@ -90,13 +91,13 @@ def _window(engine: Instance, view: LiveView, values: dict[str, Any]) -> Steps[b
     first = open_rows(engine.readers, view.name, **asked)
     try:
         head: dict[str, Any] = {"version": first.version}
-        if values.get("extent"):
+        if query.extent:
             head["extent"] = _extent(view, first.version)
         if count is not None and side is not None:
             keys, whole = _keys(side, first.version)
-            begin = values.get("from", 0)
-            head["keys"] = {"columns": side.equal, "from": begin, "of": len(keys), "whole": whole}
-            lanes = [(key, {"point": (side.alias, {name: _text(key[name]) for name in side.equal})}) for key in keys[begin : begin + count]]
+            head["keys"] = {"columns": side.equal, "from": query.begin, "of": len(keys), "whole": whole}
+            chosen = keys[query.begin : query.begin + count]
+            lanes = [(key, {"point": (side.alias, {name: _text(key[name]) for name in side.equal})}) for key in chosen]
         parts = []
         for number, (key, point) in enumerate(lanes):
             most = max(1, limit // max(1, len(lanes))) if key is not None else limit
@@ -180,27 +181,3 @@ def _extent(view: LiveView, version: int) -> list[dict[str, Any]]:
         start, end, low, high = (orjson.loads(line)["end"] for line in _lines(pa.RecordBatch.from_arrays([shown], ["end"])))
         found.append({"start": start, "end": end, "most": {"start": low, "end": high}})
     return found
-
-
-_WINDOW = json_content("Window", WINDOW)
-
-ENDPOINTS = [
-    Endpoint(
-        "GET",
-        "/v1/views/{name}/window",
-        window,
-        operation(
-            "viewWindow",
-            "Read the rows of a window with their identities and the ends of their intervals, by key",
-            tag="rows",
-            description="For drawing a view that joins on intervals. `lanes` has one lane with all rows, or with `keys` one for each "
-            "value of the join key in the first 65,536 rows of a relation (`whole`: these are all its rows). The token must also cover the "
-            "view's relations.",
-            parameters=[path_parameter("name", "the view", "clashes"), *query_parameters(PARAMETERS)],
-            responses={
-                **answer(200, "the rows", _WINDOW),
-                **failures("bad-parameter", "not-found", "snapshot-expired", "view-building", "view-failed"),
-            },
-        ),
-    )
-]

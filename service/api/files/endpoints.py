@@ -12,12 +12,12 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-from collections.abc import Mapping, Sequence
-from functools import partial
-from typing import Any, NamedTuple
+from collections.abc import Mapping
+from typing import Annotated, NamedTuple
 from urllib.parse import urlencode
 from weakref import WeakValueDictionary
 
+from fastapi import Query
 from starlette.requests import Request
 from starlette.responses import Response
 
@@ -28,19 +28,9 @@ from service.api.files.conditions import conditions_of
 from service.api.files.writing import KINDS, make
 from service.api.http import formats, media, parameters
 from service.api.http.admission import client_of
-from service.api.openapi import (
-    Endpoint,
-    Handler,
-    answer,
-    binary_content,
-    failures,
-    header_parameter,
-    operation,
-    path_parameter,
-    query_parameters,
-    text_content,
-)
-from service.api.rows import RELATION_ROWS, VIEW_ROWS, Asked, Rows, of_relation, of_view
+from service.api.openapi import Content, answer, binary_content, failures, header_parameter, text_content
+from service.api.routing import PlainRoute, RelationName, ServiceRequest, ViewName, router
+from service.api.rows import Asked, FilterParameters, LimitParameters, RelationFilterParameters, Rows, of_relation, of_view
 from service.api.steps import Steps, finish
 from service.api.stream import Chunk, Stream
 from service.errors import Problem
@@ -49,8 +39,7 @@ from service.reading.spools import Spool, Spools, TooLong
 from service.tables.relations import Relation
 from service.views.live_view import LiveView
 
-VIEW_FILE = tuple(parameter for parameter in VIEW_ROWS if parameter.name != "cursor")
-RELATION_FILE = tuple(parameter for parameter in RELATION_ROWS if parameter.name != "cursor")
+routes = router("rows", route=PlainRoute)
 _PIECE = 256 << 10  # bytes of a spool that are read at once
 
 _TURNS: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
@@ -129,7 +118,7 @@ class File:
             if not self.conditions.are_met_by(tag):
                 said = f"the rows have changed: the file is {tag} now, and what If-Match names is no longer kept"
                 raise Problem("range-changed", said, tag=tag)
-            rows = Rows(reader, make(self.suffix, reader.version, reader.schema), self.asked.values.get("limit"))
+            rows = Rows(reader, make(self.suffix, reader.version, reader.schema), self.asked.limit)
             spooled = spooled and (self.is_head or self.conditions.range_counts(tag))
             if spooled and not self.conditions.know(tag) and (spool := self.spools.find(self.what, (tag,), self.readers)) is not None:
                 return spool
@@ -221,17 +210,13 @@ class _Part:
     def close(self) -> None: ...
 
 
-async def _view_file(suffix: str, request: Request) -> Response:
-    asked, context = of_view(request, VIEW_FILE), request.app.state.context
-    return await File(request, asked, context.engine.view(asked.name), suffix).answer()
+class ViewFileParameters(FilterParameters, LimitParameters): ...
 
 
-async def _relation_file(suffix: str, request: Request) -> Response:
-    asked, context = of_relation(request, RELATION_FILE), request.app.state.context
-    return await File(request, asked, context.engine.relation(asked.name), suffix).answer()
+class RelationFileParameters(RelationFilterParameters, LimitParameters): ...
 
 
-_CONTENT: Mapping[str, dict[str, Any]] = {
+_CONTENT: Mapping[str, Content] = {
     "parquet": binary_content(media.PARQUET, "a Parquet file"),
     "arrow": binary_content(media.ARROW, "an Arrow IPC stream"),
     "csv": text_content(media.CSV, "booking,job,clash_start,clash_end\n1,7,2026-01-01T12:00:00Z,2026-01-01T14:00:00Z\n"),
@@ -253,45 +238,52 @@ _CONDITIONS = [
     header_parameter("Range", "one range of bytes", "bytes=0-1023"),
 ]
 _FAILURES = ("bad-parameter", "not-found", "snapshot-expired", "range-changed", "disk-full")
-_OF = {"view": ("view-building", "view-failed"), "relation": ()}
 
 
-def _endpoints(noun: str, suffix: str, handler: Handler, parameters: Sequence[dict[str, Any]]) -> list[Endpoint]:
-    path, title = f"/v1/{noun}s/{{name}}/rows.{suffix}", f"the rows of a {noun} as a file"
-    head_failures = failures(*_FAILURES, *_OF[noun])
+def _add(suffix: str) -> None:
+    """Add the files of views and of relations with this suffix."""
+
+    async def view_file(request: ServiceRequest, name: ViewName, query: Annotated[ViewFileParameters, Query()]) -> Response:
+        context = request.context
+        request.require_view(name)
+        asked = of_view(context, name, query, query.version, query.limit)
+        return await File(request, asked, context.engine.view(name), suffix).answer()
+
+    async def relation_file(request: ServiceRequest, name: RelationName, query: Annotated[RelationFileParameters, Query()]) -> Response:
+        context = request.context
+        request.require_relation(name)
+        asked = of_relation(context, name, query, query.version, query.limit)
+        return await File(request, asked, context.engine.relation(name), suffix).answer()
+
     not_modified = answer(304, "not modified", None, _HEADERS)
-    got = operation(
-        f"{noun}Rows{suffix.title()}",
-        f"Read {title}: .{suffix}",
-        tag="rows",
-        description="The file contains one version. For a range, it is first written to disk, and kept while it is read (`--spool-idle`), "
-        "so all parts are of the same version, whatever changes meanwhile.",
-        parameters=[*parameters, *_CONDITIONS],
-        responses={
-            **answer(200, "the file", _CONTENT[suffix], _HEADERS),
-            **answer(206, "the requested range", _CONTENT[suffix], _PART_HEADERS),
-            **not_modified,
-            **failures(*_FAILURES, *_OF[noun], "unsatisfiable-range"),
-        },
-    )
-    headed = operation(
-        f"{noun}Rows{suffix.title()}Head",
-        f"Get the length and the ETag of {title}: .{suffix}",
-        tag="rows",
-        parameters=[*parameters, *_CONDITIONS[:2]],
-        responses={**answer(200, "length and ETag", None, _HEADERS | {"Content-Length": "146515"}), **not_modified, **head_failures},
-    )
-    return [Endpoint("GET", path, handler, got), Endpoint("HEAD", path, None, headed)]
+    for noun, handler, own in (("view", view_file, ("view-building", "view-failed")), ("relation", relation_file, ())):
+        path, title = f"/v1/{noun}s/{{name}}/rows.{suffix}", f"the rows of a {noun} as a file"
+        routes.get(
+            path,
+            operation_id=f"{noun}Rows{suffix.title()}",
+            summary=f"Read {title}: .{suffix}",
+            description="The file contains one version. For a range, it is first written to disk, and kept while it is read "
+            "(`--spool-idle`), so all parts are of the same version, whatever changes meanwhile.",
+            openapi_extra={"parameters": _CONDITIONS},
+            responses={
+                **answer(200, "the file", _CONTENT[suffix], _HEADERS),
+                **answer(206, "the requested range", _CONTENT[suffix], _PART_HEADERS),
+                **not_modified,
+                **failures(*_FAILURES, *own, "unsatisfiable-range"),
+            },
+        )(handler)
+        routes.head(
+            path,
+            operation_id=f"{noun}Rows{suffix.title()}Head",
+            summary=f"Get the length and the ETag of {title}: .{suffix}",
+            openapi_extra={"parameters": _CONDITIONS[:2]},
+            responses={
+                **answer(200, "length and ETag", None, _HEADERS | {"Content-Length": "146515"}),
+                **not_modified,
+                **failures(*_FAILURES, *own),
+            },
+        )(handler)
 
 
-_OF_VIEW = [path_parameter("name", "the view", "clashes"), *query_parameters(VIEW_FILE)]
-_OF_RELATION = [path_parameter("name", "the relation", "bookings"), *query_parameters(RELATION_FILE)]
-
-ENDPOINTS = [
-    endpoint
-    for suffix in FILES
-    for endpoint in (
-        *_endpoints("view", suffix, partial(_view_file, suffix), _OF_VIEW),
-        *_endpoints("relation", suffix, partial(_relation_file, suffix), _OF_RELATION),
-    )
-]
+for _suffix in FILES:
+    _add(_suffix)

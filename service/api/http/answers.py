@@ -5,13 +5,12 @@ from __future__ import annotations
 from typing import Any, Literal
 
 import orjson
-from starlette.requests import Request
 from starlette.responses import Response
 
 from livejoin.wire.errors import cut
 from livejoin.wire.wording import instead
 from service.access.access_token import AccessToken
-from service.api.http import media, parameters
+from service.api.http import media
 from service.errors import Problem
 from service.instance import Instance
 
@@ -30,22 +29,9 @@ def json_answer(value: Any, status: int = 200) -> Response:
     return Response(orjson.dumps(value), status, media_type=media.JSON)
 
 
-def existing(engine: Instance, request: Request, kind: Literal["relation", "view"]) -> str:
-    """Return the name in the path if it exists; otherwise Problem `not-found`."""
-    name: str = request.path_params["name"]
-    if name not in (engine.views if kind == "view" else engine.relations):
-        raise missing(engine, request.scope["token"], kind, name)
-    return name
-
-
 def missing(engine: Instance, token: AccessToken, kind: Literal["relation", "view"], name: str) -> Problem:
     """Return Problem `not-found`, suggesting the most similar name, among those that the token covers."""
     relations, views = filter(token.covers_relation, engine.relations), filter(token.covers_view, engine.views)
     same, others, other = (views, relations, "relation") if kind == "view" else (relations, views, "view")
     there = f", but a {other}" if name in others else instead(name, same)
     return Problem("not-found", f"there is no {kind} {cut(name)!r}{there}")
-
-
-def no_parameters(request: Request) -> None:
-    """Raise Problem `bad-parameter` for any query parameter."""
-    parameters.read(request.scope["query_string"], ())

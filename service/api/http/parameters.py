@@ -1,28 +1,92 @@
-"""Query parameters, validated strictly: an unknown one is rejected by name, never ignored."""
+"""Query parameters: what their models are made of, and what is strict about them: an unknown or repeated one is an error, never ignored."""
 
 from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Mapping, Sequence
+from functools import cache
+from typing import Annotated, Any, TypeVar
 from urllib.parse import parse_qsl
 
-from service.errors import bad_parameter
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
+
+from livejoin.wire.wording import wording
+from service.errors import Problem, bad_parameter
 
 INT64_MIN, INT64_MAX = -(2**63), 2**63 - 1
 TEXT_LIMIT = 200
 _SECONDS = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?")
 
 
-class Parameter(NamedTuple):
-    """One query parameter: how to parse its text, and its part of the OpenAPI document."""
+def integer(text: str) -> int:
+    """Parse plain decimal digits; a number of very many digits becomes one beyond 64 bits."""
+    digits = text[1:] if text[:1] == "-" else text
+    if not (digits.isascii() and digits.isdigit()):
+        raise ValueError("must be an integer")
+    return int(text) if len(digits) < 30 else INT64_MIN - 1 if text[0] == "-" else INT64_MAX + 1
 
-    name: str  # a trailing ".*" stands for every longer name with this prefix
-    read: Callable[[str], Any]  # raises ValueError with what the value must be
-    schema: Mapping[str, Any]
-    description: str
-    example: Any = None
+
+def _most(text: str) -> int:
+    """Parse a maximum without upper bound: a value beyond 64 bits means all."""
+    return min(integer(text), INT64_MAX)
+
+
+def _seconds(text: str) -> float:
+    if not _SECONDS.fullmatch(text):
+        raise ValueError("must be a number of seconds")
+    value = float(text)
+    if value < 0 or math.isinf(value):
+        raise ValueError("must be a non-negative number of seconds")
+    return value
+
+
+def _boolean(text: str) -> bool:
+    if text not in ("true", "false"):
+        raise ValueError("must be true or false")
+    return text == "true"
+
+
+Int64 = Annotated[int, Field(ge=INT64_MIN, le=INT64_MAX, json_schema_extra={"format": "int64"}), BeforeValidator(integer)]
+Natural = Annotated[int, Field(ge=0, le=INT64_MAX), BeforeValidator(integer)]
+Most = Annotated[int, Field(ge=0), BeforeValidator(_most)]
+MostPositive = Annotated[int, Field(ge=1), BeforeValidator(_most)]
+Seconds = Annotated[float, Field(ge=0), BeforeValidator(_seconds)]
+Flag = Annotated[bool, BeforeValidator(_boolean)]
+ShortText = Annotated[str, Field(max_length=TEXT_LIMIT)]
+
+
+class Parameters(BaseModel):
+    """The query parameters of an operation. A field whose alias ends with `.*` has all parameters that begin so, by their names."""
+
+    model_config = ConfigDict(frozen=True)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _gather(cls, given: Mapping[str, Any]) -> dict[str, Any]:
+        made: dict[str, Any] = {}
+        for name, text in given.items():
+            known = _find(name, names_of(cls))
+            if known is not None and known.endswith(".*"):
+                made.setdefault(known, {})[name] = text
+            else:
+                made[name] = text
+        return made
+
+
+def family(beginning: str, description: str, example: dict[str, str]) -> Any:
+    """Return the field of all parameters that begin so, followed by more."""
+    names: Any = {"propertyNames": {"pattern": f"^{re.escape(beginning)}"}}
+    return Field(default_factory=dict, alias=f"{beginning}*", description=description, examples=[example], json_schema_extra=names)
+
+
+M = TypeVar("M", bound=BaseModel)
+P = TypeVar("P", bound=Parameters)
+
+
+@cache
+def names_of(model: type[BaseModel]) -> tuple[str, ...]:
+    return tuple([field.alias or name for name, field in model.model_fields.items()])
 
 
 def pairs_of(query: bytes) -> list[tuple[str, str]]:
@@ -43,98 +107,46 @@ def _unreadable(query: bytes) -> str:
     return pair.partition(b"=")[0][:TEXT_LIMIT].decode("latin-1")
 
 
-def read(query: bytes, known: Sequence[Parameter]) -> dict[str, Any]:
-    """Return the values of a query string by name, without the absent parameters.
-
-    Problem `bad-parameter`, naming the first parameter that is unknown, duplicate, or out of range.
-    """
-    values: dict[str, Any] = {}
-    if not query:
-        return values
+def require_known(query: bytes, known: Sequence[str]) -> dict[str, str]:
+    """Return the texts of a query string by name. Problem `bad-parameter`, naming the first parameter that is unknown or repeated."""
+    texts: dict[str, str] = {}
     for name, text in pairs_of(query):
-        parameter = _find(name, known)
-        if parameter is None:
-            names = ", ".join(p.name for p in known) or "none"
-            raise bad_parameter(name, f"unknown parameter (known: {names})")
-        if name in values:
+        if _find(name, known) is None:
+            raise bad_parameter(name, f"unknown parameter (known: {', '.join(known) or 'none'})")
+        if name in texts:
             raise bad_parameter(name, "is given twice")
-        try:
-            values[name] = parameter.read(text)
-        except ValueError as error:
-            raise bad_parameter(name, f"{error}, not {text[:TEXT_LIMIT]!r}") from None
-    return values
+        texts[name] = text
+    return texts
 
 
-def _find(name: str, known: Sequence[Parameter]) -> Parameter | None:
-    for parameter in known:
-        if parameter.name == name or (parameter.name.endswith(".*") and name.startswith(prefix := parameter.name[:-1]) and name != prefix):
-            return parameter
+def _find(name: str, known: Sequence[str]) -> str | None:
+    """Return the known name that this one is, or the prefix that it begins with, followed by more."""
+    for one in known:
+        if one == name or (one.endswith(".*") and name.startswith(one[:-1]) and name != one[:-1]):
+            return one
     return None
 
 
-def _integer(text: str) -> int:
-    """Parse plain decimal digits; a number of very many digits becomes one beyond 64 bits."""
-    digits = text[1:] if text[:1] == "-" else text
-    if not (digits.isascii() and digits.isdigit()):
-        raise ValueError("must be an integer")
-    return int(text) if len(digits) < 30 else INT64_MIN - 1 if text[0] == "-" else INT64_MAX + 1
+def read(query: bytes, model: type[P]) -> P:
+    """Return the parameters of a query string. Problem `bad-parameter`."""
+    return checked(model, require_known(query, names_of(model)))
 
 
-def integer(low: int, high: int = INT64_MAX) -> Callable[[str], int]:
-    """Return the parser of an integer in plain decimal digits, between low and high."""
-
-    def read_integer(text: str) -> int:
-        value = _integer(text)
-        if not low <= value <= high:
-            raise ValueError(f"must be at least {low}" if value < low else f"must be at most {high}")
-        return value
-
-    return read_integer
-
-
-def most(low: int) -> Callable[[str], int]:
-    """Return the parser of a maximum, `low` or more. It has no upper bound: a value beyond 64 bits means all."""
-
-    def read_most(text: str) -> int:
-        value = _integer(text)
-        if value < low:
-            raise ValueError(f"must be at least {low}")
-        return min(value, INT64_MAX)
-
-    return read_most
+def checked(model: type[M], given: Any) -> M:
+    """Return parameters, or the fields of a body that are such. Problem `bad-parameter`."""
+    try:
+        return model.model_validate(given)
+    except ValidationError as error:
+        faults = error.errors(include_url=False)
+        unknown = [str(fault["loc"][0])[:TEXT_LIMIT] for fault in faults if fault["type"] == "extra_forbidden"]
+        if unknown:
+            raise bad_parameter(unknown[0], f"unknown field (known: {', '.join(names_of(model))})") from None
+        raise refusal(faults[0], faults[0]["loc"]) from None
 
 
-def seconds(text: str) -> float:
-    """Parse a finite, non-negative number of seconds."""
-    if not _SECONDS.fullmatch(text):
-        raise ValueError("must be a number of seconds")
-    value = float(text)
-    if value < 0 or math.isinf(value):
-        raise ValueError("must be a non-negative number of seconds")
-    return value
-
-
-def boolean(text: str) -> bool:
-    if text not in ("true", "false"):
-        raise ValueError("must be true or false")
-    return text == "true"
-
-
-def short_text(text: str) -> str:
-    if len(text) > TEXT_LIMIT:
-        raise ValueError(f"must be at most {TEXT_LIMIT} characters")
-    return text
-
-
-def one_of(*choices: str) -> Callable[[str], str]:
-    def read_choice(text: str) -> str:
-        if text not in choices:
-            raise ValueError(f"must be {' or '.join(choices)}")
-        return text
-
-    return read_choice
-
-
-def plain(text: str) -> str:
-    """Return the text as it is; it is validated elsewhere."""
-    return text
+def refusal(fault: Any, path: Sequence[Any]) -> Problem:
+    """Return Problem `bad-parameter` for pydantic's error at this path."""
+    name, given = str(path[1] if path[0].endswith(".*") else path[0]), fault["input"]
+    tells_all = fault["type"] == "missing" or not isinstance(given, str | int | float)
+    shown = given[:TEXT_LIMIT] if isinstance(given, str) else given
+    return bad_parameter(name, wording(fault) if tells_all else f"{wording(fault)}, not {shown!r}")

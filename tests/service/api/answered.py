@@ -7,13 +7,24 @@ from typing import Any
 
 import jsonschema_rs
 
-from service.api.schemas.bodies import schemas
+from service.api.app import ROUTES
+from service.api.openapi import document
 
-SCHEMAS = schemas()
+DOCUMENT = document(ROUTES)
+SCHEMAS = DOCUMENT["components"]["schemas"]
 
 
 def validate(schema: dict[str, Any], value: Any) -> None:
     jsonschema_rs.Draft202012Validator({**schema, "components": {"schemas": SCHEMAS}}).validate(value)
+
+
+def inlined(schema: Any) -> Any:
+    """The schema with those that it refers to in their places."""
+    if isinstance(schema, dict):
+        if "$ref" in schema:
+            return inlined(SCHEMAS[schema["$ref"].rpartition("/")[2]]) | {name: part for name, part in schema.items() if name != "$ref"}
+        return {name: inlined(part) for name, part in schema.items()}
+    return list(map(inlined, schema)) if isinstance(schema, list) else schema
 
 
 def fields(schema: Any, path: str) -> Iterator[tuple[str, Any]]:
@@ -32,7 +43,7 @@ def fields(schema: Any, path: str) -> Iterator[tuple[str, Any]]:
 
 def met(schema: dict[str, Any], value: Any, path: str) -> Iterator[str]:
     """The paths of the properties that the value has, as `fields` has them."""
-    for form in schema.get("oneOf", ()):
+    for form in (*schema.get("oneOf", ()), *schema.get("anyOf", ())):
         yield from met(form, value, path)
     if isinstance(value, list):
         for one in value:
@@ -51,5 +62,6 @@ def require_answered(name: str, *answers: Any) -> None:
     for answer in answers:
         validate(SCHEMAS[name], answer)
         assert not answer.keys() - SCHEMAS[name].get("properties", {}).keys()
-    found = {path for answer in answers for path in met(SCHEMAS[name], answer, name)}
-    assert [path for path, _ in fields(SCHEMAS[name], name) if path not in found] == []
+    whole = inlined(SCHEMAS[name])
+    found = {path for answer in answers for path in met(whole, answer, name)}
+    assert [path for path, _ in fields(whole, name) if path not in found] == []

@@ -8,15 +8,10 @@ from typing import Any
 import jsonschema_rs
 import pytest
 
-from service.api.app import ENDPOINTS
-from service.api.descriptions.describing import describe
-from service.api.openapi import document
 from service.planning.natural import natural_json
 from service.planning.planner import alternatives
-from tests.service.api.answered import SCHEMAS, fields, validate
+from tests.service.api.answered import DOCUMENT, SCHEMAS, fields, validate
 from tests.service.definitions import RELATIONS, sql
-
-DOCUMENT = document(ENDPOINTS, "0")
 
 
 def operations() -> Iterator[tuple[str, dict[str, Any]]]:
@@ -124,13 +119,6 @@ def test_every_field_is_described() -> None:
     assert len(found) > 250 and [path for path, field in found if not field.get("description")] == []
     texts = {path: field["description"] for path, field in found}
     assert [path for path, text in texts.items() if text.endswith(".") or text[0].isupper() and not text.startswith("SQL ")] == []
-
-
-def test_descriptions_belong_to_fields() -> None:
-    """A description of a field that has gone is an error, not left over."""
-    for name, path in (("Receipt", "gone"), ("View", "shape.gone"), ("View", "shape.aliases.gone")):
-        with pytest.raises(KeyError, match=path):
-            describe(SCHEMAS, {name: {path: "no longer there"}})
 
 
 def test_every_schema_is_one_and_is_used() -> None:

@@ -18,10 +18,11 @@ import pytest
 from livejoin.wire.decode import decode_changes, decode_relation_changes
 from livejoin.wire.kinds import ByKind
 from livejoin.wire.schema import RelationDefinition, parse_relation
+from service.api.models.requests import Deletion
 from service.errors import Problem
 from service.instance import Instance
 from service.query.definition import read_where
-from service.query.forms import Deletion, checked
+from service.query.forms import checked
 from service.query.model import Filter
 from service.reading.lookups import parsed
 from service.reading.windows import window_of

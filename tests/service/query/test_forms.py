@@ -13,14 +13,13 @@ from hypothesis import strategies as st
 
 from livejoin.wire.errors import BadDefinition
 from livejoin.wire.schema import parse_relation
-from service.api.schemas.bodies import schemas
 from service.errors import Problem
 from service.query.forms import SqlView, check_form
 from service.query.model import ALGORITHMS, GUARANTEES, MAX_ALIASES, RETAIN
 from service.views.parse import parse_view
+from tests.service.api.answered import SCHEMAS
 from tests.service.definitions import RELATIONS
 
-SCHEMAS = schemas()
 VIEW: dict[str, Any] = {
     "from": {"b": "bookings", "m": "maintenance"},
     "join": [

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from service.api.app import ENDPOINTS, Gate, create_app
+from service.api.app import ROUTES, Gate, create_app
 from service.api.context import Context
 from service.api.http import origin
 from service.api.http.media import fields_of
@@ -249,7 +249,7 @@ def test_what_is_kept_is_bounded_and_never_foreign() -> None:
 
 
 FOREIGN_HEADERS = [{"host": "evil.example"}, {"origin": "https://evil.example"}, {"origin": "null"}]
-PATHS = sorted({endpoint.path for endpoint in ENDPOINTS} | {"/docs", "/openapi.json", "/nothing", "/v1/", "//evil.example", "*", ""})
+PATHS = sorted({route.path_format for route in ROUTES} | {"/docs", "/openapi.json", "/nothing", "/v1/", "//evil.example", "*", ""})
 
 
 @pytest.fixture(scope="module")

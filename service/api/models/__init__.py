@@ -1,0 +1,1 @@
+"""The models of bodies, from which the OpenAPI document is made, and their examples."""

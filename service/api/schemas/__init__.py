@@ -1,1 +1,0 @@
-"""The JSON schemas of the bodies in the OpenAPI document, and their examples."""
