@@ -18,25 +18,26 @@ from typing import Any
 
 import numpy as np
 
+from structures.btree.nodes import Helpers, Kind, halving, making_room, moving, shifting
+from structures.btree.paths import building, climbing
 from structures.core.blocks import Nodes, Writing
 from structures.core.control import VERSION
 from structures.core.kernel import kernel, wide
 from structures.index import layout
 from structures.index.layout import (
+    IndexTree,
     child_of,
-    close_place,
     count_of,
     drop_block,
     expect_block,
     level_of,
     move,
     new_block,
-    open_place,
     own_block,
-    room_of,
     set_child,
     set_separator,
     slot_at,
+    tree_at,
 )
 from structures.index.search import Items, Place, child_for, position, same
 
@@ -104,128 +105,81 @@ def in_common(nodes: Nodes, writing: Writing, arity: int, o: int, before: int, a
 
 
 @kernel
-def halve(nodes: Nodes, C: Any, h: int, o: int, at: int) -> tuple[int, int, int]:
-    """Divide full own block o, into which item `at` is to be inserted. Returns the new right part, then the block and the place to which
-    item `at` belongs.
-
-    If the item comes at the end, as in ascending inserts, three quarters stay behind.
-    """
-    W = nodes.W
-    arity, n = C[h + layout.ARITY], count_of(W, o)
-    new = new_block(nodes, C, h, level_of(W, o))
-    left = at <= n // 2
-    half = n // 2 if left else (n + 1) // 2 if at < n else n - max(1, n // 4)
-    move(nodes, arity, o, half, n, new, 0)
-    W[2 * o + layout.COUNT], W[2 * new + layout.COUNT] = half, n - half
-    if left:
-        return new, o, at
-    return new, new, at - half
+def resize(tree: IndexTree, o: int, n: int) -> None:
+    tree.nodes.W[2 * o + layout.COUNT] = n
 
 
 @kernel
-def even_out(nodes: Nodes, writing: Writing, h: int, o: int, c: int) -> None:
-    """Merge child c of own node o, which is too small, with a neighbour, or even the two out."""
-    W, C = nodes.W, writing.C
-    arity = C[h + layout.ARITY]
-    a = c - 1 if c > 0 else 0
-    start, y = own_block(nodes, writing, child_of(W, arity, o, a)), child_of(W, arity, o, a + 1)
-    nx, ny = count_of(W, start), count_of(W, y)
-    inner = level_of(W, start) > 0
-    if nx + ny <= room_of(W, start, arity):
-        move(nodes, arity, y, 0, ny, start, nx)
-        if inner:
-            set_separator(nodes, arity, start, nx, o, a + 1)
-        W[2 * start + layout.COUNT] = nx + ny
-        drop_block(nodes, writing, h, y)
-        set_child(W, arity, o, a, start)
-        close_place(nodes, arity, o, a + 1, 1)
-        return
-    y = own_block(nodes, writing, y)
-    if inner:
-        set_separator(nodes, arity, y, 0, o, a + 1)
-    half = (nx + ny) // 2
-    if nx < half:
-        move(nodes, arity, y, 0, half - nx, start, nx)
-        W[2 * start + layout.COUNT] = half
-        close_place(nodes, arity, y, 0, half - nx)
-    else:
-        open_place(nodes, arity, y, 0, nx - half)
-        move(nodes, arity, start, half, nx, y, 0)
-        W[2 * start + layout.COUNT] = half
-    set_separator(nodes, arity, o, a + 1, y, 0)
-    set_child(W, arity, o, a, start)
-    set_child(W, arity, o, a + 1, y)
+def new_at(tree: IndexTree, level: int) -> int:
+    return new_block(tree.nodes, tree.writing.C, tree.h, level)
 
 
 @kernel
-def make_room(nodes: Nodes, writing: Writing, h: int) -> bool:
-    """Even out the full leaf at the end of the path with a neighbour below the same node, if that has room for a quarter and this version
-    has written both, and the node: otherwise this would cost copies. Without it, leaves of random changes in place are less than two thirds
-    full."""
-    M, W, C = nodes.M, nodes.W, writing.C
-    arity, d = C[h + layout.ARITY], C[layout.DEPTH] - 1
-    if d < 0:
-        return False
-    o, c = C[layout.PATH_NODE + 2 * d], C[layout.PATH_CHILD + 2 * d]
-    roomy = min(layout.LEAF_ROOM[arity] * 3 // 4, layout.LEAF_ROOM[arity] - 2)  # then both have room
-    for right in range(max(c, 1), min(c + 2, count_of(W, o))):
-        beside = child_of(W, arity, o, right if right > c else c - 1)
-        if count_of(W, beside) <= roomy and M[beside] == C[VERSION] and M[o] == C[VERSION]:
-            even_out(nodes, writing, h, o, right)
-            return True
-    return False
+def link(tree: IndexTree, o: int, c: int, child: int) -> None:
+    set_child(tree.nodes.W, tree.arity, o, c, child)
 
 
 @kernel
-def insert_child(nodes: Nodes, arity: int, o: int, c: int, child: int) -> None:
-    """Insert a child, whose separator is its first item, into own node o, which has room."""
-    W = nodes.W
-    open_place(nodes, arity, o, c, 1)
-    set_separator(nodes, arity, o, c, child, 0)
-    set_child(W, arity, o, c, child)
+def note(tree: IndexTree, o: int, c: int, child: int, leaf: bool) -> bool:
+    link(tree, o, c, child)
+    return True
 
 
 @kernel
-def least_of(W: Any, o: int, arity: int) -> int:
-    """The minimum size of a block that is not the root."""
-    return max(2 if level_of(W, o) > 0 else 1, room_of(W, o, arity) // 4)
+def plant(tree: IndexTree, root: int, by: int) -> None:
+    tree.writing.C[tree.h + layout.ROOT] = root
 
 
 @kernel
-def climb(nodes: Nodes, writing: Writing, h: int, depth: int, child: int, extra: int) -> None:
-    """Update the path in C[PATH:]: what was below its first `depth` blocks is now `child`, followed by the new block `extra` unless that is
-    0."""
-    W, C = nodes.W, writing.C
-    arity = C[h + layout.ARITY]
-    for d in range(depth - 1, -1, -1):
-        o, c = own_block(nodes, writing, C[layout.PATH_NODE + 2 * d]), C[layout.PATH_CHILD + 2 * d]
-        set_child(W, arity, o, c, child)
-        right = wide(0)
-        if extra != 0:
-            at, into = c + 1, o
-            if count_of(W, o) == layout.INNER_ROOM[arity]:
-                right, into, at = halve(nodes, C, h, o, at)
-            insert_child(nodes, arity, into, at, extra)
-        elif count_of(W, child) < least_of(W, child, arity):
-            even_out(nodes, writing, h, o, c)
-        child, extra = o, right
-    if extra != 0:
-        root = new_block(nodes, C, h, level_of(W, child) + 1)
-        insert_child(nodes, arity, root, 0, child)
-        insert_child(nodes, arity, root, 1, extra)
-        child = root
-    elif level_of(W, child) > 0 and count_of(W, child) == 1:
-        root = child_of(W, arity, child, 0)
-        drop_block(nodes, writing, h, child)
-        child = root
-    C[h + layout.ROOT] = child
+def is_roomy(tree: IndexTree, above: int, o: int) -> bool:
+    """Whether a leaf has room for a quarter, and this version wrote it and the node above: otherwise evening out would cost copies."""
+    M, room, version = tree.nodes.M, layout.LEAF_ROOM[tree.arity], tree.writing.C[VERSION]
+    few = min(room * 3 // 4, room - 2)  # then both have room
+    return count_of(tree.nodes.W, o) <= few and M[o] == version and M[above] == version
+
+
+_new = kernel(lambda tree, o: new_at(tree, level_of(tree.nodes.W, o)))
+_drop = kernel(lambda tree, o: drop_block(tree.nodes, tree.writing, tree.h, o))
+_size = kernel(lambda tree, o: count_of(tree.nodes.W, o))
+_items = _size, resize, kernel(lambda tree, source, low, high, target, at: move(tree.nodes, tree.arity, source, low, high, target, at))
+_open, _close = shifting(*_items)
+_LEAF = Kind(
+    _new,
+    _drop,
+    _size,
+    kernel(lambda tree: layout.LEAF_ROOM[tree.arity]),
+    kernel(lambda tree: max(1, layout.LEAF_ROOM[tree.arity] // 4)),
+    *moving(*_items),
+)
+_INNER = _LEAF._replace(
+    most=kernel(lambda tree: layout.INNER_ROOM[tree.arity]), least=kernel(lambda tree: max(2, layout.INNER_ROOM[tree.arity] // 4))
+)
+_HELPERS = Helpers(
+    leaf=_LEAF,
+    inner=_INNER,
+    height=kernel(lambda tree: tree.writing.C[layout.DEPTH]),
+    step=kernel(lambda tree, d: (tree.writing.C[layout.PATH_NODE + 2 * d], tree.writing.C[layout.PATH_CHILD + 2 * d])),
+    child=kernel(lambda tree, o, c: child_of(tree.nodes.W, tree.arity, o, c)),
+    own=kernel(lambda tree, o, leaf: own_block(tree.nodes, tree.writing, o)),
+    above=kernel(lambda tree, o: new_at(tree, level_of(tree.nodes.W, o) + 1)),
+    open=_open,
+    close=_close,
+    separate=kernel(lambda tree, o, c, child, leaf: set_separator(tree.nodes, tree.arity, o, c, child, 0)),
+    inherit=kernel(lambda tree, o, c, child: set_separator(tree.nodes, tree.arity, child, 0, o, c)),
+    place=link,
+    note=note,
+    refresh=kernel(lambda tree, o, c, child, leaf: link(tree, o, c, child)),
+    plant=plant,
+)
+climb, halve, make_room = climbing(_HELPERS), halving(_LEAF), making_room(_HELPERS, is_roomy)
+build_nodes, _ = building(_HELPERS)
 
 
 @kernel
-def write_entry(nodes: Nodes, arity: int, o: int, i: int, coordinates: Any, start: int, slot: int) -> None:
+def write_entry(tree: IndexTree, o: int, i: int, coordinates: Any, start: int, slot: int) -> None:
     """Write an entry at place i of own leaf o, which has room."""
-    M, W = nodes.M, nodes.W
-    open_place(nodes, arity, o, i, 1)
+    M, W, arity = tree.nodes.M, tree.nodes.W, tree.arity
+    _open(tree, o, i)
     room = layout.LEAF_ROOM[arity]
     for j in range(arity):
         M[o + layout.HEAD + j * room + i] = coordinates[start + j]
@@ -243,34 +197,34 @@ def is_at(nodes: Nodes, arity: int, o: int, i: int, coordinates: Any, start: int
 @kernel
 def put(nodes: Nodes, writing: Writing, h: int, coordinates: Any, start: int, slot: int) -> int:
     """Insert an entry. Returns the most first coordinates that another entry shares with it; -1, and nothing done: it is there already."""
-    M, W, C = nodes.M, nodes.W, writing.C
-    arity, extra = C[h + layout.ARITY], wide(0)
+    M, W, C, tree = nodes.M, nodes.W, writing.C, tree_at(nodes, writing, h)
+    arity, extra = tree.arity, wide(0)
     if C[h + layout.ROOT] == 0:
-        C[h + layout.ROOT] = new_block(nodes, C, h, 0)
-        write_entry(nodes, arity, C[h + layout.ROOT], 0, coordinates, start, slot)
+        C[h + layout.ROOT] = new_at(tree, 0)
+        write_entry(tree, C[h + layout.ROOT], 0, coordinates, start, slot)
         return 0
     o = descend(nodes, C, h, coordinates, start, slot)
     i = position(nodes, o, arity, 0, Place(coordinates, start, 1, arity, slot))
     if is_at(nodes, arity, o, i, coordinates, start, slot):
         return -1
-    if count_of(W, o) == layout.LEAF_ROOM[arity] and M[o] == C[VERSION] and make_room(nodes, writing, h):
+    if count_of(W, o) == layout.LEAF_ROOM[arity] and M[o] == C[VERSION] and make_room(tree):
         o = descend(nodes, C, h, coordinates, start, slot)
         i = position(nodes, o, arity, 0, Place(coordinates, start, 1, arity, slot))
     common = in_common(nodes, writing, arity, o, i - 1, i, coordinates, start)
     o = own_block(nodes, writing, o)
     into = o
     if count_of(W, o) == layout.LEAF_ROOM[arity]:
-        extra, into, i = halve(nodes, C, h, o, i)
-    write_entry(nodes, arity, into, i, coordinates, start, slot)
-    climb(nodes, writing, h, C[layout.DEPTH], o, extra)
+        extra, into, i = halve(tree, o, i)
+    write_entry(tree, into, i, coordinates, start, slot)
+    climb(tree, o, extra, True)
     return common
 
 
 @kernel
 def cut(nodes: Nodes, writing: Writing, h: int, coordinates: Any, start: int, slot: int) -> int:
     """Delete an entry. Returns the most first coordinates that another entry shares with it; -1, and nothing done: it is not there."""
-    W, C = nodes.W, writing.C
-    arity = C[h + layout.ARITY]
+    W, C, tree = nodes.W, writing.C, tree_at(nodes, writing, h)
+    arity = tree.arity
     if C[h + layout.ROOT] == 0:
         return -1
     o = descend(nodes, C, h, coordinates, start, slot)
@@ -283,8 +237,8 @@ def cut(nodes: Nodes, writing: Writing, h: int, coordinates: Any, start: int, sl
         C[h + layout.ROOT] = 0
         return common
     o = own_block(nodes, writing, o)
-    close_place(nodes, arity, o, i, 1)
-    climb(nodes, writing, h, C[layout.DEPTH], o, 0)
+    _close(tree, o, i)
+    climb(tree, o, 0, True)
     return common
 
 
@@ -314,13 +268,7 @@ def build_leaves(nodes: Nodes, writing: Writing, h: int, items: Items, leaves: A
 @kernel("void(Nodes, Writing, int64, int64[::1], int64[::1], int64, int64)")
 def build_inner(nodes: Nodes, writing: Writing, h: int, below: Any, level: Any, first: int, last: int) -> None:
     """Write the inner nodes level[first:last] of a level, over the nodes of the complete level below. O(k) a node below."""
-    W, C, blocks = nodes.W, writing.C, len(level)
-    for b in range(first, last):
-        low, high = len(below) * b // blocks, len(below) * (b + 1) // blocks
-        o = new_block(nodes, C, h, level_of(W, below[0]) + 1)
-        for c in range(low, high):
-            insert_child(nodes, C[h + layout.ARITY], o, c - low, below[c])
-        level[b] = o
+    build_nodes(tree_at(nodes, writing, h), below, level, first, last, False)
 
 
 @kernel

@@ -16,7 +16,7 @@ from structures.core.control import SPARSE
 from structures.core.kernel import kernel, wide
 from structures.index import layout
 from structures.index.changes import LEAF_FILL, climb, descend
-from structures.index.layout import child_of, count_of, drop_block, move, moved_block, new_block, set_child, set_separator, size_of
+from structures.index.layout import child_of, count_of, drop_block, move, moved_block, new_block, set_child, set_separator, size_of, tree_at
 
 STEP_BLOCKS = 64 * 24  # most blocks copied: all children of a path of 64 blocks
 
@@ -85,4 +85,5 @@ def compact_beside(nodes: Nodes, writing: Writing, h: int, coordinates: Any, sta
         leaves = -(-size_of(W, arity, o) // LEAF_FILL[arity])
         if leaves + leaves // 8 < count_of(W, o):
             fill_leaves(nodes, writing, h, o, leaves)
-            climb(nodes, writing, h, C[layout.DEPTH] - 1, o, 0)
+            C[layout.DEPTH] -= 1
+            climb(tree_at(nodes, writing, h), o, 0, False)

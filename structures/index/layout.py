@@ -17,7 +17,7 @@ Source: B+-trees; copy-on-write and blocks as in `core/blocks.py`.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -46,6 +46,21 @@ TREES = NEW + BLOCK  # the first holder
 ROOT, ARITY, BLOCKS, TREE_WORDS = 0, 1, 2, 3
 MOST_TREES = 1 << 20
 INDEX_WORDS = 1 << 35  # 256 GiB of address space
+
+
+class IndexTree(NamedTuple):
+    """A tree that is being changed: the store, the holder, its arity."""
+
+    nodes: Nodes
+    writing: Writing
+    h: int
+    arity: int
+
+
+@kernel
+def tree_at(nodes: Nodes, writing: Writing, h: int) -> IndexTree:
+    """The tree at holder h."""
+    return IndexTree(nodes, writing, h, writing.C[h + ARITY])
 
 
 @kernel
@@ -144,45 +159,26 @@ def moved_block(nodes: Nodes, writing: Writing, o: int) -> int:
 
 @kernel
 def move(nodes: Nodes, arity: int, source: int, low: int, high: int, target: int, at: int) -> None:
-    """Copy items [low, high) of a block to place `at` of another of its kind, or further left in the same one. Sizes stay."""
+    """Copy items [low, high) of a block to place `at` of another of its kind, or of the same one. Sizes stay."""
     M, W = nodes.M, nodes.W
     room = room_of(W, source, arity)
     for j in range(arity):
-        a, b = source + HEAD + j * room, target + HEAD + j * room + at - low
-        for i in range(low, high):
-            M[b + i] = M[a + i]
-    a, b = slot_at(source, arity, room), slot_at(target, arity, room) + at - low
-    for _ in range(1 if W[2 * source + LEVEL] == 0 else 3):
-        for i in range(low, high):
-            W[b + i] = W[a + i]
-        a += room
-        b += room
+        shift(M, source + HEAD + j * room, low, high, target + HEAD + j * room, at)
+    a, b = slot_at(source, arity, room), slot_at(target, arity, room)
+    for j in range(1 if W[2 * source + LEVEL] == 0 else 3):
+        shift(W, a + j * room, low, high, b + j * room, at)
 
 
-@kernel
-def open_place(nodes: Nodes, arity: int, o: int, at: int, by: int) -> None:
-    """Move the items of block o from `at` on by `by` places to the right, and update its size."""
-    M, W = nodes.M, nodes.W
-    room, n = room_of(W, o, arity), count_of(W, o)
-    for j in range(arity):
-        a = o + HEAD + j * room
-        for i in range(n - 1, at - 1, -1):
-            M[a + by + i] = M[a + i]
-    a = slot_at(o, arity, room)
-    for _ in range(1 if W[2 * o + LEVEL] == 0 else 3):
-        for i in range(n - 1, at - 1, -1):
-            W[a + by + i] = W[a + i]
-        a += room
-    W[2 * o + COUNT] = n + by
-
-
-@kernel
-def close_place(nodes: Nodes, arity: int, o: int, at: int, by: int) -> None:
-    """Remove `by` items from block o, from `at` on."""
-    W = nodes.W
-    n = count_of(W, o)
-    move(nodes, arity, o, at + by, n, o, at)
-    W[2 * o + COUNT] = n - by
+@kernel(forceinline=True)
+def shift(words: Any, source: int, low: int, high: int, target: int, at: int) -> None:
+    """Copy words [low, high) of a column to place `at` of another, or of the same one."""
+    a, b = np.uint64(source), np.uint64(target + at - low)  # unsigned places need no check of their sign, so that this is vectorised
+    if at > low:
+        for i in range(high, low, -1):
+            words[b + np.uint64(i - 1)] = words[a + np.uint64(i - 1)]
+    else:
+        for i in range(np.uint64(low), np.uint64(high)):
+            words[b + i] = words[a + i]
 
 
 @kernel

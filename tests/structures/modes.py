@@ -410,7 +410,7 @@ STRUCTURES = {
             Canary("structures.index.changes", "own_block", "lambda nodes, writing, o: o"),
             Canary("structures.index.compaction", "drop_block", "lambda nodes, writing, h, o: None"),
             Canary("structures.index.changes", "neighbour_leaf", "lambda W, C, arity, right: 0"),
-            Canary("structures.index.changes", "even_out", "lambda nodes, writing, h, o, c: None", 1),
+            Canary("structures.index.changes", "set_separator", "lambda nodes, arity, target, at, source, i: None", 1),
             Canary("structures.index.changes", "in_common", "lambda nodes, writing, arity, o, before, after, coordinates, start: 0"),
             Canary("structures.index.indexes", "common_with_next", "lambda entries, arity: np.zeros(len(entries.slot), np.int8)"),
             PIN_IGNORED,
