@@ -47,7 +47,7 @@ class Helpers(NamedTuple):
     place: Helper  # (tree, o, c, child): let node o have this child c, with the summary that is stored
     note: Helper  # (tree, o, c, child, leaf): as `place`, and update the summary by the change; whether it differs
     refresh: Helper  # (tree, o, c, child, leaf): as `place`, and compute the summary anew
-    plant: Helper  # (tree, root, by): let the tree have this root, and `by` more levels
+    plant: Helper  # (tree, root, by, differs): let the tree have this root, whose summary may differ, and `by` more levels
 
 
 def moving(size: Helper, resize: Helper, move: Helper) -> tuple[Helper, Helper]:

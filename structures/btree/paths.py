@@ -27,7 +27,7 @@ def swapping(its: Helpers) -> Helper:
             old, new = above, o
             d -= 1
         if old != new:
-            plant(tree, new, 0)
+            plant(tree, new, 0, False)
 
     return swap_up
 
@@ -68,7 +68,7 @@ def climbing(its: Helpers) -> Helper:
             root, by = child_of(tree, child, 0), -1
             drop(tree, child)
             child = root
-        plant(tree, child, by)
+        plant(tree, child, by, True)
 
     return climb
 
@@ -96,6 +96,6 @@ def building(its: Helpers) -> tuple[Helper, Helper]:
             build_nodes(tree, below, level, 0, len(level), leaf)
             below, leaf = level, False
             by += 1
-        plant(tree, wide(below[0]), by)
+        plant(tree, wide(below[0]), by, True)
 
     return build_nodes, build_levels

@@ -28,8 +28,8 @@ FIRST_PLACE = -1, NEG_INF, -1  # key, left, code: not after any entry's
 # Words of C that a tree keeps: its newest root, then scratch of the writer.
 ROOT, HEIGHT, COUNT, LIVE, KIND = KEPT, KEPT + 1, KEPT + 2, KEPT + 4, KEPT + 5  # COUNT + set
 PATH = KEPT + 6  # 2 words a level: node, child index
-SUM, SUM2 = PATH + 2 * 64, PATH + 2 * 64 + 12  # two summaries of ten fields
-AFTER = SUM2 + 12  # key, left, code: how far compaction has come
+SUM = PATH + 2 * 64  # a summary of ten fields
+AFTER = SUM + 12  # key, left, code: how far compaction has come
 TREE = AFTER + 3  # and in which tree, where there are several
 OLD, NEW = TREE + 1, TREE + 17  # leaves of an inner node that are written anew
 CONTROL_WORDS = NEW + 16

@@ -93,7 +93,7 @@ def refresh_child(tree: Tree, o: int, c: int, child: int, leaf: bool) -> None:
 
 
 @kernel
-def plant(tree: Tree, root: int, by: int) -> None:
+def plant(tree: Tree, root: int, by: int, differs: bool) -> None:
     tree.control[ROOT] = root
     tree.control[HEIGHT] += by
 

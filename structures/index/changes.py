@@ -126,7 +126,7 @@ def note(tree: IndexTree, o: int, c: int, child: int, leaf: bool) -> bool:
 
 
 @kernel
-def plant(tree: IndexTree, root: int, by: int) -> None:
+def plant(tree: IndexTree, root: int, by: int, differs: bool) -> None:
     tree.writing.C[tree.h + layout.ROOT] = root
 
 

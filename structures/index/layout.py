@@ -23,7 +23,7 @@ import numpy as np
 
 from structures.core.arena import B
 from structures.core.bits import LANES, copy16
-from structures.core.blocks import Blocks, Nodes, Writing, allocate, drop, next_free
+from structures.core.blocks import Blocks, Nodes, Writing, allocate, drop, move_words, next_free
 from structures.core.control import KEPT, OUT, VERSION, WAITING
 from structures.core.kernel import kernel, prefetch, wide
 
@@ -163,22 +163,10 @@ def move(nodes: Nodes, arity: int, source: int, low: int, high: int, target: int
     M, W = nodes.M, nodes.W
     room = room_of(W, source, arity)
     for j in range(arity):
-        shift(M, source + HEAD + j * room, low, high, target + HEAD + j * room, at)
+        move_words(M, source + HEAD + j * room + low, target + HEAD + j * room + at, high - low)
     a, b = slot_at(source, arity, room), slot_at(target, arity, room)
     for j in range(1 if W[2 * source + LEVEL] == 0 else 3):
-        shift(W, a + j * room, low, high, b + j * room, at)
-
-
-@kernel(forceinline=True)
-def shift(words: Any, source: int, low: int, high: int, target: int, at: int) -> None:
-    """Copy words [low, high) of a column to place `at` of another, or of the same one."""
-    a, b = np.uint64(source), np.uint64(target + at - low)  # unsigned places need no check of their sign, so that this is vectorised
-    if at > low:
-        for i in range(high, low, -1):
-            words[b + np.uint64(i - 1)] = words[a + np.uint64(i - 1)]
-    else:
-        for i in range(np.uint64(low), np.uint64(high)):
-            words[b + i] = words[a + i]
+        move_words(W, a + j * room + low, b + j * room + at, high - low)
 
 
 @kernel

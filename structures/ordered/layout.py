@@ -17,7 +17,7 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from structures.core.arena import AFTER, INNER_WORDS, LEAF_WORDS, PATH, B, F
-from structures.core.blocks import Nodes, block_at, name_block
+from structures.core.blocks import Nodes, Writing, block_at, name_block
 from structures.core.kernel import kernel, wide
 
 MOST_LEVELS = 64  # most levels of a tree: an inner node has at least two children, and there are fewer than 2**32 entries, of two sets
@@ -47,6 +47,13 @@ FIRST = FIELDS32 + 4 * F
 CHILD = FIELDS32 + 5 * F
 
 assert (LEFT, FIELDS, LEAF_WORDS, INNER_WORDS) == (2, 2, (KEY + B) // 2 + B % 2, (CHILD + F) // 2 + F % 2)  # as in the arena
+
+
+class OrderedTree(NamedTuple):
+    """A tree that is being changed."""
+
+    nodes: Nodes
+    writing: Writing
 
 
 class Place(NamedTuple):

@@ -7,11 +7,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from structures.core.arena import LEAF, LEAF_WORDS, B
-from structures.core.blocks import Nodes, Writing, allocate, close_place, drop, moved, open_place
+from structures.btree.nodes import Kind
+from structures.core.arena import LEAF, LEAF_LEAST, LEAF_WORDS, B
+from structures.core.blocks import Nodes, Writing, allocate, close_place, drop, move_words, moved, open_place
 from structures.core.control import VERSION
-from structures.core.kernel import kernel
-from structures.ordered.layout import COUNTS, KEY, LEFT, RIGHT, SLOT, entries_of, run_of
+from structures.core.kernel import kernel, wide
+from structures.ordered.layout import COUNTS, KEY, LEFT, RIGHT, SLOT, OrderedTree, entries_of, run_of
 
 
 @kernel
@@ -41,17 +42,12 @@ def place(nodes: Nodes, o: int, s: int, key: int, left: int, slot: int) -> tuple
 
 @kernel
 def move_entries(nodes: Nodes, source: int, lo: int, hi: int, target: int, at: int) -> None:
-    """Copy entries [lo, hi) of one leaf to place `at` of another."""
-    M, W = nodes.M, nodes.W
-    to, w, wt = at - lo, 2 * source, 2 * target
-    for i in range(lo, hi):
-        M[target + LEFT + to + i] = M[source + LEFT + i]
-    for i in range(lo, hi):
-        M[target + RIGHT + to + i] = M[source + RIGHT + i]
-    for i in range(lo, hi):
-        W[wt + SLOT + to + i] = W[w + SLOT + i]
-    for i in range(lo, hi):
-        W[wt + KEY + to + i] = W[w + KEY + i]
+    """Copy entries [lo, hi) of one leaf to place `at` of another, or of itself."""
+    M, W, n = nodes.M, nodes.W, hi - lo
+    move_words(M, source + LEFT + lo, target + LEFT + at, n)
+    move_words(M, source + RIGHT + lo, target + RIGHT + at, n)
+    move_words(W, 2 * source + SLOT + lo, 2 * target + SLOT + at, n)
+    move_words(W, 2 * source + KEY + lo, 2 * target + KEY + at, n)
 
 
 @kernel
@@ -96,51 +92,61 @@ def merged_prefix(nodes: Nodes, o: int, m: int) -> int:
 
 
 @kernel
-def cut_leaf(nodes: Nodes, C: Any, o: int, m: int) -> tuple[int, int]:
-    """Two new leaves: the first m entries of leaf o, and the rest."""
-    W = nodes.W
-    n0, n1 = W[2 * o + COUNTS], W[2 * o + COUNTS + 1]
-    i = merged_prefix(nodes, o, m)
-    j = m - i
-    a = new_leaf(nodes, C, i, j)
-    move_entries(nodes, o, 0, i, a, 0)
-    move_entries(nodes, o, B - n1, B - n1 + j, a, B - j)
-    b = new_leaf(nodes, C, n0 - i, n1 - j)
-    move_entries(nodes, o, i, n0, b, 0)
-    move_entries(nodes, o, B - n1 + j, B, b, B - n1 + j)
-    return a, b
+def entries_before(nodes: Nodes, o: int, s: int, key: int, left: int, slot: int) -> int:
+    """The number of entries of leaf o, of both sets, before this one of set s."""
+    lo, hi = run_of(nodes.W, o, s)
+    low, high = run_of(nodes.W, o, 1 - s)
+    return position(nodes, o, lo, hi, key, left, slot) - lo + position(nodes, o, low, high, key, left, slot + s) - low
 
 
 @kernel
-def concatenate_leaves(nodes: Nodes, C: Any, a: int, b: int) -> int:
-    """A new leaf with the entries of a, then those of b (together at most B)."""
-    W = nodes.W
-    a0, a1, b0, b1 = W[2 * a + COUNTS], W[2 * a + COUNTS + 1], W[2 * b + COUNTS], W[2 * b + COUNTS + 1]
-    o = new_leaf(nodes, C, a0 + b0, a1 + b1)
-    move_entries(nodes, a, 0, a0, o, 0)
-    move_entries(nodes, b, 0, b0, o, a0)
-    move_entries(nodes, a, B - a1, B, o, B - b1 - a1)
-    move_entries(nodes, b, B - b1, B, o, B - b1)
-    return o
+def counts_of(W: Any, o: int) -> tuple[int, int]:
+    """The number of entries of each set in leaf o."""
+    return wide(W[2 * o + COUNTS]), wide(W[2 * o + COUNTS + 1])
 
 
 @kernel
-def even_leaves(nodes: Nodes, writing: Writing, a: int, b: int) -> tuple[int, int]:
-    """New leaves with the entries of a and b in two halves; a and b are dropped. Needs more than B together."""
-    W, C = nodes.W, writing.C
-    na = entries_of(W, a)
-    nb = entries_of(W, b)
-    half = (na + nb) // 2
-    if na >= half:
-        x, rest = cut_leaf(nodes, C, a, half)
-        y = concatenate_leaves(nodes, C, rest, b)
-    else:
-        rest, y = cut_leaf(nodes, C, b, half - na)
-        x = concatenate_leaves(nodes, C, a, rest)
-    drop(nodes.M, writing, rest, LEAF)
-    drop(nodes.M, writing, a, LEAF)
-    drop(nodes.M, writing, b, LEAF)
-    return x, y
+def entries_to_left(tree: OrderedTree, o: int, other: int, m: int) -> None:
+    """Append the first m entries of leaf `other`, which follows leaf o, to those of o."""
+    nodes, W = tree.nodes, tree.nodes.W
+    n0, n1 = counts_of(W, o)
+    its0, its1 = counts_of(W, other)
+    m0 = merged_prefix(nodes, other, m)
+    m1 = m - m0
+    move_entries(nodes, other, 0, m0, o, n0)
+    move_entries(nodes, o, B - n1, B, o, B - n1 - m1)
+    move_entries(nodes, other, B - its1, B - its1 + m1, o, B - m1)
+    move_entries(nodes, other, m0, its0, other, 0)
+    W[2 * o + COUNTS], W[2 * o + COUNTS + 1] = n0 + m0, n1 + m1
+    W[2 * other + COUNTS], W[2 * other + COUNTS + 1] = its0 - m0, its1 - m1
+
+
+@kernel
+def entries_to_right(tree: OrderedTree, o: int, other: int, m: int) -> None:
+    """Move the last m entries of leaf o before those of leaf `other`, which follows it."""
+    nodes, W = tree.nodes, tree.nodes.W
+    n0, n1 = counts_of(W, o)
+    its0, its1 = counts_of(W, other)
+    stay0 = merged_prefix(nodes, o, n0 + n1 - m)
+    stay1 = n0 + n1 - m - stay0
+    m0, m1 = n0 - stay0, n1 - stay1
+    move_entries(nodes, other, 0, its0, other, m0)
+    move_entries(nodes, o, stay0, n0, other, 0)
+    move_entries(nodes, o, B - m1, B, other, B - its1 - m1)
+    move_entries(nodes, o, B - n1, B - m1, o, B - stay1)
+    W[2 * o + COUNTS], W[2 * o + COUNTS + 1] = stay0, stay1
+    W[2 * other + COUNTS], W[2 * other + COUNTS + 1] = its0 + m0, its1 + m1
+
+
+LEAF_KIND = Kind(
+    kernel(lambda tree, o: new_leaf(tree.nodes, tree.writing.C, 0, 0)),
+    kernel(lambda tree, o: drop(tree.nodes.M, tree.writing, o, LEAF)),
+    kernel(lambda tree, o: entries_of(tree.nodes.W, o)),
+    kernel(lambda tree: B),
+    kernel(lambda tree: LEAF_LEAST),
+    entries_to_left,
+    entries_to_right,
+)
 
 
 @kernel

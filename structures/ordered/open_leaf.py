@@ -27,7 +27,19 @@ from structures.core.encoding import NEG_INF
 from structures.core.entries import Entry
 from structures.core.kernel import kernel
 from structures.ordered.inner_nodes import own_inner
-from structures.ordered.layout import CHILDREN, LIVE_, PATH_CHILD, PATH_NODE, Place, child_of, entries_of, is_before, separator, set_child
+from structures.ordered.layout import (
+    CHILDREN,
+    LIVE_,
+    PATH_CHILD,
+    PATH_NODE,
+    OrderedTree,
+    Place,
+    child_of,
+    entries_of,
+    is_before,
+    separator,
+    set_child,
+)
 from structures.ordered.leaves import cut_from_leaf, own_leaf, place, put_in_leaf
 from structures.ordered.search import DEPTH, EVERY_CODE, KEY_, MOST, STEPS, search_fill, search_leaf
 from structures.ordered.summary import inner_summary, leaf_summary, write_child
@@ -113,7 +125,7 @@ def close_leaf(nodes: Nodes, writing: Writing, opened: OpenLeaf) -> None:
     if has_to_climb(nodes, C, o):
         leave_all(nodes, C, opened.stale)  # `climb` ends where a summary is unchanged
         leaf_summary(nodes, C, o, SUM)
-        climb(nodes, writing, o, 0)
+        climb(OrderedTree(nodes, writing), o, 0, True)
     else:
         leave_all(nodes, C, leave_leaf(nodes, C, opened))
 

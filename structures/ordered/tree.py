@@ -25,34 +25,32 @@ from typing import Any
 
 import numpy as np
 
-from structures.core.arena import COUNT, HEIGHT, INNER, INNER_WORDS, LEAF, LEAF_LEAST, LEAF_WORDS, LIVE, ROOT, SUM, SUM2, B, F
+from structures.btree.nodes import Helpers, halving
+from structures.btree.paths import building, climbing
+from structures.core.arena import COUNT, HEIGHT, INNER, INNER_WORDS, LEAF, LEAF_WORDS, LIVE, ROOT, SUM, B, F
 from structures.core.bits import LANES, at_most8, below8, count_bits
 from structures.core.blocks import Nodes, Writing, drop, next_free
 from structures.core.entries import Entries
-from structures.core.kernel import kernel, prefetch
-from structures.ordered.inner_nodes import concatenate_inners, even_inners, insert_child, new_inner, own_inner, remove_child, split_inner
+from structures.core.kernel import kernel, prefetch, wide
+from structures.ordered.inner_nodes import INNER_KIND, close_child, open_child, own_inner
 from structures.ordered.layout import (
-    CHILDREN,
     COUNTS,
     FIRST,
-    FIRST_,
     KEY,
     KL,
-    KL_,
     LEFT,
     LIVE_,
-    LIVE_CHILDREN,
     ML,
-    ML_,
     PATH_CHILD,
     PATH_NODE,
     RIGHT,
     SLOT,
+    OrderedTree,
     child_of,
     entries_of,
     set_child,
 )
-from structures.ordered.leaves import concatenate_leaves, cut_from_leaf, cut_leaf, even_leaves, new_leaf, own_leaf, place, put_in_leaf
+from structures.ordered.leaves import LEAF_KIND, cut_from_leaf, entries_before, new_leaf, own_leaf, place, put_in_leaf
 from structures.ordered.summary import inner_summary, leaf_summary, leaf_summary_with, leaf_summary_without, read_child, write_child
 
 LEAF_FILL = max(1, B * 7 // 8)
@@ -107,94 +105,54 @@ def summarise(nodes: Nodes, C: Any, o: int, base: int, leaf: bool) -> None:
 
 
 @kernel
-def rebalance(nodes: Nodes, writing: Writing, o: int, c: int, leaf: bool) -> None:
-    """Merge child c of own node o, which is too small, with a neighbour, or even the two out."""
-    W, C = nodes.W, writing.C
-    a = c - 1 if c > 0 else 0
-    x, y = child_of(W, o, a), child_of(W, o, a + 1)
-    if leaf:
-        together = entries_of(W, x) + entries_of(W, y) <= B
-        if together:
-            z = concatenate_leaves(nodes, C, x, y)
-            drop(nodes.M, writing, x, LEAF)
-            drop(nodes.M, writing, y, LEAF)
-            x = z
-        else:
-            x, y = even_leaves(nodes, writing, x, y)
-    else:
-        together = W[2 * x + CHILDREN] + W[2 * y + CHILDREN] <= F
-        if together:
-            x = concatenate_inners(nodes, writing, x, y)
-        else:
-            x, y = even_inners(nodes, writing, x, y)
-    summarise(nodes, C, x, SUM, leaf)
-    write_child(nodes, C, o, a, x, SUM)
-    if together:
-        remove_child(nodes, o, a + 1)
-    else:
-        summarise(nodes, C, y, SUM2, leaf)
-        write_child(nodes, C, o, a + 1, y, SUM2)
+def link(tree: OrderedTree, o: int, c: int, child: int) -> None:
+    set_child(tree.nodes.W, o, c, child)
 
 
 @kernel
-def swap_up(nodes: Nodes, writing: Writing, d: int, old: int, new: int) -> None:
-    """Replace node `old`, below level d of the path, by `new` with the same summary: only pointers change, up to the first node that was
-    owned already."""
-    W, C = nodes.W, writing.C
-    while old != new and d >= 0:
-        above, c = C[PATH_NODE + 2 * d], C[PATH_CHILD + 2 * d]
-        o = own_inner(nodes, writing, above)
-        set_child(W, o, c, new)
-        old, new = above, o
-        d -= 1
-    if old != new:
-        C[ROOT] = new
+def note(tree: OrderedTree, o: int, c: int, child: int, leaf: bool) -> bool:
+    """The summary of a leaf is at C[SUM] already."""
+    if not leaf:
+        inner_summary(tree.nodes, tree.writing.C, child, SUM)
+    return write_child(tree.nodes, tree.writing.C, o, c, child, SUM)
 
 
 @kernel
-def climb(nodes: Nodes, writing: Writing, child: int, extra: int) -> None:
-    """Update the path in C[PATH:]: its last child is now `child` (summary at C[SUM]), followed by the new node `extra` (C[SUM2]) unless
-    0."""
-    W, C = nodes.W, writing.C
-    leaf = True
-    for d in range(C[HEIGHT] - 1, -1, -1):
-        old, c = C[PATH_NODE + 2 * d], C[PATH_CHILD + 2 * d]
-        o = own_inner(nodes, writing, old)
-        changed = write_child(nodes, C, o, c, child, SUM)
-        if leaf:
-            small = entries_of(W, child) < LEAF_LEAST
-        else:
-            small = W[2 * child + CHILDREN] < 2
-        if extra == 0 and not small and not changed:
-            swap_up(nodes, writing, d - 1, old, o)
-            return
-        right = 0
-        if extra != 0:
-            if W[2 * o + CHILDREN] == F:
-                o, right = split_inner(nodes, writing, o, c + 1, extra)
-            else:
-                insert_child(nodes, C, o, c + 1, extra, SUM2)
-        elif small:
-            rebalance(nodes, writing, o, c, leaf)
-        inner_summary(nodes, C, o, SUM)
-        if right != 0:
-            inner_summary(nodes, C, right, SUM2)
-        child, extra, leaf = o, right, False
-    if extra != 0:
-        root = new_inner(nodes, C)
-        insert_child(nodes, C, root, 0, child, SUM)
-        insert_child(nodes, C, root, 1, extra, SUM2)
-        C[HEIGHT] += 1
-        inner_summary(nodes, C, root, SUM)
-        child = root
-    elif not leaf and W[2 * child + CHILDREN] == 1:
-        root = child_of(W, child, 0)
-        C[SUM + LIVE_] = W[2 * child + LIVE_CHILDREN] & 1
-        drop(nodes.M, writing, child, INNER)
-        C[HEIGHT] -= 1
-        child = root
-    C[ROOT] = child
-    C[LIVE] = C[SUM + LIVE_]
+def refresh(tree: OrderedTree, o: int, c: int, child: int, leaf: bool) -> None:
+    summarise(tree.nodes, tree.writing.C, child, SUM, leaf)
+    write_child(tree.nodes, tree.writing.C, o, c, child, SUM)
+
+
+@kernel
+def plant(tree: OrderedTree, root: int, by: int, differs: bool) -> None:
+    C = tree.writing.C
+    C[ROOT] = root
+    C[HEIGHT] += by
+    if differs:
+        if C[HEIGHT] > 0 or by < 0:
+            summarise(tree.nodes, C, root, SUM, C[HEIGHT] == 0)
+        C[LIVE] = C[SUM + LIVE_]
+
+
+_HELPERS = Helpers(
+    leaf=LEAF_KIND,
+    inner=INNER_KIND,
+    height=kernel(lambda tree: tree.writing.C[HEIGHT]),
+    step=kernel(lambda tree, d: (tree.writing.C[PATH_NODE + 2 * d], tree.writing.C[PATH_CHILD + 2 * d])),
+    child=kernel(lambda tree, o, c: child_of(tree.nodes.W, o, c)),
+    own=kernel(lambda tree, o, leaf: own_leaf(tree.nodes, tree.writing, o) if leaf else own_inner(tree.nodes, tree.writing, o)),
+    above=INNER_KIND.new,
+    open=open_child,
+    close=close_child,
+    separate=kernel(lambda tree, o, c, child, leaf: None),
+    inherit=kernel(lambda tree, o, c, child: None),
+    place=link,
+    note=note,
+    refresh=refresh,
+    plant=plant,
+)
+climb, halve = climbing(_HELPERS), halving(LEAF_KIND)
+_, build_levels = building(_HELPERS)
 
 
 @kernel
@@ -210,30 +168,18 @@ def summary_above(nodes: Nodes, C: Any, o: int) -> None:
 @kernel
 def put(nodes: Nodes, writing: Writing, s: int, key: int, left: int, right: int, slot: int) -> None:
     """Insert an entry that is not there."""
-    W, C = nodes.W, writing.C
-    code = 2 * slot + s
-    o = descend(nodes, C, key, left, code)
-    extra = 0
-    if entries_of(W, o) == B:
-        full = o
-        o, extra = cut_leaf(nodes, C, full, B - B // 2)
-        drop(nodes.M, writing, full, LEAF)
-        leaf_summary(nodes, C, extra, SUM2)
-        k, v = C[SUM2 + KL_], C[SUM2 + ML_]
-        if C[SUM2 + KL_ + 1] < k or (C[SUM2 + KL_ + 1] == k and C[SUM2 + ML_ + 1] < v):
-            k, v = C[SUM2 + KL_ + 1], C[SUM2 + ML_ + 1]
-        if k < key or (k == key and (v < left or (v == left and C[SUM2 + FIRST_] <= code))):
-            put_in_leaf(nodes, extra, s, key, left, right, slot)
-            leaf_summary(nodes, C, extra, SUM2)
-        else:
-            put_in_leaf(nodes, o, s, key, left, right, slot)
-        leaf_summary(nodes, C, o, SUM)
+    C, tree, extra = writing.C, OrderedTree(nodes, writing), wide(0)
+    o = descend(nodes, C, key, left, 2 * slot + s)
+    if entries_of(nodes.W, o) == B:
+        o = own_leaf(nodes, writing, o)
+        extra, into, _ = halve(tree, o, entries_before(nodes, o, s, key, left, slot))
+        put_in_leaf(nodes, into, s, key, left, right, slot)
     else:
         summary_above(nodes, C, o)
         o = own_leaf(nodes, writing, o)
         put_in_leaf(nodes, o, s, key, left, right, slot)
         leaf_summary_with(nodes, C, o, s, key, right)
-    climb(nodes, writing, o, extra)
+    climb(tree, o, extra, True)
     C[COUNT + s] += 1
 
 
@@ -250,7 +196,7 @@ def cut(nodes: Nodes, writing: Writing, s: int, key: int, left: int, slot: int) 
     o = own_leaf(nodes, writing, o)
     cut_from_leaf(nodes, o, s, p)
     leaf_summary_without(nodes, C, o, s, key, right)
-    climb(nodes, writing, o, 0)
+    climb(OrderedTree(nodes, writing), o, 0, True)
     C[COUNT + s] -= 1
     return True
 
@@ -319,19 +265,5 @@ def build(nodes: Nodes, writing: Writing, entries: Entries, order: Any) -> None:
         C[COUNT] += n0
         C[COUNT + 1] += n1
         level[b] = o
-    leaf = True
-    while len(level) > 1:
-        parents = -(-len(level) // INNER_FILL)
-        above = np.empty(parents, np.int64)
-        for b in range(parents):
-            o = new_inner(nodes, C)
-            lo, hi = len(level) * b // parents, len(level) * (b + 1) // parents
-            for c in range(lo, hi):
-                summarise(nodes, C, level[c], SUM, leaf)
-                insert_child(nodes, C, o, c - lo, level[c], SUM)
-            above[b] = o
-        level = above
-        leaf = False
-        C[HEIGHT] += 1
-    summarise(nodes, C, level[0], SUM, leaf)
-    C[ROOT], C[LIVE] = level[0], C[SUM + LIVE_]
+    leaf_summary(nodes, C, level[0], SUM)
+    build_levels(OrderedTree(nodes, writing), level, INNER_FILL)
