@@ -118,7 +118,7 @@ STRUCTURES = {
             Canary("structures.interval.walk", "wholly_before", "lambda nodes, o, c, after: True"),
             Canary("structures.interval.walk", "runs_across", "lambda nodes, state, target, t, own, other, n: n", 1),
             Canary("structures.ordered.open_leaf", "own_leaf", "lambda nodes, writing, o: o"),
-            Canary("structures.ordered.open_leaf", "separator", "lambda nodes, o, c: (p := was(nodes, o, c))._replace(left=p.left + 3)"),
+            Canary("structures.ordered.open_leaf", "separator", "lambda nodes, o, c: (p := was(nodes, o, c))._replace(left=p.left + 3)", 2),
             Canary("structures.ordered.open_leaf", "leaf_summary", "lambda nodes, C, o, base: None"),
             Canary("structures.ordered.open_leaf", "own_inner", "lambda nodes, writing, o: o"),
             Canary("structures.ordered.open_leaf", "leave", "lambda nodes, C, depth, stale: stale"),
