@@ -1,9 +1,11 @@
 """Words as sets of up to 64 places: the lowest and the highest bit, the number of bits; comparing or copying eight or sixteen entries at
-once; searching ascending numbers in this way."""
+once; searching ascending numbers in this way; words moved."""
 
 from __future__ import annotations
 
 from typing import Any
+
+import numpy as np
 
 from structures.core.kernel import JIT, kernel, wide
 
@@ -197,3 +199,15 @@ def equals(array: Any, p: int, end: int, value: int) -> tuple[int, int]:
         others = ~at_most8(array, p, value) & (2**LANES - 1)
         p += LANES if others == 0 else lowest(others)
     return low, min(p, end)
+
+
+@kernel(forceinline=True)
+def move_words(words: Any, source: int, target: int, n: int) -> None:
+    """Copy n words of an array to another place, which may overlap. Unsigned places need no check of their sign, so that this is vectorised."""
+    a, b = np.uint64(source), np.uint64(target)
+    if target > source:
+        for i in range(n, 0, -1):
+            words[b + np.uint64(i - 1)] = words[a + np.uint64(i - 1)]
+    else:
+        for i in range(np.uint64(max(n, 0))):
+            words[b + i] = words[a + i]

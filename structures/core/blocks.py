@@ -241,18 +241,6 @@ def moved(M: Any, writing: Writing, o: int, cls: int, words: int) -> int:
     return new
 
 
-@kernel(forceinline=True)
-def move_words(words: Any, source: int, target: int, n: int) -> None:
-    """Copy n words of an array from one place to another, which may overlap; vectorised, as in `moved`."""
-    a, b = np.uint64(source), np.uint64(target)
-    if target > source:
-        for i in range(n, 0, -1):
-            words[b + np.uint64(i - 1)] = words[a + np.uint64(i - 1)]
-    else:
-        for i in range(np.uint64(max(n, 0))):
-            words[b + i] = words[a + i]
-
-
 @kernel
 def open_place(words: Any, at: int, end: int) -> None:
     """Move the words [at, end) of an array one place to the right; vectorised, as in `moved`."""

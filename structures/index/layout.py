@@ -22,8 +22,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from structures.core.arena import B
-from structures.core.bits import LANES, copy16
-from structures.core.blocks import Blocks, Nodes, Writing, allocate, drop, move_words, next_free
+from structures.core.bits import LANES, copy16, move_words
+from structures.core.blocks import Blocks, Nodes, Writing, allocate, drop, next_free
 from structures.core.control import KEPT, OUT, VERSION, WAITING
 from structures.core.kernel import kernel, prefetch, wide
 

@@ -9,7 +9,8 @@ from typing import Any
 
 from structures.btree.nodes import Kind
 from structures.core.arena import LEAF, LEAF_LEAST, LEAF_WORDS, B
-from structures.core.blocks import Nodes, Writing, allocate, close_place, drop, move_words, moved, open_place
+from structures.core.bits import move_words
+from structures.core.blocks import Nodes, Writing, allocate, close_place, drop, moved, open_place
 from structures.core.control import VERSION
 from structures.core.kernel import kernel, wide
 from structures.ordered.layout import COUNTS, KEY, LEFT, RIGHT, SLOT, OrderedTree, entries_of, run_of
