@@ -203,7 +203,7 @@ def equals(array: Any, p: int, end: int, value: int) -> tuple[int, int]:
 
 @kernel(forceinline=True)
 def move_words(words: Any, source: int, target: int, n: int) -> None:
-    """Copy n words of an array to another place, which may overlap. Unsigned places need no check of their sign, so that this is vectorised."""
+    """Copy n words of an array to another place, which may overlap; vectorised, as unsigned places need no check of their sign."""
     a, b = np.uint64(source), np.uint64(target)
     if target > source:
         for i in range(n, 0, -1):
