@@ -16,7 +16,7 @@ from prometheus_client import CollectorRegistry, Counter, Histogram, ProcessColl
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from livejoin.wire.wording import software_version
+from livejoin.wire.version import VERSION
 from service.access.access_token import AccessToken
 from service.api.context import Context
 from service.durability.usage import usage
@@ -151,7 +151,7 @@ class EngineCollector(Collector):
 
 def _of_process(context: Context) -> Iterator[Metric]:
     build = GaugeMetricFamily("livejoin_build_info", "1; the software that runs.", labels=["version", "python"])
-    build.add_metric([software_version(), platform.python_version()], 1.0)
+    build.add_metric([VERSION, platform.python_version()], 1.0)
     yield build
     requests = CounterMetricFamily("livejoin_requests", "Responses, by method and status.", labels=["method", "status"])
     for (method, status), count in _REQUESTS.copy().items():  # the event loop may add one meanwhile

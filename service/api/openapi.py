@@ -9,7 +9,7 @@ from fastapi.openapi.utils import get_openapi
 from fastapi.routing import APIRoute
 from pydantic import BaseModel
 
-from livejoin.wire.wording import software_version
+from livejoin.wire.version import VERSION
 from service.access.rights import RIGHTS
 from service.api.http import media
 from service.api.models import answers
@@ -98,7 +98,7 @@ def document(routes: Sequence[APIRoute]) -> dict[str, Any]:
     """Return the whole OpenAPI 3.1 document."""
     made = get_openapi(
         title="livejoin",
-        version=software_version(),
+        version=VERSION,
         summary="Maintains joins, above all interval joins, under changes",
         license_info={"name": "Apache-2.0", "identifier": "Apache-2.0"},
         tags=[{"name": name, "description": text} for name, text in _TAGS.items()],

@@ -6,7 +6,6 @@ from collections.abc import Iterable
 from difflib import get_close_matches
 from typing import TYPE_CHECKING
 
-from livejoin import __version__
 from livejoin.wire.errors import cut
 
 if TYPE_CHECKING:
@@ -38,10 +37,6 @@ _WORDS = {
     "finite_number": "must be a finite number",
 }
 _LENGTHS = {"too_short": "entries", "too_long": "entries", "string_too_short": "characters", "string_too_long": "characters"}
-
-
-def software_version() -> str:
-    return __version__
 
 
 def instead(name: str, names: Iterable[str], others: Iterable[str] = ()) -> str:

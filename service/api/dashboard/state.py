@@ -17,7 +17,7 @@ import orjson
 from starlette.responses import Response
 
 from livejoin.wire.grammar import timestamp_text
-from livejoin.wire.wording import software_version
+from livejoin.wire.version import VERSION
 from service.access.access_token import AccessToken
 from service.api.context import Context
 from service.api.http import formats, media
@@ -155,7 +155,7 @@ def status_json(context: Context, token: AccessToken) -> dict[str, Any]:
         "time": _time(time.time()),
         "version": published.number,
         "timeline": engine.timeline,
-        "software": {"name": "livejoin", "version": software_version()},
+        "software": {"name": "livejoin", "version": VERSION},
         "uptime_seconds": round(time.monotonic() - context.started, 3),
         "ready_after_seconds": context.ready_after,
         "synchronous": context.settings.synchronous,

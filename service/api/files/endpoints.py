@@ -21,7 +21,7 @@ from fastapi import Query
 from starlette.requests import Request
 from starlette.responses import Response
 
-from livejoin.wire.wording import software_version
+from livejoin.wire.version import VERSION
 from service.access.rights import FILES
 from service.api.context import Context
 from service.api.files.conditions import conditions_of
@@ -152,7 +152,7 @@ class File:
         """Return the entity tag: equal tags mean equal bytes. Rows may have another order after a restart, so the start is part of it."""
         start, timeline = self.spools.start, self.context.engine.timelines[-1][0]
         digest = hashlib.sha256()
-        for part in (start, software_version(), reader.order, self.suffix):
+        for part in (start, VERSION, reader.order, self.suffix):
             digest.update(part.encode() + b"\0")
         digest.update(reader.schema.serialize())
         return f'"{timeline}-{reader.version}-{digest.hexdigest()[:20]}"'
