@@ -13,7 +13,7 @@ from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.structure.files import File, Files
 from mkdocs.structure.pages import Page
 
-from service.api.app import ENDPOINTS
+from service.api.app import ROUTES
 from service.api.openapi import document
 from service.errors import CATALOGUE, Kind
 from tests.benchmarks.figures import Figure
@@ -74,13 +74,13 @@ def measured(subject: str, beginning: str) -> str:
 
 def endpoints() -> str:
     """Every operation of the OpenAPI document, by its tag."""
-    paths: dict[str, dict[str, Any]] = document(ENDPOINTS, "")["paths"]
-    by_tag: dict[str, list[str]] = {}
-    for path, operations in paths.items():
+    made = document(ROUTES)
+    by_tag: dict[str, list[str]] = {tag["name"]: [] for tag in made["tags"]}
+    for path, operations in made["paths"].items():
         for method in METHODS:
             if method in operations:
                 told = operations[method]
-                by_tag.setdefault(told["tags"][0], []).append(_operation(method, path, told))
+                by_tag[told["tags"][0]].append(_operation(method, path, told))
     parts = [f"## {tag.capitalize()}\n\n" + "\n".join(operations) for tag, operations in by_tag.items()]
     return ENDPOINTS_HEAD + "\n".join(parts)
 
