@@ -168,6 +168,34 @@ def test_a_duplicate_is_answered_before_its_rows_are_judged(case: Case) -> None:
     assert not mended["duplicate"], "a rejected epoch is not used up"
 
 
+def test_a_repeated_batch_is_a_duplicate_after_its_relation_was_dropped(case: Case) -> None:
+    case.define()
+    change, source = case.booking(1, "A", 1, 5), f"sends {case.b}"
+    row, lines = json.dumps(change["row"]).encode(), json.dumps(change).encode()
+    asked = [
+        lambda epoch: talk.send(case.client, [change], source=source, epoch=epoch),
+        lambda epoch: post(case, JSONL, lines, source=source, epoch=epoch),
+        lambda epoch: post(case, JSONL, row, case.b, source=source, epoch=epoch),
+    ]
+    for epoch, ask in enumerate(asked):
+        assert not talk.ok(ask(epoch))["duplicate"]
+    talk.drop(case.client, relations=[case.b])
+    for epoch, ask in enumerate(asked):
+        again = talk.ok(ask(epoch))
+        assert again["duplicate"] and again["applied"] == 0 and again["version"] == case.version()
+    for ask, status, kind in zip(asked, (422, 422, 404), ("unknown-relation", "unknown-relation", "not-found"), strict=True):
+        talk.problem(ask(3), status, kind)
+    talk.problem(post(case, JSONL, b"{", source=source, epoch=0), 400, "malformed-body")
+
+
+def test_a_large_body_in_chunks(case: Case) -> None:
+    case.define()
+    body = b"".join(json.dumps(case.booking(number, f"room {number}", 1, 5)["row"]).encode() + b"\n" for number in range(5000))
+    chunks = (body[start : start + 10_000] for start in range(0, len(body), 10_000))
+    done = case.client.post(f"/v1/relations/{case.b}/changes", content=chunks, headers={"Content-Type": JSONL})
+    assert talk.ok(done)["applied"] == 5000 == len(relation_rows(case, case.b))
+
+
 def test_fields_of_the_body(case: Case) -> None:
     case.define()
     body = {"source": f"body {case.b}", "epoch": 17, "run": "r", "on_error": "skip", "changes": [case.booking(1, "A", 5, 1)]}

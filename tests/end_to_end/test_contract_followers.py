@@ -6,12 +6,12 @@ import threading
 import time
 from typing import Any
 
-import httpx
 import pytest
 
 from tests.end_to_end import talk
 from tests.end_to_end.bookings import CLASHES, Case, day
 from tests.server_process import client_of
+from tests.waiting import until
 
 
 def records(case: Case, accept: str | None = None, last: str | None = None, **parameters: Any) -> list[dict[str, Any]]:
@@ -164,7 +164,8 @@ def test_without_since_from_now_on(live: Case) -> None:
     assert [record["op"] for record in found] in (["insert", "progress"], ["progress"])
 
 
-BAD_PARAMETERS = [{"limit": "x"}, {"limit": -1}, {"wait": "x"}, {"wait": -1}, {"snapshot": "yes"}, {"nonsense": 1}]
+BAD_PARAMETERS = [{"limit": "x"}, {"limit": -1}, {"wait": "x"}, {"wait": -1}, {"snapshot": "yes"}, {"nonsense": 1}, {"limit": 0},
+                  {"since": "x", "snapshot": "true"}]
 
 
 @pytest.mark.parametrize("parameters", BAD_PARAMETERS, ids=str)
@@ -235,13 +236,27 @@ def test_a_delta_beyond_the_bound(live: Case) -> None:
     assert len(follower.rows) == 52
 
 
-def test_building_and_dropping_under_a_follower(live: Case) -> None:
-    """The stream of a follower ends when its view is dropped."""
-    with live.client.stream("GET", f"/v1/views/{live.v}/changes", params={"wait": 60}) as answer:
+def test_dropping_under_a_follower(live: Case) -> None:
+    """The stream of a follower ends with the problem when its view is dropped."""
+    with live.client.stream("GET", f"/v1/views/{live.v}/changes", params={"wait": 60, "snapshot": "true"}) as answer:
+        lines = answer.iter_lines()
+        next(lines)
         talk.drop(live.client, [live.v])
-        start = time.monotonic()
-        try:
-            list(answer.iter_lines())
-        except httpx.TransportError:
-            pass
-        assert time.monotonic() - start < 20
+        last = json.loads(list(lines)[-1])
+    assert last["op"] == "error" and last["problem"]["type"] == "/problems/not-found"
+
+
+def test_a_follower_that_leaves_is_forgotten(live: Case) -> None:
+    def followers() -> int:
+        return int(talk.ok(live.client.get("/v1/status"))["figures"]["subscribers"])
+
+    before = followers()
+    with live.client.stream("GET", f"/v1/views/{live.v}/changes", params={"snapshot": "true"}) as answer:
+        next(answer.iter_lines())
+        assert followers() == before + 1
+    until(lambda: followers() == before, lambda: f"{followers()} followers")
+
+
+def test_head(live: Case) -> None:
+    head = live.client.head(f"/v1/views/{live.v}/changes")
+    assert head.status_code == 200 and head.headers["content-type"] == talk.JSONL

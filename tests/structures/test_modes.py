@@ -1,19 +1,19 @@
 """The structures' tests in other modes, and with planted bugs, which prove that the state machines detect them. `modes.py` has the table;
-`pytest -rP -k test_canary` shows which assertion detected each."""
+`pytest -rP -k test_canary` shows which assertion detected each. Outside the soak, only the state machines run with tiny blocks, with few
+examples, and of ten canaries of a structure one is planted."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
-
 import pytest
 
 from tests.structures.canaries import Nursery
 from tests.structures.modes import STRUCTURES
 from tests.structures.planted import Canary
-from tests.structures.processes import MODES, TINY_MODES, run
+from tests.structures.processes import MODES, run
 
-_EACH = 3  # of so many canaries of a structure one is not left to the soak
+_EACH = 10  # of so many canaries of a structure one is not left to the soak
+_EXAMPLES = 2  # of a state machine with tiny blocks, outside the soak
 CANARIES = [
     pytest.param(
         structure.machine,
@@ -33,16 +33,18 @@ def nursery() -> Iterator[Nursery]:
     nursery.close()
 
 
-def _turns() -> Iterator[Any]:
-    """Each structure in every mode; outside the soak, all but one of the tiny modes alternate. Without the JIT, NumPy checks the same
-    bounds; the checked build, another minute of compilation, is for errors of compiled code alone."""
-    for i, name in enumerate(STRUCTURES):
-        for mode in MODES:
-            yield pytest.param(name, mode, id=f"{name}-{mode}", marks=[] if mode == TINY_MODES[i % 2] else pytest.mark.soak)
+@pytest.mark.parametrize("structure", STRUCTURES)
+def test_tiny_blocks(nursery: Nursery, structure: str) -> None:
+    """The state machine without the JIT: what is planted is the function itself."""
+    machine, _, _, (one, *_) = STRUCTURES[structure]
+    assert nursery.verdict(machine, one._replace(bug="was"), examples=_EXAMPLES).how == "nobody noticed"
 
 
-@pytest.mark.parametrize(("structure", "mode"), list(_turns()))
+@pytest.mark.soak
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("structure", STRUCTURES)
 def test_mode(structure: str, mode: str) -> None:
+    """Without the JIT, NumPy checks bounds; the checked build, another minute of compilation, is for errors of compiled code alone."""
     _, suites, small, _ = STRUCTURES[structure]
     done = run(["-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", "-k", small, *suites], mode)
     assert done.returncode == 0, done.stdout + done.stderr
@@ -58,7 +60,6 @@ def test_canary(nursery: Nursery, machine: str, canary: Canary) -> None:
 @pytest.mark.parametrize(
     ("bug", "instead"),
     [
-        ("was", "nobody noticed"),
         ("lambda nodes, writing, o: [][0]", "IndexError"),
         ("lambda nodes, writing, o: 1 // 0", "ZeroDivisionError"),
         ("lambda nodes, writing: 0", "takes (nodes"),
@@ -67,6 +68,6 @@ def test_canary(nursery: Nursery, machine: str, canary: Canary) -> None:
     ],
 )
 def test_what_is_no_notice(nursery: Nursery, bug: str, instead: str) -> None:
-    """No bug, and failures other than by an assertion of a test or of `check()`, do not count."""
+    """Failures other than by an assertion of a test or of `check()`, do not count."""
     noticed, how = nursery.verdict("interval.machine.IntervalMachine", Canary("structures.ordered.tree", "own_leaf", bug), examples=30)
     assert not noticed and instead in how

@@ -19,7 +19,6 @@ import pytest
 
 from tests.end_to_end import talk
 from tests.server_process import ServerProcess
-from tests.service.api.test_http_followers import Followed, is_problem
 
 NUMBERS = itertools.count(1)
 TABLE: dict[str, Any] = {
@@ -56,6 +55,63 @@ CLASSES = {
     "coverage": "SELECT a.room AS r, coverage(a.span) AS busy FROM {l} a GROUP BY a.room",
     "union": "SELECT room FROM {l} UNION SELECT room FROM {r}",
 }
+
+
+DEFINITION: dict[str, Any] = {
+    "columns": [{"name": "id", "type": "int64"}, {"name": "lo", "type": "int64"}, {"name": "hi", "type": "int64"}],
+    "key": ["id"],
+    "intervals": {"span": {"start": "lo", "end": "hi"}},
+}
+Records = list[dict[str, Any]]
+
+
+class Followed:
+    """Two relations and a view of them, of this test only."""
+
+    def __init__(self, client: httpx.Client, **options: Any) -> None:
+        number = next(NUMBERS)
+        self.client, self.view = client, f"followed_{number}"
+        self.left, self.right = f"left_{number}", f"right_{number}"
+        for relation in (self.left, self.right):
+            assert client.put(f"/v1/relations/{relation}", json=DEFINITION).status_code == 201
+        definition = {
+            "from": {"a": self.left, "b": self.right},
+            "join": [{"overlaps": ["a.span", "b.span"]}],
+            "select": ["a.id as x", "b.id as y", "a.lo as lo"],
+        } | options
+        talk.view(client, self.view, definition)
+
+    @property
+    def at(self) -> str:
+        return f"/v1/views/{self.view}/changes"
+
+    def change(self, *changes: tuple[str, int, int]) -> int:
+        """Upsert (relation, id, lo), each ten long; lo < 0 deletes. The version."""
+        body = [
+            {"relation": relation, "op": "delete", "key": {"id": i}}
+            if lo < 0
+            else {"relation": relation, "row": {"id": i, "lo": lo, "hi": lo + 10}}
+            for relation, i, lo in changes
+        ]
+        response = self.client.post("/v1/changes", json={"changes": body})
+        assert response.status_code == 200, response.text
+        version: int = response.json()["version"]
+        return version
+
+    def poll(self, **query: Any) -> Records:
+        response = self.client.get(self.at, params={"wait": 0} | query)
+        assert response.status_code == 200, response.text
+        return [json.loads(line) for line in response.text.splitlines()]
+
+
+@pytest.fixture
+def followed(shared_server: ServerProcess) -> Followed:
+    return Followed(shared_server.client())
+
+
+def is_problem(response: httpx.Response, kind: str, status: int) -> None:
+    assert (response.status_code, response.headers["content-type"]) == (status, "application/problem+json"), response.text
+    assert response.json()["type"] == f"/problems/{kind}"
 
 
 class Writing:
@@ -193,11 +249,6 @@ def test_what_a_reading_may_be(shared_server: ServerProcess) -> None:
 
 
 # changes between two tokens
-
-
-@pytest.fixture
-def followed(shared_server: ServerProcess) -> Followed:
-    return Followed(shared_server.client())
 
 
 def end(view: Followed, since: str, **params: Any) -> dict[str, Any]:
