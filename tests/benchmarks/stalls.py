@@ -190,7 +190,7 @@ def watched(words: str, stage: Stage, act: Act, times: Path, at_least: float) ->
     (p999, longest), (p999_by_clock, longest_by_clock) = (
         (float(np.percentile(waits, 99.9, method="higher")), float(waits.max())) for waits in (spent, by_clock)
     )
-    about = {"changes": len(spent), "seconds": round(seconds, 2), "p99.9": round(p999, 3)}
+    about = {"changes": len(spent), "seconds": round(seconds, 2), "p99.9": p999}
     told = f"p99.9 {p999:.1f}; by the clock p99.9 {p999_by_clock:.1f}, the longest {longest_by_clock:.1f}"
     return Figure(words, longest, "ms", None, True, [], about, note=told)
 

@@ -5,6 +5,7 @@ examples, and of ten canaries of a structure one is planted."""
 from __future__ import annotations
 
 from collections.abc import Iterator
+
 import pytest
 
 from tests.structures.canaries import Nursery
