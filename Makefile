@@ -4,6 +4,7 @@
 #   make setup    installs what the others need; fast when nothing has changed
 #   make docs     the documentation as a site, in build/docs
 #   make wheels   the two distributions, in dist
+#   make check    lint, types and the quick tests, in two minutes
 #   make lint     make bench     make soak     make lock     make client     make sbom     make audit
 
 PYTHON ?= python3
@@ -13,7 +14,7 @@ DONE := .venv/.done
 # Without bytecode files, each of the hundred services that the tests start would compile our sources again.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: setup python stream java browser lint test demo kafka bench soak docs pictures lock client wheels sbom audit
+.PHONY: setup python stream java browser lint check test demo kafka bench soak docs pictures lock client wheels sbom audit
 .DELETE_ON_ERROR:
 
 setup: $(DONE)/packages $(DONE)/jars $(DONE)/kernels
@@ -72,6 +73,12 @@ lint: setup
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+
+# Of the service, the rooms below the engine and those of its readers.
+CHECKED = structures $(addprefix service/,access checking durability following planning query reading tables wire)
+SLOW = $(addprefix --ignore=tests/structures/,test_modes.py core/test_kernel_cache.py)
+check: lint
+	$(BIN)/pytest -n 2 --dist loadfile $(addprefix tests/,$(CHECKED)) $(SLOW) $(ARGS)
 
 # Each of the test processes would compile all tests.
 $(DONE)/tests: $(DONE)/packages

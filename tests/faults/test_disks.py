@@ -25,7 +25,7 @@ from tests.histories.seeds import NEW, seeds
 from tests.server_process import NotStarted
 
 READS = 6
-EACH = 2  # cases of each fault while the service runs; also the number of flipped bits and torn pages
+EACH = 1  # cases of each fault while the service runs; also the number of flipped bits and torn pages
 COUNT = int(os.environ.get("LIVEJOIN_FAULTS") or 2000)  # of the soak, while the service runs or starts; of others in proportion
 Contents = dict[str, bytes | None]
 

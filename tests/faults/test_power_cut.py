@@ -23,7 +23,7 @@ from tests.histories.model import State
 from tests.histories.seeds import NEW, seeds
 from tests.server_process import NotStarted
 
-CUTS, SOAK_CUTS = 12, 300  # cuts per run; the other crashes are in test_crash.py
+CUTS, SOAK_CUTS = 4, 300  # cuts per run; the other crashes are in test_crash.py
 _RARE = "CMRUDLT"
 
 

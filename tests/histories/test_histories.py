@@ -15,7 +15,7 @@ from tests.histories.life import lived
 from tests.histories.seeds import NEW, seeds
 from tests.server_process import NotStarted
 
-RUNS = 20
+RUNS = 5
 SECONDS = float(os.environ.get("LIVEJOIN_HISTORIES") or 3600)
 
 

@@ -60,7 +60,10 @@ def depth_at_the_right(tree: BoxTree) -> int:
     return depth
 
 
-@pytest.mark.parametrize("size", [100, pytest.param(1600, marks=pytest.mark.skipif(not JIT, reason="needs compiled kernels"))])
+LARGE = (pytest.mark.soak, pytest.mark.skipif(not JIT, reason="needs compiled kernels"))
+
+
+@pytest.mark.parametrize("size", [100, pytest.param(1600, marks=LARGE)])
 def test_short_boxes_over_time_leave_the_tree_balanced(size: int) -> None:
     """By rotations: no path is long, and no change rebuilds more than `most_at_once`."""
     n = size * layout.CAP
@@ -71,7 +74,7 @@ def test_short_boxes_over_time_leave_the_tree_balanced(size: int) -> None:
 
 
 @pytest.mark.parametrize("endless", [1, 6])
-@pytest.mark.parametrize("size", [100, pytest.param(1600, marks=pytest.mark.skipif(not JIT, reason="needs compiled kernels"))])
+@pytest.mark.parametrize("size", [100, pytest.param(1600, marks=LARGE)])
 def test_a_few_boxes_without_an_end_do_not_prevent_rotations(size: int, endless: int) -> None:
     """They cover everything that comes, and are lifted from node to node, up to nodes of a certain size. Otherwise the path would have 25
     and 141 nodes."""

@@ -37,20 +37,21 @@ def drawn(rng: random.Random, style: str, most: int, keys: int) -> RandomView:
             pass
 
 
-@pytest.mark.parametrize("seed", [0, pytest.param(1, marks=pytest.mark.soak)])
+@pytest.mark.parametrize(("seed", "count", "steps"), [(0, 1, 5), *(pytest.param(seed, 2, 22, marks=pytest.mark.soak) for seed in range(2))])
 @pytest.mark.parametrize("style", STYLES)
-def test_all_algorithms(tmp_path: Path, style: str, seed: int) -> None:
+def test_all_algorithms(tmp_path: Path, style: str, seed: int, count: int, steps: int) -> None:
     """By the engine's twin: every version, followers, look-ups, windows, held readers, runs of single changes, restarts."""
     rng = random.Random(f"{style} {seed}")
     views: dict[str, TwinView] = {}
-    for number in range(2):
+    for number in range(count):
         view = drawn(rng, style, 4, 10)
         print(number, view.definition)
         views |= by_all_algorithms(view, f"v{number}")
-    run(tmp_path, 700 + seed, 22, lambda source: source.random.randrange(12), 10, views)
+    run(tmp_path, 700 + seed, steps, lambda source: source.random.randrange(12), 10, views)
 
 
-BOUNDS = [("(]", "()"), ("at", "(]"), *(pytest.param(pair, marks=pytest.mark.soak) for pair in (("()", "(]"), ("[]", "[)"), ("()", "()")))]
+MORE = (("at", "(]"), ("()", "(]"), ("[]", "[)"), ("()", "()"))
+BOUNDS = [("(]", "()"), *(pytest.param(pair, marks=pytest.mark.soak) for pair in MORE)]
 
 
 @pytest.mark.parametrize("bounds", BOUNDS)
