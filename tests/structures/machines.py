@@ -7,8 +7,9 @@ from itertools import zip_longest
 from typing import Any
 
 import numpy as np
+from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, precondition, rule
+from hypothesis.stateful import RuleBasedStateMachine, precondition, rule, run_state_machine_as_test
 
 from structures.core import entry_tree
 from structures.core.blocks import Blocks
@@ -19,6 +20,12 @@ from structures.core.entry_tree import CHUNK, EntryTree
 from tests.naive.interval_join import entries
 
 Row = tuple[int, ...]
+
+
+def drive(machine: type[RuleBasedStateMachine], examples: int, steps: int) -> None:
+    """Run a state machine against its twin: `examples` of at most so many steps."""
+    checks = settings(max_examples=examples, stateful_step_count=steps, suppress_health_check=list(HealthCheck), print_blob=True)
+    run_state_machine_as_test(machine, settings=checks)
 
 
 def transposed(slots: np.ndarray) -> list[Row]:

@@ -8,8 +8,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, settings
-from hypothesis.stateful import run_state_machine_as_test
 
 from structures.adaptive.bow_tie import BowTie, block
 from structures.adaptive.elimination import Elimination
@@ -19,18 +17,14 @@ from structures.index.indexes import Changes, Entries, OrderedIndexes
 from tests.naive.natural_join import Entry, join
 from tests.structures.adaptive.machine import AdaptiveMachine, Variables, adaptive_of
 from tests.structures.index.machine import packed
-from tests.structures.machines import Row, read_all
+from tests.structures.machines import Row, drive, read_all
 
 EXTREMES = -(2**63), 2**63 - 1
 BOW_TIE: Sequence[Variables] = [(0,), (0, 1), (1,)]
 
 
 def test_against_the_twin() -> None:
-    examples = 10 if JIT else 5
-    checks = settings(
-        max_examples=examples, stateful_step_count=12, deadline=None, suppress_health_check=list(HealthCheck), print_blob=True
-    )
-    run_state_machine_as_test(AdaptiveMachine, settings=checks)
+    drive(AdaptiveMachine, 10 if JIT else 5, 12)
 
 
 def made(variables: Sequence[Variables], given: Sequence[Sequence[tuple[int, ...]]]) -> tuple[OrderedIndexes, Any]:

@@ -4,21 +4,16 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, settings
-from hypothesis.stateful import run_state_machine_as_test
 
 from structures.aggregate.products import Members, Products
 from structures.core.kernel import JIT
 from tests.naive.products import Member
 from tests.structures.aggregate.products_machine import ProductsMachine, packed
+from tests.structures.machines import drive
 
 
 def test_against_the_twin() -> None:
-    examples = 60 if JIT else 13
-    checks = settings(
-        max_examples=examples, stateful_step_count=15, deadline=None, suppress_health_check=list(HealthCheck), print_blob=True
-    )
-    run_state_machine_as_test(ProductsMachine, settings=checks)
+    drive(ProductsMachine, 60 if JIT else 13, 15)
 
 
 def test_what_is_not_there_cannot_go() -> None:

@@ -12,8 +12,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, settings
-from hypothesis.stateful import run_state_machine_as_test
 
 from structures.box.tree import BoxTree, Entries
 from structures.core.control import CHUNKS, NEXT_CHUNK
@@ -23,17 +21,14 @@ from tests import datasets
 from tests.naive.box_join import Box, entries, in_window, pairs
 from tests.structures.box.boxes import NO_PINS, random_entries, read_all, rows_of
 from tests.structures.box.machine import BoxMachine, in_order
+from tests.structures.machines import drive
 
 WORLD = "rects_world"
 ROOT = Path(__file__).parents[3]
 
 
 def test_against_the_twin() -> None:
-    examples = 40 if JIT else 12
-    checks = settings(
-        max_examples=examples, stateful_step_count=15, deadline=None, suppress_health_check=list(HealthCheck), print_blob=True
-    )
-    run_state_machine_as_test(BoxMachine, settings=checks)
+    drive(BoxMachine, 40 if JIT else 12, 15)
 
 
 def joined(a: Entries, b: Entries) -> Entries:

@@ -7,13 +7,12 @@ from math import comb, log2
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, settings
-from hypothesis.stateful import run_state_machine_as_test
 
 from structures.clique.tree import CliqueTree, Cursor, Entries
 from structures.core.kernel import JIT
 from tests.naive.clique_join import Row
 from tests.structures.clique.machine import CliqueMachine, as_rows
+from tests.structures.machines import drive
 
 NO_PINS = np.empty(0, np.int64)
 
@@ -39,11 +38,7 @@ def sweep_count(t: int, entries: Entries) -> int:
 
 
 def test_against_the_twin() -> None:
-    examples = 60 if JIT else 13
-    checks = settings(
-        max_examples=examples, stateful_step_count=25, deadline=None, suppress_health_check=list(HealthCheck), print_blob=True
-    )
-    run_state_machine_as_test(CliqueMachine, settings=checks)
+    drive(CliqueMachine, 60 if JIT else 13, 25)
 
 
 @pytest.mark.parametrize("t", [2, 9])

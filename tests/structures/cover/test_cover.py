@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, settings
-from hypothesis.stateful import run_state_machine_as_test
 
 from structures.core.encoding import NEG_INF, POS_INF
 from structures.core.kernel import JIT
@@ -15,17 +13,13 @@ from tests.naive.cover import Stretch, stretches
 from tests.naive.interval_join import Interval, entries
 from tests.structures.cover.machine import CoverMachine
 from tests.structures.event_tree.machine import packed
-from tests.structures.machines import read_all
+from tests.structures.machines import drive, read_all
 
 NO_PINS = np.empty(0, np.int64)
 
 
 def test_against_the_twin() -> None:
-    examples = 60 if JIT else 13
-    checks = settings(
-        max_examples=examples, stateful_step_count=25, deadline=None, suppress_health_check=list(HealthCheck), print_blob=True
-    )
-    run_state_machine_as_test(CoverMachine, settings=checks)
+    drive(CoverMachine, 60 if JIT else 13, 25)
 
 
 def told(cover: Cover, version: int, kind: int, one: Interval) -> tuple[list[Stretch], list[Stretch]]:

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, settings
-from hypothesis.stateful import run_state_machine_as_test
 
 from structures.core.encoding import NEG_INF, POS_INF
 from structures.core.kernel import JIT
@@ -13,16 +11,13 @@ from structures.event_tree.counting import DELETE, INSERT, MOVE, OWN, THEIRS, Ch
 from tests.naive.counting import Weighted
 from tests.naive.interval_join import Interval, entries
 from tests.structures.event_tree.counting_machine import CountingMachine, amounts, packed
+from tests.structures.machines import drive
 
 RECIPES = [(0, 0), (OWN, 1), (THEIRS, 1)], [(0, 0), (THEIRS, 1), (OWN, 1)]
 
 
 def test_against_the_twin() -> None:
-    examples = 60 if JIT else 13
-    checks = settings(
-        max_examples=examples, stateful_step_count=20, deadline=None, suppress_health_check=list(HealthCheck), print_blob=True
-    )
-    run_state_machine_as_test(CountingMachine, settings=checks)
+    drive(CountingMachine, 60 if JIT else 13, 20)
 
 
 @pytest.mark.parametrize("n", [1_000, pytest.param(100_000, marks=pytest.mark.skipif(not JIT, reason="needs compiled kernels"))])

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, settings
-from hypothesis.stateful import run_state_machine_as_test
 
 from structures.core.encoding import NEG_INF, POS_INF
 from structures.core.entries import Entries
@@ -14,16 +12,13 @@ from structures.event_tree import runs
 from structures.event_tree.matching import LONELY, Matching, Moves
 from tests.naive.interval_join import Interval, entries
 from tests.structures.event_tree.machine import MatchMachine, packed
+from tests.structures.machines import drive
 
 NO_PINS = np.empty(0, np.int64)
 
 
 def test_against_the_twin() -> None:
-    examples = 60 if JIT else 13
-    checks = settings(
-        max_examples=examples, stateful_step_count=25, deadline=None, suppress_health_check=list(HealthCheck), print_blob=True
-    )
-    run_state_machine_as_test(MatchMachine, settings=checks)
+    drive(MatchMachine, 60 if JIT else 13, 25)
 
 
 def told(matching: Matching, version: int, moves: Moves) -> tuple[list[int], list[int]]:

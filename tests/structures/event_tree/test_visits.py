@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, settings
-from hypothesis.stateful import run_state_machine_as_test
 
 from structures.core.encoding import NEG_INF, POS_INF
 from structures.core.entries import NO_ENTRIES, Entries
@@ -16,14 +14,11 @@ from tests.naive.counting import Weighted
 from tests.naive.interval_join import Interval
 from tests.structures.event_tree.counting_machine import packed
 from tests.structures.event_tree.visits_machine import VisitsMachine
+from tests.structures.machines import drive
 
 
 def test_against_the_twin() -> None:
-    examples = 60 if JIT else 13
-    checks = settings(
-        max_examples=examples, stateful_step_count=20, deadline=None, suppress_health_check=list(HealthCheck), print_blob=True
-    )
-    run_state_machine_as_test(VisitsMachine, settings=checks)
+    drive(VisitsMachine, 60 if JIT else 13, 20)
 
 
 @pytest.mark.skipif(not JIT, reason="tens of thousands need compiled kernels")

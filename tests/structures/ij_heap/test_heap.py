@@ -8,8 +8,6 @@ from math import log2
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, settings
-from hypothesis.stateful import run_state_machine_as_test
 
 from structures.core.compaction import AT_ONCE, leaves_beside
 from structures.core.control import SPARSE
@@ -20,7 +18,7 @@ from structures.multiway.extreme import ASKED
 from structures.multiway.topology import components
 from tests.naive.interval_join import Interval, entries
 from tests.structures.ij_heap.machine import IJMachine
-from tests.structures.machines import read_all
+from tests.structures.machines import drive, read_all
 
 NONE = entries([])
 PATH = Topology(3, ((0, 1), (1, 2)))
@@ -34,11 +32,7 @@ TOPOLOGIES = {  # of six sets
 
 
 def test_against_the_twin() -> None:
-    examples = 60 if JIT else 13
-    checks = settings(
-        max_examples=examples, stateful_step_count=25, deadline=None, suppress_health_check=list(HealthCheck), print_blob=True
-    )
-    run_state_machine_as_test(IJMachine, settings=checks)
+    drive(IJMachine, 60 if JIT else 13, 25)
 
 
 def test_deleting_what_is_not_there_is_an_error() -> None:

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, settings
-from hypothesis.stateful import run_state_machine_as_test
 
 from structures.core.control import NEXT_CHUNK, SHIFT
 from structures.core.kernel import JIT
@@ -13,16 +11,13 @@ from structures.index.changes import INNER_FILL, LEAF_FILL
 from structures.index.indexes import NO_ENTRIES, Changes, Entries, OrderedIndexes, index_order
 from structures.index.layout import BLOCK, LEAF_ROOM, MOST_LEVELS
 from tests.structures.index.machine import IndexMachine, packed, read_entries
+from tests.structures.machines import drive
 
 NO_PINS = np.empty(0, np.int64)
 
 
 def test_against_the_twin() -> None:
-    examples = 60 if JIT else 8
-    checks = settings(
-        max_examples=examples, stateful_step_count=15, deadline=None, suppress_health_check=list(HealthCheck), print_blob=True
-    )
-    run_state_machine_as_test(IndexMachine, settings=checks)
+    drive(IndexMachine, 60 if JIT else 8, 15)
 
 
 def begun(arity: int, words: int = 1 << 20) -> tuple[OrderedIndexes, int]:

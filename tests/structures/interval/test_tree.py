@@ -6,8 +6,6 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, settings
-from hypothesis.stateful import run_state_machine_as_test
 
 from structures.core.arena import B
 from structures.core.encoding import NEG_INF, POS_INF
@@ -16,17 +14,14 @@ from structures.core.kernel import JIT
 from structures.interval.tree import Cursor, IntervalTree
 from tests.naive.interval_join import Interval, entries, pairs, sweep_count
 from tests.structures.interval.machine import IntervalMachine
+from tests.structures.machines import drive
 
 NONE = entries([])
 NO_PINS = np.empty(0, np.int64)
 
 
 def test_against_the_twin() -> None:
-    examples = 60 if JIT else 13
-    checks = settings(
-        max_examples=examples, stateful_step_count=25, deadline=None, suppress_health_check=list(HealthCheck), print_blob=True
-    )
-    run_state_machine_as_test(IntervalMachine, settings=checks)
+    drive(IntervalMachine, 60 if JIT else 13, 25)
 
 
 def read_all(cursor: Cursor, limit: int = 65536) -> tuple[np.ndarray, np.ndarray]:

@@ -4,25 +4,19 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, settings
-from hypothesis.stateful import run_state_machine_as_test
 
 from structures.core.entries import DELETE, INSERT
 from structures.core.kernel import JIT
 from structures.join_tree import layout
 from structures.join_tree.tree import JoinTree, Port
 from tests.structures.join_tree.machine import JoinMachine
-from tests.structures.machines import read_all
+from tests.structures.machines import drive, read_all
 
 PATH = [Port(0, 0, False), Port(1, 0, False), Port(1, 1, False), Port(2, 1, False)], [(0, 1), (2, 3)]
 
 
 def test_against_the_twin() -> None:
-    examples = 60 if JIT else 8
-    checks = settings(
-        max_examples=examples, stateful_step_count=12, deadline=None, suppress_health_check=list(HealthCheck), print_blob=True
-    )
-    run_state_machine_as_test(JoinMachine, settings=checks)
+    drive(JoinMachine, 60 if JIT else 8, 12)
 
 
 def path_of(columns: list[list[np.ndarray]]) -> JoinTree:

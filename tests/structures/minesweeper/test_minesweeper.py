@@ -9,8 +9,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, settings
-from hypothesis.stateful import run_state_machine_as_test
 
 from structures.core.kernel import JIT
 from structures.index.indexes import NO_ENTRIES, Changes, Entries, OrderedIndexes
@@ -21,7 +19,7 @@ from tests.naive.minesweeper import Miner
 from tests.naive.natural_join import Entry, join
 from tests.structures.index.following_machine import permuted
 from tests.structures.index.machine import packed
-from tests.structures.machines import read_all
+from tests.structures.machines import drive, read_all
 from tests.structures.minesweeper.machine import SMALL, MinesweeperMachine, mined, none_has_a_row
 
 Variables = Sequence[tuple[int, ...]]
@@ -31,11 +29,7 @@ FULL = list(range(-(2**63), -(2**63) + 2)) + list(range(2**63 - 2, 2**63))
 
 
 def test_against_the_twin() -> None:
-    examples = 30 if JIT else 8
-    checks = settings(
-        max_examples=examples, stateful_step_count=10, deadline=None, suppress_health_check=list(HealthCheck), print_blob=True
-    )
-    run_state_machine_as_test(MinesweeperMachine, settings=checks)
+    drive(MinesweeperMachine, 30 if JIT else 8, 10)
 
 
 def of(variables: Variables, order: Sequence[int], given: Sequence[Tuples], sizes: tuple[Size, Size] = SIZES) -> Minesweeper:

@@ -9,8 +9,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, settings
-from hypothesis.stateful import run_state_machine_as_test
 
 from structures.core.kernel import JIT
 from structures.index.indexes import OrderedIndexes
@@ -19,7 +17,7 @@ from structures.minesweeper.cds import COUNT, KEPT_SIZE, MADE, NODE_WORDS, PRIVA
 from structures.minesweeper.triangle import ABOVE, FIRST, GAPS, KEY, LEFT, OWN, RIGHT, WHOLE, TriangleTree
 from tests.naive.minesweeper import Miner
 from tests.naive.natural_join import join
-from tests.structures.machines import Row, read_all, transposed
+from tests.structures.machines import Row, drive, read_all, transposed
 from tests.structures.minesweeper.machine import TriangleMachine, mined
 from tests.structures.minesweeper.test_minesweeper import FULL, SMALL, Tuples, drain, entries, loaded, of, slotted
 
@@ -28,10 +26,7 @@ VALUES: list[Any] = [range(4), range(9), FULL]
 
 
 def test_against_the_twin() -> None:
-    checks = settings(
-        max_examples=20 if JIT else 6, stateful_step_count=10, deadline=None, suppress_health_check=list(HealthCheck), print_blob=True
-    )
-    run_state_machine_as_test(TriangleMachine, settings=checks)
+    drive(TriangleMachine, 20 if JIT else 6, 10)
 
 
 def drawn(rng: random.Random, values: Any, most: int) -> list[Tuples]:

@@ -4,19 +4,15 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, settings
-from hypothesis.stateful import run_state_machine_as_test
 
 from structures.core.kernel import JIT
 from structures.netting.net import Moves, Told, mixed, netted
+from tests.structures.machines import drive
 from tests.structures.netting.machine import NettingMachine
 
 
 def test_against_the_twin() -> None:
-    checks = settings(
-        max_examples=60 if JIT else 13, stateful_step_count=12, deadline=None, suppress_health_check=list(HealthCheck), print_blob=True
-    )
-    run_state_machine_as_test(NettingMachine, settings=checks)
+    drive(NettingMachine, 60 if JIT else 13, 12)
 
 
 def test_nothing() -> None:

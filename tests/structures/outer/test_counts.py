@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, settings
-from hypothesis.stateful import run_state_machine_as_test
 
 from structures.core.entries import NO_ENTRIES
 from structures.core.kernel import JIT
 from structures.outer.counts import Own, PairCounts
 from tests.naive.interval_join import Interval, entries
+from tests.structures.machines import drive
 from tests.structures.outer.machine import CountsMachine
 
 SLOTS, NUMBERS = np.empty(0, np.int32), np.empty(0, np.int64)
@@ -18,11 +17,7 @@ NOTHING = Own(NUMBERS, SLOTS, NUMBERS, SLOTS, SLOTS, np.empty(0, np.uint8), NUMB
 
 
 def test_against_the_twin() -> None:
-    examples = 60 if JIT else 13
-    checks = settings(
-        max_examples=examples, stateful_step_count=25, deadline=None, suppress_health_check=list(HealthCheck), print_blob=True
-    )
-    run_state_machine_as_test(CountsMachine, settings=checks)
+    drive(CountsMachine, 60 if JIT else 13, 25)
 
 
 def test_what_is_not_listed_cannot_go() -> None:

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, settings
-from hypothesis.stateful import run_state_machine_as_test
 
 from structures.core.kernel import JIT
 from structures.qdag.qdag import And, Atom
 from structures.quadtree.trees import QuadTrees
 from tests.naive.natural_join import Entry
-from tests.structures.machines import read_all
+from tests.structures.machines import drive, read_all
 from tests.structures.qdag.absent_machine import SHAPES, AbsentMachine
 from tests.structures.qdag.machine import Shape, Trees
 
@@ -19,10 +17,7 @@ PAPER = SHAPES[1]
 
 
 def test_against_the_twin() -> None:
-    checks = settings(
-        max_examples=40 if JIT else 6, stateful_step_count=8, deadline=None, suppress_health_check=list(HealthCheck), print_blob=True
-    )
-    run_state_machine_as_test(AbsentMachine, settings=checks)
+    drive(AbsentMachine, 40 if JIT else 6, 8)
 
 
 def with_slots(points: list[tuple[int, ...]]) -> list[Entry]:

@@ -6,8 +6,6 @@ from itertools import permutations
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, settings
-from hypothesis.stateful import run_state_machine_as_test
 
 from structures.core.kernel import JIT
 from structures.qdag import qdag
@@ -20,7 +18,7 @@ from structures.quadtree.layout import Shape as TreeShape
 from structures.quadtree.merging import REPLAYED, Merge
 from structures.quadtree.trees import _SHARE, QuadTrees, in_order
 from tests.naive.natural_join import Entry, entries
-from tests.structures.machines import Row, read_all, transposed
+from tests.structures.machines import Row, drive, read_all, transposed
 from tests.structures.qdag.machine import ONE_STEP, SHAPES, QdagMachine, Shape, Trees
 
 NO_PINS = np.empty(0, np.int64)
@@ -30,11 +28,7 @@ FIGURE_2 = [(3, 4), (6, 4), (6, 5), (7, 4), (7, 5)]
 
 
 def test_against_the_twin() -> None:
-    examples = 60 if JIT else 8
-    checks = settings(
-        max_examples=examples, stateful_step_count=12, deadline=None, suppress_health_check=list(HealthCheck), print_blob=True
-    )
-    run_state_machine_as_test(QdagMachine, settings=checks)
+    drive(QdagMachine, 60 if JIT else 8, 12)
 
 
 def with_slots(points: list[tuple[int, ...]]) -> list[Entry]:

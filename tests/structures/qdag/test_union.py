@@ -4,23 +4,18 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, settings
-from hypothesis.stateful import run_state_machine_as_test
 
 from structures.core.kernel import JIT
 from structures.qdag.union import Branch, Or
 from tests.naive.natural_join import Entry
-from tests.structures.machines import transposed
+from tests.structures.machines import drive, transposed
 from tests.structures.qdag.machine import Shape, Trees
 from tests.structures.qdag.test_absent import loaded, random_points, with_slots
 from tests.structures.qdag.union_machine import SHAPES, Union, UnionMachine, union_over
 
 
 def test_against_the_twin() -> None:
-    checks = settings(
-        max_examples=20 if JIT else 6, stateful_step_count=8, deadline=None, suppress_health_check=list(HealthCheck), print_blob=True
-    )
-    run_state_machine_as_test(UnionMachine, settings=checks)
+    drive(UnionMachine, 20 if JIT else 6, 8)
 
 
 def told(of: Or, trees: Trees) -> list[tuple[int, ...]]:

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, settings
-from hypothesis.stateful import run_state_machine_as_test
 
 from structures.core.entries import DELETE, INSERT
 from structures.core.kernel import JIT
 from structures.index.indexes import Entries
 from structures.ranked.entries import Changes
 from structures.ranked.tops import Tops
+from tests.structures.machines import drive
 from tests.structures.ranked.machine import TopsMachine, ValidityMachine
 
 NO_PINS = np.empty(0, np.int64)
@@ -19,11 +18,7 @@ NO_PINS = np.empty(0, np.int64)
 
 @pytest.mark.parametrize("machine", [TopsMachine, ValidityMachine])
 def test_against_the_twin(machine: type[TopsMachine | ValidityMachine]) -> None:
-    examples = 60 if JIT else 13
-    checks = settings(
-        max_examples=examples, stateful_step_count=25, deadline=None, suppress_health_check=list(HealthCheck), print_blob=True
-    )
-    run_state_machine_as_test(machine, settings=checks)
+    drive(machine, 60 if JIT else 13, 25)
 
 
 def of(keys: list[int], orders: list[int], slots: list[int]) -> Entries:

@@ -8,8 +8,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, settings
-from hypothesis.stateful import run_state_machine_as_test
 
 from structures.core.kernel import JIT
 from structures.index.indexes import NO_ENTRIES, Changes, Entries, OrderedIndexes
@@ -20,7 +18,7 @@ from tests.naive.natural_join import Entry, join
 from tests.naive.tree_tracker import Tracker
 from tests.structures.index.following_machine import permuted
 from tests.structures.index.machine import packed
-from tests.structures.machines import read_all
+from tests.structures.machines import drive, read_all
 from tests.structures.tree_tracker.machine import TrackerMachine, tracker_of
 
 Variables = Sequence[tuple[int, ...]]
@@ -28,11 +26,7 @@ Edges = Sequence[tuple[int, int]]
 
 
 def test_against_the_twin() -> None:
-    examples = 60 if JIT else 12
-    checks = settings(
-        max_examples=examples, stateful_step_count=12, deadline=None, suppress_health_check=list(HealthCheck), print_blob=True
-    )
-    run_state_machine_as_test(TrackerMachine, settings=checks)
+    drive(TrackerMachine, 60 if JIT else 12, 12)
 
 
 def tracked(variables: Variables, edges: Edges, given: Sequence[Sequence[tuple[int, ...]]]) -> tuple[OrderedIndexes, TreeTracker]:

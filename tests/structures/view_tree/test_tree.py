@@ -6,8 +6,6 @@ from collections.abc import Sequence
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, settings
-from hypothesis.stateful import run_state_machine_as_test
 
 from structures.core.kernel import JIT
 from structures.index.indexes import NO_ENTRIES, Changes, Entries, OrderedIndexes
@@ -15,18 +13,14 @@ from structures.index.layout import BLOCK
 from structures.view_tree.shape import nodes_of
 from structures.view_tree.tree import Member, ViewTree, path_orders
 from tests.structures.index.machine import packed
-from tests.structures.machines import read_all
+from tests.structures.machines import drive, read_all
 from tests.structures.view_tree.machine import ViewMachine
 
 NO_PINS = np.empty(0, np.int64)
 
 
 def test_against_the_twin() -> None:
-    examples = 60 if JIT else 8
-    checks = settings(
-        max_examples=examples, stateful_step_count=12, deadline=None, suppress_health_check=list(HealthCheck), print_blob=True
-    )
-    run_state_machine_as_test(ViewMachine, settings=checks)
+    drive(ViewMachine, 60 if JIT else 8, 12)
 
 
 @pytest.mark.parametrize(
