@@ -96,7 +96,7 @@ class Engine(ABC):
         self._alterations = Alterations(self._state, self._writer, *altering)
         self.refuse_waiting = self._truncates.refuse_waiting  # at a stop
         self.admit = self._writer.admit  # whether a batch can be submitted now: ask before reading its body
-        self._snapshots: Snapshotting
+        self.snapshots: Snapshotting
         self._closing, self._loading = threading.Lock(), Loading()
 
     def recover(self, progress: Progress = lambda stage, part: None, opened: Callable[[], None] = lambda: None) -> None:
@@ -134,7 +134,7 @@ class Engine(ABC):
         snapshot = recover_relations(self._state, self._log, self._folder, report, is_followed)
         version = snapshot.version if snapshot is not None else 0
         snapshots = Snapshotting(self._folder, self._log, self._state, self.versions, version, self.fail_soon)
-        self._snapshots = self._housekeeping.snapshots = snapshots
+        self.snapshots = self._housekeeping.snapshots = snapshots
         self.versions.publish(self._state.version())
         to_build: list[tuple[LiveView, Passage | None]] = []
         for record in kept:
@@ -375,16 +375,16 @@ class Engine(ABC):
                 if self._is_open and self.state != "failed":
                     self._writer.stop()
                 if self._is_open and self.state != "failed":  # it may have failed meanwhile
-                    self._snapshots.finish()
+                    self.snapshots.finish()
                 elif self._is_open:
-                    self._snapshots.abandon()  # it must not continue in a folder that another process may own by then
+                    self.snapshots.abandon()  # it must not continue in a folder that another process may own by then
             finally:
                 self.state = "closed"
                 for view in self._state.views.values():
                     if view.feed is not None:
                         view.feed.close(ending())
                 self.stages.close()
-                failure = self._writer.failure or (self._snapshots.failure if self._is_open else None)
+                failure = self._writer.failure or (self.snapshots.failure if self._is_open else None)
                 try:
                     self._log.close(failure)
                     self._is_clean = failure is None
@@ -402,8 +402,8 @@ class Engine(ABC):
             "free_bytes": self._state.free_bytes,
             "waiting_batches": self.waiting,
             "writer_busy_seconds": self._writer.busy_seconds,
-            "log_bytes": self._snapshots.log_bytes,
-            "snapshot_failures": self._snapshots.failures,
+            "log_bytes": self.snapshots.log_bytes,
+            "snapshot_failures": self.snapshots.failures,
             "subscribers": sum(view.feed.subscribers for view in views if view.feed is not None),
             "batches": self._writer.batches,
             "changes": self._writer.changes,

@@ -110,7 +110,11 @@ class Snapshotting:
         self._until = time.monotonic() + _AT_THE_END
         self.wait()
         if self.failure is None and self._versions.published.number > self._version and not self._is_replaying:
-            self._try(*self._what)
+            self.write()
+
+    def write(self) -> None:
+        """Write a snapshot in this thread, then cut the log."""
+        self._try(*self._what)
 
     def abandon(self) -> None:
         """Abandon a running snapshot, and wait until it has ended."""

@@ -139,7 +139,7 @@ class _Held(NamedTuple):
     logged: LoggedCell
 
 
-_HELD: dict[tuple[str, str, int], _Held] = {}
+HELD: dict[tuple[str, str, int], _Held] = {}
 """By query, stage and label."""
 
 
@@ -152,7 +152,7 @@ class _Pace(NamedTuple):
     seen: float
 
 
-_PACES: dict[str, _Pace] = {}
+PACES: dict[str, _Pace] = {}
 """By query."""
 
 
@@ -221,7 +221,7 @@ class Keeper:
         nonce, (first, following, in_log) = uuid4().hex, logged.extent
         mark = mark._replace(nonce=nonce, first=first, next=following, logged=in_log, rows=logged.cell.live, bytes=logged.cell.held)
         self._mark.update(tuple(mark))
-        _HELD[place] = _Held(self._plan, nonce, monotonic(), opened, logged)
+        HELD[place] = _Held(self._plan, nonce, monotonic(), opened, logged)
 
     def _require_own(self) -> None:
         """The state is of this plan from now on. Raises AnotherPlan, AnotherFormat."""
@@ -234,7 +234,7 @@ class Keeper:
     def _open(self, place: tuple[str, str, int]) -> tuple[Opened, LoggedCell, Mark]:
         freeze_modules()
         _release_unused(*query_and_epoch())
-        held, state = _HELD.pop(place, None), self._mark.get()
+        held, state = HELD.pop(place, None), self._mark.get()
         if state is None:
             self._require_own()
             opened = self._plan.opened()
@@ -254,8 +254,8 @@ def _release_unused(query: str, epoch: int | None) -> None:
     """Releases cells that have not been used for long: those of a partition that has moved away, or of a query that has ended. They are
     looked for once per micro-batch. Cells that were last used at about the same time are released together, because a collection takes a
     tenth of a second."""
-    now, before = monotonic(), _PACES.get(query)
-    _PACES[query] = _paced(before, epoch, now)
+    now, before = monotonic(), PACES.get(query)
+    PACES[query] = _paced(before, epoch, now)
     if epoch is not None and before is not None and before.epoch == epoch:
         return
 
@@ -263,8 +263,8 @@ def _release_unused(query: str, epoch: int | None) -> None:
         """Used neither in the present micro-batch of their query nor in the one before, and not for so long before it began. Of another
         query nobody knows whether it has ended, but by the time that its micro-batches took."""
         found = []
-        for place, held in _HELD.items():
-            pace = _PACES.get(place[0]) or _Pace(None, now, now, held.since)
+        for place, held in HELD.items():
+            pace = PACES.get(place[0]) or _Pace(None, now, now, held.since)
             has_ended = place[0] != query and now - pace.seen > for_ + max(pace.seen - pace.before, 0)
             if has_ended or held.since < min(pace.began - for_, pace.before):
                 found.append(place)
@@ -273,9 +273,9 @@ def _release_unused(query: str, epoch: int | None) -> None:
     if not idle(_KEPT_FOR):
         return
     for one in idle(_KEPT_FOR - _TOGETHER):
-        del _HELD[one]
-    for gone in _PACES.keys() - {query, *(place[0] for place in _HELD)}:
-        del _PACES[gone]
+        del HELD[one]
+    for gone in PACES.keys() - {query, *(place[0] for place in HELD)}:
+        del PACES[gone]
     gc.collect()  # cells have cycles, and each reserves address space
 
 

@@ -89,7 +89,7 @@ def test_a_disk_in_figures(engine: Instance, context: Context) -> None:
     engine.apply(batch(("upsert", "a", rows_of(1, 5000))))
     grown = figures()
     assert grown["livejoin_log_bytes"] > 5000 and grown['livejoin_folder_bytes{part="log"}'] > empty['livejoin_folder_bytes{part="log"}']
-    engine._snapshots._try(*engine._snapshots._what)
+    engine.snapshots.write()
     kept = figures()
     assert kept["livejoin_log_bytes"] == 0 and kept["livejoin_snapshot_version"] == 1 and kept["livejoin_snapshot_age_seconds"] >= 0
     assert 5000 < kept["livejoin_snapshot_bytes"] == kept['livejoin_folder_bytes{part="snapshots"}']
@@ -99,7 +99,7 @@ def test_a_disk_in_figures(engine: Instance, context: Context) -> None:
 def test_a_snapshot_that_fails_is_counted(engine: Instance, context: Context) -> None:
     engine.apply(batch(("upsert", "a", rows_of(1, 5))))
     (engine._folder / "snapshots").write_text("in its place")
-    engine._snapshots._try(*engine._snapshots._what)
+    engine.snapshots.write()
     assert "livejoin_snapshot_failures_total 1.0" in ask("GET", "/metrics", context).text
     (engine._folder / "snapshots").unlink()
 

@@ -35,8 +35,8 @@ def engine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Instance
 
 
 def considered(engine: Instance) -> None:
-    engine.at_rest(engine._snapshots.consider)
-    engine._snapshots.wait()
+    engine.at_rest(engine.snapshots.consider)
+    engine.snapshots.wait()
 
 
 def change(engine: Instance) -> None:
@@ -48,8 +48,8 @@ def test_a_long_backup_stops_no_snapshots(engine: Instance, tmp_path: Path) -> N
         for _ in range(4):
             change(engine)
             considered(engine)
-            assert engine._log.forgotten == forgotten == 0 and not engine._snapshots.under_way
-        assert snapshots(tmp_path) == ["3", "4"] and engine._snapshots.failures == 0 and engine._snapshots.log_bytes == 0
+            assert engine._log.forgotten == forgotten == 0 and not engine.snapshots.under_way
+        assert snapshots(tmp_path) == ["3", "4"] and engine.snapshots.failures == 0 and engine.snapshots.log_bytes == 0
         considered(engine)
         assert engine._log.forgotten == 0
     considered(engine)
@@ -67,14 +67,14 @@ def test_a_log_that_cannot_be_cut(
     with monkeypatch.context() as patch:
         patch.setattr(Log, "forget", fail)
         for _ in range(2):
-            engine._snapshots._not_before = 0.0
+            engine.snapshots._not_before = 0.0
             change(engine)
             considered(engine)
     assert "the log could not be truncated" in caplog.text and "no snapshot could be written" not in caplog.text
-    assert snapshots(tmp_path) == ["1", "2"] and engine._snapshots.failures == 0 and engine._snapshots.log_bytes == 0
+    assert snapshots(tmp_path) == ["1", "2"] and engine.snapshots.failures == 0 and engine.snapshots.log_bytes == 0
     considered(engine)
     assert engine._log.forgotten == 0, "not at once: trying takes room on a disk that has little"
-    engine._snapshots._not_before = 0.0
+    engine.snapshots._not_before = 0.0
     considered(engine)
     assert engine._log.forgotten == 1
 
@@ -139,7 +139,7 @@ def test_a_pin_on_a_slow_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, c
     with monkeypatch.context() as patch:
         patch.setattr("service.durability.folder.os.fsync", slowly)
         patch.setattr("service.durability.snapshots._SYNC_BYTES", 1)
-        engine._snapshots._try(*engine._snapshots._what)
+        engine.snapshots.write()
     assert snapshots(tmp_path) == ["1"] and "--pin-bytes" not in caplog.text
     engine.close()
 

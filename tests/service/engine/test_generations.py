@@ -16,7 +16,6 @@ import pytest
 
 from service.durability.folder import MARK, Damaged, SyncFailed
 from service.errors import Problem
-from service.instance import Instance
 from service.reading.cursors import open_relation_rows, open_rows
 from tests.service.running import batch, ids, look, opened, rows_of, running
 
@@ -25,19 +24,15 @@ def snapshots(folder: Path) -> list[str]:
     return sorted(path.name for path in (folder / "snapshots").iterdir())
 
 
-def written(engine: Instance) -> None:
-    engine._snapshots._try(*engine._snapshots._what)
-
-
 def with_two(folder: Path) -> list[tuple[Any, ...]]:
     """A folder with snapshots of the versions 2 and 4, and two versions behind; the rows of its relation `a`."""
     engine = running(folder)
     for n in range(6):
         engine.apply(batch(("upsert", "a", rows_of(3 * n, 4)), ("upsert", "b", rows_of(n, 2))))
         if n in (1, 3):
-            written(engine)
+            engine.snapshots.write()
     found = ids(open_relation_rows(engine.readers, "a"))
-    engine._snapshots.finish = lambda: None  # type: ignore[method-assign]
+    engine.snapshots.finish = lambda: None  # type: ignore[method-assign]
     assert engine.close()
     return found
 
@@ -95,21 +90,21 @@ def test_by_size(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     engine.apply(batch(("upsert", "a", rows_of(0, 20_000))))
 
     def considered() -> bool:
-        before = engine._snapshots._version
-        engine.at_rest(engine._snapshots.consider)
-        engine._snapshots.wait()
-        return engine._snapshots._version > before
+        before = engine.snapshots._version
+        engine.at_rest(engine.snapshots.consider)
+        engine.snapshots.wait()
+        return engine.snapshots._version > before
 
-    assert considered() and engine._snapshots.log_bytes == 0
-    size = engine._snapshots._bytes
+    assert considered() and engine.snapshots.log_bytes == 0
+    size = engine.snapshots._bytes
     assert size > 200_000
     engine.apply(batch(("upsert", "a", rows_of(0, 2_000))))
-    assert 20_000 < engine._snapshots.log_bytes < size / 2 and not considered()
-    log_bytes = engine._snapshots.log_bytes
-    monkeypatch.setattr(engine._snapshots, "finish", lambda: None)
+    assert 20_000 < engine.snapshots.log_bytes < size / 2 and not considered()
+    log_bytes = engine.snapshots.log_bytes
+    monkeypatch.setattr(engine.snapshots, "finish", lambda: None)
     engine.close()
     engine = opened(tmp_path)
-    assert engine._snapshots.log_bytes == log_bytes and engine._snapshots._bytes == size and not considered()
+    assert engine.snapshots.log_bytes == log_bytes and engine.snapshots._bytes == size and not considered()
     engine.apply(batch(("upsert", "a", rows_of(0, 15_000))))
     assert considered()
     engine.close()
@@ -134,11 +129,11 @@ def test_the_pin_counts_and_may_be_given_up(tmp_path: Path, monkeypatch: pytest.
     monkeypatch.setattr(type(engine.relations["a"].table), "scan", changed_meanwhile)
     for _ in range(2):
         calls.clear()
-        engine._snapshots._try(*engine._snapshots._what)
+        engine.snapshots.write()
         assert len(calls) == 4 and snapshots(tmp_path) == []
     calls.clear()
-    engine._snapshots._try(*engine._snapshots._what)
-    assert len(calls) > 4 and len(snapshots(tmp_path)) == 1 and engine._snapshots.failures == 2
+    engine.snapshots.write()
+    assert len(calls) > 4 and len(snapshots(tmp_path)) == 1 and engine.snapshots.failures == 2
     assert caplog.text.count("--pin-bytes") == 2
     monkeypatch.undo()
     engine.close()
@@ -172,8 +167,8 @@ def test_not_into_the_room_that_the_log_needs(tmp_path: Path, monkeypatch: pytes
     engine.apply(batch(("upsert", "a", rows_of(0, 10))))
     with monkeypatch.context() as patch:
         patch.setattr("service.engine.snapshotting.LEFT", 1 << 60)
-        engine._snapshots._try(*engine._snapshots._what)
-    assert "MiB left" in caplog.text and engine._snapshots.failures == 1
+        engine.snapshots.write()
+    assert "MiB left" in caplog.text and engine.snapshots.failures == 1
     assert engine.close() and snapshots(tmp_path) == ["1"]
 
 
@@ -191,7 +186,7 @@ def test_free_pages_go_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
 
     for n in range(30):
         engine.apply(batch(("upsert", "a", rows_of(n * 10_000, 10_000))))
-    written(engine)
+    engine.snapshots.write()
     engine.apply(batch(("upsert", "a", rows_of(0, 1))))
     ask("wal_checkpoint(TRUNCATE)")
     before = (tmp_path / "livejoin.db").stat().st_size
@@ -199,7 +194,7 @@ def test_free_pages_go_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setattr("service.engine.snapshotting._LOG_SHARE", 0.0)
     monkeypatch.setattr("service.durability.log._GIVEN_LOOKS", looks := 4000)
     monkeypatch.setattr("service.durability.log.time", SimpleNamespace(**vars(time) | {"sleep": pause}))
-    written(engine)
+    engine.snapshots.write()
     ask("wal_checkpoint(TRUNCATE)")
     after = (tmp_path / "livejoin.db").stat().st_size
     monkeypatch.undo()
@@ -237,7 +232,7 @@ def test_an_fsync_of_a_snapshot_that_fails_ends_the_service(of: str, tmp_path: P
     ends: list[BaseException] = []
     engine.on_failure = ends.append
     seen = failing(monkeypatch, of)
-    engine._snapshots._try(*engine._snapshots._what)
+    engine.snapshots.write()
     engine._writer._thread.join(60)
     assert engine.state == "failed" and isinstance(ends[0], SyncFailed)
     with pytest.raises(Problem, match="has failed"):

@@ -33,7 +33,7 @@ def work(folder: Path) -> None:
         engine.apply(batch(("upsert", "a", rows_of(first, count, start)), source="s", epoch=epoch))
         print(epoch, flush=True)
         if epoch % 8 == 7:
-            engine._snapshots._try(*engine._snapshots._what)
+            engine.snapshots.write()
     engine.close()
 
 

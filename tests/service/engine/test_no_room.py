@@ -188,7 +188,7 @@ def test_building_reading_and_saving_much_text(tmp_path: Path, op: str) -> None:
     assert rows == expected
     engine.close()
     engine = opened(tmp_path)
-    assert engine._snapshots.log_bytes == 0 and len(ids(open_rows(engine.readers, "v"))) == expected
+    assert engine.snapshots.log_bytes == 0 and len(ids(open_rows(engine.readers, "v"))) == expected
     engine.close()
 
 
@@ -315,12 +315,12 @@ def test_a_snapshot_that_failed_is_not_tried_again_at_once(tmp_path: Path, monke
         patch.setattr("service.engine.snapshotting.write_snapshot", fail)
         patch.setattr("service.engine.snapshotting._LOG_WORTH", 1)
         for _ in range(3):
-            engine.at_rest(engine._snapshots.consider)
-            engine._snapshots.wait()
+            engine.at_rest(engine.snapshots.consider)
+            engine.snapshots.wait()
         assert tried == [1]
-        engine._snapshots._not_before = 0.0
-        engine.at_rest(engine._snapshots.consider)
-        engine._snapshots.wait()
+        engine.snapshots._not_before = 0.0
+        engine.at_rest(engine.snapshots.consider)
+        engine.snapshots.wait()
         assert tried == [1, 1]
     engine.close()
     assert (tmp_path / "snapshots" / "1").is_dir()

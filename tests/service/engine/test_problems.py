@@ -382,12 +382,12 @@ def test_a_snapshot_in_the_background_cleans_the_log(tmp_path: Path, monkeypatch
     engine = running(tmp_path)
     for i in range(30):
         engine.apply(batch(("upsert", "a", rows_of(10 * i, 15)), ("upsert", "b", rows_of(i, 1))))
-    engine._snapshots.consider()
-    thread = engine._snapshots._thread
+    engine.snapshots.consider()
+    thread = engine.snapshots._thread
     assert thread is not None
     engine.apply(batch(("delete", "a", rows_of(0, 15))))
     thread.join(60)
-    assert engine._snapshots.log_bytes < 10_000
+    assert engine.snapshots.log_bytes < 10_000
     expected = ids(open_rows(engine.readers, "v"))
     stop_hard(engine)
     engine = opened(tmp_path)

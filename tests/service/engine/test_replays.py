@@ -292,8 +292,8 @@ def test_no_snapshot_before_all_views_are_replayed(tmp_path: Path, gate: Gate) -
     restart = Restarted(tmp_path, gate)
     engine = restart.begin(opened(tmp_path), clean=False)
     engine.apply(of_ops("a", ("upsert", 50)))
-    engine._snapshots.consider()
-    assert engine._state.history is not None and not engine._snapshots.under_way
+    engine.snapshots.consider()
+    assert engine._state.history is not None and not engine.snapshots.under_way
     engine = restart.begin(engine, clean=True)
     assert files(tmp_path) == before, "none was written at the end either"
     restart.end()

@@ -101,8 +101,8 @@ def _blobs(source: Source, rows: Sequence[dict[str, Any]]) -> list[Row]:
 
 @pytest.fixture
 def task(monkeypatch: pytest.MonkeyPatch) -> Iterator[Task]:
-    monkeypatch.setattr(keeping, "_HELD", {})
-    monkeypatch.setattr(keeping, "_PACES", {})
+    monkeypatch.setattr(keeping, "HELD", {})
+    monkeypatch.setattr(keeping, "PACES", {})
     yield Task(Local("SELECT x.id AS id, x.room AS room FROM a x", {"a": DEFINITIONS["a"]}, {"a": "ordered"}, 1))
     gc.unfreeze()
 
@@ -139,7 +139,7 @@ def test_attempts_that_fail_leave_nothing_behind(task: Task, monkeypatch: pytest
 def test_only_cells_that_are_let_go_are_collected(task: Task) -> None:
     """After a start each cell waited for a collection, a tenth of a second, in which there was nothing to collect."""
     _, task.committed = task.attempt(*of(1))
-    keeping._HELD.clear()
+    keeping.HELD.clear()
     collections = list[int]()
 
     def note(phase: str, info: dict[str, int]) -> None:
@@ -161,12 +161,12 @@ def test_only_cells_that_are_let_go_are_collected(task: Task) -> None:
 
 def test_a_forged_nonce_is_not_believed(task: Task, monkeypatch: pytest.MonkeyPatch) -> None:
     _, task.committed = task.attempt(*of(1))
-    ((place, held),) = keeping._HELD.items()
-    keeping._HELD[place] = held._replace(nonce="another")
+    ((place, held),) = keeping.HELD.items()
+    keeping.HELD[place] = held._replace(nonce="another")
     made = replays(monkeypatch)
     _, task.committed = task.attempt(*of(2))
-    assert made and len(keeping._HELD) == 1
-    keeping._HELD[place] = keeping._HELD[place]._replace(since=-1e9)
+    assert made and len(keeping.HELD) == 1
+    keeping.HELD[place] = keeping.HELD[place]._replace(since=-1e9)
     task.attempt(*of(3))
     assert len(made) == 2, "what nobody has used for long is let go"
 
@@ -175,14 +175,14 @@ def test_a_state_of_another_plan_is_refused(task: Task) -> None:
     _, task.committed = task.attempt(*of(1))
     kept = json.loads(task.committed["cells_plan"][0])
     task.committed["cells_plan"] = (json.dumps(dict(reversed(kept.items()))),)
-    keeping._HELD.clear()
+    keeping.HELD.clear()
     task.attempt(*of(2))  # in another order it is the same
     task.committed["cells_plan"] = (json.dumps({**kept, "format": 0}),)
-    keeping._HELD.clear()
+    keeping.HELD.clear()
     with pytest.raises(AnotherFormat, match="the states of the checkpoint have format 0, but this version of livejoin reads format 1"):
         task.attempt(*of(2))
     task.committed["cells_plan"] = (json.dumps({**kept, "plan": {**kept["plan"], "view": {"sql": "SELECT"}}}),)
-    keeping._HELD.clear()
+    keeping.HELD.clear()
     with pytest.raises(AnotherPlan, match="belongs to a different view or layout"):
         task.attempt(*of(2))
     del task.committed["cells_mark"]
@@ -193,7 +193,7 @@ def test_a_state_of_another_plan_is_refused(task: Task) -> None:
 @pytest.mark.parametrize("begin", ["attempt", "begun"])
 def test_a_cell_without_rows_knows_its_plan(begin: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """And the cells behind the buckets of keys are asked as well."""
-    monkeypatch.setattr(keeping, "_HELD", {})
+    monkeypatch.setattr(keeping, "HELD", {})
     local = Local("SELECT x.id FROM a x JOIN b y ON x.room = y.room", DEFINITIONS, {"a": "ordered", "b": "ordered"}, 2)
     for plan, passed in ((local.plan, []), (local.resolver, [QUESTION])):
         assert plan is not None
@@ -205,7 +205,7 @@ def test_a_cell_without_rows_knows_its_plan(begin: str, monkeypatch: pytest.Monk
                 keeper.handleInitialState((0,), one, cast(Any, None))
         else:
             assert [row.asDict() for row in keeper.handleInputRows((0,), iter(asked), cast(Any, None))] == passed
-        assert list(state) == [f"{plan.stage}_plan"] and not keeping._HELD
+        assert list(state) == [f"{plan.stage}_plan"] and not keeping.HELD
 
 
 def test_what_asks_for_the_states_alone_imports_nothing_of_cells(task: Task, tmp_path: Path) -> None:
@@ -232,18 +232,18 @@ def test_what_asks_for_the_states_alone_imports_nothing_of_cells(task: Task, tmp
 def test_cells_that_have_moved_away_leave_the_memory_of_a_worker(task: Task) -> None:
     """Also where the cells that are used are all found in memory. Those of a star have cycles: without a collection they stay."""
     _, task.committed = task.attempt(*of(1))
-    ((place, held),) = keeping._HELD.items()
+    ((place, held),) = keeping.HELD.items()
     star, churn = of_view("star", "ordered")
     star.step(churn.epoch(30))
     for number, (opened, logged, _) in enumerate(star.kept.values()):
-        keeping._HELD["another", "cells", number] = held._replace(since=-1e9, opened=opened, logged=logged)
+        keeping.HELD["another", "cells", number] = held._replace(since=-1e9, opened=opened, logged=logged)
     star.kept.clear()
     del opened, logged, held
     gc.disable()
     try:
         before = psutil.Process().memory_info().vms
         task.attempt(*of(2))
-        assert list(keeping._HELD) == [place] and psutil.Process().memory_info().vms < before - (1 << 40), "a cell reserves address space"
+        assert list(keeping.HELD) == [place] and psutil.Process().memory_info().vms < before - (1 << 40), "a cell reserves address space"
     finally:
         gc.enable()
 
@@ -251,8 +251,8 @@ def test_cells_that_have_moved_away_leave_the_memory_of_a_worker(task: Task) -> 
 def test_a_cell_in_memory_is_used_by_the_plan_that_made_it(task: Task, monkeypatch: pytest.MonkeyPatch) -> None:
     """A query that begins again within a minute finds the cells of the former one, whose nonce is that of the state."""
     _, task.committed = task.attempt(*of(1))
-    ((place, held),) = keeping._HELD.items()
-    keeping._HELD[place] = held._replace(plan=cast(StreamPlan, held.plan)._replace(parts=7))
+    ((place, held),) = keeping.HELD.items()
+    keeping.HELD[place] = held._replace(plan=cast(StreamPlan, held.plan)._replace(parts=7))
     made = replays(monkeypatch)
     _, task.committed = task.attempt(*of(2))
     assert len(made) == 1, "it would send what it tells to seven parts"
@@ -275,23 +275,23 @@ def test_micro_batches_that_take_long_keep_their_cells(task: Task, monkeypatch: 
     in_epoch(monkeypatch, 3, 3900.0)
     _, task.committed = task.attempt(*of(9))
     assert not made
-    own = keeping._HELD["q", "cells", 7]
+    own = keeping.HELD["q", "cells", 7]
     in_epoch(monkeypatch, 7, 4000.0, "another")
     task.attempt(*of(10))
-    assert keeping._HELD["q", "cells", 7] is own, "its next micro-batch may take as long as the last"
+    assert keeping.HELD["q", "cells", 7] is own, "its next micro-batch may take as long as the last"
     in_epoch(monkeypatch, 8, 5900.0, "another")
     task.attempt(*of(10))
-    assert list(keeping._HELD) == [("another", "cells", 7)] and list(keeping._PACES) == ["another"], "the query has ended"
+    assert list(keeping.HELD) == [("another", "cells", 7)] and list(keeping.PACES) == ["another"], "the query has ended"
 
 
 def test_cells_that_two_micro_batches_did_not_use_are_let_go_after_a_minute(task: Task, monkeypatch: pytest.MonkeyPatch) -> None:
     in_epoch(monkeypatch, 0, 0.0)
     task.attempt(*of(1))
-    moved = keeping._HELD["q", "cells", 8] = keeping._HELD["q", "cells", 7]
+    moved = keeping.HELD["q", "cells", 8] = keeping.HELD["q", "cells", 7]
     for epoch, now, is_kept in ((1, 50.0, True), (2, 59.0, True), (2, 500.0, True), (3, 501.0, False)):
         in_epoch(monkeypatch, epoch, now)
         task.attempt(*of(1))
-        assert (keeping._HELD.get(("q", "cells", 8)) is moved) == is_kept, now
+        assert (keeping.HELD.get(("q", "cells", 8)) is moved) == is_kept, now
 
 
 def test_a_job_that_does_not_know_its_micro_batch_is_refused(task: Task, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -307,7 +307,7 @@ def test_a_job_that_does_not_know_its_micro_batch_is_refused(task: Task, monkeyp
 
 def test_a_state_without_a_blob_is_noticed(task: Task) -> None:
     _, task.committed = task.attempt(*of(1))
-    keeping._HELD.clear()
+    keeping.HELD.clear()
     del task.committed["cells_log", (0,)]
     with pytest.raises(KeyError, match="no blob 0 of a cell"):
         task.attempt(*of(2))
@@ -341,7 +341,7 @@ def test_rows_that_a_state_begins_with_are_those_of_its_log(task: Task, monkeypa
     made = replays(monkeypatch)
     told, task.committed = task.attempt(*of(4))
     assert not made and len(told) == 1
-    keeping._HELD.clear()
+    keeping.HELD.clear()
     told, state = task.attempt(*of(3, room="B"))
     assert made and len(told) == 2 and state["cells_mark"][4] == 4, "row 3 goes and comes"
     with pytest.raises(BadRows, match="two rows of a have the same key: they were in different cells"):
