@@ -60,7 +60,7 @@ class Kernels:
     def start(self) -> None:
         """Start to compile, unless all kernels are in the cache. Raises Unusable."""
         _require_processor()
-        _import_all()
+        import_all()
         if kernel.is_cached():
             return
         self._waiting = [_name(dispatcher) for dispatcher, _ in kernel._listed]
@@ -152,7 +152,7 @@ class Kernels:
         with process, process.stdin as orders, process.stdout as answers:
             try:
                 while True:
-                    while len(in_hand) < _IN_HAND and (name := self._take()) is not None:
+                    while len(in_hand) < _IN_HAND and (name := self.take()) is not None:
                         in_hand.add(name)
                         print(name, file=orders, flush=True)
                     if not in_hand:
@@ -168,7 +168,7 @@ class Kernels:
                 reason = f"the process that compiles kernels ended at {' or '.join(sorted(in_hand))}: its reason is above; start again"
                 self._fail(answer or reason)
 
-    def _take(self) -> str | None:
+    def take(self) -> str | None:
         """Return the next kernel to compile."""
         with self._changed:
             if self._failure or not self._waiting:
@@ -205,7 +205,7 @@ def _require_processor() -> None:
         )
 
 
-def _import_all() -> None:
+def import_all() -> None:
     """Import all modules: kernels are listed when their module is imported."""
     for module in pkgutil.walk_packages(structures.__path__, "structures."):
         importlib.import_module(module.name)
@@ -226,7 +226,7 @@ def _compile_on_demand() -> None:
     an error. It ends when the input ends, or when a child failed."""
     for number in (signal.SIGINT, signal.SIGTERM):  # they are sent to whole process groups: the parent decides
         signal.signal(number, signal.SIG_IGN)
-    _import_all()
+    import_all()
     listed = {_name(dispatcher): (dispatcher, signature) for dispatcher, signature in kernel._listed}
     load = kernel.load_divided if hasattr(os, "fork") else kernel.load
     parent, children = os.getpid(), 0

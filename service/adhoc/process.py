@@ -74,7 +74,7 @@ class Nursery:
         self._socket, theirs = socket.socketpair()
         with theirs:
             try:
-                self._process = subprocess.Popen(
+                self.process = subprocess.Popen(
                     [sys.executable, "-I", "-B", "-m", "service.adhoc.nursery", str(theirs.fileno())],
                     pass_fds=(theirs.fileno(),),
                     stdin=subprocess.DEVNULL,
@@ -89,7 +89,7 @@ class Nursery:
 
     @property
     def alive(self) -> bool:
-        return self._process.poll() is None
+        return self.process.poll() is None
 
     @property
     def is_ending(self) -> bool:
@@ -116,15 +116,15 @@ class Nursery:
         """Start no further child; the process ends with its last one."""
         self._socket.close()
         with suppress(subprocess.TimeoutExpired):
-            self._process.wait(_LAST)
+            self.process.wait(_LAST)
 
 
 class Children:
     """Starts children. Any thread; each call takes milliseconds, the first one a third of a second."""
 
     def __init__(self) -> None:
-        self._nursery: Nursery | None = None
-        self._reserve: Child | None = None
+        self.nursery: Nursery | None = None
+        self.reserve: Child | None = None
         self._since = 0.0  # when the last child was needed
         self._closed = False
         self._lock = threading.Lock()
@@ -132,7 +132,7 @@ class Children:
     def take(self) -> Child:
         """Return a child for a query. OSError."""
         with self._lock:
-            child, self._reserve = self._reserve, None
+            child, self.reserve = self.reserve, None
             self._since = time.monotonic()
             if child is not None:
                 if child.alive:
@@ -143,8 +143,8 @@ class Children:
     def reserve(self) -> None:
         """Have a child ready for the next query, if possible."""
         with self._lock, suppress(OSError):
-            if self._reserve is None and not self._closed:
-                self._reserve = self._new()
+            if self.reserve is None and not self._closed:
+                self.reserve = self._new()
 
     def tidy(self) -> None:
         """End the processes kept for queries if there was no query for a while."""
@@ -158,20 +158,20 @@ class Children:
         self._end_children()
 
     def _new(self) -> Child:
-        nursery = self._nursery
+        nursery = self.nursery
         if nursery is not None and nursery.alive:
             try:
                 return nursery.child()
             except OSError:
                 if not nursery.is_ending:
                     raise
-        self._nursery = Nursery()
-        return self._nursery.child()
+        self.nursery = Nursery()
+        return self.nursery.child()
 
     def _end_children(self) -> None:
         with self._lock:
-            child, self._reserve = self._reserve, None
-            nursery, self._nursery = self._nursery, None
+            child, self.reserve = self.reserve, None
+            nursery, self.nursery = self.nursery, None
         if child is not None:
             child.stop()
             child.end()

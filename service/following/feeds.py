@@ -58,14 +58,14 @@ class Feed:
         self._readers, self.versions = readers, readers.versions
         self._retain_rows, self._retain_bytes = retain
         self._tokens = tokens
-        self._gather, self._text_bytes = gather, text_bytes
+        self.gather, self._text_bytes = gather, text_bytes
         self._lock = threading.RLock()
         self._changed = threading.Condition(self._lock)
         self._settling = threading.Lock()  # its holder settles; taken before `_lock`
         self._in_hand: int | None = None  # the first of the versions that are being settled
         self._pending: deque[Delta] = deque()  # each published as a whole, or not yet
         self._pending_rows = 0
-        self._segments: deque[Segment] = deque()
+        self.segments: deque[Segment] = deque()
         self._first = 0  # number of the first segment's first kept version
         self._rows, self._bytes = 0, 0.0
         self.told = 0  # rows, whether still kept or not
@@ -143,7 +143,7 @@ class Feed:
         with self._lock:
             lost, cut = min(self._lost, version), min(self._cut, version)
             parts = []
-            for at, segment in enumerate(self._segments):
+            for at, segment in enumerate(self.segments):
                 first, end = self._first if at == 0 else 0, bisect_right(segment.versions, version)
                 if end > first and self._closed is None:
                     parts.append((segment, first, end))
@@ -163,7 +163,7 @@ class Feed:
             return
         self._lost, self._cut = lost, cut
         for segment in segments:
-            self._segments.append(segment)
+            self.segments.append(segment)
             self._rows += segment.starts[-1]
             self._bytes += segment.bytes
             self._merge_small()
@@ -182,7 +182,7 @@ class Feed:
             self._closed = problem
             self._cut_at(self.versions.published.number)
             # They hold the view, which holds this feed: its memory must be freed at once, not by the cycle collector.
-            self._gather = self._text_bytes = gone
+            self.gather = self._text_bytes = gone
         self.wake()
 
     # followers
@@ -338,7 +338,7 @@ class Feed:
     def _news(self, position: int) -> bool:
         if position < self._lost or self._closed is not None:
             return True
-        if self._segments and self._segments[-1].versions[-1] > position:
+        if self.segments and self.segments[-1].versions[-1] > position:
             return True
         published = self.versions.published.number
         for delta in reversed(self._pending):
@@ -359,7 +359,7 @@ class Feed:
     def _segments_after(self, position: int) -> Iterator[tuple[Segment, int]]:
         """Return the segments with changes after `position`, the oldest first, each with its first wanted version."""
         wanted: list[tuple[Segment, int]] = []
-        for segment in reversed(self._segments):
+        for segment in reversed(self.segments):
             if segment.versions[-1] <= position:
                 break
             wanted.append((segment, bisect_right(segment.versions, position)))
@@ -378,7 +378,7 @@ class Feed:
             if not pending or self._closed is not None:
                 return
             self._in_hand = pending[0].versions[0]
-            gather, text_bytes = self._gather, self._text_bytes
+            gather, text_bytes = self.gather, self._text_bytes
         try:
             settled = joined(pending if most is None else _first_rows(pending, most))
             texts = np.add.reduceat(text_bytes(settled.slots), settled.starts[:-1])
@@ -406,10 +406,10 @@ class Feed:
         if gone == len(segment.versions) or self._closed is not None:
             return
         if gone:
-            assert not self._segments, "the oldest go first"
+            assert not self.segments, "the oldest go first"
             self._first = gone
         rows = segment.starts[-1] - segment.starts[gone]
-        self._segments.append(segment)
+        self.segments.append(segment)
         self._leave_out(segment.versions[-1])
         self._rows += rows
         self._bytes += rows * segment.row_bytes
@@ -422,20 +422,20 @@ class Feed:
         """Merge small segments. Without the lock: only the holder of `_settling` adds segments, and the oldest are dropped first."""
         while True:
             with self._lock:
-                some = to_merge(self._segments)
+                some = to_merge(self.segments)
             if not some:
                 return
             one = merged(some)
             with self._lock:
-                if len(self._segments) <= len(some):  # some were dropped meanwhile
+                if len(self.segments) <= len(some):  # some were dropped meanwhile
                     return
                 for _ in some:
-                    self._segments.pop()
-                self._segments.append(one)
+                    self.segments.pop()
+                self.segments.append(one)
 
     def _trim(self) -> None:
         """Drop the oldest versions until the rest is within the bounds."""
-        while self._segments and (self._rows + self._pending_rows > self._retain_rows or self._bytes > self._retain_bytes):
+        while self.segments and (self._rows + self._pending_rows > self._retain_rows or self._bytes > self._retain_bytes):
             self._drop_oldest()
         while (excess := self._rows + self._pending_rows - self._retain_rows) > 0:
             oldest = self._pending[0]
@@ -447,9 +447,9 @@ class Feed:
         self._lost, self._cut = max(self._lost, version), max(self._cut, version)
 
     def _drop_up_to(self, version: int) -> None:
-        while self._segments and self._segments[0].versions[self._first] <= version:
+        while self.segments and self.segments[0].versions[self._first] <= version:
             self._drop_oldest()
-        if not self._segments and self._pending and self._pending[0].versions[0] <= version:
+        if not self.segments and self._pending and self._pending[0].versions[0] <= version:
             self._lost = self._leave_out(version)
 
     def _leave_out(self, version: int) -> int:
@@ -466,16 +466,16 @@ class Feed:
 
     def _drop_oldest(self) -> None:
         """Drop the oldest version of the segments."""
-        segment = self._segments[0]
+        segment = self.segments[0]
         rows = segment.starts[self._first + 1] - segment.starts[self._first]
         self._rows -= rows
         self._bytes -= rows * segment.row_bytes
         self._lost = segment.versions[self._first]
         self._first += 1
         if self._first == len(segment.versions):
-            self._segments.popleft()
+            self.segments.popleft()
             self._first = 0
-            if not self._segments:
+            if not self.segments:
                 self._bytes = 0.0  # no rounding errors are left
 
 

@@ -46,7 +46,7 @@ def stream_layout(definition: Mapping[str, Any] | str, tables: Mapping[str, Tabl
     counts = {relation: frames[relation].frame.count() for relation in {relation for _, relation in query.whole.aliases}}
     for alias, relation in query.whole.aliases:
         samples[alias] = sample_of(alias, relation, frames[relation], definitions[relation], possible, counts[relation])
-    return _chosen(query, possible, samples, cells, max_copies, None)
+    return choose_layout(query, possible, samples, cells, max_copies, None)
 
 
 def even_layout(query: Query, cells: int, width: int | None, max_copies: float) -> str:
@@ -64,7 +64,7 @@ def even_layout(query: Query, cells: int, width: int | None, max_copies: float) 
                 ends = () if one.kind == "hash" else (points, points + _EVENLY // (4 * cells))
                 given[number] = Given(keys, *ends)
         samples[alias] = Sample(_EVENLY, rng.integers(1 << 62, size=_EVENLY), given)
-    return _chosen(query, possible, samples, cells, max_copies, width or 0)
+    return choose_layout(query, possible, samples, cells, max_copies, width or 0)
 
 
 def require_fits(layout: str, query: Query) -> None:
@@ -80,7 +80,7 @@ def plain(table: Table) -> Table:
     return replace(table, frame=table.frame.drop(OP_COLUMN, SEQ_COLUMN))
 
 
-def _chosen(
+def choose_layout(
     query: Query, possible: Sequence[Coordinate], samples: Samples, cells: int, max_copies: float, width: int | None
 ) -> str:  # fmt: skip
     chosen = choose(query.whole.aliases, possible, samples, 1 << (cells - 1).bit_length())

@@ -84,7 +84,7 @@ class Pipeline:
             report = self._process(frame, epoch, run)
             self._job.metrics.batch_done(report)
             self.done += 1
-            log.info("batch %d: %s%s", epoch, report, _lag(self._job.watch.behind()))
+            log.info("batch %d: %s%s", epoch, report, lag(self._job.watch.behind()))
         except BaseException as failure:
             self.failure = failure
             raise
@@ -211,7 +211,7 @@ def require_applied(service: Service, stream: Stream, checkpoint: Claim, run: st
     return applied
 
 
-def _lag(behind: Mapping[Partition, int]) -> str:
+def lag(behind: Mapping[Partition, int]) -> str:
     """The lag of the job, and the partitions with the largest lag; empty if there is none."""
     worst = sorted(((count, at) for at, count in behind.items() if count), reverse=True)
     told = ", ".join(f"{topic}/{number} {count}" for count, (topic, number) in worst[:_WORST])

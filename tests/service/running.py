@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -13,7 +13,11 @@ import pytest
 
 from livejoin.wire.batch import DELETE, INSERT, TRUNCATE, UPSERT, Batch, Changes, RowBlock
 from livejoin.wire.schema import RelationPatch, parse_relation
-from service.engine.state import Receipt
+from service.durability.log import Log
+from service.engine.builds import Builds
+from service.engine.housekeeping import Housekeeping
+from service.engine.state import Receipt, State
+from service.engine.writer import Writer
 from service.errors import Problem
 from service.instance import Instance
 from service.reading.cursors import RowReader, open_rows
@@ -41,6 +45,19 @@ def opened(folder: Path, **settings: Any) -> Instance:
     engine = Instance(folder, Settings.model_validate({"data": folder, "pin_idle": 600, **settings}))
     engine.recover()
     return engine
+
+
+class Parts(NamedTuple):
+    writer: Writer
+    state: State
+    log: Log
+    builds: Builds
+    housekeeping: Housekeeping
+
+
+def parts(engine: Instance) -> Parts:
+    """What an engine is made of, for tests of one part beside the others."""
+    return Parts(engine._writer, engine._state, engine._log, engine._builds, engine._housekeeping)
 
 
 def refuses_nulls(engine: Instance, column: str, said: str) -> None:

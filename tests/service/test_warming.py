@@ -14,7 +14,7 @@ from structures.core import kernel
 
 def test_what_somebody_waits_for_is_compiled_first() -> None:
     """With what it imports, because the code of each room includes that of lower ones."""
-    warming._import_all()
+    warming.import_all()
     names = [warming._name(dispatcher) for dispatcher, _ in kernel._listed]
     kernels = warming.Kernels()
     kernels._waiting, kernels._missing = list(names), set(names)
@@ -29,16 +29,16 @@ def test_what_somebody_waits_for_is_compiled_first() -> None:
         time.sleep(0.001)
     wanted = [name for name in names if name.split(".")[1] in ("interval", "ordered", "core")]
     assert 0 < len(wanted) < len(names)
-    assert [kernels._take() for _ in wanted] == wanted
+    assert [kernels.take() for _ in wanted] == wanted
     rest = [name for name in names if name not in wanted]
-    assert kernels._take() == rest[0]
+    assert kernels.take() == rest[0]
     kernels.end()
-    assert kernels._take() is None
+    assert kernels.take() is None
     waiter.join()
 
 
 def test_kernels_are_loaded_once_and_with_those_that_they_import(monkeypatch: pytest.MonkeyPatch) -> None:
-    warming._import_all()
+    warming.import_all()
     names: list[str] = []
     monkeypatch.setattr(warming, "_ready", set())
     monkeypatch.setattr(kernel, "compiled", lambda dispatcher: names.append(warming._name(dispatcher)))

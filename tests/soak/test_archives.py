@@ -39,7 +39,7 @@ def report(batches):
     import livejoin.wire, structures
     from service import warming
     from structures.core import kernel
-    warming._import_all()
+    warming.import_all()
     files = [f"{os.path.realpath(one.__file__)}" for one in (structures, livejoin.wire)]
     yield pa.RecordBatch.from_pydict({"told": [json.dumps([files, sys.prefix, kernel.is_cached()])]})
 

@@ -429,9 +429,9 @@ def test_how_far_behind_is_told_where_it_is_known() -> None:
     watch = TopicWatch(quiet_admin({"bootstrap.servers": "127.0.0.1:1"}), known, {("t", 0): 5, ("t", 1): 7, ("t", 2): 7}, Metrics())
     watch._ends = {("t", 0): 9, ("t", 1): 7, ("t", 2): 1007, ("u", 0): 10**9}  # of u nothing was read yet, and it may begin anywhere
     assert watch.behind() == {("t", 0): 4, ("t", 1): 0, ("t", 2): 1000}
-    assert pipeline._lag(watch.behind()) == ", 1004 behind (t/2 1000, t/0 4)"
-    assert pipeline._lag({("t", 1): 0}) == pipeline._lag({}) == ""
-    assert pipeline._lag({("t", number): number + 1 for number in range(5)}) == ", 15 behind (t/4 5, t/3 4, t/2 3, …)"
+    assert pipeline.lag(watch.behind()) == ", 1004 behind (t/2 1000, t/0 4)"
+    assert pipeline.lag({("t", 1): 0}) == pipeline.lag({}) == ""
+    assert pipeline.lag({("t", number): number + 1 for number in range(5)}) == ", 15 behind (t/4 5, t/3 4, t/2 3, …)"
 
 
 def test_two_jobs_on_one_checkpoint(stage: Stage) -> None:

@@ -152,7 +152,7 @@ def test_a_child_that_cannot_be_watched_is_ended() -> None:
     """The nursery may have as many files as it has and the two sockets that come with a question: there is no pidfd."""
     nursery = Nursery()
     nursery.child().end()
-    pid = nursery._process.pid
+    pid = nursery.process.pid
     files = Path(f"/proc/{pid}/fd")
     while any("pidfd" in link for link in _links(files)):  # it closes the first child's last of all
         pass
@@ -212,7 +212,7 @@ def test_a_reserve_that_has_died_is_replaced() -> None:
     children = Children()
     try:
         children.reserve()
-        reserved = children._reserve
+        reserved = children.reserve
         assert reserved is not None
         reserved.stop()
         while reserved.alive:
@@ -223,24 +223,24 @@ def test_a_reserve_that_has_died_is_replaced() -> None:
         taken.end()
         children.reserve()
         children.tidy()
-        assert children._reserve is not None  # there was a query just now
+        assert children.reserve is not None  # there was a query just now
     finally:
         children.close()
-    assert children._reserve is None
+    assert children.reserve is None
     children.reserve()
-    assert children._reserve is None
+    assert children.reserve is None
 
 
 def test_a_child_whose_end_is_not_reported_yet_is_seen_to_have_ended(nursery: Nursery) -> None:
     """Seen on a busy machine: a query was given a reserve that something else had killed a moment ago, and failed."""
     child = nursery.child()
-    nursery._process.send_signal(signal.SIGSTOP)
+    nursery.process.send_signal(signal.SIGSTOP)
     try:
         child.stop()
         assert frames.is_readable(child._pidfd, 60.0)
         assert not child.alive and not frames.is_readable(child._told)
     finally:
-        nursery._process.send_signal(signal.SIGCONT)
+        nursery.process.send_signal(signal.SIGCONT)
         assert child.end() == -signal.SIGKILL
 
 
@@ -249,13 +249,13 @@ def test_a_nursery_that_has_died_is_replaced() -> None:
     children = Children()
     try:
         orphan = children.take()
-        nursery = children._nursery
+        nursery = children.nursery
         assert nursery is not None
-        nursery._process.kill()
-        nursery._process.wait()
+        nursery.process.kill()
+        nursery.process.wait()
         assert orphan.end() is orphan.end() is None
         taken = children.take()
-        assert taken.alive and children._nursery is not nursery
+        assert taken.alive and children.nursery is not nursery
         taken.stop()
         assert taken.end() == -signal.SIGKILL
         taken.stop()  # of one that has ended, as a query may be broken off at any moment
@@ -268,13 +268,13 @@ def test_a_nursery_whose_end_cannot_be_seen_yet_is_replaced(monkeypatch: pytest.
     children = Children()
     try:
         children.take().end()
-        nursery = children._nursery
+        nursery = children.nursery
         assert nursery is not None
-        nursery._process.kill()
-        nursery._process.wait()
-        monkeypatch.setattr(nursery._process, "poll", lambda: None)
+        nursery.process.kill()
+        nursery.process.wait()
+        monkeypatch.setattr(nursery.process, "poll", lambda: None)
         taken = children.take()
-        assert taken.alive and children._nursery is not nursery
+        assert taken.alive and children.nursery is not nursery
         taken.end()
     finally:
         children.close()
@@ -290,4 +290,4 @@ def test_the_status_outlives_the_nursery_s_door() -> None:
     while child.alive:
         pass
     assert child.end() == 0
-    nursery._process.wait()
+    nursery.process.wait()

@@ -23,7 +23,7 @@ from service.engine.under_way import UnderWay
 from service.errors import CATALOGUE, Problem
 from service.settings import Settings
 from tests.service.api.asking import ask, client, is_problem
-from tests.service.running import DEFINITION, HeldWriter, opened, running
+from tests.service.running import DEFINITION, HeldWriter, opened, parts, running
 
 
 class NoEngine:
@@ -319,7 +319,7 @@ def test_a_batch_that_the_end_does_not_wait_for(tmp_path: Path, source: str | No
     async def run() -> httpx.Response:
         async with client(context) as asked:
             answer = asyncio.create_task(asked.post("/v1/changes", params=params, json={"changes": [row]}))
-            while not engine._writer.waiting:
+            while not parts(engine).writer.waiting:
                 await asyncio.sleep(0.001)
             context.break_streams()
             answer.cancel()

@@ -23,8 +23,8 @@ def engine(tmp_path: Path) -> Iterator[Instance]:
 
 
 @pytest.fixture
-def context(engine: Instance) -> Context:
-    context = Context(Settings(data=engine._folder))
+def context(engine: Instance, tmp_path: Path) -> Context:
+    context = Context(Settings(data=tmp_path))
     context.open(engine)
     return context
 
@@ -58,7 +58,7 @@ def test_a_writer_that_has_died_is_told(engine: Instance, context: Context, monk
     is_problem(ask("GET", "/readyz", context), "internal")
 
 
-def test_a_start_whose_views_are_being_built(engine: Instance, context: Context, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_start_whose_views_are_being_built(engine: Instance, context: Context, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """Relations are served; the service is ready when its views are live, or, if so set, before."""
     monkeypatch.setattr(engine, "state", "recovering")
     context.report("building the views", 0.25)
@@ -66,7 +66,7 @@ def test_a_start_whose_views_are_being_built(engine: Instance, context: Context,
     assert (told["stage"], told["progress"]) == ("building the views", 0.25)
     assert ask("GET", "/livez", context).status_code == ask("GET", "/v1/relations/a", context).status_code == 200
     assert ask("GET", "/v1/status", context).json()["state"] == "recovering"
-    context.settings = Settings(data=engine._folder, ready="relations")
+    context.settings = Settings(data=tmp_path, ready="relations")
     assert ask("GET", "/readyz", context).status_code == 200
 
 
@@ -96,12 +96,12 @@ def test_a_disk_in_figures(engine: Instance, context: Context) -> None:
     assert kept["livejoin_snapshot_failures_total"] == 0
 
 
-def test_a_snapshot_that_fails_is_counted(engine: Instance, context: Context) -> None:
+def test_a_snapshot_that_fails_is_counted(engine: Instance, context: Context, tmp_path: Path) -> None:
     engine.apply(batch(("upsert", "a", rows_of(1, 5))))
-    (engine._folder / "snapshots").write_text("in its place")
+    (tmp_path / "snapshots").write_text("in its place")
     engine.snapshots.write()
     assert "livejoin_snapshot_failures_total 1.0" in ask("GET", "/metrics", context).text
-    (engine._folder / "snapshots").unlink()
+    (tmp_path / "snapshots").unlink()
 
 
 def test_how_far_a_follower_is_behind(tmp_path: Path) -> None:

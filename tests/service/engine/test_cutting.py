@@ -20,7 +20,7 @@ from service.durability.log import Log
 from service.errors import Problem
 from service.instance import Instance
 from tests.service.engine.test_generations import snapshots
-from tests.service.running import batch, look, opened, rows_of, running
+from tests.service.running import batch, look, opened, parts, rows_of, running
 
 
 @pytest.fixture
@@ -44,16 +44,16 @@ def change(engine: Instance) -> None:
 
 
 def test_a_long_backup_stops_no_snapshots(engine: Instance, tmp_path: Path) -> None:
-    with engine._log.keeping() as forgotten:
+    with parts(engine).log.keeping() as forgotten:
         for _ in range(4):
             change(engine)
             considered(engine)
-            assert engine._log.forgotten == forgotten == 0 and not engine.snapshots.under_way
+            assert parts(engine).log.forgotten == forgotten == 0 and not engine.snapshots.under_way
         assert snapshots(tmp_path) == ["3", "4"] and engine.snapshots.failures == 0 and engine.snapshots.log_bytes == 0
         considered(engine)
-        assert engine._log.forgotten == 0
+        assert parts(engine).log.forgotten == 0
     considered(engine)
-    assert engine._log.forgotten == 3 and snapshots(tmp_path) == ["3", "4"], "what was left goes afterwards, without another snapshot"
+    assert parts(engine).log.forgotten == 3 and snapshots(tmp_path) == ["3", "4"], "what was left goes afterwards, without another snapshot"
 
 
 def test_a_log_that_cannot_be_cut(
@@ -73,10 +73,10 @@ def test_a_log_that_cannot_be_cut(
     assert "the log could not be truncated" in caplog.text and "no snapshot could be written" not in caplog.text
     assert snapshots(tmp_path) == ["1", "2"] and engine.snapshots.failures == 0 and engine.snapshots.log_bytes == 0
     considered(engine)
-    assert engine._log.forgotten == 0, "not at once: trying takes room on a disk that has little"
+    assert parts(engine).log.forgotten == 0, "not at once: trying takes room on a disk that has little"
     engine.snapshots._not_before = 0.0
     considered(engine)
-    assert engine._log.forgotten == 1
+    assert parts(engine).log.forgotten == 1
 
 
 def test_a_start_goes_on_with_a_cut(engine: Instance, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -87,9 +87,9 @@ def test_a_start_goes_on_with_a_cut(engine: Instance, tmp_path: Path, monkeypatc
             considered(engine)
         engine.close()
     engine = opened(tmp_path)
-    assert engine._log.forgotten == 0
+    assert parts(engine).log.forgotten == 0
     considered(engine)
-    assert engine._log.forgotten == 1
+    assert parts(engine).log.forgotten == 1
     engine.close()
 
 
@@ -104,7 +104,7 @@ def test_who_keeps_batches_is_told_what_is_gone(tmp_path: Path, monkeypatch: pyt
     engine = running(tmp_path)
     for _ in range(5):
         change(engine)
-    log = engine._log
+    log = parts(engine).log
     watcher = threading.Thread(target=look)
     transaction = Log._transaction
 

@@ -20,7 +20,7 @@ from service.planning.planner import alternatives
 from service.reading.cursors import RowReader, open_relation_rows, open_rows
 from service.views.parse import parse_view
 from tests.service.grouped import GroupedView
-from tests.service.running import PAIR, HeldWriter, batch, check, counted, in_parts, is_empty, opened, running
+from tests.service.running import PAIR, HeldWriter, batch, check, counted, in_parts, is_empty, opened, parts, running
 from tests.service.stretched import CoveredView
 from tests.service.twin import DEFINITIONS, KEYS, MANY, VIEWS, Row, Source, Twin, TwinView, of_different_rows, plain, to_batch, values
 
@@ -301,8 +301,8 @@ def run(folder: Path, seed: int, batches: int, size: Callable[[Source], int], ke
             if pick.random() < 0.5:
                 engine.close()
             else:  # as if killed: the log is all there is
-                engine._writer.stop()
-                engine._log.close()
+                parts(engine).writer.stop()
+                parts(engine).log.close()
                 engine.state = "closed"
             engine = opened(folder)
             compare(engine, twin)
@@ -319,9 +319,9 @@ def grouped(engine: Instance, twin: Twin, changes: list[tuple[str, int, Row]], r
     """Each a batch of its own, all of which the writer takes at once; `runs` gets the lengths of those that it applied together. Truncates
     come last: other small batches may pass them."""
     changes = sorted(changes, key=lambda change: change[1] == TRUNCATE)
-    apply = engine._state.apply
+    apply = parts(engine).state.apply
     held = HeldWriter(engine)
-    engine._state.apply = lambda judged: (runs.append(len(judged.batches)), apply(judged))[1]  # type: ignore[method-assign]
+    parts(engine).state.apply = lambda judged: (runs.append(len(judged.batches)), apply(judged))[1]  # type: ignore[method-assign]
     expected = []
     for number, change in enumerate(changes):
         outcome = twin.apply([change], "reject")
@@ -330,7 +330,7 @@ def grouped(engine: Instance, twin: Twin, changes: list[tuple[str, int, Row]], r
     held.release()
     while len(held.answers) < len(changes):  # jobs may stand between the batches
         engine.at_rest(lambda: None)
-    engine._state.apply = apply  # type: ignore[method-assign]
+    parts(engine).state.apply = apply  # type: ignore[method-assign]
     for answer, wanted in zip(held.answers, expected, strict=True):
         assert isinstance(answer, Problem) if wanted is None else (answer.version, answer.applied) == wanted, answer
 

@@ -20,7 +20,7 @@ from service.engine.queued import change
 from service.errors import Problem
 from service.instance import Instance
 from service.reading.cursors import open_rows
-from tests.service.running import DEFINITION, batch, check, ids, opened, rows_of, running
+from tests.service.running import DEFINITION, batch, check, ids, opened, parts, rows_of, running
 
 _OURS = str(Path(service.__file__).parent)
 _SQL = {
@@ -89,11 +89,11 @@ def steps(engine: Instance, register: Register, in_turn: bool = True, writing: b
 
 def failed_alone(engine: Instance, register: Register, step: CodeType, in_turn: bool = True) -> None:
     """Check that a failure at this step reaches the caller, and that nothing else happens."""
-    before = engine._log.catalog(), dict(engine.relations), dict(engine.views), engine.versions.published.number
+    before = parts(engine).log.catalog(), dict(engine.relations), dict(engine.views), engine.versions.published.number
     error = attempt(engine, register, Probe(in_turn, False, step))
     assert isinstance(error, Injected), (step, error)
-    assert engine.state == "ready" and engine._writer.failure is None, step
-    assert before == (engine._log.catalog(), dict(engine.relations), dict(engine.views), engine.versions.published.number), step
+    assert engine.state == "ready" and parts(engine).writer.failure is None, step
+    assert before == (parts(engine).log.catalog(), dict(engine.relations), dict(engine.views), engine.versions.published.number), step
 
 
 def view_of(name: str) -> Register:
@@ -172,8 +172,8 @@ def test_a_failure_after_the_first_write_stops_the_service(
         with caplog.at_level(logging.CRITICAL, "livejoin"):
             error = attempt(engine, register, Probe(True, True, step))
         assert isinstance(error, Problem) and error.type == "internal", (step, error)
-        engine._writer._thread.join(60)
-        assert engine.state == "failed" and isinstance(engine._writer.failure, Injected), step
+        parts(engine).writer._thread.join(60)
+        assert engine.state == "failed" and isinstance(parts(engine).writer.failure, Injected), step
         assert not engine.close()
         engine = opened(tmp_path)
         assert engine.state == "ready" and len(ids(open_rows(engine.readers, "v"))) == 9

@@ -12,7 +12,7 @@ import pytest
 from service.instance import Instance
 from service.reading.cursors import open_rows
 from structures.core.blocks import Blocks
-from tests.service.running import PAIR, batch, look, rows_of, running
+from tests.service.running import PAIR, batch, look, parts, rows_of, running
 
 NATURAL = {"from": {"a": "a", "b": "b"}, "join": [{"equal": ["a.id", "b.id"]}], "select": ["a.id as i", "b.id as j"]}
 KINDS: dict[str, dict[str, Any]] = {
@@ -36,7 +36,7 @@ KINDS: dict[str, dict[str, Any]] = {
 
 
 def stores_of(engine: Instance) -> list[Any]:
-    return [*engine._state.indexes.stores, *chain.from_iterable(view.stores for view in engine.views.values())]
+    return [*parts(engine).state.indexes.stores, *chain.from_iterable(view.stores for view in engine.views.values())]
 
 
 @pytest.mark.parametrize("kind", KINDS)

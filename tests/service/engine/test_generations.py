@@ -17,7 +17,7 @@ import pytest
 from service.durability.folder import MARK, Damaged, SyncFailed
 from service.errors import Problem
 from service.reading.cursors import open_relation_rows, open_rows
-from tests.service.running import batch, ids, look, opened, rows_of, running
+from tests.service.running import batch, ids, look, opened, parts, rows_of, running
 
 
 def snapshots(folder: Path) -> list[str]:
@@ -178,8 +178,8 @@ def test_free_pages_go_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     pauses: list[int] = []  # how many pages there are when the thread that gives them back has done a step
 
     def ask(pragma: str) -> int:
-        with engine._log._guard:  # the writer uses the same connection
-            return int(engine._log._db.execute(f"PRAGMA {pragma}").fetchone()[0])
+        with parts(engine).log._guard:  # the writer uses the same connection
+            return int(parts(engine).log._db.execute(f"PRAGMA {pragma}").fetchone()[0])
 
     def pause(seconds: float) -> None:
         pauses.append(ask("page_count"))
@@ -233,7 +233,7 @@ def test_an_fsync_of_a_snapshot_that_fails_ends_the_service(of: str, tmp_path: P
     engine.on_failure = ends.append
     seen = failing(monkeypatch, of)
     engine.snapshots.write()
-    engine._writer._thread.join(60)
+    parts(engine).writer._thread.join(60)
     assert engine.state == "failed" and isinstance(ends[0], SyncFailed)
     with pytest.raises(Problem, match="has failed"):
         engine.apply(batch(("upsert", "a", rows_of(0, 1))))

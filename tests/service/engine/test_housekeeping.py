@@ -15,7 +15,7 @@ from service.instance import Instance
 from service.reading.cursors import open_rows
 from service.tables.store import Table
 from service.views.live_view import LiveView
-from tests.service.running import HeldWriter, batch, check, counted, keep_house, look, of_ops, rows_of, running
+from tests.service.running import HeldWriter, batch, check, counted, keep_house, look, of_ops, parts, rows_of, running
 
 
 @pytest.fixture
@@ -38,7 +38,7 @@ def test_what_comes_is_not_behind_all_pieces(engine: Instance, monkeypatch: pyte
             ended.set()
         return not ended.is_set()
 
-    engine.at_rest(lambda: engine._housekeeping._tasks.appendleft(piece))
+    engine.at_rest(lambda: parts(engine).housekeeping._tasks.appendleft(piece))
     engine.apply(of_ops("a", ("upsert", 1)))
     assert ended.wait(60), "pieces are done while nothing waits"
     assert happened == ["piece"] * 3 + ["change"] + ["piece"] * 6
@@ -49,7 +49,7 @@ def test_housekeeping_is_done_in_pieces_while_others_wait(
     engine: Instance, monkeypatch: pytest.MonkeyPatch, owed: float, pieces: int
 ) -> None:
     """For as long as is owed, two milliseconds at most, and ten times as long once a quarter of a second is owed."""
-    now, done, writer = [0.0], list[float](), engine._writer
+    now, done, writer = [0.0], list[float](), parts(engine).writer
 
     def piece() -> bool:
         now[0] += 1.001e-3
@@ -82,14 +82,14 @@ def test_it_is_done_between_jobs_too(engine: Instance, monkeypatch: pytest.Monke
     def job() -> None:
         happened.append("job")
         if happened.count("job") < 20:
-            engine._writer.call(job)
+            parts(engine).writer.call(job)
             time.sleep(0.001)
         else:
             ended.set()
 
     held = HeldWriter(engine)
-    monkeypatch.setattr(engine._writer, "_housekeep", piece)
-    engine._writer.call(job)
+    monkeypatch.setattr(parts(engine).writer, "_housekeep", piece)
+    parts(engine).writer.call(job)
     held.release()
     assert ended.wait(60)
     assert happened.count("job") == 20 and "jj" not in "".join([what[0] for what in happened])
@@ -99,11 +99,11 @@ def test_a_checkpoint_of_the_log_is_a_piece(engine: Instance, monkeypatch: pytes
     done: list[bool] = []
 
     def look() -> None:
-        engine._housekeeping._tasks.appendleft(lambda: bool(done.append(True)))
+        parts(engine).housekeeping._tasks.appendleft(lambda: bool(done.append(True)))
         monkeypatch.setattr("service.durability.log._WAL_BYTES", -1)
-        assert engine._log.checkpoint_due and engine._housekeeping.piece() and not done
+        assert parts(engine).log.checkpoint_due and parts(engine).housekeeping.piece() and not done
         monkeypatch.undo()
-        assert not engine._log.checkpoint_due and engine._housekeeping.piece() and done
+        assert not parts(engine).log.checkpoint_due and parts(engine).housekeeping.piece() and done
 
     engine.at_rest(look)
 

@@ -17,7 +17,7 @@ from service.query.model import Query
 from service.reading.cursors import open_rows
 from service.views.stages.making import shown_of
 from tests.server_process import ServerProcess
-from tests.service.running import DEFINITION, PAIR, batch, ids, opened, rows_of, running
+from tests.service.running import DEFINITION, PAIR, batch, ids, opened, parts, rows_of, running
 
 
 def spoil(folder: Path, definition: dict[str, object]) -> None:
@@ -81,7 +81,7 @@ def test_a_view_that_is_refused_fails_alone(definition: dict[str, object], tmp_p
 
 def test_what_is_noted_beside_a_definition(tmp_path: Path) -> None:
     engine = running(tmp_path)
-    (record,) = engine._log.catalog()[1]
+    (record,) = parts(engine).log.catalog()[1]
     assert record.query is not None
     noted = json.loads(record.query)
     assert noted["relations"].keys() == {"a", "b"} and noted["query"]["aliases"] == [["a", "a"], ["b", "b"]]
@@ -90,7 +90,7 @@ def test_what_is_noted_beside_a_definition(tmp_path: Path) -> None:
 
 def full(engine: Instance) -> int:
     """Let the database not grow any more. Gives what it was allowed before."""
-    db = engine._log._db
+    db = parts(engine).log._db
     before: int = db.execute("PRAGMA max_page_count").fetchone()[0]
     db.execute(f"PRAGMA max_page_count = {db.execute('PRAGMA page_count').fetchone()[0]}")
     return before
@@ -108,7 +108,7 @@ def test_a_full_disk_refuses_changes_of_the_catalogue(tmp_path: Path, monkeypatc
 
     before = full(engine)
     refused()
-    engine._log._db.execute(f"PRAGMA max_page_count = {before}")
+    parts(engine).log._db.execute(f"PRAGMA max_page_count = {before}")
     with monkeypatch.context() as patch:
         patch.setattr("service.durability.log._CATALOG_ROOM", 1 << 60)
         refused()

@@ -21,7 +21,7 @@ from service.reading.cursors import open_relation_rows, open_rows
 from service.views.live_view import LiveView
 from structures.interval.tree import IntervalTree
 from structures.rows.rows import Rows
-from tests.service.running import DEFINITION, PAIR, batch, check, ids, look, of_ops, opened, rows_of, running
+from tests.service.running import DEFINITION, PAIR, batch, check, ids, look, of_ops, opened, parts, rows_of, running
 
 
 def no_address_space(*_: object) -> Any:
@@ -236,7 +236,7 @@ def test_rows_that_pins_hold_count_and_are_given_up(tmp_path: Path) -> None:
     for step in range(40):
         engine.apply(batch(("upsert", "a", rows_of(1, 1, tag=str(step) * 500_000))))
         readers.append(open_relation_rows(engine.readers, "a"))
-        engine._housekeeping._looked = float("inf")
+        parts(engine).housekeeping._looked = float("inf")
     assert 39 * 500_000 <= engine.metrics()["retired_bytes"] <= 39 * 2 * 500_000 + (1 << 20)
     look(engine)
     assert engine.metrics()["retired_bytes"] <= 10 << 20
@@ -364,7 +364,7 @@ def test_a_follower_at_the_head_makes_no_segment_a_version(tmp_path: Path) -> No
         op = "delete" if step % 3 == 2 else "upsert"
         engine.apply(batch((op, "a", rows_of(step - (step % 3 == 2), 1))))
         tokens.append(head.next()[-1].token)
-    assert [segment.level for segment in feed._segments] == [0, 2, 1, 1, *[0] * 11] and feed._rows == 300, "the oldest is merged with none"
+    assert [segment.level for segment in feed.segments] == [0, 2, 1, 1, *[0] * 11] and feed._rows == 300, "the oldest is merged with none"
 
     def told(subscription: Subscription) -> list[tuple[int, str, Any]]:
         chunks: list[Chunk] = []
@@ -379,9 +379,9 @@ def test_a_follower_at_the_head_makes_no_segment_a_version(tmp_path: Path) -> No
     for step in range(300, 700):
         engine.apply(batch(("upsert", "a", rows_of(step, 1))))
         head.next()
-    oldest = feed._segments[0]
-    kept = sum(segment.bytes for segment in feed._segments) - oldest.starts[feed._first] * oldest.row_bytes
-    assert feed._rows == 500 and feed._bytes == pytest.approx(kept) and max(segment.level for segment in feed._segments) == 2
+    oldest = feed.segments[0]
+    kept = sum(segment.bytes for segment in feed.segments) - oldest.starts[feed._first] * oldest.row_bytes
+    assert feed._rows == 500 and feed._bytes == pytest.approx(kept) and max(segment.level for segment in feed.segments) == 2
     with pytest.raises(Problem):
         feed.subscribe(tokens[150])
     assert [version for version, _, _ in told(feed.subscribe(tokens[250]))] == list(range(253, 702))

@@ -20,7 +20,7 @@ from service.engine.state import Receipt
 from service.errors import Problem
 from service.instance import Instance
 from service.reading.cursors import open_relation_rows, open_rows
-from tests.service.running import DEFINITION, PAIR, HeldWriter, batch, ids, look, of_ops, opened, rows_of, running
+from tests.service.running import DEFINITION, PAIR, HeldWriter, batch, ids, look, of_ops, opened, parts, rows_of, running
 from tests.waiting import until
 
 
@@ -254,8 +254,8 @@ def test_a_view_with_a_fault_fails_alone(engine: Instance, monkeypatch: pytest.M
 
 def test_a_group_shares_a_commit_and_a_duplicate_waits_for_it(engine: Instance, monkeypatch: pytest.MonkeyPatch) -> None:
     held, committed = HeldWriter(engine), []
-    commit = engine._log.commit
-    monkeypatch.setattr(engine._log, "commit", lambda: (committed.append(len(held.answers)), commit()))
+    commit = parts(engine).log.commit
+    monkeypatch.setattr(parts(engine).log, "commit", lambda: (committed.append(len(held.answers)), commit()))
     held.submit(of_ops("a", ("insert", 1), source="s", epoch=1))
     held.submit(of_ops("a", ("insert", 1), source="s", epoch=1))
     held.submit(of_ops("a", ("insert", 1)))
@@ -273,14 +273,14 @@ def test_small_batches_are_answered_between_large_ones(engine: Instance, monkeyp
     """Each lane has its turn, and the batches of a turn share one commit."""
     monkeypatch.setattr("service.engine.queued._FEW_CHANGES", 2)
     held, committed = HeldWriter(engine), []
-    commit = engine._log.commit
-    monkeypatch.setattr(engine._log, "commit", lambda: (committed.append(len(held.answers)), commit()))
+    commit = parts(engine).log.commit
+    monkeypatch.setattr(parts(engine).log, "commit", lambda: (committed.append(len(held.answers)), commit()))
     counts = (1, 3, 1, 3, 1)
     numbers = iter(range(sum(counts)))
     for count in counts:
         held.submit(of_ops("a", *(("insert", number) for number in islice(numbers, count))))
     held.release()
-    engine._writer.call(lambda: None).result()  # behind them all
+    parts(engine).writer.call(lambda: None).result()  # behind them all
     assert committed == [0, 3]
     assert [answer.version for answer in held.answers if isinstance(answer, Receipt)] == [*range(1, len(counts) + 1)]
 
@@ -319,16 +319,16 @@ def test_a_failure_of_the_disk_ends_the_service(tmp_path: Path, step: str, make:
     def fail(*_: object) -> None:
         raise make()
 
-    setattr(engine._log, step, fail)
+    setattr(parts(engine).log, step, fail)
     for i in range(2):
         held.submit(of_ops("a", ("upsert", 10 + i)))
     later: list[Problem] = []
     thread = threading.Thread(target=lambda: later.append(refused(lambda: engine.drop_view("v"))), daemon=True)
     thread.start()
-    while engine._writer.waiting < 3:  # two batches and the drop behind them
+    while parts(engine).writer.waiting < 3:  # two batches and the drop behind them
         thread.join(0.01)
     held.release()
-    engine._writer._thread.join(60)
+    parts(engine).writer._thread.join(60)
     thread.join(60)
     assert [problem.type for problem in later] == [expected]
     assert [answer.type for answer in held.answers if isinstance(answer, Problem)] == [expected] * 2
@@ -350,7 +350,7 @@ def test_what_is_on_disk_is_never_said_not_to_be(tmp_path: Path) -> None:
 
     engine.versions.publish = fail  # type: ignore[method-assign]
     assert refused(lambda: engine.apply(of_ops("a", ("upsert", 1)))).type == "internal"
-    engine._writer._thread.join(60)
+    parts(engine).writer._thread.join(60)
     engine.close()
     engine = opened(tmp_path)
     assert engine.published.number == 1 and keys(engine) == [1]
@@ -359,8 +359,8 @@ def test_what_is_on_disk_is_never_said_not_to_be(tmp_path: Path) -> None:
 
 def stop_hard(engine: Instance) -> None:
     """As if killed: no snapshot, the log is all there is."""
-    engine._writer.stop()
-    engine._log.close()
+    parts(engine).writer.stop()
+    parts(engine).log.close()
     engine.state = "closed"
 
 
@@ -403,7 +403,7 @@ def test_a_relation_that_changes_while_a_view_is_planned(engine: Instance, same:
     """The view is planned beside the writer, and once more in its turn if a relation is another one by then."""
     other = DEFINITION if same else parse_relation({"columns": [{"name": "id", "type": "int64"}], "key": ["id"]})
     held = HeldWriter(engine)
-    queued = engine._writer._queue.__len__
+    queued = parts(engine).writer._queue.__len__
     before = queued()
     answers: list[Any] = []
 

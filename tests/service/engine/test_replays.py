@@ -257,10 +257,10 @@ def test_a_quiet_view_loses_nothing(tmp_path: Path) -> None:
 def test_small_segments_are_merged_when_they_are_restored(tmp_path: Path) -> None:
     engine = with_rows(tmp_path)
     tokens = changed(engine, range(250))
-    assert len(feed(engine)._segments) > 20
+    assert len(feed(engine).segments) > 20
     engine.close()
     engine = opened(tmp_path)
-    assert not to_merge(feed(engine)._segments) and len(feed(engine)._segments) < 20
+    assert not to_merge(feed(engine).segments) and len(feed(engine).segments) < 20
     assert versions_after(engine, tokens[99]) == [*range(102, 252)]
     engine.close()
 

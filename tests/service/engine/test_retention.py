@@ -19,7 +19,7 @@ from service.instance import Instance
 from service.query.model import ColumnRef, Filter
 from service.tables.relations import Relation
 from service.tables.rewriting import Removal, slots_that_meet
-from tests.service.running import opened
+from tests.service.running import opened, parts
 
 DAY = 86_400_000_000
 
@@ -79,11 +79,11 @@ def test_old_rows_go(engine: Instance, kind: str, unit: int, monkeypatch: pytest
     assert engine.retention.look() == 90
     assert ids(engine) == [*range(90, 100), 1000]
     assert engine.published.number == before + 13, "batches of seven rows"
-    assert engine._state.sources[SOURCE] == (None, 13) and engine.sources()[SOURCE].epoch == 13
+    assert parts(engine).state.sources[SOURCE] == (None, 13) and engine.sources()[SOURCE].epoch == 13
     assert engine.retention.look() == 0 and engine.published.number == before + 13
     engine.retention.clock = lambda: 101.5 * DAY / 1e6
     assert engine.retention.look() == (2 if kind == "timestamp" else 1)
-    assert engine._state.sources[SOURCE][1] == 14
+    assert parts(engine).state.sources[SOURCE][1] == 14
 
 
 @pytest.mark.parametrize(("kind", "unit"), [("timestamp", DAY), ("date", 1)])

@@ -20,7 +20,7 @@ from service.query.model import ColumnRef, Filter
 from service.reading.cursors import open_relation_rows, open_rows
 from service.tables.relations import Relation
 from service.tables.rewriting import Deletion, Replacement, Rewrite
-from tests.service.running import batch, check, keep_house, rows_of, running
+from tests.service.running import batch, check, keep_house, parts, rows_of, running
 
 Model = dict[int, str | None]
 
@@ -39,7 +39,7 @@ def of(model: Model) -> pa.RecordBatch:
 
 def submit(engine: Instance, rewrite: Rewrite, sent: int) -> Receipt:
     answer: Future[Receipt | Problem] = Future()
-    engine._writer.submit(Batch([rewrite], sent, 0, [], 0), answer.set_result)
+    parts(engine).writer.submit(Batch([rewrite], sent, 0, [], 0), answer.set_result)
     result = answer.result(60)
     assert isinstance(result, Receipt), result
     return result

@@ -13,7 +13,7 @@ from livejoin.wire.json import decode_json
 from service.engine.state import Receipt
 from service.errors import Problem
 from service.instance import Instance
-from tests.service.running import DEFINITION, ORDER, HeldWriter, check, of_ops, running
+from tests.service.running import DEFINITION, ORDER, HeldWriter, check, of_ops, parts, running
 
 
 def as_arrow(relation: str, op: str, id_: int) -> Batch:
@@ -35,14 +35,14 @@ def single(request: pytest.FixtureRequest) -> Callable[[str, str, int], Batch]:
 def applied(engine: Instance, batches: list[Batch]) -> tuple[list[int], list[Receipt | Problem]]:
     """The lengths of the runs, and the answers."""
     runs: list[int] = []
-    apply = engine._state.apply
+    apply = parts(engine).state.apply
     held = HeldWriter(engine)
-    engine._state.apply = lambda judged: (runs.append(len(judged.batches)), apply(judged))[1]  # type: ignore[method-assign]
+    parts(engine).state.apply = lambda judged: (runs.append(len(judged.batches)), apply(judged))[1]  # type: ignore[method-assign]
     for one in batches:
         held.submit(one)
     held.release()
     engine.at_rest(lambda: None)
-    engine._state.apply = apply  # type: ignore[method-assign]
+    parts(engine).state.apply = apply  # type: ignore[method-assign]
     check(engine)
     return runs, held.answers
 

@@ -20,7 +20,7 @@ from service.engine.state import Receipt
 from service.engine.under_way import UnderWay
 from service.errors import Problem
 from service.instance import Instance
-from tests.service.running import PAIR, batch, of_ops, rows_of, running
+from tests.service.running import PAIR, batch, of_ops, parts, rows_of, running
 
 Key = tuple[str, int, str | None]  # source, epoch and run
 
@@ -28,7 +28,7 @@ Key = tuple[str, int, str | None]  # source, epoch and run
 @pytest.fixture
 def engine(tmp_path: Path) -> Iterator[Instance]:
     engine = running(tmp_path, {}, synchronous="normal")
-    engine._writer._pace = 0.0  # single changes are applied at once, if they may be
+    parts(engine).writer._pace = 0.0  # single changes are applied at once, if they may be
     yield engine
     engine.close()
 

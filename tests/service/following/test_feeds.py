@@ -17,7 +17,7 @@ from service.following.chunks import CHUNK_ROWS, Chunk
 from service.following.feeds import Feed
 from service.following.subscriptions import Subscription
 from service.instance import Instance
-from tests.service.running import DEFINITION, PAIR, batch, keep_house, look, of_ops, opened, rows_of, running
+from tests.service.running import DEFINITION, PAIR, batch, keep_house, look, of_ops, opened, parts, rows_of, running
 
 
 @pytest.fixture
@@ -96,8 +96,8 @@ def test_tokens_of_others_are_refused(engine: Instance, tmp_path: Path) -> None:
 
 def killed(engine: Instance, folder: Path) -> Instance:
     """The log is all there is, as after kill -9, and the service is started again."""
-    engine._writer.stop()
-    engine._log.close()
+    parts(engine).writer.stop()
+    parts(engine).log.close()
     engine.state = "closed"
     return opened(folder)
 
@@ -320,14 +320,14 @@ def test_nobody_waits_while_rows_are_gathered(engine: Instance) -> None:
     found = feed(engine)
     subscription = found.subscribe()
     begun, go_on = threading.Event(), threading.Event()
-    gather = found._gather
+    gather = found.gather
 
     def slow(slots: Any) -> Any:
         begun.set()
         assert go_on.wait(60)
         return gather(slots)
 
-    found._gather = slow
+    found.gather = slow
     engine.apply(batch(("upsert", "a", rows_of(0, 3))))
     told: list[Chunk] = []
     reader = threading.Thread(target=lambda: told.extend(all_of(subscription)))
@@ -353,14 +353,14 @@ def test_what_is_dropped_while_it_is_gathered_stays_dropped(engine: Instance, ke
     subscription = found.subscribe()
     for at in range(4):
         engine.apply(batch(("upsert", "a", rows_of(3 * at, 3))))
-    gather = found._gather
+    gather = found.gather
 
     def meanwhile(slots: Any) -> Any:
         with found._lock:
             found._drop_up_to(start + 4 - kept)
         return gather(slots)
 
-    found._gather = meanwhile
+    found.gather = meanwhile
     chunks = subscription.next()
     assert [chunk.kind for chunk in chunks] == ["error"] and chunks[0].problem is not None and chunks[0].problem.type == "reader-too-slow"
     later = found.subscribe(found.token(start + 4 - kept))
@@ -373,18 +373,18 @@ def test_the_writer_settles_some_thousand_rows_at_a_time(engine: Instance, monke
     engine.apply(batch(("upsert", "b", rows_of(0, 1))))
     found = feed(engine)
     subscription = found.subscribe()
-    gather, pieces = found._gather, []
+    gather, pieces = found.gather, []
 
     def counting(slots: Any) -> Any:
         pieces.append(len(slots[0]))
         return gather(slots)
 
-    found._gather = counting
+    found.gather = counting
 
     def changes() -> None:
         for at in range(6):
-            engine._writer._commit([Waiting(batch(("upsert", "a", rows_of(3 * at, 3))), lambda answer: None, 0)])
-        engine._writer._commit([Waiting(batch(("upsert", "a", rows_of(100, 30))), lambda answer: None, 0)])
+            parts(engine).writer._commit([Waiting(batch(("upsert", "a", rows_of(3 * at, 3))), lambda answer: None, 0)])
+        parts(engine).writer._commit([Waiting(batch(("upsert", "a", rows_of(100, 30))), lambda answer: None, 0)])
         while found.housekeep(engine.published.number, True):
             pass
 
@@ -399,7 +399,7 @@ def test_a_long_version_is_settled_in_a_thread(engine: Instance, monkeypatch: py
     found = feed(engine)
     subscription = found.subscribe()
     begun, go_on = threading.Event(), threading.Event()
-    gather, names = found._gather, []
+    gather, names = found.gather, []
 
     def slow(slots: Any) -> Any:
         names.append(threading.current_thread().name)
@@ -407,7 +407,7 @@ def test_a_long_version_is_settled_in_a_thread(engine: Instance, monkeypatch: py
         assert go_on.wait(60)
         return gather(slots)
 
-    found._gather = slow
+    found.gather = slow
     engine.apply(batch(("upsert", "a", rows_of(0, 11))))
     look(engine)
     assert begun.wait(60) and found.floor() == engine.published.number - 1
@@ -423,14 +423,14 @@ def test_a_view_is_dropped_while_its_rows_are_gathered(engine: Instance) -> None
     found = feed(engine)
     subscription = found.subscribe()
     begun, go_on = threading.Event(), threading.Event()
-    gather = found._gather
+    gather = found.gather
 
     def slow(slots: Any) -> Any:
         begun.set()
         assert go_on.wait(60)
         return gather(slots)
 
-    found._gather = slow
+    found.gather = slow
     engine.apply(batch(("upsert", "a", rows_of(0, 3))))
     told: list[Chunk] = []
     reader = threading.Thread(target=lambda: told.extend(subscription.next()))

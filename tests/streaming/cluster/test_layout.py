@@ -275,7 +275,7 @@ def skewed(name: str) -> dict[str, Sample]:
 def fullest(name: str) -> tuple[float, float]:
     """Of a cell in bands by samples: its rows beside what each would have without copies; and the copies of a row."""
     samples = skewed(name)
-    layout = Layout.of_json(stream_layout._chosen(QUERY, KEYED[:1], samples, CELLS, 8.0, None))
+    layout = Layout.of_json(stream_layout.choose_layout(QUERY, KEYED[:1], samples, CELLS, 8.0, None))
     rows = np.zeros(CELLS)
     for alias, routed in routed_by(layout, samples).items():
         of_alias = np.bincount(routed.cells, minlength=CELLS)
@@ -307,7 +307,7 @@ def test_bands_have_about_equally_many_rows(name: str) -> None:
     """Copies included; of those that start there too. Open ends alone have many copies: with these, no width that divides new starts has
     few, and one that has few took all of them to one cell."""
     samples = {"x": sample(name), "y": sample(name, seed=8)}
-    layout = Layout.of_json(stream_layout._chosen(QUERY, KEYED, samples, CELLS, 8.0, None))
+    layout = Layout.of_json(stream_layout.choose_layout(QUERY, KEYED, samples, CELLS, 8.0, None))
     (coordinate,) = layout.coordinates
     assert coordinate.kind == "bands" and bool(coordinate.hot) == (name != "open ends"), "few keys of which a fifth would be everywhere"
     rows, starts, short = np.zeros(CELLS), np.zeros(CELLS), 0
@@ -329,14 +329,14 @@ def test_samples_of_too_short_a_time_do_not_copy_all_rows() -> None:
         keys, starts, ends = one.given[0]
         assert starts is not None and ends is not None
         samples[alias] = one._replace(given={0: Given(0 * keys, 0 * starts, ends - starts)})
-    (coordinate,) = Layout.of_json(stream_layout._chosen(QUERY, KEYED[:1], samples, CELLS, 2.0, None)).coordinates
+    (coordinate,) = Layout.of_json(stream_layout.choose_layout(QUERY, KEYED[:1], samples, CELLS, 2.0, None)).coordinates
     assert coordinate.width >= 32, "as intervals are long"
 
 
 def test_copies_in_bands_are_limited() -> None:
     samples = {alias: sample("open ends, no key") for alias in "xy"}
     with pytest.raises(NotDistributable, match="each row would go to 4.* of 16 cells on average; .* set max_copies=5"):
-        stream_layout._chosen(QUERY, KEYED, samples, CELLS, 4.0, None)
+        stream_layout.choose_layout(QUERY, KEYED, samples, CELLS, 4.0, None)
 
 
 def test_without_ties_equal_starts_stay_in_one_cell(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -136,7 +136,7 @@ def test_a_copy_of_an_environment_loads_what_was_compiled(tmp_path: Path):
 @pytest.mark.skipif(not JIT, reason="nothing is listed")
 def test_every_kernel_with_a_signature_is_warmed():
     """However deep it lies."""
-    warming._import_all()
+    warming.import_all()
     listed = {(dispatcher.py_func.__module__, dispatcher.py_func.__name__) for dispatcher, _ in _listed}
     written = set()
     for file in ROOT.rglob("*.py"):
@@ -151,7 +151,7 @@ def test_every_kernel_with_a_signature_is_warmed():
 
 def test_warming_imports_every_module():
     environment = {**os.environ, "LIVEJOIN_JIT": "off"}
-    code = "import sys; from service import warming; warming._import_all(); print(*sys.modules)"
+    code = "import sys; from service import warming; warming.import_all(); print(*sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT.parent, env=environment, capture_output=True, text=True, check=True)
     modules = {".".join(file.relative_to(ROOT.parent).with_suffix("").parts).removesuffix(".__init__") for file in ROOT.rglob("*.py")}
     assert modules <= set(done.stdout.split())

@@ -17,7 +17,7 @@ from service.views.joins.reading_join import BowTieJoin, IntersectJoin
 from service.views.parse import parse_view
 from tests.service.definitions import refused
 from tests.service.engine.test_engine import prepared, read_all, run
-from tests.service.running import check, look
+from tests.service.running import check, look, parts
 from tests.service.twin import DEFINITIONS, TwinView, to_batch
 from tests.service.views.joins.test_qdag_join import view
 from tests.service.views.joins.test_view_tree_join import HIERARCHICAL, U, a, b, compare_two
@@ -108,7 +108,7 @@ def test_they_share_indexes_with_view_trees(tmp_path: Path) -> None:
     engine = prepared(tmp_path, {"pair": HIERARCHICAL["pair"]})
     rows = [("a", UPSERT, a(i, floor=i % 3)) for i in range(40)] + [("b", UPSERT, b(i, room="AB"[i % 2], floor=500 * i)) for i in range(20)]
     engine.apply(to_batch(rows))
-    indexes = engine._state.indexes
+    indexes = parts(engine).state.indexes
     engine.put_view("sect", HIERARCHICAL["pair"].definition | SECT, wait=60)
     assert len(indexes._kept) == 2
     compare_two(engine, "pair", "sect")

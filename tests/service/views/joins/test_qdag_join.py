@@ -17,7 +17,7 @@ from service.views.parse import parse_view
 from structures.quadtree.trees import QuadTrees
 from tests.service.definitions import RELATIONS, refused, sql
 from tests.service.engine.test_engine import prepared, read_all, run
-from tests.service.running import check
+from tests.service.running import check, parts
 from tests.service.twin import DEFINITIONS, TwinView, _equal, to_batch
 from tests.waiting import until
 
@@ -98,7 +98,7 @@ def test_the_writer_merges_while_nothing_waits(tmp_path: Path, monkeypatch: pyte
     trees = cast(QdagJoin, engine.views["edges"].join).trees
     changes = 2 * len(trees.roots)
     for one in rows[:changes]:
-        until(lambda: not engine._writer._untidy)
+        until(lambda: not parts(engine).writer._untidy)
         engine.apply(to_batch([("b", UPSERT, one | {"floor": 0})]))
         check(engine)
     assert all(root.base != 0 for root in trees.roots)

@@ -19,7 +19,7 @@ from service.reading.cursors import open_rows
 from service.views.joins.reading_join import ViewTreeJoin
 from service.views.parse import parse_view
 from tests.service.engine.test_engine import prepared, read_all, run
-from tests.service.running import check, look, opened
+from tests.service.running import check, look, opened, parts
 from tests.service.twin import DEFINITIONS, Row, Twin, TwinView, to_batch
 from tests.service.views.joins.test_qdag_join import view
 from tests.waiting import until
@@ -101,7 +101,7 @@ def test_products(tmp_path: Path, seed: int) -> None:
 def test_one_index_for_all_that_want_the_same(tmp_path: Path) -> None:
     """Two views and a third alias share; another filter, order or equality is another index; the last to go takes it along."""
     engine = prepared(tmp_path, {"pair": HIERARCHICAL["pair"], "silent": HIERARCHICAL["silent"]})
-    indexes = engine._state.indexes
+    indexes = parts(engine).state.indexes
     rows = [("a", UPSERT, a(i, floor=i % 3)) for i in range(40)] + [("b", UPSERT, b(i, room="AB"[i % 2])) for i in range(20)]
     engine.apply(to_batch(rows))
     assert len(indexes._kept) == 2
@@ -157,7 +157,7 @@ def test_a_reader_of_a_dropped_view_reads_on(tmp_path: Path, first: int) -> None
     for step in range(5):
         engine.apply(to_batch([("a", UPSERT, a(i, room="B", floor=step)) for i in range(60)]))
         look(engine)
-    assert not engine._state.indexes._leaving
+    assert not parts(engine).state.indexes._leaving
     assert sum(read_all(reader).values()) == 60 * 9 - 10
     assert sum(read_all(older).values()) == 60 * 9
     engine.close()
@@ -177,7 +177,7 @@ def test_a_view_that_fails_leaves_the_others_their_indexes(tmp_path: Path, monke
     engine.apply(to_batch([("b", UPSERT, b(2))]))
     assert open_count(engine, "silent") == 4
     look(engine)
-    assert len(engine._state.indexes._kept) == 2
+    assert len(parts(engine).state.indexes._kept) == 2
     check(engine)
     engine.close()
 
@@ -186,7 +186,7 @@ def test_indexes_that_fail_are_their_views_failure(tmp_path: Path, monkeypatch: 
     """What is wrong with the indexes fails all views over those that a batch changes, and no other."""
     engine = prepared(tmp_path, {"pair": HIERARCHICAL["pair"], "itself": HIERARCHICAL["crossed"]})
     engine.put_view("list", {"from": {"x": "b"}}, wait=60)
-    structure = engine._state.indexes.structure
+    structure = parts(engine).state.indexes.structure
 
     def fail(*_: Any) -> None:
         raise KeyError("planted")
@@ -207,7 +207,7 @@ def test_no_room_is_said_before_anything_is_touched(tmp_path: Path, monkeypatch:
     def full(*_: Any) -> None:
         raise MemoryError("planted")
 
-    monkeypatch.setattr(engine._state.indexes.structure, "require", full)
+    monkeypatch.setattr(parts(engine).state.indexes.structure, "require", full)
     with pytest.raises(Problem) as caught:
         engine.apply(to_batch([("a", UPSERT, a(1))]))
     assert caught.value.type == "no-room" and engine.published.number == 0
@@ -267,7 +267,7 @@ def test_a_view_of_nothing_needs_no_index(tmp_path: Path) -> None:
     engine = prepared(tmp_path, {})
     engine.put_view("v", {"sql": "SELECT x.id FROM a x JOIN b y ON x.room = y.room WHERE x.tag = NULL"}, wait=60)
     engine.apply(to_batch([("a", UPSERT, a(1)), ("b", UPSERT, b(1))]))
-    assert isinstance(engine.views["v"].join, ViewTreeJoin) and not engine._state.indexes._kept
+    assert isinstance(engine.views["v"].join, ViewTreeJoin) and not parts(engine).state.indexes._kept
     assert open_count(engine, "v") == 0 and read_all(open_rows(engine.readers, "v", point=("x", {"id": "1"}))) == Counter()
     check(engine)
     engine.close()
@@ -280,11 +280,11 @@ def test_a_start_builds_them_anew(tmp_path: Path) -> None:
     changes += [("b", UPSERT, b(i, floor=i % 3)) for i in range(9)]
     twin.apply(changes, "reject")
     engine.apply(to_batch(changes))
-    kept = len(engine._state.indexes._kept)
+    kept = len(parts(engine).state.indexes._kept)
     engine.close()
     engine = opened(tmp_path)
-    until(lambda: len(engine._state.indexes._kept) >= kept)  # replayed alone, they are built anew with what they share
-    assert len(engine._state.indexes._kept) == kept
+    until(lambda: len(parts(engine).state.indexes._kept) >= kept)  # replayed alone, they are built anew with what they share
+    assert len(parts(engine).state.indexes._kept) == kept
     for name in FOLLOWED:
         assert read_all(open_rows(engine.readers, name)) == Counter(twin.history[twin.version][name].values()), name
     check(engine)
