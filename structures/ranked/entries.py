@@ -42,7 +42,7 @@ class Ranked:
         self._arity, self._most, self._rank = arity, most, rank
         self._indexes = OrderedIndexes(words)
         self._index = self._indexes.add(arity)
-        self.listed = room(CHUNK)
+        self._listed = room(CHUNK)
         self.steps = 0  # rows visited so far for what is reported
 
     @property
@@ -88,10 +88,10 @@ class Ranked:
         parts, items = list[tuple[np.ndarray, ...]](), items_of(changes.entries)
         nodes, writing, holder = self._indexes.arena.nodes, self._indexes.arena.writing, self._indexes.holder(self._index)
         while state.item(GROUP) < len(changes.ends):
-            n = kernel(nodes, writing, holder, items, changes.signs, changes.ends, *more, self.listed)
-            parts.append(tuple(column[:n].copy() for column in self.listed))
+            n = kernel(nodes, writing, holder, items, changes.signs, changes.ends, *more, self._listed)
+            parts.append(tuple(column[:n].copy() for column in self._listed))
             if n == 0 and state.item(GROUP) < len(changes.ends):  # more rows tie than there is room for
-                self.listed = room(2 * len(self.listed.slot))
+                self._listed = room(2 * len(self._listed.slot))
         if missing := state.item(MISSING):
             raise KeyError(f"{missing} rows that were to go were not there, or rows that came were")
         slots, of, after, sure = parts[0] if len(parts) == 1 else (np.concatenate(columns) for columns in zip(*parts, strict=True))

@@ -19,7 +19,7 @@ class ChangeQueue:
 
     def __init__(self, width: int) -> None:
         self._width = width
-        self.blocks: list[np.ndarray] = []  # int64[width, _BLOCK]
+        self._blocks: list[np.ndarray] = []  # int64[width, _BLOCK]
         self._first = 0  # number of the first record of the first block
         self.begin = self.end = 0
 
@@ -27,12 +27,12 @@ class ChangeQueue:
         """Add `count` records, given by their columns: int64[count] or int32[count], or one number for all. O(count): nothing moves."""
         done = 0
         while done < count:
-            at = self.end - self._first - _BLOCK * (len(self.blocks) - 1)  # in the last block
+            at = self.end - self._first - _BLOCK * (len(self._blocks) - 1)  # in the last block
             if at == _BLOCK:
-                self.blocks.append(np.empty((self._width, _BLOCK), np.int64))
+                self._blocks.append(np.empty((self._width, _BLOCK), np.int64))
                 at = 0
             some = min(count - done, _BLOCK - at)
-            for values, column in zip(self.blocks[-1], columns, strict=True):
+            for values, column in zip(self._blocks[-1], columns, strict=True):
                 values[at : at + some] = column if isinstance(column, int) else column[done : done + some]
             done += some
             self.end += some
@@ -45,7 +45,7 @@ class ChangeQueue:
         while first < end:
             number, at = divmod(first - self._first, _BLOCK)
             some = min(end - first, _BLOCK - at)
-            found.append(self.blocks[number][:, at : at + some])
+            found.append(self._blocks[number][:, at : at + some])
             first += some
         return found
 
@@ -53,11 +53,11 @@ class ChangeQueue:
         """Drop the records below this number, at most `self.end`. O(blocks)."""
         self.begin = max(self.begin, end)
         blocks = (self.begin - self._first) // _BLOCK
-        del self.blocks[:blocks]
+        del self._blocks[:blocks]
         self._first += blocks * _BLOCK
 
     def check(self) -> None:
         """Verify the invariants: each record that was not dropped has a place, and no block is empty."""
         assert self._first <= self.begin <= self.end, "more was dropped than there was"
         assert self.begin - self._first < _BLOCK, "a block that was dropped is still there"
-        assert 0 <= self._first + _BLOCK * len(self.blocks) - self.end < _BLOCK, "there is no room for a record, or a block too many"
+        assert 0 <= self._first + _BLOCK * len(self._blocks) - self.end < _BLOCK, "there is no room for a record, or a block too many"

@@ -64,7 +64,7 @@ class Retired:
         self._born = born
         self._died = died
         self._waiting: deque[tuple[int, np.ndarray]] = deque()
-        self.held: dict[int, list[tuple[np.ndarray, np.ndarray]]] = {}
+        self._held: dict[int, list[tuple[np.ndarray, np.ndarray]]] = {}
         self._due: list[tuple[np.ndarray, np.ndarray]] = []  # slots whose pins have gone
 
     def add(self, version: int, slots: np.ndarray) -> None:
@@ -74,10 +74,10 @@ class Retired:
     def reclaim(self, oldest_needed: int, pins: np.ndarray, most: int) -> np.ndarray:
         """Return int32[n], slots that are no longer visible to any reader, found among at most `most` that are visited. `pins`: int64,
         sorted."""
-        if self.held:
+        if self._held:
             present = set(pins.tolist())
-            for pin in [pin for pin in self.held if pin not in present]:
-                self._due += self.held.pop(pin)
+            for pin in [pin for pin in self._held if pin not in present]:
+                self._due += self._held.pop(pin)
         due = []
         while self._due and most > 0:
             slots, deaths = self._due.pop()
@@ -102,7 +102,7 @@ class Retired:
             for pin in np.unique(holders).tolist():
                 if pin >= 0:
                     under = holders == pin
-                    _add(self.held.setdefault(pin, []), slots[under], deaths[under])
+                    _add(self._held.setdefault(pin, []), slots[under], deaths[under])
         return reusable[:freed]
 
     def is_due(self, oldest_needed: int) -> bool:
@@ -112,7 +112,7 @@ class Retired:
     def slots(self) -> np.ndarray:
         """Return int32[n], sorted: all slots that are waiting, held, or due."""
         parts = [*self._due, *((slots, np.full(len(slots), version, np.int64)) for version, slots in self._waiting)]
-        for held in self.held.values():
+        for held in self._held.values():
             parts += held
         if not parts:
             return np.empty(0, np.int32)

@@ -42,7 +42,7 @@ class TopsMachine(ReadingMachine):
         self.most, self.exact = most, exact
         rank = None if exact else lambda slots: np.array([self.ranks[slot] for slot in slots.tolist()], np.int64)
         self.tops = Tops(4 if exact else 2, most, rank, 1 << 20, 1 << 20)
-        self.tops.listed = room(3)  # so that rows are listed in pieces
+        self.tops._listed = room(3)  # so that rows are listed in pieces
         self.rows = {one.slot: one for one in self.new(shapes)}
         self.tops.load(1, packed(self.rows.values()))
         self.judge()
@@ -161,7 +161,7 @@ class ValidityMachine(RuleBasedStateMachine):
         """`exact`: ranks are coordinates, not words."""
         self.filled = filled
         self.validity = Validity(1 if exact else self.words_of, filled, 1 << 20)
-        self.validity.listed = room(3)
+        self.validity._listed = room(3)
         self.rows = {one.slot: one for one in self.new(shapes)}
         self.validity.load(packed(self.rows.values()))
         self.judge()

@@ -29,7 +29,7 @@ def test_all_orders_equal() -> None:
     """Each change looks at all that ties, more than are listed at once, and one row is told to go and one to come."""
     n = 500 if JIT else 40
     tops = Tops(2, 1, lambda slots: -slots.astype(np.int64), 1 << 20, 1 << 20)
-    tops.listed = type(tops.listed)(*(column[:7] for column in tops.listed))
+    tops._listed = type(tops._listed)(*(column[:7] for column in tops._listed))
     tops.load(1, of([4] * n, [9] * n, list(range(n))))
     for version in range(2, 12):
         last = n + 1 - version

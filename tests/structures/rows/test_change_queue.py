@@ -47,7 +47,7 @@ class Machine(RuleBasedStateMachine):
         assert (self.queue.begin, self.queue.end) == (self.begin, len(self.twin))
         for parts, wanted in self.kept:
             assert [tuple(record) for part in parts for record in part.T.tolist()] == wanted
-        for block in self.queue.blocks:
+        for block in self.queue._blocks:
             assert block.shape == (3, 4)
 
 
@@ -58,8 +58,8 @@ def test_agrees_with_a_list() -> None:
 def test_nothing_moves() -> None:
     queue = ChangeQueue(1)
     queue.append(6, 1)
-    blocks = list(queue.blocks)
+    blocks = list(queue._blocks)
     queue.append(9, np.arange(9))
-    assert all(now is before for now, before in zip(queue.blocks, blocks, strict=False))
+    assert all(now is before for now, before in zip(queue._blocks, blocks, strict=False))
     queue.drop(7)
-    assert queue.blocks[0] is blocks[1] and [part.tolist() for part in queue.parts(7, 10)] == [[[1]], [[2, 3]]]
+    assert queue._blocks[0] is blocks[1] and [part.tolist() for part in queue.parts(7, 10)] == [[[1]], [[2, 3]]]

@@ -64,7 +64,7 @@ def test_what_many_small_changes_leave_to_a_pin_is_found_in_few_arrays():
     for slot in range(n):
         kept.add(slot + 5, np.array([slot], np.int32))
         assert len(kept.reclaim(slot + 5, pins, ALL)) == 0
-    assert len(kept.held[3]) <= n.bit_length()
+    assert len(kept._held[3]) <= n.bit_length()
     freed = [kept.reclaim(n + 5, NO_PINS, 100).tolist() for _ in range(n // 100)]
     assert [len(part) for part in freed] == [100] * (n // 100) and sorted(sum(freed, [])) == list(range(n))
 
@@ -78,7 +78,7 @@ def test_long_arrays_are_not_copied(monkeypatch):
     for slot in range(n):
         kept.add(slot + 5, np.array([slot], np.int32))
         kept.reclaim(slot + 5, np.array([3], np.int64), ALL)
-    assert {len(slots) for slots, _ in kept.held[3]} <= {1, 2, 4, 8} and len(kept.held[3]) <= n // 5 + 3
+    assert {len(slots) for slots, _ in kept._held[3]} <= {1, 2, 4, 8} and len(kept._held[3]) <= n // 5 + 3
     assert sorted(kept.reclaim(n + 5, NO_PINS, ALL).tolist()) == list(range(n))
 
 
