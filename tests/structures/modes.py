@@ -53,8 +53,8 @@ STRUCTURES = {
         ("tests/structures/qdag/test_absent.py",),
         "not adds_no_joint_node",
         (
-            Canary("structures.qdag.absent", "group_of", "lambda walking, u: 0"),
             Canary("structures.qdag.absent", "has_tuple", "lambda nodes, walking, t, at, level: False"),
+            Canary("structures.qdag.absent", "group_of", "lambda walking, u: 0"),
             Canary("structures.qdag.absent", "quadrants", "lambda nodes, walking, t, ref, level: 0"),
             Canary("structures.qdag.absent", "settle", "lambda walking, g: was(walking, g) or True", 1),
             Canary("structures.qdag.walk", "has_live_tests", "lambda walking, g: False"),
