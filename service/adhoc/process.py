@@ -124,7 +124,7 @@ class Children:
 
     def __init__(self) -> None:
         self.nursery: Nursery | None = None
-        self.reserve: Child | None = None
+        self.spare: Child | None = None
         self._since = 0.0  # when the last child was needed
         self._closed = False
         self._lock = threading.Lock()
@@ -132,7 +132,7 @@ class Children:
     def take(self) -> Child:
         """Return a child for a query. OSError."""
         with self._lock:
-            child, self.reserve = self.reserve, None
+            child, self.spare = self.spare, None
             self._since = time.monotonic()
             if child is not None:
                 if child.alive:
@@ -143,8 +143,8 @@ class Children:
     def reserve(self) -> None:
         """Have a child ready for the next query, if possible."""
         with self._lock, suppress(OSError):
-            if self.reserve is None and not self._closed:
-                self.reserve = self._new()
+            if self.spare is None and not self._closed:
+                self.spare = self._new()
 
     def tidy(self) -> None:
         """End the processes kept for queries if there was no query for a while."""
@@ -170,7 +170,7 @@ class Children:
 
     def _end_children(self) -> None:
         with self._lock:
-            child, self.reserve = self.reserve, None
+            child, self.spare = self.spare, None
             nursery, self.nursery = self.nursery, None
         if child is not None:
             child.stop()

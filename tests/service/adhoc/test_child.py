@@ -212,7 +212,7 @@ def test_a_reserve_that_has_died_is_replaced() -> None:
     children = Children()
     try:
         children.reserve()
-        reserved = children.reserve
+        reserved = children.spare
         assert reserved is not None
         reserved.stop()
         while reserved.alive:
@@ -223,12 +223,12 @@ def test_a_reserve_that_has_died_is_replaced() -> None:
         taken.end()
         children.reserve()
         children.tidy()
-        assert children.reserve is not None  # there was a query just now
+        assert children.spare is not None  # there was a query just now
     finally:
         children.close()
-    assert children.reserve is None
+    assert children.spare is None
     children.reserve()
-    assert children.reserve is None
+    assert children.spare is None
 
 
 def test_a_child_whose_end_is_not_reported_yet_is_seen_to_have_ended(nursery: Nursery) -> None:
