@@ -37,7 +37,10 @@ def drawn(rng: random.Random, style: str, most: int, keys: int) -> RandomView:
             pass
 
 
-@pytest.mark.parametrize(("seed", "count", "steps"), [(0, 1, 10), *(pytest.param(seed, 2, 22, marks=pytest.mark.soak) for seed in range(2))])
+CASES = [(0, 1, 10), *(pytest.param(seed, 2, 22, marks=pytest.mark.soak) for seed in range(2))]  # with the numbers of views and of steps
+
+
+@pytest.mark.parametrize(("seed", "count", "steps"), CASES)
 @pytest.mark.parametrize("style", STYLES)
 def test_all_algorithms(tmp_path: Path, style: str, seed: int, count: int, steps: int) -> None:
     """By the engine's twin: every version, followers, look-ups, windows, held readers, runs of single changes, restarts."""
