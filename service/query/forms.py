@@ -374,8 +374,8 @@ Aliases = Annotated[
 Filters = Annotated[list[Entry], Field(description="the filters of single aliases, all of which must hold")]
 
 
-class Part(Form):
-    """A nested part of a view: relations and conditions. The conditions may refer to aliases of the enclosing view."""
+class SubqueryForm(Form):
+    """A subquery of a view: relations and conditions. The conditions may refer to aliases of the enclosing view."""
 
     what = "an entry of exists, not_exists or left, or full,"
     aliases: Aliases
@@ -390,10 +390,10 @@ class Select(Form):
     aliases: Aliases
     join: list[Condition] = Field([], description="the conditions between aliases, all of which must hold")
     where: Filters = []
-    exists: list[Part] = Field([], description="parts that must have a row that meets their conditions")
-    not_exists: list[Part] = Field([], description="parts that must have no such row")
-    left: list[Part] = Field([], description="optional parts: their columns are null where no row meets their conditions")
-    full: Part | None = Field(None, description="a relation whose rows are in the view without partner too, with null in other columns")
+    exists: list[SubqueryForm] = Field([], description="subqueries that must have a row that meets their conditions")
+    not_exists: list[SubqueryForm] = Field([], description="subqueries that must have no such row")
+    left: list[SubqueryForm] = Field([], description="outer subqueries: their columns are null where no row meets their conditions")
+    full: SubqueryForm | None = Field(None, description="a relation whose rows are in the view without partner too, with nulls")
     select: list[Selected] = Field(
         default_factory=list,
         min_length=1,
