@@ -73,7 +73,7 @@ def test_integers_that_a_float_does_not_have_exactly(tmp_path: Path) -> None:
         b'{"v": 18446744073709551616}\n',
         b'{"v":1.5, "w": "x"}\n{"v":-99999999999999999999, "w": "y"}\n',
     ):
-        with pytest.raises(Failure, match="integers that neither int64 nor float64 has exactly"):
+        with pytest.raises(Failure, match="integers that neither int64 nor float64 represents exactly"):
             types(tmp_path / "b.jsonl", content)
 
 
