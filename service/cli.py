@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import sys
 
-from livejoin import cli
+from livejoin.cli import main as run
 
 COMMANDS = {name: f"service.commands.{name}" for name in ("bench", "check", "demo", "repair", "restore", "serve", "stream", "token")}
 
 
 def main(argv: list[str] | None = None) -> int:
-    return cli.main(argv, COMMANDS)
+    return run(argv, COMMANDS)
 
 
 if __name__ == "__main__":

@@ -159,7 +159,7 @@ def test_times_without_a_zone(tmp_path: Path) -> None:
 def test_all_columns_of_local_times_are_named(tmp_path: Path) -> None:
     row = b"id,st,en,x\n5,2026-01-05 00:00:00,2026-01-06 00:00:00Z,2026-01-06 00:00:00\n"
     path = write(tmp_path / "a.csv", row + b"6,2026-01-05 00:00:00,2026-01-06 00:00:00,tomorrow\n")
-    with pytest.raises(Failure, match=r"columns 'st', 'en': say .* --zone UTC, .* --type st=string --type en=string$"):
+    with pytest.raises(Failure, match=r"columns 'st', 'en': give .* --zone UTC, .* --type st=string --type en=string$"):
         infer([open_file(path)], {}, [])
     types = [column["type"] for column in infer([open_file(path)], {"en": "string"}, [], "UTC")]
     assert types == ["int64", "timestamp", "string", "string"]
