@@ -8,7 +8,8 @@ of any two aliases (`product`), an ASOF JOIN whose rows are chosen from either r
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import partial, reduce
 from typing import Any, TypeVar
 
@@ -46,10 +47,8 @@ def options_of(form: SqlView | JsonForm) -> Options:
 def read_json(data: Any, relations: Mapping[str, RelationDefinition]) -> Expression:
     """Return the draft of a SELECT, or of several. `data`: a valid `JsonForm`. Raises as `read_sql`, but `bad-definition` in place of
     `bad-query`."""
-    try:
+    with _refusing_depth():
         return read_query(_query(data, "", relations), Fields(), relations)
-    except RecursionError:
-        raise bad("the definition is nested too deeply") from None
 
 
 def read_where(relation: str, definition: RelationDefinition, where: Sequence[Any]) -> list[Condition]:
@@ -57,11 +56,20 @@ def read_where(relation: str, definition: RelationDefinition, where: Sequence[An
     `unknown-column`."""
     draft = Draft(Scope({relation: relation}, {relation: definition}))
     conditions = Conditions(draft, Names(draft.scope, Fields()), None)
-    for number, entry in enumerate(where):
-        conditions.add(_entry(entry, f"where.{number}", lambda name, path: _located(_column_of(relation, name), path)))
+    with _refusing_depth():
+        for number, entry in enumerate(where):
+            conditions.add(_entry(entry, f"where.{number}", lambda name, path: _located(_column_of(relation, name), path)))
     if draft.never:
         return [Filter(ColumnRef(relation, definition.key[0]), "in", ())]
     return draft.filters
+
+
+@contextmanager
+def _refusing_depth() -> Iterator[None]:
+    try:
+        yield
+    except RecursionError:
+        raise bad("the conditions are nested too deeply") from None
 
 
 def _query(form: Any, at: str, relations: Mapping[str, RelationDefinition]) -> exp.Expr:

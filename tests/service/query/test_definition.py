@@ -9,6 +9,8 @@ import pytest
 
 from livejoin.wire.schema import parse_relation
 from service.errors import Problem
+from service.query.definition import read_where
+from service.query.forms import Deletion, checked
 from service.query.model import RETAIN, ColumnRef, Filter
 from service.views.parse import View, parse_view
 from tests.service.definitions import RELATIONS, refused, sql
@@ -182,6 +184,17 @@ def test_names_and_what_is_not_supported(definition: dict[str, Any], type_: str,
 )
 def test_a_complaint_begins_with_the_path_of_the_field(definition: dict[str, Any], says: str) -> None:
     assert str(refused(definition).detail).startswith(says)
+
+
+def test_conditions_that_are_nested_too_deeply_are_refused() -> None:
+    deep: dict[str, Any] = {"column": "b.id", "op": "=", "value": 1}
+    for _ in range(240):
+        deep = {"or": [deep, {"column": "b.id", "op": "=", "value": 2}]}
+    shallow = json.loads(json.dumps(deep).replace("b.id", "id"))
+    assert "nested too deeply" in refused(ONE | {"where": [deep]}).detail
+    checked(Deletion, {"where": [shallow]})
+    with pytest.raises(Problem, match="nested too deeply"):
+        read_where("bookings", RELATIONS["bookings"], [shallow])
 
 
 def test_having_takes_patterns_in_both_forms() -> None:
