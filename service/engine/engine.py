@@ -44,8 +44,8 @@ from service.errors import Problem, dropped, ending
 from service.query.assembly import Limits
 from service.query.model import Condition
 from service.settings import Settings
+from service.tables.backlog import Backlog
 from service.tables.estimates import estimates_of
-from service.tables.history import Passage
 from service.tables.relations import Relation
 from service.views.deltas import DeltaSink, Stored
 from service.views.joins.making import rooms_of
@@ -115,7 +115,7 @@ class Engine(ABC):
     def _recover(self, report: Progress, opened: Callable[[], None]) -> None:
         with self._loading:
             to_build = self._load(report)
-        building = [self._builds.start(view, passage=passage) for view, passage in to_build]
+        building = [self._builds.start(view, since=since) for view, since in to_build]
         opened()
         self.retention.start()
         if building:
@@ -127,7 +127,7 @@ class Engine(ABC):
                 self.state = "ready"
                 report("ready", 1.0)
 
-    def _load(self, report: Progress) -> list[tuple[LiveView, Passage | None]]:
+    def _load(self, report: Progress) -> list[tuple[LiveView, Backlog | None]]:
         """Load everything but the views, which are built later."""
         kept = self._log.catalog()[1]
         is_followed = any(record.definition.get("changes") is not False for record in kept)
@@ -136,27 +136,27 @@ class Engine(ABC):
         snapshots = Snapshotting(self._folder, self._log, self._state, self.versions, version, self.fail_soon)
         self.snapshots = self._housekeeping.snapshots = snapshots
         self.versions.publish(self._state.version())
-        to_build: list[tuple[LiveView, Passage | None]] = []
+        to_build: list[tuple[LiveView, Backlog | None]] = []
         for record in kept:
             view = kept_view(record, self._state)
             self._state.views = {**self._state.views, view.name: view}
             if view.state == "building":
-                to_build.append((view, self._passage_of(view, snapshot)))
-        if all(passage is None for _, passage in to_build):
-            self._state.history = None
+                to_build.append((view, self._replay_of(view, snapshot)))
+        self._state.recorder.begin()
         self.kernels.load(EVERY_BATCH if self._state.relations else ())
         self._writer.start()
         self._is_open = True
         return to_build
 
-    def _passage_of(self, view: LiveView, snapshot: Snapshot | None) -> Passage | None:
-        """Restore a view's feed from the snapshot, if it may be followed; return the passage that replays the later changes."""
-        retain, history = view.view.query.retain, self._state.history
-        if retain is None or history is None:
+    def _replay_of(self, view: LiveView, snapshot: Snapshot | None) -> Backlog | None:
+        """Restore a view's feed from the snapshot, if it may be followed; return the later changes, to be replayed."""
+        retain = view.view.query.retain
+        if retain is None:
             return None
         found = snapshot.feed(view.id) if snapshot is not None else None
-        view.feed = self.restored_feed_of(view, retain, history.since, None if found is None else Stored(*found))
-        return history.passage(view.relations.values())
+        backlog = self._state.recorder.open_replay(view.relations.values())
+        view.feed = self.restored_feed_of(view, retain, backlog.version, None if found is None else Stored(*found))
+        return backlog
 
     # queries
 

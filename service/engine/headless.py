@@ -86,7 +86,7 @@ class Cell:
         self._views = [self._with_homes(view._replace(query=replace(view.query, retain=_ALL))) for view in views]
         by_id = {relation.id: relation for relation in self._state.relations.values()}
         self._shapes = {id_: Shape.of(relation.schema, relation.key) for id_, relation in by_id.items()}
-        self._replay = Replay(by_id, None)
+        self._replay = Replay(by_id, self._state.recorder)
         self._is_built = False
 
     def _with_homes(self, view: View) -> View:

@@ -24,7 +24,6 @@ from service.engine.state import State
 from service.errors import Problem
 from service.tables.estimates import estimates_of
 from service.tables.evolution import widened
-from service.tables.history import History
 from service.tables.relations import Relation
 from service.tables.store import NO_NUMBERS
 from service.views.live_view import LiveView
@@ -72,7 +71,7 @@ class Loading:
 def recover_relations(state: State, log: Log, folder: Path, progress: Progress, keep_history: bool) -> Snapshot | None:
     """Fill the tables and the sources; return the snapshot. `progress` may raise, to abort. Raises Damaged.
 
-    `keep_history`: record a history from the snapshot on; all rows that were deleted since are kept for it. Cost: one pass over the
+    `keep_history`: record all changes from the snapshot on; all rows that were deleted since are kept for them. Cost: one pass over the
     snapshot's rows and the log's changes.
     """
     records = log.catalog()[0]
@@ -81,24 +80,23 @@ def recover_relations(state: State, log: Log, folder: Path, progress: Progress, 
     state.relations = {relation.name: relation for relation in relations}
     by_id = {relation.id: relation for relation in relations}
     shapes = Shapes(records, {id_: Shape.of(relation.schema, relation.key) for id_, relation in by_id.items()})
-    history = state.history = History(start, relations) if keep_history else None
+    if keep_history:
+        state.recorder.keep(start, relations)
     state.newest = start
     last = max(log.last_version, start)
-    replay = Replay(by_id, history)
+    replay = Replay(by_id, state.recorder)
     for row in log.replay(start):
         reach("in-recovery")
         replay.take(row.version, decode_effects(row.payload, shapes.at(row.version)))
         state.newest = row.version
         progress("replaying the log", (row.version - start) / (last - start))
-        if row.version % 256 == 0 and history is None:
+        if row.version % 256 == 0 and not keep_history:
             replay.flush()
             _reclaim(state)
     replay.flush()
     state.newest = last
-    if history is None:
+    if not keep_history:
         _reclaim(state)
-    else:
-        history.begin()
     for name, source in log.sources().items():
         state.sources[name], state.written[name] = (source.run, source.epoch), source.written
         if source.receipt is not None:

@@ -9,8 +9,8 @@ import numpy as np
 
 from livejoin.wire.batch import RowBlock
 from service.durability.effects import Effect
+from service.tables.backlog import Recorder
 from service.tables.evolution import widened
-from service.tables.history import History
 from service.tables.relations import Relation
 from service.tables.resolution import NO_SLOTS, Slots
 from service.tables.store import Numbers
@@ -55,8 +55,8 @@ class Replay:
     """Apply changes to the tables, version after version. Versions that change few rows are combined as long as all rows of a relation have
     different keys: each alone would take as long as dozens of them."""
 
-    def __init__(self, relations: Mapping[int, Relation], history: History | None) -> None:
-        self._relations, self._history = relations, history
+    def __init__(self, relations: Mapping[int, Relation], recorder: Recorder) -> None:
+        self._relations, self._recorder = relations, recorder
         self._waiting: dict[int, _Waiting] = {}  # by the relation's id
         self._rows = 0  # changes in _waiting
 
@@ -89,8 +89,7 @@ class Replay:
             self._note(entered)
 
     def _note(self, changes: list[_Changed]) -> None:
-        if self._history is not None:
-            self._history.add(changes)
+        self._recorder.add(changes)
 
 
 def _entered(relation: Relation, version: int, effect: Effect) -> _Changed:

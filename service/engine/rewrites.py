@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
+from functools import partial
 from typing import NamedTuple
 
 import pyarrow as pa
@@ -69,23 +70,21 @@ class Rewrites:
     @contextmanager
     def watched(self, relation: Relation) -> Iterator[Held]:
         """Hold the published version, and record changes to the relation."""
-        backlog, stack = Backlog([relation]), ExitStack()
+        stack = ExitStack()
 
-        def begin() -> int:
+        def begin() -> Held:
             if self._state.relations.get(relation.name) is not relation:
                 raise dropped(relation.name)
-            self._state.attach(backlog)
-            return stack.enter_context(self._versions.holding())
-
-        def end() -> None:
-            self._state.detach(backlog)
+            version = stack.enter_context(self._versions.holding())
+            return Held(relation, version, self._state.recorder.open([relation]))
 
         with stack:
+            held = self._writer.call(begin).result()
             try:
-                yield Held(relation, self._writer.call(begin).result(), backlog)
+                yield held
             finally:
                 with suppress(Problem):  # the service is stopping
-                    self._writer.call(end).result()
+                    self._writer.call(partial(self._state.recorder.close, held.backlog)).result()
 
     @contextmanager
     def held(self, name: str) -> Iterator[Held]:

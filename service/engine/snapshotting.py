@@ -103,7 +103,7 @@ class Snapshotting:
     @property
     def _is_replaying(self) -> bool:
         """Whether the feeds of some views are still behind the log."""
-        return self._state.history is not None
+        return self._state.recorder.is_replaying
 
     def finish(self) -> None:
         """Write a last snapshot after the writer has ended, so that the next start is fast; abandon it if it takes long."""

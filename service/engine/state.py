@@ -20,10 +20,9 @@ from service.durability.effects import Effect, encode_effects
 from service.engine.refusals import not_of, other_run, refuse_bad
 from service.engine.versions import Needed, Version
 from service.errors import Problem
-from service.tables.backlog import Backlog
+from service.tables.backlog import Recorder
 from service.tables.changes import Run, batch_run
 from service.tables.evolution import judged_again, same
-from service.tables.history import History, Passage
 from service.tables.indexes import SharedIndexes
 from service.tables.interest import Interest, Selection, Touched
 from service.tables.relations import Relation
@@ -98,8 +97,7 @@ class State:
         self.timeline = 1
         self.newest = 0
         self.rows_changed = 0  # since the last call of `to_reclaim`
-        self.backlogs: list[Backlog] = []  # of the views being built; replaced, never modified
-        self.history: History | None = None  # while views are replayed after a start
+        self.recorder = Recorder()
         self._interest: Interest[LiveView] | None = None
         self._published: Version | None = None  # the last one, while the next one differs only in the changed relations
         self._changed: set[str] = set()  # relations, since then
@@ -137,14 +135,6 @@ class State:
     def has(self, view: LiveView, state: str) -> bool:
         """Whether this view is still registered, in this state."""
         return view.state == state and self._views.get(view.name) is view
-
-    def attach(self, backlog: Backlog) -> None:
-        """Record changes in the backlog from now on."""
-        self.backlogs = [*self.backlogs, backlog]
-
-    def detach(self, backlog: Backlog) -> None:
-        """Record no more in it; a second call does nothing."""
-        self.backlogs = [other for other in self.backlogs if other is not backlog]
 
     def version(self, built: LiveView | None = None) -> Version:
         """Return the version to publish, with the root of a view that is about to be live. O(1) per changed view, plus two copies."""
@@ -263,7 +253,7 @@ class State:
         emptied: dict[LiveView, Emptied] = {}
         prepared: Sequence[Emptied] = batch.emptied
         for one in prepared:
-            self.detach(one.backlog)
+            self.recorder.close(one.backlog)
             if self.has(one.view, "live") and one.catch_up(self.newest):
                 emptied[one.view] = one
         return emptied
@@ -322,10 +312,7 @@ class State:
             if len(one.deletes) or one.inserts.num_rows:
                 runs[one.relation.name] = run = _enter(last, one, len(batches))
                 self.rows_changed += run.rows
-        for backlog in self.backlogs:
-            backlog.note(last, runs)
-        if self.history is not None:
-            self.history.note(first, runs)
+        self.recorder.note(first, runs)
         for view, prepared in judged.emptied.items():
             if view in judged.views:
                 prepared.put_in_place()  # first: the structures that it shares with no other view stop following changes
@@ -379,14 +366,9 @@ class State:
     def _reclaim_table(self, relation: Relation, needed: Needed) -> bool:
         feeds = (view.feed for view in self.interest.using(relation.name) if not view.owns_rows)
         floors = (floor for feed in feeds if feed is not None and (floor := feed.floor()) is not None)
-        replayed = self.history.floor(relation) if self.history is not None else None
+        replayed = self.recorder.floor(relation)
         oldest = min([needed.published, *floors, *([] if replayed is None else [replayed])])
         return relation.table.reclaim(oldest, needed.rows)
-
-    def close_passage(self, passage: Passage) -> None:
-        """End the replay of a view."""
-        if self.history is not None and not self.history.close(passage):
-            self.history = None
 
     def maintain(self, steps: int) -> bool:
         """Do up to `steps` steps of deferred work for one view that has some; return whether there may be more. Cost: also O(1) for each

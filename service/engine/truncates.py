@@ -253,11 +253,10 @@ class Truncates:
         if lost is None:
             return None
         try:
-            one = Emptied(view, names, lost, partial(self._versions.holding, rows_only=False), may_compare)
+            one = Emptied(view, names, lost, partial(self._versions.holding, rows_only=False), may_compare, self._state.recorder)
         except Exception as error:
             log_unprepared(view, error)
             return None
-        self._state.attach(one.backlog)
         emptied.append(one)
         return one
 
@@ -274,5 +273,5 @@ class Truncates:
 
     def _release(self, emptied: list[Emptied]) -> None:
         for one in emptied:
-            self._state.detach(one.backlog)
+            self._state.recorder.close(one.backlog)
             one.release()

@@ -1,9 +1,17 @@
-"""The changes of some relations while a view over them is built, and their net effect.
+"""The one queue of the changes that others follow later: views that are built, rebuilt or replayed, and rewrites of relations.
 
-The writer records every changed row as (version, old slot, new slot). The builder takes what has accumulated up to a version, and gets its
-net effect: deleted rows and inserted rows. A row that was inserted and deleted again meanwhile is in neither, even if its slot was used
-several times: slots that the last version taken sees are not reused before the build releases that version, so a slot counts -1, 0 or +1.
-Changes of a relation up to the version at which its rows are loaded are skipped; that version counts as the last one taken.
+    recorded   the log, as recovery applies it | what the writer applies ----->
+                  ^ backlog of one view           ^ backlog of another
+
+The writer records every changed row as (version, old slot, new slot), as long as a `Backlog` is open that includes the relation. Each
+backlog is a position in the queue, and is read in one of two ways:
+
+    take    the net effect up to a version: deleted and inserted rows. A row that was inserted and deleted again meanwhile is in neither,
+            even if its slot was used several times: slots that the last version taken sees are not reused before the build releases that
+            version, so a slot counts -1, 0 or +1
+    steps   version by version (`steps.py`), as a feed needs them: rows deleted since are kept until it is past them (`floor`)
+
+Memory: 24 bytes a change, until all backlogs are past it.
 """
 
 from __future__ import annotations
@@ -16,11 +24,13 @@ import numpy as np
 
 from service.tables.changes import Run, Runs
 from service.tables.relations import Relation
-from service.tables.resolution import NO_SLOTS, Resolved, Slots, StoredRows
+from service.tables.resolution import NO_SLOTS, Indices, Resolved, Slots, StoredRows
+from service.tables.steps import Step, steps_of
 from structures.rows.cancelling import cancel
 from structures.rows.change_queue import ChangeQueue
 
 _PIECE = 1 << 18  # rows: with half as many, fewer share a leaf, and take a sixth longer; a build that is cancelled ends its piece
+_SOME = 1 << 14  # changes of a relation to take at once as steps, unless a version has more
 _NO_INDICES = np.empty(0, np.int64)
 _VERSION, _OLD, _NEW = range(3)  # of a change
 
@@ -40,54 +50,170 @@ class Piece(NamedTuple):
     runs: Runs
 
 
-class Backlog:
-    """The changes of these relations that were not taken yet: `changes` many. The writer records them, one other thread takes them."""
+class Recorder:
+    """The queue. Recovery records, then the writer, who also opens and closes backlogs; each backlog is read by one other thread."""
 
-    def __init__(self, relations: Iterable[Relation]) -> None:
-        self._relations = {relation.name: relation for relation in relations}
-        self._queues = {name: ChangeQueue(3) for name in self._relations}
+    def __init__(self) -> None:
+        self._queues: dict[str, ChangeQueue] = {}  # by the name of the relation
+        self._backlogs: list[Backlog] = []
+        self._since = 0  # version from which on `keep` has recorded
         self._lock = threading.Lock()
-        self.changes = 0
 
-    def note(self, version: int, runs: Runs) -> None:
-        """Record changes that are in the tables already, of `version` or of earlier ones that are published with it."""
+    def keep(self, since: int, relations: Iterable[Relation]) -> None:
+        """Record the changes of these relations after version `since`, for backlogs that are opened before `begin`."""
+        self._since = since
+        self._queues = {relation.name: ChangeQueue(3) for relation in relations}
+
+    def begin(self) -> None:
+        """What is recorded from now on is the writer's; drop what no backlog is to follow."""
+        for backlog in self._backlogs:
+            backlog.fresh = {name: queue.end for name, queue in backlog.queues.items()}
+        self._drop_unused()
+
+    def open_replay(self, relations: Iterable[Relation]) -> Backlog:
+        """Return the backlog of all changes since `keep`, to be read as steps. Before `begin`."""
+        return self._open(relations, self._since, True)
+
+    def open(self, relations: Iterable[Relation]) -> Backlog:
+        """Return the backlog of all later changes of these relations, to be taken net."""
+        return self._open(relations, 0, False)
+
+    def _open(self, relations: Iterable[Relation], version: int, is_replay: bool) -> Backlog:
+        with self._lock:
+            queues = {relation.name: self._queues.setdefault(relation.name, ChangeQueue(3)) for relation in relations}
+            backlog = Backlog(self, self._lock, {relation.name: relation for relation in relations}, queues, version, is_replay)
+            self._backlogs = [*self._backlogs, backlog]
+        return backlog
+
+    def close(self, backlog: Backlog) -> None:
+        """Nobody follows it any longer. A second call does nothing."""
+        with self._lock:
+            backlog.is_open = False
+            self._backlogs = [other for other in self._backlogs if other is not backlog]
+            self._drop_unused()
+
+    def _drop_unused(self) -> None:
+        used = {name for backlog in self._backlogs for name in backlog.queues}
+        self._queues = {name: queue for name, queue in self._queues.items() if name in used}
+        self.drop(self._queues)
+
+    def drop(self, names: Iterable[str]) -> None:
+        """Drop what all backlogs of these relations are past. Under the lock."""
+        for name in names:
+            self._queues[name].drop(min(backlog.at[name] for backlog in self._backlogs if name in backlog.at))
+
+    def add(self, changes: Sequence[tuple[Relation, Indices, Slots, Slots]]) -> None:
+        """Record changes from the log, of several relations: versions, none below one recorded before, old and new slots."""
+        for relation, versions, old, new in changes:
+            if (queue := self._queues.get(relation.name)) is not None:
+                order = np.argsort(versions, kind="stable")
+                queue.append(len(old), versions[order], old[order], new[order])
+
+    def note(self, first: int, runs: Runs) -> None:
+        """Record the writer's changes, which are in the tables already, of versions from `first` on."""
         for name, run in runs.items():
-            queue, count = self._queues.get(name), len(run.old)
-            if queue is None:
-                continue
-            with self._lock:
-                queue.append(count, version, run.old, run.new)
-                self.changes += count
+            if (queue := self._queues.get(name)) is not None:
+                with self._lock:
+                    queue.append(len(run.old), first if run.versions == 1 else first + run.offsets, run.old, run.new)
+
+    def __len__(self) -> int:
+        """Number of open backlogs."""
+        return len(self._backlogs)
+
+    @property
+    def is_replaying(self) -> bool:
+        """Whether views are replayed after a start."""
+        return any(backlog.is_replay for backlog in self._backlogs)
+
+    def floor(self, relation: Relation) -> int | None:
+        """The oldest version whose rows a replay still reads; None if there is none."""
+        return min((one.version for one in self._backlogs if one.is_replay and relation.name in one.at), default=None)
+
+
+class Backlog:
+    """The changes of some relations that one build, or rewrite, has yet to follow. `version`: of a replay, the one that it is past."""
+
+    def __init__(
+        self, recorder: Recorder, lock: threading.Lock, relations: Mapping[str, Relation], queues: Mapping[str, ChangeQueue], version: int,
+        is_replay: bool,
+    ) -> None:  # fmt: skip
+        """`is_replay`: begin with what is recorded already."""
+        self._recorder, self._lock, self._relations, self.queues = recorder, lock, relations, queues
+        self.version, self.is_replay, self.is_open = version, is_replay, True
+        self.at = {name: queue.begin if is_replay else queue.end for name, queue in queues.items()}  # by relation
+        self.fresh = dict(self.at)  # where the writer's changes begin
+        self._next = version, self.at
+
+    @property
+    def left(self) -> int:
+        """Number of changes."""
+        return sum(queue.end - self.at[name] for name, queue in self.queues.items())
+
+    @property
+    def changes(self) -> int:
+        """How many of those the writer has applied since the start."""
+        return sum(queue.end - max(self.at[name], self.fresh[name]) for name, queue in self.queues.items())
+
+    @property
+    def passed_changes(self) -> int:
+        """Number of changes that were followed."""
+        return sum(self.at.values())
 
     def take(self, version: int) -> list[Net]:
         """Return the net effect of the changes up to `version`, which the caller holds, or which is the newest if the caller is the writer.
         The writer waits for none of the copying."""
         nets = []
-        for name, queue in self._queues.items():
-            parts = self._up_to(version, queue)
+        for name, relation in self._relations.items():
+            parts = self._up_to(version, name)
             gone, come = (_slots([part[column] for part in parts]) for column in (_OLD, _NEW))
-            self._drop(queue, parts)
+            self._advance(name, parts)
             if parts:
-                nets.append(Net(self._relations[name], *cancel(gone, come)))
+                nets.append(Net(relation, *cancel(gone, come)))
         return nets
 
     def skip(self, name: str, version: int) -> None:
-        """Drop the changes of a relation up to `version`, which the caller holds, and at which it is about to load the rows."""
-        queue = self._queues[name]
-        self._drop(queue, self._up_to(version, queue))
+        """Drop the changes of a relation up to `version`, which the caller holds, and at which it is about to load the rows; that version
+        counts as the last one taken."""
+        self._advance(name, self._up_to(version, name))
 
-    def _up_to(self, version: int, queue: ChangeQueue) -> list[np.ndarray]:
-        """Return the changes of a relation up to `version`, in parts that are not empty."""
+    def steps(self, version: int) -> list[Step]:
+        """Return the next changes up to `version`, which is published, version by version: some thousand; call `passed` when they are
+        followed."""
+        count = _SOME
+        while True:
+            parts = {name: np.concatenate([np.empty((3, 0), np.int64), *self._parts(name, count)], axis=1) for name in self.queues}
+            full = [int(part[_VERSION, -1]) - 1 for part in parts.values() if part.shape[1] == count]  # they may have more of the last
+            cut = min([version, *full])
+            parts = {name: part[:, : np.searchsorted(part[_VERSION], cut, "right")] for name, part in parts.items()}
+            if cut == version or any(part.shape[1] for part in parts.values()):
+                self._next = cut, {name: self.at[name] + part.shape[1] for name, part in parts.items()}
+                return steps_of(self._relations, parts)
+            count *= 2
+
+    def passed(self) -> None:
+        """Advance past the steps taken: their rows are not read any more."""
         with self._lock:
-            parts = queue.parts(queue.begin, queue.end)
+            self.version, self.at = self._next
+            if self.is_open:
+                self._recorder.drop(self.at)
+
+    def _parts(self, name: str, most: int | None = None) -> list[np.ndarray]:
+        """Return the next changes of a relation, all if there is no bound; none once this is closed, as they may be dropped."""
+        queue, at = self.queues[name], self.at[name]
+        with self._lock:
+            return queue.parts(at, queue.end if most is None else min(queue.end, at + most)) if self.is_open else []
+
+    def _up_to(self, version: int, name: str) -> list[np.ndarray]:
+        """Return the changes of a relation up to `version`, in parts that are not empty."""
+        parts = self._parts(name)
         counts = [int(np.searchsorted(part[_VERSION], version, "right")) for part in parts]
         return [part[:, :count] for part, count in zip(parts, counts, strict=True) if count]
 
-    def _drop(self, queue: ChangeQueue, parts: Sequence[np.ndarray]) -> None:
-        count = sum(part.shape[1] for part in parts)
+    def _advance(self, name: str, parts: Sequence[np.ndarray]) -> None:
         with self._lock:
-            queue.drop(queue.begin + count)
-            self.changes -= count
+            self.at[name] += sum(part.shape[1] for part in parts)
+            if self.is_open:
+                self._recorder.drop([name])
 
 
 def _slots(parts: Sequence[np.ndarray]) -> Slots:

@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 from livejoin.wire.batch import Changes, RowBlock
 from service.query.model import Condition
 from service.tables.arrow import null_mask, reader
-from service.tables.backlog import Backlog, Net
+from service.tables.backlog import Backlog, Net, Recorder
 from service.tables.masks import select_mask
 from service.tables.relations import Relation
 from service.tables.resolution import NO_SLOTS, Resolved, Slots, last_of_each
@@ -159,7 +159,7 @@ class Removal(Rewrite):
     __slots__ = ("_slots", "_keys")
 
     def __init__(self, relation: Relation, version: int, slots: Slots) -> None:
-        super().__init__(relation, version, Backlog(()))
+        super().__init__(relation, version, Recorder().open(()))
         self._slots, self._keys = slots, _keys_at(relation, slots)
         self.count = len(slots)
 

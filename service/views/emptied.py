@@ -29,7 +29,7 @@ from typing import NamedTuple, cast
 
 import numpy as np
 
-from service.tables.backlog import Backlog, Net, pieces
+from service.tables.backlog import Net, Recorder, pieces
 from service.tables.changes import Run, Runs
 from service.tables.resolution import NO_SLOTS, Indices, Resolved
 from service.tables.sides import Side
@@ -100,11 +100,12 @@ class Emptied:
     `go_on`; everything else, including the constructor, is called in the writer's turn. OSError, MemoryError: there is no room."""
 
     def __init__(
-        self, view: LiveView, names: Collection[str], lost: Lost, holding: Callable[[], AbstractContextManager[int]], may_compare: bool
-    ) -> None:
+        self, view: LiveView, names: Collection[str], lost: Lost, holding: Callable[[], AbstractContextManager[int]], may_compare: bool,
+        recorder: Recorder,
+    ) -> None:  # fmt: skip
         """`lost`: as `lost_without` finds it. may_compare: few rows of the view may be left; groups take any number."""
         self.view, self._names, self._lost, self._holding = view, frozenset(names), lost, holding
-        self.backlog = Backlog(view.relations.values())
+        self.backlog = recorder.open(view.relations.values())
         rows = {name: relation.table.rows for name, relation in view.relations.items()}
         deleted = sum(rows[name] for name in names)
         self._most_left = _MOST_LEFT * deleted

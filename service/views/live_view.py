@@ -17,11 +17,11 @@ import numpy.typing as npt
 from service.errors import Problem
 from service.histogram import Histogram
 from service.tables.changes import Runs, apart, inserting
-from service.tables.history import Step
 from service.tables.indexes import SharedIndexes
 from service.tables.relations import Hidden, Relation
 from service.tables.resolution import Resolved
 from service.tables.sides import Side
+from service.tables.steps import Step
 from service.views.collecting import Collector, Retained, RowCollector, StretchCollector, of_one
 from service.views.deltas import Combination, Delta, DeltaSink, Sink, most_candidates
 from service.views.joins.protocol import Join, Store

@@ -24,8 +24,8 @@ def hold(gate: Path) -> None:
     """In the service: views that have loaded wait until this file exists."""
     load = Builds._load
 
-    def held(build: Any, join: Any, version: int) -> None:
-        load(build, join, version)
+    def held(build: Any, version: int) -> None:
+        load(build, version)
         while not gate.exists():
             build.require()  # raises once the build is cancelled
             time.sleep(0.005)

@@ -149,4 +149,4 @@ def apply_unprepared(engine: Instance, given: Batch) -> int:
 def left_nothing(engine: Instance) -> None:
     engine._truncates._thread.submit(lambda: None).result()  # behind what it does after the answer
     ended(engine)  # what shares nothing with others is built anew
-    assert engine._state.backlogs == [] and len(engine.versions) == 0
+    assert len(engine._state.recorder) == 0 and len(engine.versions) == 0

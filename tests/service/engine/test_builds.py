@@ -16,7 +16,7 @@ import pytest
 
 from livejoin.wire.batch import Batch, Changes, RowBlock
 from service.checking.recomputation import beside, recompute, total
-from service.engine import builds
+from service.engine import build as build_module
 from service.engine.builds import Builds
 from service.errors import Problem
 from service.instance import Instance
@@ -66,8 +66,8 @@ class Held:
         self.go, self.loaded = threading.Event(), threading.Semaphore(0)
         load = Builds._load
 
-        def hold(build: Any, join: Any, version: int) -> None:
-            load(build, join, version)
+        def hold(build: Any, version: int) -> None:
+            load(build, version)
             self.loaded.release()
             assert self.go.wait(60)
 
@@ -80,7 +80,7 @@ class Held:
 
 
 def ended(engine: Instance) -> None:
-    for build in engine._builds._running():
+    for build in engine._builds._builds:
         build.future.exception(60)
 
 
@@ -160,7 +160,7 @@ def test_a_change_does_not_wait_for_a_build(engine: Instance, monkeypatch: pytes
 @pytest.mark.parametrize("name", VIEWS)
 def test_what_changes_during_a_build(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
     """Batches and slots used again, in rounds of small pieces."""
-    monkeypatch.setattr(builds, "_FIRST_LAST", 0)
+    monkeypatch.setattr(build_module, "_FIRST_LAST", 0)
     monkeypatch.setattr(backlog, "_PIECE", 7)
     rng = random.Random(name)
     engine = filled(tmp_path, rng)
@@ -183,7 +183,7 @@ def test_what_changes_during_a_build(tmp_path: Path, monkeypatch: pytest.MonkeyP
 @pytest.mark.parametrize("name", SHARING)
 def test_what_changes_between_the_steps_of_a_build(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
     """Indexes are put in one by one, and what is read by them comes tree by tree."""
-    monkeypatch.setattr(builds, "_FIRST_LAST", 0)
+    monkeypatch.setattr(build_module, "_FIRST_LAST", 0)
     monkeypatch.setattr(planting, "PIECE", 3)
     rng, left, settle = random.Random(name), iter(range(25)), ReadingJoin.settle
     engine = filled(tmp_path, rng)
@@ -206,7 +206,7 @@ def test_what_changes_between_the_steps_of_a_build(tmp_path: Path, monkeypatch: 
         agrees(engine, view)
         engine.drop_view(view)
     look(engine)
-    assert engine._state.indexes.structure.live_bytes == 0 and engine._state.backlogs == []
+    assert engine._state.indexes.structure.live_bytes == 0 and len(engine._state.recorder) == 0
     engine.close()
 
 
@@ -236,7 +236,7 @@ def test_an_index_that_another_view_has_dropped(tmp_path: Path, monkeypatch: pyt
 
 def test_all_are_built_while_two_write(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Registered at once, under changes that never pause, each as a group or alone; followed by a start with all of them."""
-    monkeypatch.setattr(builds, "_FIRST_LAST", 1)
+    monkeypatch.setattr(build_module, "_FIRST_LAST", 1)
     engine = filled(tmp_path, random.Random(1))
     enough = threading.Event()
 
@@ -278,10 +278,10 @@ def test_drops(engine: Instance, monkeypatch: pytest.MonkeyPatch) -> None:
     assert not held.loaded.acquire(timeout=0.05), "three builds at a time"
     with pytest.raises(Problem, match="is used by v, w, x, y"):
         engine.drop_relation("a")
-    all_four = [build.future for build in engine._builds._running()]
+    all_four = [build.future for build in engine._builds._builds]
     engine.drop_view("v")
     engine.drop_view("x")
-    assert set(engine.views) == {"w", "y"} and len(engine._state.backlogs) == 1
+    assert set(engine.views) == {"w", "y"} and len(engine._state.recorder) == 1
     again = engine.put_view("v", PAIR, wait=0)[0]
     assert again is not first
     engine.apply(of_ops("a", ("upsert", 7), ("upsert", 8)))
@@ -290,7 +290,7 @@ def test_drops(engine: Instance, monkeypatch: pytest.MonkeyPatch) -> None:
     assert first.state == queued.state == "building" and first.feed is None
     assert all(len(ids(open_rows(engine.readers, name))) == 5 for name in "vwy")
     assert not wait(all_four, 60).not_done
-    assert len(engine.versions) == 0 and engine._state.backlogs == []
+    assert len(engine.versions) == 0 and len(engine._state.recorder) == 0
 
 
 def test_views_that_want_the_same_indexes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -309,7 +309,7 @@ def test_views_that_want_the_same_indexes(tmp_path: Path, monkeypatch: pytest.Mo
     held.go.clear()
     held.put(engine, "dropped", VIEWS["tracker"])
     engine.apply(some_changes(rng, 12))
-    builds_ = [build.future for build in engine._builds._running()]
+    builds_ = [build.future for build in engine._builds._builds]
     engine.drop_view("dropped")
     engine.drop_view(first)
     engine.drop_view(second)
@@ -333,7 +333,7 @@ def test_a_build_that_fails_in_a_round(engine: Instance, monkeypatch: pytest.Mon
         raise MemoryError("no room")
 
     for name, last in (("v", 0), ("w", 64)):
-        monkeypatch.setattr(builds, "_FIRST_LAST", last)
+        monkeypatch.setattr(build_module, "_FIRST_LAST", last)
         view = held.put(engine, name)
         monkeypatch.setattr(view.join, "apply", fail)
     other = engine.put_view("x", PAIR, wait=0)[0]
@@ -341,7 +341,7 @@ def test_a_build_that_fails_in_a_round(engine: Instance, monkeypatch: pytest.Mon
     held.go.set()
     assert [state(engine, name) for name in "vwx"] == ["failed", "failed", "live"]
     assert other.problem is None and len(ids(open_rows(engine.readers, "x"))) == 3
-    assert engine._state.backlogs == [] and len(engine.versions) == 0
+    assert len(engine._state.recorder) == 0 and len(engine.versions) == 0
 
 
 def test_a_stop_in_the_midst_of_a_build(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -39,12 +39,12 @@ class OneByOne:
         self._changed, self._free = threading.Condition(), set[str]()
         load = Builds._load
 
-        def hold(build: Any, join: Any, version: int) -> None:
+        def hold(build: Any, version: int) -> None:
             with self._changed:
                 self.begun.append(build.view.name)
                 self._changed.notify_all()
-                assert self._changed.wait_for(lambda: build.view.name in self._free or build.over.is_set(), 60)
-            load(build, join, version)
+                assert self._changed.wait_for(lambda: build.view.name in self._free or build.is_over, 60)
+            load(build, version)
 
         monkeypatch.setattr(Builds, "_load", staticmethod(hold))
 
@@ -97,7 +97,7 @@ def test_large_views_are_built_while_smaller_ones_come(engine: Instance, monkeyp
     held.go("large_1")
     held.wait("large_0", "large_1", "large_2", "smaller_0")
     held.go("large_2", *(f"smaller_{number}" for number in range(20)))
-    for build in engine._builds._running():
+    for build in engine._builds._builds:
         build.future.result(60)
     assert {view.state for view in engine.views.values()} == {"live"}
 
@@ -111,7 +111,7 @@ def test_a_client_does_not_wait_for_the_views_of_another(engine: Instance, monke
     held.go("many_1")
     held.wait("many_0", "many_1", "one")
     held.go("many_0", "one", *(f"many_{number}" for number in range(30)))
-    for build in engine._builds._running():
+    for build in engine._builds._builds:
         build.future.result(60)
 
 
@@ -131,4 +131,4 @@ def test_drops_wait_for_no_build(engine: Instance, monkeypatch: pytest.MonkeyPat
         assert future is not None
         future.result(60)
     assert {view.state for view in engine.views.values()} == {"live"}
-    assert engine._state.backlogs == [] and len(engine.versions) == 0 and engine._builds._line._taken == {}
+    assert len(engine._state.recorder) == 0 and len(engine.versions) == 0 and engine._builds._line._taken == {}

@@ -11,8 +11,9 @@ from typing import Any
 import pytest
 
 from livejoin.wire.batch import Batch
-from service.engine import builds
-from service.engine.builds import Builds, LargeLane, _Build
+from service.engine import build as build_module
+from service.engine.build import Build, LargeLane, Phase
+from service.engine.builds import Builds
 from service.engine.state import Receipt
 from service.errors import Problem
 from service.instance import Instance
@@ -25,7 +26,7 @@ def test_large_batches_wait_for_a_build_that_has_much_to_follow(engine: Instance
     """Small ones do not; nor do jobs behind the large ones."""
     held = Held(monkeypatch)
     held.put(engine, "v")
-    monkeypatch.setattr(builds, "_MANY_CHANGES", 17)
+    monkeypatch.setattr(build_module, "_MANY_CHANGES", 17)
     large = of_ops("a", *(("upsert", n) for n in range(18)))
     assert engine.large_batches_wait_for is None and engine.apply(large).version == 1
     waits = Future[Any]()
@@ -41,15 +42,15 @@ def test_large_batches_wait_for_a_build_that_has_much_to_follow(engine: Instance
 
 def test_a_build_that_has_had_its_rounds_must_end(engine: Instance, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each leaves too much for the last one, as large batches are written meanwhile."""
-    monkeypatch.setattr(builds, "_FIRST_LAST", 1)
-    monkeypatch.setattr(builds, "_LAST_SECONDS", 0.0)
+    monkeypatch.setattr(build_module, "_FIRST_LAST", 1)
+    monkeypatch.setattr(build_module, "_LAST_SECONDS", 0.0)
     waits, rounds, catch_up = list[Future[Any]](), list[bool](), Builds._catch_up
 
     def large() -> Batch:
         return of_ops("a", *(("upsert", 18 * len(waits) + n) for n in range(18)))
 
-    def outrun(build: Any, join: Any, version: int, piece: Any) -> None:
-        catch_up(build, join, version, piece)
+    def outrun(build: Any, version: int, piece: Any) -> None:
+        catch_up(build, version, piece)
         rounds.append(build.must_end)
         waits.append(Future())
         engine.submit(large(), waits[-1].set_result)
@@ -67,14 +68,14 @@ def test_a_build_that_has_had_its_rounds_must_end(engine: Instance, monkeypatch:
 def test_a_build_that_is_outrun_by_small_batches_fails_alone(engine: Instance, monkeypatch: pytest.MonkeyPatch) -> None:
     """They come over 32 connections. The pipeline beside them has its turns between the two times for which large batches wait."""
     for name, value in (("_FIRST_LAST", 1), ("_LAST_SECONDS", 0.0), ("_MOST_CLOSED", 0.3), ("_LEAST_OPEN", 0.3)):
-        monkeypatch.setattr(builds, name, value)
+        monkeypatch.setattr(build_module, name, value)
     relations, catch_up = engine.relations, Builds._catch_up
     engine.put_relation("c", relations["a"].definition)
     is_over, answered, opened = threading.Event(), [0] * 32, list[str | None]()
 
-    def outrun(build: Any, join: Any, version: int, piece: Any) -> None:
+    def outrun(build: Any, version: int, piece: Any) -> None:
         before, left = sum(answered), build.backlog.changes
-        catch_up(build, join, version, piece)
+        catch_up(build, version, piece)
         until(lambda: build.backlog.changes > left + 1 and sum(answered) > before + 32)
 
     def write(number: int) -> None:
@@ -97,7 +98,7 @@ def test_a_build_that_is_outrun_by_small_batches_fails_alone(engine: Instance, m
         writing, piping = [threads.submit(write, number) for number in range(32)], threads.submit(pipe)
         try:
             view = held.put(engine, "v")
-            until(lambda: engine._builds._running()[0].backlog.changes > 1)
+            until(lambda: engine._builds._builds[0].backlog.changes > 1)
             held.go.set()
             seen = set[str | None]()
             until(lambda: seen.add(engine.large_batches_wait_for) or view.state != "building")
@@ -120,10 +121,10 @@ def test_the_lane_of_large_batches() -> None:
     now = [0.0]
     lane = LargeLane(lambda: now[0])
     view: Any = SimpleNamespace(name="v", relations={})
-    first, second, loading = (_Build(view, "", False, None) for _ in range(3))
-    first.is_loaded = second.is_loaded = True
+    first, second, loading = (Build(view) for _ in range(3))
+    loading.enter(Phase.LOADING)
 
-    def at(time: float, *asking: _Build) -> bool:
+    def at(time: float, *asking: Build) -> bool:
         now[0] = time
         return lane.close_for(asking)
 

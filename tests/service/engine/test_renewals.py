@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 import pytest
 
 from livejoin.wire.batch import Batch, Changes, RowBlock
-from service.engine import builds
+from service.engine import build as build_module
 from service.engine.builds import Builds
 from service.instance import Instance
 from service.reading.cursors import open_rows
@@ -53,7 +53,7 @@ def engine(tmp_path: Path) -> Iterator[Instance]:
 def renewing(engine: Instance, held: Held) -> Any:
     """The join that the view has, while another one is built."""
     former = engine.views["v"].core
-    engine._builds.start(engine.views["v"], anew=True)
+    engine._builds.rebuild(engine.views["v"])
     assert held.loaded.acquire(timeout=60)
     return former
 
@@ -65,7 +65,7 @@ def test_what_changes_meanwhile(engine: Instance, monkeypatch: pytest.MonkeyPatc
     groups the join below them is another one."""
     if grouped:
         definition = definition | GROUPS
-    monkeypatch.setattr(builds, "_FIRST_LAST", 0)
+    monkeypatch.setattr(build_module, "_FIRST_LAST", 0)
     monkeypatch.setattr(backlog, "_PIECE", 7)
     rng = random.Random(2)
     engine.drop_view("v")
@@ -86,7 +86,7 @@ def test_what_changes_meanwhile(engine: Instance, monkeypatch: pytest.MonkeyPatc
         check(engine)
     agrees(engine, "v")
     assert ids(before) == known and ids(during) == known_during
-    assert engine._state.backlogs == [] and engine.views["v"].state == "live"
+    assert len(engine._state.recorder) == 0 and engine.views["v"].state == "live"
     before.close(), during.close()
     assert len(engine.versions) == 0
 
@@ -107,12 +107,12 @@ def test_structures_that_were_replaced_count_while_they_are_read(engine: Instanc
 def test_a_view_that_is_dropped_meanwhile(engine: Instance, monkeypatch: pytest.MonkeyPatch) -> None:
     held = Held(monkeypatch)
     renewing(engine, held)
-    (build,) = engine._builds._running()
+    (build,) = engine._builds._builds
     engine.drop_view("v")
     held.go.set()
     assert build.future.exception(60) is None
     engine.apply(some_changes(random.Random(4), 9))
-    assert not engine.views and engine._state.backlogs == [] and len(engine.versions) == 0
+    assert not engine.views and len(engine._state.recorder) == 0 and len(engine.versions) == 0
 
 
 def test_a_view_that_fails_meanwhile(engine: Instance, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -127,10 +127,10 @@ def test_a_view_that_fails_meanwhile(engine: Instance, monkeypatch: pytest.Monke
     held.go.set()
     ended(engine)
     assert engine.views["v"].state == "failed"
-    assert engine._state.backlogs == [] and len(engine.versions) == 0
+    assert len(engine._state.recorder) == 0 and len(engine.versions) == 0
 
 
-@pytest.mark.parametrize("step", ["_make_room", "_load", "_catch_up"])
+@pytest.mark.parametrize("step", ["_begin", "_load", "_catch_up"])
 def test_one_that_finds_no_room(engine: Instance, monkeypatch: pytest.MonkeyPatch, step: str, caplog: pytest.LogCaptureFixture) -> None:
     """The view lives on in what it has, and it is not tried again and again."""
     tried = 0
@@ -140,7 +140,7 @@ def test_one_that_finds_no_room(engine: Instance, monkeypatch: pytest.MonkeyPatc
         tried += 1
         raise MemoryError("no room")
 
-    monkeypatch.setattr(builds, "_FIRST_LAST", 0)
+    monkeypatch.setattr(build_module, "_FIRST_LAST", 0)
     monkeypatch.setattr(Builds, step, fail)
     monkeypatch.setattr(OverlapJoin, "is_outgrown", lambda *_: True)
     if step == "_catch_up":
@@ -158,7 +158,7 @@ def test_one_that_finds_no_room(engine: Instance, monkeypatch: pytest.MonkeyPatc
     assert engine.views["v"].join is former and engine.views["v"].state == "live"
     engine.apply(some_changes(random.Random(6), 9))
     check(engine)
-    assert engine._state.backlogs == [] and len(engine.versions) == 0
+    assert len(engine._state.recorder) == 0 and len(engine.versions) == 0
 
 
 def test_dimensions_in_another_order(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -19,7 +19,7 @@ from service.engine.builds import Builds
 from service.following.segments import to_merge
 from service.instance import Instance
 from service.priority import Line
-from service.tables import history
+from service.tables import backlog
 from structures.rows import change_queue
 from tests.service.engine.test_engine import Follower, compare, grouped, prepared
 from tests.service.following.test_feeds import all_of, feed, killed, refused
@@ -33,7 +33,7 @@ from tests.service.views.stages.test_groups import JOINS, SINGLE
 @pytest.fixture(autouse=True)
 def few_are_many(monkeypatch: pytest.MonkeyPatch) -> None:
     """What is taken at once has a few changes only."""
-    monkeypatch.setattr(history, "_PIECE", 8)
+    monkeypatch.setattr(backlog, "_SOME", 8)
     monkeypatch.setattr(change_queue, "_BLOCK", 4)
 
 
@@ -45,8 +45,8 @@ class Gate:
         self.open.set()
         load = Builds._load
 
-        def hold(build: Any, join: Any, version: int) -> None:
-            load(build, join, version)
+        def hold(build: Any, version: int) -> None:
+            load(build, version)
             assert self.open.wait(60)
 
         monkeypatch.setattr(Builds, "_load", staticmethod(hold))
@@ -105,7 +105,7 @@ def restarts(folder: Path, gate: Gate, seed: int, views: dict[str, TwinView], ro
             engine = restart.begin(engine, clean=pick.random() < 0.5)
             some_batches(engine, twin, source, 1, 12)
         restart.end()
-        assert {view.state for view in engine.views.values()} == {"live"} and engine._state.history is None
+        assert {view.state for view in engine.views.values()} == {"live"} and not engine._state.recorder.is_replaying
         some_batches(engine, twin, source, 1, 12)
         compare(engine, twin)
         for follower in followers:
@@ -293,7 +293,7 @@ def test_no_snapshot_before_all_views_are_replayed(tmp_path: Path, gate: Gate) -
     engine = restart.begin(opened(tmp_path), clean=False)
     engine.apply(of_ops("a", ("upsert", 50)))
     engine.snapshots.consider()
-    assert engine._state.history is not None and not engine.snapshots.under_way
+    assert engine._state.recorder.is_replaying and not engine.snapshots.under_way
     engine = restart.begin(engine, clean=True)
     assert files(tmp_path) == before, "none was written at the end either"
     restart.end()
@@ -329,7 +329,7 @@ def test_too_much_is_written_while_a_view_waits_for_its_turn(tmp_path: Path, gat
     engine.close()
     restart = Restarted(tmp_path, gate)
     engine = restart.begin(opened(tmp_path), clean=False)
-    while len(begun := {build.view.name for build in engine._builds._running() if build.begun}) < Line.THREADS:
+    while len(begun := {build.view.name for build in engine._builds._builds if build.has_begun}) < Line.THREADS:
         time.sleep(0.01)
     for id_ in range(8):
         engine.apply(of_ops("a", ("upsert", id_)))

@@ -108,9 +108,9 @@ def test_all_of_it_is_asked_for_before_a_view_is_registered(engine: Instance, mo
     load = Builds._load
     space, wanted = Space(monkeypatch), list[int]()
 
-    def begin(build: Any, join: Any, version: int) -> None:
+    def begin(build: Any, version: int) -> None:
         wanted.append(space.asked)
-        load(build, join, version)
+        load(build, version)
 
     monkeypatch.setattr(Builds, "_load", staticmethod(begin))
     engine.put_view("v", DEFINITIONS[name], wait=60)

@@ -10,7 +10,7 @@ import pytest
 
 from livejoin.wire.batch import DELETE, UPSERT
 from service.tables import loading
-from service.tables.backlog import Backlog, pieces
+from service.tables.backlog import pieces
 from service.tables.loading import Loading
 from service.tables.shared_index import Order, SharedIndex
 from structures.index import indexes
@@ -26,8 +26,7 @@ class Making(Case):
         super().__init__()
         self.rng = random.Random(seed)
         self.put(*(self.row(i) for i in range(40)))
-        self.backlog = Backlog([self.state.relations["r"]])
-        self.state.backlogs = [self.backlog]
+        self.backlog = self.state.recorder.open([self.state.relations["r"]])
 
     def row(self, number: int) -> dict[str, Any]:
         pick = self.rng.choice
@@ -88,7 +87,7 @@ def test_it_follows(by: Order, seed: int) -> None:
         case.compare(one)
         case.indexes.check()
         case.some_changes()
-    case.state.backlogs = []
+    case.state.recorder.close(case.backlog)
     case.indexes.forget("v")
     case.apply(("s", UPSERT, 1, {}))
     case.reclaim()

@@ -1,0 +1,146 @@
+"""A view's build as a state machine, and when the writer takes small batches only, for builds.
+
+waiting ──> loading ──> following ──> last round ──> live
+   │           │          │   ^           │
+   │           │          │   └───────────┤  too much is left, or a step
+   └───────────┴──────────┴───────────────┴──> failed, dropped
+
+waiting      in the line; of a replay, the changes since are recorded
+loading      all rows of a version, some relations at a newer one instead, while others write
+following    the changes since, round by round: each up to a version that is held meanwhile
+last round   in the writer's turn: few changes are left, which are followed, and then a step of what can only be done there, such as
+             adopting shared indexes; after the last step the structures are published
+live, failed, dropped   it is over
+
+since        None: load the published version, hold a version in each round, and follow the net effect of the changes. A backlog: load
+             the version that it begins at, and follow its changes version by version, so that the view's feed gets each delta: a replay
+replaces     the view is live meanwhile, in its former structures
+"""
+
+from __future__ import annotations
+
+import math
+import threading
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future
+from contextlib import ExitStack
+from enum import Enum
+
+from service.errors import Problem
+from service.tables.backlog import Backlog
+from service.views.joins.protocol import Join
+from service.views.live_view import LiveView
+
+_LAST_SECONDS = 0.025  # that the last round may take in the turn, judged by earlier, longer rounds: it takes up to twice as long
+_FIRST_LAST, _MOST_LAST = 64, 1 << 14  # changes left to the last round: while a build's speed is unknown, and at most
+_ROUNDS = 4  # that leave too many changes for the last one; then the writer takes small batches only
+_MANY_CHANGES, _MOST_CHANGES = 4_000_000, 32_000_000  # to follow, of 24 bytes each, before it does so, and before the build fails
+_MOST_CLOSED, _LEAST_OPEN = 120.0, 60.0  # seconds in which the writer takes small batches only, and after them all batches
+_CLOSINGS = 2  # that end before the view is live; then the build fails
+
+
+class Cancelled(Exception):
+    """The build is no longer wanted, or the service is stopping."""
+
+
+class Phase(Enum):
+    """See the module docstring."""
+
+    WAITING = "waiting"
+    LOADING = "loading"
+    FOLLOWING = "following"
+    LAST_ROUND = "last round"
+    LIVE = "live"
+    FAILED = "failed"
+    DROPPED = "dropped"
+
+
+_OVER = (Phase.LIVE, Phase.FAILED, Phase.DROPPED)
+
+
+class Build:
+    """`future` is done when the build is over; `backlog` is None while it waits, unless it is a replay."""
+
+    join: Join  # from the phase `loading` on
+
+    def __init__(self, view: LiveView, client: str = "", since: Backlog | None = None, replaces: bool = False) -> None:
+        self.view, self.client, self.replaces = view, client, replaces
+        self.backlog, self.is_replay = since, since is not None
+        self.phase, self._lock = Phase.WAITING, threading.Lock()
+        self.future = Future[None]()
+        self.last = _FIRST_LAST  # most changes that may be left to the last round
+        self.rounds = 0  # that have left too many changes for the last one
+        self.closings = 0  # of the lane of large batches that were for it from the beginning, and have ended before its last round
+        self.held = self.before = ExitStack()  # the version of this round, and that of the previous one until the changes are followed
+
+    @property
+    def is_over(self) -> bool:
+        return self.phase in _OVER
+
+    @property
+    def following(self) -> Backlog:
+        """The changes that it has yet to follow, once it has begun."""
+        assert self.backlog is not None
+        return self.backlog
+
+    @property
+    def has_begun(self) -> bool:
+        return not self.is_over and self.phase != Phase.WAITING
+
+    @property
+    def must_end(self) -> bool:
+        """Whether it needs the writer to take small batches only."""
+        return self.has_begun and (self.rounds >= _ROUNDS or self.following.changes > _MANY_CHANGES)
+
+    @property
+    def state(self) -> str:
+        """The state of the view during the build."""
+        return "live" if self.replaces else "building"
+
+    def enter(self, phase: Phase) -> None:
+        """Enter a phase, unless the build is over. Any thread."""
+        with self._lock:
+            if not self.is_over:
+                self.phase = phase
+
+    def require(self) -> None:
+        """Raise Cancelled if the build is over, Problem `view-failed` if it will not come to an end."""
+        if self.is_over:
+            raise Cancelled
+        if self.closings >= _CLOSINGS or (self.has_begun and self.following.changes > _MOST_CHANGES):
+            again = "drop it, and register it again while fewer rows change"
+            said = f"the relations of the view {self.view.name} change faster than it can be built"
+            raise Problem("view-failed", f"{said}; {again}")
+
+    def report(self, part: float) -> None:
+        self.require()
+        self.view.progress = max(self.view.progress, part)
+
+    def pace(self, rows: int, seconds: float) -> None:
+        """After a round, or a load of `rows`, decide how many changes the last round may have."""
+        if rows:
+            self.last = max(_FIRST_LAST, min(_MOST_LAST, int(_LAST_SECONDS * rows / seconds)))
+            self.rounds += self.following.changes > self.last
+
+
+class LargeLane:
+    """When the writer takes small batches only, for builds: for `_MOST_CLOSED` seconds at most, then not for `_LEAST_OPEN` seconds."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self.closed_for: str | None = None  # name of the view that is being built
+        self._changes = -math.inf  # time since which it is closed, or from which on it may be
+        self._asked: Sequence[Build] = ()  # those that it was closed for
+
+    def close_for(self, builds: Sequence[Build]) -> bool:
+        """Return whether it is closed, as builds that must end ask for it. The writer's thread, before each group."""
+        now = self._clock()
+        if self.closed_for is not None and (not builds or now - self._changes > _MOST_CLOSED):
+            for build in builds:
+                build.closings += build in self._asked
+            self.closed_for, self._changes = None, now + _LEAST_OPEN
+        if self.closed_for is None and builds and now >= self._changes:
+            self._changes, self._asked = now, [build for build in builds if build.phase != Phase.LOADING]
+        self.closed_for = builds[0].view.name if builds and now >= self._changes else None
+        return self.closed_for is not None
