@@ -1,20 +1,22 @@
 """A view's build as a state machine, and when the writer takes small batches only, for builds.
 
-waiting ──> loading ──> following ──> last round ──> live
-   │           │          │   ^           │
-   │           │          │   └───────────┤  too much is left, or a step
-   └───────────┴──────────┴───────────────┴──> failed, dropped
+    waiting ──> loading ──> following ──> last round ──> live
+       │           │          │   ^           │
+       │           │          │   └───────────┤  too much is left, or a step
+       └───────────┴──────────┴───────────────┴──> failed, dropped
 
-waiting      in the line; of a replay, the changes since are recorded
-loading      all rows of a version, some relations at a newer one instead, while others write
-following    the changes since, round by round: each up to a version that is held meanwhile
-last round   in the writer's turn: few changes are left, which are followed, and then a step of what can only be done there, such as
-             adopting shared indexes; after the last step the structures are published
-live, failed, dropped   it is over
+    waiting      in the line; of a replay, the changes since are recorded
+    loading      all rows of a version, some relations at a newer one instead, while others write
+    following    the changes since, round by round: each up to a version that is held meanwhile
+    last round   in the writer's turn: few changes are left, which are followed, and then a step of what can only be done there, such as
+                 adopting shared indexes; after the last step the structures are published
+    live, failed, dropped   it is over
 
-since        None: load the published version, hold a version in each round, and follow the net effect of the changes. A backlog: load
-             the version that it begins at, and follow its changes version by version, so that the view's feed gets each delta: a replay
-replaces     the view is live meanwhile, in its former structures
+    since        None: load the published version, hold a version in each round, and follow the net effect of the changes. A backlog: load
+                 the version that it begins at, and follow its changes version by version, so that the view's feed gets each delta: a replay
+    replaces     the view is live meanwhile, in its former structures
+    without      relations whose rows are left out, as a batch is about to truncate them (`truncates.py`): the batch is applied after the
+                 last round, in the same turn, and puts the structures in place of the view's own
 """
 
 from __future__ import annotations
@@ -22,15 +24,21 @@ from __future__ import annotations
 import math
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import ExitStack
 from enum import Enum
 
 from service.errors import Problem
 from service.tables.backlog import Backlog
+from service.tables.changes import Runs
+from service.tables.relations import Hidden
+from service.tables.resolution import Resolved, inserted
+from service.views.deltas import Delta, to_read
+from service.views.differences import Difference
 from service.views.joins.protocol import Join
-from service.views.live_view import LiveView
+from service.views.live_view import LiveView, ViewRoot
+from service.views.stages.groups import Taken
 
 _LAST_SECONDS = 0.025  # that the last round may take in the turn, judged by earlier, longer rounds: it takes up to twice as long
 _FIRST_LAST, _MOST_LAST = 64, 1 << 14  # changes left to the last round: while a build's speed is unknown, and at most
@@ -63,20 +71,96 @@ class Build:
     """`future` is done when the build is over; `backlog` is None while it waits, unless it is a replay."""
 
     join: Join  # from the phase `loading` on
+    _former: ViewRoot
+    _former_core: Join
+    is_in_place = False
 
-    def __init__(self, view: LiveView, client: str = "", since: Backlog | None = None, replaces: bool = False) -> None:
-        self.view, self.client, self.replaces = view, client, replaces
+    def __init__(
+        self, view: LiveView, client: str = "", since: Backlog | None = None, replaces: bool = False, without: Collection[str] = ()
+    ) -> None:
+        self.view, self.client, self.replaces, self.without = view, client, replaces or len(without) > 0, frozenset(without)
         self.backlog, self.is_replay = since, since is not None
         self.phase, self._lock = Phase.WAITING, threading.Lock()
         self.future = Future[None]()
         self.last = _FIRST_LAST  # most changes that may be left to the last round
         self.rounds = 0  # that have left too many changes for the last one
         self.closings = 0  # of the lane of large batches that were for it from the beginning, and have ended before its last round
-        self.held = self.before = ExitStack()  # the version of this round, and that of the previous one until the changes are followed
+        self.version = 0  # of this round
+        self.held = self.before = ExitStack()  # this version, and that of the previous round until the changes are followed
+        self.difference: Difference | None = None  # once it is in place, if the view may be followed
+        self._hidden: Hidden | None = None
+        self._taken: Taken | None = None  # of groups, those of the rows of `join`
 
     @property
     def is_over(self) -> bool:
         return self.phase in _OVER
+
+    def make_room(self) -> None:
+        """Make empty structures. In the writer's turn. OSError, MemoryError: there is no room."""
+        view = self.view
+        if self.without:
+            self.join, self._hidden = view.without(self.without)
+        elif self.replaces:
+            self.join = view.another()
+        else:
+            if not view.has_room:
+                view.make_room(alone=self.is_replay)
+            self.join = view.join
+
+    def load(self, version: int, progress: Callable[[float], None]) -> None:
+        """Load all rows that the relations have at a version; groups that are rebuilt without some also take those of the join."""
+        try:
+            self.join.build(version, progress)
+        finally:
+            self.join.hold_newest = None
+        if self._hidden is not None:
+            if (groups := self.view.groups) is not None:
+                self._taken = groups.nothing_taken()
+                groups.take_beside(self._taken, self.join, progress)
+            self._hidden.now = False
+
+    def catch_up(self, version: int, runs: Runs) -> None:
+        """Follow changes up to `version` without producing deltas."""
+        if self._taken is not None and self.view.groups is not None:
+            self.view.groups.follow_taken(self._taken, self.join, version, runs, lambda _: None)
+        else:
+            self.join.catch_up(version, runs)
+        if not self.replaces:
+            self.view.changed_rows += sum(run.rows for run in runs.values())
+
+    def release(self) -> None:
+        """Release the versions, and what groups have taken for nothing: of a build without some relations in the writer's turn."""
+        if self._taken is not None and self.view.groups is not None:
+            self.view.groups.drop(self._taken, self.version)
+        self._taken = None
+        self.before.close()
+        self.held.close()
+
+    # for the batch that truncates the relations `without`, in its turn
+
+    def require_room(self, resolved: Mapping[str, Resolved]) -> None:
+        """As `LiveView.require`."""
+        self.join.require({name: inserted(one) if name in self.without else one for name, one in resolved.items()})
+
+    def put_in_place(self) -> None:
+        """Replace the view's structures. The former ones have the version that is held; their memory is freed with this object, not in the
+        turn."""
+        self._former = self.view.root
+        self._former_core = self.view.replace(self.join)
+        self.is_in_place = True
+
+    def apply(self, version: int, runs: Runs) -> Delta | None:
+        """Follow the batch, once in place; return the delta if the view may be followed."""
+        view, taken = self.view, self._taken
+        self._taken = None
+        delta = view.apply_without(version, runs, self.without, taken)
+        if view.view.query.retain is None or view.groups is not None:
+            return delta
+        mine = {name: run for name, run in runs.items() if name in view.relations}
+        self.difference = Difference(view, version, self.without, mine, self._former, view.root, self.held.pop_all())
+        return to_read(version, self.difference)
+
+    # its state
 
     @property
     def following(self) -> Backlog:
@@ -121,7 +205,6 @@ class Build:
         """After a round, or a load of `rows`, decide how many changes the last round may have."""
         if rows:
             self.last = max(_FIRST_LAST, min(_MOST_LAST, int(_LAST_SECONDS * rows / seconds)))
-            self.rounds += self.following.changes > self.last
 
 
 class LargeLane:

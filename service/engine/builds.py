@@ -177,30 +177,28 @@ class Builds:
     def _build(self, build: Build) -> None:
         former = build.view.core if build.replaces else None  # its memory is freed here, not in the writer's turn
         try:
-            version = self._in_turn(partial(self._begin, build))
-            started, rows = time.perf_counter(), build.view.input_rows
-            self._load(build, version)
-            if not build.is_replay:
-                build.pace(rows, time.perf_counter() - started)
+            self._begin_and_load(build)
             reach("in-replay" if build.is_replay else "in-build")
-            while (newest := self._in_turn(partial(self._last_round, build), urgent=True)) is not None:
-                (self._replay if build.is_replay else self._round)(build, newest)
-                build.before.close()
+            while not self._in_turn(partial(self._last_round, build), urgent=True):
+                self.go_on(build)
         finally:
-            build.before.close()
-            build.held.close()
+            build.release()
             del former
             if build.phase != Phase.LIVE and not build.is_replay and hasattr(build, "join"):
                 with suppress(Cancelled):
                     self._in_turn(lambda: build.join.abandon(self._state.newest))
 
+    def _begin_and_load(self, build: Build) -> None:
+        self._in_turn(partial(self._begin, build))
+        started, rows = time.perf_counter(), build.view.input_rows
+        self._load(build, build.version)
+        if not build.is_replay:
+            build.pace(rows, time.perf_counter() - started)
+
     @staticmethod
     def _load(build: Build, version: int) -> None:
         """Load all rows that the relations have at a version; from then on, the build follows changes."""
-        try:
-            build.join.build(version, lambda part: build.report(_LOADED * part))
-        finally:
-            build.join.hold_newest = None
+        build.load(version, lambda part: build.report(_LOADED * part))
         build.report(_LOADED)
         build.enter(Phase.FOLLOWING)
 
@@ -210,9 +208,9 @@ class Builds:
         build.following.skip(relation.name, version)
         return version
 
-    def _round(self, build: Build, version: int) -> None:
-        """Follow the changes up to a held version."""
-        started = time.perf_counter()
+    def _round(self, build: Build) -> None:
+        """Follow the changes up to the held version."""
+        started, version = time.perf_counter(), build.version
         rows = self._follow(build, version)
         build.join.settle()
         while build.join.reclaim(version, NO_NUMBERS):
@@ -222,7 +220,7 @@ class Builds:
 
     def _follow(self, build: Build, version: int) -> int:
         """Follow the net effect of the changes up to `version` without producing deltas; return the number of rows."""
-        nets = build.following.take(version)
+        nets = [net for net in build.following.take(version) if net.relation.name not in build.without]
         for piece in pieces(nets):
             if build.phase != Phase.LAST_ROUND:
                 build.require()
@@ -232,11 +230,9 @@ class Builds:
     @staticmethod
     def _catch_up(build: Build, version: int, piece: Piece) -> None:
         build.join.require(piece.resolved)
-        build.join.catch_up(version, piece.runs)
-        if not build.replaces:
-            build.view.changed_rows += sum(run.rows for run in piece.runs.values())
+        build.catch_up(version, piece.runs)
 
-    def _replay(self, build: Build, version: int) -> None:
+    def _replay(self, build: Build) -> None:
         """Follow the changes that were recorded before this call, version by version."""
         view, backlog = build.view, build.following
         feed = view.feed
@@ -266,58 +262,78 @@ class Builds:
             reach("in-replay")
         build.following.passed()
 
-    # in the writer's turn
+    # for truncates
 
-    def _is_wanted(self, build: Build) -> bool:
-        return not build.is_over and self._state.has(build.view, build.state)
+    def prepare(self, build: Build) -> None:
+        """Begin a build at once, in this thread, and load it; `finish` must follow. Raises Cancelled, and what loading raises."""
+        self._note(build)
+        self._begin_and_load(build)
 
-    def _begin(self, build: Build) -> int:
-        """Make room for the structures, and return the version to load."""
-        view = build.view
-        if not self._is_wanted(build):
-            raise Cancelled
-        if build.replaces:
-            build.join = view.another()
-        else:
-            if not view.has_room:
-                view.make_room(alone=build.is_replay)
-            build.join = view.join
-        if build.backlog is None:
-            build.backlog = self._state.recorder.open(view.relations.values())
-        build.enter(Phase.LOADING)
-        if build.is_replay:
-            return build.backlog.version
-        build.join.hold_newest = partial(self._hold_newest, build)
-        return self._hold(build)
+    def go_on(self, build: Build) -> None:
+        """Follow, in a round, what has changed up to the held version."""
+        build.enter(Phase.FOLLOWING)
+        (self._replay if build.is_replay else self._round)(build)
+        build.before.close()
 
-    def _hold(self, build: Build) -> int:
-        """Hold the newest version for a round."""
-        build.before, build.held = build.held, ExitStack()
-        version = build.held.enter_context(self._versions.holding())
-        build.join.hold(version)
-        return version
-
-    def _last_round(self, build: Build) -> int | None:
-        """Follow the remaining changes and make the view live in the new structures. If too many remain, or a step is left, return the
-        newest version, which is held for another round."""
-        if not self._is_wanted(build):
-            self._detach(build)
-            return None
-        version = self._versions.published.number if build.is_replay else self._hold(build)
+    def follow_rest(self, build: Build) -> bool:
+        """Follow what is left. In the writer's turn; if that is too much for it, return False: the newest version is held for a round."""
+        if not build.is_replay:
+            self._hold(build)
         if build.following.left > build.last:
-            return version
+            build.rounds += build.following.changes > build.last
+            return False
         build.enter(Phase.LAST_ROUND)
         if build.is_replay:
             while build.following.left:
                 self._replay_some(build)
         else:
-            self._follow(build, version)
-            if not build.join.conclude(version):
-                build.enter(Phase.FOLLOWING)
-                return version
+            self._follow(build, build.version)
+        return True
+
+    def finish(self, build: Build, phase: Phase) -> None:
+        """End a build that was prepared. In the writer's turn."""
+        build.enter(phase)
+        self._forget(build)
+        self._detach(build)
+        build.release()
+        build.future.set_result(None)
+
+    # in the writer's turn
+
+    def _is_wanted(self, build: Build) -> bool:
+        return not build.is_over and self._state.has(build.view, build.state)
+
+    def _begin(self, build: Build) -> None:
+        """Make room for the structures, and hold the version to load."""
+        if not self._is_wanted(build):
+            raise Cancelled
+        build.make_room()
+        if build.backlog is None:
+            build.backlog = self._state.recorder.open(build.view.relations.values())
+        build.enter(Phase.LOADING)
+        if build.is_replay:
+            build.version = build.backlog.version
+        else:
+            build.join.hold_newest = partial(self._hold_newest, build)
+            self._hold(build)
+
+    def _hold(self, build: Build) -> None:
+        """Hold the newest version for a round; also that of views, if the former structures are to be read."""
+        build.before, build.held = build.held, ExitStack()
+        build.version = build.held.enter_context(self._versions.holding(rows_only=not build.without))
+        build.join.hold(build.version)
+
+    def _last_round(self, build: Build) -> bool:
+        """Follow the remaining changes and make the view live in the new structures; return whether the build is over. If not, as too many
+        remain, or a step is left, the newest version is held for another round."""
+        if not self._is_wanted(build):
+            self._detach(build)
+            return True
+        if not self.follow_rest(build) or not (build.is_replay or build.join.conclude(build.version)):
+            return False
         self._detach(build)
         self._go_live(build)
-        return None
+        return True
 
     def _go_live(self, build: Build) -> None:
         """Publish the view's root in the new structures, then mark the view as live."""

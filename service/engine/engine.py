@@ -88,10 +88,10 @@ class Engine(ABC):
         )  # fmt: skip
         self._builds = Builds(self._state, self._writer, self.versions, self.feed_of, lambda: self.kernels)
         self.stages = Stages(data, self.settings.max_relation_rows)
-        self._truncates = Truncates(self._state, self._writer, self.versions)
+        self._truncates = Truncates(self._state, self._writer, self.versions, self._builds)
         self.under_way = self._truncates.under_way
-        self._rewrites = Rewrites(self._state, self._writer, self.versions, self._truncates.pass_on)
-        self.retention = Retention(self._state, self._truncates.pass_on, self.versions, self.stages.sweep)
+        self._rewrites = Rewrites(self._state, self._writer, self.versions)
+        self.retention = Retention(self._state, self._writer.submit, self.versions, self.stages.sweep)
         altering = self._log, self.versions, self._rewrites, self.retention, self.settings.max_columns
         self._alterations = Alterations(self._state, self._writer, *altering)
         self.refuse_waiting = self._truncates.refuse_waiting  # at a stop
@@ -370,8 +370,8 @@ class Engine(ABC):
             self._loading.end()
             try:
                 self.retention.stop()
-                self._builds.end()
                 self._truncates.end()
+                self._builds.end()
                 if self._is_open and self.state != "failed":
                     self._writer.stop()
                 if self._is_open and self.state != "failed":  # it may have failed meanwhile

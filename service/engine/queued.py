@@ -49,7 +49,6 @@ class Job(NamedTuple):
 
     work: Callable[[], Any]
     future: Future[Any]
-    after_all: bool = False
     only_reads: bool = False
 
     def do(self) -> None:
@@ -83,17 +82,15 @@ def _sender_of(batch: Batch) -> _Sender | None:
 
 class Queue:
     """What waits for the writer's thread, which alone takes from it. Small batches have a lane of their own, so that none waits for more
-    than one group of large ones; but no batch passes another of its source by senders of the same rights, and none passes one for which
-    structures were prepared, as more changes would outdate them. Batches that wait at the same time come over different connections, and
-    whoever has sent them cannot know in which order they arrive. A job passes no batch before it, unless it is urgent, or the batch is a
-    large one that waits for a build."""
+    than one group of large ones; but no batch passes another of its source by senders of the same rights. Batches that wait at the same
+    time come over different connections, and whoever has sent them cannot know in which order they arrive. A job passes no batch before it,
+    unless it is urgent, or the batch is a large one that waits for a build."""
 
     def __init__(self) -> None:
         self._ready = threading.Condition()
         self._small: deque[tuple[int, Waiting]] = deque()  # each with the number of its arrival
         self._large: deque[tuple[int, Waiting]] = deque()
         self._sources: Counter[_Sender] = Counter()  # of the large lane, and of what was taken from it last
-        self._prepared = set[int]()  # batches of the large lane for which structures were prepared, by the number of their arrival
         self._taken: list[tuple[int, Waiting]] = []  # by the last call of `take`, and not put back
         self._took_small = self._only_small = False
         self._jobs: deque[tuple[int, Job]] = deque()
@@ -116,16 +113,13 @@ class Queue:
                 for one in (*before, (self._arrived, item)):
                     self._large.append(one)
                     self._enter(one[1].batch)
-                if item.batch.emptied:
-                    self._prepared.add(self._arrived)
             self._ready.notify()
 
     def _enter(self, batch: Batch) -> None:
         if (sender := _sender_of(batch)) is not None:
             self._sources[sender] += 1
 
-    def _leave(self, number: int, batch: Batch) -> None:
-        self._prepared.discard(number)
+    def _leave(self, batch: Batch) -> None:
         if (sender := _sender_of(batch)) is not None:
             self._sources[sender] -= 1
             if not self._sources[sender]:
@@ -139,16 +133,22 @@ class Queue:
     def __len__(self) -> int:
         return len(self._small) + len(self._large) + len(self._jobs) + len(self._urgent)
 
+    def has_of(self, batch: Batch) -> bool:
+        """Whether a batch of the same source, by a sender of the same rights, waits or is being applied."""
+        sender = _sender_of(batch)
+        with self._ready:
+            waiting = (*self._small, *self._large, *self._taken)
+            return sender is not None and any(_sender_of(one.batch) == sender for _, one in waiting)
+
     @property
     def has_small(self) -> bool:
-        return len(self._small) > 0 and not self._prepared
+        return len(self._small) > 0
 
     def take(self, timeout: float, batches: int, changes: int, only_small: bool = False) -> list[Waiting]:
         """Remove and return the next batches of one lane, at most so many with about so many changes; of both lanes by turns, unless only
         small ones are wanted. [] if nothing comes within the timeout, or only jobs. What was taken before was released or put back."""
         with self._ready:
-            opens = self._prepared or self.ends or any(job.after_all for _, job in self._jobs)
-            self._only_small = only_small = only_small and not opens
+            self._only_small = only_small = only_small and not self.ends
             if only_small and not (self._small or self._urgent):
                 self._ready.wait(_MOMENT)  # not longer: the large lane may be opened meanwhile
             elif not len(self) and not self.ends and timeout > 0:
@@ -163,8 +163,8 @@ class Queue:
     def release(self) -> None:
         """What was taken is done: later batches of its sources may pass what waits."""
         with self._ready:
-            for number, waiting in () if self._took_small else self._taken:
-                self._leave(number, waiting.batch)
+            for _, waiting in () if self._took_small else self._taken:
+                self._leave(waiting.batch)
             self._taken = []
 
     def put_back(self, group: Sequence[Waiting]) -> None:
@@ -192,8 +192,8 @@ class Queue:
     def remove_batches(self) -> list[Waiting]:
         with self._ready:
             found = [waiting for _, waiting in (*self._small, *self._large)]
-            for number, waiting in self._large:
-                self._leave(number, waiting.batch)
+            for _, waiting in self._large:
+                self._leave(waiting.batch)
             self._small.clear()
             self._large.clear()
             return found

@@ -15,7 +15,7 @@ from typing import NamedTuple
 import pyarrow as pa
 
 from livejoin.wire.batch import Batch
-from service.engine.queued import Done, receipt_of
+from service.engine.queued import receipt_of
 from service.engine.refusals import refuse_bad
 from service.engine.state import Receipt, State
 from service.engine.versions import Pins
@@ -39,9 +39,8 @@ class Held(NamedTuple):
 class Rewrites:
     """Called from any thread but the writer's; each call takes time in proportion to the rows."""
 
-    def __init__(self, state: State, writer: Writer, versions: Pins, pass_on: Callable[[Batch, Done], None]) -> None:
-        """`pass_on`: as `Writer.submit`, but may wait."""
-        self._state, self._writer, self._versions, self._pass_on = state, writer, versions, pass_on
+    def __init__(self, state: State, writer: Writer, versions: Pins) -> None:
+        self._state, self._writer, self._versions = state, writer, versions
 
     def replace(self, name: str, batch: Batch) -> Receipt:
         """Replace the relation's rows by those of a batch of upserts; the rows of its `bad_keys` stay.
@@ -106,4 +105,4 @@ class Rewrites:
             said = "the rows that change have more than 2 GiB of text in one column; nothing was applied"
             raise Problem("body-too-large", said, limit=(1 << 31) - 1) from error
         batch.changes = [rewrite]
-        return receipt_of(self._pass_on, batch)
+        return receipt_of(self._writer.submit, batch)

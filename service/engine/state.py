@@ -17,6 +17,7 @@ from livejoin.wire.batch import DELETE, MAX_ERRORS, Batch, concatenated
 from livejoin.wire.errors import RowError
 from service.access.access_token import owns
 from service.durability.effects import Effect, encode_effects
+from service.engine.build import Build
 from service.engine.refusals import not_of, other_run, refuse_bad
 from service.engine.versions import Needed, Version
 from service.errors import Problem
@@ -29,7 +30,6 @@ from service.tables.relations import Relation
 from service.tables.resolution import NO_SLOTS, Resolved, prepare, resolve
 from service.tables.rewriting import Rewrite
 from service.views.deltas import Delta
-from service.views.emptied import Emptied
 from service.views.joins.protocol import Store
 from service.views.live_view import LiveView
 
@@ -73,7 +73,7 @@ class Applied(NamedTuple):
 
 class Outcome(NamedTuple):
     """The net effect of a run of batches on each relation; the first bad rows and their number; the rows by value, and the views that they
-    concern. emptied: the structures that replace those of views after a truncate."""
+    concern. rebuilt: the builds whose structures replace those of views, as the batch truncates relations."""
 
     batches: Sequence[Batch]
     resolved: list[Resolved]
@@ -81,7 +81,7 @@ class Outcome(NamedTuple):
     error_count: int
     touched: Touched
     views: Sequence[LiveView]
-    emptied: Mapping[LiveView, Emptied] = MappingProxyType({})
+    rebuilt: Mapping[LiveView, Build] = MappingProxyType({})
 
 
 class State:
@@ -244,19 +244,9 @@ class State:
             errors = sorted(errors, key=lambda error: error.index)[:MAX_ERRORS]
             if batch.on_error == "reject":
                 refuse_bad(batch, errors, count)
-        emptied = self._caught_up(batch) if batch.emptied else {}
-        touched, views = self._require_room(resolved, emptied)
-        return Outcome([batch], resolved, errors, count, touched, views, emptied)
-
-    def _caught_up(self, batch: Batch) -> dict[LiveView, Emptied]:
-        """Of the structures built for this batch, bring the usable ones up to date and return them; they stop following changes."""
-        emptied: dict[LiveView, Emptied] = {}
-        prepared: Sequence[Emptied] = batch.emptied
-        for one in prepared:
-            self.recorder.close(one.backlog)
-            if self.has(one.view, "live") and one.catch_up(self.newest):
-                emptied[one.view] = one
-        return emptied
+        rebuilt = {build.view: build for build in batch.rebuilt}
+        touched, views = self._require_room(resolved, rebuilt)
+        return Outcome([batch], resolved, errors, count, touched, views, rebuilt)
 
     def judge_together(self, batches: Sequence[Batch]) -> Outcome | None:
         """Compute the effect of consecutive single changes (`is_single`) without changing anything. None if they must be judged in
@@ -283,7 +273,7 @@ class State:
         return Outcome(batches, resolved, [], 0, touched, views)
 
     def _require_room(
-        self, resolved: list[Resolved], emptied: Mapping[LiveView, Emptied], singly: bool = False
+        self, resolved: list[Resolved], rebuilt: Mapping[LiveView, Build], singly: bool = False
     ) -> tuple[Touched, Sequence[LiveView]]:
         """Raise Problem `no-room` while nothing has been changed: an array that fills up later would stop the service. Return the rows, and
         the views that they concern."""
@@ -295,7 +285,7 @@ class State:
             views = self.interest.concerned(touched)
             for view in views:
                 if view.state == "live":
-                    self._require(view, emptied.get(view, view), touched.relations)
+                    self._require(view, rebuilt.get(view), touched.relations)
         except MemoryError as error:
             raise Problem("no-room", f"{error}; nothing of the batch was applied") from None
         return touched, views
@@ -313,9 +303,9 @@ class State:
                 runs[one.relation.name] = run = _enter(last, one, len(batches))
                 self.rows_changed += run.rows
         self.recorder.note(first, runs)
-        for view, prepared in judged.emptied.items():
+        for view, build in judged.rebuilt.items():
             if view in judged.views:
-                prepared.put_in_place()  # first: the structures that it shares with no other view stop following changes
+                build.put_in_place()  # first: the structures that it shares with no other view stop following changes
         self.indexes.apply(last, runs, judged.touched)
         self._changed.update(runs)
         deltas: list[tuple[LiveView, Delta]] = []
@@ -324,8 +314,8 @@ class State:
                 self._asked.add(view)
                 self._behind[view] = None
                 try:
-                    emptied = judged.emptied.get(view)
-                    delta = view.apply(first, len(batches), runs) if emptied is None else emptied.apply(first, runs)
+                    rebuilt = judged.rebuilt.get(view)
+                    delta = view.apply(first, len(batches), runs) if rebuilt is None else rebuilt.apply(first, runs)
                 except Exception as error:
                     self.fail(view, error)
                     continue
@@ -380,10 +370,10 @@ class State:
             del self._behind[view]
         return False
 
-    def _require(self, view: LiveView, following: LiveView | Emptied, resolved: dict[str, Resolved]) -> None:
+    def _require(self, view: LiveView, rebuilt: Build | None, resolved: dict[str, Resolved]) -> None:
         """Raise MemoryError if the structures that follow the batch for the view lack room; any other error fails only the view."""
         try:
-            following.require(resolved)
+            view.require(resolved) if rebuilt is None else rebuilt.require_room(resolved)
         except MemoryError:
             raise
         except Exception as error:
@@ -429,7 +419,7 @@ def _enter(version: int, resolved: Resolved, versions: int) -> Run:
         slots = table.enter(version, resolved.given)
     else:
         slots = table.insert(version, resolved.inserts) if resolved.inserts.num_rows else NO_SLOTS
-    run = batch_run(previous, deletes, slots, resolved.room)
+    run = batch_run(previous, deletes, slots)
     if resolved.offsets is None:
         return run
     of = np.concatenate(resolved.offsets)

@@ -92,6 +92,21 @@ class Writer:
             self.admit()
         self._put(Waiting(batch, done, batch.bytes + batch.prepared_bytes))
 
+    def has_of(self, batch: Batch) -> bool:
+        """As `Queue.has_of`."""
+        return self._queue.has_of(batch)
+
+    def commit(self, batch: Batch, done: Done) -> None:
+        """Apply and log a batch that was admitted, publish, and answer. Within a job."""
+        waiting = Waiting(batch, done, batch.bytes + batch.prepared_bytes)
+        with self._lock:
+            is_refused = self._refuses
+            self._waiting_bytes += 0 if is_refused else waiting.bytes
+        if is_refused:
+            tell(done, ending())
+        else:
+            self._commit([waiting])
+
     def admit(self, elsewhere: int = 0) -> None:
         """Problem `too-busy` if the queue is full. `elsewhere`: number of batches that are yet to be submitted."""
         if len(self._queue) + elsewhere >= self._max_waiting:
@@ -99,10 +114,10 @@ class Writer:
         if self._waiting_bytes > _WAITING_BYTES:
             raise Problem("too-busy", f"batches of {self._waiting_bytes} bytes are already waiting")
 
-    def call(self, work: Callable[[], T], urgent: bool = False, after_all: bool = False, only_reads: bool = False) -> Future[T]:
+    def call(self, work: Callable[[], T], urgent: bool = False, only_reads: bool = False) -> Future[T]:
         """Call `work` in the writer's thread after the batches that wait, but for large ones that wait for a build; urgent: after the
-        present group, for work that changes no rows; after_all: after all batches that wait; only_reads: its failure stops nothing."""
-        job = Job(work, Future[T](), after_all, only_reads)
+        present group, for work that changes no rows; only_reads: its failure stops nothing."""
+        job = Job(work, Future[T](), only_reads)
         self._put(job, urgent)
         return job.future
 

@@ -1,9 +1,10 @@
 """A view's feed: its recent changes, and the followers who read them.
 
-A delta consists of slots until it is settled: converted to Arrow, many versions by one gather. Unsettled deltas retain their slots
-(`floor`); settled ones are kept in segments, up to the view's bounds in rows and bytes. Dropping changes advances `lost`: tokens of older
-versions have expired. A quiet view drops nothing, so its tokens stay valid. Snapshots store the settled changes (`stored`), and a start
-restores them (`restore`); replaying the log brings back the later versions.
+A delta consists of slots until it is settled: converted to Arrow, many versions by one gather. That of a version in which the view has got
+new structures is first read from both; followers wait for that. Unsettled deltas retain their slots (`floor`); settled ones are kept in
+segments, up to the view's bounds in rows and bytes. Dropping changes advances `lost`: tokens of older versions have expired. A quiet view
+drops nothing, so its tokens stay valid. Snapshots store the settled changes (`stored`), and a start restores them (`restore`); replaying
+the log brings back the later versions.
 
     lost < kept versions that changed the view < ... <= published
 
@@ -28,12 +29,13 @@ import pyarrow as pa
 from service.durability.folder import Damaged
 from service.errors import Problem, bad_parameter
 from service.following.chunks import CHUNK_ROWS, Chunk, cut_up
+from service.following.pending import Pending, first_rows
 from service.following.segments import Segment, merged, segment_of, stored, taken_back, to_merge
 from service.following.subscriptions import Subscription
 from service.reading.cursors import Readers, open_rows
 from service.reading.tokens import Forged, Tokens
 from service.tables.store import pieces
-from service.views.deltas import Combination, Delta, Stored, joined
+from service.views.deltas import Combination, Delta, Stored, joined, too_large
 
 log = logging.getLogger("livejoin.feeds")
 
@@ -63,8 +65,7 @@ class Feed:
         self._changed = threading.Condition(self._lock)
         self._settling = threading.Lock()  # its holder settles; taken before `_lock`
         self._in_hand: int | None = None  # the first of the versions that are being settled
-        self._pending: deque[Delta] = deque()  # each published as a whole, or not yet
-        self._pending_rows = 0
+        self._pending = Pending()
         self.segments: deque[Segment] = deque()
         self._first = 0  # number of the first segment's first kept version
         self._rows, self._bytes = 0, 0.0
@@ -80,14 +81,18 @@ class Feed:
         """Take the changes of versions that will be published together, or are published already."""
         with self._lock:
             if self._closed is not None:  # the view has failed in the same group of batches
+                if delta.later is not None:
+                    delta.later.close()
                 return
-            if delta.cut >= 0:
-                self._cut_at(delta.cut)
-            if rows := delta.rows:
-                self.told += rows
-                self._pending.append(delta)
-                self._pending_rows += rows
-                self._trim()
+            self._take(len(self._pending), delta)
+
+    def _take(self, at: int, delta: Delta) -> None:
+        if delta.cut >= 0:
+            self._cut_at(delta.cut)
+        if delta.versions:
+            self.told += delta.rows
+            self._pending.put(at, delta)
+            self._trim()
 
     def wake(self) -> None:
         """Notify the followers of new changes."""
@@ -106,10 +111,10 @@ class Feed:
         with self._lock:
             if not self._pending or self._closed is not None:
                 return False
-            grown = everything or self._pending_rows > _PENDING_ROWS
+            grown = everything or self._pending.rows > _PENDING_ROWS
             old = not self._owns_rows and published - self._pending[0].versions[0] >= _PENDING_VERSIONS
-            long = self._pending[0].starts[1] > _LONG_ROWS
-        if not (grown or old) or not self._settling.acquire(blocking=False):  # another thread, or a follower, is settling
+            long = self._pending[0].later is not None or self._pending[0].starts[1] > _LONG_ROWS
+        if not (grown or old or long) or not self._settling.acquire(blocking=False):  # another thread, or a follower, is settling
             return False
         try:
             if not long:
@@ -120,7 +125,7 @@ class Feed:
             threading.Thread(target=self._settle, name="settle", daemon=True).start()
             return False
         with self._lock:
-            return bool(self._pending) and (everything or self._pending_rows > _PENDING_ROWS)
+            return bool(self._pending) and (everything or self._pending.rows > _PENDING_ROWS)
 
     def floor(self) -> int | None:
         """The oldest version whose rows unsettled deltas still read; None if there are none."""
@@ -230,7 +235,7 @@ class Feed:
 
     @property
     def kept_rows(self) -> int:
-        return self._rows + self._pending_rows
+        return self._rows + self._pending.rows
 
     @property
     def bytes(self) -> int:
@@ -286,6 +291,8 @@ class Feed:
             for segment, first in self._segments_after(position):
                 stretches.append((segment.versions[first:], segment.starts[first:]))
             for delta in self._pending:
+                if delta.later is not None:  # one that has come just now
+                    published = min(published, delta.versions[0] - 1)
                 if position < delta.versions[-1] <= published:
                     first = bisect_right(delta.versions, position)
                     stretches.append((delta.versions[first:], delta.starts[first:]))
@@ -367,20 +374,44 @@ class Feed:
 
     def _settle(self) -> None:
         with self._settling:
+            while self._read_one():
+                pass
             self._settle_some(None)
+
+    @property
+    def is_behind(self) -> bool:
+        with self._lock:
+            return self._pending.to_read(self.versions.published.number) is not None
+
+    def _read_one(self) -> bool:
+        """Put its rows in the place of a delta that is to be read, unless it is dropped meanwhile; return False if there is none."""
+        with self._lock:
+            delta = self._pending.to_read(self.versions.published.number)
+        if delta is None or delta.later is None:
+            return False
+        try:
+            read = delta.later.read()
+        except Exception:
+            log.exception("changes of the view %s could not be read: its followers are told that they are too large", self._name)
+            read = too_large(delta.versions[0])
+        with self._lock:
+            at = self._pending.take_out(delta)
+            if at is not None and read is not None:
+                self._take(at, read)
+        return True
 
     def _settle_some(self, most: int | None) -> None:
         """Convert pending published changes to segments: the oldest versions with `most` rows together (None: all), at least one. Versions
         that exceed the bound by their text alone are dropped without copying it."""
         with self._lock:
             published = self.versions.published.number
-            pending = [delta for delta in self._pending if delta.versions[-1] <= published]
+            pending = self._pending.to_settle(published)
             if not pending or self._closed is not None:
                 return
             self._in_hand = pending[0].versions[0]
             gather, text_bytes = self.gather, self._text_bytes
         try:
-            settled = joined(pending if most is None else _first_rows(pending, most))
+            settled = joined(pending if most is None else first_rows(pending, most))
             texts = np.add.reduceat(text_bytes(settled.slots), settled.starts[:-1])
             too_large = np.flatnonzero(texts > min(self._retain_bytes, _LARGEST_TEXT))
             behind = np.cumsum(texts[::-1])[::-1]  # of each version and all later ones
@@ -410,7 +441,7 @@ class Feed:
             self._first = gone
         rows = segment.starts[-1] - segment.starts[gone]
         self.segments.append(segment)
-        self._leave_out(segment.versions[-1])
+        self._pending.leave_out(segment.versions[-1])
         self._rows += rows
         self._bytes += rows * segment.row_bytes
         too_large = np.flatnonzero(np.diff(segment.starts) * segment.row_bytes > self._retain_bytes)
@@ -435,11 +466,11 @@ class Feed:
 
     def _trim(self) -> None:
         """Drop the oldest versions until the rest is within the bounds."""
-        while self.segments and (self._rows + self._pending_rows > self._retain_rows or self._bytes > self._retain_bytes):
+        while self.segments and (self._rows + self._pending.rows > self._retain_rows or self._bytes > self._retain_bytes):
             self._drop_oldest()
-        while (excess := self._rows + self._pending_rows - self._retain_rows) > 0:
+        while (excess := self._rows + self._pending.rows - self._retain_rows) > 0:
             oldest = self._pending[0]
-            self._lost = self._leave_out(oldest.versions[min(bisect_left(oldest.starts, excess), len(oldest.versions)) - 1])
+            self._lost = self._pending.leave_out(oldest.versions[min(bisect_left(oldest.starts, excess), len(oldest.versions)) - 1])
 
     def _cut_at(self, version: int) -> None:
         """Discard everything up to this version, which cannot be followed."""
@@ -450,19 +481,7 @@ class Feed:
         while self.segments and self.segments[0].versions[self._first] <= version:
             self._drop_oldest()
         if not self.segments and self._pending and self._pending[0].versions[0] <= version:
-            self._lost = self._leave_out(version)
-
-    def _leave_out(self, version: int) -> int:
-        """Remove pending versions up to this one, at least one; return the last of them."""
-        last = -1
-        while self._pending and self._pending[0].versions[0] <= version:
-            delta = self._pending.popleft()
-            count = bisect_right(delta.versions, version)
-            last = delta.versions[count - 1]
-            self._pending_rows -= delta.starts[count]
-            if count < len(delta.versions):
-                self._pending.appendleft(delta.part(count, len(delta.versions)))
-        return last
+            self._lost = self._pending.leave_out(version)
 
     def _drop_oldest(self) -> None:
         """Drop the oldest version of the segments."""
@@ -477,17 +496,3 @@ class Feed:
             self._first = 0
             if not self.segments:
                 self._bytes = 0.0  # no rounding errors are left
-
-
-def _first_rows(deltas: list[Delta], most: int) -> list[Delta]:
-    """Return the first versions that have at most `most` rows together; at least one."""
-    found, rows = list[Delta](), 0
-    for delta in deltas:
-        count = bisect_right(delta.starts, most - rows) - 1
-        if count < len(delta.versions):
-            if count > 0 or not found:
-                found.append(delta.part(0, max(1, count)))
-            break
-        found.append(delta)
-        rows += delta.rows
-    return found

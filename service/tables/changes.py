@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from service.tables.relations import Relation
-from service.tables.resolution import NO_SLOTS, Indices, Room, Slots
+from service.tables.resolution import NO_SLOTS, Indices, Slots
 from structures.core import entries
 
 # The order in which a structure takes the entries of one version.
@@ -68,9 +68,9 @@ def apart(run: Run) -> Run:
     return Run(1, np.zeros(len(old), np.int64), old, new, run.rows)
 
 
-def batch_run(previous: Slots, deletes: Slots, come: Slots, room: Room | None = None) -> Run:
+def batch_run(previous: Slots, deletes: Slots, come: Slots) -> Run:
     """Return a run of one version: it adds the rows at `come`, which replace those at `previous` (int32[come]; -1: none), and deletes those
-    of `deletes` after the replaced ones. room: for as many deletes."""
+    of `deletes` after the replaced ones."""
     gone = deletes
     if len(gone):
         replaced = int(previous[0] >= 0) if len(previous) == 1 else np.count_nonzero(previous >= 0)
@@ -78,13 +78,9 @@ def batch_run(previous: Slots, deletes: Slots, come: Slots, room: Room | None = 
     if not len(gone):
         old, new = previous, come
     else:
-        none = np.full(len(gone), -1, np.int32) if room is None else room.none[: len(gone)]
+        none = np.full(len(gone), -1, np.int32)
         old, new = (np.concatenate((previous, gone)), np.concatenate((come, none))) if len(come) else (gone, none)
-    n = len(old)
-    if n == 1:
-        offsets = _FIRST
-    else:
-        offsets = np.zeros(n, np.int64) if room is None or n > len(room.zeros) else room.zeros[:n]
+    offsets = _FIRST if len(old) == 1 else np.zeros(len(old), np.int64)
     return Run(1, offsets, old, new, len(deletes) + len(come))
 
 

@@ -8,7 +8,7 @@ then discarded, those after it start from an empty table.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
@@ -26,7 +26,6 @@ Indices = npt.NDArray[np.int64]
 NO_SLOTS: Slots = np.empty(0, np.int32)
 _NO_INDICES: Indices = np.empty(0, np.int64)
 _WORTH_PREPARING = 256  # changes
-_SPARE = 16  # allocate memory for one more row for so many in the table: for those that come meanwhile
 
 
 class StoredRows(RowBlock):
@@ -51,15 +50,6 @@ class StoredRows(RowBlock):
         return 16 * len(names) * len(self._slots) + texts
 
 
-class Room(NamedTuple):
-    """Memory for a truncate of at most n rows. slots: int32[n], for the rows' slots; none, zeros: int32[n] of -1, and int64[n] of 0, which
-    are only read."""
-
-    slots: Slots
-    none: Slots
-    zeros: Indices
-
-
 @dataclass(slots=True)
 class Resolved:
     """The net effect of a batch on one relation: first truncate, then deletes, then inserts; each key at most once per sign.
@@ -71,7 +61,6 @@ class Resolved:
     ignored      number of deletes of keys that did not exist
     bad          int64: indices in the batch of inserts whose key existed
     given        the inserts in the table's form, if they were looked up in it
-    room         memory for the run of a truncate, if it was allocated in advance
     offsets      of several batches with one change each: int64, the positions of those that insert a row, then of those that delete one
     """
 
@@ -84,7 +73,6 @@ class Resolved:
     ignored: int
     bad: Indices
     given: RowSet | None = None
-    room: Room | None = None
     offsets: tuple[Indices, Indices] | None = None
 
 
@@ -96,7 +84,6 @@ class Last:
     groups              as `key_groups` of their keys
     keys                their keys in the table's form; None if there are none
     given               the rows in the table's form, if none is deleted
-    room                memory for a truncate, if it was allocated in advance; `bytes` is without it
     """
 
     ops: npt.NDArray[np.uint8]
@@ -105,7 +92,6 @@ class Last:
     groups: Indices | None
     keys: RowSet | None
     given: RowSet | None
-    room: Room | None = None
 
     @property
     def bytes(self) -> int:
@@ -126,16 +112,6 @@ def prepare(relation: Relation, changes: Changes) -> None:
         changes.prepared = _last(relation, changes)
 
 
-def allocate(relation: Relation, changes: Changes) -> None:
-    """Have the system allocate the memory that a truncate among these changes fills in the writer's turn, 8 bytes a row. As for `prepare`.
-    O(rows). Raises MemoryError."""
-    last = changes.prepared if isinstance(changes.prepared, Last) else _last(relation, changes)
-    rows = relation.table.rows
-    size = rows + rows // _SPARE
-    last.room = Room(np.full(size, -1, np.int32), np.full(size, -1, np.int32), np.zeros(size, np.int64))
-    changes.prepared = last
-
-
 def _last(relation: Relation, changes: Changes) -> Last:
     cuts = np.flatnonzero(changes.ops == TRUNCATE)
     start = int(cuts[-1]) + 1 if len(cuts) else 0
@@ -143,6 +119,11 @@ def _last(relation: Relation, changes: Changes) -> Last:
     keys, groups = _grouped(relation, rows)
     given = relation.table.given(RowBlock(rows)) if keys is not None and not np.any(ops == DELETE) else None
     return Last(ops, changes.index[start:], rows, groups, keys, given)
+
+
+def inserted(one: Resolved) -> Resolved:
+    """Return the same effect on a relation without rows."""
+    return replace(one, previous=np.full(one.inserts.num_rows, -1, np.int32), deletes=NO_SLOTS)
 
 
 def _grouped(relation: Relation, rows: pa.RecordBatch) -> tuple[RowSet | None, Indices | None]:
@@ -178,9 +159,7 @@ def resolve(relation: Relation, changes: Changes, version: int) -> Resolved:
     result.truncate = True
     result.delete_keys = relation.no_keys
     rows = relation.table.rows
-    if last.room is not None and len(last.room.slots) >= rows:
-        result.room = last.room
-    everything, _ = relation.table.scan(version, 0, rows, None if result.room is None else result.room.slots)
+    everything, _ = relation.table.scan(version, 0, rows)
     replaced = result.previous[result.previous >= 0]
     if len(replaced):
         stays = np.zeros(relation.table.used, np.bool_)

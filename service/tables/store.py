@@ -283,9 +283,9 @@ class Table:
         for part in pieces(self.text_bytes(names, slots)):
             yield slots[part], self.take(names, slots[part])
 
-    def scan(self, version: int, start_slot: int, limit: int, room: Array | None = None) -> tuple[Array, int]:
-        """int32[<= limit] slots that `version` sees from `start_slot` on, ascending, in `room` if given; and where to continue, or -1."""
-        return self._rows.scan(version, start_slot, limit, room)
+    def scan(self, version: int, start_slot: int, limit: int) -> tuple[Array, int]:
+        """int32[<= limit] slots that `version` sees from `start_slot` on, ascending; and where to continue, or -1."""
+        return self._rows.scan(version, start_slot, limit)
 
     def passed(self, start: int, end: int) -> int:
         return self._rows.passed(start, end)

@@ -184,11 +184,6 @@ class StretchCollector:
         self.limit = limit
         self._parts, self._too_large = list[Changed](), set[int]()
 
-    def __call__(self, offset: int, inserted: bool, rows: Combination) -> None:
-        """Take rows of one version, before those of `take`."""
-        n = len(rows[0])
-        self._parts.append(Changed(np.full(n, offset), np.full(n, inserted), rows))
-
     def exceeded(self, offset: int) -> None:
         self._too_large.add(offset)
 

@@ -28,27 +28,33 @@ _FLOOR = 100_000
 UNBOUNDED = 1 << 60  # the limit of a sink that takes all rows of a change
 
 
+class Later(Protocol):
+    """A delta whose rows are yet to be read. Any thread."""
+
+    def read(self) -> Delta | None:
+        """Return the delta; None: nothing has changed. Once."""
+
+    def close(self) -> None:
+        """Release what it holds: nobody wants the delta. A second call does nothing."""
+
+
 class Delta(NamedTuple):
     """The changes of a view in successive versions. `slots` has the rows of each version, from its start on: first the deleted rows, by the
     slots that the version before sees, then the inserted ones, by the slots that the version sees itself (a row whose change the view does
     not use has its new slot in both). starts: one more than versions, the last is the number of rows. deletes: how many are deleted. cut:
-    the last version that changes more than the feed may keep; it and all before are left out; -1: there is none."""
+    the last version that changes more than the feed may keep; it and all before are left out; -1: there is none.
+    later: reads the rows of its only version, which are none until then."""
 
     versions: list[int]
     starts: list[int]
     deletes: list[int]
     slots: Combination
     cut: int = -1
+    later: Later | None = None
 
     @property
     def rows(self) -> int:
         return self.starts[-1]
-
-    @property
-    def halves(self) -> tuple[Combination, Combination]:
-        """The deleted rows and the inserted ones, of a single version."""
-        (deletes,) = self.deletes
-        return tuple(slots[:deletes] for slots in self.slots), tuple(slots[deletes:] for slots in self.slots)
 
     def part(self, first: int, end: int) -> Delta:
         """Return the versions from number first up to end (excluded)."""
@@ -62,6 +68,11 @@ class Delta(NamedTuple):
 def too_large(version: int) -> Delta:
     """Return the delta of a version that changes more than the feed may keep."""
     return Delta([], [0], [], (), version)
+
+
+def to_read(version: int, later: Later) -> Delta:
+    """Return the delta of a version whose rows are yet to be read."""
+    return Delta([version], [0, 0], [0], (), -1, later)
 
 
 class Stored(NamedTuple):
@@ -102,6 +113,11 @@ class DeltaSink(Protocol):
     @property
     def kept_rows(self) -> int:
         """Number of those that followers can still read."""
+
+    @property
+    def is_behind(self) -> bool:
+        """Whether rows of published versions are yet to be read."""
+        ...
 
     @property
     def subscribers(self) -> int: ...

@@ -22,10 +22,9 @@ from service.tables.relations import Hidden, Relation
 from service.tables.resolution import Resolved
 from service.tables.sides import Side
 from service.tables.steps import Step
-from service.views.collecting import Collector, Retained, RowCollector, StretchCollector, of_one
-from service.views.deltas import Combination, Delta, DeltaSink, Sink, most_candidates
+from service.views.collecting import Collector, Retained, RowCollector, StretchCollector
+from service.views.deltas import Delta, DeltaSink, Sink, most_candidates
 from service.views.joins.protocol import Join, Store
-from service.views.joins.union_join import rows_apart
 from service.views.parse import View
 from service.views.read_counts import ReadCounts
 from service.views.shown import STRETCH
@@ -212,65 +211,26 @@ class LiveView:
         self.update_seconds.observe((time.perf_counter() - started) / changes, changes)
         return delta
 
-    def apply_emptied(
-        self, version: int, runs: Runs, names: Collection[str], told: tuple[Combination, Combination] | None, taken: Taken | None
-    ) -> Delta | None:
+    def apply_without(self, version: int, runs: Runs, names: Collection[str], taken: Taken | None) -> Delta | None:
         """Follow a batch that truncates the relations `names`, in a core that has replaced the view's own and lacks only the rows of
-        `names`. told: the rows that the view loses and gains by that, unless they are groups; None: more than its feed may keep. taken: of
+        `names`. Return the delta of groups; that of other views is the difference from the former core (`differences.py`). taken: of
         groups, those of the core's rows."""
         started = time.perf_counter()
         mine = {name: run for name, run in runs.items() if name in self.relations}
         self.changed_rows += sum(run.rows for run in mine.values())
         left = {name: inserting(run) if name in names else apart(run) for name, run in mine.items()}
-        if isinstance(self.join, CoverageStage):
-            self.join.begin_anew(version)
+        delta = None
         if isinstance(self.join, GroupsStage):
             assert taken is not None
-            delta = self._follow_by_groups(version, left, taken)
+            groups = None if self.view.query.retain is None else RowCollector(self.view.query.retain[0])
+            self.join.apply_without(version, left, groups, taken)
+            delta = None if groups is None else groups.delta(version)
         else:
-            delta = self._follow_emptied(version, left, mine, told)
+            if isinstance(self.join, CoverageStage):
+                self.join.begin_anew(version)
+            self.join.apply(version, left, None)
         self.update_seconds.observe(time.perf_counter() - started)
         return delta
-
-    def _follow_emptied(self, version: int, left: Runs, mine: Runs, told: tuple[Combination, Combination] | None) -> Delta | None:
-        """`left`: the changes without deletes that are done already."""
-        retain, join = self.view.query.retain, self.join
-        if retain is None:
-            join.apply(version, left, None)
-            return None
-        if told is not None and not any(run.rows for run in left.values()):
-            join.apply(version, left, None)
-            return of_one(version, *told, retain[0])  # nothing else happens: none of these rows cancel
-        collector = self.collector()
-        if told is None:
-            collector.exceeded(0)
-        else:
-            for inserted, rows in enumerate(told):
-                collector(0, bool(inserted), rows)
-        join.apply(version, left, cast(Sink, collector))
-        return self.netted(collector, version, mine)
-
-    def collector(self) -> Collector | StretchCollector:
-        """Return a sink of one version for the structures of a view that may be followed. It may be told the version in parts."""
-        assert self.view.query.retain is not None
-        most = most_candidates(self.view.query.retain[0])
-        return Collector(most, 1) if self.view.query.stretches is None else StretchCollector(most)
-
-    def netted(self, collector: Collector | StretchCollector, version: int, mine: Runs) -> Delta | None:
-        """Return the delta that a `collector` was told. `mine`: all changes of the view's relations."""
-        retained = self._retained(mine)
-        if not self.view.query.branches:
-            return collector.delta(version, retained)
-        delta = collector.delta(version, retained._replace(most=2 * collector.limit))  # a row of one part may replace another's
-        if delta is None or not delta.versions:
-            return delta
-        return of_one(version, *rows_apart(*delta.halves, self.shown), retained.most)
-
-    def _follow_by_groups(self, version: int, left: Runs, taken: Taken) -> Delta | None:
-        retain, join = self.view.query.retain, cast(GroupsStage, self.join)
-        groups = None if retain is None else RowCollector(retain[0])
-        join.apply_emptied(version, left, groups, taken)
-        return None if groups is None else groups.delta(version)
 
     def replay(self, step: Step) -> Delta | None:
         """Follow changes that were applied earlier, as `apply`, before the view is live. Raises as `require`."""
@@ -290,15 +250,16 @@ class LiveView:
             return None if rows is None else rows.delta(first)
         collector = None if retain is None else Collector(most_candidates(retain[0]), versions)
         self.join.apply(first + versions - 1, mine, collector)
-        return None if collector is None else collector.delta(first, self._retained(mine))
+        return None if collector is None else collector.delta(first, self.retained(mine))
 
     def _follow_stretches(self, first: int, versions: int, mine: Runs) -> Delta | None:
         retain = self.view.query.retain
         stretches = None if retain is None else StretchCollector(most_candidates(retain[0]))
         self.join.apply(first + versions - 1, mine, cast(Sink | None, stretches))
-        return None if stretches is None else stretches.delta(first, self._retained(mine))
+        return None if stretches is None else stretches.delta(first, self.retained(mine))
 
-    def _retained(self, runs: Runs) -> Retained:
+    def retained(self, runs: Runs) -> Retained:
+        """What the delta of these changes depends on, if the view may be followed."""
         query = self.view.query
         assert query.retain is not None
         if query.groups is not None or query.branches:  # rows are not made of rows of the aliases

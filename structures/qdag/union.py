@@ -217,14 +217,12 @@ class Or:
         self.starts = [sum(one.lines for one in self.branches[:number]) for number in range(len(self.branches))]
         self.lines = sum(one.lines for one in self.branches)
 
-    def rows(self, roots: Roots, codes: Sequence[int] | None = None, others: Roots | None = None) -> Cursor:
-        """Return a cursor over all tuples of a version; `codes`: only the one with these values; `others`: only those that no branch has at
-        that version."""
+    def rows(self, roots: Roots, codes: Sequence[int] | None = None) -> Cursor:
+        """Return a cursor over all tuples of a version; `codes`: only the one with these values."""
         parts = []
-        absent = () if others is None else self._tests(len(self.branches), others)
         for number, one in enumerate(self.branches):
             if not self.is_empty(number, roots):
-                parts.append(_Part(number, one.rows([roots] * len(one.atoms), codes), self._tests(number, roots) + absent))
+                parts.append(_Part(number, one.rows([roots] * len(one.atoms), codes), self._tests(number, roots)))
         return Cursor(self, parts)
 
     def changes(self, number: int, place: int, tuples: np.ndarray, roots: Roots, others: Roots) -> Cursor:

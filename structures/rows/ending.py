@@ -7,7 +7,6 @@ from typing import Any
 import numpy as np
 
 from structures.core.kernel import compiled, kernel, wide
-from structures.pages.touch import touch, whole
 from structures.rows.rows import Rows
 from structures.rows.succession import Newest, Succession
 
@@ -27,15 +26,10 @@ def _end_others(newest: Newest, stays: Any, version: int, gone: Any) -> int:
     return lost
 
 
-def end_others(rows: Rows, version: int, stays: np.ndarray, succession: Succession, gone: np.ndarray) -> np.ndarray:
-    """End the rows of all things with codes below len(stays), except those that stay (bool[n], by code). Returns int32[m], their slots, in
-    `gone`, which has room for all rows and must not be changed afterwards. O(codes)."""
+def end_others(rows: Rows, version: int, stays: np.ndarray, succession: Succession, most: int) -> np.ndarray:
+    """End the rows of all things with codes below len(stays), except those that stay (bool[n], by code); there are `most` rows. Returns
+    int32[m], their slots. O(codes)."""
+    gone = np.empty(most, np.int32)
     slots = gone[: compiled(_end_others)(Newest(rows.cells, rows.slots(), succession), stays, version, gone)]
     rows.retired.add(version, slots)
     return slots
-
-
-def touch_lives(rows: Rows) -> None:
-    """Have the system allocate the memory in which the ends of the rows' lives are written, before many are written at once. Any thread.
-    O(rows)."""
-    touch(rows.died.__array_interface__["data"][0], whole(8 * rows.used))

@@ -338,12 +338,10 @@ class Rows:
         self._use(new.texts)
         return False
 
-    def scan(self, version: int, start: int, limit: int, room: np.ndarray | None = None) -> tuple[np.ndarray, int]:
-        """Return up to `limit` slots visible at `version` from slot `start` on, and the slot from which to continue, or -1. They are
-        written to `room` (int32[>= limit]), if given."""
+    def scan(self, version: int, start: int, limit: int) -> tuple[np.ndarray, int]:
+        """Return up to `limit` slots visible at `version` from slot `start` on, and the slot from which to continue, or -1."""
         used = self.used
-        most = max(0, min(limit, used - start))
-        out = np.empty(most, np.int32) if room is None else room[:most]
+        out = np.empty(max(0, min(limit, used - start)), np.int32)
         count, following = scan(self.born, self.died, self._kept, version, start, used, out)
         return out[:count], int(following) if following < used else -1
 

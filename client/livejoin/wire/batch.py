@@ -122,8 +122,8 @@ def concatenated(parts: Sequence[Changes]) -> Changes:
 class Batch:
     """One body. `errors` are the first 100 bad rows by index; `ignored` counts what is no change of a row, such as Debezium's `m`. `turn`:
     seconds that the writer took until the batch, and others applied with it, were on disk. `bad_keys`: of the bad rows with readable keys.
-    `unclear`: the number of local times that do not exist, or exist twice, and were read with the offset before the change. `emptied`: what
-    the engine has built for the batch (`engine.truncates`). `named`: the relations that it names, also those of which all changes are bad.
+    `unclear`: the number of local times that do not exist, or exist twice, and were read with the offset before the change. `rebuilt`:
+    builds of views for the batch (`engine.truncates`). `named`: the relations that it names, also those of which all changes are bad.
     `writes`: the relations that its sender may write to; None: all."""
 
     changes: list[Changes]
@@ -139,7 +139,7 @@ class Batch:
     turn: float | None = None
     bad_keys: list[pa.RecordBatch] = field(default_factory=list)
     unclear: int = 0
-    emptied: Sequence[Any] = ()
+    rebuilt: Sequence[Any] = ()
     named: Collection[str] = ()
     writes: frozenset[str] | None = None
 

@@ -8,7 +8,7 @@ that several changed ones report is reported by the first of them.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import cached_property
 
 import numpy as np
@@ -95,21 +95,6 @@ class UnionJoin(QuadtreeJoin):
 
     def rows(self, root: QdagRoot, window: Bounds | None) -> SlotsCursor:
         return _Rows(self._or.rows(root.roots), self._or.lines)
-
-    def lost_without(self, root: QdagRoot, names: Collection[str]) -> SlotsCursor:
-        """Read the rows that would be deleted if the relations `names` lost all of theirs."""
-        return _Rows(self._or.rows(root.roots, others=self._without(root.roots, names)), self._or.lines)
-
-    def gained_without(self, root: QdagRoot, names: Collection[str]) -> SlotsCursor:
-        """Read the rows that would then be inserted."""
-        return _Rows(self._or.rows(self._without(root.roots, names), others=root.roots), self._or.lines)
-
-    def _without(self, roots: Roots, names: Collection[str]) -> Roots:
-        left = list(roots)
-        for base, own in zip(self._bases, self._trees, strict=True):
-            for tree, _ in own if base.side.relation.name in names else ():
-                left[tree] = roots[tree]._replace(place=0, count=0)
-        return tuple(left)
 
     def partners(self, root: QdagRoot, place: int, slots: Slots, window: Bounds | None) -> SlotsCursor:
         raise TypeError("a row of UNION or EXCEPT is its values: it has no parts that could be looked up")

@@ -58,8 +58,14 @@ class CountedStage(GroupsStage):
         self._begin_with(version, codes)
         progress(1.0)
 
-    def apply_emptied(self, version: int, runs: Runs, sink: RowCollector | None, taken: Taken) -> None:
-        super().apply_emptied(version, runs, sink, taken._replace(references=self._counter.take_over()))
+    def take_beside(self, taken: Taken, core: Join, report: Callable[[float], None]) -> None:
+        """Nothing: without the rows of a relation, the join has none."""
+
+    def follow_taken(self, taken: Taken, core: Join, version: int, runs: Runs, report: Callable[[float], None]) -> None:
+        core.catch_up(version, runs)
+
+    def apply_without(self, version: int, runs: Runs, sink: RowCollector | None, taken: Taken) -> None:
+        super().apply_without(version, runs, sink, taken._replace(references=self._counter.take_over()))
 
     def _take_delta(self, version: int, runs: Runs, codes: list[Slots]) -> int:
         rows = 0

@@ -56,11 +56,10 @@ class GroupsRoot(NamedTuple):
 
 
 class Taken(NamedTuple):
-    """Groups of the rows of a new core, and the references of these rows. room: memory for the slots of the groups that are deleted."""
+    """Groups of the rows of a new core, and the references of these rows."""
 
     groups: Groups
     references: References
-    room: Slots
 
 
 class GroupsStage(Defaults):
@@ -158,11 +157,11 @@ class GroupsStage(Defaults):
 
     def nothing_taken(self) -> Taken:
         """Return what `take_beside` fills, beside the writer. OSError: no address space. O(groups)."""
-        return Taken(self._groups.without_rows(), References(), self._table.room_to_end())
+        return Taken(self._groups.without_rows(), References())
 
     def take_beside(self, taken: Taken, core: Join, report: Callable[[float], None]) -> None:
         """Add all rows of a new core to new groups, beside the writer, while the core does not change. The references of `taken` must be
-        dropped later, or taken over by `apply_emptied`, even if this raises. MemoryError: there is no room. O(1) a row."""
+        dropped later, or taken over by `apply_without`, even if this raises. MemoryError: there is no room. O(1) a row."""
         cursor = core.rows(core.root, None)
         while not cursor.done:
             report(1.0)
@@ -206,10 +205,10 @@ class GroupsStage(Defaults):
         """Drop the references of what is not taken over. In the writer's turn."""
         self._columns.drop(taken.references, version)
 
-    def apply_emptied(self, version: int, runs: Runs, sink: RowCollector | None, taken: Taken) -> None:
+    def apply_without(self, version: int, runs: Runs, sink: RowCollector | None, taken: Taken) -> None:
         """Follow a batch that truncates relations; the core is already a new one, without their rows, which `taken` has. Cost: O(1) a
         group, and that of the inserted rows."""
-        self._groups, references, room = taken
+        self._groups, references = taken
         had_none = self._groups.groups == 0
         self._columns.release_all(version, references)
         self._following = self._follow_few()
@@ -225,7 +224,7 @@ class GroupsStage(Defaults):
         found = found[counts[found] > 0]
         stays = np.zeros(self._columns.codes, np.bool_)
         stays[found] = True
-        self._succeed(version, self._table.end_others(version, stays, room), 0, sink)
+        self._succeed(version, self._table.end_others(version, stays), 0, sink)
         self._write_all(version, [found], 0, sink)
 
     def _take_delta(self, version: int, runs: Runs, codes: list[Slots]) -> int:

@@ -25,12 +25,11 @@ from structures.aggregate import layout
 from structures.aggregate.groups import Step
 from structures.core.reserve import reserve
 from structures.grouped.following import OPERATORS
-from structures.rows.ending import end_others, touch_lives
+from structures.rows.ending import end_others
 from structures.rows.key_table import NULLS_A_CELL
 from structures.rows.succession import Succeeded, Succession, Told
 
 _CODE = "code"
-_MORE_ROWS = 1 << 16  # that may come before the others are deleted
 
 
 class GroupTable:
@@ -136,16 +135,10 @@ class GroupTable:
         self.changed = version  # set before a group loses its place
         return self.table.succeed(version, told, self.succession)
 
-    def room_to_end(self) -> Slots:
-        """Return the memory for `end_others`, allocated by the system like all else that it writes. Beside the writer. O(rows)."""
-        touch_lives(self.table.store)
-        return np.full(self.rows_now + _MORE_ROWS, -1, np.int32)
-
-    def end_others(self, version: int, stays: npt.NDArray[np.bool_], room: Slots) -> Succeeded:
+    def end_others(self, version: int, stays: npt.NDArray[np.bool_]) -> Succeeded:
         """Delete the rows of all groups but those that stay (bool[codes]). O(codes), as fast as memory is read."""
         self.changed = version  # as above
-        room = room if len(room) >= self.rows_now else np.empty(self.rows_now, np.int32)
-        slots = end_others(self.table.store, version, stays, self.succession, room)
+        slots = end_others(self.table.store, version, stays, self.succession, self.rows_now)
         self.table.succeeded(len(slots), 0)
         count = np.array([len(slots)])
         return Succeeded(np.zeros(min(1, len(slots)), np.int64), np.append(0, count), count, slots)

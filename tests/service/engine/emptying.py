@@ -16,15 +16,17 @@ import pyarrow as pa
 import pytest
 
 from livejoin.wire.batch import Batch, Changes, RowBlock
+from service.engine.build import Build
+from service.engine.builds import Builds
 from service.engine.state import Receipt
 from service.errors import Problem
 from service.instance import Instance
 from service.reading.cursors import RowReader, open_relation_rows, open_rows
-from service.views.emptied import Emptied
 from tests.service.engine.test_builds import BOXES, agrees, ended, filled, rows_like, some_changes
 from tests.service.running import ORDER, check, look
 from tests.service.twin import values
 from tests.service.views.test_random_sql import Added
+from tests.waiting import until
 
 
 def truncating(rng: random.Random, *names: str, most: int = 12) -> Batch:
@@ -59,29 +61,35 @@ def also_changing(engine: Instance, rng: random.Random, given: Batch) -> Batch:
 
 
 class Meanwhile:
-    """What happens while a batch is prepared: `then` after each step of it, and what the steps were."""
+    """What happens while a batch is prepared: `then` after each view was loaded, and after the first rounds, and what the steps were."""
 
-    def __init__(self, monkeypatch: pytest.MonkeyPatch, then: Callable[[], None]) -> None:
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, then: Callable[[], None], most: int = 2) -> None:
+        """`most`: rounds of a build after which `then` is called: large batches may wait for later ones."""
         self.built, self.rounds, self.placed = 0, 0, 0
-        build, go_on, place = Emptied.build, Emptied.go_on, Emptied.put_in_place
+        followed = Counter[Build]()
+        load, go_on, place = Build.load, Builds.go_on, Build.put_in_place
 
-        def built(one: Emptied, report: Callable[[float], None]) -> None:
-            build(one, report)
-            self.built += 1
-            then()
+        def loaded(build: Build, version: int, progress: Callable[[float], None]) -> None:
+            load(build, version, progress)
+            if build.without:
+                self.built += 1
+                then()
 
-        def gone_on(one: Emptied, is_last: bool) -> None:
-            go_on(one, is_last)
-            self.rounds += 1
-            then()
+        def gone_on(builds: Builds, build: Build) -> None:
+            go_on(builds, build)
+            if build.without:
+                self.rounds += 1
+                followed[build] += 1
+                if followed[build] <= most:
+                    then()
 
-        def placed(one: Emptied) -> None:
-            place(one)
+        def placed(build: Build) -> None:
+            place(build)
             self.placed += 1
 
-        monkeypatch.setattr(Emptied, "build", built)
-        monkeypatch.setattr(Emptied, "go_on", gone_on)
-        monkeypatch.setattr(Emptied, "put_in_place", placed)
+        monkeypatch.setattr(Build, "load", loaded)
+        monkeypatch.setattr(Builds, "go_on", gone_on)
+        monkeypatch.setattr(Build, "put_in_place", placed)
 
 
 def truncate_meanwhile(
@@ -91,10 +99,9 @@ def truncate_meanwhile(
     definition: dict[str, Any],
     seed: int,
     truncated: Sequence[str],
-    may_write: Callable[[Instance], bool] = lambda engine: True,
 ) -> Meanwhile:
-    """Truncate these relations, one letter each, of the view, while batches of all kinds, truncates too, come between all steps at which
-    they may. Each version is right, its changes add up, and a reader of an older one is not disturbed."""
+    """Truncate these relations, one letter each, of the view, while batches of all kinds, truncates too, come between the steps.
+    Each version is right, its changes add up, and a reader of an older one is not disturbed."""
     rng = random.Random(f"{name} {seed}")
     engine = filled(folder, rng)
     engine.put_view("v", definition, wait=60)
@@ -102,7 +109,7 @@ def truncate_meanwhile(
     twin = random.Random(seed)
 
     def write() -> None:
-        for _ in range(twin.randrange(meanwhile.rounds == 0, 3) if may_write(engine) else 0):
+        for _ in range(twin.randrange(meanwhile.rounds == 0, 3)):
             apply_unprepared(engine, some_changes(twin, 9))
 
     meanwhile = Meanwhile(monkeypatch, write)
@@ -148,5 +155,7 @@ def apply_unprepared(engine: Instance, given: Batch) -> int:
 
 def left_nothing(engine: Instance) -> None:
     engine._truncates._thread.submit(lambda: None).result()  # behind what it does after the answer
-    ended(engine)  # what shares nothing with others is built anew
-    assert len(engine._state.recorder) == 0 and len(engine.versions) == 0
+    ended(engine)  # what shares nothing with others is rebuilt
+    look(engine)  # feeds are settled
+    until(lambda: len(engine.versions) == 0)
+    assert len(engine._state.recorder) == 0

@@ -61,7 +61,7 @@ def test_a_build_that_has_had_its_rounds_must_end(engine: Instance, monkeypatch:
     held.put(engine, "v")
     assert engine.apply(large()).version == 1
     held.go.set()
-    assert state(engine, "v") == "live" and rounds == [False, False, False, False, True]
+    assert state(engine, "v") == "live" and rounds == [False, False, False, True]
     assert all(isinstance(wait.result(60), Receipt) for wait in waits)
 
 

@@ -29,15 +29,13 @@ def fails() -> None:
     raise OSError("broken")
 
 
-def waiting(changes: int, source: str | None = None, op: str = "upsert", emptied: bool = False) -> Waiting:
-    sent = of_ops("a", *((op, id_) for id_ in range(changes)), source=source, emptied=[None] if emptied else [])
-    return Waiting(sent, lambda answer: None, 0)
+def waiting(changes: int, source: str | None = None, op: str = "upsert") -> Waiting:
+    return Waiting(of_ops("a", *((op, id_) for id_ in range(changes)), source=source), lambda answer: None, 0)
 
 
 KINDS: list[Callable[[], Waiting]] = [
     *(partial(waiting, changes, source) for changes in (1, 2, 20) for source in (None, "s", "t")),
     partial(waiting, 1, op="truncate"),
-    partial(waiting, 17, emptied=True),
 ]
 
 
@@ -64,29 +62,20 @@ class Queued(RuleBasedStateMachine):
     @rule(batches=st.integers(1, 4), changes=st.integers(1, 40), only_small=st.booleans())
     def take(self, batches: int, changes: int, only_small: bool) -> None:
         self.queue.release()
-        for one in self.group:
-            one.batch.emptied = ()  # as after its answer
         self.group = self.queue.take(0.0, batches, changes, only_small)
         small = [is_small(one.batch) for one in self.group]
         there = [one for one in self.left if isinstance(one, Waiting)]
         assert len(self.group) <= batches
         if not only_small:
             assert self.group or not there
-        elif not any(one.batch.emptied for one in there):
+        else:
             assert all(small)
-        if any(isinstance(one, Waiting) and one.batch.emptied for one in self.left) and small:
-            assert not all(small) or self.passes_none(there), "its structures would be outdated"
         for one in self.group:
             source = one.batch.source
             before = self.left[: index_of(self.left, one)]
             assert source is None or not any(isinstance(other, Waiting) and other.batch.source == source for other in before)
             del self.left[index_of(self.left, one)]
         self.was_small = bool(small) and all(small)
-
-    def passes_none(self, there: list[Waiting]) -> bool:
-        """Small ones that were taken were put before the prepared one, or are behind it in the lane of large ones."""
-        prepared = next(number for number, one in enumerate(there) if one.batch.emptied)
-        return all(index_of(there, one) < prepared for one in self.group)
 
     @rule(done=st.integers(1, 4))
     def put_back(self, done: int) -> None:
@@ -121,9 +110,7 @@ def test_a_job_passes_no_batch_unless_it_is_urgent_or_large_ones_may_not_be_take
     queue.put(urgent, urgent=True)
     assert queue.take(0.0, 9, 99, only_small=True) == [small] and queue.jobs() == [urgent, job]
     queue.put(job)
-    last = Job(fails, Future(), after_all=True)
-    queue.put(last)
-    assert queue.jobs() == [job] and queue.take(0.0, 9, 99, only_small=True) == [large] and queue.jobs() == [last]
+    assert queue.jobs() == [job] and queue.take(0.0, 9, 99) == [large]
 
 
 def test_batches_of_a_source_keep_their_order_among_senders_of_the_same_rights() -> None:
@@ -135,11 +122,14 @@ def test_batches_of_a_source_keep_their_order_among_senders_of_the_same_rights()
     queue.put(strange)
     assert queue.take(0.0, 9, 99, only_small=True) == [small]
     queue.release()
+    assert queue.has_of(strange.batch) and not queue.has_of(small.batch)
     queue.put(large)
     queue.put(other)
     assert queue.take(0.0, 9, 99, only_small=True) == []
     assert queue.take(0.0, 9, 99) == [strange, large, other]
+    assert queue.has_of(other.batch), "it is being applied"
     queue.release()
+    assert not queue.has_of(other.batch) and not queue.has_of(waiting(1).batch)
     queue.put(small)
     assert queue.take(0.0, 9, 99, only_small=True) == [small]
 

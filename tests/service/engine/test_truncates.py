@@ -1,9 +1,8 @@
-"""Batches that truncate are prepared beside the writer; what they come to, and what others write meanwhile, is as if they were not."""
+"""Views are rebuilt before a batch truncates their relations; what it comes to, and what others write meanwhile, is as if they were not."""
 
 from __future__ import annotations
 
 import random
-import sys
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
@@ -11,23 +10,22 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pyarrow.compute as pc
 import pytest
 
 from livejoin.wire.batch import Batch, Changes, RowBlock
+from service.engine import build as build_module
 from service.engine import truncates
+from service.engine.build import Build, Cancelled, LargeLane
 from service.engine.state import Receipt
-from service.engine.truncates import Truncates
 from service.errors import Problem
 from service.instance import Instance
 from service.reading.cursors import open_rows
 from service.tables import backlog
-from service.views import emptied
-from service.views.emptied import Emptied
-from tests.service.engine.emptying import Meanwhile, add_up, apply_unprepared, left_nothing, rows_left, truncate_meanwhile, truncating
+from service.views import differences
+from tests.service.engine.emptying import Meanwhile, apply_unprepared, left_nothing, rows_left, truncate_meanwhile, truncating
 from tests.service.engine.test_builds import BOXES, VIEWS, agrees, filled, rows_like, some_changes
 from tests.service.engine.test_renewals import keeping
-from tests.service.running import ORDER, check
+from tests.service.running import ORDER, HeldWriter, check
 from tests.service.views.test_random_sql import Added
 
 SELF = {"from": {"a": "a", "b": "a"}, "join": [{"overlaps": ["a.x", "b.x"]}, {"less": ["a.id", "b.id"]}]}
@@ -116,59 +114,17 @@ PREPARED = [*VIEWS, *MORE]
 @pytest.fixture(autouse=True)
 def always(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(truncates, "_WORTH", 1)
-    monkeypatch.setattr(truncates, "_FEW", 0)
+    monkeypatch.setattr(build_module, "_FIRST_LAST", 0)
+    monkeypatch.setattr(build_module, "_MOST_LAST", 0)
     monkeypatch.setattr(backlog, "_PIECE", 7)
-    monkeypatch.setattr(emptied, "_CHUNK", 16)
-    monkeypatch.setattr(emptied, "_COMPARED", 20)
-    monkeypatch.setattr(emptied, "_MOST_LEFT", 1000)
+    monkeypatch.setattr(differences, "_CHUNK", 16)
+    monkeypatch.setattr(differences, "_COMPARED", 20)
 
 
 @pytest.mark.parametrize("seed", range(3))
 @pytest.mark.parametrize("name", PREPARED)
 def test_what_changes_meanwhile(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, seed: int) -> None:
     assert truncate_meanwhile(tmp_path, monkeypatch, name, {**VIEWS, **MORE}[name], seed, ("a", "b", "ab", "ba")).rounds > 0
-
-
-@pytest.mark.parametrize("name, kept, truncated, unused", [
-    ("left", "a", "b", "t"), ("right", "b", "a", "u"), ("left by key", "a", "b", "t"), ("as of or null", "a", "b", "t")
-])  # fmt: skip
-@pytest.mark.parametrize("most", [0, 60])
-def test_rows_that_only_move(tmp_path: Path, name: str, kept: str, truncated: str, unused: str, most: int) -> None:
-    """The batch also replaces rows of the other relation by rows that look the same in the view."""
-    rng = random.Random(name)
-    engine = filled(tmp_path, rng)
-    rows = rows_like(rng, [*range(80)])
-    upserts = np.full(80, ORDER["upsert"], np.uint8)
-    engine.apply(Batch([Changes(kept, BOXES, upserts, RowBlock(rows), np.arange(80))], 80, 0, [], 0))
-    engine.put_view("v", MORE[name], wait=60)
-    added = Added(engine, "v")
-    add_up(engine, added)
-    at = rows.schema.get_field_index(unused)
-    others = rows.set_column(at, rows.schema.field(at), pc.add(rows.column(at), 1000))
-    batch = truncating(rng, truncated, most=most)
-    batch.changes.append(Changes(kept, BOXES, upserts, RowBlock(others), np.arange(batch.sent, batch.sent + 80)))
-    batch.sent += 80
-    engine.apply(batch)
-    agrees(engine, "v")
-    add_up(engine, added)
-    left_nothing(engine)
-    engine.close()
-
-
-@pytest.mark.parametrize("name", ["absent", "full", "gaps"])
-def test_more_rows_gained_than_the_feed_keeps(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
-    """Its followers are told that."""
-    rng = random.Random(name)
-    engine = filled(tmp_path, rng)
-    engine.put_view("v", MORE[name], wait=60)
-    monkeypatch.setattr(emptied, "most_candidates", lambda _: 3)
-    added, meanwhile = Added(engine, "v"), Meanwhile(monkeypatch, lambda: None)
-    added.catch_up()
-    engine.apply(truncating(rng, "b"))
-    agrees(engine, "v")
-    (chunk,) = added.subscription.next()
-    assert meanwhile.placed == 1 and chunk.problem is not None and chunk.problem.type == "delta-too-large"
-    engine.close()
 
 
 @pytest.fixture
@@ -191,41 +147,18 @@ def test_a_small_relation_is_not_worth_it(engine: Instance, monkeypatch: pytest.
     agrees(engine, "v")
 
 
-@pytest.mark.parametrize("leave", [False, True])
-def test_more_rows_than_the_feed_keeps(engine: Instance, monkeypatch: pytest.MonkeyPatch, leave: bool) -> None:
-    """Its followers are told that, unless the rows leave while the batch is prepared: then they are told of those that are left."""
-    rng = random.Random(4)
-    monkeypatch.setattr(emptied, "most_candidates", lambda _: 3)
-
-    def meanwhile_empty() -> None:
-        if leave and not meanwhile.rounds:
-            apply_unprepared(engine, truncating(rng, "a", most=0))
-
-    meanwhile = Meanwhile(monkeypatch, meanwhile_empty)
-    added = Added(engine, "v")
-    added.catch_up()
-    assert len(added.rows) > 3
-    engine.apply(truncating(rng, "b"))
-    assert meanwhile.placed == 1
-    if leave:
-        add_up(engine, added)
-    else:
-        (chunk,) = added.subscription.next()
-        assert chunk.problem is not None and chunk.problem.type == "delta-too-large"
-
-
-@pytest.mark.parametrize("step", ["__init__", "build", "go_on", "_follow"])
-def test_a_preparation_that_fails(engine: Instance, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, step: str) -> None:
-    """The batch is applied as ever, and nothing is left of it."""
+@pytest.mark.parametrize("step", ["make_room", "load", "catch_up"])
+def test_a_build_that_fails(engine: Instance, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, step: str) -> None:
+    """The batch is applied as ever, and nothing is left of the build."""
 
     def fail(*_: object) -> None:
         raise MemoryError("no room")
 
     meanwhile = Meanwhile(monkeypatch, lambda: apply_unprepared(engine, some_changes(random.Random(6), 9)))
-    monkeypatch.setattr(Emptied, step, fail)
+    monkeypatch.setattr(Build, step, fail)
     added = Added(engine, "v")
     engine.apply(truncating(random.Random(7), "a"))
-    assert "could not be prepared" in caplog.text and meanwhile.placed == 0
+    assert "could not be rebuilt for a truncate" in caplog.text and meanwhile.placed == 0
     agrees(engine, "v")
     check(engine)
     added.catch_up()
@@ -380,38 +313,66 @@ def answers_of_the_end(engine: Instance, begun: threading.Event, go: threading.E
 
 def test_the_end_in_the_midst_of_a_build(engine: Instance, monkeypatch: pytest.MonkeyPatch) -> None:
     """The service does not wait until it is done."""
-    go, begun, build = threading.Event(), threading.Event(), Emptied.build
+    go, begun, load = threading.Event(), threading.Event(), Build.load
     ended = list[str]()
 
-    def build_late(one: Emptied, report: Callable[[float], None]) -> None:
+    def load_late(build: Build, version: int, progress: Callable[[float], None]) -> None:
         begun.set()
         assert go.wait(60)
         try:
-            build(one, report)
-        except Problem as problem:
-            ended.append(problem.type)
+            load(build, version, progress)
+        except Cancelled:
+            ended.append("recovering")
             raise
 
-    monkeypatch.setattr(Emptied, "build", build_late)
+    monkeypatch.setattr(Build, "load", load_late)
     assert answers_of_the_end(engine, begun, go) == ended == ["recovering"]
 
 
-@pytest.mark.parametrize("name", ["absent", "gaps", "left"])
-def test_the_end_in_the_midst_of_a_list(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
-    """Nor until all rows are read and compared: with a million of them, the stop took longer than it may."""
-    engine = filled(tmp_path, random.Random(name))
-    engine.put_view("v", MORE[name], wait=60)
-    monkeypatch.setattr(emptied, "_CHUNK", 1)
-    monkeypatch.setattr(emptied, "_COMPARED", 1)
-    go, begun, listing = threading.Event(), threading.Event(), list[int]()
-    report = Truncates._report
+def test_a_batch_of_its_source_that_still_waits_comes_first(engine: Instance) -> None:
+    """Else it would be taken for a duplicate."""
+    rng, answers = random.Random(8), [Future[Receipt | Problem]() for _ in range(2)]
+    held = HeldWriter(engine)
+    for epoch, given, answer in zip((1, 2), (some_changes(rng, 9), truncating(rng, "b")), answers, strict=True):
+        engine.submit(of_source(given, epoch), answer.set_result)
+    held.release()
+    first, second = (answer.result(60) for answer in answers)
+    assert isinstance(first, Receipt) and isinstance(second, Receipt) and not first.duplicate and first.version < second.version
+    agrees(engine, "v")
 
-    def report_late(truncates: Truncates, part: float) -> None:
-        if sys._getframe(1).f_code.co_filename == emptied.__file__:
-            listing.append(1)
-            begun.set()
-            assert go.wait(60)
-        report(truncates, part)
 
-    monkeypatch.setattr(Truncates, "_report", report_late)
-    assert answers_of_the_end(engine, begun, go) == ["recovering"] and len(listing) == 1
+def test_large_batches_wait_for_one_that_is_outrun(engine: Instance, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As for any build; if it is outrun even so, the rows are deleted one by one."""
+    closed, close_for = set[str | None](), LargeLane.close_for
+
+    def noted(lane: LargeLane, builds: Any) -> bool:
+        found = close_for(lane, builds)
+        closed.add(lane.closed_for)
+        return found
+
+    def outrun() -> None:
+        for number in range(9):
+            apply_unprepared(engine, one_row(random.Random(number), "a"))
+
+    monkeypatch.setattr(build_module, "_MOST_CLOSED", 0.0)
+    monkeypatch.setattr(build_module, "_LEAST_OPEN", 0.0)
+    monkeypatch.setattr(LargeLane, "close_for", noted)
+    meanwhile = Meanwhile(monkeypatch, outrun, 99)
+    engine.apply(truncating(random.Random(9), "b"))
+    assert closed == {None, "v"} and meanwhile.rounds >= 4 and meanwhile.placed == 0
+    agrees(engine, "v")
+    left_nothing(engine)
+
+
+def test_a_relation_without_views_waits_for_no_build(engine: Instance, monkeypatch: pytest.MonkeyPatch) -> None:
+    engine.put_relation("other", BOXES)
+    stopped = Stopped(monkeypatch)
+    first: Future[Receipt | Problem] = Future()
+    engine.submit(truncating(random.Random(2), "b"), first.set_result)
+    assert stopped.begun.wait(60)
+    for op, count in (("upsert", 20), ("truncate", 1)):
+        rows = RowBlock(rows_like(random.Random(3), [*range(count)]))
+        engine.apply(Batch([Changes("other", BOXES, np.full(count, ORDER[op], np.uint8), rows, np.arange(count))], count, 0, [], 0))
+    assert not first.done() and engine.relations["other"].table.rows == 0
+    stopped.go.set()
+    assert isinstance(first.result(60), Receipt)

@@ -365,7 +365,7 @@ def test_what_is_dropped_while_it_is_gathered_stays_dropped(engine: Instance, ke
     assert [chunk.kind for chunk in chunks] == ["error"] and chunks[0].problem is not None and chunks[0].problem.type == "reader-too-slow"
     later = found.subscribe(found.token(start + 4 - kept))
     assert [chunk.version for chunk in all_of(later) if chunk.kind == "progress"] == list(range(start + 5 - kept, start + 5))
-    assert found._rows == 3 * kept and found._pending_rows == 0
+    assert found._rows == 3 * kept and found._pending.rows == 0
 
 
 def test_the_writer_settles_some_thousand_rows_at_a_time(engine: Instance, monkeypatch: pytest.MonkeyPatch) -> None:

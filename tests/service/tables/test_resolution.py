@@ -13,9 +13,8 @@ from hypothesis import strategies as st
 
 from livejoin.wire.batch import DELETE, INSERT, TRUNCATE, UPSERT, Changes, RowBlock
 from service.tables import resolution
-from service.tables.changes import batch_run
 from service.tables.relations import Relation
-from service.tables.resolution import NO_SLOTS, Last, Resolved, allocate, last_of_each, prepare, resolve
+from service.tables.resolution import Resolved, last_of_each, prepare, resolve
 from tests.service.definitions import relation as definition
 
 Key = tuple[Any, ...]
@@ -223,25 +222,6 @@ def test_after_a_truncate_nothing_is_there() -> None:
     found, told_ = net([0], (INSERT, 0, 1), (DELETE, 1, 0), ALL, (INSERT, 0, 2), ALL)
     assert told_ == {"says": [], "previous": [], "deletes": [0], "keys": []}
     assert found.ignored == 1 and found.truncate and found.bad.tolist() == [7], "what stands before it is judged"
-
-
-@pytest.mark.parametrize(("come", "has_room"), [(0, True), (1, True), (2, False)])
-def test_a_truncate_writes_to_memory_allocated_in_advance(monkeypatch: pytest.MonkeyPatch, come: int, has_room: bool) -> None:
-    """Unless more rows have come than there is room for."""
-    monkeypatch.setattr(resolution, "_SPARE", 2)
-    case = Case("number", [0, 1])
-    ops, rows = np.array([TRUNCATE], np.uint8), case.rows([(TRUNCATE, (), 0)], False)
-    given = Changes("r", case.relation.definition, ops, rows, np.zeros(1, np.int64))
-    allocate(case.relation, given)
-    assert isinstance(given.prepared, Last) and given.prepared.room is not None and given.prepared.bytes == 0
-    case.relation.table.insert(6, case.rows([(UPSERT, key, 0) for key in case.keys[2 : 2 + come]], False))
-    found = resolve(case.relation, given, 6)
-    run = batch_run(found.previous, found.deletes, NO_SLOTS, found.room)
-    slots, _ = case.relation.table.scan(6, 0, 99)
-    assert run.old.tolist() == slots.tolist() and run.new.tolist() == [-1] * (2 + come) and run.offsets.tolist() == [0] * (2 + come)
-    memory = given.prepared.room
-    shared = [np.shares_memory(*pair) for pair in zip(memory, (run.old, run.new, run.offsets), strict=True)]
-    assert shared == [has_room] * 3
 
 
 def test_bad_inserts_are_told_at_their_place() -> None:

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from structures.core.reserve import reserve
-from structures.rows.ending import end_others, touch_lives
+from structures.rows.ending import end_others
 from structures.rows.key_table import PLAIN
 from structures.rows.rows import Rows
 from structures.rows.succession import Succession, Told
@@ -40,9 +40,7 @@ class Things:
     def end_others(self, stays: list[bool]) -> None:
         self.version += 1
         ending = {code: slot for code, (slot, _) in self.newest.items() if code < len(stays) and not stays[code]}
-        touch_lives(self.rows)
-        room = np.full(self.rows.kept, -1, np.int32)
-        slots = end_others(self.rows, self.version, np.array(stays, np.bool_), self.succession, room)
+        slots = end_others(self.rows, self.version, np.array(stays, np.bool_), self.succession, self.rows.kept)
         assert slots.tolist() == [ending[code] for code in sorted(ending)]
         for code in ending:
             del self.newest[code]

@@ -1,0 +1,149 @@
+"""The difference of a view between two versions that it has in different structures, read from both.
+
+A batch that truncates relations puts new structures in the place of a view's own (`engine/truncates.py`). The former ones still have the
+version before, and the new ones its own: all rows before, less all rows after, are deleted, and the other way round. Rows are identified by
+their slots, those of UNION and EXCEPT by their values. Reading takes as long as reading the view twice, so the thread that settles the
+view's feed does it; both versions are held until then.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Collection, Iterator, Sequence
+from contextlib import AbstractContextManager, ExitStack
+
+import numpy as np
+
+from service.tables.changes import Runs
+from service.tables.masks import Mask
+from service.tables.resolution import NO_SLOTS, Indices
+from service.tables.sides import Side
+from service.views.collecting import Changed, Retained, delta_left, of_one, rows_left
+from service.views.deltas import Combination, Delta, most_candidates, too_large
+from service.views.joins.union_join import rows_apart
+from service.views.live_view import LiveView, ViewRoot
+
+_CHUNK = 1 << 16  # rows to read at once
+_COMPARED = 1 << 20  # rows to compare at once
+_MOST_READ = 1 << 24  # rows to compare in all: beyond this, followers are told that the change is too large
+
+
+class Difference:
+    """The delta of one version, a `Later`. `before` and `after`: the view's roots; `names`: the relations that the version truncates;
+    `runs`: its changes of the view's relations; `held`: holds the version before, and `hold` the version itself."""
+
+    def __init__(
+        self, view: LiveView, version: int, names: Collection[str], runs: Runs, before: ViewRoot, after: ViewRoot, held: ExitStack
+    ) -> None:  # fmt: skip
+        self._view, self._version, self._runs, self._before, self._after = view, version, runs, before, after
+        query = view.view.query
+        assert query.retain is not None
+        self._most = most_candidates(query.retain[0])
+        self._retained = view.retained(runs)
+        self._is_union = bool(query.branches)
+        # Aliases whose rows have all gone: a row of the view that has one of these is deleted.
+        self._gone = [] if self._is_union or view.owns_rows else [side.place for side in view.sides if side.relation.name in names]
+        self._held, self._lock = held, threading.Lock()
+        self._is_read = self._is_over = False  # being read; read, or not wanted
+
+    def hold(self, holding: AbstractContextManager[int]) -> None:
+        """Also hold this, unless the delta was read already."""
+        with self._lock:
+            if not self._is_over:
+                self._held.enter_context(holding)
+
+    def read(self) -> Delta | None:
+        """Return the delta; None: nothing has changed. Once. Cost: that of reading both versions, and O(1) a row."""
+        with self._lock:
+            if self._is_over:
+                return None
+            self._is_read = True
+        try:
+            return self._read()
+        finally:
+            self._is_read = False
+            self.close()
+
+    def close(self) -> None:
+        """Release the versions, once nobody reads them; what is being read comes to an end. A second call does nothing."""
+        with self._lock:
+            self._is_over = True
+            if not self._is_read:
+                self._held.close()
+
+    def _read(self) -> Delta | None:
+        lost, kept, new = (_Gathered(self._view.width) for _ in range(3))
+        for rows in self._rows(self._before):
+            gone = np.zeros(len(rows[0]), np.bool_)
+            for place in self._gone:
+                gone |= rows[place] >= 0
+            lost.add(_some(rows, gone))
+            kept.add(_some(rows, ~gone))
+            if lost.count > self._most or kept.count > _MOST_READ:
+                return too_large(self._version)
+        for rows in self._rows(self._after):
+            new.add(rows)
+            if kept.count + new.count > _MOST_READ:
+                return too_large(self._version)
+        gone_too, come = self._apart(kept.all, new.all)
+        return self._delta(_together([lost.all, *gone_too]), _together(come))
+
+    def _rows(self, root: ViewRoot) -> Iterator[Combination]:
+        cursor = root.join.rows(root.root, None)
+        while not (cursor.done or self._is_over):
+            yield cursor.fill(_CHUNK)
+
+    def _apart(self, before: Combination, after: Combination) -> tuple[list[Combination], list[Combination]]:
+        """Return the rows that only one of the versions has, some thousand at a time."""
+        none = (NO_SLOTS,) * self._view.width
+        gone, come = [none], [none]
+        count = -(-(len(before[0]) + len(after[0])) // _COMPARED)
+        for number in range(count):
+            old, new = (_some(rows, rows[0] % count == number) for rows in (before, after))
+            goes, comes = _different(old, new, self._view.sides)
+            gone.append(_some(old, goes))
+            come.append(_some(new, comes))
+        return gone, come
+
+    def _delta(self, gone: Combination, come: Combination) -> Delta | None:
+        if self._is_union:
+            return of_one(self._version, *rows_apart(gone, come, self._view.shown), self._retained.most)
+        lost, n = len(gone[0]), len(gone[0]) + len(come[0])
+        if max(lost, n - lost) > self._most:
+            return too_large(self._version)
+        return delta_left(self._version, Changed(np.zeros(n, np.int64), np.arange(n) >= lost, _together((gone, come))), self._retained, ())
+
+
+class _Gathered:
+    """`count` rows, which come in parts. Small ones are joined now and then: to join thousands holds the interpreter's lock."""
+
+    def __init__(self, width: int) -> None:
+        self._large: list[Combination] = [(NO_SLOTS,) * width]
+        self._small: list[Combination] = []
+        self.count = self._few = 0
+
+    def add(self, rows: Combination) -> None:
+        self._small.append(rows)
+        self.count, self._few = self.count + len(rows[0]), self._few + len(rows[0])
+        if self._few >= _CHUNK:
+            self._large.append(_together(self._small))
+            self._small, self._few = [], 0
+
+    @property
+    def all(self) -> Combination:
+        return _together(self._large + self._small)
+
+
+def _some(rows: Combination, which: Mask | Indices) -> Combination:
+    return tuple(part[which] for part in rows)
+
+
+def _together(parts: Sequence[Combination]) -> Combination:
+    return tuple(map(np.concatenate, zip(*parts, strict=True)))
+
+
+def _different(before: Combination, after: Combination, sides: Sequence[Side]) -> tuple[Indices, Indices]:
+    """Return the numbers of the rows that only the first ones have, and those that only the others have. Cost: O(1) a row."""
+    lost, n = len(before[0]), len(before[0]) + len(after[0])
+    goes, comes = rows_left(Changed(np.zeros(n, np.int64), np.arange(n) >= lost, _together((before, after))), Retained(sides, {}, None, n))
+    return goes, comes - lost

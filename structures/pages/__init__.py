@@ -1,1 +1,0 @@
-"""Memory pages: have the system allocate them before they are needed."""
