@@ -131,7 +131,8 @@ class Cell:
         applied."""
         self._build()
         batch = Batch(list(changes), sum(len(part.ops) for part in changes), 0, [], 0)
-        judged = self._state.judge(batch)
+        judged = self._state.judge([batch])
+        assert judged is not None, "only several batches are judged anew"
         deltas = {} if self._views else {one.relation.name: _rows_of(one) for one in judged.resolved}
         candidates = sum(len(keys) for told in deltas.values() for keys, _ in (*told.deletes, *told.inserts))
         applied = self._state.apply(judged)

@@ -13,7 +13,7 @@ from typing import NamedTuple, TypeVar
 import numpy as np
 import orjson
 
-from livejoin.wire.batch import DELETE, MAX_ERRORS, Batch, concatenated
+from livejoin.wire.batch import DELETE, MAX_ERRORS, Batch, Changes, concatenated
 from livejoin.wire.errors import RowError
 from service.access.access_token import owns
 from service.durability.effects import Effect, encode_effects
@@ -207,70 +207,61 @@ class State:
             if relation is not None and same(changes.definition, relation.definition):
                 prepare(relation, changes)
 
-    def judge(self, batch: Batch) -> Outcome:
-        """Compute the effect of the batch without changing anything.
+    def judge(self, batches: Sequence[Batch]) -> Outcome | None:
+        """Compute the effect of a batch, or of consecutive single changes (`is_single`), without changing anything. None: several must be
+        judged in `subruns`, as one of them is invalid, or two concern the same row. Cost: once per relation.
 
         Problems `unknown-relation` (`not-found` for a `Rewrite`), `bad-rows`, `no-room`.
         """
-        relations, others = self._relations, {}
+        parts: dict[str, list[Changes]] = {}
+        offsets: dict[str, list[int]] = {}
+        batches = [self._as_defined(batch) for batch in batches]
+        for offset, batch in enumerate(batches):
+            for changes in batch.changes:
+                parts.setdefault(changes.relation, []).append(changes)
+                offsets.setdefault(changes.relation, []).append(offset)
+        resolved = [self._resolved(mine, batches) for mine in parts.values()]
+        errors, count, rebuilt = list[RowError](), 0, dict[LiveView, Build]()
+        if len(batches) == 1:
+            errors, count = _bad_rows(batches[0], resolved)
+            rebuilt = {build.view: build for build in batches[0].rebuilt}
+        elif any(batch.error_count for batch in batches):
+            return None
+        for one in resolved if len(batches) > 1 else ():
+            mine = np.array(offsets[one.relation.name])
+            if one.inserts.num_rows + one.delete_keys.num_rows < len(mine):
+                return None
+            deleting = np.array([part.ops[0] == DELETE for part in parts[one.relation.name]])
+            one.offsets = mine[~deleting], mine[deleting]
+        touched, views = self._require_room(resolved, rebuilt, len(batches) > 1)
+        return Outcome(batches, resolved, errors, count, touched, views, rebuilt)
+
+    def _as_defined(self, batch: Batch) -> Batch:
+        """Return the batch as the present definitions of its relations judge it."""
+        others = {}
         for changes in batch.changes:
-            relation = relations.get(changes.relation)
+            relation = self._relations.get(changes.relation)
             if isinstance(changes, Rewrite) and relation is not changes.target:  # its slots are those of the former table
                 raise Problem("not-found", f"the relation {changes.relation} was dropped in the meantime; nothing was applied")
             if relation is not None and relation.definition is not changes.definition:
                 others[changes.relation] = relation.definition
-        if others:
-            batch = judged_again(batch, others)
-        resolved = []
-        for changes in batch.changes:
-            relation = relations.get(changes.relation)
-            if relation is None:
-                raise Problem("unknown-relation", f"the relation {changes.relation} does not exist: it was dropped in the meantime")
-            if not same(changes.definition, relation.definition):
-                again = f"the relation {changes.relation} was dropped and created again with another definition"
-                raise Problem("unknown-relation", f"{again}: resend the batch if it is meant for the new relation")
-            if isinstance(changes, Rewrite):
-                resolved.append(changes.resolve(self.newest))
-                batch.sent = changes.sent(batch.sent)
-            else:
-                resolved.append(resolve(relation, changes, self.newest))
-        errors, count = batch.errors, batch.error_count
-        for one in resolved:
-            if len(one.bad):
-                count += len(one.bad)
-                column = one.relation.key[0] if len(one.relation.key) == 1 else None
-                errors = errors + [RowError(index, column, KEY_EXISTS) for index in one.bad[:MAX_ERRORS].tolist()]
-        if count:
-            errors = sorted(errors, key=lambda error: error.index)[:MAX_ERRORS]
-            if batch.on_error == "reject":
-                refuse_bad(batch, errors, count)
-        rebuilt = {build.view: build for build in batch.rebuilt}
-        touched, views = self._require_room(resolved, rebuilt)
-        return Outcome([batch], resolved, errors, count, touched, views, rebuilt)
+        return judged_again(batch, others) if others else batch
 
-    def judge_together(self, batches: Sequence[Batch]) -> Outcome | None:
-        """Compute the effect of consecutive single changes (`is_single`) without changing anything. None if they must be judged in
-        `subruns`: one of them is invalid, or two concern the same row. Cost: as `judge`, once per relation."""
-        offsets: dict[str, list[int]] = {}
-        for offset, batch in enumerate(batches):
-            offsets.setdefault(batch.changes[0].relation, []).append(offset)
-        resolved: list[Resolved] = []
-        for name, mine in offsets.items():
-            parts = [batches[offset].changes[0] for offset in mine]
-            relation = self._relations.get(name)
-            if relation is None or not all(same(part.definition, relation.definition) for part in parts):
-                return None
-            one = resolve(relation, concatenated(parts), self.newest)
-            if one.inserts.num_rows + one.delete_keys.num_rows < len(mine):
-                return None
-            deleting = np.array([part.ops[0] == DELETE for part in parts])
-            one.offsets = np.array(mine)[~deleting], np.array(mine)[deleting]
-            resolved.append(one)
-        try:
-            touched, views = self._require_room(resolved, {}, True)
-        except Problem:
-            return None
-        return Outcome(batches, resolved, [], 0, touched, views)
+    def _resolved(self, parts: Sequence[Changes], batches: Sequence[Batch]) -> Resolved:
+        """Return what changes of one relation do together."""
+        name = parts[0].relation
+        relation = self._relations.get(name)
+        if relation is None:
+            raise Problem("unknown-relation", f"the relation {name} does not exist: it was dropped in the meantime")
+        if not all(same(part.definition, relation.definition) for part in parts):
+            again = f"the relation {name} was dropped and created again with another definition"
+            raise Problem("unknown-relation", f"{again}: resend the batch if it is meant for the new relation")
+        changes = concatenated(parts)
+        if isinstance(changes, Rewrite):
+            (batch,) = batches
+            batch.sent = changes.sent(batch.sent)
+            return changes.resolve(self.newest)
+        return resolve(relation, changes, self.newest)
 
     def _require_room(
         self, resolved: list[Resolved], rebuilt: Mapping[LiveView, Build], singly: bool = False
@@ -437,3 +428,18 @@ def _payload(judged: Outcome) -> bytes:
                 ages = (len(judged.batches) - 1 - np.concatenate((gone, come))).astype(np.uint16)
             effects.append(Effect(one.relation.id, one.truncate, one.delete_keys, one.inserts, ages))
     return encode_effects(effects)
+
+
+def _bad_rows(batch: Batch, resolved: Sequence[Resolved]) -> tuple[list[RowError], int]:
+    """Return the first errors of a batch, and their number. Problem `bad-rows` if it is to be refused for them."""
+    errors, count = batch.errors, batch.error_count
+    for one in resolved:
+        if len(one.bad):
+            count += len(one.bad)
+            column = one.relation.key[0] if len(one.relation.key) == 1 else None
+            errors = errors + [RowError(index, column, KEY_EXISTS) for index in one.bad[:MAX_ERRORS].tolist()]
+    if count:
+        errors = sorted(errors, key=lambda error: error.index)[:MAX_ERRORS]
+        if batch.on_error == "reject":
+            refuse_bad(batch, errors, count)
+    return errors, count

@@ -241,7 +241,7 @@ class Writer:
 
     def _apply(self, batches: list[Batch], deltas: list[tuple[LiveView, Delta]]) -> list[Receipt | Problem]:
         """Apply batches, together if possible, and append them to the log. If this raises, the state is broken."""
-        judged = self._judge_together(batches) if len(batches) > 1 else self._judge(batches[0])
+        judged = self._judge(batches)
         if judged is None:
             return [answer for run in subruns(batches) for answer in self._apply(run, deltas)]
         if not isinstance(judged, Outcome):
@@ -257,30 +257,23 @@ class Writer:
         deltas += applied.deltas
         return [*applied.receipts]
 
-    def _judge_together(self, batches: list[Batch]) -> Outcome | None:
-        """Judge these together; None if they must be judged in smaller runs."""
+    def _judge(self, batches: list[Batch]) -> Outcome | Receipt | Problem | None:
+        """Return the outcome to apply, or the answer to a batch that is not applied. None: several must be judged in smaller runs, as one
+        of them has an answer of its own; nothing was changed yet."""
+        answer: Receipt | Problem | None = None
         try:
-            if any(self._state.is_duplicate(batch) for batch in batches):
-                return None
-            judged = self._state.judge_together(batches)
-        except Exception:  # caused by one of them: it will be answered, or logged; nothing was changed yet
-            return None
-        return judged if judged is not None and self._log.takes([batch.bytes for batch in batches]) else None
-
-    def _judge(self, batch: Batch) -> Outcome | Receipt | Problem:
-        """Return the outcome to apply, or the answer to a batch that is not applied."""
-        try:
-            repeated = self._state.repeated(batch, 0) or self._state.unrecorded(batch)
-            if repeated is not None:
-                return repeated
-            if not self._log.takes([batch.bytes]):
-                return Problem("disk-full", "the disk of the data folder has no room for this batch; nothing of it was applied")
-            return self._state.judge(batch)
+            for batch in batches:
+                answer = answer or self._state.repeated(batch, 0) or self._state.unrecorded(batch)
+            if answer is None and self._log.takes([batch.bytes for batch in batches]):
+                return self._state.judge(batches)
+            answer = answer or Problem("disk-full", "the disk of the data folder has no room for this batch; nothing of it was applied")
         except Problem as problem:
-            return problem
+            answer = problem
         except Exception:
-            log.exception("a batch could not be validated; nothing of it was applied")
-            return Problem("internal", "the batch could not be applied")
+            if len(batches) == 1:
+                log.exception("a batch could not be validated; nothing of it was applied")
+            answer = Problem("internal", "the batch could not be applied")
+        return answer if len(batches) == 1 else None
 
     def _append(self, batches: list[Batch], applied: Applied, seconds: float) -> None:
         """Append these, applied together in so many seconds, to the log."""

@@ -124,19 +124,6 @@ def of_versions(runs: Runs, first: int, end: int) -> Runs:
     return found
 
 
-class Half(Run):
-    """The half of a run of one version that deletes or only moves rows, or the half that inserts: for joins that take one before the other.
-
-    `followed` as in `parted`, the same for both halves.
-    """
-
-    __slots__ = ("come", "followed")
-
-    def __init__(self, run: Run, come: bool, followed: bool) -> None:
-        super().__init__(run.versions, run.offsets, run.old, run.new, run.rows)
-        self.come, self.followed = come, followed
-
-
 class Watched(Protocol):
     """A relation, and the columns in which its rows with the same key may differ."""
 
@@ -169,13 +156,6 @@ NOTHING = Part(_NO_INDICES, NO_SLOTS, NO_SLOTS)
 def parted(side: Watched, run: Run, followed: bool) -> Parted:
     """`followed`: rows replaced by one with the same values in all columns that the view uses count as moved; otherwise as deleted and
     inserted."""
-    if isinstance(run, Half):
-        both = _parted(side, run, run.followed)
-        return Parted(NOTHING, both.come, NOTHING) if run.come else both._replace(come=NOTHING)
-    return _parted(side, run, followed)
-
-
-def _parted(side: Watched, run: Run, followed: bool) -> Parted:
     whole = Part(run.offsets, run.old, run.new)
     if len(run.old) == 1:
         had, came = run.old[0] >= 0, run.new[0] >= 0

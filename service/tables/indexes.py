@@ -9,20 +9,19 @@ Writer's thread only, except for reading at a pinned root (`structures.index.ind
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
-from service.tables.changes import DELETE, INSERT, SIGNS, InOrder, Runs, in_order, parted, versions_of
+from service.tables.changes import DELETE, SIGNS, Runs, in_order, parted
 from service.tables.interest import Interest, Touched
 from service.tables.loading import Loading
 from service.tables.resolution import Indices, Resolved
 from service.tables.shared_index import Order, SharedIndex, joined
 from service.tables.sides import Side
 from service.tables.store import FREED_AT_ONCE, Domain, Numbers
-from structures.index.indexes import STEPS, Batch, Cursor, Entries, OrderedIndexes
-from structures.index.indexes import Run as IndexRun
+from structures.index.indexes import Cursor, Entries, OrderedIndexes, Run
 from structures.index.layout import IndexArena
 from structures.index.planting import Planted
 
@@ -32,13 +31,6 @@ _NEWEST = 2**62  # a version that sees the newest rows
 _TEXT = pa.utf8()
 
 Key = tuple[str, Order, frozenset[Any]]
-
-
-class AppliedRun(NamedTuple):
-    """A run of several versions applied to all indexes: the result for each entry, and the order of the entries."""
-
-    run: IndexRun
-    order: InOrder
 
 
 class _Watched:
@@ -71,8 +63,7 @@ class SharedIndexes:
         self._leaving: list[_Leaving] = []
         self._newest = 0
         self._texts = Domain([_TEXT])
-        self._batch: Batch = {}
-        self._applied: AppliedRun | None = None
+        self._applied: Run | None = None
         self._failure: Exception | None = None
 
     @property
@@ -164,12 +155,12 @@ class SharedIndexes:
             text_bytes += changed.inserts.bytes if one.text_columns else 0
         if counts:
             changes = sum(counts.values()) + sum(tree.flips(counts) for _, tree in self._trees)
-            self.structure.require(changes, changes if singly else STEPS)
+            self.structure.require(changes, changes if singly else len(SIGNS))
             self._texts.require(texts, text_bytes)
 
     def apply(self, version: int, runs: Runs, touched: Touched) -> None:
         """Bring all indexes to `version`, the last of the runs. Does not raise: the views that follow get the error."""
-        self._newest, self._batch, self._applied, self._failure = version, {}, None, None
+        self._newest, self._applied, self._failure = version, None, None
         if not self._kept:
             return
         concerned = [one for one in self._interest.concerned(touched) if one.relation.name in runs]  # a product passes them in parts
@@ -177,48 +168,36 @@ class SharedIndexes:
             return
         try:
             self.structure.begin(version)
-            gone = (self._apply_batch if versions_of(runs) == 1 else self._apply_run)(concerned, runs)
-            for one, entries in gone:
-                self._texts.release(one.text_codes(entries), version)
+            self._apply(version, concerned, runs)
         except Exception as error:
             self._failure = error
 
-    def _apply_batch(self, concerned: Sequence[SharedIndex], runs: Runs) -> list[tuple[SharedIndex, Entries]]:
-        """Apply the changes of one version; return the deleted entries."""
+    def _apply(self, version: int, concerned: Sequence[SharedIndex], runs: Runs) -> None:
+        """Apply the changes in order of the versions, those of each version by kind."""
         parts = {name: parted(_Watched(name, concerned), runs[name], True) for name in {one.relation.name for one in concerned}}
-        work = {one.number: one.changes(parts[one.relation.name]) for one in concerned}
-        self._batch = self.structure.apply(work)
-        return [(one, work[one.number].deletes) for one in concerned]
-
-    def _apply_run(self, concerned: Sequence[SharedIndex], runs: Runs) -> list[tuple[SharedIndex, Entries]]:
-        """Apply the changes of several versions likewise. An unchanged row that moves is deleted and inserted like others."""
-        parts: list[tuple[int, Indices]] = []
-        numbers, entries, gone = [], [], []
+        kinds: list[tuple[int, Indices]] = []
+        numbers, entries, gone = list[Indices](), list[Entries](), list[tuple[SharedIndex, Entries]]()
         for one in concerned:
-            run = runs[one.relation.name]
-            for kind, slots in ((DELETE, run.old), (INSERT, run.new)):
-                there = np.flatnonzero(slots >= 0)
-                found, kept = one.entries(slots[there], kind == INSERT)
-                parts.append((kind, run.offsets[there[kept]]))
-                numbers.append(np.full(len(kept), one.number))
-                entries.append(found)
-                if kind == DELETE:
-                    gone.append((one, found))
-        order = in_order(parts)
-        applied = self.structure.apply_in_order(np.concatenate(numbers)[order.order], SIGNS[order.kinds], joined(entries).take(order.order))
-        self._applied = AppliedRun(applied, order)
-        return gone
+            for kind, offsets, some in one.changes(parts[one.relation.name]):
+                if len(offsets) > 1:
+                    order = self.structure.order(one.number, some)
+                    offsets, some = offsets[order], some.take(order)
+                if len(offsets):
+                    kinds.append((kind, offsets))
+                    numbers.append(np.full(len(offsets), one.number))
+                    entries.append(some)
+                    if kind == DELETE:
+                        gone.append((one, some))
+        found = in_order(kinds)
+        if len(found.order):
+            order, turns = found.order, len(SIGNS) * found.offsets + found.kinds
+            self._applied = self.structure.apply(np.concatenate(numbers)[order], SIGNS[found.kinds], turns, joined(entries).take(order))
+        for one, some in gone:
+            self._texts.release(one.text_codes(some), version)
 
     @property
-    def batch(self) -> Batch:
-        """The result of the newest batch. Raises its error, if any."""
-        if self._failure is not None:
-            raise self._failure
-        return self._batch
-
-    @property
-    def applied(self) -> AppliedRun | None:
-        """The result of the newest run; None: no changes. Raises its error, if any."""
+    def applied(self) -> Run | None:
+        """The result of the newest run, whose turns are offset * len(SIGNS) + kind; None: no changes. Raises its error, if any."""
         if self._failure is not None:
             raise self._failure
         return self._applied

@@ -17,7 +17,8 @@ import numpy as np
 from service.tables.changes import Run
 from service.tables.resolution import Slots
 from service.tables.shared_index import SharedIndex, joined
-from structures.index.indexes import Changes, Entries, Growth, OrderedIndexes, index_order
+from structures.core.entries import DELETE, INSERT
+from structures.index.indexes import Entries, Growth, OrderedIndexes, index_order
 
 _CHUNK = 1 << 14  # rows to read at once: the writer may wait for their codes
 _PUT = 1 << 14  # entries to put into the store at once: two or three milliseconds
@@ -30,7 +31,7 @@ class Loading:
     def __init__(self, index: SharedIndex) -> None:
         self.index = index
         self._parts: list[Entries] = []  # each row's entry once, in one of them; in the order of the index if there is only one
-        self._noted: list[Changes] = []  # in order, not followed yet
+        self._noted: list[tuple[Entries, Entries]] = []  # deleted and inserted ones, in order, not followed yet
         self._fresh = 0  # entries recorded since the last `put`
         self._released: list[Slots] = []  # codes of texts to release, once for each former entry
         self._growth: Growth | None = None
@@ -48,7 +49,7 @@ class Loading:
         """Record changes of rows; the old ones can still be read. MemoryError, without any reference added: the texts have no room."""
         gone, come = self.index.entries(run.old[run.old >= 0], False)[0], self._come(run.new[run.new >= 0])
         if len(gone.slot) or len(come.slot):
-            self._noted.append(Changes(gone, come))
+            self._noted.append((gone, come))
             self._fresh += len(gone.slot) + len(come.slot)
 
     def settle(self) -> None:
@@ -56,9 +57,8 @@ class Loading:
         if not self._noted or self._growth is not None:
             return
         noted, self._noted = self._noted, []
-        gone, come = joined([changes.deletes for changes in noted]), joined([changes.inserts for changes in noted])
-        when_gone = np.repeat(np.arange(len(noted)), [len(changes.deletes.slot) for changes in noted])
-        when_come = np.repeat(np.arange(len(noted)), [len(changes.inserts.slot) for changes in noted])
+        gone, come = (joined(parts) for parts in zip(*noted, strict=True))
+        when_gone, when_come = (np.repeat(np.arange(len(noted)), [len(part.slot) for part in parts]) for parts in zip(*noted, strict=True))
         slots, backwards = np.unique(gone.slot[::-1], return_index=True)
         last = np.append(when_gone[::-1][backwards], -1)  # a slot may be freed, and used again for another row
         place = np.searchsorted(slots, come.slot)
@@ -80,12 +80,13 @@ class Loading:
                 return False
             self._parts = []
         while self._noted and most > 0:
-            changes = self._noted[0]
-            count = len(changes.deletes.slot) + len(changes.inserts.slot)
+            gone, come = self._noted[0]
+            count = len(gone.slot) + len(come.slot)
             structure.require(count, 1)
-            structure.apply({self.index.number: changes})
+            signs = np.repeat(np.array([DELETE, INSERT], np.int8), (len(gone.slot), len(come.slot)))
+            structure.apply(np.full(count, self.index.number), signs, np.zeros(count, np.int64), joined((gone, come)))
             del self._noted[0]  # its inserts belong to the index from now on
-            self._released.append(self.index.text_codes(changes.deletes))
+            self._released.append(self.index.text_codes(gone))
             most -= count
         if self._noted:
             return False
@@ -100,7 +101,7 @@ class Loading:
             structure.begin(version)
             there = structure.end_growth(self._growth)
             rest = [self._growth.entries.take(np.arange(there, len(self._growth.entries.slot)))]
-        held = [self.index.text_codes(part) for part in (*rest, *(changes.inserts for changes in self._noted))]
+        held = [self.index.text_codes(part) for part in (*rest, *(come for _, come in self._noted))]
         self._parts, self._noted, self._growth = [], [], None
         self._release([*held, *self._released], version)
         return is_there

@@ -15,13 +15,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from service.tables.arrow import is_text, null_mask, reader
-from service.tables.changes import Parted
+from service.tables.changes import DELETE, ENTER, INSERT, LEAVE, Parted
 from service.tables.interest import Selection
 from service.tables.resolution import Indices, Slots
 from service.tables.sides import Side
 from service.tables.store import Domain
 from structures.core.encoding import encode_any_floats
-from structures.index.indexes import NO_ENTRIES, Changes, Entries
+from structures.index.indexes import NO_ENTRIES, Entries
 
 _FLOAT = pa.float64()
 
@@ -96,12 +96,14 @@ class SharedIndex:
         coordinates, indices = self._coordinates(row.select(self._names), False)
         return coordinates[0].tolist() if len(indices) else None
 
-    def changes(self, part: Parted) -> Changes:
-        """Return the entries of a run of one version."""
+    def changes(self, part: Parted) -> list[tuple[int, Indices, Entries]]:
+        """Return the changed entries of a run: kinds of change, each with the offsets and the entries."""
         gone, come, moved = part
         after, indices = self.entries(moved.new, False)
-        before = after._replace(slot=moved.old[indices])
-        return Changes(self.entries(gone.old, False)[0], self.entries(come.new, True)[0], before, after)
+        moved_at, before = moved.offsets[indices], after._replace(slot=moved.old[indices])
+        (left, left_at), (new, new_at) = self.entries(gone.old, False), self.entries(come.new, True)
+        moves = [(LEAVE, moved_at, before), (ENTER, moved_at, after)]
+        return [*moves, (DELETE, gone.offsets[left_at], left), (INSERT, come.offsets[new_at], new)]
 
     def text_codes(self, entries: Entries) -> Slots:
         """int32[n texts]: the codes of all texts of these entries."""

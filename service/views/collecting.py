@@ -73,7 +73,7 @@ def delta_left(first: int, told: Changed, view: Retained, too_many: Collection[i
     if 0 < len(told.come) <= _FEW and told.offsets[0] == told.offsets[-1] and not too_many:
         deleted, inserted = (tuple(slots[side] for slots in told.rows) for side in (~told.come, told.come))
         if not len(deleted[0]) or not len(inserted[0]) or _are_apart(deleted, inserted, view):
-            return of_one(first + int(told.offsets[0]), deleted, inserted, view.most)
+            return of_one(first + told.offsets.item(0), deleted, inserted, view.most)
     goes, comes = rows_left(told, view)
     gone, come = ((told.offsets[side], tuple(slots[side] for slots in told.rows)) for side in (goes, comes))
     return delta_of(first, gone, come, view.most, too_many)
@@ -113,27 +113,18 @@ class Collector:
     def __init__(self, limit: int, versions: int) -> None:
         self.limit = limit
         self._parts: list[Changed] = []
-        self._counts = [0] * (2 * versions)  # per version and sign
+        self._counts = np.zeros(2 * versions, np.int64)  # per version and sign
         self._too_large: set[int] = set()
 
-    def __call__(self, offset: int, inserted: bool, rows: Combination) -> bool:
-        if offset in self._too_large:
-            return False
-        if n := len(rows[0]):
-            counts, counted = self._counts, 2 * offset + inserted
-            counts[counted] = count = counts[counted] + n
-            if count > self.limit:
-                self.exceeded(offset)
-                return False
-            self._parts.append(Changed(np.full(n, offset), np.full(n, inserted), rows))
-        return True
-
-    def several(self, offsets: Indices, come: Mask, rows: Combination) -> None:
-        counts = self._counts + np.bincount(2 * offsets + come, minlength=len(self._counts))
-        self._counts = counts.tolist()
+    def __call__(self, offsets: Indices, come: Mask, rows: Combination) -> bool:
+        if not len(come):
+            return True
+        self._counts += np.bincount(2 * offsets + come, minlength=len(self._counts))
         self._parts.append(_without(Changed(offsets, come, rows), self._too_large))
-        for offset in {*(np.flatnonzero(counts > self.limit) >> 1).tolist()} - self._too_large:
-            self.exceeded(offset)
+        if self._counts.max() > self.limit:
+            for offset in {*(np.flatnonzero(self._counts > self.limit) >> 1).tolist()} - self._too_large:
+                self.exceeded(offset)
+        return offsets.item(-1) not in self._too_large
 
     def exceeded(self, offset: int) -> None:
         self._too_large.add(offset)
@@ -154,15 +145,10 @@ def _are_apart(gone: Combination, come: Combination, view: Retained) -> bool:
 
 def of_one(version: int, gone: Combination, come: Combination, most: int) -> Delta | None:
     """Return the delta of a version that deletes and inserts exactly these rows."""
-    return _of_one(version, len(gone[0]), tuple(map(np.concatenate, zip(gone, come, strict=True))), most)
-
-
-def _of_one(version: int, deletes: int, slots: Combination, most: int) -> Delta | None:
-    """`slots`: the deleted rows, followed by the inserted ones."""
-    rows = len(slots[0])
+    rows = len(gone[0]) + len(come[0])
     if rows > most:
         return too_large(version)
-    return Delta([version], [0, rows], [deletes], slots) if rows else None
+    return Delta([version], [0, rows], [len(gone[0])], tuple(map(np.concatenate, zip(gone, come, strict=True)))) if rows else None
 
 
 def _concatenated(parts: Sequence[_Arrays]) -> _Arrays:

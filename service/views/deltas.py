@@ -25,7 +25,7 @@ Combination = tuple[Slots, ...]
 """Rows of a view as slots: one array an alias, equally long; of gaps and coverage two more behind it, int64 (`shown.Stretches`)."""
 
 _FLOOR = 100_000
-UNBOUNDED = 1 << 60  # the limit of a sink that takes all rows of a change
+UNBOUNDED = 1 << 60  # the limit of a sink that takes all rows
 
 
 class Later(Protocol):
@@ -222,14 +222,18 @@ class Sink(Protocol):
     limit: int
     """Rows of one change: of more, none need be told (`exceeded`)."""
 
-    def __call__(self, offset: int, inserted: bool, rows: Combination, /) -> bool:
-        """Take some rows of version number `offset`. Return False if no more of this version are wanted."""
-
-    def several(self, offsets: Indices, come: Mask, rows: Combination, /) -> None:
-        """Take rows of any versions, or none: for each one the number of its version, and whether it is inserted."""
+    def __call__(self, offsets: Indices, come: Mask, rows: Combination, /) -> bool:
+        """Take some rows, or none: for each one the number of its version, and whether it is inserted. Return False if no more of the last
+        one's version are wanted."""
 
     def exceeded(self, offset: int, /) -> None:
         """Note that version number `offset` has more than `limit` rows."""
+
+
+def tell(sink: Sink, offset: int, come: bool, rows: Combination) -> bool:
+    """Pass rows of one version to the sink; return whether it wants more of them."""
+    n = len(rows[0])
+    return n == 0 or sink(np.full(n, offset), np.full(n, come), rows)
 
 
 def told_rows(sink: Sink, offsets: Indices, deltas: Deltas) -> tuple[Indices, npt.NDArray[np.int32]]:
@@ -255,4 +259,4 @@ def tell_slots(sink: Sink, offsets: Indices, slots: Slots) -> None:
     come = slots >= 0
     order = np.lexsort((come, offsets))
     slots, come = slots[order], come[order]
-    sink.several(offsets[order], come, (np.where(come, slots, ~slots),))
+    sink(offsets[order], come, (np.where(come, slots, ~slots),))

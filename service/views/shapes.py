@@ -63,7 +63,7 @@ class Shape:
         elif n and self._less is not None:
             slots, kept = self._oriented(self._less, *slots)
         elif n and self._residual:
-            kept = self.holds(slots)
+            kept = self._holds(slots)
         if kept is None or kept.all():
             return slots, None
         return tuple(part[kept] for part in slots), np.flatnonzero(kept)
@@ -77,12 +77,7 @@ class Shape:
         ascending = self._is_less(self._less[0].column, low, high)
         return tuple(part[ascending] for part in rows)
 
-    @property
-    def is_filtered(self) -> bool:
-        """Whether there are comparisons that the structure does not handle."""
-        return bool(self._residual)
-
-    def holds(self, pairs: Sequence[Slots]) -> Mask:
+    def _holds(self, pairs: Sequence[Slots]) -> Mask:
         """bool[n]: whether the combinations meet the residual comparisons."""
         read = [
             (side.alias, side.relation.table, names, slots)

@@ -46,12 +46,11 @@ from structures.adaptive.elimination import Elimination
 from structures.adaptive.reading import Root
 from structures.core.entries import INSERT
 from structures.core.kernel import compiled
-from structures.core.runs import Deltas
 from structures.index.following import Atom, Member
 from structures.index.indexes import Entries, OrderedIndexes, items_of
 from structures.index.planting import Planted
 
-__all__ = ["Atom", "BowTie", "Cursor", "Deltas", "Member", "Root"]
+__all__ = ["Atom", "BowTie", "Cursor", "Member", "Root"]
 
 MOST_RANGES = 1 << 16
 MOST_AT_ONCE = 1 << 13  # most points for which levels are built within a change

@@ -25,11 +25,10 @@ from structures.adaptive import dyadic
 from structures.adaptive.cursors import Cursor
 from structures.adaptive.reading import Reader, Root
 from structures.adaptive.shape import Part, plan_of
-from structures.core.runs import Deltas
 from structures.index.following import ONE, Atom, Member
 from structures.index.indexes import Entries, OrderedIndexes
 
-__all__ = ["Atom", "Cursor", "Deltas", "Elimination", "Member", "Root"]
+__all__ = ["Atom", "Cursor", "Elimination", "Member", "Root"]
 
 
 class Elimination(Reader):

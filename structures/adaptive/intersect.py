@@ -32,11 +32,10 @@ from collections.abc import Sequence
 from structures.adaptive.cursors import Cursor
 from structures.adaptive.reading import Reader, Root
 from structures.adaptive.shape import MOST_ATOMS, Part, is_chain, plan_of
-from structures.core.runs import Deltas
 from structures.index.following import ONE, Atom, Member
 from structures.index.indexes import Entries, OrderedIndexes
 
-__all__ = ["Atom", "Cursor", "Deltas", "Intersect", "Member", "Root"]
+__all__ = ["Atom", "Cursor", "Intersect", "Member", "Root"]
 
 
 class Intersect(Reader):

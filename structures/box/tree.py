@@ -50,11 +50,10 @@ from structures.box.cursors import QueryCursor, ViewCursor, WindowCursor, items_
 from structures.box.layout import FULL, LIVE_, MOST_DIMENSIONS, TOP, TREE_WORDS, UNEVEN, BoxArena
 from structures.box.runs import SEARCH, run_changes
 from structures.box.search import BOTH, query_words
-from structures.box.whole import clear, read_all
 from structures.core.control import STORE_WORDS, VERSION
 from structures.core.cursor import Cursor
-from structures.core.entries import Entries, require_key, room_for, tree_order
-from structures.core.entry_tree import MOST_LEFT_OF_DENSE, EntryTree, Root
+from structures.core.entries import Entries, require_key, tree_order
+from structures.core.entry_tree import EntryTree, Root
 from structures.core.kernel import compiled
 from structures.core.reserve import SLOTS, reserve
 from structures.core.runs import Changes
@@ -75,8 +74,6 @@ class BoxTree(EntryTree[BoxArena]):
     Entries are those of `interval.tree`, with left and right int64[n, d], left <= right everywhere; a slot is given to another box only
     when no version in use has it.
     """
-
-    _most_left_untold = MOST_LEFT_OF_DENSE
 
     def __init__(self, dimensions: int, kind: str, words: int = STORE_WORDS) -> None:
         """`kind`: "pair" (set 0 with set 1) or "self" (set 0 with itself, each unordered pair once); `words`: the arena's address
@@ -101,7 +98,7 @@ class BoxTree(EntryTree[BoxArena]):
     @property
     def update_steps(self) -> int:
         """Nodes and entries visited for all deltas so far."""
-        return int(self._state[SEARCH + STEPS]) + self._read_steps
+        return int(self._state[SEARCH + STEPS])
 
     @property
     def is_uneven(self) -> bool:
@@ -183,17 +180,6 @@ class BoxTree(EntryTree[BoxArena]):
             self._undo()
         ends = (side.reshape(-1, self.dimensions) for side in (entries.left, entries.right))
         self._boxes[entries.set, entries.slot] = np.hstack(tuple(ends))
-
-    def _entries(self) -> Entries:
-        entries = room_for(sum(self.root.counts), self.dimensions)
-        compiled(read_all)(self._arrays[0], self.arena.C, entries)
-        left, right = (ends.reshape(-1, self.dimensions) for ends in (entries.left, entries.right))
-        return entries._replace(left=left, right=right)
-
-    def _clear(self) -> None:
-        clear(*self._arrays)
-        if self.arena.C.item(FULL):
-            self._undo()
 
     def _top(self) -> np.ndarray:
         """A copy of the holder of the tree of level 0."""

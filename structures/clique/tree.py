@@ -74,7 +74,7 @@ class CliqueTree(MultiwayTree):
     @property
     def update_steps(self) -> int:
         """Nodes and entries visited, and rows reported, for all deltas so far."""
-        return int(self._walking.Z[STEPS]) + self._read_steps
+        return int(self._walking.Z[STEPS])
 
     def _go_on(self, changes: Changes, deltas: bool) -> int:
         told = super()._go_on(changes, deltas)

@@ -38,7 +38,9 @@ class Deltas(NamedTuple):
     too_large: np.ndarray
 
 
-Keep = Callable[[np.ndarray], np.ndarray]
+Sink = Callable[[np.ndarray, np.ndarray], int]
+"""Takes rows (int32[t, n], which it may keep), and for each the number of the change that reports it. Returns a turn: of changes before it
+no more rows are wanted (0: of all). They are made all the same."""
 
 
 @kernel
@@ -70,15 +72,33 @@ def has_delta(sign: int) -> bool:
     return sign == DELETE or sign == INSERT
 
 
+def report(
+    state: np.ndarray, done: np.ndarray, out: np.ndarray, go_on: Callable[[int, bool], int], turns: np.ndarray, sink: Sink | None
+) -> None:
+    """Make the n changes of a run, as `gather`, and pass their rows to the sink whenever `out` is full. turns: int64[n], ascending. Memory:
+    O(changes), and `out`."""
+    n = len(done)
+    state[:RUN_WORDS] = 0
+    while (first := state.item(AT)) < n:
+        told = go_on(n, sink is not None)
+        at = state.item(AT)
+        if told and sink is not None:
+            lengths = np.append(done[first:at], told)  # the change after the last finished one may have reported some of its rows
+            lengths[1:] -= lengths[:-1]
+            turn = sink(np.repeat(np.arange(first, at + 1), lengths), out[:, :told].copy())
+            if turn and (enough := int(np.searchsorted(turns, turn))) > at:
+                go_on(enough, False)
+
+
 def gather(
-    state: np.ndarray, done: np.ndarray, out: np.ndarray, go_on: Callable[[int, bool], int], limit: int | None, keep: Keep | None = None
+    state: np.ndarray, done: np.ndarray, out: np.ndarray, go_on: Callable[[int, bool], int], limit: int | None
 ) -> Deltas:
     """Make the n changes of a run. Its kernel notes in done (int64[n]) the number of rows reported when each was done. Returns the deltas.
 
     state: int64[>= RUN_WORDS]: AT says where the kernel is, the other words are the kernel's own; all are zero when it begins. `go_on(end,
     deltas)` makes changes up to number `end` (excluded) until `out` is full, and returns the number of rows reported. Deltas of more than
-    `limit` rows that fill more than `out` are given up; limit None: no deltas are computed. `keep(rows)`: bool[n], the rows that are part
-    of deltas. Cost: that of the changes, and a copy of their deltas.
+    `limit` rows that fill more than `out` are given up; limit None: no deltas are computed. Cost: that of the changes, and a copy of their
+    deltas.
     """
     n, total = len(done), 0
     ends, too_large = np.zeros(n, np.int64), np.zeros(n, np.bool_)
@@ -88,10 +108,6 @@ def gather(
         first = int(state[AT])
         told = go_on(n, limit is not None)
         at, part = int(state[AT]), out[:, :told]
-        if keep is not None and told:
-            kept = keep(part)
-            before = np.concatenate((np.zeros(1, np.int64), np.cumsum(kept)))
-            part, done[first:at], told = part[:, kept], before[done[first:at]], int(before[-1])
         parts.append(part.copy())
         ends[first:at] = done[first:at] + total
         total += told

@@ -79,7 +79,7 @@ class IJHeap(MultiwayTree):
     @property
     def update_steps(self) -> int:
         """Nodes, splits and entries visited for all deltas so far."""
-        return int(self._walking.state[STEPS]) + self._read_steps
+        return int(self._walking.state[STEPS])
 
     # --- reading
 

@@ -2,22 +2,24 @@
 entries.
 
 Each atom has one or more indexes over the same rows, its *members*. A changed entry is joined with the other atoms: those before its atom
-as they are after the step, those after it as they were before. So each row of a delta is reported once.
+as they are after the turn, those after it as they were before. So each row of a delta is reported once.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from structures.core.cursor import Cursor
-from structures.core.entries import DELETE, INSERT
-from structures.core.runs import Deltas
-from structures.index.deltas import CHUNK, Sink, tell_all
-from structures.index.indexes import Batch, Entries, OrderedIndexes, Run
+from structures.core.runs import Sink, has_delta
+from structures.index.indexes import Entries, OrderedIndexes, Run
+
+CHUNK = 1 << 16  # most rows that a sink gets at once
+_FIRST = 1 << 8
 
 
 class Member(NamedTuple):
@@ -84,88 +86,47 @@ class IndexReader(ABC):
         return members
 
     def _change(self, atom: int, sign: int, entries: Entries, common: np.ndarray) -> None:
-        """At least one entry was deleted or inserted, and all members of the atom have the step's roots; `common` as in `Half`."""
+        """At least one entry was deleted or inserted, and all members of the atom have the turn's roots; `common` as in `Run`."""
         self._counts[atom] += sign * len(entries.slot)
 
-    def follow(self, batch: Batch, sink: Sink | None) -> None:
-        """Follow the changes of the indexes. Every batch that changes one of this view's indexes must be followed, before the next.
+    def follow(self, run: Run, sink: Sink | None) -> None:
+        """Follow the changes of the indexes. Every run that changes one of this view's indexes must be followed, before the next.
 
-        `sink(sign, slots)` gets the delta in chunks, deletes first: sign -1 or 1, slots int32[t, n], each its own; each row is reported
-        once, with the last of its parts to change. It returns False to get no more. None: no delta is computed.
+        The sink gets the rows of the deleted and inserted entries, each row once, with the last of its parts to change, and for each row
+        the first change of the turn that reports it. None: no delta is computed.
         """
-        mine = [[(m, batch[i]) for m in own if (i := self.members[m].index) in batch] for own in self._of_atom]
-        for halves in mine:
-            for m, (deletes, _) in halves:
-                self._roots[m] = deletes.before
-        for step, sign in enumerate((DELETE, INSERT)):
-            for atom, halves in enumerate(mine):
-                if not halves:
-                    continue
-                half = halves[0][1][step]
-                changed = len(half.entries.slot) > 0
-                if sink is not None and changed and not self._tell(atom, half.entries, sign, sink):
-                    sink = None
-                for m, both in halves:
-                    self._roots[m] = both[step].after
-                if changed:
-                    self._change(atom, sign, half.entries, half.common)
+        wanted = 0
+        for first, end in pairwise(run.groups.tolist()):
+            telling = sink is not None and has_delta(run.signs.item(first)) and run.turns.item(first) >= wanted
+            wanted = max(wanted, self._follow_turn(run, first, end, sink if telling else None))
 
-    def follow_in_order(self, run: Run, offsets: np.ndarray, limit: int | None, quiet: np.ndarray | None = None) -> Deltas:
-        """Follow single changes, and report the delta of each, relative to the view left by the changes before it; changes of other indexes
-        report nothing.
-
-        offsets: int64[n], ascending: changes of one number and sign are the same entries in several indexes, and the rows are reported with
-        the first of them. quiet: bool[n], changes whose rows are not wanted. Deltas of more than `limit` rows that fill more than a chunk
-        are abandoned; None: no deltas are reported.
-        """
-        most = max(limit or 0, CHUNK)
-        n, total = len(run.signs), 0
-        starts, ends, too_large = np.zeros(n, np.int64), np.zeros(n, np.int64), np.zeros(n, np.bool_)
-        parts = [np.empty((len(self._of_atom), 0), np.int32)]
-        cuts = (np.flatnonzero((np.diff(offsets) != 0) | (np.diff(run.signs) != 0)) + 1).tolist()
-        for first, end in zip([0, *cuts], [*cuts, n], strict=True) if n else ():
-            told: list[np.ndarray] | None = None if limit is None or (quiet is not None and quiet[first]) else []
-            rows = self._follow_some(run, first, end, told, most)
-            too_large[first] = told is not None and rows > most
-            starts[first:end], ends[first:end] = total, total
-            if told and not too_large[first]:
-                parts += told
-                total += rows
-                ends[first], starts[first + 1 : end], ends[first + 1 : end] = total, total, total
-        return Deltas(starts, ends, np.concatenate(parts, axis=1), too_large)
-
-    def _follow_some(self, run: Run, first: int, end: int, told: list[np.ndarray] | None, limit: int) -> int:
-        """Follow changes of one sign that are one change of the rows. Returns the number of rows reported, up to a few more than
-        `limit`."""
-        numbers, count = run.indexes[first:end].tolist(), 0
-
-        def gather(_: int, rows: np.ndarray) -> bool:
-            nonlocal count
-            count += rows.shape[1]
-            if told is not None:
-                told.append(rows)
-            return count <= limit
-
+    def _follow_turn(self, run: Run, first: int, end: int, sink: Sink | None) -> int:
+        """Follow the changes of a turn, which have one sign. Returns the turn before which no more rows are wanted."""
+        numbers, sign, wanted = run.indexes[first:end], run.signs.item(first), 0
         for atom, own in enumerate(self._of_atom):
-            here = np.array([first + i for i, number in enumerate(numbers) if number == self.members[own[0]].index], np.int64)
+            here = first + np.flatnonzero(numbers == self.members[own[0]].index)
             if not len(here):
                 continue
             entries = run.entries.take(here)
-            if told is not None and count <= limit:
-                self._tell(atom, entries, 0, gather)
+            if sink is not None and wanted <= run.turns.item(first):
+                wanted = self._tell(atom, entries, first, sink)
             for m in own:
-                places = [i for i, number in enumerate(numbers) if number == self.members[m].index]
-                self._roots[m] = int(run.after[first + places[-1]])
-            self._change(atom, int(run.signs[first]), entries, run.common[here])
-        return count
+                self._roots[m] = run.after[first + np.flatnonzero(numbers == self.members[m].index)[-1]]
+            if has_delta(sign):
+                self._change(atom, sign, entries, run.common[here])
+        return wanted
 
     def _rows_of_changed(self, atom: int, entries: Entries) -> Cursor:
         return self.partners(self.root, atom, entries)
 
-    def _tell(self, atom: int, entries: Entries, sign: int, sink: Sink) -> bool:
-        """Pass the rows of these entries, with the other atoms as they are now, to the sink. Returns whether it wants more."""
-        cursor = self._rows_of_changed(atom, entries)
-        wanted = tell_all(cursor, sign, sink) is not None
+    def _tell(self, atom: int, entries: Entries, change: int, sink: Sink) -> int:
+        """Pass the rows of these entries, with the other atoms as they are now, to the sink, in growing chunks. Returns what it returns."""
+        cursor, limit, wanted = self._rows_of_changed(atom, entries), _FIRST, 0
+        while not cursor.done and not wanted:
+            rows = cursor.fill(limit)
+            limit = min(4 * limit, CHUNK)
+            if rows.shape[1]:
+                wanted = sink(np.full(rows.shape[1], change), rows)
         self._told_steps += cursor.steps
         return wanted
 

@@ -6,8 +6,7 @@ basis of view trees (`view_tree/tree.py`).
 
 All indexes, of whatever arity, lie in one arena (`layout.py`; `changes.py` has the invariants), so that a kernel can read several at once,
 and views that require the same order of the same relation share one index. A version is written in steps, each a *tick* of the arena:
-within `apply` the roots before and between deletes and inserts stay readable, within `apply_in_order` those around each change. Pins of
-versions are mapped to ticks.
+the roots before and after each stay readable until the next version. Pins of versions are mapped to ticks.
 
 Costs (n entries, of arity k)
     load            O(n log n), the sort
@@ -20,7 +19,7 @@ Source: B+-trees; docs/design/natural-joins.md (*Common ground*).
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -28,22 +27,19 @@ import numpy as np
 from structures.core.blocks import ALL_BLOCKS
 from structures.core.control import VERSION
 from structures.core.cursor import Resumable
-from structures.core.entries import DELETE, INSERT
 from structures.core.kernel import compiled, contiguous
 from structures.core.ticks import Ticks
 from structures.core.versioned import Versioned
 from structures.index import layout
-from structures.index.changes import INNER_FILL, LEAF_FILL, build_inner, build_leaves, drop_all, drop_some
+from structures.index.changes import INNER_FILL, LEAF_FILL, build_inner, build_leaves, drop_some
 from structures.index.check import check_indexes
 from structures.index.compaction import STEP_BLOCKS
 from structures.index.layout import IndexArena, size_of
-from structures.index.runs import change_all, change_in_order
+from structures.index.runs import Steps, change_in_order
 from structures.index.search import COPIED, GAP_WORDS, LEAF_, Items, count_prefix, gap, range_fill, seek_place
 
-__all__ = ["NO_ENTRIES", "STEPS", "Batch", "Changes", "Cursor", "Entries", "OrderedIndexes", "Run"]
+__all__ = ["NO_ENTRIES", "Cursor", "Entries", "OrderedIndexes", "Run"]
 
-_MANY = 64  # fewest deleted entries for which to check whether they are all of an index, which is then emptied at once
-STEPS = 3  # ticks of `apply`: moves, deletes, inserts
 
 
 class Entries(NamedTuple):
@@ -59,15 +55,6 @@ class Entries(NamedTuple):
 NO_ENTRIES = Entries(np.empty((0, layout.MOST_ARITY), np.int64), np.empty(0, np.int32))
 
 
-class Changes(NamedTuple):
-    """Changes of one index: entries to delete, entries to insert, and those that only move to another slot, `before` to `after`."""
-
-    deletes: Entries
-    inserts: Entries
-    before: Entries = NO_ENTRIES
-    after: Entries = NO_ENTRIES
-
-
 def items_of(entries: Entries) -> Items:
     """The entries in the form that kernels take. TypeError: their arrays do not fit (a single entry is not checked: it is contiguous)."""
     if len(entries.slot) > 1:
@@ -75,29 +62,23 @@ def items_of(entries: Entries) -> Items:
     return Items(entries.coordinates.reshape(-1), entries.coordinates.shape[1], entries.slot)
 
 
-class Half(NamedTuple):
-    """One sign of the changes of an index: entries in its order; for each the number of first coordinates that another entry shared with it
-    (int8, as the changes were made one after another); the roots before and after."""
-
-    entries: Entries
-    common: np.ndarray
-    before: int
-    after: int
-
-
-Batch = dict[int, tuple[Half, Half]]
-"""What `apply` did: of each index its deletes and its inserts."""
-
-
 class Run(NamedTuple):
-    """The result of `apply_in_order`: n changes, each of an index, with its sign, and the root of the index after it; `common` as in
-    `Half`."""
+    """The result of `apply`: n changes, each of an index, by ascending turn, and the root of the index after it. common: int8[n], the
+    number of first coordinates that another entry of the index shared with it, as the changes were made one after another."""
 
     indexes: np.ndarray
     signs: np.ndarray
+    turns: np.ndarray
     entries: Entries
     common: np.ndarray
     after: np.ndarray
+
+    @property
+    def groups(self) -> np.ndarray:
+        """int64[g + 1]: the first change of each turn, and the number of changes."""
+        begins = np.ones(len(self.turns) + 1, np.bool_)
+        begins[1:-1] = self.turns[1:] != self.turns[:-1]
+        return np.flatnonzero(begins)
 
 
 class Growth:
@@ -171,15 +152,6 @@ def index_order(entries: Entries, arity: int) -> np.ndarray:
     return np.argsort(places)
 
 
-def common_with_next(entries: Entries, arity: int) -> np.ndarray:
-    """int8[n]: how many first coordinates each entry shares with the one after it, for entries in the order of an index."""
-    common, same = np.zeros(len(entries.slot), np.int8), np.ones(len(entries.slot) - 1, np.bool_)
-    for column in entries.coordinates.T[:arity]:
-        same &= column[:-1] == column[1:]
-        common[:-1] += same
-    return common
-
-
 class OrderedIndexes(Versioned[IndexArena]):
     """See the module's head. One thread writes; any number read roots of pinned versions meanwhile. A root is an int; 0: empty."""
 
@@ -188,7 +160,6 @@ class OrderedIndexes(Versioned[IndexArena]):
         self.arena = IndexArena(words)
         self._arrays = self.arena.nodes, self.arena.writing
         self._made = 0
-        self._many = _MANY
         self._promised = 0  # most changes for which room was last requested
         self._arities = np.zeros(layout.MOST_TREES, np.int8)  # of the indexes in use; 0 for others
         self._removed: dict[int, list[int]] = {}  # by arity: to read a root of a pinned version, the arity of its index's number is needed
@@ -329,59 +300,26 @@ class OrderedIndexes(Versioned[IndexArena]):
             blocks = min(changes * STEP_BLOCKS, arena.blocks * ticks)
             arena.C[layout.ROOMY] = arena.has_room(self._words(changes, ticks) + layout.BLOCK * blocks)
 
-    def apply(self, changes: Mapping[int, Changes]) -> Batch:
-        """Apply moves, then all deletes, then all inserts, in the current version.
+    def order(self, index: int, entries: Entries) -> np.ndarray:
+        """int64[n]: the places of the entries in the order of an index, which is the best one for changing them."""
+        return index_order(entries, self.arity(index))
+
+    def apply(self, index: np.ndarray, sign: np.ndarray, turn: np.ndarray, entries: Entries) -> Run:
+        """Insert (sign INSERT or ENTER) and delete (DELETE or LEAVE) entries one after another in the current version, number i in the
+        index that index[i] (int64) names. turn: int64[n], ascending; the roots after each turn stay readable.
 
         Deleted entries must be there and inserted ones not: KeyError, with all others done. KeyError, ValueError, TypeError, and nothing
-        done: there is no such index, or entries do not fit it. O(log n) a change, and the sort; O(1) a delete if an index loses all of its
-        entries.
+        done: there is no such index, or entries do not fit it. O(log n) a change.
         """
-        for index, one in changes.items():
-            arity = self._arity_in_use(index)
-            for part in one:
-                _require_entries(part, arity)
-        self.prepare(sum(len(part.slot) for one in changes.values() for part in one), STEPS)
-        halves: list[dict[int, Half]] = []
-        for index, one in changes.items():
-            self._change(index, INSERT, one.after)
-            self._change(index, DELETE, one.before)
-        for sign in (DELETE, INSERT):
-            self.arena.C[VERSION] += 1
-            halves.append({index: self._change(index, sign, one[sign > 0]) for index, one in changes.items()})
-        self._none_missing()
-        return {index: (halves[0][index], halves[1][index]) for index in changes}
-
-    def _change(self, index: int, sign: int, entries: Entries) -> Half:
-        before, common = self.root(index), np.empty(len(entries.slot), np.int8)
-        if not len(common):
-            return Half(entries, common, before, before)
-        entries = entries.take(index_order(entries, self.arity(index)))
-        if sign == DELETE and self._are_all(index, entries):
-            drop_all(*self._arrays, self.holder(index))
-            common = common_with_next(entries, self.arity(index))
-        else:
-            compiled(change_all)(*self._arrays, self.holder(index), sign, items_of(entries), common)
-        return Half(entries, common, before, self.root(index))
-
-    def _are_all(self, index: int, entries: Entries) -> bool:
-        """Whether these entries, in the order of an index, are all that it has, and enough to be worth the check."""
-        root, n = self.root(index), len(entries.slot)
-        if n < self._many or n != self.count(index, root):
-            return False
-        found = self.entries(index, root).fill(n)
-        mine = entries.coordinates[:, : self.arity(index)]
-        return np.array_equal(found.slot, entries.slot) and np.array_equal(found.coordinates, mine)
-
-    def apply_in_order(self, index: np.ndarray, sign: np.ndarray, entries: Entries) -> Run:
-        """Insert (sign INSERT, 1) and delete (DELETE, -1) entries one after another, number i in the index that index[i] (int64) names, in
-        the current version. Errors and cost as `apply`."""
         n = len(index)
-        contiguous((np.int64, np.int8), (index, sign))
-        if not len(sign) == len(entries.slot) == n:
-            raise ValueError(f"a run has an index and a sign for each entry, not {n} and {len(sign)} for {len(entries.slot)}")
-        self.prepare(n, n)
-        run = Run(index, sign, entries, np.empty(n, np.int8), np.empty(n, np.int64))
-        refused = compiled(change_in_order)(*self._arrays, self._arities, index, sign, items_of(entries), run.after, run.common)
+        contiguous((np.int64, np.int8, np.int64), (index, sign, turn))
+        if not len(sign) == len(turn) == len(entries.slot) == n:
+            given = f"{n}, {len(sign)} and {len(turn)} for {len(entries.slot)}"
+            raise ValueError(f"a run has an index, a sign and a turn for each entry, not {given}")
+        run = Run(index, sign, turn, entries, np.empty(n, np.int8), np.empty(n, np.int64))
+        self.prepare(n, len(run.groups) - 1)
+        steps = Steps(index, sign, turn)
+        refused = compiled(change_in_order)(*self._arrays, self._arities, steps, items_of(entries), run.after, run.common)
         if refused >= 0:
             _require_entries(entries, self._arity_in_use(index.item(refused)))
         self._none_missing()

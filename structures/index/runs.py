@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
+
+import numpy as np
 
 from structures.core.blocks import Nodes, Writing
 from structures.core.control import VERSION
-from structures.core.kernel import kernel, wide
+from structures.core.kernel import arrays, kernel, wide
 from structures.index.changes import cut, put
 from structures.index.compaction import compact_beside, has_spare_room
 from structures.index.layout import MISSING, ROOT, TREE_WORDS, TREES
@@ -26,13 +28,6 @@ def change(nodes: Nodes, writing: Writing, h: int, sign: int, items: Items, e: i
     return common
 
 
-@kernel("void(Nodes, Writing, int64, int64, Items, int8[::1])")
-def change_all(nodes: Nodes, writing: Writing, h: int, sign: int, items: Items, common: Any) -> None:
-    """Change the tree at holder h by all entries; common[e] as returned by `change`. O(log n) an entry."""
-    for e in range(len(items.slots)):
-        common[e] = change(nodes, writing, h, sign, items, e)
-
-
 @kernel
 def fits(arities: Any, index: int, items: Items) -> bool:
     """Whether there is such an index, and the entries have a slot each and as many coordinates as it takes."""
@@ -40,19 +35,29 @@ def fits(arities: Any, index: int, items: Items) -> bool:
     return 0 <= index < len(arities) and 0 < arities[index] <= width and len(coordinates) == width * len(slots)
 
 
-@kernel("int64(Nodes, Writing, int8[::1], int64[::1], int8[::1], Items, int64[::1], int8[::1])")
-def change_in_order(
-    nodes: Nodes, writing: Writing, arities: Any, indexes: Any, signs: Any, items: Items, after: Any, common: Any
-) -> int:  # fmt: skip
-    """As `change_all`, each change in its index, and as a tick of its own; after: the root after each. Returns -1; or the number of the
-    first entry that does not fit its index, and nothing is done. arities: of the indexes in use, 0 for others. O(log n) a change."""
+@arrays("int64[::1]", "int8[::1]", "int64[::1]")
+class Steps(NamedTuple):
+    """Changes, in order: of each its index, its sign and its turn."""
+
+    indexes: np.ndarray
+    signs: np.ndarray
+    turns: np.ndarray
+
+
+@kernel("int64(Nodes, Writing, int8[::1], Steps, Items, int64[::1], int8[::1])")
+def change_in_order(nodes: Nodes, writing: Writing, arities: Any, steps: Steps, items: Items, after: Any, common: Any) -> int:
+    """Make each change in its index, those of one turn as one tick; after: the root after each; common: as returned by `change`. Returns
+    -1; or the number of the first entry that does not fit its index, and nothing is done. arities: of the indexes in use, 0 for others.
+    O(log n) a change."""
+    indexes, signs, turns = steps
     C = writing.C
     for e in range(len(indexes)):
         if not fits(arities, indexes[e], items):
             return e
     for e in range(len(indexes)):
         h = TREES + TREE_WORDS * indexes[e]
-        C[VERSION] += 1
+        if e == 0 or turns[e] != turns[e - 1]:
+            C[VERSION] += 1
         common[e] = change(nodes, writing, h, signs[e], items, e)
         after[e] = C[h + ROOT]
     return -1

@@ -24,7 +24,6 @@ Yi, *Intersection Joins under Updates*, section 4.1.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from functools import partial
 
 import numpy as np
@@ -34,10 +33,10 @@ from structures.core.compaction import leaves_beside
 from structures.core.control import STORE_WORDS
 from structures.core.cursor import Cursor
 from structures.core.encoding import NEG_INF, POS_INF
-from structures.core.entries import Entries, require_key, room_for, tree_order
-from structures.core.entry_tree import MOST_LEFT_OF_DENSE, EntryTree, Root
+from structures.core.entries import Entries, require_key, tree_order
+from structures.core.entry_tree import EntryTree, Root
 from structures.core.kernel import compiled
-from structures.core.runs import AT, RUN_WORDS, Changes
+from structures.core.runs import RUN_WORDS
 from structures.interval.changes import run_changes
 from structures.interval.cursors import GivenCursor, PartnersCursor, WalkCursor, WindowCursor
 from structures.interval.walk import WHOLE, Stretch
@@ -47,7 +46,6 @@ from structures.ordered.cursors import list_cursor
 from structures.ordered.search import ITEM, NOTHING_BEFORE, SEARCH_WORDS, STEPS
 from structures.ordered.summary import LIST, PAIR, SELF
 from structures.ordered.tree import build, make_empty
-from structures.ordered.whole import clear, read_all
 
 __all__ = ["Cursor", "Entries", "IntervalTree", "Root"]
 
@@ -57,8 +55,6 @@ KINDS = {"pair": PAIR, "self": SELF, "list": LIST}
 class IntervalTree(EntryTree[Arena]):
     """See the module's head; `EntryTree` describes changes. Rows are pairs in the order of the sets ("self": in any order), or the entries
     of a "list"."""
-
-    _most_left_untold = MOST_LEFT_OF_DENSE
 
     def __init__(self, kind: str, words: int = STORE_WORDS) -> None:
         """`kind`: "pair", "self" or "list"; `words`: the arena's address space in 8-byte words (not memory)."""
@@ -79,7 +75,7 @@ class IntervalTree(EntryTree[Arena]):
     @property
     def update_steps(self) -> int:
         """Nodes and entries visited for all deltas so far."""
-        return int(self._state[RUN_WORDS + STEPS]) + self._read_steps
+        return int(self._state[RUN_WORDS + STEPS])
 
     # --- writing
 
@@ -88,32 +84,6 @@ class IntervalTree(EntryTree[Arena]):
 
     def _load(self, entries: Entries) -> None:
         build(*self._arrays, entries, self._order(entries))
-
-    def _entries(self) -> Entries:
-        entries = room_for(sum(self.root.counts))
-        compiled(read_all)(self._arrays[0], self.arena.C, entries)
-        return entries
-
-    def _clear(self) -> None:
-        clear(*self._arrays)
-
-    def told_in_order(self, version: int, signs: np.ndarray, entries: Entries) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-        """As `apply_in_order`, but reports all rows, in pieces: for each row the number of its change, and the rows. The caller must
-        exhaust the iterator. Memory: O(changes), and a piece."""
-        n, entries = len(signs), self._run_of(signs, entries)
-        self.arena.require(n)
-        self._begin(version)
-        self._run_state.fill(0)
-        done, order, numbers = np.zeros(n, np.int64), np.arange(n), np.arange(n + 1)
-        while (first := self._state.item(AT)) < n:
-            told = self._go_on(Changes(signs, entries, order, done), True)
-            last = self._state.item(AT)
-            if told:
-                ends = np.append(done[first:last], told)  # the change after the last finished one may have reported some of its rows
-                yield np.repeat(numbers[first : last + 1], np.diff(ends, prepend=0)), self._out[:, :told].copy()
-        self._none_missing()
-        if self.arena.is_sparse:
-            self._compact(n)
 
     def _compact(self, changes: int) -> None:
         compiled(compact)(*self._arrays, leaves_beside(changes), self._promised)

@@ -28,7 +28,7 @@ from structures.join_tree.spread import (
     Spreading,
     change_rows,
     live_but,
-    move_rows,
+    move_row,
 )
 from structures.join_tree.walk import DEPTH, NULLED, START, Walking, begin_walk, walk
 
@@ -69,7 +69,7 @@ def run_singles(
         i = run[AT]
         u, sign, begun = places[i], signs[i], run[BEGUN] > 0
         if sign == MOVE:
-            move_rows(nodes, writing, tables, u, old[i : i + 1], new[i : i + 1])
+            move_row(nodes, writing, tables, u, old[i], new[i])
             run[BEGUN] = DONE
         elif not begun:
             rows[0] = new[i] if sign == INSERT else old[i]

@@ -95,18 +95,6 @@ def live_but(tables: Tables, u: int, slot: int, one: int, other: int) -> bool:
     return True
 
 
-@kernel("int64(Tables, int64, int32[::1], int32[::1])")
-def full_rows(tables: Tables, u: int, slots: Any, out: Any) -> int:
-    """Write those of these rows of alias u that are in rows of the join into out, which has room for all. Returns their number. Cost:
-    O(links) a row."""
-    n = 0
-    for i in range(len(slots)):
-        if live_but(tables, u, slots[i], -1, -1):
-            out[n] = slots[i]
-            n += 1
-    return n
-
-
 @kernel
 def any_live(nodes: Nodes, tables: Tables, spreading: Spreading, e: int, slot: int, some: Any) -> bool:
     """Whether a row has a live partner along link e, by a search. `some`: room for B + 1 slots."""
@@ -367,26 +355,24 @@ def swap_row(nodes: Nodes, writing: Writing, tables: Tables, tree: int, p: int, 
     shift_row(nodes, writing, tables, tree, p, new, True)
 
 
-@kernel("void(Nodes, Writing, Tables, int64, int32[::1], int32[::1])")
-def move_rows(nodes: Nodes, writing: Writing, tables: Tables, u: int, before: Any, after: Any) -> None:
-    """Move rows of alias u from slot before[i] to after[i]; the new slots have the same description. Cost: O(log n) a row and tree."""
+@kernel
+def move_row(nodes: Nodes, writing: Writing, tables: Tables, u: int, old: int, new: int) -> None:
+    """Move a row of alias u from slot to slot; the new one has the same description. Cost: O(log n) a tree."""
     LINKS, PORTS, SIDES, X = tables.LINKS, tables.PORTS, tables.SIDES, tables.X
-    for i in range(len(before)):
-        old, new = before[i], after[i]
-        full = SIDES[u, layout.HIDDEN] == 0 and live_but(tables, u, old, -1, -1)
-        X[bits_at(SIDES, u, new)] = X[bits_at(SIDES, u, old)]
-        for j in range(SIDES[u, layout.OUT]):
-            e = SIDES[u, layout.FIRST_LINK + j]
-            kind = LINKS[e, layout.KIND]
-            shifts = LINKS[e, layout.SPANNED] != 0 and has_own_live_tree(tables, e ^ 1) and kind != EXISTS and kind != ABSENT
-            if shifts and live_but(tables, u, old, e, e):
-                swap_row(nodes, writing, tables, LINKS[e ^ 1, layout.LIVE_TREE], LINKS[e ^ 1, layout.PORT], old, new)
-        for j in range(SIDES[u, layout.HAS]):
-            p = SIDES[u, layout.FIRST_PORT + j]
-            if full:
-                swap_row(nodes, writing, tables, p, p, old, new)
-            if PORTS[p, layout.SPAN] != 0:
-                swap_row(nodes, writing, tables, PORTS[p, layout.ALL_TREE], p, old, new)
-            elif sees(tables, p, old):
-                leave_group(tables, p, old)
-                join_group(tables, p, new)
+    full = SIDES[u, layout.HIDDEN] == 0 and live_but(tables, u, old, -1, -1)
+    X[bits_at(SIDES, u, new)] = X[bits_at(SIDES, u, old)]
+    for j in range(SIDES[u, layout.OUT]):
+        e = SIDES[u, layout.FIRST_LINK + j]
+        kind = LINKS[e, layout.KIND]
+        shifts = LINKS[e, layout.SPANNED] != 0 and has_own_live_tree(tables, e ^ 1) and kind != EXISTS and kind != ABSENT
+        if shifts and live_but(tables, u, old, e, e):
+            swap_row(nodes, writing, tables, LINKS[e ^ 1, layout.LIVE_TREE], LINKS[e ^ 1, layout.PORT], old, new)
+    for j in range(SIDES[u, layout.HAS]):
+        p = SIDES[u, layout.FIRST_PORT + j]
+        if full:
+            swap_row(nodes, writing, tables, p, p, old, new)
+        if PORTS[p, layout.SPAN] != 0:
+            swap_row(nodes, writing, tables, PORTS[p, layout.ALL_TREE], p, old, new)
+        elif sees(tables, p, old):
+            leave_group(tables, p, old)
+            join_group(tables, p, new)

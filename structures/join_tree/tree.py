@@ -38,7 +38,7 @@ Source: Yannakakis' algorithm under updates (Idris, Ugarte and Vansummeren, The 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -48,22 +48,19 @@ from structures.core.control import STORE_WORDS, VERSION
 from structures.core.entries import Entries, tree_order
 from structures.core.kernel import compiled
 from structures.core.reserve import SLOTS, reserve
-from structures.core.runs import Deltas, gather
+from structures.core.runs import Sink, report
 from structures.join_tree.changes import CHANGES_WORDS, RUN, Singles, run_singles
 from structures.join_tree.check import check_join
 from structures.join_tree.compaction import compact
-from structures.join_tree.cursors import Given, JoinCursor, Scanned, Sought, Start
+from structures.join_tree.cursors import JoinCursor, Scanned, Sought, Start
 from structures.join_tree.layout import MOST, TREE_VERSION, TREE_WORDS, WORDS, has_own_live_tree, read_places
 from structures.join_tree.spread import (
     BESIDE_NULL,
     BLOCK,
-    BY_CHANGED,
     FLIPS,
     RUN_WORDS,
     Spreading,
     change_rows,
-    full_rows,
-    move_rows,
     shift_rows,
 )
 from structures.join_tree.tables import JoinTables, Port, Roots
@@ -72,12 +69,10 @@ from structures.join_tree.walk import hold
 from structures.ordered.search import STEPS
 from structures.ordered.tree import build
 
-__all__ = ["JoinCursor", "JoinTree", "Port", "Roots"]
+__all__ = ["JoinCursor", "JoinTree", "Port", "Roots", "Singles"]
 
 _CHUNK = 1 << 16
 _NO_WINDOW = np.empty((0, 2), np.int64)
-
-Sink = Callable[[bool, np.ndarray], bool]
 
 
 class JoinTree(JoinTables):
@@ -125,34 +120,19 @@ class JoinTree(JoinTables):
         if self.arena.is_sparse:
             compiled(compact)(*self._arrays, self._tables, leaves_beside(changes), self._promised)
 
-    def apply(self, version: int, alias: int, slots: np.ndarray, come: bool, sink: Sink | None) -> bool:
-        """Delete or insert rows of an alias: described rows, there or not. Rows that never take part are skipped.
-
-        `sink(come, rows)` gets the delta in chunks, int32[t, n], each its own; it returns False to get no more. Returns whether it wants
-        more.
-        """
+    def load(self, version: int, alias: int, slots: np.ndarray) -> None:
+        """Insert many rows of an alias: described rows, there or not. Rows that never take part are skipped. No delta is computed."""
         slots = slots[self.able(alias, slots)]
-        wanted = sink is not None
         if len(slots) == 0:
-            return wanted
+            return
         self._begin(version)
-        slots = self._in_order(self.base[alias], slots)
-        if not come and sink is not None:
-            wanted = self._tell(alias, slots, False, sink)
         n = len(slots)
-        self._rows[:n] = slots
-        runs = self._runs[: change_rows(*self._arrays, self._tables, self._spreading, alias, n, come)].tolist()
-        if wanted and sink is not None:
-            wanted = self._tell_run(runs, False, sink)
+        self._rows[:n] = self._in_order(self.base[alias], slots)
+        runs = self._runs[: change_rows(*self._arrays, self._tables, self._spreading, alias, n, True)].tolist()
         for place, _, first, end, _, sign, told in runs:
             for p in self.of_alias[place] if told != BESIDE_NULL else ():
                 self._shift(p, self._rows[first:end], sign != 0)
-        if wanted and sink is not None:
-            wanted = self._tell_run(runs, True, sink)
-        if come and wanted and sink is not None:
-            wanted = self._tell(alias, slots, True, sink)
-        self._compact(len(slots))
-        return wanted
+        self._compact(n)
 
     def _begin(self, version: int) -> None:
         self._version = version
@@ -181,52 +161,21 @@ class JoinTree(JoinTables):
         build(*self._arrays, Entries(np.zeros(len(slots), np.uint8), *columns), self._order(port, slots))
         tree[:TREE_VERSION] = C[ROOT : ROOT + TREE_VERSION]
 
-    def _tell(self, alias: int, slots: np.ndarray, come: bool, sink: Sink) -> bool:
-        """Pass the rows of these changed ones, as the trees are now, to the sink. Returns whether it wants more."""
-        if alias >= self.shown:
-            return True
-        return self._walk(alias, self._rows[: full_rows(self._tables, alias, slots, self._rows)].copy(), -1, come, sink)
+    def order(self, alias: int, slots: np.ndarray) -> np.ndarray:
+        """Return int64[n]: the places of described rows of an alias in the best order for changing them."""
+        return self._order(self.base[alias], slots)
 
-    def _tell_run(self, runs: Sequence[Sequence[int]], come: bool, sink: Sink) -> bool:
-        """Pass the rows that a part adds to the join (`come`), or ends, to the sink."""
-        wanted = True
-        for place, link, first, end, _, sign, told in runs:
-            if told != BY_CHANGED and (sign != 0) == come and end > first:
-                wanted = self._walk(place, self._rows[first:end].copy(), link if told == BESIDE_NULL else -1, come, sink)
-        return wanted
-
-    def _walk(self, alias: int, full: np.ndarray, nulled: int, come: bool, sink: Sink) -> bool:
-        cursor = JoinCursor(self, self._T[: len(self.ports)].copy(), alias, Given(full), _NO_WINDOW, nulled)
-        wanted = True
-        while wanted and not cursor.done:
-            rows = cursor.fill(_CHUNK)
-            wanted = rows.shape[1] == 0 or sink(come, rows)
-        self._S[0, WALK_STEPS] += cursor.steps
-        return wanted
-
-    def move(self, version: int, alias: int, before: np.ndarray, after: np.ndarray) -> None:
-        """Move rows that stay the same to all ports from slot to slot; the new slots are described."""
-        some = self.able(alias, after)
-        if some.any():
-            self._begin(version)
-            move_rows(*self._arrays, self._tables, alias, before[some], after[some])
-
-    def apply_in_order(
-        self, version: int, signs: np.ndarray, places: np.ndarray, old: np.ndarray, new: np.ndarray, limit: int | None
-    ) -> Deltas:
-        """Apply single changes of able rows one after another (`run_singles`), as `version`. Each reports its delta relative to the state
-        left by the changes before it, rows that come and rows that go (`comes`). Deltas of more than `limit` rows that fill more than a
-        chunk are abandoned; None: no deltas are reported."""
+    def apply(self, version: int, singles: Singles, turns: np.ndarray, sink: Sink | None) -> None:
+        """Apply changes of able rows one after another (`run_singles`), as `version`; singles.done: zeros. Each reports its delta relative
+        to the state left by the changes before it, rows that come and rows that go (`comes`). turns: int64[n], ascending."""
         self._begin(version)
-        done = np.zeros(len(signs), np.int64)
         given = (*self._arrays, self._tables, self._newest, self._spreading)
 
         def go_on(end: int, deltas: bool) -> int:
-            return int(compiled(run_singles)(*given, Singles(signs[:end], places, old, new, done), self._out, deltas))
+            return int(compiled(run_singles)(*given, singles._replace(signs=singles.signs[:end]), self._out, deltas))
 
-        made = gather(self._Z[RUN:], done, self._out, go_on, limit)
-        self._compact(len(signs))
-        return made
+        report(self._Z[RUN:], singles.done, self._out, go_on, turns, sink)
+        self._compact(len(turns))
 
     # --- reading
 

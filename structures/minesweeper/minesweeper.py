@@ -42,7 +42,6 @@ import numpy as np
 from structures.core import cursor
 from structures.core.entries import Told
 from structures.core.kernel import compiled
-from structures.core.runs import Deltas
 from structures.index.following import ONE, Atom, IndexReader, Member
 from structures.index.indexes import Entries, OrderedIndexes, items_of
 from structures.index.layout import IndexArena
@@ -53,7 +52,7 @@ from structures.minesweeper.shape import ATOMS, GIVEN, TRIANGLE, Shape, index_or
 from structures.minesweeper.triangle import TriangleTree
 from structures.minesweeper.walk import STATE_WORDS, Walking, mine
 
-__all__ = ["Atom", "Cursor", "Deltas", "Member", "Minesweeper", "Root", "index_orders"]
+__all__ = ["Atom", "Cursor", "Member", "Minesweeper", "Root", "index_orders"]
 
 
 class Root(NamedTuple):

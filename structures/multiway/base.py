@@ -8,7 +8,7 @@ from functools import partial
 import numpy as np
 
 from structures.core.compaction import AT_ONCE, leaves_beside
-from structures.core.entries import Entries, room_for, tree_order
+from structures.core.entries import Entries, tree_order
 from structures.core.entry_tree import EntryTree
 from structures.core.kernel import compiled
 from structures.core.runs import RUN_WORDS
@@ -16,7 +16,6 @@ from structures.multiway.compaction import compact
 from structures.multiway.layout import MultiwayArena
 from structures.multiway.topology import SETS
 from structures.multiway.tree import build, make_empty
-from structures.multiway.whole import clear, read_all
 
 
 class MultiwayTree(EntryTree[MultiwayArena]):
@@ -36,14 +35,6 @@ class MultiwayTree(EntryTree[MultiwayArena]):
 
     def _load(self, entries: Entries) -> None:
         build(*self._arrays, entries, self._order(entries))
-
-    def _entries(self) -> Entries:
-        entries = room_for(sum(self.root.counts))
-        compiled(read_all)(self._arrays[0], self.arena.C, entries)
-        return entries
-
-    def _clear(self) -> None:
-        clear(*self._arrays)
 
     def _compact(self, changes: int) -> None:
         self._not_compacted += changes

@@ -11,7 +11,6 @@ from structures.core.blocks import Nodes, Writing, drop
 from structures.core.entries import Entries
 from structures.core.kernel import kernel
 from structures.ordered.layout import CHILDREN, KEY, LEFT, MOST_LEVELS, RIGHT, SLOT, child_of, run_of
-from structures.ordered.tree import make_empty
 
 _DEEPEST = MOST_LEVELS * F  # most blocks that wait in a walk through a tree: a node's children, on each level
 
@@ -33,14 +32,6 @@ def drop_flat(nodes: Nodes, writing: Writing, root: int, height: int) -> None:
             stack[n, 0], stack[n, 1] = child_of(W, o, c), h - 1
             n += 1
         drop(nodes.M, writing, o, INNER)
-
-
-@kernel("void(Nodes, Writing)", allocates=True)
-def clear(nodes: Nodes, writing: Writing) -> None:
-    """Delete all entries of the tree in C. O(blocks)."""
-    C = writing.C
-    drop_flat(nodes, writing, C[ROOT], C[HEIGHT])
-    make_empty(nodes, writing)
 
 
 @kernel

@@ -1,7 +1,7 @@
-"""Runs of single changes, each with its delta.
+"""Runs of changes, each turn with its delta.
 
-A change of a row is a change of each index that has the row: a *group*, whose entries become visible together, atom by atom. The rows of an
-atom's entry are a walk from it by the atom's plan, in which the atoms before it have their new roots and those after it the old ones.
+The changes of a turn are a *group*, whose entries become visible together, atom by atom. The rows of an atom's entries are a walk from them
+by the atom's plan, in which the atoms before it have their new roots and those after it the old ones.
 No-goods that the walk stores are valid for these roots only, so the table is emptied before a root changes.
 """
 
@@ -52,12 +52,16 @@ def begin(groups: Groups, walking: Walking, a: int, e: int) -> None:
 
 
 @kernel
-def change_of(groups: Groups, g: int, a: int) -> int:
-    """The change of the group that concerns the atom, by its first member; -1 if there is none."""
-    for e in range(groups.starts[g], groups.starts[g + 1]):
-        if (groups.members[e] >> groups.first[a]) & 1 != 0:
-            return e
-    return -1
+def changes_of(groups: Groups, g: int, a: int) -> tuple[int, int]:
+    """The changes of the group that concern the atom, by its first member: the first one, and the one after the last; equal if there are
+    none."""
+    e, end = groups.starts[g], groups.starts[g + 1]
+    while e < end and (groups.members[e] >> groups.first[a]) & 1 == 0:
+        e += 1
+    last = e
+    while last < end and (groups.members[last] >> groups.first[a]) & 1 != 0:
+        last += 1
+    return e, last
 
 
 @kernel
@@ -82,14 +86,14 @@ def follow_run(nodes: Nodes, walking: Walking, groups: Groups, items: Items, tol
         g = run[GROUP]
         while run[ATOM] < len(groups.first) - 1:
             a = run[ATOM]
-            e = change_of(groups, g, a)
-            if e >= 0:
+            e, end = changes_of(groups, g, a)
+            if end > e:
                 if groups.wanted[g]:
                     if run[BEGUN] == 0:
                         begin(groups, walking, a, e)
                         run[BEGUN] = 1
-                    n = walk(nodes, walking, items, e + 1, told, n, _EVER)
-                    if state[AT] == e:
+                    n = walk(nodes, walking, items, end, told, n, _EVER)
+                    if state[AT] < end:
                         return n
                 run[BEGUN] = 0
                 move_roots(groups, roots, g, a)

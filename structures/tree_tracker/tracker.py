@@ -37,11 +37,10 @@ from weakref import WeakKeyDictionary
 import numpy as np
 
 from structures.core import cursor
-from structures.core.entries import Told
+from structures.core.entries import INSERT, Told
 from structures.core.kernel import compiled
-from structures.core.runs import BEGUN, Deltas, gather
-from structures.index.deltas import CHUNK
-from structures.index.following import ONE, Atom, IndexReader, Member
+from structures.core.runs import BEGUN, Sink, report
+from structures.index.following import CHUNK, ONE, Atom, IndexReader, Member
 from structures.index.indexes import Entries, OrderedIndexes, Run, items_of
 from structures.index.layout import IndexArena
 from structures.tree_tracker.no_goods import NoGoods
@@ -63,7 +62,7 @@ from structures.tree_tracker.walk import (
     tracker_fill,
 )
 
-__all__ = ["Atom", "Cursor", "Deltas", "Member", "Root", "TreeTracker", "index_orders"]
+__all__ = ["Atom", "Cursor", "Member", "Root", "TreeTracker", "index_orders"]
 
 
 class Root(NamedTuple):
@@ -141,18 +140,10 @@ class TreeTracker(IndexReader):
 
     # --- following
 
-    def follow_in_order(self, run: Run, offsets: np.ndarray, limit: int | None, quiet: np.ndarray | None = None) -> Deltas:
-        """Follow single changes, and report the delta of each, relative to the view left by the changes before it; changes of other indexes
-        report nothing.
-
-        offsets: int64[n], ascending: changes of one number and sign are those of one row, in an index each, and its rows are reported with
-        the first of them. quiet: bool[n], changes whose rows are not wanted. Deltas of more than `limit` rows that fill more than a chunk
-        are abandoned; None: no deltas are reported. Cost: as `follow`, and a copy of the deltas.
-        """
-        begins = np.ones(len(offsets), np.bool_)
-        begins[1:] = (np.diff(offsets) != 0) | (np.diff(run.signs) != 0)
-        starts, group = np.append(np.flatnonzero(begins), len(offsets)), np.cumsum(begins) - 1
-        wanted = np.ones(len(starts) - 1, np.bool_) if quiet is None else ~quiet[starts[:-1]]
+    def follow(self, run: Run, sink: Sink | None) -> None:
+        """As `IndexReader.follow`. The changes of one turn and index must be one after another."""
+        starts = run.groups
+        wanted = np.abs(run.signs[starts[:-1]]) == INSERT
         members, order = self._members_of(run.indexes), self._by_size(self._counts)
         plans = np.concatenate([self.shape.plan(a, -1, order) for a in range(self.shape.t)])
         groups = Groups(plans, np.array([*self.first, len(self._roots)]), starts, members, run.after, wanted)
@@ -169,11 +160,10 @@ class TreeTracker(IndexReader):
             some = groups._replace(starts=starts[: end + 1], wanted=wanted if deltas else np.zeros_like(wanted))
             return int(compiled(follow_run)(self.indexes.arena.nodes, walking._replace(table=known.table), some, items, told, done, state))
 
-        deltas = gather(state, done, self._out, go_on, limit)
+        given = None if sink is None else lambda turns, rows: sink(starts[turns], rows)
+        report(state, done, self._out, go_on, run.turns[starts[:-1]], given)
         for a, first in enumerate(self.first):
-            self._counts[a] += int(run.signs[members >> first & 1 != 0].sum())
-        ends = deltas.ends[group]
-        return Deltas(np.where(begins, deltas.starts[group], ends), ends, deltas.rows, deltas.too_large[group])
+            self._counts[a] += int(np.sign(run.signs[members >> first & 1 != 0]).sum())
 
     # --- reading
 

@@ -17,8 +17,8 @@ import numpy as np
 from structures.core.blocks import Nodes, Writing
 from structures.core.entries import Told
 from structures.core.kernel import arrays, kernel, wide
-from structures.core.runs import AT as CHANGE
-from structures.core.runs import BEGUN, RUN_WORDS, end_change
+from structures.core.runs import AT as TURN
+from structures.core.runs import BEGUN, RUN_WORDS, end_change, has_delta
 from structures.index.changes import cut, put
 from structures.index.compaction import compact_beside, has_spare_room
 from structures.index.layout import HEAD, LEAF_ROOM, ROOT, size_of
@@ -41,16 +41,17 @@ class View(NamedTuple):
     run: np.ndarray
 
 
-@arrays("int64[::1]", "int8[::1]", "int8[::1]", "int64[::1]", "boolean[::1]")
+@arrays("int64[::1]", "int8[::1]", "int8[::1]", "int64[::1]", "int64[::1]", "int64[::1]")
 class Changes(NamedTuple):
-    """Changes of indexes: change i was made to the index of `atoms[i]`, as bits, which has the root after[i] since; common[i]: as `put` and
-    `cut` return it; wanted[i]: whether its rows are wanted."""
+    """Changes of indexes: change i was made to index `indexes[i]`, which has the root after[i] since; common[i]: as `put` and `cut` return
+    it. Turn g is the changes starts[g] to starts[g + 1] (excluded). own: for each atom its index."""
 
-    atoms: np.ndarray
+    indexes: np.ndarray
     signs: np.ndarray
     common: np.ndarray
     after: np.ndarray
-    wanted: np.ndarray
+    starts: np.ndarray
+    own: np.ndarray
 
 
 @kernel
@@ -91,15 +92,6 @@ def flip(nodes: Nodes, writing: Writing, view: View, coordinates: Any, start: in
         child, v = v, members[node + PARENT]
 
 
-@kernel("void(Nodes, Writing, View, Items, int8[::1], int64, int64)")
-def flip_all(nodes: Nodes, writing: Writing, view: View, items: Items, common: Any, sign: int, atom: int) -> None:
-    """As `flip`, for n entries that were inserted (sign 1) or deleted (-1) one after another. common: int8[n], as `put` and `cut` return
-    it. There must be room for a flip of each entry in each node above the atom. Cost: O(t log n) an entry."""
-    for e in range(len(common)):
-        if common[e] >= 0:
-            flip(nodes, writing, view, items.coordinates, e * items.width, sign, atom, wide(common[e]))
-
-
 @kernel("void(Nodes, Writing, View, Items, int64)")
 def recheck_all(nodes: Nodes, writing: Writing, view: View, items: Items, atom: int) -> None:
     """Make those prefixes of n entries live in the nodes above the atom that all their children have, as the children are now. There must
@@ -117,34 +109,49 @@ def recheck_all(nodes: Nodes, writing: Writing, view: View, items: Items, atom: 
             v = members[node + PARENT]
 
 
+@kernel
+def changes_of(changes: Changes, g: int, a: int) -> tuple[int, int]:
+    """The changes of turn g to the index of atom a: the first one, and the one after the last; equal if there are none."""
+    e, end = changes.starts[g], changes.starts[g + 1]
+    while e < end and changes.indexes[e] != changes.own[a]:
+        e += 1
+    last = e
+    while last < end and changes.indexes[last] == changes.own[a]:
+        last += 1
+    return e, last
+
+
 @kernel("int64(Nodes, Writing, View, Walking, Changes, Items, Told, int64[::1])")
 def follow_run(
     nodes: Nodes, writing: Writing, view: View, walking: Walking, changes: Changes, items: Items, told: Told, done: Any
 ) -> int:  # fmt: skip
-    """Follow changes of indexes from number run[CHANGE] on until all are done or there is no room for more rows. Returns the number of rows
-    written, at most `stride`.
+    """Follow turns of changes of indexes from number run[TURN] on until all are done or there is no room for more rows. Returns the number
+    of rows written, at most `stride`.
 
-    done: int64[n], the rows written when change i was done. `items`: entry i is that of change i. `walking` reads the view's own roots: for
-    the rows of atom a, those before it have the new root, those after it the old one. Cost: as `flip_all`, and the rows.
+    done: int64[turns], the rows written when turn g was done; empty: no rows are wanted. `items`: entry i is that of change i. `walking`
+    reads the view's own roots: for the rows of atom a, those before it have the new root, those after it the old one. There must be room
+    for a flip of each entry in each node above its atom. Cost: O(t log n) an entry, and the rows.
     """
     roots, run, state = view.roots, view.run, walking.state
-    atoms, signs, common, after, wanted = changes
     n = wide(0)
-    while run[CHANGE] < len(signs):
-        e = run[CHANGE]
-        while atoms[e] >> run[ATOM] != 0:
+    while run[TURN] < len(changes.starts) - 1:
+        while run[ATOM] < len(changes.own):
             a = run[ATOM]
-            if (atoms[e] >> a) & 1 != 0 and common[e] >= 0:
-                if wanted[e]:
+            e, end = changes_of(changes, run[TURN], a)
+            if end > e:
+                sign = wide(changes.signs[e])
+                if len(done) > 0 and has_delta(sign):
                     if run[BEGUN] == 0:
                         forget(state)
                         state[AT], run[BEGUN] = e, 1
-                    n = walk(nodes, walking, a * PLAN_WORDS, items, e + 1, told, n, _EVER)
-                    if state[AT] == e:
+                    n = walk(nodes, walking, a * PLAN_WORDS, items, end, told, n, _EVER)
+                    if state[AT] < end:
                         return n
                 run[BEGUN] = 0
-                roots[a] = after[e]
-                flip(nodes, writing, view, items.coordinates, e * items.width, wide(signs[e]), a, wide(common[e]))
+                roots[a] = changes.after[end - 1]
+                for i in range(e, end if has_delta(sign) else e):
+                    if changes.common[i] >= 0:
+                        flip(nodes, writing, view, items.coordinates, i * items.width, sign, a, wide(changes.common[i]))
             run[ATOM] += 1
         end_change(run, done, n, False)
         run[ATOM] = 0

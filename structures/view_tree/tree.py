@@ -39,18 +39,17 @@ import numpy as np
 from structures.core import cursor
 from structures.core.entries import Told
 from structures.core.kernel import compiled
-from structures.core.runs import Deltas, gather
-from structures.index.deltas import CHUNK
-from structures.index.following import ONE, Atom, Member
+from structures.core.runs import Sink, report
+from structures.index.following import CHUNK, ONE, Atom, Member
 from structures.index.indexes import Entries, OrderedIndexes, Run, items_of
 from structures.index.layout import IndexArena
 from structures.index.planting import Planted
 from structures.index.search import Items
-from structures.view_tree.changes import FLIPPED, LOOKED, STATE, Changes, View, flip_all, follow_run, live_prefixes, recheck_all
+from structures.view_tree.changes import FLIPPED, LOOKED, STATE, Changes, View, follow_run, live_prefixes, recheck_all
 from structures.view_tree.shape import HOLDER, PLAN_WORDS, Shape, path_orders
 from structures.view_tree.walk import AT, DEAD, GAP, STATE_WORDS, STEPS, Walking, view_fill
 
-__all__ = ["Atom", "Cursor", "Deltas", "Member", "Root", "ViewTree", "path_orders"]
+__all__ = ["Atom", "Cursor", "Member", "Root", "ViewTree", "path_orders"]
 
 _ONE = items_of(ONE)
 
@@ -147,28 +146,19 @@ class ViewTree(Planted):
         """The most live prefixes that these numbers of changes of the indexes can flip."""
         return sum(counts.get(one.index, 0) * len(self.shape.above(a)) for a, one in enumerate(self.members))
 
-    def _change(self, atom: int, sign: int, entries: Entries, common: np.ndarray) -> None:
-        """Cost: O(t log n) an entry. Entries are not counted: the root node shows whether there are rows."""
-        compiled(flip_all)(*self._arrays, self._view, items_of(entries), common, sign, atom)
-
-    def follow_in_order(self, run: Run, offsets: np.ndarray, limit: int | None, quiet: np.ndarray | None = None) -> Deltas:
-        """Follow single changes, and report the delta of each, relative to the state left by the changes before it; changes of other
-        indexes report nothing.
-
-        offsets: not needed, as an atom has one index. quiet: bool[n], changes whose rows are not wanted. Deltas of more than `limit` rows
-        that fill more than a chunk are abandoned; None: no deltas are reported. Cost: as `follow`, and a copy of the deltas.
-        """
-        n, state = len(run.signs), self._walk
-        wanted = np.ones(n, np.bool_) if quiet is None else ~quiet
-        changes = Changes(self._members_of(run.indexes), run.signs, run.common, run.after, wanted)
-        walking, items = Walking(self.shape.plans, self._roots, state), items_of(run.entries)
-        told, done = Told(self._out.reshape(-1), CHUNK), np.zeros(n, np.int64)
+    def follow(self, run: Run, sink: Sink | None) -> None:
+        """As `IndexReader.follow`. The changes of one turn and index must be one after another."""
+        starts, own = run.groups, np.array([one.index for one in self.members], np.int64)
+        changes = Changes(run.indexes, run.signs, run.common, run.after, starts, own)
+        walking, items = Walking(self.shape.plans, self._roots, self._walk), items_of(run.entries)
+        told, done = Told(self._out.reshape(-1), CHUNK), np.zeros(len(starts) - 1, np.int64)
 
         def go_on(end: int, deltas: bool) -> int:
-            some = changes._replace(signs=run.signs[:end], wanted=wanted if deltas else np.zeros(n, np.bool_))
-            return int(compiled(follow_run)(*self._arrays, self._view, walking, some, items, told, done))
+            some = changes._replace(starts=starts[: end + 1])
+            return int(compiled(follow_run)(*self._arrays, self._view, walking, some, items, told, done if deltas else done[:0]))
 
-        return gather(self._state, done, self._out, go_on, limit)
+        given = None if sink is None else lambda turns, rows: sink(starts[turns], rows)
+        report(self._state, done, self._out, go_on, run.turns[starts[:-1]], given)
 
     # --- reading
 

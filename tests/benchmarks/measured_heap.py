@@ -24,6 +24,7 @@ from tests.benchmarks.figures import Figure, Rival, sampled, seconds
 from tests.benchmarks.heap_kernels import heap_singles
 from tests.benchmarks.kernels import RECLAIM_EVERY
 from tests.benchmarks.measured_tree import CHUNK, NO_PINS, Changes, Effort, Note
+from tests.structures.batches import apply_batch
 
 FULL = Effort(3, 30_000, 2_000, 8, 10_000)
 SMALL = Effort(3, 6_000, 1_000, 3, 10_000)
@@ -172,7 +173,7 @@ def one_batch(heap: Joined, changes: Changes, size: int, deltas: bool) -> Batch:
     version = int(heap.arena.C[VERSION]) + 1
     sink = Sink()
     start = time.perf_counter()
-    heap.apply(version, deletes, inserts, sink if deltas else None)
+    apply_batch(heap, version, deletes, inserts, sink if deltas else None)
     heap.reclaim(version, NO_PINS)
     elapsed = time.perf_counter() - start
     return Batch(2 * len(deletes.key) / elapsed, sink.written / elapsed, sink.gained)
@@ -208,7 +209,7 @@ def many_calls(heap: Joined, changes: Changes, count: int) -> Batch:
     start = time.perf_counter()
     for i, (gone, come) in enumerate(singles):
         version += 1
-        heap.apply(version, gone, come, sink)
+        apply_batch(heap, version, gone, come, sink)
         if i % RECLAIM_EVERY == 0:
             heap.reclaim(version, NO_PINS)
     elapsed = time.perf_counter() - start

@@ -15,6 +15,7 @@ from structures.ordered.search import SEARCH_WORDS
 from tests.benchmarks.data import Workload
 from tests.benchmarks.figures import seconds
 from tests.benchmarks.kernels import RECLAIM_EVERY, single_changes
+from tests.structures.batches import apply_batch
 
 NO_PINS = np.empty(0, np.int64)
 FIRST = 512  # rows: the first chunk that the service reads
@@ -150,7 +151,7 @@ def one_batch(tree: IntervalTree, changes: Changes, size: int, pins: np.ndarray 
         return True
 
     start = time.perf_counter()
-    tree.apply(version, deletes, inserts, sink)
+    apply_batch(tree, version, deletes, inserts, sink)
     tree.reclaim(version, pins)
     return 2 * len(deletes.key) / (time.perf_counter() - start), gained
 
@@ -192,7 +193,7 @@ def many_calls(tree: IntervalTree, changes: Changes, count: int) -> tuple[float,
     start = time.perf_counter()
     for i, (gone, come) in enumerate(singles):
         version += 1
-        tree.apply(version, gone, come, sink)
+        apply_batch(tree, version, gone, come, sink)
         if i % RECLAIM_EVERY == 0:
             tree.reclaim(version, NO_PINS)
     return len(singles) / (time.perf_counter() - start), gained

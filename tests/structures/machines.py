@@ -18,6 +18,7 @@ from structures.core.control import CREDIT, FRONT, SPARSE
 from structures.core.entries import DELETE, ENTER, INSERT, LEAVE
 from structures.core.entry_tree import CHUNK, EntryTree
 from tests.naive.interval_join import entries
+from tests.structures.batches import apply_batch, apply_singly
 
 Row = tuple[int, ...]
 
@@ -133,10 +134,9 @@ class BatchMachine(ReadingMachine):
     def __init__(self) -> None:
         super().__init__()
         entry_tree.CHUNK = self.SPARE + 7  # for the next tree, so that deltas are returned in pieces
-        self.many, entry_tree._MANY = entry_tree._MANY, 1
 
     def load(self, tree: EntryTree[Any], new: Iterable[Any]) -> None:
-        entry_tree.CHUNK, entry_tree._MANY = CHUNK, self.many
+        entry_tree.CHUNK = CHUNK
         self.tree, self.now = tree, {one.slot: one for one in new}
         self.root = tree.bulk_load(1, self.packed(self.now.values()))
         tree.check(self.root)
@@ -191,9 +191,9 @@ class BatchMachine(ReadingMachine):
             return True
 
         if self.version % 3 == 0:  # without deltas, first there and back
-            self.tree.apply(self.version, self.packed(deletes), self.packed([]), None)
-            self.tree.apply(self.version, self.packed([]), self.packed(deletes), None)
-        self.root = self.tree.apply(self.version, self.packed(deletes), self.packed(inserts), sink)
+            apply_batch(self.tree, self.version, self.packed(deletes), self.packed([]), None)
+            apply_batch(self.tree, self.version, self.packed([]), self.packed(deletes), None)
+        self.root = apply_batch(self.tree, self.version, self.packed(deletes), self.packed(inserts), sink)
         assert sorted(got[-1]) == sorted(before - between)
         assert sorted(got[1]) == sorted(after - between)
 
@@ -219,13 +219,8 @@ class BatchMachine(ReadingMachine):
                 step(LEAVE, one)
                 step(ENTER, one._replace(slot=self.slot))
         signs, limit = np.array([sign for sign, _, _ in steps], np.int8), None if self.version % 8 == 6 else 10
-        deltas = self.tree.apply_in_order(self.version, signs, self.packed(one for _, one, _ in steps), limit)
+        found = apply_singly(self.tree, self.version, signs, self.packed(one for _, one, _ in steps), limit)
         self.root = self.tree.root
         for i, (_, _, delta) in enumerate(steps):
-            found = self.rows_of(deltas.rows[:, deltas.starts[i] : deltas.ends[i]])
-            if limit is None:
-                assert not found
-            elif deltas.too_large[i]:
-                assert not found and len(delta) > limit
-            else:
-                assert sorted(found) == sorted(delta)
+            wanted = [] if limit is None or len(delta) > limit else sorted(delta)
+            assert sorted(self.rows_of(found[i]) if i in found else []) == wanted

@@ -18,6 +18,7 @@ Costs: O(log n) a changed row, and its rows.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
@@ -30,7 +31,7 @@ from service.tables.changes import DELETE, ENTER, INSERT, LEAVE, SIGNS, Runs, or
 from service.tables.resolution import NO_SLOTS, Resolved, Slots
 from service.tables.sides import Codes, Side, ends_of, joined
 from service.tables.store import FREED_AT_ONCE, Domain, Numbers
-from service.views.deltas import Combination, Sink, told_rows
+from service.views.deltas import Combination, Sink
 from service.views.joins.indexed_cursor import Scan
 from service.views.joins.outer_cursor import Chained
 from service.views.joins.protocol import Bounds, Defaults, Enumeration, Store
@@ -265,17 +266,20 @@ class AsOfJoin(Defaults):
             return
         entries = joined([one.entries for one in steps])
         offsets, kinds = np.concatenate([one.offsets for one in steps]), np.repeat([one.kind for one in steps], lengths)
-        turns = np.repeat(np.repeat(np.arange(len(rounds)), [len(some) for some in rounds]), lengths)
+        rounds_of = np.repeat(np.repeat(np.arange(len(rounds)), [len(some) for some in rounds]), lengths)
         # Within a round the order is the tree's, so each leaf is visited once; only the entries of one row are in the order of the steps.
         ranks = np.concatenate([one.ranks for one in steps])
-        order = order_of(offsets, turns * (ranks.max() + 1) + ranks)
+        order = order_of(offsets, rounds_of * (ranks.max() + 1) + ranks)
         offsets, kinds = offsets[order], kinds[order]
-        deltas = self.tree.apply_in_order(version, _SIGNS[kinds], entries.take(order), None if sink is None else sink.limit)
-        if sink is not None:
-            at, rows = told_rows(sink, offsets, deltas)
+
+        def tell(sink: Sink, at: Ints, rows: npt.NDArray[np.int32]) -> int:
             come = np.isin(kinds[at], (INSERT, _GAINED))
             told = np.lexsort((come, offsets[at]))
-            sink.several(offsets[at][told], come[told], shown(tuple(rows[:, told]), self._point.place))
+            wanted = sink(offsets[at][told], come[told], shown(tuple(rows[:, told]), self._point.place))
+            return 0 if wanted else int(np.searchsorted(offsets, offsets[at[-1]], "right"))
+
+        told = None if sink is None else partial(tell, sink)
+        self.tree.apply(version, _SIGNS[kinds], entries.take(order), np.arange(len(order)), told)
         if self.domain is not None:
             self.domain.release(np.concatenate(gone), version)
 

@@ -27,10 +27,7 @@ class Events:
         self._come: list[Mask] = []
         self._slots: list[Slots] = []
 
-    def note(self, offset: int, come: bool, slots: Slots) -> None:
-        self.note_several(np.full(len(slots), offset), np.full(len(slots), come), slots)
-
-    def note_several(self, offsets: Indices, come: Mask, slots: Slots) -> None:
+    def note(self, offsets: Indices, come: Mask, slots: Slots) -> None:
         self._offsets.append(offsets)
         self._come.append(come)
         self._slots.append(slots)

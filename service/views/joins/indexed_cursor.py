@@ -19,7 +19,7 @@ from service.tables.store import FREED_AT_ONCE, Domain, Numbers, Table
 from service.views.deltas import Combination
 from service.views.joins.protocol import Bounds
 from structures.core.encoding import NEG_INF, POS_INF
-from structures.core.entries import NO_ENTRIES, Entries
+from structures.core.entries import DELETE, INSERT, Entries
 from structures.interval.tree import Cursor, IntervalTree, Root
 from structures.join_tree.cursors import Given, Start
 
@@ -56,12 +56,12 @@ class KeptIndex:
     def insert(self, version: int, slots: Slots) -> None:
         entries = self.source.entries(slots, self._taken).entries
         if len(entries.slot):
-            self.tree.apply(version, NO_ENTRIES, entries, None)
+            self._change(version, INSERT, entries)
 
     def delete(self, version: int, slots: Slots) -> None:
         entries = self.source.entries(slots, self._codes).entries
         if len(entries.slot):
-            self.tree.apply(version, entries, NO_ENTRIES, None)
+            self._change(version, DELETE, entries)
             if self.domain is not None:
                 self.domain.release(entries.key, version)
 
@@ -70,7 +70,12 @@ class KeptIndex:
         chosen = self.source.entries(after, self._codes)
         if len(chosen.entries.slot):
             old = before if chosen.indices is None else before[chosen.indices]
-            self.tree.apply(version, chosen.entries._replace(slot=old), chosen.entries, None)
+            self._change(version, DELETE, chosen.entries._replace(slot=old))
+            self._change(version, INSERT, chosen.entries)
+
+    def _change(self, version: int, sign: int, entries: Entries) -> None:
+        n = len(entries.slot)
+        self.tree.apply(version, np.full(n, sign, np.int8), entries, np.zeros(n, np.int64), None)
 
     def of_code(self, root: Root, code: int) -> Cursor:
         """(slots, zeros): the rows with this code of the key; 0 for an index without one."""

@@ -21,7 +21,7 @@ from service.tables.changes import Parted, Runs, by_version, parted
 from service.tables.resolution import Resolved, Slots
 from service.tables.sides import Side
 from service.tables.store import Numbers
-from service.views.deltas import Sink
+from service.views.deltas import Sink, tell
 from service.views.joins.indexed_cursor import Found, Indexed, IndexedCursor, IndexedRoot, KeptIndex, Scan
 from service.views.joins.protocol import Bounds, Defaults, Store
 from structures.join_tree.cursors import Given, Start
@@ -96,7 +96,7 @@ class IndexedJoin(Defaults):
         wanted = True
         while wanted and not cursor.done:
             rows = cursor.fill(_CHUNK)
-            wanted = len(rows[0]) == 0 or sink(offset, come, rows)
+            wanted = tell(sink, offset, come, rows)
         self.update_steps += cursor.steps
         return sink if wanted else None
 

@@ -75,7 +75,7 @@ class Matched(TwoSides):
         if sink is not None:
             at, rows = told_rows(sink, offsets, deltas)
             come = rows[0] >= 0
-            sink.several(offsets[at], come, (np.where(come, rows[0], ~rows[0]),))
+            sink(offsets[at], come, (np.where(come, rows[0], ~rows[0]),))
         self.release(moves, version)
 
     def reclaim(self, oldest_needed: int, pins: Numbers) -> bool:
@@ -108,11 +108,8 @@ class _Widened:
     def __init__(self, sink: Sink, place: int, aliases: int) -> None:
         self._sink, self._place, self._aliases, self.limit = sink, place, aliases, sink.limit
 
-    def __call__(self, offset: int, come: bool, rows: Combination) -> bool:
-        return self._sink(offset, come, widened(rows, (self._place,), self._aliases))
-
-    def several(self, offsets: Indices, come: Mask, rows: Combination) -> None:
-        self._sink.several(offsets, come, widened(rows, (self._place,), self._aliases))
+    def __call__(self, offsets: Indices, come: Mask, rows: Combination) -> bool:
+        return self._sink(offsets, come, widened(rows, (self._place,), self._aliases))
 
     def exceeded(self, offset: int) -> None:
         self._sink.exceeded(offset)

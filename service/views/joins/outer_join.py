@@ -343,11 +343,8 @@ class _Widened:
         self._sink, self._places, self._aliases, self._first = sink, places, aliases, first
         self.limit = sink.limit
 
-    def __call__(self, offset: int, come: bool, rows: Combination) -> bool:
-        return self._sink(self._first + offset, come, widened(rows, self._places, self._aliases))
-
-    def several(self, offsets: Indices, come: Mask, rows: Combination) -> None:
-        self._sink.several(self._first + offsets, come, widened(rows, self._places, self._aliases))
+    def __call__(self, offsets: Indices, come: Mask, rows: Combination) -> bool:
+        return self._sink(self._first + offsets, come, widened(rows, self._places, self._aliases))
 
     def exceeded(self, offset: int) -> None:
         self._sink.exceeded(self._first + offset)
@@ -368,20 +365,13 @@ class _Counting:
 
     def __init__(self, events: Sequence[tuple[int, Events]], shown: Sink | None) -> None:
         self._events, self._shown = events, shown
-        self._enough: set[int] = set()
 
-    def __call__(self, offset: int, come: bool, rows: Combination) -> bool:
+    def __call__(self, offsets: Indices, come: Mask, rows: Combination) -> bool:
         for place, events in self._events:
-            events.note(offset, come, rows[place])
-        if self._shown is not None and offset not in self._enough and not self._shown(offset, come, rows):
-            self._enough.add(offset)
-        return True
-
-    def several(self, offsets: Indices, come: Mask, rows: Combination) -> None:
-        for place, events in self._events:
-            events.note_several(offsets, come, rows[place])
+            events.note(offsets, come, rows[place])
         if self._shown is not None:
-            self._shown.several(offsets, come, rows)
+            self._shown(offsets, come, rows)
+        return True
 
     def exceeded(self, offset: int) -> None:
         raise AssertionError("a delta without a limit exceeds it")

@@ -4,6 +4,7 @@ shape (`shapes`)."""
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any, NamedTuple, cast
 
 import numpy as np
@@ -12,12 +13,12 @@ import pyarrow as pa
 
 from service.planning.plans.plan import Plan
 from service.query.model import Query
-from service.tables.changes import DELETE, ENTER, INSERT, LEAVE, SIGNS, Parted, Runs, in_order, parted, versions_of
+from service.tables.changes import DELETE, ENTER, INSERT, LEAVE, SIGNS, Parted, Runs, parted
 from service.tables.estimates import shares_of
 from service.tables.resolution import NO_SLOTS, Indices, Resolved, Slots
 from service.tables.sides import BoxSource, Side, Source, joined
 from service.tables.store import FREED_AT_ONCE, Domain, Numbers
-from service.views.deltas import UNBOUNDED, Combination, Sink, told_rows
+from service.views.deltas import Combination, Sink
 from service.views.joins.protocol import Bounds, Defaults, Store
 from service.views.joins.slots_cursor import SlotsCursor, Slotted
 from service.views.shapes import Shape
@@ -28,6 +29,7 @@ from structures.core.entries import Entries
 from structures.ij_heap.heap import IJHeap, Topology
 from structures.interval.tree import IntervalTree
 
+_TURNS = INSERT + 1  # of a version: one for each kind of change
 _CHUNK = 1 << 16  # rows per step of building; rows of a delta at once
 _SOME, _FEW = 2048, 512  # rows of a sample: beside the writer, in its turn
 _FEWEST_ARRANGED, _ARRANGED_AGAIN, _WORTH = 1 << 14, 4, 2.0  # boxes; growth factor; how many times more pairs meet than need be
@@ -121,7 +123,7 @@ class OverlapJoin(Defaults):
         inserts = deletes = 0
         for one in ours:
             inserts, deletes = inserts + one.inserts.num_rows, deletes + len(one.deletes)
-        self.tree.require(inserts + deletes, 2)
+        self.tree.require(inserts + deletes, 1)
         if self._boxes:
             self.tree.reach(max([one.relation.table.used + one.inserts.num_rows for one in ours], default=0))
         if self.domain is not None:
@@ -129,60 +131,33 @@ class OverlapJoin(Defaults):
 
     def apply(self, version: int, runs: Runs, sink: Sink | None) -> None:
         """Cost: O(log n) a changed row, and its rows."""
-        work = _Work([], [])
+        work = _Work([], [], [])
         for source in self._feeding:
             run = runs.get(source.side.relation.name)
             if run is not None:
                 self._collect(source, parted(source.side, run, sink is not None), work)
-        gone = (self._apply_batch if versions_of(runs) == 1 else self._apply_run)(version, work, sink)
-        if self.domain is not None and len(gone):
+        if not work.kinds:
+            return
+        entries, turns, kinds = joined(work.entries), np.concatenate(work.turns), np.concatenate(work.kinds)
+        tell = None if sink is None else partial(self._tell, sink, turns)
+        self.root = self.tree.apply(version, SIGNS[kinds], entries, turns, tell)
+        if self.domain is not None and len(gone := entries.key[kinds == DELETE]):
             self.domain.release(gone, version)
 
     def catch_up(self, version: int, runs: Runs, sink: Sink | None = None) -> None:
         """Changes belong to the version that was loaded, so that blocks are changed in place."""
         self.apply(self._loaded, runs, sink)
 
-    def _apply_batch(self, version: int, work: _Work, sink: Sink | None) -> npt.NDArray[np.int32]:
-        """Apply entries of one version; return the keys of the deleted ones."""
-        if work.moved:
-            left = joined([one.before for one in work.moved])
-            if len(left.slot):
-                self.root = self.tree.apply(version, left, joined([one.after for one in work.moved]), None)
-        if not work.changed:
-            return NO_SLOTS
-        gone, entries = _deletes_first(work.changed)
-        if len(entries.slot):
-            self.root = self.tree.change(version, entries, gone, None if sink is None else self._shaped(sink))
-        return entries.key[:gone]
-
-    def _apply_run(self, version: int, work: _Work, sink: Sink | None) -> npt.NDArray[np.int32]:
-        """The same for entries of several versions."""
-        kinds = [(kind, one.offsets) for one in work.moved for kind in (LEAVE, ENTER)]
-        kinds += [(kind, offsets) for one in work.changed for kind, offsets in ((DELETE, one.gone), (INSERT, one.come))]
-        found = in_order(kinds)
-        if not len(found.order):
-            return NO_SLOTS
-        entries = joined([*(part for one in work.moved for part in (one.before, one.after)), *(one.entries for one in work.changed)])
-        entries = entries.take(found.order)
-        gone: npt.NDArray[np.int32] = entries.key[found.kinds == DELETE]
-
-        def tell(sink: Sink, at: Indices, slots: npt.NDArray[np.int32]) -> None:
-            rows, which = self.shape.told(*slots)
-            at = at if which is None else at[which]
-            sink.several(found.offsets[at], found.kinds[at] == INSERT, rows)
-
-        if sink is not None and sink.limit >= UNBOUNDED and isinstance(self.tree, IntervalTree):
-            for at, slots in self.tree.told_in_order(version, SIGNS[found.kinds], entries):
-                tell(sink, at, slots)
-            self.root = self.tree.root
-            return gone
-        keep = self.shape.holds if self.shape.is_filtered else None  # the limit applies to rows
-        limit = None if sink is None else sink.limit // self.shape.factor
-        deltas = self.tree.apply_in_order(version, SIGNS[found.kinds], entries, limit, keep)
-        self.root = self.tree.root
-        if sink is not None:
-            tell(sink, *told_rows(sink, found.offsets, deltas))
-        return gone
+    def _tell(self, sink: Sink, turns: Indices, changes: Indices, slots: npt.NDArray[np.int32]) -> int:
+        """Pass rows that changes report to the sink; return the turn before which it wants no more."""
+        step = _CHUNK // self.shape.factor  # combinations in all orders are many
+        for first in range(0, len(changes), step):
+            rows, which = self.shape.told(*slots[:, first : first + step])
+            some = turns[changes[first : first + step] if which is None else changes[first + which]]
+            offsets, kinds = np.divmod(some, _TURNS)
+            if not sink(offsets, kinds == INSERT, rows):
+                return int(_TURNS * (offsets[-1] + 1))
+        return 0
 
     def _collect(self, source: Source, part: Parted, work: _Work) -> None:
         """Add the entries of one alias that move to another slot, and of those that are deleted and inserted."""
@@ -191,36 +166,12 @@ class OverlapJoin(Defaults):
             entries, chosen = source.entries(after, self._look_up)
             if chosen is not None:
                 moved_at, before = moved_at[chosen], before[chosen]
-            work.moved.append(_Moved(moved_at, entries._replace(slot=before), entries))
-        if self.domain is None and len(gone) and len(come):  # read at once
-            entries, chosen = source.entries(np.concatenate((gone, come)), None)
-            if chosen is not None:
-                cut = int(np.searchsorted(chosen, len(gone)))
-                gone_at, come_at = gone_at[chosen[:cut]], come_at[chosen[cut:] - len(gone)]
-            work.changed.append(_Changed(gone_at, come_at, entries))
-            return
-        parts = []
-        if len(gone):
-            entries, chosen = source.entries(gone, self._look_up)
-            gone_at = gone_at if chosen is None else gone_at[chosen]
-            parts.append(entries)
-        if len(come):
-            entries, chosen = source.entries(come, self._acquire)
-            come_at = come_at if chosen is None else come_at[chosen]
-            parts.append(entries)
-        if parts:
-            work.changed.append(_Changed(gone_at, come_at, joined(parts)))
-
-    def _shaped(self, sink: Sink) -> Callable[[int, npt.NDArray[np.int32]], bool]:
-        """Return a sink for the structure, for one version."""
-
-        def take(sign: int, slots: npt.NDArray[np.int32]) -> bool:
-            return sink(0, sign > 0, self.shape.combine(*slots))
-
-        if self.shape.factor == 1:
-            return take
-        step = _CHUNK // self.shape.factor  # combinations in all orders are many
-        return lambda sign, slots: all(take(sign, slots[:, first : first + step]) for first in range(0, slots.shape[1], step))
+            work.add(LEAVE, moved_at, entries._replace(slot=before))
+            work.add(ENTER, moved_at, entries)
+        for kind, offsets, slots, codes in ((DELETE, gone_at, gone, self._look_up), (INSERT, come_at, come, self._acquire)):
+            if len(slots):
+                entries, chosen = source.entries(slots, codes)
+                work.add(kind, offsets if chosen is None else offsets[chosen], entries)
 
     def reclaim(self, oldest_needed: int, pins: Numbers) -> bool:
         if self.tree.reclaim(oldest_needed, pins, FREED_AT_ONCE):
@@ -310,31 +261,14 @@ def _structure(plan: Plan, aliases: int) -> Any:
     return BoxTree(len(plan.boxes[0]), kind) if plan.boxes else IntervalTree(kind)
 
 
-class _Moved(NamedTuple):
-    """Unchanged entries at their former slots, and at the new ones, with the offsets of their versions."""
-
-    offsets: Indices
-    before: Entries
-    after: Entries
-
-
-class _Changed(NamedTuple):
-    """Entries that are deleted, then those that are inserted, with the offsets of their versions."""
-
-    gone: Indices
-    come: Indices
-    entries: Entries
-
-
 class _Work(NamedTuple):
-    moved: list[_Moved]
-    changed: list[_Changed]
+    """Entries to be changed, in parts: their turns, which are their versions' offsets and within these their kinds, and the kinds."""
 
+    entries: list[Entries]
+    turns: list[Indices]
+    kinds: list[Indices]
 
-def _deletes_first(parts: list[_Changed]) -> tuple[int, Entries]:
-    """Join the parts, with all deleted entries first; return also their number."""
-    if len(parts) == 1:
-        return len(parts[0].gone), parts[0].entries
-    gone = [Entries(*[column[: len(part.gone)] for column in part.entries]) for part in parts]
-    come = [Entries(*[column[len(part.gone) :] for column in part.entries]) for part in parts]
-    return sum([len(part.gone) for part in parts]), joined([*gone, *come])
+    def add(self, kind: int, offsets: Indices, entries: Entries) -> None:
+        self.entries.append(entries)
+        self.turns.append(_TURNS * offsets + kind)
+        self.kinds.append(np.full(len(offsets), kind))

@@ -103,7 +103,7 @@ class Paired(TwoSides):
             if at.min() == SILENT:
                 told = at != SILENT
                 at, come, slots = at[told], come[told], slots[told]
-            sink.several(at, come, widened((slots,), (self.rows.place,), aliases))
+            sink(at, come, widened((slots,), (self.rows.place,), aliases))
 
     def count_anew(self, version: int, sink: Sink | None, aliases: int) -> None:
         """Count all rows again after a batch whose pairs the core has not all reported."""
@@ -139,29 +139,24 @@ class Counting:
         changed = sum(len(run.offsets) for run in runs.values())
         mine, others = sides[0].relations
         self._is_one_row = changed == 1 and len(sides) == 1 and others.name not in runs
+        self._may_stop = versions_of(runs) == 1
         self._left = _ANEW * (mine.table.rows + others.table.rows)
         self.stopped = False  # the reports of a batch were incomplete
 
-    def __call__(self, offset: int, come: bool, rows: Combination) -> bool:
-        n = len(rows[0])
-        if n:
-            at, comes = np.full(n, offset), np.full(n, come)
-            for side in self._sides:
-                side.matching.take(at, comes, rows[side.place])
-        wanted = self._sink is not None and offset not in self._enough
-        if wanted and self._sink is not None and not self._sink(offset, come, rows):
-            self._enough.add(offset)
-            wanted = False
-        self._left -= n
-        if not wanted and (self._left < 0 or (self._is_one_row and n)):
-            self.stopped = True
-        return not self.stopped
-
-    def several(self, offsets: Indices, come: Mask, rows: Combination) -> None:
+    def __call__(self, offsets: Indices, come: Mask, rows: Combination) -> bool:
+        if not len(come):
+            return True
         for side in self._sides:
             side.matching.take(offsets, come, rows[side.place])
-        if self._sink is not None:
-            self._sink.several(offsets, come, rows)
+        last = offsets.item(-1)
+        wanted = self._sink is not None and last not in self._enough
+        if wanted and self._sink is not None and not self._sink(offsets, come, rows):
+            self._enough.add(last)
+            wanted = False
+        self._left -= len(come)
+        if self._may_stop and not wanted and (self._left < 0 or self._is_one_row):
+            self.stopped = True
+        return not self.stopped
 
     def exceeded(self, offset: int) -> None:
         raise AssertionError("a delta without a bound exceeds it")

@@ -1,11 +1,8 @@
 """The product of joins that no condition connects: each part has its own structures, and their combinations are not stored.
 
 An odometer reads the rows of a version: a block of rows of the parts before, with all rows of the next part. A changed part reports its
-delta, and each row of it is combined with the current rows of the others. A batch goes through the parts twice: first the deletes, part by
-part, then the inserts, so that each row of the delta belongs to exactly one of its parts:
-
-    deletes       old1 x old2  ->  kept1 x old2  ->  kept1 x kept2       (kept: in both versions)
-    inserts       kept1 x kept2  ->  new1 x kept2  ->  new1 x new2
+delta, and each row of it is combined with the current rows of the others, part by part: old1 x old2 -> new1 x old2 -> new1 x new2. Rows of
+which two parts change may be reported both ways.
 
 If a part is known to have no rows, the others report nothing.
 
@@ -23,12 +20,12 @@ from typing import Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from service.tables.changes import Half, Runs, by_version
+from service.tables.changes import Runs, by_version
 from service.tables.masks import Mask
 from service.tables.resolution import NO_SLOTS, Indices, Resolved, Slots
 from service.tables.sides import Side
 from service.tables.store import Numbers
-from service.views.deltas import Combination, Sink
+from service.views.deltas import Combination, Sink, tell
 from service.views.joins.protocol import Bounds, Defaults, Enumeration, Join, Store
 
 _FIRST, _BLOCK, _CHUNK = 64, 4096, 1 << 14  # rows to read ahead: at first; at most, of the left part and of the right one
@@ -231,15 +228,9 @@ class ProductJoin(Defaults):
 
     def apply(self, version: int, runs: Runs, sink: Sink | None) -> None:
         for offset, changes in by_version(runs):
-            touched = [factor for factor in self.factors if any(side.relation.name in changes for side in factor.sides)]
-            wanted = sink
-            for come in (False, True):
-                halves = {name: Half(run, come, sink is not None) for name, run in changes.items()}
-                for factor in touched:
-                    multiplied = self._sink_of(factor, offset, wanted)
-                    factor.join.apply(version, halves, multiplied)
-                    if multiplied is not None:
-                        wanted = multiplied.sink
+            for factor in self.factors:
+                if any(side.relation.name in changes for side in factor.sides):
+                    factor.join.apply(version, changes, self._sink_of(factor, offset, sink))
 
     def _sink_of(self, factor: Factor, offset: int, sink: Sink | None) -> _Multiplied | None:
         """None if there is no sink, or one of the other parts has no rows."""
@@ -304,31 +295,22 @@ class ProductJoin(Defaults):
 
 
 class _Multiplied:
-    """Combines the rows that one part reports with the current rows of the others. `sink` is None once no more are wanted."""
+    """Combines the rows of version number `offset` that one part reports, as its only version, with the current rows of the others."""
 
     def __init__(self, factor: Factor, others: Sequence[Factor], offset: int, sink: Sink) -> None:
-        self._others, self._offset = others, offset
+        self._others, self._offset, self._sink = others, offset, sink
         self._places = [factor.places, *(other.places for other in others)]
-        self.sink: Sink | None = sink
+        self._wanted = True
         self.limit = sink.limit
 
-    def __call__(self, offset: int, come: bool, rows: Combination) -> bool:
-        """`offset` is 0: the part reports one version at a time."""
-        begins = [partial(other.join.rows, other.join.root, None) for other in self._others]
-        cursor = ProductCursor(These(rows), begins, self._places)
-        while self.sink is not None and not cursor.done:
-            found = cursor.fill(_PIECE)
-            if len(found[0]) and not self.sink(self._offset, come, found):
-                self.sink = None
-        return self.sink is not None
-
-    def several(self, offsets: Indices, come: Mask, rows: Combination) -> None:
-        """All rows are of one version here, too."""
+    def __call__(self, offsets: Indices, come: Mask, rows: Combination) -> bool:
         for comes in (False, True):
-            if (come == comes).any():
-                self(0, comes, tuple(slots[come == comes] for slots in rows))
+            begins = [partial(other.join.rows, other.join.root, None) for other in self._others]
+            cursor = ProductCursor(These(tuple(slots[come == comes] for slots in rows)), begins, self._places)
+            while self._wanted and not cursor.done:
+                self._wanted = tell(self._sink, self._offset, comes, cursor.fill(_PIECE))
+        return self._wanted
 
     def exceeded(self, offset: int) -> None:
-        if self.sink is not None:
-            self.sink.exceeded(self._offset)
-            self.sink = None
+        self._sink.exceeded(self._offset)
+        self._wanted = False

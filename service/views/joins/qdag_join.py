@@ -23,7 +23,7 @@ from service.planning.quadtree_shapes import Shapes
 from service.tables.changes import Runs, versions_of
 from service.tables.resolution import Slots
 from service.tables.sides import Side
-from service.views.deltas import Sink
+from service.views.deltas import Sink, tell
 from service.views.joins.protocol import Bounds
 from service.views.joins.qdag_trees import Entries, RunSteps
 from service.views.joins.quadtree_join import CHUNK, QdagRoot, QuadtreeJoin
@@ -72,7 +72,7 @@ class QdagJoin(QuadtreeJoin):
                 if told.too_large:
                     sink.exceeded(told.change)
                 else:
-                    sink(told.change, told.inserted, tuple(told.rows))
+                    tell(sink, told.change, told.inserted, tuple(told.rows))
             self._tick = self.trees.version
         return gone
 
@@ -102,7 +102,7 @@ class QdagJoin(QuadtreeJoin):
         while wanted and not cursor.done:
             rows = cursor.fill(limit)
             limit = min(4 * limit, CHUNK)
-            wanted = rows.shape[1] == 0 or sink(offset, come, tuple(rows))
+            wanted = tell(sink, offset, come, tuple(rows))
         self._told_steps += cursor.steps
         return wanted
 

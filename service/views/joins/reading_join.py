@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any, Generic, Protocol, TypeVar, cast
 
 import numpy as np
@@ -11,7 +12,7 @@ import pyarrow as pa
 
 from service.planning.plans.plan import Plan
 from service.query.model import Query
-from service.tables.changes import INSERT, Runs, versions_of
+from service.tables.changes import INSERT, SIGNS, Runs
 from service.tables.indexes import Key, SharedIndexes
 from service.tables.interest import Touched
 from service.tables.loading import Loading
@@ -19,16 +20,15 @@ from service.tables.resolution import NO_SLOTS, Indices, Resolved, Slots
 from service.tables.shared_index import Order, SharedIndex
 from service.tables.sides import Side
 from service.tables.store import Numbers
-from service.views.deltas import Sink, told_rows
+from service.views.deltas import Sink
 from service.views.joins.product_join import These
 from service.views.joins.protocol import Bounds, Defaults, Enumeration, Store
 from service.views.joins.slots_cursor import SlotsCursor, Slotted
 from structures.adaptive.bow_tie import BowTie
 from structures.adaptive.elimination import Elimination
 from structures.adaptive.intersect import Intersect
-from structures.core.runs import Deltas
 from structures.index.following import Atom, Member
-from structures.index.indexes import Batch, Entries, Run
+from structures.index.indexes import Entries, Run
 from structures.index.planting import Planted
 from structures.minesweeper.minesweeper import Minesweeper
 from structures.tree_tracker.tracker import TreeTracker
@@ -52,9 +52,7 @@ class Reader(Protocol):
     @property
     def is_outgrown(self) -> bool: ...
 
-    def follow(self, batch: Batch, sink: Callable[[int, Any], bool] | None) -> None: ...
-
-    def follow_in_order(self, run: Run, offsets: Indices, limit: int | None, quiet: Any) -> Deltas: ...
+    def follow(self, run: Run, sink: Callable[[Any, Any], int] | None) -> None: ...
 
     def rows(self, root: Any) -> Slotted: ...
 
@@ -214,26 +212,14 @@ class ReadingJoin(Defaults, ABC, Generic[R]):
                     slots = np.concatenate((run.old[run.old >= 0], run.new[run.new >= 0]))
                     self._planted.note(place, index.entries(slots, False)[0])
             return
-        if versions_of(runs) == 1:
-            self._reader.follow(self.indexes.batch, None if sink is None else lambda sign, slots: sink(0, sign > 0, tuple(slots)))
-        elif (applied := self.indexes.applied) is not None:
-            offsets, limit = applied.order.offsets, None if sink is None else sink.limit
-            deltas = self._reader.follow_in_order(applied.run, offsets, limit, np.isin(offsets, self._unchanged(runs)))
-            if sink is not None:
-                at, rows = told_rows(sink, offsets, deltas)
-                sink.several(offsets[at], applied.order.kinds[at] == INSERT, tuple(rows))
+        if (applied := self.indexes.applied) is None:
+            return
 
-    def _unchanged(self, runs: Runs) -> Indices:
-        """Return the offsets of the versions that change nothing that the view uses."""
-        found = [np.empty(0, np.int64)]
-        for name, run in runs.items():
-            both = np.flatnonzero((run.old >= 0) & (run.new >= 0))
-            varying = list(dict.fromkeys(column for side in self.sides if side.relation.name == name for column in side.varying))
-            if len(both) and varying:
-                table = next(side.relation.table for side in self.sides if side.relation.name == name)
-                both = both[table.same(varying, run.old[both], run.new[both])]
-            found.append(run.offsets[both])
-        return np.concatenate(found)
+        def tell(sink: Sink, at: Indices, rows: Slots) -> int:
+            offsets, kinds = np.divmod(applied.turns[at], len(SIGNS))
+            return 0 if sink(offsets, kinds == INSERT, tuple(rows)) else len(SIGNS) * (offsets.item(-1) + 1)
+
+        self._reader.follow(applied, None if sink is None else partial(tell, sink))
 
     def reclaim(self, oldest_needed: int, pins: Numbers) -> bool:
         return self._own and self.indexes.reclaim(oldest_needed, pins)

@@ -3,16 +3,17 @@
 A port is the rows of an alias as an edge sees them: their key and span, and whether they meet the conditions of a part that hangs on them.
 A row that does not meet these has no code there, as one with a null in its key.
 
-Alias by alias: first all deletes, while the later aliases still have theirs, then all inserts, so that each row of the delta belongs to
-exactly one of its parts. Columns that edges set equal share a domain of codes; a deleted row is found by the codes it was inserted with.
-With parts (EXISTS, NOT EXISTS, LEFT JOIN) a batch may report a row several times, as one partner is deleted and another inserted: they are
-netted.
+In each version first all deletes, alias by alias, while the later aliases still have theirs, then all inserts, so that each row of the
+delta belongs to exactly one of its parts. Columns that edges set equal share a domain of codes; a deleted row is found by the codes it was
+inserted with. With parts (EXISTS, NOT EXISTS, LEFT JOIN) a version may report a row several times, as one partner is deleted and another
+inserted: they are netted.
 """
 
 from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 
 import numpy as np
 import numpy.typing as npt
@@ -20,12 +21,12 @@ import pyarrow as pa
 
 from service.planning.binding import Index
 from service.planning.tree_shape import Edge, behind, outward
-from service.tables.changes import DELETE, ENTER, INSERT, SIGNS, Part, Parted, Runs, in_order, parted, versions_of
+from service.tables.changes import DELETE, ENTER, INSERT, SIGNS, Part, Parted, Runs, in_order, parted
 from service.tables.masks import Mask, select_mask
-from service.tables.resolution import NO_SLOTS, Resolved, Slots
+from service.tables.resolution import NO_SLOTS, Indices, Resolved, Slots
 from service.tables.sides import NEWEST, Side, ends_of, read
 from service.tables.store import FREED_AT_ONCE, Domain, Numbers, Table
-from service.views.deltas import Sink, told_rows
+from service.views.deltas import Sink
 from service.views.joins.indexed_cursor import Scan
 from service.views.joins.protocol import Bounds, Defaults, Store
 from service.views.joins.slots_cursor import SlotsCursor
@@ -33,7 +34,7 @@ from structures.core.encoding import NEG_INF, POS_INF
 from structures.join_tree import layout
 from structures.join_tree.changes import MOVE
 from structures.join_tree.cursors import Given, Start
-from structures.join_tree.tree import JoinTree, Port, Roots
+from structures.join_tree.tree import JoinTree, Port, Roots, Singles
 
 _NO_WINDOW = np.empty((0, 2), np.int64)
 _SIGNS = SIGNS.copy()
@@ -117,7 +118,7 @@ class TreeJoin(Defaults):
             parts = side.rows_of(versions.setdefault(name, version))
             for slots in parts:
                 self._describe(side, slots)
-            self.tree.apply(version, side.place, np.concatenate(parts), True, None)
+            self.tree.load(version, side.place, np.concatenate(parts))
             progress((done + 1) / len(self.sides))
         self._version = version
         self.tree.count_anew()
@@ -179,59 +180,40 @@ class TreeJoin(Defaults):
             run = runs.get(side.relation.name)
             if run is not None:
                 parts[side.place] = self._selected(side, parted(side, run, sink is not None))
-        for place, part in parts.items():
-            _, before, after = part.moved
-            if len(after):
-                self._describe_moved(self.sides[place], before, after)
-        (self._apply_batch if versions_of(runs) == 1 else self._apply_run)(version, parts, sink)
-
-    def _selected(self, side: Side, part: Parted) -> Parted:
-        """Drop the rows that the filters exclude."""
-        gone, come, moved = part
-        return Parted(_only(gone, side.selected(gone.old)), _only(come, side.selected(come.new)), _only(moved, side.selected(moved.new)))
-
-    def _apply_batch(self, version: int, parts: Mapping[int, Parted], sink: Sink | None) -> None:
-        wanted = sink is not None
-
-        def told(come: bool, rows: npt.NDArray[np.int32]) -> bool:
-            return sink is not None and sink(0, come, tuple(rows))
-
-        for place, part in parts.items():
-            if len(part.moved.new):
-                self.tree.move(version, place, part.moved.old, part.moved.new)
-        for place, part in parts.items():
-            if len(slots := part.gone.old):
-                wanted = self.tree.apply(version, place, slots, False, told if wanted else None)
-                self._release(version, self.sides[place], slots)
-        for place, part in parts.items():
-            if len(slots := part.come.new):
-                self._describe(self.sides[place], slots)
-                wanted = self.tree.apply(version, place, slots, True, told if wanted else None)
-
-    def _apply_run(self, version: int, parts: Mapping[int, Parted], sink: Sink | None) -> None:
         work: list[tuple[int, int, Part]] = []
         for place, part in parts.items():
             side = self.sides[place]
+            if len(part.moved.new):
+                self._describe_moved(side, part.moved.old, part.moved.new)
             if len(part.gone.old):  # these codes are not reused before `reclaim`
                 self._release(version, side, part.gone.old)
             if len(part.come.new):
                 self._describe(side, part.come.new)
             for kind, some in ((ENTER, part.moved), (DELETE, part.gone), (INSERT, part.come)):
-                able = self.tree.able(place, some.old if kind == DELETE else some.new)
-                work.append((kind, place, _only(some, np.flatnonzero(able))))
+                slots = some.old if kind == DELETE else some.new
+                able = np.flatnonzero(self.tree.able(place, slots))
+                if len(able) > 1:
+                    able = able[self.tree.order(place, slots[able])]
+                work.append((kind, place, _only(some, able)))
         found = in_order([(kind, some.offsets) for kind, _, some in work])
         if not len(found.order):
             return
-        places = np.repeat(np.array([place for _, place, _ in work]), [len(some.offsets) for _, _, some in work])
+        places = np.repeat(np.array([place for _, place, _ in work]), [len(some.offsets) for _, _, some in work])[found.order]
         old, new = np.concatenate([some.old for _, _, some in work]), np.concatenate([some.new for _, _, some in work])
-        order, limit = found.order, None if sink is None else sink.limit
-        deltas = self.tree.apply_in_order(version, _SIGNS[found.kinds], places[order], old[order], new[order], limit)
-        if sink is not None:
-            at, rows = told_rows(sink, found.offsets, deltas)
-            come = found.kinds[at] == INSERT
+        singles = Singles(_SIGNS[found.kinds], places, old[found.order], new[found.order], np.zeros(len(places), np.int64))
+
+        def tell(sink: Sink, at: Indices, rows: npt.NDArray[np.int32]) -> int:
+            offsets, come = found.offsets[at], found.kinds[at] == INSERT
             if self.has_parts:
-                come = self._comes(places[order[at]], come, rows)
-            sink.several(found.offsets[at], come, tuple(rows))
+                come = self._comes(places[at], come, rows)
+            return 0 if sink(offsets, come, tuple(rows)) else offsets.item(-1) + 1
+
+        self.tree.apply(version, singles, found.offsets, None if sink is None else partial(tell, sink))
+
+    def _selected(self, side: Side, part: Parted) -> Parted:
+        """Drop the rows that the filters exclude."""
+        gone, come, moved = part
+        return Parted(_only(gone, side.selected(gone.old)), _only(come, side.selected(come.new)), _only(moved, side.selected(moved.new)))
 
     def _comes(self, places: npt.NDArray[np.int64], inserted: Mask, rows: npt.NDArray[np.int32]) -> Mask:
         """bool[n]: which of these rows are inserted; and for each the alias of the change that reports it, and whether that is an

@@ -21,7 +21,7 @@ from service.planning.quadtree_shapes import Shapes
 from service.tables.resolution import Slots
 from service.tables.sides import Side
 from service.tables.store import pieces
-from service.views.deltas import Combination, Sink
+from service.views.deltas import Combination, Sink, tell
 from service.views.joins.protocol import Bounds
 from service.views.joins.qdag_trees import Entries, Keys
 from service.views.joins.quadtree_join import CHUNK, QdagRoot, QuadtreeJoin
@@ -89,7 +89,7 @@ class UnionJoin(QuadtreeJoin):
             limit = min(4 * limit, CHUNK)
             for before in told if rows.shape[1] else ():
                 rows = rows[:, ~before.has(rows[lines:])]
-            wanted = rows.shape[1] == 0 or sink(offset, come, tuple(rows[:lines]))
+            wanted = tell(sink, offset, come, tuple(rows[:lines]))
         self._told_steps += cursor.steps
         return wanted
 

@@ -386,15 +386,11 @@ class _Taking:
     def __init__(self, take: Callable[[Indices, Mask, Combination], object]) -> None:
         self._take, self.rows = take, 0
 
-    def __call__(self, offset: int, inserted: bool, rows: Combination) -> bool:
-        n = len(rows[0])
-        self.several(np.full(n, offset), np.full(n, inserted), rows)
-        return True
-
-    def several(self, offsets: Indices, come: Mask, rows: Combination) -> None:
+    def __call__(self, offsets: Indices, come: Mask, rows: Combination) -> bool:
         if len(come):
             self.rows += len(come)
             self._take(offsets, come, rows)
+        return True
 
     def exceeded(self, offset: int) -> None:
         raise AssertionError("a delta without a bound has exceeded it")

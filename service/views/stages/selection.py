@@ -74,7 +74,7 @@ class Selection(Defaults):
         found = self.follow(version, runs)
         if sink is None or found is None:
             return
-        sink.several(*found)
+        sink(*found)
 
     def follow(self, version: int, runs: Runs) -> Changed | None:
         """As `apply`, returning the deleted and inserted rows, for each change the deleted one first; None if there are none. Cost:

@@ -276,12 +276,12 @@ class Written:
     def step(self) -> None:
         """One batch, or a run of single changes if they go together."""
         batches = [self.batch(True) for _ in range(self.chance.randint(1, 4))] if self.chance.random() < 0.5 else [self.batch(False)]
-        run = self.state.judge_together(batches) if len(batches) > 1 else None
+        run = self.state.judge(batches) if len(batches) > 1 else None
         if run is not None:
             self.runs += 1
             applied = [self.state.apply(run)]
         else:
-            applied = [self.state.apply(self.state.judge(batch)) for batch in batches]
+            applied = [self.state.apply(judged) for batch in batches if (judged := self.state.judge([batch])) is not None]
         logged = [(one.version, b"" if one is not made.receipts[-1] else made.payload) for made in applied for one in made.receipts]
         for batch, (version, payload) in zip(batches, logged, strict=True):
             self.folder.log.append([LogRow(version, batch.source, batch.run, batch.epoch, payload)])

@@ -15,6 +15,7 @@ from service.engine.state import State
 from service.engine.versions import Needed
 from service.errors import Problem
 from service.tables import indexes as tables_indexes
+from service.tables.changes import SIGNS
 from service.tables.indexes import SharedIndexes
 from service.tables.interest import Touched
 from service.tables.relations import Relation
@@ -92,21 +93,22 @@ class Case:
     def apply(self, *changes: tuple[str, int, int, Row]) -> int:
         """All in one batch."""
         batch = self.batch(*changes)
-        self.state.apply(self.state.judge(batch))
+        judged = self.state.judge([batch])
+        assert judged is not None
+        self.state.apply(judged)
         self.note(changes)
-        assert self.indexes.applied is None and isinstance(self.indexes.batch, dict), "nothing has gone wrong"
+        assert self.indexes.applied is None or len(self.indexes.applied.turns), "nothing has gone wrong"
         return self.state.newest
 
     def run(self, *changes: tuple[str, int, int, Row]) -> int:
         """Each a version of its own, together if they can be."""
-        run = self.state.judge_together([self.batch(one) for one in changes])
+        run = self.state.judge([self.batch(one) for one in changes]) if len(changes) > 1 else None
         if run is None:
             for one in changes:
                 self.apply(one)
             return self.state.newest
         self.state.apply(run)
         self.note(changes)
-        assert self.indexes.batch == {}
         self.in_order(changes)
         return self.state.newest
 
@@ -114,9 +116,9 @@ class Case:
         """What a run did is told change by change, of each first what goes, with the entry of its own row."""
         if self.indexes.applied is None:
             return
-        run, offsets = self.indexes.applied.run, self.indexes.applied.order.offsets
-        order = list(zip(offsets.tolist(), run.signs.tolist(), strict=True))
-        assert order == sorted(order)
+        run = self.indexes.applied
+        assert (run.turns[1:] >= run.turns[:-1]).all() and (SIGNS[run.turns % len(SIGNS)] == run.signs).all()
+        offsets = run.turns // len(SIGNS)
         relations = {one.number: one.relation for one in self.indexes._kept.values()}
         for offset, number, slot in zip(offsets.tolist(), run.indexes.tolist(), run.entries.slot, strict=True):
             name, _, id_, _ = changes[offset]
@@ -328,21 +330,20 @@ def test_no_room_is_told_before_anything_is_touched(case: Case) -> None:
     case.indexes.check()
 
 
-@pytest.mark.parametrize("name", ["apply", "apply_in_order"])
-def test_what_goes_wrong_is_told_to_those_who_follow(case: Case, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("together", [False, True])
+def test_what_goes_wrong_is_told_to_those_who_follow(case: Case, together: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     case.take("v", side(case.state), order("n"))
 
     def broken(*_: Any) -> None:
         raise KeyError("broken")
 
-    monkeypatch.setattr(case.indexes.structure, name, broken)
+    monkeypatch.setattr(case.indexes.structure, "apply", broken)
     with pytest.raises(KeyError, match="broken"):
-        (case.apply if name == "apply" else case.run)(("r", UPSERT, 1, {"n": 1}), ("r", UPSERT, 2, {"n": 1}))
-    for told in ("batch", "applied"):
-        with pytest.raises(KeyError, match="broken"):
-            getattr(case.indexes, told)
+        (case.run if together else case.apply)(("r", UPSERT, 1, {"n": 1}), ("r", UPSERT, 2, {"n": 1}))
+    with pytest.raises(KeyError, match="broken"):
+        case.indexes.applied  # noqa: B018
     case.put({"id": 1}, relation="s")
-    assert case.indexes.batch == {}, "what it does not touch is done"
+    assert case.indexes.applied is None, "what it does not touch is done"
 
 
 VALUES: dict[str, list[Any]] = {

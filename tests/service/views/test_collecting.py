@@ -12,6 +12,7 @@ import pytest
 from service.tables.changes import Run
 from service.views import collecting
 from service.views.collecting import Collector, Retained, RowCollector
+from service.views.deltas import tell
 from structures.rows.succession import Succeeded
 
 
@@ -80,7 +81,7 @@ def netted(gone: Pairs, come: Pairs, moved: dict[int, int], alike: bool = False)
     collector = Collector(1000, 1)
     for inserted, rows in enumerate((gone, come)):
         first, second = np.array(sorted(rows), np.int32).reshape(-1, 2).T
-        collector(0, bool(inserted), (first, second))
+        tell(collector, 0, bool(inserted), (first, second))
     old, new = np.array([*moved], np.int32), np.array([*moved.values()], np.int32)
     runs = {"a": Run(1, np.zeros(len(old), np.int64), old, new, 2 * len(old))}
     table = SimpleNamespace(same=lambda columns, old, new: np.ones(len(old), np.bool_))

@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 from unittest.mock import patch
 
-import numpy as np
 from hypothesis import strategies as st
 from hypothesis.stateful import initialize, precondition, rule
 
@@ -15,9 +14,7 @@ from structures.adaptive import bow_tie
 from structures.adaptive.bow_tie import BowTie
 from structures.adaptive.elimination import Elimination
 from structures.adaptive.intersect import Intersect
-from structures.core.runs import Deltas
-from structures.index import following
-from structures.index.indexes import OrderedIndexes, Run
+from structures.index.indexes import OrderedIndexes
 from tests.naive.natural_join import Entry
 from tests.structures.index.following_machine import FollowingMachine, Key, Relations, Variables, View, atoms_of
 from tests.structures.index.planting_machine import PlantingMachine
@@ -100,17 +97,13 @@ class AdaptiveMachine(PlantingMachine, FollowingMachine):
     def held(self, view: View, root: Any) -> list[tuple[int, int]]:
         return super().held(view, root) + [(3, at) for at in root.levels[1:]]
 
-    def follow_run(self, tree: Any, run: Run, offsets: np.ndarray, limit: int | None, hushed: np.ndarray | None) -> Deltas:
-        with patch.object(following, "CHUNK", self.CHUNK):
-            return super().follow_run(tree, run, offsets, limit, hushed)
-
     @rule(tuples=st.lists(TUPLES, max_size=10), data=st.data())
     def batch(self, tuples: list[tuple[int, Entry, int]], data: st.DataObject) -> None:
         self.change_at_once(tuples, data)
 
-    @rule(tuples=st.lists(TUPLES, max_size=5), data=st.data(), limit=st.sampled_from([0, 3, 10**6, None]), quiet=st.booleans())
-    def singles(self, tuples: list[tuple[int, Entry, int]], data: st.DataObject, limit: int | None, quiet: bool) -> None:
-        self.change_singly(tuples, data, limit, quiet)
+    @rule(tuples=st.lists(TUPLES, max_size=5), data=st.data(), limit=st.sampled_from([0, 3, 10**6, None]))
+    def singles(self, tuples: list[tuple[int, Entry, int]], data: st.DataObject, limit: int | None) -> None:
+        self.change_singly(tuples, data, limit)
 
     @precondition(lambda self: self.pins)
     @rule(data=st.data(), values=st.tuples(*[VALUES] * 3), how=st.integers(0, 4))

@@ -13,9 +13,10 @@ from structures.adaptive.bow_tie import BowTie, block
 from structures.adaptive.elimination import Elimination
 from structures.adaptive.intersect import Intersect, Member
 from structures.core.kernel import JIT
-from structures.index.indexes import Changes, Entries, OrderedIndexes
+from structures.index.indexes import Entries, OrderedIndexes
 from tests.naive.natural_join import Entry, join
 from tests.structures.adaptive.machine import AdaptiveMachine, Variables, adaptive_of
+from tests.structures.batches import Changes, apply_steps, apply_to_indexes, follow_batch, follow_steps
 from tests.structures.index.machine import packed
 from tests.structures.machines import Row, drive, read_all
 
@@ -198,12 +199,12 @@ def test_levels_come_with_points_far_away() -> None:
         come = [Changes(packed([], 2), packed([one], 2)) for one in ((x, slot), (x, 1, slot), (1, x, slot))]
         numbers = [tree.members[m].index for m in (0, 1, 2)]
         if version % 2:
-            tree.follow(indexes.apply(dict(zip(numbers, come, strict=True))), None)
+            follow_batch(tree, apply_to_indexes(indexes, dict(zip(numbers, come, strict=True))), None)
         else:
             widest = packed([(x, 0, slot), (x, 1, slot), (1, x, slot)], 2)
-            run = indexes.apply_in_order(np.array(numbers), np.ones(3, np.int8), widest)
-            deltas = tree.follow_in_order(run, np.array([0, 1, 1]), 10)
-            assert deltas.rows.T.tolist() == [[slot, slot, 0]]
+            run = apply_steps(indexes, np.array(numbers), np.ones(3, np.int8), widest, np.array([0, 1, 1]))
+            found = follow_steps(tree, run, 10)
+            assert {step: rows.T.tolist() for step, rows in found.items()} == {1: [[slot, slot, 0]]}
         tree.check()
         rows += 1
         assert tree.root.levels[0] == top and len(read_all(tree.rows(tree.root))) == rows
@@ -290,7 +291,7 @@ def test_tens_of_thousands() -> None:
             gained += sign * rows.shape[1]
             return True
 
-        tree.follow(indexes.apply(changes), sink)
+        follow_batch(tree, apply_to_indexes(indexes, changes), sink)
         indexes.reclaim(version, np.array([1], np.int64))
         for place in range(3):
             here[place][some] = new[place]

@@ -13,6 +13,7 @@ from structures.box.tree import BoxTree
 from structures.core.encoding import POS_INF
 from structures.core.kernel import JIT
 from tests.naive.box_join import Box, entries, pairs
+from tests.structures.batches import apply_batch
 from tests.structures.box.boxes import NO_PINS, random_entries, rows_of, same_rows
 
 
@@ -40,7 +41,7 @@ def grown_to_the_right(n: int, length: int = 0, dimensions: int = 2, endless: in
     tree, step = grown.tree, layout.CAP // 4
     tree.bulk_load(1, here.take(slice(0, n // 2)))
     for version, lo in enumerate(range(n // 2, n, step), 2):
-        tree.apply(version, here.take(slice(0)), here.take(slice(lo, lo + step)), None)
+        apply_batch(tree, version, here.take(slice(0)), here.take(slice(lo, lo + step)), None)
         grown.retired.append(int(tree.retired_bytes))
         tree.reclaim(version, NO_PINS)
         grown.uneven.append(tree.is_uneven)
@@ -105,7 +106,7 @@ def test_trees_are_right_after_rotations(kind: str, dimensions: int, longest: in
             came.append(Box(s, int(rng.random() < 0.05), left, right, version * layout.CAP + i))
         gone = here[: layout.CAP // 4] if version % 3 == 0 else none
         here = here[len(gone) :] + came
-        root = tree.apply(version, entries(gone, dimensions), entries(came, dimensions), None)
+        root = apply_batch(tree, version, entries(gone, dimensions), entries(came, dimensions), None)
         tree.reclaim(version, NO_PINS)
         if not JIT:  # leaves are small
             tree.check(root)

@@ -19,6 +19,7 @@ from structures.core.encoding import NEG_INF, POS_INF
 from structures.core.kernel import JIT
 from tests import datasets
 from tests.naive.box_join import Box, entries, in_window, pairs
+from tests.structures.batches import apply_batch
 from tests.structures.box.boxes import NO_PINS, random_entries, read_all, rows_of
 from tests.structures.box.machine import BoxMachine, in_order
 from tests.structures.machines import drive
@@ -66,7 +67,7 @@ def test_tens_of_thousands(dimensions: int, partners: float) -> None:
             net[0] += sign * slots.shape[1]
             return True
 
-        root = tree.apply(version, here.take(~keep), news, sink)
+        root = apply_batch(tree, version, here.take(~keep), news, sink)
         tree.reclaim(version, NO_PINS)
         here = joined(here.take(keep), news)
         count += net[0]
@@ -98,7 +99,7 @@ def test_ties_touching_sides_points_and_unbounded_ends(dimensions: int, kind: st
     boxes = [box if kind == "pair" else box._replace(set=0) for box in some_boxes(dimensions)]
     tree = BoxTree(dimensions, kind, 1 << 22)
     root = tree.bulk_load(1, entries(boxes[::2], dimensions))
-    root = tree.apply(2, entries([], dimensions), entries(boxes[1::2], dimensions), None)
+    root = apply_batch(tree, 2, entries([], dimensions), entries(boxes[1::2], dimensions), None)
     tree.check(root)
     assert rows_of(tree.rows(root), kind) == sorted(pairs(kind, boxes))
     for lo, hi in ((0, 12), (NEG_INF, 4), (5, 5), (40, POS_INF), (NEG_INF, POS_INF)):
@@ -107,7 +108,7 @@ def test_ties_touching_sides_points_and_unbounded_ends(dimensions: int, kind: st
             low[dimension], high[dimension] = lo, hi
             wanted = sorted(pairs(kind, in_window(boxes, low.tolist(), high.tolist())))
             assert rows_of(tree.rows(root, window=(low, high)), kind) == wanted
-    root = tree.apply(3, entries(boxes[:100], dimensions), entries([], dimensions), None)
+    root = apply_batch(tree, 3, entries(boxes[:100], dimensions), entries([], dimensions), None)
     tree.check(root)
     assert rows_of(tree.rows(root), kind) == sorted(pairs(kind, boxes[100:]))
 
@@ -198,7 +199,7 @@ def test_one_old_pin_does_not_hold_what_came_after_it() -> None:
     for version in range(2, 102):
         keep = rng.random(len(here.key)) > 0.02
         news = random_entries(rng, int((~keep).sum()), 2, 2, version * 100_000, 10_000)
-        root = tree.apply(version, here.take(~keep), news, None)
+        root = apply_batch(tree, version, here.take(~keep), news, None)
         here = joined(here.take(keep), news)
         tree.reclaim(version, np.array([1], np.int64))
         used.append(tree.live_bytes + tree.retired_bytes)
@@ -224,8 +225,8 @@ def test_boxes_of_every_width() -> None:
     assert len(read_all(tree.rows(root))[0]) == count
     cover = Entries(np.zeros(1, np.uint8), np.zeros(1, np.int32), np.full((1, 2), -5), np.full((1, 2), 2 * 10**9), np.full(1, n, np.int32))
     for _ in range(20):
-        root = tree.apply(version + 1, cover.take(slice(0)), cover, None)
-        root = tree.apply(version + 2, cover, cover.take(slice(0)), None)
+        root = apply_batch(tree, version + 1, cover.take(slice(0)), cover, None)
+        root = apply_batch(tree, version + 2, cover, cover.take(slice(0)), None)
         version += 2
         tree.reclaim(version, NO_PINS)
     assert len(read_all(tree.rows(root))[0]) == count
@@ -243,7 +244,7 @@ def test_boxes_in_order_of_their_left_ends() -> None:
     none = here.take(slice(0))
     for version, lo in enumerate(range(0, n, 200), 1):
         old = here.take(slice(lo - 4000, lo - 3800)) if lo >= 4000 else none
-        root = tree.apply(version, old, here.take(slice(lo, lo + 200)), None)
+        root = apply_batch(tree, version, old, here.take(slice(lo, lo + 200)), None)
         tree.reclaim(version, NO_PINS)
     tree.check(root)
     assert len(read_all(tree.rows(root))[0]) == count_pairs(here.take(slice(n - 4000, n)))
@@ -261,7 +262,7 @@ def test_a_sink_may_stop_the_delta() -> None:
         return False
 
     deletes = points[:10]
-    root = tree.apply(2, entries(deletes, 2), entries([Box(1, 0, (i, -5000), (5000, 0), 10_000 + i) for i in range(100)], 2), sink)
+    root = apply_batch(tree, 2, entries(deletes, 2), entries([Box(1, 0, (i, -5000), (5000, 0), 10_000 + i) for i in range(100)], 2), sink)
     assert len(seen) == 1
     assert len(read_all(tree.rows(root))[0]) == sum(300 - max(i, 10) for i in range(100))
     tree.check(root)
@@ -271,14 +272,14 @@ def test_deleting_what_is_not_there_is_an_error() -> None:
     tree = BoxTree(2, "pair", 1 << 20)
     tree.bulk_load(1, entries([Box(0, 0, (1, 1), (2, 2), 3)], 2))
     with pytest.raises(KeyError):
-        tree.apply(2, entries([Box(0, 0, (1, 1), (2, 2), 4)], 2), entries([], 2), None)
+        apply_batch(tree, 2, entries([Box(0, 0, (1, 1), (2, 2), 4)], 2), entries([], 2), None)
 
 
 def test_a_full_arena_refuses_before_it_begins() -> None:
     tree = BoxTree(2, "pair", 1 << 19)
     root = tree.bulk_load(1, entries([], 2))
     with pytest.raises(MemoryError):
-        tree.apply(2, entries([], 2), entries([Box(0, 0, (i, i), (i, i), i + 10) for i in range(5000)], 2), None)
+        apply_batch(tree, 2, entries([], 2), entries([Box(0, 0, (i, i), (i, i), i + 10) for i in range(5000)], 2), None)
     assert tree.root == root
     tree.check(root)
 
@@ -312,12 +313,12 @@ def test_an_arena_that_fills_up_midway_is_as_before(monkeypatch: pytest.MonkeyPa
         tree.reclaim(0, NO_PINS)
         root = tree.bulk_load(1, entries(boxes[:8], 3))
         with pytest.raises(MemoryError):
-            tree.apply(2, entries([], 3), entries(boxes[8:], 3), None)
+            apply_batch(tree, 2, entries([], 3), entries(boxes[8:], 3), None)
         assert tree.arena.C[NEXT_CHUNK] <= tree.arena.C[CHUNKS] and tree.root == root
         tree.check(root)
         assert rows_of(tree.rows(root)) == sorted(pairs("pair", boxes[:8]))
         tree.reclaim(1, NO_PINS)
-        now = tree.apply(3, entries(boxes[:2], 3), entries(boxes[8:20], 3), None)
+        now = apply_batch(tree, 3, entries(boxes[:2], 3), entries(boxes[8:20], 3), None)
         tree.check(now, (root,))
         assert rows_of(tree.rows(now)) == sorted(pairs("pair", boxes[2:20]))
 
@@ -353,7 +354,7 @@ def test_slots_that_the_table_of_boxes_did_not_reach(monkeypatch: pytest.MonkeyP
     begun, later = reading.fill(3), []
     for version, slot in enumerate((2**18, 2**18 + 1, 2**22 + 7), 2):
         later.append(Box(slot % 2, 0, (20, 1), (21, 2), slot))
-        root = tree.apply(version, entries([], 2), entries(later[-1:], 2), None)
+        root = apply_batch(tree, version, entries([], 2), entries(later[-1:], 2), None)
         found = rows_of(tree.rows(root, None, window))
         assert found == sorted(pairs("pair", in_window(boxes + later, (10, 0), (30, 9))))
     assert tree._boxes.shape[1] < 2**25 and len(tree._boxes[0]) > 2**22
@@ -385,7 +386,7 @@ def test_the_world(view: str) -> None:
     tree = BoxTree(2, kind, 1 << 26)
     every = world(names[0], 0) if kind == "self" else joined(world(names[0], 0), world(names[1], 1))
     root = tree.bulk_load(1, every.take(slice(0, None, 2)))
-    root = tree.apply(2, every.take(slice(0)), every.take(slice(1, None, 2)), None)
+    root = apply_batch(tree, 2, every.take(slice(0)), every.take(slice(1, None, 2)), None)
     tree.check(root)
     rows = rows_of(tree.rows(root), kind)
     assert len(rows) == about["rows"] and datasets.checksum(rows) == about["checksum"]
@@ -418,7 +419,7 @@ def test_the_change_log_of_the_world() -> None:
                 box = Box(names.index(change["relation"]), 0, (row["x1"], row["y1"]), (row["x2"], row["y2"]), row["id"])
                 version += 1
                 one, none = entries([box], 2), entries([], 2)
-                tree.apply(version, *((none, one) if change["op"] == "insert" else (one, none)), sink)
+                apply_batch(tree, version, *((none, one) if change["op"] == "insert" else (one, none)), sink)
                 tree.reclaim(version, NO_PINS)
             if change["seq"] in checkpoints:
                 wanted = checkpoints[change["seq"]]

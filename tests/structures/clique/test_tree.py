@@ -11,6 +11,7 @@ import pytest
 from structures.clique.tree import CliqueTree, Cursor, Entries
 from structures.core.kernel import JIT
 from tests.naive.clique_join import Row
+from tests.structures.batches import apply_batch
 from tests.structures.clique.machine import CliqueMachine, as_rows
 from tests.structures.machines import drive
 
@@ -51,7 +52,7 @@ def test_a_missing_interval() -> None:
     tree = CliqueTree(3, 1 << 20)
     tree.bulk_load(1, of(np.arange(5), np.arange(5) + 3))
     with pytest.raises(KeyError):
-        tree.apply(2, of(np.array([7]), np.array([9])), of(NO_PINS, NO_PINS), None)
+        apply_batch(tree, 2, of(np.array([7]), np.array([9])), of(NO_PINS, NO_PINS), None)
 
 
 @pytest.mark.parametrize(("t", "n"), [(3, 1200 if JIT else 500), (7, 12), (8, 11)])
@@ -68,7 +69,7 @@ def test_all_in_one_point(t: int, n: int) -> None:
         rows += found.shape[1]
     assert rows == comb(n - 1, t - 1)
     told = []
-    tree.apply(2, given, given.take(slice(0, 0)), lambda sign, slots: told.append(slots.shape[1]) is not None or len(told) < 2)
+    apply_batch(tree, 2, given, given.take(slice(0, 0)), lambda sign, slots: told.append(slots.shape[1]) is not None or len(told) < 2)
     assert len(told) == min(2, -(-rows // (1 << 16)))
     if n < 20:
         left = [slot for slot in range(n) if slot != n // 2]
@@ -99,7 +100,7 @@ def test_tens_of_thousands(t: int) -> None:
         order = rng.permutation(n)
         gone, kept = order[: n // 10], order[n // 10 :]
         come = some(n // 10, n * version)
-        tree.apply(version, now.take(gone), come, sink)
+        apply_batch(tree, version, now.take(gone), come, sink)
         tree.reclaim(version, NO_PINS)
         now = Entries(*(np.concatenate((a[kept], b)) for a, b in zip(now, come, strict=True)))
     tree.check(tree.root)
@@ -125,6 +126,6 @@ def test_starts_that_too_few_cover(t: int) -> None:
     cursor = tree.rows(tree.root)
     assert not read(cursor) and cursor.steps < 3
     more = of(np.array([3, 10 * n]) // 100 * 100 + t, np.array([3, 10 * n]) // 100 * 100 + 50, n)
-    tree.apply(2, more.take(slice(0, 0)), more, None)
+    apply_batch(tree, 2, more.take(slice(0, 0)), more, None)
     cursor = tree.rows(tree.root)
     assert len(read(cursor)) == 2 and cursor.dead_ends == 0 and cursor.steps < 64 * 4 + 10 * t * log2(n)

@@ -24,14 +24,15 @@ from structures.event_tree.matching import Matching
 from structures.event_tree.runs import OUTER_DELETE, OUTER_INSERT, PARTNER_DELETE, PARTNER_INSERT, Moves
 from structures.event_tree.tree import EventTree
 from structures.ij_heap.heap import IJHeap, Topology
-from structures.index.indexes import Changes, OrderedIndexes
 from structures.index.indexes import Entries as Tuples
+from structures.index.indexes import OrderedIndexes
 from structures.interval.tree import IntervalTree
 from structures.join_tree.tree import JoinTree, Port
 from structures.quadtree.trees import QuadTrees
 from structures.ranked.entries import Changes as Ranks
 from structures.ranked.tops import Tops
 from structures.view_tree.tree import Member, ViewTree
+from tests.structures.batches import Changes, apply_batch, apply_to_indexes, apply_to_join, follow_batch
 
 LINE = 10**9  # values are below
 IN_PLACE = ("groups",)  # nobody but the writer reads them: pins hold nothing
@@ -85,7 +86,7 @@ class Intervals(Subject):
         self.tree.bulk_load(1, self.entries(numbers, values))
 
     def change(self, version: int, numbers: np.ndarray, values: np.ndarray, later: np.ndarray) -> None:
-        self.tree.apply(version, self.entries(numbers, values), self.entries(numbers, later), None)
+        apply_batch(self.tree, version, self.entries(numbers, values), self.entries(numbers, later), None)
 
     def reclaim(self, version: int, pins: np.ndarray) -> None:
         self.tree.reclaim(version, pins)
@@ -126,7 +127,7 @@ class Index(Subject):
 
     def change(self, version: int, numbers: np.ndarray, values: np.ndarray, later: np.ndarray) -> None:
         self.tree.begin(version)
-        self.tree.apply({self.number: Changes(self.entries(numbers, values), self.entries(numbers, later))})
+        apply_to_indexes(self.tree, {self.number: Changes(self.entries(numbers, values), self.entries(numbers, later))})
 
     def reclaim(self, version: int, pins: np.ndarray) -> None:
         self.tree.reclaim(version, pins)
@@ -159,7 +160,7 @@ class View(Subject):
         changes = {
             index: Changes(self.entries(numbers, values, atom), self.entries(numbers, later, atom)) for atom, index in enumerate(self.atoms)
         }
-        self.tree.follow(self.indexes.apply(changes), None)
+        follow_batch(self.tree, apply_to_indexes(self.indexes, changes), None)
 
     def reclaim(self, version: int, pins: np.ndarray) -> None:
         self.indexes.reclaim(version, pins)
@@ -187,14 +188,14 @@ class Join(Subject):
         for alias in range(3):
             mine = numbers[numbers % 3 == alias]
             self.describe(alias, mine, values)
-            self.tree.apply(1, alias, mine.astype(np.int32), True, None)
+            self.tree.load(1, alias, mine.astype(np.int32))
 
     def change(self, version: int, numbers: np.ndarray, values: np.ndarray, later: np.ndarray) -> None:
         for alias in range(3):
             mine = numbers[numbers % 3 == alias]
-            self.tree.apply(version, alias, mine.astype(np.int32), False, None)
+            apply_to_join(self.tree, version, alias, mine.astype(np.int32), False)
             self.describe(alias, mine, later)
-            self.tree.apply(version, alias, mine.astype(np.int32), True, None)
+            apply_to_join(self.tree, version, alias, mine.astype(np.int32), True)
 
     def reclaim(self, version: int, pins: np.ndarray) -> None:
         self.tree.reclaim(version, pins)

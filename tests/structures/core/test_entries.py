@@ -16,6 +16,7 @@ from structures.core.entries import Entries
 from structures.core.reserve import SLOTS
 from structures.ij_heap.heap import IJHeap, Topology
 from structures.interval.tree import IntervalTree
+from tests.structures.batches import apply_singly
 
 MAKERS: dict[str, Callable[[], Any]] = {
     "pair": lambda: IntervalTree("pair"),
@@ -73,7 +74,7 @@ def test_a_run_is_refused_as_a_whole(name: str) -> None:
     tree = MAKERS[name]()
     some = made(tree, [0, 0], [0, KEY_MAX], [0, 5], [9, 9], [1, 2])
     with pytest.raises(ValueError, match="entry 1"):
-        tree.apply_in_order(1, np.ones(2, np.int8), some, 10)
+        apply_singly(tree, 1, np.ones(2, np.int8), some, 10)
     assert not any(tree.root.counts)
     tree.check(tree.root)
 
@@ -87,7 +88,7 @@ def test_a_column_that_is_too_short(name: str, column: str, count: int) -> None:
     some = made(tree, [0] * count, [1] * count, [4] * count, [5] * count, list(range(2, 2 + count)))
     ragged = some._replace(**{column: getattr(some, column)[:-1]})
     with pytest.raises(ValueError):
-        tree.apply_in_order(2, np.ones(len(ragged.key), np.int8), ragged, None)
+        apply_singly(tree, 2, np.ones(len(ragged.key), np.int8), ragged, None)
     with pytest.raises(ValueError):
         tree.apply(2, there.take(np.array([], np.int64)), ragged, None)
     with pytest.raises(ValueError):
@@ -112,12 +113,9 @@ def test_a_sign_for_each_entry(name: str, signs: int) -> None:
     tree = MAKERS[name]()
     some = made(tree, [0, 0], [0, 1], [0, 5], [9, 9], [1, 2])
     with pytest.raises(ValueError, match=f"a sign for each entry, not {signs} for 2"):
-        tree.apply_in_order(1, np.ones(signs, np.int8), some, None)
+        apply_singly(tree, 1, np.ones(signs, np.int8), some, None)
     with pytest.raises(TypeError, match="a contiguous array of int8"):
-        tree.apply_in_order(1, np.ones(2, np.int64), some, None)
-    if isinstance(tree, IntervalTree):
-        with pytest.raises(ValueError, match="a sign for each entry"):
-            list(tree.told_in_order(1, np.ones(signs, np.int8), some))
+        apply_singly(tree, 1, np.ones(2, np.int64), some, None)
     assert not any(tree.root.counts)
     tree.check(tree.root)
 
@@ -161,6 +159,5 @@ def test_boxes_of_other_dimensions() -> None:
 @pytest.mark.parametrize("limit", [10, None])
 def test_a_run_of_nothing(name: str, limit: int | None) -> None:
     tree = MAKERS[name]()
-    deltas = tree.apply_in_order(1, np.empty(0, np.int8), made(tree, [], [], [], [], []), limit)
-    assert len(deltas.starts) == len(deltas.ends) == len(deltas.too_large) == deltas.rows.shape[1] == 0
+    assert not apply_singly(tree, 1, np.empty(0, np.int8), made(tree, [], [], [], [], []), limit)
     tree.check(tree.root)

@@ -17,6 +17,7 @@ from structures.ij_heap.heap import Entries, IJHeap, Topology
 from structures.multiway.extreme import ASKED
 from structures.multiway.topology import components
 from tests.naive.interval_join import Interval, entries
+from tests.structures.batches import apply_batch
 from tests.structures.ij_heap.machine import IJMachine
 from tests.structures.machines import drive, read_all
 
@@ -39,14 +40,14 @@ def test_deleting_what_is_not_there_is_an_error() -> None:
     heap = IJHeap(PATH, 1 << 20)
     heap.bulk_load(1, entries([Interval(0, 0, 1, 2, 3)]))
     with pytest.raises(KeyError):
-        heap.apply(2, entries([Interval(0, 0, 1, 2, 4)]), NONE, None)
+        apply_batch(heap, 2, entries([Interval(0, 0, 1, 2, 4)]), NONE, None)
 
 
 def test_a_full_arena_refuses_before_it_begins() -> None:
     heap = IJHeap(PATH, 1 << 14)
     root = heap.bulk_load(1, entries([Interval(0, 0, 1, 2, 3)]))
     with pytest.raises(MemoryError):
-        heap.apply(2, NONE, entries([Interval(0, 0, i, i, i + 10) for i in range(5000)]), None)
+        apply_batch(heap, 2, NONE, entries([Interval(0, 0, i, i, i + 10) for i in range(5000)]), None)
     assert heap.root == root
     heap.check(root)
 
@@ -127,7 +128,7 @@ def test_single_changes_of_a_sparse_store_are_compacted_together() -> None:
     heap._write_anew = lambda leaves, spare: calls.append(leaves)
     for i in range(40, 140):
         heap.arena.C[SPARSE] = i >= 60
-        heap.apply(i, NONE, every.take(slice(i, i + 1)), None)
+        apply_batch(heap, i, NONE, every.take(slice(i, i + 1)), None)
     assert calls == [AT_ONCE] * (leaves_beside(80) // AT_ONCE)
     heap.check(heap.root)
 
@@ -152,8 +153,8 @@ def test_one_row_among_tens_of_thousands_of_intervals() -> None:
             return True
 
         before, one = heap.update_steps, every.take(slice(middle, middle + 1))
-        heap.apply(2, one, NONE, sink)
-        heap.apply(3, NONE, one, sink)
+        apply_batch(heap, 2, one, NONE, sink)
+        apply_batch(heap, 3, NONE, one, sink)
         assert told == [(-1, 1), (1, 1)]
         assert heap.update_steps - before <= 5 * log2(n), (n, heap.update_steps - before)
         per_entry.append(heap.live_bytes / n)

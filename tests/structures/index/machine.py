@@ -10,11 +10,12 @@ import numpy as np
 from hypothesis import strategies as st
 from hypothesis.stateful import initialize, precondition, rule
 
-from structures.core.entries import DELETE, INSERT
-from structures.index.indexes import NO_ENTRIES, Changes, Cursor, Entries, OrderedIndexes
+from structures.core.entries import DELETE, ENTER, INSERT
+from structures.index.indexes import Cursor, Entries, OrderedIndexes
 from structures.index.layout import BLOCK
 from tests.naive import ordered_index as twin
 from tests.naive.natural_join import Entry
+from tests.structures.batches import Changes, apply_steps, apply_to_indexes
 from tests.structures.machines import Reading, ReadingMachine, empty_chunks
 
 VALUES = st.one_of(st.integers(0, 3), st.integers(0, 12), st.sampled_from([-(2**63), 2**63 - 1, -1]))
@@ -53,7 +54,6 @@ class IndexMachine(ReadingMachine):
     @initialize(arities=st.lists(st.sampled_from(ARITIES), min_size=3, max_size=3), given=st.lists(ENTRIES, max_size=40))
     def begin(self, arities: list[int], given: list[tuple[int, Entry, int]]) -> None:
         self.indexes = OrderedIndexes(1 << 20)
-        self.indexes._many = 1
         self.indexes.begin(1)
         self.now: dict[int, frozenset[Entry]] = {}
         self.leaving: dict[int, int] = {}  # blocks at a time
@@ -103,28 +103,17 @@ class IndexMachine(ReadingMachine):
             changes[index] = Changes(*(packed(part, arity + 1) for part in (gone, come, moved, after)))
             between = (left - set(moved)) | set(after)
             wanted[index] = between | set(gone), between, between | set(come)
-        done = self.indexes.apply(changes)
-        for index, states in wanted.items():
-            deletes, inserts = done[index]
-            roots = deletes.before, deletes.after, inserts.before, inserts.after
-            old, middle, new = map(sorted, states)
-            assert [self._at(index, root) for root in roots] == [old, middle, middle, new]
-            assert inserts.after == self.indexes.root(index)
+        roots = {index: self.indexes.root(index) for index in changes}
+        run = apply_to_indexes(self.indexes, changes)
+        for index, (old, middle, new) in wanted.items():
+            mine = run.indexes == index
+            for sign, then in ((ENTER, old), (DELETE, middle), (INSERT, new)):
+                some = np.flatnonzero(mine & (run.signs == sign))
+                root = int(run.after[some[-1]]) if len(some) else roots[index]
+                assert self._at(index, root) == sorted(then)
+                roots[index] = root
+            assert roots[index] == self.indexes.root(index)
             self.now[index] = frozenset(new)
-        self._settle()
-
-    @rule(data=st.data())
-    def empty(self, data: st.DataObject) -> None:
-        """An index loses all that it has."""
-        self._next()
-        index = data.draw(st.sampled_from(sorted(self.now)))
-        gone, there = sorted(self.now[index]), self.now[index]
-        deletes, _ = self.indexes.apply({index: Changes(packed(gone[::-1], 9), NO_ENTRIES)})[index]
-        assert [self._at(index, root) for root in (deletes.before, deletes.after)] == [gone, []]
-        for one, common in zip(gone, deletes.common.tolist(), strict=True):
-            there = there - {one}
-            assert common == twin.in_common(there, one)
-        self.now[index] = frozenset()
         self._settle()
 
     @rule(given=st.lists(ENTRIES, max_size=8), data=st.data())
@@ -140,7 +129,7 @@ class IndexMachine(ReadingMachine):
             self.now[index] ^= {one}
             wanted.append((self.now[index], twin.in_common(self.now[index], one)))
         entries = packed([one for _, one in toggled], 9)
-        run = self.indexes.apply_in_order(np.array([index for index, _ in toggled], np.int64), np.array(signs, np.int8), entries)
+        run = apply_steps(self.indexes, np.array([index for index, _ in toggled], np.int64), np.array(signs, np.int8), entries)
         for i, (then, common) in enumerate(wanted):
             assert self._at(toggled[i][0], int(run.after[i])) == sorted(then)
             assert run.common[i] == common

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 from typing import Any
 from unittest.mock import patch
 
@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import precondition, rule
 
 from structures.index import planting
-from structures.index.indexes import Changes, Entries, OrderedIndexes, Run
+from structures.index.indexes import OrderedIndexes, Run
 from structures.index.planting import Planted
 from tests.structures.machines import ReadingMachine
 
@@ -47,17 +47,11 @@ class PlantingMachine(ReadingMachine):
     def pin_array(self) -> np.ndarray:
         return np.array(sorted({*self.pins, *(one.held for one in self.growing)}), np.int64)
 
-    def note(self, changed: Mapping[int, Changes] | Run) -> None:
+    def note(self, run: Run) -> None:
         """What was done to indexes."""
-        parts: Mapping[int, Sequence[Entries]]
-        if isinstance(changed, Run):
-            parts = {index: [changed.entries.take(np.flatnonzero(changed.indexes == index))] for index in changed.indexes.tolist()}
-        else:
-            parts = changed
         for one in self.growing:
             for atom, first in enumerate(one.tree.first):
-                for entries in parts.get(one.tree.members[first].index, ()):
-                    one.tree.note(atom, entries)
+                one.tree.note(atom, run.entries.take(np.flatnonzero(run.indexes == one.tree.members[first].index)))
 
     @property
     def planted(self) -> list[Any]:

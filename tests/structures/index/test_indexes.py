@@ -8,8 +8,9 @@ import pytest
 from structures.core.control import NEXT_CHUNK, SHIFT
 from structures.core.kernel import JIT
 from structures.index.changes import INNER_FILL, LEAF_FILL
-from structures.index.indexes import NO_ENTRIES, Changes, Entries, OrderedIndexes, index_order
+from structures.index.indexes import NO_ENTRIES, Entries, OrderedIndexes, index_order
 from structures.index.layout import BLOCK, LEAF_ROOM, MOST_LEVELS
+from tests.structures.batches import Changes, apply_steps, apply_to_indexes
 from tests.structures.index.machine import IndexMachine, packed, read_entries
 from tests.structures.machines import drive
 
@@ -52,7 +53,7 @@ def test_blocks_beyond_the_reach_of_32_bits() -> None:
     given = [(a, b, 100 * a + b) for a in range(90) for b in range(90)]
     indexes.load(index, packed(given[::2], 2))
     indexes.begin(2)
-    indexes.apply({index: Changes(packed(given[:40:2], 2), packed(given[1::2], 2))})
+    apply_to_indexes(indexes, {index: Changes(packed(given[:40:2], 2), packed(given[1::2], 2))})
     root = indexes.root(index)
     assert root > 1 << 34 and read_entries(indexes.entries(index, root)) == sorted([*given[1:40:2], *given[40:]])
     assert indexes.seek(index, root, (45, 7)) == (45, 7, 4507) and indexes.count(index, root, (45,)) == 90
@@ -79,7 +80,7 @@ def test_what_is_missing_or_there_twice_is_an_error_and_the_rest_is_done() -> No
     indexes.load(index, packed([(1, 1), (2, 2)], 1))
     indexes.begin(2)
     with pytest.raises(KeyError, match="2 deleted entries were not there, or inserted ones were"):
-        indexes.apply({index: Changes(packed([(1, 7), (2, 2)], 1), packed([(1, 1), (3, 3)], 1))})
+        apply_to_indexes(indexes, {index: Changes(packed([(1, 7), (2, 2)], 1), packed([(1, 1), (3, 3)], 1))})
     assert read_entries(indexes.entries(index, indexes.root(index))) == [(1, 1), (3, 3)]
     indexes.check()
 
@@ -106,7 +107,7 @@ def test_an_index_is_removed_once() -> None:
         with pytest.raises(KeyError):
             indexes.remove(wrong)
         with pytest.raises(KeyError, match=f"no index {wrong}"):
-            indexes.apply_in_order(np.array([wrong]), np.ones(1, np.int8), packed([(1, 1, 2)], 2))
+            apply_steps(indexes, np.array([wrong]), np.ones(1, np.int8), packed([(1, 1, 2)], 2))
     assert len({indexes.add(2), indexes.add(2)}) == 2
     indexes.check()
 
@@ -123,18 +124,18 @@ def test_what_is_none_of_an_index_is_refused_first() -> None:
         with pytest.raises(ValueError, match="an index takes 2 coordinates and a slot"):
             indexes.load(empty, wrong)
         with pytest.raises(ValueError, match="an index takes 2 coordinates and a slot"):
-            indexes.apply({index: Changes(good, wrong)})
+            apply_to_indexes(indexes, {index: Changes(good, wrong)})
         with pytest.raises(ValueError, match="an index takes 2 coordinates and a slot"):
-            indexes.apply_in_order(np.full(len(wrong.slot), index), np.ones(len(wrong.slot), np.int8), wrong)
-    with pytest.raises(ValueError, match="not 2 and 1 for 1"):
-        indexes.apply_in_order(np.array([index, index]), np.ones(1, np.int8), good)
+            apply_steps(indexes, np.full(len(wrong.slot), index), np.ones(len(wrong.slot), np.int8), wrong)
+    with pytest.raises(ValueError, match="not 2, 1 and 2 for 1"):
+        apply_steps(indexes, np.array([index, index]), np.ones(1, np.int8), good)
     with pytest.raises(TypeError, match="a contiguous array of int8"):
-        indexes.apply_in_order(np.array([index]), np.ones(1, np.int64), good)
+        apply_steps(indexes, np.array([index]), np.ones(1, np.int64), good)
     for unknown in (empty + 1, -1):
         with pytest.raises(KeyError, match=f"no index {unknown}"):
-            indexes.apply({unknown: Changes(good, NO_ENTRIES)})
+            apply_to_indexes(indexes, {unknown: Changes(good, NO_ENTRIES)})
         with pytest.raises(KeyError, match=f"no index {unknown}"):
-            indexes.apply_in_order(np.array([index, unknown]), np.ones(2, np.int8), packed([(2, 2, 2), (3, 3, 3)], 2))
+            apply_steps(indexes, np.array([index, unknown]), np.ones(2, np.int8), packed([(2, 2, 2), (3, 3, 3)], 2))
         with pytest.raises(KeyError, match=f"no index {unknown}"):
             indexes.load(unknown, good)
     assert indexes.root(index) == root
@@ -200,7 +201,7 @@ def test_entries_that_ascend_leave_full_leaves() -> None:
     n = 3_000
     for first in range(0, n, 100):
         indexes.begin(2 + first)
-        indexes.apply({index: Changes(NO_ENTRIES, packed([(i, i) for i in range(first, first + 100)], 1))})
+        apply_to_indexes(indexes, {index: Changes(NO_ENTRIES, packed([(i, i) for i in range(first, first + 100)], 1))})
         indexes.reclaim(2 + first, NO_PINS)
     indexes.check()
     assert LEAF_ROOM[1] < 41 or indexes.bytes(index) < 20 * n

@@ -9,10 +9,12 @@ import pytest
 
 from structures.core.arena import B
 from structures.core.encoding import NEG_INF, POS_INF
-from structures.core.entries import DELETE, INSERT, Entries
+from structures.core.entries import DELETE, INSERT, Entries, room_for
 from structures.core.kernel import JIT
 from structures.interval.tree import Cursor, IntervalTree
+from structures.ordered.whole import read_all as read_entries
 from tests.naive.interval_join import Interval, entries, pairs, sweep_count
+from tests.structures.batches import apply_batch, apply_singly
 from tests.structures.interval.machine import IntervalMachine
 from tests.structures.machines import drive
 
@@ -72,7 +74,7 @@ def test_tens_of_thousands(partners: float) -> None:
             net[0] += sign * slots.shape[1]
             return True
 
-        root = tree.apply(version, here.take(~keep), news, sink)
+        root = apply_batch(tree, version, here.take(~keep), news, sink)
         tree.reclaim(version, NO_PINS)
         here = Entries(*(np.concatenate([a[keep], b]) for a, b in zip(here, news, strict=True)))
         count += net[0]
@@ -105,16 +107,17 @@ def test_many_changes_without_deltas(in_order: bool) -> None:
             signs = np.repeat(np.array([DELETE, INSERT], np.int8), (np.count_nonzero(~keep), more * B))
             both = Entries(*map(np.concatenate, zip(here.take(~keep), news, strict=True)))
             mixed = rng.permutation(len(signs))
-            tree.apply_in_order(version, signs[mixed], both.take(mixed), None)
+            apply_singly(tree, version, signs[mixed], both.take(mixed), None)
         else:
-            tree.apply(version, here.take(~keep), news, None)
+            apply_batch(tree, version, here.take(~keep), news, None)
         here = Entries(*(np.concatenate([a[keep], b]) for a, b in zip(here, news, strict=True)))
         tree.check(tree.root, (root,))
-        kept = tree._entries()
+        kept = room_for(sum(tree.root.counts))
+        read_entries(tree.arena.nodes, tree.arena.C, kept)
         assert all(map(np.array_equal, kept.take(tree._order(kept)), here.take(tree._order(here))))
     missing = random_entries(rng, 50 * B, 2, 10**8)
     with pytest.raises(KeyError, match=f"{50 * B} deleted entries"):
-        tree.apply(9, missing, random_entries(rng, 50 * B, 2, 10**7), None)
+        apply_batch(tree, 9, missing, random_entries(rng, 50 * B, 2, 10**7), None)
     assert sum(tree.root.counts) == len(here.key) + 50 * B
     assert len(read_all(before)[0]) == rows
 
@@ -127,7 +130,7 @@ def test_ties_and_unbounded_ends() -> None:
     root = tree.bulk_load(1, entries(same + endless))
     a, b = read_all(tree.rows(root), 100)
     assert set(zip(a.tolist(), b.tolist(), strict=True)) == pairs("pair", same + endless) and len(a) == 110 * 110
-    root = tree.apply(2, entries(same), NONE, None)
+    root = apply_batch(tree, 2, entries(same), NONE, None)
     assert len(read_all(tree.rows(root))[0]) == 100
     tree.check(root)
 
@@ -174,7 +177,7 @@ def test_one_old_pin_does_not_hold_what_came_after_it() -> None:
     for version in range(2, 202):
         keep = rng.random(len(here.key)) > 0.02
         news = random_entries(rng, int((~keep).sum()), 2, version * 100_000)
-        root = tree.apply(version, here.take(~keep), news, None)
+        root = apply_batch(tree, version, here.take(~keep), news, None)
         here = Entries(*(np.concatenate([a[keep], b]) for a, b in zip(here, news, strict=True)))
         tree.reclaim(version, pins)
         used.append(tree.live_bytes + tree.retired_bytes)
@@ -197,7 +200,7 @@ def test_a_sink_may_stop_the_delta() -> None:
         seen.append(slots.shape[1])
         return False
 
-    root = tree.apply(2, NONE, entries([Interval(1, 0, i, 5000, 10_000 + i) for i in range(100)]), sink)
+    root = apply_batch(tree, 2, NONE, entries([Interval(1, 0, i, 5000, 10_000 + i) for i in range(100)]), sink)
     assert len(seen) == 1
     assert len(read_all(tree.rows(root))[0]) == sum(n - i for i in range(100))
     tree.check(root)
@@ -207,14 +210,14 @@ def test_deleting_what_is_not_there_is_an_error() -> None:
     tree = IntervalTree("pair", 1 << 20)
     tree.bulk_load(1, entries([Interval(0, 0, 1, 2, 3)]))
     with pytest.raises(KeyError):
-        tree.apply(2, entries([Interval(0, 0, 1, 2, 4)]), NONE, None)
+        apply_batch(tree, 2, entries([Interval(0, 0, 1, 2, 4)]), NONE, None)
 
 
 def test_a_full_arena_refuses_before_it_begins() -> None:
     tree = IntervalTree("pair", 1 << 14)
     root = tree.bulk_load(1, entries([Interval(0, 0, 1, 2, 3)]))
     with pytest.raises(MemoryError):
-        tree.apply(2, NONE, entries([Interval(0, 0, i, i, i + 10) for i in range(5000)]), None)
+        apply_batch(tree, 2, NONE, entries([Interval(0, 0, i, i, i + 10) for i in range(5000)]), None)
     assert tree.root == root
     tree.check(root)
 

@@ -4,6 +4,7 @@ batch."""
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -14,8 +15,9 @@ from structures.core.entries import DELETE, INSERT
 from structures.join_tree.changes import MOVE
 from structures.join_tree.cursors import Given, Start
 from structures.join_tree.layout import ABSENT, EXISTS, OPTIONAL, REQUIRED
-from structures.join_tree.tree import JoinTree, Port
+from structures.join_tree.tree import JoinTree, Port, Singles
 from tests.naive.tree_join import Rows, Seen, join
+from tests.structures.batches import apply_to_join
 from tests.structures.machines import Reading, ReadingMachine, Row, empty_chunks, read_all, transposed
 
 # Often alike, seldom without a code or with an empty span: most rows are to have partners. (code, left, length)
@@ -119,14 +121,17 @@ class JoinMachine(ReadingMachine):
         self._judge()
 
     def _change(self, alias: int, slots: list[int], come: bool, asked: bool) -> None:
-        told: dict[bool, list[Row]] = {False: [], True: []}
+        told = Counter[Row]()
 
         def sink(sign: bool, rows: np.ndarray) -> bool:
-            told[sign] += transposed(rows)
+            told.update(transposed(rows)) if sign else told.subtract(transposed(rows))
             return True
 
         before = self._wanted()
-        self.tree.apply(self.version, alias, np.array(slots, np.int32), come, sink if asked else None)
+        if come and not asked:
+            self.tree.load(self.version, alias, np.array(slots, np.int32))
+        else:
+            apply_to_join(self.tree, self.version, alias, np.array(slots, np.int32), come, sink if asked else None)
         for slot in slots:
             if come:
                 self.now[alias][slot] = self.described[alias][slot]
@@ -134,9 +139,8 @@ class JoinMachine(ReadingMachine):
                 del self.now[alias][slot]
         if asked:
             after = self._wanted()
-            for sign, wanted in ((False, before - after), (True, after - before)):
-                assert len(told[sign]) == len(set(told[sign])), "a row of the delta twice"
-                assert set(told[sign]) == wanted
+            wanted = dict.fromkeys(after - before, 1) | dict.fromkeys(before - after, -1)
+            assert {row: count for row, count in told.items() if count} == wanted
 
     def _judge(self) -> None:
         after = self._wanted()
@@ -167,8 +171,17 @@ class JoinMachine(ReadingMachine):
         slots = np.array([slot for _, _, slot in changes], np.int32)
         room = self.tree._out
         self.tree._out = room[:, : data.draw(st.sampled_from([2, 7, 1000]))].copy()
-        deltas = self.tree.apply_in_order(self.version, signs, np.array([u for _, u, _ in changes], np.int64), slots, slots, limit)
-        chunk, self.tree._out = self.tree._out.shape[1], room
+        told: dict[int, list[np.ndarray]] = {at: [] for at in range(len(changes))}
+
+        def sink(at: np.ndarray, rows: np.ndarray) -> int:
+            for one in np.unique(at).tolist():
+                told[one].append(rows[:, at == one])
+            last = int(at[-1])
+            return 0 if limit is None or sum(rows.shape[1] for rows in told[last]) <= limit else last + 1
+
+        singles = Singles(signs, np.array([u for _, u, _ in changes], np.int64), slots, slots, np.zeros(len(signs), np.int64))
+        self.tree.apply(self.version, singles, np.arange(len(signs)), None if limit is None else sink)
+        self.tree._out = room
         for i, (sign, alias, slot) in enumerate(changes):
             before = self._wanted()
             if sign == DELETE:
@@ -176,14 +189,11 @@ class JoinMachine(ReadingMachine):
             else:
                 self.now[alias][slot] = self.described[alias][slot]
             now = self._wanted()
-            changed, part = before ^ now, deltas.rows[:, deltas.starts[i] : deltas.ends[i]]
+            part = np.concatenate([np.empty((self.tree.shown, 0), np.int32), *told[i]], axis=1)
             found = transposed(part)
             assert [row in now for row in found] == self.tree.comes(alias, sign == INSERT, part).tolist()
-            if deltas.too_large[i]:
-                assert limit is not None and len(changed) > limit and not found
-            elif limit is not None:
-                assert len(found) == len(set(found)) and set(found) == changed
-                assert len(found) <= limit + chunk
+            assert len(found) == len(set(found)) and set(found) <= before ^ now
+            assert limit is None or len(before ^ now) > limit or set(found) == before ^ now
         for alias, slots_ in enumerate(come):
             self.now[alias].update({slot: self.described[alias][slot] for slot in slots_ if slot not in self.now[alias]})
         self._judge()
@@ -192,8 +202,8 @@ class JoinMachine(ReadingMachine):
         _, alias, slot = change
         return bool(self.tree.able(alias, np.array([slot], np.int32))[0])
 
-    @rule(data=st.data(), run=st.booleans())
-    def move(self, data: st.DataObject, run: bool) -> None:
+    @rule(data=st.data())
+    def move(self, data: st.DataObject) -> None:
         self.version += 1
         empty_chunks(self.tree.arena, self.version)
         self.described = [{} for _ in self.now]
@@ -204,12 +214,10 @@ class JoinMachine(ReadingMachine):
                 self._describe(alias, new, self.now[alias].pop(old))
                 self.now[alias][new] = self.described[alias][new]
             before, behind = np.array(slots, np.int32), np.array(after, np.int32)
-            if run:
-                some = self.tree.able(alias, behind)
-                signs = np.full(int(some.sum()), MOVE, np.int8)
-                self.tree.apply_in_order(self.version, signs, np.full(len(signs), alias), before[some], behind[some], 10)
-            else:
-                self.tree.move(self.version, alias, before, behind)
+            some = self.tree.able(alias, behind)
+            n = int(some.sum())
+            singles = Singles(np.full(n, MOVE, np.int8), np.full(n, alias), before[some], behind[some], np.zeros(n, np.int64))
+            self.tree.apply(self.version, singles, np.zeros(n, np.int64), None)
         self._judge()
 
     def pinned(self) -> Any:

@@ -9,6 +9,7 @@ from structures.core.entries import DELETE, INSERT
 from structures.core.kernel import JIT
 from structures.join_tree import layout
 from structures.join_tree.tree import JoinTree, Port
+from tests.structures.batches import apply_to_join
 from tests.structures.join_tree.machine import JoinMachine
 from tests.structures.machines import drive, read_all
 
@@ -25,7 +26,7 @@ def path_of(columns: list[list[np.ndarray]]) -> JoinTree:
     for alias, codes in enumerate(columns):
         slots = np.arange(len(codes[0]), dtype=np.int32)
         tree.describe(alias, slots, codes, [None] * len(codes))
-        tree.apply(1, alias, slots, True, None)
+        tree.load(1, alias, slots)
     return tree
 
 
@@ -67,7 +68,7 @@ def test_a_code_that_stays_alive_costs_no_look_at_its_group() -> None:
     looked = []
     for sign, slot in ((INSERT, 0), (INSERT, 1), (DELETE, 0), (DELETE, 1)):
         before = tree.steps
-        tree.apply_in_order(2 + len(looked), np.array([sign], np.int8), np.zeros(1, np.int64), numbers(slot), numbers(slot), None)
+        apply_to_join(tree, 2 + len(looked), 0, numbers(slot), sign == INSERT)
         looked.append(tree.steps - before)
     assert looked[1] <= 2 and looked[2] <= 2 and all(n <= steps <= 4 * n for steps in (looked[0], looked[3])), looked
 
@@ -78,11 +79,11 @@ def test_dangling_rows_are_in_no_tree_and_are_not_looked_at() -> None:
     codes = np.arange(n, dtype=np.int32)
     tree = path_of([[codes], [codes, codes], [codes + n]])
     assert tree.entries(tree.roots) == 0 and tree.is_empty(tree.roots)
-    before, place = tree.steps, np.zeros(1, np.int64)
+    before, told = tree.steps, list[np.ndarray]()
     for number in range(10):
         for sign in (DELETE, INSERT):
-            deltas = tree.apply_in_order(2 + number, np.array([sign], np.int8), place, numbers(number), numbers(number), 10)
-            assert deltas.rows.shape[1] == 0
+            apply_to_join(tree, 2 + number, 0, numbers(number), sign == INSERT, lambda come, rows: told.append(rows) is None)
+    assert sum(rows.shape[1] for rows in told) == 0
     assert tree.steps - before <= 20 * 3
     tree.check([codes] * 3)
 
@@ -125,8 +126,11 @@ def test_thousands_of_rows_at_once(middle: bool, kind: int) -> None:
             codes = [rng.integers(0, 50, len(come)).astype(np.int32) if port.domain >= 0 else None for port in own]
             ends = [(left, left + rng.integers(-5, 10**4, len(come))) for left in lefts]
             tree.describe(u, come, codes, [pair if port.spanned else None for port, pair in zip(own, ends, strict=True)])
-            tree.apply(version, u, gone, False, None)
-            tree.apply(version, u, come, True, None)
+            apply_to_join(tree, version, u, gone, False)
+            if version == 1:
+                tree.load(version, u, come)
+            else:
+                apply_to_join(tree, version, u, come, True)
             rows[u] = np.concatenate((np.setdiff1d(here, gone), come))
         tree.reclaim(version, np.empty(0, np.int64))
         tree.check(rows)
@@ -137,8 +141,8 @@ def test_a_row_without_a_live_partner_is_deleted_without_a_search() -> None:
     tree, slots = JoinTree([Port(0, 0, True), Port(1, 0, True)], [(0, 1)], 1 << 20, 1 << 12), np.arange(100, dtype=np.int32)
     for u in range(2):
         tree.describe(u, slots, [np.full(100, u, np.int32)], [(np.zeros(100, np.int64), np.ones(100, np.int64))])
-        tree.apply(1 + u, u, slots, True, None)
+        tree.load(1 + u, u, slots)
     tree.count_anew()
-    tree.apply(3, 0, slots, False, None)
+    apply_to_join(tree, 3, 0, slots, False)
     assert tree.steps == 0
     tree.check([slots[:0], slots])

@@ -11,12 +11,13 @@ import numpy as np
 import pytest
 
 from structures.core.kernel import JIT
-from structures.index.indexes import NO_ENTRIES, Changes, Entries, OrderedIndexes
+from structures.index.indexes import NO_ENTRIES, Entries, OrderedIndexes
 from structures.minesweeper import minesweeper
 from structures.minesweeper.cds import KEPT_SIZE, PRIVATE_SIZE, Size
 from structures.minesweeper.minesweeper import Cursor, Member, Minesweeper, index_orders
 from tests.naive.minesweeper import Miner
 from tests.naive.natural_join import Entry, join
+from tests.structures.batches import Changes, apply_to_indexes, follow_batch
 from tests.structures.index.following_machine import permuted
 from tests.structures.index.machine import packed
 from tests.structures.machines import drive, read_all
@@ -146,8 +147,8 @@ def changed(miner: Minesweeper, version: int, place: int, come: Sequence[Entry] 
     """Entries of atom `place`, which is by one index in the order of its columns, come and go."""
     miner.indexes.begin(version)
     index = miner.members[miner.first[place]].index
-    batch = miner.indexes.apply({index: Changes(*(packed(part, 2) if part else NO_ENTRIES for part in (gone, come)))})
-    miner.follow(batch, None)
+    batch = apply_to_indexes(miner.indexes, {index: Changes(*(packed(part, 2) if part else NO_ENTRIES for part in (gone, come)))})
+    follow_batch(miner, batch, None)
     miner.check()
 
 

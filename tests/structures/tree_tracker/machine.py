@@ -88,9 +88,9 @@ class TrackerMachine(FollowingMachine):
     def batch(self, tuples: list[tuple[int, Entry, int]], data: st.DataObject) -> None:
         self.change_at_once(tuples, data)
 
-    @rule(tuples=st.lists(TUPLES, max_size=5), data=st.data(), limit=st.sampled_from([0, 10**6, None]), quiet=st.booleans())
-    def singles(self, tuples: list[tuple[int, Entry, int]], data: st.DataObject, limit: int | None, quiet: bool) -> None:
-        self.change_singly(tuples, data, limit, quiet)
+    @rule(tuples=st.lists(TUPLES, max_size=5), data=st.data(), limit=st.sampled_from([0, 10**6, None]))
+    def singles(self, tuples: list[tuple[int, Entry, int]], data: st.DataObject, limit: int | None) -> None:
+        self.change_singly(tuples, data, limit)
 
     @precondition(lambda self: self.pins)
     @rule(data=st.data(), values=st.tuples(*[VALUES] * 4), how=st.integers(0, 3))

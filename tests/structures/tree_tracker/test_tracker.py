@@ -10,12 +10,13 @@ import numpy as np
 import pytest
 
 from structures.core.kernel import JIT
-from structures.index.indexes import NO_ENTRIES, Changes, Entries, OrderedIndexes
+from structures.index.indexes import NO_ENTRIES, Entries, OrderedIndexes
 from structures.tree_tracker import no_goods
 from structures.tree_tracker.shape import is_join_tree
-from structures.tree_tracker.tracker import Cursor, Deltas, Member, TreeTracker, index_orders
+from structures.tree_tracker.tracker import Cursor, Member, TreeTracker, index_orders
 from tests.naive.natural_join import Entry, join
 from tests.naive.tree_tracker import Tracker
+from tests.structures.batches import Changes, apply_steps, apply_to_indexes, follow_batch, follow_steps
 from tests.structures.index.following_machine import permuted
 from tests.structures.index.machine import packed
 from tests.structures.machines import drive, read_all
@@ -256,20 +257,20 @@ def test_a_sink_that_wants_no_more() -> None:
     indexes, tree = tracked([(0,), (0,)], [(0, 1)], [[(0,)] * n] * 2)
     indexes.begin(2)
     same = packed(slotted([(0,)] * n), 1)
-    batch = indexes.apply({tree.shape.members[0].index: Changes(same, same)})
+    batch = apply_to_indexes(indexes, {tree.shape.members[0].index: Changes(same, same)})
     told: list[tuple[int, int]] = []
 
     def sink(sign: int, slots: np.ndarray) -> bool:
         told.append((sign, slots.shape[1]))
         return False
 
-    tree.follow(batch, sink)
-    assert told == [(-1, 256)]
+    follow_batch(tree, batch, sink)
+    assert told == [(-1, n * n)], "less than a chunk"
     tree.check()
     steps = tree.update_steps
-    assert steps > 256 and len(read_all(tree.rows(tree.root))) == n * n
+    assert steps > n * n and len(read_all(tree.rows(tree.root))) == n * n
     indexes.begin(3)
-    tree.follow(indexes.apply({tree.shape.members[0].index: Changes(same, NO_ENTRIES)}), None)
+    follow_batch(tree, apply_to_indexes(indexes, {tree.shape.members[0].index: Changes(same, NO_ENTRIES)}), None)
     assert tree.update_steps == steps and tree.is_empty(tree.root)
 
 
@@ -279,20 +280,19 @@ def test_a_delta_beyond_the_limit_is_given_up_and_the_rest_told(monkeypatch: pyt
     indexes, tree = tracked([(0,)] * 3, [(0, 1), (1, 2)], [[(0,)] * n, [(0,)] * n, [(1,)]])
     last = tree.shape.members[tree.shape.first[2]].index
 
-    def followed(signs: list[int], entries: list[Entry], limit: int | None) -> Deltas:
+    def followed(signs: list[int], entries: list[Entry], limit: int | None) -> dict[int, np.ndarray]:
         indexes.begin(indexes._version + 1)
-        run = indexes.apply_in_order(np.full(len(signs), last), np.array(signs, np.int8), packed(entries, 1))
-        deltas = tree.follow_in_order(run, np.arange(len(signs)), limit)
+        run = apply_steps(indexes, np.full(len(signs), last), np.array(signs, np.int8), packed(entries, 1))
+        found = follow_steps(tree, run, limit)
         tree.check()
-        return deltas
+        return found
 
-    deltas = followed([1, -1, 1], [(0, 1), (1, 0), (0, 2)], 3_000)
-    assert deltas.too_large.tolist() == [True, False, True] and (deltas.starts == deltas.ends).all()
-    deltas = followed([-1, 1], [(0, 1), (0, 1)], n * n)
-    assert not deltas.too_large.any() and deltas.ends.tolist() == [n * n, 2 * n * n]
-    assert len(set(map(tuple, deltas.rows[:, n * n :].T.tolist()))) == n * n
+    assert followed([1, -1, 1], [(0, 1), (1, 0), (0, 2)], 3_000) == {}
+    found = followed([-1, 1], [(0, 1), (0, 1)], n * n)
+    assert [rows.shape[1] for _, rows in sorted(found.items())] == [n * n] * 2
+    assert len(set(map(tuple, found[1].T.tolist()))) == n * n
     before = tree.update_steps
-    assert followed([-1], [(0, 1)], None).rows.shape == (3, 0) and tree.update_steps == before
+    assert followed([-1], [(0, 1)], None) == {} and tree.update_steps == before
 
 
 def test_a_run_notes_what_dangles_and_forgets_it_with_each_change() -> None:
@@ -303,11 +303,12 @@ def test_a_run_notes_what_dangles_and_forgets_it_with_each_change() -> None:
     indexes, tree = tracked([(0,), (0, 1), (1, 2), (2,)], [(0, 1), (1, 2), (2, 3)], given)
     a, d = (tree.shape.members[tree.shape.first[atom]].index for atom in (0, 3))
     indexes.begin(2)
-    run = indexes.apply_in_order(np.array([a, d, a, a]), np.array([1, 1, -1, 1], np.int8), packed([(0, 5), (7, 6), (0, 5), (1, 5)], 1))
-    deltas = tree.follow_in_order(run, np.arange(4), 10**6)
-    assert deltas.ends.tolist() == [0, n, 2 * n, 2 * n] and not deltas.too_large.any()
-    assert set(map(tuple, deltas.rows[[0, 2, 3]].T.tolist())) == {(5, 7, 6)}
-    assert sorted(deltas.rows[1].tolist()) == sorted([*range(n)] * 2)
+    run = apply_steps(indexes, np.array([a, d, a, a]), np.array([1, 1, -1, 1], np.int8), packed([(0, 5), (7, 6), (0, 5), (1, 5)], 1))
+    found = follow_steps(tree, run, 10**6)
+    assert {step: rows.shape[1] for step, rows in found.items()} == {1: n, 2: n}
+    for rows in found.values():
+        assert set(map(tuple, rows[[0, 2, 3]].T.tolist())) == {(5, 7, 6)}
+        assert sorted(rows[1].tolist()) == [*range(n)]
     assert tree.update_steps < 40 * n
     tree.check()
 
@@ -373,7 +374,7 @@ def test_tens_of_thousands() -> None:
             gained.append(sign * rows.shape[1])
             return True
 
-        tree.follow(indexes.apply(changes), sink)
+        follow_batch(tree, apply_to_indexes(indexes, changes), sink)
         indexes.reclaim(version, pinned)
         count += sum(gained)
         cursor = tree.rows(tree.root)

@@ -8,10 +8,11 @@ import numpy as np
 import pytest
 
 from structures.core.kernel import JIT
-from structures.index.indexes import NO_ENTRIES, Changes, Entries, OrderedIndexes
+from structures.index.indexes import NO_ENTRIES, Entries, OrderedIndexes
 from structures.index.layout import BLOCK
 from structures.view_tree.shape import nodes_of
 from structures.view_tree.tree import Member, ViewTree, path_orders
+from tests.structures.batches import Changes, apply_steps, apply_to_indexes, follow_batch, follow_steps
 from tests.structures.index.machine import packed
 from tests.structures.machines import drive, read_all
 from tests.structures.view_tree.machine import ViewMachine
@@ -65,7 +66,7 @@ def test_what_does_not_change_costs_nothing(monkeypatch: pytest.MonkeyPatch) -> 
     change = view._change
     monkeypatch.setattr(view, "_change", lambda *given: (called.append(len(given[2].slot)), change(*given)))
     indexes.begin(2)
-    view.follow(indexes.apply({view.members[1].index: Changes(packed([(3, 3)], 1), NO_ENTRIES)}), None)
+    follow_batch(view, apply_to_indexes(indexes, {view.members[1].index: Changes(packed([(3, 3)], 1), NO_ENTRIES)}), None)
     assert called == [1]
 
 
@@ -101,7 +102,7 @@ def test_no_dead_ends_whatever_dangles() -> None:
     cursor = view.rows(view.root)
     assert read_all(cursor) == [(n - 2,) * 3] and cursor.steps < 20 and cursor.largest_gap < 10
     indexes.begin(2)
-    view.follow(indexes.apply({view.members[0].index: Changes(packed([(n - 2, n - 2)], 1), NO_ENTRIES)}), None)
+    follow_batch(view, apply_to_indexes(indexes, {view.members[0].index: Changes(packed([(n - 2, n - 2)], 1), NO_ENTRIES)}), None)
     assert view.is_empty(view.root) and view.own_bytes > 0
     assert view.flipped == 1 and view.update_steps == 1, "R has one more child beside it: (x, y) is looked up, and x was live"
     view.check()
@@ -113,35 +114,34 @@ def test_a_delta_beyond_the_limit_is_given_up_and_the_rest_told(monkeypatch: pyt
     indexes, view = viewed([(0,)] * 3, [[(0, i) for i in range(n)], [(0, i) for i in range(n)], [(1, 0)]])
     indexes.begin(2)
     last = view.members[2].index
-    run = indexes.apply_in_order(np.array([last] * 3, np.int64), np.array([1, -1, 1], np.int8), packed([(0, 1), (1, 0), (0, 2)], 1))
-    deltas = view.follow_in_order(run, np.arange(len(run.signs)), 3_000)
-    assert deltas.too_large.tolist() == [True, False, True] and (deltas.starts == deltas.ends).all()
+    run = apply_steps(indexes, np.array([last] * 3, np.int64), np.array([1, -1, 1], np.int8), packed([(0, 1), (1, 0), (0, 2)], 1))
+    assert follow_steps(view, run, 3_000) == {}
     view.check()
     indexes.begin(3)
-    run = indexes.apply_in_order(np.array([last] * 2, np.int64), np.array([-1, 1], np.int8), packed([(0, 1), (0, 1)], 1))
-    deltas = view.follow_in_order(run, np.arange(len(run.signs)), n * n)
-    assert not deltas.too_large.any() and deltas.ends.tolist() == [n * n, 2 * n * n]
-    assert len(set(map(tuple, deltas.rows[:, n * n :].T.tolist()))) == n * n
+    run = apply_steps(indexes, np.array([last] * 2, np.int64), np.array([-1, 1], np.int8), packed([(0, 1), (0, 1)], 1))
+    found = follow_steps(view, run, n * n)
+    assert [rows.shape[1] for _, rows in sorted(found.items())] == [n * n] * 2
+    assert len(set(map(tuple, found[1].T.tolist()))) == n * n
     indexes.begin(4)
-    run = indexes.apply_in_order(np.array([last], np.int64), np.array([-1], np.int8), packed([(0, 1)], 1))
+    run = apply_steps(indexes, np.array([last], np.int64), np.array([-1], np.int8), packed([(0, 1)], 1))
     before = view.update_steps
-    deltas = view.follow_in_order(run, np.arange(1), None)
-    assert deltas.rows.shape == (3, 0) and view.update_steps == before, "(0, 2) has the value as well"
+    assert follow_steps(view, run, None) == {} and view.update_steps == before, "(0, 2) has the value as well"
 
 
 def test_a_sink_that_wants_no_more() -> None:
     n = 60
     indexes, view = viewed([(0,)] * 2, [[(0, i) for i in range(n)]] * 2)
     indexes.begin(2)
-    batch = indexes.apply({view.members[0].index: Changes(packed([(0, i) for i in range(n)], 1), packed([(0, i) for i in range(n)], 1))})
+    same = packed([(0, i) for i in range(n)], 1)
+    batch = apply_to_indexes(indexes, {view.members[0].index: Changes(same, same)})
     told: list[tuple[int, int]] = []
 
     def sink(sign: int, slots: np.ndarray) -> bool:
         told.append((sign, slots.shape[1]))
         return False
 
-    view.follow(batch, sink)
-    assert told == [(-1, 256)]
+    follow_batch(view, batch, sink)
+    assert told == [(-1, n * n)], "less than a chunk"
     view.check()
     assert len(read_all(view.rows(view.root))) == n * n
 
@@ -199,7 +199,7 @@ def test_tens_of_thousands() -> None:
             gained.append(sign * rows.shape[1])
             return True
 
-        view.follow(indexes.apply(changes), sink)
+        follow_batch(view, apply_to_indexes(indexes, changes), sink)
         indexes.reclaim(version, NO_PINS)
         count += sum(gained)
         cursor = view.rows(view.root)
