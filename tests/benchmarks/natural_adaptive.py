@@ -15,12 +15,13 @@ import numpy as np
 from structures.adaptive.bow_tie import BowTie
 from structures.adaptive.elimination import Elimination
 from structures.adaptive.intersect import Intersect, Member
-from structures.index.indexes import NO_ENTRIES, Changes, Entries, OrderedIndexes
+from structures.index.indexes import NO_ENTRIES, Entries, OrderedIndexes
 from tests.benchmarks import natural_path, natural_star
 from tests.benchmarks.figures import Figure, Rival, Scale, middle, sampled
 from tests.benchmarks.measured_natural import ANEW, Cursor, Data, count
 from tests.benchmarks.measured_tree import NO_PINS, Note
 from tests.benchmarks.natural_rivals import DuckDbNatural
+from tests.structures.batches import Changes, apply_to_indexes, follow_batch
 
 TITLE = "Adaptive joins: the paper's instances, n from 10^3 to 10^6"
 VARIABLES = ((0,), (0, 1), (1,))
@@ -79,7 +80,7 @@ class Tie:
         self.indexes.begin(self.version)
         by_x, by_y = self.numbers[1:3]
         changes = {by_x: Changes(gone, come), by_y: Changes(turned(gone), turned(come))}
-        self.tree.follow(self.indexes.apply(changes), lambda sign, rows: True)
+        follow_batch(self.tree, apply_to_indexes(self.indexes, changes), lambda sign, rows: True)
         self.indexes.reclaim(self.version, NO_PINS)
 
 

@@ -34,6 +34,7 @@ from tests.benchmarks.log_plot import Series, log_plot
 from tests.benchmarks.measured_natural import ANEW, PLAN, Data, single_changes
 from tests.benchmarks.measured_tree import NO_PINS, Note
 from tests.benchmarks.natural_rivals import DuckDbNatural, Variables, arrow_whole, select
+from tests.structures.batches import apply_steps, follow_steps
 
 TITLE = "TreeTracker: dangling rows, n from 1,000 to 300,000"
 ALGORITHMS = ("tree-tracker", "join-tree", "nested-loop")
@@ -240,8 +241,8 @@ class Live:
             order = np.argsort(numbers, kind="stable")
             joined = Entries(np.concatenate([part[2].coordinates for part in parts]), np.concatenate([part[2].slot for part in parts]))
             index = np.concatenate([part[1] for part in parts])[order]
-            run = self.indexes.apply_in_order(index, signs[numbers[order]], joined.take(order))
-            rows += self.tree.follow_in_order(run, numbers[order], 1 << 20).rows.shape[1]
+            run = apply_steps(self.indexes, index, signs[numbers[order]], joined.take(order), numbers[order])
+            rows += sum(found.shape[1] for found in follow_steps(self.tree, run, 1 << 20).values())
             self.indexes.reclaim(self.version, NO_PINS)
         return rows
 

@@ -17,7 +17,7 @@ import numpy as np
 
 from service.planning.plans.minesweeper import search_order
 from structures.index.following import Atom
-from structures.index.indexes import NO_ENTRIES, Changes, Entries, OrderedIndexes
+from structures.index.indexes import NO_ENTRIES, Entries, OrderedIndexes
 from structures.minesweeper.minesweeper import Member, Minesweeper
 from structures.minesweeper.minesweeper import index_orders as mined_orders
 from structures.tree_tracker.tracker import TreeTracker
@@ -28,6 +28,7 @@ from tests.benchmarks.measured_natural import ANEW, count
 from tests.benchmarks.measured_tree import Note
 from tests.benchmarks.natural_rivals import DuckDbNatural, Variables
 from tests.benchmarks.natural_triangle import Triangle, graph
+from tests.structures.batches import Changes, apply_to_indexes, follow_batch
 
 TITLE = "Minesweeper: natural joins by gaps"
 CHOSEN = 20  # vertices of each choice
@@ -222,7 +223,7 @@ def after_changes(n: int, note: Note) -> list[Figure]:
             for member in miner.members[first : [*miner.first[1:], len(miner.members)][atom]] if len(own) == width else ():
                 columns = np.ascontiguousarray(new[:, [own.index(v) for v in member.variables]])
                 batch[member.index] = Changes(NO_ENTRIES, Entries(columns, slots))
-        miner.follow(miner.indexes.apply(batch), None)
+        follow_batch(miner, apply_to_indexes(miner.indexes, batch), None)
         figures.append(figure(f"after {changes} new {what}"))
     note(f"kept: {[int(one.value) for one in figures]}")
     return figures

@@ -11,11 +11,12 @@ import numpy as np
 
 from structures.core.entries import INSERT
 from structures.index.indexes import Entries
-from structures.join_tree.tree import JoinCursor, JoinTree, Port
+from structures.join_tree.tree import JoinCursor, JoinTree, Port, Singles
 from tests.benchmarks.figures import Figure, Scale
 from tests.benchmarks.measured_natural import Data, measure
 from tests.benchmarks.measured_tree import NO_PINS, Note
 from tests.benchmarks.natural_rivals import Batch
+from tests.structures.batches import apply_to_join
 
 TITLE = "Join trees: acyclic natural joins, 100,000 to 1,000,000 tuples"
 RUN = 1_000  # single changes that are applied together, each as its own version
@@ -42,7 +43,7 @@ class Live:
         self.tree, self.version = JoinTree(PORTS, EDGES), 1
         for place, entries in enumerate(data.entries):
             self._come(place, entries)
-            self.tree.apply(1, place, entries.slot, True, None)
+            self.tree.load(1, place, entries.slot)
         self._rows = [len(one.slot) for one in data.entries]
         b, c = ([data.entries[i].coordinates[:, j] for i, j in ends] for ends in (((0, 1), (1, 0)), ((1, 1), (2, 0))))
         self._codes = [len(np.unique(np.concatenate(one))) for one in (b, c)]
@@ -61,25 +62,31 @@ class Live:
 
         self.version += 1
         for place, (gone, _) in enumerate(batch):
-            self.tree.apply(self.version, place, gone.slot, False, sink)
+            apply_to_join(self.tree, self.version, place, gone.slot, False, sink)
         for place, (_, come) in enumerate(batch):
             self._come(place, come)
-            self.tree.apply(self.version, place, come.slot, True, sink)
+            apply_to_join(self.tree, self.version, place, come.slot, True, sink)
         self.tree.reclaim(self.version, NO_PINS)
         return sum(gained)
 
     def singles(self, places: np.ndarray, signs: np.ndarray, entries: Entries) -> int:
         """Apply changes one by one, with their deltas; return the rows of these deltas."""
-        rows = 0
+        told: list[int] = []
+
+        def sink(changes: np.ndarray, rows: np.ndarray) -> int:
+            told.append(rows.shape[1])
+            return 0
+
         for first in range(0, len(signs), RUN):
             self.version += 1
             some = slice(first, first + RUN)
             for place in range(len(VARIABLES)):
                 self._come(place, entries.take(first + np.flatnonzero((signs[some] == INSERT) & (places[some] == place))))
             slots = entries.slot[some]
-            rows += self.tree.apply_in_order(self.version, signs[some], places[some], slots, slots, 1 << 20).rows.shape[1]
+            numbers = np.arange(len(slots))
+            self.tree.apply(self.version, Singles(signs[some], places[some], slots, slots, np.zeros_like(numbers)), numbers, sink)
             self.tree.reclaim(self.version, NO_PINS)
-        return rows
+        return sum(told)
 
     @property
     def bytes(self) -> int:

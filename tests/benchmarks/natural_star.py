@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import numpy as np
 
-from structures.index.indexes import Changes, Entries, OrderedIndexes
+from structures.index.indexes import Entries, OrderedIndexes
 from structures.view_tree.tree import Cursor, Member, ViewTree
 from tests.benchmarks.figures import Figure, Scale
 from tests.benchmarks.measured_natural import Data, measure
 from tests.benchmarks.measured_tree import NO_PINS, Note
 from tests.benchmarks.natural_rivals import Batch
+from tests.structures.batches import Changes, apply_steps, apply_to_indexes, follow_batch, follow_steps
 
 TITLE = "View trees: hierarchical natural joins, 100,000 to 1,000,000 tuples"
 RUN = 1_000  # single changes that are applied together, each as its own version
@@ -56,7 +57,8 @@ class Live:
             return True
 
         self._begin()
-        self.view.follow(self.indexes.apply({member.index: Changes(*one) for member, one in zip(self.members, batch, strict=True)}), sink)
+        changes = {member.index: Changes(*one) for member, one in zip(self.members, batch, strict=True)}
+        follow_batch(self.view, apply_to_indexes(self.indexes, changes), sink)
         self.indexes.reclaim(self.version, NO_PINS)
         return sum(gained)
 
@@ -66,8 +68,8 @@ class Live:
         for first in range(0, len(signs), RUN):
             self._begin()
             some = slice(first, first + RUN)
-            run = self.indexes.apply_in_order(index[some], signs[some], Entries(entries.coordinates[some], entries.slot[some]))
-            rows += self.view.follow_in_order(run, np.arange(len(run.signs)), 1 << 20).rows.shape[1]
+            run = apply_steps(self.indexes, index[some], signs[some], Entries(entries.coordinates[some], entries.slot[some]))
+            rows += sum(found.shape[1] for found in follow_steps(self.view, run, 1 << 20).values())
             self.indexes.reclaim(self.version, NO_PINS)
         return rows
 

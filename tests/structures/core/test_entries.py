@@ -16,7 +16,7 @@ from structures.core.entries import Entries
 from structures.core.reserve import SLOTS
 from structures.ij_heap.heap import IJHeap, Topology
 from structures.interval.tree import IntervalTree
-from tests.structures.batches import apply_singly
+from tests.structures.batches import apply_batch, apply_singly
 
 MAKERS: dict[str, Callable[[], Any]] = {
     "pair": lambda: IntervalTree("pair"),
@@ -61,10 +61,10 @@ def test_it_is_refused_and_nothing_is_done(name: str, wrong: str, alone: bool) -
     good, bad = (0, 0, 4, 5, 3), WRONG[wrong](SETS[name])
     inserts = made(tree, *map(list, zip(*([bad] if alone else [good, bad]), strict=True)))
     with pytest.raises(ValueError, match=rf"entry {1 if alone else 2} \(set .* cannot be kept: sets are below {SETS[name]}, keys from 0"):
-        tree.apply(2, there.take(np.array([0])), inserts, None)
+        apply_batch(tree, 2, there.take(np.array([0])), inserts, None)
     assert tree.root == before
     tree.check(tree.root)
-    tree.apply(2, there.take(np.array([0])), there.take(np.array([], np.int64)), None)
+    apply_batch(tree, 2, there.take(np.array([0])), there.take(np.array([], np.int64)), None)
     tree.check(tree.root)
     with pytest.raises(ValueError, match="cannot be kept"):
         MAKERS[name]().bulk_load(1, inserts)
@@ -90,7 +90,7 @@ def test_a_column_that_is_too_short(name: str, column: str, count: int) -> None:
     with pytest.raises(ValueError):
         apply_singly(tree, 2, np.ones(len(ragged.key), np.int8), ragged, None)
     with pytest.raises(ValueError):
-        tree.apply(2, there.take(np.array([], np.int64)), ragged, None)
+        apply_batch(tree, 2, there.take(np.array([], np.int64)), ragged, None)
     with pytest.raises(ValueError):
         MAKERS[name]().bulk_load(1, ragged)
     assert tree.root == before
@@ -102,7 +102,7 @@ def test_columns_of_another_kind(name: str) -> None:
     some = made(tree, [0, 0], [0, 1], [0, 5], [9, 9], [1, 2])
     wrong = some._replace(left=some.left.astype(np.float64))
     with pytest.raises(TypeError, match="a contiguous array of int64"):
-        tree.apply(1, some.take(np.array([], np.int64)), wrong, None)
+        apply_batch(tree, 1, some.take(np.array([], np.int64)), wrong, None)
     with pytest.raises(TypeError, match="a contiguous array of int64"):
         tree.bulk_load(1, wrong)
     assert not any(tree.root.counts)
@@ -146,7 +146,7 @@ def test_boxes_of_other_dimensions() -> None:
     sides = np.zeros((1, 3), np.int64), np.ones((1, 3), np.int64)
     three = Entries(np.zeros(1, np.uint8), np.zeros(1, np.int32), *sides, np.ones(1, np.int32))
     with pytest.raises(ValueError, match="2 left and right ends"):
-        tree.apply(1, three.take(np.array([], np.int64)), three, None)
+        apply_batch(tree, 1, three.take(np.array([], np.int64)), three, None)
     with pytest.raises(ValueError, match="2 left and right ends"):
         tree.partners(tree.root, three)
     for window in ((np.zeros(1), np.ones(1)), (np.zeros(3), np.ones(3)), (np.zeros(2), np.ones(3))):
