@@ -192,7 +192,7 @@ def test_no_room_for_what_was_noted(monkeypatch: pytest.MonkeyPatch) -> None:
         case.follow(made)
     while made._parts:
         assert case.take("v", by, made) is None
-    assert len(made._noted[0].inserts.slot)
+    assert len(made._noted[0][1].slot)
 
     def no_room(*_: object) -> None:
         raise MemoryError
