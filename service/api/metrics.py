@@ -192,6 +192,7 @@ def _of_views(views: Mapping[str, LiveView], waited_for: str | None) -> Iterator
     updates = HistogramMetricFamily("livejoin_view_update_seconds", "Time to update a view to the next version.", labels=["view"])
     lag = GaugeMetricFamily("livejoin_view_lag_versions", "Versions that the slowest follower of a view is behind.", labels=["view"])
     waits = GaugeMetricFamily("livejoin_view_delays_large_batches", "1 while large batches wait for the build of a view.", labels=["view"])
+    refused = GaugeMetricFamily("livejoin_view_lacks_room", "1 while there is no room to rebuild a view's structures.", labels=["view"])
     states = GaugeMetricFamily("livejoin_views", "Views, by state.", labels=["state"])
     counts = Tally(view.state for view in views.values())
     for state in ("live", "building", "failed"):
@@ -199,12 +200,13 @@ def _of_views(views: Mapping[str, LiveView], waited_for: str | None) -> Iterator
     for name, view in views.items():
         held.add_metric([name], view.bytes)
         waits.add_metric([name], float(name == waited_for))
+        refused.add_metric([name], float(view.refused is not None))
         if view.feed is not None:
             kept.add_metric([name], view.feed.bytes)
             followers.add_metric([name], view.feed.subscribers)
             lag.add_metric([name], view.feed.lag)
         updates.add_metric([name], _buckets(view.update_seconds, SECONDS), view.update_seconds.sum)
-    yield from (states, held, waits, kept, followers, lag, updates)
+    yield from (states, held, waits, refused, kept, followers, lag, updates)
 
 
 def _buckets(values: Buckets, exponents: range) -> list[tuple[str, float]]:

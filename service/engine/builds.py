@@ -102,6 +102,7 @@ class Builds:
     def renew(self) -> None:
         """Rebuild the live views that have outgrown their structures. In the writer's turn; O(views)."""
         built = {build.view for build in self._builds}
+        self._state.indexes.renew()
         for view in self._state.views.values():
             if view.state != "live" or view in built or view.id in self._in_vain:
                 continue
@@ -370,7 +371,9 @@ class Builds:
         if not self._is_wanted(build):
             return
         build.enter(Phase.FAILED)
-        if build.replaces:
+        if build.replaces and isinstance(error, OSError | MemoryError):
+            build.view.lack_room(error)
+        elif build.replaces:
             self._in_vain.add(build.view.id)
             said = "the view %s could not be rebuilt; it stays in use, but changes to it take longer; to try again, restart the service"
             log.warning(said, build.view.name, exc_info=error)

@@ -3,6 +3,10 @@
 A view that is built makes the missing indexes beside the writer (`loading.py`), and takes all in the turn in which it becomes live; an
 index is removed with its last user. A batch is applied to all indexes before any view follows it.
 
+After most rows were deleted, the store may hold several times what it needs. Another *generation* of indexes then begins: each view that
+reads the former ones is rebuilt, by the one builder, over indexes of the new one, which the first of these views makes. New blocks lie in
+the first chunks that have room; when the former indexes have no user left, the chunks behind these are empty.
+
 Writer's thread only, except for reading at a pinned root (`structures.index.indexes`), `loading` and `SharedIndex.key`.
 """
 
@@ -26,11 +30,13 @@ from structures.index.layout import IndexArena
 from structures.index.planting import Planted
 
 _CHUNK = 1 << 16  # rows to read at once
+_PATIENCE = 60  # checks, a second apart
 _FEW = 1 << 13  # entries whose texts are released at once
 _NEWEST = 2**62  # a version that sees the newest rows
 _TEXT = pa.utf8()
 
-Key = tuple[str, Order, frozenset[Any]]
+Key = tuple[int, str, Order, frozenset[Any]]
+"""Generation, relation, order, filters."""
 
 
 class _Watched:
@@ -52,12 +58,33 @@ class _Leaving:
         self.texts: Cursor | None = None
 
 
+class Sparse:
+    """Says when stores of blocks should be copied: when less than half of what one holds is in use, and only half as much lives as at
+    another time; or when less than a third has been in use for a minute, as after a long reading. Under steady churn, the next changes need
+    what is free."""
+
+    def __init__(self) -> None:
+        self._most = 0  # bytes that lived at a time
+        self._checks = 0  # in a row that found less than a third in use
+
+    def found(self, stores: Sequence[Any]) -> bool:
+        """Whether these stores, the same as in the last call, should be copied. Called once a second. O(stores)."""
+        live = sum(store.live_bytes for store in stores)
+        self._most = max(self._most, live)
+        outgrown = [store for store in stores if store.is_outgrown]
+        is_thin = any(store.held_bytes > 3 * (store.live_bytes + store.retired_bytes) for store in outgrown)
+        self._checks = self._checks + 1 if is_thin else 0
+        return bool(outgrown) and (2 * live < self._most or self._checks > _PATIENCE)
+
+
 class SharedIndexes:
     """All indexes, and the texts in them. `structure` is for the structures that read them."""
 
     def __init__(self) -> None:
+        self.generation = 0  # of the indexes that views take now
+        self._sparse = Sparse()
         self._structure: OrderedIndexes | None = None
-        self._kept: Mapping[Any, SharedIndex] = {}  # replaced, never modified: any thread reads the metrics
+        self._kept: Mapping[Key, SharedIndex] = {}  # replaced, never modified: any thread reads the metrics
         self._known: Interest[SharedIndex] | None = None
         self._trees: list[tuple[object, Planted]] = []
         self._leaving: list[_Leaving] = []
@@ -78,19 +105,24 @@ class SharedIndexes:
 
     # views are added and removed
 
+    def renew(self) -> None:
+        """Begin another generation if the store is sparse, and all indexes are of this one. O(indexes)."""
+        if self._sparse.found(self.stores) and all(key[0] == self.generation for key in self._kept):
+            self.generation, self._sparse = self.generation + 1, Sparse()
+
     @staticmethod
-    def key(side: Side, order: Order) -> Key:
+    def key(generation: int, side: Side, order: Order) -> Key:
         """Return the key of the index that all its users share."""
-        return side.relation.name, order, frozenset(f.of("") for f in side.filters)
+        return generation, side.relation.name, order, frozenset(f.of("") for f in side.filters)
 
-    def loading(self, side: Side, order: Order) -> Loading | None:
+    def loading(self, key: Key, side: Side, order: Order) -> Loading | None:
         """Return a new, empty index for the rows of a side; None: there is one. Any thread."""
-        return None if self.key(side, order) in self._kept else Loading(SharedIndex(side, order, self._texts))
+        return None if key in self._kept else Loading(SharedIndex(side, order, self._texts))
 
-    def take(self, owner: object, version: int, side: Side, order: Order, made: Loading | None) -> SharedIndex | None:
+    def take(self, owner: object, version: int, key: Key, side: Side, made: Loading | None) -> SharedIndex | None:
         """Return the index of the rows of a side, at the newest `version`. If there is none, put a piece more of `made`, which has all
         changes recorded, into the store, and return it once complete; None: there is none, or it is incomplete."""
-        key, self._newest = self.key(side, order), version
+        self._newest = version
         one = self._kept.get(key)
         if one is not None:
             one.users = [*one.users, (owner, side)]

@@ -17,7 +17,7 @@ import numpy.typing as npt
 from service.errors import Problem
 from service.histogram import Histogram
 from service.tables.changes import Runs, apart, inserting
-from service.tables.indexes import SharedIndexes
+from service.tables.indexes import SharedIndexes, Sparse
 from service.tables.relations import Hidden, Relation
 from service.tables.resolution import Resolved
 from service.tables.sides import Side
@@ -37,6 +37,8 @@ from service.views.stages.table import GroupTable
 from service.warming import Unusable
 
 log = logging.getLogger("livejoin.views")
+
+_LESS = 0.75  # of the bytes for whose copy there was no room: with fewer it is tried again
 
 
 
@@ -78,6 +80,8 @@ class LiveView:
         self._former: list[weakref.ref[Join]] = []  # replaced structures, while a version is read in them
         self._former_steps = 0
         self._made = 0
+        self.refused: int | None = None  # bytes of the structures when there was no room for others
+        self._sparse = Sparse()
         self.feed: DeltaSink | None = None  # if it may be followed: from "live" on, or from the start of a replay
         self.update_seconds = Histogram()
         self.read_counts = ReadCounts()
@@ -122,6 +126,7 @@ class LiveView:
     def replace(self, core: Join) -> Join:
         """Use this core, which has the same rows, from now on; return the former one, in which older versions are read."""
         former, join = self.core, self.join
+        self.refused, self._sparse = None, Sparse()
         self._former = [kept for kept in self._former if kept() is not None] + [weakref.ref(former)]
         self._former_steps += former.update_steps
         self._indexes.forget(former)
@@ -164,8 +169,18 @@ class LiveView:
         return sum(relation.table.rows for relation in self.relations.values())
 
     def is_outgrown(self, version: int) -> bool:
-        """As `Defaults.is_outgrown`."""
-        return self._join is not None and self._join.is_outgrown(version)
+        """Whether other structures should replace the view's: as `Defaults.is_outgrown`, or as their stores are `Sparse`. Counted groups
+        and coverage stay as they are: their structures share codes with the rows of the view; what they hold too much is used again."""
+        if self._join is None or (self.refused is not None and self.bytes > _LESS * self.refused):
+            return False
+        stores = () if isinstance(self._join, CountedStage | CoverageStage) else self.core.stores
+        return self._join.is_outgrown(version) or self._sparse.found(stores)
+
+    def lack_room(self, error: Exception) -> None:
+        """Note that there was no room for other structures."""
+        self.refused = self.bytes
+        said = "there is no room to rebuild the structures of the view %s; they stay in use, and it is tried again when a quarter of their"
+        log.warning(f"{said} entries has gone: %s", self.name, error)
 
     def fail(self, error: Exception) -> None:
         """Mark the view as failed, because its structures could not be built or maintained, and tell its followers; the relations are

@@ -123,7 +123,7 @@ class BowTie(Elimination, Planted):
             self._is_outgrown = True
             return
         while (level := self._next_tree()) is not None:
-            self.indexes.prepare(len(level.slot), 1)
+            self.indexes.require(len(level.slot), 1)
             self.indexes.build(self._place(), level)
 
     @property
@@ -168,7 +168,7 @@ class BowTie(Elimination, Planted):
             return
         points = np.ascontiguousarray(entries.coordinates[:, :2])
         arena, holders = self.indexes.arena, np.array([self.indexes.holder(index) for index in self._levels], np.int64)
-        self.indexes.prepare(len(points) * len(self._levels), 1)
+        self.indexes.require(len(points) * len(self._levels), 1)
         items = items_of(Entries(points, np.zeros(len(points), np.int32)))
         compiled(dyadic.recheck_points)(arena.nodes, arena.writing, self._points_root, holders, items, np.zeros(3, np.int64))
         self._reach(points)

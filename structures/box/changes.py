@@ -20,7 +20,6 @@ import numpy as np
 from structures.box import layout
 from structures.box.balance import activate, drop_tree, repair
 from structures.box.build import enter, leave
-from structures.box.compaction import compact_beside, compact_flat, has_spare_room
 from structures.box.layout import (
     BOTH_HERE,
     LEFT_HERE,
@@ -194,15 +193,13 @@ def finish(nodes: Nodes, writing: Writing, seen: Any, level: int, h: int, box: B
 
 @kernel
 def completed(nodes: Nodes, writing: Writing, seen: Any, level: int, h: int) -> bool:
-    """Update the live bits of these nodes of the tree in holder h, from the last to the first, and of the holder, and compact beside them.
+    """Update the live bits of these nodes of the tree in holder h, from the last to the first, and of the holder.
     Returns whether the nodes are balanced."""
     W = nodes.W
     balanced = True
     for i in range(len(seen) - 1, -1, -1):
         refresh(W, seen[i])
         balanced = balanced and not unbalanced(W, seen[i])
-    if has_spare_room(writing.C):
-        compact_beside(nodes, writing, level, seen)
     refresh_holder(W, h)
     return balanced
 
@@ -216,8 +213,6 @@ def change_flat(nodes: Nodes, writing: Writing, sign: int, h: int, s: int, slot:
         put(nodes, writing, s, np.int32(0), left, right, np.int32(slot))
     else:
         cut(nodes, writing, s, np.int32(0), left, np.int32(slot))
-    if has_spare_room(C):
-        compact_flat(nodes, writing, left, 2 * slot + s)
     leave(W, C, h)
     if C[layout.FULL] == 0 and members_of(W, h) == 0:
         drop_tree(nodes, writing, C[layout.DIMENSIONS] - 1, h)

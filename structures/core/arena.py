@@ -29,10 +29,7 @@ FIRST_PLACE = -1, NEG_INF, -1  # key, left, code: not after any entry's
 ROOT, HEIGHT, COUNT, LIVE, KIND = KEPT, KEPT + 1, KEPT + 2, KEPT + 4, KEPT + 5  # COUNT + set
 PATH = KEPT + 6  # 2 words a level: node, child index
 SUM = PATH + 2 * 64  # a summary of ten fields
-AFTER = SUM + 12  # key, left, code: how far compaction has come
-TREE = AFTER + 3  # and in which tree, where there are several
-OLD, NEW = TREE + 1, TREE + 17  # leaves of an inner node that are written anew
-CONTROL_WORDS = NEW + 16
+CONTROL_WORDS = SUM + 12
 
 
 def words_anew(entries: int, trees: int) -> int:
@@ -54,7 +51,6 @@ class Arena(EntryBlocks):
 
     def __init__(self, words: int = STORE_WORDS) -> None:
         super().__init__((LEAF_WORDS, INNER_WORDS), CONTROL_WORDS - KEPT, words)
-        self.C[AFTER : AFTER + 3] = FIRST_PLACE
 
     def require(self, changes: int, times: int = 1) -> int:
         """Do the same as `EntryBlocks.require`: at worst each change copies a path, or the whole tree is written anew in its thinnest

@@ -20,7 +20,8 @@ block is free, or waits with the oldest pin that holds it, until that goes.
 
     queue   retired 41 -> 42 -> 42 -> 45          held   pin 17: -> -> ->     pin 30: ->
 
-`compaction.py` reduces what a store still holds beyond its need.
+A block that is never written stays in place and keeps its chunk: after most entries were deleted, a store may hold many times what lives.
+It then says so (`is_outgrown`), and whoever owns it copies the newest version to another.
 
 Invariants
     I1  a block with born == the version being written was never published: it is changed in place and freed at once; every other block is
@@ -45,7 +46,6 @@ import numpy as np
 
 from structures.core import control
 from structures.core.bits import LANES
-from structures.core.compaction import NOWHERE, find_fronts, has_much_to_spare
 from structures.core.control import (
     add_to_map,
     chunk_at,
@@ -68,6 +68,7 @@ _CHUNK_BITS, _FEWEST = 13, 6  # a chunk has 2**13 words, 64 KiB; of a small stor
 _PINS = 1 << 22  # most pins that hold blocks, and half as many that were released
 ALL_BLOCKS = 2**62  # the limit of a reclaim that frees all
 _FEW_RECORDS = 1 << 14  # records whose pages are kept
+_WORTH = 4 << 20  # bytes for which a store is not copied
 
 # Free blocks of a class that may be spare, besides one for 64 in use or retired; blocks of a stash that a reclaim puts back.
 _SPARE, _PUT_BACK = 64, 1 << 14
@@ -176,13 +177,9 @@ def put_on_list(M: Any, C: Any, o: int, cls: int) -> None:
 
 @kernel(forceinline=True)
 def free(M: Any, C: Any, o: int, cls: int) -> None:
-    """Free block o of the class, which nobody uses any more: put it into the stash, or on the list of its chunk if that is to be
-    emptied."""
+    """Free block o of the class, which nobody uses any more: put it into the stash."""
     k = class_at(cls)
     C[k + control.OUT] -= 1
-    if o >= C[k + control.FRONT]:
-        put_on_list(M, C, o, cls)
-        return
     C[k + control.STASHED] += 1
     M[o] = C[k + control.STASH]
     C[k + control.STASH] = o
@@ -281,6 +278,17 @@ def pin_table(C: Any, side: int) -> int:
 
 
 @kernel
+def has_much_to_spare(C: Any) -> bool:
+    """Return whether the blocks that are free beyond the need take more than a thirty-second of the memory of all others."""
+    spare, used = wide(0), wide(0)
+    for cls in range(C[control.KINDS]):
+        k = class_at(cls)
+        spare += C[k + control.SIZE] * max(C[k + control.LISTED] - C[k + control.NEED], 0)
+        used += C[k + control.SIZE] * C[k + control.OUT]
+    return spare > used // 32
+
+
+@kernel
 def tick(C: Any) -> None:
     """Begin a reclaim: update what each class needs, and plan which blocks to put back."""
     much = has_much_to_spare(C)
@@ -291,7 +299,6 @@ def tick(C: Any) -> None:
         taken = C[k + control.OUT] - C[k + control.OUT_BEFORE]
         # a need decreases by an eighth of the blocks taken since, or, if none were, by an eighth of itself
         C[k + control.NEED] = max(taken, C[k + control.NEED] - (taken // 8 if taken > 0 else (C[k + control.NEED] + 7) // 8))
-        C[k + control.SWEPT] = max(0, C[k + control.SWEPT] - max(0, taken) // 8)
         most = _SPARE + C[k + control.OUT] // 64  # of what nobody needed since the last time
         C[k + control.SPREAD] = _PUT_BACK if much and C[k + control.LISTED] > most else 0
         C[k + control.UNNEEDED] = _PUT_BACK if C[k + control.STASHED] > most else 0
@@ -342,8 +349,6 @@ def reclaim(M: Any, writing: Writing, oldest: int, pins: Any, most: int) -> bool
     if waiting == 0:
         C[control.RECORDS], C[control.SPARE] = 1, 0
         C[control.SPARE_PAGES] += 2 * (C[control.RECORDS_MOST] > 2 * C[control.RECORDS_NEED] + _FEW_RECORDS)
-    if C[control.SPARSE] == 0:
-        find_fronts(C)
     C[control.UNDER_WAY] = 0
     return False
 
@@ -425,7 +430,6 @@ class Blocks:
         self.classes: np.ndarray = C[control.BY_CLASS:control.HINTS].reshape(control.CLASSES, control.CLASS_WORDS)
         self.classes[: len(sizes), control.SIZE] = sizes
         self.classes[: len(sizes), control.CAPACITY] = [(1 << bits) // words for words in sizes]
-        self.classes[:, control.FRONT] = NOWHERE
         self.nodes: Any = Nodes(self.M, self.W)  # as the kernels take them; of a class that adds arrays another tuple
         self.writing: Any = Writing(self.C, self.Q)
 
@@ -464,9 +468,9 @@ class Blocks:
         return self.C[self.C.item(control.MAPS) + cls * words :][:words]
 
     @property
-    def is_sparse(self) -> bool:
-        """Whether the trees should copy blocks out of chunks that hold few."""
-        return self.C.item(control.SPARSE) != 0
+    def is_outgrown(self) -> bool:
+        """Whether a version uses less than half of what the store holds, and the rest is worth a copy of the newest one."""
+        return self.held_bytes > _WORTH + 2 * self._bytes(control.OUT)
 
     def has_room(self, words: int) -> bool:
         """Return whether `words` more words surely fit, in blocks of any class."""

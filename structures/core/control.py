@@ -24,16 +24,15 @@ LEAST_BLOCKS = 8  # of a chunk
 # lie between KEPT and the maps.
 VERSION, SHIFT, CHUNKS, NEXT_CHUNK, KINDS, TABLE, MAPS, PIN_TABLES = range(8)  # KINDS: classes in use
 RECORDS, SPARE, QUEUE, LAST, HELD, SIDE, UNUSED, IDLE = range(8, 16)  # UNUSED: chunks without blocks; IDLE: of these with pages
-SPARSE, CREDIT, LOOKED = 16, 17, 18  # whether a class has a FRONT; leaves that compaction may visit; blocks that it has visited
-RECORDS_MOST, RECORDS_NEED = 19, 20  # records whose pages are allocated, and those that were in use recently
-SPARE_PAGES = 21  # whether pages of empty chunks are to be returned (1), and of records (2)
-GONE, UNDER_WAY = 22, 23  # released pins whose records are still to be settled; whether a reclaim is in progress
+RECORDS_MOST, RECORDS_NEED = 16, 17  # records whose pages are allocated, and those that were in use recently
+SPARE_PAGES = 18  # whether pages of empty chunks are to be returned (1), and of records (2)
+GONE, UNDER_WAY = 19, 20  # released pins whose records are still to be settled; whether a reclaim is in progress
 BY_CLASS, CLASS_WORDS = 24, 16
 # Words of a class: words of a block, blocks of a chunk, the stash and its length, the fresh places; blocks that are in use or retired,
-# those that are retired, those on the lists of chunks; the first word of the chunks that are to be emptied, the most blocks that were
-# recently taken between two reclaims, OUT after the last one, LISTED when compaction ended; the most blocks of the stash that the current
-# reclaim puts back before it frees others, because nobody needed them, and the most after that.
-SIZE, CAPACITY, STASH, STASHED, FRESH, END, OUT, WAITING, LISTED, FRONT, NEED, OUT_BEFORE, SWEPT, UNNEEDED, SPREAD = range(15)
+# those that are retired, those on the lists of chunks; the most blocks that were recently taken between two reclaims, OUT after the last
+# one; the most blocks of the stash that the current reclaim puts back before it frees others, because nobody needed them, and the most
+# after that.
+SIZE, CAPACITY, STASH, STASHED, FRESH, END, OUT, WAITING, LISTED, NEED, OUT_BEFORE, UNNEEDED, SPREAD = range(13)
 HINTS = BY_CLASS + CLASS_WORDS * CLASSES
 KEPT = HINTS + CLASSES + 2
 # A retired block's record in Q: the block and its class (`CLASSES`), the version that retired it, the next record.

@@ -41,7 +41,6 @@ class EntryTree(Versioned[Store]):
         """`members`: the number of slots of a row; `state`: of the writing kernel, beginning with that of a run."""
         self.arena = arena
         self._sets, self._state = sets, state
-        self._promised = 0  # words that the last `require` promised
         self._out = np.empty((members, CHUNK), np.int32)
         self._told = Told(self._out.reshape(-1), CHUNK)
 
@@ -57,9 +56,6 @@ class EntryTree(Versioned[Store]):
     def _load(self, entries: Entries) -> None:
         """Build the tree, which is empty, from these entries, of which there is at least one."""
         raise NotImplementedError
-
-    def _compact(self, changes: int) -> None:
-        """Move blocks after `changes` changes, if the store is sparse. Structures that do so beside each change do nothing here."""
 
     def _columns(self, entries: Entries) -> Entries:
         """Return the same entries, of which there is at least one, in the form that the kernels take. Raises TypeError or ValueError if the
@@ -99,7 +95,7 @@ class EntryTree(Versioned[Store]):
 
     def require(self, changes: int, applies: int) -> None:
         """Raise MemoryError unless `changes` deletes and inserts, in `applies` calls of `apply`, surely fit. O(1)."""
-        self._promised = self.arena.require(changes, applies)
+        self.arena.require(changes, applies)
 
     def apply(self, version: int, signs: np.ndarray, entries: Entries, turns: np.ndarray, sink: Sink | None) -> Root:
         """Delete and insert entries, as `version` (above every previous version): by ascending turn, those of one turn in the order that
@@ -122,8 +118,6 @@ class EntryTree(Versioned[Store]):
             report(self._state, done, self._out, go_on, turns[order], told)
             if self._state.item(MISSING):
                 raise KeyError(f"{self._state[MISSING]} deleted entries were not in the tree")
-        if self.arena.is_sparse:
-            self._compact(n)
         return self.root
 
     def _in_order(self, entries: Entries, turns: np.ndarray) -> np.ndarray:

@@ -114,8 +114,6 @@ class Cover:
         deltas = gather(self._Z, moves.done, self._out, go_on, limit)
         if missing := int(self._Z[MISSING]):
             raise KeyError(f"{missing} rows or partners that were to go are not there")
-        self.rows.compact(len(moves.kind))
-        self.partners.compact(len(moves.kind))
         return deltas
 
     def reclaim(self, oldest: int, pins: np.ndarray, most: int) -> bool:

@@ -111,9 +111,6 @@ class Matching:
         deltas = gather(self._Z, moves.done, self._out, go_on, limit)
         if missing := int(self._Z[MISSING]):
             raise KeyError(f"{missing} rows or partners that were to go are not there")
-        self.unmatched.compact(len(moves.kind))
-        if self.tells_matched:
-            self.matched.compact(len(moves.kind))
         return deltas
 
     def reclaim(self, oldest: int, pins: np.ndarray, most: int) -> bool:

@@ -180,7 +180,6 @@ class Visits:
                 raise KeyError(f"{missing} rows or partners that were to go are not there")
             measured.sums[done : sides.run[AT]] -= left_out[done : sides.run[AT]]
             yield int(sides.run[AT]), measured, hits.changes[:found], hits.slots[:found]
-        self.rows.compact(n)
 
     def reclaim(self, oldest: int, most: int) -> bool:
         """As `Versioned.reclaim`, for readers of the newest version only."""

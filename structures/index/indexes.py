@@ -33,7 +33,6 @@ from structures.core.versioned import Versioned
 from structures.index import layout
 from structures.index.changes import INNER_FILL, LEAF_FILL, build_inner, build_leaves, drop_some
 from structures.index.check import check_indexes
-from structures.index.compaction import STEP_BLOCKS
 from structures.index.layout import IndexArena, size_of
 from structures.index.runs import Steps, change_in_order
 from structures.index.search import COPIED, GAP_WORDS, LEAF_, Items, count_prefix, gap, range_fill, seek_place
@@ -160,7 +159,6 @@ class OrderedIndexes(Versioned[IndexArena]):
         self.arena = IndexArena(words)
         self._arrays = self.arena.nodes, self.arena.writing
         self._made = 0
-        self._promised = 0  # most changes for which room was last requested
         self._arities = np.zeros(layout.MOST_TREES, np.int8)  # of the indexes in use; 0 for others
         self._removed: dict[int, list[int]] = {}  # by arity: to read a root of a pinned version, the arity of its index's number is needed
         self._leaving: dict[int, np.ndarray] = {}  # indexes whose blocks are being dropped, and the progress (`drop_on`)
@@ -279,26 +277,10 @@ class OrderedIndexes(Versioned[IndexArena]):
 
         A change writes two blocks a level at worst; a tick copies no block twice, and makes two a change at worst.
         """
-        self._promised = changes
-        self._require(changes, ticks)
-
-    def _require(self, changes: int, ticks: int) -> None:
-        if not self.arena.has_room(self._words(changes, ticks)):
-            raise MemoryError(f"the ordered indexes have reached the size of their arena ({8 * self.arena.M.size} bytes)")
-
-    def _words(self, changes: int, ticks: int) -> int:
         blocks = self.arena.blocks
         levels = blocks.bit_length() + 2
-        return layout.BLOCK * min(changes * 2 * levels, ticks * (blocks + 2 * changes + 1))
-
-    def prepare(self, changes: int, ticks: int) -> None:
-        """Raise MemoryError unless this number of changes, in this number of ticks, certainly fits; if the store is sparse, determine
-        whether there is room left for compaction beside them: at worst, each tick moves all blocks."""
-        self._require(changes, ticks)
-        arena, changes = self.arena, max(changes, self._promised)  # those of view trees follow
-        if arena.is_sparse:
-            blocks = min(changes * STEP_BLOCKS, arena.blocks * ticks)
-            arena.C[layout.ROOMY] = arena.has_room(self._words(changes, ticks) + layout.BLOCK * blocks)
+        if not self.arena.has_room(layout.BLOCK * min(changes * 2 * levels, ticks * (blocks + 2 * changes + 1))):
+            raise MemoryError(f"the ordered indexes have reached the size of their arena ({8 * self.arena.M.size} bytes)")
 
     def order(self, index: int, entries: Entries) -> np.ndarray:
         """int64[n]: the places of the entries in the order of an index, which is the best one for changing them."""
@@ -317,7 +299,7 @@ class OrderedIndexes(Versioned[IndexArena]):
             given = f"{n}, {len(sign)} and {len(turn)} for {len(entries.slot)}"
             raise ValueError(f"a run has an index, a sign and a turn for each entry, not {given}")
         run = Run(index, sign, turn, entries, np.empty(n, np.int8), np.empty(n, np.int64))
-        self.prepare(n, len(run.groups) - 1)
+        self.require(n, len(run.groups) - 1)
         steps = Steps(index, sign, turn)
         refused = compiled(change_in_order)(*self._arrays, self._arities, steps, items_of(entries), run.after, run.common)
         if refused >= 0:

@@ -1,4 +1,4 @@
-"""Runs of changes of ordered indexes, for Python. Costs of a change: as `changes`, and as `compaction` while the store is sparse."""
+"""Runs of changes of ordered indexes, for Python. Costs of a change: as `changes`."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ from structures.core.blocks import Nodes, Writing
 from structures.core.control import VERSION
 from structures.core.kernel import arrays, kernel, wide
 from structures.index.changes import cut, put
-from structures.index.compaction import compact_beside, has_spare_room
 from structures.index.layout import MISSING, ROOT, TREE_WORDS, TREES
 from structures.index.search import Items
 
@@ -23,8 +22,6 @@ def change(nodes: Nodes, writing: Writing, h: int, sign: int, items: Items, e: i
     common = put(nodes, writing, h, coordinates, start, slot) if sign > 0 else cut(nodes, writing, h, coordinates, start, slot)
     if common < 0:
         C[MISSING] += 1
-    elif has_spare_room(C):
-        compact_beside(nodes, writing, h, coordinates, start, slot)
     return common
 
 

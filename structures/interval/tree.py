@@ -29,7 +29,6 @@ from functools import partial
 import numpy as np
 
 from structures.core.arena import KIND, LIVE, ROOT, Arena
-from structures.core.compaction import leaves_beside
 from structures.core.control import STORE_WORDS
 from structures.core.cursor import Cursor
 from structures.core.encoding import NEG_INF, POS_INF
@@ -41,7 +40,6 @@ from structures.interval.changes import run_changes
 from structures.interval.cursors import GivenCursor, PartnersCursor, WalkCursor, WindowCursor
 from structures.interval.walk import WHOLE, Stretch
 from structures.ordered.check import check_tree
-from structures.ordered.compaction import compact
 from structures.ordered.cursors import list_cursor
 from structures.ordered.search import ITEM, NOTHING_BEFORE, SEARCH_WORDS, STEPS
 from structures.ordered.summary import LIST, PAIR, SELF
@@ -84,9 +82,6 @@ class IntervalTree(EntryTree[Arena]):
 
     def _load(self, entries: Entries) -> None:
         build(*self._arrays, entries, self._order(entries))
-
-    def _compact(self, changes: int) -> None:
-        compiled(compact)(*self._arrays, leaves_beside(changes), self._promised)
 
     # --- reading
 

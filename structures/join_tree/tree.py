@@ -43,7 +43,6 @@ from collections.abc import Sequence
 import numpy as np
 
 from structures.core.arena import COUNT, ROOT, B, words_anew
-from structures.core.compaction import leaves_beside
 from structures.core.control import STORE_WORDS, VERSION
 from structures.core.entries import Entries, tree_order
 from structures.core.kernel import compiled
@@ -51,7 +50,6 @@ from structures.core.reserve import SLOTS, reserve
 from structures.core.runs import Sink, report
 from structures.join_tree.changes import CHANGES_WORDS, RUN, Singles, run_singles
 from structures.join_tree.check import check_join
-from structures.join_tree.compaction import compact
 from structures.join_tree.cursors import JoinCursor, Scanned, Sought, Start
 from structures.join_tree.layout import MOST, TREE_VERSION, TREE_WORDS, WORDS, has_own_live_tree, read_places
 from structures.join_tree.spread import (
@@ -97,7 +95,6 @@ class JoinTree(JoinTables):
         self._S = self._newest.state
         self._out = np.empty((self.shown, _CHUNK), np.int32)
         self._version = 0
-        self._promised = 0  # words promised to the changes that last asked for room
         self._kept = [1 + port.spanned for port in self.ports]  # trees with rows of the port
         for e, (_, _, p, spanned, *_) in enumerate(self._links.tolist()):
             self._kept[p] += spanned and has_own_live_tree(self._tables, e)
@@ -112,13 +109,7 @@ class JoinTree(JoinTables):
     def require(self, rows: Sequence[int]) -> None:
         """Raise MemoryError unless a version with these numbers of rows of the aliases certainly fits: a change may make all full. O(1)."""
         entries = sum(count * rows[port.alias] for count, port in zip(self._kept, self.ports, strict=True))
-        self._promised = words_anew(entries, len(self._T))
-        self.arena.require_words(self._promised)
-
-    def _compact(self, changes: int) -> None:
-        """Compact after `changes` changes of the version that is being written."""
-        if self.arena.is_sparse:
-            compiled(compact)(*self._arrays, self._tables, leaves_beside(changes), self._promised)
+        self.arena.require_words(words_anew(entries, len(self._T)))
 
     def load(self, version: int, alias: int, slots: np.ndarray) -> None:
         """Insert many rows of an alias: described rows, there or not. Rows that never take part are skipped. No delta is computed."""
@@ -132,7 +123,6 @@ class JoinTree(JoinTables):
         for place, _, first, end, _, sign, told in runs:
             for p in self.of_alias[place] if told != BESIDE_NULL else ():
                 self._shift(p, self._rows[first:end], sign != 0)
-        self._compact(n)
 
     def _begin(self, version: int) -> None:
         self._version = version
@@ -175,7 +165,6 @@ class JoinTree(JoinTables):
             return int(compiled(run_singles)(*given, singles._replace(signs=singles.signs[:end]), self._out, deltas))
 
         report(self._Z[RUN:], singles.done, self._out, go_on, turns, sink)
-        self._compact(len(turns))
 
     # --- reading
 

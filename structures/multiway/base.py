@@ -3,16 +3,11 @@ entries below it, and so in what a change reports."""
 
 from __future__ import annotations
 
-from functools import partial
-
 import numpy as np
 
-from structures.core.compaction import AT_ONCE, leaves_beside
 from structures.core.entries import Entries, tree_order
 from structures.core.entry_tree import EntryTree
-from structures.core.kernel import compiled
 from structures.core.runs import RUN_WORDS
-from structures.multiway.compaction import compact
 from structures.multiway.layout import MultiwayArena
 from structures.multiway.topology import SETS
 from structures.multiway.tree import build, make_empty
@@ -25,8 +20,6 @@ class MultiwayTree(EntryTree[MultiwayArena]):
         """`scratch`: int64, for the summaries; `members`: the slots of a row."""
         super().__init__(arena, int(arena.table[SETS]), members, np.zeros(RUN_WORDS, np.int64))
         self._arrays = arena.nodes, arena.writing, scratch
-        self._write_anew = partial(compiled(compact), *self._arrays)  # loaded with the others, not beside a change
-        self._not_compacted = 0  # changes since it was called
         make_empty(*self._arrays)
 
     def _order(self, entries: Entries) -> np.ndarray:
@@ -35,10 +28,3 @@ class MultiwayTree(EntryTree[MultiwayArena]):
 
     def _load(self, entries: Entries) -> None:
         build(*self._arrays, entries, self._order(entries))
-
-    def _compact(self, changes: int) -> None:
-        self._not_compacted += changes
-        leaves = leaves_beside(self._not_compacted)
-        if leaves >= AT_ONCE:
-            self._not_compacted = 0
-            self._write_anew(leaves, self._promised)

@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from structures.core import blocks
-from structures.core.arena import FIRST_PLACE, HEIGHT, INNER, LEAF, B, EntryBlocks
+from structures.core.arena import HEIGHT, INNER, LEAF, B, EntryBlocks
 from structures.core.blocks import Writing, allocate
 from structures.core.control import KEPT, STORE_WORDS, VERSION
 from structures.core.kernel import arrays, kernel, wide
@@ -42,16 +42,7 @@ MOST_LEVELS = 64
 # Words of C: ROOT and HEIGHT as in `core/arena.py`, then
 COUNTS = HEIGHT + 1  # + set
 PATH = COUNTS + 8  # 2 words a level: node, side
-AFTER = PATH + 2 * MOST_LEVELS  # key, left, code: how far compaction has come
-# For a subtree of FILLED levels whose leaves compaction rewrites: nodes still to be visited; the leaves before and after; for each run of
-# each leaf before, + MOST * leaf + set, where the entries still to be written begin, and where those for the next leaf end.
-FILLED = 3
-TOGETHER = 1 << FILLED  # most leaves
-WAY = AFTER + 3
-OLD, NEW = WAY + FILLED + 1, WAY + FILLED + 1 + TOGETHER
-BEGINS, ENDS = NEW + TOGETHER, NEW + TOGETHER * (1 + MOST)
-LISTED_BEFORE = ENDS + TOGETHER * MOST  # + class: blocks on the lists of chunks when compaction began
-CONTROL_WORDS = LISTED_BEFORE + 2
+CONTROL_WORDS = PATH + 2 * MOST_LEVELS
 
 
 def summary_words(topology: Topology) -> int:
@@ -141,7 +132,6 @@ class MultiwayArena(EntryBlocks):
         table[ENTRIES] = SUMMARY + summary
         table[INNER_WORDS_], table[LEAF_WORDS_] = table[ENTRIES], table[ENTRIES] + 3 * L
         super().__init__(table[LEAF_WORDS_ : LEAF_WORDS_ + 2].tolist(), CONTROL_WORDS - KEPT, words)
-        self.C[AFTER : AFTER + 3] = FIRST_PLACE
         self.table: np.ndarray = table
         self.nodes = MultiwayNodes(self.M, self.W, table)
 

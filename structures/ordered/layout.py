@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from structures.core.arena import AFTER, INNER_WORDS, LEAF_WORDS, PATH, B, F
+from structures.core.arena import INNER_WORDS, LEAF_WORDS, PATH, B, F
 from structures.core.blocks import Nodes, Writing, block_at, name_block
 from structures.core.kernel import kernel, wide
 
@@ -29,9 +29,8 @@ CHILDREN, LIVE_CHILDREN = 2, 3
 # A summary in C, from its base: the fields of a child in the order of its columns, + set, and whether a row lies wholly below.
 MR_, ML_, KR_, KL_, FIRST_, LIVE_ = 0, 2, 4, 6, 8, 9
 
-# The path in C: for each level, + 2 * level, the inner node, and the child taken. How far compaction has come: the following entry.
+# The path in C: for each level, + 2 * level, the inner node, and the child taken.
 PATH_NODE, PATH_CHILD = PATH, PATH + 1
-REACHED_KEY, REACHED_LEFT, REACHED_CODE = AFTER, AFTER + 1, AFTER + 2
 
 # Columns of a leaf: int64 columns from o, int32 columns from 2 * o.
 LEFT, RIGHT = 2, 2 + B

@@ -12,7 +12,6 @@ import numpy as np
 
 from structures.core.arena import KIND, LIVE, ROOT, Arena, words_anew
 from structures.core.blocks import Nodes
-from structures.core.compaction import leaves_beside
 from structures.core.control import STORE_WORDS, VERSION
 from structures.core.cursor import Cursor
 from structures.core.entries import Entries, tree_order
@@ -20,7 +19,6 @@ from structures.core.entry_tree import Root
 from structures.core.kernel import compiled, kernel
 from structures.core.versioned import Versioned
 from structures.ordered.check import check_tree
-from structures.ordered.compaction import compact
 from structures.ordered.cursors import list_cursor
 from structures.ordered.layout import child_of
 from structures.ordered.leaves import place
@@ -35,7 +33,6 @@ class RowList(Versioned[Arena]):
         """`words`: the arena's address space in 8-byte words (not memory)."""
         self.arena = Arena(words)
         self.arena.C[KIND] = LIST
-        self._promised = 0
         make_empty(self.arena.nodes, self.arena.writing)
 
     @property
@@ -57,13 +54,7 @@ class RowList(Versioned[Arena]):
 
     def require(self, rows: int) -> None:
         """Raise MemoryError unless a version with this number of rows certainly fits. O(1)."""
-        self._promised = words_anew(rows, 1)
-        self.arena.require_words(self._promised)
-
-    def compact(self, changes: int) -> None:
-        """Compact after `changes` changes of a version."""
-        if self.arena.is_sparse:
-            compiled(compact)(self.arena.nodes, self.arena.writing, leaves_beside(changes), self._promised)
+        self.arena.require_words(words_anew(rows, 1))
 
     def rows(self, root: Root, key: int | None = None, window: tuple[int, int] | None = None) -> Cursor:
         """The rows of a version, int32[1, n] slots: all, or those of a key, that meet the closed window."""

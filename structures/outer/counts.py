@@ -113,7 +113,6 @@ class PairCounts:
         arena = self.list.arena
         if missing := compiled(relist)(arena.nodes, arena.writing, rows, come.view(np.uint8)):
             raise KeyError(f"{missing} rows that were to go are not there")
-        self.list.compact(len(come))
 
     def replace(self, rows: Entries, partners: Entries) -> np.ndarray:
         """Count all rows again. Returns bool[n]: which have no partner. O(n log n)."""

@@ -105,7 +105,6 @@ class Tops(Ranked):
         entries = _entries(keys[first[order]], slots[order])
         if compiled(change_list)(self.list.arena.nodes, self.list.arena.writing, net[order].astype(np.int8), entries):
             raise KeyError("a row that goes was not in the list")
-        self.list.compact(len(order))
 
     def reclaim(self, oldest: int, pins: np.ndarray, most: int) -> bool:
         """As `Versioned.reclaim`."""

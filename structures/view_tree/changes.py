@@ -20,7 +20,6 @@ from structures.core.kernel import arrays, kernel, wide
 from structures.core.runs import AT as TURN
 from structures.core.runs import BEGUN, RUN_WORDS, end_change, has_delta
 from structures.index.changes import cut, put
-from structures.index.compaction import compact_beside, has_spare_room
 from structures.index.layout import HEAD, LEAF_ROOM, ROOT, size_of
 from structures.index.search import BEFORE, BEHIND, Items, Place, has_prefix, same, seek, seek_near
 from structures.view_tree.shape import ARITY, CHILD, CHILDREN, HOLDER, MEMBER_WORDS, PARENT, PLAN_WORDS, PREFIX
@@ -62,8 +61,6 @@ def set_live(nodes: Nodes, writing: Writing, view: View, coordinates: Any, start
     h = members[v * MEMBER_WORDS + HOLDER]
     common = put(nodes, writing, h, coordinates, start, 0) if sign > 0 else cut(nodes, writing, h, coordinates, start, 0)
     if common >= 0:
-        if has_spare_room(C):
-            compact_beside(nodes, writing, h, coordinates, start, 0)
         roots[v] = C[h + ROOT]
         run[FLIPPED] += 1
     return common

@@ -130,7 +130,7 @@ class ViewTree(Planted):
         self._next -= 1
 
     def _recheck(self, atom: int, entries: Entries) -> None:
-        self.indexes.prepare(len(entries.slot) * len(self.shape.above(atom)), 1)
+        self.indexes.require(len(entries.slot) * len(self.shape.above(atom)), 1)
         compiled(recheck_all)(*self._arrays, self._view, items_of(entries), atom)
 
     def _tree(self, member: int) -> tuple[int, int]:

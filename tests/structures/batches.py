@@ -85,7 +85,6 @@ def apply_to_indexes(indexes: OrderedIndexes, changes: Mapping[int, Changes]) ->
         for index, one in changes.items():
             part = {LEAVE: one.before, ENTER: one.after, DELETE: one.deletes, INSERT: one.inserts}[sign]
             if len(part.slot):
-                part = part.take(indexes.order(index, part)) if 0 <= index < indexes._made and indexes._arities[index] else part
                 parts.append(part)
                 numbers += [index] * len(part.slot)
                 signs += [sign] * len(part.slot)

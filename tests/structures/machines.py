@@ -12,9 +12,6 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, precondition, rule, run_state_machine_as_test
 
 from structures.core import entry_tree
-from structures.core.blocks import Blocks
-from structures.core.compaction import AT_ONCE
-from structures.core.control import CREDIT, FRONT, SPARSE
 from structures.core.entries import DELETE, ENTER, INSERT, LEAVE
 from structures.core.entry_tree import CHUNK, EntryTree
 from tests.naive.interval_join import entries
@@ -119,12 +116,6 @@ class ReadingMachine(RuleBasedStateMachine):
                 pass
 
 
-def empty_chunks(store: Blocks, version: int) -> None:
-    """For every third version, have all blocks of the store moved by subsequent changes."""
-    if version % 3 == 0:
-        store.C[SPARSE], store.C[CREDIT], store.classes[:, FRONT] = 1, AT_ONCE, 1
-
-
 class BatchMachine(ReadingMachine):
     """For a structure over entries that each have a slot: it is loaded, changed by batches and by runs, and each delta is compared with the
     twin's."""
@@ -169,7 +160,6 @@ class BatchMachine(ReadingMachine):
     def change(self, doomed: Iterable[int], inserts: list[Any]) -> None:
         """Apply a version; check the delta, what can be reused, and the invariants."""
         self.version += 1
-        empty_chunks(self.tree.arena, self.version)
         if self.version % 4 == 2:
             self._change_in_order(doomed, inserts)
         else:

@@ -23,7 +23,7 @@ HoldNewest = Callable[[Relation], int]
 
 class Store(Protocol):
     """Blocks of memory, as in `structures.core.blocks`: bytes of those of the newest version, of those that only older ones need, and of
-    all that the store has reserved."""
+    all that the store holds; is_outgrown: less than half of these are in use, so that a copy would release memory."""
 
     @property
     def live_bytes(self) -> int: ...
@@ -33,6 +33,9 @@ class Store(Protocol):
 
     @property
     def held_bytes(self) -> int: ...
+
+    @property
+    def is_outgrown(self) -> bool: ...
 
 
 class Enumeration(Protocol):

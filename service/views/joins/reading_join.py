@@ -75,6 +75,7 @@ class ReadingJoin(Defaults, ABC, Generic[R]):
         """`own`: the indexes are private, and this join updates them; `part`: permanently. OSError, MemoryError: there is no room."""
         self.sides, self.never, self._plan = list(sides), query.never, plan
         self.indexes, self._own, self._part = indexes, own, part
+        self._generation = indexes.generation
         self._loading: dict[Key, Loading] = {}  # while it is built: indexes that do not exist yet
         self._taken: list[SharedIndex] = []  # in the order of `_wanted`
         self._of_alias: list[SharedIndex] = []  # for each alias the index that provides its entries and keys
@@ -114,8 +115,8 @@ class ReadingJoin(Defaults, ABC, Generic[R]):
         wanted = self._wanted
         for done in range(len(self._taken), len(wanted)):
             side, order = wanted[done]
-            key = self.indexes.key(side, order)
-            loading = None if key in self._loading else self.indexes.loading(side, order)
+            key = self.indexes.key(self._generation, side, order)
+            loading = None if key in self._loading else self.indexes.loading(key, side, order)
             if loading is not None:
                 self._loading[key] = loading
                 loading.load(version, lambda part, done=done: progress((done + part) / len(wanted)))  # type: ignore[misc]
@@ -157,9 +158,9 @@ class ReadingJoin(Defaults, ABC, Generic[R]):
         wanted, put = self._wanted, False
         while len(self._taken) < len(wanted) and not put:
             side, order = wanted[len(self._taken)]
-            key = self.indexes.key(side, order)
+            key = self.indexes.key(self._generation, side, order)
             made = self._loading.get(key)
-            one = self.indexes.take(self._owner, version, side, order, made)
+            one = self.indexes.take(self._owner, version, key, side, made)
             if one is None:
                 return False
             self._loading.pop(key, None)
@@ -265,8 +266,11 @@ class ReadingJoin(Defaults, ABC, Generic[R]):
         return self.indexes.stores if self._own else ()
 
     def is_outgrown(self, version: int) -> bool:
-        """Also true if after a replay it has indexes of its own that others may have as well."""
-        return self._reader is not None and ((self._own and not self._part) or self._reader.is_outgrown)
+        """Also true if after a replay it has indexes of its own that others may have as well, or if its indexes are of a former
+        generation."""
+        if self._reader is None:
+            return False
+        return (self._own and not self._part) or self._reader.is_outgrown or self._generation < self.indexes.generation
 
     def check(self) -> None:
         if self._reader is not None:

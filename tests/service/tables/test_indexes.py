@@ -66,10 +66,11 @@ class Case:
         return self.state.indexes
 
     def take(self, owner: object, side: Side, order: Order) -> SharedIndex:
-        made = self.indexes.loading(side, order)
+        key = self.indexes.key(0, side, order)
+        made = self.indexes.loading(key, side, order)
         if made is not None:
             made.load(self.state.newest, lambda part: None)
-        one = self.indexes.take(owner, self.state.newest, side, order, made)
+        one = self.indexes.take(owner, self.state.newest, key, side, made)
         assert one is not None
         return one
 

@@ -11,12 +11,17 @@ import pytest
 from livejoin.wire.batch import DELETE, UPSERT
 from service.tables import loading
 from service.tables.backlog import pieces
+from service.tables.indexes import Key
 from service.tables.loading import Loading
 from service.tables.shared_index import Order, SharedIndex
 from structures.index import indexes
 from tests.service.tables.test_indexes import Case, order, side
 
 ORDERS = [order("n"), order("t", "n"), order("t", same=((0, "u"),)), order("x"), order("u", "t", "n")]
+
+
+def key_of(case: Case, by: Order) -> Key:
+    return case.indexes.key(0, side(case.state), by)
 
 
 class Making(Case):
@@ -39,7 +44,7 @@ class Making(Case):
             self.apply(*(("r", self.rng.choice([UPSERT, DELETE]), number, self.row(number)) for number in numbers))
 
     def loading(self, order: Order) -> Loading:
-        made = self.indexes.loading(side(self.state), order)
+        made = self.indexes.loading(key_of(self, order), side(self.state), order)
         assert made is not None
         parts: list[float] = []
         made.load(self.state.newest, parts.append)
@@ -47,7 +52,7 @@ class Making(Case):
         return made
 
     def take(self, view: str, by: Order, made: Loading) -> SharedIndex | None:
-        return self.indexes.take(view, self.state.newest, side(self.state), by, made)
+        return self.indexes.take(view, self.state.newest, key_of(self, by), side(self.state), made)
 
     def taken(self, view: str, by: Order, made: Loading) -> SharedIndex:
         """Put into the store piece by piece, while rows change, and texts come and go."""
@@ -82,7 +87,7 @@ def test_it_follows(by: Order, seed: int) -> None:
         case.some_changes()
         case.follow(made)
     one = case.taken("v", by, made)
-    assert one is made.index and case.indexes.loading(side(case.state), by) is None
+    assert one is made.index and case.indexes.loading(key_of(case, by), side(case.state), by) is None
     for _ in range(3):
         case.compare(one)
         case.indexes.check()
@@ -123,7 +128,7 @@ def test_another_view_was_first(begun: bool) -> None:
 def test_nobody_wants_it(then: str) -> None:
     """Also when it was given up in the midst of reading."""
     case = Making(2)
-    half = case.indexes.loading(side(case.state), order("t"))
+    half = case.indexes.loading(key_of(case, order("t")), side(case.state), order("t"))
     assert half is not None
 
     def stop(part: float) -> None:
@@ -167,7 +172,7 @@ def test_no_room_for_texts() -> None:
     case.backlog.take(case.state.newest)
     texts = case.indexes._texts._rows
     room, texts.most = texts.most, 35
-    half = case.indexes.loading(side(case.state), by)
+    half = case.indexes.loading(key_of(case, by), side(case.state), by)
     assert half is not None
     with pytest.MonkeyPatch.context() as patch, pytest.raises(MemoryError):
         patch.setattr(loading, "_CHUNK", 10)

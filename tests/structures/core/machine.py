@@ -10,8 +10,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from structures.core.blocks import ALL_BLOCKS, Blocks, Writing, allocate, drop
 from structures.core.check import check_blocks, retired_blocks
-from structures.core.compaction import end_compaction
-from structures.core.control import FRONT, SHIFT, SPARSE, VERSION
+from structures.core.control import VERSION
 from structures.core.kernel import kernel
 
 SIZES = 3, 7, 40
@@ -94,14 +93,6 @@ class BlocksMachine(RuleBasedStateMachine):
         self.pins[version] -= 1
         if not self.pins[version]:
             del self.pins[version]
-
-    @rule(chunk=st.integers(0, 6))
-    def empty_chunks(self, chunk: int) -> None:
-        """What is freed in the chunks from this one on lies on their lists; 0: no more."""
-        if chunk:
-            self.store.C[SPARSE], self.store.classes[:, FRONT] = 1, chunk << self.store.C.item(SHIFT)
-        else:
-            end_compaction(self.store.C)
 
     @rule(behind=st.integers(0, 2), most=st.sampled_from([1, 20, ALL_BLOCKS]))
     def reclaim(self, behind: int, most: int) -> None:

@@ -148,18 +148,19 @@ def test_a_small_store_takes_little_memory() -> None:
 
 
 _SIZE = 200_000
-_MOST = {"event_tree": 1.4}  # where it is not 1.3: nodes that are written in place are fuller after a load
+_MOST = {"join_tree": 2.5, "index": 4.5, "view_tree": 4.5}  # where it is not 1.5: the views that use these are rebuilt
 
 
 @pytest.mark.skipif(not JIT, reason="so many entries need compiled kernels; the run with the JIT on has them")
 @pytest.mark.parametrize("structure", SUBJECTS)
 def test_as_many_changes_as_entries_under_pins(structure: str) -> None:
-    """What was held for the pins goes back to the system. In a process of its own, as resident memory is looked at."""
+    """What was held for the pins goes back to the system, as far as chunks are empty. In a process of its own, as resident memory is looked
+    at."""
     status, told = finished(partial(tell, structure, _SIZE))
     assert status == 0, told
     fresh, most, last = (Held(*held) for held in json.loads(told))
     print(fresh, most, last)
-    assert last.store < _MOST.get(structure, 1.3) * fresh.store
+    assert last.store < _MOST.get(structure, 1.5) * fresh.store
     if structure not in IN_PLACE:
         assert most.store > 2 * fresh.store, "the pins held nothing"
         assert most.resident - last.resident > (most.store - last.store) // 2

@@ -16,7 +16,7 @@ from structures.event_tree import runs
 from tests.naive.cover import Stretch, stretches
 from tests.naive.interval_join import Interval, entries
 from tests.structures.event_tree.machine import Change, follow, packed
-from tests.structures.machines import Reading, ReadingMachine, empty_chunks
+from tests.structures.machines import Reading, ReadingMachine
 
 EDGES = (NEG_INF, NEG_INF + 1, POS_INF - 1, POS_INF)
 ENDS = st.one_of(st.integers(0, 20), st.sampled_from(EDGES))
@@ -84,8 +84,6 @@ class CoverMachine(ReadingMachine):
     def change(self, changes: list[Change], limit: int | None) -> Found:
         """A version on."""
         self.version += 1
-        for one in (self.cover.rows, self.cover.partners):
-            empty_chunks(one.arena, self.version)
         self.cover.require(len(self.rows) + len(changes), len(self.others) + len(changes))
         try:
             deltas = self.cover.apply(self.version, packed(changes), limit)

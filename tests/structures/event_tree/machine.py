@@ -16,7 +16,7 @@ from structures.event_tree.matching import LONELY, Matching, MatchRoot, Moves
 from structures.event_tree.tree import EventTree
 from tests.naive.interval_join import Interval, entries, meet
 from tests.naive.matching import told
-from tests.structures.machines import Reading, ReadingMachine, empty_chunks
+from tests.structures.machines import Reading, ReadingMachine
 
 EDGES = (NEG_INF, NEG_INF + 1, -2, -1, POS_INF - 1, POS_INF)  # from -2 and -1 to the last ones lengths are just beyond int64, or not
 ENDS = st.one_of(st.integers(0, 12), st.sampled_from(EDGES))
@@ -134,8 +134,6 @@ class MatchMachine(SidesMachine):
     def change(self, changes: list[Change], limit: int | None) -> list[tuple[set[int], set[int], bool]]:
         """A version on: of each change what goes, what comes, and whether it was too much."""
         self.version += 1
-        for rows in (self.matching.unmatched, self.matching.matched):
-            empty_chunks(rows.arena, self.version)
         self.matching.require(len(self.rows) + len(changes), len(self.others) + len(changes))
         try:
             deltas = self.matching.apply(self.version, packed(changes), limit)

@@ -12,7 +12,6 @@ from structures.event_tree.visits import DELETE, INSERT, MEASURE, MOVE, Visits
 from tests.naive.counting import Weighted, totals
 from tests.naive.interval_join import Interval, entries, meet
 from tests.structures.event_tree.counting_machine import OF_LENGTHS, SHAPES, Change, Shape, W, amounts, finite, packed
-from tests.structures.machines import empty_chunks
 
 
 class VisitsMachine(RuleBasedStateMachine):
@@ -46,7 +45,6 @@ class VisitsMachine(RuleBasedStateMachine):
     def follow(self, changes: list[Change]) -> None:
         """Each is told against what the ones before it left."""
         self.version += 1
-        empty_chunks(self.visits.rows.arena, self.version)
         self.visits.require(len(self.sides[0]) + len(changes), len(self.sides[1]) + len(changes))
         hits, found = dict[int, list[int]](), list[list[int]]()
         try:

@@ -9,8 +9,6 @@ from math import log2
 import numpy as np
 import pytest
 
-from structures.core.compaction import AT_ONCE, leaves_beside
-from structures.core.control import SPARSE
 from structures.core.kernel import JIT
 from structures.ij_heap import goals
 from structures.ij_heap.heap import Entries, IJHeap, Topology
@@ -117,20 +115,6 @@ def test_a_reading_needs_no_clear_scratch(edges: str) -> None:
                 assert (full.steps, full.largest_gap, full.dead_ends) == (clear.steps, clear.largest_gap, clear.dead_ends)
                 found += len(rows)
     assert found > n
-
-
-def test_single_changes_of_a_sparse_store_are_compacted_together() -> None:
-    """Compaction looks at a stretch of leaves at once, so most single changes do not call it."""
-    heap = IJHeap(PATH, 1 << 20)
-    every = scattered(3, 140)
-    heap.bulk_load(1, every.take(slice(0, 40)))
-    calls: list[int] = []
-    heap._write_anew = lambda leaves, spare: calls.append(leaves)
-    for i in range(40, 140):
-        heap.arena.C[SPARSE] = i >= 60
-        apply_batch(heap, i, NONE, every.take(slice(i, i + 1)), None)
-    assert calls == [AT_ONCE] * (leaves_beside(80) // AT_ONCE)
-    heap.check(heap.root)
 
 
 @pytest.mark.skipif(not JIT, reason="counts at sizes that need compiled kernels")

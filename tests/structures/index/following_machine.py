@@ -15,7 +15,7 @@ from structures.index.indexes import Entries, OrderedIndexes, Run
 from tests.naive.natural_join import Entry, join
 from tests.structures.batches import Changes, apply_steps, apply_to_indexes, follow_batch, follow_steps
 from tests.structures.index.machine import packed
-from tests.structures.machines import Reading, ReadingMachine, Row, empty_chunks, transposed
+from tests.structures.machines import Reading, ReadingMachine, Row, transposed
 
 Variables = tuple[int, ...]
 Relations = Mapping[int, Iterable[Entry]]  # by number
@@ -117,7 +117,6 @@ class FollowingMachine(ReadingMachine):
 
     def _begin_version(self) -> None:
         self.version += 1
-        empty_chunks(self.indexes.arena, self.version)
         self.indexes.begin(self.version)
 
     def change_at_once(self, tuples: list[tuple[int, Entry, int]], data: st.DataObject) -> None:

@@ -16,7 +16,7 @@ from structures.index.layout import BLOCK
 from tests.naive import ordered_index as twin
 from tests.naive.natural_join import Entry
 from tests.structures.batches import Changes, apply_steps, apply_to_indexes
-from tests.structures.machines import Reading, ReadingMachine, empty_chunks
+from tests.structures.machines import Reading, ReadingMachine
 
 VALUES = st.one_of(st.integers(0, 3), st.integers(0, 12), st.sampled_from([-(2**63), 2**63 - 1, -1]))
 ENTRIES = st.tuples(st.integers(0, 2), st.tuples(*[VALUES] * 8), st.integers(0, 3))
@@ -79,7 +79,6 @@ class IndexMachine(ReadingMachine):
 
     def _next(self) -> None:
         self.version += 1
-        empty_chunks(self.indexes.arena, self.version)
         self.indexes.begin(self.version)
 
     def _doomed(self, data: st.DataObject, index: int) -> list[Entry]:

@@ -18,7 +18,7 @@ from structures.join_tree.layout import ABSENT, EXISTS, OPTIONAL, REQUIRED
 from structures.join_tree.tree import JoinTree, Port, Singles
 from tests.naive.tree_join import Rows, Seen, join
 from tests.structures.batches import apply_to_join
-from tests.structures.machines import Reading, ReadingMachine, Row, empty_chunks, read_all, transposed
+from tests.structures.machines import Reading, ReadingMachine, Row, read_all, transposed
 
 # Often alike, seldom without a code or with an empty span: most rows are to have partners. (code, left, length)
 SEEN = st.tuples(st.sampled_from([0, 0, 0, 0, 1, 1, 2, -1]), st.integers(0, 6), st.sampled_from([3, 0, 1, 2, 4, 5, 6, -1]))
@@ -114,7 +114,6 @@ class JoinMachine(ReadingMachine):
 
     def _batch(self, gone: list[list[int]], come: list[list[int]], asked: bool) -> None:
         self.version += 1
-        empty_chunks(self.tree.arena, self.version)
         for sign, of in ((False, gone), (True, come)):
             for alias, slots in enumerate(of):
                 self._change(alias, slots, sign, asked)
@@ -161,7 +160,6 @@ class JoinMachine(ReadingMachine):
     def singles(self, points: list[tuple[int, list[Seen], int]], data: st.DataObject) -> None:
         """In a random order, each a version of the twin's own."""
         self.version += 1
-        empty_chunks(self.tree.arena, self.version)
         come = self._new(points)
         changes = [(DELETE, alias, slot) for alias, slots in enumerate(self._gone(data)) for slot in slots]
         changes += [(INSERT, alias, slot) for alias, slots in enumerate(come) for slot in slots]
@@ -205,7 +203,6 @@ class JoinMachine(ReadingMachine):
     @rule(data=st.data())
     def move(self, data: st.DataObject) -> None:
         self.version += 1
-        empty_chunks(self.tree.arena, self.version)
         self.described = [{} for _ in self.now]
         for alias, slots in enumerate(self._gone(data)):
             after = list(range(self.slot + 1, self.slot + 1 + len(slots)))

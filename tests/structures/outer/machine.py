@@ -17,7 +17,6 @@ from structures.outer.counts import SILENT, Flips, Own, PairCounts
 from tests.naive import outer
 from tests.naive.interval_join import Interval, entries
 from tests.structures.event_tree.machine import SHAPES, SidesMachine
-from tests.structures.machines import empty_chunks
 
 MOVE, DELETE, INSERT = range(3)  # in the order of a version
 LEAST = 2
@@ -118,7 +117,6 @@ class CountsMachine(SidesMachine):
         come = flips.slots >= 0
         slots = np.where(come, flips.slots, ~flips.slots)
         self.version += 1
-        empty_chunks(self.counts.list.arena, self.version)
         self.counts.require(len(self.sides[0]))
         self.relist(entries(known[slot] for slot in slots.tolist()), come)
         self.counts.reclaim(self.version, self.pin_array(), 1 << 40)

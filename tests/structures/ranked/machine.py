@@ -18,7 +18,7 @@ from structures.ranked.entries import Changes, room
 from structures.ranked.tops import Tops
 from structures.ranked.validity import NOBODY, Validity
 from tests.naive.ranked import Ranked, firsts, turns
-from tests.structures.machines import Reading, ReadingMachine, empty_chunks
+from tests.structures.machines import Reading, ReadingMachine
 
 ORDERS = st.one_of(st.integers(0, 3), st.sampled_from((-(2**63), 2**63 - 1)))
 SHAPES = st.lists(st.tuples(st.integers(0, 2), ORDERS, st.integers(0, 5)), max_size=14)
@@ -71,7 +71,6 @@ class TopsMachine(ReadingMachine):
     def change(self, changes: list[Change]) -> None:
         """A version on: what is told of each group is what its changes do to the first rows of its key."""
         self.version += 1
-        empty_chunks(self.tops.list.arena, self.version)
         self.tops.require(len(changes))
         changes = sorted(changes, key=lambda one: (one[0], one[2].key, one[1]))
         groups = [list(some) for _, some in groupby(changes, lambda one: (one[0], one[2].key))]

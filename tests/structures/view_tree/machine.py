@@ -17,7 +17,7 @@ from tests.naive.natural_join import Entry, join
 from tests.structures.batches import Changes, apply_steps, apply_to_indexes, follow_batch, follow_steps
 from tests.structures.index.machine import packed
 from tests.structures.index.planting_machine import PlantingMachine
-from tests.structures.machines import Reading, Row, empty_chunks, read_all, transposed
+from tests.structures.machines import Reading, Row, read_all, transposed
 
 Relations = dict[int, frozenset[Entry]]  # by index
 VALUES = st.integers(0, 2)
@@ -103,7 +103,6 @@ class ViewMachine(PlantingMachine):
     @rule(tuples=st.lists(TUPLES, max_size=10), data=st.data())
     def batch(self, tuples: list[tuple[int, Entry, int]], data: st.DataObject) -> None:
         self.version += 1
-        empty_chunks(self.indexes.arena, self.version)
         self.indexes.begin(self.version)
         changes, before, between, after = {}, dict(self.now), dict(self.now), dict(self.now)
         for place, index in enumerate(self.made):
@@ -136,7 +135,6 @@ class ViewMachine(PlantingMachine):
     @rule(tuples=st.lists(TUPLES, max_size=5), data=st.data(), limit=st.sampled_from([0, 3, 10**6]))
     def singles(self, tuples: list[tuple[int, Entry, int]], data: st.DataObject, limit: int) -> None:
         self.version += 1
-        empty_chunks(self.indexes.arena, self.version)
         self.indexes.begin(self.version)
         steps: list[tuple[int, int, Entry]] = []
         for place, index in enumerate(self.made):

@@ -59,17 +59,6 @@ def viewed(variables: Sequence[tuple[int, ...]], given: Sequence[Sequence[tuple[
     return indexes, view
 
 
-def test_what_does_not_change_costs_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A batch has a step of deletes and one of inserts for each atom: most are empty where a single row changes."""
-    indexes, view = viewed([(0,), (0,), (0,)], [[(i, i) for i in range(10)]] * 3)
-    called: list[int] = []
-    change = view._change
-    monkeypatch.setattr(view, "_change", lambda *given: (called.append(len(given[2].slot)), change(*given)))
-    indexes.begin(2)
-    follow_batch(view, apply_to_indexes(indexes, {view.members[1].index: Changes(packed([(3, 3)], 1), NO_ENTRIES)}), None)
-    assert called == [1]
-
-
 @pytest.mark.parametrize("variables", [[(0,)], [(0,)] * 9, [(0, 1), (1, 0)], [(0,), (1,)], [(0, 0), (0,)]])
 def test_no_tree(variables: list[tuple[int, ...]]) -> None:
     indexes = OrderedIndexes(1 << 16)

@@ -178,14 +178,14 @@ def test_all_orders_come_in_pieces(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     engine = prepared(tmp_path, {})
     assert engine.put_view("v", definition(6, False), wait=60)[1] == "created"
     sizes: list[int] = []
-    combine = Shape.combine
+    told = Shape.told
 
     def counted(self: Shape, *slots: Any) -> Any:
-        rows = combine(self, *slots)
+        rows, which = told(self, *slots)
         sizes.append(len(rows[0]))
-        return rows
+        return rows, which
 
-    monkeypatch.setattr(Shape, "combine", counted)
+    monkeypatch.setattr(Shape, "told", counted)
     engine.apply(to_batch([("a", INSERT, _a(random.Random(1), number) | {"starts": 5, "ends": 9}) for number in range(13)]))
     feed = engine.views["v"].feed
     assert feed is not None and sum(sizes) >= 1_000_000 and max(sizes) <= 1 << 16

@@ -161,22 +161,19 @@ def _together(some: list[tuple[int, Run]], versions: int) -> Run:
 
 
 class _Full:
-    """A sink that wants so many rows of a batch."""
+    """A sink that wants so many rows of a batch; 0: all."""
 
     limit = 10
 
     def __init__(self, wanted: int) -> None:
         self._wanted, self.pieces, self.alone = wanted, list[int](), list[tuple[bool, int]]()
 
-    def __call__(self, offset: int, inserted: bool, rows: Combination) -> bool:
-        self.pieces.append(len(rows[0]))
-        return sum(self.pieces) <= self._wanted
-
-    def several(self, offsets: Indices, come: Mask, rows: Combination) -> None:
+    def __call__(self, offsets: Indices, come: Mask, rows: Combination) -> bool:
         alone = np.flatnonzero(rows[1] < 0)
         self.alone += zip(come[alone].tolist(), rows[0][alone].tolist(), strict=True)
         if len(alone) < len(come):
             self.pieces.append(len(come) - len(alone))
+        return self._wanted == 0 or sum(self.pieces) <= self._wanted
 
     def exceeded(self, offset: int) -> None:
         raise AssertionError("it is told all")
