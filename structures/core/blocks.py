@@ -20,8 +20,7 @@ block is free, or waits with the oldest pin that holds it, until that goes.
 
     queue   retired 41 -> 42 -> 42 -> 45          held   pin 17: -> -> ->     pin 30: ->
 
-A block that is never written stays in place and keeps its chunk: after most entries were deleted, a store may hold many times what lives.
-It then says so (`is_outgrown`), and whoever owns it copies the newest version to another.
+A store of which less than half is in use says so (`is_outgrown`): its owner copies the newest version to another.
 
 Invariants
     I1  a block with born == the version being written was never published: it is changed in place and freed at once; every other block is
@@ -69,7 +68,6 @@ _PINS = 1 << 22  # most pins that hold blocks, and half as many that were releas
 ALL_BLOCKS = 2**62  # the limit of a reclaim that frees all
 _FEW_RECORDS = 1 << 14  # records whose pages are kept
 _WORTH = 4 << 20  # bytes for which a store is not copied
-
 # Free blocks of a class that may be spare, besides one for 64 in use or retired; blocks of a stash that a reclaim puts back.
 _SPARE, _PUT_BACK = 64, 1 << 14
 
@@ -440,10 +438,9 @@ class Blocks:
             raise MemoryError(f"{len(pins)} pins hold versions of one structure; {_PINS // 2} may")
         if compiled(reclaim)(self.M, self.writing, oldest, pins, most):
             return True
-        spare = self.C.item(control.SPARE_PAGES)
-        if spare & 1:
+        if self.C.item(control.SPARE_PAGES) & 1:
             self._give_back()
-        if spare & 2:
+        if self.C.item(control.SPARE_PAGES) & 2:
             need = self.C.item(control.RECORDS_NEED)
             give_back(self.Q, record_at(need), record_at(self.C.item(control.RECORDS_MOST)))
             self.C[control.RECORDS_MOST] = need
