@@ -75,8 +75,8 @@ def delta_left(first: int, told: Changed, view: Retained, too_many: Collection[i
         if not len(deleted[0]) or not len(inserted[0]) or _are_apart(deleted, inserted, view):
             return of_one(first + told.offsets.item(0), deleted, inserted, view.most)
     goes, comes = rows_left(told, view)
-    gone, come = ((told.offsets[side], tuple(slots[side] for slots in told.rows)) for side in (goes, comes))
-    return delta_of(first, gone, come, view.most, too_many)
+    deletes, inserts = ((told.offsets[rows], tuple(slots[rows] for slots in told.rows)) for rows in (goes, comes))
+    return delta_of(first, deletes, inserts, view.most, too_many)
 
 
 def rows_left(told: Changed, view: Retained) -> tuple[Indices, Indices]:
