@@ -18,7 +18,7 @@ from service.reading.spools import Spool, Spools
 from service.reading.tokens import Signer, Tokens
 from service.settings import Settings
 from service.tables.resolution import NO_SLOTS
-from service.views.deltas import Stored
+from service.views.deltas import StoredDeltas
 from service.views.live_view import LiveView
 
 
@@ -37,7 +37,7 @@ class Instance(Engine):
         shown = view.shown
         return Feed(view.name, view.id, retain, self.readers, self._tokens, shown.with_keys, shown.text_bytes, view.owns_rows)
 
-    def restored_feed_of(self, view: LiveView, retain: tuple[int, int], version: int, stored: Stored | None) -> Feed:
+    def restored_feed_of(self, view: LiveView, retain: tuple[int, int], version: int, stored: StoredDeltas | None) -> Feed:
         feed = self.feed_of(view, retain)
         keys, rows = view.shown.with_keys((NO_SLOTS,) * view.width)
         feed.restore(version, stored, keys.schema, rows.schema)

@@ -44,7 +44,7 @@ def give_way(nice: int) -> None:
             os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), os.getpriority(os.PRIO_PROCESS, 0) + nice)
 
 
-class _Waiting(NamedTuple, Generic[T]):
+class _WaitingBuild(NamedTuple, Generic[T]):
     item: T
     client: str
     size: int
@@ -61,13 +61,13 @@ class Line(Generic[T]):
     def __init__(self, few: int) -> None:
         self._few = few
         self._lock = threading.Lock()
-        self._waiting: list[_Waiting[T]] = []  # in order of arrival
-        self._at_work: list[_Waiting[T] | None] = [None] * self.THREADS
+        self._waiting: list[_WaitingBuild[T]] = []  # in order of arrival
+        self._at_work: list[_WaitingBuild[T] | None] = [None] * self.THREADS
         self._taken: dict[str, int] = {}  # for each client with items here, the total size of what was taken
 
     def add(self, item: T, client: str, size: int) -> None:
         with self._lock:
-            self._waiting.append(_Waiting(item, client, size))
+            self._waiting.append(_WaitingBuild(item, client, size))
             self._taken.setdefault(client, 0)
 
     def remove(self, item: T) -> bool:
@@ -82,9 +82,9 @@ class Line(Generic[T]):
     def take(self) -> T | None:
         """Return the next item for the calling thread, which must call `leave` after it; None if there is none for it."""
         with self._lock:
-            for place, choose in enumerate((self._oldest, self._smallest, self._small)):
-                if self._at_work[place] is None and (chosen := choose()) is not None:
-                    self._at_work[place] = chosen
+            for position, choose in enumerate((self._oldest, self._smallest, self._small)):
+                if self._at_work[position] is None and (chosen := choose()) is not None:
+                    self._at_work[position] = chosen
                     self._waiting.remove(chosen)
                     self._taken[chosen.client] += chosen.size
                     return chosen.item
@@ -92,21 +92,21 @@ class Line(Generic[T]):
 
     def leave(self, item: T) -> None:
         with self._lock:
-            for place, one in enumerate(self._at_work):
+            for position, one in enumerate(self._at_work):
                 if one is not None and one.item == item:
-                    self._at_work[place] = None
+                    self._at_work[position] = None
                     self._forget(one.client)
 
     def _forget(self, client: str) -> None:
         if not any(one is not None and one.client == client for one in (*self._waiting, *self._at_work)):
             del self._taken[client]
 
-    def _oldest(self) -> _Waiting[T] | None:
+    def _oldest(self) -> _WaitingBuild[T] | None:
         return self._waiting[0] if self._waiting else None
 
-    def _smallest(self) -> _Waiting[T] | None:
+    def _smallest(self) -> _WaitingBuild[T] | None:
         return min(self._waiting, key=lambda one: self._taken[one.client] + one.size, default=None)
 
-    def _small(self) -> _Waiting[T] | None:
+    def _small(self) -> _WaitingBuild[T] | None:
         chosen = [one for one in self._waiting if one.size <= self._few]
         return min(chosen, key=lambda one: self._taken[one.client] + one.size, default=None)

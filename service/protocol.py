@@ -2,8 +2,8 @@
 
     accepted -> head: `max_head` bytes, `head_time` -> body: `body_idle` between two bytes -> answer: `pin_idle` between two reads
 
-No connection has a timer of its own: twice a second, `Door.sweep` checks all of them. The time in a state is counted from the first check
-that finds it, so a time-out may come half a second late, but never early.
+No connection has a timer of its own: twice a second, `ConnectionLimits.sweep` checks all of them. The time in a state is counted from the
+first check that finds it, so a time-out may come half a second late, but never early.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from service.api.http.access_log import log_request
 from service.api.http.bodies import COMPLETE, Receive, Scope, Send
 from service.api.http.cycle import Cycle
 from service.api.http.heads import fault, malformed
-from service.api.http.joined import Joined
+from service.api.http.joined import JoinedTransport
 from service.api.http.media import fields_of
 from service.api.http.sockets import reset, unacknowledged
 from service.api.metrics import count_request
@@ -55,7 +55,7 @@ _UNFINISHED_LINE = re.compile(rb"[!#$%&'*+.^_`|~0-9A-Za-z-]{1,64}( [!-~]{0,8192}
 log = logging.getLogger("livejoin.server")
 
 
-class Lingering(Joined):
+class LingeringTransport(JoinedTransport):
     """The transport of a `Protocol`. If it is closed before a request has arrived completely, further data is discarded for a while: if it
     were closed at once, the system would reset the connection, and a client that is still sending might not see the answer."""
 
@@ -114,7 +114,7 @@ def _discard(data: Any) -> None:
     """Discard what is written to a closed connection."""
 
 
-class Door:
+class ConnectionLimits:
     """The common state of a server's connections: their limits, and the answer on excess ones."""
 
     def __init__(self, settings: Settings) -> None:
@@ -156,10 +156,10 @@ class Door:
 class Protocol(HttpToolsProtocol):
     """One connection."""
 
-    def __init__(self, door: Door, **arguments: Any) -> None:
+    def __init__(self, limits: ConnectionLimits, **arguments: Any) -> None:
         super().__init__(**arguments)
-        self._door = door
-        self._most = door.settings.max_head
+        self._limits = limits
+        self._most = limits.settings.max_head
         self._phase = _IDLE
         self._since = 0.0  # when the sweep found the connection waiting as it is now; 0: not yet
         self._bytes = 0  # since the last piece of a body: of a head, of trailers, of extensions of chunks
@@ -181,13 +181,13 @@ class Protocol(HttpToolsProtocol):
     # receiving
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        super().connection_made(cast(asyncio.Transport, Lingering(transport, self.loop, self)))
+        super().connection_made(cast(asyncio.Transport, LingeringTransport(transport, self.loop, self)))
         if (begun := transport.get_extra_info("ssl_object")) is not None:
-            self._door.handshakes.discard(begun)
-        more = self._door.excess(len(self.connections))
+            self._limits.handshakes.discard(begun)
+        more = self._limits.excess(len(self.connections))
         self._exceeds = more > 0
         if more > SPARE:
-            self._refuse(self._door.too_many())
+            self._refuse(self._limits.too_many())
 
     def data_received(self, data: bytes) -> None:
         if self.lingers or self._ends:
@@ -307,7 +307,7 @@ class Protocol(HttpToolsProtocol):
         cycle = self.cycle
         if cycle.response_complete:  # nobody reads the rest, whose length the client determines
             self._discarded += len(body)
-            if self._discarded > self._door.settings.max_body:
+            if self._discarded > self._limits.settings.max_body:
                 self.transport.close()
             return
         cycle.body += body
@@ -351,7 +351,7 @@ class Protocol(HttpToolsProtocol):
 
     def _start_asgi_task(self, cycle: RequestResponseCycle, app: Any) -> None:
         if self._exceeds and cycle.scope["path"] not in OPEN_PATHS:
-            app = self._door.refuse
+            app = self._limits.refuse
         if cycle.scope["http_version"] == "1.0":
             app = partial(_without_chunks, app, cycle)
         self._running = cycle
@@ -390,7 +390,7 @@ class Protocol(HttpToolsProtocol):
         if self.transport.is_closing():
             return
         count_request("other", problem.status)
-        if not is_logged and self._door.settings.access_log == "on":
+        if not is_logged and self._limits.settings.access_log == "on":
             log_request({"client": self.client, "method": "-"}, problem.status, 0.0)
         body = orjson.dumps(problem.to_json())
         head = [f"HTTP/1.1 {problem.status} {HTTPStatus(problem.status).phrase}", "content-type: application/problem+json"]
@@ -420,7 +420,7 @@ class Protocol(HttpToolsProtocol):
         ours, on_taken = self.transport.get_write_buffer_size(), getattr(self._running, "on_taken", None)
         unsent = ours, unacknowledged(self.transport) if ours or on_taken is not None else 0
         if ours and unsent == self._unsent:
-            if now - self._taken >= self._door.settings.pin_idle:
+            if now - self._taken >= self._limits.settings.pin_idle:
                 log.info("a client read nothing of its response for %g s; its connection is closed", now - self._taken)
                 reset(self.transport)
                 return
@@ -443,11 +443,11 @@ class Protocol(HttpToolsProtocol):
         if self.transport.is_closing() or self.flow.read_paused:
             return None
         if self._phase == _BODY:
-            return self._door.settings.body_idle
+            return self._limits.settings.body_idle
         if self._phase == _IDLE and self._is_kept:
             return self.timeout_keep_alive
         answered = self.cycle is None or self.cycle.response_complete
-        return self._door.settings.head_time if self._phase == _HEAD or answered else None
+        return self._limits.settings.head_time if self._phase == _HEAD or answered else None
 
     def _time_out(self, seconds: float) -> None:
         if self.lingers:

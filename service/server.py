@@ -35,12 +35,12 @@ from service.access.store import read_tokens
 from service.api.app import create_app
 from service.api.context import Context
 from service.durability.database import refuse_other
-from service.durability.folder import Damaged, FolderInUse, reason
+from service.durability.folder import DamagedFolder, FolderInUse, reason
 from service.instance import Instance
-from service.protocol import Door, Protocol, allow_files
+from service.protocol import ConnectionLimits, Protocol, allow_files
 from service.settings import Settings, is_loopback
 from service.tls import BadPair, Certificate
-from service.trimming import Leftovers, give_back, use_one_allocator
+from service.trimming import MemoryTrimmer, give_back, use_one_allocator
 from service.warming import EVERY_BATCH, Kernels, Unusable
 
 BACKLOG = 2048
@@ -61,18 +61,19 @@ class Server(uvicorn.Server):
     """uvicorn's server, stopped by a signal, which first aborts open streams. `cut_short` is called if it does not end in time."""
 
     def __init__(
-        self, config: uvicorn.Config, context: Context, door: Door, certificate: Certificate | None, listening: Callable[[], None],
+        self, config: uvicorn.Config, context: Context, limits: ConnectionLimits, certificate: Certificate | None,
+        listening: Callable[[], None],
         cut_short: Callable[[], None],
     ) -> None:  # fmt: skip
         super().__init__(config)
         config.load()
         config.ssl = None if certificate is None else certificate.context
         self._context = context
-        self._door = door
+        self._limits = limits
         self._certificate = certificate
         self._listening = listening
         self._ticked: float | None = None
-        self._leftovers = Leftovers()
+        self._leftovers = MemoryTrimmer()
         self.deadline = threading.Timer(DEADLINE, cut_short)
         self.deadline.daemon = True
 
@@ -84,8 +85,8 @@ class Server(uvicorn.Server):
         else:  # like uvicorn, but with the time limit of a head for a handshake, which none of our connections sees before its end
             made = cast(Callable[..., asyncio.Protocol], self.config.http_protocol_class)
             protocol = partial(made, config=self.config, server_state=self.server_state, app_state={})
-            patience = self._door.settings.head_time
-            self._certificate.context.admit = lambda handshake: self._door.admit(handshake, len(self.server_state.connections))
+            patience = self._limits.settings.head_time
+            self._certificate.context.admit = lambda handshake: self._limits.admit(handshake, len(self.server_state.connections))
             begun = [
                 loop.create_server(protocol, sock=one, ssl=self._certificate.context, backlog=BACKLOG, ssl_handshake_timeout=patience)
                 for one in sockets
@@ -98,7 +99,7 @@ class Server(uvicorn.Server):
         """Called ten times a second."""
         context = self._context
         now = time.monotonic()
-        self._door.sweep(now, self.server_state.connections)
+        self._limits.sweep(now, self.server_state.connections)
         if self._ticked is not None:
             context.loop_delays.observe(max(0.0, now - self._ticked - TICK))
         self._ticked = now
@@ -224,7 +225,7 @@ def serve(settings: Settings) -> int:
         if settings.admin_token_file is not None:
             take_admin_token(settings.data, settings.admin_token_file)
         token_mode = read_tokens(settings.data) is not None
-    except (BadAdminFile, Damaged, FolderInUse, OSError, sqlite3.Error) as error:
+    except (BadAdminFile, DamagedFolder, FolderInUse, OSError, sqlite3.Error) as error:
         complain(_reason(error, settings))
         return 1
     if not token_mode and not is_loopback(settings.host):
@@ -247,15 +248,15 @@ def serve(settings: Settings) -> int:
     logging.getLogger("uvicorn.error").addFilter(lambda record: not _ON_PURPOSE.search(record.getMessage()))
     use_one_allocator()
     try:
-        context, door = Context(settings), Door(settings)
-    except (Damaged, OSError) as error:
+        context, limits = Context(settings), ConnectionLimits(settings)
+    except (DamagedFolder, OSError) as error:
         complain(_reason(error, settings))
         return 1
     allow_files(settings.max_connections)
     config = uvicorn.Config(
         create_app(context),
         loop="uvloop" if sys.platform != "win32" else "asyncio",
-        http=cast(type[Protocol], partial(Protocol, door)),
+        http=cast(type[Protocol], partial(Protocol, limits)),
         ws="none",
         lifespan="off",
         log_config=None,
@@ -268,7 +269,7 @@ def serve(settings: Settings) -> int:
     )
     scheme = "http" if certificate is None else "https"
     server = Server(
-        config, context, door, certificate, lambda: log.info("livejoin serves on %s://%s", scheme, _address(listener)),
+        config, context, limits, certificate, lambda: log.info("livejoin serves on %s://%s", scheme, _address(listener)),
         lambda: _cut_short(starter),
     )  # fmt: skip
     starter = Starter(context, lambda: setattr(server, "should_exit", True))

@@ -16,7 +16,7 @@ class BadPair(Exception):
     """The certificate and the key cannot be used; the text says why and what to do."""
 
 
-class _Listening(ssl.SSLContext):
+class _ListenerContext(ssl.SSLContext):
     """The context of the listener. It is asked for an object at each new handshake; an OSError there closes the connection."""
 
     admit: Callable[[ssl.SSLObject], None] | None = None
@@ -44,10 +44,10 @@ class Certificate:
         """Called in every handshake, with or without a server name."""
         connection.context = self._newest
 
-    def _load(self) -> _Listening:
+    def _load(self) -> _ListenerContext:
         _require(self._certificate, b"-----BEGIN CERTIFICATE-----", "the certificate (--tls-certificate)", "certificate")
         _require(self._key, b"PRIVATE KEY-----", "the key (--tls-key)", "private key")
-        context = _Listening(ssl.PROTOCOL_TLS_SERVER)
+        context = _ListenerContext(ssl.PROTOCOL_TLS_SERVER)
         context.minimum_version = ssl.TLSVersion.TLSv1_2
         context.options |= ssl.OP_NO_RENEGOTIATION
         context.set_alpn_protocols(["http/1.1"])
@@ -55,10 +55,10 @@ class Certificate:
             context.load_cert_chain(self._certificate, self._key, password=self._refuse)
         except ssl.SSLError as error:
             if error.reason == "KEY_VALUES_MISMATCH":
-                told = f"the key {self._key} does not belong to the first certificate in {self._certificate}"
-                raise BadPair(f"{told}: give the key that this certificate was issued for") from None
-            told = f"the certificate {self._certificate} and the key {self._key} cannot be used ({error.reason or error})"
-            raise BadPair(f"{told}: give a certificate and its key, whole and in PEM") from None
+                emitted = f"the key {self._key} does not belong to the first certificate in {self._certificate}"
+                raise BadPair(f"{emitted}: give the key that this certificate was issued for") from None
+            emitted = f"the certificate {self._certificate} and the key {self._key} cannot be used ({error.reason or error})"
+            raise BadPair(f"{emitted}: give a certificate and its key, whole and in PEM") from None
         except OSError as error:  # removed since they were checked
             raise BadPair(f"the certificate and the key cannot be read ({error.strerror}): give files that can be read") from None
         return context

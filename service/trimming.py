@@ -26,7 +26,7 @@ _LEAST_END = 1 << 17  # bytes of it that stay afterwards
 _LITTLE, _MUCH = 1 << 11, 1 << 18  # bytes of a block, and of one after whose freeing glibc looks at the arena's end
 
 
-class _Ends:
+class _ArenaEnds:
     """Returns the free ends of all arenas: `malloc_trim` returns that of the first only.
 
     glibc looks at the end of an arena when much is freed there, in the heap of the block that is freed, whichever thread frees it. So this
@@ -66,7 +66,7 @@ class _Ends:
         return self._c.realloc(block, size) or block
 
 
-_ends: _Ends | None = None
+_ends: _ArenaEnds | None = None
 
 
 def use_one_allocator() -> None:
@@ -76,7 +76,7 @@ def use_one_allocator() -> None:
     pa.set_memory_pool(pa.system_memory_pool())
     c = ctypes.CDLL(None)
     if hasattr(c, "mallopt"):  # glibc
-        _ends = _Ends(c)
+        _ends = _ArenaEnds(c)
 
 
 def give_back() -> None:
@@ -91,11 +91,11 @@ _asked = threading.Event()
 
 
 def give_back_later() -> None:
-    """Have memory returned after work that `Leftovers` cannot see, once the service is quiet. Any thread."""
+    """Have memory returned after work that `MemoryTrimmer` cannot see, once the service is quiet. Any thread."""
     _asked.set()
 
 
-class Leftovers:
+class MemoryTrimmer:
     """Decides when to return memory; to be asked regularly."""
 
     def __init__(self) -> None:

@@ -91,7 +91,7 @@ class Kernels:
             mine = self._missing & _kernels_of(rooms) if self._missing else set()
             self._wanted |= mine
             self._asked.append((mine, call))
-        self._tell()
+        self._emit()
 
     def load(self, rooms: Collection[str]) -> None:
         """Wait as `require` does, and load these kernels in this thread, unless they are loaded: a call of one then waits for nobody. Takes
@@ -134,9 +134,9 @@ class Kernels:
     def _fail(self, reason: str) -> None:
         with self._changed:
             self._failure = self._failure or reason
-        self._tell()
+        self._emit()
 
-    def _tell(self) -> None:
+    def _emit(self) -> None:
         """Notify those who wait: some kernels are there, or no more will come."""
         with self._changed:
             self._changed.notify_all()
@@ -163,7 +163,7 @@ class Kernels:
                     in_hand.remove(answer)
                     with self._changed:
                         self._missing.discard(answer)
-                    self._tell()
+                    self._emit()
             except (OSError, KeyError):
                 reason = f"the process that compiles kernels ended at {' or '.join(sorted(in_hand))}: its reason is above; start again"
                 self._fail(answer or reason)

@@ -25,7 +25,7 @@ from pyspark.sql import SparkSession
 from livejoin.problems import BadFile
 from livejoin.wire.log_lines import Format, Level, start_log
 from streaming.checking.check import check
-from streaming.config import BadConfig, Config, Out, read_config
+from streaming.config import BadConfig, Config, OutSection, read_config
 from streaming.connection import Service
 from streaming.errors import StreamError
 from streaming.metrics import Metrics
@@ -152,11 +152,11 @@ def _run(config: Config, stop: threading.Event, metrics: Metrics) -> None:
     for thread in threads:
         thread.join()
     # A Stopped only means that another one had failed, or that the job was told to stop.
-    told = [failure for failure in failures if not isinstance(failure, Stopped)] or failures[:1]
-    for other in told[1:]:
+    emitted = [failure for failure in failures if not isinstance(failure, Stopped)] or failures[:1]
+    for other in emitted[1:]:
         _report(other)
-    if told:
-        raise told[0]
+    if emitted:
+        raise emitted[0]
 
 
 @contextmanager
@@ -174,7 +174,7 @@ def _spark(name: str, stop: threading.Event) -> Iterator[SparkSession]:
 
 
 def _publish(
-    config: Config, out: Out, stop: threading.Event, enough: threading.Event, metrics: Metrics, failures: list[BaseException]
+    config: Config, out: OutSection, stop: threading.Event, enough: threading.Event, metrics: Metrics, failures: list[BaseException]
 ) -> None:
     """The thread of an out: publishes until the job ends or it has published enough; a failure ends the job."""
     service = None

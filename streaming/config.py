@@ -209,7 +209,7 @@ class Topic(_Section):
         return zone
 
 
-class Out(_Section):
+class OutSection(_Section):
     """A view whose changes go to a topic."""
 
     view: Name = Field(description="the view", json_schema_extra=_accepts("the name of a view"))
@@ -236,7 +236,7 @@ class Config(_Section):
     kafka: Kafka
     stream: Stream | None = None
     topics: tuple[Topic, ...] = Field((), alias="topic")
-    outs: tuple[Out, ...] = Field((), alias="out")
+    outs: tuple[OutSection, ...] = Field((), alias="out")
 
     @field_validator("topics", "outs", mode="before")
     @classmethod
@@ -274,7 +274,7 @@ def _mistake(sentence: str) -> PydanticCustomError:
 
 
 def _first_twice(names: list[str]) -> str | None:
-    return next((name for place, name in enumerate(names) if name in names[:place]), None)
+    return next((name for position, name in enumerate(names) if name in names[:position]), None)
 
 
 def read_config(path: Path) -> Config:
@@ -309,7 +309,7 @@ def _sentence(error: ErrorDetails) -> str:
 def reference() -> str:
     """The table of all keys, in Markdown."""
     rows = ["| key | default | accepts | |", "|---|---|---|---|"]
-    sections: dict[str, type[_Section]] = {"service": Service, "kafka": Kafka, "stream": Stream, "topic": Topic, "out": Out}
+    sections: dict[str, type[_Section]] = {"service": Service, "kafka": Kafka, "stream": Stream, "topic": Topic, "out": OutSection}
     for section, model in sections.items():
         for key, schema in model.model_json_schema()["properties"].items():
             default = "" if schema.get("default") is None else f"`{json.dumps(schema['default'])}`"

@@ -23,7 +23,7 @@ T = TypeVar("T")
 _LONGEST_RETRY_AFTER = 30.0
 
 
-class Applied(NamedTuple):
+class AppliedBatch(NamedTuple):
     """A batch that the service has applied."""
 
     run: str | None
@@ -64,13 +64,13 @@ class Service:
                 raise StreamError(f"the service at {self._url} has no relation {relation}: {register}")
         return {name: definition_in(there[name]) for name in relations}
 
-    def applied(self, source: str) -> Applied | None:
+    def applied(self, source: str) -> AppliedBatch | None:
         """The last batch of a source that the service has; None: it knows none. By one request; raises StreamError, Stopped."""
         try:
             found = [one for one in self._patiently(self._client.sources) if one["name"] == source]
         except livejoin.Problem as problem:
             raise StreamError(f"the service refused GET /v1/sources: {describe(problem)}") from problem
-        return Applied(found[0]["run"], found[0]["epoch"]) if found else None
+        return AppliedBatch(found[0]["run"], found[0]["epoch"]) if found else None
 
     def post(self, body: bytes, source: str, epoch: int, run: str, reset: bool) -> livejoin.Receipt:
         """Sends one batch (Arrow streams); returns the receipt when it is on the service's disk.

@@ -10,7 +10,7 @@ _AWAY = re.compile(
     r"org\.apache\.kafka\.common\.errors\.(Timeout|Disconnect|BrokerNotAvailable|Network|CoordinatorNotAvailable)Exception"
     "|Cannot fetch record for offset"  # the connector's own, in a TimeoutException of Java's
 )
-_GONE = "UnknownTopicOrPartitionException"
+_DELETED = "UnknownTopicOrPartitionException"
 _LOST = ("offset was changed from", "KafkaIllegalStateException", "OffsetOutOfRangeException", "Some data may have been lost")
 _TOO_LARGE = ("spark.driver.maxResultSize", "OutOfMemoryError")
 _TWO_JOBS = ("CONCURRENT_STREAM_LOG_UPDATE", "Multiple streaming jobs detected", "Multiple streaming queries are concurrently using")
@@ -55,7 +55,7 @@ def whole_text(failure: BaseException) -> str:
 
 def is_away(text: str) -> bool:
     """Whether the query ended because Kafka did not answer: another query may continue."""
-    return _GONE not in text and not any(words in text for words in _LOST) and _AWAY.search(text) is not None
+    return _DELETED not in text and not any(words in text for words in _LOST) and _AWAY.search(text) is not None
 
 
 def too_large(checkpoint: str, whose: str, remedy: str) -> str:
@@ -72,7 +72,7 @@ def explain(text: str, checkpoint: str) -> str:
         return too_large(checkpoint, "Spark's driver", "give the driver more memory by spark-submit")
     if any(words in text for words in _TWO_JOBS):
         return f"the checkpoint {checkpoint} is in use by another job: stop it, or give this job its own checkpoint and name"
-    if _GONE in text:
+    if _DELETED in text:
         return f"a topic of this job was deleted; create it again, then {AFRESH}"
     if any(words in text for words in _LOST):
         reason = re.search(r"Reason: (.*)", text)
@@ -80,7 +80,7 @@ def explain(text: str, checkpoint: str) -> str:
         return f"Kafka no longer has the next records of this checkpoint ({why}): {AFRESH}"
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     causes = [line for line in lines if line.startswith("Caused by: ")]
-    told = (causes or lines or ["no message"])[-1 if causes else 0]
+    emitted = (causes or lines or ["no message"])[-1 if causes else 0]
     if any(words in text for words in _DAMAGED):
-        return f"the checkpoint {checkpoint} is damaged ({told}): {AFRESH}"
-    return f"Spark's query failed: {told}"
+        return f"the checkpoint {checkpoint} is damaged ({emitted}): {AFRESH}"
+    return f"Spark's query failed: {emitted}"

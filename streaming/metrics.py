@@ -43,19 +43,19 @@ class BatchReport:
             self.seconds[name] = time.perf_counter() - began
 
     def __str__(self) -> str:
-        told = f"{self.records.total()} records, {self.changes.total()} changes"
+        emitted = f"{self.records.total()} records, {self.changes.total()} changes"
         if self.skipped.total():
-            told += f", {self.skipped.total()} skipped"
+            emitted += f", {self.skipped.total()} skipped"
         if self.dead_letters.total():
-            told += f", {self.dead_letters.total()} dead letters"
+            emitted += f", {self.dead_letters.total()} dead letters"
         if self.unclear.total():
-            told += f", {self.unclear.total()} local times that do not exist or exist twice"
+            emitted += f", {self.unclear.total()} local times that do not exist or exist twice"
         if self.ignored:
-            told += f", {self.ignored} deletes of unknown rows"
+            emitted += f", {self.ignored} deletes of unknown rows"
         if self.version is not None:
-            told += f", version {self.version}" + (", a duplicate" if self.duplicate else "")
+            emitted += f", version {self.version}" + (", a duplicate" if self.duplicate else "")
         parts = ", ".join(f"{name} {seconds:.2f}" for name, seconds in self.seconds.items())
-        return f"{told}, {sum(self.seconds.values()):.2f} s ({parts})"
+        return f"{emitted}, {sum(self.seconds.values()):.2f} s ({parts})"
 
 
 class Metrics:

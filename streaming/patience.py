@@ -10,7 +10,7 @@ from typing import Literal
 from streaming.metrics import Metrics
 
 _FIRST, _LONGEST = 0.1, 5.0
-_TOLD = 8  # attempts that are logged each; later ones once in _SECONDS: a night is 500 lines
+_EMITTED = 8  # attempts that are logged each; later ones once in _SECONDS: a night is 500 lines
 _SECONDS = 60.0
 
 log = logging.getLogger("livejoin.stream")
@@ -29,7 +29,7 @@ class Patience:
         self._at = at
         self._pause = _FIRST
         self._tries = 0
-        self._told = 0.0
+        self._emitted = 0.0
 
     def wait(self, reason: str, at_least: float = 0.0) -> None:
         """Logs the reason and waits; raises Stopped as soon as the job is to stop."""
@@ -38,9 +38,9 @@ class Patience:
         self._metrics.waited(self._at)
         self._tries += 1
         now = time.monotonic()
-        if self._tries <= _TOLD or now - self._told >= _SECONDS:
-            self._told = now
-            more = ", logged once a minute from now on" if self._tries == _TOLD else ""
+        if self._tries <= _EMITTED or now - self._emitted >= _SECONDS:
+            self._emitted = now
+            more = ", logged once a minute from now on" if self._tries == _EMITTED else ""
             log.warning("%s; retrying in %g s%s", reason, seconds, more)
         if self._stop.wait(seconds):
             raise Stopped

@@ -16,7 +16,7 @@ import pyarrow.parquet
 ROOT = Path(__file__).resolve().parent.parent
 INTERVAL = "span"  # the name that `definition` gives to the interval of each table
 LOGS = [("congress", "timeline"), *((name, "changes") for name in ("congress", "outages", "rects_world", "openflights"))]  # change logs
-SIDES = ("x", "y")  # and to the intervals of a box
+INPUTS = ("x", "y")  # and to the intervals of a box
 _TYPES = {"BIGINT": ("int64", pa.int64()), "VARCHAR": ("string", pa.utf8())}
 
 
@@ -67,7 +67,7 @@ def definition(name: str, table_name: str) -> dict[str, Any]:
         intervals[INTERVAL] = {"start": about["interval"]["start"], "end": about["interval"]["end"], "bounds": bounds}
     if "rect" in about:
         assert about["rect"]["ends"] == "closed"
-        intervals = {side: {"start": about["rect"][side][0], "end": about["rect"][side][1], "bounds": "[]"} for side in SIDES}
+        intervals = {input: {"start": about["rect"][input][0], "end": about["rect"][input][1], "bounds": "[]"} for input in INPUTS}
     return {
         "columns": [{"name": column["name"], "type": _TYPES[column["type"]][0]} for column in about["columns"]],
         "key": key(name, table_name),

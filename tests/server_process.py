@@ -170,8 +170,8 @@ class ServerProcess:
         status, output = self._process.poll(), self.output()
         faults = [output.index(one) for one in _FAULTS if one in output]
         shown = output[min(faults) :] if faults else output[-4000:]
-        told = f"the server on {self.data} ended with status {status}:\n{shown}"
+        emitted = f"the server on {self.data} ended with status {status}:\n{shown}"
         if error is not None:
-            print(told)
+            print(emitted)
         elif by_itself or faults:
-            raise Crashed(told)
+            raise Crashed(emitted)

@@ -6,9 +6,9 @@ import time
 from collections.abc import Callable
 
 
-def until(met: Callable[[], object], told: Callable[[], object] = lambda: "") -> None:
-    """Wait until `met` returns something true. After a minute, fail with what `told` returns."""
+def until(met: Callable[[], object], emitted: Callable[[], object] = lambda: "") -> None:
+    """Wait until `met` returns something true. After a minute, fail with what `emitted` returns."""
     end = time.monotonic() + 60
     while not met():
-        assert time.monotonic() < end, told()
+        assert time.monotonic() < end, emitted()
         time.sleep(0.005)

@@ -89,8 +89,8 @@ def _message_size(data: bytes) -> int | None:
     root = 8 + struct.unpack_from("<I", data, 8)[0]
     vtable = root - struct.unpack_from("<i", data, root)[0]
     fields = (struct.unpack_from("<H", data, vtable)[0] - 4) // 2
-    place = struct.unpack_from("<H", data, vtable + 4 + 3 * 2)[0] if fields > 3 else 0
-    body = struct.unpack_from("<q", data, root + place)[0] if place else 0
+    position = struct.unpack_from("<H", data, vtable + 4 + 3 * 2)[0] if fields > 3 else 0
+    body = struct.unpack_from("<q", data, root + position)[0] if position else 0
     return int(8 + metadata + body)
 
 

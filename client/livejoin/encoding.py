@@ -140,7 +140,7 @@ def _spelt(value: float) -> str:
     return "NaN" if value != value else "Infinity" if value > 0 else "-Infinity"
 
 
-class Changes:
+class EncodedChanges:
     """Changes of several relations as one body: Arrow if all of them are, else JSON lines."""
 
     def __init__(self) -> None:

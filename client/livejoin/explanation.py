@@ -70,7 +70,7 @@ def _measured(statistics: dict[str, Any]) -> str:
         ("bits_per_tuple", "bits per tuple (compact)"),
     ]
     counts = [("dead_ends", "dead ends"), ("rows_read", "rows read")]
-    told = [f"{statistics[name]:.4g} {words}" for name, words in averages if statistics[name] is not None]
-    told += [f"{statistics[name]:,} {words}" for name, words in counts if statistics[name] is not None]
-    told += [f"{count:,} {_COUNTERS.get(name, name)}" for name, count in statistics["counters"].items()]
-    return ", ".join([*told, f"at most {statistics['delay_steps']['max']:,} steps between two rows"])
+    emitted = [f"{statistics[name]:.4g} {words}" for name, words in averages if statistics[name] is not None]
+    emitted += [f"{statistics[name]:,} {words}" for name, words in counts if statistics[name] is not None]
+    emitted += [f"{count:,} {_COUNTERS.get(name, name)}" for name, count in statistics["counters"].items()]
+    return ", ".join([*emitted, f"at most {statistics['delay_steps']['max']:,} steps between two rows"])

@@ -261,8 +261,8 @@ def problem_from(document: Mapping[str, Any], url: str, status: int | None = Non
     path = str(document.get("type", ""))
     kind = CLASSES.get(path.rpartition("/")[2], Problem)
     if status is None:
-        told = document.get("status")
-        status = told if isinstance(told, int) else 0
+        emitted = document.get("status")
+        status = emitted if isinstance(emitted, int) else 0
     return kind(status, document, f"{url}{path}" if path.startswith("/") else path, retry_after)
 
 

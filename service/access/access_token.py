@@ -23,7 +23,7 @@ from service.errors import Problem
 
 Scope = Literal["read", "write", "admin"]
 SCOPES: tuple[Scope, ...] = ("read", "write", "admin")  # each includes the previous ones
-_INCLUDED = {scope: SCOPES[: place + 1] for place, scope in enumerate(SCOPES)}
+_INCLUDED = {scope: SCOPES[: position + 1] for position, scope in enumerate(SCOPES)}
 ALL = "*"
 PREFIX = "lj_"
 TEXT = re.compile(PREFIX + "[A-Za-z0-9_-]{32,200}")

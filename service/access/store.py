@@ -17,7 +17,7 @@ from typing import Any
 import orjson
 
 from service.access.access_token import AccessToken, of_json
-from service.durability.folder import Damaged, FolderLock, private, sync, sync_path, tokens_locked
+from service.durability.folder import DamagedFolder, FolderLock, private, sync, sync_path, tokens_locked
 from service.errors import Problem
 
 TOKENS = "livejoin.tokens"
@@ -36,14 +36,16 @@ def read_tokens(folder: Path) -> Tokens | None:
         return None
     body, _, crc = data.partition(b"\n")
     if crc != _crc(body):
-        raise Damaged("wrong checksum", path, _REMEDY)
+        raise DamagedFolder("wrong checksum", path, _REMEDY)
     document: dict[str, Any] = orjson.loads(body)
     if document["format"] != FORMAT:
-        raise Damaged(f"format {document['format']} instead of {FORMAT}", path, "use the version of livejoin that wrote it, or a newer one")
+        raise DamagedFolder(
+            f"format {document['format']} instead of {FORMAT}", path, "use the version of livejoin that wrote it, or a newer one"
+        )
     try:
         return {token.name: token for token in map(of_json, document["tokens"])}
     except (KeyError, TypeError, ValueError) as error:
-        raise Damaged(f"a token that is not valid ({error!r})", path, _REMEDY) from None
+        raise DamagedFolder(f"a token that is not valid ({error!r})", path, _REMEDY) from None
 
 
 def add_token(folder: Path, token: AccessToken, *, begin: bool, replace: bool = False) -> bool:
@@ -91,7 +93,7 @@ def end_token_mode(folder: Path) -> int:
         with tokens_locked(folder):
             try:
                 count = len(read_tokens(folder) or {})
-            except Damaged:
+            except DamagedFolder:
                 count = 0
             with contextlib.suppress(FileNotFoundError):
                 os.unlink(folder / TOKENS)

@@ -57,7 +57,7 @@ _CASTS = {
 _NESTED = {"list", "array", "struct", "map", "union"}
 
 
-class Refused(Exception):
+class QueryRefused(Exception):
     """The query cannot be run, or not to its end: `reason` is the name of DuckDB's exception, or one of those in `frames`."""
 
     def __init__(self, reason: str, message: str = "", position: int | None = None) -> None:
@@ -87,7 +87,7 @@ class Service:
                 if not content:
                     return
                 rows = pa.BufferReader(content)
-                while rows.tell() < len(content):
+                while rows.emit() < len(content):
                     yield pa.ipc.read_record_batch(pa.ipc.read_message(rows), schema)
         except GeneratorExit:
             with self._lock:
@@ -109,7 +109,7 @@ class _Scanner:
         return self._rows
 
 
-class Table(pyarrow.dataset.Dataset):  # type: ignore[misc]
+class ChildTable(pyarrow.dataset.Dataset):  # type: ignore[misc]
     """A relation or view as DuckDB reads it: the columns that a plan needs, as often as it scans them."""
 
     def __init__(self, service: Service, number: int, schema: pa.Schema) -> None:
@@ -140,7 +140,7 @@ class Table(pyarrow.dataset.Dataset):  # type: ignore[misc]
 
 def run(connected: socket.socket) -> NoReturn:
     """Receive the query from the socket, answer it, and end the process."""
-    with contextlib.suppress(frames.Gone):
+    with contextlib.suppress(frames.PeerGone):
         database = _open()
         size = _give_up()
         _run(database, connected, size)
@@ -173,7 +173,7 @@ def _give_up() -> int:
 def _run(database: duckdb.DuckDBPyConnection, connected: socket.socket, size: int) -> None:
     asked = json.loads(frames.receive(connected)[1])
     service = Service(connected)
-    tables = [Table(service, number, pa.ipc.read_schema(_buffer(connected))) for number in range(len(asked["tables"]))]
+    tables = [ChildTable(service, number, pa.ipc.read_schema(_buffer(connected))) for number in range(len(asked["tables"]))]
     memory, threads, seconds = asked["memory"], asked["threads"], asked["seconds"]
     # The second line of defence: DuckDB's own limit does not cover everything that expressions allocate.
     resource.setrlimit(resource.RLIMIT_AS, (size + memory + _SLACK,) * 2)
@@ -185,7 +185,7 @@ def _run(database: duckdb.DuckDBPyConnection, connected: socket.socket, size: in
             database.register(name, table)
         database.execute("SET lock_configuration = true")
         _answer(service, _select(database, asked["sql"], asked["tables"]))
-    except frames.Gone:
+    except frames.PeerGone:
         raise
     except BaseException as error:
         service.answer(frames.FAILED, json.dumps(_failure(error)).encode())
@@ -196,18 +196,18 @@ def _select(database: duckdb.DuckDBPyConnection, sql: str, tables: Sequence[str]
     with _located(sql.encode(), 0):
         statements = database.extract_statements(sql)
     if len(statements) != 1 or statements[0].type != duckdb.StatementType.SELECT:
-        raise Refused(frames.NOT_A_SELECT)
+        raise QueryRefused(frames.NOT_A_SELECT)
     tree = json.loads(database.execute("SELECT json_serialize_sql($1)", [sql]).fetchall()[0][0])
     if tree["error"]:
-        raise Refused(frames.NOT_A_SELECT)
+        raise QueryRefused(frames.NOT_A_SELECT)
     _require_tables(tree, tables)
     text = statements[0].query
     with _located(sql.encode(), sql.encode().find(text.encode()) - len(_DESCRIBE)):
         names = [row[0] for row in database.execute(_DESCRIBE + text).fetchall()]
     if (twice := next((name for name in names if names.count(name) > 1), None)) is not None:
-        raise Refused(frames.TWICE, twice)
+        raise QueryRefused(frames.TWICE, twice)
     bound = database.sql(statements[0])
-    columns = [_cast(f"#{place}", type_) for place, type_ in enumerate(bound.types, 1)]
+    columns = [_cast(f"#{position}", type_) for position, type_ in enumerate(bound.types, 1)]
     return bound.project(", ".join(f'{column} AS "{_quoted(name)}"' for column, name in zip(columns, names, strict=True)))
 
 
@@ -220,7 +220,7 @@ def _located(sql: bytes, start: int) -> Iterator[None]:
         fields = _error_fields(error)
         position = int(fields["position"]) + start if fields.get("position", "").isdecimal() else -1
         where = len(sql[:position].decode(errors="replace")) if 0 <= position <= len(sql) else None
-        raise Refused(fields.get("error_subtype") or type(error).__name__, fields["exception_message"], where) from None
+        raise QueryRefused(fields.get("error_subtype") or type(error).__name__, fields["exception_message"], where) from None
 
 
 def _error_fields(error: BaseException) -> dict[str, str]:
@@ -245,11 +245,11 @@ def _require_tables(tree: Any, tables: Sequence[str]) -> None:
             known.update(one["key"].lower() for one in node.get("cte_map", {}).get("map", ()))
             if {"type", "alias", "sample"} <= node.keys():
                 if node["type"] not in _SOURCES or node.get("catalog_name"):
-                    raise Refused(frames.SOURCE)
+                    raise QueryRefused(frames.SOURCE)
                 if node["type"] == "BASE_TABLE":
                     named.append(".".join(filter(None, (node["schema_name"], node["table_name"]))).lower())
     if not known.issuperset(named):
-        raise Refused(frames.SOURCE)
+        raise QueryRefused(frames.SOURCE)
 
 
 def _cast(column: str, type_: Any) -> str:
@@ -281,21 +281,21 @@ def _send(service: Service, batch: pa.RecordBatch) -> None:
         return
     content = memoryview(batch.serialize())
     if len(content) > frames.LONGEST:
-        raise Refused(frames.TOO_LARGE)
+        raise QueryRefused(frames.TOO_LARGE)
     service.answer(frames.ROWS, content)
 
 
 def _failure(error: BaseException) -> dict[str, Any]:
     if isinstance(error, MemoryError):
-        error = Refused(frames.TOO_LARGE)
-    elif not isinstance(error, Refused):
+        error = QueryRefused(frames.TOO_LARGE)
+    elif not isinstance(error, QueryRefused):
         fields, name = _error_fields(error), type(error).__name__
         if isinstance(error, duckdb.Error):
-            error = Refused(name, fields["exception_message"])
+            error = QueryRefused(name, fields["exception_message"])
         elif kind := fields.get("exception_type"):  # errors while the result is read come through Arrow
-            error = Refused("".join(word.capitalize() for word in kind.split()) + "Exception", fields["exception_message"])
+            error = QueryRefused("".join(word.capitalize() for word in kind.split()) + "Exception", fields["exception_message"])
         else:
-            error = Refused(name)
+            error = QueryRefused(name)
     return {"error": error.reason, "message": error.message, "position": error.position}
 
 

@@ -29,7 +29,7 @@ _HEAD = struct.Struct("<BI")
 _AT_ONCE = 64  # parts; the system accepts a thousand
 
 
-class Gone(Exception):
+class PeerGone(Exception):
     """The other side has closed the socket, or violates the protocol."""
 
 
@@ -43,14 +43,14 @@ def send(to: socket.socket, kind: int, *contents: bytes | memoryview) -> None:
                 to.sendall(memoryview(part)[sent:])
             sent = max(sent - len(part), 0)
     except OSError:
-        raise Gone from None
+        raise PeerGone from None
 
 
 def receive(of: socket.socket, longest: int | None = None) -> tuple[int, bytearray]:
     """Return the kind and the content of the next frame. Raises Gone, for a frame longer than `longest` before reading it."""
     kind, size = _HEAD.unpack(_exactly(of, _HEAD.size))
     if longest is not None and size > longest:
-        raise Gone
+        raise PeerGone
     return kind, _exactly(of, size)
 
 
@@ -68,8 +68,8 @@ def _exactly(of: socket.socket, size: int) -> bytearray:
         try:
             taken = of.recv_into(rest, 0, socket.MSG_WAITALL)
         except OSError:
-            raise Gone from None
+            raise PeerGone from None
         if not taken:
-            raise Gone
+            raise PeerGone
         rest = rest[taken:]
     return content

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 from sqlglot import exp
 
 from livejoin.wire.schema import Interval, RelationDefinition
-from service.adhoc.statement import Table
+from service.adhoc.statement import QueriedTable
 from service.query.literals import BadLiteral, from_text
 from service.query.model import GROUP
 from service.query.sql_names import fold
@@ -34,28 +34,28 @@ class _Condition(NamedTuple):
     value: exp.Expr
 
 
-class Narrowed(NamedTuple):
+class NeededPart(NamedTuple):
     """The needed part of a view: as in `open_rows`."""
 
     window: Window | None = None
     point: Point | None = None
 
 
-EVERYTHING = Narrowed()
+EVERYTHING = NeededPart()
 _NONE: tuple[Any, str | None] = (None, None)
 
 
-def of_view(table: Table, view: LiveView) -> Narrowed:
+def of_view(table: QueriedTable, view: LiveView) -> NeededPart:
     """Return a part of the view that has all rows that the query can need."""
     conditions = list(_conditions(table))
     if not conditions or view.view.query.branches or isinstance(view.shown, KeyStretches):
         return EVERYTHING
     if isinstance(view.shown, GroupTable):
-        return Narrowed(point=_group(view, conditions))
-    return Narrowed(_common_window(view, conditions), _row(view, conditions))
+        return NeededPart(point=_group(view, conditions))
+    return NeededPart(_common_window(view, conditions), _row(view, conditions))
 
 
-def of_relation(table: Table, definition: RelationDefinition) -> tuple[Window | None, Mapping[str, str] | None]:
+def of_relation(table: QueriedTable, definition: RelationDefinition) -> tuple[Window | None, Mapping[str, str] | None]:
     """Return the same for a relation: windows, and the key of the only row, as in `open_relation_rows`."""
     conditions, kinds = list(_conditions(table)), {column.name: column.kind for column in definition.columns}
     given = _equal(conditions, kinds)
@@ -69,15 +69,15 @@ def of_relation(table: Table, definition: RelationDefinition) -> tuple[Window | 
     return windows or None, key
 
 
-def _conditions(table: Table) -> Iterator[_Condition]:
-    if len(table.places) != 1:
+def _conditions(table: QueriedTable) -> Iterator[_Condition]:
+    if len(table.positions) != 1:
         return
-    (place,) = table.places
-    select = place.parent.parent if isinstance(place.parent, exp.From | exp.Join) else None
-    if not isinstance(select, exp.Select) or not select.args.get("where") or not _is_plain(place, select):
+    (position,) = table.positions
+    select = position.parent.parent if isinstance(position.parent, exp.From | exp.Join) else None
+    if not isinstance(select, exp.Select) or not select.args.get("where") or not _is_plain(position, select):
         return
-    alias = place.args.get("alias")
-    name, alone = fold(alias.this) if alias else fold(place.this), not select.args.get("joins")
+    alias = position.args.get("alias")
+    name, alone = fold(alias.this) if alias else fold(position.this), not select.args.get("joins")
     renamed = {one.alias.lower() for one in select.expressions if isinstance(one, exp.Alias)}
     for part in _conjuncts(select.args["where"].this):
         op = _COMPARISONS.get(type(part))
@@ -91,11 +91,11 @@ def _conditions(table: Table) -> Iterator[_Condition]:
                 yield _Condition(column.name.lower(), own, constant)
 
 
-def _is_plain(place: exp.Table, select: exp.Select) -> bool:
+def _is_plain(position: exp.Table, select: exp.Select) -> bool:
     """Return whether the table is joined with the others so that a row that WHERE rejects affects no other row."""
-    if any(value and name not in ("this", "db", "alias") for name, value in place.args.items()):
+    if any(value and name not in ("this", "db", "alias") for name, value in position.args.items()):
         return False
-    alias = place.args.get("alias")
+    alias = position.args.get("alias")
     if (alias and alias.args.get("columns")) or select.args.get("laterals"):
         return False
     joins = select.args.get("joins") or []
@@ -154,11 +154,11 @@ def _row(view: LiveView, conditions: list[_Condition]) -> Point | None:
     kinds = {name: view.definitions[dict(query.aliases)[ref.alias]].column(ref.column).kind for name, ref in columns.items()}
     given = _equal(conditions, kinds)
     found: list[Point] = []
-    for side in view.sides:
-        mine = {ref.column: given[name] for name, ref in columns.items() if ref.alias == side.alias and name in given}
-        for by in (side.relation.key, side.equal):
+    for input in view.inputs:
+        mine = {ref.column: given[name] for name, ref in columns.items() if ref.alias == input.alias and name in given}
+        for by in (input.relation.key, input.equal):
             if by and mine.keys() >= set(by):
-                found.append((side.alias, {column: mine[column] for column in by}))
+                found.append((input.alias, {column: mine[column] for column in by}))
     return next(iter(found), None)
 
 

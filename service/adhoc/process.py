@@ -26,10 +26,10 @@ _ENVIRONMENT = {"ARROW_DEFAULT_MEMORY_POOL": "system", "MALLOC_ARENA_MAX": "1", 
 class Child:
     """One process; `socket` is connected to it."""
 
-    def __init__(self, ours: socket.socket, told: socket.socket) -> None:
-        """`told`: the socket on which the nursery reports about the child. OSError: no further process is possible."""
-        self.socket, self._told = ours, told
-        word, files, _, _ = socket.recv_fds(told, STATUS.size, 1, socket.MSG_CMSG_CLOEXEC)
+    def __init__(self, ours: socket.socket, emitted: socket.socket) -> None:
+        """`emitted`: the socket on which the nursery reports about the child. OSError: no further process is possible."""
+        self.socket, self._emitted = ours, emitted
+        word, files, _, _ = socket.recv_fds(emitted, STATUS.size, 1, socket.MSG_CMSG_CLOEXEC)
         if not files:
             raise ChildProcessError("no process for a query")
         self.pid: int = STATUS.unpack(word)[0]
@@ -41,7 +41,7 @@ class Child:
     @property
     def alive(self) -> bool:
         """Whether neither the child nor the nursery has ended. The pidfd shows the child's end before the nursery reports it."""
-        return not self._ended and not is_readable(self._told) and not is_readable(self._pidfd)
+        return not self._ended and not is_readable(self._emitted) and not is_readable(self._pidfd)
 
     def stop(self) -> None:
         """End the child in whatever state it is; from any thread. Readers of its socket notice it."""
@@ -54,15 +54,15 @@ class Child:
         before. Takes milliseconds."""
         if self._ended:
             return self._status
-        if not is_readable(self._told, _LAST):
+        if not is_readable(self._emitted, _LAST):
             self.stop()
-        word = self._told.recv(STATUS.size)
+        word = self._emitted.recv(STATUS.size)
         if not word:
             self.stop()
         with self._lock:
             self._status, self._ended = STATUS.unpack(word)[0] if word else None, True
             os.close(self._pidfd)
-        self._told.close()
+        self._emitted.close()
         self.socket.close()
         return self._status
 
@@ -98,18 +98,18 @@ class Nursery:
 
     def child(self) -> Child:
         """Return a new child. OSError. The first call waits until the nursery has imported everything."""
-        (ours, theirs), (told, tells) = socket.socketpair(), socket.socketpair()
+        (ours, theirs), (emitted, emits) = socket.socketpair(), socket.socketpair()
         try:
-            with theirs, tells:
+            with theirs, emits:
                 theirs.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, _BUFFER)
                 ours.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _BUFFER)
-                socket.send_fds(self._socket, [b"\0"], [theirs.fileno(), tells.fileno()])
+                socket.send_fds(self._socket, [b"\0"], [theirs.fileno(), emits.fileno()])
             ours.settimeout(_PATIENCE)
-            told.settimeout(_PATIENCE)
-            return Child(ours, told)
+            emitted.settimeout(_PATIENCE)
+            return Child(ours, emitted)
         except OSError:
             ours.close()
-            told.close()
+            emitted.close()
             raise
 
     def close(self) -> None:

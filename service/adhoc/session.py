@@ -1,4 +1,4 @@
-"""One query on the service's side: its child asks for rows of relations and views at one version, and returns rows of the result.
+"""One query on the service's input: its child asks for rows of relations and views at one version, and returns rows of the result.
 
     Session(…) -> turn() until it returns the End; `waits` tells whether the child's message is next -> close()
 
@@ -19,11 +19,11 @@ from typing import NamedTuple
 import pyarrow as pa
 
 from livejoin.wire.kinds import SENT_TYPES
-from livejoin.wire.room import Room, take_arrow_stream
+from livejoin.wire.room import Budget, take_arrow_stream
 from service.adhoc import frames, narrowing
 from service.adhoc.failures import Limits, fate, problem_of
 from service.adhoc.process import Child
-from service.adhoc.statement import RELATION, Table
+from service.adhoc.statement import RELATION, QueriedTable
 from service.query.assembly import unsupported
 from service.reading.cursors import Readers, RowReader, open_relation_rows, open_rows
 
@@ -69,22 +69,24 @@ class _Scan:
         return True
 
 
-class _Frame(Room):
+class _Frame(Budget):
     """Limits the decoded size of a batch of the result."""
 
     def take(self, size: int) -> None:
         if size > frames.LONGEST:
-            raise frames.Gone
+            raise frames.PeerGone
 
 
 class Session:
     """Used by one thread at a time, except `stop`. `version` is pinned until `close`."""
 
-    def __init__(self, readers: Readers, child: Child, sql: str, tables: Sequence[Table], version: int | None, limits: Limits) -> None:
+    def __init__(
+        self, readers: Readers, child: Child, sql: str, tables: Sequence[QueriedTable], version: int | None, limits: Limits
+    ) -> None:
         """Takes ownership of the child. `version`: a pinned one, None for the newest. Problems `snapshot-expired`, `view-building`,
         `view-failed`, `unsupported-query`; for a child that has ended, those of `fate`."""
         self._readers, self._child, self._sql, self._tables = readers, child, sql, tables
-        self._reads = sum(len(table.places) for table in tables)
+        self._reads = sum(len(table.positions) for table in tables)
         self.limits, self.fileno = limits, child.socket.fileno()
         self._scans: dict[int, _Scan] = {}
         self._wanted: _Scan | None = None  # the scan whose next chunk the child waits for
@@ -100,7 +102,7 @@ class Session:
             self._ask([self._schema(number) for number in range(len(tables))])
         except BaseException as error:
             self._held.close()
-            if isinstance(error, frames.Gone):
+            if isinstance(error, frames.PeerGone):
                 raise fate(child.end(), self._reads, limits) from None
             raise
 
@@ -110,7 +112,7 @@ class Session:
         failed."""
         try:
             return self._turn(until)
-        except frames.Gone:
+        except frames.PeerGone:
             raise fate(self._child.end(), self._reads, self.limits) from None
 
     def _turn(self, until: float) -> pa.RecordBatch | End | None:
@@ -188,7 +190,7 @@ class Session:
             elif kind == frames.FAILED:
                 raise problem_of(json.loads(content), self._sql, self._reads, self.limits.memory)
             else:
-                raise frames.Gone
+                raise frames.PeerGone
         except (pa.ArrowException, LookupError, TypeError, ValueError) as error:
             raise RuntimeError("the child of a query does not keep to the protocol") from error
         return None

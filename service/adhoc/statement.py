@@ -20,14 +20,14 @@ from service.access.rights import require_relation
 from service.errors import Problem
 from service.query.assembly import unsupported
 from service.query.sql_names import Text, bad_query, fold
-from service.query.sql_text import Bounded, check_length, no_select, parse
+from service.query.sql_text import BoundedParser, check_length, no_select, parse
 
 Kind = Literal["relation", "view"]
 RELATION: Kind = "relation"
 VIEW: Kind = "view"
 
 
-class _Parser(Bounded, DuckDBParser):
+class _Parser(BoundedParser, DuckDBParser):
     pass
 
 
@@ -37,15 +37,15 @@ class Dialect(DuckDB):
     Parser = _Parser
 
 
-class Table(NamedTuple):
+class QueriedTable(NamedTuple):
     """A relation or a view that a query names, and where."""
 
     kind: Kind
     name: str
-    places: tuple[exp.Table, ...]
+    positions: tuple[exp.Table, ...]
 
 
-class Known(NamedTuple):
+class VisibleNames(NamedTuple):
     """The existing relations and views, and the token of the request."""
 
     relations: Collection[str]
@@ -53,7 +53,7 @@ class Known(NamedTuple):
     token: AccessToken
 
 
-def read(text: str, known: Known, longest: int) -> list[Table]:
+def read(text: str, known: VisibleNames, longest: int) -> list[QueriedTable]:
     """Return the tables of a SELECT. Problems `bad-query` (400, with its position), `unsupported-query`, `unknown-relation`,
     `forbidden`."""
     try:
@@ -75,8 +75,8 @@ def refused(problem: Problem) -> Problem:
     return problem
 
 
-def _tables(tree: exp.Expr, text: str, known: Known) -> list[Table]:
-    found: dict[str, Table] = {}
+def _tables(tree: exp.Expr, text: str, known: VisibleNames) -> list[QueriedTable]:
+    found: dict[str, QueriedTable] = {}
     for node in tree.find_all(exp.Table, exp.Unnest, exp.Into):
         if isinstance(node, exp.Into):
             raise Text(text).bad(node.parent or node, "SELECT INTO would write: omit INTO")
@@ -87,7 +87,7 @@ def _tables(tree: exp.Expr, text: str, known: Known) -> list[Table]:
             raise no_functions()
         elif not _is_local(node):
             kind, name = _resolve(node, text, known)
-            found[name] = Table(kind, name, (*(found[name].places if name in found else ()), node))
+            found[name] = QueriedTable(kind, name, (*(found[name].positions if name in found else ()), node))
     return list(found.values())
 
 
@@ -113,7 +113,7 @@ def _is_local(table: exp.Table) -> bool:
     return False
 
 
-def _resolve(table: exp.Table, text: str, known: Known) -> tuple[Kind, str]:
+def _resolve(table: exp.Table, text: str, known: VisibleNames) -> tuple[Kind, str]:
     """Return which relation or view it is. A token learns nothing about what it does not cover, whether that exists or not."""
     if not isinstance(table.this, exp.Identifier) or table.db or table.catalog:
         raise _unknown(table, text, ": relations and views are in no schema or database: write the name alone")

@@ -49,7 +49,7 @@ def feed_of(view: LiveView) -> Feed:
     return cast(Feed, view.feed)  # `Instance` makes no other sink
 
 
-class _Made:
+class _ArrowEncoder:
     """Encodes changes as Arrow. A key column that the row has too appears once."""
 
     def __init__(self, view: LiveView) -> None:
@@ -74,11 +74,11 @@ class _Made:
         return self._stream.end()
 
 
-class _Changed:
+class _ChangesSource:
     """A source of a `Stream`: the changes of a bounded subscription."""
 
     def __init__(self, view: LiveView, subscription: Subscription) -> None:
-        self._subscription, self._made = subscription, _Made(view)
+        self._subscription, self._made = subscription, _ArrowEncoder(view)
 
     def step(self) -> Chunk:
         parts: Pieces = []
@@ -101,7 +101,7 @@ class _Part:
     """A source of a `Stream`: the rest of a view's rows after a cursor, as inserts."""
 
     def __init__(self, view: LiveView, reader: RowReader) -> None:
-        self._reader, self._made = reader, _Made(view)
+        self._reader, self._made = reader, _ArrowEncoder(view)
 
     def step(self) -> Chunk:
         found = self._reader.read_with_keys(CHUNK_ROWS)
@@ -119,7 +119,7 @@ class _Part:
 async def in_arrow(context: Context, view: LiveView, feed: Feed, since: str, until: str) -> Response:
     """Respond with the changes from `since` to `until`. Problems of `Feed.subscribe`; `not-acceptable`."""
     opened = partial(feed.subscribe, since, until=until)
-    begun = await _begun(context, context.followers, opened, partial(_Changed, view))
+    begun = await _begun(context, context.followers, opened, partial(_ChangesSource, view))
     return Stream(context, context.followers, *begun, media.ARROW, _HEADERS)
 
 

@@ -26,7 +26,7 @@ from service.access.access_token import AccessToken
 from service.access.rights import require_relation
 from service.api.context import Answer, Context
 from service.api.http import media, parameters
-from service.api.http.admission import Place
+from service.api.http.admission import BodyBudget
 from service.api.http.answers import WHOLE, missing
 from service.api.http.bodies import COMPLETE, Receive, Scope, Send, read_body
 from service.api.http.parameters import Flag, Int64, Parameters, ShortText
@@ -101,26 +101,26 @@ async def post_changes(context: Context, relation: str | None, scope: Scope, rec
     except Problem as problem:
         problem.headers["Connection"] = "close"  # the body is not read
         raise
-    place = Place(context.bodies, context.settings.max_body)
+    budget = BodyBudget(context.bodies, context.settings.max_body)
     try:
         is_small = int(scope["fields"].get(b"content-length", SMALL + 1)) <= SMALL and kind not in BINARY
         if is_small and (given is None or scope.get(COMPLETE)):
-            body = await read_body(scope, receive, place)
-            receipt, turn = await _apply(context, scope["token"], relation, given, kind, body, place)
+            body = await read_body(scope, receive, budget)
+            receipt, turn = await _apply(context, scope["token"], relation, given, kind, body, budget)
         else:
             with engine.under_way.expecting(given or {}, scope["token"].relations):
-                body = await read_body(scope, receive, place)
+                body = await read_body(scope, receive, budget)
                 fields = (fields_ahead(body) if kind == media.JSON else {}) | (given or {})
                 with engine.under_way.expecting(fields, scope["token"].relations):
-                    receipt, turn = await _apply(context, scope["token"], relation, given, kind, body, place)
+                    receipt, turn = await _apply(context, scope["token"], relation, given, kind, body, budget)
     finally:
-        place.free()
+        budget.free()
     encoded = receipt.encoded()
     await send({"type": WHOLE, "status": 200, "head": _head(receipt, len(encoded), turn), "body": encoded})
 
 
 async def _apply(
-    context: Context, token: AccessToken, relation: str | None, given: dict[str, Any] | None, kind: str, body: bytes, place: Place
+    context: Context, token: AccessToken, relation: str | None, given: dict[str, Any] | None, kind: str, body: bytes, budget: BodyBudget
 ) -> tuple[Receipt, float | None]:
     """Return the receipt of a batch that has been read, and the seconds that the writer took for it; None: it was applied before."""
     engine, named = context.engine, set[str]()
@@ -131,12 +131,12 @@ async def _apply(
         return found
 
     if relation is None:
-        decode = partial(decode_changes, kind, body, definitions, place)
+        decode = partial(decode_changes, kind, body, definitions, budget)
     else:
-        decode = partial(decode_relation_changes, kind, body, relation, definitions, place)
+        decode = partial(decode_relation_changes, kind, body, relation, definitions, budget)
     try:
         small = len(body) <= SMALL and kind not in BINARY
-        batch = decode() if small else await context.work(decode_and_prepare, engine, decode, place)
+        batch = decode() if small else await context.work(decode_and_prepare, engine, decode, budget)
     except UnknownRelation as error:
         known = await repeated(context, token, given, error.fields)
         if known is None:
@@ -155,11 +155,11 @@ async def _apply(
         raise
 
 
-def decode_and_prepare(engine: Instance, decode: Callable[[], Batch], place: Place) -> Batch:
+def decode_and_prepare(engine: Instance, decode: Callable[[], Batch], budget: BodyBudget) -> Batch:
     """Decode and prepare a batch. The prepared data counts as part of the body, and is dropped if there is no room for it."""
     batch = decode()
     engine.prepare(batch)
-    if not place.has_taken(batch.prepared_bytes):
+    if not budget.has_taken(batch.prepared_bytes):
         batch.drop_prepared()
     return batch
 
@@ -174,8 +174,8 @@ async def repeated(context: Context, token: AccessToken, given: dict[str, Any] |
 
 def _head(receipt: Receipt, length: int, turn: float | None) -> bytes:
     timing = b"" if turn is None else b"server-timing: turn;dur=%.3f\r\n" % (1e3 * turn)
-    told = b"content-type: application/json\r\ncontent-length: %d\r\nlivejoin-timeline: %d\r\n%b"
-    return told % (length, receipt.timeline, timing)
+    emitted = b"content-type: application/json\r\ncontent-length: %d\r\nlivejoin-timeline: %d\r\n%b"
+    return emitted % (length, receipt.timeline, timing)
 
 
 def settle(batch: Batch, given: dict[str, Any] | None, token: AccessToken) -> None:

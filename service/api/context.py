@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 from service.access.audit import Audit
 from service.access.guard import Guard
 from service.adhoc.queries import Queries
-from service.api.audience import Audiences
+from service.api.broadcast import Broadcasts
 from service.api.dashboard.happenings import Problems
 from service.api.http.admission import Bodies
 from service.durability.usage import RecentUsage
@@ -100,7 +100,7 @@ class Context:
         self.readers = ThreadPoolExecutor(READERS, thread_name_prefix="reader")
         self.walkers = Walkers()
         self.followers = ThreadPoolExecutor(FOLLOWERS, thread_name_prefix="follower")
-        self.audiences = Audiences(self.followers)
+        self.broadcasts = Broadcasts(self.followers)
         self.rewriters = ThreadPoolExecutor(REWRITERS, thread_name_prefix="rewriter")
         self.registrar = ThreadPoolExecutor(1, thread_name_prefix="registrar")
         self.waiters = ThreadPoolExecutor(WAITERS, thread_name_prefix="waiter")

@@ -14,8 +14,8 @@ from fastapi import Query
 from pydantic import Field
 from starlette.responses import Response
 
-from service.api.audience import Audience, Seat
 from service.api.between import feed_of, in_arrow, part_in_arrow
+from service.api.broadcast import Broadcast, Waiter
 from service.api.context import Context
 from service.api.http import formats, media
 from service.api.http.answers import TAKEN
@@ -49,7 +49,7 @@ class FollowParameters(Parameters):
     wait: Seconds | Absent = Field(None, description="end after this many seconds without changes", examples=[0])
 
 
-class Taken(NamedTuple):
+class FeedRead(NamedTuple):
     """The result of one read of the feed; `more`: there may be more."""
 
     body: bytes
@@ -67,7 +67,7 @@ class Follower:
         self._left = limit  # remaining progress records
         self._closed_version = False  # whether the last record was a progress
 
-    def take(self) -> Taken:
+    def take(self) -> FeedRead:
         """Return everything that is available now."""
         chunks = self._subscription.next(0.0)
         found: list[bytes] = []
@@ -79,20 +79,20 @@ class Follower:
         more = rows >= CHUNK_ROWS or self._subscription.is_in_snapshot
         return self._taken(found, self._subscription.ended)._replace(news=bool(chunks), more=more)
 
-    def hear(self, audience: Audience, seat: Seat) -> Taken | None:
+    def hear(self, broadcast: Broadcast, seat: Waiter) -> FeedRead | None:
         """Return the audience's records that this follower does not have yet; None: it must read by itself."""
         position = self._subscription.position
-        said = None if position is None else audience.after(position, self._left, seat)
+        said = None if position is None else broadcast.after(position, self._left, seat)
         if said is None or not said.versions:
-            return said and Taken(b"", False, False)
+            return said and FeedRead(b"", False, False)
         self._subscription.go_on_from(said.version)
         self._closed_version = True
         if self._left is not None:
             self._left -= said.versions
         RECORDS_SENT.inc(said.records)
-        return Taken(said.body, True, self._left == 0)
+        return FeedRead(said.body, True, self._left == 0)
 
-    def idle(self) -> Taken:
+    def idle(self) -> FeedRead:
         """Return a progress record, after a long time without changes."""
         found = list(self._records(self._subscription.idle_progress()))
         return self._taken(found, self._left == 0)
@@ -108,9 +108,9 @@ class Follower:
     def close(self) -> None:
         self._subscription.close()
 
-    def _taken(self, found: list[bytes], ended: bool) -> Taken:
+    def _taken(self, found: list[bytes], ended: bool) -> FeedRead:
         RECORDS_SENT.inc(len(found))
-        return Taken(b"".join(found), bool(found), ended)
+        return FeedRead(b"".join(found), bool(found), ended)
 
     def _records(self, chunk: Chunk) -> Iterator[bytes]:
         self._closed_version = chunk.kind == "progress"
@@ -119,7 +119,7 @@ class Follower:
         return records(chunk, self._kind)
 
 
-class Following(Response):
+class FollowResponse(Response):
     """The response: records as they arrive, until the limit or the wait is reached, an error occurs, or either side disconnects."""
 
     def __init__(self, context: Context, feed: Feed, follower: Follower, kind: str, wait: float | None) -> None:
@@ -129,15 +129,15 @@ class Following(Response):
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         context = self._context
-        gone = asyncio.ensure_future(client_gone(receive))
-        audience, seat = context.audiences.join(self._feed, self._kind, context.loop)
-        gone.add_done_callback(seat.wake)
+        deleted = asyncio.ensure_future(client_gone(receive))
+        broadcast, seat = context.broadcasts.join(self._feed, self._kind, context.loop)
+        deleted.add_done_callback(seat.wake)
         context.track()
         try:
             await send({"type": "http.response.start", "status": 200, "headers": self.raw_headers, TAKEN: self._follower.touch})
             if scope["method"] != "HEAD":
-                await self._follow(send, audience, seat, gone)
-            if not gone.done():
+                await self._follow(send, broadcast, seat, deleted)
+            if not deleted.done():
                 await send({"type": "http.response.body", "body": b"", "more_body": False, TAKEN: None})
         except asyncio.CancelledError:
             if not context.closing:
@@ -147,18 +147,18 @@ class Following(Response):
         except Exception:
             log.exception("%s aborted", scope["path"])
         finally:
-            gone.cancel()
-            context.audiences.leave(audience, seat)
+            deleted.cancel()
+            context.broadcasts.leave(broadcast, seat)
             context.followers.submit(self._follower.close)
 
-    async def _follow(self, send: Send, audience: Audience, seat: Seat, gone: asyncio.Future[None]) -> None:
+    async def _follow(self, send: Send, broadcast: Broadcast, seat: Waiter, deleted: asyncio.Future[None]) -> None:
         """Send records until the stream ends or the client disconnects."""
         context, follower, wait = self._context, self._follower, self._wait
         news = sent = context.loop.time()
         up_to_date = False  # whether it had read everything itself a moment ago
-        while not gone.done():
+        while not deleted.done():
             due = sent + PROGRESS_INTERVAL if wait is None else min(sent + PROGRESS_INTERVAL, news + wait)
-            taken = follower.hear(audience, seat) if up_to_date else None
+            taken = follower.hear(broadcast, seat) if up_to_date else None
             heard = taken is not None and (taken.news or context.loop.time() < due)
             if taken is None or not heard:  # only the feed knows that there is nothing new: the audience may be behind it
                 taken = await context.loop.run_in_executor(context.followers, follower.take)
@@ -236,7 +236,7 @@ async def view_changes(request: ServiceRequest, name: ViewName, query: Annotated
         _require_unset(query, "limit", "wait")
         return await in_arrow(context, view, feed, since, until)
     subscription = await context.loop.run_in_executor(context.followers, feed.subscribe, since, snapshot, until)
-    return Following(context, feed, Follower(subscription, kind, query.limit), kind, query.wait)
+    return FollowResponse(context, feed, Follower(subscription, kind, query.limit), kind, query.wait)
 
 
 def _require_unset(query: FollowParameters, *names: str) -> None:

@@ -57,8 +57,8 @@ async def begin(request: ServiceRequest, name: ViewName) -> Response:
     expires = moment(time.time() + given.hold)
     held = await context.loop.run_in_executor(context.readers, begin_reading, *arguments)
     token = view.feed.token(held.version) if isinstance(view.feed, Feed) else None
-    told = {"id": held.id, "version": held.version, "token": token, "cursors": held.cursors, "expires": expires}
-    return json_answer(told, 201)
+    emitted = {"id": held.id, "version": held.version, "token": token, "cursors": held.cursors, "expires": expires}
+    return json_answer(emitted, 201)
 
 
 @routes.delete(

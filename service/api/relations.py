@@ -159,6 +159,6 @@ def _hiding_views(token: AccessToken) -> Iterator[None]:
         views = problem.extensions["views"]
         shown = [view for view in views if token.covers_view(view)]
         if len(shown) < len(views):
-            told = ", ".join([*shown, "views that the access token is not for"])
-            problem.detail, problem.extensions["views"] = f"{problem.before}{told}{problem.after}", shown
+            emitted = ", ".join([*shown, "views that the access token is not for"])
+            problem.detail, problem.extensions["views"] = f"{problem.before}{emitted}{problem.after}", shown
         raise

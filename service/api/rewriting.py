@@ -17,7 +17,7 @@ from service.api import changes
 from service.api.changes import BINARY, RECEIPT_HEAD, SMALL, BatchParameters, definition_of, settle
 from service.api.context import Context
 from service.api.http import media, parameters
-from service.api.http.admission import Place
+from service.api.http.admission import BodyBudget
 from service.api.http.answers import json_answer, missing
 from service.api.http.bodies import definition, read_body
 from service.api.http.parameters import TEXT_LIMIT, Flag, Natural
@@ -58,7 +58,7 @@ class ReplaceParameters(BatchParameters):
 _ROWS = '{"id":1,"room":"A","starts":"2026-01-01T12:00:00Z","ends":null}\n'
 _CSV = "id,room,starts,ends\n1,A,2026-01-01T12:00:00Z,\n"
 _REFUSALS = ("bad-parameter", "source-reset", "too-busy", "disk-full", "no-room", "not-found", "body-too-large", "unsupported-media-type")
-_REPLACED = json_content(answers.Replaced, RECEIPT, RECEIPT_SKIPPED, STAGED)
+_REPLACED = json_content(answers.ReplacementAnswer, RECEIPT, RECEIPT_SKIPPED, STAGED)
 
 
 @routes.post(
@@ -90,14 +90,14 @@ async def replace_relation(request: ServiceRequest, name: RelationName, query: A
     if name not in engine.relations:
         return await _of_none(context, request, name, given)
     engine.admit()
-    place = Place.of_replacement(context.bodies)
+    budget = BodyBudget.of_replacement(context.bodies)
     try:
         if query.commit and stage is not None:
-            return await _commit(context, request, place, name, stage, given)
+            return await _commit(context, request, budget, name, stage, given)
         kind = media.content_type(request.scope["fields"], ROWS_TYPES)
         with engine.under_way.expecting(given, request.token.relations):
-            sent = await read_body(request.scope, request.receive, place)
-            decode = partial(decode_rows, kind, sent, name, partial(definition_of, engine, request.token), place)
+            sent = await read_body(request.scope, request.receive, budget)
+            decode = partial(decode_rows, kind, sent, name, partial(definition_of, engine, request.token), budget)
             batch = decode() if len(sent) <= SMALL and kind not in BINARY else await context.work(decode)
             settle(batch, given, request.token)
             if stage is None:
@@ -106,15 +106,15 @@ async def replace_relation(request: ServiceRequest, name: RelationName, query: A
             return await _rewritten(context, batch, partial(engine.replace, name, batch))
         number, held = await context.rewrite(engine.stage, name, stage, query.part, batch)
     finally:
-        place.free()
-    told = {"stage": stage, "part": number, "part_rows": batch.sent, "parts": len(held.parts), "rows": held.rows}
+        budget.free()
+    emitted = {"stage": stage, "part": number, "part_rows": batch.sent, "parts": len(held.parts), "rows": held.rows}
     skipped = [error._asdict() for error in batch.errors]
-    return json_answer(told | {"skipped_count": batch.error_count, "skipped": skipped})
+    return json_answer(emitted | {"skipped_count": batch.error_count, "skipped": skipped})
 
 
-async def _commit(context: Context, request: ServiceRequest, place: Place, name: str, stage: str, given: dict[str, Any]) -> Response:
+async def _commit(context: Context, request: ServiceRequest, budget: BodyBudget, name: str, stage: str, given: dict[str, Any]) -> Response:
     with context.engine.under_way.expecting(given, request.token.relations):
-        if await read_body(request.scope, request.receive, place):
+        if await read_body(request.scope, request.receive, budget):
             raise Problem("malformed-body", "a commit has no body: send the rows as a part before it")
         batch = Batch([], 0, 0, [], 0)
         settle(batch, given, request.token)

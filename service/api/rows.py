@@ -157,7 +157,7 @@ def relation_filters(query: RelationFilterParameters) -> dict[str, Any]:
     return {"window": _windows(query), "key": key or None}
 
 
-class Rows:
+class RowsEndpoint:
     """The chunks of one response. Every method takes milliseconds: call them in threads."""
 
     def __init__(self, reader: RowReader, made: formats.Format, limit: int | None, walkers: Walkers | None = None) -> None:
@@ -292,12 +292,12 @@ def _after(reader: RowReader, rows: int) -> Steps[str | None]:
     return None if ended else reader.token()
 
 
-def _begin(opened: Opened, kind: str, limit: int | None, client: str, walkers: Walkers) -> Steps[tuple[Rows, Chunk]]:
+def _begin(opened: Opened, kind: str, limit: int | None, client: str, walkers: Walkers) -> Steps[tuple[RowsEndpoint, Chunk]]:
     """Return the prepared rows and their first chunk."""
     reader = opened()
     reader.client = client
     try:
-        rows = Rows(reader, formats.make(kind, reader.version, reader.schema), limit, walkers)
+        rows = RowsEndpoint(reader, formats.make(kind, reader.version, reader.schema), limit, walkers)
         yield from rows.prepare()
         return rows, rows.step()
     except BaseException:
@@ -305,7 +305,7 @@ def _begin(opened: Opened, kind: str, limit: int | None, client: str, walkers: W
         raise
 
 
-class Asked(NamedTuple):
+class RowsRequest(NamedTuple):
     """What a request for rows specifies: the relation or view, the most rows, the function that opens the reader, and the threads to call
     it in."""
 
@@ -317,16 +317,16 @@ class Asked(NamedTuple):
 
 def of_view(
     context: Context, name: str, query: FilterParameters, version: int | None, limit: int | None = None, cursor: str | None = None
-) -> Asked:
+) -> RowsRequest:
     given = filters(query) | {"version": version, "cursor": cursor}
-    return Asked(name, limit, partial(open_rows, context.engine.readers, name, **given), _pool(context, given))
+    return RowsRequest(name, limit, partial(open_rows, context.engine.readers, name, **given), _pool(context, given))
 
 
 def of_relation(
     context: Context, name: str, query: RelationFilterParameters, version: int | None, limit: int | None, cursor: str | None = None
-) -> Asked:
+) -> RowsRequest:
     given = relation_filters(query) | {"version": version, "cursor": cursor}
-    return Asked(name, limit, partial(open_relation_rows, context.engine.readers, name, **given), _pool(context, given))
+    return RowsRequest(name, limit, partial(open_relation_rows, context.engine.readers, name, **given), _pool(context, given))
 
 
 def _pool(context: Context, asked: dict[str, Any]) -> Executor:
@@ -336,7 +336,7 @@ def _pool(context: Context, asked: dict[str, Any]) -> Executor:
     return context.waiters if waits else context.readers
 
 
-async def _answer(request: Request, context: Context, asked: Asked) -> Response:
+async def _answer(request: Request, context: Context, asked: RowsRequest) -> Response:
     """Return the response to `…/rows`: negotiate, open in threads, and stream; HEAD and limit=0 only open."""
     kind = media.negotiate(request.headers.get("accept"), formats.OFFERED)
     limit = asked.limit

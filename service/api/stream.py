@@ -43,7 +43,7 @@ class Source(Closable, Protocol):
         ...
 
 
-class Streamed(Response):
+class StreamedResponse(Response):
     """A response in pieces. The first has been made already, so that an immediate error still becomes a proper problem. `rest` is called
     like `Source.touch`, and also after the source has ended, as long as the client has not received everything."""
 
@@ -69,7 +69,7 @@ class Streamed(Response):
             self.rest()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        gone = asyncio.ensure_future(client_gone(receive))
+        deleted = asyncio.ensure_future(client_gone(receive))
         job: asyncio.Future[Chunk] = self._context.loop.create_future()
         job.set_result(self._first)
         self._context.track()
@@ -78,8 +78,8 @@ class Streamed(Response):
             more = True
             while more:
                 if not job.done():
-                    await asyncio.wait((job, gone), return_when=asyncio.FIRST_COMPLETED)
-                if gone.done():
+                    await asyncio.wait((job, deleted), return_when=asyncio.FIRST_COMPLETED)
+                if deleted.done():
                     return
                 body, more = job.result()
                 if more:
@@ -98,11 +98,11 @@ class Streamed(Response):
         except Exception:
             log.exception("%s aborted", scope["path"])
         finally:
-            gone.cancel()
+            deleted.cancel()
             self._release(job)
 
 
-class Stream(Streamed):
+class Stream(StreamedResponse):
     """The response of a source."""
 
     def __init__(

@@ -126,7 +126,7 @@ async def put_view(request: ServiceRequest, name: ViewName) -> Response:
     token = request.token
     async with definition(request.scope, request.receive, context.bodies, context.work) as data:
         if token.relations is not None:  # a view gives its definer the rows of its relations
-            await context.work(parse_view, name, data, Readable(engine, token), None, False, engine.limits)
+            await context.work(parse_view, name, data, ReadableRelations(engine, token), None, False, engine.limits)
         view, built = await context.register(engine.register, name, data, client_of(request.scope))
     if built is not None:
         await asyncio.wait([asyncio.wrap_future(built)], timeout=BUILD_WAIT)  # without holding a thread
@@ -184,7 +184,7 @@ async def explain(request: ServiceRequest) -> Response:
         return json_answer(await context.work(_explain, context.engine, request.token, data))
 
 
-class Readable(Mapping[str, RelationDefinition]):
+class ReadableRelations(Mapping[str, RelationDefinition]):
     """The definitions of the relations that a token may read. Looking up any other, whether it exists or not, is Problem `forbidden`."""
 
     def __init__(self, engine: Instance, token: AccessToken) -> None:
@@ -205,7 +205,7 @@ def _explain(engine: Instance, token: AccessToken, data: dict[str, Any]) -> dict
     """Return the plans; `natural` for a natural join; and `measured`, by name: the statistics of live views with exactly this
     definition."""
     tables = engine.relations
-    relations = Readable(engine, token)
+    relations = ReadableRelations(engine, token)
     pin = engine.versions.pin()
     try:
         with engine.versions.reading(pin) as version:

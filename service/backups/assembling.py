@@ -8,12 +8,12 @@ from contextlib import ExitStack, nullcontext
 from pathlib import Path
 
 from service.access.store import TOKENS
-from service.backups.manifest import Backup, place_of
+from service.backups.manifest import Backup, position_of
 from service.backups.tables import Reading, copy_log, put_rows, read_catalogue
 from service.durability import database
 from service.durability.failpoints import reach
 from service.durability.files import copy_path
-from service.durability.folder import DATABASE, FOLDER_MODE, SNAPSHOTS, Damaged, sync_path
+from service.durability.folder import DATABASE, FOLDER_MODE, SNAPSHOTS, DamagedFolder, sync_path
 
 
 def assemble(chain: list[Backup], folder: Path, *, forks: bool, links: bool = False) -> database.Timelines:
@@ -25,7 +25,7 @@ def assemble(chain: list[Backup], folder: Path, *, forks: bool, links: bool = Fa
     """
     base = max((number for number, backup in enumerate(chain) if backup.snapshot is not None), default=-1)
     if base < 0:
-        raise Damaged("no backup of the chain has a snapshot", chain[0].folder, "use another backup")
+        raise DamagedFolder("no backup of the chain has a snapshot", chain[0].folder, "use another backup")
     last = chain[-1]
     for backup in chain[base:]:
         _require_format(backup)
@@ -34,7 +34,7 @@ def assemble(chain: list[Backup], folder: Path, *, forks: bool, links: bool = Fa
     sync_path(folder.absolute().parent)
     files = [file for file in chain[base].files if file.path.startswith(f"{SNAPSHOTS}/")]
     for file in [*files, *(file for file in last.files if file.path == TOKENS)]:
-        source, copy = place_of(file, chain), folder / file.path
+        source, copy = position_of(file, chain), folder / file.path
         copy.parent.mkdir(FOLDER_MODE, exist_ok=True)
         if links:
             copy.symlink_to(source.resolve())
@@ -59,7 +59,7 @@ def _require_format(backup: Backup) -> None:
         number = database.read_format(db, path)
     if number != database.FORMAT:
         remedy = "restore it with the version of livejoin that made it"
-        raise Damaged(f"a backup of a data folder of format {number}; this is {database.FORMAT}", path, remedy)
+        raise DamagedFolder(f"a backup of a data folder of format {number}; this is {database.FORMAT}", path, remedy)
 
 
 def _fill(db: sqlite3.Connection, databases: list[sqlite3.Connection], chain: list[Backup], timelines: database.Timelines) -> None:

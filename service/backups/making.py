@@ -22,12 +22,12 @@ from pathlib import Path
 from typing import Any
 
 from service.access.store import TOKENS
-from service.backups.manifest import Backup, Since, StoredFile, begin, chain_of, finish, read_backup
+from service.backups.manifest import Backup, PreviousBackup, StoredFile, begin, chain_of, finish, read_backup
 from service.backups.tables import Catalogue, copy_log, put_rows, read_catalogue
 from service.durability import database
 from service.durability.failpoints import reach
 from service.durability.files import copy_file, digest, free_bytes, link
-from service.durability.folder import BACKUP, DATABASE, FOLDER_MODE, MARK, SNAPSHOTS, Damaged, is_full, sync_path
+from service.durability.folder import BACKUP, DATABASE, FOLDER_MODE, MARK, SNAPSHOTS, DamagedFolder, is_full, sync_path
 from service.durability.log import LEFT, Log
 from service.durability.snapshots import Snapshot, read_snapshot, snapshot_paths
 from service.errors import Problem, bad_parameter, ending
@@ -43,7 +43,7 @@ _LOOK = 0.05  # seconds between two attempts to interrupt it
 _STOPPED = "the service was stopped before the backup was complete"
 
 
-class _GivenUp(Exception):
+class _BackupAbandoned(Exception):
     """The backup is not to be finished: the text says why."""
 
 
@@ -134,8 +134,8 @@ class Backups:
             if not since.is_absolute():
                 raise FileNotFoundError("it is a relative path: give an absolute one, on the machine of the service")
             chain = chain_of(read_backup(since))
-        except (Damaged, OSError) as error:
-            raise bad_parameter("since", str(error) if isinstance(error, Damaged) else _of(error)) from None
+        except (DamagedFolder, OSError) as error:
+            raise bad_parameter("since", str(error) if isinstance(error, DamagedFolder) else _of(error)) from None
         last = chain[-1]
         if last.folder_id != self._log.folder_id:
             reason = "is of another data folder"
@@ -162,13 +162,13 @@ class Backups:
         try:
             backup = self._make(target, id_, chain)
         except Exception as error:
-            foreseen = isinstance(error, Damaged | OSError | sqlite3.Error | _GivenUp)
+            foreseen = isinstance(error, DamagedFolder | OSError | sqlite3.Error | _BackupAbandoned)
             if self._ending.is_set():
                 reason = _STOPPED
             elif not foreseen:
                 reason = "an unforeseen error, which is in the log of the service"
             else:
-                reason = str(error) if isinstance(error, Damaged | _GivenUp) else _of(error)
+                reason = str(error) if isinstance(error, DamagedFolder | _BackupAbandoned) else _of(error)
             log.error("the backup in %s failed: %s", target, reason, exc_info=None if foreseen else error)
             left = "has been removed" if _remove(target, is_new) else "is unfinished: remove it"
             self._state |= {"state": "failed", "ended": _now(), "problem": f"{reason}; what was written of it {left}"}
@@ -195,7 +195,7 @@ class Backups:
             if path.exists():
                 found = digest(path, self._go_on)
                 files.append(StoredFile(path.name, found.bytes, found.sha256, id_))
-        since = None if earlier is None else Since(earlier.id, earlier.version, str(earlier.folder.resolve()))
+        since = None if earlier is None else PreviousBackup(earlier.id, earlier.version, str(earlier.folder.resolve()))
         timelines = [list(line) for line in self._log.timelines]
         backup = Backup(
             id_, _now(), self._log.folder_id, timelines, catalogue.version, after, snapshot, since, files, target
@@ -214,11 +214,11 @@ class Backups:
             tried.add(path)
             try:
                 return int(path.name), self._copy_files(read_snapshot(path), target, id_, chain)
-            except (Damaged, FileNotFoundError) as error:  # another one is left, or the log; or a newer one has just replaced it
+            except (DamagedFolder, FileNotFoundError) as error:  # another one is left, or the log; or a newer one has just replaced it
                 log.warning("a snapshot is left out of the backup: %s", error)
                 shutil.rmtree(target / SNAPSHOTS / path.name, ignore_errors=True)
         if forgotten:
-            raise Damaged("no whole snapshot", self._folder / SNAPSHOTS)
+            raise DamagedFolder("no whole snapshot", self._folder / SNAPSHOTS)
         return 0, []
 
     def _copy_files(self, snapshot: Snapshot, target: Path, id_: str, chain: list[Backup]) -> list[StoredFile]:
@@ -243,7 +243,7 @@ class Backups:
             copy, wanted = folder / name, described.get(name)
             found = digest(copy, self._go_on)
             if wanted is not None and (found.bytes, found.crc) != (wanted.bytes, wanted.crc):
-                raise Damaged("wrong checksum", snapshot.path / name)
+                raise DamagedFolder("wrong checksum", snapshot.path / name)
             known = held.get((found.sha256, found.bytes))
             if known is not None:
                 copy.unlink()
@@ -283,7 +283,7 @@ class Backups:
             for _ in database.replay(db, target / DATABASE, after, after, found.reach.version):
                 self._go_on()
         if found.reach.version != catalogue.version:
-            raise Damaged(f"the log ends at version {found.reach.version} instead of {catalogue.version}", self._folder / DATABASE)
+            raise DamagedFolder(f"the log ends at version {found.reach.version} instead of {catalogue.version}", self._folder / DATABASE)
 
     def _copy_tokens(self, target: Path) -> None:
         try:
@@ -301,11 +301,11 @@ class Backups:
 
     def _go_on(self, _: int = 0) -> None:
         if self._ending.is_set():
-            raise _GivenUp(_STOPPED)
+            raise _BackupAbandoned(_STOPPED)
 
     def _require_room(self, needed: int) -> None:
         if self._shares_disk and (free := self._log.free_bytes) < needed + LEFT:
-            raise _GivenUp(f"the disk, which is that of the data folder, has {free >> 20} MiB left, which the log may need")
+            raise _BackupAbandoned(f"the disk, which is that of the data folder, has {free >> 20} MiB left, which the log may need")
 
 
 @contextmanager

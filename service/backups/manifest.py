@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from service.durability.files import digest
-from service.durability.folder import BACKUP, Damaged, sync_path
+from service.durability.folder import BACKUP, DamagedFolder, sync_path
 from service.durability.manifests import read_manifest, write_manifest
 
 FORMAT = 2  # of the manifest
@@ -35,7 +35,7 @@ class StoredFile:
 
 
 @dataclass(frozen=True)
-class Since:
+class PreviousBackup:
     """The previous backup of the same data folder, and where it was."""
 
     id: str
@@ -55,7 +55,7 @@ class Backup:
     version: int
     log_after: int
     snapshot: int | None
-    since: Since | None
+    since: PreviousBackup | None
     files: list[StoredFile]
     folder: Path = field(default_factory=Path)
 
@@ -92,22 +92,22 @@ def read_backup(folder: Path) -> Backup:
     except FileNotFoundError:
         raise FileNotFoundError(f"{folder} is not a backup of livejoin: there is no {BACKUP} in it") from None
     if manifest.get("unfinished"):
-        raise Damaged("an unfinished backup", path, "remove this folder and make the backup again")
+        raise DamagedFolder("an unfinished backup", path, "remove this folder and make the backup again")
     since = manifest.pop("since")
     files = [StoredFile(**file) for file in manifest.pop("files")]
-    return Backup(**manifest, since=None if since is None else Since(**since), files=files, folder=folder)
+    return Backup(**manifest, since=None if since is None else PreviousBackup(**since), files=files, folder=folder)
 
 
 def chain_of(backup: Backup) -> list[Backup]:
     """Return the chain of backups that ends with this one, in order. Raises Damaged if one of them is missing."""
     found = [backup]
     while (since := found[0].since) is not None:
-        places = [Path(since.folder), *sorted(found[0].folder.absolute().parent.glob("*/"))]
-        earlier = next((one for place in places if (one := _with_id(place, since.id)) is not None), None)
+        positions = [Path(since.folder), *sorted(found[0].folder.absolute().parent.glob("*/"))]
+        earlier = next((one for position in positions if (one := _with_id(position, since.id)) is not None), None)
         if earlier is None:
             where = found[0].folder / BACKUP
             remedy = f"put the backup of version {since.version} that was made in {since.folder} back there, or beside this one"
-            raise Damaged(f"the earlier backup {since.id} is missing", where, remedy)
+            raise DamagedFolder(f"the earlier backup {since.id} is missing", where, remedy)
         found.insert(0, earlier)
     return found
 
@@ -115,7 +115,7 @@ def chain_of(backup: Backup) -> list[Backup]:
 def _with_id(folder: Path, id_: str) -> Backup | None:
     try:
         found = read_backup(folder)
-    except (OSError, Damaged):
+    except (OSError, DamagedFolder):
         return None
     return found if found.id == id_ else None
 
@@ -127,15 +127,15 @@ def verify(chain: list[Backup]) -> None:
             if file.held_by == backup.id:
                 path = backup.folder / file.path
                 if not path.exists():
-                    raise Damaged("the file is missing", path, _ANOTHER)
+                    raise DamagedFolder("the file is missing", path, _ANOTHER)
                 found = digest(path)
                 if (found.bytes, found.sha256) != (file.bytes, file.sha256):
-                    raise Damaged("wrong checksum", path, _ANOTHER)
+                    raise DamagedFolder("wrong checksum", path, _ANOTHER)
 
 
-def place_of(file: StoredFile, chain: list[Backup]) -> Path:
+def position_of(file: StoredFile, chain: list[Backup]) -> Path:
     """Return the path of a file of a backup. Raises Damaged."""
     for backup in chain:
         if backup.id == file.held_by:
             return next(backup.folder / own.path for own in backup.files if own.held_by == backup.id and own.sha256 == file.sha256)
-    raise Damaged(f"the backup {file.held_by}, which holds {file.path}, is missing", chain[-1].folder / BACKUP, _ANOTHER)
+    raise DamagedFolder(f"the backup {file.held_by}, which holds {file.path}, is missing", chain[-1].folder / BACKUP, _ANOTHER)

@@ -24,7 +24,7 @@ from service.durability.checksums import checksum
 from service.durability.database import ENTRIES, LogRow
 from service.durability.failpoints import reach
 from service.durability.files import link_or_copy
-from service.durability.folder import DATABASE, FOLDER_MODE, MARK, REPAIRED, Damaged, Mark, sync_path
+from service.durability.folder import DATABASE, FOLDER_MODE, MARK, REPAIRED, DamagedFolder, Mark, sync_path
 from service.durability.snapshots import Snapshot, leave_out_feeds, read_snapshot, snapshot_paths
 
 _DRAFT = "repaired.tmp"
@@ -52,7 +52,7 @@ def plan(folder: Path) -> Plan:
     found = Plan(folder)
     path = folder / DATABASE
     if not path.exists():
-        raise Damaged("the database is missing", path, _RESTORE)
+        raise DamagedFolder("the database is missing", path, _RESTORE)
     with database.open_read_only(path) as db:
         database.require_format(db, path)
         meta = _meta(found, db, path)
@@ -62,12 +62,12 @@ def plan(folder: Path) -> Plan:
         _log(found, db, path, meta["forgotten"], bases)
     try:
         database.verify(folder)
-    except Damaged as problem:
+    except DamagedFolder as problem:
         if not found.dropped:
             found.dropped.append(f"the damaged parts of {problem.where.name}, which hold nothing that is needed ({problem.what})")
     try:
         read_tokens(folder)
-    except Damaged:
+    except DamagedFolder:
         found.tokens = True
         found.dropped.append("all access tokens: their file is damaged. The folder stays in token mode: create new tokens with --data")
     return found
@@ -80,7 +80,7 @@ def _snapshots(found: Plan, forgotten: int) -> list[int]:
         try:
             snapshot = read_snapshot(path)
             snapshot.verify()
-        except Damaged as problem:
+        except DamagedFolder as problem:
             found.dropped.append(f"the snapshot of version {path.name}: {problem.what} in {problem.where.name}")
             found.moved.append(path)
         else:
@@ -105,11 +105,11 @@ def _meta(found: Plan, db: sqlite3.Connection, path: Path) -> dict[str, Any]:
     try:
         rows = db.execute("SELECT name, value, crc FROM meta").fetchall()
     except sqlite3.DatabaseError as error:
-        raise Damaged(f"the catalogue cannot be read ({error})", path, _RESTORE) from error
+        raise DamagedFolder(f"the catalogue cannot be read ({error})", path, _RESTORE) from error
     meta = {name: value for name, value, crc in rows if crc == checksum(name, value)}
     for name in ("format", "timelines", "forgotten", "next_relation_id", "catalog_changes"):
         if name not in meta:
-            raise Damaged(f"the entry {name!r} of the catalogue is damaged", path, _RESTORE)
+            raise DamagedFolder(f"the entry {name!r} of the catalogue is damaged", path, _RESTORE)
     for name, value in fresh.items():
         if name not in meta:
             found.dropped.append("all tokens of followers and all cursors: the key that they are sealed with is damaged")
@@ -126,9 +126,9 @@ def _entries(found: Plan, db: sqlite3.Connection, table: str, columns: str) -> N
     kind = {"relations": "relation", "views": "view", "sources": "source"}[table]
     try:
         cursor = db.execute(f"SELECT * FROM {table}")
-        places = [description[0] for description in cursor.description]
+        positions = [description[0] for description in cursor.description]
         for row in cursor:
-            values = dict(zip(places, row, strict=True))
+            values = dict(zip(positions, row, strict=True))
             if values["crc"] == checksum(*(values[name] for name in names)):
                 found.tables[table].append(row)
             else:
@@ -137,13 +137,13 @@ def _entries(found: Plan, db: sqlite3.Connection, table: str, columns: str) -> N
                 found.dropped.append(f"the {kind} {name!r}{lost}")
                 found.rows |= kind == "relation"
     except sqlite3.DatabaseError as error:
-        raise Damaged(f"the catalogue cannot be read ({error})", found.folder / DATABASE, _RESTORE) from error
+        raise DamagedFolder(f"the catalogue cannot be read ({error})", found.folder / DATABASE, _RESTORE) from error
 
 
 def _log(found: Plan, db: sqlite3.Connection, path: Path, forgotten: int, bases: list[int]) -> None:
     """Determine the last good batch, the first one of those before it without a gap, and the sources at that time."""
     if not bases and forgotten:
-        raise Damaged(f"versions 1 to {forgotten} are neither in the log nor in a whole snapshot", path, _RESTORE)
+        raise DamagedFolder(f"versions 1 to {forgotten} are neither in the log nor in a whole snapshot", path, _RESTORE)
     base = max(bases, default=0)
     last = max(base, forgotten)
     with suppress(sqlite3.DatabaseError):
@@ -169,7 +169,7 @@ def _before(found: Plan, db: sqlite3.Connection, path: Path, forgotten: int, bas
     found.forgotten = version = forgotten
     for row in database.readable(db, path, forgotten, base):
         version += 1
-        if isinstance(row, Damaged):
+        if isinstance(row, DamagedFolder):
             found.forgotten, damage[version] = version, row.what
         else:
             rows.append(row._replace(payload=b""))
@@ -188,7 +188,7 @@ def _behind(db: sqlite3.Connection, path: Path, base: int, last: int, rows: list
         for row in database.replay(db, path, base, base, last):
             rows.append(row._replace(payload=b""))
             empty = 0 if row.payload else empty + 1
-    except Damaged as problem:
+    except DamagedFolder as problem:
         reason = problem.what
         if empty:
             del rows[-empty:]
@@ -199,7 +199,7 @@ def _marked(found: Plan) -> int:
     """Return the version that was committed last, according to the mark."""
     try:
         reach = Mark.read(found.folder)[0]
-    except Damaged:
+    except DamagedFolder:
         return 0
     return reach.version if reach is not None else 0
 

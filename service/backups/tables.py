@@ -51,7 +51,7 @@ def copy_log(reading: Reading, target: sqlite3.Connection, after: int, last: int
             (after, 1 << 40),
         ),
     )
-    for query, insert, place, start in queries:
+    for query, insert, position, start in queries:
         at: tuple[int, ...] | None = start
         while at is not None:
             begun = time.monotonic()
@@ -59,7 +59,7 @@ def copy_log(reading: Reading, target: sqlite3.Connection, after: int, last: int
                 rows = list(_piece(db, query, (*at, last)))
             took = time.monotonic() - begun
             target.executemany(insert, rows)
-            at = place(rows[-1]) if rows else None
+            at = position(rows[-1]) if rows else None
             done(sum(len(row[-1]) for row in rows))
             if patient:
                 time.sleep(_PAUSE * took)

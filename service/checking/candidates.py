@@ -38,17 +38,17 @@ class Candidates:
 
     def __init__(self, codes: tuple[Ints, Ints], spans: tuple[Spans, Spans]) -> None:
         """Cost: sorting both sides."""
-        distinct = np.unique(np.concatenate([ends for side in spans for ends in (side.begin[side.known], side.end[side.known])]))
+        distinct = np.unique(np.concatenate([ends for input in spans for ends in (input.begin[input.known], input.end[input.known])]))
         rows, begins, ends = [], [], []
-        for code, side in zip(codes, spans, strict=True):
-            known = np.flatnonzero(side.known & (code >= 0))
+        for code, input in zip(codes, spans, strict=True):
+            known = np.flatnonzero(input.known & (code >= 0))
             rows.append(known)
             key = code[known] * (len(distinct) + 1)
-            begins.append(key + np.searchsorted(distinct, side.begin[known]))
-            ends.append(key + np.searchsorted(distinct, side.end[known]))
+            begins.append(key + np.searchsorted(distinct, input.begin[known]))
+            ends.append(key + np.searchsorted(distinct, input.end[known]))
         self._rows = rows
-        self._second = _Within(begins[0], ends[0], begins[1], "left")
-        self._first = _Within(begins[1], ends[1], begins[0], "right")  # without equal begins, which `_second` has
+        self._second = _RangePairs(begins[0], ends[0], begins[1], "left")
+        self._first = _RangePairs(begins[1], ends[1], begins[0], "right")  # without equal begins, which `_second` has
         self.count = self._first.count + self._second.count
 
     def pairs(self, block: int) -> Iterator[tuple[Ints, Ints]]:
@@ -60,13 +60,13 @@ class Candidates:
             yield first[theirs], second[mine]
 
 
-class _Within:
+class _RangePairs:
     """All (i, j) with low[i] <= begins[j] <= high[i] (side right: low[i] < begins[j])."""
 
-    def __init__(self, low: Ints, high: Ints, begins: Ints, side: Literal["left", "right"]) -> None:
+    def __init__(self, low: Ints, high: Ints, begins: Ints, input: Literal["left", "right"]) -> None:
         self._order = np.argsort(begins, kind="stable")
         begins = begins[self._order]
-        self._low = np.searchsorted(begins, low, side)
+        self._low = np.searchsorted(begins, low, input)
         self._counts = np.searchsorted(begins, high, "right") - self._low
         self.count = int(self._counts.sum())
 
@@ -131,8 +131,8 @@ def _conditions(
     for left, right, how in [*ordered, *query.within]:
         if alias in (left.alias, right.alias) and left.alias in parts and right.alias in parts:
             columns = parts[left.alias].column(left.column), parts[right.alias].column(right.column)
-            sides = _compared(*columns, how) if isinstance(how, str) else _near(*columns, how)
-            yield sides if right.alias == alias else (sides[1], sides[0])
+            inputs = _compared(*columns, how) if isinstance(how, str) else _near(*columns, how)
+            yield inputs if right.alias == alias else (inputs[1], inputs[0])
 
 
 def _all_known(ends: tuple[Ints, Ints]) -> Spans:

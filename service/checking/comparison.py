@@ -23,13 +23,13 @@ from service.planning.planner import alternatives
 from service.reading.cursors import open_relation_rows, open_rows
 from service.settings import Settings
 
-Tell = Callable[[str], None]  # takes a line of the report
+Emit = Callable[[str], None]  # takes a line of the report
 
 _ROWS = 65_536  # rows read at a time
 _LONGEST = 24 * 3600.0  # seconds for the structures of a view
 
 
-def compare(folder: Path, there: Sequence[str], names: Sequence[str], tell: Tell) -> list[str]:
+def compare(folder: Path, there: Sequence[str], names: Sequence[str], emit: Emit) -> list[str]:
     """Compare the rows of the views `names`, of the folder's views (`there`), with those found by brute force; return the names of views
     that differ or have failed. Raises FolderInUse, Damaged, OSError. Cost: a start without the other views, each view's rows, and the brute
     force."""
@@ -42,15 +42,15 @@ def compare(folder: Path, there: Sequence[str], names: Sequence[str], tell: Tell
         try:
             engine.recover()
             tables: dict[str, pa.RecordBatch] = {}
-            wrong = [name for name in names if not agrees(engine, name, tables, tell)]
+            wrong = [name for name in names if not agrees(engine, name, tables, emit)]
             for name in wrong:
-                _advise(engine, name, tables, tell)
+                _advise(engine, name, tables, emit)
             return wrong
         finally:
             engine.close()
 
 
-def _advise(engine: Instance, name: str, tables: dict[str, pa.RecordBatch], tell: Tell) -> None:
+def _advise(engine: Instance, name: str, tables: dict[str, pa.RecordBatch], emit: Emit) -> None:
     """Report an algorithm by which a view that differs has the rows of brute force, if there is one."""
     view = engine.views[name]
     if view.state != "live":
@@ -60,7 +60,7 @@ def _advise(engine: Instance, name: str, tables: dict[str, pa.RecordBatch], tell
             tried = f"by_{other.algorithm.replace('-', '_')}_{view.id}"
             engine.put_view(tried, {**view.view.definition, "algorithm": other.algorithm, "guarantee": "best-effort"}, wait=_LONGEST)
             if agrees(engine, tried, tables, lambda line: None):
-                tell(f'advice     view {name}: drop it, and register it again with "algorithm": "{other.algorithm}", which is confirmed')
+                emit(f'advice     view {name}: drop it, and register it again with "algorithm": "{other.algorithm}", which is confirmed')
                 return
 
 
@@ -73,20 +73,20 @@ def table_of(engine: Instance, name: str) -> pa.RecordBatch:
     return pa.concat_batches(parts) if parts else relation.no_rows.arrow
 
 
-def agrees(engine: Instance, name: str, tables: dict[str, pa.RecordBatch], tell: Tell) -> bool:
+def agrees(engine: Instance, name: str, tables: dict[str, pa.RecordBatch], emit: Emit) -> bool:
     """Compare one view, report the result, and return whether they agree. `tables`: the relations read so far."""
     view = engine.views[name]
     if view.state != "live":
-        tell(f"damage     view {name} has failed: {view.problem}")
+        emit(f"damage     view {name} has failed: {view.problem}")
         return False
     for relation in view.definitions.keys() - tables.keys():
         tables[relation] = table_of(engine, relation)
     with closing(open_rows(engine.readers, name)) as reader:
-        told = total(beside(*part) for part in iter(partial(reader.read_with_keys, _ROWS), None))
+        emitted = total(beside(*part) for part in iter(partial(reader.read_with_keys, _ROWS), None))
     found = total(recompute(view.view.stated, view.definitions, tables))
-    if told == found:
-        tell(f"view       {name}: {told.rows:,} row{'s' if told.rows != 1 else ''}, confirmed by brute force")
+    if emitted == found:
+        emit(f"view       {name}: {emitted.rows:,} row{'s' if emitted.rows != 1 else ''}, confirmed by brute force")
     else:
         by_force = f"brute force {found.rows:,} (checksum {found.checksum})"
-        tell(f"damage     view {name}: {told.rows:,} rows (checksum {told.checksum}), {by_force}")
-    return told == found
+        emit(f"damage     view {name}: {emitted.rows:,} rows (checksum {emitted.checksum}), {by_force}")
+    return emitted == found

@@ -37,11 +37,11 @@ def grouped(groups: Grouping, rows: pa.Table) -> tuple[pa.RecordBatch, pa.Record
         starts = np.zeros(1, np.int64)
     ends = np.append(starts[1:], len(order))[: len(starts)]
     columns = [key.take(pa.array(order[starts])) for key in keys]
-    told = [_aggregate(one, rows, order, starts, ends) for one in groups.aggregates]
-    kept = pa.array(_having(groups.having, columns, told, len(starts)))
-    columns, told = [column.filter(kept) for column in columns], [column.filter(kept) for column in told]
-    shown = [(told if output.kind == AGGREGATE else columns)[output.number] for output in groups.outputs]
-    identity = columns or [pa.nulls(len(told[0]))]
+    emitted = [_aggregate(one, rows, order, starts, ends) for one in groups.aggregates]
+    kept = pa.array(_having(groups.having, columns, emitted, len(starts)))
+    columns, emitted = [column.filter(kept) for column in columns], [column.filter(kept) for column in emitted]
+    shown = [(emitted if output.kind == AGGREGATE else columns)[output.number] for output in groups.outputs]
+    identity = columns or [pa.nulls(len(emitted[0]))]
     names = [f"{GROUP}.{column.name}" for column in groups.columns] or [GROUP]
     return pa.RecordBatch.from_arrays(identity, names), pa.RecordBatch.from_arrays(shown, [output.name for output in groups.outputs])
 
@@ -80,13 +80,13 @@ def canonical(column: pa.Array, trunc: str | None = None) -> pa.Array:
     return found.cast(pa.int32()).view(_DATE) if days else found.view(column.type)
 
 
-def _having(having: Sequence[Condition], columns: Sequence[pa.Array], told: Sequence[pa.Array], count: int) -> npt.NDArray[np.bool_]:
+def _having(having: Sequence[Condition], columns: Sequence[pa.Array], emitted: Sequence[pa.Array], count: int) -> npt.NDArray[np.bool_]:
     mask = np.ones(count, np.bool_)
     for one in having:
         if isinstance(one, Either):
-            mask &= np.logical_or.reduce([_having(case, columns, told, count) for case in one.cases])
+            mask &= np.logical_or.reduce([_having(case, columns, emitted, count) for case in one.cases])
             continue
-        column = (told if one.column.alias == AGGREGATE else columns)[int(one.column.column)]
+        column = (emitted if one.column.alias == AGGREGATE else columns)[int(one.column.column)]
         if pa.types.is_decimal(column.type):
             digits = column.cast(pa.decimal128(38, column.type.scale)).view(pa.decimal128(38, 0)).to_pylist()
             mask &= np.array([_meets(one, value) for value in digits], np.bool_)
@@ -167,7 +167,7 @@ def _exactly(values: list[Any], divisor: int) -> float:
         return math.inf if total > 0 else -math.inf
 
 
-def _place(value: Any) -> tuple[bool, Any]:
+def _position(value: Any) -> tuple[bool, Any]:
     """Return a sort key for values: NaN is the greatest."""
     is_nan = isinstance(value, float) and math.isnan(value)
     return is_nan, 0 if is_nan else value
@@ -178,11 +178,11 @@ def _one(value: Any) -> Any:
 
 
 _FUNCTIONS: dict[str, Callable[[list[Any]], Any]] = {
-    "count_distinct": lambda values: len({_place(value) for value in values}),
+    "count_distinct": lambda values: len({_position(value) for value in values}),
     "sum": _sum,
     "avg": lambda values: _exactly(values, len(values)),
-    "min": lambda values: _one(min(values, key=_place)),
-    "max": lambda values: _one(max(values, key=_place)),
+    "min": lambda values: _one(min(values, key=_position)),
+    "max": lambda values: _one(max(values, key=_position)),
 }
 _OF_DECIMALS: dict[str, Callable[[int, list[Any]], Any]] = {
     "sum": lambda unit, values: total if abs(total := sum(values)) < 10**38 else None,

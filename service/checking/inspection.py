@@ -6,8 +6,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from service.access.store import read_tokens
-from service.durability.database import Found, WrongFormat, open_read_only, read_catalog, read_sources, readable, replay, verify
-from service.durability.folder import DATABASE, MARK, SNAPSHOTS, Damaged, FolderLock
+from service.durability.database import DatabaseState, WrongFormat, open_read_only, read_catalog, read_sources, readable, replay, verify
+from service.durability.folder import DATABASE, MARK, SNAPSHOTS, DamagedFolder, FolderLock
 from service.durability.snapshots import aside_paths, read_snapshot, snapshot_paths
 
 
@@ -19,7 +19,7 @@ class SnapshotReport:
     version: int
     rows: dict[int, int] = field(default_factory=dict)
     bytes: int = 0
-    problem: Damaged | None = None
+    problem: DamagedFolder | None = None
 
 
 @dataclass
@@ -40,8 +40,8 @@ class Report:
     set_aside: list[Path] = field(default_factory=list)  # snapshots that a start found damaged
     recoverable: int | None = None
     tokens: int | None = None  # None: not in token mode
-    problems: list[Damaged] = field(default_factory=list)
-    spared: list[Damaged] = field(default_factory=list)
+    problems: list[DamagedFolder] = field(default_factory=list)
+    spared: list[DamagedFolder] = field(default_factory=list)
 
     @property
     def keep(self) -> str:
@@ -73,23 +73,23 @@ def inspect(folder: Path) -> Report:
         if report.problems or report.recoverable != report.last_version:
             report.problems = damaged + report.problems
         else:
-            report.spared += [Damaged(one.what, one.where, "everything is there without this snapshot") for one in damaged]
+            report.spared += [DamagedFolder(one.what, one.where, "everything is there without this snapshot") for one in damaged]
     finally:
         lock.release()
     return report
 
 
-def _verified(report: Report) -> Found | None:
+def _verified(report: Report) -> DatabaseState | None:
     """Verify the database except the log; return what is there if it is consistent by itself. Raises WrongFormat."""
     try:
         return verify(report.folder)
     except WrongFormat:
         raise
-    except Damaged as problem:
+    except DamagedFolder as problem:
         report.problems.append(problem)
     try:
         return verify(report.folder, trust_mark=False)  # its end may be lost
-    except Damaged:
+    except DamagedFolder:
         return None
 
 
@@ -104,15 +104,15 @@ def _inspect_snapshots(report: Report, forgotten: int) -> None:
             snapshot = read_snapshot(path)
             found.bytes = sum(table.bytes for table in snapshot.tables.values())
             found.rows = snapshot.verify()
-        except Damaged as problem:
+        except DamagedFolder as problem:
             found.problem = problem
         else:
             remedy = "the tokens of this view's followers are lost, and they start again"
-            report.spared += [Damaged(one.what, one.where, remedy) for one in snapshot.damaged_feeds().values()]
+            report.spared += [DamagedFolder(one.what, one.where, remedy) for one in snapshot.damaged_feeds().values()]
         report.snapshots.append(found)
 
 
-def _inspect_database(report: Report, found: Found | None) -> None:
+def _inspect_database(report: Report, found: DatabaseState | None) -> None:
     """Read the catalogue, and the log: after the newest undamaged snapshot, and before it, where an older one needs it."""
     bases = [snapshot.version for snapshot in report.snapshots if snapshot.problem is None]
     if found is None:
@@ -128,10 +128,10 @@ def _inspect_database(report: Report, found: Found | None) -> None:
             report.relations = [(relation_id, name) for relation_id, name, *_ in relations]
             report.views = [view.name for view in views]
             report.sources = {name: (source.run, source.epoch) for name, source in read_sources(db).items()}
-            report.spared += _summed_up(base, [row for row in readable(db, path, found.forgotten, base) if isinstance(row, Damaged)])
+            report.spared += _summed_up(base, [row for row in readable(db, path, found.forgotten, base) if isinstance(row, DamagedFolder)])
             for row in replay(db, path, base, found.forgotten, found.reach.version):
                 last = row.version
-    except Damaged as problem:
+    except DamagedFolder as problem:
         report.problems.append(problem)
     if last > base:
         report.log = base + 1, last
@@ -139,18 +139,18 @@ def _inspect_database(report: Report, found: Found | None) -> None:
         report.recoverable = last
 
 
-def _summed_up(base: int, damage: list[Damaged]) -> list[Damaged]:
+def _summed_up(base: int, damage: list[DamagedFolder]) -> list[DamagedFolder]:
     """Summarize the damage of batches that the snapshot at `base` contains."""
     if not damage:
         return []
     more = f", and {len(damage) - 1} more" if len(damage) > 1 else ""
-    return [Damaged(f"{damage[0].what}{more}", damage[0].where, f"the snapshot of version {base} has everything up to there")]
+    return [DamagedFolder(f"{damage[0].what}{more}", damage[0].where, f"the snapshot of version {base} has everything up to there")]
 
 
 def _inspect_tokens(report: Report) -> None:
     try:
         tokens = read_tokens(report.folder)
-    except Damaged as problem:
+    except DamagedFolder as problem:
         report.problems.append(problem)
     else:
         report.tokens = None if tokens is None else len(tokens)

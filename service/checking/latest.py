@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 from livejoin.wire.schema import RelationDefinition
 from service.checking.candidates import codes_of_pairs
 from service.checking.grouping import Ints, canonical, codes_of
-from service.checking.parts import Parts, Rows
+from service.checking.parts import CheckedRows, Parts
 from service.query.model import Latest, Query
 
 KEPT = "#"  # a column that marks the rows that meet WHERE
@@ -25,11 +25,11 @@ def latest_rows(latest: Latest, key: Sequence[str], rows: pa.RecordBatch) -> pa.
     ranks = _ranks(order)
     of_null = -len(rows) - 1 if latest.nulls_first else len(rows) + 1
     ranks = np.where(np.asarray(order.is_null()), of_null, -ranks if latest.descending else ranks)
-    places = np.lexsort((*ties, ranks, codes))
-    begins = np.flatnonzero(np.diff(codes[places], prepend=-1))
-    number = np.arange(len(places)) - np.repeat(begins, np.diff(begins, append=len(places)))
+    positions = np.lexsort((*ties, ranks, codes))
+    begins = np.flatnonzero(np.diff(codes[positions], prepend=-1))
+    number = np.arange(len(positions)) - np.repeat(begins, np.diff(begins, append=len(positions)))
     kept = np.zeros(len(rows), np.bool_)
-    kept[places] = number < latest.rows
+    kept[positions] = number < latest.rows
     return rows.filter(pa.array(kept))
 
 
@@ -39,7 +39,7 @@ def _ranks(column: pa.Array) -> Ints:
     return found
 
 
-def as_of_rows(query: Query, definitions: Mapping[str, RelationDefinition], parts: Parts) -> Rows:
+def as_of_rows(query: Query, definitions: Mapping[str, RelationDefinition], parts: Parts) -> CheckedRows:
     """Join each row with the latest one of the other alias. All of that alias's rows count; KEPT marks those that can be in rows of the
     view."""
     as_of = query.as_of
@@ -62,7 +62,7 @@ def as_of_rows(query: Query, definitions: Mapping[str, RelationDefinition], part
     has &= (its[at] == codes) if len(others) else False
     has &= np.asarray(others.column(KEPT).take(pa.array(at, mask=~has)).fill_null(False)) if len(others) else False
     kept = np.ones(n, np.bool_) if as_of.optional else has
-    place = pa.array(at, mask=~has).filter(pa.array(kept))
-    taken = [column.take(place) if len(others) else pa.nulls(int(kept.sum()), column.type) for column in others.columns]
+    position = pa.array(at, mask=~has).filter(pa.array(kept))
+    taken = [column.take(position) if len(others) else pa.nulls(int(kept.sum()), column.type) for column in others.columns]
     beside = pa.RecordBatch.from_arrays(taken, others.schema.names)
-    return Rows({as_of.point.alias: points.filter(pa.array(kept)), as_of.of.alias: beside}, {as_of.of.alias: ~has[kept]})
+    return CheckedRows({as_of.point.alias: points.filter(pa.array(kept)), as_of.of.alias: beside}, {as_of.of.alias: ~has[kept]})

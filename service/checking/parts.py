@@ -20,25 +20,25 @@ Joined = Callable[[Query, Mapping[str, RelationDefinition], list[str], Parts, Pa
 _NUMBER = "#"
 
 
-class Rows(NamedTuple):
+class CheckedRows(NamedTuple):
     """Parts of equal length by alias, and which rows of them are missing."""
 
     parts: Parts
     missing: Mapping[str, Mask]
 
-    def only(self, kept: Mask) -> Rows:
+    def only(self, kept: Mask) -> CheckedRows:
         parts = {alias: part.filter(pa.array(kept)) for alias, part in self.parts.items()}
-        return Rows(parts, {alias: mask[kept] for alias, mask in self.missing.items()})
+        return CheckedRows(parts, {alias: mask[kept] for alias, mask in self.missing.items()})
 
 
 def with_parts(
     query: Query, aliased: Mapping[str, RelationDefinition], tables: Parts, joined: Joined, core: Iterator[Parts]
-) -> Iterator[Rows]:
+) -> Iterator[CheckedRows]:
     """Yield the rows of the view. `core`: the rows of the inner join, in blocks; `tables` by relation."""
     by_part = [_own_rows(part, tables) for part in query.subqueries]
     found = [np.zeros(len(next(iter(own.values()))), np.bool_) for own in by_part]
     for parts in core:
-        rows = Rows(parts, {})
+        rows = CheckedRows(parts, {})
         for number, part in enumerate(query.subqueries):
             rows = _apply(part, rows, by_part[number], aliased, joined, found[number])
         yield rows
@@ -48,7 +48,7 @@ def with_parts(
             left = own.filter(pa.array(~found[number]))
             schema = tables[dict(query.aliases)[on]].schema
             lacking = pa.RecordBatch.from_arrays([pa.nulls(len(left), field.type) for field in schema], schema.names)
-            yield Rows({alias: left, on: lacking}, {on: np.ones(len(left), np.bool_)})
+            yield CheckedRows({alias: left, on: lacking}, {on: np.ones(len(left), np.bool_)})
 
 
 def _own_rows(part: Subquery, tables: Parts) -> Parts:
@@ -62,7 +62,9 @@ def _own_rows(part: Subquery, tables: Parts) -> Parts:
     return found
 
 
-def _apply(part: Subquery, rows: Rows, own: Parts, aliased: Mapping[str, RelationDefinition], joined: Joined, found: Mask) -> Rows:
+def _apply(
+    part: Subquery, rows: CheckedRows, own: Parts, aliased: Mapping[str, RelationDefinition], joined: Joined, found: Mask
+) -> CheckedRows:
     """Apply the part to the rows; mark in `found` which rows of its first own alias have a partner."""
     count = len(rows.parts[part.on])
     numbers, partners = [np.empty(0, np.int64)], {alias: [batch.slice(0, 0)] for alias, batch in own.items()}
@@ -89,7 +91,7 @@ def _apply(part: Subquery, rows: Rows, own: Parts, aliased: Mapping[str, Relatio
     made = {alias: batch.take(pa.array(at)) for alias, batch in rows.parts.items()}
     for alias, batches in partners.items():
         table = pa.Table.from_batches([batch.replace_schema_metadata() for batch in batches]).combine_chunks()
-        place = pa.array(np.minimum(np.arange(len(at)), max(0, table.num_rows - 1)), mask=lacks)
-        taken = [column.combine_chunks().take(place) if table.num_rows else pa.nulls(len(at), column.type) for column in table.columns]
+        position = pa.array(np.minimum(np.arange(len(at)), max(0, table.num_rows - 1)), mask=lacks)
+        taken = [column.combine_chunks().take(position) if table.num_rows else pa.nulls(len(at), column.type) for column in table.columns]
         made[alias] = pa.RecordBatch.from_arrays(taken, table.schema.names)
-    return Rows(made, {alias: mask[at] for alias, mask in rows.missing.items()} | dict.fromkeys(own, lacks))
+    return CheckedRows(made, {alias: mask[at] for alias, mask in rows.missing.items()} | dict.fromkeys(own, lacks))

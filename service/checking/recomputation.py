@@ -21,7 +21,7 @@ from livejoin.wire.schema import RelationDefinition
 from service.checking.candidates import Candidates, Mask, between, candidates, ends_of, numbers_of
 from service.checking.grouping import grouped
 from service.checking.latest import KEPT, as_of_rows, latest_rows
-from service.checking.parts import Rows, with_parts
+from service.checking.parts import CheckedRows, with_parts
 from service.checking.stretches import covered, stretched
 from service.planning.plans.groups import core_of
 from service.query.model import Query
@@ -121,18 +121,18 @@ def _distinct(
     empty = pa.schema([(field.name, field.type) for field in fields]).empty_table()
     names = empty.schema.names[:-1]
 
-    def selected(one: Query, side: int) -> pa.Table:
+    def selected(one: Query, input: int) -> pa.Table:
         keys = _keys(one.aliases, definitions)
         parts = [empty]
         for rows in recompute(one, definitions, tables):
-            columns = [*map(one_zero, rows.columns[keys:]), pa.array(np.full(len(rows), side, np.int8))]
+            columns = [*map(one_zero, rows.columns[keys:]), pa.array(np.full(len(rows), input, np.int8))]
             parts.append(pa.table(columns, schema=empty.schema))
         return pa.concat_tables(parts)
 
     found = []
     for number, branch in enumerate(query.branches):
-        sides = [selected(query.of_right_side(at), 1) for at in branch.absent if query.absent[at].columns]
-        grouped = pa.concat_tables([selected(query.of_branch(number), 0), *sides]).group_by(names).aggregate([("", "max")])
+        inputs = [selected(query.of_right_side(at), 1) for at in branch.absent if query.absent[at].columns]
+        grouped = pa.concat_tables([selected(query.of_branch(number), 0), *inputs]).group_by(names).aggregate([("", "max")])
         found.append(grouped.filter(pc.equal(grouped.column("_max"), 0)).select(names))
     for rows in pa.concat_tables(found).group_by(names).aggregate([]).to_batches(BLOCK):
         yield beside(rows, rows)
@@ -187,7 +187,7 @@ def _together(parts: list[Parts]) -> Parts:
     return {alias: pa.concat_batches([one[alias] for one in parts]) for alias in parts[0]}
 
 
-def _without(query: Query, group: list[str], aliased: Mapping[str, RelationDefinition], rows: Rows, parts: Parts) -> Rows:
+def _without(query: Query, group: list[str], aliased: Mapping[str, RelationDefinition], rows: CheckedRows, parts: Parts) -> CheckedRows:
     """Return the rows that match no combination of rows of all these aliases."""
     first, *_ = rows.parts.values()
     numbered = pa.RecordBatch.from_arrays([pa.array(np.arange(len(first)))], ["number"])

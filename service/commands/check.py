@@ -11,9 +11,9 @@ from livejoin.terminal import Failure, Parser
 from service.checking.comparison import compare
 from service.checking.copies import assembled
 from service.checking.inspection import Report, inspect
-from service.durability.folder import BACKUP, Damaged, FolderInUse
+from service.durability.folder import BACKUP, DamagedFolder, FolderInUse
 
-_tell = partial(print, flush=True)  # a line of the report
+_emit = partial(print, flush=True)  # a line of the report
 
 
 def main(arguments: list[str]) -> int:
@@ -24,26 +24,26 @@ def main(arguments: list[str]) -> int:
             current = _current(folder, copies)
             report = inspect(current)
             report.folder = folder
-            _tell("\n".join(describe(report)))
+            _emit("\n".join(describe(report)))
             if report.problems:
-                _tell(f"verdict    damaged: {report.keep}")
+                _emit(f"verdict    damaged: {report.keep}")
                 return 1
             names = _chosen(args.views, report.views)
-            wrong = compare(current, report.views, names, _tell) if names else []
-    except (FolderInUse, Damaged) as error:
+            wrong = compare(current, report.views, names, _emit) if names else []
+    except (FolderInUse, DamagedFolder) as error:
         raise Failure(str(error)) from error
     except FileNotFoundError as error:
         raise Failure(str(error) if error.filename is None else f"{folder}: there is no such folder") from error
     if wrong:
         remedy = "please report this bug with the folder"  # structures were built anew for the comparison, as by another registration
-        _tell(f"verdict    not confirmed: {', '.join(wrong)}; {remedy}")
+        _emit(f"verdict    not confirmed: {', '.join(wrong)}; {remedy}")
         return 1
     confirmed = f"{len(names)} view{'s' if len(names) != 1 else ''} confirmed" if names else "no view was recomputed"
     if report.spared:
         remedy = "the service can start without what is damaged; check the disk"
-        _tell(f"verdict    damaged, but no version is lost: {report.keep}; {confirmed}; {remedy}")
+        _emit(f"verdict    damaged, but no version is lost: {report.keep}; {confirmed}; {remedy}")
         return 1
-    _tell(f"verdict    sound: {report.keep}; {confirmed}")
+    _emit(f"verdict    sound: {report.keep}; {confirmed}")
     return 0
 
 
@@ -75,10 +75,10 @@ def _current(folder: Path, copies: ExitStack) -> Path:
             copy, chain = copies.enter_context(assembled(folder))
             for backup in chain:
                 since = f" since version {backup.since.version}" if backup.since else ""
-                _tell(f"backup     {backup.folder}, version {backup.version}{since}, of {backup.made}, {backup.bytes:,} bytes")
+                _emit(f"backup     {backup.folder}, version {backup.version}{since}, of {backup.made}, {backup.bytes:,} bytes")
             return copy
-    except Damaged as problem:
-        _tell(f"damage     {problem.what} in {problem.where}\nverdict    damaged: nothing can be restored from this backup")
+    except DamagedFolder as problem:
+        _emit(f"damage     {problem.what} in {problem.where}\nverdict    damaged: nothing can be restored from this backup")
         raise
     return folder
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from livejoin.terminal import Failure, Parser, say
 from service.backups.repairing import finish, plan, repair
-from service.durability.folder import DATABASE, Damaged, FolderInUse, FolderLock, reason, refuse_backup
+from service.durability.folder import DATABASE, DamagedFolder, FolderInUse, FolderLock, reason, refuse_backup
 
 _DESCRIPTION = """Remove damaged data from a data folder, after listing it and asking for confirmation, and keep everything up to the last
 good batch. The removed files are moved to a folder of their own. The repaired folder begins a new timeline. It must not be in use."""
@@ -22,7 +22,7 @@ def main(arguments: list[str]) -> int:
     folder: Path = args.folder
     try:
         refuse_backup(folder)
-    except Damaged as error:
+    except DamagedFolder as error:
         raise Failure(str(error)) from error
     if not (folder / DATABASE).exists():
         raise Failure(f"{folder} cannot be repaired: there is no {DATABASE} in it; restore it from a backup")
@@ -34,7 +34,7 @@ def main(arguments: list[str]) -> int:
             lock.release()
     except FolderInUse as error:
         raise Failure(str(error)) from error
-    except Damaged as error:
+    except DamagedFolder as error:
         raise Failure(f"{folder} cannot be repaired: {error}") from error
     except (OSError, sqlite3.Error) as error:
         raise Failure(f"{folder} was not repaired ({reason(error)}): free space and allow writing there") from error

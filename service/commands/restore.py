@@ -10,7 +10,7 @@ from service.access.store import read_tokens
 from service.backups.assembling import assemble
 from service.backups.manifest import Backup, chain_of, read_backup, verify
 from service.durability import database
-from service.durability.folder import DATABASE, Damaged, FolderLock, reason
+from service.durability.folder import DATABASE, DamagedFolder, FolderLock, reason
 
 _DESCRIPTION = """Verify a backup and create a data folder from it. The earlier backups that an incremental one depends on are found
 where they were made, or beside it. The restored folder begins a new timeline."""
@@ -30,7 +30,7 @@ def main(arguments: list[str]) -> int:
         print("\n".join(_summary(folder, chain, timelines)))
     except FileNotFoundError as error:
         raise Failure(str(error) if error.filename is None else f"{args.backup}: {error.strerror}: {error.filename}") from error
-    except Damaged as error:
+    except DamagedFolder as error:
         raise Failure(str(error)) from error
     except (OSError, sqlite3.Error) as error:
         where = f"the data folder {folder} could not be written ({reason(error)})"

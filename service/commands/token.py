@@ -16,7 +16,7 @@ from service.access.access_token import SCOPES, make, new_text
 from service.access.audit import append
 from service.access.guard import PAUSE
 from service.access.store import TOKENS, add_token, administers, end_token_mode, read_tokens, remove_token
-from service.durability.folder import FOLDER_MODE, Damaged, FolderInUse, reason, refuse_backup
+from service.durability.folder import FOLDER_MODE, DamagedFolder, FolderInUse, reason, refuse_backup
 from service.errors import Problem
 
 _DESCRIPTION = """Create, list and revoke access tokens. The first token of a data folder puts it into token mode: from then
@@ -34,13 +34,13 @@ def main(arguments: list[str]) -> int:
         return status
     except Problem as problem:
         raise Failure(str(problem), 2 if problem.type == "bad-definition" else 1) from problem
-    except (FolderInUse, Damaged) as error:
+    except (FolderInUse, DamagedFolder) as error:
         raise Failure(str(error)) from error
 
 
 def _parser() -> Parser:
     parser = Parser("token", _DESCRIPTION)
-    actions = parser.add_subparsers(metavar="ACTION", required=True, parser_class=_Sub)
+    actions = parser.add_subparsers(metavar="ACTION", required=True, parser_class=_ActionParser)
     create = _action(actions, "create", "Create a token and print it, once, on standard output.")
     create.add_argument("name", metavar="NAME", help="its name, which appears in the list of tokens and in the audit log")
     create.add_argument("--scope", required=True, choices=SCOPES, help="what it allows; each scope includes those before it")
@@ -62,11 +62,11 @@ def _parser() -> Parser:
     return parser
 
 
-def _action(actions: argparse._SubParsersAction[_Sub], name: str, what: str) -> _Sub:
+def _action(actions: argparse._SubParsersAction[_ActionParser], name: str, what: str) -> _ActionParser:
     return actions.add_parser(name, description=what, help=what)
 
 
-class _Sub(Parser):
+class _ActionParser(Parser):
     """The parser of one action; argparse passes it the full name."""
 
     def __init__(self, prog: str, **options: Any) -> None:

@@ -77,8 +77,8 @@ async def _play(children: Children, url: str, pace: float, with_kafka: bool, pre
             with Panel() as panel:
                 tasks += [asyncio.create_task(panel.follow(client, name)) for name in VIEWS]
                 await Replay(client, panel, pace, kafka).run()
-            told = ", ".join(f"{name} {rows:,}" for name, (rows, _) in expected().items())
-            print(f"\nAll changes have arrived. Row counts and checksums match the known results: {told} rows.", flush=True)
+            emitted = ", ".join(f"{name} {rows:,}" for name, (rows, _) in expected().items())
+            print(f"\nAll changes have arrived. Row counts and checksums match the known results: {emitted} rows.", flush=True)
             print("The service keeps running. Press Ctrl-C to stop it and delete its data.", flush=True)
             while service.poll() is None:
                 await asyncio.sleep(TICK)
@@ -109,7 +109,7 @@ async def _start_service(children: Children, url: str) -> subprocess.Popen[bytes
     command = [sys.executable, "-m", "service.cli", "serve", "--data", str(children.folder / "data"), "--host", HOST]
     command += ["--port", url.rpartition(":")[2], "--tls-certificate", "none", "--tls-key", "none"]  # whatever variables say
     service = children.start("service", command)
-    began, is_told = time.monotonic(), False
+    began, is_emitted = time.monotonic(), False
     async with livejoin.connect_async(url, patience=0) as client:
         while service.poll() is None:
             try:
@@ -119,9 +119,9 @@ async def _start_service(children: Children, url: str) -> subprocess.Popen[bytes
                 waited = time.monotonic() - began
             if waited > PATIENCE:
                 raise Failure(f"the service is not ready after {PATIENCE:.0f} s: {children.last_words('service')}")
-            if waited > 5.0 and not is_told:
+            if waited > 5.0 and not is_emitted:
                 print("The service is starting. The first start compiles kernels, which takes up to a minute …", flush=True)
-                is_told = True
+                is_emitted = True
             await asyncio.sleep(TICK / 2)
     raise Failure(f"the service did not start: {children.last_words('service')}")
 
@@ -140,9 +140,9 @@ async def differences(client: livejoin.AsyncClient) -> list[str]:
     """Compare all rows of all views with the known results; return a sentence for each view that differs."""
     found = []
     for name, (rows, total) in expected().items():
-        count, told = checksum([row async for row in (await client.view(name)).rows()], VIEWS[name].identity)
-        if (count, told) != (rows, total):
-            found.append(f"{name} has {count} rows (checksum {told}), expected {rows} (checksum {total}): a bug")
+        count, emitted = checksum([row async for row in (await client.view(name)).rows()], VIEWS[name].identity)
+        if (count, emitted) != (rows, total):
+            found.append(f"{name} has {count} rows (checksum {emitted}), expected {rows} (checksum {total}): a bug")
     return found
 
 

@@ -28,7 +28,7 @@ from service.durability.folder import (
     MARK,
     REPAIRED,
     SNAPSHOTS,
-    Damaged,
+    DamagedFolder,
     FolderLock,
     Mark,
     Reach,
@@ -82,7 +82,7 @@ ENTRIES = {  # the columns that a checksum covers
 }
 
 
-class WrongFormat(Damaged):
+class WrongFormat(DamagedFolder):
     """The folder has another format, `number`."""
 
     def __init__(self, number: int, path: Path) -> None:
@@ -138,7 +138,7 @@ class ViewRecord(NamedTuple):
 Catalog = tuple[list[RelationRecord], list[ViewRecord]]
 
 
-class Found(NamedTuple):
+class DatabaseState(NamedTuple):
     """The state of an undamaged database."""
 
     folder_id: str
@@ -275,23 +275,23 @@ def _check_header(path: Path) -> None:
     _require(writing in (b"\1", b"\2"), "damaged database (its header)", path)
 
 
-def verify(folder: Path, trust_mark: bool = True) -> Found:
+def verify(folder: Path, trust_mark: bool = True) -> DatabaseState:
     """Verify the whole database except the payloads (`replay` verifies those), without changing anything. Raises Damaged; WrongFormat
     before anything else is read."""
     path = folder / DATABASE
     if not path.exists():
-        raise Damaged("the database is missing", path)
+        raise DamagedFolder("the database is missing", path)
     if (folder / REPAIRED / DATABASE).exists():
-        raise Damaged("an interrupted repair", folder / REPAIRED, "run `livejoin repair` again, which finishes it")
+        raise DamagedFolder("an interrupted repair", folder / REPAIRED, "run `livejoin repair` again, which finishes it")
     with open_read_only(path) as db:
         require_format(db, path)
         _check_header(path)
         mark, is_certain = Mark.read(folder) if trust_mark else (None, False)
         wrong = db.execute("PRAGMA quick_check(1)").fetchall()
         if wrong != [("ok",)]:
-            raise Damaged(f"damaged database ({' '.join(str(wrong[0][0]).split())})", path)
+            raise DamagedFolder(f"damaged database ({' '.join(str(wrong[0][0]).split())})", path)
         if dict(db.execute("SELECT name, sql FROM sqlite_schema WHERE type = 'table'").fetchall()) != _TABLES:
-            raise Damaged("the tables are missing, or not those of this format", path)
+            raise DamagedFolder("the tables are missing, or not those of this format", path)
         meta = read_meta(db, path)
         for table, columns in ENTRIES.items():
             for *values, crc in db.execute(f"SELECT {columns}, crc FROM {table}"):
@@ -300,7 +300,7 @@ def verify(folder: Path, trust_mark: bool = True) -> Found:
         known = _reach(db, meta)
     _require_reach(known, mark, folder)
     timelines = [(number, begun) for number, begun in json.loads(meta["timelines"])]
-    return Found(meta["folder_id"], meta["secret"], timelines, is_certain, meta["forgotten"], meta["next_relation_id"], known, size)
+    return DatabaseState(meta["folder_id"], meta["secret"], timelines, is_certain, meta["forgotten"], meta["next_relation_id"], known, size)
 
 
 def refuse_other(folder: Path) -> None:
@@ -327,7 +327,7 @@ def require_format(db: sqlite3.Connection, path: Path) -> None:
 def read_format(db: sqlite3.Connection, path: Path) -> int:
     """Return the format number in a database. Raises Damaged."""
     if not db.execute("SELECT 1 FROM sqlite_schema WHERE name = 'meta'").fetchall():
-        raise Damaged("the tables are missing", path)
+        raise DamagedFolder("the tables are missing", path)
     rows = db.execute("SELECT value, crc FROM meta WHERE name = 'format'").fetchall()
     _require(len(rows) == 1 and isinstance(rows[0][0], int), "no format number", path)
     ((number, crc),) = rows
@@ -411,9 +411,9 @@ def forget_values(db: sqlite3.Connection, statement: str) -> None:
 def replay(db: sqlite3.Connection, path: Path, after: int, forgotten: int, last: int) -> Iterator[LogRow]:
     """Yield the batches (after, last] of a database without the batches up to `forgotten`, each verified. Raises Damaged."""
     if after < forgotten:
-        raise Damaged(f"versions {after + 1} to {forgotten} are neither in the log nor in a snapshot", path)
+        raise DamagedFolder(f"versions {after + 1} to {forgotten} are neither in the log nor in a snapshot", path)
     if after > last:
-        raise Damaged(f"the log ends at version {last}, before the snapshot's version {after}", path)
+        raise DamagedFolder(f"the log ends at version {last}, before the snapshot's version {after}", path)
     expected = after + 1
     with _damage(path), contextlib.closing(db.cursor()) as rows:
         found = rows.execute("SELECT * FROM log WHERE version > ? AND version <= ? ORDER BY version", (after, last))
@@ -424,21 +424,21 @@ def replay(db: sqlite3.Connection, path: Path, after: int, forgotten: int, last:
                 parts = db.execute("SELECT payload FROM log_rest WHERE version = ? ORDER BY part", (version,)).fetchall()
                 payload = b"".join([payload, *(part for (part,) in parts)])
             if not isinstance(payload, bytes) or crc != batch_checksum(version, source, run, epoch, payload):
-                raise Damaged(f"wrong checksum of version {version}", path)
+                raise DamagedFolder(f"wrong checksum of version {version}", path)
             yield LogRow(version, source, run, epoch, payload)
             expected += 1
     if expected <= last:
-        raise Damaged(f"version {expected} is missing from the log", path)
+        raise DamagedFolder(f"version {expected} is missing from the log", path)
 
 
-def readable(db: sqlite3.Connection, path: Path, after: int, last: int) -> Iterator[LogRow | Damaged]:
+def readable(db: sqlite3.Connection, path: Path, after: int, last: int) -> Iterator[LogRow | DamagedFolder]:
     """Like `replay`, for the batches (after, last], but continue after a damaged or missing batch, and yield what is wrong with it."""
     while after < last:
         try:
             for row in replay(db, path, after, after, last):
                 yield row
                 after = row.version
-        except Damaged as problem:
+        except DamagedFolder as problem:
             yield problem
             after += 1
 
@@ -453,9 +453,9 @@ def _require_reach(known: Reach, mark: Reach | None, folder: Path) -> None:
         return
     remedy = f"restore the folder from a copy, or remove {folder / MARK} to continue without the lost versions"
     if known.version < mark.version:
-        raise Damaged(f"the log ends at version {known.version}, but version {mark.version} was committed", folder / DATABASE, remedy)
+        raise DamagedFolder(f"the log ends at version {known.version}, but version {mark.version} was committed", folder / DATABASE, remedy)
     if known.catalog < mark.catalog:
-        raise Damaged("the last changes of the catalogue are missing", folder / DATABASE, remedy)
+        raise DamagedFolder("the last changes of the catalogue are missing", folder / DATABASE, remedy)
 
 
 def _text(data: bytes) -> str:
@@ -465,7 +465,7 @@ def _text(data: bytes) -> str:
 
 def _require(condition: bool, what: str, path: Path) -> None:
     if not condition:
-        raise Damaged(what, path)
+        raise DamagedFolder(what, path)
 
 
 @contextlib.contextmanager
@@ -476,5 +476,5 @@ def _damage(path: Path) -> Iterator[None]:
     except (sqlite3.DatabaseError, UnicodeDecodeError) as error:
         code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_CORRUPT) & 0xFF
         if code in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_ERROR) or is_unreadable(error):
-            raise Damaged(f"damaged database ({error})", path) from error
+            raise DamagedFolder(f"damaged database ({error})", path) from error
         raise

@@ -88,21 +88,21 @@ class Form(NamedTuple):
 
     @classmethod
     def of(cls, schema: pa.Schema) -> Form:
-        return cls(schema, pa.struct(schema), [place for place, type_ in enumerate(schema.types) if pa.types.is_binary(type_)])
+        return cls(schema, pa.struct(schema), [position for position, type_ in enumerate(schema.types) if pa.types.is_binary(type_)])
 
 
-class Shape(NamedTuple):
+class EffectsShape(NamedTuple):
     """The forms of a relation's rows and of its keys: creating them takes longer than reading a row."""
 
     rows: Form
     keys: Form
 
     @classmethod
-    def of(cls, rows: pa.Schema, key: Sequence[str]) -> Shape:
+    def of(cls, rows: pa.Schema, key: Sequence[str]) -> EffectsShape:
         return cls(Form.of(rows), Form.of(pa.schema([rows.field(name) for name in key])))
 
 
-def decode_effects(payload: bytes, shapes: Mapping[int, Shape]) -> list[Effect]:
+def decode_effects(payload: bytes, shapes: Mapping[int, EffectsShape]) -> list[Effect]:
     """Return the effects in a payload, as zero-copy views on it. Relations that `shapes` lacks (dropped since) are omitted."""
     effects = []
     at = 0
@@ -131,8 +131,8 @@ def _read(payload: bytes, at: int, size: int, form: Form, as_json: bool) -> RowB
         return RowBlock.few([], form.struct)
     if as_json:
         rows = orjson.loads(payload[at : at + size])
-        for place in form.binary:
+        for position in form.binary:
             for row in rows:
-                row[place] = None if row[place] is None else row[place].encode("latin-1")
+                row[position] = None if row[position] is None else row[position].encode("latin-1")
         return RowBlock.few([tuple(row) for row in rows], form.struct)
     return RowBlock(pa.ipc.read_record_batch(pa.py_buffer(payload).slice(at, size), form.schema))

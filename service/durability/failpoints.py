@@ -17,7 +17,7 @@ STEPS = (
 )  # fmt: skip
 
 
-class _Armed:
+class _Failpoint:
     """A step to die at, and how often to pass it first."""
 
     def __init__(self, setting: str) -> None:
@@ -35,13 +35,13 @@ class _Armed:
                 os.kill(os.getpid(), signal.SIGKILL)
 
 
-_armed: _Armed | None = None
+_armed: _Failpoint | None = None
 
 
 def arm(setting: str | None) -> None:
     """Die at the step named by the variable's value; never without a value. ValueError: there is no such step."""
     global _armed
-    _armed = _Armed(setting) if setting else None
+    _armed = _Failpoint(setting) if setting else None
 
 
 def reach(step: str) -> None:

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import BinaryIO, NamedTuple
 
-from service.durability.folder import Damaged, private, sync
+from service.durability.folder import DamagedFolder, private, sync
 
 _PIECE = 1 << 20
 _SYNC_BYTES = 16 << 20  # written before they are synced: a sync of another file then need not wait for all of them
@@ -76,7 +76,7 @@ def _read(source: BinaryIO) -> bytes:
     try:
         return source.read(_PIECE)
     except OSError as error:
-        raise Damaged(f"a file that cannot be read ({error.strerror})", Path(source.name)) from error
+        raise DamagedFolder(f"a file that cannot be read ({error.strerror})", Path(source.name)) from error
 
 
 def link(path: Path, copy: Path) -> bool:

@@ -39,7 +39,7 @@ class FolderInUse(Exception):
         self.folder = folder
 
 
-class Damaged(Exception):
+class DamagedFolder(Exception):
     """Data in the folder is not what was written: `what`, `where` (a path), and `remedy`, what can be done."""
 
     def __init__(self, what: str, where: Path, remedy: str = "") -> None:
@@ -51,7 +51,7 @@ class Damaged(Exception):
 def refuse_backup(folder: Path) -> None:
     """Raise Damaged if the folder is a backup, in which nothing may be written."""
     if (folder / BACKUP).exists():
-        raise Damaged("this is a backup, not a data folder", folder, "`livejoin restore` makes a data folder from it")
+        raise DamagedFolder("this is a backup, not a data folder", folder, "`livejoin restore` makes a data folder from it")
 
 
 class FolderLock:
@@ -160,7 +160,7 @@ class Mark:
         data = path.read_bytes()
         body, crc = data[: cls._FORM.size], data[cls._FORM.size :]
         if len(body) < cls._FORM.size or crc != struct.pack("<I", zlib.crc32(body)):
-            raise Damaged("wrong checksum", path, "if `livejoin check` finds nothing else, remove this file and start again")
+            raise DamagedFolder("wrong checksum", path, "if `livejoin check` finds nothing else, remove this file and start again")
         _, version, catalog, full, boot = cls._FORM.unpack(body)
         believed = full or (boot == _boot_id() != bytes(16))
         return (Reach(version, catalog), True) if believed else (Reach(0, 0), False)

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from service.durability.checksums import json_checksum
-from service.durability.folder import Damaged, private, sync
+from service.durability.folder import DamagedFolder, private, sync
 
 
 def write_manifest(path: Path, format: int, values: dict[str, Any]) -> None:
@@ -27,11 +27,11 @@ def read_manifest(path: Path, format: int, remedy: str = "") -> dict[str, Any]:
         crc = manifest.pop("crc")
         is_sound = crc == json_checksum(manifest)
     except (ValueError, KeyError, AttributeError, TypeError):
-        raise Damaged("not a manifest", path, remedy) from None
+        raise DamagedFolder("not a manifest", path, remedy) from None
     if not is_sound:
-        raise Damaged("wrong checksum", path, remedy)
+        raise DamagedFolder("wrong checksum", path, remedy)
     found = manifest.pop("format")
     if found != format:
         what = f"a manifest of format {found}; this is {format}"
-        raise Damaged(what, path, "use the version of livejoin that wrote it")
+        raise DamagedFolder(what, path, "use the version of livejoin that wrote it")
     return manifest

@@ -27,7 +27,7 @@ from typing import Any, BinaryIO, NamedTuple
 import pyarrow as pa
 
 from service.durability.failpoints import reach
-from service.durability.folder import DATABASE, FOLDER_MODE, SNAPSHOTS, Damaged, is_unreadable, private, sync, sync_path
+from service.durability.folder import DATABASE, FOLDER_MODE, SNAPSHOTS, DamagedFolder, is_unreadable, private, sync, sync_path
 from service.durability.manifests import read_manifest, write_manifest
 
 log = logging.getLogger("livejoin.snapshots")
@@ -67,7 +67,7 @@ class Snapshot:
             return None
         try:
             reader = self._opened(found)
-        except (OSError, ValueError, Damaged) as error:
+        except (OSError, ValueError, DamagedFolder) as error:
             log.error("recent changes of a view are lost, so tokens of its followers expire: %s", error)
             return None
         return reader.schema, iter(reader)
@@ -84,13 +84,13 @@ class Snapshot:
         """Read all relations; return the number of rows of each, by id. Raises Damaged."""
         return {relation_id: sum(rows.num_rows for rows in self.batches(relation_id)) for relation_id in self.tables}
 
-    def damaged_feeds(self) -> dict[str, Damaged]:
+    def damaged_feeds(self) -> dict[str, DamagedFolder]:
         """Return, by view id, what is wrong with its recent changes, which are in no other file. Cost: all of them are read."""
         found = {}
         for view_id, feed in self.feeds.items():
             try:
                 self._opened(feed).close()
-            except Damaged as problem:
+            except DamagedFolder as problem:
                 found[view_id] = problem
         return found
 
@@ -99,7 +99,7 @@ class Snapshot:
         path = self.path / file.file
         with _reading(path):
             if _checksum(path) != (file.bytes, file.crc):
-                raise Damaged("wrong checksum", path)
+                raise DamagedFolder("wrong checksum", path)
             return pa.ipc.open_stream(pa.OSFile(str(path)))
 
 
@@ -131,7 +131,7 @@ def write_snapshot(
         _sync_log(folder)
         for written in (*files.values(), *of_views.values()):
             if _checksum(unfinished / written.file, go_on, from_disk=True) != (written.bytes, written.crc):
-                raise Damaged("what was written was read back differently", unfinished / written.file, "check the disk")
+                raise DamagedFolder("what was written was read back differently", unfinished / written.file, "check the disk")
         unfinished.rename(path)
         sync_path(snapshots)
         sync_path(folder)
@@ -176,14 +176,14 @@ def read_snapshot(path: Path) -> Snapshot:
     with _reading(manifest_path):
         manifest = read_manifest(manifest_path, _FORMAT)
     if str(manifest["version"]) != path.name:
-        raise Damaged(f"the manifest is of version {manifest['version']}", manifest_path)
+        raise DamagedFolder(f"the manifest is of version {manifest['version']}", manifest_path)
     tables = {int(relation_id): TableFile(**table) for relation_id, table in manifest["tables"].items()}
     for table in tables.values():
         file = path / table.file
         with _reading(file):
             size = file.stat().st_size
         if size != table.bytes:
-            raise Damaged(f"{size} bytes instead of {table.bytes}", file)
+            raise DamagedFolder(f"{size} bytes instead of {table.bytes}", file)
     feeds = {view_id: TableFile(**feed) for view_id, feed in manifest["feeds"].items()}
     return Snapshot(path, manifest["version"], tables, feeds)
 
@@ -249,11 +249,11 @@ def _reading(path: Path) -> Iterator[None]:
     try:
         yield
     except FileNotFoundError:
-        raise Damaged("the file is missing", path) from None
+        raise DamagedFolder("the file is missing", path) from None
     except (pa.ArrowInvalid, OSError) as error:
         if isinstance(error, OSError) and error.errno is not None and not is_unreadable(error):
             raise  # Arrow's errors have no errno
-        raise Damaged(f"cannot be read ({getattr(error, 'strerror', None) or error})", path) from error
+        raise DamagedFolder(f"cannot be read ({getattr(error, 'strerror', None) or error})", path) from error
 
 
 def _checksum(path: Path, go_on: Callable[[], object] = lambda: None, from_disk: bool = False) -> tuple[int, int]:

@@ -65,9 +65,9 @@ def _last_snapshot(folder: Path) -> tuple[int, float, int] | None:
 
 
 def _files(folder: Path) -> Iterator[tuple[Path, int]]:
-    for place, _, names in os.walk(folder):
+    for position, _, names in os.walk(folder):
         for name in names:
-            path = Path(place, name)
+            path = Path(position, name)
             try:
                 yield path, path.stat().st_size
             except FileNotFoundError:

@@ -18,14 +18,14 @@ import numpy as np
 import pyarrow as pa
 
 from livejoin.wire.batch import UPSERT
-from livejoin.wire.judge import Findings, judge
 from livejoin.wire.schema import RelationDefinition, RelationPatch, parse_relation
+from livejoin.wire.validate import Findings, validate
 from service.durability.failpoints import reach
 from service.durability.log import Log
 from service.engine.queued import change
 from service.engine.refusals import InUse
 from service.engine.retention import Retention
-from service.engine.rewrites import Held, Rewrites
+from service.engine.rewrites import HeldRelation, Rewrites
 from service.engine.state import State
 from service.engine.versions import Pins
 from service.engine.writer import Writer
@@ -36,7 +36,7 @@ from service.tables.store import PIECE_ROWS
 from service.views.nulls import compared_columns
 
 
-class Altered(NamedTuple):
+class Alteration(NamedTuple):
     """The new definition. `expired`: of a patch of the retention, how many rows it deletes next; otherwise None."""
 
     definition: RelationDefinition
@@ -52,14 +52,14 @@ class Alterations:
         self._state, self._writer, self._log, self._versions, self._rewrites = state, writer, log, versions, rewrites
         self._retention, self._most_columns = retention, most_columns
 
-    def apply(self, name: str, patch: RelationPatch, dry_run: bool = False) -> Altered:
+    def apply(self, name: str, patch: RelationPatch, dry_run: bool = False) -> Alteration:
         """Extend a definition, and have the rows that have expired deleted soon. `dry_run`: only say what would be. Durable on return.
         Problems `not-found`, `bad-definition`, `unknown-column`, `definition-differs`, `relation-in-use`, `no-room`; BadDefinition. Cost:
         one pass over the rows if there are new columns or intervals, or a retention."""
         with self._rewrites.held(name) as held:
             relation = held.relation
             definition = self._extended(relation, patch)
-            altered = Altered(definition, self._expired(held, definition) if "retain" in patch.model_fields_set else None)
+            altered = Alteration(definition, self._expired(held, definition) if "retain" in patch.model_fields_set else None)
             if definition.to_json() == relation.definition.to_json():
                 return altered
             check = _Check(relation, definition)
@@ -78,7 +78,7 @@ class Alterations:
         self._retention.wake()
         return altered
 
-    def _expired(self, held: Held, definition: RelationDefinition) -> int:
+    def _expired(self, held: HeldRelation, definition: RelationDefinition) -> int:
         retain, known = definition.retain, {column.name for column in held.relation.definition.columns}
         if retain is None or retain.column not in known:  # a new column is null in all rows
             return 0
@@ -135,13 +135,13 @@ class Alterations:
             after = " joins, or that UNION or EXCEPT compares: drop the view first, and register it again"
             raise InUse(f"nullable: {column!r} is a column by which ", [*found], after)
 
-    def _conclude(self, held: Held, definition: RelationDefinition, check: _Check) -> Callable[[], None]:
+    def _conclude(self, held: HeldRelation, definition: RelationDefinition, check: _Check) -> Callable[[], None]:
         relation = held.relation
         if self._state.relations.get(relation.name) is not relation:
             raise dropped(relation.name)
         self._require_free(relation, definition)
         for net in held.backlog.take(self._state.newest):
-            check.require(iter([net.come]))
+            check.require(iter([net.inserted]))
         self._log.require_room()
         relation.table.finish_widening()
         reach("in-patch")
@@ -181,13 +181,13 @@ class _Check:
                 count, types = rows.num_rows, zip(rules.names, rules.types, strict=True)
                 columns = [rows.column(name) if name in names else pa.nulls(count, kind) for name, kind in types]
                 ops, index = np.full(count, UPSERT, np.uint8), np.arange(count)
-                judged = judge(rules, self._relation.name, ops, index, columns, Findings(), lambda row, column: False)
-                if judged.error_count:
-                    reason = judged.errors[0].reason
+                validated = validate(rules, self._relation.name, ops, index, columns, Findings(), lambda row, column: False)
+                if validated.error_count:
+                    reason = validated.errors[0].reason
                     raise Problem("definition-differs", f"rows of {self._relation.name} do not fit: {reason}; nothing was changed")
 
 
-def _all_slots(held: Held) -> Iterator[Slots]:
+def _all_slots(held: HeldRelation) -> Iterator[Slots]:
     start = 0
     while start >= 0:
         slots, start = held.relation.table.scan(held.version, start, PIECE_ROWS)

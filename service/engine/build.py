@@ -32,13 +32,13 @@ from enum import Enum
 from service.errors import Problem
 from service.tables.backlog import Backlog
 from service.tables.changes import Runs
-from service.tables.relations import Hidden
-from service.tables.resolution import Resolved, inserted
+from service.tables.relations import RowVisibility
+from service.tables.resolution import Resolution, inserted
 from service.views.deltas import Delta, to_read
 from service.views.differences import Difference
 from service.views.joins.protocol import Join
 from service.views.live_view import LiveView, ViewRoot
-from service.views.stages.groups import Taken
+from service.views.stages.groups import LoadedGroups
 
 _LAST_SECONDS = 0.025  # that the last round may take in the turn, judged by earlier, longer rounds: it takes up to twice as long
 _FIRST_LAST, _MOST_LAST = 64, 1 << 14  # changes left to the last round: while a build's speed is unknown, and at most
@@ -48,7 +48,7 @@ _MOST_CLOSED, _LEAST_OPEN = 120.0, 60.0  # seconds in which the writer takes sma
 _CLOSINGS = 2  # that end before the view is live; then the build fails
 
 
-class Cancelled(Exception):
+class BuildCancelled(Exception):
     """The build is no longer wanted, or the service is stopping."""
 
 
@@ -73,7 +73,7 @@ class Build:
     join: Join  # from the phase `loading` on
     _former: ViewRoot
     _former_core: Join
-    is_in_place = False
+    is_in_position = False
 
     def __init__(
         self, view: LiveView, client: str = "", since: Backlog | None = None, replaces: bool = False, without: Collection[str] = ()
@@ -88,8 +88,8 @@ class Build:
         self.version = 0  # of this round
         self.held = self.before = ExitStack()  # this version, and that of the previous round until the changes are followed
         self.difference: Difference | None = None  # once it is in place, if the view may be followed
-        self._hidden: Hidden | None = None
-        self._taken: Taken | None = None  # of groups, those of the rows of `join`
+        self._hidden: RowVisibility | None = None
+        self._taken: LoadedGroups | None = None  # of groups, those of the rows of `join`
 
     @property
     def is_over(self) -> bool:
@@ -138,7 +138,7 @@ class Build:
 
     # for the batch that truncates the relations `without`, in its turn
 
-    def require_room(self, resolved: Mapping[str, Resolved]) -> None:
+    def require_room(self, resolved: Mapping[str, Resolution]) -> None:
         """As `LiveView.require`."""
         self.join.require({name: inserted(one) if name in self.without else one for name, one in resolved.items()})
 
@@ -147,7 +147,7 @@ class Build:
         turn."""
         self._former = self.view.root
         self._former_core = self.view.replace(self.join)
-        self.is_in_place = True
+        self.is_in_position = True
 
     def apply(self, version: int, runs: Runs) -> Delta | None:
         """Follow the batch, once in place; return the delta if the view may be followed."""
@@ -191,7 +191,7 @@ class Build:
     def require(self) -> None:
         """Raise Cancelled if the build is over, Problem `view-failed` if it will not come to an end."""
         if self.is_over:
-            raise Cancelled
+            raise BuildCancelled
         if self.closings >= _CLOSINGS or (self.has_begun and self.following.changes > _MOST_CHANGES):
             again = "drop it, and register it again while fewer rows change"
             said = f"the relations of the view {self.view.name} change faster than it can be built"

@@ -21,7 +21,7 @@ from functools import partial
 from typing import TypeVar, cast
 
 from service.durability.failpoints import reach
-from service.engine.build import Build, Cancelled, LargeLane, Phase
+from service.engine.build import Build, BuildCancelled, LargeLane, Phase
 from service.engine.state import State
 from service.engine.versions import Pins
 from service.engine.writer import Writer
@@ -148,10 +148,10 @@ class Builds:
             build.require()
             self._kernels().load(rooms_of(build.view.view.plan))  # they are compiled, or never will be
             self._build(build)
-        except Cancelled:
+        except BuildCancelled:
             pass
         except Exception as error:
-            with suppress(Cancelled):
+            with suppress(BuildCancelled):
                 self._in_turn(partial(self._fail, build, error))
         finally:
             build.enter(Phase.DROPPED)
@@ -170,7 +170,7 @@ class Builds:
         try:
             given, error = self._writer.call(attempt, urgent).result()
         except Problem as problem:
-            raise Cancelled from problem
+            raise BuildCancelled from problem
         if error is not None:
             raise error
         return cast(T, given)
@@ -186,7 +186,7 @@ class Builds:
             build.release()
             del former
             if build.phase != Phase.LIVE and not build.is_replay and hasattr(build, "join"):
-                with suppress(Cancelled):
+                with suppress(BuildCancelled):
                     self._in_turn(lambda: build.join.abandon(self._state.newest))
 
     def _begin_and_load(self, build: Build) -> None:
@@ -226,7 +226,7 @@ class Builds:
             if build.phase != Phase.LAST_ROUND:
                 build.require()
             self._catch_up(build, version, piece)
-        return sum(max(len(net.gone), len(net.come)) for net in nets)
+        return sum(max(len(net.deleted), len(net.inserted)) for net in nets)
 
     @staticmethod
     def _catch_up(build: Build, version: int, piece: Piece) -> None:
@@ -307,7 +307,7 @@ class Builds:
     def _begin(self, build: Build) -> None:
         """Make room for the structures, and hold the version to load."""
         if not self._is_wanted(build):
-            raise Cancelled
+            raise BuildCancelled
         build.make_room()
         if build.backlog is None:
             build.backlog = self._state.recorder.open(build.view.relations.values())

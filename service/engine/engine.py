@@ -26,16 +26,16 @@ from livejoin.wire.schema import RelationDefinition, RelationPatch
 from service.durability.database import SourceRecord
 from service.durability.log import Log
 from service.durability.snapshots import Snapshot
-from service.engine.alterations import Alterations, Altered
+from service.engine.alterations import Alteration, Alterations
 from service.engine.builds import Builds
 from service.engine.housekeeping import Housekeeping
 from service.engine.queued import Done, change, fail, receipt_of
-from service.engine.recovery import Ended, Loading, Progress, kept_view, recover_relations
+from service.engine.recovery import LoadContext, Progress, RecoveryEnded, kept_view, recover_relations
 from service.engine.refusals import InUse, check_source, or_no_room, refuse_bad, refuse_new
 from service.engine.retention import Retention
 from service.engine.rewrites import Rewrites
-from service.engine.snapshotting import Snapshotting
-from service.engine.stages import Stage, Stages
+from service.engine.snapshotting import SnapshotWriter
+from service.engine.staging import Stage, Stages
 from service.engine.state import Receipt, State
 from service.engine.truncates import Truncates
 from service.engine.versions import Pins, Version
@@ -47,7 +47,7 @@ from service.settings import Settings
 from service.tables.backlog import Backlog
 from service.tables.estimates import estimates_of
 from service.tables.relations import Relation
-from service.views.deltas import DeltaSink, Stored
+from service.views.deltas import DeltaSink, StoredDeltas
 from service.views.joins.making import rooms_of
 from service.views.live_view import LiveView
 from service.views.parse import View, noted, parse_view
@@ -96,8 +96,8 @@ class Engine(ABC):
         self._alterations = Alterations(self._state, self._writer, *altering)
         self.refuse_waiting = self._truncates.refuse_waiting  # at a stop
         self.admit = self._writer.admit  # whether a batch can be submitted now: ask before reading its body
-        self.snapshots: Snapshotting
-        self._closing, self._loading = threading.Lock(), Loading()
+        self.snapshots: SnapshotWriter
+        self._closing, self._loading = threading.Lock(), LoadContext()
 
     def recover(self, progress: Progress = lambda stage, part: None, opened: Callable[[], None] = lambda: None) -> None:
         """Load the folder, accept batches from then on, and build the views. `progress(stage, part)`; `opened()` is called when relations
@@ -109,7 +109,7 @@ class Engine(ABC):
             self.progress = part
             progress(stage, part)
 
-        with suppress(Ended):
+        with suppress(RecoveryEnded):
             self._recover(report, opened)
 
     def _recover(self, report: Progress, opened: Callable[[], None]) -> None:
@@ -133,7 +133,7 @@ class Engine(ABC):
         is_followed = any(record.definition.get("changes") is not False for record in kept)
         snapshot = recover_relations(self._state, self._log, self._folder, report, is_followed)
         version = snapshot.version if snapshot is not None else 0
-        snapshots = Snapshotting(self._folder, self._log, self._state, self.versions, version, self.fail_soon)
+        snapshots = SnapshotWriter(self._folder, self._log, self._state, self.versions, version, self.fail_soon)
         self.snapshots = self._housekeeping.snapshots = snapshots
         self.versions.publish(self._state.version())
         to_build: list[tuple[LiveView, Backlog | None]] = []
@@ -155,7 +155,7 @@ class Engine(ABC):
             return None
         found = snapshot.feed(view.id) if snapshot is not None else None
         backlog = self._state.recorder.open_replay(view.relations.values())
-        view.feed = self.restored_feed_of(view, retain, backlog.version, None if found is None else Stored(*found))
+        view.feed = self.restored_feed_of(view, retain, backlog.version, None if found is None else StoredDeltas(*found))
         return backlog
 
     # queries
@@ -297,7 +297,7 @@ class Engine(ABC):
         self.kernels.load(EVERY_BATCH)
         return self._writer.call(partial(change, put)).result()
 
-    def patch_relation(self, name: str, patch: RelationPatch, dry_run: bool = False) -> Altered:
+    def patch_relation(self, name: str, patch: RelationPatch, dry_run: bool = False) -> Alteration:
         """Extend a definition, as `Alterations.apply`; waits. Durable on return."""
         return self._alterations.apply(name, patch, dry_run)
 
@@ -425,7 +425,7 @@ class Engine(ABC):
         """Return the sink for the deltas of a view that is about to be live; `retain`: rows and bytes to keep."""
 
     @abstractmethod
-    def restored_feed_of(self, view: LiveView, retain: tuple[int, int], version: int, stored: Stored | None) -> DeltaSink:
+    def restored_feed_of(self, view: LiveView, retain: tuple[int, int], version: int, stored: StoredDeltas | None) -> DeltaSink:
         """The same for a view that is still to be replayed, with what a snapshot of this version has stored; all later deltas follow."""
 
     @abstractmethod

@@ -22,17 +22,17 @@ import pyarrow as pa
 
 from livejoin.wire.batch import Batch, Changes, RowBlock
 from livejoin.wire.schema import RelationDefinition
-from service.durability.effects import Effect, Shape, decode_effects, encode_effects
+from service.durability.effects import Effect, EffectsShape, decode_effects, encode_effects
 from service.engine.replaying import Replay
 from service.engine.state import State
-from service.engine.versions import Needed
+from service.engine.versions import VersionsInUse
 from service.errors import Problem
 from service.planning.planner import plan
 from service.query.filters import ordered
 from service.query.model import ColumnRef, Filter, Output, Query
 from service.tables.endpoints import stored_endpoints
 from service.tables.relations import Relation
-from service.tables.resolution import NO_SLOTS, Resolved
+from service.tables.resolution import NO_SLOTS, Resolution
 from service.tables.store import NO_NUMBERS, pieces
 from service.views.deltas import Combination
 from service.views.joins.protocol import Join
@@ -48,25 +48,25 @@ _CHUNK = 1 << 16  # rows
 _MAINTAINED = 64  # steps of deferred work at once
 
 
-class Changed(NamedTuple):
+class ViewChange(NamedTuple):
     """The rows that a step has deleted from a view, and those that it has inserted: batches, none of them empty."""
 
     deletes: list[Rows]
     inserts: list[Rows]
 
 
-class Stepped(NamedTuple):
+class StepResult(NamedTuple):
     """`effects`: the step's effects on the relations, as in the log. `deltas`: the changed rows of each view, by name; in a cell without
     views, those of each relation, in stored form, where a deleted row may be inserted again unchanged. `ignored`: deletes of rows that did
     not exist. `candidates`: deleted and inserted rows, at home or not."""
 
     effects: bytes
-    deltas: dict[str, Changed]
+    deltas: dict[str, ViewChange]
     ignored: int
     candidates: int
 
 
-class Home(NamedTuple):
+class CellHome(NamedTuple):
     """Which rows of the views belong to the cell: those whose member that starts last has a flag set. `members`: for each alias, its
     interval and the column of the flag."""
 
@@ -76,7 +76,7 @@ class Home(NamedTuple):
 class Cell:
     """Used by one thread at a time. Any method may raise OSError or MemoryError: memory is exhausted, and the cell must be discarded."""
 
-    def __init__(self, relations: Mapping[str, RelationDefinition], views: Collection[View], homes: Collection[Home] = ()) -> None:
+    def __init__(self, relations: Mapping[str, RelationDefinition], views: Collection[View], homes: Collection[CellHome] = ()) -> None:
         """Relation ids follow their order, which must be the same whenever effects are replayed. A row must meet all `homes`."""
         self._state = State()
         self._state.newest = 1
@@ -85,7 +85,7 @@ class Cell:
         self._own = {view.name: len(view.query.outputs) for view in views}
         self._views = [self._with_homes(view._replace(query=replace(view.query, retain=_ALL))) for view in views]
         by_id = {relation.id: relation for relation in self._state.relations.values()}
-        self._shapes = {id_: Shape.of(relation.schema, relation.key) for id_, relation in by_id.items()}
+        self._shapes = {id_: EffectsShape.of(relation.schema, relation.key) for id_, relation in by_id.items()}
         self._replay = Replay(by_id, self._state.recorder)
         self._is_built = False
 
@@ -126,27 +126,27 @@ class Cell:
             self._replay.take(self._state.newest, [effect])
         self._replay.flush()
 
-    def step(self, changes: Sequence[Changes]) -> Stepped:
+    def step(self, changes: Sequence[Changes]) -> StepResult:
         """Apply changes, at most one item per relation. Problems `bad-rows` (an insert of an existing key), `no-room`: nothing was
         applied."""
         self._build()
         batch = Batch(list(changes), sum(len(part.ops) for part in changes), 0, [], 0)
-        judged = self._state.judge([batch])
-        assert judged is not None, "only several batches are judged anew"
-        deltas = {} if self._views else {one.relation.name: _rows_of(one) for one in judged.resolved}
-        candidates = sum(len(keys) for told in deltas.values() for keys, _ in (*told.deletes, *told.inserts))
-        applied = self._state.apply(judged)
+        validated = self._state.validate([batch])
+        assert validated is not None, "only several batches are judged anew"
+        deltas = {} if self._views else {one.relation.name: _rows_of(one) for one in validated.resolved}
+        candidates = sum(len(keys) for emitted in deltas.values() for keys, _ in (*emitted.deletes, *emitted.inserts))
+        applied = self._state.apply(validated)
         self._require_sound()
         for view, delta in applied.deltas:
             if delta.cut >= 0:
                 raise Problem("delta-too-large", f"a step has changed more than {_ALL[0]} rows of the view {view.name}")
             (deletes,) = delta.deletes
-            gone, come = (tuple(slots[part] for slots in delta.slots) for part in (slice(deletes), slice(deletes, None)))
-            deltas[view.name] = Changed(self._shown(view, gone), self._shown(view, come))
-            candidates += sum(len(slots[0]) for slots in (gone, come) if slots)
+            deleted, inserted = (tuple(slots[part] for slots in delta.slots) for part in (slice(deletes), slice(deletes, None)))
+            deltas[view.name] = ViewChange(self._shown(view, deleted), self._shown(view, inserted))
+            candidates += sum(len(slots[0]) for slots in (deleted, inserted) if slots)
         self._tidy()
         (receipt,) = applied.receipts
-        return Stepped(applied.payload, deltas, receipt.ignored, candidates)
+        return StepResult(applied.payload, deltas, receipt.ignored, candidates)
 
     def rows(self, name: str) -> Iterator[pa.RecordBatch]:
         """Yield all rows of a view, some ten thousand at a time; no step may be made meanwhile."""
@@ -213,17 +213,17 @@ class Cell:
         return [part for effect in decode_effects(effects, self._shapes) for part in self._parted(effect, most)]
 
     def _parted(self, effect: Effect, most: int) -> Iterator[bytes]:
-        payload, gone, come = encode_effects([effect]), effect.deletes, effect.inserts
-        if len(payload) <= most or gone.num_rows + come.num_rows <= 1:
+        payload, deleted, inserted = encode_effects([effect]), effect.deletes, effect.inserts
+        if len(payload) <= most or deleted.num_rows + inserted.num_rows <= 1:
             yield payload
             return
-        nothing = RowBlock.few([], come.struct)
-        if gone.num_rows and come.num_rows:
+        nothing = RowBlock.few([], inserted.struct)
+        if deleted.num_rows and inserted.num_rows:
             halves = [effect._replace(inserts=nothing), effect._replace(deletes=nothing)]
-        elif gone.num_rows:
-            halves = [effect._replace(deletes=half) for half in _halves(gone)]
+        elif deleted.num_rows:
+            halves = [effect._replace(deletes=half) for half in _halves(deleted)]
         else:
-            halves = [effect._replace(inserts=half) for half in _halves(come)]
+            halves = [effect._replace(inserts=half) for half in _halves(inserted)]
         for half in halves:
             yield from self._parted(half, most)
 
@@ -265,11 +265,11 @@ class Cell:
         if not slots or not len(slots[0]):
             return []
         slots = self._at_home(view, slots)
-        told = []
+        emitted = []
         for part in pieces(view.shown.text_bytes(slots)):
             keys, rows = view.shown.with_keys(tuple(column[part] for column in slots))
-            told.append((keys, self._plain(view, rows)))
-        return told
+            emitted.append((keys, self._plain(view, rows)))
+        return emitted
 
     def _plain(self, view: LiveView, rows: pa.RecordBatch) -> pa.RecordBatch:
         return rows.select(list(range(self._own[view.name]))) if self._homes else rows
@@ -277,11 +277,11 @@ class Cell:
     def _at_home(self, view: LiveView, slots: Combination) -> Combination:
         for home in self._homes:
             last, flags = np.empty(0, np.int64), np.empty(0, np.bool_)
-            for side, own in zip(view.sides, slots, strict=True):
-                if side.alias in home.members:
-                    interval, flag = home.members[side.alias]
-                    table = side.relation.table
-                    starts, is_set = stored_endpoints(table, side.spans[interval], own)[0], table.numbers([flag], own)[0][0] != 0
+            for input, own in zip(view.inputs, slots, strict=True):
+                if input.alias in home.members:
+                    interval, flag = home.members[input.alias]
+                    table = input.relation.table
+                    starts, is_set = stored_endpoints(table, input.spans[interval], own)[0], table.numbers([flag], own)[0][0] != 0
                     if not len(last):
                         last, flags = starts, is_set
                     flags, last = np.where(starts > last, is_set, flags), np.maximum(starts, last)
@@ -307,16 +307,16 @@ class Cell:
 
     def _reclaim(self) -> None:
         for reclaim in self._state.to_reclaim():
-            while reclaim(Needed(self._state.newest, NO_NUMBERS, NO_NUMBERS)):
+            while reclaim(VersionsInUse(self._state.newest, NO_NUMBERS, NO_NUMBERS)):
                 pass
 
 
-def _rows_of(resolved: Resolved) -> Changed:
+def _rows_of(resolved: Resolution) -> ViewChange:
     """The rows that a change deletes and those that it inserts; call it before the change is applied."""
-    relation, come = resolved.relation, resolved.inserts
+    relation, inserted = resolved.relation, resolved.inserts
     pieces_of = relation.table.take_pieces(relation.schema.names, resolved.deletes) if len(resolved.deletes) else ()
-    gone = [(rows.select(relation.key), rows) for _, rows in pieces_of]
-    return Changed(gone, [(come.arrow.select(relation.key), come.arrow)] if come.num_rows else [])
+    deleted = [(rows.select(relation.key), rows) for _, rows in pieces_of]
+    return ViewChange(deleted, [(inserted.arrow.select(relation.key), inserted.arrow)] if inserted.num_rows else [])
 
 
 def _halves(rows: RowBlock) -> list[RowBlock]:

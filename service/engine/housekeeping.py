@@ -15,9 +15,9 @@ from collections.abc import Callable
 from functools import partial
 
 from service.durability.log import Log
-from service.engine.snapshotting import Snapshotting
+from service.engine.snapshotting import SnapshotWriter
 from service.engine.state import State
-from service.engine.versions import Needed, Pins
+from service.engine.versions import Pins, VersionsInUse
 from service.histogram import Histogram
 from service.settings import Settings
 from service.tables.relations import Relation
@@ -36,7 +36,7 @@ class Housekeeping:
     ) -> None:
         self._state, self._log, self._versions = state, log, versions
         self._settings, self._sweep, self._renew = settings, sweep, renew
-        self.snapshots: Snapshotting | None = None  # set once the folder is loaded
+        self.snapshots: SnapshotWriter | None = None  # set once the folder is loaded
         self.checkpoint_seconds = Histogram()
         self._looked = time.monotonic()
         self._tasks: deque[Callable[[], bool]] = deque()
@@ -82,7 +82,7 @@ class Housekeeping:
     def _reclaim(self) -> None:
         self._tasks.extend(partial(self._call, task) for task in self._state.to_reclaim())
 
-    def _call(self, task: Callable[[Needed], bool]) -> bool:
+    def _call(self, task: Callable[[VersionsInUse], bool]) -> bool:
         return task(self._versions.needed())
 
     @staticmethod

@@ -12,7 +12,7 @@ from service.views.live_view import LiveView
 T = TypeVar("T")
 
 
-class Published(Protocol):
+class PublishedState(Protocol):
     """Relations and views by name (Problem `not-found`), and the versions that can be pinned."""
 
     versions: Pins

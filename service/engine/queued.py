@@ -24,13 +24,13 @@ _Sender = tuple[str, frozenset[str] | None]  # a source, and the relations that 
 Done = Callable[[Receipt | Problem], None]
 
 
-class Waiting(NamedTuple):
+class QueuedBatch(NamedTuple):
     batch: Batch
     done: Done
     bytes: int
 
 
-class Unchanged(Exception):
+class NothingWritten(Exception):
     """A job has failed before it wrote anything; the cause is for its caller."""
 
 
@@ -40,7 +40,7 @@ def change(plan: Callable[[], Callable[[], T]]) -> T:
     try:
         write = plan()
     except Exception as error:
-        raise Unchanged from error
+        raise NothingWritten from error
     return write()
 
 
@@ -57,7 +57,7 @@ class Job(NamedTuple):
             result = self.work()
         except Problem as problem:
             self.future.set_exception(problem)
-        except Unchanged as failure:
+        except NothingWritten as failure:
             self.future.set_exception(failure.__cause__)
         except BaseException as error:
             self.future.set_exception(error if self.only_reads else problem_of(error))
@@ -67,7 +67,7 @@ class Job(NamedTuple):
             self.future.set_result(result)
 
 
-Item = Waiting | Job
+Item = QueuedBatch | Job
 
 
 def is_small(batch: Batch) -> bool:
@@ -88,10 +88,10 @@ class Queue:
 
     def __init__(self) -> None:
         self._ready = threading.Condition()
-        self._small: deque[tuple[int, Waiting]] = deque()  # each with the number of its arrival
-        self._large: deque[tuple[int, Waiting]] = deque()
+        self._small: deque[tuple[int, QueuedBatch]] = deque()  # each with the number of its arrival
+        self._large: deque[tuple[int, QueuedBatch]] = deque()
         self._sources: Counter[_Sender] = Counter()  # of the large lane, and of what was taken from it last
-        self._taken: list[tuple[int, Waiting]] = []  # by the last call of `take`, and not put back
+        self._taken: list[tuple[int, QueuedBatch]] = []  # by the last call of `take`, and not put back
         self._took_small = self._only_small = False
         self._jobs: deque[tuple[int, Job]] = deque()
         self._urgent: deque[Job] = deque()
@@ -144,7 +144,7 @@ class Queue:
     def has_small(self) -> bool:
         return len(self._small) > 0
 
-    def take(self, timeout: float, batches: int, changes: int, only_small: bool = False) -> list[Waiting]:
+    def take(self, timeout: float, batches: int, changes: int, only_small: bool = False) -> list[QueuedBatch]:
         """Remove and return the next batches of one lane, at most so many with about so many changes; of both lanes by turns, unless only
         small ones are wanted. [] if nothing comes within the timeout, or only jobs. What was taken before was released or put back."""
         with self._ready:
@@ -167,7 +167,7 @@ class Queue:
                 self._leave(waiting.batch)
             self._taken = []
 
-    def put_back(self, group: Sequence[Waiting]) -> None:
+    def put_back(self, group: Sequence[QueuedBatch]) -> None:
         """Return the last of those that were taken. A small one that would now pass one of its source begins the large lane."""
         with self._ready:
             for _ in group:
@@ -189,7 +189,7 @@ class Queue:
                 found.append(self._jobs.popleft()[1])
             return found
 
-    def remove_batches(self) -> list[Waiting]:
+    def remove_batches(self) -> list[QueuedBatch]:
         with self._ready:
             found = [waiting for _, waiting in (*self._small, *self._large)]
             for _, waiting in self._large:
@@ -213,8 +213,8 @@ def fail(error: BaseException) -> NoReturn:
 
 def refuse(item: Item | None, error: BaseException) -> None:
     """Answer an item's caller that the writer has failed."""
-    if isinstance(item, Waiting):
-        tell(item.done, problem_of(error))
+    if isinstance(item, QueuedBatch):
+        emit(item.done, problem_of(error))
     elif isinstance(item, Job):
         item.future.set_exception(problem_of(error))
 
@@ -229,7 +229,7 @@ def receipt_of(submit: Callable[[Batch, Done], None], batch: Batch) -> Receipt:
     return result
 
 
-def tell(done: Done, answer: Receipt | Problem) -> None:
+def emit(done: Done, answer: Receipt | Problem) -> None:
     try:
         done(answer)
     except Exception:

@@ -14,9 +14,9 @@ import pyarrow as pa
 from livejoin.wire.batch import RowBlock
 from livejoin.wire.schema import RelationDefinition, parse_relation
 from service.durability.database import RelationRecord, ViewRecord
-from service.durability.effects import Shape, decode_effects
+from service.durability.effects import EffectsShape, decode_effects
 from service.durability.failpoints import reach
-from service.durability.folder import Damaged
+from service.durability.folder import DamagedFolder
 from service.durability.log import Log
 from service.durability.snapshots import Snapshot, read_snapshot, remove_unfinished, set_aside, snapshot_paths
 from service.engine.replaying import Replay
@@ -34,11 +34,11 @@ logger = logging.getLogger("livejoin.recovery")
 Progress = Callable[[str, float], None]
 
 
-class Ended(Exception):
+class RecoveryEnded(Exception):
     """The service is stopped while it recovers."""
 
 
-class Loading:
+class LoadContext:
     """Context in which a folder is loaded; `go_on`, which is called at intervals, raises Ended once `end` has been called."""
 
     def __init__(self) -> None:
@@ -49,7 +49,7 @@ class Loading:
         self._lock.acquire()
         try:
             self.go_on()
-        except Ended:
+        except RecoveryEnded:
             self._lock.release()
             raise
 
@@ -59,7 +59,7 @@ class Loading:
     def go_on(self) -> None:
         """Raise Ended if `end` has been called."""
         if self._is_over:
-            raise Ended
+            raise RecoveryEnded
 
     def end(self) -> None:
         """Wait until no load is running, and prevent further ones. A second call does nothing."""
@@ -79,7 +79,7 @@ def recover_relations(state: State, log: Log, folder: Path, progress: Progress, 
     start = snapshot.version if snapshot is not None else 0
     state.relations = {relation.name: relation for relation in relations}
     by_id = {relation.id: relation for relation in relations}
-    shapes = Shapes(records, {id_: Shape.of(relation.schema, relation.key) for id_, relation in by_id.items()})
+    shapes = Shapes(records, {id_: EffectsShape.of(relation.schema, relation.key) for id_, relation in by_id.items()})
     if keep_history:
         state.recorder.keep(start, relations)
     state.newest = start
@@ -108,17 +108,17 @@ def recover_relations(state: State, log: Log, folder: Path, progress: Progress, 
 class Shapes:
     """The shapes of the log's rows by relation id, as they change from version to version; `shapes` are the present ones."""
 
-    def __init__(self, records: Iterable[RelationRecord], shapes: Mapping[int, Shape]) -> None:
+    def __init__(self, records: Iterable[RelationRecord], shapes: Mapping[int, EffectsShape]) -> None:
         self._shapes = dict(shapes)
         self._changes = deque(sorted((version, record.id, columns) for record in records for version, columns in record.shapes))
         self._now = dict(shapes)
 
-    def at(self, version: int) -> Mapping[int, Shape]:
+    def at(self, version: int) -> Mapping[int, EffectsShape]:
         """Return the shapes at a version, which must not be below that of the previous call."""
         while self._changes and self._changes[0][0] < version:
             _, id_, columns = self._changes.popleft()
             shape = self._shapes[id_]
-            self._now[id_] = Shape.of(pa.schema(list(shape.rows.schema)[:columns]), shape.keys.schema.names)
+            self._now[id_] = EffectsShape.of(pa.schema(list(shape.rows.schema)[:columns]), shape.keys.schema.names)
         return self._now
 
 
@@ -130,7 +130,7 @@ def _newest_whole(
     A damaged snapshot is set aside if there is another to continue from; otherwise raises Damaged for the newest.
     """
     remove_unfinished(folder)
-    damaged: list[tuple[Path, Damaged]] = []
+    damaged: list[tuple[Path, DamagedFolder]] = []
     for path in [*reversed(snapshot_paths(folder)[0]), None]:
         version = int(path.name) if path is not None else 0
         if damaged and version < log.forgotten:
@@ -141,7 +141,7 @@ def _newest_whole(
             if path is not None:
                 snapshot = read_snapshot(path)
                 _load(snapshot, relations, progress)
-        except Damaged as problem:
+        except DamagedFolder as problem:
             assert path is not None
             damaged.append((path, problem))
             continue

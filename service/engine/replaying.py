@@ -20,7 +20,7 @@ _Changed = tuple[Relation, Numbers, Slots, Slots]
 _TOGETHER = 1024  # rows
 
 
-class _Waiting:
+class _PendingChanges:
     """Changes of one relation to be applied together, all of different keys: deleted keys and inserted rows, each with its version."""
 
     def __init__(self) -> None:
@@ -47,8 +47,8 @@ class _Waiting:
         """All these changes as one effect of the last version."""
         last = max(self.of_deletes + self.of_inserts)
         ages = last - np.array(self.of_deletes + self.of_inserts, np.int64)
-        gone, come = RowBlock.few(self.deletes, relation.no_keys.struct), RowBlock.few(self.inserts, relation.no_rows.struct)
-        return last, Effect(relation.id, False, gone, come, ages)
+        deleted, inserted = RowBlock.few(self.deletes, relation.no_keys.struct), RowBlock.few(self.inserts, relation.no_rows.struct)
+        return last, Effect(relation.id, False, deleted, inserted, ages)
 
 
 class Replay:
@@ -57,7 +57,7 @@ class Replay:
 
     def __init__(self, relations: Mapping[int, Relation], recorder: Recorder) -> None:
         self._relations, self._recorder = relations, recorder
-        self._waiting: dict[int, _Waiting] = {}  # by the relation's id
+        self._waiting: dict[int, _PendingChanges] = {}  # by the relation's id
         self._rows = 0  # changes in _waiting
 
     def take(self, version: int, effects: list[Effect]) -> None:
@@ -75,7 +75,7 @@ class Replay:
         if meets or self._rows >= _TOGETHER:
             self.flush()
         for effect, rows, keys in few:
-            self._waiting.setdefault(effect.relation_id, _Waiting()).add(version, effect, rows, keys)
+            self._waiting.setdefault(effect.relation_id, _PendingChanges()).add(version, effect, rows, keys)
             self._rows += len(keys)
 
     def flush(self) -> None:
@@ -97,18 +97,19 @@ def _entered(relation: Relation, version: int, effect: Effect) -> _Changed:
     slots before and after it (-1: none)."""
     table, inserts = relation.table, widened(effect.inserts, relation.schema)
     ages = np.zeros(effect.deletes.num_rows + inserts.num_rows, np.int64) if effect.ages is None else effect.ages.astype(np.int64)
-    of_gone, of_come = ages[: effect.deletes.num_rows], ages[effect.deletes.num_rows :]
+    of_deleted, of_inserted = ages[: effect.deletes.num_rows], ages[effect.deletes.num_rows :]
     given = table.given(inserts) if inserts.num_rows else None
     previous = table.find_given(given) if given is not None else NO_SLOTS
-    gone = table.find(effect.deletes)
-    of_gone, gone = of_gone[gone >= 0], gone[gone >= 0]
+    deleted = table.find(effect.deletes)
+    of_deleted, deleted = of_deleted[deleted >= 0], deleted[deleted >= 0]
     if effect.truncate:
-        gone = table.scan(version, 0, table.rows)[0]
-        of_gone = np.zeros(len(gone), np.int64)
-    if len(gone) and len(previous):  # deleted and inserted again
-        only = ~np.isin(gone, previous)
-        of_gone, gone = of_gone[only], gone[only]
-    table.delete(version, np.concatenate((previous[previous >= 0], gone)))
+        deleted = table.scan(version, 0, table.rows)[0]
+        of_deleted = np.zeros(len(deleted), np.int64)
+    if len(deleted) and len(previous):  # deleted and inserted again
+        only = ~np.isin(deleted, previous)
+        of_deleted, deleted = of_deleted[only], deleted[only]
+    table.delete(version, np.concatenate((previous[previous >= 0], deleted)))
     slots = table.enter(version, given) if given is not None else NO_SLOTS
-    nothing = np.full(len(gone), -1, np.int32)
-    return relation, version - np.concatenate((of_come, of_gone)), np.concatenate((previous, gone)), np.concatenate((slots, nothing))
+    nothing = np.full(len(deleted), -1, np.int32)
+    return relation, version - np.concatenate((of_inserted, of_deleted)), np.concatenate((previous, deleted)),
+    np.concatenate((slots, nothing))

@@ -23,12 +23,12 @@ from service.engine.writer import Writer
 from service.errors import Problem, dropped
 from service.query.model import Condition
 from service.tables.backlog import Backlog
-from service.tables.evolution import judged_again
+from service.tables.evolution import validated_again
 from service.tables.relations import Relation
 from service.tables.rewriting import Deletion, Replacement, Rewrite
 
 
-class Held(NamedTuple):
+class HeldRelation(NamedTuple):
     """A relation as of a held version, and its changes since."""
 
     relation: Relation
@@ -50,12 +50,12 @@ class Rewrites:
         if batch.on_error == "reject":
             refuse_bad(batch, batch.errors, batch.error_count)
         with self.held(name) as held:
-            batch = judged_again(batch, {name: held.relation.definition})
+            batch = validated_again(batch, {name: held.relation.definition})
             if batch.on_error == "reject":
                 refuse_bad(batch, batch.errors, batch.error_count)
             return self.replace_held(held, batch)
 
-    def replace_held(self, held: Held, batch: Batch) -> Receipt:
+    def replace_held(self, held: HeldRelation, batch: Batch) -> Receipt:
         """As `replace`, with a batch that was validated against the definition of the held relation."""
         rows = [changes.rows.arrow for changes in batch.changes]
         return self._submit(batch, lambda: Replacement(*held, rows, batch.bad_keys))
@@ -67,15 +67,15 @@ class Rewrites:
             return self._submit(batch, lambda: Deletion(*held, chosen))
 
     @contextmanager
-    def watched(self, relation: Relation) -> Iterator[Held]:
+    def watched(self, relation: Relation) -> Iterator[HeldRelation]:
         """Hold the published version, and record changes to the relation."""
         stack = ExitStack()
 
-        def begin() -> Held:
+        def begin() -> HeldRelation:
             if self._state.relations.get(relation.name) is not relation:
                 raise dropped(relation.name)
             version = stack.enter_context(self._versions.holding())
-            return Held(relation, version, self._state.recorder.open([relation]))
+            return HeldRelation(relation, version, self._state.recorder.open([relation]))
 
         with stack:
             held = self._writer.call(begin).result()
@@ -86,7 +86,7 @@ class Rewrites:
                     self._writer.call(partial(self._state.recorder.close, held.backlog)).result()
 
     @contextmanager
-    def held(self, name: str) -> Iterator[Held]:
+    def held(self, name: str) -> Iterator[HeldRelation]:
         """As `watched`, under the relation's rewriting lock. Problem `not-found`."""
         relation = self._state.relations.get(name)
         if relation is None:

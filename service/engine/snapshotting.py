@@ -40,11 +40,11 @@ _AT_THE_END = 1.0  # seconds that the last snapshot may take: without it the log
 _ATTEMPTS = 2  # attempts that may be abandoned for the memory they hold; the next one may hold it
 
 
-class _GivenUp(Exception):
+class _SnapshotAbandoned(Exception):
     """The snapshot is abandoned; the text says why."""
 
 
-class Snapshotting:
+class SnapshotWriter:
     """Write a snapshot of a pinned version in a separate thread when the log has grown, and remove the log before the older of two.
     `version`: the last snapshot's. `fail` is called, in that thread, if the service must stop."""
 
@@ -136,7 +136,7 @@ class Snapshotting:
         """Write a snapshot, then cut the log."""
         try:
             self._write(pin, relations, views)
-        except _GivenUp as reason:
+        except _SnapshotAbandoned as reason:
             log.info("a snapshot was abandoned: %s", reason)
             self._put_off()
             self.failures += 1
@@ -221,7 +221,7 @@ class Snapshotting:
                 return work()
         except Problem:
             self._in_vain += 1
-            raise _GivenUp("the memory that it held exceeded --pin-bytes; it will be retried") from None
+            raise _SnapshotAbandoned("the memory that it held exceeded --pin-bytes; it will be retried") from None
 
     @property
     def _is_over(self) -> bool:
@@ -231,10 +231,10 @@ class Snapshotting:
     def _go_on(self) -> bool:
         self._require_room(0)
         if self._is_over:
-            raise _GivenUp("the service is stopping; the log has everything that the snapshot would have had")
+            raise _SnapshotAbandoned("the service is stopping; the log has everything that the snapshot would have had")
         return True
 
     def _require_room(self, needed: int) -> None:
         free = self._log.free_bytes
         if free < needed + LEFT:
-            raise _GivenUp(f"the disk has {free >> 20} MiB left, which the log may need; it will be retried")
+            raise _SnapshotAbandoned(f"the disk has {free >> 20} MiB left, which the log may need; it will be retried")

@@ -19,15 +19,15 @@ from service.access.access_token import owns
 from service.durability.effects import Effect, encode_effects
 from service.engine.build import Build
 from service.engine.refusals import not_of, other_run, refuse_bad
-from service.engine.versions import Needed, Version
+from service.engine.versions import Version, VersionsInUse
 from service.errors import Problem
 from service.tables.backlog import Recorder
 from service.tables.changes import Run, batch_run
-from service.tables.evolution import judged_again, same
+from service.tables.evolution import same, validated_again
 from service.tables.indexes import SharedIndexes
-from service.tables.interest import Interest, Selection, Touched
+from service.tables.interest import Interest, Selection, TouchedRows
 from service.tables.relations import Relation
-from service.tables.resolution import NO_SLOTS, Resolved, prepare, resolve
+from service.tables.resolution import NO_SLOTS, Resolution, prepare, resolve
 from service.tables.rewriting import Rewrite
 from service.views.deltas import Delta
 from service.views.joins.protocol import Store
@@ -51,7 +51,7 @@ class Receipt(NamedTuple):
 
     def encoded(self) -> bytes:
         """The answer as JSON; its header names the timeline."""
-        told = {
+        emitted = {
             "version": self.version,
             "applied": self.applied,
             "ignored": self.ignored,
@@ -59,10 +59,10 @@ class Receipt(NamedTuple):
             "skipped": [error._asdict() for error in self.skipped],
             "duplicate": self.duplicate,
         }
-        return orjson.dumps(told if self.first is None else {**told, "first": orjson.Fragment(self.first)})
+        return orjson.dumps(emitted if self.first is None else {**emitted, "first": orjson.Fragment(self.first)})
 
 
-class Applied(NamedTuple):
+class AppliedBatches(NamedTuple):
     """The result of batches that became a version each: the answers, one log entry for all of them, under the last version, and the deltas
     for the followers."""
 
@@ -76,10 +76,10 @@ class Outcome(NamedTuple):
     concern. rebuilt: the builds whose structures replace those of views, as the batch truncates relations."""
 
     batches: Sequence[Batch]
-    resolved: list[Resolved]
+    resolved: list[Resolution]
     errors: list[RowError]
     error_count: int
-    touched: Touched
+    touched: TouchedRows
     views: Sequence[LiveView]
     rebuilt: Mapping[LiveView, Build] = MappingProxyType({})
 
@@ -128,7 +128,7 @@ class State:
     def interest(self) -> Interest[LiveView]:
         """Maps relations to the views that use them, in whatever state."""
         if self._interest is None:
-            takes = ((view, [Selection(side.relation.name, side.deciding) for side in view.reads]) for view in self.views.values())
+            takes = ((view, [Selection(input.relation.name, input.deciding) for input in view.reads]) for view in self.views.values())
             self._interest = Interest(takes)
         return self._interest
 
@@ -200,14 +200,14 @@ class State:
         self.receipts = {source: answer for source, answer in self.receipts.items() if relation not in self.written[source]}
 
     def prepare(self, batch: Batch) -> None:
-        """Do part of the work of `judge` and `apply` in advance, for each relation with many changes. Any thread."""
+        """Do part of the work of `validate` and `apply` in advance, for each relation with many changes. Any thread."""
         relations = self._relations
         for changes in batch.changes:
             relation = relations.get(changes.relation)
             if relation is not None and same(changes.definition, relation.definition):
                 prepare(relation, changes)
 
-    def judge(self, batches: Sequence[Batch]) -> Outcome | None:
+    def validate(self, batches: Sequence[Batch]) -> Outcome | None:
         """Compute the effect of a batch, or of consecutive single changes (`is_single`), without changing anything. None: several must be
         judged in `subruns`, as one of them is invalid, or two concern the same row. Cost: once per relation.
 
@@ -245,9 +245,9 @@ class State:
                 raise Problem("not-found", f"the relation {changes.relation} was dropped in the meantime; nothing was applied")
             if relation is not None and relation.definition is not changes.definition:
                 others[changes.relation] = relation.definition
-        return judged_again(batch, others) if others else batch
+        return validated_again(batch, others) if others else batch
 
-    def _resolved(self, parts: Sequence[Changes], batches: Sequence[Batch]) -> Resolved:
+    def _resolved(self, parts: Sequence[Changes], batches: Sequence[Batch]) -> Resolution:
         """Return what changes of one relation do together."""
         name = parts[0].relation
         relation = self._relations.get(name)
@@ -264,11 +264,11 @@ class State:
         return resolve(relation, changes, self.newest)
 
     def _require_room(
-        self, resolved: list[Resolved], rebuilt: Mapping[LiveView, Build], singly: bool = False
-    ) -> tuple[Touched, Sequence[LiveView]]:
+        self, resolved: list[Resolution], rebuilt: Mapping[LiveView, Build], singly: bool = False
+    ) -> tuple[TouchedRows, Sequence[LiveView]]:
         """Raise Problem `no-room` while nothing has been changed: an array that fills up later would stop the service. Return the rows, and
         the views that they concern."""
-        touched = Touched(resolved)
+        touched = TouchedRows(resolved)
         try:
             for one in resolved:
                 one.relation.table.require(one.inserts)
@@ -281,44 +281,44 @@ class State:
             raise Problem("no-room", f"{error}; nothing of the batch was applied") from None
         return touched, views
 
-    def apply(self, judged: Outcome) -> Applied:
+    def apply(self, validated: Outcome) -> AppliedBatches:
         """Make a version of each judged batch; they are on disk together or not at all. If this raises, the state is broken; a view that
         cannot follow fails alone."""
-        batches, first = judged.batches, self.newest + 1
+        batches, first = validated.batches, self.newest + 1
         last = first + len(batches) - 1
         runs: dict[str, Run] = {}
         ignored = 0  # none of several batches
-        for one in judged.resolved:
+        for one in validated.resolved:
             ignored += one.ignored
             if len(one.deletes) or one.inserts.num_rows:
                 runs[one.relation.name] = run = _enter(last, one, len(batches))
                 self.rows_changed += run.rows
         self.recorder.note(first, runs)
-        for view, build in judged.rebuilt.items():
-            if view in judged.views:
+        for view, build in validated.rebuilt.items():
+            if view in validated.views:
                 build.put_in_place()  # first: the structures that it shares with no other view stop following changes
-        self.indexes.apply(last, runs, judged.touched)
+        self.indexes.apply(last, runs, validated.touched)
         self._changed.update(runs)
         deltas: list[tuple[LiveView, Delta]] = []
-        for view in judged.views:
+        for view in validated.views:
             if view.state == "live":
                 self._asked.add(view)
                 self._behind[view] = None
                 try:
-                    rebuilt = judged.rebuilt.get(view)
+                    rebuilt = validated.rebuilt.get(view)
                     delta = view.apply(first, len(batches), runs) if rebuilt is None else rebuilt.apply(first, runs)
                 except Exception as error:
                     self.fail(view, error)
                     continue
                 if delta is not None:
                     deltas.append((view, delta))
-        receipts, errors, bad = [], judged.errors, judged.error_count
+        receipts, errors, bad = [], validated.errors, validated.error_count
         for version, batch in enumerate(batches, first):
             passed_over = batch.ignored + ignored
             receipt = Receipt(version, batch.sent - passed_over - bad, passed_over, bad, errors, False, self.timeline)
             self._count(version, batch, receipt)
             receipts.append(receipt)
-        return Applied(receipts, _payload(judged), deltas)
+        return AppliedBatches(receipts, _payload(validated), deltas)
 
     def _count(self, version: int, batch: Batch, receipt: Receipt) -> None:
         self.newest = version
@@ -329,22 +329,22 @@ class State:
             written = {*batch.named, *(changes.relation for changes in batch.changes)}
             self.written[batch.source] = self.written.get(batch.source, frozenset()) | written
 
-    def to_reclaim(self) -> list[Callable[[Needed], bool]]:
+    def to_reclaim(self) -> list[Callable[[VersionsInUse], bool]]:
         """Return functions that make reusable what neither the published version, which is the newest, nor a pin, nor an unsettled delta
         needs. Call each, with what is needed then, until it returns False: nothing is left. A call does a piece of the work."""
         self.rows_changed = 0
         views = [partial(self._reclaim_view, view) for view in self.views.values()]
         return [*views, self._reclaim_indexes, *(partial(self._reclaim_table, relation) for relation in self.relations.values())]
 
-    def _reclaim_view(self, view: LiveView, needed: Needed) -> bool:
+    def _reclaim_view(self, view: LiveView, needed: VersionsInUse) -> bool:
         if view.state == "building":  # its builder reclaims it
             return False
         return self.unless_it_fails(view, partial(view.reclaim, needed.published, needed.views), False)
 
-    def _reclaim_indexes(self, needed: Needed) -> bool:
+    def _reclaim_indexes(self, needed: VersionsInUse) -> bool:
         return self.indexes.reclaim(needed.published, needed.rows)
 
-    def _reclaim_table(self, relation: Relation, needed: Needed) -> bool:
+    def _reclaim_table(self, relation: Relation, needed: VersionsInUse) -> bool:
         feeds = (view.feed for view in self.interest.using(relation.name) if not view.owns_rows)
         floors = (floor for feed in feeds if feed is not None and (floor := feed.floor()) is not None)
         replayed = self.recorder.floor(relation)
@@ -361,7 +361,7 @@ class State:
             del self._behind[view]
         return False
 
-    def _require(self, view: LiveView, rebuilt: Build | None, resolved: dict[str, Resolved]) -> None:
+    def _require(self, view: LiveView, rebuilt: Build | None, resolved: dict[str, Resolution]) -> None:
         """Raise MemoryError if the structures that follow the batch for the view lack room; any other error fails only the view."""
         try:
             view.require(resolved) if rebuilt is None else rebuilt.require_room(resolved)
@@ -401,7 +401,7 @@ class State:
         return [*self.indexes.stores, *(store for view in self.views.values() for store in view.stores)]
 
 
-def _enter(version: int, resolved: Resolved, versions: int) -> Run:
+def _enter(version: int, resolved: Resolution, versions: int) -> Run:
     """Apply a judged change to its table."""
     table, previous, deletes = resolved.relation.table, resolved.previous, resolved.deletes
     if len(deletes):
@@ -418,19 +418,19 @@ def _enter(version: int, resolved: Resolved, versions: int) -> Run:
     return Run(versions, of[order], run.old[order], run.new[order], run.rows)
 
 
-def _payload(judged: Outcome) -> bytes:
+def _payload(validated: Outcome) -> bytes:
     effects = []
-    for one in judged.resolved:
+    for one in validated.resolved:
         if one.truncate or len(one.deletes) or one.inserts.num_rows:
             ages = None
             if one.offsets is not None:
-                come, gone = one.offsets
-                ages = (len(judged.batches) - 1 - np.concatenate((gone, come))).astype(np.uint16)
+                inserted, deleted = one.offsets
+                ages = (len(validated.batches) - 1 - np.concatenate((deleted, inserted))).astype(np.uint16)
             effects.append(Effect(one.relation.id, one.truncate, one.delete_keys, one.inserts, ages))
     return encode_effects(effects)
 
 
-def _bad_rows(batch: Batch, resolved: Sequence[Resolved]) -> tuple[list[RowError], int]:
+def _bad_rows(batch: Batch, resolved: Sequence[Resolution]) -> tuple[list[RowError], int]:
     """Return the first errors of a batch, and their number. Problem `bad-rows` if it is to be refused for them."""
     errors, count = batch.errors, batch.error_count
     for one in resolved:

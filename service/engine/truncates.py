@@ -20,11 +20,11 @@ from functools import partial
 import numpy as np
 
 from livejoin.wire.batch import TRUNCATE, Batch
-from service.engine.build import Build, Cancelled, Phase
+from service.engine.build import Build, BuildCancelled, Phase
 from service.engine.builds import Builds
-from service.engine.queued import Done, is_single, tell
+from service.engine.queued import Done, emit, is_single
 from service.engine.state import Receipt, State
-from service.engine.under_way import UnderWay
+from service.engine.under_way import PendingSources
 from service.engine.versions import Pins
 from service.engine.writer import Writer
 from service.errors import Problem, ending
@@ -41,7 +41,7 @@ class Truncates:
 
     def __init__(self, state: State, writer: Writer, versions: Pins, builds: Builds) -> None:
         self._state, self._writer, self._versions, self._builds = state, writer, versions, builds
-        self.under_way = UnderWay(state.may_use)
+        self.under_way = PendingSources(state.may_use)
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="truncates")
         self._running: list[Build] = []  # for the batch that is being prepared; replaced, never changed
 
@@ -64,11 +64,11 @@ class Truncates:
                 return
             future = self._thread.submit(self._run, batch, done)
         except Problem as problem:
-            self._tell(batch, done, problem)
+            self._emit(batch, done, problem)
         except RuntimeError:  # the thread has ended
-            self._tell(batch, done, ending())
+            self._emit(batch, done, ending())
         else:
-            future.add_done_callback(lambda future: self._tell(batch, done, ending()) if future.cancelled() else None)
+            future.add_done_callback(lambda future: self._emit(batch, done, ending()) if future.cancelled() else None)
 
     def end(self) -> None:
         """Refuse the batches that wait, and soon the one being prepared, unless the writer has it."""
@@ -93,9 +93,9 @@ class Truncates:
         views = self._state.views.values() if large else ()
         return {view: names & view.relations.keys() for view in views if view.state == "live" and large & view.relations.keys()}
 
-    def _tell(self, batch: Batch, done: Done, answer: Receipt | Problem) -> None:
+    def _emit(self, batch: Batch, done: Done, answer: Receipt | Problem) -> None:
         self.under_way.end(batch)
-        tell(done, answer)
+        emit(done, answer)
 
     def _run(self, batch: Batch, done: Done) -> None:
         builds: list[Build] = []
@@ -119,10 +119,10 @@ class Truncates:
                 for build in [*builds]:
                     self._attempt(builds, build, self._builds.go_on)
         except Problem as problem:
-            tell(answer, problem)
+            emit(answer, problem)
         except Exception:
             log.exception("a batch could not be prepared; nothing of it was applied")
-            tell(answer, Problem("internal", "the batch could not be applied"))
+            emit(answer, Problem("internal", "the batch could not be applied"))
         finally:
             self.under_way.end(batch)
             with suppress(Problem):  # the service is stopping
@@ -143,7 +143,7 @@ class Truncates:
 
     def _drop(self, builds: list[Build], build: Build, error: Exception) -> None:
         builds.remove(build)
-        is_cancelled = isinstance(error, Cancelled)  # the view was dropped
+        is_cancelled = isinstance(error, BuildCancelled)  # the view was dropped
         self._builds.finish(build, Phase.DROPPED if is_cancelled else Phase.FAILED)
         if not is_cancelled:
             said = "the view %s could not be rebuilt for a truncate: its rows will be deleted one by one, and other changes wait meanwhile"
@@ -151,7 +151,7 @@ class Truncates:
 
     def _drop_all(self, builds: list[Build]) -> None:
         for build in [*builds]:
-            self._drop(builds, build, Cancelled())
+            self._drop(builds, build, BuildCancelled())
 
     def _conclude(self, builds: list[Build], batch: Batch, done: Done, started: float) -> bool:
         """Apply the batch if the builds have little left to follow; otherwise return False: each holds the newest version for a round."""
@@ -159,7 +159,7 @@ class Truncates:
         for build in [*builds]:
             try:
                 if not self._state.has(build.view, "live"):
-                    raise Cancelled
+                    raise BuildCancelled
                 are_done &= self._builds.follow_rest(build)
             except Exception as error:
                 self._drop(builds, build, error)
@@ -174,5 +174,5 @@ class Truncates:
             if build.difference is not None:
                 build.difference.hold(self._versions.holding(rows_only=False))
             builds.remove(build)
-            self._builds.finish(build, Phase.LIVE if build.is_in_place else Phase.DROPPED)
+            self._builds.finish(build, Phase.LIVE if build.is_in_position else Phase.DROPPED)
         return True

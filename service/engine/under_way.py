@@ -26,7 +26,7 @@ class _Entry:
         self.begun: Future[None] = Future()
 
 
-class UnderWay:
+class PendingSources:
     """Any thread. No thread waits for another source. may_use: whether a source is known and a sender with these rights may use it."""
 
     def __init__(self, may_use: Callable[[str, Writes], bool]) -> None:
@@ -47,7 +47,7 @@ class UnderWay:
         if not (self._entries or self._expected) or batch.source is None:
             return False
         entries = self._entries
-        return self._is_held(batch, entries[: _place(batch, entries)])
+        return self._is_held(batch, entries[: _position(batch, entries)])
 
     def begin(self, batch: Batch, go: Callable[[], None] | None = None) -> None:
         """Note the batch, and call `go` once it need not wait any longer: now, or in the thread that ends what it waits for. It is also
@@ -61,7 +61,8 @@ class UnderWay:
     @contextmanager
     def expecting(self, fields: Mapping[str, Any], writes: Writes) -> Iterator[None]:
         """Context in which a batch with these fields is received and decoded. It holds back those of its run with greater epochs: others
-        do not make it a duplicate. If it is sent again meanwhile, the new copy takes its place: the connection of this one may be lost."""
+        do not make it a duplicate. If it is sent again meanwhile, the new copy takes its position: the connection of this one may be
+        lost."""
         source, run, epoch = fields.get("source"), fields.get("run"), fields.get("epoch")
         if source is None or epoch is None:
             yield
@@ -85,9 +86,9 @@ class UnderWay:
             for known in self._entries:
                 if known.batch is batch:
                     return known
-            entry, place = _Entry(batch, go), _place(batch, self._entries)
-            before = self._entries[:place]
-            self._entries = [*before, entry, *self._entries[place:]]
+            entry, position = _Entry(batch, go), _position(batch, self._entries)
+            before = self._entries[:position]
+            self._entries = [*before, entry, *self._entries[position:]]
             is_held = self._is_held(batch, before)
         if not is_held:
             self._go(entry)
@@ -163,12 +164,12 @@ class UnderWay:
             del self._beginning.entries
 
 
-def _place(batch: Batch, entries: Sequence[_Entry]) -> int:
+def _position(batch: Batch, entries: Sequence[_Entry]) -> int:
     """Return the place of the batch among the entries: the last, but in front of those of its run with greater epochs."""
     epoch, owner = batch.epoch, (batch.source, batch.run)
     if epoch is not None:
-        for place, entry in enumerate(entries):
+        for position, entry in enumerate(entries):
             other = entry.batch
             if (other.source, other.run) == owner and other.epoch is not None and other.epoch > epoch:
-                return place
+                return position
     return len(entries)

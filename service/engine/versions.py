@@ -46,7 +46,7 @@ class Pin:
         self._held = True
 
 
-class Needed(NamedTuple):
+class VersionsInUse(NamedTuple):
     """What must not be reused: the number of the published version, and the sorted numbers of the pinned ones, for rows and for the
     structures of views."""
 
@@ -55,7 +55,7 @@ class Needed(NamedTuple):
     views: Numbers
 
 
-class Held(NamedTuple):
+class HeldVersion(NamedTuple):
     """A held version, for monitoring. `reading`: what the reader that has been idle for longest (`idle`) reads, "" if unknown; `age`: of
     the oldest pin."""
 
@@ -73,7 +73,7 @@ class Pins:
         self._clock = clock
         self._lock = threading.Lock()
         self._held: SortedDict[int, list[Pin]] = SortedDict()
-        self._numbers: tuple[Numbers, Numbers] | None = None  # as in `Needed`; None: to be recomputed
+        self._numbers: tuple[Numbers, Numbers] | None = None  # as in `VersionsInUse`; None: to be recomputed
         self.published = Version(0, {}, {})
 
     def publish(self, version: Version) -> None:
@@ -138,12 +138,12 @@ class Pins:
                 pin._busy -= 1
                 self._doom(pin)
 
-    def needed(self) -> Needed:
+    def needed(self) -> VersionsInUse:
         with self._lock:
             if self._numbers is None:
                 numbers = list(self._held)
                 self._numbers = np.array(numbers, np.int64), np.array([one for one in numbers if self._has_views(one)], np.int64)
-            return Needed(self.published.number, *self._numbers)
+            return VersionsInUse(self.published.number, *self._numbers)
 
     def expire_idle(self, seconds: float) -> None:
         """Release the pins whose readers have been idle for this long."""
@@ -167,13 +167,13 @@ class Pins:
                     self._doom(pin)
             return bool(oldest)
 
-    def held(self) -> list[Held]:
+    def held(self) -> list[HeldVersion]:
         """Return the versions that readers hold, the oldest first."""
         with self._lock:
             now, found = self._clock(), []
             for number, pins in self._held.items():
                 idle = min(pins, key=lambda pin: pin._used)
-                found.append(Held(number, len(pins), idle.reading, now - idle._used, now - min(pin._made for pin in pins)))
+                found.append(HeldVersion(number, len(pins), idle.reading, now - idle._used, now - min(pin._made for pin in pins)))
             return found
 
     def is_held(self, pin: Pin) -> bool:

@@ -21,8 +21,8 @@ from livejoin.wire.batch import Batch
 from service.durability.database import LogRow
 from service.durability.failpoints import reach
 from service.durability.log import Log
-from service.engine.queued import Done, Item, Job, Queue, Waiting, failed, is_small, problem_of, refuse, runs_of, subruns, tell
-from service.engine.state import Applied, Outcome, Receipt, State
+from service.engine.queued import Done, Item, Job, Queue, QueuedBatch, emit, failed, is_small, problem_of, refuse, runs_of, subruns
+from service.engine.state import AppliedBatches, Outcome, Receipt, State
 from service.engine.versions import Pins
 from service.errors import Problem, ending
 from service.histogram import Histogram
@@ -36,7 +36,7 @@ T = TypeVar("T")
 _GROUP_BATCHES, _GROUP_CHANGES, _GROUP_SECONDS = 256, 100_000, 0.02  # after so many seconds, no further batch of a group is begun
 _WAITING_BYTES = 1 << 30  # of decoded batches: beyond this, no more are accepted
 _TICK = 1.0  # seconds between two checks of what expires with time
-_PIECE, _MUCH_OWED = 2e-3, 0.25  # seconds of housekeeping while something waits; owed, from which on it is ten times as much
+_PIECE, _MUCH_DEBT = 2e-3, 0.25  # seconds of housekeeping while something waits; owed, from which on it is ten times as much
 _STUCK = 600.0  # seconds without a sign of progress: far more than a batch or a part of a build takes
 
 
@@ -56,12 +56,12 @@ class Writer:
         self._ended = False
         self._refuses = False  # whether all batches are refused, as the service ends
         self._untidy = False  # whether there is more housekeeping
-        self._owed = 0.0  # seconds of housekeeping
+        self._debt = 0.0  # seconds of housekeeping
         self.failure: BaseException | None = None
         self._waiting_bytes = 0  # those in progress included
         self.batches = self.changes = 0
         self.batch_changes, self.update_seconds, self.turn_seconds = Histogram(), Histogram(), Histogram()
-        self._beat: float | None = None  # time of the thread's last sign of progress; None while it is idle
+        self._heartbeat: float | None = None  # time of the thread's last sign of progress; None while it is idle
         self._thread = threading.Thread(target=self._run, name="writer", daemon=True)
 
     def start(self) -> None:
@@ -74,23 +74,23 @@ class Writer:
     @property
     def busy_seconds(self) -> float:
         """Seconds since the thread's last sign of progress; 0 while it is idle."""
-        beat = self._beat
-        return 0.0 if beat is None else time.monotonic() - beat
+        heartbeat = self._heartbeat
+        return 0.0 if heartbeat is None else time.monotonic() - heartbeat
 
     @property
     def is_stuck(self) -> bool:
         """Whether the writer has probably stopped for good."""
         return self.busy_seconds > _STUCK or (self._thread.ident is not None and not self._thread.is_alive() and not self._ended)
 
-    def beat(self) -> None:
+    def heartbeat(self) -> None:
         """Signal progress within a job. The writer's thread."""
-        self._beat = time.monotonic()
+        self._heartbeat = time.monotonic()
 
     def submit(self, batch: Batch, done: Done, is_admitted: bool = False) -> None:
         """Queue a batch. Problem `too-busy`, unless it was admitted before, or the reason why no more batches are accepted."""
         if not is_admitted:
             self.admit()
-        self._put(Waiting(batch, done, batch.bytes + batch.prepared_bytes))
+        self._put(QueuedBatch(batch, done, batch.bytes + batch.prepared_bytes))
 
     def has_of(self, batch: Batch) -> bool:
         """As `Queue.has_of`."""
@@ -98,12 +98,12 @@ class Writer:
 
     def commit(self, batch: Batch, done: Done) -> None:
         """Apply and log a batch that was admitted, publish, and answer. Within a job."""
-        waiting = Waiting(batch, done, batch.bytes + batch.prepared_bytes)
+        waiting = QueuedBatch(batch, done, batch.bytes + batch.prepared_bytes)
         with self._lock:
             is_refused = self._refuses
             self._waiting_bytes += 0 if is_refused else waiting.bytes
         if is_refused:
-            tell(done, ending())
+            emit(done, ending())
         else:
             self._commit([waiting])
 
@@ -137,23 +137,23 @@ class Writer:
             refused = self._queue.remove_batches()
             self._waiting_bytes -= sum(waiting.bytes for waiting in refused)
         for waiting in refused:
-            tell(waiting.done, ending())
+            emit(waiting.done, ending())
 
     def _put(self, item: Item, urgent: bool = False) -> None:
         with self._lock:
-            if self._ended or (self._refuses and isinstance(item, Waiting)):
+            if self._ended or (self._refuses and isinstance(item, QueuedBatch)):
                 raise problem_of(self.failure) if self.failure else ending()
-            if isinstance(item, Waiting):
+            if isinstance(item, QueuedBatch):
                 self._waiting_bytes += item.bytes
             self._queue.put(item, urgent)
 
     def _run(self) -> None:
         ticked = time.monotonic()
         while True:
-            group, jobs = list[Waiting](), list[Job]()
+            group, jobs = list[QueuedBatch](), list[Job]()
             try:
                 group = self._queue.take(0.0 if self._untidy else _TICK, _GROUP_BATCHES, _GROUP_CHANGES, self._holds_back())
-                self.beat()
+                self.heartbeat()
                 started = time.monotonic()
                 if group:
                     self._commit(group)
@@ -166,7 +166,7 @@ class Writer:
                 if is_over:
                     return
                 now = time.monotonic()
-                self._owed += now - started
+                self._debt += now - started
                 if group or self._untidy or now - ticked > _TICK:
                     self._tidy()
                     ticked = now
@@ -175,18 +175,18 @@ class Writer:
                 for job in jobs:
                     refuse(job, error)
                 return
-            self._beat = None
+            self._heartbeat = None
 
     def _tidy(self) -> None:
         """Do the housekeeping that is due: as long as groups and jobs have taken, and all of it while nothing waits."""
         started, spent = time.monotonic(), 0.0
         self._untidy = True
-        while self._untidy and (not len(self._queue) or spent < min(self._owed, _PIECE if self._owed < _MUCH_OWED else 10 * _PIECE)):
+        while self._untidy and (not len(self._queue) or spent < min(self._debt, _PIECE if self._debt < _MUCH_DEBT else 10 * _PIECE)):
             self._untidy = self._housekeep()
             spent = time.monotonic() - started
-        self._owed = max(0.0, self._owed - spent) if self._untidy else 0.0
+        self._debt = max(0.0, self._debt - spent) if self._untidy else 0.0
 
-    def _commit(self, group: list[Waiting]) -> None:
+    def _commit(self, group: list[QueuedBatch]) -> None:
         """Apply, log and publish these, and answer; those that there is no time for are put back."""
         answers: list[Receipt | Problem] | None = None
         done = group
@@ -198,7 +198,7 @@ class Writer:
             self._publish(deltas)
         except BaseException as error:
             for waiting in done:
-                tell(waiting.done, problem_of(error) if answers is None else failed())  # whether published or not, these are on disk
+                emit(waiting.done, problem_of(error) if answers is None else failed())  # whether published or not, these are on disk
             raise
         finally:
             with self._lock:
@@ -207,9 +207,9 @@ class Writer:
         for waiting, answer in zip(done, answers, strict=True):
             if isinstance(answer, Receipt):  # a batch that was refused may be resent
                 waiting.batch.release()  # before its client is answered, and the memory of its body reused
-            tell(waiting.done, answer)
+            emit(waiting.done, answer)
 
-    def _put_back(self, group: Sequence[Waiting]) -> None:
+    def _put_back(self, group: Sequence[QueuedBatch]) -> None:
         """Return batches to the queue; if all that wait were refused meanwhile, refuse these."""
         if group:
             with self._lock:
@@ -241,14 +241,14 @@ class Writer:
 
     def _apply(self, batches: list[Batch], deltas: list[tuple[LiveView, Delta]]) -> list[Receipt | Problem]:
         """Apply batches, together if possible, and append them to the log. If this raises, the state is broken."""
-        judged = self._judge(batches)
-        if judged is None:
+        validated = self._validate(batches)
+        if validated is None:
             return [answer for run in subruns(batches) for answer in self._apply(run, deltas)]
-        if not isinstance(judged, Outcome):
-            return [judged]
+        if not isinstance(validated, Outcome):
+            return [validated]
         started = time.perf_counter()
         try:
-            applied = self._state.apply(judged)
+            applied = self._state.apply(validated)
         except BaseException:
             what, first = "applying %d batches failed, the first of %d changes (source %r, epoch %r)", batches[0]
             log.critical(what, len(batches), first.sent, first.source, first.epoch)
@@ -257,7 +257,7 @@ class Writer:
         deltas += applied.deltas
         return [*applied.receipts]
 
-    def _judge(self, batches: list[Batch]) -> Outcome | Receipt | Problem | None:
+    def _validate(self, batches: list[Batch]) -> Outcome | Receipt | Problem | None:
         """Return the outcome to apply, or the answer to a batch that is not applied. None: several must be judged in smaller runs, as one
         of them has an answer of its own; nothing was changed yet."""
         answer: Receipt | Problem | None = None
@@ -265,7 +265,7 @@ class Writer:
             for batch in batches:
                 answer = answer or self._state.repeated(batch, 0) or self._state.unrecorded(batch)
             if answer is None and self._log.takes([batch.bytes for batch in batches]):
-                return self._state.judge(batches)
+                return self._state.validate(batches)
             answer = answer or Problem("disk-full", "the disk of the data folder has no room for this batch; nothing of it was applied")
         except Problem as problem:
             answer = problem
@@ -275,7 +275,7 @@ class Writer:
             answer = Problem("internal", "the batch could not be applied")
         return answer if len(batches) == 1 else None
 
-    def _append(self, batches: list[Batch], applied: Applied, seconds: float) -> None:
+    def _append(self, batches: list[Batch], applied: AppliedBatches, seconds: float) -> None:
         """Append these, applied together in so many seconds, to the log."""
         rows, changes, count = [], 0, len(batches)
         last = applied.receipts[-1].version

@@ -26,16 +26,16 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from service.durability.folder import Damaged
+from service.durability.folder import DamagedFolder
 from service.errors import Problem, bad_parameter
 from service.following.chunks import CHUNK_ROWS, Chunk, cut_up
-from service.following.pending import Pending, first_rows
+from service.following.pending import PendingDeltas, first_rows
 from service.following.segments import Segment, merged, segment_of, stored, taken_back, to_merge
 from service.following.subscriptions import Subscription
 from service.reading.cursors import Readers, open_rows
-from service.reading.tokens import Forged, Tokens
+from service.reading.tokens import ForgedToken, Tokens
 from service.tables.store import pieces
-from service.views.deltas import Combination, Delta, Stored, joined, too_large
+from service.views.deltas import Combination, Delta, StoredDeltas, joined, too_large
 
 log = logging.getLogger("livejoin.feeds")
 
@@ -65,11 +65,11 @@ class Feed:
         self._changed = threading.Condition(self._lock)
         self._settling = threading.Lock()  # its holder settles; taken before `_lock`
         self._in_hand: int | None = None  # the first of the versions that are being settled
-        self._pending = Pending()
+        self._pending = PendingDeltas()
         self.segments: deque[Segment] = deque()
         self._first = 0  # number of the first segment's first kept version
         self._rows, self._bytes = 0, 0.0
-        self.told = 0  # rows, whether still kept or not
+        self.emitted = 0  # rows, whether still kept or not
         self._lost = self.versions.published.number
         self._cut = -1  # the newest version whose delta was too large
         self._closed: Problem | None = None
@@ -90,7 +90,7 @@ class Feed:
         if delta.cut >= 0:
             self._cut_at(delta.cut)
         if delta.versions:
-            self.told += delta.rows
+            self.emitted += delta.rows
             self._pending.put(at, delta)
             self._trim()
 
@@ -141,7 +141,7 @@ class Feed:
 
     # snapshots
 
-    def stored(self, version: int) -> Stored:
+    def stored(self, version: int) -> StoredDeltas:
         """Return the retained changes up to a published version, for a snapshot of it. Any thread; takes as long as settling all of
         them."""
         self._settle()
@@ -154,7 +154,7 @@ class Feed:
                     parts.append((segment, first, end))
         return stored(lost, cut, parts)
 
-    def restore(self, version: int, found: Stored | None, keys: pa.Schema, rows: pa.Schema) -> None:
+    def restore(self, version: int, found: StoredDeltas | None, keys: pa.Schema, rows: pa.Schema) -> None:
         """Restore the stored changes up to a version, that of the snapshot; `append` receives all later ones. If there are none, or they
         are damaged, the feed starts empty. `keys`, `rows`: the schemas of the view. Call this before anyone follows."""
         self._lost = version
@@ -162,7 +162,7 @@ class Feed:
             return
         try:
             lost, cut, segments = taken_back(found, keys, rows, version)
-        except (ValueError, TypeError, KeyError, OSError, Damaged) as error:
+        except (ValueError, TypeError, KeyError, OSError, DamagedFolder) as error:
             what = "the changes of the view %s up to version %d cannot be read, so tokens from before it expire: %s"
             log.error(what, self._name, version, error)
             return
@@ -180,14 +180,14 @@ class Feed:
         """End the followers with this problem: the view is dropped or has failed. Rows that are being gathered are discarded: their slots
         may be reused."""
 
-        def gone(*_: object) -> NoReturn:
+        def deleted(*_: object) -> NoReturn:
             raise problem
 
         with self._lock:
             self._closed = problem
             self._cut_at(self.versions.published.number)
             # They hold the view, which holds this feed: its memory must be freed at once, not by the cycle collector.
-            self.gather = self._text_bytes = gone
+            self.gather = self._text_bytes = deleted
         self.wake()
 
     # followers
@@ -315,7 +315,7 @@ class Feed:
     def _position(self, since: str) -> int:
         try:
             name, id_, version, is_of_here = self._tokens.open(since)
-        except Forged:
+        except ForgedToken:
             raise Problem("bad-token", "the token was not issued by this service") from None
         if name != self._name:
             raise Problem("bad-token", f"the token belongs to another view, named {name}")
@@ -433,13 +433,13 @@ class Feed:
 
     def _take_in(self, segment: Segment) -> None:
         """Replace the oldest pending versions by their segment, without those dropped meanwhile."""
-        gone = bisect_right(segment.versions, self._lost)
-        if gone == len(segment.versions) or self._closed is not None:
+        deleted = bisect_right(segment.versions, self._lost)
+        if deleted == len(segment.versions) or self._closed is not None:
             return
-        if gone:
+        if deleted:
             assert not self.segments, "the oldest go first"
-            self._first = gone
-        rows = segment.starts[-1] - segment.starts[gone]
+            self._first = deleted
+        rows = segment.starts[-1] - segment.starts[deleted]
         self.segments.append(segment)
         self._pending.leave_out(segment.versions[-1])
         self._rows += rows

@@ -9,7 +9,7 @@ from itertools import takewhile
 from service.views.deltas import Delta
 
 
-class Pending(deque[Delta]):
+class PendingDeltas(deque[Delta]):
     """Each published as a whole, or not yet. `rows`: their number, without those of deltas that are to be read (`Delta.later`). Not
     synchronized."""
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from service.views.deltas import Delta, Stored
+from service.views.deltas import Delta, StoredDeltas
 
 _KEYS, _LOST, _CUT = b"livejoin.keys", b"livejoin.lost", b"livejoin.cut"
 _SMALL_BYTES, _TOGETHER = 16 << 10, 16  # of segments that are merged, and how many
@@ -84,7 +84,7 @@ def _schema(batches: list[pa.RecordBatch]) -> pa.Schema:
     return pa.unify_schemas([batch.schema for batch in batches])
 
 
-def stored(lost: int, cut: int, parts: list[tuple[Segment, int, int]]) -> Stored:
+def stored(lost: int, cut: int, parts: list[tuple[Segment, int, int]]) -> StoredDeltas:
     """Return the versions number first to end (excluded) of each segment, in the form of the file."""
     some = [segment for segment, _, _ in parts]
     keys, rows = ([*_schema(batches)] if batches else [] for batches in ([one.keys for one in some], [one.rows for one in some]))
@@ -99,10 +99,10 @@ def stored(lost: int, cut: int, parts: list[tuple[Segment, int, int]]) -> Stored
             columns = [column.slice(starts[0], len(deleted)) for batch in (segment.keys, segment.rows) for column in batch.columns]
             yield pa.RecordBatch.from_arrays([*own, *columns], schema=schema)
 
-    return Stored(schema, batches())
+    return StoredDeltas(schema, batches())
 
 
-def taken_back(found: Stored, keys: pa.Schema, rows: pa.Schema, version: int) -> tuple[int, int, list[Segment]]:
+def taken_back(found: StoredDeltas, keys: pa.Schema, rows: pa.Schema, version: int) -> tuple[int, int, list[Segment]]:
     """Return `lost`, `cut` and the segments up to a version. Raises ValueError or KeyError (as do Arrow's errors) for invalid data."""
     metadata = found.schema.metadata
     lost, cut, width = (int(metadata[name]) for name in (_LOST, _CUT, _KEYS))

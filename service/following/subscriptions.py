@@ -11,7 +11,7 @@ from service.reading.cursors import RowReader
 from service.reading.holdings import Holding
 
 
-class Followed(Protocol):
+class FollowedFeed(Protocol):
     """The part of a feed that a follower needs."""
 
     owner: str
@@ -32,7 +32,7 @@ class Subscription(Holding):
     Used by one thread at a time. An `error` chunk is the last one.
     """
 
-    def __init__(self, feed: Followed, position: int, snapshot: RowReader | None = None, until: int | None = None) -> None:
+    def __init__(self, feed: FollowedFeed, position: int, snapshot: RowReader | None = None, until: int | None = None) -> None:
         super().__init__(feed.owner)
         self._feed = feed
         self._position = position

@@ -141,17 +141,17 @@ def _least_width(graph: dict[int, set[int]]) -> int:
     numbers = {v: i for i, v in enumerate(graph)}
     around = [sum(1 << numbers[x] for x in graph[v]) for v in graph]
     best = [0] * (1 << len(graph))
-    for gone in range(1, len(best)):
-        lasts = [i for i in range(len(graph)) if gone >> i & 1]
-        best[gone] = min(max(best[gone ^ 1 << i], _degree(around, gone ^ 1 << i, i)) for i in lasts)
+    for deleted in range(1, len(best)):
+        lasts = [i for i in range(len(graph)) if deleted >> i & 1]
+        best[deleted] = min(max(best[deleted ^ 1 << i], _degree(around, deleted ^ 1 << i, i)) for i in lasts)
     return best[-1]
 
 
-def _degree(around: Sequence[int], gone: int, start: int) -> int:
-    """The neighbours of vertex `start` once the others in `gone` are eliminated: those that it reaches through them."""
+def _degree(around: Sequence[int], deleted: int, start: int) -> int:
+    """The neighbours of vertex `start` once the others in `deleted` are eliminated: those that it reaches through them."""
     seen, waiting = 1 << start, [start]
     while waiting:
         new = around[waiting.pop()] & ~seen
         seen |= new
-        waiting += [i for i in range(len(around)) if new >> i & gone >> i & 1]
-    return (seen & ~gone & ~(1 << start)).bit_count()
+        waiting += [i for i in range(len(around)) if new >> i & deleted >> i & 1]
+    return (seen & ~deleted & ~(1 << start)).bit_count()

@@ -56,7 +56,7 @@ def edges_of_rows(query: Query, graph: Hypergraph, relations: Relations) -> list
     """The variables of each alias, and an additional one if they do not contain its key: rows of a view are combinations of rows, which the
     join variables alone do not identify."""
     edges = []
-    for place, ((_, name), edge, atom) in enumerate(zip(query.aliases, graph.edges, graph.atoms, strict=True)):
+    for position, ((_, name), edge, atom) in enumerate(zip(query.aliases, graph.edges, graph.atoms, strict=True)):
         joined = {column for one in atom for choice in (one.columns, *one.same) for column in choice}
-        edges.append(edge if set(relations[name].key) <= joined else edge | {graph.dimension + place})
+        edges.append(edge if set(relations[name].key) <= joined else edge | {graph.dimension + position})
     return edges

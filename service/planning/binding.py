@@ -21,9 +21,9 @@ from service.query.model import ColumnRef, Comparison, Meet, Query, Span
 
 
 class Index(NamedTuple):
-    """Rows of alias number `place` by the values of some columns, and by a span (None: all rows of a key are equivalent)."""
+    """Rows of alias number `position` by the values of some columns, and by a span (None: all rows of a key are equivalent)."""
 
-    place: int
+    position: int
     columns: tuple[str, ...]
     span: Span | None
 
@@ -52,11 +52,11 @@ class Binding:
 class Counts(Protocol):
     """Statistics of the rows."""
 
-    def rows(self, place: int) -> float:
+    def rows(self, position: int) -> float:
         """Rows of the alias that satisfy its filters."""
         ...
 
-    def of_key(self, place: int, columns: tuple[str, ...]) -> float:
+    def of_key(self, position: int, columns: tuple[str, ...]) -> float:
         """The number of these rows that share one value of these columns."""
         ...
 
@@ -68,13 +68,13 @@ class Counts(Protocol):
 def bind(query: Query, relations: Relations, counts: Counts | None) -> Binding:
     """Orders and indexes for a query that is connected by conditions or products. O(aliases³), by counts O(aliases² 2^aliases)."""
     binder = _Binder(query, relations, counts)
-    places = range(len(query.aliases))
+    positions = range(len(query.aliases))
     if counts is not None:
-        costs, orders = zip(*(binder.cheapest(place, counts) for place in places), strict=True)
-        whole = [counts.rows(place) * (1 + cost) for place, cost in zip(places, costs, strict=True)]
+        costs, orders = zip(*(binder.cheapest(position, counts) for position in positions), strict=True)
+        whole = [counts.rows(position) * (1 + cost) for position, cost in zip(positions, costs, strict=True)]
         first = whole.index(min(whole))
     else:
-        orders, quality = zip(*(binder.order(place) for place in places), strict=True)
+        orders, quality = zip(*(binder.order(position) for position in positions), strict=True)
         first = quality.index(max(quality))
     steps = tuple(binder.steps(order) for order in orders)
     return Binding(tuple(binder.indexes), tuple(orders), steps, first)
@@ -82,8 +82,8 @@ def bind(query: Query, relations: Relations, counts: Counts | None) -> Binding:
 
 def equal_classes(query: Query) -> list[list[ColumnRef]]:
     """The classes of two or more columns that are equal in every row, each in the order of the aliases."""
-    places = {alias: place for place, (alias, _) in enumerate(query.aliases)}
-    return sorted(sorted(one, key=lambda ref: (places[ref.alias], ref.column)) for one in joined(query.equal))
+    positions = {alias: position for position, (alias, _) in enumerate(query.aliases)}
+    return sorted(sorted(one, key=lambda ref: (positions[ref.alias], ref.column)) for one in joined(query.equal))
 
 
 class _Binder:
@@ -99,15 +99,15 @@ class _Binder:
         # Two columns of one alias that must be equal: a key checks only one of them.
         twice = [one for one in self._classes if len({ref.alias for ref in one}) < len(one)]
         self._doubtful = [Comparison(x, "=", y) for x, y in query.equal if any(x in one for one in twice)]
-        self._place = {alias: place for place, alias in enumerate(self._aliases)}
+        self._position = {alias: position for position, alias in enumerate(self._aliases)}
 
     def order(self, start: int) -> tuple[tuple[int, ...], list[int]]:
         """The order starting with one alias, by rules, and the quality of each step's index."""
         bound, quality = [start], []
         while len(bound) < len(self._aliases):
-            left = [place for place in range(len(self._aliases)) if place not in bound]
-            worth = {place: self._worth(place, bound) for place in left}
-            best = max(left, key=lambda place: (worth[place], -place))
+            left = [position for position in range(len(self._aliases)) if position not in bound]
+            worth = {position: self._worth(position, bound) for position in left}
+            best = max(left, key=lambda position: (worth[position], -position))
             quality.append(worth[best])
             bound.append(best)
         return tuple(bound), quality
@@ -121,35 +121,35 @@ class _Binder:
         for _ in range(len(self._aliases) - 1):
             longer: dict[int, tuple[float, float, tuple[int, ...]]] = {}
             for bound, (cost, rows, order) in best.items():
-                for place in range(len(self._aliases)):
-                    if bound >> place & 1:
+                for position in range(len(self._aliases)):
+                    if bound >> position & 1:
                         continue
-                    candidates, kept = self._found(place, bound, counts)
-                    one = (cost + rows * (1 + candidates), rows * candidates * kept, (*order, place))
-                    longer[bound | 1 << place] = min(one, longer.get(bound | 1 << place, one))
+                    candidates, kept = self._found(position, bound, counts)
+                    one = (cost + rows * (1 + candidates), rows * candidates * kept, (*order, position))
+                    longer[bound | 1 << position] = min(one, longer.get(bound | 1 << position, one))
             best = longer
         ((cost, _, order),) = best.values()
         return cost, order
 
-    def _found(self, place: int, bound: int, counts: Counts) -> tuple[float, float]:
+    def _found(self, position: int, bound: int, counts: Counts) -> tuple[float, float]:
         """Candidates that the index finds for one binding of these aliases (a bit each), and the part of them that passes the checks."""
-        if (place, bound) not in self._candidates:
+        if (position, bound) not in self._candidates:
             others = [other for other in range(len(self._aliases)) if bound >> other & 1]
-            columns = tuple(column for column, _ in self._key(place, others))
-            candidates = counts.of_key(place, columns) if columns else counts.rows(place)
-            if columns and self._keys[place] <= set(columns):
+            columns = tuple(column for column, _ in self._key(position, others))
+            candidates = counts.of_key(position, columns) if columns else counts.rows(position)
+            if columns and self._keys[position] <= set(columns):
                 candidates = min(1.0, candidates)
-            shares = [counts.share(meet) for meet in self._meeting(place, others)]
-            self._candidates[place, bound] = candidates * prod(shares[:1]), prod(shares[1:])
-        return self._candidates[place, bound]
+            shares = [counts.share(meet) for meet in self._meeting(position, others)]
+            self._candidates[position, bound] = candidates * prod(shares[:1]), prod(shares[1:])
+        return self._candidates[position, bound]
 
     def steps(self, order: tuple[int, ...]) -> tuple[Step, ...]:
-        return tuple(self._step(place, list(order[:at])) for at, place in enumerate(order) if at)
+        return tuple(self._step(position, list(order[:at])) for at, position in enumerate(order) if at)
 
-    def _worth(self, place: int, bound: list[int]) -> int:
-        columns = {column for column, _ in self._key(place, bound)}
-        meets = self._meeting(place, bound)
-        if columns and self._keys[place] <= columns:
+    def _worth(self, position: int, bound: list[int]) -> int:
+        columns = {column for column, _ in self._key(position, bound)}
+        meets = self._meeting(position, bound)
+        if columns and self._keys[position] <= columns:
             return 4
         if columns:
             return 3
@@ -157,33 +157,33 @@ class _Binder:
             return 1 + _is_bounded(meets[0])
         return 0
 
-    def _key(self, place: int, bound: list[int]) -> list[tuple[str, tuple[int, str]]]:
+    def _key(self, position: int, bound: list[int]) -> list[tuple[str, tuple[int, str]]]:
         """The columns of this alias whose values are known, and their sources."""
         found = []
         for one in self._classes:
-            known = [(self._place[ref.alias], ref.column) for ref in one if self._place[ref.alias] in bound]
+            known = [(self._position[ref.alias], ref.column) for ref in one if self._position[ref.alias] in bound]
             if known:
-                found += [(ref.column, known[0]) for ref in one if ref.alias == self._aliases[place]]
+                found += [(ref.column, known[0]) for ref in one if ref.alias == self._aliases[position]]
         return sorted(found)
 
-    def _meeting(self, place: int, bound: list[int]) -> list[Meet]:
+    def _meeting(self, position: int, bound: list[int]) -> list[Meet]:
         """The interval conditions with bound aliases, the most selective first: by counts, otherwise by kind."""
-        alias, others = self._aliases[place], {self._aliases[other] for other in bound}
+        alias, others = self._aliases[position], {self._aliases[other] for other in bound}
         found = [meet for meet in self._meets if alias in (ends := {meet.left.alias, meet.right.alias}) and ends & others]
         if self._counts is not None:
             return sorted(found, key=self._counts.share)
         return sorted(found, key=_is_bounded, reverse=True)
 
-    def _step(self, place: int, bound: list[int]) -> Step:
-        alias = self._aliases[place]
-        keys, meets = self._key(place, bound), self._meeting(place, bound)
-        sides = [(meet.left, meet.right) if meet.right.alias == alias else (meet.right, meet.left) for meet in meets]
-        probe = (self._place[sides[0][0].alias], sides[0][0]) if sides else None
-        index = self._number(Index(place, tuple(column for column, _ in keys), sides[0][1] if sides else None))
+    def _step(self, position: int, bound: list[int]) -> Step:
+        alias = self._aliases[position]
+        keys, meets = self._key(position, bound), self._meeting(position, bound)
+        inputs = [(meet.left, meet.right) if meet.right.alias == alias else (meet.right, meet.left) for meet in meets]
+        probe = (self._position[inputs[0][0].alias], inputs[0][0]) if inputs else None
+        index = self._number(Index(position, tuple(column for column, _ in keys), inputs[0][1] if inputs else None))
         names = {self._aliases[other] for other in bound}
         conditions = [*self._residual, *self._doubtful]
         residual = tuple(one for one in conditions if alias in (ends := {one.left.alias, one.right.alias}) and ends <= {alias, *names})
-        checked = tuple((self._place[theirs.alias], theirs, mine) for theirs, mine in sides[1:])
+        checked = tuple((self._position[theirs.alias], theirs, mine) for theirs, mine in inputs[1:])
         return Step(index, tuple(source for _, source in keys), probe, checked, residual)
 
     def _number(self, index: Index) -> int:

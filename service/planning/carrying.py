@@ -18,7 +18,7 @@ from service.query.model import ColumnRef, Condition, Either, Query
 _NEEDED = ("exists", "coverage")  # without a partner there is no row
 
 
-class _Known(NamedTuple):
+class _KnownConditions(NamedTuple):
     """Conditions that hold together."""
 
     equal: tuple[tuple[ColumnRef, ColumnRef], ...]
@@ -38,7 +38,7 @@ class _Known(NamedTuple):
 def carried(query: Query) -> Query:
     """Return the query with the filters that follow from its equalities."""
     needed = [subquery.join for subquery in query.subqueries if subquery.kind in _NEEDED]
-    core = _Known(
+    core = _KnownConditions(
         query.equal + tuple(pair for join in needed for pair in join.equal),
         query.filters + tuple(one for join in needed for one in join.filters),
     )
@@ -46,13 +46,13 @@ def carried(query: Query) -> Query:
     known = dict.fromkeys(own, core)
     subqueries = []
     for subquery in query.subqueries:
-        mine = core if subquery.kind in _NEEDED else _both(known[subquery.on], _Known(subquery.join.equal, subquery.join.filters))
+        mine = core if subquery.kind in _NEEDED else _both(known[subquery.on], _KnownConditions(subquery.join.equal, subquery.join.filters))
         aliases = {alias for alias, _ in subquery.own}
         known |= dict.fromkeys(aliases, mine)
         others = tuple(one for one in subquery.join.filters if one.alias == subquery.on)
         subqueries.append(replace(subquery, join=replace(subquery.join, filters=ordered((*others, *mine.of(aliases))))))
     absent = [
-        group._replace(filters=_both(core, _Known(group.equal, group.filters)).of({alias for alias, _ in group.aliases}))
+        group._replace(filters=_both(core, _KnownConditions(group.equal, group.filters)).of({alias for alias, _ in group.aliases}))
         for group in query.absent
     ]
     lacking = {query.as_of.of.alias} if query.as_of is not None and query.as_of.optional else set()  # its filters are those carried to it
@@ -60,8 +60,8 @@ def carried(query: Query) -> Query:
     return replace(query, filters=filters, subqueries=tuple(subqueries), absent=tuple(absent))
 
 
-def _both(one: _Known, other: _Known) -> _Known:
-    return _Known(one.equal + other.equal, one.filters + other.filters)
+def _both(one: _KnownConditions, other: _KnownConditions) -> _KnownConditions:
+    return _KnownConditions(one.equal + other.equal, one.filters + other.filters)
 
 
 def _about(column: ColumnRef, one: Condition) -> list[Condition]:

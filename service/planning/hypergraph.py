@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from service.planning.acyclicity import Edge, is_acyclic, is_hierarchical, nested_elimination_order, treewidth
 from service.planning.binding import equal_classes
-from service.query.model import Absent, ColumnRef, Query
+from service.query.model import AntiJoin, ColumnRef, Query
 
 
 class Attribute(NamedTuple):
@@ -84,14 +84,14 @@ def graph_with_absent(query: Query) -> Hypergraph | str:
     variables += [[ref] for ref in sorted(lonely)]
     columns = [_by_alias(one) for one in variables]
     for group in query.absent:
-        why = _place_group(query, group, variables, columns, "a column of the outer query")
+        why = _position_group(query, group, variables, columns, "a column of the outer query")
         if why is not None:
             return why
     graph = _composed([alias for alias, _ in query.whole.aliases], columns)
-    places = iter(range(len(query.aliases), len(graph.atoms)))
-    attributes = [(place, alias, one) for place, (alias, _) in enumerate(query.aliases) for one in graph.atoms[place]]
-    nulls = frozenset((place, one.variable) for place, alias, one in attributes if ColumnRef(alias, one.columns[0]) in lonely)
-    return graph._replace(absent=tuple(tuple(next(places) for _ in group.aliases) for group in query.absent), nulls=nulls)
+    positions = iter(range(len(query.aliases), len(graph.atoms)))
+    attributes = [(position, alias, one) for position, (alias, _) in enumerate(query.aliases) for one in graph.atoms[position]]
+    nulls = frozenset((position, one.variable) for position, alias, one in attributes if ColumnRef(alias, one.columns[0]) in lonely)
+    return graph._replace(absent=tuple(tuple(next(positions) for _ in group.aliases) for group in query.absent), nulls=nulls)
 
 
 def graph_of_branches(query: Query) -> Hypergraph | str:
@@ -99,8 +99,8 @@ def graph_of_branches(query: Query) -> Hypergraph | str:
     is a column of the view: in each SELECT the columns that equal the one that it selects."""
     columns: list[dict[str, list[str]]] = [{} for _ in query.outputs]
     lone = set[tuple[str, int]]()  # aliases, and columns of the view that nothing is equal to
-    sides = [number for number, group in enumerate(query.absent) if group.columns]
-    selects = [query.of_branch(number) for number in range(len(query.branches))] + [query.of_right_side(number) for number in sides]
+    inputs = [number for number, group in enumerate(query.absent) if group.columns]
+    selects = [query.of_branch(number) for number in range(len(query.branches))] + [query.of_right_side(number) for number in inputs]
     for one in selects:
         classes = [*equal_classes(one)]
         classes += [[ref] for ref in dict.fromkeys(_selected(one)) if not any(ref in known for known in classes)]
@@ -115,17 +115,17 @@ def graph_of_branches(query: Query) -> Hypergraph | str:
                 if len(known) == 1:
                     lone.add((known[0].alias, at))
         for group in one.absent:
-            why = _place_group(one, group, [[ref] for ref in _selected(one)], columns, "a selected one")
+            why = _position_group(one, group, [[ref] for ref in _selected(one)], columns, "a selected one")
             if why is not None:
                 return why
     aliases = [alias for alias, _ in query.whole.aliases]
     graph = _composed(aliases, columns)
     composites = list(dict.fromkeys(map(frozenset, columns)))
     variables = [composites.index(frozenset(known)) for known in columns]
-    places = iter(range(len(aliases)))
-    own = [tuple(next(places) for _ in range(branch.aliases)) for branch in query.branches]
+    positions = iter(range(len(aliases)))
+    own = [tuple(next(positions) for _ in range(branch.aliases)) for branch in query.branches]
     return graph._replace(
-        absent=tuple(tuple(next(places) for _ in group.aliases) for group in query.absent),
+        absent=tuple(tuple(next(positions) for _ in group.aliases) for group in query.absent),
         nulls=frozenset((aliases.index(alias), variables[at]) for alias, at in lone),
         families=tuple((mine, branch.absent) for mine, branch in zip(own, query.branches, strict=True)),
         shown=tuple(tuple(at for at, v in enumerate(variables) if v == variable) for variable in range(graph.dimension)),
@@ -136,8 +136,8 @@ def _selected(query: Query) -> list[ColumnRef]:
     return [output.column for output in query.outputs if output.column is not None]
 
 
-def _place_group(
-    query: Query, group: Absent, variables: Sequence[Sequence[ColumnRef]], columns: list[dict[str, list[str]]], these: str
+def _position_group(
+    query: Query, group: AntiJoin, variables: Sequence[Sequence[ColumnRef]], columns: list[dict[str, list[str]]], these: str
 ) -> str | None:
     """Adds the columns of a NOT EXISTS group to the variables that they equal; returns why this is impossible. `these`: the variables in
     words."""

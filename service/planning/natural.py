@@ -27,7 +27,7 @@ def natural_json(query: Query, relations: Relations, counts: Counts | None) -> d
     graph = hypergraph(query)
     names = _variables(query, graph)
     order = nested_elimination_order(graph.edges)
-    rows = None if counts is None else [counts.rows(place) for place in range(len(query.aliases))]
+    rows = None if counts is None else [counts.rows(position) for position in range(len(query.aliases))]
     return {
         "class": graph.words,
         "variables": names,

@@ -36,9 +36,9 @@ from service.planning.plans.plan import (
     THEOREM_3,
     THEOREM_4,
     THEOREM_NATURAL,
-    Kept,
-    Part,
+    InnerJoin,
     Plan,
+    ProductFactor,
     dimensions,
     names,
     no_such_promise,
@@ -92,7 +92,7 @@ def plan(query: Query, relations: Relations, counted: Counted | None = None) -> 
     if query.groups is not None:
         return _of_groups(query, relations, counted)
     best = _best(query, relations)
-    best = best if counted is None else _by_counts(Part((), query, best), relations, counted)
+    best = best if counted is None else _by_counts(ProductFactor((), query, best), relations, counted)
     return groups.of_distinct(query, best) if query.distinct else best
 
 
@@ -142,16 +142,16 @@ def alternatives(query: Query, relations: Relations, counted: Counted | None = N
         return [one for one in (found, *(groups.of_core(query, relations, one, "") for one in cores)) if one.algorithm != chosen.algorithm]
     best = _best(query, relations)
     others = [one for one in _plans(query, relations) if one.algorithm != best.algorithm]
-    others = others if counted is None else [_by_counts(Part((), query, one), relations, counted) for one in others]
+    others = others if counted is None else [_by_counts(ProductFactor((), query, one), relations, counted) for one in others]
     return [groups.of_distinct(query, one) for one in others] if query.distinct else others
 
 
-def _by_counts(part: Part, relations: Relations, counted: Counted) -> Plan:
+def _by_counts(part: ProductFactor, relations: Relations, counted: Counted) -> Plan:
     """The same plan, with the binding order of indexed joins chosen by counts."""
     if part.plan.shape == "product":
         return product.of_parts([replace(one, plan=_by_counts(one, relations, counted)) for one in part.plan.parts])
     if (joins := part.plan.outer) is not None:
-        parts = [Part((), one.query, _chosen(one)) for one in joins.joins]
+        parts = [ProductFactor((), one.query, _chosen(one)) for one in joins.joins]
         plans = [of.plan if any(one.tests) else _by_counts(of, relations, counted) for one, of in zip(joins.joins, parts, strict=True)]
         chosen = tuple(replace(one, plan=plan) for one, plan in zip(joins.joins, plans, strict=True))
         return replace(part.plan, outer=joins._replace(joins=chosen))
@@ -162,7 +162,7 @@ def _by_counts(part: Part, relations: Relations, counted: Counted) -> Plan:
     return made
 
 
-def _chosen(one: Kept) -> Plan:
+def _chosen(one: InnerJoin) -> Plan:
     assert one.plan is not None
     return one.plan
 

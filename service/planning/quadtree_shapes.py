@@ -22,26 +22,26 @@ class Shapes(NamedTuple):
 def tree_shapes(query: Query, graph: Hypergraph) -> Shapes:
     """With NOT EXISTS alone, a group's atoms have separate trees, because a batch changes them in another step."""
     query, known = query.whole, list[Any]()
-    bases, grouped = [], {place for group in graph.absent for place in group if not graph.families}
-    together = [{*own, *(place for number in groups for place in graph.absent[number])} for own, groups in graph.families]
+    bases, grouped = [], {position for group in graph.absent for position in group if not graph.families}
+    together = [{*own, *(position for number in groups for position in graph.absent[number])} for own, groups in graph.families]
     together = together or [set(range(len(graph.atoms)))]
-    for place, ((alias, relation), atom) in enumerate(zip(query.aliases, graph.atoms, strict=True)):
+    for position, ((alias, relation), atom) in enumerate(zip(query.aliases, graph.atoms, strict=True)):
         filters = {f.of("") for f in query.filters if f.alias == alias}
-        tuples = [(attribute.columns, attribute.same, (place, attribute.variable) in graph.nulls) for attribute in atom]
-        one = relation, filters, tuples, place in grouped
+        tuples = [(attribute.columns, attribute.same, (position, attribute.variable) in graph.nulls) for attribute in atom]
+        one = relation, filters, tuples, position in grouped
         if one not in known:
             known.append(one)
         bases.append(known.index(one))
     orders = []
     for base in range(len(known)):
-        aliases = [place for place, one in enumerate(bases) if one == base]
+        aliases = [position for position, one in enumerate(bases) if one == base]
         wanted: set[tuple[int, ...]] = {()}
-        for place in aliases:
-            own = [attribute.variable for attribute in graph.atoms[place]]
-            for other in set().union(*(family for family in together if place in family)):
+        for position in aliases:
+            own = [attribute.variable for attribute in graph.atoms[position]]
+            for other in set().union(*(family for family in together if position in family)):
                 theirs = {attribute.variable for attribute in graph.atoms[other]}
                 shared = tuple(j for j, v in enumerate(own) if v in theirs)
-                if other != place and len(shared) < len(own):
+                if other != position and len(shared) < len(own):
                     wanted.add(shared)
         arity = len(graph.atoms[aliases[0]])
         orders += [(base, first, tuple(j for j in range(arity) if j not in first)) for first in sorted(wanted)]

@@ -108,8 +108,8 @@ def _placed(query: Query, edges: tuple[Edge, ...] | None, numbers: dict[str, int
 def behind(edges: Sequence[Edge], *kinds: LinkKind) -> set[int]:
     """The aliases of the subqueries of these kinds, and of those that are connected to them."""
     found = [edge.far for edge in edges if edge.kind in kinds]
-    for place in found:  # grows meanwhile
-        found += [edge.far for edge in edges if edge.near == place and edge.kind != "inward" and edge.far not in found]
+    for position in found:  # grows meanwhile
+        found += [edge.far for edge in edges if edge.near == position and edge.kind != "inward" and edge.far not in found]
     return set(found)
 
 
@@ -125,7 +125,7 @@ def _heaviest(count: int, weights: dict[tuple[int, int], int]) -> list[tuple[int
 
 
 def _edge(aliases: Sequence[str], pair: tuple[int, int], classes: list[list[ColumnRef]], meets: list[Meet]) -> Edge:
-    near, far = (aliases[place] for place in pair)
+    near, far = (aliases[position] for position in pair)
     columns = []
     for one in classes:
         ours, theirs = ([ref.column for ref in one if ref.alias == alias] for alias in (near, far))
@@ -140,7 +140,7 @@ def outward(edges: Sequence[Edge]) -> tuple[int, ...]:
     because each edge is looked up once per row."""
     hidden = behind(edges, "exists", "absent")
     neighbours = {edge.near: [other.far for other in edges if other.near == edge.near and other.far not in hidden] for edge in edges}
-    order = [max(sorted({*neighbours} - hidden - behind(edges, "optional")), key=lambda place: len(neighbours[place]))]
-    for place in order:  # grows meanwhile: breadth first
-        order += [far for far in neighbours[place] if far not in order]
+    order = [max(sorted({*neighbours} - hidden - behind(edges, "optional")), key=lambda position: len(neighbours[position]))]
+    for position in order:  # grows meanwhile: breadth first
+        order += [far for far in neighbours[position] if far not in order]
     return tuple(order)

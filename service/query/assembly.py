@@ -22,7 +22,7 @@ from service.query.literals import Physical
 from service.query.model import (
     MAX_ALIASES,
     MOST_GROUPS,
-    Absent,
+    AntiJoin,
     AsOf,
     ColumnRef,
     Condition,
@@ -228,7 +228,7 @@ def assemble(draft: Draft, options: Options) -> Query:
     )
 
 
-def _absent(draft: Draft) -> tuple[Absent, ...]:
+def _absent(draft: Draft) -> tuple[AntiJoin, ...]:
     """Return the NOT EXISTS groups that can have rows, without duplicates, in an order that does not depend on the text, with aliases that
     occur nowhere else in the query."""
     found = dict[_Group, list[str]]()  # the aliases of each, by number
@@ -237,7 +237,7 @@ def _absent(draft: Draft) -> tuple[Absent, ...]:
         if not group.never:
             own = sorted(group.scope.aliases, key=group.scope.aliases.__getitem__)
             found.setdefault(_canonical(group, own), own)
-    taken, named = set(draft.scope.aliases), list[Absent]()
+    taken, named = set(draft.scope.aliases), list[AntiJoin]()
     for one, own in sorted(found.items(), key=repr):
         names = list[str]()
         for alias in own:
@@ -245,7 +245,7 @@ def _absent(draft: Draft) -> tuple[Absent, ...]:
         pairs = [(outer, inner._replace(alias=names[int(inner.alias)])) for outer, inner in one.outer]
         pairs += [(x._replace(alias=names[int(x.alias)]), y._replace(alias=names[int(y.alias)])) for x, y in one.inner]
         filters = ordered(f.of(names[int(f.alias)]) for f in one.filters)
-        named.append(Absent(tuple(zip(names, one.relations, strict=True)), tuple(sorted(pairs)), filters))
+        named.append(AntiJoin(tuple(zip(names, one.relations, strict=True)), tuple(sorted(pairs)), filters))
     return tuple(named)
 
 
@@ -354,8 +354,8 @@ def _over_intervals(scope: Scope, p: Inequality, q: Inequality) -> Iterator[tupl
 
 
 def _not_null(scope: Scope, inequality: Inequality) -> list[Filter]:
-    sides = ((inequality.low, inequality.low_unbounded), (inequality.high, inequality.high_unbounded))
-    return [Filter(ref, "not_null", None) for ref, unbounded in sides if not unbounded and scope.describe(ref).nullable]
+    inputs = ((inequality.low, inequality.low_unbounded), (inequality.high, inequality.high_unbounded))
+    return [Filter(ref, "not_null", None) for ref, unbounded in inputs if not unbounded and scope.describe(ref).nullable]
 
 
 def _inequalities(draft: Draft, left: list[Inequality]) -> tuple[list[tuple[ColumnRef, ColumnRef]], list[tuple[ColumnRef, ColumnRef]]]:

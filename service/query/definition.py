@@ -76,8 +76,8 @@ def _query(form: Any, at: str, relations: Mapping[str, RelationDefinition]) -> e
     """`form`: an object with "from", "union" or "except"; `at`: its path with a dot behind, "" for the definition itself."""
     for field, operation in (("union", exp.Union), ("except", exp.Except)):
         if field in form:
-            sides = [_query(side, f"{at}{field}.{number}.", relations) for number, side in enumerate(form[field])]
-            return reduce(lambda left, right: operation(this=left, expression=right, distinct=True), sides)
+            inputs = [_query(side, f"{at}{field}.{number}.", relations) for number, side in enumerate(form[field])]
+            return reduce(lambda left, right: operation(this=left, expression=right, distinct=True), inputs)
     return _select(form, at, relations)
 
 

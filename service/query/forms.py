@@ -418,17 +418,17 @@ class Union(Form):
     """The distinct rows of all operands."""
 
     what = 'an entry "union" of union or except'
-    union: list[Side] = Field(min_length=2, max_length=MAX_ALIASES, description="2 to 8 operands, with equal numbers and types of columns")
+    union: list[Input] = Field(min_length=2, max_length=MAX_ALIASES, description="2 to 8 operands, with equal numbers and types of columns")
 
 
 class Except(Form):
     """The distinct rows of the first operand that the second one does not have."""
 
     what = 'an entry "except" of union or except'
-    both: list[Side] = Field(alias="except", min_length=2, max_length=2, description="2 operands, with equal numbers and types of columns")
+    both: list[Input] = Field(alias="except", min_length=2, max_length=2, description="2 operands, with equal numbers and types of columns")
 
 
-Side = Annotated[
+Input = Annotated[
     Annotated[Select, Tag("from")] | Annotated[Union, Tag("union")] | Annotated[Except, Tag("except")],
     one_of(by_field("from", "union", "except"), "an entry of union or except has one of from, union, except"),
 ]
@@ -489,7 +489,7 @@ def _sentence(fault: ErrorDetails) -> str:
         return wording(fault)
     if kind == "form":
         return f"{where}: {fault['msg']}; this one is {given}"
-    tells_all = kind == "missing" or fault["input"] in ([], {})
-    words = wording(fault) if tells_all else f"{wording(fault)}, not {given}"
+    emits_all = kind == "missing" or fault["input"] in ([], {})
+    words = wording(fault) if emits_all else f"{wording(fault)}, not {given}"
     hint = _HINTS.get(path[-1]) if path else None
     return f"{where}: {words}; {hint}" if hint else f"{where}: {words}"

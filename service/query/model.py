@@ -227,7 +227,7 @@ class Meet(NamedTuple):
         return self.left if self.left.alias == alias else self.right
 
 
-class Absent(NamedTuple):
+class AntiJoin(NamedTuple):
     """A NOT EXISTS group, or the right side of an EXCEPT: it excludes a row if matching rows of these aliases, one of each, exist.
 
     aliases  (alias, relation); none occurs elsewhere in the query
@@ -414,7 +414,7 @@ class Query:
     algorithm: str
     guarantee: str
     never: bool
-    absent: tuple[Absent, ...] = ()
+    absent: tuple[AntiJoin, ...] = ()
     branches: tuple[Branch, ...] = ()
     subqueries: tuple[Subquery, ...] = ()
     groups: Grouping | None = None
@@ -452,7 +452,7 @@ class Query:
 
     def _of(
         self, aliases: tuple[tuple[str, str], ...], equal: tuple[tuple[ColumnRef, ColumnRef], ...], filters: tuple[Condition, ...],
-        columns: tuple[ColumnRef, ...], absent: tuple[Absent, ...],
+        columns: tuple[ColumnRef, ...], absent: tuple[AntiJoin, ...],
     ) -> Query:  # fmt: skip
         outputs = tuple(one._replace(column=ref) for one, ref in zip(self.outputs, columns, strict=True))
         return replace(self, aliases=aliases, equal=equal, filters=filters, outputs=outputs, absent=absent, branches=())

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from typing import Literal, NamedTuple
 
 from service.query.assembly import Draft, Options, unsupported, unused
-from service.query.model import Absent, Branch, ColumnRef, Condition, Filter, Output, Query
+from service.query.model import AntiJoin, Branch, ColumnRef, Condition, Filter, Output, Query
 from service.query.scope import Scope
 from service.query.subqueries import assemble_view, words_of
 
@@ -60,9 +60,11 @@ def _combined(expression: SetOperation, options: Options) -> Query:
     for other in (*(part.select for part in parts[1:]), *rights):
         _check_alike(first, other)
     taken: set[str] = set()
-    branches, absent = list[Branch](), list[Absent]()
+    branches, absent = list[Branch](), list[AntiJoin]()
     renamed = [_renamed(part.select.query, taken) for part in parts]
-    right_sides = [Absent(one.aliases, one.equal, one.filters, _columns(one)) for one in (_renamed(right.query, taken) for right in rights)]
+    right_sides = [
+        AntiJoin(one.aliases, one.equal, one.filters, _columns(one)) for one in (_renamed(right.query, taken) for right in rights)
+    ]
     for one, part in zip(renamed, parts, strict=True):
         numbers = range(len(right_sides) + len(absent), len(right_sides) + len(absent) + len(one.absent))
         absent += one.absent
@@ -157,7 +159,7 @@ def _renamed(query: Query, taken: set[str]) -> Query:
         filters=_filters(filters, names),
         outputs=tuple(one._replace(column=renamed(one.column)) for one in query.outputs if one.column is not None),
         absent=tuple(
-            Absent(_aliases(one.aliases, names), _pairs(one.equal, renamed), _filters(one.filters, names)) for one in query.absent
+            AntiJoin(_aliases(one.aliases, names), _pairs(one.equal, renamed), _filters(one.filters, names)) for one in query.absent
         ),
     )
 

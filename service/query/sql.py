@@ -26,7 +26,7 @@ from service.query.sql_conditions import Conditions, ReadSubquery
 from service.query.sql_groups import is_grouped, read_groups
 from service.query.sql_names import Names, Source, Sources, Text, bad_query, fold, read_sources
 from service.query.sql_terms import read_term
-from service.query.sql_text import Bounded, parse
+from service.query.sql_text import BoundedParser, parse
 
 _CLAUSES = {
     "with_": ("a WITH clause", "define the view on the relations directly"),
@@ -44,16 +44,16 @@ _CLAUSES = {
 T = TypeVar("T")
 _GROUPED = ("distinct", "group", "having")
 
-_SIDES: dict[str, SubqueryKind] = {"LEFT": "optional", "RIGHT": "optional", "FULL": "full"}
+_INPUTS: dict[str, SubqueryKind] = {"LEFT": "optional", "RIGHT": "optional", "FULL": "full"}
 _KINDS: dict[tuple[str, str], SubqueryKind] = {
-    **{(side, outer): kind for side, kind in _SIDES.items() for outer in ("", "OUTER")},
+    **{(side, outer): kind for side, kind in _INPUTS.items() for outer in ("", "OUTER")},
     **{(side, "SEMI"): "exists" for side in ("", "LEFT")},
     **{(side, "ANTI"): "absent" for side in ("", "LEFT")},
 }
 """By a JOIN's side and kind; other joins are inner ones."""
 
 
-class _Parser(Bounded, PostgresParser):
+class _Parser(BoundedParser, PostgresParser):
     FUNC_TOKENS = {*PostgresParser.FUNC_TOKENS, TokenType.OVERLAPS}
 
     def _parse_csv(self, parse_method: Callable[[], T | None], sep: TokenType = TokenType.COMMA) -> list[T]:
@@ -271,9 +271,9 @@ def _refuse_clauses(select: exp.Select, sources: Sources | None, words: str) -> 
                 part, instead = f"{part} in {words}", f"write {words} (SELECT … FROM … WHERE …)"
             problem = unsupported(part, instead)
             raise names.placed(problem, value) if names is not None and isinstance(value, exp.Expr) else problem
-    for place, join in enumerate(select.args.get("joins") or [], 1):
+    for position, join in enumerate(select.args.get("joins") or [], 1):
         if join.method == "NATURAL" and sources is not None:
-            _refuse_natural(sources.whole, place)
+            _refuse_natural(sources.whole, position)
         _refuse_join(join)
     for part in select.expressions:
         _refuse_expression(part, names)
@@ -281,9 +281,9 @@ def _refuse_clauses(select: exp.Select, sources: Sources | None, words: str) -> 
             raise unsupported(f"{aggregate.sql(Dialect)} in {words}", "write SELECT 1")
 
 
-def _refuse_natural(scope: Scope, place: int) -> None:
+def _refuse_natural(scope: Scope, position: int) -> None:
     """Reject NATURAL JOIN, whose columns would change with the relations."""
-    alias, before = list(scope.aliases)[place], list(scope.aliases)[:place]
+    alias, before = list(scope.aliases)[position], list(scope.aliases)[:position]
     known = {column.name for other in before for column in scope.definition(other).columns}
     shared = [column.name for column in scope.definition(alias).columns if column.name in known]
     table = alias if alias == scope.aliases[alias] else f"{scope.aliases[alias]} {alias}"

@@ -37,7 +37,7 @@ ReadSubquery = Callable[[exp.Expr, str, Scope], Draft]
 """Reads the SELECT of EXISTS, NOT EXISTS or IN, given its words and the names around it."""
 
 
-class _Side(NamedTuple):
+class _Input(NamedTuple):
     """A column in a comparison; `infinity` is "low" or "high" if COALESCE replaces null by it."""
 
     ref: ColumnRef
@@ -117,10 +117,10 @@ class Conditions:
     def _overlaps(self, node: exp.Expr, negated: bool) -> None:
         if negated:
             raise unsupported(f"NOT {_sql(node)}", "write overlaps(x, y); joins on intervals that do not overlap are not available")
-        sides = [node.left, node.right] if isinstance(node, exp.Overlaps) else node.expressions
-        if len(sides) != 2:
+        inputs = [node.left, node.right] if isinstance(node, exp.Overlaps) else node.expressions
+        if len(inputs) != 2:
             raise self._names.bad(node, "overlaps takes two intervals")
-        self._draft.overlaps.append((self._names.interval(sides[0]), self._names.interval(sides[1])))
+        self._draft.overlaps.append((self._names.interval(inputs[0]), self._names.interval(inputs[1])))
 
     def _product(self, left: exp.Identifier, right: exp.Identifier) -> None:
         """Read a requested product of two aliases, which only JSON writes among the conditions."""
@@ -195,8 +195,8 @@ class Conditions:
             return self._in_query(node, negated)
         if is_empty(node) or any(isinstance(value, exp.Query) for value in node.expressions):
             raise unsupported(_sql(node), "write IN (…) over constants, or IN (SELECT …)")
-        side = self._side(node.this)
-        if not isinstance(side, _Side) or side.infinity:
+        side = self._input(node.this)
+        if not isinstance(side, _Input) or side.infinity:
             raise unsupported(_sql(node), "write a column before IN")
         values = [self._value(side.ref, value) for value in node.expressions]
         if not negated:
@@ -233,8 +233,8 @@ class Conditions:
         self._draft.subqueries.append(SubqueryDraft("exists", part))
 
     def _is(self, node: exp.Is, negated: bool) -> None:
-        side = self._side(node.this)
-        if not isinstance(side, _Side) or side.infinity:
+        side = self._input(node.this)
+        if not isinstance(side, _Input) or side.infinity:
             raise unsupported(_sql(node), "write a column before IS")
         value = node.expression
         if isinstance(value, exp.Null):
@@ -251,7 +251,7 @@ class Conditions:
 
     def _distinct(self, node: exp.NullSafeEQ | exp.NullSafeNEQ, distinct: bool) -> None:
         """Read `IS [NOT] DISTINCT FROM` a constant: null is a value like any other."""
-        x, y = self._side(node.this), self._side(node.expression)
+        x, y = self._input(node.this), self._input(node.expression)
         side, constant = (x, node.expression) if x is not None else (y, node.this)
         if side is None or side.infinity or (x is not None and y is not None):
             instead = "it compares a column with a constant; between relations = and <> leave out nulls: store a value in their place"
@@ -270,8 +270,8 @@ class Conditions:
     def _compare(self, op: str, left: exp.Expr, right: exp.Expr) -> None:
         if self._apart(op, left.unnest(), right.unnest()) or self._apart(MIRRORED[op], right.unnest(), left.unnest()):
             return
-        x, y = self._side(left), self._side(right)
-        if isinstance(x, _Side) and isinstance(y, _Side):
+        x, y = self._input(left), self._input(right)
+        if isinstance(x, _Input) and isinstance(y, _Input):
             if op in ("=", "!="):
                 if x.infinity or y.infinity:
                     raise unsupported(
@@ -280,16 +280,16 @@ class Conditions:
                 (self._draft.equal if op == "=" else self._draft.not_equal).append((x.ref, y.ref))
             else:
                 self._draft.inequalities.append(self._inequality(op, x, y))
-        elif isinstance(x, _Side):
+        elif isinstance(x, _Input):
             self._constant(op, x, left, right)
-        elif isinstance(y, _Side):
+        elif isinstance(y, _Input):
             self._constant(MIRRORED[op], y, right, left)
         elif isinstance(left.unnest(), exp.Null) or isinstance(right.unnest(), exp.Null):
             self._draft.never = True
         elif left != right or op not in ("=", "<=", ">="):
             raise unsupported(f"{_sql(left)} {op} {_sql(right)}", "a comparison of constants: write TRUE or FALSE, or leave it out")
 
-    def _inequality(self, op: str, x: _Side, y: _Side) -> Inequality:
+    def _inequality(self, op: str, x: _Input, y: _Input) -> Inequality:
         low, high = (x, y) if op in ("<", "<=") else (y, x)
         for side, wanted in ((low, "low"), (high, "high")):
             if side.infinity not in (None, wanted):
@@ -333,8 +333,8 @@ class Conditions:
         if not guards or len(comparisons) != 1 or comparisons[0][0] in ("=", "!="):
             raise unsupported(f"OR in {_sql(node)}", instead)
         op, part = comparisons[0]
-        x, y = self._side(part.this), self._side(part.args["expression"])
-        if not isinstance(x, _Side) or not isinstance(y, _Side):
+        x, y = self._input(part.this), self._input(part.args["expression"])
+        if not isinstance(x, _Input) or not isinstance(y, _Input):
             raise unsupported(f"OR in {_sql(node)}", instead)
         self._draft.inequalities.append(self._guarded(self._inequality(op, x, y), guards, node))
 
@@ -355,7 +355,7 @@ class Conditions:
                 )
         return guarded
 
-    def _constant(self, op: str, side: _Side, column: exp.Expr, constant: exp.Expr) -> None:
+    def _constant(self, op: str, side: _Input, column: exp.Expr, constant: exp.Expr) -> None:
         if side.infinity:
             raise unsupported(
                 f"comparing {_sql(column)} with the constant {_sql(constant)}",
@@ -371,11 +371,11 @@ class Conditions:
             raise self._names.bad(node, f"{ref} is {type_}, not a condition")
         self._draft.restrict(ref, op, values)
 
-    def _side(self, node: exp.Expr) -> _Side | None:
+    def _input(self, node: exp.Expr) -> _Input | None:
         """Return a column, plain or in COALESCE with an infinity; None for a constant."""
         node = node.unnest()
         if isinstance(node, exp.Column):
-            return _Side(self._names.column(node))
+            return _Input(self._names.column(node))
         if isinstance(node, exp.Coalesce) and isinstance(node.this.unnest(), exp.Column) and len(node.expressions) == 1:
             ref = self._names.column(node.this.unnest())
             text = text_of(node.expressions[0]).lower()
@@ -383,7 +383,7 @@ class Conditions:
             whole = self._draft.scope.describe(ref).kind == "int64"
             if infinity is None or (text in _WHOLE_INFINITIES and not whole):
                 raise unsupported(_sql(node), f"write COALESCE({ref}, 'infinity') for an end, '-infinity' for a start")
-            return _Side(ref, infinity)
+            return _Input(ref, infinity)
         if is_constant(node):
             return None
         if isinstance(node, exp.Any) and not isinstance(node.this.unnest(), exp.Query):

@@ -82,13 +82,13 @@ class _Groups:
     def _group_by(self, node: exp.Expr) -> None:
         node = node.unnest()
         if isinstance(node, exp.Literal) and not node.is_string:
-            node = self._by_place(node)
+            node = self._by_position(node)
         elif isinstance(node, exp.Column) and not node.args.get("table") and fold(node.this) in self._named and not self._is_column(node):
             node = self._named[fold(node.this)]
         output, trunc = self._grouped(node.unnest())
         self._groups.group(self._name_of(output, trunc), output, trunc)
 
-    def _by_place(self, node: exp.Expr) -> exp.Expr:
+    def _by_position(self, node: exp.Expr) -> exp.Expr:
         """Resolve the position in GROUP BY 2."""
         expressions = self._select.expressions
         number = int(node.name) if node.name.isdigit() else 0
@@ -215,16 +215,16 @@ class _Groups:
         op = COMPARED.get(type(node))
         if op is not None:
             left, right = node.this.unnest(), node.expression.unnest()
-            one = self._side(left)
+            one = self._input(left)
             if one is None:
-                left, right, op, one = right, left, MIRRORED[op], self._side(right)
+                left, right, op, one = right, left, MIRRORED[op], self._input(right)
             if one is not None:
                 self._restrict(into, one, OPPOSITE[op] if negated else op, [self._constant(one, right)])
                 return
-        elif isinstance(node, exp.Is) and isinstance(node.expression.unnest(), exp.Null) and (one := self._side(node.this.unnest())):
+        elif isinstance(node, exp.Is) and isinstance(node.expression.unnest(), exp.Null) and (one := self._input(node.this.unnest())):
             self._restrict(into, one, "not_null" if negated != bool(node.args.get("negate")) else "is_null", [])
             return
-        elif isinstance(node, exp.In) and not is_empty(node) and (one := self._side(node.this.unnest())):
+        elif isinstance(node, exp.In) and not is_empty(node) and (one := self._input(node.this.unnest())):
             values = [self._constant(one, value) for value in node.expressions]
             for op, some in [("!=", [value]) for value in values] if negated else [("in", values)]:
                 self._restrict(into, one, op, some)
@@ -239,7 +239,7 @@ class _Groups:
             return
         elif isinstance(node, exp.Like | exp.Escape):
             of, operator, pattern = read_like(self._names, node, negated)
-            if one := self._side(of):
+            if one := self._input(of):
                 require_text(self._names, node, self._groups.result_type(one))
                 self._draft.having(into, one, operator, pattern)
                 return
@@ -249,7 +249,7 @@ class _Groups:
     def _restrict(self, into: GroupsDraft, one: GroupOutput, op: str, values: list[Physical | None]) -> None:
         self._draft.having(into, one, op, [value for value in values if value is not None])
 
-    def _side(self, node: exp.Expr) -> GroupOutput | None:
+    def _input(self, node: exp.Expr) -> GroupOutput | None:
         """Return the aggregate or group column in an expression."""
         if _is_aggregate(node):
             return GroupOutput("", AGGREGATE, self._aggregate(node))

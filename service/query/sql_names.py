@@ -171,7 +171,7 @@ class Names:
         return (fold(table) if table else None), fold(node.this)
 
 
-class Joined(NamedTuple):
+class JoinedRelation(NamedTuple):
     """A relation of FROM behind the first one, or several, which JSON may join at once: the names in ON, and the pairs of columns of
     USING."""
 
@@ -191,7 +191,7 @@ class Sources(NamedTuple):
     SEMI and ANTI JOIN."""
 
     tables: list[exp.Expr]
-    joined: list[Joined]
+    joined: list[JoinedRelation]
     whole: Scope
     names: Names
 
@@ -213,22 +213,22 @@ def read_sources(select: exp.Select, source: Source, relations: Mapping[str, Rel
         if alias in aliases:
             raise source.bad(table, f"the alias {alias} is used twice: rename one of them")
         aliases[alias] = fold(table.this)
-    whole, joined = Scope(aliases, relations, outer), list[Joined]()
-    gone, later = dict[str, str](), {} if isinstance(source, Fields) else dict.fromkeys(list(aliases)[1:], _LATER)
+    whole, joined = Scope(aliases, relations, outer), list[JoinedRelation]()
+    deleted, later = dict[str, str](), {} if isinstance(source, Fields) else dict.fromkeys(list(aliases)[1:], _LATER)
     for join, own_tables in zip(joins, joined_tables, strict=True):
         own = [_alias(table) for table in own_tables]
         for alias in own:
             later.pop(alias, None)
-        names = Names(whole.without({**gone, **later}), source)
-        left = Names(whole.without({**gone, own[0]: "no relation before it has a column of this name", **later}), source)
-        joined.append(Joined(join, own, names, list(_using(join, own[0], names, left))))
+        names = Names(whole.without({**deleted, **later}), source)
+        left = Names(whole.without({**deleted, own[0]: "no relation before it has a column of this name", **later}), source)
+        joined.append(JoinedRelation(join, own, names, list(_using(join, own[0], names, left))))
         if join.kind in ("SEMI", "ANTI") and not join.method:
-            gone[own[0]] = _GONE
-    return Sources(tables, joined, whole, Names(whole.without(gone), source))
+            deleted[own[0]] = _DELETED
+    return Sources(tables, joined, whole, Names(whole.without(deleted), source))
 
 
 _LATER = "ON can refer only to relations joined before it; move the condition to the ON of the later join, or to WHERE"
-_GONE = "the right side of SEMI JOIN and ANTI JOIN is visible in its ON alone"
+_DELETED = "the right side of SEMI JOIN and ANTI JOIN is visible in its ON alone"
 
 
 def _alias(table: exp.Expr) -> str:

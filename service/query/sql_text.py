@@ -42,11 +42,11 @@ _NAMES = (TokenType.VAR, TokenType.IDENTIFIER)
 _OPERANDS = (*_NAMES, TokenType.STRING, TokenType.NUMBER)
 
 
-class _Endless(Exception):
+class _EndlessParse(Exception):
     """The parser tries the same tokens over and over."""
 
 
-class Bounded(Parser):
+class BoundedParser(Parser):
     """Base of a parser of sqlglot that limits its steps: it reads a text token by token, hardly ever one twice, but backtracks in
     exponential time where joins have no condition."""
 
@@ -57,7 +57,7 @@ class Bounded(Parser):
     def _advance(self, times: int = 1) -> None:
         self._steps -= 1
         if self._steps < 0:
-            raise _Endless
+            raise _EndlessParse
         super()._advance(times)
 
 
@@ -72,7 +72,7 @@ def parse(text: str, dialect: type[Dialect], rule: str) -> exp.Expr:
     """Parse a single statement with a dialect whose parser is Bounded; `rule` says why only one. Problem `bad-query` with `position`."""
     try:
         statements = [statement for statement in sqlglot.parse(text, read=dialect) if statement is not None]
-    except _Endless:
+    except _EndlessParse:
         raise bad_query("the query cannot be read in reasonable time: write ON or USING after each JOIN", 1, 1) from None
     except ParseError as error:
         raise _mistake(text, dialect, error.errors[0]) from None

@@ -150,20 +150,20 @@ def _make_absent(draft: Draft) -> None:
         missing[optional[one.column.alias]] = one
         draft.filters.remove(one)
     for at, one in missing.items():
-        gone = draft.subqueries[at].draft.scope.aliases
+        deleted = draft.subqueries[at].draft.scope.aliases
         for output in draft.reads:
             for ref in output.refs:
-                if ref.alias in gone:
+                if ref.alias in deleted:
                     what = f"the column {output.name} of a view of rows without {ref.alias}"
                     raise unsupported(what, f"{ref} is null in each of them: leave it out")
         for other in draft.subqueries:
-            if other.kind != "absent" and gone.keys() & set(_outside(other.draft)):
+            if other.kind != "absent" and deleted.keys() & set(_outside(other.draft)):
                 raise unsupported(f"a {WORDS[other.kind]} on {one.column.alias}, which is null,", "leave it out")
         draft.subqueries[at] = SubqueryDraft("absent", draft.subqueries[at].draft)
-    gone_now = {alias for at in missing for alias in draft.subqueries[at].draft.scope.aliases}
-    draft.subqueries = [one for one in draft.subqueries if one.kind != "absent" or not gone_now & set(_outside(one.draft))]
-    if gone_now:
-        draft.scope = draft.scope.of([alias for alias in draft.scope.aliases if alias not in gone_now])
+    deleted_now = {alias for at in missing for alias in draft.subqueries[at].draft.scope.aliases}
+    draft.subqueries = [one for one in draft.subqueries if one.kind != "absent" or not deleted_now & set(_outside(one.draft))]
+    if deleted_now:
+        draft.scope = draft.scope.of([alias for alias in draft.scope.aliases if alias not in deleted_now])
 
 
 def _root_products(draft: Draft) -> None:
@@ -243,10 +243,10 @@ def _attached(subquery: SubqueryDraft) -> str:
     """Return the alias outside of the subquery that it is compared with. Problem `unsupported-query` unless there is exactly one."""
     outside = _outside(subquery.draft)
     if len(outside) != 1:
-        words, told = WORDS[subquery.kind], ", ".join(subquery.draft.scope.aliases)
+        words, emitted = WORDS[subquery.kind], ", ".join(subquery.draft.scope.aliases)
         what = "nothing outside of it" if not outside else f"{' and '.join(outside)}"
         raise unsupported(
-            f"{words} of {told} that is compared with {what}",
+            f"{words} of {emitted} that is compared with {what}",
             "it has to be compared with exactly one alias; register a view for each",
         )
     return outside[0]
@@ -256,15 +256,15 @@ def _join(subquery: SubqueryDraft, known: Sequence[str]) -> Query:
     """Return the inner join of the subquery with the alias that it is attached to."""
     draft, words = subquery.draft, WORDS[subquery.kind]
     own = list(draft.scope.aliases)
-    told = ", ".join(own)
+    emitted = ", ".join(own)
     for one in draft.filters:
         if one.alias not in own:
             where = "belongs in WHERE" if subquery.kind == "exists" else f"in WHERE also removes rows that {words} keeps"
-            instead = f"write a filter on {told} there; one on {one.alias} alone {where}"
+            instead = f"write a filter on {emitted} there; one on {one.alias} alone {where}"
             raise unsupported(f"the filter on {one.columns[0]} in {words}", instead)
     on = _attached(subquery)
     if on not in known:
-        raise unsupported(f"{words} of {told} that is compared with {on}", f"it can be compared with {', '.join(known)}")
+        raise unsupported(f"{words} of {emitted} that is compared with {on}", f"it can be compared with {', '.join(known)}")
     if _apart(draft, own):
         raise unsupported(f"a condition of {words} between aliases outside of it", "write it in WHERE")
     for pair in draft.cross:

@@ -19,7 +19,7 @@ from typing import Any, TypeVar
 
 import pyarrow as pa
 
-from service.engine.published import Published
+from service.engine.published import PublishedState
 from service.engine.versions import Pin, Version, expired
 from service.errors import Problem, bad_parameter
 from service.reading.ahead import Walkers
@@ -27,14 +27,14 @@ from service.reading.holdings import Holding, Holdings
 from service.reading.lookups import Point, look_up
 from service.reading.readings import Delays, Reading, ViewReading, split
 from service.reading.relation_rows import read_relation
-from service.reading.tokens import Forged, Signer
+from service.reading.tokens import ForgedToken, Signer
 from service.reading.windows import Window
 from service.settings import Settings
 from service.tables.relations import Relation
 from service.tables.store import pieces
 from service.views.deltas import Combination
 from service.views.live_view import LiveView
-from service.views.shown import Parts
+from service.views.shown import ShownAliases
 
 T = TypeVar("T")
 
@@ -71,7 +71,7 @@ class Cursor(Holding):
 class Readers:
     """What reading needs: the published versions, what is held for clients, the cursors, and measurements. Any thread."""
 
-    def __init__(self, published: Published, signer: Signer, settings: Settings) -> None:
+    def __init__(self, published: PublishedState, signer: Signer, settings: Settings) -> None:
         self.published, self.settings = published, settings
         self.versions = published.versions
         self.holdings = Holdings(published.versions)
@@ -98,7 +98,7 @@ class Readers:
         """Return a cursor, its state, and a new pin on its version. Problems `bad-cursor`, `snapshot-expired`."""
         try:
             start, whose, number = self._signer.open("cursor", text)
-        except Forged:
+        except ForgedToken:
             raise Problem("bad-cursor", "the cursor was not issued by this service") from None
         if whose != owner and (start == self._start or _name(whose) != _name(owner)):
             raise Problem("bad-cursor", "the cursor belongs to another view or relation")
@@ -217,7 +217,7 @@ class RowReader:
 
     def read_with_ends(self, max_rows: int) -> tuple[pa.RecordBatch, pa.RecordBatch, pa.RecordBatch] | None:
         """As `read_with_keys`, with the ends of the joined intervals: (keys, rows, ends). For a view whose rows have intervals."""
-        assert isinstance(self._reading, ViewReading) and isinstance(shown := self._reading.view.shown, Parts)
+        assert isinstance(self._reading, ViewReading) and isinstance(shown := self._reading.view.shown, ShownAliases)
         return self._read(max_rows, lambda slots: (*shown.with_keys(slots), shown.ends(slots)))
 
     def skip(self, max_rows: int) -> int | None:

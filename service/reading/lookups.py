@@ -18,11 +18,11 @@ from service.errors import Problem, bad_parameter
 from service.query.literals import BadLiteral, comparable, value_of
 from service.query.model import GROUP, ColumnRef, Stretches
 from service.reading.readings import Delays, Matching, ViewReading
-from service.reading.windows import Bound, Chosen, Window, bound_of, met, parameter_of, window_of
+from service.reading.windows import BoundWindow, ChosenRows, Window, bound_of, met, parameter_of, window_of
+from service.tables.inputs import Input
 from service.tables.projection import one_zero
 from service.tables.relations import Relation
 from service.tables.resolution import NO_SLOTS, Slots
-from service.tables.sides import Side
 from service.tables.store import PIECE_ROWS
 from service.views.deltas import Combination
 from service.views.joins.protocol import Bounds, Enumeration, Join
@@ -70,16 +70,16 @@ def look_up(
         return ViewReading(view, join.is_empty(root), join.of_key(root, 0, _row(view, *point), bounds), False, delays)
     within = _named_bounds(view, named)
     if point is not None:
-        cursor = _of_point(view, version.number, join, root, _side(view, point[0], "where"), point[1], bounds, may_search)
+        cursor = _of_point(view, version.number, join, root, _input(view, point[0], "where"), point[1], bounds, may_search)
         if cursor is None:
             return None
     elif within:
-        place = next((place for place in within if view.sides[place].alias not in view.view.query.optional), None)
-        if place is None:
-            alias, instead = view.sides[next(iter(within))].alias, "name an interval of another alias too"
+        position = next((position for position in within if view.inputs[position].alias not in view.view.query.optional), None)
+        if position is None:
+            alias, instead = view.inputs[next(iter(within))].alias, "name an interval of another alias too"
             raise bad_parameter(parameter_of(next(iter(named))), f"rows without {alias} cannot be found by it; {instead}")
-        relation, own = within[place]
-        cursor = _chosen(view, version.number, join, root, place, lambda slots: slots[met(relation, own, slots)], bounds)
+        relation, own = within[position]
+        cursor = _chosen(view, version.number, join, root, position, lambda slots: slots[met(relation, own, slots)], bounds)
     else:
         cursor = join.rows(root, bounds)
     if within:
@@ -88,34 +88,34 @@ def look_up(
 
 
 def _of_point(
-    view: LiveView, version: int, join: Join, root: Any, side: Side, given: Mapping[str, str], bounds: Bounds | None, may_search: bool
+    view: LiveView, version: int, join: Join, root: Any, input: Input, given: Mapping[str, str], bounds: Bounds | None, may_search: bool
 ) -> Enumeration | None:
     """Read the rows of one row of an alias, or of those with these values in its join columns; None: a search is necessary."""
-    if set(given) == set(side.relation.key):
-        keys = parsed(side.relation, side.relation.key, given, f"where.{side.alias}")
-        slots = slot_of(side.relation, version, keys, may_search)
-        return None if slots is None else join.partners(root, side.place, slots, bounds)
-    if side.equal and set(given) == set(side.equal):
-        key = parsed(side.relation, side.equal, given, f"where.{side.alias}")
-        return join.of_key(root, side.place, key, bounds)
-    if given and given.keys() <= set(side.equal) and side.alias not in view.view.query.optional:
-        key = parsed(side.relation, sorted(given), given, f"where.{side.alias}")
-        return _chosen(view, version, join, root, side.place, lambda slots: _having(side.relation, key, slots), bounds)
-    may = [f"all of the key ({', '.join(side.relation.key)})"]
-    if side.equal and set(side.equal) != set(side.relation.key):
-        may.append(f"columns that join it ({', '.join(side.equal)})")
-    raise bad_parameter("where", f"a look-up by {side.alias} needs {' or '.join(may)}, not {', '.join(sorted(given))}")
+    if set(given) == set(input.relation.key):
+        keys = parsed(input.relation, input.relation.key, given, f"where.{input.alias}")
+        slots = slot_of(input.relation, version, keys, may_search)
+        return None if slots is None else join.partners(root, input.position, slots, bounds)
+    if input.equal and set(given) == set(input.equal):
+        key = parsed(input.relation, input.equal, given, f"where.{input.alias}")
+        return join.of_key(root, input.position, key, bounds)
+    if given and given.keys() <= set(input.equal) and input.alias not in view.view.query.optional:
+        key = parsed(input.relation, sorted(given), given, f"where.{input.alias}")
+        return _chosen(view, version, join, root, input.position, lambda slots: _having(input.relation, key, slots), bounds)
+    may = [f"all of the key ({', '.join(input.relation.key)})"]
+    if input.equal and set(input.equal) != set(input.relation.key):
+        may.append(f"columns that join it ({', '.join(input.equal)})")
+    raise bad_parameter("where", f"a look-up by {input.alias} needs {' or '.join(may)}, not {', '.join(sorted(given))}")
 
 
 def _chosen(
-    view: LiveView, version: int, join: Join, root: Any, place: int, choose: Callable[[Slots], Slots], bounds: Bounds | None
-) -> Chosen:
+    view: LiveView, version: int, join: Join, root: Any, position: int, choose: Callable[[Slots], Slots], bounds: Bounds | None
+) -> ChosenRows:
     """Read the view's rows that contain the chosen rows of an alias. Cost: O(rows of its relation), and a lookup of each chosen one."""
 
     def partners(slots: Slots) -> Enumeration:
-        return join.partners(root, place, slots, bounds)
+        return join.partners(root, position, slots, bounds)
 
-    return Chosen(view.sides[place].relation.table, version, view.width, choose, partners)
+    return ChosenRows(view.inputs[position].relation.table, version, view.width, choose, partners)
 
 
 def _of_groups(
@@ -147,22 +147,24 @@ def _of_stretches(stretches: Stretches, window: Window) -> Window:
     return found
 
 
-def _meets(within: Mapping[int, tuple[Relation, Sequence[Bound]]], rows: Combination) -> npt.NDArray[np.bool_]:
+def _meets(within: Mapping[int, tuple[Relation, Sequence[BoundWindow]]], rows: Combination) -> npt.NDArray[np.bool_]:
     """bool[n]: whether the aliases of the rows meet their windows."""
-    meets: npt.NDArray[np.bool_] = np.logical_and.reduce([met(relation, own, rows[place]) for place, (relation, own) in within.items()])
+    meets: npt.NDArray[np.bool_] = np.logical_and.reduce(
+        [met(relation, own, rows[position]) for position, (relation, own) in within.items()]
+    )
     return meets
 
 
-def _named_bounds(view: LiveView, named: Window) -> dict[int, tuple[Relation, list[Bound]]]:
+def _named_bounds(view: LiveView, named: Window) -> dict[int, tuple[Relation, list[BoundWindow]]]:
     """Return the windows of `overlaps.<alias>.<interval>`, by the number of the alias. The relation may have declared the interval after
     the view was registered."""
-    found: dict[int, tuple[Relation, list[Bound]]] = {}
+    found: dict[int, tuple[Relation, list[BoundWindow]]] = {}
     for name, ends in named.items():
         alias, _, interval = name.partition(".")
         parameter = parameter_of(name)
-        side = _side(view, alias, parameter)
-        bound = bound_of(side.relation.name, view.definitions[side.relation.name], interval, ends, parameter)
-        found.setdefault(side.place, (side.relation, []))[1].append(bound)
+        input = _input(view, alias, parameter)
+        bound = bound_of(input.relation.name, view.definitions[input.relation.name], interval, ends, parameter)
+        found.setdefault(input.position, (input.relation, []))[1].append(bound)
     return found
 
 
@@ -204,11 +206,11 @@ def _search(relation: Relation, version: int, keys: pa.RecordBatch) -> Slots:
     return NO_SLOTS
 
 
-def _side(view: LiveView, alias: str, parameter: str) -> Side:
-    for side in view.sides:
-        if side.alias == alias:
-            return side
-    raise bad_parameter(parameter, f"the view has no alias {alias}, only {', '.join(side.alias for side in view.sides)}")
+def _input(view: LiveView, alias: str, parameter: str) -> Input:
+    for input in view.inputs:
+        if input.alias == alias:
+            return input
+    raise bad_parameter(parameter, f"the view has no alias {alias}, only {', '.join(input.alias for input in view.inputs)}")
 
 
 def _row(view: LiveView, alias: str, given: Mapping[str, str]) -> pa.RecordBatch:
@@ -236,10 +238,10 @@ def _distinct(view: LiveView, root: Any, join: Join, version: int, point: Point,
     first = dict(view.view.query.aliases)
     kinds = [view.definitions[first[ref.alias]].column(ref.column).kind for ref in refs]
     values = _of_group([(field.name, kind, field.nullable) for field, kind in zip(schema, kinds, strict=True)], point)
-    side = view.sides[0]
-    keys = [values[refs.index(ColumnRef(side.alias, name))] for name in side.relation.key]
-    key = pa.RecordBatch.from_arrays(keys, side.relation.key)
-    slots = slot_of(side.relation, version, key, may_search)
+    input = view.inputs[0]
+    keys = [values[refs.index(ColumnRef(input.alias, name))] for name in input.relation.key]
+    key = pa.RecordBatch.from_arrays(keys, input.relation.key)
+    slots = slot_of(input.relation, version, key, may_search)
     if slots is None:
         return None
     wanted = [one_zero(sent(value, type_)) for value, type_ in zip(values, schema.types, strict=True)]
@@ -250,7 +252,7 @@ def _distinct(view: LiveView, root: Any, join: Join, version: int, point: Point,
             mask &= np.asarray(pc.is_in(column, value_set=value))
         return mask
 
-    return Matching(join.partners(root, side.place, slots, None), has_values)
+    return Matching(join.partners(root, input.position, slots, None), has_values)
 
 
 def _of_group(columns: Sequence[tuple[str, str, bool]], point: Point) -> list[pa.Array]:
@@ -309,12 +311,12 @@ def _bounds(view: LiveView, window: Window | None) -> Bounds | None:
     one."""
     if not window:
         return None
-    query, sides = view.view.query.whole, {side.alias: side for side in view.sides}
+    query, inputs = view.view.query.whole, {input.alias: input for input in view.inputs}
     dimensions = [set(pair) for pair in query.overlaps]  # intervals that are joined, directly or through others
     for one in list(dimensions):
         met = [other for other in dimensions if not other.isdisjoint(one)]
         dimensions = [other for other in dimensions if other not in met] + [set().union(*met)]
-    shown = [{ref for ref in one if ref.alias in sides} for one in dimensions]  # rows do not have the aliases of EXISTS and NOT EXISTS
+    shown = [{ref for ref in one if ref.alias in inputs} for one in dimensions]  # rows do not have the aliases of EXISTS and NOT EXISTS
     dimensions = [one for one in shown if one]
     if not dimensions:
         raise bad_parameter("overlaps", "the view does not join on intervals; write overlaps.<alias>.<interval>=lo,hi")
@@ -325,14 +327,14 @@ def _bounds(view: LiveView, window: Window | None) -> Bounds | None:
             there = ", ".join(sorted({ref.interval for one in dimensions for ref in one}))
             raise bad_parameter(parameter_of(name), f"the view does not join on an interval {name}, only on {there}")
         for ref in set().union(*named):
-            side = sides[ref.alias]
-            span = side.spans[ref.interval]
+            input = inputs[ref.alias]
+            span = input.spans[ref.interval]
             assert span.start is not None
             if span in bounds:
                 joined = " and ".join(sorted({other.interval for other in set().union(*named)}))
                 raise bad_parameter("overlaps", f"one window is allowed for {joined}, but two are given")
             try:
-                bounds[span] = window_of(ends, side.relation.definition.column(span.start).kind, parameter_of(name))
+                bounds[span] = window_of(ends, input.relation.definition.column(span.start).kind, parameter_of(name))
             except Problem as problem:
                 if name or len(named) == 1:
                     raise

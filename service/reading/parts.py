@@ -19,11 +19,11 @@ import numpy.typing as npt
 from service.engine.versions import Version
 from service.reading.lookups import at_version
 from service.reading.readings import Delays, Matching, ViewReading
-from service.reading.windows import Chosen
+from service.reading.windows import ChosenRows
 from service.tables.resolution import Slots
 from service.tables.store import Table
 from service.views.deltas import Combination
-from service.views.joins.outer_cursor import Chained
+from service.views.joins.outer_cursor import CursorChain
 from service.views.joins.protocol import Enumeration, Join
 from service.views.live_view import LiveView
 from service.views.stages.key_stretches import KeyStretches
@@ -38,40 +38,40 @@ def parts_of(view: LiveView, version: Version, most: int, delays: Delays) -> lis
     if empty or view.view.query.branches or isinstance(view.shown, KeyStretches):
         return [ViewReading(view, empty, join.rows(root, None), True, delays)]
     if isinstance(view.shown, GroupTable):
-        tables = [_Ranged(0, view.shown.table, view.shown.table.used)]
+        tables = [_TableRange(0, view.shown.table, view.shown.table.used)]
     else:
-        always = [side for side in view.sides if side.alias not in view.view.query.optional]
-        tables = [_Ranged(side.place, side.relation.table, side.relation.table.used) for side in always[:1] or view.sides]
+        always = [input for input in view.inputs if input.alias not in view.view.query.optional]
+        tables = [_TableRange(input.position, input.relation.table, input.relation.table.used) for input in always[:1] or view.inputs]
     count = max(1, min(most, max(used for _, _, used in tables)))
     return [ViewReading(view, empty, _part(view, version.number, join, root, tables, at, count), False, delays) for at in range(count)]
 
 
-class _Ranged(NamedTuple):
+class _TableRange(NamedTuple):
     """The number of an alias, its table, and the slots that may have rows of the version: slots used later are of later versions."""
 
-    place: int
+    position: int
     table: Table
     used: int
 
 
-def _part(view: LiveView, version: int, join: Join, root: Any, tables: list[_Ranged], at: int, count: int) -> Enumeration:
+def _part(view: LiveView, version: int, join: Join, root: Any, tables: list[_TableRange], at: int, count: int) -> Enumeration:
     """Return part number `at`."""
 
     def of_alias(number: int) -> Enumeration:
-        place, table, used = tables[number]
+        position, table, used = tables[number]
         within = used * at // count, used * (at + 1) // count
-        chosen = Chosen(table, version, view.width, _all, lambda slots: join.partners(root, place, slots, None), within)
-        before = [other.place for other in tables[:number]]
+        chosen = ChosenRows(table, version, view.width, _all, lambda slots: join.partners(root, position, slots, None), within)
+        before = [other.position for other in tables[:number]]
         return Matching(chosen, partial(_lacking, before)) if before else chosen
 
-    return of_alias(0) if len(tables) == 1 else Chained([partial(of_alias, number) for number in range(len(tables))], view.width)
+    return of_alias(0) if len(tables) == 1 else CursorChain([partial(of_alias, number) for number in range(len(tables))], view.width)
 
 
 def _all(slots: Slots) -> Slots:
     return slots
 
 
-def _lacking(places: list[int], rows: Combination) -> npt.NDArray[np.bool_]:
+def _lacking(positions: list[int], rows: Combination) -> npt.NDArray[np.bool_]:
     """bool[n]: whether all of these aliases are missing in the rows."""
-    missing: npt.NDArray[np.bool_] = np.logical_and.reduce([rows[place] < 0 for place in places])
+    missing: npt.NDArray[np.bool_] = np.logical_and.reduce([rows[position] < 0 for position in positions])
     return missing

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from service.errors import bad_parameter
 from service.reading.lookups import parsed, slot_of
 from service.reading.readings import TableReading
-from service.reading.windows import Bound, Window, bound_of, met, parameter_of
+from service.reading.windows import BoundWindow, Window, bound_of, met, parameter_of
 from service.tables.relations import Relation
 from service.tables.resolution import Slots
 
@@ -36,7 +36,7 @@ def read_relation(
 
 def _meeting(relation: Relation, window: Window) -> Callable[[Slots], Slots]:
     """Return a function that chooses the slots whose rows meet all windows."""
-    intervals, bounds = relation.definition.intervals, list[Bound]()
+    intervals, bounds = relation.definition.intervals, list[BoundWindow]()
     for name, ends in window.items():
         if not name and (len(intervals) != 1 or len(window) > 1):
             declared = ", ".join(intervals) or "none"

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 _MAC = 16
 
 
-class Forged(ValueError):
+class ForgedToken(ValueError):
     """The text was not issued here, or is of another kind."""
 
 
@@ -36,13 +36,13 @@ class Signer:
         try:
             data = base64.b64decode(text + "=" * (-len(text) % 4), altchars=b"-_", validate=True)
         except (binascii.Error, ValueError):
-            raise Forged(text) from None
+            raise ForgedToken(text) from None
         mac, payload = data[:_MAC], data[_MAC:]
         if not hmac.compare_digest(mac, self._mac(payload)):
-            raise Forged(text)
+            raise ForgedToken(text)
         found, *fields = json.loads(payload)
         if found != kind:
-            raise Forged(text)
+            raise ForgedToken(text)
         return list(fields)
 
     def _mac(self, payload: bytes) -> bytes:

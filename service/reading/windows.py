@@ -32,7 +32,7 @@ _CALL = 0.002  # seconds that a call may take, about
 _LOOKED_UP = 256  # rows at once: some structures need 20 µs for each before they return the first partner
 
 
-class Bound(NamedTuple):
+class BoundWindow(NamedTuple):
     """A window of one declared interval, encoded and closed."""
 
     span: Span
@@ -42,13 +42,13 @@ class Bound(NamedTuple):
 
 def bound_of(
     name: str, definition: RelationDefinition, interval: str, window: tuple[str | None, str | None], parameter: str
-) -> Bound:  # fmt: skip
+) -> BoundWindow:  # fmt: skip
     """Parse the window of an interval of the relation `name`, given as this parameter. Problem `bad-parameter`."""
     declared = definition.intervals
     if interval not in declared:
         raise bad_parameter(parameter, f"{name} has no interval {interval}; it declares {', '.join(declared) or 'none'}")
     type_ = definition.column(declared[interval].start_column).kind
-    return Bound(span_of(IntervalRef(name, interval), definition), *window_of(window, type_, parameter))
+    return BoundWindow(span_of(IntervalRef(name, interval), definition), *window_of(window, type_, parameter))
 
 
 def parameter_of(name: str) -> str:
@@ -82,7 +82,7 @@ def _end_of(text: str | None, type_: str, missing: int) -> int:
     return int(encode_floats(np.array([value]), 0)[0]) if type_ == "float64" else int(value)
 
 
-def met(relation: Relation, bounds: Sequence[Bound], slots: Slots) -> Mask:
+def met(relation: Relation, bounds: Sequence[BoundWindow], slots: Slots) -> Mask:
     """bool[n]: whether the rows at these slots meet all windows. A null end is unbounded, a null point meets nothing; a row that is missing
     (slot -1) has no intervals that would have to meet them."""
     there = slots >= 0
@@ -94,7 +94,7 @@ def met(relation: Relation, bounds: Sequence[Bound], slots: Slots) -> Mask:
     return meets
 
 
-class Chosen:
+class ChosenRows:
     """The view's rows that contain some rows of a table: the table is read in pieces, and the chosen rows are looked up. `choose`: returns
     the wanted slots; `partners`: returns the view's rows that contain them; `within`: the slots from one to another (excluded), None:
     all."""

@@ -21,7 +21,7 @@ import numpy as np
 import pyarrow as pa
 
 from structures.rows.key_table import FLOAT, PLAIN, TEXT, RowSet
-from structures.rows.rows import Rows, join_texts
+from structures.rows.rows import RowStore, join_texts
 
 Array = np.ndarray[Any, Any]
 Readers = Sequence[Callable[[pa.Array], Array] | None]
@@ -165,10 +165,10 @@ def concatenated_sets(parts: Sequence[RowSet]) -> RowSet:
     if not (kinds == TEXT).any():
         return RowSet(kinds, key, cells, _FIRST_START, _NO_BYTES)
     before = np.cumsum([0, *(len(part.heap) for part in parts)]).tolist()
-    places = np.concatenate([part.places + first for part, first in zip(parts, before, strict=False)])
+    positions = np.concatenate([part.positions + first for part, first in zip(parts, before, strict=False)])
     heap = np.concatenate([part.heap for part in parts])
     heap.flags.writeable = False
-    return RowSet(kinds, key, cells, places, heap)
+    return RowSet(kinds, key, cells, positions, heap)
 
 
 def _joined(texts: list[tuple[int, Array, Array]], cells: Array) -> tuple[Array, Array]:
@@ -203,7 +203,7 @@ def _data(type: pa.DataType, values: Array) -> Array:
     return np.packbits(values.astype(np.uint8), bitorder="little") if type.id == _BOOL else values
 
 
-def from_rows(rows: Rows, schema: pa.Schema, columns: Array, slots: Array) -> pa.RecordBatch:
+def from_rows(rows: RowStore, schema: pa.Schema, columns: Array, slots: Array) -> pa.RecordBatch:
     """Return the rows at these slots; `schema` has a field for each of `columns` (int64[k])."""
     cells = rows.gather(columns, slots)
     arrays = []

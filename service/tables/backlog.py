@@ -24,7 +24,7 @@ import numpy as np
 
 from service.tables.changes import Run, Runs
 from service.tables.relations import Relation
-from service.tables.resolution import NO_SLOTS, Indices, Resolved, Slots, StoredRows
+from service.tables.resolution import NO_SLOTS, Indices, Resolution, Slots, StoredRows
 from service.tables.steps import Step, steps_of
 from structures.rows.cancelling import cancel
 from structures.rows.change_queue import ChangeQueue
@@ -39,14 +39,14 @@ class Net(NamedTuple):
     """Deleted and inserted rows of a relation: slots, ascending."""
 
     relation: Relation
-    gone: Slots
-    come: Slots
+    deleted: Slots
+    inserted: Slots
 
 
 class Piece(NamedTuple):
     """Some of the changes, as a join takes them: first what they need, then what they do."""
 
-    resolved: Mapping[str, Resolved]
+    resolved: Mapping[str, Resolution]
     runs: Runs
 
 
@@ -165,10 +165,10 @@ class Backlog:
         nets = []
         for name, relation in self._relations.items():
             parts = self._up_to(version, name)
-            gone, come = (_slots([part[column] for part in parts]) for column in (_OLD, _NEW))
+            deleted, inserted = (_slots([part[column] for part in parts]) for column in (_OLD, _NEW))
             self._advance(name, parts)
             if parts:
-                nets.append(Net(relation, *cancel(gone, come)))
+                nets.append(Net(relation, *cancel(deleted, inserted)))
         return nets
 
     def skip(self, name: str, version: int) -> None:
@@ -225,16 +225,16 @@ def pieces(nets: Iterable[Net]) -> Iterator[Piece]:
     """Yield all deletes, then all inserts, a bounded number of rows at a time."""
     nets = list(nets)
     for net in nets:
-        for first in range(0, len(net.gone), _PIECE):
-            yield _piece(net.relation, net.gone[first : first + _PIECE], NO_SLOTS)
+        for first in range(0, len(net.deleted), _PIECE):
+            yield _piece(net.relation, net.deleted[first : first + _PIECE], NO_SLOTS)
     for net in nets:
-        for first in range(0, len(net.come), _PIECE):
-            yield _piece(net.relation, NO_SLOTS, net.come[first : first + _PIECE])
+        for first in range(0, len(net.inserted), _PIECE):
+            yield _piece(net.relation, NO_SLOTS, net.inserted[first : first + _PIECE])
 
 
-def _piece(relation: Relation, gone: Slots, come: Slots) -> Piece:
-    inserts = StoredRows(relation, come)
-    resolved = Resolved(relation, False, inserts, np.full(len(come), -1, np.int32), gone, relation.no_keys, 0, _NO_INDICES)
-    old = np.concatenate((gone, np.full(len(come), -1, np.int32)))
-    new = np.concatenate((np.full(len(gone), -1, np.int32), come))
+def _piece(relation: Relation, deleted: Slots, inserted: Slots) -> Piece:
+    inserts = StoredRows(relation, inserted)
+    resolved = Resolution(relation, False, inserts, np.full(len(inserted), -1, np.int32), deleted, relation.no_keys, 0, _NO_INDICES)
+    old = np.concatenate((deleted, np.full(len(inserted), -1, np.int32)))
+    new = np.concatenate((np.full(len(deleted), -1, np.int32), inserted))
     return Piece({relation.name: resolved}, {relation.name: Run(1, np.zeros(len(old), np.int64), old, new, len(old))})

@@ -46,42 +46,42 @@ class Run:
         return cls(versions, offsets, old, new, int(np.count_nonzero(old >= 0)) + int(np.count_nonzero(new >= 0)))
 
     @property
-    def replaced(self) -> Part:
+    def replaced(self) -> AliasChanges:
         """The rows that are replaced, and their replacements."""
         if len(self.old) == 1:
-            return Part(self.offsets, self.old, self.new) if self.old[0] >= 0 and self.new[0] >= 0 else NOTHING
+            return AliasChanges(self.offsets, self.old, self.new) if self.old[0] >= 0 and self.new[0] >= 0 else NOTHING
         both = (self.old >= 0) & (self.new >= 0)
-        return Part(self.offsets[both], self.old[both], self.new[both])
+        return AliasChanges(self.offsets[both], self.old[both], self.new[both])
 
 
 def inserting(run: Run) -> Run:
     """Return the rows that a run of one version adds, as if they replaced none."""
-    come = run.new[run.new >= 0]
-    return Run(1, np.zeros(len(come), np.int64), np.full(len(come), -1, np.int32), come, len(come))
+    inserted = run.new[run.new >= 0]
+    return Run(1, np.zeros(len(inserted), np.int64), np.full(len(inserted), -1, np.int32), inserted, len(inserted))
 
 
 def apart(run: Run) -> Run:
     """Return a run of one version in which no row replaces another: all removed rows first, then all added ones."""
-    gone, come = run.old[run.old >= 0], run.new[run.new >= 0]
-    old, new = np.full(len(gone) + len(come), -1, np.int32), np.full(len(gone) + len(come), -1, np.int32)
-    old[: len(gone)], new[len(gone) :] = gone, come
+    deleted, inserted = run.old[run.old >= 0], run.new[run.new >= 0]
+    old, new = np.full(len(deleted) + len(inserted), -1, np.int32), np.full(len(deleted) + len(inserted), -1, np.int32)
+    old[: len(deleted)], new[len(deleted) :] = deleted, inserted
     return Run(1, np.zeros(len(old), np.int64), old, new, run.rows)
 
 
-def batch_run(previous: Slots, deletes: Slots, come: Slots) -> Run:
-    """Return a run of one version: it adds the rows at `come`, which replace those at `previous` (int32[come]; -1: none), and deletes those
-    of `deletes` after the replaced ones."""
-    gone = deletes
-    if len(gone):
+def batch_run(previous: Slots, deletes: Slots, inserted: Slots) -> Run:
+    """Return a run of one version: it adds the rows at `inserted`, which replace those at `previous` (int32[come]; -1: none), and deletes
+    those of `deletes` after the replaced ones."""
+    deleted = deletes
+    if len(deleted):
         replaced = int(previous[0] >= 0) if len(previous) == 1 else np.count_nonzero(previous >= 0)
-        gone = deletes[replaced:]
-    if not len(gone):
-        old, new = previous, come
+        deleted = deletes[replaced:]
+    if not len(deleted):
+        old, new = previous, inserted
     else:
-        none = np.full(len(gone), -1, np.int32)
-        old, new = (np.concatenate((previous, gone)), np.concatenate((come, none))) if len(come) else (gone, none)
+        none = np.full(len(deleted), -1, np.int32)
+        old, new = (np.concatenate((previous, deleted)), np.concatenate((inserted, none))) if len(inserted) else (deleted, none)
     offsets = _FIRST if len(old) == 1 else np.zeros(len(old), np.int64)
-    return Run(1, offsets, old, new, len(deletes) + len(come))
+    return Run(1, offsets, old, new, len(deletes) + len(inserted))
 
 
 Runs = Mapping[str, Run]
@@ -124,7 +124,7 @@ def of_versions(runs: Runs, first: int, end: int) -> Runs:
     return found
 
 
-class Watched(Protocol):
+class WatchedRelation(Protocol):
     """A relation, and the columns in which its rows with the same key may differ."""
 
     @property
@@ -134,7 +134,7 @@ class Watched(Protocol):
     def varying(self) -> list[str]: ...
 
 
-class Part(NamedTuple):
+class AliasChanges(NamedTuple):
     """Changes of one sort for an alias: the offset of each one's version, and its slots before and after (if any)."""
 
     offsets: Indices
@@ -142,36 +142,36 @@ class Part(NamedTuple):
     new: Slots
 
 
-class Parted(NamedTuple):
+class DividedRun(NamedTuple):
     """A run divided for one alias: deleted rows, inserted rows, and unchanged rows that only move to another slot."""
 
-    gone: Part
-    come: Part
-    moved: Part
+    deleted: AliasChanges
+    inserted: AliasChanges
+    moved: AliasChanges
 
 
-NOTHING = Part(_NO_INDICES, NO_SLOTS, NO_SLOTS)
+NOTHING = AliasChanges(_NO_INDICES, NO_SLOTS, NO_SLOTS)
 
 
-def parted(side: Watched, run: Run, followed: bool) -> Parted:
+def parted(input: WatchedRelation, run: Run, followed: bool) -> DividedRun:
     """`followed`: rows replaced by one with the same values in all columns that the view uses count as moved; otherwise as deleted and
     inserted."""
-    whole = Part(run.offsets, run.old, run.new)
+    whole = AliasChanges(run.offsets, run.old, run.new)
     if len(run.old) == 1:
         had, came = run.old[0] >= 0, run.new[0] >= 0
-        if had and came and followed and side.relation.table.same(side.varying, run.old, run.new)[0]:
-            return Parted(NOTHING, NOTHING, whole)
-        return Parted(whole if had else NOTHING, whole if came else NOTHING, NOTHING)
+        if had and came and followed and input.relation.table.same(input.varying, run.old, run.new)[0]:
+            return DividedRun(NOTHING, NOTHING, whole)
+        return DividedRun(whole if had else NOTHING, whole if came else NOTHING, NOTHING)
     had, came = run.old >= 0, run.new >= 0
     moved = np.flatnonzero(had & came) if followed else _NO_INDICES
     if len(moved):
-        moved = moved[side.relation.table.same(side.varying, run.old[moved], run.new[moved])]
+        moved = moved[input.relation.table.same(input.varying, run.old[moved], run.new[moved])]
         had[moved] = came[moved] = False
-    return Parted(_part(whole, had), _part(whole, came), _part(whole, moved) if len(moved) else NOTHING)
+    return DividedRun(_part(whole, had), _part(whole, came), _part(whole, moved) if len(moved) else NOTHING)
 
 
-def _part(whole: Part, chosen: npt.NDArray[np.bool_] | Indices) -> Part:
-    return Part(whole.offsets[chosen], whole.old[chosen], whole.new[chosen])
+def _part(whole: AliasChanges, chosen: npt.NDArray[np.bool_] | Indices) -> AliasChanges:
+    return AliasChanges(whole.offsets[chosen], whole.old[chosen], whole.new[chosen])
 
 
 def order_of(offsets: Indices, steps: npt.NDArray[Any], *within: npt.NDArray[Any]) -> Indices:

@@ -17,9 +17,9 @@ import numpy as np
 import pyarrow as pa
 
 from service.query.model import Meet, Query, Span
+from service.tables.inputs import Input, ends_of
 from service.tables.relations import Relation
 from service.tables.resolution import Slots
-from service.tables.sides import Side, ends_of
 
 _SAMPLE = 4096
 
@@ -27,32 +27,32 @@ _SAMPLE = 4096
 def estimates_of(query: Query, relations: Mapping[str, Relation], version: int) -> Estimates | None:
     """For a pinned version, or the newest one in the writer's thread; None if some alias has no rows."""
     samples = {name: relations[name].table.sample(version, _SAMPLE) for _, name in query.aliases}
-    sides = [_Sampled(Side(query, place, relations[name]), samples[name]) for place, (_, name) in enumerate(query.aliases)]
-    return Estimates(sides) if all(len(side.slots) for side in sides) else None
+    inputs = [_SampledRows(Input(query, position, relations[name]), samples[name]) for position, (_, name) in enumerate(query.aliases)]
+    return Estimates(inputs) if all(len(input.slots) for input in inputs) else None
 
 
-def shares_of(sides: Sequence[Side], spans: Sequence[tuple[Span, Span]], version: int, size: int) -> list[float] | None:
+def shares_of(inputs: Sequence[Input], spans: Sequence[tuple[Span, Span]], version: int, size: int) -> list[float] | None:
     """Estimate how likely two rows, one of each of two aliases, meet in each of these pairs of spans, from about `size` rows of each; None
     if one has none."""
-    sampled = [_Sampled(side, side.relation.table.sample(version, size)) for side in sides]
-    if not all(len(side.slots) for side in sampled):
+    sampled = [_SampledRows(input, input.relation.table.sample(version, size)) for input in inputs]
+    if not all(len(input.slots) for input in sampled):
         return None
     estimates = Estimates(sampled)
     return [estimates.share(Meet(*pair, "")) for pair in spans]
 
 
-class _Sampled:
+class _SampledRows:
     """Sampled rows of an alias that meet its filters."""
 
-    def __init__(self, side: Side, sample: Slots) -> None:
-        self.side, self.table = side, side.relation.table
-        self.slots: Slots = side.chosen(sample)
+    def __init__(self, input: Input, sample: Slots) -> None:
+        self.input, self.table = input, input.relation.table
+        self.slots: Slots = input.chosen(sample)
         self.rows = self.table.rows * len(self.slots) / max(1, len(sample))
         self._ends: dict[Span, tuple[np.ndarray, np.ndarray]] = {}
 
     def ends(self, meet: Meet) -> tuple[np.ndarray, np.ndarray]:
         """Return the sorted starts and ends of the spans that are not empty."""
-        span = meet.of(self.side.alias)
+        span = meet.of(self.input.alias)
         if span not in self._ends:
             left, right = ends_of(self.table, span, self.slots)
             some = left <= right
@@ -63,16 +63,16 @@ class _Sampled:
 class Estimates:
     """`binding.Counts`, by sampling."""
 
-    def __init__(self, sides: list[_Sampled]) -> None:
-        self._sides = sides
-        self._of_alias = {one.side.alias: one for one in sides}
+    def __init__(self, inputs: list[_SampledRows]) -> None:
+        self._inputs = inputs
+        self._of_alias = {one.input.alias: one for one in inputs}
         self._shares: dict[Meet, float] = {}
 
-    def rows(self, place: int) -> float:
-        return self._sides[place].rows
+    def rows(self, position: int) -> float:
+        return self._inputs[position].rows
 
-    def of_key(self, place: int, columns: tuple[str, ...]) -> float:
-        one = self._sides[place]
+    def of_key(self, position: int, columns: tuple[str, ...]) -> float:
+        one = self._inputs[position]
         sample = pa.Table.from_batches([one.table.take(columns, one.slots)]).drop_null()
         if len(sample) == 0:
             return 0.0

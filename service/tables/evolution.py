@@ -11,34 +11,34 @@ from dataclasses import replace
 import pyarrow as pa
 
 from livejoin.wire.batch import MAX_ERRORS, Batch, Changes, RowBlock
-from livejoin.wire.judge import Findings, Judged, judge
 from livejoin.wire.schema import RelationDefinition
+from livejoin.wire.validate import Findings, ValidatedRows, validate
 
 
 def same(definition: RelationDefinition, other: RelationDefinition) -> bool:
     return definition is other or definition.to_json() == other.to_json()
 
 
-def judged_again(batch: Batch, definitions: Mapping[str, RelationDefinition]) -> Batch:
+def validated_again(batch: Batch, definitions: Mapping[str, RelationDefinition]) -> Batch:
     """Return the batch under these definitions, where they extend those it was validated against; other changes are left as they are."""
     if all(same(changes.definition, definitions.get(changes.relation, changes.definition)) for changes in batch.changes):
         return batch
-    judged = [_judged_again(changes, definitions.get(changes.relation, changes.definition)) for changes in batch.changes]
-    errors = sorted([*batch.errors, *(error for one in judged for error in one.errors)], key=lambda error: error.index)[:MAX_ERRORS]
+    validated = [_validated_again(changes, definitions.get(changes.relation, changes.definition)) for changes in batch.changes]
+    errors = sorted([*batch.errors, *(error for one in validated for error in one.errors)], key=lambda error: error.index)[:MAX_ERRORS]
     return replace(
         batch,
-        changes=[one.changes for one in judged if len(one.changes.ops)],
+        changes=[one.changes for one in validated if len(one.changes.ops)],
         errors=errors,
-        error_count=batch.error_count + sum(one.error_count for one in judged),
-        bad_keys=[*batch.bad_keys, *(keys for one in judged for keys in one.bad_keys)],
+        error_count=batch.error_count + sum(one.error_count for one in validated),
+        bad_keys=[*batch.bad_keys, *(keys for one in validated for keys in one.bad_keys)],
     )
 
 
-def _judged_again(changes: Changes, definition: RelationDefinition) -> Judged:
+def _validated_again(changes: Changes, definition: RelationDefinition) -> ValidatedRows:
     if same(changes.definition, definition) or not definition.extends(changes.definition):
-        return Judged(changes, [], 0)
+        return ValidatedRows(changes, [], 0)
     columns = widened(changes.rows, definition.arrow_schema()).arrow.columns
-    return judge(definition.rules, changes.relation, changes.ops, changes.index, columns, Findings(), lambda row, column: False)
+    return validate(definition.rules, changes.relation, changes.ops, changes.index, columns, Findings(), lambda row, column: False)
 
 
 def widened(rows: RowBlock, schema: pa.Schema) -> RowBlock:

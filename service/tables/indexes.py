@@ -19,15 +19,15 @@ import numpy as np
 import pyarrow as pa
 
 from service.tables.changes import DELETE, SIGNS, Runs, in_order, parted
-from service.tables.interest import Interest, Touched
-from service.tables.loading import Loading
-from service.tables.resolution import Indices, Resolved
+from service.tables.inputs import Input
+from service.tables.interest import Interest, TouchedRows
+from service.tables.loading import IndexLoad
+from service.tables.resolution import Indices, Resolution
 from service.tables.shared_index import Order, SharedIndex, joined
-from service.tables.sides import Side
 from service.tables.store import FREED_AT_ONCE, Domain, Numbers
-from structures.index.indexes import Cursor, Entries, OrderedIndexes, Run
+from structures.index.indexes import Entries, IndexCursor, OrderedIndexes, Run
 from structures.index.layout import IndexArena
-from structures.index.planting import Planted
+from structures.index.planting import IndexLoader
 
 _CHUNK = 1 << 16  # rows to read at once
 _PATIENCE = 60  # checks, a second apart
@@ -39,23 +39,23 @@ Key = tuple[int, str, Order, frozenset[Any]]
 """Generation, relation, order, filters."""
 
 
-class _Watched:
+class _WatchedColumns:
     """The columns that the users of a relation's indexes read. All these indexes move the same rows, and delete and insert the same ones: a
     join may have several indexes for one alias."""
 
     def __init__(self, relation: str, concerned: Sequence[SharedIndex]) -> None:
         mine = [one for one in concerned if one.relation.name == relation]
         self.relation = mine[0].relation
-        self.varying = list(dict.fromkeys(name for one in mine for _, side in one.users for name in side.varying))
+        self.varying = list(dict.fromkeys(name for one in mine for _, input in one.users for name in input.varying))
 
 
-class _Leaving:
+class _UnusedIndex:
     """An index or tree without users, and the newest version when its last user left. `texts`: its entries whose texts are still to be
     released."""
 
-    def __init__(self, since: int, one: SharedIndex | Planted) -> None:
+    def __init__(self, since: int, one: SharedIndex | IndexLoader) -> None:
         self.since, self.one = since, one
-        self.texts: Cursor | None = None
+        self.texts: IndexCursor | None = None
 
 
 class Sparse:
@@ -86,8 +86,8 @@ class SharedIndexes:
         self._structure: OrderedIndexes | None = None
         self._kept: Mapping[Key, SharedIndex] = {}  # replaced, never modified: any thread reads the metrics
         self._known: Interest[SharedIndex] | None = None
-        self._trees: list[tuple[object, Planted]] = []
-        self._leaving: list[_Leaving] = []
+        self._trees: list[tuple[object, IndexLoader]] = []
+        self._leaving: list[_UnusedIndex] = []
         self._newest = 0
         self._texts = Domain([_TEXT])
         self._applied: Run | None = None
@@ -111,21 +111,21 @@ class SharedIndexes:
             self.generation, self._sparse = self.generation + 1, Sparse()
 
     @staticmethod
-    def key(generation: int, side: Side, order: Order) -> Key:
+    def key(generation: int, input: Input, order: Order) -> Key:
         """Return the key of the index that all its users share."""
-        return generation, side.relation.name, order, frozenset(f.of("") for f in side.filters)
+        return generation, input.relation.name, order, frozenset(f.of("") for f in input.filters)
 
-    def loading(self, key: Key, side: Side, order: Order) -> Loading | None:
+    def loading(self, key: Key, input: Input, order: Order) -> IndexLoad | None:
         """Return a new, empty index for the rows of a side; None: there is one. Any thread."""
-        return None if key in self._kept else Loading(SharedIndex(side, order, self._texts))
+        return None if key in self._kept else IndexLoad(SharedIndex(input, order, self._texts))
 
-    def take(self, owner: object, version: int, key: Key, side: Side, made: Loading | None) -> SharedIndex | None:
+    def take(self, owner: object, version: int, key: Key, input: Input, made: IndexLoad | None) -> SharedIndex | None:
         """Return the index of the rows of a side, at the newest `version`. If there is none, put a piece more of `made`, which has all
         changes recorded, into the store, and return it once complete; None: there is none, or it is incomplete."""
         self._newest = version
         one = self._kept.get(key)
         if one is not None:
-            one.users = [*one.users, (owner, side)]
+            one.users = [*one.users, (owner, input)]
             if made is not None:
                 self.give_up(made, version)
             return one
@@ -134,22 +134,22 @@ class SharedIndexes:
         self.structure.begin(version)
         if not made.put(self.structure, version):
             return None
-        made.index.users = [(owner, side)]
+        made.index.users = [(owner, input)]
         self._kept, self._known = {**self._kept, key: made.index}, None
         return made.index
 
-    def give_up(self, made: Loading, version: int) -> None:
+    def give_up(self, made: IndexLoad, version: int) -> None:
         """Discard an index that is no longer wanted; `version` is the newest."""
         self._newest = version
         if made.abandon(self._structure, version):
-            self._leaving.append(_Leaving(version, made.index))
+            self._leaving.append(_UnusedIndex(version, made.index))
 
-    def plant(self, owner: object, tree: Planted) -> None:
+    def plant(self, owner: object, tree: IndexLoader) -> None:
         """Register trees that a structure keeps beside the indexes that its owner has taken."""
         self._trees.append((owner, tree))
 
-    def advance(self, version: int, tree: Planted) -> bool:
-        """As `Planted.advance`, at the newest version."""
+    def advance(self, version: int, tree: IndexLoader) -> bool:
+        """As `IndexLoader.advance`, at the newest version."""
         self.structure.begin(version)
         return tree.advance()
 
@@ -159,13 +159,13 @@ class SharedIndexes:
 
     def forget(self, owner: object) -> None:
         """Remove a user: what has no other user is removed by a later `reclaim`, when no reader of the newest version can have it."""
-        gone: list[SharedIndex | Planted] = [tree for other, tree in self._trees if other is owner]
+        deleted: list[SharedIndex | IndexLoader] = [tree for other, tree in self._trees if other is owner]
         self._trees = [(other, tree) for other, tree in self._trees if other is not owner]
         for one in self._kept.values():
-            one.users = [(other, side) for other, side in one.users if other is not owner]
-        gone += [one for one in self._kept.values() if not one.users]
+            one.users = [(other, input) for other, input in one.users if other is not owner]
+        deleted += [one for one in self._kept.values() if not one.users]
         self._kept, self._known = {key: one for key, one in self._kept.items() if one.users}, None
-        self._leaving += [_Leaving(self._newest, one) for one in gone]
+        self._leaving += [_UnusedIndex(self._newest, one) for one in deleted]
 
     # batches
 
@@ -175,7 +175,7 @@ class SharedIndexes:
             self._known = Interest((one, [one.taken]) for one in self._kept.values())
         return self._known
 
-    def require(self, resolved: Mapping[str, Resolved], touched: Touched, singly: bool) -> None:
+    def require(self, resolved: Mapping[str, Resolution], touched: TouchedRows, singly: bool) -> None:
         """Raise MemoryError, before anything is changed, unless `apply` surely has room, for many versions if `singly`."""
         if not self._kept:
             return
@@ -190,7 +190,7 @@ class SharedIndexes:
             self.structure.require(changes, changes if singly else len(SIGNS))
             self._texts.require(texts, text_bytes)
 
-    def apply(self, version: int, runs: Runs, touched: Touched) -> None:
+    def apply(self, version: int, runs: Runs, touched: TouchedRows) -> None:
         """Bring all indexes to `version`, the last of the runs. Does not raise: the views that follow get the error."""
         self._newest, self._applied, self._failure = version, None, None
         if not self._kept:
@@ -206,9 +206,9 @@ class SharedIndexes:
 
     def _apply(self, version: int, concerned: Sequence[SharedIndex], runs: Runs) -> None:
         """Apply the changes in order of the versions, those of each version by kind."""
-        parts = {name: parted(_Watched(name, concerned), runs[name], True) for name in {one.relation.name for one in concerned}}
+        parts = {name: parted(_WatchedColumns(name, concerned), runs[name], True) for name in {one.relation.name for one in concerned}}
         kinds: list[tuple[int, Indices]] = []
-        numbers, entries, gone = list[Indices](), list[Entries](), list[tuple[SharedIndex, Entries]]()
+        numbers, entries, deleted = list[Indices](), list[Entries](), list[tuple[SharedIndex, Entries]]()
         for one in concerned:
             for kind, offsets, some in one.changes(parts[one.relation.name]):
                 if len(offsets) > 1:
@@ -219,12 +219,12 @@ class SharedIndexes:
                     numbers.append(np.full(len(offsets), one.number))
                     entries.append(some)
                     if kind == DELETE:
-                        gone.append((one, some))
+                        deleted.append((one, some))
         found = in_order(kinds)
         if len(found.order):
             order, turns = found.order, len(SIGNS) * found.offsets + found.kinds
             self._applied = self.structure.apply(np.concatenate(numbers)[order], SIGNS[found.kinds], turns, joined(entries).take(order))
-        for one, some in gone:
+        for one, some in deleted:
             self._texts.release(one.text_codes(some), version)
 
     @property
@@ -247,7 +247,7 @@ class SharedIndexes:
             return True
         return self._structure.reclaim(published, pins, FREED_AT_ONCE) or self._texts.reclaim(published, pins)
 
-    def _remove(self, version: int, leaving: _Leaving) -> bool:
+    def _remove(self, version: int, leaving: _UnusedIndex) -> bool:
         """Remove a tree, or a piece of an index; return whether nothing of it is left."""
         one = leaving.one
         if isinstance(one, SharedIndex) and one.text_columns:

@@ -16,7 +16,7 @@ from livejoin.wire.batch import RowBlock
 from service.query.model import ColumnRef, Condition, Either, Filter
 from service.tables.endpoints import TEXT_OR_BOOL, numbers
 from service.tables.masks import select_mask
-from service.tables.resolution import Resolved
+from service.tables.resolution import Resolution
 
 T = TypeVar("T")
 _MANY = 1000  # rows, above which only the values of interest are converted to Python
@@ -29,10 +29,10 @@ class Selection(NamedTuple):
     filters: Sequence[Condition]
 
 
-class Touched:
+class TouchedRows:
     """The rows that a batch deletes and inserts, by value. Valid until the batch is applied."""
 
-    def __init__(self, resolved: Iterable[Resolved]) -> None:
+    def __init__(self, resolved: Iterable[Resolution]) -> None:
         self.relations = {one.relation.name: one for one in resolved if len(one.deletes) or one.inserts.num_rows}
         self._values: dict[tuple[str, str], set[Any]] = {}
         self.concerned: dict[Interest[Any], list[Any]] = {}  # cached results: indexes ask twice, to judge and to apply
@@ -48,7 +48,7 @@ class Touched:
         return {value for value in found if value in of_interest}
 
     @staticmethod
-    def _rows(one: Resolved, column: str) -> Iterator[RowBlock]:
+    def _rows(one: Resolution, column: str) -> Iterator[RowBlock]:
         if one.inserts.num_rows:
             yield one.inserts
         if len(one.deletes):
@@ -56,7 +56,7 @@ class Touched:
                 yield RowBlock(rows)
 
 
-class _OfRelation(Generic[T]):
+class _RelationUsers(Generic[T]):
     """The users of a relation, in order; places of those without an equality, and of the others by column and value."""
 
     def __init__(self) -> None:
@@ -70,28 +70,28 @@ class Interest(Generic[T]):
 
     def __init__(self, things: Iterable[tuple[T, Sequence[Selection]]]) -> None:
         self._things: list[T] = []
-        self._of: dict[str, _OfRelation[T]] = {}
-        for place, (thing, takes) in enumerate(things):
+        self._of: dict[str, _RelationUsers[T]] = {}
+        for position, (thing, takes) in enumerate(things):
             self._things.append(thing)
             for relation, filters in takes:
-                of = self._of.setdefault(relation, _OfRelation())
+                of = self._of.setdefault(relation, _RelationUsers())
                 if not of.users or of.users[-1] is not thing:  # with two aliases it counts once
                     of.users.append(thing)
                 admitted = _admitted(filters)
                 if not admitted:
-                    of.always.add(place)
+                    of.always.add(position)
                     continue
                 column = min(admitted, key=lambda one: len(admitted[one]))
                 by_value = of.by_value.setdefault(column, {})
                 for value in admitted[column]:
-                    by_value.setdefault(value, []).append(place)
+                    by_value.setdefault(value, []).append(position)
 
     def using(self, relation: str) -> list[T]:
         """Return the users of the relation, in order."""
         of = self._of.get(relation)
         return [] if of is None else of.users
 
-    def concerned(self, touched: Touched) -> list[T]:
+    def concerned(self, touched: TouchedRows) -> list[T]:
         """Return the users for which the rows may matter, in order. O(1) per value, and per user found."""
         if not self._of:
             return []
@@ -100,7 +100,7 @@ class Interest(Generic[T]):
             known = touched.concerned[self] = self._find(touched)
         return known
 
-    def _find(self, touched: Touched) -> list[T]:
+    def _find(self, touched: TouchedRows) -> list[T]:
         asked = [(relation, self._of[relation]) for relation in touched.relations if relation in self._of]
         if len(asked) == 1 and not asked[0][1].by_value:
             return asked[0][1].users
@@ -110,7 +110,7 @@ class Interest(Generic[T]):
             for column, by_value in of.by_value.items():
                 for value in touched.values(relation, column, by_value.keys()):
                     found.update(by_value[value])
-        return [self._things[place] for place in sorted(found)]
+        return [self._things[position] for position in sorted(found)]
 
 
 def _admitted(filters: Iterable[Condition]) -> dict[str, frozenset[Any]]:

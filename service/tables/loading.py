@@ -25,7 +25,7 @@ _PUT = 1 << 14  # entries to put into the store at once: two or three millisecon
 _FOLLOWED = 1 << 10  # and changed ones to follow
 
 
-class Loading:
+class IndexLoad:
     """The index, which is in no store before `put`, and its entries."""
 
     def __init__(self, index: SharedIndex) -> None:
@@ -42,29 +42,31 @@ class Loading:
         while start >= 0:
             progress(start / max(1, table.used))
             slots, start = table.scan(version, start, _CHUNK)
-            self._parts.append(self._come(slots))
+            self._parts.append(self._inserted(slots))
         self._sort()
 
     def note(self, run: Run) -> None:
         """Record changes of rows; the old ones can still be read. MemoryError, without any reference added: the texts have no room."""
-        gone, come = self.index.entries(run.old[run.old >= 0], False)[0], self._come(run.new[run.new >= 0])
-        if len(gone.slot) or len(come.slot):
-            self._noted.append((gone, come))
-            self._fresh += len(gone.slot) + len(come.slot)
+        deleted, inserted = self.index.entries(run.old[run.old >= 0], False)[0], self._inserted(run.new[run.new >= 0])
+        if len(deleted.slot) or len(inserted.slot):
+            self._noted.append((deleted, inserted))
+            self._fresh += len(deleted.slot) + len(inserted.slot)
 
     def settle(self) -> None:
         """Follow the recorded changes. O(n)."""
         if not self._noted or self._growth is not None:
             return
         noted, self._noted = self._noted, []
-        gone, come = (joined(parts) for parts in zip(*noted, strict=True))
-        when_gone, when_come = (np.repeat(np.arange(len(noted)), [len(part.slot) for part in parts]) for parts in zip(*noted, strict=True))
-        slots, backwards = np.unique(gone.slot[::-1], return_index=True)
-        last = np.append(when_gone[::-1][backwards], -1)  # a slot may be freed, and used again for another row
-        place = np.searchsorted(slots, come.slot)
-        stays = (np.append(slots, -1)[place] != come.slot) | (last[place] <= when_come)
-        self._parts = [self._entries.take(np.flatnonzero(~np.isin(self._entries.slot, slots))), come.take(np.flatnonzero(stays))]
-        self._released.append(self.index.text_codes(gone))
+        deleted, inserted = (joined(parts) for parts in zip(*noted, strict=True))
+        when_deleted, when_inserted = (
+            np.repeat(np.arange(len(noted)), [len(part.slot) for part in parts]) for parts in zip(*noted, strict=True)
+        )
+        slots, backwards = np.unique(deleted.slot[::-1], return_index=True)
+        last = np.append(when_deleted[::-1][backwards], -1)  # a slot may be freed, and used again for another row
+        position = np.searchsorted(slots, inserted.slot)
+        stays = (np.append(slots, -1)[position] != inserted.slot) | (last[position] <= when_inserted)
+        self._parts = [self._entries.take(np.flatnonzero(~np.isin(self._entries.slot, slots))), inserted.take(np.flatnonzero(stays))]
+        self._released.append(self.index.text_codes(deleted))
         self._sort()
 
     def put(self, structure: OrderedIndexes, version: int) -> bool:
@@ -80,13 +82,13 @@ class Loading:
                 return False
             self._parts = []
         while self._noted and most > 0:
-            gone, come = self._noted[0]
-            count = len(gone.slot) + len(come.slot)
+            deleted, inserted = self._noted[0]
+            count = len(deleted.slot) + len(inserted.slot)
             structure.require(count, 1)
-            signs = np.repeat(np.array([DELETE, INSERT], np.int8), (len(gone.slot), len(come.slot)))
-            structure.apply(np.full(count, self.index.number), signs, np.zeros(count, np.int64), joined((gone, come)))
+            signs = np.repeat(np.array([DELETE, INSERT], np.int8), (len(deleted.slot), len(inserted.slot)))
+            structure.apply(np.full(count, self.index.number), signs, np.zeros(count, np.int64), joined((deleted, inserted)))
             del self._noted[0]  # its inserts belong to the index from now on
-            self._released.append(self.index.text_codes(gone))
+            self._released.append(self.index.text_codes(deleted))
             most -= count
         if self._noted:
             return False
@@ -101,12 +103,12 @@ class Loading:
             structure.begin(version)
             there = structure.end_growth(self._growth)
             rest = [self._growth.entries.take(np.arange(there, len(self._growth.entries.slot)))]
-        held = [self.index.text_codes(part) for part in (*rest, *(come for _, come in self._noted))]
+        held = [self.index.text_codes(part) for part in (*rest, *(inserted for _, inserted in self._noted))]
         self._parts, self._noted, self._growth = [], [], None
         self._release([*held, *self._released], version)
         return is_there
 
-    def _come(self, slots: Slots) -> Entries:
+    def _inserted(self, slots: Slots) -> Entries:
         """Return the entries of inserted rows; their texts gain references."""
         self.index.require_texts(slots)
         return self.index.entries(slots, True)[0]

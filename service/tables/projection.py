@@ -70,9 +70,9 @@ class Projection:
             if output.intervals not in common:
                 common[output.intervals] = self._common(output.intervals, parts)
             column = sent(self._computed(output, *common[output.intervals]), wanted)
-            gone = [missing[ref.alias] for ref in output.intervals if ref.alias in missing]
-            if any(part.any() for part in gone):
-                column = pc.if_else(pa.array(np.logical_or.reduce(gone)), pa.scalar(None, column.type), column)
+            deleted = [missing[ref.alias] for ref in output.intervals if ref.alias in missing]
+            if any(part.any() for part in deleted):
+                column = pc.if_else(pa.array(np.logical_or.reduce(deleted)), pa.scalar(None, column.type), column)
             columns.append(column)
         return pa.RecordBatch.from_arrays(columns, schema=self.schema)
 

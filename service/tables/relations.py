@@ -12,7 +12,7 @@ from livejoin.wire.schema import RelationDefinition
 from service.tables.store import Table
 
 
-class Hidden:
+class RowVisibility:
     """Shared by all copies of relations that new structures make: while `now`, none of their rows is loaded."""
 
     now = True
@@ -22,7 +22,7 @@ class Relation:
     """A relation under a name. `id` is permanent: a relation that is dropped and created again gets another one. `hidden`: of a
     copy whose rows new structures do not load."""
 
-    hidden: Hidden | None = None
+    hidden: RowVisibility | None = None
 
     def __init__(self, id_: int, name: str, definition: RelationDefinition, former: Relation | None = None) -> None:
         """`former`: the relation with its former definition, whose table is taken over."""
@@ -45,7 +45,7 @@ class Relation:
         other.name = name
         return other
 
-    def hiding(self, hidden: Hidden) -> Relation:
+    def hiding(self, hidden: RowVisibility) -> Relation:
         """Return it for structures that are loaded without its rows."""
         other = copy.copy(self)
         other.hidden = hidden

@@ -51,7 +51,7 @@ class StoredRows(RowBlock):
 
 
 @dataclass(slots=True)
-class Resolved:
+class Resolution:
     """The net effect of a batch on one relation: first truncate, then deletes, then inserts; each key at most once per sign.
 
     inserts      whole rows
@@ -77,7 +77,7 @@ class Resolved:
 
 
 @dataclass(slots=True)
-class Last:
+class LastChanges:
     """The changes after the last truncate, or all, with the part of their resolution that does not depend on the table. A `Prepared`.
 
     ops, index, rows    of these
@@ -102,7 +102,7 @@ class Last:
 
 def _own_bytes(rows: RowSet) -> int:
     """Bytes without texts that are stored in the batch itself, as those of a single column are."""
-    return rows.cells.nbytes + rows.places.nbytes + (rows.heap.nbytes if rows.heap.base is None else 0)
+    return rows.cells.nbytes + rows.positions.nbytes + (rows.heap.nbytes if rows.heap.base is None else 0)
 
 
 def prepare(relation: Relation, changes: Changes) -> None:
@@ -112,16 +112,16 @@ def prepare(relation: Relation, changes: Changes) -> None:
         changes.prepared = _last(relation, changes)
 
 
-def _last(relation: Relation, changes: Changes) -> Last:
+def _last(relation: Relation, changes: Changes) -> LastChanges:
     cuts = np.flatnonzero(changes.ops == TRUNCATE)
     start = int(cuts[-1]) + 1 if len(cuts) else 0
     rows, ops = changes.rows.arrow.slice(start), changes.ops[start:]
     keys, groups = _grouped(relation, rows)
     given = relation.table.given(RowBlock(rows)) if keys is not None and not np.any(ops == DELETE) else None
-    return Last(ops, changes.index[start:], rows, groups, keys, given)
+    return LastChanges(ops, changes.index[start:], rows, groups, keys, given)
 
 
-def inserted(one: Resolved) -> Resolved:
+def inserted(one: Resolution) -> Resolution:
     """Return the same effect on a relation without rows."""
     return replace(one, previous=np.full(one.inserts.num_rows, -1, np.int32), deletes=NO_SLOTS)
 
@@ -136,26 +136,26 @@ def _found(relation: Relation, keys: RowSet | None) -> Slots:
     return NO_SLOTS if keys is None else relation.table.find_given(keys)
 
 
-def resolve(relation: Relation, changes: Changes, version: int) -> Resolved:
+def resolve(relation: Relation, changes: Changes, version: int) -> Resolution:
     """Compute the net effect; `version` is the newest applied one. Changes nothing. Cost: a sort of the keys if any occurs twice."""
     ops = changes.ops
     if len(ops) == 1 and ops[0] != TRUNCATE:
         return _resolve_one(relation, int(ops[0]), changes.rows, changes.index)
-    last = changes.prepared if isinstance(changes.prepared, Last) else _last(relation, changes)
+    last = changes.prepared if isinstance(changes.prepared, LastChanges) else _last(relation, changes)
     known = _found(relation, last.keys)
     cuts = np.flatnonzero(ops == TRUNCATE)
     if len(cuts) == 0:
-        return _fold(relation, last, _judge(last.groups, ops, known), known)
+        return _fold(relation, last, _validate(last.groups, ops, known), known)
     ignored, bad = 0, []
     start = 0
     for cut in cuts.tolist():
         keys, groups = _grouped(relation, changes.rows.arrow.slice(start, cut - start))
         there = _found(relation, keys) if start == 0 else np.full(cut - start, -1, np.int32)
-        judged = _judge(groups, ops[start:cut], there)
-        ignored += judged.ignored
-        bad.append(changes.index[start:cut][judged.bad])
+        validated = _validate(groups, ops[start:cut], there)
+        ignored += validated.ignored
+        bad.append(changes.index[start:cut][validated.bad])
         start = cut + 1
-    result = _fold(relation, last, _judge(last.groups, last.ops, np.full(len(last.ops), -1, np.int32)), known)
+    result = _fold(relation, last, _validate(last.groups, last.ops, np.full(len(last.ops), -1, np.int32)), known)
     result.truncate = True
     result.delete_keys = relation.no_keys
     rows = relation.table.rows
@@ -171,18 +171,18 @@ def resolve(relation: Relation, changes: Changes, version: int) -> Resolved:
     return result
 
 
-class _Judged(NamedTuple):
+class _ValidatedChanges(NamedTuple):
     last: Indices  # ascending: for each key the last change that is not bad
     ignored: int
     bad: Indices
 
 
-def _judge(groups: Indices | None, ops: npt.NDArray[np.uint8], known: Slots) -> _Judged:
+def _validate(groups: Indices | None, ops: npt.NDArray[np.uint8], known: Slots) -> _ValidatedChanges:
     """`groups`: as `key_groups` of the keys; `known`: their slots in the table before the changes."""
     if groups is None:
         bad = (ops == INSERT) & (known >= 0)
         ignored = (ops == DELETE) & (known < 0)
-        return _Judged(np.flatnonzero(~bad), int(np.count_nonzero(ignored)), np.flatnonzero(bad))
+        return _ValidatedChanges(np.flatnonzero(~bad), int(np.count_nonzero(ignored)), np.flatnonzero(bad))
     order = np.argsort(groups, kind="stable")
     group, op = groups[order], ops[order]
     first = np.concatenate(([True], group[1:] != group[:-1]))
@@ -193,7 +193,7 @@ def _judge(groups: Indices | None, ops: npt.NDArray[np.uint8], known: Slots) -> 
     good = order[~bad]
     group = group[~bad]
     last = good[np.concatenate((group[1:] != group[:-1], [True]))] if len(good) else good
-    return _Judged(np.sort(last), int(np.count_nonzero(ignored)), np.sort(order[bad]))
+    return _ValidatedChanges(np.sort(last), int(np.count_nonzero(ignored)), np.sort(order[bad]))
 
 
 def last_of_each(relation: Relation, rows: Sequence[pa.RecordBatch]) -> npt.NDArray[np.bool_] | None:
@@ -207,32 +207,32 @@ def last_of_each(relation: Relation, rows: Sequence[pa.RecordBatch]) -> npt.NDAr
     return is_last
 
 
-def _fold(relation: Relation, changes: Last, judged: _Judged, known: Slots) -> Resolved:
-    last = judged.last
+def _fold(relation: Relation, changes: LastChanges, validated: _ValidatedChanges, known: Slots) -> Resolution:
+    last = validated.last
     deleting = changes.ops[last] == DELETE
-    gone = last[deleting]
-    gone = gone[known[gone] >= 0]
-    come = last[~deleting]
-    rows, whole = changes.rows, len(come) == changes.rows.num_rows
-    inserts = RowBlock(rows if whole else rows.take(pa.array(come)))
-    previous = known[come]
-    keys = RowBlock(rows.select(relation.key).take(pa.array(gone))) if len(gone) else relation.no_keys
-    deletes = np.concatenate((previous[previous >= 0], known[gone]))
+    deleted = last[deleting]
+    deleted = deleted[known[deleted] >= 0]
+    inserted = last[~deleting]
+    rows, whole = changes.rows, len(inserted) == changes.rows.num_rows
+    inserts = RowBlock(rows if whole else rows.take(pa.array(inserted)))
+    previous = known[inserted]
+    keys = RowBlock(rows.select(relation.key).take(pa.array(deleted))) if len(deleted) else relation.no_keys
+    deletes = np.concatenate((previous[previous >= 0], known[deleted]))
     given = changes.given if whole else None
-    return Resolved(relation, False, inserts, previous, deletes, keys, judged.ignored, changes.index[judged.bad], given)
+    return Resolution(relation, False, inserts, previous, deletes, keys, validated.ignored, changes.index[validated.bad], given)
 
 
-def _resolve_one(relation: Relation, op: int, rows: RowBlock, index: Indices) -> Resolved:
+def _resolve_one(relation: Relation, op: int, rows: RowBlock, index: Indices) -> Resolution:
     if op == DELETE:
         keys = relation.keys_of(rows)
         known = relation.table.find(keys)
         if known[0] < 0:
-            return Resolved(relation, False, relation.no_rows, NO_SLOTS, NO_SLOTS, relation.no_keys, 1, _NO_INDICES)
-        return Resolved(relation, False, relation.no_rows, NO_SLOTS, known, keys, 0, _NO_INDICES)
+            return Resolution(relation, False, relation.no_rows, NO_SLOTS, NO_SLOTS, relation.no_keys, 1, _NO_INDICES)
+        return Resolution(relation, False, relation.no_rows, NO_SLOTS, known, keys, 0, _NO_INDICES)
     given = relation.table.given(rows)
     known = relation.table.find_given(given)
     if known[0] < 0:
-        return Resolved(relation, False, rows, known, NO_SLOTS, relation.no_keys, 0, _NO_INDICES, given)
+        return Resolution(relation, False, rows, known, NO_SLOTS, relation.no_keys, 0, _NO_INDICES, given)
     if op == INSERT:
-        return Resolved(relation, False, relation.no_rows, NO_SLOTS, NO_SLOTS, relation.no_keys, 0, index)
-    return Resolved(relation, False, rows, known, known, relation.no_keys, 0, _NO_INDICES, given)
+        return Resolution(relation, False, relation.no_rows, NO_SLOTS, NO_SLOTS, relation.no_keys, 0, index)
+    return Resolution(relation, False, rows, known, known, relation.no_keys, 0, _NO_INDICES, given)

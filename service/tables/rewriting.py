@@ -22,7 +22,7 @@ from service.tables.arrow import null_mask, reader
 from service.tables.backlog import Backlog, Net, Recorder
 from service.tables.masks import select_mask
 from service.tables.relations import Relation
-from service.tables.resolution import NO_SLOTS, Resolved, Slots, last_of_each
+from service.tables.resolution import NO_SLOTS, Resolution, Slots, last_of_each
 from service.tables.store import PIECE_ROWS
 from structures.rows.key_table import RowSet
 
@@ -41,7 +41,7 @@ class Rewrite(Changes):
         self.target, self.version, self.backlog = relation, version, backlog
         self.count = 0  # rows concerned, as far as known
 
-    def resolve(self, version: int) -> Resolved:
+    def resolve(self, version: int) -> Resolution:
         """Return the net effect on the newest version; in the writer's turn, once. Cost: proportional to the rows that differ or have
         changed since."""
         raise NotImplementedError
@@ -53,11 +53,11 @@ class Rewrite(Changes):
     def _since(self, version: int) -> Net:
         return next(iter(self.backlog.take(version)), Net(self.target, NO_SLOTS, NO_SLOTS))
 
-    def _effect(self, inserts: RowBlock, given: RowSet | None, previous: Slots, gone: Slots, keys: pa.RecordBatch) -> Resolved:
-        """`gone`: rows that are deleted and not replaced, `keys` their keys."""
-        deletes = np.concatenate((previous[previous >= 0], gone))
-        delete_keys = RowBlock(keys) if len(gone) else self.target.no_keys
-        return Resolved(self.target, False, inserts, previous, deletes, delete_keys, 0, _NO_INDICES, given)
+    def _effect(self, inserts: RowBlock, given: RowSet | None, previous: Slots, deleted: Slots, keys: pa.RecordBatch) -> Resolution:
+        """`deleted`: rows that are deleted and not replaced, `keys` their keys."""
+        deletes = np.concatenate((previous[previous >= 0], deleted))
+        delete_keys = RowBlock(keys) if len(deleted) else self.target.no_keys
+        return Resolution(self.target, False, inserts, previous, deletes, delete_keys, 0, _NO_INDICES, given)
 
 
 class Replacement(Rewrite):
@@ -99,10 +99,10 @@ class Replacement(Rewrite):
     def bytes(self) -> int:
         return self.rows.bytes + int(self._absent_keys.nbytes)
 
-    def resolve(self, version: int) -> Resolved:
+    def resolve(self, version: int) -> Resolution:
         table, since = self.target.table, self._since(version)
         inserts, given = self.rows, self._given
-        changed = np.intersect1d(self._equal, since.gone, assume_unique=True)
+        changed = np.intersect1d(self._equal, since.deleted, assume_unique=True)
         if len(changed):  # the rows that the version has at these slots must be inserted again
             back = table.take(self.target.schema.names, changed)
             inserts, given = RowBlock(_joined([self.rows.arrow, back]) if self.rows.num_rows else back), None
@@ -110,13 +110,13 @@ class Replacement(Rewrite):
         previous = table.find_given(given) if given is not None else NO_SLOTS
         kept = np.concatenate([NO_SLOTS, *(table.find(RowBlock(keys)) for keys in self._kept)])
         stays = table.living(self._absent) & ~np.isin(self._absent, kept)
-        new = np.setdiff1d(since.come, np.concatenate((previous, kept)), assume_unique=False).astype(np.int32)
-        gone, keys = self._absent, self._absent_keys
+        new = np.setdiff1d(since.inserted, np.concatenate((previous, kept)), assume_unique=False).astype(np.int32)
+        deleted, keys = self._absent, self._absent_keys
         if not stays.all():
-            gone, keys = gone[stays], keys.filter(pa.array(stays))
+            deleted, keys = deleted[stays], keys.filter(pa.array(stays))
         if len(new):
-            gone, keys = np.concatenate((gone, new)), _joined([keys, _keys_at(self.target, new)])
-        return self._effect(inserts, given, previous, gone, keys)
+            deleted, keys = np.concatenate((deleted, new)), _joined([keys, _keys_at(self.target, new)])
+        return self._effect(inserts, given, previous, deleted, keys)
 
 
 class Deletion(Rewrite):
@@ -138,16 +138,16 @@ class Deletion(Rewrite):
     def bytes(self) -> int:
         return int(self._keys.nbytes)
 
-    def resolve(self, version: int) -> Resolved:
-        came = _meeting(self.target, self._filters, self._since(version).come)
-        gone, keys = self._found, self._keys
-        living = self.target.table.living(gone)
+    def resolve(self, version: int) -> Resolution:
+        came = _meeting(self.target, self._filters, self._since(version).inserted)
+        deleted, keys = self._found, self._keys
+        living = self.target.table.living(deleted)
         if not living.all():
-            gone, keys = gone[living], keys.filter(pa.array(living))
+            deleted, keys = deleted[living], keys.filter(pa.array(living))
         if len(came):
-            gone, keys = np.concatenate((gone, came)), _joined([keys, _keys_at(self.target, came)])
-        self.count = len(gone)
-        return self._effect(self.target.no_rows, None, NO_SLOTS, gone, keys)
+            deleted, keys = np.concatenate((deleted, came)), _joined([keys, _keys_at(self.target, came)])
+        self.count = len(deleted)
+        return self._effect(self.target.no_rows, None, NO_SLOTS, deleted, keys)
 
     def sent(self, declared: int) -> int:
         return self.count
@@ -170,11 +170,11 @@ class Removal(Rewrite):
     def sent(self, declared: int) -> int:
         return self.count
 
-    def resolve(self, version: int) -> Resolved:
+    def resolve(self, version: int) -> Resolution:
         living = self.target.table.living(self._slots)
-        gone = self._slots[living]
-        self.count = len(gone)
-        return self._effect(self.target.no_rows, None, NO_SLOTS, gone, self._keys.filter(pa.array(living)))
+        deleted = self._slots[living]
+        self.count = len(deleted)
+        return self._effect(self.target.no_rows, None, NO_SLOTS, deleted, self._keys.filter(pa.array(living)))
 
 
 def slots_that_meet(relation: Relation, version: int, filters: Sequence[Condition]) -> Slots:

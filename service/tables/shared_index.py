@@ -15,10 +15,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from service.tables.arrow import is_text, null_mask, reader
-from service.tables.changes import DELETE, ENTER, INSERT, LEAVE, Parted
+from service.tables.changes import DELETE, ENTER, INSERT, LEAVE, DividedRun
+from service.tables.inputs import Input
 from service.tables.interest import Selection
 from service.tables.resolution import Indices, Slots
-from service.tables.sides import Side
 from service.tables.store import Domain
 from structures.core.encoding import encode_any_floats
 from structures.index.indexes import NO_ENTRIES, Entries
@@ -37,21 +37,21 @@ class SharedIndex:
     """One index: rows of a side's relation that meet its filters. `users`: the joins that use it, each for a side of its own. `number`: in
     the store, once it is there."""
 
-    def __init__(self, side: Side, order: Order, texts: Domain) -> None:
+    def __init__(self, input: Input, order: Order, texts: Domain) -> None:
         self.number, self.order, self.texts = -1, order, texts
-        self._side, self.relation = side, side.relation
-        self.users: list[tuple[object, Side]] = []
-        self.taken = Selection(side.relation.name, side.filters)
+        self._input, self.relation = input, input.relation
+        self.users: list[tuple[object, Input]] = []
+        self.taken = Selection(input.relation.name, input.filters)
         self._names = list(dict.fromkeys((*order.columns, *(name for _, name in order.same))))
         self.text_columns = [j for j, name in enumerate(order.columns) if is_text(self.relation.schema.field(name).type)]
 
-    def entries(self, slots: Slots, come: bool) -> tuple[Entries, Indices]:
-        """Return the entries of the rows at these slots that take part, and their indices. `come`: their texts gain a reference."""
-        indices = self._side.selected(slots)
+    def entries(self, slots: Slots, inserted: bool) -> tuple[Entries, Indices]:
+        """Return the entries of the rows at these slots that take part, and their indices. `inserted`: their texts gain a reference."""
+        indices = self._input.selected(slots)
         indices = np.arange(len(slots)) if indices is None else indices
         parts, kept, start = [], [], 0
         for some, rows in self.relation.table.take_pieces(self._names, slots[indices]):
-            coordinates, mine = self._coordinates(rows, come)
+            coordinates, mine = self._coordinates(rows, inserted)
             parts.append(Entries(coordinates, some[mine]))
             kept.append(indices[start + mine])
             start += len(some)
@@ -65,7 +65,7 @@ class SharedIndex:
         if names and len(slots):
             self.texts.require(len(names) * len(slots), int(self.relation.table.text_bytes(names, slots).sum()))
 
-    def _coordinates(self, rows: pa.RecordBatch, come: bool) -> tuple[npt.NDArray[np.int64], Indices]:
+    def _coordinates(self, rows: pa.RecordBatch, inserted: bool) -> tuple[npt.NDArray[np.int64], Indices]:
         """int64[n, k] of the rows that take part, and their indices."""
         takes_part = np.ones(len(rows), np.bool_)
         for column in rows.columns:
@@ -81,29 +81,29 @@ class SharedIndex:
         indices = np.flatnonzero(takes_part)
         coordinates = np.empty((len(indices), len(self.order.columns)), np.int64)
         for j, name in enumerate(self.order.columns):
-            coordinates[:, j] = numbers[name][indices] if name in numbers else self._codes(rows.column(name), indices, come)
-        if come or not self.text_columns:
+            coordinates[:, j] = numbers[name][indices] if name in numbers else self._codes(rows.column(name), indices, inserted)
+        if inserted or not self.text_columns:
             return coordinates, indices
         known = (coordinates[:, self.text_columns] >= 0).all(axis=1)
         return coordinates[known], indices[known]
 
-    def _codes(self, column: pa.Array, indices: Indices, come: bool) -> Slots:
+    def _codes(self, column: pa.Array, indices: Indices, inserted: bool) -> Slots:
         texts = pa.RecordBatch.from_arrays([column if len(indices) == len(column) else column.take(pa.array(indices))], ["text"])
-        return self.texts.acquire(texts) if come else self.texts.look_up(texts)
+        return self.texts.acquire(texts) if inserted else self.texts.look_up(texts)
 
     def key(self, row: pa.RecordBatch) -> list[int] | None:
         """Return the coordinates of one row of the index's columns; None: no row of the index has them."""
         coordinates, indices = self._coordinates(row.select(self._names), False)
         return coordinates[0].tolist() if len(indices) else None
 
-    def changes(self, part: Parted) -> list[tuple[int, Indices, Entries]]:
+    def changes(self, part: DividedRun) -> list[tuple[int, Indices, Entries]]:
         """Return the changed entries of a run: kinds of change, each with the offsets and the entries."""
-        gone, come, moved = part
+        deleted, inserted, moved = part
         after, indices = self.entries(moved.new, False)
         moved_at, before = moved.offsets[indices], after._replace(slot=moved.old[indices])
-        (left, left_at), (new, new_at) = self.entries(gone.old, False), self.entries(come.new, True)
+        (left, left_at), (new, new_at) = self.entries(deleted.old, False), self.entries(inserted.new, True)
         moves = [(LEAVE, moved_at, before), (ENTER, moved_at, after)]
-        return [*moves, (DELETE, gone.offsets[left_at], left), (INSERT, come.offsets[new_at], new)]
+        return [*moves, (DELETE, deleted.offsets[left_at], left), (INSERT, inserted.offsets[new_at], new)]
 
     def text_codes(self, entries: Entries) -> Slots:
         """int32[n texts]: the codes of all texts of these entries."""

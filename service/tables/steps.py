@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from service.tables.changes import Run, Runs
 from service.tables.relations import Relation
-from service.tables.resolution import NO_SLOTS, Indices, Resolved, StoredRows
+from service.tables.resolution import NO_SLOTS, Indices, Resolution, StoredRows
 
 _VERSION, _RELATION, _OLD, _NEW = range(4)  # of a change: the last two are slots
 _RUN = 256  # single changes to combine, as in the writer
@@ -25,7 +25,7 @@ class Step(NamedTuple):
 
     first: int
     versions: int
-    resolved: Mapping[str, Resolved]
+    resolved: Mapping[str, Resolution]
     runs: Runs
 
     @property
@@ -51,10 +51,10 @@ def _step(relations: list[Relation], changes: Changes) -> Step:
     for number in np.unique(changes[:, _RELATION]).tolist():
         relation, mine = relations[number], changes[changes[:, _RELATION] == number]
         old, new = mine[:, _OLD].astype(np.int32), mine[:, _NEW].astype(np.int32)
-        gone, come = old[old >= 0], new[new >= 0]
-        inserts = StoredRows(relation, come)
-        resolved[relation.name] = Resolved(relation, False, inserts, NO_SLOTS, gone, relation.no_keys, 0, _NO_INDICES)
-        runs[relation.name] = Run(versions, mine[:, _VERSION] - first, old, new, len(gone) + len(come))
+        deleted, inserted = old[old >= 0], new[new >= 0]
+        inserts = StoredRows(relation, inserted)
+        resolved[relation.name] = Resolution(relation, False, inserts, NO_SLOTS, deleted, relation.no_keys, 0, _NO_INDICES)
+        runs[relation.name] = Run(versions, mine[:, _VERSION] - first, old, new, len(deleted) + len(inserted))
     return Step(first, versions, resolved, runs)
 
 

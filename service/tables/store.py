@@ -23,10 +23,10 @@ from service.tables.arrow import any_null, few_to_row_set, from_cells, from_rows
 from structures.core.reserve import SLOTS
 from structures.rows.key_counts import KeyCounts
 from structures.rows.key_table import ALL_BITS, RowSet
-from structures.rows.reading import Moved, Run
+from structures.rows.reading import RowMoves, Run
 from structures.rows.retired import LIVING
-from structures.rows.rows import Rows
-from structures.rows.succession import Succeeded, Succession, Told
+from structures.rows.rows import RowStore
+from structures.rows.succession import ReportedSuccession, Succession, VersionSlots
 from structures.rows.widening import Widening
 
 Array = np.ndarray[Any, Any]
@@ -68,7 +68,7 @@ class Table:
 
     def __init__(self, schema: pa.Schema, key: Sequence[str], hash_mask: int = ALL_BITS) -> None:
         positions = [schema.get_field_index(name) for name in key]
-        self._rows = Rows([kind(field.type) for field in schema], positions, any(field.nullable for field in schema), hash_mask)
+        self._rows = RowStore([kind(field.type) for field in schema], positions, any(field.nullable for field in schema), hash_mask)
         self._widening: Widening | None = None
         self._describe(schema)
         self._key_readers = [self._readers[i] for i in positions]
@@ -141,12 +141,12 @@ class Table:
     def find_seen(self, version: int, keys: RowSet) -> Array:
         """int32[n]: the slots of the rows with these keys that both a pinned version and the newest one have; -1 for others. Any thread;
         the writer waits for some thousand keys at a time."""
-        found, with_texts = np.empty(len(keys.cells), np.int32), len(keys.places) > 1
+        found, with_texts = np.empty(len(keys.cells), np.int32), len(keys.positions) > 1
         for start in range(0, len(found), _LOOKED_UP):
             some = slice(start, start + _LOOKED_UP)
-            places = keys.places[some] if with_texts else keys.places
+            positions = keys.positions[some] if with_texts else keys.positions
             with self._lock:
-                slots = self._rows.find(RowSet(keys.kinds, keys.key, keys.cells[some], places, keys.heap))
+                slots = self._rows.find(RowSet(keys.kinds, keys.key, keys.cells[some], positions, keys.heap))
                 found[some] = np.where(self._rows.born[slots] <= version, slots, -1)
         return found
 
@@ -186,9 +186,9 @@ class Table:
             self._widening.entered(slots)
         return slots
 
-    def succeed(self, version: int, told: Told, succession: Succession) -> Succeeded:
-        """As `Rows.succeed`, in a table without texts and keys. MemoryError."""
-        found, lost, new = self._rows.succeed(version, told, succession)
+    def succeed(self, version: int, emitted: ReportedSuccession, succession: Succession) -> VersionSlots:
+        """As `RowStore.succeed`, in a table without texts and keys. MemoryError."""
+        found, lost, new = self._rows.succeed(version, emitted, succession)
         self.succeeded(lost, new)
         return found
 
@@ -198,7 +198,7 @@ class Table:
         if lost:
             self._mortal = self._rows.used
 
-    def places_of(self, names: Sequence[str]) -> Array:
+    def positions_of(self, names: Sequence[str]) -> Array:
         """int64[k]: the positions of these columns in a row, which never change."""
         return self._projection(tuple(names))[0]
 
@@ -207,21 +207,21 @@ class Table:
         return from_cells(cells, self.schema)
 
     @property
-    def store(self) -> Rows:
+    def store(self) -> RowStore:
         """The rows as they are stored; replaced when they are widened. The writer's thread."""
         return self._rows
 
     def delete(self, version: int, slots: Array) -> None:
         """Delete the rows at these slots, all living, at `version` (not below an earlier one)."""
         if len(slots):
-            gone = writable(slots, np.int32)  # the list of retired rows keeps it
-            self._retired_text += self._rows.all_text(gone)
+            deleted = writable(slots, np.int32)  # the list of retired rows keeps it
+            self._retired_text += self._rows.all_text(deleted)
             if self._has_key:
                 with self._lock:
                     self.changed = version
-                    self._rows.unlink(gone)
-            self._rows.retire(version, gone)
-            self._living, self._mortal = self._living - len(gone), self._rows.used
+                    self._rows.unlink(deleted)
+            self._rows.retire(version, deleted)
+            self._living, self._mortal = self._living - len(deleted), self._rows.used
 
     def reclaim(self, oldest_needed: int, pins: Array) -> bool:
         """Make reusable, a piece at a time, the slots of rows that died at or before `oldest_needed` (the published version) and that no
@@ -251,7 +251,7 @@ class Table:
         columns, _ = self._projection(tuple(names))
         return self._rows.same(columns, writable(slots, np.int32), writable(others, np.int32))
 
-    def differing(self, names: Sequence[str], run: Run) -> Moved:
+    def differing(self, names: Sequence[str], run: Run) -> RowMoves:
         """Return the rows that changes of these columns (as in `same`) delete and insert, for each change the deleted one first."""
         columns, _ = self._projection(tuple(names))
         return self._rows.differing(columns, Run(run.offsets, writable(run.old, np.int32), writable(run.new, np.int32)))
@@ -347,7 +347,7 @@ class Domain:
     """
 
     def __init__(self, types: Sequence[pa.DataType], hash_mask: int = ALL_BITS) -> None:
-        self._rows = Rows([kind(type) for type in types], range(len(types)), False, hash_mask)
+        self._rows = RowStore([kind(type) for type in types], range(len(types)), False, hash_mask)
         self._readers = [reader(type) for type in types]
         self._counts = KeyCounts(SLOTS)
         self._lock = Lock()
@@ -400,12 +400,13 @@ class Domain:
         with self._lock:
             return self._rows.find(self._given(cells)) if len(cells) else _NO_SLOTS
 
-    def count_cells(self, cells: Array, come: Array, version: int) -> Array:
-        """As `acquire`, for such keys where `come` (bool[n]); the others, acquired earlier, are released at `version`, as in `release`."""
+    def count_cells(self, cells: Array, inserted: Array, version: int) -> Array:
+        """As `acquire`, for such keys where `inserted` (bool[n]); the others, acquired earlier, are released at `version`, as in
+        `release`."""
         if not len(cells):
             return _NO_SLOTS
         with self._lock:
-            codes, dropped = self._rows.enter_used(self._newest, self._given(cells), self._counts.counts, come)
+            codes, dropped = self._rows.enter_used(self._newest, self._given(cells), self._counts.counts, inserted)
             self._retire(dropped, version)
         return codes
 
@@ -417,7 +418,7 @@ class Domain:
         return found
 
     @property
-    def counted(self) -> tuple[Rows, Array]:
+    def counted(self) -> tuple[RowStore, Array]:
         """The keys, and the reference count of each."""
         return self._rows, self._counts.counts
 

@@ -14,16 +14,16 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from service.tables.changes import NOTHING, Part, Runs
+from service.tables.changes import NOTHING, AliasChanges, Runs
+from service.tables.inputs import Input
 from service.tables.masks import Mask
 from service.tables.resolution import NO_SLOTS, Indices
-from service.tables.sides import Side
-from service.views.deltas import Combination, Delta, agree, delta_of, look_alike, told_by, too_large
+from service.views.deltas import Combination, Delta, agree, delta_of, emitted_by, look_alike, too_large
 from service.views.deltas import joined as together
-from service.views.shown import STRETCH, Shown
+from service.views.shown import STRETCH, ShownColumns
 from structures.core.runs import Deltas
-from structures.netting.net import Moves, Told, netted
-from structures.rows.succession import Succeeded
+from structures.netting.net import Moves, NetRows, netted
+from structures.rows.succession import VersionSlots
 
 _NO_INDICES: Indices = np.empty(0, np.int64)
 _NO_MASK: Mask = np.empty(0, np.bool_)
@@ -31,72 +31,74 @@ _FEW = 64  # rows that are looked at here before the kernel is called, which tak
 _Arrays = tuple[npt.NDArray[Any], ...]
 
 
-class Changed(NamedTuple):
+class ReportedRows(NamedTuple):
     """Reported rows: for each one the number of its version, and whether it is inserted or else deleted."""
 
     offsets: Indices
-    come: Mask
+    inserted: Mask
     rows: Combination
 
 
-class Retained(NamedTuple):
-    """What the deltas of a view depend on. sides: its aliases; runs: the changes of their rows, if the view's rows are made of these;
+class RetainedRows(NamedTuple):
+    """What the deltas of a view depend on. inputs: its aliases; runs: the changes of their rows, if the view's rows are made of these;
     shown: how rows look, or None if deleted rows are no longer readable; most: rows of a version that are kept."""
 
-    sides: Sequence[Side]
+    inputs: Sequence[Input]
     runs: Runs
-    shown: Shown | None
+    shown: ShownColumns | None
     most: int
 
     @property
-    def moved(self) -> list[Part]:
+    def moved(self) -> list[AliasChanges]:
         """For each alias the rows that the run replaces."""
-        runs = [self.runs.get(side.relation.name) for side in self.sides]
+        runs = [self.runs.get(input.relation.name) for input in self.inputs]
         return [NOTHING if run is None else run.replaced for run in runs]
 
 
-def joined(parts: Sequence[Changed], width: int) -> Changed:
+def joined(parts: Sequence[ReportedRows], width: int) -> ReportedRows:
     """Join the parts in the order of versions; the order within a version is kept. `width`: arrays per row."""
     if not parts:
-        return Changed(_NO_INDICES, _NO_MASK, (NO_SLOTS,) * width)
-    offsets, come, *rows = _concatenated([(part.offsets, part.come, *part.rows) for part in parts])
-    told = Changed(offsets, come, tuple(rows))
-    if (told.offsets[1:] >= told.offsets[:-1]).all():
-        return told
-    order = np.argsort(told.offsets, kind="stable")
-    return Changed(told.offsets[order], told.come[order], tuple(slots[order] for slots in told.rows))
+        return ReportedRows(_NO_INDICES, _NO_MASK, (NO_SLOTS,) * width)
+    offsets, inserted, *rows = _concatenated([(part.offsets, part.inserted, *part.rows) for part in parts])
+    emitted = ReportedRows(offsets, inserted, tuple(rows))
+    if (emitted.offsets[1:] >= emitted.offsets[:-1]).all():
+        return emitted
+    order = np.argsort(emitted.offsets, kind="stable")
+    return ReportedRows(emitted.offsets[order], emitted.inserted[order], tuple(slots[order] for slots in emitted.rows))
 
 
-def delta_left(first: int, told: Changed, view: Retained, too_many: Collection[int]) -> Delta | None:
-    """Return the delta of the versions that change something; `first`: version number 0. `told`: in the order of versions; `too_many`: the
-    versions that have too many rows, of which `told` has none. Cost: O(1) per reported row, and a gather of the moved ones."""
-    if 0 < len(told.come) <= _FEW and told.offsets[0] == told.offsets[-1] and not too_many:
-        deleted, inserted = (tuple(slots[side] for slots in told.rows) for side in (~told.come, told.come))
+def delta_left(first: int, emitted: ReportedRows, view: RetainedRows, too_many: Collection[int]) -> Delta | None:
+    """Return the delta of the versions that change something; `first`: version number 0. `emitted`: in the order of versions; `too_many`:
+    the versions that have too many rows, of which `emitted` has none. Cost: O(1) per reported row, and a gather of the moved ones."""
+    if 0 < len(emitted.inserted) <= _FEW and emitted.offsets[0] == emitted.offsets[-1] and not too_many:
+        deleted, inserted = (tuple(slots[input] for slots in emitted.rows) for input in (~emitted.inserted, emitted.inserted))
         if not len(deleted[0]) or not len(inserted[0]) or _are_apart(deleted, inserted, view):
-            return of_one(first + told.offsets.item(0), deleted, inserted, view.most)
-    goes, comes = rows_left(told, view)
-    deletes, inserts = ((told.offsets[rows], tuple(slots[rows] for slots in told.rows)) for rows in (goes, comes))
+            return of_one(first + emitted.offsets.item(0), deleted, inserted, view.most)
+    is_deleted, is_inserted = rows_left(emitted, view)
+    deletes, inserts = ((emitted.offsets[rows], tuple(slots[rows] for slots in emitted.rows)) for rows in (is_deleted, is_inserted))
     return delta_of(first, deletes, inserts, view.most, too_many)
 
 
-def rows_left(told: Changed, view: Retained) -> tuple[Indices, Indices]:
+def rows_left(emitted: ReportedRows, view: RetainedRows) -> tuple[Indices, Indices]:
     """Return the numbers of the rows that are deleted after netting, and of those that are inserted."""
-    columns = np.empty((len(told.rows), len(told.come)), np.int64)
-    for column, slots in zip(columns, told.rows, strict=True):
+    columns = np.empty((len(emitted.rows), len(emitted.inserted)), np.int64)
+    for column, slots in zip(columns, emitted.rows, strict=True):
         column[:] = slots
-    goes, comes, pairs = netted(Told(told.offsets, told.come, columns), _moves(view.moved, len(columns)))
+    is_deleted, is_inserted, pairs = netted(NetRows(emitted.offsets, emitted.inserted, columns), _moves(view.moved, len(columns)))
     if pairs.shape[1] and view.shown is not None:
-        before, after = (tuple(slots[side[some]] for slots in told.rows) for side, some in zip((goes, comes), pairs, strict=True))
-        equal = agree(before, after, view.sides)
+        before, after = (
+            tuple(slots[input[some]] for slots in emitted.rows) for input, some in zip((is_deleted, is_inserted), pairs, strict=True)
+        )
+        equal = agree(before, after, view.inputs)
         others = np.flatnonzero(~equal)
         if len(others):  # computed columns may still be equal
             before, after = (tuple(slots[others] for slots in rows) for rows in (before, after))
             equal[others] = look_alike(before, after, view.shown.rows, view.shown.text_bytes)
-        goes, comes = np.delete(goes, pairs[0, equal]), np.delete(comes, pairs[1, equal])
-    return goes, comes
+        is_deleted, is_inserted = np.delete(is_deleted, pairs[0, equal]), np.delete(is_inserted, pairs[1, equal])
+    return is_deleted, is_inserted
 
 
-def _moves(moved: Sequence[Part], columns: int) -> Moves:
+def _moves(moved: Sequence[AliasChanges], columns: int) -> Moves:
     """`columns`: per row; those after the aliases do not move."""
     lengths = [len(part.old) for part in moved] + [0] * (columns - len(moved))
     ends = np.array([*accumulate(lengths)])
@@ -112,15 +114,15 @@ class Collector:
 
     def __init__(self, limit: int, versions: int) -> None:
         self.limit = limit
-        self._parts: list[Changed] = []
+        self._parts: list[ReportedRows] = []
         self._counts = np.zeros(2 * versions, np.int64)  # per version and sign
         self._too_large: set[int] = set()
 
-    def __call__(self, offsets: Indices, come: Mask, rows: Combination) -> bool:
-        if not len(come):
+    def __call__(self, offsets: Indices, inserted: Mask, rows: Combination) -> bool:
+        if not len(inserted):
             return True
-        self._counts += np.bincount(2 * offsets + come, minlength=len(self._counts))
-        self._parts.append(_without(Changed(offsets, come, rows), self._too_large))
+        self._counts += np.bincount(2 * offsets + inserted, minlength=len(self._counts))
+        self._parts.append(_without(ReportedRows(offsets, inserted, rows), self._too_large))
         if self._counts.max() > self.limit:
             for offset in {*(np.flatnonzero(self._counts > self.limit) >> 1).tolist()} - self._too_large:
                 self.exceeded(offset)
@@ -130,25 +132,25 @@ class Collector:
         self._too_large.add(offset)
         self._parts = [_without(part, {offset}) for part in self._parts]
 
-    def delta(self, first: int, view: Retained) -> Delta | None:
+    def delta(self, first: int, view: RetainedRows) -> Delta | None:
         """As `delta_left`."""
-        return delta_left(first, joined(self._parts, len(view.sides)), view, self._too_large)
+        return delta_left(first, joined(self._parts, len(view.inputs)), view, self._too_large)
 
 
-def _are_apart(gone: Combination, come: Combination, view: Retained) -> bool:
+def _are_apart(deleted: Combination, inserted: Combination, view: RetainedRows) -> bool:
     """Whether certainly none of these rows cancel: two that do have the same slot of each alias whose relation has not changed."""
-    for side, before, after in zip(view.sides, gone, come, strict=False):
-        if side.relation.name not in view.runs and set(before.tolist()).isdisjoint(after.tolist()):
+    for input, before, after in zip(view.inputs, deleted, inserted, strict=False):
+        if input.relation.name not in view.runs and set(before.tolist()).isdisjoint(after.tolist()):
             return True
     return False
 
 
-def of_one(version: int, gone: Combination, come: Combination, most: int) -> Delta | None:
+def of_one(version: int, deleted: Combination, inserted: Combination, most: int) -> Delta | None:
     """Return the delta of a version that deletes and inserts exactly these rows."""
-    rows = len(gone[0]) + len(come[0])
+    rows = len(deleted[0]) + len(inserted[0])
     if rows > most:
         return too_large(version)
-    return Delta([version], [0, rows], [len(gone[0])], tuple(map(np.concatenate, zip(gone, come, strict=True)))) if rows else None
+    return Delta([version], [0, rows], [len(deleted[0])], tuple(map(np.concatenate, zip(deleted, inserted, strict=True)))) if rows else None
 
 
 def _concatenated(parts: Sequence[_Arrays]) -> _Arrays:
@@ -156,11 +158,11 @@ def _concatenated(parts: Sequence[_Arrays]) -> _Arrays:
     return parts[0] if len(parts) == 1 else tuple(np.concatenate(arrays) for arrays in zip(*parts, strict=True))
 
 
-def _without(part: Changed, offsets: Collection[int]) -> Changed:
+def _without(part: ReportedRows, offsets: Collection[int]) -> ReportedRows:
     if not offsets:
         return part
     kept = np.isin(part.offsets, [*offsets], invert=True)
-    return part if kept.all() else Changed(part.offsets[kept], part.come[kept], tuple(slots[kept] for slots in part.rows))
+    return part if kept.all() else ReportedRows(part.offsets[kept], part.inserted[kept], tuple(slots[kept] for slots in part.rows))
 
 
 class StretchCollector:
@@ -168,7 +170,7 @@ class StretchCollector:
 
     def __init__(self, limit: int) -> None:
         self.limit = limit
-        self._parts, self._too_large = list[Changed](), set[int]()
+        self._parts, self._too_large = list[ReportedRows](), set[int]()
 
     def exceeded(self, offset: int) -> None:
         self._too_large.add(offset)
@@ -177,14 +179,14 @@ class StretchCollector:
         """Take all rows that a run reports: slot (~slot: deleted), start and last. `offsets`: int64[n], the number of each change's
         version, ascending."""
         self._too_large.update(offsets[deltas.too_large].tolist())
-        changes, (slots, starts, lasts) = told_by(deltas)
-        come = slots >= 0
-        self._parts.append(Changed(offsets[changes], come, (np.where(come, slots, ~slots).astype(np.int32), starts, lasts)))
+        changes, (slots, starts, lasts) = emitted_by(deltas)
+        inserted = slots >= 0
+        self._parts.append(ReportedRows(offsets[changes], inserted, (np.where(inserted, slots, ~slots).astype(np.int32), starts, lasts)))
 
-    def delta(self, first: int, view: Retained) -> Delta | None:
+    def delta(self, first: int, view: RetainedRows) -> Delta | None:
         """As `delta_left`."""
-        told = joined([_without(part, self._too_large) for part in self._parts], STRETCH)
-        return delta_left(first, told, view, self._too_large)
+        emitted = joined([_without(part, self._too_large) for part in self._parts], STRETCH)
+        return delta_left(first, emitted, view, self._too_large)
 
 
 class RowCollector:
@@ -194,22 +196,22 @@ class RowCollector:
     def __init__(self, limit: int) -> None:
         self.limit = limit
         self._parts: list[Delta] = []
-        self._pieces: list[Succeeded] = []  # of a version that is reported in pieces, after those in _parts
+        self._pieces: list[VersionSlots] = []  # of a version that is reported in pieces, after those in _parts
         self._offset, self._rows = -1, 0  # number of that version, and its rows so far
         self._cut = -1  # the last version with too many rows
 
-    def take(self, first: int, told: Succeeded) -> None:
+    def take(self, first: int, emitted: VersionSlots) -> None:
         """Take the rows that some versions change (numbered from `first`), after the previous ones; or a piece of one version."""
-        versions = (first + told.versions).tolist()
+        versions = (first + emitted.versions).tolist()
         if versions[-1] != self._offset:
             self._close()
             if len(versions) > 1:
-                self._parts.append(Delta(versions, told.starts.tolist(), told.deletes.tolist(), (told.slots,)))
+                self._parts.append(Delta(versions, emitted.starts.tolist(), emitted.deletes.tolist(), (emitted.slots,)))
                 return
             (self._offset,) = versions
-        self._rows += len(told.slots)
+        self._rows += len(emitted.slots)
         if self._rows <= self.limit:
-            self._pieces.append(told)
+            self._pieces.append(emitted)
         else:
             self._cut = self._offset
             self._parts, self._pieces = [], []
@@ -220,9 +222,9 @@ class RowCollector:
             ((_, starts, deletes, slots),) = self._pieces
             self._parts.append(Delta([self._offset], starts.tolist(), deletes.tolist(), (slots,)))
         elif self._pieces:
-            gone = [slots[: deletes[0]] for _, _, deletes, slots in self._pieces]
-            come = [slots[deletes[0] :] for _, _, deletes, slots in self._pieces]
-            self._parts.append(Delta([self._offset], [0, self._rows], [sum(map(len, gone))], (np.concatenate([*gone, *come]),)))
+            deleted = [slots[: deletes[0]] for _, _, deletes, slots in self._pieces]
+            inserted = [slots[deletes[0] :] for _, _, deletes, slots in self._pieces]
+            self._parts.append(Delta([self._offset], [0, self._rows], [sum(map(len, deleted))], (np.concatenate([*deleted, *inserted]),)))
         self._pieces, self._offset, self._rows = [], -1, 0
 
     def delta(self, first: int) -> Delta | None:

@@ -14,9 +14,9 @@ import pyarrow.compute as pc
 
 from service.errors import Problem
 from service.tables.endpoints import TEXT_OR_BOOL, numbers
+from service.tables.inputs import Input
 from service.tables.masks import Mask
 from service.tables.resolution import Indices, Slots
-from service.tables.sides import Side
 from service.tables.store import pieces
 from structures.core.runs import Deltas
 from structures.netting.merging import merged
@@ -75,7 +75,7 @@ def to_read(version: int, later: Later) -> Delta:
     return Delta([version], [0, 0], [0], (), -1, later)
 
 
-class Stored(NamedTuple):
+class StoredDeltas(NamedTuple):
     """Deltas in a file, as a feed writes and reads them."""
 
     schema: pa.Schema
@@ -95,7 +95,7 @@ class DeltaSink(Protocol):
         """Release old slots, or all, a piece at a time; return whether there is more."""
         ...
 
-    def stored(self, version: int) -> Stored:
+    def stored(self, version: int) -> StoredDeltas:
         """Return the retained changes up to a published version, for a snapshot of it. Any thread; takes as long as settling all of
         them."""
         ...
@@ -107,7 +107,7 @@ class DeltaSink(Protocol):
         """The oldest version whose slots the sink still reads, or None."""
 
     @property
-    def told(self) -> int:
+    def emitted(self) -> int:
         """Number of the view's rows deleted or inserted since the feed began."""
 
     @property
@@ -140,12 +140,12 @@ def most_candidates(retain_rows: int) -> int:
 
 
 def delta_of(
-    first: int, gone: tuple[Indices, Combination], come: tuple[Indices, Combination], most: int, too_many: Collection[int]
+    first: int, deleted: tuple[Indices, Combination], inserted: tuple[Indices, Combination], most: int, too_many: Collection[int]
 ) -> Delta | None:
     """Build a delta of rows with the ascending numbers of their versions; `first`: version number 0. `most`: rows of a version that are
     kept; `too_many`: versions that have more, some of them left out. None: there is no change."""
-    every = merged(gone[0], come[0])
-    slots = tuple(np.concatenate(both)[every.order] for both in zip(gone[1], come[1], strict=True))
+    every = merged(deleted[0], inserted[0])
+    slots = tuple(np.concatenate(both)[every.order] for both in zip(deleted[1], inserted[1], strict=True))
     if len(every.order) > most:
         too_many = {*too_many, *every.versions[np.diff(every.starts) > most].tolist()}
     delta = Delta((first + every.versions).tolist(), every.starts.tolist(), every.deletes.tolist(), slots)
@@ -182,14 +182,14 @@ def look_alike(
     return equal
 
 
-def agree(before: Combination, after: Combination, sides: Sequence[Side]) -> Mask:
+def agree(before: Combination, after: Combination, inputs: Sequence[Input]) -> Mask:
     """bool[n]: whether the rows of each pair consist of parts that agree in all columns that are read: then they look alike. Cost: O(1) per
     column and pair."""
     agreed = np.ones(len(before[0]), np.bool_)
-    for side, old, new in zip(sides, before, after, strict=False):  # in a stretch, the two further arrays are equal
+    for input, old, new in zip(inputs, before, after, strict=False):  # in a stretch, the two further arrays are equal
         moved = np.flatnonzero(old != new)
         if len(moved):
-            agreed[moved] &= side.relation.table.same(side.output, old[moved], new[moved])
+            agreed[moved] &= input.relation.table.same(input.output, old[moved], new[moved])
     return agreed
 
 
@@ -222,7 +222,7 @@ class Sink(Protocol):
     limit: int
     """Rows of one change: of more, none need be told (`exceeded`)."""
 
-    def __call__(self, offsets: Indices, come: Mask, rows: Combination, /) -> bool:
+    def __call__(self, offsets: Indices, inserted: Mask, rows: Combination, /) -> bool:
         """Take some rows, or none: for each one the number of its version, and whether it is inserted. Return False if no more of the last
         one's version are wanted."""
 
@@ -230,33 +230,33 @@ class Sink(Protocol):
         """Note that version number `offset` has more than `limit` rows."""
 
 
-def tell(sink: Sink, offset: int, come: bool, rows: Combination) -> bool:
+def emit(sink: Sink, offset: int, inserted: bool, rows: Combination) -> bool:
     """Pass rows of one version to the sink; return whether it wants more of them."""
     n = len(rows[0])
-    return n == 0 or sink(np.full(n, offset), np.full(n, come), rows)
+    return n == 0 or sink(np.full(n, offset), np.full(n, inserted), rows)
 
 
-def told_rows(sink: Sink, offsets: Indices, deltas: Deltas) -> tuple[Indices, npt.NDArray[np.int32]]:
+def emitted_rows(sink: Sink, offsets: Indices, deltas: Deltas) -> tuple[Indices, npt.NDArray[np.int32]]:
     """Return what a structure reports for the changes of a run: for each row the number of its change, and the rows, an array per line.
     Versions that are too large are reported to the sink. `offsets`: int64[n], the numbers of the changes' versions."""
     for offset in set(offsets[deltas.too_large].tolist()):
         sink.exceeded(offset)
-    return told_by(deltas)
+    return emitted_by(deltas)
 
 
-def told_by(deltas: Deltas) -> tuple[Indices, npt.NDArray[Any]]:
+def emitted_by(deltas: Deltas) -> tuple[Indices, npt.NDArray[Any]]:
     """Return the reported rows, change by change: for each one the number of its change; and the rows, an array per line."""
     lengths = deltas.ends - deltas.starts
     changes = np.repeat(np.arange(len(lengths)), lengths)
     if not deltas.too_large.any():  # otherwise some in between are not reported
         return changes, deltas.rows
-    places = np.repeat(deltas.starts - np.cumsum(lengths) + lengths, lengths) + np.arange(len(changes))
-    return changes, deltas.rows[:, places]
+    positions = np.repeat(deltas.starts - np.cumsum(lengths) + lengths, lengths) + np.arange(len(changes))
+    return changes, deltas.rows[:, positions]
 
 
-def tell_slots(sink: Sink, offsets: Indices, slots: Slots) -> None:
+def emit_slots(sink: Sink, offsets: Indices, slots: Slots) -> None:
     """Report rows of one alias, in each version the deleted ones (~slot) first."""
-    come = slots >= 0
-    order = np.lexsort((come, offsets))
-    slots, come = slots[order], come[order]
-    sink(offsets[order], come, (np.where(come, slots, ~slots),))
+    inserted = slots >= 0
+    order = np.lexsort((inserted, offsets))
+    slots, inserted = slots[order], inserted[order]
+    sink(offsets[order], inserted, (np.where(inserted, slots, ~slots),))

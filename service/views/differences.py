@@ -15,10 +15,10 @@ from contextlib import AbstractContextManager, ExitStack
 import numpy as np
 
 from service.tables.changes import Runs
+from service.tables.inputs import Input
 from service.tables.masks import Mask
 from service.tables.resolution import NO_SLOTS, Indices
-from service.tables.sides import Side
-from service.views.collecting import Changed, Retained, delta_left, of_one, rows_left
+from service.views.collecting import ReportedRows, RetainedRows, delta_left, of_one, rows_left
 from service.views.deltas import Combination, Delta, most_candidates, too_large
 from service.views.joins.union_join import rows_apart
 from service.views.live_view import LiveView, ViewRoot
@@ -41,8 +41,10 @@ class Difference:
         self._most = most_candidates(query.retain[0])
         self._retained = view.retained(runs)
         self._is_union = bool(query.branches)
-        # Aliases whose rows have all gone: a row of the view that has one of these is deleted.
-        self._gone = [] if self._is_union or view.owns_rows else [side.place for side in view.sides if side.relation.name in names]
+        # Aliases whose rows have all deleted: a row of the view that has one of these is deleted.
+        self._deleted = [] if self._is_union or view.owns_rows else [
+            input.position for input in view.inputs if input.relation.name in names
+        ]
         self._held, self._lock = held, threading.Lock()
         self._is_read = self._is_over = False  # being read; read, or not wanted
 
@@ -72,21 +74,21 @@ class Difference:
                 self._held.close()
 
     def _read(self) -> Delta | None:
-        lost, kept, new = (_Gathered(self._view.width) for _ in range(3))
+        lost, kept, new = (_GatheredRows(self._view.width) for _ in range(3))
         for rows in self._rows(self._before):
-            gone = np.zeros(len(rows[0]), np.bool_)
-            for place in self._gone:
-                gone |= rows[place] >= 0
-            lost.add(_some(rows, gone))
-            kept.add(_some(rows, ~gone))
+            deleted = np.zeros(len(rows[0]), np.bool_)
+            for position in self._deleted:
+                deleted |= rows[position] >= 0
+            lost.add(_some(rows, deleted))
+            kept.add(_some(rows, ~deleted))
             if lost.count > self._most or kept.count > _MOST_READ:
                 return too_large(self._version)
         for rows in self._rows(self._after):
             new.add(rows)
             if kept.count + new.count > _MOST_READ:
                 return too_large(self._version)
-        gone_too, come = self._apart(kept.all, new.all)
-        return self._delta(_together([lost.all, *gone_too]), _together(come))
+        deleted_too, inserted = self._apart(kept.all, new.all)
+        return self._delta(_together([lost.all, *deleted_too]), _together(inserted))
 
     def _rows(self, root: ViewRoot) -> Iterator[Combination]:
         cursor = root.join.rows(root.root, None)
@@ -96,25 +98,27 @@ class Difference:
     def _apart(self, before: Combination, after: Combination) -> tuple[list[Combination], list[Combination]]:
         """Return the rows that only one of the versions has, some thousand at a time."""
         none = (NO_SLOTS,) * self._view.width
-        gone, come = [none], [none]
+        deleted, inserted = [none], [none]
         count = -(-(len(before[0]) + len(after[0])) // _COMPARED)
         for number in range(count):
             old, new = (_some(rows, rows[0] % count == number) for rows in (before, after))
-            goes, comes = _different(old, new, self._view.sides)
-            gone.append(_some(old, goes))
-            come.append(_some(new, comes))
-        return gone, come
+            is_deleted, is_inserted = _different(old, new, self._view.inputs)
+            deleted.append(_some(old, is_deleted))
+            inserted.append(_some(new, is_inserted))
+        return deleted, inserted
 
-    def _delta(self, gone: Combination, come: Combination) -> Delta | None:
+    def _delta(self, deleted: Combination, inserted: Combination) -> Delta | None:
         if self._is_union:
-            return of_one(self._version, *rows_apart(gone, come, self._view.shown), self._retained.most)
-        lost, n = len(gone[0]), len(gone[0]) + len(come[0])
+            return of_one(self._version, *rows_apart(deleted, inserted, self._view.shown), self._retained.most)
+        lost, n = len(deleted[0]), len(deleted[0]) + len(inserted[0])
         if max(lost, n - lost) > self._most:
             return too_large(self._version)
-        return delta_left(self._version, Changed(np.zeros(n, np.int64), np.arange(n) >= lost, _together((gone, come))), self._retained, ())
+        return delta_left(
+            self._version, ReportedRows(np.zeros(n, np.int64), np.arange(n) >= lost, _together((deleted, inserted))), self._retained, ()
+        )
 
 
-class _Gathered:
+class _GatheredRows:
     """`count` rows, which come in parts. Small ones are joined now and then: to join thousands holds the interpreter's lock."""
 
     def __init__(self, width: int) -> None:
@@ -142,8 +146,10 @@ def _together(parts: Sequence[Combination]) -> Combination:
     return tuple(map(np.concatenate, zip(*parts, strict=True)))
 
 
-def _different(before: Combination, after: Combination, sides: Sequence[Side]) -> tuple[Indices, Indices]:
+def _different(before: Combination, after: Combination, inputs: Sequence[Input]) -> tuple[Indices, Indices]:
     """Return the numbers of the rows that only the first ones have, and those that only the others have. Cost: O(1) a row."""
     lost, n = len(before[0]), len(before[0]) + len(after[0])
-    goes, comes = rows_left(Changed(np.zeros(n, np.int64), np.arange(n) >= lost, _together((before, after))), Retained(sides, {}, None, n))
-    return goes, comes - lost
+    is_deleted, is_inserted = rows_left(
+        ReportedRows(np.zeros(n, np.int64), np.arange(n) >= lost, _together((before, after))), RetainedRows(inputs, {}, None, n)
+    )
+    return is_deleted, is_inserted - lost

@@ -18,11 +18,11 @@ from service.errors import Problem
 from service.histogram import Histogram
 from service.tables.changes import Runs, apart, inserting
 from service.tables.indexes import SharedIndexes, Sparse
-from service.tables.relations import Hidden, Relation
-from service.tables.resolution import Resolved
-from service.tables.sides import Side
+from service.tables.inputs import Input
+from service.tables.relations import Relation, RowVisibility
+from service.tables.resolution import Resolution
 from service.tables.steps import Step
-from service.views.collecting import Collector, Retained, RowCollector, StretchCollector
+from service.views.collecting import Collector, RetainedRows, RowCollector, StretchCollector
 from service.views.deltas import Delta, DeltaSink, Sink, most_candidates
 from service.views.joins.protocol import Join, Store
 from service.views.parse import View
@@ -30,7 +30,7 @@ from service.views.read_counts import ReadCounts
 from service.views.shown import STRETCH
 from service.views.stages.counted import CountedStage, counter_by
 from service.views.stages.coverage import CoverageStage
-from service.views.stages.groups import GroupsStage, Taken
+from service.views.stages.groups import GroupsStage, LoadedGroups
 from service.views.stages.key_stretches import KeyStretches
 from service.views.stages.making import core_by, kept_by, shown_of
 from service.views.stages.table import GroupTable
@@ -69,12 +69,12 @@ class LiveView:
         self.progress = 0.0
         self.problem: Problem | None = None
         query, whole = view.query, view.query.whole
-        self.reads = [Side(whole, place, relations[name]) for place, (_, name) in enumerate(whole.aliases)]
-        self.sides = self.reads[: len(query.aliases)]  # of a row; the others belong to NOT EXISTS
+        self.reads = [Input(whole, position, relations[name]) for position, (_, name) in enumerate(whole.aliases)]
+        self.inputs = self.reads[: len(query.aliases)]  # of a row; the others belong to NOT EXISTS
         self.relations = {name: relations[name] for _, name in whole.aliases}
         self.definitions = {name: relation.definition for name, relation in self.relations.items()}
-        self.shown = shown_of(query, self.sides, self.definitions)
-        self.width = STRETCH if query.stretches is not None else 1 if query.groups is not None else len(self.sides)  # arrays per row
+        self.shown = shown_of(query, self.inputs, self.definitions)
+        self.width = STRETCH if query.stretches is not None else 1 if query.groups is not None else len(self.inputs)  # arrays per row
         self._indexes = indexes
         self._join: Join | None = None  # None until `make_room`, and after the view has failed
         self._former: list[weakref.ref[Join]] = []  # replaced structures, while a version is read in them
@@ -93,7 +93,7 @@ class LiveView:
         if isinstance(self.shown, GroupTable | KeyStretches):  # they have their own storage
             self.shown.follow(self.definitions)
         else:
-            self.shown = shown_of(self.view.query, self.sides, self.definitions)
+            self.shown = shown_of(self.view.query, self.inputs, self.definitions)
 
     def make_room(self, alone: bool = False) -> None:
         """Reserve address space for the structures, before anything else. `alone`: share nothing with other views. OSError, MemoryError:
@@ -111,17 +111,17 @@ class LiveView:
         """Return an empty join of the kind of `core`. OSError, MemoryError: as `make_room`."""
         return core_by(self.view.query, self.view.plan, self.reads, self._indexes)
 
-    def without(self, names: Collection[str]) -> tuple[Join, Hidden]:
+    def without(self, names: Collection[str]) -> tuple[Join, RowVisibility]:
         """Return an empty join of the kind of `core`, which shares nothing with other views, and what hides the rows of the relations
         `names` from it. OSError, MemoryError: as `make_room`."""
-        hidden = Hidden()
+        hidden = RowVisibility()
         relations = {name: relation.hiding(hidden) if name in names else relation for name, relation in self.relations.items()}
-        sides = [Side(self.view.query.whole, side.place, relations[side.relation.name]) for side in self.reads]
+        inputs = [Input(self.view.query.whole, input.position, relations[input.relation.name]) for input in self.reads]
         if isinstance(self.shown, KeyStretches):
-            return CoverageStage(self.view.query, sides, self.shown, True), hidden
+            return CoverageStage(self.view.query, inputs, self.shown, True), hidden
         if isinstance(self.join, CountedStage):
-            return cast(Join, counter_by(self.view.query, self.view.plan, sides, cast(GroupTable, self.shown))), hidden
-        return core_by(self.view.query, self.view.plan, sides, None), hidden
+            return cast(Join, counter_by(self.view.query, self.view.plan, inputs, cast(GroupTable, self.shown))), hidden
+        return core_by(self.view.query, self.view.plan, inputs, None), hidden
 
     def replace(self, core: Join) -> Join:
         """Use this core, which has the same rows, from now on; return the former one, in which older versions are read."""
@@ -212,7 +212,7 @@ class LiveView:
         """Release the indexes that the view shares with others, and follow no more changes."""
         self._indexes.forget(self._join)
 
-    def require(self, resolved: Mapping[str, Resolved]) -> None:
+    def require(self, resolved: Mapping[str, Resolution]) -> None:
         """Raise MemoryError, before anything is changed, unless `apply` surely has room for these changes."""
         self.join.require(resolved)
 
@@ -226,7 +226,7 @@ class LiveView:
         self.update_seconds.observe((time.perf_counter() - started) / changes, changes)
         return delta
 
-    def apply_without(self, version: int, runs: Runs, names: Collection[str], taken: Taken | None) -> Delta | None:
+    def apply_without(self, version: int, runs: Runs, names: Collection[str], taken: LoadedGroups | None) -> Delta | None:
         """Follow a batch that truncates the relations `names`, in a core that has replaced the view's own and lacks only the rows of
         `names`. Return the delta of groups; that of other views is the difference from the former core (`differences.py`). taken: of
         groups, those of the core's rows."""
@@ -273,13 +273,13 @@ class LiveView:
         self.join.apply(first + versions - 1, mine, cast(Sink | None, stretches))
         return None if stretches is None else stretches.delta(first, self.retained(mine))
 
-    def retained(self, runs: Runs) -> Retained:
+    def retained(self, runs: Runs) -> RetainedRows:
         """What the delta of these changes depends on, if the view may be followed."""
         query = self.view.query
         assert query.retain is not None
         if query.groups is not None or query.branches:  # rows are not made of rows of the aliases
-            return Retained(self.sides, {}, None, query.retain[0])
-        return Retained(self.sides, runs, self.shown, query.retain[0])
+            return RetainedRows(self.inputs, {}, None, query.retain[0])
+        return RetainedRows(self.inputs, runs, self.shown, query.retain[0])
 
     def reclaim(self, oldest_needed: int, pins: npt.NDArray[np.int64]) -> bool:
         """As `Join.reclaim`."""

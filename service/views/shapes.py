@@ -20,9 +20,9 @@ import pyarrow.compute as pc
 from service.planning.plans.clique import in_order
 from service.planning.plans.plan import Plan
 from service.query.model import ColumnRef, Query
+from service.tables.inputs import Input
 from service.tables.masks import Mask, compare, residual_columns, residual_mask
 from service.tables.resolution import Indices, Slots
-from service.tables.sides import Side
 from service.tables.store import pieces
 from service.views.deltas import Combination
 
@@ -30,24 +30,24 @@ from service.views.deltas import Combination
 class Shape:
     """How the rows of a view are made of enumerated slots. Any thread."""
 
-    def __init__(self, query: Query, plan: Plan, sides: Sequence[Side]) -> None:
+    def __init__(self, query: Query, plan: Plan, inputs: Sequence[Input]) -> None:
         self.kind = plan.shape
-        self._sides = sides
-        self._places = {side.alias: place for place, side in enumerate(sides)}
+        self._inputs = inputs
+        self._positions = {input.alias: position for position, input in enumerate(inputs)}
         self._residual = plan.residual
         self._less = query.less[0] if plan.shape == "self_less" else None
         self._order = in_order(query) if plan.shape == "clique_less" else None
         self._column = query.less[0][0].column if self._order is not None else ""
         # Rows per enumerated combination.
-        self.factor = {"self_not_equal": 2, "clique_not_equal": factorial(len(sides))}.get(plan.shape, 1)
+        self.factor = {"self_not_equal": 2, "clique_not_equal": factorial(len(inputs))}.get(plan.shape, 1)
         self.drops = bool(plan.residual) or plan.shape == "self_less"  # an enumerated combination may not be a row
         self._is_plain = self.kind != "list" and self.factor == 1 and not self.drops and self._order is None  # combinations are rows
 
     def combine(self, *slots: Slots) -> Combination:
         """Return the view's rows among the enumerated combinations, an array per alias (of a list only the first)."""
-        return self.told(*slots)[0]
+        return self.emitted(*slots)[0]
 
-    def told(self, *slots: Slots) -> tuple[Combination, Indices | None]:
+    def emitted(self, *slots: Slots) -> tuple[Combination, Indices | None]:
         """As `combine`, with the number of the combination that each row comes from; None: each combination is one row."""
         if self._is_plain:
             return slots, None
@@ -68,21 +68,21 @@ class Shape:
             return slots, None
         return tuple(part[kept] for part in slots), np.flatnonzero(kept)
 
-    def combine_given(self, place: int, given: Slots, partners: Slots) -> Combination:
-        """Return the rows of a self join that have each given row as alias number `place`, and its partner."""
-        rows = (given, partners) if place == 0 else (partners, given)
+    def combine_given(self, position: int, given: Slots, partners: Slots) -> Combination:
+        """Return the rows of a self join that have each given row as alias number `position`, and its partner."""
+        rows = (given, partners) if position == 0 else (partners, given)
         if self._less is None:
             return rows
-        low, high = (rows[self._places[ref.alias]] for ref in self._less)
+        low, high = (rows[self._positions[ref.alias]] for ref in self._less)
         ascending = self._is_less(self._less[0].column, low, high)
         return tuple(part[ascending] for part in rows)
 
     def _holds(self, pairs: Sequence[Slots]) -> Mask:
         """bool[n]: whether the combinations meet the residual comparisons."""
         read = [
-            (side.alias, side.relation.table, names, slots)
-            for side, slots in zip(self._sides, pairs, strict=True)
-            if (names := residual_columns(self._residual, side.alias))
+            (input.alias, input.relation.table, names, slots)
+            for input, slots in zip(self._inputs, pairs, strict=True)
+            if (names := residual_columns(self._residual, input.alias))
         ]
         texts = np.zeros(len(pairs[0]), np.int64)
         for _, table, names, slots in read:
@@ -96,7 +96,7 @@ class Shape:
     def _ascending(self, order: Sequence[int], slots: Combination) -> tuple[Combination, Mask]:
         """Sort the slots of each combination by value, the least to alias order[0], and so on; and which combinations have no equal
         values."""
-        table, count = self._sides[0].relation.table, len(slots[0])
+        table, count = self._inputs[0].relation.table, len(slots[0])
         texts = np.sum([table.text_bytes([self._column], part) for part in slots], axis=0)
         found = [np.empty(count, np.int32) for _ in slots]
         kept = np.empty(count, np.bool_)
@@ -113,14 +113,14 @@ class Shape:
 
     def _oriented(self, less: tuple[ColumnRef, ColumnRef], slots0: Slots, slots1: Slots) -> tuple[Combination, Mask]:
         """Order the slots of each pair so that the smaller value is at its alias; and which pairs have no equal values."""
-        smaller = self._places[less[0].alias]
+        smaller = self._positions[less[0].alias]
         ascending, descending = self._is_less(less[0].column, slots0, slots1), self._is_less(less[0].column, slots1, slots0)
         low, high = np.where(ascending, slots0, slots1), np.where(ascending, slots1, slots0)
         return ((low, high) if smaller == 0 else (high, low)), ascending | descending
 
     def _is_less(self, name: str, low: Slots, high: Slots) -> Mask:
         """bool[n]: whether the value of a column is less in the row at the first slot."""
-        table, less = self._sides[0].relation.table, np.empty(len(low), np.bool_)
+        table, less = self._inputs[0].relation.table, np.empty(len(low), np.bool_)
         for part in pieces(table.text_bytes([name], low) + table.text_bytes([name], high)):
             less[part] = compare("<", table.take([name], low[part]).column(0), table.take([name], high[part]).column(0))
         return less

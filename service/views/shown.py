@@ -23,8 +23,8 @@ from livejoin.wire.schema import RelationDefinition
 from service.query.model import GROUP, Output, Query
 from service.query.terms import growth
 from service.tables.arrow import is_text
+from service.tables.inputs import Input
 from service.tables.projection import Projection, needed_columns, one_zero, values_schema
-from service.tables.sides import Side
 from service.views.deltas import Combination, stretches_of
 
 STRETCH = 3  # arrays per row of `Stretches`
@@ -33,7 +33,7 @@ ROW = "row"  # replaces an alias where the row is its own identity
 Definitions = Mapping[str, RelationDefinition]
 
 
-class Shown(Protocol):
+class ShownColumns(Protocol):
     """Any thread; for slots that a pinned version (or an unsettled delta) retains."""
 
     schema: pa.Schema
@@ -51,56 +51,56 @@ class Shown(Protocol):
     def text_bytes(self, slots: Combination) -> npt.NDArray[np.int64]:
         """int64[n]: the bytes of text that `with_keys` copies per row."""
 
-    def only(self, columns: Sequence[str]) -> Shown:
+    def only(self, columns: Sequence[str]) -> ShownColumns:
         """Return an object for the same rows with these columns, in this order; not for `with_keys`."""
 
 
-def shown(query: Query, sides: Sequence[Side], definitions: Definitions) -> Shown:
+def shown(query: Query, inputs: Sequence[Input], definitions: Definitions) -> ShownColumns:
     if query.distinct:
-        return Distinct(query, sides, definitions)
+        return Distinct(query, inputs, definitions)
     if query.stretches is not None:
-        return Stretches(query, sides, definitions)
-    return Values(query, sides, definitions) if query.branches else Parts(query, sides, definitions)
+        return Stretches(query, inputs, definitions)
+    return Values(query, inputs, definitions) if query.branches else ShownAliases(query, inputs, definitions)
 
 
-class Parts:
+class ShownAliases:
     """See the module docstring."""
 
-    def __init__(self, query: Query, sides: Sequence[Side], definitions: Definitions) -> None:
-        self._query, self._sides, self._definitions = query, sides, definitions
+    def __init__(self, query: Query, inputs: Sequence[Input], definitions: Definitions) -> None:
+        self._query, self._inputs, self._definitions = query, inputs, definitions
         self._projection = Projection(query, definitions)
         self._optional = query.optional
         self.schema = self._projection.schema
         self._grown = _grown(query)
-        self._read, self._counted = [side.output for side in sides], [side.identity for side in sides]
+        self._read, self._counted = [input.output for input in inputs], [input.identity for input in inputs]
         self.has_texts = self._may_have_texts()
-        self._keys = [(side.alias, name, side.relation.definition.column(name).kind) for side in sides for name in side.relation.key]
+        self._keys = [(input.alias, name, input.relation.definition.column(name).kind) for input in inputs for name in input.relation.key]
 
     def rows(self, slots: Combination) -> pa.RecordBatch:
-        parts = _taken(self._sides, self._read, slots, self._optional)
+        parts = _taken(self._inputs, self._read, slots, self._optional)
         return self._projected(parts, slots)
 
     def _projected(self, parts: Mapping[str, pa.RecordBatch], slots: Combination) -> pa.RecordBatch:
         return self._projection.rows(parts, self._missing(slots))
 
-    def only(self, columns: Sequence[str]) -> Parts:
+    def only(self, columns: Sequence[str]) -> ShownAliases:
         outputs = {output.name: output for output in self._query.outputs}
         other, query = copy.copy(self), replace(self._query, outputs=tuple(outputs[name] for name in columns))
         other._projection = Projection(query, self._definitions)
         other.schema = other._projection.schema
         other._grown = _grown(query)
-        read = [needed_columns(query, side.alias, side.relation.definition) for side in self._sides]
+        read = [needed_columns(query, input.alias, input.relation.definition) for input in self._inputs]
         if not any(read):  # only constants
-            read[0] = self._sides[0].relation.key
+            read[0] = self._inputs[0].relation.key
         other._read = other._counted = read
         other.has_texts = other._may_have_texts()
         return other
 
     def _may_have_texts(self) -> bool:
-        return self._grown != (1, 0) or any(_has_texts(side, names) for side, names in zip(self._sides, self._counted, strict=True))
+        return self._grown != (1, 0) or any(_has_texts(input, names) for input, names in zip(self._inputs, self._counted, strict=True))
 
     def with_keys(self, slots: Combination) -> tuple[pa.RecordBatch, pa.RecordBatch]:
-        parts = _taken(self._sides, [side.identity for side in self._sides], slots, self._optional)
+        parts = _taken(self._inputs, [input.identity for input in self._inputs], slots, self._optional)
         names = [f"{alias}.{name}" for alias, name, _ in self._keys]
         columns = [sent(parts[alias].column(name), SENT_TYPES[kind]) for alias, name, kind in self._keys]
         return pa.RecordBatch.from_arrays(columns, names), self._projected(parts, slots)
@@ -108,32 +108,34 @@ class Parts:
     def ends(self, slots: Combination) -> pa.RecordBatch:
         """Return, for each interval that overlaps another one, the columns alias.interval.start and alias.interval.end, as in the
         relation's rows; both are null where the alias is missing."""
-        names = [list(dict.fromkeys(name for ends in side.ends.values() for name in ends)) for side in self._sides]
-        parts = _taken(self._sides, names, slots, self._optional)
+        names = [list(dict.fromkeys(name for ends in input.ends.values() for name in ends)) for input in self._inputs]
+        parts = _taken(self._inputs, names, slots, self._optional)
         columns = {
-            f"{side.alias}.{interval}.{end}": sent(parts[side.alias].column(name), SENT_TYPES[side.relation.definition.column(name).kind])
-            for side in self._sides
-            for interval, ends in side.ends.items()
+            f"{input.alias}.{interval}.{end}": sent(
+                parts[input.alias].column(name), SENT_TYPES[input.relation.definition.column(name).kind]
+            )
+            for input in self._inputs
+            for interval, ends in input.ends.items()
             for end, name in zip(("start", "end"), ends, strict=True)
         }
         return pa.RecordBatch.from_arrays(list(columns.values()), list(columns))
 
     def _missing(self, slots: Combination) -> dict[str, npt.NDArray[np.bool_]]:
-        return {side.alias: part < 0 for side, part in _of(self._sides, slots) if side.alias in self._optional}
+        return {input.alias: part < 0 for input, part in _of(self._inputs, slots) if input.alias in self._optional}
 
     def text_bytes(self, slots: Combination) -> npt.NDArray[np.int64]:
         total = np.zeros(len(slots[0]), np.int64)
-        for (side, part), names in zip(_of(self._sides, slots), self._counted, strict=True):
-            if side.alias in self._optional:
+        for (input, part), names in zip(_of(self._inputs, slots), self._counted, strict=True):
+            if input.alias in self._optional:
                 there = part >= 0
-                total[there] += side.relation.table.text_bytes(names, part[there])
+                total[there] += input.relation.table.text_bytes(names, part[there])
             else:
-                total += side.relation.table.text_bytes(names, part)
+                total += input.relation.table.text_bytes(names, part)
         times, more = self._grown
         return total if self._grown == (1, 0) else total * times + more
 
 
-class Distinct(Parts):
+class Distinct(ShownAliases):
     """See the module docstring."""
 
     def rows(self, slots: Combination) -> pa.RecordBatch:
@@ -145,11 +147,11 @@ class Distinct(Parts):
         return pa.RecordBatch.from_arrays(rows.columns, [f"{GROUP}.{name}" for name in rows.schema.names]), rows
 
 
-class Stretches(Parts):
+class Stretches(ShownAliases):
     """See the module docstring."""
 
-    def __init__(self, query: Query, sides: Sequence[Side], definitions: Definitions) -> None:
-        super().__init__(query, sides, definitions)
+    def __init__(self, query: Query, inputs: Sequence[Input], definitions: Definitions) -> None:
+        super().__init__(query, inputs, definitions)
         assert query.stretches is not None
         function, name, of = query.stretches
         self._starts = Projection(replace(query, outputs=(Output(f"{name}.start", f"{function}_start", None, (of,)),)), definitions)
@@ -173,34 +175,34 @@ class Stretches(Parts):
 class Values:
     """See the module docstring."""
 
-    def __init__(self, query: Query, sides: Sequence[Side], definitions: Definitions) -> None:
+    def __init__(self, query: Query, inputs: Sequence[Input], definitions: Definitions) -> None:
         self.schema = values_schema(query, definitions)
-        places = iter(range(len(sides)))
-        self._branches = [([next(places) for _ in range(branch.aliases)], branch.columns) for branch in query.branches]
-        self._sides = sides
-        self.has_texts = any(_has_texts(side, side.output) for side in sides)
+        positions = iter(range(len(inputs)))
+        self._branches = [([next(positions) for _ in range(branch.aliases)], branch.columns) for branch in query.branches]
+        self._inputs = inputs
+        self.has_texts = any(_has_texts(input, input.output) for input in inputs)
 
     def rows(self, slots: Combination) -> pa.RecordBatch:
         parts, order = list[pa.RecordBatch](), list[npt.NDArray[np.int64]]()
-        for places, columns in self._branches:
-            some = np.flatnonzero(slots[places[0]] >= 0)
+        for positions, columns in self._branches:
+            some = np.flatnonzero(slots[positions[0]] >= 0)
             if len(some) or not parts:
-                sides = [self._sides[place] for place in places]
-                rows = _taken(sides, [side.output for side in sides], [slots[place][some] for place in places])
+                inputs = [self._inputs[position] for position in positions]
+                rows = _taken(inputs, [input.output for input in inputs], [slots[position][some] for position in positions])
                 values = [one_zero(rows[ref.alias].column(ref.column)) for ref in columns]
                 arrays = [sent(column, wanted) for column, wanted in zip(values, self.schema.types, strict=True)]
                 parts.append(pa.RecordBatch.from_arrays(arrays, schema=self.schema))
                 order.append(some)
         if len(parts) == 1:
             return parts[0]
-        places_of = np.empty(len(slots[0]), np.int64)
-        places_of[np.concatenate(order)] = np.arange(len(places_of))
-        return pa.concat_batches(parts).take(pa.array(places_of))
+        positions_of = np.empty(len(slots[0]), np.int64)
+        positions_of[np.concatenate(order)] = np.arange(len(positions_of))
+        return pa.concat_batches(parts).take(pa.array(positions_of))
 
     def only(self, columns: Sequence[str]) -> Values:
-        other, places = copy.copy(self), [self.schema.get_field_index(name) for name in columns]
-        other.schema = pa.schema([self.schema.field(place) for place in places])
-        other._branches = [(own, tuple(refs[place] for place in places)) for own, refs in self._branches]
+        other, positions = copy.copy(self), [self.schema.get_field_index(name) for name in columns]
+        other.schema = pa.schema([self.schema.field(position) for position in positions])
+        other._branches = [(own, tuple(refs[position] for position in positions)) for own, refs in self._branches]
         return other
 
     def with_keys(self, slots: Combination) -> tuple[pa.RecordBatch, pa.RecordBatch]:
@@ -209,11 +211,11 @@ class Values:
 
     def text_bytes(self, slots: Combination) -> npt.NDArray[np.int64]:
         total = np.zeros(len(slots[0]), np.int64)
-        for places, _ in self._branches:
-            some = np.flatnonzero(slots[places[0]] >= 0)
-            for place in places:
-                side = self._sides[place]
-                total[some] += side.relation.table.text_bytes(side.output, slots[place][some])
+        for positions, _ in self._branches:
+            some = np.flatnonzero(slots[positions[0]] >= 0)
+            for position in positions:
+                input = self._inputs[position]
+                total[some] += input.relation.table.text_bytes(input.output, slots[position][some])
         return total
 
 
@@ -224,32 +226,32 @@ def _grown(query: Query) -> tuple[int, int]:
 
 
 def _taken(
-    sides: Sequence[Side], names: Sequence[Sequence[str]], slots: Sequence[npt.NDArray[np.int32]], optional: Collection[str] = ()
+    inputs: Sequence[Input], names: Sequence[Sequence[str]], slots: Sequence[npt.NDArray[np.int32]], optional: Collection[str] = ()
 ) -> dict[str, pa.RecordBatch]:
     """The columns of the aliases that are read. `optional`: aliases that may be missing; all their columns are null then."""
     return {
-        side.alias: (_taken_if_there if side.alias in optional else _take)(side, own, part)
-        for (side, part), own in zip(_of(sides, slots), names, strict=True)
+        input.alias: (_taken_if_there if input.alias in optional else _take)(input, own, part)
+        for (input, part), own in zip(_of(inputs, slots), names, strict=True)
         if own
     }
 
 
-def _has_texts(side: Side, names: Sequence[str]) -> bool:
-    return any(is_text(side.relation.schema.field(name).type) for name in names)
+def _has_texts(input: Input, names: Sequence[str]) -> bool:
+    return any(is_text(input.relation.schema.field(name).type) for name in names)
 
 
-def _of(sides: Sequence[Side], slots: Sequence[npt.NDArray[np.int32]]) -> list[tuple[Side, npt.NDArray[np.int32]]]:
+def _of(inputs: Sequence[Input], slots: Sequence[npt.NDArray[np.int32]]) -> list[tuple[Input, npt.NDArray[np.int32]]]:
     """Pair each side with its slots, which come first in a row."""
-    return list(zip(sides, slots[: len(sides)], strict=True))
+    return list(zip(inputs, slots[: len(inputs)], strict=True))
 
 
-def _take(side: Side, names: Sequence[str], slots: npt.NDArray[np.int32]) -> pa.RecordBatch:
-    return side.relation.table.take(names, slots)
+def _take(input: Input, names: Sequence[str], slots: npt.NDArray[np.int32]) -> pa.RecordBatch:
+    return input.relation.table.take(names, slots)
 
 
-def _taken_if_there(side: Side, names: Sequence[str], slots: npt.NDArray[np.int32]) -> pa.RecordBatch:
+def _taken_if_there(input: Input, names: Sequence[str], slots: npt.NDArray[np.int32]) -> pa.RecordBatch:
     there = slots >= 0
-    rows = _take(side, names, slots[there])
+    rows = _take(input, names, slots[there])
     columns: list[pa.Array] = rows.columns
     if not there.all():
         at = pa.array(np.cumsum(there) - 1, mask=~there)

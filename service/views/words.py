@@ -27,10 +27,10 @@ def words_of(table: Table, names: Sequence[str], slots: npt.NDArray[np.int32]) -
     counts = np.sum([count for count, _ in columns], axis=0, dtype=np.int64)
     starts = np.zeros(len(slots) + 1, np.int64)
     np.cumsum(counts, out=starts[1:])
-    words, places = np.empty(starts[-1], np.int64), starts[:-1].copy()
+    words, positions = np.empty(starts[-1], np.int64), starts[:-1].copy()
     for count, some in columns:
-        words[np.repeat(places, count) + _within(count)] = some
-        places += count
+        words[np.repeat(positions, count) + _within(count)] = some
+        positions += count
     return starts, words
 
 

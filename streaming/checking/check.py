@@ -18,7 +18,7 @@ import livejoin
 from livejoin.wire.batch import UPSERT
 from livejoin.wire.schema import RelationDefinition
 from streaming.checking.samples import Ends, ends_of, last_records
-from streaming.config import Config, Out, Stream, Topic, read_config
+from streaming.config import Config, OutSection, Stream, Topic, read_config
 from streaming.connection import definition_in, describe, stranger
 from streaming.errors import StreamError
 from streaming.failures import AFRESH
@@ -27,7 +27,7 @@ from streaming.java import find_java
 from streaming.kafka_client import Admin, FoundTopic, KafkaUnavailable, admin_of, find_topics
 from streaming.pipeline.checkpoint import Checkpoint, UnreadableCheckpoint, is_writable, local_folder, read_checkpoint
 from streaming.pipeline.checkpoint_files import LocalFiles
-from streaming.pipeline.decode import Decoded, KeyPlaces, decode_topic, decoder_for, in_order
+from streaming.pipeline.decode import DecodedTopic, KeyPlaces, decode_topic, decoder_for, in_order
 from streaming.pipeline.identity import Identity, compare, read_identity
 
 _QUESTION = b'{"changes": [{"relation": "?", "op": "truncate"}]}'
@@ -85,14 +85,14 @@ def _count(number: int, noun: str) -> str:
 # Kafka
 
 
-class Seen(NamedTuple):
+class TopicState(NamedTuple):
     """An existing topic: its id, and the offsets of its partitions."""
 
     id: str
     ends: Ends
 
 
-def _check_kafka(report: Report, config: Config) -> dict[str, Seen]:
+def _check_kafka(report: Report, config: Config) -> dict[str, TopicState]:
     """Checks the broker and all topics; returns the existing topics."""
     names = [topic.name for topic in config.topics] + [out.topic for out in config.outs]
     if config.stream and config.stream.dead_letters:
@@ -116,7 +116,7 @@ def _check_kafka(report: Report, config: Config) -> dict[str, Seen]:
     return seen
 
 
-def _see_topic(report: Report, admin: Admin, name: str, found: FoundTopic | None) -> Seen | None:
+def _see_topic(report: Report, admin: Admin, name: str, found: FoundTopic | None) -> TopicState | None:
     if found is None:
         report.bad("topic", f"{name}: does not exist: create it")
         return None
@@ -127,10 +127,10 @@ def _see_topic(report: Report, admin: Admin, name: str, found: FoundTopic | None
         return None
     offsets = sum(end - first for first, end in ends.values())
     report.ok("topic", f"{name}: {_count(len(ends), 'partition')}, {_count(offsets, 'offset')}")
-    return Seen(found.id, ends)
+    return TopicState(found.id, ends)
 
 
-def _check_out_topic(report: Report, admin: Admin, out: Out, ends: Ends) -> None:
+def _check_out_topic(report: Report, admin: Admin, out: OutSection, ends: Ends) -> None:
     """The job reads its own topic back when its token has expired, so every row's last record must still be there."""
     try:
         settings = _settings_of_topic(admin, out.topic)
@@ -181,8 +181,8 @@ def _check_service(report: Report, service: livejoin.Client) -> bool:
         report.bad("service", f"{service.url}: {describe(problem)}")
         return True
     except livejoin.LivejoinError as error:
-        gone = f"{service.url}: not reachable ({error.reason})" if isinstance(error, livejoin.Unreachable) else stranger(service.url)
-        report.bad("service", gone)
+        deleted = f"{service.url}: not reachable ({error.reason})" if isinstance(error, livejoin.Unreachable) else stranger(service.url)
+        report.bad("service", deleted)
         report.unseen("relation", "relations and views: not checked without the service")
         return False
     report.ok("service", f"{service.url}: ready")
@@ -199,7 +199,7 @@ def _check_relation(report: Report, service: livejoin.Client, name: str) -> Rela
     return definition
 
 
-def _check_view(report: Report, service: livejoin.Client, out: Out) -> None:
+def _check_view(report: Report, service: livejoin.Client, out: OutSection) -> None:
     data = _ask(report, "view", out.view, service.view(out.view).get)
     if data is None:
         return
@@ -231,7 +231,7 @@ def _message(error: livejoin.LivejoinError) -> str:
 # Records
 
 
-def _check_records(report: Report, config: Config, topic: Topic, seen: Seen | None, definition: RelationDefinition | None) -> None:
+def _check_records(report: Report, config: Config, topic: Topic, seen: TopicState | None, definition: RelationDefinition | None) -> None:
     """The last records of a topic, through the job's own decoder."""
     if seen is None or definition is None:
         report.unseen("records", f"{topic.name}: not checked without {'the topic' if seen is None else f'the relation {topic.relation}'}")
@@ -243,8 +243,8 @@ def _check_records(report: Report, config: Config, topic: Topic, seen: Seen | No
         return
     decoded = decode_topic(decoder_for(topic, definition), topic.name, in_order(records), records.num_rows)
     good = sum(len(changes.ops) for changes in decoded.changes)
-    judged = f"{good:,} good, {decoded.skipped:,} skipped, {len(decoded.bad):,} bad"
-    text = f"{topic.name}: of the last {records.num_rows:,}: {judged}"
+    validated = f"{good:,} good, {decoded.skipped:,} skipped, {len(decoded.bad):,} bad"
+    text = f"{topic.name}: of the last {records.num_rows:,}: {validated}"
     if records.num_rows == 0 and any(first < end for first, end in seen.ends.values()):
         report.unseen("records", f"{topic.name}: no records received in time")
     elif decoded.bad:
@@ -258,7 +258,7 @@ def _check_records(report: Report, config: Config, topic: Topic, seen: Seen | No
         report.ok("records", text + _never_set(decoded, definition))
 
 
-def _never_set(decoded: Decoded, definition: RelationDefinition) -> str:
+def _never_set(decoded: DecodedTopic, definition: RelationDefinition) -> str:
     """Names the columns that no record has: possibly correct, possibly named differently in the records."""
     rows = [changes.rows.arrow.filter(pa.array(changes.ops == UPSERT)) for changes in decoded.changes]
     rows = [part for part in rows if part.num_rows]
@@ -270,7 +270,7 @@ def _never_set(decoded: Decoded, definition: RelationDefinition) -> str:
 
 
 def _check_checkpoint(
-    report: Report, config: Config, stream: Stream, seen: Mapping[str, Seen], definitions: Mapping[str, RelationDefinition | None]
+    report: Report, config: Config, stream: Stream, seen: Mapping[str, TopicState], definitions: Mapping[str, RelationDefinition | None]
 ) -> tuple[Checkpoint | None, Identity | None]:
     """Checks the folder, its owner, and whether Kafka still has the next records; returns its contents, if readable."""
     folder = local_folder(stream.checkpoint)
@@ -296,7 +296,7 @@ def _check_checkpoint(
     return found, begun
 
 
-def _check_beginning(report: Report, stream: Stream, folder: Path, found: Checkpoint | None, seen: Mapping[str, Seen]) -> None:
+def _check_beginning(report: Report, stream: Stream, folder: Path, found: Checkpoint | None, seen: Mapping[str, TopicState]) -> None:
     if not is_writable(folder):
         report.bad("checkpoint", f"{folder}: not writable for this user")
     elif found is None or found.batch is None:
@@ -307,7 +307,7 @@ def _check_beginning(report: Report, stream: Stream, folder: Path, found: Checkp
         report.ok("checkpoint", f"{folder}: continues after batch {found.batch}")
 
 
-def _lost(checkpoint: Checkpoint, seen: Mapping[str, Seen]) -> list[str]:
+def _lost(checkpoint: Checkpoint, seen: Mapping[str, TopicState]) -> list[str]:
     """The records that the checkpoint would read next but that no longer exist."""
     lost = []
     for topic, offsets in checkpoint.offsets.items():

@@ -20,11 +20,11 @@ from pyspark.sql import functions as F
 
 from livejoin.wire.schema import RelationDefinition, parse_relation
 from service.views.parse import parse_view
-from streaming.cluster.buckets import Buckets, Side, best_buckets, is_whole, join_in_buckets
-from streaming.cluster.candidates import Chosen, candidates, choose
-from streaming.cluster.cells_batch import VIEW, Judge, join_in_cells
-from streaming.cluster.frames import Table, require_kept, with_values
-from streaming.cluster.layout import Coordinate, Given, Role
+from streaming.cluster.buckets import BucketInput, Buckets, best_buckets, is_whole, join_in_buckets
+from streaming.cluster.candidates import ChosenLayout, candidates, choose
+from streaming.cluster.cells_batch import VIEW, CellValidator, join_in_cells
+from streaming.cluster.frames import FrameTable, require_kept, with_values
+from streaming.cluster.layout import Coordinate, CoordinateValues, Role
 from streaming.cluster.sampling import SAMPLED, Sample, Samples, pairs_of
 
 _ROW, _ROW_OUT, _TASK = 3.0e-6, 0.2e-6, 0.05  # seconds of processor time in cells, on the machine on which buckets were measured, too
@@ -35,17 +35,17 @@ _NOTHING = np.empty(0, np.int64)
 Interval = Sequence[str]
 
 
-class Planned(NamedTuple):
+class PlannedJoin(NamedTuple):
     """`pairs`: the estimated rows of the join, if known. `buckets`: the costs of a pair in buckets, if it can be joined so."""
 
-    tables: Mapping[str, Table]
+    tables: Mapping[str, FrameTable]
     definitions: Mapping[str, RelationDefinition]
     view: dict[str, Any]
-    chosen: Chosen
+    chosen: ChosenLayout
     samples: Samples
     pairs: float | None = None
     buckets: Buckets | None = None
-    sides: tuple[Side, Side] | None = None
+    inputs: tuple[BucketInput, BucketInput] | None = None
 
     @property
     def seconds(self) -> float:
@@ -86,8 +86,8 @@ def overlap_join(
     Raises ValueError (names that both have), TypeError (columns of unsupported types), BadDefinition, Problem.
     """
     planned = _plan_overlap(a, b, a_interval, b_interval, on, bounds)
-    if planned.in_buckets and planned.buckets is not None and planned.sides is not None:
-        joined = join_in_buckets(*planned.sides, planned.buckets)
+    if planned.in_buckets and planned.buckets is not None and planned.inputs is not None:
+        joined = join_in_buckets(*planned.inputs, planned.buckets)
     else:
         joined = join_in_cells(planned.tables, planned.definitions, planned.view, planned.chosen.layout, strict=False)
     fields = [(f"a{number}", one) for number, one in enumerate(a.schema.fields)]
@@ -95,7 +95,7 @@ def overlap_join(
     return joined.select(*(F.col(name).cast(one.dataType).alias(one.name) for name, one in fields))
 
 
-def live_join(definition: Mapping[str, Any] | str, tables: Mapping[str, Table], max_copies: float = 8.0) -> DataFrame:
+def live_join(definition: Mapping[str, Any] | str, tables: Mapping[str, FrameTable], max_copies: float = 8.0) -> DataFrame:
     """The rows of the view that `definition` (SQL, or JSON as for a service) defines over these tables, by name.
 
     Raises NotDistributable (rows that belong together would not be in one cell; or more than `max_copies` copies of a row), Problem (the
@@ -117,10 +117,10 @@ def explain(*arguments: Any, **named: Any) -> str:
 def _plan_overlap(
     a: DataFrame, b: DataFrame, a_interval: Interval = ("starts", "ends"), b_interval: Interval = ("starts", "ends"),
     on: Sequence[str] = (), bounds: str = "[)",
-) -> Planned:  # fmt: skip
+) -> PlannedJoin:  # fmt: skip
     if twice := set(a.columns) & (set(b.columns) - set(on)):
         raise ValueError(f"both frames have the column {min(twice)}: rename it in one of them")
-    sides = []
+    inputs = []
     for letter, frame, interval in (("a", a, a_interval), ("b", b, b_interval)):
         if frame.isStreaming:
             raise ValueError(f"{letter} is a stream, but overlap_join joins only batch frames: join streams with live_join")
@@ -131,25 +131,27 @@ def _plan_overlap(
         require_kept(frame)
         start, end = (names[name] for name in interval)
         renamed = frame.toDF(*names.values())
-        Table(renamed, (), {"i": (start, end, bounds)}).definition()  # bounds, and types that intervals may have
+        FrameTable(renamed, (), {"i": (start, end, bounds)}).definition()  # bounds, and types that intervals may have
         said = f"{letter}.{interval[0]}", f"{letter}.{interval[1]}"
         renamed = with_values(renamed, start, end, bounds if start != end else "[]", said)
-        sides.append(Side(renamed, [names[name] for name in on], start, end, bounds))
-    tables = {one: Table(side.frame, (), {"i": (side.start, side.end, side.bounds)}) for one, side in zip("ab", sides, strict=True)}
-    equal = [{"equal": [f"a.{x}", f"b.{y}"]} for x, y in zip(sides[0].on, sides[1].on, strict=True)]
-    select = [f"{one}.{name} as {name}" for one, side in zip("ab", sides, strict=True) for name in side.frame.columns]
+        inputs.append(BucketInput(renamed, [names[name] for name in on], start, end, bounds))
+    tables = {
+        one: FrameTable(input.frame, (), {"i": (input.start, input.end, input.bounds)}) for one, input in zip("ab", inputs, strict=True)
+    }
+    equal = [{"equal": [f"a.{x}", f"b.{y}"]} for x, y in zip(inputs[0].on, inputs[1].on, strict=True)]
+    select = [f"{one}.{name} as {name}" for one, input in zip("ab", inputs, strict=True) for name in input.frame.columns]
     view = {"from": {"a": "a", "b": "b"}, "join": [*equal, {"overlaps": ["a.i", "b.i"]}], "select": select, "changes": False}
     planned = _plan_view(view, tables)
     x, y = planned.samples["a"], planned.samples["b"]
     (number,) = (number for number in x.given if x.given[number].starts is not None)
     x, y = (one._replace(given={0: one.given[number]}) for one in (x, y))
-    whole = all(is_whole(side.frame.schema[name].dataType) for side in sides for name in (side.start, side.end))
+    whole = all(is_whole(input.frame.schema[name].dataType) for input in inputs for name in (input.start, input.end))
     pairs = pairs_of(x, y, 0)
     buckets = best_buckets(x, y, pairs) if whole and a_interval[0] != a_interval[1] and b_interval[0] != b_interval[1] else None
-    return planned._replace(pairs=pairs, buckets=buckets, sides=(sides[0], sides[1]))
+    return planned._replace(pairs=pairs, buckets=buckets, inputs=(inputs[0], inputs[1]))
 
 
-def _plan_view(definition: Mapping[str, Any] | str, tables: Mapping[str, Table], max_copies: float = 8.0) -> Planned:
+def _plan_view(definition: Mapping[str, Any] | str, tables: Mapping[str, FrameTable], max_copies: float = 8.0) -> PlannedJoin:
     """The caller checks `max_copies`. Raises ValueError (a stream)."""
     if streams := [name for name, table in tables.items() if table.frame.isStreaming]:
         raise ValueError(f"{min(streams)} is a stream, which cannot be sampled: use stream_layout with batch frames of similar rows")
@@ -165,10 +167,12 @@ def _plan_view(definition: Mapping[str, Any] | str, tables: Mapping[str, Table],
         samples[alias] = sample_of(alias, relation, tables[relation], definitions[relation], possible, counts[relation])
     rows = sum(counts[relation] for _, relation in aliases)
     cells = _cells(_spark(tables), rows)
-    return Planned(tables, definitions, view, choose(aliases, possible, samples, cells), samples)
+    return PlannedJoin(tables, definitions, view, choose(aliases, possible, samples, cells), samples)
 
 
-def sample_of(alias: str, relation: str, table: Table, definition: RelationDefinition, possible: Sequence[Coordinate], rows: int) -> Sample:
+def sample_of(
+    alias: str, relation: str, table: FrameTable, definition: RelationDefinition, possible: Sequence[Coordinate], rows: int
+) -> Sample:
     """Of an alias's frame. `rows`: their number. The driver gets only the columns that determine cells."""
     role = Role(relation, tuple(one.members.get(alias) for one in possible))
     needed = _needed(definition, role)
@@ -176,13 +180,16 @@ def sample_of(alias: str, relation: str, table: Table, definition: RelationDefin
     frame = table.prepared(role.members)
     named = {column.name for column in definition.columns} - {column.name for column in needed.columns}
     drawn = (frame if part == 1.0 else frame.sample(fraction=part, seed=_SEED)).drop(*named)
-    judged = list(Judge.of(role, needed, False).judged(drawn.toArrow().to_batches(), 0))
-    if not judged:
+    validated = list(CellValidator.of(role, needed, False).validated(drawn.toArrow().to_batches(), 0))
+    if not validated:
         ends = (_NOTHING, _NOTHING)
-        none = {number: Given(_NOTHING, *(ends if one.interval else ())) for number, one in enumerate(role.members) if one is not None}
+        members = [(number, one) for number, one in enumerate(role.members) if one is not None]
+        none = {number: CoordinateValues(_NOTHING, *(ends if one.interval else ())) for number, one in members}
         return Sample(0, _NOTHING, none)
-    given = {number: _together([one.given[number] for one in judged]) for number, member in enumerate(role.members) if member is not None}
-    return Sample(rows, np.concatenate([one.ties for one in judged]), given)
+    given = {
+        number: _together([one.given[number] for one in validated]) for number, member in enumerate(role.members) if member is not None
+    }
+    return Sample(rows, np.concatenate([one.ties for one in validated]), given)
 
 
 def _needed(definition: RelationDefinition, role: Role) -> RelationDefinition:
@@ -194,12 +201,12 @@ def _needed(definition: RelationDefinition, role: Role) -> RelationDefinition:
     return parse_relation({"columns": columns, "key": plain["key"], "intervals": intervals})
 
 
-def _together(given: Sequence[Given | None]) -> Given:
+def _together(given: Sequence[CoordinateValues | None]) -> CoordinateValues:
     some = [one for one in given if one is not None]
     if some[0].starts is None:
-        return Given(np.concatenate([one.hashes for one in some]))
+        return CoordinateValues(np.concatenate([one.hashes for one in some]))
     hashes, starts, ends = (np.concatenate(column) for column in zip(*some, strict=True))
-    return Given(hashes, starts, ends)
+    return CoordinateValues(hashes, starts, ends)
 
 
 def _cells(spark: SparkSession, rows: int) -> int:
@@ -213,5 +220,5 @@ def _cells(spark: SparkSession, rows: int) -> int:
     return 1 << (wanted - 1).bit_length()
 
 
-def _spark(tables: Mapping[str, Table]) -> SparkSession:
+def _spark(tables: Mapping[str, FrameTable]) -> SparkSession:
     return next(iter(tables.values())).frame.sparkSession

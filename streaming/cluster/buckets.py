@@ -39,7 +39,7 @@ class Buckets(NamedTuple):
     seconds: float
 
 
-class Side(NamedTuple):
+class BucketInput(NamedTuple):
     """`on`: the columns of equalities; `start`, `end`, `bounds`: of the interval, which has a value in every row (`with_values`)."""
 
     frame: DataFrame
@@ -83,10 +83,10 @@ def _copies(starts: Numbers, ends: Numbers, buckets: Buckets) -> tuple[Numbers, 
     return first, last - first + 1
 
 
-def _candidates(sides: Sequence[tuple[Numbers, Numbers, Numbers]]) -> float:
-    """The approximate number of pairs that share a bucket and the hash of a key; `sides`: hashes, first buckets and numbers of buckets."""
+def _candidates(inputs: Sequence[tuple[Numbers, Numbers, Numbers]]) -> float:
+    """The approximate number of pairs that share a bucket and the hash of a key; `inputs`: hashes, first buckets and numbers of buckets."""
     found = []
-    for hashes, first, counts in sides:
+    for hashes, first, counts in inputs:
         of = np.repeat(np.arange(len(first)), counts)
         buckets = first[of] + np.arange(len(of)) - np.repeat(np.cumsum(counts) - counts, counts)
         found.append(np.sort(hashes[of] * _ODD + buckets))  # two that are alike by chance matter little
@@ -94,7 +94,7 @@ def _candidates(sides: Sequence[tuple[Numbers, Numbers, Numbers]]) -> float:
     return float((np.searchsorted(x, y, "right") - np.searchsorted(x, y, "left")).sum())
 
 
-def join_in_buckets(x: Side, y: Side, buckets: Buckets) -> DataFrame:
+def join_in_buckets(x: BucketInput, y: BucketInput, buckets: Buckets) -> DataFrame:
     """All columns of both sides, whose names differ."""
     left, right = _repeated(x, "x", buckets), _repeated(y, "y", buckets)
     meets = [F.col(f"_x_on{number}") == F.col(f"_y_on{number}") for number in range(len(x.on))]
@@ -104,19 +104,19 @@ def join_in_buckets(x: Side, y: Side, buckets: Buckets) -> DataFrame:
     return joined.select(*x.frame.columns, *y.frame.columns)
 
 
-def _repeated(side: Side, name: str, buckets: Buckets) -> DataFrame:
-    start, end = _ends(side)
-    keys = [F.col(column).alias(f"_{name}_on{number}") for number, column in enumerate(side.on)]
-    rows = side.frame.select("*", *keys, start.alias(f"_{name}_start"), end.alias(f"_{name}_end"))
+def _repeated(input: BucketInput, name: str, buckets: Buckets) -> DataFrame:
+    start, end = _ends(input)
+    keys = [F.col(column).alias(f"_{name}_on{number}") for number, column in enumerate(input.on)]
+    rows = input.frame.select("*", *keys, start.alias(f"_{name}_start"), end.alias(f"_{name}_end"))
     of = F.explode(F.sequence(*(_bucket(F.col(f"_{name}_{end}"), buckets) for end in ("start", "end"))))
     return rows.withColumn(f"_{name}_bucket", of)
 
 
-def _ends(side: Side) -> tuple[Column, Column]:
+def _ends(input: BucketInput) -> tuple[Column, Column]:
     """The closed interval in whole numbers."""
-    start, end = whole(side.frame, side.start), whole(side.frame, side.end)
-    start = start + F.lit(1) if side.bounds[0] == "(" else start
-    end = end - F.lit(1) if side.bounds[1] == ")" else end
+    start, end = whole(input.frame, input.start), whole(input.frame, input.end)
+    start = start + F.lit(1) if input.bounds[0] == "(" else start
+    end = end - F.lit(1) if input.bounds[1] == ")" else end
     return F.coalesce(start, F.lit(_EVER[0])), F.coalesce(end, F.lit(_EVER[1]))
 
 

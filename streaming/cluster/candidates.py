@@ -22,7 +22,7 @@ class NotDistributable(ValueError):
         super().__init__(f"not-distributable: {reason}")
 
 
-class Chosen(NamedTuple):
+class ChosenLayout(NamedTuple):
     """`copies`: per row, on average. `largest`: the approximate number of rows in the fullest cell. `hot`: columns of an alias, and the
     part of its rows that have one value, or one of a few values that meet."""
 
@@ -95,7 +95,7 @@ def _is_true_of_rows(equal: Sequence[ColumnRef], query: Query) -> bool:
     return len({one.alias for one in own}) < 2 or any(own <= set(one) for one in joined(query.equal))
 
 
-def _remedy(query: Query, needed: _Needed, joining: Sequence[Sequence[ColumnRef]]) -> str:
+def _remedy(query: Query, needed: _NeededColumns, joining: Sequence[Sequence[ColumnRef]]) -> str:
     aliases = [alias for alias, _ in query.whole.aliases]
     equality = f"an equality that joins {', '.join(aliases)}"
     if needed.columns is None:
@@ -113,7 +113,7 @@ def _is_full(query: Query) -> bool:
     return any(part.kind == "full" for part in query.subqueries)
 
 
-class _Needed(NamedTuple):
+class _NeededColumns(NamedTuple):
     """The columns that the hash coordinate must be among; None: any columns that all aliases have in common. `words`: why there may be
     none."""
 
@@ -121,21 +121,21 @@ class _Needed(NamedTuple):
     words: str
 
 
-def _needed(query: Query) -> _Needed | None:
+def _needed(query: Query) -> _NeededColumns | None:
     """None for an inner join, for which any layout will do."""
     if query.groups is not None:
         outputs = [query.outputs[column.of] for column in query.groups.columns if column.trunc is None]
         missing = {alias for alias, _ in query.aliases} if _is_full(query) else _of_parts(query)
         found = [output.column for output in outputs if output.kind == "column" and output.column is not None]
         columns = tuple(column for column in found if column.alias not in missing)  # those are null together, in whatever cell
-        return _Needed(columns, "the rows of a group must be in one cell, but no column of its key joins all aliases")
+        return _NeededColumns(columns, "the rows of a group must be in one cell, but no column of its key joins all aliases")
     if query.latest is not None:
-        return _Needed(query.latest.by, "the rows of a key must be in one cell, but the view has no key")
+        return _NeededColumns(query.latest.by, "the rows of a key must be in one cell, but the view has no key")
     if query.as_of is not None:
-        return _Needed(None, "the rows before a point must be in its cell, but the as-of join has no equality")
+        return _NeededColumns(None, "the rows before a point must be in its cell, but the as-of join has no equality")
     if query.subqueries or query.absent or query.stretches is not None:
         words = "all partners of a row must be in its cell (LEFT JOIN, EXISTS, gaps), but no equality joins all aliases"
-        return _Needed(None, words)
+        return _NeededColumns(None, words)
     return None
 
 
@@ -164,7 +164,7 @@ def _slabs(query: Query, classes: Sequence[dict[str, str]]) -> Iterator[Coordina
             yield Coordinate("slabs", {ref.alias: Member(tuple(one[ref.alias] for one in keys), ref.interval) for ref in group})
 
 
-def choose(aliases: tuple[tuple[str, str], ...], possible: Sequence[Coordinate], samples: Samples, cells: int) -> Chosen:
+def choose(aliases: tuple[tuple[str, str], ...], possible: Sequence[Coordinate], samples: Samples, cells: int) -> ChosenLayout:
     """The sizes, powers of two with the product `cells`, that leave the fewest rows in the fullest cell. Cost: routing the samples for each
     size of each coordinate."""
     exponents = cells.bit_length() - 1
@@ -193,7 +193,7 @@ def choose(aliases: tuple[tuple[str, str], ...], possible: Sequence[Coordinate],
         for alias, (share, _) in powers[power].items()
         if one.members[alias].columns and share > 2.0**-power + min(_MOST_OF_A_KEY, 3 * 2.0**-power)
     ]
-    return Chosen(layout, total / max(1, sum(samples[alias].rows for alias, _ in aliases)), largest, hot)
+    return ChosenLayout(layout, total / max(1, sum(samples[alias].rows for alias, _ in aliases)), largest, hot)
 
 
 def _is_sound(powers: Sequence[int], possible: Sequence[Coordinate]) -> bool:

@@ -20,16 +20,16 @@ from pyspark import TaskContext
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.pandas.types import from_arrow_schema
 
-from livejoin.wire.arrow import judge_record_batch
+from livejoin.wire.arrow import validate_record_batch
 from livejoin.wire.room import UNBOUNDED
 from livejoin.wire.schema import RelationDefinition, parse_relation
-from service.engine.headless import Cell, Home, over
+from service.engine.headless import Cell, CellHome, over
 from service.errors import Problem
 from service.query.model import ColumnRef, Filter
 from service.tables.endpoints import endpoints
 from service.views.parse import View, parse_view
-from streaming.cluster.frames import ROW, TIE, Table, hashed
-from streaming.cluster.layout import Given, Layout, Member, Role
+from streaming.cluster.frames import ROW, TIE, FrameTable, hashed
+from streaming.cluster.layout import CoordinateValues, Layout, Member, Role
 from streaming.cluster.packing import SCHEMA, gathered, here, packed, unpacked
 from streaming.cluster.workers import freeze_modules
 
@@ -52,7 +52,7 @@ class BadRows(ValueError):
     """Invalid rows of a frame; the text names the first."""
 
 
-class Judge(NamedTuple):
+class CellValidator(NamedTuple):
     """Validates the rows of a role. Picklable. `strict`: an invalid row is an error; otherwise it has no partners."""
 
     relation: str
@@ -61,10 +61,10 @@ class Judge(NamedTuple):
     strict: bool
 
     @classmethod
-    def of(cls, role: Role, definition: RelationDefinition, strict: bool) -> Judge:
+    def of(cls, role: Role, definition: RelationDefinition, strict: bool) -> CellValidator:
         return cls(role.relation, json.dumps(definition.to_json()), role.members, strict)
 
-    def judged(self, batches: Iterable[pa.RecordBatch], partition: int) -> Iterator[Judged]:
+    def validated(self, batches: Iterable[pa.RecordBatch], partition: int) -> Iterator[CellRows]:
         """Some ten thousand rows at a time. Raises BadRows."""
         definition = parse_relation(json.loads(self.definition))
         numbered = 0
@@ -72,30 +72,30 @@ class Judge(NamedTuple):
             yield self._some(definition, batch, (partition << _ROWS_OF_A_PARTITION) + numbered)
             numbered += batch.num_rows
 
-    def _some(self, definition: RelationDefinition, batch: pa.RecordBatch, first: int) -> Judged:
+    def _some(self, definition: RelationDefinition, batch: pa.RecordBatch, first: int) -> CellRows:
         if definition.key == [ROW]:
             batch = batch.append_column(ROW, pa.array(np.arange(first, first + batch.num_rows)))
-        judged = judge_record_batch(definition.rules, self.relation, batch.select(definition.rules.names), 0, UNBOUNDED)
-        if judged.error_count and self.strict:
-            error = judged.errors[0]
-            raise BadRows(f"{judged.error_count} rows of {self.relation} are invalid; the first, in {error.column}: {error.reason}")
-        if judged.error_count:
-            batch = batch.take(pa.array(judged.changes.index))
-        rows, given = judged.changes.rows.arrow, list[Given | None]()
+        validated = validate_record_batch(definition.rules, self.relation, batch.select(definition.rules.names), 0, UNBOUNDED)
+        if validated.error_count and self.strict:
+            error = validated.errors[0]
+            raise BadRows(f"{validated.error_count} rows of {self.relation} are invalid; the first, in {error.column}: {error.reason}")
+        if validated.error_count:
+            batch = batch.take(pa.array(validated.changes.index))
+        rows, given = validated.changes.rows.arrow, list[CoordinateValues | None]()
         for number, member in enumerate(self.members):
             if member is None:
                 given.append(None)
             elif member.interval is None:
-                given.append(Given(_numbers(batch, hashed(number))))
+                given.append(CoordinateValues(_numbers(batch, hashed(number))))
             else:
-                given.append(Given(_numbers(batch, hashed(number)), *endpoints(rows, definition.intervals[member.interval])))
-        return Judged(rows, _numbers(batch, TIE), given)
+                given.append(CoordinateValues(_numbers(batch, hashed(number)), *endpoints(rows, definition.intervals[member.interval])))
+        return CellRows(rows, _numbers(batch, TIE), given)
 
 
-class Judged(NamedTuple):
+class CellRows(NamedTuple):
     rows: pa.RecordBatch
     ties: np.ndarray[Any, np.dtype[np.int64]]
-    given: list[Given | None]
+    given: list[CoordinateValues | None]
 
 
 def _numbers(batch: pa.RecordBatch, name: str) -> np.ndarray[Any, np.dtype[np.int64]]:
@@ -124,15 +124,15 @@ class CellPlan(NamedTuple):
         return Cell(own, views, homes), [one.name for one in views], schemas
 
 
-class _Parsed(NamedTuple):
+class _ParsedJob(NamedTuple):
     own: dict[str, RelationDefinition]
     views: list[View]
-    homes: list[Home]
+    homes: list[CellHome]
     schemas: list[pa.Schema]
 
 
 @lru_cache(_PLANS)
-def _parsed(layout_text: str, relation_texts: tuple[tuple[str, str], ...], view_text: str) -> _Parsed:
+def _parsed(layout_text: str, relation_texts: tuple[tuple[str, str], ...], view_text: str) -> _ParsedJob:
     """What all cells of a plan share. A worker opens many of them, one after the other."""
     plan = CellPlan(layout_text, dict(relation_texts), view_text)
     layout, own = Layout.of_json(layout_text), plan.own()
@@ -141,8 +141,8 @@ def _parsed(layout_text: str, relation_texts: tuple[tuple[str, str], ...], view_
     for number, tests in enumerate(layout.home_tests()):
         filters = [Filter(ColumnRef(alias, here(coordinate)), "=", is_here) for alias, coordinate, is_here in tests]
         views.append(over(view, own, names, filters)._replace(name=f"{VIEW}{number}"))
-    homes = [Home({alias: (of, here(place)) for alias, of in intervals.items()}) for place, intervals in layout.homes()]
-    return _Parsed(own, views, homes, [one.arrow_schema() for one in own.values()])
+    homes = [CellHome({alias: (of, here(position)) for alias, of in intervals.items()}) for position, intervals in layout.homes()]
+    return _ParsedJob(own, views, homes, [one.arrow_schema() for one in own.values()])
 
 
 def all_rows(name: str, relation: str, definitions: Mapping[str, RelationDefinition]) -> View:
@@ -160,7 +160,7 @@ def _with_flags(definition: RelationDefinition, role: Role, layout: Layout) -> R
     return parse_relation(plain | {"columns": [*plain["columns"], *flags]})
 
 
-def join_in_cells(tables: Mapping[str, Table], definitions: Mapping[str, RelationDefinition], view: Mapping[str, Any], layout: Layout,
+def join_in_cells(tables: Mapping[str, FrameTable], definitions: Mapping[str, RelationDefinition], view: Mapping[str, Any], layout: Layout,
                   strict: bool) -> DataFrame:  # fmt: skip
     """The rows of the view. `tables`, `definitions`: by relation. Raises ValueError (`require_address_space`)."""
     require_address_space(next(iter(tables.values())).frame.sparkSession)
@@ -169,19 +169,19 @@ def join_in_cells(tables: Mapping[str, Table], definitions: Mapping[str, Relatio
     schema = cell.schema(names[0])
     blobs = []
     for number, role in enumerate(layout.roles):
-        judge = Judge.of(role, definitions[role.relation], strict)
+        validate = CellValidator.of(role, definitions[role.relation], strict)
         prepared = tables[role.relation].prepared(role.members)
-        blobs.append(prepared.mapInArrow(partial(_routed, layout.to_json(), number, judge), from_arrow_schema(SCHEMA)))
+        blobs.append(prepared.mapInArrow(partial(_routed, layout.to_json(), number, validate), from_arrow_schema(SCHEMA)))
     together = reduce(DataFrame.unionAll, blobs).repartitionById(layout.cells, "cell")
     return together.mapInArrow(partial(_joined, plan), from_arrow_schema(schema))
 
 
-def _routed(layout_text: str, number: int, judge: Judge, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+def _routed(layout_text: str, number: int, validate: CellValidator, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     freeze_modules()
     layout = Layout.of_json(layout_text)
     context = TaskContext.get()
-    for judged in judge.judged(batches, context.partitionId() if context is not None else 0):
-        yield packed(number, judged.rows, layout.route(layout.roles[number], judged.ties, judged.given))
+    for validated in validate.validated(batches, context.partitionId() if context is not None else 0):
+        yield packed(number, validated.rows, layout.route(layout.roles[number], validated.ties, validated.given))
 
 
 def _joined(plan: CellPlan, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

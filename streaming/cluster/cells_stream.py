@@ -11,11 +11,11 @@ import pyarrow as pa
 
 from livejoin.wire.batch import DELETE, INSERT, Changes
 from livejoin.wire.schema import parse_relation
-from service.engine.headless import Changed
+from service.engine.headless import ViewChange
 from streaming.cluster.cells_batch import CellPlan
 from streaming.cluster.changes import Kind, form, taken
 from streaming.cluster.layout import Layout
-from streaming.cluster.netting import row_hashes, told_together
+from streaming.cluster.netting import emitted_together, row_hashes
 from streaming.cluster.packing import here, packed_by
 
 
@@ -67,13 +67,13 @@ class OpenedCell:
         self._definitions = [self.cell.definition(f"r{number}") for number in range(len(self._roles))]
         self._forms = []
         for role in self._roles:
-            flags = [here(place) for place, member in enumerate(role.members) if member is not None and member.interval is not None]
+            flags = [here(position) for position, member in enumerate(role.members) if member is not None and member.interval is not None]
             self._forms.append(form(parse_relation(json.loads(plan.cells.relations[role.relation])).arrow_schema(), flags))
 
     @property
     def form(self) -> pa.Schema:
-        """Of what it tells: identities and rows."""
-        return told_together(*self.cell.nothing(self.views[0])).schema
+        """Of what it emits: identities and rows."""
+        return emitted_together(*self.cell.nothing(self.views[0])).schema
 
     def changes(self, blobs: Sequence[tuple[int, pa.Buffer]]) -> list[Changes]:
         rows: dict[int, list[pa.RecordBatch]] = {}
@@ -84,11 +84,11 @@ class OpenedCell:
             taken(f"r{role}", self._definitions[role], own, kinds[self._roles[role].relation] == "images") for role, own in rows.items()
         ]
 
-    def told(self, deltas: dict[str, Changed]) -> Iterator[pa.RecordBatch]:
+    def emitted(self, deltas: dict[str, ViewChange]) -> Iterator[pa.RecordBatch]:
         """The part of a row is that of its identity; the role of a blob is DELETE or INSERT."""
         for delta in deltas.values():
             for op, some in ((DELETE, delta.deletes), (INSERT, delta.inserts)):
                 for keys, rows in some:
                     if len(keys):
                         parts = (row_hashes(keys) % np.uint64(self._plan.parts)).astype(np.int64)
-                        yield packed_by(op, told_together(keys, rows), parts)
+                        yield packed_by(op, emitted_together(keys, rows), parts)

@@ -17,14 +17,14 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from livejoin.wire.arrow import judge_record_batch
+from livejoin.wire.arrow import validate_record_batch
 from livejoin.wire.batch import DELETE, INSERT, OP_DICTIONARY, TRUNCATE, UPSERT, Changes, RowBlock
 from livejoin.wire.room import UNBOUNDED
 from livejoin.wire.schema import OP_COLUMN, RelationDefinition, parse_relation
 from service.tables.endpoints import endpoints
 from streaming.cluster.cells_batch import BadRows
 from streaming.cluster.frames import TIE, hashed
-from streaming.cluster.layout import Given, Layout, Member, Numbers
+from streaming.cluster.layout import CoordinateValues, Layout, Member, Numbers
 from streaming.cluster.netting import net
 from streaming.cluster.packing import QUESTION, SCHEMA, as_one, gathered, packed, packed_by
 
@@ -58,7 +58,7 @@ def send(source: Source, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Recor
 
 
 def _sent(source: Source, definition: RelationDefinition, layout: Layout, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
-    rows, ops, order = _judged(source, definition, batch)
+    rows, ops, order = _validated(source, definition, batch)
     for name in (*hashes(source.members), TIE):
         rows = rows.append_column(name, batch.column(name))
     if not source.resolved:
@@ -68,18 +68,20 @@ def _sent(source: Source, definition: RelationDefinition, layout: Layout, batch:
     yield packed_by(source.number, _ordered(rows, ops, order), buckets)
 
 
-def _judged(source: Source, definition: RelationDefinition, batch: pa.RecordBatch) -> tuple[pa.RecordBatch, npt.NDArray[np.uint8], Numbers]:
+def _validated(
+    source: Source, definition: RelationDefinition, batch: pa.RecordBatch
+) -> tuple[pa.RecordBatch, npt.NDArray[np.uint8], Numbers]:
     names = definition.rules.names
     ordered = source.kind == "ordered"
     read = [*names, OP_COLUMN] if ordered and OP_COLUMN in batch.schema.names else names
-    judged = judge_record_batch(definition.rules, source.relation, batch.select(read), 0, UNBOUNDED)
-    if judged.error_count:
-        error = judged.errors[0]
-        raise BadRows(f"{judged.error_count} changes of {source.relation} are invalid; the first, in {error.column}: {error.reason}")
-    rows = judged.changes.rows.arrow
+    validated = validate_record_batch(definition.rules, source.relation, batch.select(read), 0, UNBOUNDED)
+    if validated.error_count:
+        error = validated.errors[0]
+        raise BadRows(f"{validated.error_count} changes of {source.relation} are invalid; the first, in {error.column}: {error.reason}")
+    rows = validated.changes.rows.arrow
     if source.kind == "inserts":
         return rows, np.full(len(rows), INSERT, np.uint8), np.zeros(len(rows), np.int64)
-    ops = judged.changes.ops if ordered else _ops(source, batch.column(OP_COLUMN))
+    ops = validated.changes.ops if ordered else _ops(source, batch.column(OP_COLUMN))
     if (ops == TRUNCATE).any():
         raise BadRows(f"a change of {source.relation} is a truncate, which streams of a cluster do not support: delete the rows one by one")
     ops = np.where(ops == DELETE, DELETE, UPSERT if ordered else INSERT).astype(np.uint8)
@@ -115,13 +117,13 @@ def route(
     for number, role in enumerate(layout.roles):
         if role.relation != relation:
             continue
-        given = list[Given | None]()
-        for place, member in enumerate(role.members, first):
+        given = list[CoordinateValues | None]()
+        for position, member in enumerate(role.members, first):
             if member is None:
                 given.append(None)
                 continue
             ends = () if member.interval is None else endpoints(rows, definition.intervals[member.interval])
-            given.append(Given(rows.column(hashed(place)).to_numpy(), *ends))
+            given.append(CoordinateValues(rows.column(hashed(position)).to_numpy(), *ends))
         first += len(role.members)
         blobs = packed(number, changed, layout.route(role, ties, given))
         cells = pa.array(labels(layout.cells)[blobs.column(0).to_numpy()], pa.int32())
@@ -143,8 +145,10 @@ def taken(name: str, definition: RelationDefinition, blobs: Sequence[pa.RecordBa
     changed = as_one(blobs, blobs[0].schema)
     rows, ops = changed.select(definition.rules.names), changed.column(OP).to_numpy()
     if images:
-        gone, come = net(*(rows.filter(pa.array(mask)) for mask in (ops == DELETE, ops != DELETE)))
-        rows, ops = as_one([gone, come], gone.schema), np.repeat(np.array([DELETE, INSERT], np.uint8), [len(gone), len(come)])
+        deleted, inserted = net(*(rows.filter(pa.array(mask)) for mask in (ops == DELETE, ops != DELETE)))
+        rows, ops = as_one([deleted, inserted], deleted.schema), np.repeat(
+            np.array([DELETE, INSERT], np.uint8), [len(deleted), len(inserted)]
+        )
     else:
         order = np.argsort(changed.column(ORDER).to_numpy(), kind="stable")
         rows, ops = rows.take(pa.array(order)), ops[order]

@@ -24,7 +24,7 @@ from pyspark.sql import Row
 from pyspark.sql.streaming.stateful_processor import MapState, TimerValues
 
 from livejoin.wire.batch import Changes
-from service.engine.headless import Cell, Changed
+from service.engine.headless import Cell, ViewChange
 from service.errors import Problem
 from streaming.cluster.cells_batch import BadRows
 from streaming.cluster.packing import ASKS, QUESTION
@@ -52,7 +52,7 @@ class AnotherFormat(ValueError):
         super().__init__(f"{said}: continue with the version that wrote them, or start with a new checkpoint")
 
 
-class NoRoom(MemoryError):
+class CellTooLarge(MemoryError):
     """A cell does not fit in the memory or the address space of its worker."""
 
     def __init__(self, stage: str, label: int, error: Exception) -> None:
@@ -73,7 +73,7 @@ class Mark(NamedTuple):
     rows: int = 0
     bytes: int = 0
     candidates: int = 0
-    told: int = 0
+    emitted: int = 0
     ignored: int = 0
     rebuilds: int = 0
 
@@ -82,14 +82,14 @@ class Mark(NamedTuple):
         return Extent(self.first, self.next, self.logged)
 
 
-class Opened(Protocol):
+class OpenedCells(Protocol):
     """How a kind of cells reads changes and reports their effects."""
 
     cell: Cell
 
     def changes(self, blobs: Sequence[tuple[int, pa.Buffer]]) -> list[Changes]: ...
 
-    def told(self, deltas: dict[str, Changed]) -> Iterator[pa.RecordBatch]:
+    def emitted(self, deltas: dict[str, ViewChange]) -> Iterator[pa.RecordBatch]:
         """As `packing.SCHEMA`."""
         ...
 
@@ -114,7 +114,7 @@ class Plan(Protocol):
         """Whether no other cells get what these tell."""
         ...
 
-    def opened(self) -> Opened:
+    def opened(self) -> OpenedCells:
         """Empty."""
         ...
 
@@ -131,19 +131,19 @@ def plan_in(text: str) -> Any:
     return kept["plan"]
 
 
-class _Held(NamedTuple):
+class _HeldCell(NamedTuple):
     plan: Plan
     nonce: str
     since: float
-    opened: Opened
+    opened: OpenedCells
     logged: LoggedCell
 
 
-HELD: dict[tuple[str, str, int], _Held] = {}
+HELD: dict[tuple[str, str, int], _HeldCell] = {}
 """By query, stage and label."""
 
 
-class _Pace(NamedTuple):
+class _BatchTimes(NamedTuple):
     """Of a query in this worker: its current micro-batch, when this one and the previous one began, and when a cell was last used."""
 
     epoch: int | None
@@ -152,7 +152,7 @@ class _Pace(NamedTuple):
     seen: float
 
 
-PACES: dict[str, _Pace] = {}
+PACES: dict[str, _BatchTimes] = {}
 """By query."""
 
 
@@ -168,7 +168,7 @@ class Keeper:
         self._blobs, self._mark, self._kept_plan = _Blobs(states.log), states.mark, states.plan
 
     def handleInputRows(self, key: Any, rows: Iterator[Any], timerValues: TimerValues) -> Iterator[Any]:
-        place, given = _place(self._plan, key), [(row["role"], pa.py_buffer(row["rows"])) for row in rows]
+        position, given = _position(self._plan, key), [(row["role"], pa.py_buffer(row["rows"])) for row in rows]
         blobs = [one for one in given if one[0] != ASKS]
         if len(blobs) < len(given):
             self._require_own()
@@ -177,14 +177,14 @@ class Keeper:
         if not blobs:
             return
         ways = "add _seq to replace the earlier row, or use before_images and send the earlier row as a delete"
-        with self._errors_named(place, f"a row of {' or '.join(self._plan.unordered)} has a key that exists already: {ways}"):
-            opened, logged, mark = self._open(place)
+        with self._errors_named(position, f"a row of {' or '.join(self._plan.unordered)} has a key that exists already: {ways}"):
+            opened, logged, mark = self._open(position)
             stepped = logged.step(opened.changes(blobs), self._blobs)
-        told = mark.told + sum(len(keys) for delta in stepped.deltas.values() for keys, _ in (*delta.deletes, *delta.inserts))
+        emitted = mark.emitted + sum(len(keys) for delta in stepped.deltas.values() for keys, _ in (*delta.deletes, *delta.inserts))
         candidates, ignored = mark.candidates + stepped.candidates, mark.ignored + stepped.ignored
-        self._keep(place, opened, logged, mark._replace(candidates=candidates, told=told, ignored=ignored))
-        with self._errors_named(place):
-            for batch in opened.told(stepped.deltas):
+        self._keep(position, opened, logged, mark._replace(candidates=candidates, emitted=emitted, ignored=ignored))
+        with self._errors_named(position):
+            for batch in opened.emitted(stepped.deltas):
                 for one in batch.to_pylist():
                     yield Row(**one)
 
@@ -193,35 +193,35 @@ class Keeper:
         if initialState["role"] == ASKS:
             self._require_own()
             return
-        place, role = _place(self._plan, key), initialState["role"]
+        position, role = _position(self._plan, key), initialState["role"]
         ways = "they were in different cells, but share one in this layout: use another, or read the streams again without one of the rows"
-        with self._errors_named(place, f"two rows of {self._plan.relation(role)} have the same key: {ways}"):
-            opened, logged, mark = self._open(place)
+        with self._errors_named(position, f"two rows of {self._plan.relation(role)} have the same key: {ways}"):
+            opened, logged, mark = self._open(position)
             for rows in opened.changes([(role, pa.py_buffer(initialState["rows"]))]):
                 logged.load(rows.relation, rows.rows.arrow, self._blobs)
-        self._keep(place, opened, logged, mark)
+        self._keep(position, opened, logged, mark)
 
     @contextmanager
-    def _errors_named(self, place: tuple[str, str, int], twice: str | None = None) -> Iterator[None]:
+    def _errors_named(self, position: tuple[str, str, int], twice: str | None = None) -> Iterator[None]:
         """`twice`: what is wrong where a key comes twice."""
         try:
             yield
         except Problem as problem:
             if problem.type == "no-room":
-                raise NoRoom(*place[1:], problem) from problem
+                raise CellTooLarge(*position[1:], problem) from problem
             if problem.type != "bad-rows" or twice is None:
                 raise
             raise BadRows(twice) from problem
         except (MemoryError, OSError) as error:
             if isinstance(error, OSError) and error.errno != errno.ENOMEM:
                 raise
-            raise NoRoom(*place[1:], error) from error
+            raise CellTooLarge(*position[1:], error) from error
 
-    def _keep(self, place: tuple[str, str, int], opened: Opened, logged: LoggedCell, mark: Mark) -> None:
+    def _keep(self, position: tuple[str, str, int], opened: OpenedCells, logged: LoggedCell, mark: Mark) -> None:
         nonce, (first, following, in_log) = uuid4().hex, logged.extent
         mark = mark._replace(nonce=nonce, first=first, next=following, logged=in_log, rows=logged.cell.live, bytes=logged.cell.held)
         self._mark.update(tuple(mark))
-        HELD[place] = _Held(self._plan, nonce, monotonic(), opened, logged)
+        HELD[position] = _HeldCell(self._plan, nonce, monotonic(), opened, logged)
 
     def _require_own(self) -> None:
         """The state is of this plan from now on. Raises AnotherPlan, AnotherFormat."""
@@ -231,10 +231,10 @@ class Keeper:
         elif plan_in(kept[0]) != plan_in(self._text):  # in another order they are alike
             raise AnotherPlan(kept[0], self._text)
 
-    def _open(self, place: tuple[str, str, int]) -> tuple[Opened, LoggedCell, Mark]:
+    def _open(self, position: tuple[str, str, int]) -> tuple[OpenedCells, LoggedCell, Mark]:
         freeze_modules()
         _release_unused(*query_and_epoch())
-        held, state = HELD.pop(place, None), self._mark.get()
+        held, state = HELD.pop(position, None), self._mark.get()
         if state is None:
             self._require_own()
             opened = self._plan.opened()
@@ -263,29 +263,29 @@ def _release_unused(query: str, epoch: int | None) -> None:
         """Used neither in the present micro-batch of their query nor in the one before, and not for so long before it began. Of another
         query nobody knows whether it has ended, but by the time that its micro-batches took."""
         found = []
-        for place, held in HELD.items():
-            pace = PACES.get(place[0]) or _Pace(None, now, now, held.since)
-            has_ended = place[0] != query and now - pace.seen > for_ + max(pace.seen - pace.before, 0)
+        for position, held in HELD.items():
+            pace = PACES.get(position[0]) or _BatchTimes(None, now, now, held.since)
+            has_ended = position[0] != query and now - pace.seen > for_ + max(pace.seen - pace.before, 0)
             if has_ended or held.since < min(pace.began - for_, pace.before):
-                found.append(place)
+                found.append(position)
         return found
 
     if not idle(_KEPT_FOR):
         return
     for one in idle(_KEPT_FOR - _TOGETHER):
         del HELD[one]
-    for gone in PACES.keys() - {query, *(place[0] for place in HELD)}:
-        del PACES[gone]
+    for deleted in PACES.keys() - {query, *(position[0] for position in HELD)}:
+        del PACES[deleted]
     gc.collect()  # cells have cycles, and each reserves address space
 
 
-def _paced(pace: _Pace | None, epoch: int | None, now: float) -> _Pace:
+def _paced(pace: _BatchTimes | None, epoch: int | None, now: float) -> _BatchTimes:
     if pace is None or epoch is None:
-        return _Pace(epoch, now, now, now)
-    return pace._replace(seen=now) if epoch == pace.epoch else _Pace(epoch, pace.began, now, now)
+        return _BatchTimes(epoch, now, now, now)
+    return pace._replace(seen=now) if epoch == pace.epoch else _BatchTimes(epoch, pace.began, now, now)
 
 
-def _place(plan: Plan, key: Any) -> tuple[str, str, int]:
+def _position(plan: Plan, key: Any) -> tuple[str, str, int]:
     return query_and_epoch()[0], plan.stage, int(key[0])
 
 

@@ -63,7 +63,7 @@ class Role(NamedTuple):
     members: tuple[Member | None, ...]
 
 
-class Given(NamedTuple):
+class CoordinateValues(NamedTuple):
     """The values of rows that determine a coordinate, int64[n]: the hash of the member's columns; for slabs the ends of the closed
     interval."""
 
@@ -72,7 +72,7 @@ class Given(NamedTuple):
     ends: Numbers | None = None
 
 
-class Routed(NamedTuple):
+class RoutedRows(NamedTuple):
     """Copies: the cell of each, its row, and for each coordinate whether it starts there (None: for hashes, or if the alias is not a
     member)."""
 
@@ -109,9 +109,9 @@ class Layout(NamedTuple):
         ranges = [(number, list(one.members)) for number, one in enumerate(self.coordinates) if one.kind != "hash" and one.size > 1]
         for chosen in product(*(range(len(members)) for _, members in ranges)):
             yield [
-                (alias, number, place == first)
+                (alias, number, position == first)
                 for (number, members), first in zip(ranges, chosen, strict=True)
-                for place, alias in enumerate(members[: first + 1])
+                for position, alias in enumerate(members[: first + 1])
             ]
 
     def homes(self) -> Iterator[tuple[int, dict[str, str]]]:
@@ -130,7 +130,7 @@ class Layout(NamedTuple):
             found &= (value == 0) | (member is not None)
         return found
 
-    def route(self, role: Role, ties: Numbers, given: Sequence[Given | None]) -> Routed:
+    def route(self, role: Role, ties: Numbers, given: Sequence[CoordinateValues | None]) -> RoutedRows:
         """`given`: for each coordinate, None if the role is not a member."""
         lowest, counts = self._values(role, ties, given)
         copies = counts.prod(axis=0)
@@ -142,20 +142,20 @@ class Layout(NamedTuple):
             offset, left = left % width, left // width
             cells = cells * coordinate.size + (lowest[number][of] + offset) % coordinate.size
             here.append(offset == 0 if own is not None and own.starts is not None else None)
-        return Routed(cells, of, here)
+        return RoutedRows(cells, of, here)
 
-    def copies(self, role: Role, ties: Numbers, given: Sequence[Given | None]) -> int:
+    def copies(self, role: Role, ties: Numbers, given: Sequence[CoordinateValues | None]) -> int:
         """The number of copies that `route` would make."""
         return int(self._values(role, ties, given)[1].prod(axis=0).sum())
 
-    def rows_by_cell(self, role: Role, ties: Numbers, given: Given) -> Numbers:
+    def rows_by_cell(self, role: Role, ties: Numbers, given: CoordinateValues) -> Numbers:
         """int64[cells]: how many copies `route` would make for each cell, in a layout of one coordinate. Takes memory only for the rows."""
         (lowest,), (counts,) = self._values(role, ties, [given])
         ends = 2 * self.cells  # of values that come round again
         found = np.cumsum(np.bincount(lowest, minlength=ends) - np.bincount(lowest + counts, minlength=ends))
         return found[: self.cells] + found[self.cells :]
 
-    def _values(self, role: Role, ties: Numbers, given: Sequence[Given | None]) -> tuple[Numbers, Numbers]:
+    def _values(self, role: Role, ties: Numbers, given: Sequence[CoordinateValues | None]) -> tuple[Numbers, Numbers]:
         """int64[coordinates, n]: the first value of each row, and how many there are from it on, cyclically."""
         rows = len(ties)
         lowest, counts = np.zeros((len(self.coordinates), rows), np.int64), np.ones((len(self.coordinates), rows), np.int64)
@@ -167,8 +167,8 @@ class Layout(NamedTuple):
             elif coordinate.kind == "bands":
                 lowest[number], counts[number] = _bands(coordinate, own.hashes, own.starts, own.ends)
             else:
-                lowest[number] = places(coordinate.bounds, own.hashes, own.starts, ties)
-                counts[number] = 1 + places(coordinate.bounds, own.hashes, own.ends, np.full(rows, _LAST_TIE)) - lowest[number]
+                lowest[number] = positions(coordinate.bounds, own.hashes, own.starts, ties)
+                counts[number] = 1 + positions(coordinate.bounds, own.hashes, own.ends, np.full(rows, _LAST_TIE)) - lowest[number]
         return lowest, counts
 
     def to_json(self) -> str:
@@ -199,7 +199,7 @@ def _bands(coordinate: Coordinate, hashes: Numbers, starts: Numbers, ends: Numbe
     return (hashes % coordinate.size + first % coordinate.size) % coordinate.size, counts
 
 
-def places(bounds: Sequence[Point], hashes: Numbers, points: Numbers, ties: Numbers) -> Numbers:
+def positions(bounds: Sequence[Point], hashes: Numbers, points: Numbers, ties: Numbers) -> Numbers:
     """int64[n]: how many bounds are not above each (hash, point, tie): by binary search, in log steps over all."""
     if not bounds:
         return np.zeros(len(ties), np.int64)

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Sequence
 import numpy as np
 import pyarrow as pa
 
-from streaming.cluster.layout import Numbers, Routed
+from streaming.cluster.layout import Numbers, RoutedRows
 
 SCHEMA = pa.schema([pa.field("cell", pa.int32(), False), pa.field("role", pa.int32(), False), pa.field("rows", pa.binary(), False)])
 
@@ -28,7 +28,7 @@ def here(coordinate: int) -> str:
     return f"_here{coordinate}"
 
 
-def packed(role: int, rows: pa.RecordBatch, routed: Routed) -> pa.RecordBatch:
+def packed(role: int, rows: pa.RecordBatch, routed: RoutedRows) -> pa.RecordBatch:
     """One blob for each cell that gets any of the rows, with columns `here` for the coordinates that have them."""
     order = np.argsort(routed.cells, kind="stable")
     copies = rows.take(pa.array(routed.rows[order]))
@@ -38,18 +38,18 @@ def packed(role: int, rows: pa.RecordBatch, routed: Routed) -> pa.RecordBatch:
     return _cut(role, copies, routed.cells[order])
 
 
-def packed_by(role: int, rows: pa.RecordBatch, places: Numbers) -> pa.RecordBatch:
+def packed_by(role: int, rows: pa.RecordBatch, positions: Numbers) -> pa.RecordBatch:
     """One blob for each place that gets any of the rows."""
-    order = np.argsort(places, kind="stable")
-    return _cut(role, rows.take(pa.array(order)), places[order])
+    order = np.argsort(positions, kind="stable")
+    return _cut(role, rows.take(pa.array(order)), positions[order])
 
 
-def _cut(role: int, rows: pa.RecordBatch, places: Numbers) -> pa.RecordBatch:
-    """`places`: ascending."""
-    starts = np.flatnonzero(np.concatenate(([True], places[1:] != places[:-1]))) if len(places) else np.empty(0, np.int64)
-    ends = np.append(starts[1:], len(places))
+def _cut(role: int, rows: pa.RecordBatch, positions: Numbers) -> pa.RecordBatch:
+    """`positions`: ascending."""
+    starts = np.flatnonzero(np.concatenate(([True], positions[1:] != positions[:-1]))) if len(positions) else np.empty(0, np.int64)
+    ends = np.append(starts[1:], len(positions))
     blobs = [rows.slice(start, end - start).serialize().to_pybytes() for start, end in zip(starts.tolist(), ends.tolist(), strict=True)]
-    columns = [pa.array(places[starts], pa.int32()), pa.array(np.full(len(blobs), role), pa.int32()), pa.array(blobs, pa.binary())]
+    columns = [pa.array(positions[starts], pa.int32()), pa.array(np.full(len(blobs), role), pa.int32()), pa.array(blobs, pa.binary())]
     return pa.RecordBatch.from_arrays(columns, schema=SCHEMA)
 
 

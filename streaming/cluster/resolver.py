@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from livejoin.wire.batch import DELETE, INSERT, Changes
 from livejoin.wire.schema import RelationDefinition, parse_relation
-from service.engine.headless import Cell, Changed
+from service.engine.headless import Cell, ViewChange
 from streaming.cluster.changes import form, hashes, route, taken
 from streaming.cluster.frames import TIE
 from streaming.cluster.layout import Layout
@@ -66,15 +66,15 @@ class Bucket:
             rows.setdefault(role, []).append(pa.ipc.read_record_batch(blob, self._forms[role]))
         return [taken(self._names[role], self._wide[self._names[role]], own, False) for role, own in rows.items()]
 
-    def told(self, deltas: dict[str, Changed]) -> Iterator[pa.RecordBatch]:
+    def emitted(self, deltas: dict[str, ViewChange]) -> Iterator[pa.RecordBatch]:
         for name, delta in deltas.items():
             schema = self._wide[name].arrow_schema()
             deletes, inserts = ([pa.RecordBatch.from_arrays(rows.columns, schema=schema) for _, rows in some] for some in delta)
-            for gone, come in net_of_all(deletes, inserts, schema):
-                numbers = [len(gone), len(come)]
+            for deleted, inserted in net_of_all(deletes, inserts, schema):
+                numbers = [len(deleted), len(inserted)]
                 ops, orders = np.repeat(np.array([DELETE, INSERT], np.uint8), numbers), np.repeat([0, 1], numbers)
                 if len(ops):
-                    yield from route(self._layout, name, self._definitions[name], as_one([gone, come], schema), ops, orders)
+                    yield from route(self._layout, name, self._definitions[name], as_one([deleted, inserted], schema), ops, orders)
 
 
 def _with_hashes(definition: RelationDefinition, layout: Layout, name: str) -> RelationDefinition:

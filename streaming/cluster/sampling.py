@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from streaming.cluster.layout import Coordinate, Given, Layout, Numbers, Point, Role
+from streaming.cluster.layout import Coordinate, CoordinateValues, Layout, Numbers, Point, Role
 
 SAMPLED = 100_000  # rows of a relation
 _DEPTH = 8  # so many partners weigh as much as a row
@@ -23,7 +23,7 @@ class Sample(NamedTuple):
 
     rows: int
     ties: Numbers
-    given: Mapping[int, Given]
+    given: Mapping[int, CoordinateValues]
 
     @property
     def scale(self) -> float:
@@ -58,7 +58,7 @@ def bounds_of(number: int, coordinate: Coordinate, samples: Samples, size: int) 
     return tuple(zip(hashes[at].tolist(), points[at].tolist(), ties[at].tolist(), strict=True))
 
 
-def copies_of(layout: Layout, role: Role, sample: Sample, given: Sequence[Given | None]) -> float:
+def copies_of(layout: Layout, role: Role, sample: Sample, given: Sequence[CoordinateValues | None]) -> float:
     """The number of copies of a row, on average."""
     return layout.copies(role, sample.ties, given) / max(1, len(sample.ties))
 

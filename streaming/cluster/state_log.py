@@ -20,7 +20,7 @@ from typing import NamedTuple, Protocol
 import pyarrow as pa
 
 from livejoin.wire.batch import Changes
-from service.engine.headless import Cell, Stepped
+from service.engine.headless import Cell, StepResult
 
 _LARGEST = 1 << 20  # bytes of a blob
 _SMALL = 1 << 14
@@ -72,7 +72,7 @@ class LoggedCell:
         self.cell.load(name, rows)
         self._append(self.cell.inserted(name, rows), blobs)
 
-    def step(self, changes: Sequence[Changes], blobs: Blobs) -> Stepped:
+    def step(self, changes: Sequence[Changes], blobs: Blobs) -> StepResult:
         """Like a cell's. If it raises, the cell must be discarded."""
         stepped = self.cell.step(changes)
         due, compacted, number = _AT_ONCE * self._append(stepped.effects, blobs), 0, 0

@@ -20,8 +20,8 @@ from streaming.cluster.batch import sample_of
 from streaming.cluster.candidates import MUCH_COPIED, candidates, choose
 from streaming.cluster.cells_batch import VIEW
 from streaming.cluster.changes import SEQ_COLUMN
-from streaming.cluster.frames import Table
-from streaming.cluster.layout import Coordinate, Given, Layout, Mask
+from streaming.cluster.frames import FrameTable
+from streaming.cluster.layout import Coordinate, CoordinateValues, Layout, Mask
 from streaming.cluster.sampling import Sample, Samples, copies_of
 
 _MOST_COPIES = 1.25  # of a row that bands divide
@@ -31,7 +31,7 @@ _UNBOUNDED = np.iinfo(np.int64).min  # a start
 _WIDEST = 1 << 62
 
 
-def stream_layout(definition: Mapping[str, Any] | str, tables: Mapping[str, Table], cells: int, max_copies: float = 8.0) -> str:
+def stream_layout(definition: Mapping[str, Any] | str, tables: Mapping[str, FrameTable], cells: int, max_copies: float = 8.0) -> str:
     """The layout of streams, found from samples: `tables` are frames with similar rows, over a time that is much longer than the intervals.
     Keep the text: the states of a query have one layout. `cells`: a power of two, ideally four times the state partitions
     (`spark.sql.shuffle.partitions`).
@@ -62,7 +62,7 @@ def even_layout(query: Query, cells: int, width: int | None, max_copies: float) 
             if alias in one.members:
                 keys = rng.permutation(points) if one.members[alias].columns else 0 * points
                 ends = () if one.kind == "hash" else (points, points + _EVENLY // (4 * cells))
-                given[number] = Given(keys, *ends)
+                given[number] = CoordinateValues(keys, *ends)
         samples[alias] = Sample(_EVENLY, rng.integers(1 << 62, size=_EVENLY), given)
     return choose_layout(query, possible, samples, cells, max_copies, width or 0)
 
@@ -75,7 +75,7 @@ def require_fits(layout: str, query: Query) -> None:
         raise ValueError(f"the layout belongs to a different view: make one for this view with stream_layout\nlayout: {layout}")
 
 
-def plain(table: Table) -> Table:
+def plain(table: FrameTable) -> FrameTable:
     """The table without the columns that describe changes."""
     return replace(table, frame=table.frame.drop(OP_COLUMN, SEQ_COLUMN))
 
@@ -86,7 +86,7 @@ def choose_layout(
     chosen = choose(query.whole.aliases, possible, samples, 1 << (cells - 1).bit_length())
     coordinates, numbers = list[Coordinate](), list[int]()
     for one in chosen.layout.coordinates:
-        number = next(place for place, other in enumerate(possible) if (other.kind, other.members) == (one.kind, one.members))
+        number = next(position for position, other in enumerate(possible) if (other.kind, other.members) == (one.kind, one.members))
         coordinates.append(one if one.kind == "hash" else _in_bands(one, number, samples, width))
         numbers.append(number)
     by_samples = width is None  # else rows are even, and a width says nothing of them
@@ -143,7 +143,7 @@ def _is_shorter(sample: Sample, number: int, time: int) -> Mask:
 
 
 def _chosen_of(sample: Sample, number: int, chosen: Mask) -> Sample:
-    given = Given(*(column[chosen] for column in sample.given[number] if column is not None))
+    given = CoordinateValues(*(column[chosen] for column in sample.given[number] if column is not None))
     return Sample(round(sample.scale * np.count_nonzero(chosen)), sample.ties[chosen], {number: given})
 
 

@@ -51,7 +51,7 @@ class States(NamedTuple):
         return cls(handle.getMapState(f"{stage}_log", _NUMBER, _BLOB), mark, plan)
 
 
-class Keeps(Protocol):
+class CellKeeper(Protocol):
     """`keeping.Keeper`."""
 
     def begin(self, states: States) -> None: ...
@@ -65,9 +65,9 @@ class Processor(StatefulProcessor):  # type: ignore[misc]
     """A keeper, unpickled when there are rows. At each start of a query Spark starts a process for each stage only to request its states:
     if it imported the code of cells, each would take a second and a half longer."""
 
-    def __init__(self, stage: str, keeper: Keeps) -> None:
+    def __init__(self, stage: str, keeper: CellKeeper) -> None:
         self._stage, self._pickled = stage, pickle.dumps(keeper)
-        self._keeper: Keeps | None = None
+        self._keeper: CellKeeper | None = None
 
     def init(self, handle: StatefulProcessorHandle) -> None:
         self._states = States.of(handle, self._stage)
@@ -78,7 +78,7 @@ class Processor(StatefulProcessor):  # type: ignore[misc]
     def handleInitialState(self, key: Any, initialState: Any, timerValues: TimerValues) -> None:
         self._begun().handleInitialState(key, initialState, timerValues)
 
-    def _begun(self) -> Keeps:
+    def _begun(self) -> CellKeeper:
         if self._keeper is None:
             self._keeper = pickle.loads(self._pickled)  # noqa: S301 - a part of this object, which Spark has unpickled
             self._keeper.begin(self._states)

@@ -56,7 +56,7 @@ class BadRecord(NamedTuple):
         return f"{self.column}: {self.reason}" if self.column else self.reason
 
 
-class Decoded(NamedTuple):
+class DecodedTopic(NamedTuple):
     """What became of the records of one topic: changes (none, or one part of one relation) and bad records, in order.
 
     `skipped` counts what is no change and no fault: messages, transaction markers, heartbeats, tombstones after their delete or
@@ -81,7 +81,7 @@ def decoder_for(topic: Topic, definition: RelationDefinition) -> Decoder:
     return DebeziumDecoder(topic.relation, definition)
 
 
-def decode_topic(decoder: Decoder, topic: str, records: pa.Table, most_bad: int) -> Decoded:
+def decode_topic(decoder: Decoder, topic: str, records: pa.Table, most_bad: int) -> DecodedTopic:
     """Decodes `records` (partition, offset, key, value), which are `in_order`.
 
     Lists the bad records: all of them, or more than `most_bad`; then it has ended early, and the changes are not all there.
@@ -111,7 +111,7 @@ def decode_topic(decoder: Decoder, topic: str, records: pa.Table, most_bad: int)
             bad.append(BadRecord(topic, partition, offset, keys[at], values[at], error.column, error.reason))
         if len(bad) > most_bad:
             break
-    return Decoded(_joined(parts), bad, skipped, keyless, truncates, unclear)
+    return DecodedTopic(_joined(parts), bad, skipped, keyless, truncates, unclear)
 
 
 def in_order(records: pa.Table) -> pa.Table:
@@ -158,7 +158,7 @@ class KeyPlaces:
     def __init__(self) -> None:
         self._partition: int | None = None  # the only one so far
         self._hashes: npt.NDArray[np.int64] | None = None
-        self._places = np.full(0, -1, np.int32)
+        self._positions = np.full(0, -1, np.int32)
 
     def is_disordered(self, records: pa.Table) -> bool:
         """Whether a key of `records` (partition, key) is, or was seen before, in another partition too. Null keys are not looked at."""
@@ -167,17 +167,17 @@ class KeyPlaces:
             if len({*partitions, self._partition} - {None}) < 2:
                 self._partition = next(iter(partitions), self._partition)
                 return False
-            self._hashes, self._places = np.zeros(self._SLOTS, np.int64), np.full(self._SLOTS, -1, np.int32)
+            self._hashes, self._positions = np.zeros(self._SLOTS, np.int64), np.full(self._SLOTS, -1, np.int32)
         if records["key"].null_count:
             records = records.filter(pc.is_valid(records["key"]))
         hashes = np.fromiter(map(hash, records["key"].to_pylist()), np.int64, records.num_rows)
-        places = records["partition"].to_numpy().astype(np.int32, copy=False)
+        positions = records["partition"].to_numpy().astype(np.int32, copy=False)
         slots = hashes & (self._SLOTS - 1)
-        moved = self._moved(slots, hashes, places)
-        self._hashes[slots], self._places[slots] = hashes, places  # of one slot the last stays
-        return moved or self._moved(slots, hashes, places)
+        moved = self._moved(slots, hashes, positions)
+        self._hashes[slots], self._positions[slots] = hashes, positions  # of one slot the last stays
+        return moved or self._moved(slots, hashes, positions)
 
-    def _moved(self, slots: npt.NDArray[np.int64], hashes: npt.NDArray[np.int64], places: npt.NDArray[np.int32]) -> bool:
+    def _moved(self, slots: npt.NDArray[np.int64], hashes: npt.NDArray[np.int64], positions: npt.NDArray[np.int32]) -> bool:
         assert self._hashes is not None
-        known = (self._hashes[slots] == hashes) & (self._places[slots] >= 0)
-        return bool((known & (self._places[slots] != places)).any())
+        known = (self._hashes[slots] == hashes) & (self._positions[slots] >= 0)
+        return bool((known & (self._positions[slots] != positions)).any())

@@ -11,7 +11,7 @@ from confluent_kafka import Consumer
 from streaming.config import Kafka
 from streaming.kafka_client import read_on, reader_of
 
-Place = tuple[str, int, int]  # topic, partition, offset
+Position = tuple[str, int, int]  # topic, partition, offset
 Headers = list[tuple[str, bytes | None]]
 
 
@@ -22,7 +22,7 @@ class HeaderReader:
         self._kafka, self._stop = kafka, stop
         self._consumer: Consumer | None = None
 
-    def headers_of(self, places: Iterable[Place]) -> dict[Place, Headers]:
+    def headers_of(self, positions: Iterable[Position]) -> dict[Position, Headers]:
         """By place, of those that have any and are still there. Raises KafkaUnavailable, StreamError, Stopped.
 
         Reads each partition from the first of its places to the last: about 150,000 records/s.
@@ -30,18 +30,18 @@ class HeaderReader:
         if self._consumer is None:
             # Where retention was quicker there is nothing to be had.
             self._consumer = reader_of(self._kafka, "livejoin.headers", {"auto.offset.reset": "latest"})
-        wanted = set(places)
+        wanted = set(positions)
         starts: dict[tuple[str, int], int] = {}
         for topic, partition, offset in wanted:
             starts[topic, partition] = min(offset, starts.get((topic, partition), offset))
-        found: dict[Place, Headers] = {}
+        found: dict[Position, Headers] = {}
         messages = read_on(self._consumer, starts, self._stop)
         for message in messages:
-            place = (message.topic() or "", message.partition() or 0, message.offset() or 0)
-            if place in wanted:
-                wanted.remove(place)
+            position = (message.topic() or "", message.partition() or 0, message.offset() or 0)
+            if position in wanted:
+                wanted.remove(position)
                 if headers := message.headers():
-                    found[place] = cast(Headers, headers)
+                    found[position] = cast(Headers, headers)
                 if not wanted:
                     break
         messages.close()

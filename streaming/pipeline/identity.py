@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 from livejoin.wire.schema import parse_relation
-from streaming.connection import Applied
+from streaming.connection import AppliedBatch
 from streaming.errors import StreamError
 from streaming.failures import AFRESH, made_anew, registered_anew
 from streaming.metrics import Partition
@@ -45,7 +45,7 @@ class Claim:
     def posted(self) -> bool:
         return self._identity.posted
 
-    def lacks(self, run: str, epoch: int, applied: Applied | None) -> bool:
+    def lacks(self, run: str, epoch: int, applied: AppliedBatch | None) -> bool:
         """Whether the service, whose last batch of the source this is, lacks one before batch `epoch`. Another run's is another matter."""
         before = epoch - 1
         if not self.posted or self._identity.every_from is None or before < self._identity.every_from:
@@ -114,13 +114,13 @@ def read_identity(files: CheckpointFiles) -> Identity | None:
         ) from error
 
 
-def compare(before: Identity, now: Identity, place: object) -> None:
-    """Raises StreamError when records could be missed or applied twice. `place`: the name of the checkpoint."""
+def compare(before: Identity, now: Identity, position: object) -> None:
+    """Raises StreamError when records could be missed or applied twice. `position`: the name of the checkpoint."""
     if before.stream != now.stream:
-        raise StreamError(f'the checkpoint {place} belongs to the stream "{before.stream}": use another folder for "{now.stream}"')
+        raise StreamError(f'the checkpoint {position} belongs to the stream "{before.stream}": use another folder for "{now.stream}"')
     for topic, known in before.topics.items():
         if topic not in now.topics:
-            raise StreamError(f"the checkpoint {place} reads the topic {topic}, which is not in the file: add it again, or {AFRESH}")
+            raise StreamError(f"the checkpoint {position} reads the topic {topic}, which is not in the file: add it again, or {AFRESH}")
         if differs(known, now.topics[topic]):
             raise StreamError(made_anew(topic))
     for relation, definition in before.relations.items():

@@ -24,14 +24,14 @@ import livejoin
 from livejoin.wire.batch import Batch, batch_to_arrow
 from livejoin.wire.schema import RelationDefinition
 from streaming.config import Config, Stream
-from streaming.connection import Applied, Service, SourceTaken, TooLarge
+from streaming.connection import AppliedBatch, Service, SourceTaken, TooLarge
 from streaming.errors import StreamError
 from streaming.failures import registered_anew, service_behind, too_large
 from streaming.metrics import BatchReport, Metrics, Partition
 from streaming.patience import Stopped
 from streaming.pipeline.checkpoint import spark_address
 from streaming.pipeline.dead_letters import DeadLetters
-from streaming.pipeline.decode import BadRecord, Decoded, KeyPlaces, decode_topic, decoder_for, in_order
+from streaming.pipeline.decode import BadRecord, DecodedTopic, KeyPlaces, decode_topic, decoder_for, in_order
 from streaming.pipeline.identity import Claim
 from streaming.pipeline.topic_watch import TopicWatch
 
@@ -69,7 +69,7 @@ class Pipeline:
         self._decoders = {topic.name: decoder_for(topic, job.definitions[topic.relation]) for topic in job.config.topics}
         dead_letters = job.stream.dead_letters
         self._dead_letters = DeadLetters(job.config.kafka, dead_letters, job.stop) if dead_letters else None
-        self._places = {topic.name: KeyPlaces() for topic in job.config.topics}
+        self._positions = {topic.name: KeyPlaces() for topic in job.config.topics}
         feeds = Counter(topic.relation for topic in job.config.topics)
         self._shared = {topic.name for topic in job.config.topics if feeds[topic.relation] > 1}
         self._warned: set[tuple[str, str]] = set()
@@ -165,23 +165,23 @@ class Pipeline:
             of_relation = [topic for topic in self._job.config.topics if topic.relation == relation]
             self._decoders.update({topic.name: decoder_for(topic, now) for topic in of_relation})
 
-    def _warn_of_disorder(self, topic: str, records: pa.Table, decoded: Decoded) -> None:
+    def _warn_of_disorder(self, topic: str, records: pa.Table, decoded: DecodedTopic) -> None:
         """Warns once per topic if the order of changes is undefined."""
-        if self._places[topic].is_disordered(records):
+        if self._positions[topic].is_disordered(records):
             self._warn(topic, "keys", f"a key of topic {topic} is in more than one partition, so its changes have no defined order")
         several = self._job.watch.partitions[topic] > 1
         if decoded.keyless and several:
-            told = f"topic {topic} has records without a key in several partitions, so the changes of a row have no defined order"
-            self._warn(topic, "keyless", told)
+            emitted = f"topic {topic} has records without a key in several partitions, so the changes of a row have no defined order"
+            self._warn(topic, "keyless", emitted)
         if decoded.truncates and (several or topic in self._shared):
             which = "partitions" if several else "topics"
-            told = f"topic {topic} has a truncate, but the changes of its relation come from several {which}"
-            self._warn(topic, "truncate", f"{told}: its order relative to them is undefined")
+            emitted = f"topic {topic} has a truncate, but the changes of its relation come from several {which}"
+            self._warn(topic, "truncate", f"{emitted}: its order relative to them is undefined")
 
-    def _warn(self, topic: str, kind: str, told: str) -> None:
+    def _warn(self, topic: str, kind: str, emitted: str) -> None:
         if (topic, kind) not in self._warned:
             self._warned.add((topic, kind))
-            log.warning("%s", told)
+            log.warning("%s", emitted)
 
     def _set_aside(self, bad: list[BadRecord]) -> None:
         """Writes the dead letters, or stops the job before anything is posted."""
@@ -202,7 +202,7 @@ class Pipeline:
         self._dead_letters.write(bad)
 
 
-def require_applied(service: Service, stream: Stream, checkpoint: Claim, run: str, epoch: int) -> Applied | None:
+def require_applied(service: Service, stream: Stream, checkpoint: Claim, run: str, epoch: int) -> AppliedBatch | None:
     """Returns the last batch that the service has. Raises StreamError if it lacks one before `epoch`, as after its restoration from an
     older backup. One request, 2 ms."""
     applied = service.applied(stream.name)
@@ -214,8 +214,8 @@ def require_applied(service: Service, stream: Stream, checkpoint: Claim, run: st
 def lag(behind: Mapping[Partition, int]) -> str:
     """The lag of the job, and the partitions with the largest lag; empty if there is none."""
     worst = sorted(((count, at) for at, count in behind.items() if count), reverse=True)
-    told = ", ".join(f"{topic}/{number} {count}" for count, (topic, number) in worst[:_WORST])
-    return f", {sum(behind.values())} behind ({told}{', …' if len(worst) > _WORST else ''})" if worst else ""
+    emitted = ", ".join(f"{topic}/{number} {count}" for count, (topic, number) in worst[:_WORST])
+    return f", {sum(behind.values())} behind ({emitted}{', …' if len(worst) > _WORST else ''})" if worst else ""
 
 
 def _taken(stream: Stream, posted: bool) -> str:

@@ -37,7 +37,7 @@ class Progress(NamedTuple):
     token: str
 
 
-class Lost(Exception):
+class ChangesLost(Exception):
     """The changes after the token are no longer available: start again with every row. The text says why."""
 
 
@@ -73,7 +73,7 @@ class Feed:
         try:
             for lines in self._changes.lines():
                 records = [record for line in lines[:-1].split(b"\n") if (record := _record(self._view, line)) is not None]
-                cut = next((place for place in range(len(records), 0, -1) if isinstance(records[place - 1], Progress)), 0)
+                cut = next((position for position in range(len(records), 0, -1) if isinstance(records[position - 1], Progress)), 0)
                 whole = cut == len(records) and (whole or cut > 0)
                 yield from (piece for piece in (records[:cut], records[cut:]) if piece)
         except livejoin.Unreachable as error:
@@ -127,16 +127,16 @@ def _open(service: Service, view: str, **how: Any) -> livejoin.Changes:
         raise _failure(view, problem.document, describe(problem)) from problem
 
 
-def _failure(view: str, problem: dict[str, Any], told: str) -> Exception:
+def _failure(view: str, problem: dict[str, Any], emitted: str) -> Exception:
     """The exception for a problem with a view's changes."""
     kind = str(problem.get("type", "")).rpartition("/")[2]
-    detail = problem.get("detail") or told
+    detail = problem.get("detail") or emitted
     if kind in _LOST:
-        return Lost(detail)
+        return ChangesLost(detail)
     if kind == "not-found":
         return StreamError(f"the service has no view {view}: register it (PUT /v1/views/{view}), then start again")
     if kind == "not-followed":
         return StreamError(f'the view {view} does not keep changes ("changes": false): register it with changes, then start again')
     if kind in _AGAIN:
         return FeedInterrupted(detail)
-    return StreamError(f"the service refuses the changes of the view {view}: {told}")
+    return StreamError(f"the service refuses the changes of the view {view}: {emitted}")

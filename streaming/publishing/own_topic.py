@@ -17,14 +17,14 @@ import orjson
 from confluent_kafka import KafkaError, KafkaException, Message, TopicPartition
 from confluent_kafka.admin import ConfigResource, NewTopic, ResourceType  # type: ignore[attr-defined]
 
-from streaming.config import Kafka, Out
+from streaming.config import Kafka, OutSection
 from streaming.errors import StreamError
 from streaming.kafka_client import FoundTopic, admin_of, converting_errors, find_topics, meaning, missing_topics, read_on, reader_of
 
 _ANSWER_SECONDS = 10.0
 _TAIL = 64  # offsets before the end in which the last token is looked for first; a transaction takes two of them
-_PLACE = struct.Struct("<iq8s")  # partition, offset, digest of the row
-Place = bytes
+_POSITION = struct.Struct("<iq8s")  # partition, offset, digest of the row
+Position = bytes
 
 
 class Token(NamedTuple):
@@ -44,7 +44,7 @@ class Token(NamedTuple):
 class OwnTopic:
     """The out topic and its token's topic, for use in a `with`. Any method raises KafkaUnavailable, StreamError, Stopped."""
 
-    def __init__(self, kafka: Kafka, out: Out, stop: threading.Event) -> None:
+    def __init__(self, kafka: Kafka, out: OutSection, stop: threading.Event) -> None:
         self._kafka, self._out, self._stop = kafka, out, stop
         self._topic, self.token_topic = out.topic, out.token_topic
         self._consumer = reader_of(kafka, f"livejoin.{out.topic}", {"auto.offset.reset": "error"})
@@ -106,31 +106,31 @@ class OwnTopic:
         """Whether no record was ever written to the topic."""
         return all(self._bounds(self._topic, partition)[1] == 0 for partition in range(self.identity().partitions))
 
-    def states(self) -> dict[bytes, Place]:
+    def states(self) -> dict[bytes, Position]:
         """The rows that the topic contains: digest of the key → position of its last record, with a digest of the row.
 
         Reads the whole topic (about 150,000 records/s) and takes about 200 bytes per row. StreamError when its beginning is missing.
         """
         starts = self._starts()
-        states: dict[bytes, Place] = {}
+        states: dict[bytes, Position] = {}
         for message in self._read(self._topic, starts):
             row = self.row(message)
             if row is None:
                 states.pop(digest(message.key() or b""), None)
             else:
-                states[digest(message.key() or b"")] = place(message, row)
+                states[digest(message.key() or b"")] = position(message, row)
         return states
 
-    def records_of(self, states: dict[bytes, Place]) -> Iterator[tuple[bytes, bytes]]:
+    def records_of(self, states: dict[bytes, Position]) -> Iterator[tuple[bytes, bytes]]:
         """Key and row of each of these states, read again from the topic."""
         starts: dict[int, int] = {}
-        for partition, offset, _ in map(_PLACE.unpack, states.values()):
+        for partition, offset, _ in map(_POSITION.unpack, states.values()):
             starts[partition] = min(offset, starts.get(partition, offset))
         left = len(states)
         for message in self._read(self._topic, starts):
             key = message.key() or b""
             row = self.row(message)
-            if row is not None and states.get(digest(key)) == place(message, row):
+            if row is not None and states.get(digest(key)) == position(message, row):
                 yield key, row
                 left -= 1
                 if left == 0:
@@ -195,10 +195,10 @@ def row_digest(row: bytes) -> bytes:
     return blake2b(row, digest_size=8).digest()
 
 
-def same_row(place: Place, row: bytes) -> bool:
+def same_row(position: Position, row: bytes) -> bool:
     """Whether the row at this place of the topic is this one."""
-    return bool(_PLACE.unpack(place)[2] == row_digest(row))
+    return bool(_POSITION.unpack(position)[2] == row_digest(row))
 
 
-def place(message: Message, row: bytes) -> Place:
-    return _PLACE.pack(message.partition() or 0, message.offset() or 0, row_digest(row))
+def position(message: Message, row: bytes) -> Position:
+    return _POSITION.pack(message.partition() or 0, message.offset() or 0, row_digest(row))

@@ -16,14 +16,14 @@ import threading
 import time
 from typing import IO, Literal
 
-from streaming.config import Kafka, Out
+from streaming.config import Kafka, OutSection
 from streaming.connection import Service
 from streaming.errors import StreamError
 from streaming.kafka_client import FoundTopic, KafkaUnavailable, wait_for_topics
 from streaming.metrics import Metrics
 from streaming.patience import Patience, Stopped
-from streaming.publishing.feed import IDLE_SECONDS, Change, Feed, FeedInterrupted, Lost, Progress, token_of_now
-from streaming.publishing.own_topic import OwnTopic, Place, Token, digest, same_row
+from streaming.publishing.feed import IDLE_SECONDS, Change, ChangesLost, Feed, FeedInterrupted, Progress, token_of_now
+from streaming.publishing.own_topic import OwnTopic, Position, Token, digest, same_row
 from streaming.publishing.transactions import Transactions
 
 _LOOK_SECONDS = 1.0  # between two looks whether the topic is still the same
@@ -40,7 +40,7 @@ class Publisher:
     """
 
     def __init__(
-        self, kafka: Kafka, service: Service, out: Out, stop: threading.Event, enough: threading.Event, metrics: Metrics
+        self, kafka: Kafka, service: Service, out: OutSection, stop: threading.Event, enough: threading.Event, metrics: Metrics
     ) -> None:
         self._kafka, self._service, self._out, self._stop, self._metrics = kafka, service, out, stop, metrics
         self._enough = enough
@@ -89,11 +89,11 @@ class Publisher:
                         self._compare()
                     elif self._follow(self._since):
                         return
-                except Lost as lost:
+                except ChangesLost as lost:
                     self._transactions.abort()
                     self._since = None
-                    told = "the token of the topic %s has expired (%s): reading the topic back to publish the difference"
-                    log.warning(told, self._out.topic, lost)
+                    emitted = "the token of the topic %s has expired (%s): reading the topic back to publish the difference"
+                    log.warning(emitted, self._out.topic, lost)
                     if not self._followed:
                         more = 'a larger "changes" limit of the view may help'
                         self._wait("service", f"the changes of {self._out.view} expire before they can be followed: {more}")
@@ -202,12 +202,12 @@ class Publisher:
         self._commit(at)
         topic, view = self._out.topic, self._out.view
         if held:
-            told = f"of {held} rows, {len(states) - again} were deleted and {again} changed; {new} were added"
+            emitted = f"of {held} rows, {len(states) - again} were deleted and {again} changed; {new} were added"
         else:
-            told = f"{new} rows"
-        log.info("the topic %s holds the view %s at version %d: %s", topic, view, at.version, told)
+            emitted = f"{new} rows"
+        log.info("the topic %s holds the view %s at version %d: %s", topic, view, at.version, emitted)
 
-    def _put_new(self, states: dict[bytes, Place], changed: IO[bytes]) -> tuple[Progress, int]:
+    def _put_new(self, states: dict[bytes, Position], changed: IO[bytes]) -> tuple[Progress, int]:
         """Publishes the rows of the view that the topic lacks, returns their number; leaves in `states` those that differ or are gone, and
         in `changed` key and row of what they are now, a line each."""
         new = 0
@@ -218,11 +218,11 @@ class Publisher:
                     if isinstance(record, Progress):
                         return record, new
                     name = digest(record.key)
-                    place = states.get(name)
-                    if place is None:
+                    position = states.get(name)
+                    if position is None:
                         self._put(record.version, b"r", record.key, record.row)
                         new += 1
-                    elif same_row(place, record.row):
+                    elif same_row(position, record.row):
                         del states[name]
                     else:
                         changed.write(record.key + b"\n" + record.row + b"\n")

@@ -25,7 +25,7 @@ _BY_KEY = -1  # the partitioner decides
 _QUEUE_KBYTES = 64 << 10  # records that wait for the broker
 _ANSWER_SECONDS = 2.0
 _ROOM_SECONDS = 0.05
-_TOLD_AFTER = 100  # times without room: about 5 s
+_EMITTED_AFTER = 100  # times without room: about 5 s
 _FENCED = (KafkaError._FENCED, KafkaError.PRODUCER_FENCED, KafkaError.INVALID_PRODUCER_EPOCH)
 
 
@@ -73,7 +73,7 @@ class Transactions:
             except BufferError:
                 self._producer.poll(0)
                 full += 1
-                if full > _TOLD_AFTER:
+                if full > _EMITTED_AFTER:
                     patience.wait(f"Kafka at {self._kafka.brokers} does not accept records")
                 elif self._stop.wait(_ROOM_SECONDS):
                     raise Stopped from None

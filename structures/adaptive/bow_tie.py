@@ -41,23 +41,23 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from structures.adaptive import dyadic
-from structures.adaptive.cursors import Cursor, HolesCursor
+from structures.adaptive.cursors import AdaptiveCursor, HolesCursor
 from structures.adaptive.elimination import Elimination
-from structures.adaptive.reading import Root
+from structures.adaptive.reading import AdaptiveRoot
 from structures.core.entries import INSERT
 from structures.core.kernel import compiled
 from structures.index.following import Atom, Member
 from structures.index.indexes import Entries, OrderedIndexes, items_of
-from structures.index.planting import Planted
+from structures.index.planting import IndexLoader
 
-__all__ = ["Atom", "BowTie", "Cursor", "Member", "Root"]
+__all__ = ["Atom", "BowTie", "AdaptiveCursor", "Member", "AdaptiveRoot"]
 
 MOST_RANGES = 1 << 16
 MOST_AT_ONCE = 1 << 13  # most points for which levels are built within a change
 _CHUNK = 1 << 16
 
 
-class BowTie(Elimination, Planted):
+class BowTie(Elimination, IndexLoader):
     """See the module's head."""
 
     def __init__(self, indexes: OrderedIndexes, atoms: Sequence[Atom]) -> None:
@@ -95,7 +95,7 @@ class BowTie(Elimination, Planted):
         return changes * levels + planted * (dyadic.MOST_LEVELS - levels)
 
     @property
-    def root(self) -> Root:
+    def root(self) -> AdaptiveRoot:
         """The newest version, published or not."""
         return super().root._replace(levels=(self._top, *map(self.indexes.root, self._levels)))
 
@@ -124,7 +124,7 @@ class BowTie(Elimination, Planted):
             return
         while (level := self._next_tree()) is not None:
             self.indexes.require(len(level.slot), 1)
-            self.indexes.build(self._place(), level)
+            self.indexes.build(self._position(), level)
 
     @property
     def is_outgrown(self) -> bool:
@@ -156,7 +156,7 @@ class BowTie(Elimination, Planted):
         order = np.argsort(blocks, kind="stable")  # O(n) where most points lie in one block
         return Entries(np.column_stack((blocks, points))[order], np.zeros(len(points), np.int32))
 
-    def _place(self) -> int:
+    def _position(self) -> int:
         self._levels.append(self.indexes.add(3))
         return self._levels[-1]
 
@@ -184,7 +184,7 @@ class BowTie(Elimination, Planted):
 
     # --- reading
 
-    def rows(self, root: Root, most_ranges: int = MOST_RANGES) -> Cursor:
+    def rows(self, root: AdaptiveRoot, most_ranges: int = MOST_RANGES) -> AdaptiveCursor:
         """All rows, by Algorithm 4, with at most `most_ranges` ranges on its stack."""
         return HolesCursor(self.indexes.arena, self._whole, self._roots_of(root), most_ranges)
 

@@ -8,11 +8,11 @@ from typing import Self
 import numpy as np
 
 from structures.adaptive.holes import DEEPEST, DEPTH, FORGOTTEN, HOLES_WORDS, MOST, RANGE, holes_fill
-from structures.adaptive.product import AT, GAP, LOOKUPS, OUTPUTS, PROBES, STATE_WORDS, STEPS, Walking
+from structures.adaptive.product import AT, GAP, LOOKUPS, OUTPUTS, PROBES, STATE_WORDS, STEPS, ProductWalk
 from structures.adaptive.shape import POSITIONS
 from structures.adaptive.walk import adaptive_fill
 from structures.core import cursor
-from structures.core.entries import Told
+from structures.core.entries import RowBuffer
 from structures.core.kernel import compiled
 from structures.index.following import ONE
 from structures.index.indexes import Entries, items_of
@@ -21,7 +21,7 @@ from structures.index.layout import IndexArena
 _FEW = 64  # initial capacity of a stack, in ranges
 
 
-class Cursor(cursor.Cursor):
+class AdaptiveCursor(cursor.Cursor):
     """A reading by the adaptive walk. Its steps are look-ups, items and rows; its dead ends are places tried that are not tuples."""
 
     _STEPS, _GAP = STEPS, GAP
@@ -29,17 +29,17 @@ class Cursor(cursor.Cursor):
     def __init__(self, arena: IndexArena, plan: np.ndarray, roots: Sequence[int], items: Entries, words: int = STATE_WORDS) -> None:
         super().__init__(int(plan[POSITIONS]), np.zeros(words, np.int64))
         self._arena, self._items = arena, items_of(items)
-        self._walking = Walking(plan, np.array(roots, np.int64), self._Z)
+        self._walking = ProductWalk(plan, np.array(roots, np.int64), self._Z)
         self._ended = len(items.slot) == 0
 
     def _more(self, want: int) -> np.ndarray:
         out = np.empty((len(self._nothing), want), np.int32)
-        n = self._fill(Told(out.reshape(-1), want))
+        n = self._fill(RowBuffer(out.reshape(-1), want))
         self._ended = self._Z.item(AT) == len(self._items.slots)
         return out[:, :n]
 
-    def _fill(self, told: Told) -> int:
-        return int(compiled(adaptive_fill)(self._arena.nodes, self._walking, self._items, told, self._BUDGET))
+    def _fill(self, emitted: RowBuffer) -> int:
+        return int(compiled(adaptive_fill)(self._arena.nodes, self._walking, self._items, emitted, self._BUDGET))
 
     def clone(self) -> Self:
         other = super().clone()
@@ -56,7 +56,7 @@ class Cursor(cursor.Cursor):
         return {"lookups": int(self._Z[LOOKUPS]), "probes": int(self._Z[PROBES]), "outputs": int(self._Z[OUTPUTS])}
 
 
-class HolesCursor(Cursor):
+class HolesCursor(AdaptiveCursor):
     """A reading of a whole bow-tie by Algorithm 4. Its dead ends are points of S that are not tuples."""
 
     def __init__(self, arena: IndexArena, plan: np.ndarray, roots: Sequence[int], most: int) -> None:
@@ -65,12 +65,12 @@ class HolesCursor(Cursor):
         self._Z[MOST] = most
         self._ranges = np.zeros(RANGE * min(most, _FEW), np.int64)
 
-    def _fill(self, told: Told) -> int:
+    def _fill(self, emitted: RowBuffer) -> int:
         if RANGE * self._Z[DEPTH] == len(self._ranges) and self._Z[DEPTH] < self._Z[MOST]:
             more = np.zeros(RANGE * int(min(2 * self._Z[DEPTH], self._Z[MOST])), np.int64)
             more[: len(self._ranges)] = self._ranges
             self._ranges = more
-        return int(compiled(holes_fill)(self._arena.nodes, self._walking, self._ranges, self._items, told, self._BUDGET))
+        return int(compiled(holes_fill)(self._arena.nodes, self._walking, self._ranges, self._items, emitted, self._BUDGET))
 
     def clone(self) -> Self:
         other = super().clone()

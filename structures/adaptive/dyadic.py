@@ -22,13 +22,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from structures.adaptive.product import LOOKUPS, STATE_WORDS, STEPS, Walking
-from structures.core.blocks import Nodes, Writing
+from structures.adaptive.product import LOOKUPS, STATE_WORDS, STEPS, ProductWalk
+from structures.core.blocks import Nodes, WriteState
 from structures.core.kernel import kernel
 from structures.index.changes import cut, put
 from structures.index.layout import HEAD, LEAF_ROOM
 from structures.index.runs import change
-from structures.index.search import BEFORE, BEHIND, Items, Place, has_prefix, seek
+from structures.index.search import BEFORE, BEHIND, IndexPosition, Items, has_prefix, seek
 
 DIGIT = 4  # bits of x for each level
 MOST_LEVELS = 15  # most levels with an index
@@ -64,16 +64,16 @@ def highest_apart(x: int, v: int, top: int) -> int:
 
 
 @kernel
-def look_at(nodes: Nodes, walking: Walking, root: int, arity: int, place: Place) -> tuple[int, int]:
+def look_at(nodes: Nodes, walking: ProductWalk, root: int, arity: int, position: IndexPosition) -> tuple[int, int]:
     """As `seek`, counted."""
     state = walking.state
     state[STEPS] += 1
     state[LOOKUPS] += 1
-    return seek(nodes, root, arity, place)
+    return seek(nodes, root, arity, position)
 
 
 @kernel
-def point_in(nodes: Nodes, walking: Walking, v: int, level: int, low: int, high: int) -> tuple[int, int]:
+def point_in(nodes: Nodes, walking: ProductWalk, v: int, level: int, low: int, high: int) -> tuple[int, int]:
     """The first entry with low <= y <= high of the index of a level, in the block of v; leaf 0 if there is none."""
     M = nodes.M
     _, roots, state = walking
@@ -86,14 +86,14 @@ def point_in(nodes: Nodes, walking: Walking, v: int, level: int, low: int, high:
         root, k, p = roots[TOP + level], 3, 1
         state[KEY] = block_of(v, level)
     state[KEY + p] = low
-    leaf, i = look_at(nodes, walking, root, k, Place(state, KEY, 1, p + 1, BEFORE))
+    leaf, i = look_at(nodes, walking, root, k, IndexPosition(state, KEY, 1, p + 1, BEFORE))
     if leaf == 0 or (p == 1 and M[leaf + HEAD + i] != state[KEY]) or M[leaf + HEAD + p * LEAF_ROOM[k] + i] > high:
         return 0, 0
     return leaf, i
 
 
 @kernel
-def first_beyond(nodes: Nodes, walking: Walking, x: int, low: int, high: int) -> tuple[int, int]:
+def first_beyond(nodes: Nodes, walking: ProductWalk, x: int, low: int, high: int) -> tuple[int, int]:
     """The first point beyond x, by (x, y), with low <= y <= high: its entry by (x, y); leaf 0 if there is none."""
     M = nodes.M
     _, roots, state = walking
@@ -101,7 +101,7 @@ def first_beyond(nodes: Nodes, walking: Walking, x: int, low: int, high: int) ->
     end = x  # end of the values without a point
     while True:
         state[KEY] = end
-        leaf, i = look_at(nodes, walking, roots[BY_X], 2, Place(state, KEY, 1, 1, BEHIND))
+        leaf, i = look_at(nodes, walking, roots[BY_X], 2, IndexPosition(state, KEY, 1, 1, BEHIND))
         if leaf == 0:
             return 0, 0
         v = M[leaf + HEAD + i]
@@ -120,14 +120,14 @@ def first_beyond(nodes: Nodes, walking: Walking, x: int, low: int, high: int) ->
 
 
 @kernel
-def next_point(nodes: Nodes, walking: Walking, place: Place, low: int, high: int) -> tuple[int, int]:
+def next_point(nodes: Nodes, walking: ProductWalk, position: IndexPosition, low: int, high: int) -> tuple[int, int]:
     """The first point at or beyond a place, BEFORE or BEHIND (x, y), with low <= y <= high: its entry by (x, y); leaf 0 if there is
     none."""
     M = nodes.M
     _, roots, state = walking
-    x, y = place.coordinates[place.start], place.coordinates[place.start + 1]
+    x, y = position.coordinates[position.start], position.coordinates[position.start + 1]
     state[KEY], state[KEY + 1] = x, max(low, y)
-    leaf, i = look_at(nodes, walking, roots[BY_X], 2, Place(state, KEY, 1, 2, BEFORE if y < low else place.slot))
+    leaf, i = look_at(nodes, walking, roots[BY_X], 2, IndexPosition(state, KEY, 1, 2, BEFORE if y < low else position.slot))
     if leaf != 0:
         if M[leaf + HEAD + i] == x and M[leaf + HEAD + LEAF_ROOM[2] + i] <= high:
             return leaf, i
@@ -136,7 +136,7 @@ def next_point(nodes: Nodes, walking: Walking, place: Place, low: int, high: int
 
 
 @kernel("void(Nodes, Writing, int64[::1], int64, Items, int64[::1])")
-def change_points(nodes: Nodes, writing: Writing, holders: Any, sign: int, items: Items, key: Any) -> None:
+def change_points(nodes: Nodes, writing: WriteState, holders: Any, sign: int, items: Items, key: Any) -> None:
     """Insert (sign 1) or delete (-1) points (x, y), slot 0, in the levels from 1 on, whose trees are at these holders (int64[levels]);
     there is room for all of them. `key`: int64[3], scratch. Cost: O(log n) a point and level."""
     entry = Items(key, 3, items.slots)
@@ -148,7 +148,7 @@ def change_points(nodes: Nodes, writing: Writing, holders: Any, sign: int, items
 
 
 @kernel("void(Nodes, Writing, int64, int64[::1], Items, int64[::1])")
-def recheck_points(nodes: Nodes, writing: Writing, root: int, holders: Any, items: Items, key: Any) -> None:
+def recheck_points(nodes: Nodes, writing: WriteState, root: int, holders: Any, items: Items, key: Any) -> None:
     """As `change_points`, but inserts those of the points that the index of S by (x, y) has at this root, and deletes the others; a level
     that is correct already is unchanged. O(log n) a point and level."""
     for e in range(len(items.slots)):

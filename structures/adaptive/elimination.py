@@ -22,13 +22,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from structures.adaptive import dyadic
-from structures.adaptive.cursors import Cursor
-from structures.adaptive.reading import Reader, Root
-from structures.adaptive.shape import Part, plan_of
+from structures.adaptive.cursors import AdaptiveCursor
+from structures.adaptive.reading import AdaptiveRoot, Reader
+from structures.adaptive.shape import AtomPart, plan_of
 from structures.index.following import ONE, Atom, Member
 from structures.index.indexes import Entries, OrderedIndexes
 
-__all__ = ["Atom", "Cursor", "Elimination", "Member", "Root"]
+__all__ = ["Atom", "AdaptiveCursor", "Elimination", "Member", "AdaptiveRoot"]
 
 
 class Elimination(Reader):
@@ -46,20 +46,20 @@ class Elimination(Reader):
         super().__init__(indexes, atoms)
         self._r, self._t = (list(given).index(key) for key in ((x,), (y,)))
         self._in_roles = [self.first[self._r], self.first[self._s], self.first[self._s] + 1, self.first[self._t]]
-        r, by_x, t = Part(self._r, dyadic.OF_R, 1, 0), Part(self._s, dyadic.BY_X, 2, 0), Part(self._t, dyadic.OF_T, 1, 1)
+        r, by_x, t = AtomPart(self._r, dyadic.OF_R, 1, 0), AtomPart(self._s, dyadic.BY_X, 2, 0), AtomPart(self._t, dyadic.OF_T, 1, 1)
         self._whole = plan_of([r, by_x, t], 0, False)
         mirrored = [t._replace(offset=0), by_x._replace(member=dyadic.BY_Y), r._replace(offset=1)]
         below = {self._r: ([r, by_x, t], 1), self._s: ([by_x, r, t], 2), self._t: (mirrored, 1)}
         self._given, self._keyed = ({a: plan_of(*below[a], given) for a in below} for given in (True, False))
 
-    def rows(self, root: Root) -> Cursor:
+    def rows(self, root: AdaptiveRoot) -> AdaptiveCursor:
         """All rows, in the order of (x, y)."""
-        return Cursor(self.indexes.arena, self._whole, self._roots_of(root), ONE)
+        return AdaptiveCursor(self.indexes.arena, self._whole, self._roots_of(root), ONE)
 
-    def _below(self, root: Root, place: int, items: Entries, given: bool) -> Cursor:
-        return Cursor(self.indexes.arena, (self._given if given else self._keyed)[place], self._roots_of(root), items)
+    def _below(self, root: AdaptiveRoot, position: int, items: Entries, given: bool) -> AdaptiveCursor:
+        return AdaptiveCursor(self.indexes.arena, (self._given if given else self._keyed)[position], self._roots_of(root), items)
 
-    def _roots_of(self, root: Root) -> list[int]:
+    def _roots_of(self, root: AdaptiveRoot) -> list[int]:
         """The roots in the form that kernels take."""
         words = [*(root.roots[member] for member in self._in_roles), *root.levels]
         return words + [0] * (dyadic.ROOTS - len(words))

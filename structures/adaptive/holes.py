@@ -21,22 +21,22 @@ from structures.adaptive.dyadic import BY_X, KEY, LAST_VALUE, OF_R, OF_T, look_a
 from structures.adaptive.product import (
     AT,
     FIRST,
+    INDEX_POSITION_WORDS,
+    INDEX_POSITIONS,
     LOOKUPS,
     PHASE,
-    PLACE_WORDS,
-    PLACES,
     PROBES,
     STEPS,
     TUPLE,
-    Walking,
+    ProductWalk,
     begin_product,
     emit,
 )
 from structures.core.blocks import Nodes
-from structures.core.entries import Told
+from structures.core.entries import RowBuffer
 from structures.core.kernel import kernel
 from structures.index.layout import HEAD, LEAF_ROOM
-from structures.index.search import BEFORE, BEHIND, Items, Place, seek_last
+from structures.index.search import BEFORE, BEHIND, IndexPosition, Items, seek_last
 
 BEGIN, GO_ON, EMIT = range(3)  # phases
 # Words of the state: the range; the place; the greatest value of R; ranges on the stack, the most so far, those for which there was no
@@ -62,25 +62,25 @@ def value_at(nodes: Nodes, leaf: int, i: int) -> int:
 
 
 @kernel
-def last_of(nodes: Nodes, walking: Walking, member: int, key: int, slot: int) -> int:
+def last_of(nodes: Nodes, walking: ProductWalk, member: int, key: int, slot: int) -> int:
     """The greatest value of R or T before a place; there is one."""
     state = walking.state
     state[KEY] = key
-    leaf, i = seek_last(nodes, walking.roots[member], 1, Place(state, KEY, 1, 1, slot))
+    leaf, i = seek_last(nodes, walking.roots[member], 1, IndexPosition(state, KEY, 1, 1, slot))
     state[STEPS] += 1
     state[LOOKUPS] += 1
     return value_at(nodes, leaf, i)
 
 
 @kernel
-def first_of(nodes: Nodes, walking: Walking, member: int, key: int) -> tuple[int, int]:
+def first_of(nodes: Nodes, walking: ProductWalk, member: int, key: int) -> tuple[int, int]:
     """The first entry of R or T from a value on."""
     walking.state[KEY] = key
-    return look_at(nodes, walking, walking.roots[member], 1, Place(walking.state, KEY, 1, 1, BEFORE))
+    return look_at(nodes, walking, walking.roots[member], 1, IndexPosition(walking.state, KEY, 1, 1, BEFORE))
 
 
 @kernel
-def begin_ranges(nodes: Nodes, walking: Walking) -> bool:
+def begin_ranges(nodes: Nodes, walking: ProductWalk) -> bool:
     """Begin the range from the least to the greatest value of T; False if an atom is empty."""
     _, roots, state = walking
     if roots[OF_R] == 0 or roots[BY_X] == 0 or roots[OF_T] == 0:
@@ -125,15 +125,15 @@ def cut_range(state: Any, stack: Any, a: int, b: int, x: int, y: int) -> None:
 @kernel
 def stand_at(state: Any, q: int, leaf: int, i: int) -> None:
     """Set position q to this entry, the first of the tuple's group."""
-    z = PLACES + PLACE_WORDS * q
+    z = INDEX_POSITIONS + INDEX_POSITION_WORDS * q
     state[z + FIRST], state[z + FIRST + 1] = leaf, i
 
 
 @kernel
-def visit(nodes: Nodes, walking: Walking, stack: Any) -> bool:
+def visit(nodes: Nodes, walking: ProductWalk, stack: Any) -> bool:
     """Visit the next point of the range; False if no range has one."""
     M, state = nodes.M, walking.state
-    leaf, i = next_point(nodes, walking, Place(state, X_, 1, 2, state[SLOT_]), state[LOW], state[HIGH])
+    leaf, i = next_point(nodes, walking, IndexPosition(state, X_, 1, 2, state[SLOT_]), state[LOW], state[HIGH])
     if leaf == 0 or M[leaf + HEAD + i] > state[MOST_X]:
         return next_range(state, stack)
     x, y = M[leaf + HEAD + i], M[leaf + HEAD + LEAF_ROOM[2] + i]
@@ -157,7 +157,7 @@ def visit(nodes: Nodes, walking: Walking, stack: Any) -> bool:
 
 
 @kernel("int64(Nodes, Walking, int64[::1], Items, Told, int64)")
-def holes_fill(nodes: Nodes, walking: Walking, stack: Any, items: Items, told: Told, budget: int) -> int:
+def holes_fill(nodes: Nodes, walking: ProductWalk, stack: Any, items: Items, emitted: RowBuffer, budget: int) -> int:
     """Write further rows, from the position in `state` on. Returns their number, at most `stride`. All are written once state[AT] is 1.
 
     `items`: one, with no coordinates. stack: int64[RANGE * m]. Stops after `budget` steps too (look-ups and rows; state[STEPS] counts
@@ -165,9 +165,9 @@ def holes_fill(nodes: Nodes, walking: Walking, stack: Any, items: Items, told: T
     """
     state = walking.state
     n, stop = 0, state[STEPS] + budget
-    while n < told.stride and state[AT] == 0 and state[STEPS] < stop and not must_grow(state, stack):
+    while n < emitted.stride and state[AT] == 0 and state[STEPS] < stop and not must_grow(state, stack):
         if state[PHASE] == EMIT:
-            n, more = emit(nodes, walking, items.slots, told, n)
+            n, more = emit(nodes, walking, items.slots, emitted, n)
             if not more:
                 state[PHASE] = GO_ON
         elif not (begin_ranges(nodes, walking) if state[PHASE] == BEGIN else visit(nodes, walking, stack)):

@@ -29,13 +29,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from structures.adaptive.cursors import Cursor
-from structures.adaptive.reading import Reader, Root
-from structures.adaptive.shape import MOST_ATOMS, Part, is_chain, plan_of
+from structures.adaptive.cursors import AdaptiveCursor
+from structures.adaptive.reading import AdaptiveRoot, Reader
+from structures.adaptive.shape import MOST_ATOMS, AtomPart, is_chain, plan_of
 from structures.index.following import ONE, Atom, Member
 from structures.index.indexes import Entries, OrderedIndexes
 
-__all__ = ["Atom", "Cursor", "Intersect", "Member", "Root"]
+__all__ = ["Atom", "AdaptiveCursor", "Intersect", "Member", "AdaptiveRoot"]
 
 
 class Intersect(Reader):
@@ -48,14 +48,14 @@ class Intersect(Reader):
         if not 2 <= len(atoms) == len(orders) <= MOST_ATOMS or not is_chain(orders) or arities != list(map(len, orders)):
             raise ValueError(f"no chain of 2 to {MOST_ATOMS} atoms: {orders}, in indexes of {arities} coordinates")
         super().__init__(indexes, atoms)
-        parts = [Part(a, a, arity, 0) for a, arity in enumerate(arities)]
+        parts = [AtomPart(a, a, arity, 0) for a, arity in enumerate(arities)]
         self._whole = plan_of(parts, 0, False)
         self._given = [plan_of([part, *(other for other in parts if other is not part)], part.arity, True) for part in parts]
         self._keyed = [plan_of(parts, part.arity, False) for part in parts]
 
-    def rows(self, root: Root) -> Cursor:
+    def rows(self, root: AdaptiveRoot) -> AdaptiveCursor:
         """All rows, in the order of the tuples."""
-        return Cursor(self.indexes.arena, self._whole, root.roots, ONE)
+        return AdaptiveCursor(self.indexes.arena, self._whole, root.roots, ONE)
 
-    def _below(self, root: Root, place: int, items: Entries, given: bool) -> Cursor:
-        return Cursor(self.indexes.arena, (self._given if given else self._keyed)[place], root.roots, items)
+    def _below(self, root: AdaptiveRoot, position: int, items: Entries, given: bool) -> AdaptiveCursor:
+        return AdaptiveCursor(self.indexes.arena, (self._given if given else self._keyed)[position], root.roots, items)

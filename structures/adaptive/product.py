@@ -17,7 +17,7 @@ import numpy as np
 
 from structures.adaptive.shape import ARITY_, ATOM, GIVEN, MEMBER, MOST_ATOMS, OFFSET, POSITION, POSITION_WORDS, POSITIONS
 from structures.core.blocks import Nodes
-from structures.core.entries import Told
+from structures.core.entries import RowBuffer
 from structures.core.kernel import arrays, kernel
 from structures.index.layout import LEAF_ROOM, MOST_ARITY, count_of, slot_at
 from structures.index.search import group_end, next_entry, same
@@ -25,14 +25,14 @@ from structures.index.search import group_end, next_entry, same
 # AT: the item; PHASE: the next step; steps in all, at the last row, most between rows; look-ups in indexes; places tried; tuples found;
 # then for `walk.py`: the last turn, the positions that agree, what is known of the place; TUPLE: the first value.
 AT, PHASE, STEPS, LAST, GAP, LOOKUPS, PROBES, OUTPUTS, TURN, AGREED, LENGTH, IS_BEHIND, TUPLE = range(13)
-PLACES = TUPLE + MOST_ARITY
+INDEX_POSITIONS = TUPLE + MOST_ARITY
 LEAF_, ENTRY, END, FIRST = range(4)  # FIRST: the same three at the beginning of the group
-PLACE_WORDS = FIRST + 3
-STATE_WORDS = PLACES + PLACE_WORDS * MOST_ATOMS
+INDEX_POSITION_WORDS = FIRST + 3
+STATE_WORDS = INDEX_POSITIONS + INDEX_POSITION_WORDS * MOST_ATOMS
 
 
 @arrays("int64[::1]", "int64[::1]", "int64[::1]")
-class Walking(NamedTuple):
+class ProductWalk(NamedTuple):
     """A reading of the version with these roots by this plan, and its state."""
 
     plan: np.ndarray
@@ -41,11 +41,11 @@ class Walking(NamedTuple):
 
 
 @kernel
-def begin_product(nodes: Nodes, walking: Walking) -> None:
+def begin_product(nodes: Nodes, walking: ProductWalk) -> None:
     """Move all positions to the first entries of their groups."""
     plan, _, state = walking
     for q in range(plan[GIVEN], plan[POSITIONS]):
-        a, z = POSITION + POSITION_WORDS * q, PLACES + PLACE_WORDS * q
+        a, z = POSITION + POSITION_WORDS * q, INDEX_POSITIONS + INDEX_POSITION_WORDS * q
         leaf, i, k = state[z + FIRST], state[z + FIRST + 1], plan[a + ARITY_]
         end = group_end(nodes, leaf, k, i, state, TUPLE + plan[a + OFFSET], 1, k)
         state[z + LEAF_], state[z + ENTRY], state[z + END], state[z + FIRST + 2] = leaf, i, end, end
@@ -53,10 +53,10 @@ def begin_product(nodes: Nodes, walking: Walking) -> None:
 
 
 @kernel
-def forward(nodes: Nodes, walking: Walking, q: int) -> bool:
+def forward(nodes: Nodes, walking: ProductWalk, q: int) -> bool:
     """Move position q to the next entry of its group; False if there is none."""
     plan, roots, state = walking
-    a, z = POSITION + POSITION_WORDS * q, PLACES + PLACE_WORDS * q
+    a, z = POSITION + POSITION_WORDS * q, INDEX_POSITIONS + INDEX_POSITION_WORDS * q
     if q < plan[GIVEN]:
         return False
     if state[z + ENTRY] + 1 < state[z + END]:
@@ -75,7 +75,7 @@ def forward(nodes: Nodes, walking: Walking, q: int) -> bool:
 
 
 @kernel
-def next_of_product(nodes: Nodes, walking: Walking) -> bool:
+def next_of_product(nodes: Nodes, walking: ProductWalk) -> bool:
     """Move to the next rows of the tuple, once those of the last position in its leaf are written; False if there are none."""
     plan, _, state = walking
     q = plan[POSITIONS] - 1
@@ -84,29 +84,29 @@ def next_of_product(nodes: Nodes, walking: Walking) -> bool:
     if q < 0:
         return False
     for r in range(q + 1, plan[POSITIONS]):
-        z = PLACES + PLACE_WORDS * r
+        z = INDEX_POSITIONS + INDEX_POSITION_WORDS * r
         state[z + LEAF_], state[z + ENTRY], state[z + END] = state[z + FIRST], state[z + FIRST + 1], state[z + FIRST + 2]
     return True
 
 
 @kernel
-def emit(nodes: Nodes, walking: Walking, slots: Any, told: Told, n: int) -> tuple[int, bool]:
+def emit(nodes: Nodes, walking: ProductWalk, slots: Any, emitted: RowBuffer, n: int) -> tuple[int, bool]:
     """Write the rows from the current positions through the last position's group in its leaf, as long as there is room. Returns the number
     of rows then written, and whether the tuple has more. `slots`: of the items."""
     W, plan, state = nodes.W, walking.plan, walking.state
-    out, stride = told
+    out, stride = emitted
     last = plan[POSITIONS] - 1
-    z = PLACES + PLACE_WORDS * last
+    z = INDEX_POSITIONS + INDEX_POSITION_WORDS * last
     low, m = state[z + ENTRY], min(state[z + END] - state[z + ENTRY], stride - n)
     for q in range(last + 1):
-        a, place = POSITION + POSITION_WORDS * q, PLACES + PLACE_WORDS * q
+        a, position = POSITION + POSITION_WORDS * q, INDEX_POSITIONS + INDEX_POSITION_WORDS * q
         k, o = plan[a + ARITY_], plan[a + ATOM] * stride + n
-        source = slot_at(state[place + LEAF_], k, LEAF_ROOM[k])
+        source = slot_at(state[position + LEAF_], k, LEAF_ROOM[k])
         if q == last:
             for j in range(m):
                 out[o + j] = W[source + low + j]
         else:
-            slot = slots[state[AT]] if q < plan[GIVEN] else W[source + state[place + ENTRY]]
+            slot = slots[state[AT]] if q < plan[GIVEN] else W[source + state[position + ENTRY]]
             for j in range(m):
                 out[o + j] = slot
     state[z + ENTRY] = low + m

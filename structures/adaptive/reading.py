@@ -6,12 +6,12 @@ from abc import abstractmethod
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from structures.adaptive.cursors import Cursor
+from structures.adaptive.cursors import AdaptiveCursor
 from structures.index.following import IndexReader
 from structures.index.indexes import Entries
 
 
-class Root(NamedTuple):
+class AdaptiveRoot(NamedTuple):
     """One version: the roots of the atoms' indexes, the number of entries of each atom, and for a bow-tie its top level and the roots of
     those below. Plain data, valid as long as the version is pinned."""
 
@@ -24,25 +24,25 @@ class Reader(IndexReader):
     """One thread writes; any number read roots of pinned versions meanwhile."""
 
     @property
-    def root(self) -> Root:
+    def root(self) -> AdaptiveRoot:
         """The newest version, published or not."""
-        return Root(tuple(self._roots.tolist()), tuple(self._counts))
+        return AdaptiveRoot(tuple(self._roots.tolist()), tuple(self._counts))
 
-    def is_empty(self, root: Root) -> bool | None:
+    def is_empty(self, root: AdaptiveRoot) -> bool | None:
         """True if an atom has no entry, so that the version has no row; None otherwise: only reading the rows can decide. O(1)."""
         return True if min(root.counts) == 0 else None
 
-    def partners(self, root: Root, place: int, entries: Entries) -> Cursor:
-        """The rows in which atom number `place` is one of these entries, in their order, which are not looked up."""
-        return self._below(root, place, entries, True)
+    def partners(self, root: AdaptiveRoot, position: int, entries: Entries) -> AdaptiveCursor:
+        """The rows in which atom number `position` is one of these entries, in their order, which are not looked up."""
+        return self._below(root, position, entries, True)
 
-    def of_key(self, root: Root, place: int, coordinates: Sequence[int]) -> Cursor:
-        """The rows in which atom number `place` has these values in all its variables."""
-        return self._below(root, place, self._entry(place, coordinates), False)
+    def of_key(self, root: AdaptiveRoot, position: int, coordinates: Sequence[int]) -> AdaptiveCursor:
+        """The rows in which atom number `position` has these values in all its variables."""
+        return self._below(root, position, self._entry(position, coordinates), False)
 
     @abstractmethod
-    def _below(self, root: Root, place: int, items: Entries, given: bool) -> Cursor:
-        """The rows in which atom number `place` has the values of these items, and, if `given`, their slots."""
+    def _below(self, root: AdaptiveRoot, position: int, items: Entries, given: bool) -> AdaptiveCursor:
+        """The rows in which atom number `position` has the values of these items, and, if `given`, their slots."""
 
     @property
     def own_bytes(self) -> int:

@@ -25,7 +25,7 @@ POSITIONS, PREFIX, GIVEN, WIDTH, WIDEST, POSITION = range(6)  # how many; 1: the
 MEMBER, ARITY_, OFFSET, ATOM, NEEDS, POSITION_WORDS = range(6)  # NEEDS: positions, as bits
 
 
-class Part(NamedTuple):
+class AtomPart(NamedTuple):
     """An atom in a plan: the number of its member, its variables in the member's order, and their offset in a tuple."""
 
     atom: int
@@ -34,7 +34,7 @@ class Part(NamedTuple):
     offset: int
 
 
-def plan_of(parts: Sequence[Part], prefix: int, given: bool) -> np.ndarray:
+def plan_of(parts: Sequence[AtomPart], prefix: int, given: bool) -> np.ndarray:
     """The plan. `given`: the first part is given, with `prefix` values."""
     ends = [part.offset + part.arity for part in parts]
     width = max(ends)

@@ -24,18 +24,18 @@ from structures.adaptive.product import (
     END,
     ENTRY,
     FIRST,
+    INDEX_POSITION_WORDS,
+    INDEX_POSITIONS,
     IS_BEHIND,
     LEAF_,
     LENGTH,
     LOOKUPS,
     PHASE,
-    PLACE_WORDS,
-    PLACES,
     PROBES,
     STEPS,
     TUPLE,
     TURN,
-    Walking,
+    ProductWalk,
     begin_product,
     emit,
 )
@@ -53,10 +53,10 @@ from structures.adaptive.shape import (
     WIDTH,
 )
 from structures.core.blocks import Nodes
-from structures.core.entries import Told
+from structures.core.entries import RowBuffer
 from structures.core.kernel import kernel
 from structures.index.layout import HEAD, LEAF_ROOM
-from structures.index.search import BEFORE, BEHIND, Items, Place, same, seek_near
+from structures.index.search import BEFORE, BEHIND, IndexPosition, Items, same, seek_near
 
 BEGIN, ASK, EMIT = range(3)  # phases
 
@@ -84,15 +84,15 @@ def still_agreeing(plan: Any, state: Any, length: int) -> int:
 
 
 @kernel
-def look_up(nodes: Nodes, walking: Walking, q: int) -> tuple[int, int]:
+def look_up(nodes: Nodes, walking: ProductWalk, q: int) -> tuple[int, int]:
     """The first entry of position q that the eliminator leaves possible; leaf 0 if there is none."""
     plan, roots, state = walking
-    a, z = POSITION + POSITION_WORDS * q, PLACES + PLACE_WORDS * q
+    a, z = POSITION + POSITION_WORDS * q, INDEX_POSITIONS + INDEX_POSITION_WORDS * q
     k, offset, length = plan[a + ARITY_], plan[a + OFFSET], state[LENGTH]
     known = min(k, length - offset)
     behind = state[IS_BEHIND] != 0 and length - offset <= k
-    place = Place(state, TUPLE + offset, 1, known, BEHIND if behind else BEFORE)
-    leaf, i = seek_near(nodes, roots[plan[a + MEMBER]], k, state[z + LEAF_], min(state[z + ENTRY], state[z + END] - 1), place)
+    position = IndexPosition(state, TUPLE + offset, 1, known, BEHIND if behind else BEFORE)
+    leaf, i = seek_near(nodes, roots[plan[a + MEMBER]], k, state[z + LEAF_], min(state[z + ENTRY], state[z + END] - 1), position)
     state[STEPS] += 1
     state[LOOKUPS] += 1
     below = min(k, max(0, plan[PREFIX] - offset))
@@ -104,7 +104,7 @@ def look_up(nodes: Nodes, walking: Walking, q: int) -> tuple[int, int]:
 
 
 @kernel
-def ask(nodes: Nodes, walking: Walking, q: int) -> bool:
+def ask(nodes: Nodes, walking: ProductWalk, q: int) -> bool:
     """Make position q agree with the eliminator, or move the eliminator; False if the walk is at its end."""
     M = nodes.M
     plan, _, state = walking
@@ -160,7 +160,7 @@ def go_behind(plan: Any, state: Any) -> None:
 
 
 @kernel("int64(Nodes, Walking, Items, Told, int64)")
-def adaptive_fill(nodes: Nodes, walking: Walking, items: Items, told: Told, budget: int) -> int:
+def adaptive_fill(nodes: Nodes, walking: ProductWalk, items: Items, emitted: RowBuffer, budget: int) -> int:
     """Write further rows of the items, from the position in `state` on. Returns their number, at most `stride`. All are written once
     state[AT] is the number of items.
 
@@ -169,11 +169,11 @@ def adaptive_fill(nodes: Nodes, walking: Walking, items: Items, told: Told, budg
     """
     plan, _, state = walking
     n, stop, all_ = 0, state[STEPS] + budget, (1 << plan[POSITIONS]) - 1
-    while n < told.stride and state[AT] < len(items.slots) and state[STEPS] < stop:
+    while n < emitted.stride and state[AT] < len(items.slots) and state[STEPS] < stop:
         if state[PHASE] == BEGIN:
             begin_item(plan, state, items)
         elif state[PHASE] == EMIT:
-            n, more = emit(nodes, walking, items.slots, told, n)
+            n, more = emit(nodes, walking, items.slots, emitted, n)
             if not more:
                 go_behind(plan, state)
         else:

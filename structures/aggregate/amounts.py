@@ -25,12 +25,12 @@ from structures.aggregate.layout import (
     Plan,
     Store,
 )
-from structures.aggregate.results import tell
+from structures.aggregate.results import emit
 from structures.core.kernel import arrays, kernel, wide
 
 
 @arrays("int64[::1]", "int64[:,:,::1]")
-class Measured(NamedTuple):
+class Measures(NamedTuple):
     """For each of n changes the number of rows that it concerns, and the change of each of s sums: int64[n, s, 3]."""
 
     rows: np.ndarray
@@ -49,7 +49,7 @@ class Amounts(NamedTuple):
 
 
 @arrays("int32[::1]", "int64[::1]", "int64[:, ::1]")
-class Tellings(NamedTuple):
+class GroupReports(NamedTuple):
     """For each report of a group its code, the version's number, and the row: int64[n, width], or int64[0, width] if rows are not
     wanted."""
 
@@ -97,7 +97,7 @@ def add_amount(plan: Plan, store: Store, amounts: Amounts, i: int) -> None:
 
 
 @kernel("int64(Plan, Store, Amounts, int64[::1], int64, Tellings)")
-def add_amounts(plan: Plan, store: Store, amounts: Amounts, ends: Any, stamp: int, told: Tellings) -> int:
+def add_amounts(plan: Plan, store: Store, amounts: Amounts, ends: Any, stamp: int, emitted: GroupReports) -> int:
     """Apply the changes version after version: those of number v end before ends[v], and have the stamp `stamp + v`. After each version,
     report the groups that have gained or lost rows and were not touched with this stamp before. Returns the number of reports. O(1) a
     change and accumulator, and a report."""
@@ -110,9 +110,9 @@ def add_amounts(plan: Plan, store: Store, amounts: Amounts, ends: Any, stamp: in
                 add_amount(plan, store, amounts, i)
                 if store.cells[code, STAMP] != stamp + v:
                     store.cells[code, STAMP] = stamp + v
-                    told.codes[n], told.versions[n] = code, v
+                    emitted.codes[n], emitted.versions[n] = code, v
                     n += 1
             i += 1
-        for k in range(first, n if len(told.rows) else first):
-            tell(plan, store, wide(told.codes[k]), told.rows, k)
+        for k in range(first, n if len(emitted.rows) else first):
+            emit(plan, store, wide(emitted.codes[k]), emitted.rows, k)
     return n

@@ -20,12 +20,12 @@ from structures.aggregate.layout import (
     STEP_WORD,
     VALUES,
     WRONG,
+    GroupedColumns,
     Plan,
-    Rows,
     Store,
 )
 from structures.aggregate.limbs import add_float, give_back
-from structures.aggregate.results import tell
+from structures.aggregate.results import emit
 from structures.aggregate.values import count_value
 from structures.core.kernel import kernel, wide
 
@@ -42,7 +42,7 @@ def add_int(cells: Any, code: int, w: int, value: int, sign: int) -> None:
 
 
 @kernel
-def add_row(plan: Plan, store: Store, rows: Rows, i: int) -> None:
+def add_row(plan: Plan, store: Store, rows: GroupedColumns, i: int) -> None:
     """Add row number i to its group, or remove it."""
     cells, control = store.cells, store.control
     code, sign = wide(rows.codes[i]), wide(rows.signs[i])
@@ -78,7 +78,7 @@ def add_row(plan: Plan, store: Store, rows: Rows, i: int) -> None:
 
 
 @kernel("int64(Plan, Store, Rows, int64[::1], int64, int32[::1])")
-def add_all(plan: Plan, store: Store, rows: Rows, order: Any, stamp: int, touched: Any) -> int:
+def add_all(plan: Plan, store: Store, rows: GroupedColumns, order: Any, stamp: int, touched: Any) -> int:
     """Apply all rows, in this order. Returns the number of groups touched that did not have this stamp: their codes are written into
     `touched`, and they have it now. Cost: that of `groups`, a row."""
     n = wide(0)
@@ -93,13 +93,13 @@ def add_all(plan: Plan, store: Store, rows: Rows, order: Any, stamp: int, touche
 
 
 @kernel("int64(Plan, Store, Rows, int64[::1], int64, int32[::1], int64[::1], int64[:, ::1])")
-def add_in_order(plan: Plan, store: Store, rows: Rows, numbers: Any, stamp: int, codes: Any, versions: Any, out: Any) -> int:
+def add_in_order(plan: Plan, store: Store, rows: GroupedColumns, numbers: Any, stamp: int, codes: Any, versions: Any, out: Any) -> int:
     """`add_versions` as an entry point. Cost: that of `groups`, a row and a report."""
     return add_versions(plan, store, rows, numbers, stamp, codes, versions, out)
 
 
 @kernel
-def add_versions(plan: Plan, store: Store, rows: Rows, numbers: Any, stamp: int, codes: Any, versions: Any, out: Any) -> int:
+def add_versions(plan: Plan, store: Store, rows: GroupedColumns, numbers: Any, stamp: int, codes: Any, versions: Any, out: Any) -> int:
     """Apply the rows version after version: `numbers` ascend, and version v has the stamp `stamp + v`. After each, report the groups that
     it has touched. Returns the number of reports; codes, versions, out: for each the group, the version's number, and the row."""
     n, first = wide(0), wide(0)
@@ -113,13 +113,13 @@ def add_versions(plan: Plan, store: Store, rows: Rows, numbers: Any, stamp: int,
             n += 1
         if i + 1 == len(numbers) or numbers[i + 1] != version:
             for k in range(first, n):
-                tell(plan, store, wide(codes[k]), out, k)
+                emit(plan, store, wide(codes[k]), out, k)
             first = n
     return n
 
 
 @kernel("void(Plan, Store, int32[::1], int64[:, ::1])")
-def tell_all(plan: Plan, store: Store, codes: Any, out: Any) -> None:
+def emit_all(plan: Plan, store: Store, codes: Any, out: Any) -> None:
     """out[k]: the row of group codes[k]. O(1) a cell, O(log n) one of MIN or MAX."""
     for k in range(len(codes)):
-        tell(plan, store, wide(codes[k]), out, k)
+        emit(plan, store, wide(codes[k]), out, k)

@@ -6,7 +6,7 @@ depends only on the rows that are there: not on the order in which they came, no
     code ──> cells[code]: rows, counts, sums of 128 bits ──> limbs: sums of float64 (`limbs.py`)
                                                        └───> tree: (code, value) with counts (`values.py`)
 
-Written in place: only the writer reads it. A result is a row of cells for a store of rows, which has the versions (`results.py`).
+Written in position: only the writer reads it. A result is a row of cells for a store of rows, which has the versions (`results.py`).
 
 Invariants: `check.py`.
 Costs: a row O(1), and O(log n) for MIN, MAX and COUNT(DISTINCT); reporting a group O(1), and O(log n) for MIN and MAX. Memory: 8 bytes a
@@ -22,10 +22,10 @@ from collections.abc import Sequence
 import numpy as np
 
 from structures.aggregate import layout, values
-from structures.aggregate.amounts import Amounts, Tellings, add_amounts
-from structures.aggregate.changes import add_all, add_in_order, tell_all
+from structures.aggregate.amounts import Amounts, GroupReports, add_amounts
+from structures.aggregate.changes import add_all, add_in_order, emit_all
 from structures.aggregate.check import check_groups
-from structures.aggregate.layout import Limbs, Plan, Rows, Store, Tree
+from structures.aggregate.layout import GroupedColumns, Limbs, Plan, Store, Tree
 from structures.aggregate.limbs import LIMB_WORDS, LIMBS, QUOTIENT_DIGITS, USED
 from structures.core.kernel import compiled
 from structures.core.reserve import MEMORY, SLOTS, reserve
@@ -120,7 +120,7 @@ class Groups:
         """Begin to record the groups that are touched."""
         self._stamp += 1
 
-    def add(self, rows: Rows) -> np.ndarray:
+    def add(self, rows: GroupedColumns) -> np.ndarray:
         """Add and remove rows. Returns int32[n]: the codes of the groups that are touched for the first time since `begin`. The rows of a
         group are applied in order, and many rows group by group: then the memory that one row waits for is in the caches for the next
         ones."""
@@ -129,7 +129,7 @@ class Groups:
         self._require_right()
         return touched[:n]
 
-    def add_in_order(self, rows: Rows, numbers: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    def add_in_order(self, rows: GroupedColumns, numbers: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Apply rows version after version; `numbers`: int64[n], for each row that of its version, from 0 on. Returns for each report of a
         group its code (int32[n]), the version's number (int64[n]), and the row (int64[n, width]): for each version the groups that it has
         touched, as they are then."""
@@ -160,19 +160,19 @@ class Groups:
         """Apply changes, each of which adds or removes many rows, in order. Returns the same as `add_in_order`; without `ends` the codes
         (int32[n]) of the groups that are touched for the first time since `begin`, and no rows."""
         n = len(amounts.codes)
-        told = Tellings(np.empty(n, np.int32), np.empty(n, np.int64), np.empty((0 if ends is None else n, self.width), np.int64))
+        emitted = GroupReports(np.empty(n, np.int32), np.empty(n, np.int64), np.empty((0 if ends is None else n, self.width), np.int64))
         if ends is None:
-            n = compiled(add_amounts)(self._plan, self._store, amounts, np.array([n]), self._stamp, told)
+            n = compiled(add_amounts)(self._plan, self._store, amounts, np.array([n]), self._stamp, emitted)
         else:
-            n = compiled(add_amounts)(self._plan, self._store, amounts, ends, self._stamp + 1, told)
+            n = compiled(add_amounts)(self._plan, self._store, amounts, ends, self._stamp + 1, emitted)
             self._stamp += len(ends)
         self._require_right()
-        return told.codes[:n], told.versions[:n], told.rows[:n]
+        return emitted.codes[:n], emitted.versions[:n], emitted.rows[:n]
 
-    def tell(self, codes: np.ndarray) -> np.ndarray:
+    def emit(self, codes: np.ndarray) -> np.ndarray:
         """int64[n, width]: the rows of these groups."""
         out = np.empty((len(codes), self.width), np.int64)
-        compiled(tell_all)(self._plan, self._store, codes, out)
+        compiled(emit_all)(self._plan, self._store, codes, out)
         return out
 
     def _require_right(self) -> None:

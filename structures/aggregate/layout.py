@@ -82,7 +82,7 @@ class Plan(NamedTuple):
 
 
 @arrays("int32[::1]", "int8[::1]", "int64[:, ::1]", "uint8[:, ::1]")
-class Rows(NamedTuple):
+class GroupedColumns(NamedTuple):
     """n rows: their groups' codes, signs (1 comes, -1 goes), and for each of the columns the values and null flags."""
 
     codes: np.ndarray

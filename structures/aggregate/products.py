@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from structures.aggregate.amounts import Measured
+from structures.aggregate.amounts import Measures
 from structures.aggregate.changes import add_int
 from structures.aggregate.layout import DIGITS, HIGHEST, LOW32, LOWEST, MIDDLE
 from structures.core.kernel import arrays, compiled, kernel, require_columns, wide
@@ -83,7 +83,7 @@ def put_product(sums: Any, i: int, s: int, digits: tuple[int, int, int], times: 
 
 
 @kernel("void(Store, int64, Members, Measured)")
-def follow(store: Store, relations: int, members: Members, measured: Measured) -> None:
+def follow(store: Store, relations: int, members: Members, measured: Measures) -> None:
     """Apply these changes one after another; each is measured relative to the state left by the ones before it. O(k) a change and sum, of k
     relations."""
     cells, sums = store.cells, store.sums
@@ -121,13 +121,13 @@ class Products:
         if keys > self._most:
             raise MemoryError(f"a view holds at most {self._most} keys, those of older versions included")
 
-    def follow(self, members: Members) -> Measured:
+    def follow(self, members: Members) -> Measures:
         """Apply these changes one after another. For each, report how many rows of the join it adds or removes, and by how much the sums
         change. OverflowError: a key has more than 2**63 - 1 rows of the join; KeyError: a row to be removed was not there. After either the
         structure is damaged. TypeError, ValueError: the columns of the changes are invalid, and nothing was done. O(k) each, and a sum."""
         require_columns((np.int8, np.int8, np.int32, np.int64), members)
         n = len(members.keys)
-        measured = Measured(np.empty(n, np.int64), np.empty((n, len(self.sums), DIGITS), np.int64))
+        measured = Measures(np.empty(n, np.int64), np.empty((n, len(self.sums), DIGITS), np.int64))
         compiled(follow)(self._store, self.relations, members, measured)
         if self._store.control[TOO_MANY]:
             raise OverflowError("a key has more than 2**63 - 1 rows of the join")

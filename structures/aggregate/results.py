@@ -83,7 +83,7 @@ def int_mean(cells: Any, code: int, w: int, digits: Any, divisors: tuple[int, in
 
 
 @kernel
-def tell(plan: Plan, store: Store, code: int, out: Any, k: int) -> None:
+def emit(plan: Plan, store: Store, code: int, out: Any, k: int) -> None:
     """out[k]: the row of a group. Its first cell is the code, or -1 - code for a group without rows. Rows without cells for null bits have
     only results that are null just without rows."""
     cells, results = store.cells, plan.results

@@ -48,7 +48,7 @@ def _free_block(tree: Tree, block: int) -> None:
 
 
 @kernel
-def place_in(tree: Tree, block: int, group: int, value: int) -> int:
+def position_in(tree: Tree, block: int, group: int, value: int) -> int:
     """The number of entries of the block that are not above (group, value)."""
     low, high = block * B, block * B + tree.size[block]
     while low < high:
@@ -65,7 +65,7 @@ def _descend(tree: Tree, group: int, value: int, path: Any) -> int:
     """The leaf to which the entry belongs; path: for each level the node, and the number of the child taken."""
     block = tree.control[ROOT]
     for level in range(tree.control[HEIGHT] - 1):
-        child = max(place_in(tree, block, group, value) - 1, 0)
+        child = max(position_in(tree, block, group, value) - 1, 0)
         path[PATH_WORDS * level + ON], path[PATH_WORDS * level + TAKEN] = block, child
         block = tree.times[block * B + child]
     return block
@@ -75,34 +75,34 @@ def _descend(tree: Tree, group: int, value: int, path: Any) -> int:
 def count_value(tree: Tree, group: int, value: int, more: int, path: Any) -> int:
     """Count the value once more (1) or less (-1). Returns its count then; -1 if it was not there."""
     leaf = _descend(tree, group, value, path)
-    place = place_in(tree, leaf, group, value)
-    at = leaf * B + place - 1
-    if place > 0 and tree.group[at] == group and tree.value[at] == value:
+    position = position_in(tree, leaf, group, value)
+    at = leaf * B + position - 1
+    if position > 0 and tree.group[at] == group and tree.value[at] == value:
         tree.times[at] += more
         left = tree.times[at]
         if left == 0:
-            _remove(tree, leaf, place - 1, path)
+            _remove(tree, leaf, position - 1, path)
         return left
     if more < 0:
         return -1
-    _insert(tree, leaf, place, group, value, more, path)
+    _insert(tree, leaf, position, group, value, more, path)
     return more
 
 
 @kernel
-def _put(tree: Tree, block: int, place: int, group: int, value: int, count: int) -> None:
+def _put(tree: Tree, block: int, position: int, group: int, value: int, count: int) -> None:
     first = block * B
-    for i in range(first + tree.size[block], first + place, -1):
+    for i in range(first + tree.size[block], first + position, -1):
         tree.group[i], tree.value[i], tree.times[i] = tree.group[i - 1], tree.value[i - 1], tree.times[i - 1]
-    at = first + place
+    at = first + position
     tree.group[at], tree.value[at], tree.times[at] = group, value, count
     tree.size[block] += 1
 
 
 @kernel
-def _cut(tree: Tree, block: int, place: int) -> None:
+def _cut(tree: Tree, block: int, position: int) -> None:
     tree.size[block] -= 1
-    for i in range(block * B + place, block * B + tree.size[block]):
+    for i in range(block * B + position, block * B + tree.size[block]):
         tree.group[i], tree.value[i], tree.times[i] = tree.group[i + 1], tree.value[i + 1], tree.times[i + 1]
 
 
@@ -120,7 +120,7 @@ def _move(tree: Tree, source: int, target: int, n: int) -> None:
 
 
 @kernel
-def _insert(tree: Tree, block: int, place: int, group: int, value: int, count: int, path: Any) -> None:
+def _insert(tree: Tree, block: int, position: int, group: int, value: int, count: int, path: Any) -> None:
     """Insert an entry into a leaf; full blocks are split, from there up."""
     tree.control[ENTRIES] += 1
     level = tree.control[HEIGHT] - 1
@@ -128,10 +128,10 @@ def _insert(tree: Tree, block: int, place: int, group: int, value: int, count: i
         right, half = new_block(tree), B // 2
         _move(tree, block * B + half, right * B, B - half)
         tree.size[block], tree.size[right] = half, B - half
-        if place > half:
-            _put(tree, right, place - half, group, value, count)
+        if position > half:
+            _put(tree, right, position - half, group, value, count)
         else:
-            _put(tree, block, place, group, value, count)
+            _put(tree, block, position, group, value, count)
         group, value, count = tree.group[right * B], tree.value[right * B], right
         level -= 1
         if level < 0:
@@ -141,8 +141,8 @@ def _insert(tree: Tree, block: int, place: int, group: int, value: int, count: i
             tree.control[ROOT] = root
             tree.control[HEIGHT] += 1
             return
-        block, place = path[PATH_WORDS * level + ON], path[PATH_WORDS * level + TAKEN] + 1
-    _put(tree, block, place, group, value, count)
+        block, position = path[PATH_WORDS * level + ON], path[PATH_WORDS * level + TAKEN] + 1
+    _put(tree, block, position, group, value, count)
 
 
 @kernel
@@ -151,10 +151,10 @@ def is_thin(tree: Tree, block: int) -> bool:
 
 
 @kernel
-def _remove(tree: Tree, block: int, place: int, path: Any) -> None:
+def _remove(tree: Tree, block: int, position: int, path: Any) -> None:
     """Remove an entry from a leaf; thin blocks are evened out or merged with a neighbour, from there up."""
     tree.control[ENTRIES] -= 1
-    _cut(tree, block, place)
+    _cut(tree, block, position)
     level = tree.control[HEIGHT] - 1
     while level > 0 and is_thin(tree, block):
         leaves = level == tree.control[HEIGHT] - 1
@@ -208,12 +208,12 @@ def _level_out(tree: Tree, parent: int, number: int, leaves: bool) -> bool:
 def least(tree: Tree, group: int, path: Any) -> int:
     """The least value of a group that has values."""
     leaf = _descend(tree, group, SIGN, path)
-    place = place_in(tree, leaf, group, SIGN)
-    at = leaf * B + place
-    if place > 0 and tree.group[at - 1] == group:  # then it is SIGN
+    position = position_in(tree, leaf, group, SIGN)
+    at = leaf * B + position
+    if position > 0 and tree.group[at - 1] == group:  # then it is SIGN
         return tree.value[at - 1]
     level = tree.control[HEIGHT] - 2
-    if place == tree.size[leaf]:  # the first entry of the next leaf
+    if position == tree.size[leaf]:  # the first entry of the next leaf
         while level >= 0 and path[PATH_WORDS * level + TAKEN] + 1 == tree.size[path[PATH_WORDS * level + ON]]:
             level -= 1
         block = tree.times[path[PATH_WORDS * level + ON] * B + path[PATH_WORDS * level + TAKEN] + 1]
@@ -227,9 +227,9 @@ def least(tree: Tree, group: int, path: Any) -> int:
 def greatest(tree: Tree, group: int, path: Any) -> int:
     """The greatest value of a group that has values."""
     leaf = _descend(tree, group, ~SIGN, path)
-    place = place_in(tree, leaf, group, ~SIGN)
-    at = leaf * B + place - 1
-    if place == 0:  # the last entry of the leaf before
+    position = position_in(tree, leaf, group, ~SIGN)
+    at = leaf * B + position - 1
+    if position == 0:  # the last entry of the leaf before
         level = tree.control[HEIGHT] - 2
         while level >= 0 and path[PATH_WORDS * level + TAKEN] == 0:
             level -= 1

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from structures.box import layout
-from structures.box.build import Given, build_trees, sorted_places
+from structures.box.build import BoxList, build_trees, sorted_positions
 from structures.box.layout import (
     BEHIND,
     BOTH_HERE,
@@ -39,7 +39,7 @@ from structures.box.layout import (
 )
 from structures.box.records import Box, code_of, key_of, tag_of
 from structures.box.rotation import heavier, rotated, unbalanced
-from structures.core.blocks import Nodes, Writing, drop
+from structures.core.blocks import Nodes, WriteState, drop
 from structures.core.kernel import kernel
 from structures.ordered.whole import drop_flat
 
@@ -47,7 +47,7 @@ ALL_BOXES, OF_EITHER = -1, 2  # arguments of `gather`, in place of a set
 
 
 @kernel(allocates=True)
-def drop_nodes(nodes: Nodes, writing: Writing, level: int, node: int) -> None:
+def drop_nodes(nodes: Nodes, writing: WriteState, level: int, node: int) -> None:
     """Drop a node with its records and trees, and everything below it."""
     W, C = nodes.W, writing.C
     # Each node on a path leaves at most three others waiting, and the nodes of a tree lie above those of the tree that it hangs on.
@@ -75,7 +75,7 @@ def drop_nodes(nodes: Nodes, writing: Writing, level: int, node: int) -> None:
 
 
 @kernel
-def drop_tree(nodes: Nodes, writing: Writing, level: int, h: int) -> None:
+def drop_tree(nodes: Nodes, writing: WriteState, level: int, h: int) -> None:
     """Drop the tree of the level in holder h, which becomes inactive."""
     W, C = nodes.W, writing.C
     if level + 1 == C[layout.DIMENSIONS]:
@@ -128,7 +128,7 @@ def gather(nodes: Nodes, C: Any, level: int, top: int, points: int, slab: Any) -
 
 
 @kernel(allocates=True)
-def activate(nodes: Nodes, writing: Writing, level: int, node: int, i: int, box: Box) -> None:
+def activate(nodes: Nodes, writing: WriteState, level: int, node: int, i: int, box: Box) -> None:
     """Build tree i of a node from its points and its first spanner, a member of that tree."""
     C, s = writing.C, box.set
     single = level == 0 and C[layout.SELF_] != 0
@@ -145,12 +145,12 @@ def activate(nodes: Nodes, writing: Writing, level: int, node: int, i: int, box:
         lefts, codes = np.empty(n + 1, np.int64), np.empty(n + 1, np.int64)
         for j in range(n + 1):
             lefts[j], codes[j] = lows[j * d + d - 1], (code_of(tags[j]) & ~1) | (members[j] & 1)
-        members = members[sorted_places(np.zeros(n + 1, np.int64), lefts, codes)]
-    build_trees(nodes, writing, level + 1, holder(node, i), 0, Given(members, lows, highs, tags), np.full(n + 1, BOTH_HERE, np.uint8))
+        members = members[sorted_positions(np.zeros(n + 1, np.int64), lefts, codes)]
+    build_trees(nodes, writing, level + 1, holder(node, i), 0, BoxList(members, lows, highs, tags), np.full(n + 1, BOTH_HERE, np.uint8))
 
 
 @kernel(allocates=True)
-def rebuild(nodes: Nodes, writing: Writing, level: int, top: int, slab: Any) -> None:
+def rebuild(nodes: Nodes, writing: WriteState, level: int, top: int, slab: Any) -> None:
     """Rebuild what is below own node `top`, balanced; the node and its trees stay."""
     W, C = nodes.W, writing.C
     LO, HI, TAGS, refs, here, n = gather(nodes, C, level, top, ALL_BOXES, slab)
@@ -159,11 +159,11 @@ def rebuild(nodes: Nodes, writing: Writing, level: int, top: int, slab: Any) -> 
     else:
         for c in range(2):
             drop_nodes(nodes, writing, level, child_of(W, top, c))
-    build_trees(nodes, writing, level, 0, top, Given(refs[:n], LO, HI, TAGS), here[:n])
+    build_trees(nodes, writing, level, 0, top, BoxList(refs[:n], LO, HI, TAGS), here[:n])
 
 
 @kernel(allocates=True)
-def sunk(nodes: Nodes, writing: Writing, level: int, o: int, slab: Any) -> bool:
+def sunk(nodes: Nodes, writing: WriteState, level: int, o: int, slab: Any) -> bool:
     """Balance own node o, which is too large to be rebuilt, by rotations: its light child sinks until it is beside one of about its weight,
     or below a node that can be rebuilt. Returns whether o is balanced; a node below it may not be, where no rotation is possible."""
     M, W = nodes.M, nodes.W
@@ -197,7 +197,7 @@ def most_on_long_way(nodes: Nodes, C: Any, level: int, top: int, large: int, key
 
 
 @kernel(allocates=True)
-def repair(nodes: Nodes, writing: Writing, level: int, h: int, key: int, value: int, tie: int) -> None:
+def repair(nodes: Nodes, writing: WriteState, level: int, h: int, key: int, value: int, tie: int) -> None:
     """Balance the nodes on the path to a place in the tree of holder h by rotations, and rebuild below the topmost one (N2) that remains
     unbalanced and may be rebuilt within a change: larger nodes if the path is long; if it is too long, below the lowest node that makes it
     shorter by several nodes. Counts a change below several larger unbalanced nodes in UNEVEN."""

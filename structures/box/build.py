@@ -35,7 +35,7 @@ from structures.box.layout import (
 )
 from structures.box.records import code_of, key_of, rows_inside, tag_of, write_record
 from structures.core.arena import COUNT, HEIGHT, INNER_WORDS, LEAF_WORDS, LIVE, ROOT
-from structures.core.blocks import Nodes, Writing, drop
+from structures.core.blocks import Nodes, WriteState, drop
 from structures.core.control import words_of
 from structures.core.entries import Entries
 from structures.core.kernel import arrays, kernel, wide
@@ -59,7 +59,7 @@ def leave(W: Any, C: Any, h: int) -> None:
 
 
 @arrays("int64[::1]", "int64[::1]", "int64[::1]", "int64[::1]")
-class Given(NamedTuple):
+class BoxList(NamedTuple):
     """The boxes to build from: refs to them, and, by ref, their lower and upper ends and their tags."""
 
     refs: np.ndarray
@@ -69,7 +69,7 @@ class Given(NamedTuple):
 
 
 @kernel(allocates=True)
-def build_entries(nodes: Nodes, writing: Writing, h: int, entries: Entries, order: Any) -> None:
+def build_entries(nodes: Nodes, writing: WriteState, h: int, entries: Entries, order: Any) -> None:
     """Build the 1-D tree of holder h, from scratch, from its entries; `order`: their places in its order."""
     W, C = nodes.W, writing.C
     if no_room(C, (len(order) // LEAF_FILL + 64) * (LEAF_WORDS + INNER_WORDS)):  # no more inner nodes than leaves
@@ -81,7 +81,7 @@ def build_entries(nodes: Nodes, writing: Writing, h: int, entries: Entries, orde
 
 
 @kernel(allocates=True)
-def build_flat(nodes: Nodes, writing: Writing, h: int, given: Given) -> None:
+def build_flat(nodes: Nodes, writing: WriteState, h: int, given: BoxList) -> None:
     """Build a 1-D tree from members (see `build_trees`), given in its order."""
     refs, LO, HI, TAGS = given
     n, d = len(refs), writing.C[layout.DIMENSIONS]
@@ -98,7 +98,7 @@ def build_flat(nodes: Nodes, writing: Writing, h: int, given: Given) -> None:
 
 
 @kernel(allocates=True)
-def sort_by(column: Any, places: Any, other: Any) -> tuple[Any, Any]:
+def sort_by(column: Any, positions: Any, other: Any) -> tuple[Any, Any]:
     """The places of a column sorted by its values (stable), and scratch of the same size. O(n) for each byte in which values differ."""
     n, differ = len(column), wide(0)
     for value in column:
@@ -113,31 +113,31 @@ def sort_by(column: Any, places: Any, other: Any) -> tuple[Any, Any]:
         for digit in range(1, 256):
             starts[digit] += starts[digit - 1]
         for i in range(n):
-            digit = ((column[places[i]] >> shift) & 255) ^ flip
-            other[starts[digit]] = places[i]
+            digit = ((column[positions[i]] >> shift) & 255) ^ flip
+            other[starts[digit]] = positions[i]
             starts[digit] += 1
-        places, other = other, places
-    return places, other
+        positions, other = other, positions
+    return positions, other
 
 
 @kernel(allocates=True)
-def sorted_places(keys: Any, values: Any, ties: Any) -> Any:
+def sorted_positions(keys: Any, values: Any, ties: Any) -> Any:
     """int64: the places of the arrays sorted by (key, value, tie). Radix sort: O(n) for each byte in which they differ, at most 20."""
-    places, other = sort_by(ties, np.arange(len(values)), np.empty(len(values), np.int64))
-    places, other = sort_by(values, places, other)
-    return sort_by(keys, places, other)[0]
+    positions, other = sort_by(ties, np.arange(len(values)), np.empty(len(values), np.int64))
+    positions, other = sort_by(values, positions, other)
+    return sort_by(keys, positions, other)[0]
 
 
-class Ranked(NamedTuple):
+class NodeMembers(NamedTuple):
     """Members of a tree's node, and for each member the ranks of its left and right end among all ends in the node's slab: -1, or the
     number of ends, for an end outside."""
 
-    given: Given
+    given: BoxList
     left: np.ndarray
     right: np.ndarray
 
 
-class Pending(NamedTuple):
+class PendingTrees(NamedTuple):
     """Trees to be built (level, holder, place in the pool, members), and their members; the nodes made, after ~holder of their tree; the
     numbers of words in use in these three."""
 
@@ -148,7 +148,7 @@ class Pending(NamedTuple):
 
 
 @kernel(allocates=True)
-def ranked_ends(C: Any, level: int, given: Given, here: Any) -> tuple[Any, Ranked, Any]:
+def ranked_ends(C: Any, level: int, given: BoxList, here: Any) -> tuple[Any, NodeMembers, Any]:
     """For members with ends in a slab (`here`, as in a tag), return the ends in order, as words (key, value, tie) of a flat array; their
     ranks; and the members sorted by dimension k + 1."""
     refs, LO, HI, TAGS = given.refs, given.LO, given.HI, given.TAGS
@@ -167,7 +167,7 @@ def ranked_ends(C: Any, level: int, given: Given, here: Any) -> tuple[Any, Ranke
         if here[j] & RIGHT_HERE != 0:
             keys[e], values[e], ties[e], of[e] = key, HI[m * d + level], layout.RIGHT_TIE + code, 2 * j + 1
             e += 1
-    order = sorted_places(keys[:e], values[:e], ties[:e])
+    order = sorted_positions(keys[:e], values[:e], ties[:e])
     ends, left, right = np.empty(3 * e, np.int64), np.full(n, -1), np.full(n, e)
     for r in range(e):
         x = order[r]
@@ -176,11 +176,11 @@ def ranked_ends(C: Any, level: int, given: Given, here: Any) -> tuple[Any, Ranke
             left[of[x] >> 1] = r
         else:
             right[of[x] >> 1] = r
-    return ends, Ranked(given, left, right), sorted_places(next_keys, next_values, next_ties)
+    return ends, NodeMembers(given, left, right), sorted_positions(next_keys, next_values, next_ties)
 
 
 @kernel
-def build_leaf(nodes: Nodes, writing: Writing, level: int, o: int, a: int, b: int, members: Any, ranked: Ranked) -> None:
+def build_leaf(nodes: Nodes, writing: WriteState, level: int, o: int, a: int, b: int, members: Any, ranked: NodeMembers) -> None:
     """Make node o the leaf of the ends ranked [a, b), from the members with an end there."""
     M, W, C, left, right = nodes.M, nodes.W, writing.C, ranked.left, ranked.right
     refs, LO, HI, TAGS = ranked.given
@@ -200,7 +200,7 @@ def build_leaf(nodes: Nodes, writing: Writing, level: int, o: int, a: int, b: in
 
 
 @kernel
-def hand_down(single: bool, a: int, b: int, members: Any, ranked: Ranked, below: Any, tree0: Any, tree1: Any) -> tuple[int, int, int]:
+def hand_down(single: bool, a: int, b: int, members: Any, ranked: NodeMembers, below: Any, tree0: Any, tree1: Any) -> tuple[int, int, int]:
     """Distribute the members of a node to the child with the ends ranked [a, b): those with an end there into `below`, the members of the
     child's trees into tree0 and tree1 (`single`: all into tree0). Returns the number of each; 0 for a tree without spanners."""
     refs, left, right = ranked.given.refs, ranked.left, ranked.right
@@ -229,7 +229,7 @@ def hand_down(single: bool, a: int, b: int, members: Any, ranked: Ranked, below:
 
 
 @kernel(allocates=True)
-def build_below(nodes: Nodes, writing: Writing, level: int, top: int, given: Given, here: Any, pending: Pending) -> None:
+def build_below(nodes: Nodes, writing: WriteState, level: int, top: int, given: BoxList, here: Any, pending: PendingTrees) -> None:
     """Build what is below node `top` from its members; record the nodes made, and the trees of more dimensions that are still to be
     built."""
     M, W, C, refs, LO, HI, TAGS = nodes.M, nodes.W, writing.C, given.refs, given.LO, given.HI, given.TAGS
@@ -272,7 +272,7 @@ def build_below(nodes: Nodes, writing: Writing, level: int, top: int, given: Giv
                 for i in range(2):
                     inside = tree0[:n0] if i == 0 else tree1[:n1]
                     if len(inside) > 0 and flat:
-                        build_flat(nodes, writing, holder(child, i), Given(inside, LO, HI, TAGS))
+                        build_flat(nodes, writing, holder(child, i), BoxList(inside, LO, HI, TAGS))
                     elif len(inside) > 0:
                         await_build(pending, level + 1, holder(child, i), inside)
                 y = next_present[next_count]
@@ -283,7 +283,7 @@ def build_below(nodes: Nodes, writing: Writing, level: int, top: int, given: Giv
 
 
 @kernel(allocates=True)
-def await_build(pending: Pending, level: int, h: int, refs: Any) -> None:
+def await_build(pending: PendingTrees, level: int, h: int, refs: Any) -> None:
     waiting, pool, used = pending.waiting, pending.pool, pending.used
     w, p = used[0], used[1]
     waiting[w], waiting[w + 1], waiting[w + 2], waiting[w + 3] = level, h, p, len(refs)
@@ -302,7 +302,7 @@ def with_room(array: Any, used: int, more: int) -> Any:
 
 
 @kernel(allocates=True)
-def build_trees(nodes: Nodes, writing: Writing, level: int, h: int, top: int, given: Given, here: Any) -> None:
+def build_trees(nodes: Nodes, writing: WriteState, level: int, h: int, top: int, given: BoxList, here: Any) -> None:
     """Build the tree of holder h (of the level, from scratch), or, h = 0, what is below node `top`.
 
     given.refs: members, 2 * place + set in the tree, of the boxes LO[place * d:], HI[place * d:] with TAGS[place]; for a 1-D tree in its
@@ -332,7 +332,9 @@ def build_trees(nodes: Nodes, writing: Writing, level: int, h: int, top: int, gi
             used[2] += 1
             for r in refs:
                 W[h + layout.MEMBERS + (r & 1)] += 1
-        build_below(nodes, writing, level, top, Given(refs, given.LO, given.HI, given.TAGS), here, Pending(waiting, pool, made, used))
+        build_below(
+            nodes, writing, level, top, BoxList(refs, given.LO, given.HI, given.TAGS), here, PendingTrees(waiting, pool, made, used)
+        )
         if first == used[0] or C[layout.FULL] != 0:
             break
         level, h, start = waiting[first], waiting[first + 1], waiting[first + 2]
@@ -350,7 +352,7 @@ def build_trees(nodes: Nodes, writing: Writing, level: int, h: int, top: int, gi
 
 
 @kernel("void(Nodes, Writing, Entries)", allocates=True)
-def load(nodes: Nodes, writing: Writing, entries: Entries) -> None:
+def load(nodes: Nodes, writing: WriteState, entries: Entries) -> None:
     """Fill the empty tree; left, right: flat, with the dimensions of a box side by side. O(n log**(d - 1) n)."""
     sets, keys, lefts, rights, slots = entries
     W, d = nodes.W, writing.C[layout.DIMENSIONS]
@@ -364,12 +366,12 @@ def load(nodes: Nodes, writing: Writing, entries: Entries) -> None:
     top = own_node(nodes, writing, root_of(W, layout.TOP))
     set_root(W, layout.TOP, top)
     drop(nodes.M, writing, records_of(W, top), layout.RECORD_LEVELS)
-    build_trees(nodes, writing, 0, 0, top, Given(refs, lefts, rights, tags), np.full(n, BOTH_HERE, np.uint8))
+    build_trees(nodes, writing, 0, 0, top, BoxList(refs, lefts, rights, tags), np.full(n, BOTH_HERE, np.uint8))
     refresh_holder(W, layout.TOP)
 
 
 @kernel("void(Nodes, Writing)")
-def plant(nodes: Nodes, writing: Writing) -> None:
+def plant(nodes: Nodes, writing: WriteState) -> None:
     """Make the empty tree of level 0. O(1)."""
     W, C = nodes.W, writing.C
     o = new_node(nodes, C, 0, layout.LEAF_NODE)

@@ -44,7 +44,7 @@ from structures.box.layout import (
 )
 from structures.box.records import Box, code_of, count_rows, cut_record, find_record, key_of, put_record, tag_of
 from structures.box.rotation import unbalanced
-from structures.core.blocks import Nodes, Writing
+from structures.core.blocks import Nodes, WriteState
 from structures.core.kernel import kernel
 from structures.ordered.tree import cut, put
 
@@ -63,7 +63,7 @@ def push(stack: Any, n: int, what: int, level: int, h: int, s: int) -> int:
 
 
 @kernel
-def as_point(nodes: Nodes, writing: Writing, stack: Any, n: int, level: int, o: int, s: int) -> int:
+def as_point(nodes: Nodes, writing: WriteState, stack: Any, n: int, level: int, o: int, s: int) -> int:
     """Push the tree of own node o that the box, with its left end in the node's slab, is a point of."""
     W, C = nodes.W, writing.C
     i, t = pointed(C, level, s)
@@ -80,7 +80,7 @@ def as_point(nodes: Nodes, writing: Writing, stack: Any, n: int, level: int, o: 
 
 
 @kernel
-def as_spanner(nodes: Nodes, writing: Writing, stack: Any, n: int, level: int, o: int, box: Box) -> int:
+def as_spanner(nodes: Nodes, writing: WriteState, stack: Any, n: int, level: int, o: int, box: Box) -> int:
     """Push, or build, the tree of own node o that the box is a spanner of: it covers the node's slab, but not that of the parent."""
     W, C = nodes.W, writing.C
     i, t = spanned(C, level, box.set)
@@ -93,7 +93,7 @@ def as_spanner(nodes: Nodes, writing: Writing, stack: Any, n: int, level: int, o
 
 
 @kernel
-def in_leaf(nodes: Nodes, writing: Writing, sign: int, level: int, o: int, box: Box, here: int) -> None:
+def in_leaf(nodes: Nodes, writing: WriteState, sign: int, level: int, o: int, box: Box, here: int) -> None:
     """Add the box to the records of own leaf o, or remove it."""
     W, C = nodes.W, writing.C
     r = own_records(nodes, writing, level, records_of(W, o))
@@ -108,7 +108,7 @@ def in_leaf(nodes: Nodes, writing: Writing, sign: int, level: int, o: int, box: 
 
 
 @kernel
-def begin(nodes: Nodes, writing: Writing, stack: Any, n: int, sign: int, level: int, h: int, box: Box) -> int:
+def begin(nodes: Nodes, writing: WriteState, stack: Any, n: int, sign: int, level: int, h: int, box: Box) -> int:
     """Change the nodes and records of the tree in holder h, and push the changes of the trees at its nodes."""
     M, W, s, key = nodes.M, nodes.W, box.set, box.key
     code, left, right = 2 * box.slot + s, box.lo[level], box.hi[level]
@@ -153,7 +153,7 @@ def begin(nodes: Nodes, writing: Writing, stack: Any, n: int, sign: int, level: 
 
 
 @kernel
-def finish(nodes: Nodes, writing: Writing, seen: Any, level: int, h: int, box: Box) -> None:
+def finish(nodes: Nodes, writing: WriteState, seen: Any, level: int, h: int, box: Box) -> None:
     """Restore live bits and balance of the tree in holder h, to which the box was added or from which it was removed; drop the tree if it
     is empty. `seen`: room for SEEN_WORDS."""
     M, W = nodes.M, nodes.W
@@ -173,14 +173,14 @@ def finish(nodes: Nodes, writing: Writing, seen: Any, level: int, h: int, box: B
             fork = o
             break
         o = child_of(W, o, c)
-    for side in range(2 if fork != 0 else 0):
-        value, tie = (left, code) if side == 0 else (right, layout.RIGHT_TIE + code)
-        o = child_of(W, fork, side)
+    for input in range(2 if fork != 0 else 0):
+        value, tie = (left, code) if input == 0 else (right, layout.RIGHT_TIE + code)
+        o = child_of(W, fork, input)
         seen[n] = o
         n += 1
         while W[2 * o + layout.FLAGS] & layout.LEAF_NODE == 0:
             c = 1 if goes_right(M, o, key, value, tie) else 0
-            if c == side:
+            if c == input:
                 seen[n] = child_of(W, o, 1 - c)
                 n += 1
             o = child_of(W, o, c)
@@ -192,7 +192,7 @@ def finish(nodes: Nodes, writing: Writing, seen: Any, level: int, h: int, box: B
 
 
 @kernel
-def completed(nodes: Nodes, writing: Writing, seen: Any, level: int, h: int) -> bool:
+def completed(nodes: Nodes, writing: WriteState, seen: Any, level: int, h: int) -> bool:
     """Update the live bits of these nodes of the tree in holder h, from the last to the first, and of the holder.
     Returns whether the nodes are balanced."""
     W = nodes.W
@@ -205,7 +205,7 @@ def completed(nodes: Nodes, writing: Writing, seen: Any, level: int, h: int) -> 
 
 
 @kernel
-def change_flat(nodes: Nodes, writing: Writing, sign: int, h: int, s: int, slot: int, left: int, right: int) -> None:
+def change_flat(nodes: Nodes, writing: WriteState, sign: int, h: int, s: int, slot: int, left: int, right: int) -> None:
     """Insert into or delete from the 1-D tree in holder h."""
     W, C = nodes.W, writing.C
     enter(W, C, h)
@@ -219,7 +219,7 @@ def change_flat(nodes: Nodes, writing: Writing, sign: int, h: int, s: int, slot:
 
 
 @kernel
-def change_box(nodes: Nodes, writing: Writing, stack: Any, sign: int, box: Box) -> None:
+def change_box(nodes: Nodes, writing: WriteState, stack: Any, sign: int, box: Box) -> None:
     """Insert the box, which is not there, or delete it, which is."""
     C = writing.C
     d, uneven = C[layout.DIMENSIONS], C[layout.UNEVEN]

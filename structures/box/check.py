@@ -10,30 +10,30 @@ from structures.box import layout
 from structures.box.layout import BoxArena, child_of, records_of, root_of
 from structures.core.arena import KIND
 from structures.core.check import check_blocks
-from structures.core.entry_tree import Root
+from structures.core.entry_tree import EntryRoot
 from structures.ordered.check import check_below, has_row
 
-Place = tuple[int, int, int]
-FIRST_PLACE, LAST_PLACE = (-1, 0, 0), (2**31, 0, 0)
+Position = tuple[int, int, int]
+FIRST_POSITION, LAST_POSITION = (-1, 0, 0), (2**31, 0, 0)
 
 
 class Box(NamedTuple):
     key: int
     set: int
     slot: int
-    sides: tuple[tuple[int, int], ...]  # from the dimension of the level on
+    inputs: tuple[tuple[int, int], ...]  # from the dimension of the level on
 
-    def left(self) -> Place:
-        return self.key, self.sides[0][0], 2 * self.slot + self.set
+    def left(self) -> Position:
+        return self.key, self.inputs[0][0], 2 * self.slot + self.set
 
-    def right(self) -> Place:
-        return self.key, self.sides[0][1], layout.RIGHT_TIE + 2 * self.slot + self.set
+    def right(self) -> Position:
+        return self.key, self.inputs[0][1], layout.RIGHT_TIE + 2 * self.slot + self.set
 
 
 def meet(a: Box, b: Box) -> bool:
     if a.key != b.key:
         return False
-    for (start, end), (other_start, other_end) in zip(a.sides, b.sides, strict=True):  # not all(): most of the check's time is spent here
+    for (start, end), (other_start, other_end) in zip(a.inputs, b.inputs, strict=True):  # not all(): most of the check's time is spent here
         if start > other_end or other_start > end:
             return False
     return True
@@ -57,13 +57,13 @@ class _Proof:
         for i in range(int(W[2 * o + layout.COUNT])):
             columns = [int(M[o + 2 + c * layout.ROOM + i]) for c in range(1 + 2 * (self.dimensions - level))]
             tag = columns[0]
-            sides = tuple(zip(columns[1::2], columns[2::2], strict=True))
-            found.append((Box((tag >> 33) & 0x7FFFFFFF, (tag >> 2) & 1, (tag >> 3) & 0x3FFFFFFF, sides), tag & 3))
-        order = [(box.sides[1][0], 2 * box.slot + box.set) for box, _ in found]
+            inputs = tuple(zip(columns[1::2], columns[2::2], strict=True))
+            found.append((Box((tag >> 33) & 0x7FFFFFFF, (tag >> 2) & 1, (tag >> 3) & 0x3FFFFFFF, inputs), tag & 3))
+        order = [(box.inputs[1][0], 2 * box.slot + box.set) for box, _ in found]
         assert order == sorted(order), f"N1: records {o} are out of order"
         return found
 
-    def leaf(self, level: int, node: int, lo: Place, hi: Place) -> dict[Box, int]:
+    def leaf(self, level: int, node: int, lo: Position, hi: Position) -> dict[Box, int]:
         found = self.records(level, node)
         for box, here in found:
             wanted = 2 * (lo <= box.left() < hi) + (lo <= box.right() < hi)
@@ -78,7 +78,7 @@ class _Proof:
         assert rows == stored, f"N4: leaf {node} has {stored} rows, should be {rows}"
         return dict(found)
 
-    def below(self, level: int, node: int, lo: Place, hi: Place) -> dict[Box, int]:
+    def below(self, level: int, node: int, lo: Position, hi: Position) -> dict[Box, int]:
         """Prove the invariants of everything below a node whose trees are proven. Returns the boxes with an end there, and which ends."""
         W, w = self.arena.W, 2 * node
         self.nodes[node] = layout.NODE
@@ -95,7 +95,7 @@ class _Proof:
         assert bool(W[w + layout.FLAGS] & layout.LIVE_NODE) == live, f"N4: node {node} says {not live}"
         return boxes
 
-    def children(self, level: int, node: int, lo: Place, hi: Place) -> dict[Box, int]:
+    def children(self, level: int, node: int, lo: Position, hi: Position) -> dict[Box, int]:
         """Prove both children of an inner node, and their trees, whose spanners are among the node's boxes."""
         M, W = self.arena.M, self.arena.W
         middle = int(M[node + layout.SEPARATOR + 1]), int(M[node + layout.SEPARATOR]), int(M[node + layout.SEPARATOR + 2])
@@ -119,9 +119,9 @@ class _Proof:
         """Prove that the trees of a node have the members that they should have (N3) and are sound."""
         single = self.single and level == 0
         for i in range(1 if single else 2):
-            wanted = {Box(0, i, b.slot, b.sides[1:]) for b in spanners if single or b.set == i}
+            wanted = {Box(0, i, b.slot, b.inputs[1:]) for b in spanners if single or b.set == i}
             first = len(wanted)
-            wanted |= {Box(0, 1 - i, b.slot, b.sides[1:]) for b in points if single or b.set == 1 - i}
+            wanted |= {Box(0, 1 - i, b.slot, b.inputs[1:]) for b in points if single or b.set == 1 - i}
             h = 2 * node + layout.TREES + layout.TREE_WORDS * i
             if not self.arena.W[h + layout.STATE] & layout.ACTIVE:
                 assert first == 0, f"N3: tree {i} of node {node} is inactive, but has spanners"
@@ -137,24 +137,24 @@ class _Proof:
             assert live == has_row(entries, int(self.arena.C[KIND])), f"N4: live of tree {h} is {live}"
             members = {Box(0, e[4], e[2] >> 1, ((e[1], e[3]),)) for e in entries}
         else:
-            members = set(self.below(level, root, FIRST_PLACE, LAST_PLACE))
+            members = set(self.below(level, root, FIRST_POSITION, LAST_POSITION))
             assert live == bool(W[2 * root + layout.FLAGS] & layout.LIVE_NODE), f"N4: live of tree {h} is {live}"
         counts = [sum(box.set == s for box in members) for s in range(2)]
         assert counts == [W[h + layout.MEMBERS], W[h + layout.MEMBERS + 1]] and members, f"tree {h} should have {counts} members"
         return members
 
 
-def check_boxes(arena: BoxArena, table: np.ndarray, root: Root, others: tuple[Root, ...]) -> None:
+def check_boxes(arena: BoxArena, table: np.ndarray, root: EntryRoot, others: tuple[EntryRoot, ...]) -> None:
     """Prove N1 to N5 of the version and of others, and I3 of the arena when all roots in use are given. `table`: the one of N5, by set and
     slot."""
     proof = _Proof(arena)
     boxes: dict[Box, int] = {}
     for offset, _, wanted, live in (*others, root):
-        boxes = proof.below(0, offset, FIRST_PLACE, LAST_PLACE)
+        boxes = proof.below(0, offset, FIRST_POSITION, LAST_POSITION)
         counts = tuple(sum(box.set == s for box in boxes) for s in range(2))
         assert counts == wanted, f"counts {wanted}, should be {counts}"
         for box in boxes:
-            ends, known = list(zip(*box.sides, strict=True)), table[box.set, box.slot].tolist()
+            ends, known = list(zip(*box.inputs, strict=True)), table[box.set, box.slot].tolist()
             assert known == [*ends[0], *ends[1]], f"N5: the table has {known} for {box}"
         assert live == bool(arena.W[2 * offset + layout.FLAGS] & layout.LIVE_NODE), f"live is {live}"
     check_blocks(arena, {**proof.flat, **proof.nodes})

@@ -16,7 +16,7 @@ from structures.box.walk import ANY_KEY, ROWS_BEYOND, view_fill, view_start, vie
 from structures.box.walk import QUEUED as VIEW_QUEUED
 from structures.core.arena import KEY_MAX, B
 from structures.core.cursor import Cursor, PartedCursor
-from structures.core.entry_tree import Root
+from structures.core.entry_tree import EntryRoot
 from structures.core.kernel import compiled
 from structures.interval import walk
 from structures.ordered.chunks import within
@@ -26,7 +26,7 @@ NO_SLOT = -1  # slot of an item that is not a box
 _CHUNK = 256  # boxes of a window whose partners are searched at a time
 
 
-def tree_of(arena: BoxArena, root: Root) -> BoxRoot:
+def tree_of(arena: BoxArena, root: EntryRoot) -> BoxRoot:
     """A version in the form that the kernels take."""
     return BoxRoot(root.offset, bool(arena.C[SELF_]), int(arena.C[DIMENSIONS]))
 
@@ -36,7 +36,7 @@ class ViewCursor(Cursor):
 
     _STEPS, _GAP = walk.STEPS, walk.GAP
 
-    def __init__(self, arena: BoxArena, root: Root, key: int | None) -> None:
+    def __init__(self, arena: BoxArena, root: EntryRoot, key: int | None) -> None:
         self._arena, self._tree = arena, tree_of(arena, root)
         super().__init__(2, np.zeros(view_words(self._tree.dimensions), np.int64))
         compiled(view_start)(arena.W, self._Z, root.offset, ANY_KEY if key is None else key)
@@ -55,7 +55,7 @@ class QueryCursor(Cursor):
 
     _STEPS, _GAP = STEPS, GAP
 
-    def __init__(self, arena: BoxArena, root: Root, items: np.ndarray, swap: bool) -> None:
+    def __init__(self, arena: BoxArena, root: EntryRoot, items: np.ndarray, swap: bool) -> None:
         self._arena, self._tree, self._items, self._swap = arena, tree_of(arena, root), items, swap
         super().__init__(2, np.zeros(query_words(self._tree.dimensions), np.int64))
         self._Z[ITEM_AT] = -1
@@ -81,7 +81,7 @@ def items_of(slots: Column, keys: Column, searched: int, mode: int, ties: Column
     return items
 
 
-class _Parted(PartedCursor):
+class _PartCursor(PartedCursor):
     """A reading in parts that measures gaps across parts as far as the parts report: the result is too large by at most the largest gap of
     the next part."""
 
@@ -90,7 +90,7 @@ class _Parted(PartedCursor):
         return self._past + self._beside() - self._last + part.largest_gap
 
     def _end_part(self, part: Cursor) -> None:
-        if not self._has_told:
+        if not self._has_emitted:
             super()._end_part(part)
             return
         gap, last = max(self._gap, self._across(part)), self._past + self._beside() + _last_row(part)
@@ -99,15 +99,15 @@ class _Parted(PartedCursor):
 
     @property
     def largest_gap(self) -> int:
-        return max(self._gap, self._across(self._part)) if self._part is not None and self._has_told else self._gap
+        return max(self._gap, self._across(self._part)) if self._part is not None and self._has_emitted else self._gap
 
 
 def _last_row(part: Cursor) -> int:
     """The steps of a part at its last row."""
-    return part._last if isinstance(part, _Parted) else int(part._Z[LAST])
+    return part._last if isinstance(part, _PartCursor) else int(part._Z[LAST])
 
 
-class WindowCursor(_Parted):
+class WindowCursor(_PartCursor):
     """Rows whose two boxes both meet the window [lo, hi], key by key (or of one key).
 
     In dimension 0, if two intervals meet the window and each other, either both contain lo, or the one that starts later begins in (lo,
@@ -116,7 +116,7 @@ class WindowCursor(_Parted):
     meet pairwise have a common point. Each box of the window costs a search, with or without rows: the delay is not bounded.
     """
 
-    def __init__(self, arena: BoxArena, root: Root, boxes: np.ndarray, key: int | None, window: tuple[np.ndarray, np.ndarray]) -> None:
+    def __init__(self, arena: BoxArena, root: EntryRoot, boxes: np.ndarray, key: int | None, window: tuple[np.ndarray, np.ndarray]) -> None:
         super().__init__(2)
         self._arena, self._root, self._boxes, self._window = arena, root, boxes, window
         self._one = key is not None
@@ -140,12 +140,12 @@ class WindowCursor(_Parted):
         return PhaseCursor(self._arena, self._root, self._boxes, key, self._window, s, mode)
 
 
-class PhaseCursor(_Parted):
+class PhaseCursor(_PartCursor):
     """Rows of the boxes of set s whose position relative to the window in dimension 0 is that of `mode`, with their partners, some boxes at
     a time."""
 
     def __init__(
-        self, arena: BoxArena, root: Root, boxes: np.ndarray, key: int, window: tuple[np.ndarray, np.ndarray], s: int, mode: int
+        self, arena: BoxArena, root: EntryRoot, boxes: np.ndarray, key: int, window: tuple[np.ndarray, np.ndarray], s: int, mode: int
     ) -> None:
         super().__init__(2)
         self._arena, self._root, self._boxes, self._key, self._set, self._mode = arena, root, boxes, key, s, mode

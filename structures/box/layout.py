@@ -38,7 +38,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from structures.core.arena import CONTROL_WORDS, INNER_WORDS, KIND, LEAF_WORDS, B, EntryBlocks
-from structures.core.blocks import Nodes, Writing, allocate, block_at, drop, moved, name_block
+from structures.core.blocks import Nodes, WriteState, allocate, block_at, drop, moved, name_block
 from structures.core.control import KEPT, VERSION, empty_room, room
 from structures.core.kernel import arrays, kernel
 from structures.ordered.summary import PAIR
@@ -154,19 +154,19 @@ def new_node(nodes: Nodes, C: Any, weight: int, flags: int) -> int:
 
 
 @kernel
-def own_node(nodes: Nodes, writing: Writing, o: int) -> int:
+def own_node(nodes: Nodes, writing: WriteState, o: int) -> int:
     """The node itself if this version wrote it, otherwise a copy that replaces it."""
     return o if nodes.M[o] == writing.C[VERSION] else moved_node(nodes, writing, o)
 
 
 @kernel
-def moved_node(nodes: Nodes, writing: Writing, o: int) -> int:
+def moved_node(nodes: Nodes, writing: WriteState, o: int) -> int:
     """A copy that replaces the node."""
     return moved(nodes.M, writing, o, NODE, NODE_WORDS)
 
 
 @kernel
-def own_child(nodes: Nodes, writing: Writing, o: int, c: int) -> int:
+def own_child(nodes: Nodes, writing: WriteState, o: int, c: int) -> int:
     """Child c of own node o, which this version owns from now on."""
     W = nodes.W
     child = own_node(nodes, writing, child_of(W, o, c))
@@ -183,12 +183,12 @@ def new_records(nodes: Nodes, C: Any, level: int) -> int:
 
 
 @kernel
-def own_records(nodes: Nodes, writing: Writing, level: int, o: int) -> int:
+def own_records(nodes: Nodes, writing: WriteState, level: int, o: int) -> int:
     return o if nodes.M[o] == writing.C[VERSION] else moved_records(nodes, writing, level, o)
 
 
 @kernel
-def moved_records(nodes: Nodes, writing: Writing, level: int, o: int) -> int:
+def moved_records(nodes: Nodes, writing: WriteState, level: int, o: int) -> int:
     M, W, C = nodes.M, nodes.W, writing.C
     new = allocate(M, C, RECORD_LEVELS + level)
     M[new + 1] = M[o + 1]

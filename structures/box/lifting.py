@@ -16,9 +16,9 @@ from typing import Any
 import numpy as np
 
 from structures.box import layout
-from structures.box.build import build_entries, enter, sorted_places
+from structures.box.build import build_entries, enter, sorted_positions
 from structures.box.layout import clear_holder, holder, members_of, own_child, refresh, root_of, spanners_of
-from structures.core.blocks import Nodes, Writing
+from structures.core.blocks import Nodes, WriteState
 from structures.core.entries import Entries
 from structures.core.kernel import kernel
 from structures.ordered.whole import drop_flat, read_all
@@ -65,13 +65,13 @@ def copy_chosen(source: Entries, chosen: Any, into: Entries, at: int) -> int:
 
 
 @kernel(allocates=True)
-def build_unsorted(nodes: Nodes, writing: Writing, h: int, entries: Entries) -> None:
+def build_unsorted(nodes: Nodes, writing: WriteState, h: int, entries: Entries) -> None:
     """Build the 1-D tree of holder h, which is inactive, from entries in any order."""
     n = len(entries.slot)
     codes = np.empty(n, np.int64)
     for p in range(n):
         codes[p] = 2 * np.int64(entries.slot[p]) + entries.set[p]
-    build_entries(nodes, writing, h, entries, sorted_places(np.zeros(n, np.int64), entries.left, codes))
+    build_entries(nodes, writing, h, entries, sorted_positions(np.zeros(n, np.int64), entries.left, codes))
 
 
 @kernel(allocates=True)
@@ -90,7 +90,7 @@ def mark_common(light: Entries, inner: Entries, s: int, lifted: Any, lifted_inne
 
 
 @kernel(allocates=True)
-def keep_others(nodes: Nodes, writing: Writing, o: int, i: int, members: Entries, lifted: Any, n: int) -> None:
+def keep_others(nodes: Nodes, writing: WriteState, o: int, i: int, members: Entries, lifted: Any, n: int) -> None:
     """Remove n lifted members from tree i of own node o, or drop the tree if no spanner is left."""
     W, h = nodes.W, holder(o, i)
     left = room_of(len(lifted) - n if n < spanners_of(W, o, i) else 0)
@@ -103,7 +103,7 @@ def keep_others(nodes: Nodes, writing: Writing, o: int, i: int, members: Entries
 
 
 @kernel(allocates=True)
-def lift(nodes: Nodes, writing: Writing, i: int, joined: int, c: int) -> None:
+def lift(nodes: Nodes, writing: WriteState, i: int, joined: int, c: int) -> None:
     """Make the common spanners of set i of the children of own node `joined`, which has no tree i, its own; c: the child that was the inner
     one."""
     W, C = nodes.W, writing.C

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 from structures.box.layout import COUNT, DIMENSIONS, ENDS, KEY_SHIFT, LEFT1, LEFT_HERE, ROOM, SET_BIT, SLOT_SHIFT, TAG
 from structures.core.bits import LANES, at_most8, count_bits, lowest, within8
-from structures.core.blocks import Nodes, Writing, close_place, open_place
+from structures.core.blocks import Nodes, WriteState, close_position, open_position
 from structures.core.kernel import kernel
 
 
@@ -75,7 +75,7 @@ def put_record(nodes: Nodes, C: Any, o: int, level: int, tag: int, lo: Any, hi: 
     p = find_record(nodes, o, lo[level + 1], code_of(tag))
     for c in range(1 + 2 * (d - level)):
         a = o + TAG + c * ROOM
-        open_place(M, a + p, a + n)
+        open_position(M, a + p, a + n)
     write_record(M, o, d, level, p, tag, lo, hi)
     W[2 * o + COUNT] = n + 1
 
@@ -87,7 +87,7 @@ def cut_record(nodes: Nodes, C: Any, o: int, level: int, p: int) -> None:
     n = W[2 * o + COUNT] - 1
     for c in range(1 + 2 * (C[DIMENSIONS] - level)):
         a = o + TAG + c * ROOM
-        close_place(M, a + p, a + n + 1)
+        close_position(M, a + p, a + n + 1)
     W[2 * o + COUNT] = n
 
 
@@ -125,7 +125,7 @@ def meeting8(M: Any, o: int, i: int, end: int, lo: tuple[int, int], hi: tuple[in
 
 
 @kernel
-def count_rows(nodes: Nodes, writing: Writing, o: int, level: int, single: bool, tag: int, lo: Any, hi: Any) -> int:
+def count_rows(nodes: Nodes, writing: WriteState, o: int, level: int, single: bool, tag: int, lo: Any, hi: Any) -> int:
     """The number of records, besides its own, with which the box makes a row here."""
     M, C = nodes.M, writing.C
     d, rows, end = C[DIMENSIONS], 0, beginning_by(nodes, o, hi[level + 1])

@@ -18,7 +18,7 @@ from typing import Any
 from structures.box import layout
 from structures.box.layout import child_of, has_tree, own_child, refresh, set_child
 from structures.box.lifting import have_spanners, is_liftable, lift
-from structures.core.blocks import Nodes, Writing
+from structures.core.blocks import Nodes, WriteState
 from structures.core.kernel import kernel
 
 
@@ -65,7 +65,7 @@ def is_wide(M: Any, C: Any, level: int, slab: Any, c: int, o: int) -> bool:
 
 
 @kernel(allocates=True)
-def turn(nodes: Nodes, writing: Writing, o: int, c: int, wide: bool) -> None:
+def turn(nodes: Nodes, writing: WriteState, o: int, c: int, wide: bool) -> None:
     """Rotate own node o: its child c takes its place between it and the light child, and the inner child. wide: as for `is_free`."""
     M, W = nodes.M, nodes.W
     heavy, light = own_child(nodes, writing, o, c), child_of(W, o, 1 - c)
@@ -85,7 +85,7 @@ def turn(nodes: Nodes, writing: Writing, o: int, c: int, wide: bool) -> None:
 
 
 @kernel(allocates=True)
-def rotated(nodes: Nodes, writing: Writing, level: int, o: int, slab: Any) -> bool:
+def rotated(nodes: Nodes, writing: WriteState, level: int, o: int, slab: Any) -> bool:
     """Balance own node o, which has this slab, by a single or a double rotation; return whether that was possible. If o is too large to be
     rebuilt, the child that consists of the former light child and another node may remain unbalanced."""
     M, W, C = nodes.M, nodes.W, writing.C

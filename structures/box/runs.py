@@ -9,10 +9,10 @@ from structures.box.changes import STACK_WORDS, change_box, present
 from structures.box.layout import BoxRoot, root_of
 from structures.box.records import Box
 from structures.box.search import BOTH, LO_, QUEUED, ask, query_fill
-from structures.core.blocks import Nodes, Writing
-from structures.core.entries import Entries, Told
+from structures.core.blocks import Nodes, WriteState
+from structures.core.entries import Entries, RowBuffer
 from structures.core.kernel import kernel, wide
-from structures.core.runs import AT, BEGUN, REFUSED, RUN_WORDS, Changes, begins, end_change, has_delta, refuses
+from structures.core.runs import AT, BEGUN, REFUSED, RUN_WORDS, RunChanges, begins, end_change, has_delta, refuses
 
 ITEM = RUN_WORDS  # words of the writer's state: of the run, the item searched for, the stack, the search
 STACK = ITEM + LO_ + 2 * layout.MOST_DIMENSIONS
@@ -31,7 +31,7 @@ def note_boxes(boxes: Any, signs: Any, entries: Entries, dimensions: int) -> Non
 
 
 @kernel("int64(Nodes, Writing, int64[::1], int64[:,:,::1], Told, Changes, boolean)")
-def run_changes(nodes: Nodes, writing: Writing, state: Any, boxes: Any, told: Told, changes: Changes, deltas: bool) -> int:
+def run_changes(nodes: Nodes, writing: WriteState, state: Any, boxes: Any, emitted: RowBuffer, changes: RunChanges, deltas: bool) -> int:
     """Apply the changes from state[AT] on until all are done or there is no room for more rows. Returns the number of rows reported.
 
     state[MISSING] counts deletes of boxes that were not there, which have no effect. REFUSED: an entry is invalid, and nothing was done.
@@ -45,7 +45,7 @@ def run_changes(nodes: Nodes, writing: Writing, state: Any, boxes: Any, told: To
         return REFUSED
     if begins(state):
         note_boxes(boxes, signs, entries, d)
-    out0, out1 = told.out[: told.stride], told.out[told.stride :]
+    out0, out1 = emitted.out[: emitted.stride], emitted.out[emitted.stride :]
     item, stack, Z = state[ITEM : ITEM + LO_ + 2 * d], state[STACK:SEARCH], state[SEARCH:]
     while state[AT] < len(order) and C[layout.FULL] == 0:
         e = order[state[AT]]

@@ -53,13 +53,13 @@ from structures.box.search import BOTH, query_words
 from structures.core.control import STORE_WORDS, VERSION
 from structures.core.cursor import Cursor
 from structures.core.entries import Entries, require_key, tree_order
-from structures.core.entry_tree import EntryTree, Root
+from structures.core.entry_tree import EntryRoot, EntryTree
 from structures.core.kernel import compiled
 from structures.core.reserve import SLOTS, reserve
-from structures.core.runs import Changes
+from structures.core.runs import RunChanges
 from structures.ordered.search import STEPS
 
-__all__ = ["BoxTree", "Cursor", "Entries", "Root"]
+__all__ = ["BoxTree", "Cursor", "Entries", "EntryRoot"]
 
 _FEWEST_SLOTS, _GROWTH = 1 << 24, 4  # slots of the table of boxes at first (1 GiB of address space in 2-D), and its growth factor
 _PIECE = 1 << 18  # slots that are copied at once
@@ -90,10 +90,10 @@ class BoxTree(EntryTree[BoxArena]):
         self._before = self._top()  # the top holder when the version that is being written began
 
     @property
-    def root(self) -> Root:
+    def root(self) -> EntryRoot:
         """The newest version, published or not."""
         name, _, count0, count1, state, _ = self.arena.W[TOP : TOP + TREE_WORDS].tolist()
-        return Root((name & 0xFFFFFFFF) << 1, 0, (count0, count1), bool(state & LIVE_))  # as `root_of`, without a call
+        return EntryRoot((name & 0xFFFFFFFF) << 1, 0, (count0, count1), bool(state & LIVE_))  # as `root_of`, without a call
 
     @property
     def update_steps(self) -> int:
@@ -109,7 +109,7 @@ class BoxTree(EntryTree[BoxArena]):
 
     # --- writing
 
-    def bulk_load(self, version: int, entries: Entries) -> Root:
+    def bulk_load(self, version: int, entries: Entries) -> EntryRoot:
         """As `EntryTree.bulk_load`. The worst case for this number of boxes may be many times what they take: if it does not fit, the tree
         of a sample provides an estimate."""
         n = len(entries.key)
@@ -144,7 +144,7 @@ class BoxTree(EntryTree[BoxArena]):
                 if part.any():
                     boxes[s, first : first + len(part)] = part
         self._boxes, self._slots = boxes, longer
-        self._change = partial(compiled(run_changes), *self._arrays, self._state, boxes, self._told)
+        self._change = partial(compiled(run_changes), *self._arrays, self._state, boxes, self._emitted)
 
     def reach(self, slots: int) -> None:
         """Provide room for the boxes of `slots` slots, counted from 0. MemoryError, and nothing done, if there is none."""
@@ -178,7 +178,7 @@ class BoxTree(EntryTree[BoxArena]):
         self.arena.C[UNEVEN] = 0
         if self.arena.C.item(FULL):
             self._undo()
-        ends = (side.reshape(-1, self.dimensions) for side in (entries.left, entries.right))
+        ends = (input.reshape(-1, self.dimensions) for input in (entries.left, entries.right))
         self._boxes[entries.set, entries.slot] = np.hstack(tuple(ends))
 
     def _top(self) -> np.ndarray:
@@ -190,12 +190,12 @@ class BoxTree(EntryTree[BoxArena]):
             self._before = self._top()
             self.arena.C[VERSION] = version
 
-    def _go_on(self, changes: Changes, deltas: bool) -> int:
+    def _go_on(self, changes: RunChanges, deltas: bool) -> int:
         """As `EntryTree._go_on`. MemoryError: the version is unchanged, though part of its delta may have been reported."""
-        told = super()._go_on(changes, deltas)
+        emitted = super()._go_on(changes, deltas)
         if self.arena.C.item(FULL):
             self._undo()
-        return told
+        return emitted
 
     def _undo(self) -> NoReturn:
         """Undo the whole version, which did not fit."""
@@ -205,7 +205,7 @@ class BoxTree(EntryTree[BoxArena]):
 
     # --- reading
 
-    def rows(self, root: Root, key: int | None = None, window: Window | None = None) -> Cursor:
+    def rows(self, root: EntryRoot, key: int | None = None, window: Window | None = None) -> Cursor:
         """Rows of a version: all, or of one key, or those whose boxes both meet the closed window (lo int64[d], hi int64[d]; NEG_INF and
         POS_INF where a dimension is unbounded). A window without a key is visited key by key. ValueError: the key is out of range, or the
         window has other dimensions."""
@@ -215,12 +215,12 @@ class BoxTree(EntryTree[BoxArena]):
         return WindowCursor(self.arena, root, self._boxes, key, self._window(window))
 
     def _window(self, window: Window) -> Window:
-        lo, hi = (np.ascontiguousarray(side, np.int64) for side in window)
+        lo, hi = (np.ascontiguousarray(input, np.int64) for input in window)
         if lo.shape != (self.dimensions,) or hi.shape != lo.shape:
             raise ValueError(f"a window has {self.dimensions} lower and upper ends, not {lo.shape} and {hi.shape}")
         return lo, hi
 
-    def partners(self, root: Root, entries: Entries, window: Window | None = None) -> Cursor:
+    def partners(self, root: EntryRoot, entries: Entries, window: Window | None = None) -> Cursor:
         """Rows that contain the given entries (of one set, in this version); "self": the given one first. With a window, those whose boxes
         both meet it; where it cuts a given box, boxes that begin in the remaining part may be visited in vain. ValueError: the boxes, or
         the window, have other dimensions, or the boxes are of several sets."""
@@ -241,6 +241,6 @@ class BoxTree(EntryTree[BoxArena]):
         """Bytes of the newest version's blocks and of the places of its boxes in the table by slot."""
         return self.arena.live_bytes + 16 * self.dimensions * sum(self.root.counts)
 
-    def check(self, root: Root, others: tuple[Root, ...] = ()) -> None:
+    def check(self, root: EntryRoot, others: tuple[EntryRoot, ...] = ()) -> None:
         """Prove the invariants of a version, and that no block is lost (given every root in use); AssertionError names the invariant."""
         check_boxes(self.arena, self._boxes, root, others)

@@ -44,9 +44,9 @@ class Helpers(NamedTuple):
     close: Helper  # (tree, o, c): remove child c from node o
     separate: Helper  # (tree, o, c, child, leaf): let the first item of the child separate child c of node o from the one before
     inherit: Helper  # (tree, o, c, child): give the first item of the child, an inner node, the separator of child c of node o
-    place: Helper  # (tree, o, c, child): let node o have this child c, with the summary that is stored
-    note: Helper  # (tree, o, c, child, leaf): as `place`, and update the summary by the change; whether it differs
-    refresh: Helper  # (tree, o, c, child, leaf): as `place`, and compute the summary anew
+    position: Helper  # (tree, o, c, child): let node o have this child c, with the summary that is stored
+    note: Helper  # (tree, o, c, child, leaf): as `position`, and update the summary by the change; whether it differs
+    refresh: Helper  # (tree, o, c, child, leaf): as `position`, and compute the summary anew
     plant: Helper  # (tree, root, by, differs): let the tree have this root, whose summary may differ, and `by` more levels
 
 

@@ -16,14 +16,14 @@ from structures.core.kernel import kernel, wide
 def swapping(its: Helpers) -> Helper:
     """Return swap_up(tree, d, old, new), which replaces node `old`, below depth d of the path, by `new` with the same summary: up to the
     first node that was owned already."""
-    step, own, place, plant = its.step, its.own, its.place, its.plant
+    step, own, position, plant = its.step, its.own, its.position, its.plant
 
     @kernel
     def swap_up(tree: Any, d: int, old: int, new: int) -> None:
         while old != new and d >= 0:
             above, c = step(tree, d)
             o = own(tree, above, False)
-            place(tree, o, c, new)
+            position(tree, o, c, new)
             old, new = above, o
             d -= 1
         if old != new:
@@ -36,7 +36,7 @@ def climbing(its: Helpers) -> Helper:
     """Return climb(tree, child, extra, leaf), which updates the path after a change: what it ends in is now `child`, a leaf or an inner
     node, followed by the new node `extra` unless that is 0. It ends where nothing differs."""
     height, step, own, child_of, above, drop = its.height, its.step, its.own, its.child, its.above, its.inner.drop
-    size, most, place, note, refresh, plant = its.inner.size, its.inner.most, its.place, its.note, its.refresh, its.plant
+    size, most, position, note, refresh, plant = its.inner.size, its.inner.most, its.position, its.note, its.refresh, its.plant
     size_of, least = either(its.leaf.size, its.inner.size), either(its.leaf.least, its.inner.least)
     even_out, halve, insert_child, swap_up = evening(its), halving(its.inner), inserting(its), swapping(its)
 
@@ -52,7 +52,7 @@ def climbing(its: Helpers) -> Helper:
                     right, into, at = halve(tree, o, at)
                 insert_child(tree, into, at, extra, leaf)
             elif size_of(leaf, tree, child) < least(leaf, tree):
-                place(tree, o, c, child)
+                position(tree, o, c, child)
                 even_out(tree, o, c - 1 if c > 0 else 0, leaf)
             elif not note(tree, o, c, child, leaf):
                 swap_up(tree, d - 1, old, o)

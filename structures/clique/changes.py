@@ -10,13 +10,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from structures.clique.state import DONE, MODE, Walking
+from structures.clique.state import DONE, MODE, CliqueWalk
 from structures.clique.walk import Window, start_window, walk
 from structures.core.arena import ROOT
-from structures.core.blocks import Writing
-from structures.core.entries import Told, entry_of
+from structures.core.blocks import WriteState
+from structures.core.entries import RowBuffer, entry_of
 from structures.core.kernel import kernel
-from structures.core.runs import AT, BEGUN, REFUSED, Changes, end_change, has_delta, refuses
+from structures.core.runs import AT, BEGUN, REFUSED, RunChanges, end_change, has_delta, refuses
 from structures.multiway.layout import MultiwayNodes
 from structures.multiway.topology import SETS
 from structures.multiway.tree import cut, put
@@ -26,7 +26,14 @@ _EVER = 2**62  # steps: only the number of its rows interrupts a delta
 
 @kernel("int64(MultiwayNodes, Writing, int64[::1], Walking, int64[::1], Told, Changes, boolean)")
 def run_changes(
-    nodes: MultiwayNodes, writing: Writing, scratch: Any, walking: Walking, state: Any, told: Told, changes: Changes, deltas: bool
+    nodes: MultiwayNodes,
+    writing: WriteState,
+    scratch: Any,
+    walking: CliqueWalk,
+    state: Any,
+    emitted: RowBuffer,
+    changes: RunChanges,
+    deltas: bool,
 ) -> int:
     """Apply the changes from state[AT] on until all are done, there is no room for more rows, or Z[FULL] is set. Returns the number of rows
     reported.
@@ -46,7 +53,7 @@ def run_changes(
             if state[BEGUN] == 0:
                 start_window(nodes, walking, C[ROOT], Window(entry.key, entry.left, entry.right), entry.slot, signs[e] < 0, entry.right)
                 state[BEGUN] = 1
-            n = walk(nodes, walking, told, n, told.stride, _EVER)
+            n = walk(nodes, walking, emitted, n, emitted.stride, _EVER)
             if Z[MODE] != DONE:
                 return n
         if signs[e] > 0:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from bisect import bisect_left, insort
 
 from structures.core.arena import KEY_MAX
-from structures.core.entry_tree import Root
+from structures.core.entry_tree import EntryRoot
 from structures.multiway.check import Entry, check_nodes
 from structures.multiway.clique_summary import keys_at, top_at
 from structures.multiway.layout import MultiwayArena
@@ -45,7 +45,7 @@ def check_summary(A: MultiwayArena, o: int, entries: list[Entry]) -> None:
         assert at == least, f"I2: {k + 1} share a point below {o} first at {at}, should be {least}"
 
 
-def check_clique(A: MultiwayArena, root: Root, others: tuple[Root, ...]) -> None:
+def check_clique(A: MultiwayArena, root: EntryRoot, others: tuple[EntryRoot, ...]) -> None:
     """Prove I1 to I3 of the version, and I3 of the arena when all roots in use are given."""
     entries = check_nodes(A, 1, root, others, lambda o, below: check_summary(A, o, below))
     live = leasts_of(entries, int(A.table[CLIQUE]))[-1] is not None

@@ -16,13 +16,13 @@ from __future__ import annotations
 from typing import Any
 
 from structures.clique import state
-from structures.clique.state import Walking
-from structures.core.entries import Told
+from structures.clique.state import CliqueWalk
+from structures.core.entries import RowBuffer
 from structures.core.kernel import kernel, wide
 from structures.multiway.clique_summary import keys_at, top_at
 from structures.multiway.layout import CHILD, L, MultiwayNodes, height_of
 from structures.multiway.leaves import count_of, entry_at
-from structures.multiway.tree import side_of
+from structures.multiway.tree import input_of
 
 
 @kernel
@@ -34,7 +34,7 @@ def reaches(nodes: MultiwayNodes, o: int, key: int, value: int) -> bool:
 
 
 @kernel
-def push(walking: Walking, right: int, slot: int) -> None:
+def push(walking: CliqueWalk, right: int, slot: int) -> None:
     """Add an interval to the heap, which has room."""
     Z, H, J = walking.Z, walking.H, walking.J
     i = Z[state.HEAPED]
@@ -46,23 +46,23 @@ def push(walking: Walking, right: int, slot: int) -> None:
 
 
 @kernel
-def begin_search(nodes: MultiwayNodes, walking: Walking, left: int, code: int, at: int) -> None:
+def begin_search(nodes: MultiwayNodes, walking: CliqueWalk, left: int, code: int, at: int) -> None:
     """Begin to search the entries before (Z[KEY], left, code), which lies in Z[LEAF] at place `at`, for covers of Z[START]."""
     M, W, Z = nodes.M, nodes.W, walking.Z
     o, depth = Z[state.TOP], 0
     while height_of(W, o) > 0:
         Z[state.STEPS] += 1
-        side = side_of(nodes, o, Z[state.KEY], left, code)
-        if side and reaches(nodes, M[o + CHILD], Z[state.KEY], Z[state.START]):
+        input = input_of(nodes, o, Z[state.KEY], left, code)
+        if input and reaches(nodes, M[o + CHILD], Z[state.KEY], Z[state.START]):
             Z[state.SEARCH_STACK + depth] = M[o + CHILD]
             depth += 1
-        o = M[o + CHILD + (1 if side else 0)]
+        o = M[o + CHILD + (1 if input else 0)]
     Z[state.SEARCH_DEPTH], Z[state.SEARCH_LEAF], Z[state.SEARCH_AT] = depth, Z[state.LEAF], at - 1
     Z[state.COVERS], Z[state.HEAPED], Z[state.PICKING] = 0, 0, 0
 
 
 @kernel
-def search(nodes: MultiwayNodes, walking: Walking) -> bool:
+def search(nodes: MultiwayNodes, walking: CliqueWalk) -> bool:
     """Find the next cover in the tree, nearest leaf first; False when there are no more."""
     M, W, table, Z, J = nodes.M, nodes.W, nodes.table, walking.Z, walking.J
     key, value = Z[state.KEY], Z[state.START]
@@ -96,7 +96,7 @@ def search(nodes: MultiwayNodes, walking: Walking) -> bool:
 
 
 @kernel
-def begin_heap(walking: Walking) -> None:
+def begin_heap(walking: CliqueWalk) -> None:
     """Begin to find covers of Z[START] in the heap."""
     Z, H, J = walking.Z, walking.H, walking.J
     Z[state.COVERS], Z[state.QUEUED], Z[state.PICKING] = 0, 0, 0
@@ -106,7 +106,7 @@ def begin_heap(walking: Walking) -> None:
 
 
 @kernel
-def take(walking: Walking) -> bool:
+def take(walking: CliqueWalk) -> bool:
     """Find the next cover in the heap, and queue its children; False when there are no more."""
     Z, H, J = walking.Z, walking.H, walking.J
     n = Z[state.COVERS]
@@ -124,7 +124,7 @@ def take(walking: Walking) -> bool:
 
 
 @kernel
-def tell(walking: Walking, told: Told, n: int, end: int) -> int:
+def emit(walking: CliqueWalk, emitted: RowBuffer, n: int, end: int) -> int:
     """Write rows of the newest cover with the ones before it, up to `end`. Returns the number of rows written. Z[PICKING] is 0 when all are
     written."""
     Z = walking.Z
@@ -138,7 +138,7 @@ def tell(walking: Walking, told: Told, n: int, end: int) -> int:
     while n < end:
         last = state.PICKED + picks - 1
         run = min(before - Z[last], end - n) if picks > 0 else 1
-        write(walking, told, n, run)
+        write(walking, emitted, n, run)
         n += run
         if picks == 0:
             Z[state.PICKING] = 0
@@ -151,7 +151,7 @@ def tell(walking: Walking, told: Told, n: int, end: int) -> int:
 
 
 @kernel
-def pick_on(walking: Walking, before: int, picks: int) -> bool:
+def pick_on(walking: CliqueWalk, before: int, picks: int) -> bool:
     """Advance all picks but the last, which begins behind them, to the next choice; False when there is none."""
     Z = walking.Z
     i = picks - 2
@@ -166,10 +166,10 @@ def pick_on(walking: Walking, before: int, picks: int) -> bool:
 
 
 @kernel
-def write(walking: Walking, told: Told, n: int, run: int) -> None:
+def write(walking: CliqueWalk, emitted: RowBuffer, n: int, run: int) -> None:
     """Write `run` rows from n on, each of the given interval, the centre, the newest cover, and those picked; the rows differ in the last
     pick."""
-    Z, J, out, stride = walking.Z, walking.J, told.out, told.stride
+    Z, J, out, stride = walking.Z, walking.J, emitted.out, emitted.stride
     at = 0
     if Z[state.GIVEN] >= 0:
         fill(out, n, run, Z[state.GIVEN])

@@ -13,8 +13,8 @@ from structures.clique import state
 from structures.clique.walk import ANY_KEY, start_reading, walk_fill
 from structures.core import cursor
 from structures.core.encoding import NEG_INF, POS_INF
-from structures.core.entries import NO_ENTRIES, Entries, Told
-from structures.core.entry_tree import Root
+from structures.core.entries import NO_ENTRIES, Entries, RowBuffer
+from structures.core.entry_tree import EntryRoot
 from structures.core.kernel import compiled
 from structures.multiway.layout import MultiwayArena
 from structures.multiway.topology import CLIQUE
@@ -23,7 +23,7 @@ _MOST_ROWS = 1 << 17  # most rows of one call
 _EVER = (NEG_INF, POS_INF)
 
 
-class Cursor(cursor.Cursor):
+class CliqueCursor(cursor.Cursor):
     """A reading of one version: rows of all, of one key, or of given entries, one after the other; all members meet the window.
 
     `fill` returns at most 2**17 rows. Memory: a few kB, and 20 bytes for each interval that covers the current start. Dead ends are leaves
@@ -34,7 +34,9 @@ class Cursor(cursor.Cursor):
     _STEPS, _GAP, _DEAD = state.STEPS, state.GAP, state.DEAD
     _BUDGET = 1 << 15
 
-    def __init__(self, blocks: MultiwayArena, root: Root, key: int | None, window: tuple[int, int] | None, given: Entries | None) -> None:
+    def __init__(
+        self, blocks: MultiwayArena, root: EntryRoot, key: int | None, window: tuple[int, int] | None, given: Entries | None
+    ) -> None:
         self._walking = state.new_walk()
         super().__init__(int(blocks.table[CLIQUE]), self._walking.Z)
         self._nodes, self._offset = blocks.nodes, root.offset
@@ -50,8 +52,8 @@ class Cursor(cursor.Cursor):
         if Z[state.FULL]:
             self._walking = state.grown(self._walking)
             Z[state.FULL] = 0
-        told = Told(out.reshape(-1), want)
-        n = compiled(walk_fill)(self._nodes, self._walking, self._offset, self._entries, *self._window, told, self._BUDGET)
+        emitted = RowBuffer(out.reshape(-1), want)
+        n = compiled(walk_fill)(self._nodes, self._walking, self._offset, self._entries, *self._window, emitted, self._BUDGET)
         self._ended = bool(Z[state.MODE] == state.DONE and Z[state.EACH_KEY] == 0 and Z[state.ITEM] == len(self._given))
         rows = out if n == want else out[:, :n].copy()
         return rows if len(self._given) < 2 else self._once(rows)
@@ -65,5 +67,5 @@ class Cursor(cursor.Cursor):
 
     def clone(self) -> Self:
         other = super().clone()
-        other._walking = state.Walking(other._Z, self._walking.H.copy(), self._walking.J.copy())
+        other._walking = state.CliqueWalk(other._Z, self._walking.H.copy(), self._walking.J.copy())
         return other

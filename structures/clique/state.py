@@ -39,7 +39,7 @@ HEAP_SLOT, COVER, QUEUE = range(3)  # rows of J
 
 
 @arrays("int64[::1]", "int64[::1]", "int32[:,::1]")
-class Walking(NamedTuple):
+class CliqueWalk(NamedTuple):
     """The arrays of a walk, as in the drawing."""
 
     Z: np.ndarray
@@ -47,12 +47,12 @@ class Walking(NamedTuple):
     J: np.ndarray
 
 
-def new_walk() -> Walking:
+def new_walk() -> CliqueWalk:
     """A walk that is done."""
-    return Walking(np.zeros(WALK_WORDS, np.int64), np.empty(ROOM, np.int64), np.empty((3, ROOM), np.int32))
+    return CliqueWalk(np.zeros(WALK_WORDS, np.int64), np.empty(ROOM, np.int64), np.empty((3, ROOM), np.int32))
 
 
-def grown(walking: Walking) -> Walking:
+def grown(walking: CliqueWalk) -> CliqueWalk:
     """The same walk with twice the room in H and J. O(n)."""
     H, J = walking.H, walking.J
-    return Walking(walking.Z, np.concatenate((H, H)), np.concatenate((J, J), axis=1))
+    return CliqueWalk(walking.Z, np.concatenate((H, H)), np.concatenate((J, J), axis=1))

@@ -33,20 +33,20 @@ import numpy as np
 
 from structures.clique.changes import run_changes
 from structures.clique.check import check_clique
-from structures.clique.cursors import Cursor
+from structures.clique.cursors import CliqueCursor
 from structures.clique.state import FULL, STEPS, grown, new_walk
 from structures.core.arena import HEIGHT, KEY_MAX, ROOT
 from structures.core.control import STORE_WORDS
 from structures.core.entries import Entries, require_key
-from structures.core.entry_tree import Root
+from structures.core.entry_tree import EntryRoot
 from structures.core.kernel import compiled
-from structures.core.runs import Changes
+from structures.core.runs import RunChanges
 from structures.multiway.base import MultiwayTree
 from structures.multiway.clique_summary import MOST, SCRATCH_WORDS, keys_at, summary_words
 from structures.multiway.layout import COUNTS, MultiwayArena
 from structures.multiway.topology import CLIQUE, SETS
 
-__all__ = ["CliqueTree", "Cursor", "Entries", "Root"]
+__all__ = ["CliqueTree", "CliqueCursor", "Entries", "EntryRoot"]
 
 
 class CliqueTree(MultiwayTree):
@@ -64,46 +64,46 @@ class CliqueTree(MultiwayTree):
         self._change = self._with_room()
 
     @property
-    def root(self) -> Root:
+    def root(self) -> EntryRoot:
         """The newest version, published or not."""
         A = self.arena
         o = int(A.C[ROOT])
         live = A.W[keys_at(A.table, o) + 1 + self.members] != KEY_MAX
-        return Root(o, int(A.C[HEIGHT]), (int(A.C[COUNTS]),), bool(live))
+        return EntryRoot(o, int(A.C[HEIGHT]), (int(A.C[COUNTS]),), bool(live))
 
     @property
     def update_steps(self) -> int:
         """Nodes and entries visited, and rows reported, for all deltas so far."""
         return int(self._walking.Z[STEPS])
 
-    def _go_on(self, changes: Changes, deltas: bool) -> int:
-        told = super()._go_on(changes, deltas)
+    def _go_on(self, changes: RunChanges, deltas: bool) -> int:
+        emitted = super()._go_on(changes, deltas)
         if self._walking.Z[FULL]:
             self._walking = grown(self._walking)
             self._walking.Z[FULL] = 0
             self._change = self._with_room()
-        return told
+        return emitted
 
-    def _with_room(self) -> Callable[[Changes, bool], int]:
+    def _with_room(self) -> Callable[[RunChanges, bool], int]:
         """The writing kernel, with the arrays that its walk has now."""
-        return partial(compiled(run_changes), *self._arrays, self._walking, self._state, self._told)
+        return partial(compiled(run_changes), *self._arrays, self._walking, self._state, self._emitted)
 
     # --- reading
 
-    def rows(self, root: Root, key: int | None = None, window: tuple[int, int] | None = None) -> Cursor:
+    def rows(self, root: EntryRoot, key: int | None = None, window: tuple[int, int] | None = None) -> CliqueCursor:
         """Rows of a version: all, or of one key, or those whose intervals all meet the closed window.
 
         With a window but no key, the keys that have rows are visited one by one: O(t log n) for each, with or without rows in the window.
         ValueError: the key is out of range.
         """
         require_key(key)
-        return Cursor(self.arena, root, key, window, None)
+        return CliqueCursor(self.arena, root, key, window, None)
 
-    def partners(self, root: Root, entries: Entries, window: tuple[int, int] | None = None) -> Cursor:
+    def partners(self, root: EntryRoot, entries: Entries, window: tuple[int, int] | None = None) -> CliqueCursor:
         """Rows that contain any of the given entries, which are in this version; with a window, as `rows`."""
         entries.require(self._sets)
-        return Cursor(self.arena, root, None, window, entries)
+        return CliqueCursor(self.arena, root, None, window, entries)
 
-    def check(self, root: Root, others: tuple[Root, ...] = ()) -> None:
+    def check(self, root: EntryRoot, others: tuple[EntryRoot, ...] = ()) -> None:
         """Prove the invariants of a version, and that no block is lost (given every root in use); AssertionError names the invariant."""
         check_clique(self.arena, root, others)

@@ -20,17 +20,17 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from structures.clique import state
-from structures.clique.covers import begin_heap, begin_search, push, search, take, tell
-from structures.clique.state import Walking
+from structures.clique.covers import begin_heap, begin_search, emit, push, search, take
+from structures.clique.state import CliqueWalk
 from structures.core.arena import KEY_MAX
 from structures.core.encoding import NEG_INF, POS_INF
-from structures.core.entries import Entries, Told, entry_of
+from structures.core.entries import Entries, RowBuffer, entry_of
 from structures.core.kernel import kernel, wide
 from structures.multiway.clique_summary import enter, keys_at, top_at
 from structures.multiway.layout import CHILD, L, MultiwayNodes, height_of
 from structures.multiway.leaves import count_of, entry_at, position
 from structures.multiway.topology import CLIQUE
-from structures.multiway.tree import side_of
+from structures.multiway.tree import input_of
 
 NONE_GIVEN = -1
 ANY_KEY = -1  # key of a reading over all keys
@@ -41,7 +41,7 @@ _HEAP_MOST = 4 * L  # entries that a walk keeps from leaf to leaf; a longer heap
 
 
 @kernel
-def pass_over(nodes: MultiwayNodes, walking: Walking, o: int) -> None:
+def pass_over(nodes: MultiwayNodes, walking: CliqueWalk, o: int) -> None:
     """Add subtree o to the context: the walk continues to its right."""
     M, W, table, Z = nodes.M, nodes.W, nodes.table, walking.Z
     keys, tops = keys_at(table, o), top_at(o)
@@ -53,7 +53,7 @@ def pass_over(nodes: MultiwayNodes, walking: Walking, o: int) -> None:
 
 
 @kernel
-def pass_entry(walking: Walking, right: int, slot: int) -> None:
+def pass_entry(walking: CliqueWalk, right: int, slot: int) -> None:
     """Add an entry of the context's key to the context: the walk continues behind it."""
     Z = walking.Z
     Z[state.COUNT] = enter(Z, state.CONTEXT, Z[state.COUNT], Z[state.KEPT], right)
@@ -62,7 +62,7 @@ def pass_entry(walking: Walking, right: int, slot: int) -> None:
 
 
 @kernel
-def has_centre(nodes: MultiwayNodes, walking: Walking, o: int) -> bool:
+def has_centre(nodes: MultiwayNodes, walking: CliqueWalk, o: int) -> bool:
     """Whether subtree o, the next one to the right, has a centre within the stretch: exact."""
     M, W, table, Z = nodes.M, nodes.W, nodes.table, walking.Z
     keys, leasts = keys_at(table, o) + 1, top_at(o) + table[CLIQUE] - 1
@@ -80,7 +80,7 @@ def has_centre(nodes: MultiwayNodes, walking: Walking, o: int) -> bool:
 
 
 @kernel
-def next_leaf(nodes: MultiwayNodes, walking: Walking) -> None:
+def next_leaf(nodes: MultiwayNodes, walking: CliqueWalk) -> None:
     """Go down to the next leaf that has a centre."""
     M, W, Z = nodes.M, nodes.W, walking.Z
     while Z[state.NODE_DEPTH] > 0:
@@ -106,7 +106,7 @@ def next_leaf(nodes: MultiwayNodes, walking: Walking) -> None:
 
 
 @kernel
-def enter_leaf(walking: Walking, o: int, at: int) -> None:
+def enter_leaf(walking: CliqueWalk, o: int, at: int) -> None:
     Z = walking.Z
     Z[state.LEAF], Z[state.AT], Z[state.FRUITFUL], Z[state.MODE] = o, at, 0, state.ENTRIES
     if Z[state.HEAPED] > _HEAP_MOST:
@@ -114,7 +114,7 @@ def enter_leaf(walking: Walking, o: int, at: int) -> None:
 
 
 @kernel
-def next_centre(nodes: MultiwayNodes, walking: Walking) -> None:
+def next_centre(nodes: MultiwayNodes, walking: CliqueWalk) -> None:
     """Go to the next centre in the leaf, and begin with the covers of its start."""
     M, W, table, Z = nodes.M, nodes.W, nodes.table, walking.Z
     o = Z[state.LEAF]
@@ -143,7 +143,7 @@ def next_centre(nodes: MultiwayNodes, walking: Walking) -> None:
 
 
 @kernel
-def leave_centre(nodes: MultiwayNodes, walking: Walking) -> None:
+def leave_centre(nodes: MultiwayNodes, walking: CliqueWalk) -> None:
     """Add the centre to the context, as all its rows are written."""
     M, W, table, Z = nodes.M, nodes.W, nodes.table, walking.Z
     Z[state.WHOLE], Z[state.MODE] = 1, state.ENTRIES
@@ -155,14 +155,14 @@ def leave_centre(nodes: MultiwayNodes, walking: Walking) -> None:
 
 
 @kernel
-def walk(nodes: MultiwayNodes, walking: Walking, told: Told, n: int, end: int, until: int) -> int:
+def walk(nodes: MultiwayNodes, walking: CliqueWalk, emitted: RowBuffer, n: int, end: int, until: int) -> int:
     """Continue until the rows written reach `end`, the steps exceed `until`, the heap needs room (Z[FULL]), or all rows are found (Z[MODE]
     is DONE). Returns the number of rows written."""
     Z, H = walking.Z, walking.H
     while Z[state.STEPS] < until:
         mode = Z[state.MODE]
         if mode == state.ROWS:
-            n = tell(walking, told, n, end)
+            n = emit(walking, emitted, n, end)
             if Z[state.PICKING] != 0:
                 return n
             Z[state.MODE] = Z[state.BACK]
@@ -188,7 +188,7 @@ def walk(nodes: MultiwayNodes, walking: Walking, told: Told, n: int, end: int, u
 
 
 @kernel
-def start(table: Any, walking: Walking, root: int, members: int, given: int, high_key: int, high: int) -> None:
+def start(table: Any, walking: CliqueWalk, root: int, members: int, given: int, high_key: int, high: int) -> None:
     """Begin a walk with no nodes yet and an empty context."""
     Z = walking.Z
     Z[state.TOP], Z[state.MEMBERS], Z[state.GIVEN], Z[state.HIGH_KEY], Z[state.HIGH] = root, members, given, high_key, high
@@ -198,14 +198,14 @@ def start(table: Any, walking: Walking, root: int, members: int, given: int, hig
 
 
 @kernel
-def stand(nodes: MultiwayNodes, walking: Walking, key: int, left: int, slot: int) -> None:
+def stand(nodes: MultiwayNodes, walking: CliqueWalk, key: int, left: int, slot: int) -> None:
     """Go to the place of (key, left, slot): the entries before it are the context, those after it lie ahead."""
     M, W, table, Z = nodes.M, nodes.W, nodes.table, walking.Z
     o = Z[state.TOP]
     while height_of(W, o) > 0:
         Z[state.STEPS] += 1
         lower, upper = M[o + CHILD], M[o + CHILD + 1]
-        if side_of(nodes, o, key, left, 8 * slot):
+        if input_of(nodes, o, key, left, 8 * slot):
             pass_over(nodes, walking, lower)
             o = upper
         else:
@@ -225,7 +225,7 @@ def stand(nodes: MultiwayNodes, walking: Walking, key: int, left: int, slot: int
 
 
 @kernel
-def start_rows(nodes: MultiwayNodes, walking: Walking, root: int, low_key: int, high_key: int) -> None:
+def start_rows(nodes: MultiwayNodes, walking: CliqueWalk, root: int, low_key: int, high_key: int) -> None:
     """Begin all rows of the keys low_key..high_key."""
     table, Z = nodes.table, walking.Z
     start(table, walking, root, table[CLIQUE], NONE_GIVEN, high_key, POS_INF)
@@ -246,7 +246,7 @@ class Window(NamedTuple):
 
 
 @kernel
-def start_window(nodes: MultiwayNodes, walking: Walking, root: int, window: Window, given: int, inside: bool, right: int) -> None:
+def start_window(nodes: MultiwayNodes, walking: CliqueWalk, root: int, window: Window, given: int, inside: bool, right: int) -> None:
     """Begin the rows whose members all meet the window. They contain the entry `given` (-1: none), which meets the window, ends at `right`,
     and is `inside` the tree or not."""
     table, Z = nodes.table, walking.Z
@@ -269,7 +269,7 @@ def start_window(nodes: MultiwayNodes, walking: Walking, root: int, window: Wind
 
 
 @kernel
-def forget(walking: Walking, right: int) -> None:
+def forget(walking: CliqueWalk, right: int) -> None:
     """Remove an endpoint from the context, if it is among the largest."""
     Z = walking.Z
     found = False
@@ -282,7 +282,7 @@ def forget(walking: Walking, right: int) -> None:
 
 
 @kernel
-def next_key(nodes: MultiwayNodes, walking: Walking, lo: int, hi: int) -> None:
+def next_key(nodes: MultiwayNodes, walking: CliqueWalk, lo: int, hi: int) -> None:
     """Begin the window in the next key that has rows; clear EACH_KEY if there is none."""
     Z = walking.Z
     start_rows(nodes, walking, Z[state.TOP], Z[state.NEXT_KEY], KEY_MAX)
@@ -300,7 +300,7 @@ def next_key(nodes: MultiwayNodes, walking: Walking, lo: int, hi: int) -> None:
 
 
 @kernel("void(MultiwayNodes, Walking, int64, int64, int64, int64)")
-def start_reading(nodes: MultiwayNodes, walking: Walking, root: int, key: int, lo: int, hi: int) -> None:
+def start_reading(nodes: MultiwayNodes, walking: CliqueWalk, root: int, key: int, lo: int, hi: int) -> None:
     """Begin all rows, or those of one key, in the window [lo, hi]. O(log n)."""
     Z = walking.Z
     if lo == NEG_INF and hi == POS_INF:
@@ -312,13 +312,15 @@ def start_reading(nodes: MultiwayNodes, walking: Walking, root: int, key: int, l
 
 
 @kernel("int64(MultiwayNodes, Walking, int64, Entries, int64, int64, Told, int64)")
-def walk_fill(nodes: MultiwayNodes, walking: Walking, root: int, entries: Entries, lo: int, hi: int, told: Told, steps: int) -> int:
+def walk_fill(
+    nodes: MultiwayNodes, walking: CliqueWalk, root: int, entries: Entries, lo: int, hi: int, emitted: RowBuffer, steps: int
+) -> int:
     """Write up to `stride` rows, in about `steps` steps: first what Z has begun, then of entry after entry, which are in the tree; all
     members meet [lo, hi]. All rows are found when Z[ITEM] is the number of entries, Z[MODE] is DONE and Z[EACH_KEY] is 0 afterwards. O(t
     log n) steps to a first row and between two, O(1) a row where rows abound."""
     Z = walking.Z
     n, until = 0, Z[state.STEPS] + steps
-    while n < told.stride and Z[state.STEPS] < until:
+    while n < emitted.stride and Z[state.STEPS] < until:
         if Z[state.MODE] == state.DONE:
             Z[state.STEPS] += 1
             if Z[state.EACH_KEY] != 0:
@@ -330,7 +332,7 @@ def walk_fill(nodes: MultiwayNodes, walking: Walking, root: int, entries: Entrie
                 Z[state.ITEM] += 1
                 window = Window(entry.key, max(entry.left, lo), min(entry.right, hi))
                 start_window(nodes, walking, root, window, entry.slot, True, entry.right)
-        n = walk(nodes, walking, told, n, told.stride, until)
+        n = walk(nodes, walking, emitted, n, emitted.stride, until)
         if Z[state.FULL] != 0:
             break
     return n

@@ -23,7 +23,7 @@ LEAF_WORDS = 2 + 3 * B + B % 2  # columns: `ordered/layout.py`; even: `block_at`
 INNER_WORDS = 2 + 7 * F + F % 2
 
 KEY_MAX = 2**31 - 1
-FIRST_PLACE = -1, NEG_INF, -1  # key, left, code: not after any entry's
+FIRST_POSITION = -1, NEG_INF, -1  # key, left, code: not after any entry's
 
 # Words of C that a tree keeps: its newest root, then scratch of the writer.
 ROOT, HEIGHT, COUNT, LIVE, KIND = KEPT, KEPT + 1, KEPT + 2, KEPT + 4, KEPT + 5  # COUNT + set

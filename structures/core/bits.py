@@ -1,4 +1,4 @@
-"""Words as sets of up to 64 places: the lowest and the highest bit, the number of bits; comparing or copying eight or sixteen entries at
+"""Words as sets of up to 64 positions: the lowest and the highest bit, the number of bits; comparing or copying eight or sixteen entries at
 once; searching ascending numbers in this way; words moved."""
 
 from __future__ import annotations
@@ -44,10 +44,10 @@ if JIT:
 
         return types.int64(types.int64), generate
 
-    def _lanes(context: Any, builder: Any, kind: Any, array: Any, place: Any, lanes: int = LANES) -> Any:
-        """Return the items of the array from `place` on as a vector, whatever they are."""
+    def _lanes(context: Any, builder: Any, kind: Any, array: Any, position: Any, lanes: int = LANES) -> Any:
+        """Return the items of the array from `position` on as a vector, whatever they are."""
         a = context.make_array(kind)(context, builder, array)
-        at = get_item_pointer2(context, builder, a.data, [a.nitems], [a.itemsize], "C", [place])
+        at = get_item_pointer2(context, builder, a.data, [a.nitems], [a.itemsize], "C", [position])
         loaded = builder.load(builder.bitcast(at, ir.VectorType(ir.IntType(kind.dtype.bitwidth), lanes).as_pointer()))
         loaded.align = kind.dtype.bitwidth // 8
         return loaded
@@ -83,7 +83,7 @@ if JIT:
 
         def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
             kind = signature.args[0]
-            low, high = (_lanes(context, builder, kind, arguments[0], place) for place in (arguments[1], arguments[3]))
+            low, high = (_lanes(context, builder, kind, arguments[0], position) for position in (arguments[1], arguments[3]))
             low = builder.icmp_signed("<=", low, _spread(builder, arguments[2]))
             high = builder.icmp_signed(">=", high, _spread(builder, arguments[4]))
             return _as_bits(builder, builder.and_(low, high))
@@ -122,9 +122,9 @@ if JIT:
 
         return types.void(target, types.int64, array, types.int64), generate
 
-    def _store(context: Any, builder: Any, kind: Any, array: Any, place: Any, lanes: Any) -> None:
+    def _store(context: Any, builder: Any, kind: Any, array: Any, position: Any, lanes: Any) -> None:
         a = context.make_array(kind)(context, builder, array)
-        at = get_item_pointer2(context, builder, a.data, [a.nitems], [a.itemsize], "C", [place])
+        at = get_item_pointer2(context, builder, a.data, [a.nitems], [a.itemsize], "C", [position])
         builder.store(lanes, builder.bitcast(at, lanes.type.as_pointer())).align = kind.dtype.bitwidth // 8
 
     def _widening(width: int) -> Any:

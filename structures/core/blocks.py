@@ -81,7 +81,7 @@ class Nodes(NamedTuple):
 
 
 @arrays("int64[::1]", "int64[::1]")
-class Writing(NamedTuple):
+class WriteState(NamedTuple):
     """The other arrays of the one writer: the control array, and the records of retired blocks."""
 
     C: np.ndarray
@@ -202,7 +202,7 @@ def put_back(M: Any, C: Any, cls: int, planned: int, most: int) -> int:
 
 
 @kernel
-def drop(M: Any, writing: Writing, o: int, cls: int) -> None:
+def drop(M: Any, writing: WriteState, o: int, cls: int) -> None:
     """Drop block o of the class, which the newest version no longer uses: free it if nobody can have seen it (I1), otherwise retire it."""
     C, Q = writing.C, writing.Q
     if M[o] == C[control.VERSION]:
@@ -226,7 +226,7 @@ def drop(M: Any, writing: Writing, o: int, cls: int) -> None:
 
 
 @kernel
-def moved(M: Any, writing: Writing, o: int, cls: int, words: int) -> int:
+def moved(M: Any, writing: WriteState, o: int, cls: int, words: int) -> int:
     """Return a copy, born now, that replaces block o of the class, which has `words` words."""
     new = allocate(M, writing.C, cls)
     source, target = np.uint64(o), np.uint64(new)  # unsigned places need no check of their sign, so that this is vectorised
@@ -237,21 +237,21 @@ def moved(M: Any, writing: Writing, o: int, cls: int, words: int) -> int:
 
 
 @kernel
-def open_place(words: Any, at: int, end: int) -> None:
+def open_position(words: Any, at: int, end: int) -> None:
     """Move the words [at, end) of an array one place to the right; vectorised, as in `moved`."""
     for i in range(end, at, -1):
         words[np.uint64(i)] = words[np.uint64(i - 1)]
 
 
 @kernel
-def close_place(words: Any, at: int, end: int) -> None:
+def close_position(words: Any, at: int, end: int) -> None:
     """Move the words [at + 1, end) of an array one place to the left, over the one at `at`; vectorised."""
     for i in range(np.uint64(at + 1), np.uint64(end)):
         words[i - np.uint64(1)] = words[i]
 
 
 @kernel
-def settle(M: Any, writing: Writing, r: int, table: int, pins: Any) -> int:
+def settle(M: Any, writing: WriteState, r: int, table: int, pins: Any) -> int:
     """Free the block of record r, whose version is old enough, or move the record to a pin of the table that holds the block. Returns the
     next record."""
     C, Q = writing.C, writing.Q
@@ -270,9 +270,9 @@ def settle(M: Any, writing: Writing, r: int, table: int, pins: Any) -> int:
 
 
 @kernel
-def pin_table(C: Any, side: int) -> int:
+def pin_table(C: Any, input: int) -> int:
     """Return where one of the two tables of pins lies in C: pins, each with its first record."""
-    return C[control.PIN_TABLES] + control.PIN_WORDS * _PINS * side
+    return C[control.PIN_TABLES] + control.PIN_WORDS * _PINS * input
 
 
 @kernel
@@ -304,7 +304,7 @@ def tick(C: Any) -> None:
 
 
 @kernel("boolean(int64[::1], Writing, int64, int64[::1], int64)")
-def reclaim(M: Any, writing: Writing, oldest: int, pins: Any, most: int) -> bool:
+def reclaim(M: Any, writing: WriteState, oldest: int, pins: Any, most: int) -> bool:
     """Free what no version >= oldest and no pin can see (I2), and put free blocks back on their lists: about `most` in all. Returns whether
     there is more. O((blocks visited) log pins + pins + chunks)."""
     C, Q, waiting, needed = writing.C, writing.Q, wide(0), wide(0)
@@ -312,11 +312,11 @@ def reclaim(M: Any, writing: Writing, oldest: int, pins: Any, most: int) -> bool
         tick(C)
     for cls in range(C[control.KINDS]):
         most = put_back(M, C, cls, control.UNNEEDED, most)
-    old, n, gone, table = pin_table(C, C[control.SIDE]), C[control.HELD], C[control.GONE], pin_table(C, 1 - C[control.SIDE])
-    if n + gone > 0 or len(pins) > 0:
+    old, n, deleted, table = pin_table(C, C[control.INPUT]), C[control.HELD], C[control.DELETED], pin_table(C, 1 - C[control.INPUT])
+    if n + deleted > 0 or len(pins) > 0:
         for i in range(len(pins)):
             C[pin_at(table, i)], C[pin_at(table, i) + control.WAITS] = pins[i], 0
-        C[control.SIDE], C[control.HELD], C[control.GONE] = 1 - C[control.SIDE], len(pins), 0
+        C[control.INPUT], C[control.HELD], C[control.DELETED] = 1 - C[control.INPUT], len(pins), 0
         i = 0
         for j in range(n):
             while i < len(pins) and pins[i] < C[pin_at(old, j)]:
@@ -324,14 +324,14 @@ def reclaim(M: Any, writing: Writing, oldest: int, pins: Any, most: int) -> bool
             if i < len(pins) and pins[i] == C[pin_at(old, j)]:  # each pin occurs once
                 C[pin_at(table, i) + control.WAITS] = C[pin_at(old, j) + control.WAITS]
                 C[pin_at(old, j) + control.WAITS] = 0
-        for j in range(n + gone):
+        for j in range(n + deleted):
             r = C[pin_at(old, j) + control.WAITS]
             while r != 0 and most > 0:
                 r = settle(M, writing, r, table, pins)
                 most -= 1
             if r != 0:
-                C[pin_at(table, len(pins) + C[control.GONE]) + control.WAITS] = r
-                C[control.GONE] += 1
+                C[pin_at(table, len(pins) + C[control.DELETED]) + control.WAITS] = r
+                C[control.DELETED] += 1
     while most > 0 and C[control.QUEUE] != 0 and Q[record_at(C[control.QUEUE]) + control.RETIRED] <= oldest:
         C[control.QUEUE] = settle(M, writing, C[control.QUEUE], table, pins)
         most -= 1
@@ -370,7 +370,7 @@ def flip_free(M: Any, C: Any) -> None:
 
 
 @kernel("void(int64[::1], Writing)")
-def undo(M: Any, writing: Writing) -> None:
+def undo(M: Any, writing: WriteState) -> None:
     """Discard the version that is being written: blocks that it retired are in use again, blocks that it made are free. O(blocks)."""
     C, Q = writing.C, writing.Q
     last, r = wide(0), C[control.QUEUE]
@@ -429,12 +429,12 @@ class Blocks:
         self.classes[: len(sizes), control.SIZE] = sizes
         self.classes[: len(sizes), control.CAPACITY] = [(1 << bits) // words for words in sizes]
         self.nodes: Any = Nodes(self.M, self.W)  # as the kernels take them; of a class that adds arrays another tuple
-        self.writing: Any = Writing(self.C, self.Q)
+        self.writing: Any = WriteState(self.C, self.Q)
 
     def reclaim(self, oldest: int, pins: np.ndarray, most: int = ALL_BLOCKS) -> bool:
         """See I2. `pins`: ascending int64, each once. At most about `most` blocks are freed. Returns whether there may be more: the next
         call, with the pins of that time, continues. Raises MemoryError if there are too many pins."""
-        if len(pins) + self.C.item(control.HELD) + self.C.item(control.GONE) > _PINS:
+        if len(pins) + self.C.item(control.HELD) + self.C.item(control.DELETED) > _PINS:
             raise MemoryError(f"{len(pins)} pins hold versions of one structure; {_PINS // 2} may")
         if compiled(reclaim)(self.M, self.writing, oldest, pins, most):
             return True

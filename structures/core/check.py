@@ -21,8 +21,8 @@ def retired_blocks(store: Blocks) -> list[tuple[int, int]]:
     """Return the blocks that wait in the queue, or with a pin, and their classes, after checking that every record is in exactly one
     list."""
     C, Q = store.C, store.Q
-    table = pin_table(C, C.item(control.SIDE))
-    pins = C.item(control.HELD) + C.item(control.GONE)
+    table = pin_table(C, C.item(control.INPUT))
+    pins = C.item(control.HELD) + C.item(control.DELETED)
     heads = [C.item(control.QUEUE), *(C.item(pin_at(table, i) + control.WAITS) for i in range(pins))]
     lists: list[list[int]] = []
     for head in (C.item(control.SPARE), *heads):
@@ -65,12 +65,12 @@ def check_blocks(store: Blocks, seen: dict[int, int]) -> None:
             assert in_maps == {control.EMPTY}, f"I4: the empty chunk {chunk} is in the maps {in_maps}"
             continue
         size, capacity = store.classes[cls, [control.SIZE, control.CAPACITY]].tolist()
-        places = _list(store, C.item(c + control.FREE))
-        assert count + len(places) == capacity, f"I3: {count} of {capacity} blocks of chunk {chunk} are not free, {len(places)} are"
-        assert in_maps == ({cls} if places else set()), f"I4: chunk {chunk} is in the maps {in_maps}"
-        listed[cls] += len(places)
-        assert all(o >> shift == chunk for o in places), f"I3: chunk {chunk} has a block of another on its list"
-        free += places
+        positions = _list(store, C.item(c + control.FREE))
+        assert count + len(positions) == capacity, f"I3: {count} of {capacity} blocks of chunk {chunk} are not free, {len(positions)} are"
+        assert in_maps == ({cls} if positions else set()), f"I4: chunk {chunk} is in the maps {in_maps}"
+        listed[cls] += len(positions)
+        assert all(o >> shift == chunk for o in positions), f"I3: chunk {chunk} has a block of another on its list"
+        free += positions
         inside |= dict.fromkeys(range(first, first + capacity * size, size), cls)
     assert len(set(free)) == len(free), "a block is free twice"
     assert not used & set(free), "a block in use or retired is free"

@@ -23,10 +23,10 @@ LEAST_BLOCKS = 8  # of a chunk
 # The control array C: where its parts begin, and counters; then the classes, and where to search first in each map. The words of the trees
 # lie between KEPT and the maps.
 VERSION, SHIFT, CHUNKS, NEXT_CHUNK, KINDS, TABLE, MAPS, PIN_TABLES = range(8)  # KINDS: classes in use
-RECORDS, SPARE, QUEUE, LAST, HELD, SIDE, UNUSED, IDLE = range(8, 16)  # UNUSED: chunks without blocks; IDLE: of these with pages
+RECORDS, SPARE, QUEUE, LAST, HELD, INPUT, UNUSED, IDLE = range(8, 16)  # UNUSED: chunks without blocks; IDLE: of these with pages
 RECORDS_MOST, RECORDS_NEED = 16, 17  # records whose pages are allocated, and those that were in use recently
 SPARE_PAGES = 18  # whether pages of empty chunks are to be returned (1), and of records (2)
-GONE, UNDER_WAY = 19, 20  # released pins whose records are still to be settled; whether a reclaim is in progress
+DELETED, UNDER_WAY = 19, 20  # released pins whose records are still to be settled; whether a reclaim is in progress
 BY_CLASS, CLASS_WORDS = 24, 16
 # Words of a class: words of a block, blocks of a chunk, the stash and its length, the fresh places; blocks that are in use or retired,
 # those that are retired, those on the lists of chunks; the most blocks that were recently taken between two reclaims, OUT after the last
@@ -112,7 +112,7 @@ def first_in_map(C: Any, cls: int) -> int:
 
 def chunks_in(words: np.ndarray) -> list[int]:
     """Return the chunks in a map, ascending."""
-    return [63 * place + bit for place in np.flatnonzero(words).tolist() for bit in range(63) if words.item(place) >> bit & 1]
+    return [63 * position + bit for position in np.flatnonzero(words).tolist() for bit in range(63) if words.item(position) >> bit & 1]
 
 
 # --- room

@@ -104,7 +104,7 @@ class PartedCursor(Cursor):
         """`Z`: the state of kernels that are called beside the parts."""
         super().__init__(members, Z)
         self._part: Cursor | None = None
-        self._has_told = False  # whether the part has returned rows
+        self._has_emitted = False  # whether the part has returned rows
         self._past = self._gap = self._last = 0  # of the parts that have ended: steps, the largest gap; the steps at the last row
 
     def _next_part(self) -> Cursor | None:
@@ -121,7 +121,7 @@ class PartedCursor(Cursor):
             if self._part is None:
                 return self._nothing
         rows = self._part.fill(want)
-        self._has_told = self._has_told or rows.shape[1] > 0
+        self._has_emitted = self._has_emitted or rows.shape[1] > 0
         if self._part.done:
             self._end_part(self._part)
         return rows
@@ -129,9 +129,9 @@ class PartedCursor(Cursor):
     def _end_part(self, part: Cursor) -> None:
         before, steps = self._past + self._beside(), part.steps
         self._past += steps
-        if self._has_told:
+        if self._has_emitted:
             self._gap, self._last = max(self._gap, part.largest_gap, before - self._last), before + steps
-        self._part, self._has_told = None, False
+        self._part, self._has_emitted = None, False
 
     @property
     def steps(self) -> int:

@@ -55,8 +55,8 @@ class Entries(NamedTuple):
             raise ValueError("entries of several sets are given where those of one are looked up")
         return first
 
-    def take(self, places: np.ndarray) -> Entries:
-        return Entries(*(column[places] for column in self))
+    def take(self, positions: np.ndarray) -> Entries:
+        return Entries(*(column[positions] for column in self))
 
 
 def require_key(key: int | None) -> None:
@@ -92,7 +92,7 @@ def entry_of(entries: Entries, e: int) -> Entry:
 
 
 @arrays("int32[::1]", "int64")
-class Told(NamedTuple):
+class RowBuffer(NamedTuple):
     """The output for up to `stride` rows: the slots of alias i are at out[stride * i:]."""
 
     out: np.ndarray
@@ -134,12 +134,12 @@ def first_refused(entries: Entries, sets: int) -> int:
 
 
 @kernel("void(int64[::1], int64[::1], int64[::1])", allocates=True)
-def order_ties(order: Any, places: Any, codes: Any) -> None:
-    """Order runs of equal places[order] by their codes, ascending. O(n log n) in the largest run."""
+def order_ties(order: Any, positions: Any, codes: Any) -> None:
+    """Order runs of equal positions[order] by their codes, ascending. O(n log n) in the largest run."""
     i, n = 0, len(order)
     while i < n:
         j = i + 1
-        while j < n and places[order[j]] == places[order[i]]:
+        while j < n and positions[order[j]] == positions[order[i]]:
             j += 1
         if j - i > 16:
             run = order[i:j].copy()
@@ -164,13 +164,13 @@ def tree_order(sets: np.ndarray, keys: np.ndarray, lefts: np.ndarray, slots: np.
         return np.empty(0, np.int64)
     codes = 2 * slots.astype(np.int64) + sets
     key, span = int(keys.min()), int(keys.max()) - int(keys.min())
-    places = lefts
+    positions = lefts
     if span:
         least = int(lefts.min())
         width = int(lefts.max()) - least + 1
         if (span + 1) * width >= 2**63:
             return np.lexsort((codes, lefts, keys))
-        places = (keys.astype(np.int64) - key) * width + (lefts - least)
-    order = np.argsort(places)
-    order_ties(order, places, codes)
+        positions = (keys.astype(np.int64) - key) * width + (lefts - least)
+    order = np.argsort(positions)
+    order_ties(order, positions, codes)
     return order

@@ -9,17 +9,17 @@ import numpy as np
 
 from structures.core.arena import EntryBlocks
 from structures.core.control import VERSION
-from structures.core.entries import Entries, Told
+from structures.core.entries import Entries, RowBuffer
 from structures.core.kernel import contiguous
-from structures.core.runs import MISSING, REFUSED, Changes, Sink, report
-from structures.core.versioned import Versioned
+from structures.core.runs import MISSING, REFUSED, RunChanges, Sink, report
+from structures.core.versioned import VersionedStructure
 
 CHUNK = 1 << 16  # rows of a delta that a sink receives at once
 
 Store = TypeVar("Store", bound=EntryBlocks)
 
 
-class Root(NamedTuple):
+class EntryRoot(NamedTuple):
     """One version of a tree, with the number of entries of each set: plain data, valid as long as the version is pinned."""
 
     offset: int
@@ -28,24 +28,24 @@ class Root(NamedTuple):
     live: bool
 
 
-class EntryTree(Versioned[Store]):
+class EntryTree(VersionedStructure[Store]):
     """Entries of some sets under change. One thread writes; any number read roots of pinned versions meanwhile.
 
     `_change(changes, deltas)` of a subclass calls its writing kernel with all other arguments: it continues a run (`core/runs.py`) until
     all is done or `_out` is full, and returns the number of rows reported, or REFUSED.
     """
 
-    _change: Callable[[Changes, bool], int]
+    _change: Callable[[RunChanges, bool], int]
 
     def __init__(self, arena: Store, sets: int, members: int, state: np.ndarray) -> None:
         """`members`: the number of slots of a row; `state`: of the writing kernel, beginning with that of a run."""
         self.arena = arena
         self._sets, self._state = sets, state
         self._out = np.empty((members, CHUNK), np.int32)
-        self._told = Told(self._out.reshape(-1), CHUNK)
+        self._emitted = RowBuffer(self._out.reshape(-1), CHUNK)
 
     @property
-    def root(self) -> Root:
+    def root(self) -> EntryRoot:
         """The newest version, published or not."""
         raise NotImplementedError
 
@@ -74,7 +74,7 @@ class EntryTree(Versioned[Store]):
     def _begin(self, version: int) -> None:
         self.arena.C[VERSION] = version
 
-    def bulk_load(self, version: int, entries: Entries) -> Root:
+    def bulk_load(self, version: int, entries: Entries) -> EntryRoot:
         """Fill an empty tree. Returns the root. O(n log n). Raises ValueError if it is not empty, MemoryError (nothing done) if it cannot
         fit."""
         if any(self.root.counts):
@@ -89,7 +89,7 @@ class EntryTree(Versioned[Store]):
             self._load(entries)
         return self.root
 
-    def is_empty(self, root: Root) -> bool:
+    def is_empty(self, root: EntryRoot) -> bool:
         """Return whether the version has no row. O(1)."""
         return not root.live
 
@@ -97,7 +97,7 @@ class EntryTree(Versioned[Store]):
         """Raise MemoryError unless `changes` deletes and inserts, in `applies` calls of `apply`, surely fit. O(1)."""
         self.arena.require(changes, applies)
 
-    def apply(self, version: int, signs: np.ndarray, entries: Entries, turns: np.ndarray, sink: Sink | None) -> Root:
+    def apply(self, version: int, signs: np.ndarray, entries: Entries, turns: np.ndarray, sink: Sink | None) -> EntryRoot:
         """Delete and insert entries, as `version` (above every previous version): by ascending turn, those of one turn in the order that
         suits the tree. Returns the root.
 
@@ -112,10 +112,10 @@ class EntryTree(Versioned[Store]):
             order, done = self._in_order(entries, turns), np.zeros(n, np.int64)
 
             def go_on(end: int, deltas: bool) -> int:
-                return self._go_on(Changes(signs, entries, order[:end], done), deltas)
+                return self._go_on(RunChanges(signs, entries, order[:end], done), deltas)
 
-            told = None if sink is None else lambda at, rows: sink(order[at], rows)
-            report(self._state, done, self._out, go_on, turns[order], told)
+            emitted = None if sink is None else lambda at, rows: sink(order[at], rows)
+            report(self._state, done, self._out, go_on, turns[order], emitted)
             if self._state.item(MISSING):
                 raise KeyError(f"{self._state[MISSING]} deleted entries were not in the tree")
         return self.root
@@ -127,9 +127,9 @@ class EntryTree(Versioned[Store]):
         order = self._order(entries)
         return order[np.argsort(turns[order], kind="stable")]
 
-    def _go_on(self, changes: Changes, deltas: bool) -> int:
+    def _go_on(self, changes: RunChanges, deltas: bool) -> int:
         """Continue a run. Returns the number of rows reported. Raises ValueError, with nothing done, if an entry is invalid."""
-        told = self._change(changes, deltas)
-        if told == REFUSED:
+        emitted = self._change(changes, deltas)
+        if emitted == REFUSED:
             changes.entries.require(self._sets)
-        return told
+        return emitted

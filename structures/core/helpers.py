@@ -8,7 +8,7 @@ A call of a helper from Python, by a check or a class that reads a word or two, 
 hand over its own objects for them, and one that uses an intrinsic cannot be called so. It has no environment, either: it cannot print, or
 raise exceptions with values from run time.
 
-`Elsewhere` hands the rest of a kernel to another process; the helpers that were lowered for it are kept for the next kernel.
+`CompiledElsewhere` hands the rest of a kernel to another process; the helpers that were lowered for it are kept for the next kernel.
 
 It depends on Numba's compiler pipeline (`pipeline_class`) and on two of its classes, `NativeLowering` and `JITCodeLibrary`;
 `tests/structures/core/test_kernel.py` shows what must hold.
@@ -75,7 +75,7 @@ class _HelperLowering(NativeLowering):
         return True
 
 
-class Elsewhere(BaseException):
+class CompiledElsewhere(BaseException):
     """Raised when process `pid` takes over the compilation of a kernel."""
 
     def __init__(self, pid: int) -> None:
@@ -93,7 +93,7 @@ def compile_divided(dispatcher: Any, arguments: Any) -> int:
     _divided.append(dispatcher.py_func)
     try:
         dispatcher.compile(arguments)
-    except Elsewhere as elsewhere:
+    except CompiledElsewhere as elsewhere:
         return elsewhere.pid
     finally:
         _divided.clear()
@@ -106,7 +106,7 @@ class _KernelLowering(NativeLowering):
 
     def run_pass(self, state: Any) -> bool:
         if state.func_id.func in _divided and (pid := os.fork()):
-            raise Elsewhere(pid)
+            raise CompiledElsewhere(pid)
         state.library = _KernelLibrary(state.targetctx.codegen(), state.func_id.func_qualname)
         state.library.enable_object_caching()
         return bool(super().run_pass(state))

@@ -165,7 +165,7 @@ if JIT:
         dispatcher.get_call_template = lambda args, kws: resolve(tuple(map(plain, args)), {name: plain(kind) for name, kind in kws.items()})
 
     @intrinsic
-    def prefetch(typing_context: Any, array: Any, place: Any) -> Any:
+    def prefetch(typing_context: Any, array: Any, position: Any) -> Any:
         """Ask the processor for the cache line of array[place], of one dimension, without waiting for it."""
 
         def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
@@ -193,7 +193,7 @@ if JIT:
 
 else:
 
-    def prefetch(array: Any, place: int) -> None:
+    def prefetch(array: Any, position: int) -> None:
         pass
 
     def fence() -> None:

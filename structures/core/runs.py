@@ -19,7 +19,7 @@ REFUSED = -1  # instead of a number of rows: an entry is invalid, and nothing wa
 
 
 @arrays("int8[::1]", Entries, "int64[::1]", "int64[::1]")
-class Changes(NamedTuple):
+class RunChanges(NamedTuple):
     """The entries `order[state[AT]:]` are still to be changed, each by its sign; done[i], unless empty: the number of rows reported when
     order[i] was done."""
 
@@ -56,11 +56,11 @@ def refuses(state: Any, entries: Entries, sets: int) -> bool:
 
 
 @kernel
-def end_change(state: Any, done: Any, told: int, missing: bool) -> None:
-    """Note that the change at state[AT] is made, with `told` rows reported so far; `missing`: it was a delete of an entry that was not
+def end_change(state: Any, done: Any, emitted: int, missing: bool) -> None:
+    """Note that the change at state[AT] is made, with `emitted` rows reported so far; `missing`: it was a delete of an entry that was not
     there."""
     if len(done) > 0:
-        done[state[AT]] = told
+        done[state[AT]] = emitted
     state[MISSING] += missing
     state[BEGUN] = 0
     state[AT] += 1
@@ -80,12 +80,12 @@ def report(
     n = len(done)
     state[:RUN_WORDS] = 0
     while (first := state.item(AT)) < n:
-        told = go_on(n, sink is not None)
+        emitted = go_on(n, sink is not None)
         at = state.item(AT)
-        if told and sink is not None:
-            lengths = np.append(done[first:at], told)  # the change after the last finished one may have reported some of its rows
+        if emitted and sink is not None:
+            lengths = np.append(done[first:at], emitted)  # the change after the last finished one may have reported some of its rows
             lengths[1:] -= lengths[:-1]
-            turn = sink(np.repeat(np.arange(first, at + 1), lengths), out[:, :told].copy())
+            turn = sink(np.repeat(np.arange(first, at + 1), lengths), out[:, :emitted].copy())
             if turn and (enough := int(np.searchsorted(turns, turn))) > at:
                 go_on(enough, False)
 
@@ -106,11 +106,11 @@ def gather(
     state[:RUN_WORDS] = 0
     while state[AT] < n:
         first = int(state[AT])
-        told = go_on(n, limit is not None)
-        at, part = int(state[AT]), out[:, :told]
+        emitted = go_on(n, limit is not None)
+        at, part = int(state[AT]), out[:, :emitted]
         parts.append(part.copy())
         ends[first:at] = done[first:at] + total
-        total += told
+        total += emitted
         if at < n and limit is not None and total - (ends[at - 1] if at else 0) > limit:
             too_large[at] = True
             go_on(at + 1, False)

@@ -19,7 +19,7 @@ from typing import NamedTuple
 TOP = ""  # the files that lie in no room: all rooms depend on them
 
 
-class _Read(NamedTuple):
+class _SourceFile(NamedTuple):
     digest: bytes
     named: set[str]
     readable: bool
@@ -31,7 +31,7 @@ class Sources:
     def __init__(self, root: Path) -> None:
         self.root = root
         self.rooms = {folder.name for folder in root.iterdir() if folder.is_dir() and folder.name != "__pycache__"}
-        self._reads: dict[str, _Read] = {}
+        self._reads: dict[str, _SourceFile] = {}
         name = re.escape(root.name).encode()
         self._named = re.compile(name + rb"\s*\.\s*(\w+)")
         itself = name + rb"(?!\s*\.)"
@@ -64,7 +64,7 @@ class Sources:
         needed = self.rooms if room is None else self.needed_by(room)
         return hashlib.sha256(b"".join(self._read(one).digest for one in sorted({TOP, *needed}))).digest()
 
-    def _read(self, room: str) -> _Read:
+    def _read(self, room: str) -> _SourceFile:
         if room not in self._reads:
             folder = self.root / room
             whole, named, readable = hashlib.sha256(), set[str](), True
@@ -74,5 +74,5 @@ class Sources:
                 whole.update(text)
                 named.update(name.decode() for name in self._named.findall(text))
                 readable = readable and not any(pattern.search(text) for pattern in self._unreadable)
-            self._reads[room] = _Read(whole.digest(), named, readable)
+            self._reads[room] = _SourceFile(whole.digest(), named, readable)
         return self._reads[room]

@@ -11,7 +11,7 @@ from structures.core.blocks import ALL_BLOCKS, Blocks
 Store = TypeVar("Store", bound=Blocks)
 
 
-class Versioned(Generic[Store]):
+class VersionedStructure(Generic[Store]):
     """A structure whose blocks lie in `arena`. One thread writes; any number read roots of pinned versions meanwhile."""
 
     arena: Store

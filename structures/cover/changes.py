@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from structures.core.arena import HEIGHT, ROOT, B
-from structures.core.blocks import Nodes, Writing
+from structures.core.blocks import Nodes, WriteState
 from structures.core.encoding import NEG_INF, POS_INF
 from structures.core.kernel import arrays, kernel, wide
 from structures.core.runs import AT, BEGUN, RUN_WORDS, end_change
@@ -37,7 +37,7 @@ SPARE = 3  # most stretches that one row reports without a check of the remainin
 AHEAD = 2
 
 
-@arrays(Nodes, Writing, Nodes, Writing)
+@arrays(Nodes, WriteState, Nodes, WriteState)
 class Trees(NamedTuple):
     """The trees of the rows, and of their partners."""
 
@@ -76,7 +76,7 @@ def run_moves(trees: Trees, scratch: Scratch, out: Any, moves: Moves, deltas: bo
         kind = moves.kind[i]
         one = One(wide(moves.key[i]), moves.left[i], moves.right[i], wide(moves.slot[i]))
         of_rows = kind == OUTER_MOVE or kind == OUTER_DELETE or kind == OUTER_INSERT
-        comes = kind == OUTER_INSERT or kind == PARTNER_INSERT
+        is_inserted = kind == OUTER_INSERT or kind == PARTNER_INSERT
         if state[BEGUN] == 0:
             expect_change(trees, moves, i + 2 * AHEAD, 1)
             expect_change(trees, moves, i + AHEAD, 0)
@@ -94,7 +94,7 @@ def run_moves(trees: Trees, scratch: Scratch, out: Any, moves: Moves, deltas: bo
             if deltas and state[COVERED] != 0 and state[ENDED] == 0 and not of_rows:
                 find_ends(trees, state, one)
         if deltas and state[BEGUN] == 1 and state[ENDED] == 0:
-            n = tell_row(trees, state, one, comes, out, n) if of_rows else tell_partner(trees, scratch, one, comes, out, n)
+            n = emit_row(trees, state, one, is_inserted, out, n) if of_rows else emit_partner(trees, scratch, one, is_inserted, out, n)
             if state[ENDED] == 0:
                 return n
         if kind == PARTNER_INSERT:
@@ -129,20 +129,20 @@ def take_out(trees: Trees, of_rows: bool, one: One) -> bool:
 
 
 @kernel
-def tell(out: Any, n: int, comes: bool, slot: int, start: int, last: int) -> int:
-    out[0, n], out[1, n], out[2, n] = slot if comes else ~slot, start, last
+def emit(out: Any, n: int, is_inserted: bool, slot: int, start: int, last: int) -> int:
+    out[0, n], out[1, n], out[2, n] = slot if is_inserted else ~slot, start, last
     return n + 1
 
 
 @kernel
-def tell_row(trees: Trees, state: Any, row: One, comes: bool, out: Any, n: int) -> int:
+def emit_row(trees: Trees, state: Any, row: One, is_inserted: bool, out: Any, n: int) -> int:
     """Report all stretches of a row."""
     nodes, C, at = trees.its_nodes, trees.its_writing.C, state[POINT]
     while n < out.shape[1]:
         found, start, last = next_stretch(nodes, C[ROOT], C[HEIGHT], row.key, at, state[COVERED] != 0)
         state[STEPS] += 1
         if found and start <= row.right:
-            n = tell(out, n, comes, row.slot, start, min(last, row.right))
+            n = emit(out, n, is_inserted, row.slot, start, min(last, row.right))
         if not found or last >= row.right:
             state[ENDED] = 1
             break
@@ -152,7 +152,7 @@ def tell_row(trees: Trees, state: Any, row: One, comes: bool, out: Any, n: int) 
 
 
 @kernel
-def tell_partner(trees: Trees, scratch: Scratch, partner: One, comes: bool, out: Any, n: int) -> int:
+def emit_partner(trees: Trees, scratch: Scratch, partner: One, is_inserted: bool, out: Any, n: int) -> int:
     """Report what a partner, which is not in its tree, changes; state[ENDED] is set when that is all."""
     state = scratch.state
     while True:
@@ -162,9 +162,9 @@ def tell_partner(trees: Trees, scratch: Scratch, partner: One, comes: bool, out:
             j = state[HIT]
             row = One(partner.key, scratch.ends[2 * j], scratch.ends[2 * j + 1], wide(scratch.hits[j]))
             if state[COVERED] == 0:
-                n = tell_split(state, row, partner, comes, out, n)
+                n = emit_split(state, row, partner, is_inserted, out, n)
             else:
-                n = tell_joined(trees, state, row, partner, comes, out, n)
+                n = emit_joined(trees, state, row, partner, is_inserted, out, n)
                 if state[HIT_BEGUN] != 0:
                     return n
             state[HIT] += 1
@@ -206,14 +206,14 @@ def begin_stretch(trees: Trees, state: Any, partner: One) -> bool:
 
 
 @kernel
-def tell_split(state: Any, row: One, partner: One, comes: bool, out: Any, n: int) -> int:
+def emit_split(state: Any, row: One, partner: One, is_inserted: bool, out: Any, n: int) -> int:
     """Report a row's gap under the stretch, and what the partner leaves of it."""
     left, right = max(row.left, state[START]), min(row.right, state[LAST])
-    n = tell(out, n, not comes, row.slot, left, right)
+    n = emit(out, n, not is_inserted, row.slot, left, right)
     if left < partner.left:
-        n = tell(out, n, comes, row.slot, left, partner.left - 1)
+        n = emit(out, n, is_inserted, row.slot, left, partner.left - 1)
     if right > partner.right:
-        n = tell(out, n, comes, row.slot, partner.right + 1, right)
+        n = emit(out, n, is_inserted, row.slot, partner.right + 1, right)
     return n
 
 
@@ -234,7 +234,7 @@ def find_ends(trees: Trees, state: Any, partner: One) -> None:
 
 
 @kernel
-def tell_joined(trees: Trees, state: Any, row: One, partner: One, comes: bool, out: Any, n: int) -> int:
+def emit_joined(trees: Trees, state: Any, row: One, partner: One, is_inserted: bool, out: Any, n: int) -> int:
     """Report the stretch that the partner makes of the row's stretches that it meets or touches, and these. If the room ends,
     state[HIT_BEGUN] remains set."""
     nodes, C = trees.its_nodes, trees.its_writing.C
@@ -245,12 +245,12 @@ def tell_joined(trees: Trees, state: Any, row: One, partner: One, comes: bool, o
         if first < state[CLIP]:  # reported at an earlier stretch
             return n
         state[HIT_BEGUN], state[HIT_POINT] = 1, max(row.left, state[FROM])
-        n = tell(out, n, comes, row.slot, state[HIT_POINT], end)
+        n = emit(out, n, is_inserted, row.slot, state[HIT_POINT], end)
     while n < out.shape[1]:
         found, start, last = next_run(nodes, root, height, key, state[HIT_POINT])
         state[STEPS] += 1
         if found and start <= end:
-            n = tell(out, n, not comes, row.slot, start, min(last, end))
+            n = emit(out, n, not is_inserted, row.slot, start, min(last, end))
         if not found or last >= end:
             state[HIT_BEGUN] = 0
             break

@@ -31,7 +31,7 @@ from structures.core.control import STORE_WORDS
 from structures.core.cursor import Cursor
 from structures.core.encoding import NEG_INF, POS_INF
 from structures.core.entries import Entries
-from structures.core.entry_tree import Root
+from structures.core.entry_tree import EntryRoot
 from structures.core.kernel import compiled
 from structures.core.runs import MISSING, Deltas, gather
 from structures.cover import walk
@@ -50,8 +50,8 @@ _ITEMS = 4 * B  # rows searched at once, approximately
 class CoverRoot(NamedTuple):
     """A version: plain data, valid as long as it is pinned."""
 
-    rows: Root
-    partners: Root
+    rows: EntryRoot
+    partners: EntryRoot
 
 
 class _Intervals(RowList):
@@ -68,14 +68,14 @@ class Cover:
     A row that can have no partner has the key LONELY and any interval.
     """
 
-    def __init__(self, tells_covered: bool, words: int = STORE_WORDS) -> None:
-        """`tells_covered`: whether to report what partners cover, or what they leave uncovered. `words`: address space of each tree in
+    def __init__(self, emits_covered: bool, words: int = STORE_WORDS) -> None:
+        """`emits_covered`: whether to report what partners cover, or what they leave uncovered. `words`: address space of each tree in
         8-byte words."""
-        self.tells_covered = tells_covered
+        self.emits_covered = emits_covered
         self.rows, self.partners = _Intervals(words), _Intervals(words)
         self._trees = Trees(*(part for one in (self.rows, self.partners) for part in (one.arena.nodes, one.arena.writing)))
         self._Z = np.zeros(STATE_WORDS, np.int64)
-        self._Z[COVERED] = tells_covered
+        self._Z[COVERED] = emits_covered
         self._scratch = Scratch(self._Z, np.empty(MOST_HITS, np.int32), np.empty(2 * MOST_HITS, np.int64))
         self._out = np.empty((3, CHUNK + SPARE), np.int64)
 
@@ -107,9 +107,9 @@ class Cover:
         self.rows.begin(version)
         self.partners.begin(version)
 
-        def go_on(end: int, told: bool) -> int:
+        def go_on(end: int, emitted: bool) -> int:
             part = moves if end == len(moves.kind) else Moves(*(column[:end] for column in moves))
-            return int(compiled(run_moves)(self._trees, self._scratch, self._out, part, told))
+            return int(compiled(run_moves)(self._trees, self._scratch, self._out, part, emitted))
 
         deltas = gather(self._Z, moves.done, self._out, go_on, limit)
         if missing := int(self._Z[MISSING]):
@@ -125,8 +125,8 @@ class Cover:
     def stretches(self, root: CoverRoot, key: int | None = None, window: tuple[int, int] | None = None) -> Cursor:
         """The stretches of a version, int64[3, n] (slot of the row, start, last): all, or those of a key, that meet the closed window."""
         if key is None and window is None:
-            return _All(self, root)
-        return _OfKeys(self, root, key, window or (NEG_INF, POS_INF))
+            return _AllCursor(self, root)
+        return _KeysCursor(self, root, key, window or (NEG_INF, POS_INF))
 
     def of_rows(self, root: CoverRoot, rows: Entries, window: tuple[int, int] | None = None) -> Cursor:
         """The stretches of the given rows, which are in this version."""
@@ -165,7 +165,7 @@ class StretchCursor(Cursor):
         super().__init__(3, np.zeros(walk.READ_WORDS, np.int64))
         self._rows, self._nodes, self._root = cover.rows.arena.nodes, cover.partners.arena.nodes, root
         self._items = items
-        self._asked = np.array([*window, cover.tells_covered], np.int64)
+        self._asked = np.array([*window, cover.emits_covered], np.int64)
 
     def _next_items(self) -> np.ndarray | None:
         """Return further rows, perhaps none yet; None if there are no more."""
@@ -181,14 +181,14 @@ class StretchCursor(Cursor):
             self._items, state[walk.ITEM_AT] = items, 0
             state[walk.STEPS] += 1
         out = np.empty((3, want), np.int64)
-        n = compiled(walk.tell_items)(self._nodes, *self._root.partners[:2], self._items, state, out, self._asked)
+        n = compiled(walk.emit_items)(self._nodes, *self._root.partners[:2], self._items, state, out, self._asked)
         return out[:, :n]
 
 
 _NO_ITEMS = np.empty((0, walk.ITEM), np.int64)
 
 
-class _All(StretchCursor):
+class _AllCursor(StretchCursor):
     """Stretches of all rows."""
 
     def __init__(self, cover: Cover, root: CoverRoot) -> None:
@@ -203,13 +203,13 @@ class _All(StretchCursor):
         n = compiled(walk.scan_items)(self._rows, self._scan, self._root.rows.height, items)
         return items[:n]
 
-    def clone(self) -> _All:
+    def clone(self) -> _AllCursor:
         other = super().clone()
         other._scan = self._scan.copy()
         return other
 
 
-class _OfKeys(StretchCursor):
+class _KeysCursor(StretchCursor):
     """Stretches of the rows of a key, or of each key, that meet a window."""
 
     def __init__(self, cover: Cover, root: CoverRoot, key: int | None, window: tuple[int, int]) -> None:
@@ -242,7 +242,7 @@ class _OfKeys(StretchCursor):
         items[:, walk.LEFT_], items[:, walk.RIGHT_] = ends[: 2 * n : 2], ends[1 : 2 * n : 2]
         return items
 
-    def clone(self) -> _OfKeys:
+    def clone(self) -> _KeysCursor:
         other = super().clone()
         other._search = self._search.copy()
         return other

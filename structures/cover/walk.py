@@ -135,7 +135,7 @@ ITEM_AT, BEGUN, POINT, STEPS, LAST, GAP, READ_WORDS = range(7)  # words of a rea
 
 
 @kernel("int64(Nodes, int64, int64, int64[:,::1], int64[::1], int64[:,::1], int64[::1])")
-def tell_items(nodes: Nodes, root: int, height: int, items: Any, state: Any, out: Any, asked: Any) -> int:
+def emit_items(nodes: Nodes, root: int, height: int, items: Any, state: Any, out: Any, asked: Any) -> int:
     """For the items from state[ITEM_AT] on, write the stretches that intervals leave uncovered, or cover (asked[2]), and that meet
     [asked[0], asked[1]]: slot, start and last, from out[:, 0] on, until it is full. Returns their number. O(log n) a stretch."""
     n, low, high, covered = 0, asked[0], asked[1], asked[2] != 0

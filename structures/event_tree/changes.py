@@ -52,7 +52,7 @@ from structures.event_tree.layout import (
     name_of,
     new_inner,
     new_leaf,
-    place_for,
+    position_for,
     rank_of,
     resize_inner,
     resize_leaf,
@@ -118,7 +118,7 @@ _HELPERS = Helpers(
     close=close_child,
     separate=separate,
     inherit=inherit,
-    place=set_child,
+    position=set_child,
     note=note,
     refresh=refresh_child,
     plant=plant,
@@ -129,7 +129,7 @@ _, build_levels = building(_HELPERS)
 
 
 @kernel
-def end_place(key: int, right: int) -> tuple[int, int]:
+def end_position(key: int, right: int) -> tuple[int, int]:
     """The place of the END of an interval: the next place after its right end, which may be one of the next key."""
     if right == POS_INF:
         return key + 1, NEG_INF
@@ -140,7 +140,7 @@ def end_place(key: int, right: int) -> tuple[int, int]:
 def put_ends(tree: Tree, key: int, left: int, right: int, slot: int) -> None:
     """Insert the START and the END of an interval, with the weights in `given`; if both belong to one leaf, with one pass up."""
     start = name_of(key, START, slot)
-    end_key, at = end_place(key, right)
+    end_key, at = end_position(key, right)
     end = name_of(end_key, END, slot)
     o = descend(tree, start, left)
     if tree.leaf_size[o] <= B - 2 and belongs(tree, end, at):
@@ -157,7 +157,7 @@ def put_ends(tree: Tree, key: int, left: int, right: int, slot: int) -> None:
 def cut_ends(tree: Tree, key: int, left: int, right: int, slot: int) -> bool:
     """Remove the START and the END of an interval; False if they were not there."""
     start = name_of(key, START, slot)
-    end_key, at = end_place(key, right)
+    end_key, at = end_position(key, right)
     end = name_of(end_key, END, slot)
     o = descend(tree, start, left)
     p, q = find(tree, o, start, left), find(tree, o, end, at)
@@ -185,7 +185,7 @@ def belongs(tree: Tree, name: int, at: int) -> bool:
 @kernel
 def find(tree: Tree, o: int, name: int, at: int) -> int:
     """The place of an event in leaf o; -1 if it is not there."""
-    L, p = tree.leaves, place_for(tree, o, name, at)
+    L, p = tree.leaves, position_for(tree, o, name, at)
     return p if p < tree.leaf_size[o] and L[o, NAME, p] == name and L[o, AT, p] == at else -1
 
 
@@ -193,7 +193,7 @@ def find(tree: Tree, o: int, name: int, at: int) -> int:
 def enter(tree: Tree, o: int, name: int, at: int, value: int) -> None:
     """Insert an event into a leaf that has room, at the end of the path. The nodes above are still to be updated, except for numbers and
     sums. `value`: of a row; the others have weights."""
-    L, p, rank = tree.leaves, place_for(tree, o, name, at), rank_of(name)
+    L, p, rank = tree.leaves, position_for(tree, o, name, at), rank_of(name)
     open_event(tree, o, p)
     L[o, NAME, p], L[o, AT, p], L[o, VALUE, p] = name, at, value
     if rank != ROW:
@@ -241,9 +241,9 @@ def put_into(tree: Tree, o: int, name: int, at: int, value: int) -> None:
         o = descend(tree, name, at)
     into, right = o, wide(0)
     if tree.leaf_size[o] == B:
-        right, into, _ = halve(tree, o, place_for(tree, o, name, at))
+        right, into, _ = halve(tree, o, position_for(tree, o, name, at))
     enter(tree, into, name, at, value)
-    if right != 0 or not is_row or may_fit(tree, into, place_for(tree, into, name, at)):
+    if right != 0 or not is_row or may_fit(tree, into, position_for(tree, into, name, at)):
         tree.control[DEEPENS] = not is_row
         climb(tree, o, right, True)
 

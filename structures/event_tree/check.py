@@ -43,17 +43,17 @@ def summary_of(events: list[Event], weights: int) -> list[int]:
     starts, ends = ([e for e in events if e[2] == rank] for rank in (0, 1))
     given = [[e[4 + w] for e in some] for w in range(weights) for some in (starts, ends)]
     sums = [total for some in given for total in (sum(value & LOW32 for value in some), sum(value >> 32 for value in some))]
-    places = [i for i, e in enumerate(events) if e[2] != ROW]
-    first = events[places[0]][:2] if places else (KEY_MAX, POS_INF)
+    positions = [i for i, e in enumerate(events) if e[2] != ROW]
+    first = events[positions[0]][:2] if positions else (KEY_MAX, POS_INF)
     fits, depth = [], 0
     for i, event in enumerate(events):
         if event[2] != ROW:
             depth += 1 if event[2] == START else -1
         else:
-            behind = next((at for at in places if at > i), None)
+            behind = next((at for at in positions if at > i), None)
             if behind is not None and (event[0], event[4]) < events[behind][:2]:
                 fits.append(depth)
-    trail = min(((e[0], e[4]) for e in events[places[-1] + 1 if places else 0 :]), default=(KEY_MAX, POS_INF))
+    trail = min(((e[0], e[4]) for e in events[positions[-1] + 1 if positions else 0 :]), default=(KEY_MAX, POS_INF))
     return [len(starts), len(ends), *first, min(fits, default=NO_FIT), *trail, *sums]
 
 

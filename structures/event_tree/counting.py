@@ -19,7 +19,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from structures.aggregate.amounts import Measured
+from structures.aggregate.amounts import Measures
 from structures.core.control import STORE_WORDS
 from structures.core.encoding import POS_INF
 from structures.core.entries import NO_ENTRIES, Entries
@@ -38,8 +38,8 @@ from structures.event_tree.sums import (
     STEPS,
     THEIRS,
     TIMES,
-    Both,
-    Changes,
+    EventChanges,
+    TreePair,
     follow,
 )
 from structures.event_tree.sums import STATE_WORDS as _STATE_WORDS
@@ -63,7 +63,7 @@ class Counting:
         recipe = np.array(recipes, np.int64).reshape(2, self._sums, 2)
         Z = np.zeros(_STATE_WORDS, np.int64)
         Z[TIMES] = max(1, itself)
-        self._both = Both(self.trees[0].arrays, self.trees[-1].arrays, recipe, np.zeros(3 + 2 * max(weights), np.int64), Z)
+        self._both = TreePair(self.trees[0].arrays, self.trees[-1].arrays, recipe, np.zeros(3 + 2 * max(weights), np.int64), Z)
         self._overlong = overlong_of(recipe, itself, words)
 
     def load(self, first: Entries, second: Entries, weights: tuple[np.ndarray, np.ndarray]) -> None:
@@ -79,13 +79,13 @@ class Counting:
         for tree, intervals in zip(self.trees, (first, second), strict=False):
             tree.require(2 * intervals)
 
-    def follow(self, changes: Changes) -> Measured:
+    def follow(self, changes: EventChanges) -> Measures:
         """Apply these changes one after another. For each, report how many pairs it adds or removes, and by how much the sums change,
         relative to the state left by the changes before it. KeyError: an interval to be deleted is not there, and the structure is damaged.
         TypeError, ValueError: the columns of the changes are invalid, and nothing was done. O(log n) each."""
         changes.require(max(self.weights))
         n = len(changes.kind)
-        measured = Measured(np.empty(n, np.int64), np.zeros((n, self._sums, 3), np.int64))
+        measured = Measures(np.empty(n, np.int64), np.zeros((n, self._sums, 3), np.int64))
         compiled(follow)(self._both, changes, measured)
         if missing := int(self._both.Z[MISSING]):
             raise KeyError(f"{missing} intervals that were to go are not there")
@@ -126,4 +126,4 @@ def weights_of(tree: EventTree, entries: Entries, given: np.ndarray, recipe: np.
     return starts, ends
 
 
-__all__ = ["COMMON", "DELETE", "INSERT", "LENGTHS", "MEASURE", "MOVE", "OWN", "THEIRS", "Changes", "Counting", "Measured", "Recipe"]
+__all__ = ["COMMON", "DELETE", "INSERT", "LENGTHS", "MEASURE", "MOVE", "OWN", "THEIRS", "EventChanges", "Counting", "Measures", "Recipe"]

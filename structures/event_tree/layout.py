@@ -131,7 +131,7 @@ def child_for(tree: Tree, o: int, name: int, at: int) -> int:
 
 
 @kernel
-def place_for(tree: Tree, o: int, name: int, at: int) -> int:
+def position_for(tree: Tree, o: int, name: int, at: int) -> int:
     """The number of events of leaf o that are before (name, at)."""
     L, low, n = tree.leaves, wide(0), wide(tree.leaf_size[o])
     while n > 0:

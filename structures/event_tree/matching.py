@@ -26,12 +26,12 @@ import numpy as np
 from structures.core.control import STORE_WORDS
 from structures.core.cursor import Cursor
 from structures.core.entries import NO_ENTRIES, Entries, room_for
-from structures.core.entry_tree import Root
+from structures.core.entry_tree import EntryRoot
 from structures.core.kernel import compiled
 from structures.core.runs import MISSING, Deltas, gather
 from structures.event_tree.check import check_events
 from structures.event_tree.layout import ROW
-from structures.event_tree.runs import BASE, FLIPS, HITS, LONELY, SEARCH, STATE_WORDS, TELLS_MATCHED, Lists, Moves, Scratch, run_moves
+from structures.event_tree.runs import BASE, EMITS_MATCHED, FLIPS, HITS, LONELY, SEARCH, STATE_WORDS, Lists, Moves, Scratch, run_moves
 from structures.event_tree.tree import EventTree
 from structures.ordered.lists import RowList
 from structures.ordered.search import STEPS
@@ -43,8 +43,8 @@ CHUNK = 1 << 16  # rows reported at once
 class MatchRoot(NamedTuple):
     """A version: plain data, valid as long as it is pinned. `matched`: of a Matching that reports matched rows."""
 
-    unmatched: Root
-    matched: Root
+    unmatched: EntryRoot
+    matched: EntryRoot
 
 
 class Matching:
@@ -53,17 +53,17 @@ class Matching:
     A row that can have no partner has the key LONELY and any interval.
     """
 
-    def __init__(self, tells_matched: bool, itself: bool, words: int = STORE_WORDS) -> None:
-        """`tells_matched`: whether the matched rows are reported, or the unmatched ones. `itself`: each row is its own partner, at the same
+    def __init__(self, emits_matched: bool, itself: bool, words: int = STORE_WORDS) -> None:
+        """`emits_matched`: whether the matched rows are reported, or the unmatched ones. `itself`: each row is its own partner, at the same
         slot, which does not count. `words`: address space of each tree in 8-byte words (not memory)."""
-        self.tells_matched, self._itself = tells_matched, itself
+        self.emits_matched, self._itself = emits_matched, itself
         self.tree = EventTree(words)
         self.unmatched = RowList(words)
-        self.matched = RowList(words if tells_matched else 1 << 16)
+        self.matched = RowList(words if emits_matched else 1 << 16)
         stores = self.unmatched.arena, self.matched.arena
         self._lists = Lists(*(part for store in stores for part in (store.nodes, store.writing)))
         self._Z = np.zeros(STATE_WORDS, np.int64)
-        self._Z[BASE], self._Z[TELLS_MATCHED] = itself, tells_matched
+        self._Z[BASE], self._Z[EMITS_MATCHED] = itself, emits_matched
         self._scratch = Scratch(self._Z, np.empty(HITS, np.int32), np.empty(2 * HITS, np.int64))
         self._out = np.empty((1, CHUNK + HITS), np.int32)
 
@@ -81,7 +81,7 @@ class Matching:
         matched = rows.take(has)
         self.unmatched.load(version, rows.take(~has))
         self.tree.load(partners, matched)
-        if self.tells_matched:
+        if self.emits_matched:
             self.matched.load(version, matched)
 
     def require(self, rows: int, partners: int) -> None:
@@ -89,7 +89,7 @@ class Matching:
         O(1)."""
         self.tree.require(rows + 2 * partners)
         self.unmatched.require(rows)
-        if self.tells_matched:
+        if self.emits_matched:
             self.matched.require(rows)
 
     def apply(self, version: int, moves: Moves, limit: int | None) -> Deltas:
@@ -104,9 +104,9 @@ class Matching:
         self.unmatched.begin(version)
         self.matched.begin(version)
 
-        def go_on(end: int, told: bool) -> int:
+        def go_on(end: int, emitted: bool) -> int:
             part = moves if end == len(moves.kind) else Moves(*(column[:end] for column in moves))
-            return int(compiled(run_moves)(self.tree.arrays, self._lists, self._scratch, self._out[0], part, told))
+            return int(compiled(run_moves)(self.tree.arrays, self._lists, self._scratch, self._out[0], part, emitted))
 
         deltas = gather(self._Z, moves.done, self._out, go_on, limit)
         if missing := int(self._Z[MISSING]):
@@ -121,15 +121,15 @@ class Matching:
 
     def rows(self, root: MatchRoot, key: int | None = None, window: tuple[int, int] | None = None) -> Cursor:
         """The reported rows of a version: all, or those of a key, that meet the closed window."""
-        return self.matched.rows(root.matched, key, window) if self.tells_matched else self.unmatched.rows(root.unmatched, key, window)
+        return self.matched.rows(root.matched, key, window) if self.emits_matched else self.unmatched.rows(root.unmatched, key, window)
 
     def holds(self, root: MatchRoot, rows: Entries) -> np.ndarray:
         """bool[n]: which of these rows are among the reported rows of a version. O(log n) each."""
-        return self.matched.holds(root.matched, rows) if self.tells_matched else self.unmatched.holds(root.unmatched, rows)
+        return self.matched.holds(root.matched, rows) if self.emits_matched else self.unmatched.holds(root.unmatched, rows)
 
     def count(self, root: MatchRoot) -> int:
         """The number of reported rows. O(1)."""
-        return (root.matched if self.tells_matched else root.unmatched).counts[0]
+        return (root.matched if self.emits_matched else root.unmatched).counts[0]
 
     def entries(self, root: MatchRoot) -> int:
         """Events of the newest version, and rows in the lists of a version."""
@@ -159,7 +159,7 @@ class Matching:
         self.matched.check(self.matched.root, tuple(root.matched for root in others))
         events = check_events(self.tree.arrays)
         mine = sorted(event[3] for event in events if event[2] == ROW)
-        assert not self.tells_matched or mine == sorted(_all(self.matched).slot.tolist()), "M1: the list of matched rows"
+        assert not self.emits_matched or mine == sorted(_all(self.matched).slot.tolist()), "M1: the list of matched rows"
         rows = room_for(len(mine))
         found = [(key, at, value, slot) for key, at, rank, slot, value in events if rank == ROW]
         columns = np.array(found, np.int64).reshape(-1, 4).T

@@ -17,23 +17,23 @@ from typing import NamedTuple
 
 import numpy as np
 
-from structures.aggregate.amounts import Measured
+from structures.aggregate.amounts import Measures
 from structures.core.entries import NO_ENTRIES, Entries
 from structures.core.kernel import compiled
-from structures.event_tree.sums import COMMON, HOW, LENGTHS, MISSING, STATE_WORDS, TIMES, WEIGHT, Both, Changes, follow
+from structures.event_tree.sums import COMMON, HOW, LENGTHS, MISSING, STATE_WORDS, TIMES, WEIGHT, EventChanges, TreePair, follow
 from structures.event_tree.tree import EventTree
 
 _LEFT_OUT = 2**63 - 1  # difference between a length and the common points of the cut intervals
 
 
-class LeftOut(NamedTuple):
+class Excess(NamedTuple):
     """For the changes with these numbers, what the sums leave out: int64[m, s, 3], digits of either sign."""
 
     which: np.ndarray
     sums: np.ndarray
 
 
-class Overlong:
+class OverlongSums:
     """See the module's head. One thread."""
 
     def __init__(self, more: int, recipe: np.ndarray, itself: int, words: int) -> None:
@@ -46,7 +46,7 @@ class Overlong:
         state = np.zeros(STATE_WORDS, np.int64)
         state[TIMES] = max(1, itself)
         common = np.array([[[COMMON, 0]]] * 2, np.int64)
-        self._both = Both(self.trees[0].arrays, self.trees[-1].arrays, common, np.zeros(5, np.int64), state)
+        self._both = TreePair(self.trees[0].arrays, self.trees[-1].arrays, common, np.zeros(5, np.int64), state)
 
     def load(self, first: Entries, second: Entries) -> None:
         """Fill both sides of two sets. O(n), and O(m log m) for the m intervals that are long enough."""
@@ -55,14 +55,14 @@ class Overlong:
             part = entries.take(which)._replace(right=self._cut(entries.right[which]))
             tree.load(part, NO_ENTRIES, (part.left.reshape(-1, 1), (part.right + 1).reshape(-1, 1)))
 
-    def follow(self, changes: Changes) -> LeftOut:
+    def follow(self, changes: EventChanges) -> Excess:
         """Apply the changes that concern such intervals. KeyError: an interval to be deleted is not there."""
         which = self._long(changes.left, changes.right)
         sums = np.zeros((len(which), self._all, 3), np.int64)
         if len(which):
-            part = Changes(*(np.ascontiguousarray(column[which]) for column in changes))
+            part = EventChanges(*(np.ascontiguousarray(column[which]) for column in changes))
             part = part._replace(right=self._cut(part.right), weights=np.zeros((len(which), 1), np.int64))
-            found = Measured(np.empty(len(which), np.int64), np.zeros((len(which), 1, 3), np.int64))
+            found = Measures(np.empty(len(which), np.int64), np.zeros((len(which), 1, 3), np.int64))
             compiled(follow)(self._both, part, found)
             if missing := int(self._both.Z[MISSING]):
                 raise KeyError(f"{missing} intervals that were to go are not there")
@@ -70,7 +70,7 @@ class Overlong:
             sums[:, self._sums] = found.sums
             sums[:, self._sums, 0] -= found.rows[:, None]  # 2**63 - 1 for each
             sums[:, self._sums, 1] += found.rows[:, None] << 31
-        return LeftOut(which, sums)
+        return Excess(which, sums)
 
     def _long(self, left: np.ndarray, right: np.ndarray) -> np.ndarray:
         return np.flatnonzero((right - left).view(np.uint64) >= self._least)
@@ -89,7 +89,7 @@ class Overlong:
             tree.check()
 
 
-def overlong_of(recipes: np.ndarray, itself: int, words: int) -> Sequence[Overlong]:
+def overlong_of(recipes: np.ndarray, itself: int, words: int) -> Sequence[OverlongSums]:
     """The structures that these recipes, int64[2, s, 2], require; both sides have the same lengths."""
     lengths = np.isin(recipes[0, :, HOW], (COMMON, LENGTHS))
-    return [Overlong(more, recipes[0], itself, words) for more in np.unique(recipes[0, lengths, WEIGHT]).tolist()]
+    return [OverlongSums(more, recipes[0], itself, words) for more in np.unique(recipes[0, lengths, WEIGHT]).tolist()]

@@ -13,14 +13,14 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from structures.core.arena import HEIGHT, KEY_MAX, ROOT, B
-from structures.core.blocks import Nodes, Writing
+from structures.core.blocks import Nodes, WriteState
 from structures.core.encoding import NEG_INF
 from structures.core.kernel import arrays, kernel, require_columns, wide
 from structures.core.runs import AT, BEGUN, RUN_WORDS, end_change
 from structures.event_tree.changes import cut, cut_ends, put_ends, put_into, take
 from structures.event_tree.layout import AT as AT_
 from structures.event_tree.layout import NAME, ROW, VALUE, Tree, descend, expect_above, expect_leaf, key_of, name_of, slot_of
-from structures.event_tree.search import find_dead, place_of_row
+from structures.event_tree.search import find_dead, position_of_row
 from structures.ordered.search import DEPTH, NOTHING_BEFORE, SEARCH_WORDS, Bounds, search_fill, search_start
 from structures.ordered.tree import cut as take_out
 from structures.ordered.tree import put as take_in
@@ -31,14 +31,14 @@ OUTER_MOVE, PARTNER_MOVE, OUTER_DELETE, PARTNER_INSERT, PARTNER_DELETE, OUTER_IN
 # visited together: a row that goes or comes may then flip in addition, but is still reported once.
 STEPS_ALONE = np.array([0, 1, 2, 2, 3, 3], np.int8)
 LONELY = KEY_MAX - 1  # the key of rows that can have no partner
-BASE, TELLS_MATCHED, FLIPS, SEARCH = range(RUN_WORDS, RUN_WORDS + 4)  # words of the state; BASE: 1 if each row is its own partner
+BASE, EMITS_MATCHED, FLIPS, SEARCH = range(RUN_WORDS, RUN_WORDS + 4)  # words of the state; BASE: 1 if each row is its own partner
 HITS = 4 * B  # most hits of a search at once
 AHEAD = 2  # changes between prefetching a leaf and using it, and between prefetching the node above and using that
 ABOVE = SEARCH + SEARCH_WORDS  # the nodes above the leaves of the next changes, by the changes' numbers
 STATE_WORDS = ABOVE + 4 * AHEAD
 
 
-@arrays(Nodes, Writing, Nodes, Writing)
+@arrays(Nodes, WriteState, Nodes, WriteState)
 class Lists(NamedTuple):
     """The rows without a partner; if they are reported, those with one."""
 
@@ -94,32 +94,32 @@ def enlist(lists: Lists, row: Row) -> None:
 
 
 @kernel
-def match(tree: Tree, lists: Lists, tells_matched: bool, row: Row) -> None:
+def match(tree: Tree, lists: Lists, emits_matched: bool, row: Row) -> None:
     """Insert a row that has a partner."""
-    match_in(tree, lists, tells_matched, row, descend(tree, name_of(row.key, ROW, row.slot), row.left))
+    match_in(tree, lists, emits_matched, row, descend(tree, name_of(row.key, ROW, row.slot), row.left))
 
 
 @kernel
-def match_if_met(tree: Tree, lists: Lists, tells_matched: bool, row: Row, base: int) -> bool:
+def match_if_met(tree: Tree, lists: Lists, emits_matched: bool, row: Row, base: int) -> bool:
     """Insert the row if it has a partner; otherwise return False, with nothing done. `base`: the number of partners that count as none."""
-    leaf, is_matched = place_of_row(tree, row.key, row.left, row.right, row.slot, base)
+    leaf, is_matched = position_of_row(tree, row.key, row.left, row.right, row.slot, base)
     if is_matched:
-        match_in(tree, lists, tells_matched, row, leaf)
+        match_in(tree, lists, emits_matched, row, leaf)
     return is_matched
 
 
 @kernel
-def match_in(tree: Tree, lists: Lists, tells_matched: bool, row: Row, leaf: int) -> None:
+def match_in(tree: Tree, lists: Lists, emits_matched: bool, row: Row, leaf: int) -> None:
     """As `match`. `leaf`: the leaf to which the row belongs, at the end of the path."""
     put_into(tree, leaf, name_of(row.key, ROW, row.slot), row.left, row.right)
-    if tells_matched:
+    if emits_matched:
         take_in(lists.its_nodes, lists.its_writing, 0, row.key, row.left, row.right, row.slot)
 
 
 @kernel
-def unmatch(tree: Tree, lists: Lists, tells_matched: bool, row: Row) -> bool:
+def unmatch(tree: Tree, lists: Lists, emits_matched: bool, row: Row) -> bool:
     """Remove a matched row; False if it is not there."""
-    if tells_matched:
+    if emits_matched:
         take_out(lists.its_nodes, lists.its_writing, 0, row.key, row.left, row.slot)
     return cut(tree, name_of(row.key, ROW, row.slot), row.left)
 
@@ -129,7 +129,7 @@ def run_moves(tree: Tree, lists: Lists, scratch: Scratch, out: Any, moves: Moves
     """Apply the changes from number Z[AT] on until all are done or `out` is full. Returns the number of rows reported: slots of those that
     come, ~slots of those that go. O(log n) a change, and a row reported."""
     Z = scratch.Z
-    n, tells_matched = 0, Z[TELLS_MATCHED] != 0
+    n, emits_matched = 0, Z[EMITS_MATCHED] != 0
     while Z[AT] < len(moves.kind):
         i = Z[AT]
         kind, missing = moves.kind[i], False
@@ -137,18 +137,18 @@ def run_moves(tree: Tree, lists: Lists, scratch: Scratch, out: Any, moves: Moves
             expect_change(tree, moves, Z[ABOVE:], i)
         row = Row(wide(moves.key[i]), moves.left[i], moves.right[i], wide(moves.slot[i]))
         if kind == OUTER_MOVE or kind == PARTNER_MOVE:
-            missing = not move(tree, lists, tells_matched, kind == OUTER_MOVE, row, wide(moves.former[i]))
+            missing = not move(tree, lists, emits_matched, kind == OUTER_MOVE, row, wide(moves.former[i]))
         elif kind == OUTER_DELETE or kind == OUTER_INSERT:
             if n == len(out):
                 return n
             if kind == OUTER_INSERT:
-                is_matched = row.key != LONELY and match_if_met(tree, lists, tells_matched, row, Z[BASE])
+                is_matched = row.key != LONELY and match_if_met(tree, lists, emits_matched, row, Z[BASE])
                 if not is_matched:
                     enlist(lists, row)
             else:  # in most data more rows have a partner than have none
-                is_matched = row.key != LONELY and unmatch(tree, lists, tells_matched, row)
+                is_matched = row.key != LONELY and unmatch(tree, lists, emits_matched, row)
                 missing = not is_matched and not unlist(lists, row)
-            if deltas and is_matched == tells_matched and not missing:
+            if deltas and is_matched == emits_matched and not missing:
                 out[n] = row.slot if kind == OUTER_INSERT else ~row.slot
                 n += 1
         else:
@@ -158,16 +158,16 @@ def run_moves(tree: Tree, lists: Lists, scratch: Scratch, out: Any, moves: Moves
                     put_ends(tree, row.key, row.left, row.right, row.slot)
                 elif not cut_ends(tree, row.key, row.left, row.right, row.slot):
                     Z[BEGUN] = 2
-            found, told = True, 0
+            found, emitted = True, 0
             while found:
                 if len(out) - n < HITS:
                     return n
-                told = join_hits(tree, lists, scratch, row) if kind == PARTNER_INSERT else part_dead(tree, lists, scratch)
-                found = told > 0 and (Z[SEARCH + DEPTH] > 0 if kind == PARTNER_INSERT else told == HITS)
-                for j in range(told if deltas else 0):
-                    out[n] = scratch.hits[j] if tells_matched == (kind == PARTNER_INSERT) else ~scratch.hits[j]
+                emitted = join_hits(tree, lists, scratch, row) if kind == PARTNER_INSERT else part_dead(tree, lists, scratch)
+                found = emitted > 0 and (Z[SEARCH + DEPTH] > 0 if kind == PARTNER_INSERT else emitted == HITS)
+                for j in range(emitted if deltas else 0):
+                    out[n] = scratch.hits[j] if emits_matched == (kind == PARTNER_INSERT) else ~scratch.hits[j]
                     n += 1
-                Z[FLIPS] += told
+                Z[FLIPS] += emitted
             missing = Z[BEGUN] == 2
         end_change(Z, moves.done, n, missing)
     return n
@@ -185,7 +185,7 @@ def expect_change(tree: Tree, moves: Moves, above: Any, i: int) -> None:
 
 
 @kernel
-def move(tree: Tree, lists: Lists, tells_matched: bool, is_outer: bool, row: Row, former: int) -> bool:
+def move(tree: Tree, lists: Lists, emits_matched: bool, is_outer: bool, row: Row, former: int) -> bool:
     """Move a row, or a partner, to another slot; False if it was not there."""
     old = Row(row.key, row.left, row.right, former)
     if not is_outer:
@@ -195,8 +195,8 @@ def move(tree: Tree, lists: Lists, tells_matched: bool, is_outer: bool, row: Row
     if unlist(lists, old):
         enlist(lists, row)
         return True
-    found = unmatch(tree, lists, tells_matched, old)
-    match(tree, lists, tells_matched, row)
+    found = unmatch(tree, lists, emits_matched, old)
+    match(tree, lists, emits_matched, row)
     return found
 
 
@@ -211,7 +211,7 @@ def join_hits(tree: Tree, lists: Lists, scratch: Scratch, partner: Row) -> int:
     for j in range(count):
         row = Row(partner.key, ends[2 * j], ends[2 * j + 1], wide(hits[j]))
         unlist(lists, row)
-        match(tree, lists, scratch.Z[TELLS_MATCHED] != 0, row)
+        match(tree, lists, scratch.Z[EMITS_MATCHED] != 0, row)
     return count
 
 
@@ -226,7 +226,7 @@ def part_dead(tree: Tree, lists: Lists, scratch: Scratch) -> int:
         name = L[leaf, NAME, p]
         row = Row(key_of(name), L[leaf, AT_, p], L[leaf, VALUE, p], slot_of(name))
         take(tree, leaf, p)
-        if scratch.Z[TELLS_MATCHED] != 0:
+        if scratch.Z[EMITS_MATCHED] != 0:
             take_out(lists.its_nodes, lists.its_writing, 0, row.key, row.left, row.slot)
         enlist(lists, row)
         scratch.hits[count] = row.slot

@@ -37,7 +37,7 @@ from structures.event_tree.layout import (
     child_for,
     key_of,
     name_of,
-    place_for,
+    position_for,
     rank_of,
 )
 from structures.event_tree.summary import precedes
@@ -53,7 +53,7 @@ def passed(tree: Tree, key: int, at: int, rank: int) -> int:
         for i in range(c):
             found += N[o, field, i]
         o = N[o, CHILD, c]
-    for i in range(place_for(tree, o, name, at)):
+    for i in range(position_for(tree, o, name, at)):
         found += rank_of(L[o, NAME, i]) == rank
     return found
 
@@ -65,7 +65,7 @@ def partners(tree: Tree, key: int, left: int, right: int) -> int:
 
 
 @kernel
-def place_of_row(tree: Tree, key: int, left: int, right: int, slot: int, base: int) -> tuple[int, bool]:
+def position_of_row(tree: Tree, key: int, left: int, right: int, slot: int, base: int) -> tuple[int, bool]:
     """The leaf to which a row belongs, at the end of the path, and whether the row has more partners than `base`: by one descent, and a
     scan to its right end in the leaf."""
     N, L, path, o = tree.inners, tree.leaves, tree.path, tree.control[ROOT]
@@ -76,7 +76,7 @@ def place_of_row(tree: Tree, key: int, left: int, right: int, slot: int, base: i
         for i in range(c):
             depth += N[o, STARTS, i] - N[o, ENDS, i]
         o = N[o, CHILD, c]
-    p = place_for(tree, o, name, left)
+    p = position_for(tree, o, name, left)
     for i in range(p):
         rank = rank_of(L[o, NAME, i])
         depth += 1 if rank == START else -1 if rank == END else 0

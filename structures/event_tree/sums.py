@@ -14,9 +14,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from structures.aggregate.amounts import Measured, put_digits
+from structures.aggregate.amounts import Measures, put_digits
 from structures.core.kernel import arrays, kernel, require_columns, wide
-from structures.event_tree.changes import cut_ends, end_place, put_ends
+from structures.event_tree.changes import cut_ends, end_position, put_ends
 from structures.event_tree.layout import (
     CHILD,
     END,
@@ -36,7 +36,7 @@ from structures.event_tree.layout import (
     child_for,
     expect,
     name_of,
-    place_for,
+    position_for,
     rank_of,
 )
 
@@ -49,7 +49,7 @@ AHEAD = 3  # changes between prefetching a leaf and using it, and between prefet
 
 
 @arrays("int8[::1]", "int8[::1]", "int32[::1]", "int64[::1]", "int64[::1]", "int32[::1]", "int32[::1]", "int64[:,::1]")
-class Changes(NamedTuple):
+class EventChanges(NamedTuple):
     """Change number i concerns an interval of the side role[i], at slot[i], with these weights (int64[n, w]); a move is from former[i]."""
 
     kind: np.ndarray
@@ -69,7 +69,7 @@ class Changes(NamedTuple):
 
 
 @arrays(Tree, Tree, "int64[:,:,::1]", "int64[::1]", "int64[::1]")
-class Both(NamedTuple):
+class TreePair(NamedTuple):
     """The trees of both sides, twice the same for a set with itself. recipe, int64[2, s, 2]: for a change of each side, and each sum, what
     it changes by (HOW), and the number of the weight (OWN and THEIRS), or the difference between a length and its points (COMMON: the sum
     of lengths, LENGTHS: their number). totals: scratch. Z: rows that a partner makes, steps so far, changes of intervals that were not
@@ -85,7 +85,7 @@ class Both(NamedTuple):
 @kernel
 def add_partners(tree: Tree, key: int, begun: int, ended: int, totals: Any) -> None:
     """Add to `totals` the STARTs at or before (key, begun) less the ENDs at or before (key, ended): their number, and for each weight the
-    sums of lower and upper halves. Both descents proceed side by side: neither waits for the other's memory."""
+    sums of lower and upper halves. Both descents proceed side by input: neither waits for the other's memory."""
     N, name = tree.inners, name_of(key, ROW, 0)
     a = b = tree.control[ROOT]
     for _ in range(tree.control[HEIGHT]):
@@ -93,8 +93,8 @@ def add_partners(tree: Tree, key: int, begun: int, ended: int, totals: Any) -> N
         add_children(tree, a, c, START, 1, totals)
         add_children(tree, b, d, END, -1, totals)
         a, b = N[a, CHILD, c], N[b, CHILD, d]
-    add_events(tree, a, place_for(tree, a, name, begun), START, 1, totals)
-    add_events(tree, b, place_for(tree, b, name, ended), END, -1, totals)
+    add_events(tree, a, position_for(tree, a, name, begun), START, 1, totals)
+    add_events(tree, b, position_for(tree, b, name, ended), END, -1, totals)
 
 
 @kernel
@@ -139,7 +139,7 @@ def covered(tree: Tree, key: int, at: int, t: int, totals: Any) -> tuple[int, in
 
 
 @kernel
-def measure(tree: Tree, both: Both, changes: Changes, i: int, measured: Measured) -> None:
+def measure(tree: Tree, both: TreePair, changes: EventChanges, i: int, measured: Measures) -> None:
     """Measure what change number i adds or removes, where the partners are in this tree."""
     totals, role, Z = both.totals, changes.role[i], both.Z
     key, left, right = wide(changes.key[i]), changes.left[i], changes.right[i]
@@ -173,18 +173,18 @@ def measure(tree: Tree, both: Both, changes: Changes, i: int, measured: Measured
 
 
 @kernel
-def give(tree: Tree, both: Both, changes: Changes, i: int) -> None:
+def give(tree: Tree, both: TreePair, changes: EventChanges, i: int) -> None:
     """Set the weights of an interval in the tree into which it will be inserted."""
     for w in range(tree.control[WEIGHTS]):
         tree.given[START, w] = tree.given[END, w] = changes.weights[i, w]
     for s in range(both.recipe.shape[1]):
         if both.recipe[0, s, HOW] == COMMON:
             tree.given[START, 0] = changes.left[i]
-            tree.given[END, 0] = end_place(wide(changes.key[i]), changes.right[i])[1]
+            tree.given[END, 0] = end_position(wide(changes.key[i]), changes.right[i])[1]
 
 
 @kernel
-def make(own: Tree, other: Tree, both: Both, changes: Changes, i: int, measured: Measured) -> None:
+def make(own: Tree, other: Tree, both: TreePair, changes: EventChanges, i: int, measured: Measures) -> None:
     """Apply change number i, of an interval of `own`, whose partners are in `other`. For a set with itself they are the same tree, without
     the interval."""
     kind, key, slot = changes.kind[i], wide(changes.key[i]), wide(changes.slot[i])
@@ -202,7 +202,7 @@ def make(own: Tree, other: Tree, both: Both, changes: Changes, i: int, measured:
 
 
 @kernel
-def expect_change(both: Both, changes: Changes, i: int, height: int) -> None:
+def expect_change(both: TreePair, changes: EventChanges, i: int, height: int) -> None:
     if i < len(changes.kind):
         name = name_of(wide(changes.key[i]), START, wide(changes.slot[i]))
         expect(both.first, name, changes.left[i], height)
@@ -210,7 +210,7 @@ def expect_change(both: Both, changes: Changes, i: int, height: int) -> None:
 
 
 @kernel("void(Both, Changes, Measured)")
-def follow(both: Both, changes: Changes, measured: Measured) -> None:
+def follow(both: TreePair, changes: EventChanges, measured: Measures) -> None:
     """Apply these changes one after another; each is measured relative to the state left by the ones before it. O(log n) a change and
     weight."""
     for i in range(len(changes.kind)):

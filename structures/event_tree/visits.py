@@ -18,9 +18,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from structures.aggregate.amounts import Measured
+from structures.aggregate.amounts import Measures
 from structures.core.arena import HEIGHT, ROOT, B
-from structures.core.blocks import Nodes, Writing
+from structures.core.blocks import Nodes, WriteState
 from structures.core.control import STORE_WORDS
 from structures.core.encoding import NEG_INF
 from structures.core.entries import NO_ENTRIES, Entries
@@ -38,8 +38,8 @@ from structures.event_tree.sums import (
     STATE_WORDS,
     STEPS,
     TIMES,
-    Both,
-    Changes,
+    EventChanges,
+    TreePair,
     give,
     measure,
 )
@@ -53,11 +53,11 @@ from structures.ordered.tree import put as take_in
 HITS = 1 << 16  # hits reported at once
 
 
-@arrays(Both, Nodes, Writing, "int64[::1]", "int64[::1]")
-class Sides(NamedTuple):
+@arrays(TreePair, Nodes, WriteState, "int64[::1]", "int64[::1]")
+class VisitInputs(NamedTuple):
     """The tree of partners (twice) with the recipe of rows; the list of rows; the states of a run and of a search."""
 
-    both: Both
+    both: TreePair
     nodes: Any
     writing: Any
     run: np.ndarray
@@ -74,52 +74,52 @@ class Hits(NamedTuple):
 
 
 @kernel
-def change_row(sides: Sides, changes: Changes, i: int, measured: Measured) -> None:
+def change_row(inputs: VisitInputs, changes: EventChanges, i: int, measured: Measures) -> None:
     """Apply change number i, of a row."""
     kind, key, left, right = changes.kind[i], wide(changes.key[i]), changes.left[i], changes.right[i]
     measured.rows[i] = 0
     if kind == MOVE or kind == DELETE:
         slot = wide(changes.former[i]) if kind == MOVE else wide(changes.slot[i])
-        if not take_out(sides.nodes, sides.writing, 0, key, left, slot):
-            sides.both.Z[MISSING] += 1
+        if not take_out(inputs.nodes, inputs.writing, 0, key, left, slot):
+            inputs.both.Z[MISSING] += 1
     if kind != MOVE:
-        measure(sides.both.first, sides.both, changes, i, measured)
+        measure(inputs.both.first, inputs.both, changes, i, measured)
     if kind == MOVE or kind == INSERT:
-        take_in(sides.nodes, sides.writing, 0, key, left, right, wide(changes.slot[i]))
+        take_in(inputs.nodes, inputs.writing, 0, key, left, right, wide(changes.slot[i]))
 
 
 @kernel
-def change_partner(sides: Sides, changes: Changes, i: int) -> None:
+def change_partner(inputs: VisitInputs, changes: EventChanges, i: int) -> None:
     """Apply change number i, of a partner."""
-    tree, kind = sides.both.first, changes.kind[i]
+    tree, kind = inputs.both.first, changes.kind[i]
     key, left, right, slot = wide(changes.key[i]), changes.left[i], changes.right[i], wide(changes.slot[i])
     if kind == MOVE or kind == DELETE:
         if not cut_ends(tree, key, left, right, wide(changes.former[i]) if kind == MOVE else slot):
-            sides.both.Z[MISSING] += 1
+            inputs.both.Z[MISSING] += 1
     if kind == MOVE or kind == INSERT:
-        give(tree, sides.both, changes, i)
+        give(tree, inputs.both, changes, i)
         put_ends(tree, key, left, right, slot)
 
 
 @kernel("int64(Sides, Changes, Measured, Hits)")
-def follow(sides: Sides, changes: Changes, measured: Measured, hits: Hits) -> int:
+def follow(inputs: VisitInputs, changes: EventChanges, measured: Measures, hits: Hits) -> int:
     """Apply the changes from number run[AT] on, until all are done or there is no room for hits. Returns the number of hits. O(log n) a
     change, O(1) a hit."""
-    run, Z, C, n = sides.run, sides.Z, sides.writing.C, wide(0)
+    run, Z, C, n = inputs.run, inputs.Z, inputs.writing.C, wide(0)
     while run[AT] < len(changes.kind):
         i = run[AT]
         if changes.role[i] == 0:
-            change_row(sides, changes, i, measured)
+            change_row(inputs, changes, i, measured)
         else:
             if run[BEGUN] == 0:
-                change_partner(sides, changes, i)
+                change_partner(inputs, changes, i)
                 measured.rows[i] = 0
                 bounds = Bounds(NEG_INF, NOTHING_BEFORE, changes.right[i], changes.left[i])
                 search_start(Z, C[ROOT], C[HEIGHT], 0, wide(changes.key[i]), bounds)
                 if changes.kind[i] == MOVE:
                     Z[DEPTH] = 0
                 run[BEGUN] = 1
-            m = search_fill(sides.nodes, Z, hits.slots, n, hits.ends)
+            m = search_fill(inputs.nodes, Z, hits.slots, n, hits.ends)
             for j in range(n, m):
                 hits.changes[j] = i
             n = m
@@ -141,16 +141,16 @@ class Visits:
         state = np.zeros(STATE_WORDS, np.int64)
         state[TIMES] = 1
         totals = np.zeros(3 + 2 * weights, np.int64)
-        both = Both(self.tree.arrays, self.tree.arrays, made, totals, state)
+        both = TreePair(self.tree.arrays, self.tree.arrays, made, totals, state)
         arena = self.rows.arena
-        self._sides = Sides(both, arena.nodes, arena.writing, np.zeros(RUN_WORDS, np.int64), np.zeros(SEARCH_WORDS, np.int64))
+        self._inputs = VisitInputs(both, arena.nodes, arena.writing, np.zeros(RUN_WORDS, np.int64), np.zeros(SEARCH_WORDS, np.int64))
         self._overlong = overlong_of(made, 0, words)
         self._sums = len(recipe)
 
     def load(self, version: int, rows: Entries, partners: Entries, weights: np.ndarray) -> None:
         """Fill both sides, which are empty. O(n log n). MemoryError: they do not fit."""
         self.rows.load(version, rows)
-        self.tree.load(partners, NO_ENTRIES, weights_of(self.tree, partners, weights, self._sides.both.recipe))
+        self.tree.load(partners, NO_ENTRIES, weights_of(self.tree, partners, weights, self._inputs.both.recipe))
         for one in self._overlong:
             one.load(rows, partners)
 
@@ -159,27 +159,27 @@ class Visits:
         self.rows.require(rows)
         self.tree.require(2 * partners)
 
-    def follow(self, version: int, changes: Changes) -> Iterator[tuple[int, Measured, np.ndarray, np.ndarray]]:
+    def follow(self, version: int, changes: EventChanges) -> Iterator[tuple[int, Measures, np.ndarray, np.ndarray]]:
         """Apply these changes one after another, as `version`: side 0 has the rows, side 1 the partners. Yields, for some changes at a
         time, the number of changes applied so far; the measurements of the rows among them; and for each hit the number of the change
         (int64[n]) and the slot of the row (int32[n]). KeyError: an interval to be deleted is not there, and the structure is damaged.
         TypeError, ValueError: the columns of the changes are invalid, and nothing was done."""
         changes.require(self.tree.weights)
         self.rows.begin(version)
-        n, sides = len(changes.kind), self._sides
-        measured = Measured(np.zeros(n, np.int64), np.zeros((n, self._sums, 3), np.int64))
-        sides.run[:] = 0
+        n, inputs = len(changes.kind), self._inputs
+        measured = Measures(np.zeros(n, np.int64), np.zeros((n, self._sums, 3), np.int64))
+        inputs.run[:] = 0
         left_out = np.zeros((n, self._sums, 3), np.int64)
         for one in self._overlong:
             which, sums = one.follow(changes)
             left_out[which] += sums * (changes.role[which] == 0)[:, None, None]
-        while (done := int(sides.run[AT])) < n:
+        while (done := int(inputs.run[AT])) < n:
             hits = Hits(np.empty(HITS + B + 1, np.int64), np.empty(HITS + B + 1, np.int32), np.empty(0, np.int64))
-            found = compiled(follow)(sides, changes, measured, hits)
-            if missing := int(sides.both.Z[MISSING]):
+            found = compiled(follow)(inputs, changes, measured, hits)
+            if missing := int(inputs.both.Z[MISSING]):
                 raise KeyError(f"{missing} rows or partners that were to go are not there")
-            measured.sums[done : sides.run[AT]] -= left_out[done : sides.run[AT]]
-            yield int(sides.run[AT]), measured, hits.changes[:found], hits.slots[:found]
+            measured.sums[done : inputs.run[AT]] -= left_out[done : inputs.run[AT]]
+            yield int(inputs.run[AT]), measured, hits.changes[:found], hits.slots[:found]
 
     def reclaim(self, oldest: int, most: int) -> bool:
         """As `Versioned.reclaim`, for readers of the newest version only."""
@@ -193,7 +193,7 @@ class Visits:
     @property
     def steps(self) -> int:
         """Nodes and entries visited for counts, sums and hits, so far."""
-        return int(self._sides.both.Z[STEPS] + self._sides.Z[SEARCHED])
+        return int(self._inputs.both.Z[STEPS] + self._inputs.Z[SEARCHED])
 
     @property
     def bytes(self) -> int:
@@ -211,4 +211,4 @@ class Visits:
             one.check()
 
 
-__all__ = ["DELETE", "INSERT", "MEASURE", "MOVE", "Changes", "Visits"]
+__all__ = ["DELETE", "INSERT", "MEASURE", "MOVE", "EventChanges", "Visits"]

@@ -25,26 +25,26 @@ import numpy as np
 
 from structures.aggregate.changes import add_versions
 from structures.aggregate.groups import Groups
-from structures.aggregate.layout import INFINITY_BITS, NAN_BITS, SIGN, Plan, Rows, Store, ordered_bits
+from structures.aggregate.layout import INFINITY_BITS, NAN_BITS, SIGN, GroupedColumns, Plan, Store, ordered_bits
 from structures.core.kernel import arrays, compiled, kernel, wide
-from structures.rows.key_counts import Uses, count_both
-from structures.rows.key_table import NULLS_A_CELL, RowSet, Stored
+from structures.rows.key_counts import KeyUses, count_both
+from structures.rows.key_table import NULLS_A_CELL, RowSet, SlotRows
 from structures.rows.reading import Run, look_alike
-from structures.rows.rows import Rows as StoredRows
+from structures.rows.rows import RowStore as StoredRows
 from structures.rows.rows import store_rows
-from structures.rows.succession import Newest, Slots, Succeeded, Succession, Told, take_places
+from structures.rows.succession import NewestRows, ReportedSuccession, Slots, Succession, VersionSlots, take_positions
 
 MOST = 128  # changes: their buffers are allocated in each call
 NULL, WORD, FLOAT, ORDERED = range(4)
 FORM, COLUMN, COMPUTED = range(3)
 OPERATORS = "=", "!=", "<", "<=", ">", ">="
 
-OFFSETS, COMES, SIGNS, TOLD_VERSIONS, THERE, VERSIONS, STARTS, DELETES, VALUES = range(9)  # lines of `Room.numbers`
-CODES, DROPPED, TOLD_CODES, GONE, SLOTS, SLOT_LINES = range(6)  # of `Room.slots`
+OFFSETS, INSERTED, SIGNS, EMITTED_VERSIONS, THERE, VERSIONS, STARTS, DELETES, VALUES = range(9)  # lines of `Buffers.numbers`
+CODES, DROPPED, EMITTED_CODES, DELETED, SLOTS, SLOT_LINES = range(6)  # of `Buffers.slots`
 
 
 @arrays(Run, "int64[:, :, ::1]")
-class Changes(NamedTuple):
+class GroupChanges(NamedTuple):
     """words[k, 0], words[k, 1]: the computed words number k of the row before each change, and of the row after it."""
 
     run: Run
@@ -63,13 +63,13 @@ class Reads(NamedTuple):
     having: np.ndarray
 
 
-@arrays("int64[::1]", "int64[::1]", Stored, Slots, "int64[::1]")
+@arrays("int64[::1]", "int64[::1]", SlotRows, Slots, "int64[::1]")
 class Keys(NamedTuple):
     """The parts of a `rows.rows.Rows`: entries, hashing, keys and slots; and counts by code."""
 
     entries: np.ndarray
     hashing: np.ndarray
-    stored: Stored
+    stored: SlotRows
     slots: Slots
     counts: np.ndarray
 
@@ -93,7 +93,7 @@ class Numbers(NamedTuple):
 
 
 @arrays("int64[:, ::1]", "int32[:, ::1]", "int64[:, ::1]", "int64[:, ::1]")
-class Room(NamedTuple):
+class Buffers(NamedTuple):
     """Buffers for the results: lines of numbers and of slots, the cells of keys, and the reported rows of groups."""
 
     numbers: np.ndarray
@@ -102,11 +102,11 @@ class Room(NamedTuple):
     rows: np.ndarray
 
 
-class Followed(NamedTuple):
+class FollowResult(NamedTuple):
     """found: what the versions change, or, if rows of groups do not succeed the previous ones, what was reported of groups. lost, new: the
     numbers of rows of groups removed and added. dropped: int32[k], codes that are no longer in use."""
 
-    found: Told | Succeeded
+    found: ReportedSuccession | VersionSlots
     lost: int
     new: int
     dropped: np.ndarray
@@ -121,13 +121,13 @@ def is_null(cells: Any, columns: int, row: int, column: int) -> bool:
 
 
 @kernel
-def word_of(relation: Stored, changes: Changes, read: Any, slot: int, place: tuple[int, int]) -> int:
-    """Return the word that is read of a row. `place`: whether it is the row after the change, and the number of the change."""
+def word_of(relation: SlotRows, changes: GroupChanges, read: Any, slot: int, position: tuple[int, int]) -> int:
+    """Return the word that is read of a row. `position`: whether it is the row after the change, and the number of the change."""
     form, column = read[FORM], read[COLUMN]
     null = is_null(relation.cells, len(relation.kinds), slot, column)
     if form == NULL or null:
         return wide(1 if form == NULL and null else 0)
-    word = relation.cells[slot, column] if read[COMPUTED] < 0 else changes.words[read[COMPUTED], place[0], place[1]]
+    word = relation.cells[slot, column] if read[COMPUTED] < 0 else changes.words[read[COMPUTED], position[0], position[1]]
     if form == FLOAT:
         magnitude = word & ~SIGN
         word = wide(NAN_BITS) if magnitude > INFINITY_BITS else word if magnitude else wide(0)
@@ -156,7 +156,7 @@ def meets(rows: Any, k: int, having: Any, columns: int) -> bool:
 
 
 @kernel
-def read_rows(relation: Stored, changes: Changes, reads: Reads, room: Room) -> int:
+def read_rows(relation: SlotRows, changes: GroupChanges, reads: Reads, room: Buffers) -> int:
     """Read the rows that the changes remove and add. Returns their number."""
     run, numbers, operands = changes.run, room.numbers, len(reads.values)
     n = wide(0)
@@ -164,15 +164,15 @@ def read_rows(relation: Stored, changes: Changes, reads: Reads, room: Room) -> i
         old, new = wide(run.old[i]), wide(run.new[i])
         if old >= 0 and new >= 0 and look_alike(relation, reads.columns, old, new):
             continue
-        for comes in range(2):
-            slot = new if comes else old
+        for is_inserted in range(2):
+            slot = new if is_inserted else old
             if slot < 0:
                 continue
-            numbers[OFFSETS, n], numbers[COMES, n], numbers[SIGNS, n] = run.offsets[i], comes, 2 * comes - 1
+            numbers[OFFSETS, n], numbers[INSERTED, n], numbers[SIGNS, n] = run.offsets[i], is_inserted, 2 * is_inserted - 1
             for k in range(len(reads.keys)):
-                room.keys[n, k] = word_of(relation, changes, reads.keys[k], slot, (comes, i))
+                room.keys[n, k] = word_of(relation, changes, reads.keys[k], slot, (is_inserted, i))
             for k in range(operands):
-                numbers[VALUES + k, n] = word_of(relation, changes, reads.values[k], slot, (comes, i))
+                numbers[VALUES + k, n] = word_of(relation, changes, reads.values[k], slot, (is_inserted, i))
                 numbers[VALUES + operands + k, n] = is_null(relation.cells, len(relation.kinds), slot, reads.values[k, COLUMN])
             n += 1
     return n
@@ -180,7 +180,8 @@ def read_rows(relation: Stored, changes: Changes, reads: Reads, room: Room) -> i
 
 @kernel("UniTuple(int64, 7)(Stored, Changes, Reads, Keys, Accumulators, Newest, Numbers, Room)")
 def follow(
-    relation: Stored, changes: Changes, reads: Reads, keys: Keys, groups: Accumulators, newest: Newest, given: Numbers, room: Room
+    relation: SlotRows, changes: GroupChanges, reads: Reads, keys: Keys, groups: Accumulators, newest: NewestRows, given: Numbers,
+    room: Buffers
 ) -> tuple[int, int, int, int, int, int, int]:  # fmt: skip
     """Follow the changes into groups. Returns the number of rows removed and added; the number of new keys; the number of keys that are no
     longer in use (-1: one was not in use at all); the number of reported rows of groups; and the results of `rows.succession.succeed`.
@@ -189,23 +190,25 @@ def follow(
     n = read_rows(relation, changes, reads, room)
     codes, known = slots[CODES, :n], keys.stored
     stored, _ = store_rows(
-        keys.entries, keys.hashing, known, RowSet(known.kinds, known.key, room.keys, known.places, known.heap), keys.slots, given.known, 0,
+        keys.entries, keys.hashing, known, RowSet(
+            known.kinds, known.key, room.keys, known.positions, known.heap
+        ), keys.slots, given.known, 0,
         codes,
     )  # fmt: skip
-    dropped = count_both(keys.slots.died, codes, Uses(keys.counts, numbers[COMES], slots[DROPPED]))
+    dropped = count_both(keys.slots.died, codes, KeyUses(keys.counts, numbers[INSERTED], slots[DROPPED]))
     values, nulls = numbers[VALUES : VALUES + operands], numbers[VALUES + operands :]
-    rows = Rows(codes, numbers[SIGNS], values, nulls)
-    told_codes, told_versions = slots[TOLD_CODES], numbers[TOLD_VERSIONS]
-    told = add_versions(groups.plan, groups.store, rows, numbers[OFFSETS, :n], given.stamp, told_codes, told_versions, room.rows)
+    rows = GroupedColumns(codes, numbers[SIGNS], values, nulls)
+    emitted_codes, emitted_versions = slots[EMITTED_CODES], numbers[EMITTED_VERSIONS]
+    emitted = add_versions(groups.plan, groups.store, rows, numbers[OFFSETS, :n], given.stamp, emitted_codes, emitted_versions, room.rows)
     there = numbers[THERE]
-    for k in range(told):
+    for k in range(emitted):
         there[k] = room.rows[k, 0] >= 0 and meets(room.rows, k, reads.having, given.columns)
     changed, lost, new = wide(0), wide(0), wide(0)
     if given.succeeds:
-        these = Told(told_codes[:told], told_versions, room.rows, there)
-        found = Succeeded(numbers[VERSIONS], numbers[STARTS], numbers[DELETES], slots[SLOTS])
-        changed, lost, new = take_places(newest, these, given.version, found, slots[GONE])
-    return n, stored, dropped, told, changed, lost, new
+        these = ReportedSuccession(emitted_codes[:emitted], emitted_versions, room.rows, there)
+        found = VersionSlots(numbers[VERSIONS], numbers[STARTS], numbers[DELETES], slots[SLOTS])
+        changed, lost, new = take_positions(newest, these, given.version, found, slots[DELETED])
+    return n, stored, dropped, emitted, changed, lost, new
 
 
 class GroupedRows:
@@ -229,20 +232,20 @@ class GroupedRows:
         self._groups.require(0, rows)
         return self._keys.used + rows <= self._groups.most_codes
 
-    def follow(self, numbers: tuple[int, int], relation: Stored, changes: Changes, succeeds: bool) -> Followed:
+    def follow(self, numbers: tuple[int, int], relation: SlotRows, changes: GroupChanges, succeeds: bool) -> FollowResult:
         """Follow a few changes (MOST), in ascending order of their offsets. `numbers`: the version since which new keys count as known, and
         the version being written. `succeeds`: rows of groups succeed the previous ones; otherwise they are only reported. The caller
         retires the codes that are dropped."""
         n, keys, groups = 2 * len(changes.run.old), self._keys, self._groups
         reads, newest = self._reads, self._newest
-        room = Room(
+        room = Buffers(
             np.empty((self._lines, n + 1), np.int64), np.empty((SLOT_LINES, 2 * n), np.int32), np.empty((n, len(reads.keys)), np.int64),
             np.empty((n, groups.width), np.int64),
         )  # fmt: skip
         known = Keys(keys.table.entries, keys.table.hashing, keys.stored, keys.slots(), self._counts)
-        there = Newest(newest.cells, newest.slots(), self._succession)
+        there = NewestRows(newest.cells, newest.slots(), self._succession)
         given = Numbers(*numbers, groups.next_stamp, len(newest.kinds), int(succeeds))
-        rows, stored, dropped, told, changed, lost, new = compiled(follow)(
+        rows, stored, dropped, emitted, changed, lost, new = compiled(follow)(
             relation, changes, reads, known, self._accumulators, there, given, room
         )  # fmt: skip
         line, slots = room.numbers, room.slots
@@ -250,16 +253,18 @@ class GroupedRows:
         if stored:
             keys.table.entered(keys.stored, slots[CODES, :rows], stored)
         assert dropped >= 0, "a key was given up more often than it was taken"
-        if told:
-            groups.went_on(int(line[TOLD_VERSIONS, told - 1]))
+        if emitted:
+            groups.went_on(int(line[EMITTED_VERSIONS, emitted - 1]))
         newest.took(new)
         if lost:
-            newest.retired.add(numbers[1], slots[GONE, :lost].copy())
-        found: Told | Succeeded
+            newest.retired.add(numbers[1], slots[DELETED, :lost].copy())
+        found: ReportedSuccession | VersionSlots
         if succeeds:
-            found = Succeeded(
+            found = VersionSlots(
                 line[VERSIONS, :changed], line[STARTS, : changed + 1], line[DELETES, :changed], slots[SLOTS, : lost + new].copy()
             )
         else:
-            found = Told(slots[TOLD_CODES, :told], line[TOLD_VERSIONS, :told], room.rows[:told], line[THERE, :told])
-        return Followed(found, lost, new, slots[DROPPED, :dropped].copy())
+            found = ReportedSuccession(
+                slots[EMITTED_CODES, :emitted], line[EMITTED_VERSIONS, :emitted], room.rows[:emitted], line[THERE, :emitted]
+            )
+        return FollowResult(found, lost, new, slots[DROPPED, :dropped].copy())

@@ -11,10 +11,10 @@ from __future__ import annotations
 from typing import Any
 
 from structures.core.bits import LANES, count_bits, lowest, within8
-from structures.core.entries import Told
+from structures.core.entries import RowBuffer
 from structures.core.kernel import kernel, wide
 from structures.ij_heap import goals
-from structures.ij_heap.goals import Walking, begin
+from structures.ij_heap.goals import HeapWalk, begin
 from structures.multiway.layout import L, MultiwayNodes, start_of
 from structures.multiway.leaves import entry_at
 from structures.multiway.topology import MEMBER, NEAR, ORDER, POS, SETS, SIZE
@@ -38,7 +38,7 @@ def meeting(nodes: MultiwayNodes, o: int, j: int, low: int, high: int, least: in
 
 
 @kernel
-def enter_leaf(nodes: MultiwayNodes, walking: Walking, o: int, g: int, all: bool) -> bool:
+def enter_leaf(nodes: MultiwayNodes, walking: HeapWalk, o: int, g: int, all: bool) -> bool:
     """List the candidates of all aliases of goal g in leaf o (`all`: every entry is one); False if an alias has none."""
     W, table, state = nodes.W, nodes.table, walking.state
     v = state[g + goals.G_SUBSET]
@@ -53,21 +53,21 @@ def enter_leaf(nodes: MultiwayNodes, walking: Walking, o: int, g: int, all: bool
         state[goals.CANDIDATES + 6 * first + j] = mask
         if mask == 0:
             return False
-    state[goals.LEFT_OVER + first], state[goals.SIDES + first] = state[goals.CANDIDATES + 6 * first + first], 0
+    state[goals.LEFT_OVER + first], state[goals.INPUTS + first] = state[goals.CANDIDATES + 6 * first + first], 0
     return True
 
 
 @kernel
-def across(walking: Walking, i: int, sides: int, mask: int) -> int:
+def across(walking: HeapWalk, i: int, inputs: int, mask: int) -> int:
     """The candidates in `mask` for alias i, the last to be bound, that complete a tuple with entries of both children."""
     state = walking.state
-    if sides == 1:
+    if inputs == 1:
         return mask & ~state[goals.LOWER + i]
-    return mask & state[goals.LOWER + i] if sides == 2 else mask
+    return mask & state[goals.LOWER + i] if inputs == 2 else mask
 
 
 @kernel
-def narrow(nodes: MultiwayNodes, walking: Walking, o: int, v: int, level: int, p: int, crossing: bool) -> bool:
+def narrow(nodes: MultiwayNodes, walking: HeapWalk, o: int, v: int, level: int, p: int, crossing: bool) -> bool:
     """After binding the alias of this level to the entry at place p, list the candidates that the later aliases keep; False if one keeps
     none."""
     M, W, table, state = nodes.M, nodes.W, nodes.table, walking.state
@@ -86,21 +86,21 @@ def narrow(nodes: MultiwayNodes, walking: Walking, o: int, v: int, level: int, p
         state[goals.CANDIDATES + 6 * next + j] = mask
     mask = state[goals.CANDIDATES + 6 * next + next]
     if crossing:
-        state[goals.SIDES + next] = state[goals.SIDES + i] | side_of_place(W, walking, o, i, p)
+        state[goals.INPUTS + next] = state[goals.INPUTS + i] | input_of_position(W, walking, o, i, p)
         if level + 2 == table[SIZE + v]:
-            mask = across(walking, next, state[goals.SIDES + next], mask)
+            mask = across(walking, next, state[goals.INPUTS + next], mask)
     state[goals.LEFT_OVER + next] = mask
     return mask != 0
 
 
 @kernel
-def side_of_place(W: Any, walking: Walking, o: int, i: int, p: int) -> int:
+def input_of_position(W: Any, walking: HeapWalk, o: int, i: int, p: int) -> int:
     state = walking.state
     return 1 if (state[goals.LOWER + i] >> (p - start_of(W, o, i))) & 1 != 0 else 2
 
 
 @kernel
-def leaf_step(nodes: MultiwayNodes, walking: Walking, o: int, f: int, told: Told, n: int, end: int) -> int:
+def leaf_step(nodes: MultiwayNodes, walking: HeapWalk, o: int, f: int, emitted: RowBuffer, n: int, end: int) -> int:
     """Continue in leaf o (or the strip) until the rows written reach `end`, the next goal has begun, or frame f is finished (STEP is 0).
     Returns the number of rows written."""
     M, W, table, state = nodes.M, nodes.W, nodes.table, walking.state
@@ -124,10 +124,10 @@ def leaf_step(nodes: MultiwayNodes, walking: Walking, o: int, f: int, told: Told
         if final and level == last:
             if n == end:
                 break
-            n = write_run(nodes, walking, o, i, told, n, end)
+            n = write_run(nodes, walking, o, i, emitted, n, end)
             continue
         if final and level == max(0, last - 2):
-            n = write_rows(nodes, walking, o, v, told, n, end, crossing)
+            n = write_rows(nodes, walking, o, v, emitted, n, end, crossing)
             left_over = state[goals.LEFT_OVER + i]
             if left_over == 0:
                 continue
@@ -152,7 +152,7 @@ def fill_column(out: Any, lo: int, hi: int, slot: int) -> None:
 
 
 @kernel
-def count_rows(walking: Walking, rows: int) -> None:
+def count_rows(walking: HeapWalk, rows: int) -> None:
     """Note that `rows` rows were found since the last step."""
     state = walking.state
     state[goals.GAP] = max(state[goals.GAP], state[goals.STEPS] - state[goals.LAST])
@@ -162,9 +162,9 @@ def count_rows(walking: Walking, rows: int) -> None:
 
 
 @kernel
-def write_run(nodes: MultiwayNodes, walking: Walking, o: int, last: int, told: Told, n: int, end: int) -> int:
+def write_run(nodes: MultiwayNodes, walking: HeapWalk, o: int, last: int, emitted: RowBuffer, n: int, end: int) -> int:
     """Write the rows of all remaining candidates of the last alias, up to `end`."""
-    W, table, state, out, stride = nodes.W, nodes.table, walking.state, told.out, told.stride
+    W, table, state, out, stride = nodes.W, nodes.table, walking.state, emitted.out, emitted.stride
     mask, start = state[goals.LEFT_OVER + last], n
     run = entry_at(table, o)[1] + start_of(W, o, last)
     while mask != 0 and n < end:
@@ -181,7 +181,7 @@ def write_run(nodes: MultiwayNodes, walking: Walking, o: int, last: int, told: T
 
 
 @kernel
-def write_rows(nodes: MultiwayNodes, walking: Walking, o: int, v: int, told: Told, n: int, end: int, crossing: bool) -> int:
+def write_rows(nodes: MultiwayNodes, walking: HeapWalk, o: int, v: int, emitted: RowBuffer, n: int, end: int, crossing: bool) -> int:
     """Write rows for the remaining candidates of the third last alias (the second last, if v has only two), each with all choices of the
     two after it, one candidate after the other, as long as there is room for all rows that a candidate may have."""
     M, W, table, state = nodes.M, nodes.W, nodes.table, walking.state
@@ -193,12 +193,12 @@ def write_rows(nodes: MultiwayNodes, walking: Walking, o: int, v: int, told: Tol
     adjacent = (table[NEAR + j] >> k) & 1 != 0
     e, w = entry_at(table, o)
     run_i, run_j, run_k = start_of(W, o, i), start_of(W, o, j), w + start_of(W, o, k)
-    out, stride = told.out, told.stride
+    out, stride = emitted.out, emitted.stride
     column_j, column_k = stride * j, stride * k
     steps, row, gap, start = state[goals.STEPS], state[goals.LAST], state[goals.GAP], n
     mask = state[goals.LEFT_OVER + i]
     while mask != 0:
-        js, ks, sides = state[goals.CANDIDATES + 6 * i + j], state[goals.CANDIDATES + 6 * i + k], state[goals.SIDES + i]
+        js, ks, inputs = state[goals.CANDIDATES + 6 * i + j], state[goals.CANDIDATES + 6 * i + k], state[goals.INPUTS + i]
         p = run_i + lowest(mask)
         if outer:
             key, left, right = wide(W[w + L + p]), M[e + p], M[e + L + p]
@@ -207,7 +207,7 @@ def write_rows(nodes: MultiwayNodes, walking: Walking, o: int, v: int, told: Tol
             if js != 0 and (near_i >> k) & 1 != 0:
                 ks &= meeting(nodes, o, k, key, key, left, right)
             if crossing:
-                sides |= side_of_place(W, walking, o, i, p)
+                inputs |= input_of_position(W, walking, o, i, p)
         else:
             js = mask
         if n + count_bits(js) * count_bits(ks) > end:
@@ -225,7 +225,7 @@ def write_rows(nodes: MultiwayNodes, walking: Walking, o: int, v: int, told: Tol
                 key = wide(W[w + L + q])
                 partners &= meeting(nodes, o, k, key, key, M[e + q], M[e + L + q])
             if crossing:
-                partners = across(walking, k, sides | side_of_place(W, walking, o, j, q), partners)
+                partners = across(walking, k, inputs | input_of_position(W, walking, o, j, q), partners)
             steps += 1
             if partners == 0:
                 continue

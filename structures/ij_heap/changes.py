@@ -12,12 +12,12 @@ from __future__ import annotations
 from typing import Any
 
 from structures.core.arena import ROOT
-from structures.core.blocks import Writing
+from structures.core.blocks import WriteState
 from structures.core.encoding import NEG_INF, POS_INF
-from structures.core.entries import Told, entry_of
+from structures.core.entries import RowBuffer, entry_of
 from structures.core.kernel import kernel
-from structures.core.runs import AT, BEGUN, REFUSED, Changes, end_change, has_delta, refuses
-from structures.ij_heap.goals import DEPTH, Walking
+from structures.core.runs import AT, BEGUN, REFUSED, RunChanges, end_change, has_delta, refuses
+from structures.ij_heap.goals import DEPTH, HeapWalk
 from structures.ij_heap.walk import start_partners, walk
 from structures.multiway.layout import MultiwayNodes
 from structures.multiway.topology import SETS
@@ -27,7 +27,9 @@ _EVER = 2**62  # steps: only the number of its rows interrupts a delta
 
 
 @kernel("int64(MultiwayNodes, Writing, Walking, int64[::1], Told, Changes, boolean)")
-def run_changes(nodes: MultiwayNodes, writing: Writing, walking: Walking, state: Any, told: Told, changes: Changes, deltas: bool) -> int:
+def run_changes(
+    nodes: MultiwayNodes, writing: WriteState, walking: HeapWalk, state: Any, emitted: RowBuffer, changes: RunChanges, deltas: bool
+) -> int:
     """Apply the changes from state[AT] on until all are done or there is no room for more rows. Returns the number of rows reported.
 
     state[MISSING] counts deletes of entries that were not there, which have no effect. REFUSED: an entry is invalid, and nothing was done.
@@ -45,7 +47,7 @@ def run_changes(nodes: MultiwayNodes, writing: Writing, walking: Walking, state:
             if state[BEGUN] == 0:
                 start_partners(nodes, walking, C[ROOT], entry, NEG_INF, POS_INF)
                 state[BEGUN] = 1
-            n = walk(nodes, walking, told, n, told.stride, _EVER)
+            n = walk(nodes, walking, emitted, n, emitted.stride, _EVER)
             if reading[DEPTH] > 0:
                 return n
         if signs[e] > 0:

@@ -6,7 +6,7 @@ The least V-tuple below a node is found from all entries below it, by advancing 
 from __future__ import annotations
 
 from structures.core.arena import KEY_MAX
-from structures.core.entry_tree import Root
+from structures.core.entry_tree import EntryRoot
 from structures.multiway.check import Entry, check_nodes
 from structures.multiway.layout import MultiwayArena, key_at, near_at, slot_at
 from structures.multiway.topology import SPAN, Topology
@@ -41,23 +41,25 @@ def check_summary(A: MultiwayArena, topology: Topology, o: int, entries: list[En
     """Prove I2 of node o: keys and near endpoints agree with the definition, and each stored tuple is a real one."""
     table, by_code = A.table, {x[2]: x for x in entries}
     for which in (0, 1):
-        place, near, slot = 0, int(near_at(table, o, which)), int(slot_at(table, o, which))
+        position, near, slot = 0, int(near_at(table, o, which)), int(slot_at(table, o, which))
         for v, members in enumerate(topology.members):
             wanted = extreme_of(entries, topology, members, which)
             key = int(A.W[key_at(table, o, which) + v])
             if wanted is None:
                 assert key == (KEY_MAX if which == 0 else -1), f"I2: extreme {which} of {members} at {o} has key {key}, should be absent"
             else:
-                stored = [(key, int(A.M[near + place + m])) for m in range(len(members))]
+                stored = [(key, int(A.M[near + position + m])) for m in range(len(members))]
                 assert stored == wanted, f"I2: extreme {which} of {members} at {o} is {stored}, should be {wanted}"
                 for m, i in enumerate(members):
-                    k, left, _, right = by_code[8 * int(A.W[slot + place + m]) + i]
+                    k, left, _, right = by_code[8 * int(A.W[slot + position + m]) + i]
                     ends = (left, right) if which == 0 else (right, left)
-                    assert (k, *ends) == (key, *(int(A.M[near + f * int(table[SPAN]) + place + m]) for f in (0, 1))), "I2: a stored tuple"
-            place += len(members)
+                    assert (k, *ends) == (
+                        key, *(int(A.M[near + f * int(table[SPAN]) + position + m]) for f in (0, 1))
+                    ), "I2: a stored tuple"
+            position += len(members)
 
 
-def check_heap(A: MultiwayArena, topology: Topology, root: Root, others: tuple[Root, ...]) -> None:
+def check_heap(A: MultiwayArena, topology: Topology, root: EntryRoot, others: tuple[EntryRoot, ...]) -> None:
     """Prove I1 to I3 of the version, and I3 of the arena when all roots in use are given."""
     entries = check_nodes(A, topology.t, root, others, lambda o, below: check_summary(A, topology, o, below))
     assert root.live == (extreme_of(entries, topology, list(range(topology.t)), 0) is not None), f"live is {root.live}"

@@ -26,7 +26,7 @@ LEFT_OVER = 33  # candidates of an alias that are still to be tried
 CANDIDATES = 39  # at 6 * i + j: candidates of alias j when alias i is to be bound
 SHARP = 75  # lower bounds by alias for the components of a live split's lower side
 LOWER = 81  # candidates in the strip that come from the lower child, by alias
-SIDES = 87  # at i: the children (1 lower, 2 upper) that the aliases bound before alias i come from
+INPUTS = 87  # at i: the children (1 lower, 2 upper) that the aliases bound before alias i come from
 ITEM = 93  # given entries that have begun
 GOAL0 = 94
 # A goal: node, subset, the goal that follows, mask of the aliases bound before it, keys allowed, whether it has no bounds at all.
@@ -56,7 +56,7 @@ def new_walk(table: np.ndarray, height: int) -> np.ndarray:
 
 
 @arrays("int64[::1]", "int32[::1]", "int64[::1]")
-class Walking(NamedTuple):
+class HeapWalk(NamedTuple):
     """An enumeration: its state, the same memory as 32-bit words, and scratch."""
 
     state: np.ndarray
@@ -65,14 +65,14 @@ class Walking(NamedTuple):
 
 
 @kernel
-def walk_start(walking: Walking, root: int, lo: int, hi: int) -> None:
+def walk_start(walking: HeapWalk, root: int, lo: int, hi: int) -> None:
     """Begin a reading of the version at `root` in which every interval meets [lo, hi]; without goals it has no rows. Counters continue."""
     state = walking.state
     state[DEPTH], state[GOALS], state[TOP], state[EACH_KEY], state[FUEL], state[LO], state[HI] = 0, 0, root, 0, FUEL_MOST, lo, hi
 
 
 @kernel
-def add_goal(table: Any, walking: Walking, o: int, v: int, next: int, before: int, low: int, high: int) -> int:
+def add_goal(table: Any, walking: HeapWalk, o: int, v: int, next: int, before: int, low: int, high: int) -> int:
     """Add a goal in front of `next`, bounded by the window alone. Returns its place."""
     state = walking.state
     g = GOAL0 + GOAL_WORDS * state[GOALS]
@@ -87,7 +87,7 @@ def add_goal(table: Any, walking: Walking, o: int, v: int, next: int, before: in
 
 
 @kernel
-def push_frame(walking: Walking, o: int, g: int, goals: int) -> None:
+def push_frame(walking: HeapWalk, o: int, g: int, goals: int) -> None:
     """Work on goal g at node o."""
     state = walking.state
     f = FRAME0 + FRAME_WORDS * state[DEPTH]
@@ -96,7 +96,7 @@ def push_frame(walking: Walking, o: int, g: int, goals: int) -> None:
 
 
 @kernel
-def begin(table: Any, walking: Walking, g: int) -> None:
+def begin(table: Any, walking: HeapWalk, g: int) -> None:
     """Compute the bounds of goal g, and push its first frame."""
     state = walking.state
     bound_goal(table, walking, g)
@@ -104,7 +104,7 @@ def begin(table: Any, walking: Walking, g: int) -> None:
 
 
 @kernel
-def bound_goal(table: Any, walking: Walking, g: int) -> None:
+def bound_goal(table: Any, walking: HeapWalk, g: int) -> None:
     """Set the bounds of goal g from its given ones and from the neighbours bound before."""
     state = walking.state
     v, before = state[g + G_SUBSET], state[g + G_BEFORE]

@@ -36,12 +36,12 @@ from structures.core.arena import HEIGHT, KEY_MAX, ROOT
 from structures.core.control import STORE_WORDS
 from structures.core.encoding import NEG_INF, POS_INF
 from structures.core.entries import Entries, require_key
-from structures.core.entry_tree import Root
+from structures.core.entry_tree import EntryRoot
 from structures.core.kernel import compiled
 from structures.ij_heap.changes import run_changes
 from structures.ij_heap.check import check_heap
-from structures.ij_heap.cursors import Cursor
-from structures.ij_heap.goals import STEPS, Walking, new_walk
+from structures.ij_heap.cursors import HeapCursor
+from structures.ij_heap.goals import STEPS, HeapWalk, new_walk
 from structures.ij_heap.strip import STRIP_SCRATCH
 from structures.multiway.base import MultiwayTree
 from structures.multiway.extreme import ANSWER, ASK, SCRATCH_WORDS, find_extreme
@@ -49,7 +49,7 @@ from structures.multiway.layout import COUNTS, SUMMARY, L, MultiwayArena, key_at
 from structures.multiway.leaves import KEY_, NEAR_, SLOT_
 from structures.multiway.topology import ALL, Topology
 
-__all__ = ["Cursor", "Entries", "IJHeap", "Root", "Topology"]
+__all__ = ["HeapCursor", "Entries", "IJHeap", "EntryRoot", "Topology"]
 
 _LEVELS = 48  # most levels that the writer's walk has frames for: trees balanced by height have 1.45 log2(n) over n leaves, and one more
 
@@ -65,16 +65,16 @@ class IJHeap(MultiwayTree):
         self.topology = topology
         super().__init__(MultiwayArena(topology.table, summary, words), np.zeros(STRIP_SCRATCH, np.int64), topology.t)
         state = new_walk(self.arena.table, _LEVELS)
-        self._walking = Walking(state, state.view(np.int32), self._arrays[2])
-        self._change = partial(compiled(run_changes), *self._arrays[:2], self._walking, self._state, self._told)
+        self._walking = HeapWalk(state, state.view(np.int32), self._arrays[2])
+        self._change = partial(compiled(run_changes), *self._arrays[:2], self._walking, self._state, self._emitted)
 
     @property
-    def root(self) -> Root:
+    def root(self) -> EntryRoot:
         """The newest version, published or not."""
         A = self.arena
         o = int(A.C[ROOT])
         live = A.W[key_at(A.table, o, 0) + A.table[ALL]] != KEY_MAX
-        return Root(o, int(A.C[HEIGHT]), tuple(A.C[COUNTS : COUNTS + self.topology.t].tolist()), bool(live))
+        return EntryRoot(o, int(A.C[HEIGHT]), tuple(A.C[COUNTS : COUNTS + self.topology.t].tolist()), bool(live))
 
     @property
     def update_steps(self) -> int:
@@ -83,30 +83,30 @@ class IJHeap(MultiwayTree):
 
     # --- reading
 
-    def rows(self, root: Root, key: int | None = None, window: tuple[int, int] | None = None) -> Cursor:
+    def rows(self, root: EntryRoot, key: int | None = None, window: tuple[int, int] | None = None) -> HeapCursor:
         """Rows of a version: all, or of one key, or those whose intervals all meet the closed window.
 
         With a window but no key, the keys that have rows are visited one by one: polylog(n) for each, with or without rows in the window.
         ValueError: the key is out of range.
         """
         require_key(key)
-        return Cursor(self.arena, root, key, window or (NEG_INF, POS_INF), None)
+        return HeapCursor(self.arena, root, key, window or (NEG_INF, POS_INF), None)
 
-    def partners(self, root: Root, entries: Entries, window: tuple[int, int] | None = None) -> Cursor:
+    def partners(self, root: EntryRoot, entries: Entries, window: tuple[int, int] | None = None) -> HeapCursor:
         """Rows that contain the given entries (of one set, in this version); with a window, as `rows`."""
         entries.require(self._sets)
-        return Cursor(self.arena, root, None, window or (NEG_INF, POS_INF), entries)
+        return HeapCursor(self.arena, root, None, window or (NEG_INF, POS_INF), entries)
 
-    def min_ij(self, root: Root, b: Sequence[int], a: Sequence[int] | None = None, key: int = 0) -> np.ndarray | None:
+    def min_ij(self, root: EntryRoot, b: Sequence[int], a: Sequence[int] | None = None, key: int = 0) -> np.ndarray | None:
         """The row of the key with the smallest left endpoints (in every coordinate at once) among those with right_i >= b[i] and left_i <=
         a[i], as slots int32[t]; None if there is none. Among equal left endpoints the choice is arbitrary. polylog(n)."""
         return self._extreme(0, root, b, a, key)
 
-    def max_ij(self, root: Root, a: Sequence[int], b: Sequence[int] | None = None, key: int = 0) -> np.ndarray | None:
+    def max_ij(self, root: EntryRoot, a: Sequence[int], b: Sequence[int] | None = None, key: int = 0) -> np.ndarray | None:
         """The row of the key with the largest right endpoints among those with left_i <= a[i] and right_i >= b[i]: as `min_ij`."""
         return self._extreme(1, root, a, b, key)
 
-    def _extreme(self, which: int, root: Root, bound: Sequence[int], other: Sequence[int] | None, key: int) -> np.ndarray | None:
+    def _extreme(self, which: int, root: EntryRoot, bound: Sequence[int], other: Sequence[int] | None, key: int) -> np.ndarray | None:
         A, t, scratch = self.arena, self.topology.t, np.zeros(SCRATCH_WORDS, np.int64)
         require_key(key)
         if len(bound) != t or (other is not None and len(other) != t):
@@ -119,6 +119,6 @@ class IJHeap(MultiwayTree):
             return None
         return scratch[ANSWER + SLOT_ : ANSWER + SLOT_ + t].astype(np.int32)
 
-    def check(self, root: Root, others: tuple[Root, ...] = ()) -> None:
+    def check(self, root: EntryRoot, others: tuple[EntryRoot, ...] = ()) -> None:
         """Prove the invariants of a version, and that no block is lost (given every root in use); AssertionError names the invariant."""
         check_heap(self.arena, self.topology, root, others)

@@ -16,7 +16,7 @@ from structures.core.bits import count_bits, lowest
 from structures.core.encoding import NEG_INF, POS_INF
 from structures.core.kernel import kernel
 from structures.ij_heap.bind import meeting
-from structures.ij_heap.goals import G_SUBSET, LEAST, LOWER, MOST, STEPS, STRIP, Walking
+from structures.ij_heap.goals import G_SUBSET, LEAST, LOWER, MOST, STEPS, STRIP, HeapWalk
 from structures.multiway.alias import FOUND_, at_least, at_most, first, reach
 from structures.multiway.extreme import SCRATCH_WORDS
 from structures.multiway.layout import CHILD, MOST_LEVELS, STARTS, L, MultiwayNodes, height_of, key_of, near_at, start_of
@@ -29,7 +29,7 @@ STRIP_SCRATCH = BEGINS + 6
 
 
 @kernel(forceinline=True)
-def gather(nodes: MultiwayNodes, walking: Walking, o: int, i: int, key: int, least: int, most: int, n: int) -> int:
+def gather(nodes: MultiwayNodes, walking: HeapWalk, o: int, i: int, key: int, least: int, most: int, n: int) -> int:
     """Append the entries of set i below node o with the key, right >= least and left <= most to the strip, which holds n entries. Returns
     how many it then holds, or -1 if they are too many."""
     M, W, table, state, ZW, scratch = nodes.M, nodes.W, nodes.table, walking.state, walking.ZW, walking.scratch
@@ -61,7 +61,7 @@ def gather(nodes: MultiwayNodes, walking: Walking, o: int, i: int, key: int, lea
 
 
 @kernel
-def gather_rows(nodes: MultiwayNodes, walking: Walking, o: int, g: int, key: int) -> int:
+def gather_rows(nodes: MultiwayNodes, walking: HeapWalk, o: int, g: int, key: int) -> int:
     """Fill the strip with the entries of all aliases of goal g below node o within its bounds. Returns the number of entries; 0 if there is
     certainly no row, -1 if there are too many entries."""
     table, state, ZW = nodes.table, walking.state, walking.ZW
@@ -80,7 +80,7 @@ def gather_rows(nodes: MultiwayNodes, walking: Walking, o: int, g: int, key: int
 
 
 @kernel
-def cross_bounds(nodes: MultiwayNodes, walking: Walking, lower: int, upper: int, v: int, key: int) -> None:
+def cross_bounds(nodes: MultiwayNodes, walking: HeapWalk, lower: int, upper: int, v: int, key: int) -> None:
     """Compute the bounds for parts of a v-tuple across the two children: scratch[REACHES + i] is what an entry of alias i in the lower
     child must reach, scratch[BEGINS + i] where one in the upper child must begin at the latest."""
     M, table, scratch = nodes.M, nodes.table, walking.scratch
@@ -101,7 +101,7 @@ def cross_bounds(nodes: MultiwayNodes, walking: Walking, lower: int, upper: int,
 
 
 @kernel
-def widen(nodes: MultiwayNodes, walking: Walking, lower: int, upper: int, v: int, key: int) -> None:
+def widen(nodes: MultiwayNodes, walking: HeapWalk, lower: int, upper: int, v: int, key: int) -> None:
     """Extend the bounds of `cross_bounds` to entries that meet one within them. An alias with one neighbour leads to no others: all that it
     could meet across is that neighbour itself."""
     table, scratch = nodes.table, walking.scratch
@@ -124,7 +124,7 @@ def widen(nodes: MultiwayNodes, walking: Walking, lower: int, upper: int, v: int
 
 
 @kernel
-def gather_across(nodes: MultiwayNodes, walking: Walking, o: int, g: int, key: int) -> bool:
+def gather_across(nodes: MultiwayNodes, walking: HeapWalk, o: int, g: int, key: int) -> bool:
     """Fill the strip with the entries that may be part of tuples of goal g across the children of node o; False if there are too many."""
     M, table, state, ZW, scratch = nodes.M, nodes.table, walking.state, walking.ZW, walking.scratch
     lower, upper, v, strip = M[o + CHILD], M[o + CHILD + 1], state[g + G_SUBSET], state[STRIP]

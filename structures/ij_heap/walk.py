@@ -26,11 +26,11 @@ from typing import Any
 
 from structures.core.arena import KEY_MAX
 from structures.core.encoding import NEG_INF, POS_INF
-from structures.core.entries import Entries, Entry, Told, entry_of
+from structures.core.entries import Entries, Entry, RowBuffer, entry_of
 from structures.core.kernel import kernel, wide
 from structures.ij_heap import goals
 from structures.ij_heap.bind import leaf_step
-from structures.ij_heap.goals import Walking, add_goal, begin, bound_goal, push_frame, walk_start
+from structures.ij_heap.goals import HeapWalk, add_goal, begin, bound_goal, push_frame, walk_start
 from structures.ij_heap.strip import gather_across, gather_rows
 from structures.multiway import topology
 from structures.multiway.alias import FOUND_, at_least, at_most, first, reach
@@ -45,7 +45,7 @@ NO, PERHAPS, SURELY, LEAST_IS = range(4)  # LEAST_IS: the least tuple below the 
 
 
 @kernel("void(int64[::1], Walking, int64, int64, int64, int64)")
-def start_all(table: Any, walking: Walking, root: int, key: int, lo: int, hi: int) -> None:
+def start_all(table: Any, walking: HeapWalk, root: int, key: int, lo: int, hi: int) -> None:
     """Begin the rows of the whole version (key -1) or of one key whose intervals all meet [lo, hi]. A window without a key is answered key
     by key. O(t)."""
     state = walking.state
@@ -59,7 +59,7 @@ def start_all(table: Any, walking: Walking, root: int, key: int, lo: int, hi: in
 
 
 @kernel
-def next_key(nodes: MultiwayNodes, walking: Walking) -> None:
+def next_key(nodes: MultiwayNodes, walking: HeapWalk) -> None:
     """Begin the next key that has rows; clear EACH_KEY if there is none."""
     table, state, scratch = nodes.table, walking.state, walking.scratch
     no_bounds(scratch, ASK, 0)
@@ -76,7 +76,7 @@ def next_key(nodes: MultiwayNodes, walking: Walking) -> None:
 
 
 @kernel
-def start_partners(nodes: MultiwayNodes, walking: Walking, root: int, entry: Entry, lo: int, hi: int) -> None:
+def start_partners(nodes: MultiwayNodes, walking: HeapWalk, root: int, entry: Entry, lo: int, hi: int) -> None:
     """Begin the rows that contain the entry: the product of the components of the other sets, none if one of them has no tuple. The entry
     itself need not be in the tree."""
     table, state = nodes.table, walking.state
@@ -111,7 +111,7 @@ def start_partners(nodes: MultiwayNodes, walking: Walking, root: int, entry: Ent
 
 
 @kernel
-def confine(nodes: MultiwayNodes, walking: Walking, g: int, o: int) -> bool:
+def confine(nodes: MultiwayNodes, walking: HeapWalk, g: int, o: int) -> bool:
     """Bound the aliases of goal g by what their neighbours can reach below node o, starting from those that a bound alias bounds; False if
     the goal certainly has no tuple there."""
     table, state, scratch = nodes.table, walking.state, walking.scratch
@@ -145,7 +145,7 @@ def confine(nodes: MultiwayNodes, walking: Walking, g: int, o: int) -> bool:
 
 
 @kernel
-def ask_bounds(table: Any, walking: Walking, v: int, key: int, bounds: int) -> None:
+def ask_bounds(table: Any, walking: HeapWalk, v: int, key: int, bounds: int) -> None:
     state, scratch = walking.state, walking.scratch
     scratch[ASK] = key
     for m in range(table[topology.POS + v], table[topology.POS + v] + table[topology.SIZE + v]):
@@ -153,7 +153,7 @@ def ask_bounds(table: Any, walking: Walking, v: int, key: int, bounds: int) -> N
 
 
 @kernel
-def has_tuple(nodes: MultiwayNodes, walking: Walking, g: int, o: int, v: int) -> bool:
+def has_tuple(nodes: MultiwayNodes, walking: HeapWalk, g: int, o: int, v: int) -> bool:
     """Whether a v-tuple below node o keeps the lower bounds at scratch[ASK] and the upper bounds of goal g: exact, by Closure. Leaves the
     least tuple that keeps scratch[ASK] at scratch[ANSWER]."""
     table, state, scratch = nodes.table, walking.state, walking.scratch
@@ -171,7 +171,7 @@ def has_tuple(nodes: MultiwayNodes, walking: Walking, g: int, o: int, v: int) ->
 
 
 @kernel
-def allows(nodes: MultiwayNodes, walking: Walking, g: int, o: int, v: int, low: int, least: int) -> int:
+def allows(nodes: MultiwayNodes, walking: HeapWalk, g: int, o: int, v: int, low: int, least: int) -> int:
     """What the extremes of node o imply about v-tuples with keys from `low`, the lower bounds at state[least] and the upper ones of goal
     g."""
     M, table, state = nodes.M, nodes.table, walking.state
@@ -198,7 +198,7 @@ def allows(nodes: MultiwayNodes, walking: Walking, g: int, o: int, v: int, low: 
 
 
 @kernel
-def enters(nodes: MultiwayNodes, walking: Walking, g: int, o: int, exact: bool) -> bool:
+def enters(nodes: MultiwayNodes, walking: HeapWalk, g: int, o: int, exact: bool) -> bool:
     """Whether to work on goal g below node o."""
     table, state = nodes.table, walking.state
     v = state[g + goals.G_SUBSET]
@@ -212,7 +212,7 @@ def enters(nodes: MultiwayNodes, walking: Walking, g: int, o: int, exact: bool) 
 
 
 @kernel
-def crosses(nodes: MultiwayNodes, walking: Walking, o: int, g: int, r: int) -> int:
+def crosses(nodes: MultiwayNodes, walking: HeapWalk, o: int, g: int, r: int) -> int:
     """The key at which split r of goal g may be live at node o, by the stored extremes; -1 if it is certainly not live."""
     M, W, table, state = nodes.M, nodes.W, nodes.table, walking.state
     lower, upper = M[o + CHILD], M[o + CHILD + 1]
@@ -234,7 +234,7 @@ def crosses(nodes: MultiwayNodes, walking: Walking, o: int, g: int, r: int) -> i
 
 
 @kernel
-def live(nodes: MultiwayNodes, walking: Walking, o: int, g: int, r: int, key: int) -> bool:
+def live(nodes: MultiwayNodes, walking: HeapWalk, o: int, g: int, r: int, key: int) -> bool:
     """Whether split r of goal g, with `key` from `crosses`, has a tuple within the bounds at node o: exact. Leaves the lower bounds that
     the components of the lower side must keep in state[SHARP], by alias."""
     M, table, state, scratch = nodes.M, nodes.table, walking.state, walking.scratch
@@ -278,19 +278,19 @@ def live(nodes: MultiwayNodes, walking: Walking, o: int, g: int, r: int, key: in
 
 
 @kernel
-def divide(nodes: MultiwayNodes, walking: Walking, o: int, g: int, r: int, key: int) -> None:
+def divide(nodes: MultiwayNodes, walking: HeapWalk, o: int, g: int, r: int, key: int) -> None:
     """Replace goal g by the goals of live split r at node o, and begin the first."""
     M, table, state = nodes.M, nodes.table, walking.state
     v, next, before = state[g + goals.G_SUBSET], state[g + goals.G_NEXT], state[g + goals.G_BEFORE]
     for m in range(table[topology.POS + v], table[topology.POS + v] + table[topology.SIZE + v]):
         before |= 1 << table[topology.MEMBER + m]
     free, low = state[g + goals.G_FREE] != 0, table[r + topology.SPLIT_L]
-    for side in range(1, -1, -1):
-        for c in range(table[r + topology.SPLIT_COUNT + side]):
-            part = table[r + topology.SPLIT_PARTS + 6 * side + c]
+    for input in range(1, -1, -1):
+        for c in range(table[r + topology.SPLIT_COUNT + input]):
+            part = table[r + topology.SPLIT_PARTS + 6 * input + c]
             for m in range(table[topology.POS + part], table[topology.POS + part] + table[topology.SIZE + part]):
                 before &= ~(1 << table[topology.MEMBER + m])
-            next = add_goal(table, walking, M[o + CHILD + side], part, next, before, key, key)
+            next = add_goal(table, walking, M[o + CHILD + input], part, next, before, key, key)
             for m in range(table[topology.POS + part], table[topology.POS + part] + table[topology.SIZE + part]):
                 i = table[topology.MEMBER + m]
                 if not free:
@@ -302,7 +302,7 @@ def divide(nodes: MultiwayNodes, walking: Walking, o: int, g: int, r: int, key: 
 
 
 @kernel
-def alias_enters(nodes: MultiwayNodes, walking: Walking, g: int, o: int, i: int) -> bool:
+def alias_enters(nodes: MultiwayNodes, walking: HeapWalk, g: int, o: int, i: int) -> bool:
     """As `enters`, for a goal of alias i alone."""
     state, scratch = walking.state, walking.scratch
     high, most, low, least = state[g + goals.G_HIGH], state[g + goals.MOST + i], state[g + goals.G_LOW], state[g + goals.LEAST + i]
@@ -315,7 +315,7 @@ def alias_enters(nodes: MultiwayNodes, walking: Walking, g: int, o: int, i: int)
 
 
 @kernel
-def alias_step(nodes: MultiwayNodes, walking: Walking, f: int) -> bool:
+def alias_step(nodes: MultiwayNodes, walking: HeapWalk, f: int) -> bool:
     """Continue at an inner node with a goal of one alias, which has no splits; False when the frame is finished."""
     M, W, state = nodes.M, nodes.W, walking.state
     o, g = state[f + goals.NODE], state[f + goals.GOAL]
@@ -339,7 +339,7 @@ def alias_step(nodes: MultiwayNodes, walking: Walking, f: int) -> bool:
 
 
 @kernel
-def inner_step(nodes: MultiwayNodes, walking: Walking, f: int) -> bool:
+def inner_step(nodes: MultiwayNodes, walking: HeapWalk, f: int) -> bool:
     """Continue at an inner node; False when the frame is finished."""
     M, table, state = nodes.M, nodes.table, walking.state
     o, g = state[f + goals.NODE], state[f + goals.GOAL]
@@ -372,7 +372,7 @@ def inner_step(nodes: MultiwayNodes, walking: Walking, f: int) -> bool:
 
 
 @kernel
-def walk(nodes: MultiwayNodes, walking: Walking, told: Told, n: int, end: int, until: int) -> int:
+def walk(nodes: MultiwayNodes, walking: HeapWalk, emitted: RowBuffer, n: int, end: int, until: int) -> int:
     """Continue until the rows written reach `end`, the steps exceed `until`, or all rows are found (state[DEPTH] is 0). Returns the number
     of rows written."""
     W, table, state, ZW = nodes.W, nodes.table, walking.state, walking.ZW
@@ -384,9 +384,9 @@ def walk(nodes: MultiwayNodes, walking: Walking, told: Told, n: int, end: int, u
         o, depth = state[f + goals.NODE], state[goals.DEPTH]
         if o == goals.IN_STRIP or height_of(W, o) == 0:
             if o == goals.IN_STRIP:
-                n = leaf_step(MultiwayNodes(state, ZW, table), walking, state[goals.STRIP], f, told, n, end)
+                n = leaf_step(MultiwayNodes(state, ZW, table), walking, state[goals.STRIP], f, emitted, n, end)
             else:
-                n = leaf_step(nodes, walking, o, f, told, n, end)
+                n = leaf_step(nodes, walking, o, f, emitted, n, end)
             if n == end and state[f + goals.STEP] > 0:
                 return n
             done = state[goals.DEPTH] == depth and state[f + goals.STEP] == 0
@@ -403,13 +403,15 @@ def walk(nodes: MultiwayNodes, walking: Walking, told: Told, n: int, end: int, u
 
 
 @kernel("int64(MultiwayNodes, Walking, int64, Entries, int64, int64, Told, int64)")
-def walk_fill(nodes: MultiwayNodes, walking: Walking, root: int, entries: Entries, lo: int, hi: int, told: Told, steps: int) -> int:
+def walk_fill(
+    nodes: MultiwayNodes, walking: HeapWalk, root: int, entries: Entries, lo: int, hi: int, emitted: RowBuffer, steps: int
+) -> int:
     """Write up to `stride` rows, in about `steps` steps: first of the entry in progress, then of entry after entry; all intervals meet [lo,
     hi]. state[ITEM] entries have begun; all rows are found when that is their number and state[DEPTH] and state[EACH_KEY] are 0 afterwards.
     O(1) a row where rows abound, otherwise polylog(n) steps between two: O(steps)."""
     state = walking.state
     n, until = 0, state[goals.STEPS] + steps
-    while n < told.stride and state[goals.STEPS] < until:
+    while n < emitted.stride and state[goals.STEPS] < until:
         if state[goals.DEPTH] == 0:
             state[goals.STEPS] += 1
             if state[goals.EACH_KEY] != 0:
@@ -419,5 +421,5 @@ def walk_fill(nodes: MultiwayNodes, walking: Walking, root: int, entries: Entrie
             else:
                 state[goals.ITEM] += 1
                 start_partners(nodes, walking, root, entry_of(entries, state[goals.ITEM] - 1), lo, hi)
-        n = walk(nodes, walking, told, n, told.stride, until)
+        n = walk(nodes, walking, emitted, n, emitted.stride, until)
     return n

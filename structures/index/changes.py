@@ -20,7 +20,7 @@ import numpy as np
 
 from structures.btree.nodes import Helpers, Kind, halving, making_room, moving, shifting
 from structures.btree.paths import building, climbing
-from structures.core.blocks import Nodes, Writing
+from structures.core.blocks import Nodes, WriteState
 from structures.core.control import VERSION
 from structures.core.kernel import kernel, wide
 from structures.index import layout
@@ -39,7 +39,7 @@ from structures.index.layout import (
     slot_at,
     tree_at,
 )
-from structures.index.search import Items, Place, child_for, position, same
+from structures.index.search import IndexPosition, Items, child_for, position, same
 
 LEAF_FILL = np.maximum(1, layout.LEAF_ROOM * 7 // 8)  # most entries of a leaf, by arity, in a bulk build
 INNER_FILL = np.maximum(3, layout.INNER_ROOM - 1)  # most children of an inner node, likewise
@@ -52,7 +52,7 @@ def descend(nodes: Nodes, C: Any, h: int, coordinates: Any, start: int, slot: in
     M, W = nodes.M, nodes.W
     arity, o, d = C[h + layout.ARITY], C[h + layout.ROOT], 0
     while level_of(W, o) > 0:
-        c = child_for(nodes, o, arity, Place(coordinates, start, 1, arity, slot))
+        c = child_for(nodes, o, arity, IndexPosition(coordinates, start, 1, arity, slot))
         C[layout.PATH_NODE + 2 * d], C[layout.PATH_CHILD + 2 * d] = o, c
         o = child_of(W, arity, o, c)
         expect_block(M, o)
@@ -86,7 +86,7 @@ def neighbour_leaf(W: Any, C: Any, arity: int, right: bool) -> int:
 
 
 @kernel
-def in_common(nodes: Nodes, writing: Writing, arity: int, o: int, before: int, after: int, coordinates: Any, start: int) -> int:
+def in_common(nodes: Nodes, writing: WriteState, arity: int, o: int, before: int, after: int, coordinates: Any, start: int) -> int:
     """The most first coordinates that these share with an entry beside them: number `before` and `after` of the path's leaf o."""
     M, W, C = nodes.M, nodes.W, writing.C
     room, n = layout.LEAF_ROOM[arity], 0
@@ -166,7 +166,7 @@ _HELPERS = Helpers(
     close=_close,
     separate=kernel(lambda tree, o, c, child, leaf: set_separator(tree.nodes, tree.arity, o, c, child, 0)),
     inherit=kernel(lambda tree, o, c, child: set_separator(tree.nodes, tree.arity, child, 0, o, c)),
-    place=link,
+    position=link,
     note=note,
     refresh=kernel(lambda tree, o, c, child, leaf: link(tree, o, c, child)),
     plant=plant,
@@ -195,7 +195,7 @@ def is_at(nodes: Nodes, arity: int, o: int, i: int, coordinates: Any, start: int
 
 
 @kernel
-def put(nodes: Nodes, writing: Writing, h: int, coordinates: Any, start: int, slot: int) -> int:
+def put(nodes: Nodes, writing: WriteState, h: int, coordinates: Any, start: int, slot: int) -> int:
     """Insert an entry. Returns the most first coordinates that another entry shares with it; -1, and nothing done: it is there already."""
     M, W, C, tree = nodes.M, nodes.W, writing.C, tree_at(nodes, writing, h)
     arity, extra = tree.arity, wide(0)
@@ -204,12 +204,12 @@ def put(nodes: Nodes, writing: Writing, h: int, coordinates: Any, start: int, sl
         write_entry(tree, C[h + layout.ROOT], 0, coordinates, start, slot)
         return 0
     o = descend(nodes, C, h, coordinates, start, slot)
-    i = position(nodes, o, arity, 0, Place(coordinates, start, 1, arity, slot))
+    i = position(nodes, o, arity, 0, IndexPosition(coordinates, start, 1, arity, slot))
     if is_at(nodes, arity, o, i, coordinates, start, slot):
         return -1
     if count_of(W, o) == layout.LEAF_ROOM[arity] and M[o] == C[VERSION] and make_room(tree):
         o = descend(nodes, C, h, coordinates, start, slot)
-        i = position(nodes, o, arity, 0, Place(coordinates, start, 1, arity, slot))
+        i = position(nodes, o, arity, 0, IndexPosition(coordinates, start, 1, arity, slot))
     common = in_common(nodes, writing, arity, o, i - 1, i, coordinates, start)
     o = own_block(nodes, writing, o)
     into = o
@@ -221,14 +221,14 @@ def put(nodes: Nodes, writing: Writing, h: int, coordinates: Any, start: int, sl
 
 
 @kernel
-def cut(nodes: Nodes, writing: Writing, h: int, coordinates: Any, start: int, slot: int) -> int:
+def cut(nodes: Nodes, writing: WriteState, h: int, coordinates: Any, start: int, slot: int) -> int:
     """Delete an entry. Returns the most first coordinates that another entry shares with it; -1, and nothing done: it is not there."""
     W, C, tree = nodes.W, writing.C, tree_at(nodes, writing, h)
     arity = tree.arity
     if C[h + layout.ROOT] == 0:
         return -1
     o = descend(nodes, C, h, coordinates, start, slot)
-    i = position(nodes, o, arity, 0, Place(coordinates, start, 1, arity, slot))
+    i = position(nodes, o, arity, 0, IndexPosition(coordinates, start, 1, arity, slot))
     if not is_at(nodes, arity, o, i, coordinates, start, slot):
         return -1
     common = in_common(nodes, writing, arity, o, i - 1, i + 1, coordinates, start)
@@ -246,7 +246,7 @@ def cut(nodes: Nodes, writing: Writing, h: int, coordinates: Any, start: int, sl
 
 
 @kernel("void(Nodes, Writing, int64, Items, int64[::1], int64, int64)")
-def build_leaves(nodes: Nodes, writing: Writing, h: int, items: Items, leaves: Any, first: int, last: int) -> None:
+def build_leaves(nodes: Nodes, writing: WriteState, h: int, items: Items, leaves: Any, first: int, last: int) -> None:
     """Build leaves `first` to before `last` of those over which entries, which ascend, are divided: leaves[first:last]. O(k) an entry."""
     M, W, C = nodes.M, nodes.W, writing.C
     coordinates, width, slots = items
@@ -266,13 +266,13 @@ def build_leaves(nodes: Nodes, writing: Writing, h: int, items: Items, leaves: A
 
 
 @kernel("void(Nodes, Writing, int64, int64[::1], int64[::1], int64, int64)")
-def build_inner(nodes: Nodes, writing: Writing, h: int, below: Any, level: Any, first: int, last: int) -> None:
+def build_inner(nodes: Nodes, writing: WriteState, h: int, below: Any, level: Any, first: int, last: int) -> None:
     """Write the inner nodes level[first:last] of a level, over the nodes of the complete level below. O(k) a node below."""
     build_nodes(tree_at(nodes, writing, h), below, level, first, last, False)
 
 
 @kernel
-def drop_on(nodes: Nodes, writing: Writing, h: int, way: Any, at: int, most: int) -> int:
+def drop_on(nodes: Nodes, writing: WriteState, h: int, way: Any, at: int, most: int) -> int:
     """Continue to drop the blocks of a tree that belonged to holder h, at most `most`. Returns what is left of `most`. way[at]: levels of
     the path, 0 when all are dropped; it is followed by WAY_BLOCK and WAY_NEXT of each."""
     W, C = nodes.W, writing.C
@@ -294,7 +294,7 @@ def drop_on(nodes: Nodes, writing: Writing, h: int, way: Any, at: int, most: int
 
 
 @kernel("void(Nodes, Writing, int64)")
-def drop_all(nodes: Nodes, writing: Writing, h: int) -> None:
+def drop_all(nodes: Nodes, writing: WriteState, h: int) -> None:
     """Drop all blocks of the tree at holder h, which is then empty. O(blocks)."""
     C = writing.C
     root = C[h + layout.ROOT]
@@ -304,6 +304,6 @@ def drop_all(nodes: Nodes, writing: Writing, h: int) -> None:
 
 
 @kernel("int64(Nodes, Writing, int64, int64[::1], int64)")
-def drop_some(nodes: Nodes, writing: Writing, h: int, way: Any, most: int) -> int:
+def drop_some(nodes: Nodes, writing: WriteState, h: int, way: Any, most: int) -> int:
     """As `drop_on`, with its own path. O(most)."""
     return drop_on(nodes, writing, h, way, 0, most)

@@ -47,7 +47,7 @@ class IndexReader(ABC):
         self._of_atom = [[m for m, a in enumerate(self._atom_of) if a == atom] for atom in range(len(atoms))]
         self._roots = np.zeros(len(self.members), np.int64)
         self._counts = [0] * len(atoms)
-        self._told_steps = 0
+        self._emitted_steps = 0
         self.look()
 
     def look(self) -> None:
@@ -68,14 +68,14 @@ class IndexReader(ABC):
         """The newest version, published or not."""
 
     @abstractmethod
-    def partners(self, root: Any, place: int, entries: Entries) -> Cursor:
-        """The rows in which atom number `place` is one of these entries, in their order, which are not looked up."""
+    def partners(self, root: Any, position: int, entries: Entries) -> Cursor:
+        """The rows in which atom number `position` is one of these entries, in their order, which are not looked up."""
 
-    def _entry(self, place: int, coordinates: Sequence[int]) -> Entries:
-        """The values of all variables of atom number `place`, without a slot. ValueError: the number of values is wrong."""
-        variables = self.members[self.first[place]].variables
+    def _entry(self, position: int, coordinates: Sequence[int]) -> Entries:
+        """The values of all variables of atom number `position`, without a slot. ValueError: the number of values is wrong."""
+        variables = self.members[self.first[position]].variables
         if len(coordinates) != len(variables):
-            raise ValueError(f"atom {place} has {len(variables)} variables, {len(coordinates)} are given")
+            raise ValueError(f"atom {position} has {len(variables)} variables, {len(coordinates)} are given")
         return Entries(np.array([coordinates], np.int64), np.zeros(1, np.int32))
 
     def _members_of(self, index: np.ndarray) -> np.ndarray:
@@ -109,7 +109,7 @@ class IndexReader(ABC):
                 continue
             entries = run.entries.take(here)
             if sink is not None and wanted <= run.turns.item(first):
-                wanted = self._tell(atom, entries, first, sink)
+                wanted = self._emit(atom, entries, first, sink)
             for m in own:
                 self._roots[m] = run.after[first + np.flatnonzero(numbers == self.members[m].index)[-1]]
             if has_delta(sign):
@@ -119,7 +119,7 @@ class IndexReader(ABC):
     def _rows_of_changed(self, atom: int, entries: Entries) -> Cursor:
         return self.partners(self.root, atom, entries)
 
-    def _tell(self, atom: int, entries: Entries, change: int, sink: Sink) -> int:
+    def _emit(self, atom: int, entries: Entries, change: int, sink: Sink) -> int:
         """Pass the rows of these entries, with the other atoms as they are now, to the sink, in growing chunks. Returns what it returns."""
         cursor, limit, wanted = self._rows_of_changed(atom, entries), _FIRST, 0
         while not cursor.done and not wanted:
@@ -127,13 +127,13 @@ class IndexReader(ABC):
             limit = min(4 * limit, CHUNK)
             if rows.shape[1]:
                 wanted = sink(np.full(rows.shape[1], change), rows)
-        self._told_steps += cursor.steps
+        self._emitted_steps += cursor.steps
         return wanted
 
     @property
     def update_steps(self) -> int:
         """Steps of all deltas so far, as cursors count them."""
-        return self._told_steps
+        return self._emitted_steps
 
     def check_roots(self, name: str) -> None:
         """Prove that the roots are those of the indexes, and that all indexes of an atom have as many entries as it counts; AssertionError

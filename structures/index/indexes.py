@@ -29,15 +29,15 @@ from structures.core.control import VERSION
 from structures.core.cursor import Resumable
 from structures.core.kernel import compiled, contiguous
 from structures.core.ticks import Ticks
-from structures.core.versioned import Versioned
+from structures.core.versioned import VersionedStructure
 from structures.index import layout
 from structures.index.changes import INNER_FILL, LEAF_FILL, build_inner, build_leaves, drop_some
 from structures.index.check import check_indexes
 from structures.index.layout import IndexArena, size_of
 from structures.index.runs import Steps, change_in_order
-from structures.index.search import COPIED, GAP_WORDS, LEAF_, Items, count_prefix, gap, range_fill, seek_place
+from structures.index.search import COPIED, GAP_WORDS, LEAF_, Items, count_prefix, gap, range_fill, seek_position
 
-__all__ = ["NO_ENTRIES", "Cursor", "Entries", "OrderedIndexes", "Run"]
+__all__ = ["NO_ENTRIES", "IndexCursor", "Entries", "OrderedIndexes", "Run"]
 
 
 
@@ -47,8 +47,8 @@ class Entries(NamedTuple):
     coordinates: np.ndarray
     slot: np.ndarray
 
-    def take(self, places: np.ndarray) -> Entries:
-        return Entries(self.coordinates[places], self.slot[places])
+    def take(self, positions: np.ndarray) -> Entries:
+        return Entries(self.coordinates[positions], self.slot[positions])
 
 
 NO_ENTRIES = Entries(np.empty((0, layout.MOST_ARITY), np.int64), np.empty(0, np.int32))
@@ -99,15 +99,15 @@ class Growth:
         return True
 
 
-class Cursor(Resumable):
+class IndexCursor(Resumable):
     """A reading of the entries from a place on that have its first `common` coordinates; plain data. `fill` releases the GIL."""
 
-    def __init__(self, arena: IndexArena, arity: int, root: int, place: Sequence[int], common: int) -> None:
-        _require_prefix(place, arity)
+    def __init__(self, arena: IndexArena, arity: int, root: int, position: Sequence[int], common: int) -> None:
+        _require_prefix(position, arity)
         self._arena, self._arity, self._root = arena, arity, root
-        self._prefix = _array(place), common
+        self._prefix = _array(position), common
         self._Z = np.zeros(3, np.int64)
-        self._Z[:COPIED] = compiled(seek_place)(arena.nodes, root, arity, self._prefix[0], len(place))
+        self._Z[:COPIED] = compiled(seek_position)(arena.nodes, root, arity, self._prefix[0], len(position))
 
     def fill(self, limit: int) -> Entries:
         """Up to `limit` >= 1 further entries; fewer at the end only (`done`)."""
@@ -144,14 +144,14 @@ def index_order(entries: Entries, arity: int) -> np.ndarray:
         total *= span
     if total >= 2**63:
         return np.lexsort(columns)
-    places, times = np.zeros(len(entries.slot), np.int64), 1
+    positions, times = np.zeros(len(entries.slot), np.int64), 1
     for column, (least, span) in zip(columns, spans, strict=True):
-        places += (column - least) * times
+        positions += (column - least) * times
         times *= span
-    return np.argsort(places)
+    return np.argsort(positions)
 
 
-class OrderedIndexes(Versioned[IndexArena]):
+class OrderedIndexes(VersionedStructure[IndexArena]):
     """See the module's head. One thread writes; any number read roots of pinned versions meanwhile. A root is an int; 0: empty."""
 
     def __init__(self, words: int = layout.INDEX_WORDS) -> None:
@@ -343,9 +343,9 @@ class OrderedIndexes(Versioned[IndexArena]):
         first = self.seek(index, root, prefix)
         return first is not None and first[: len(prefix)] == tuple(prefix)
 
-    def seek(self, index: int, root: int, place: Sequence[int]) -> tuple[int, ...] | None:
+    def seek(self, index: int, root: int, position: Sequence[int]) -> tuple[int, ...] | None:
         """The first entry, coordinates and slot, whose first coordinates are not below these. ValueError: the index has fewer."""
-        found = Cursor(self.arena, self.arity(index), root, place, 0).fill(1)
+        found = IndexCursor(self.arena, self.arity(index), root, position, 0).fill(1)
         return (*found.coordinates[0].tolist(), int(found.slot[0])) if len(found.slot) else None
 
     def find_gap(self, index: int, root: int, prefix: Sequence[int], value: int) -> tuple[int | None, int | None]:
@@ -357,9 +357,9 @@ class OrderedIndexes(Versioned[IndexArena]):
         below, low, above, high = found.tolist()
         return low if below else None, high if above else None
 
-    def entries(self, index: int, root: int, prefix: Sequence[int] = ()) -> Cursor:
+    def entries(self, index: int, root: int, prefix: Sequence[int] = ()) -> IndexCursor:
         """The entries that begin with these coordinates, in order. ValueError: the index has fewer."""
-        return Cursor(self.arena, self.arity(index), root, prefix, len(prefix))
+        return IndexCursor(self.arena, self.arity(index), root, prefix, len(prefix))
 
     def bytes(self, index: int) -> int:
         """Bytes of the newest version's blocks."""

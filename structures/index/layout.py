@@ -23,7 +23,7 @@ import numpy as np
 
 from structures.core.arena import B
 from structures.core.bits import LANES, copy16, move_words
-from structures.core.blocks import Blocks, Nodes, Writing, allocate, drop, next_free
+from structures.core.blocks import Blocks, Nodes, WriteState, allocate, drop, next_free
 from structures.core.control import KEPT, OUT, VERSION, WAITING
 from structures.core.kernel import kernel, prefetch, wide
 
@@ -50,13 +50,13 @@ class IndexTree(NamedTuple):
     """A tree that is being changed: the store, the holder, its arity."""
 
     nodes: Nodes
-    writing: Writing
+    writing: WriteState
     h: int
     arity: int
 
 
 @kernel
-def tree_at(nodes: Nodes, writing: Writing, h: int) -> IndexTree:
+def tree_at(nodes: Nodes, writing: WriteState, h: int) -> IndexTree:
     """The tree at holder h."""
     return IndexTree(nodes, writing, h, writing.C[h + ARITY])
 
@@ -129,7 +129,7 @@ def new_block(nodes: Nodes, C: Any, h: int, level: int) -> int:
 
 
 @kernel
-def drop_block(nodes: Nodes, writing: Writing, h: int, o: int) -> None:
+def drop_block(nodes: Nodes, writing: WriteState, h: int, o: int) -> None:
     """Drop block o, which the newest version of the tree no longer uses."""
     C = writing.C
     C[h + BLOCKS] -= 1
@@ -137,13 +137,13 @@ def drop_block(nodes: Nodes, writing: Writing, h: int, o: int) -> None:
 
 
 @kernel
-def own_block(nodes: Nodes, writing: Writing, o: int) -> int:
+def own_block(nodes: Nodes, writing: WriteState, o: int) -> int:
     """The block itself if this version wrote it, otherwise a copy that replaces it."""
     return o if nodes.M[o] == writing.C[VERSION] else moved_block(nodes, writing, o)
 
 
 @kernel
-def moved_block(nodes: Nodes, writing: Writing, o: int) -> int:
+def moved_block(nodes: Nodes, writing: WriteState, o: int) -> int:
     """A copy that replaces the block."""
     M, C = nodes.M, writing.C
     new = allocate(M, C, 0)

@@ -27,7 +27,7 @@ PIECE = 1 << 10
 PLANTED = 1 << 14  # entries that take two or three milliseconds
 
 
-class Planted(IndexReader):
+class IndexLoader(IndexReader):
     """See the module's head. One thread writes; another may call `gather`, while the first calls none of these methods."""
 
     def __init__(self, indexes: OrderedIndexes, atoms: Sequence[Atom]) -> None:
@@ -70,7 +70,7 @@ class Planted(IndexReader):
         most, self._fresh = max(PIECE, 2 * self._fresh), 0
         gathered, self._gathered = self._gathered, None
         if gathered is not None:
-            self._growth = self.indexes.growth(self._place(), gathered)
+            self._growth = self.indexes.growth(self._position(), gathered)
         if self._growth is not None:
             self.indexes.require(len(self._growth.entries.slot), 1)
             if not self.indexes.grow(self._growth, PLANTED):
@@ -93,7 +93,7 @@ class Planted(IndexReader):
         """The entries of the next tree, in its order, at the version held; None if there is no further one."""
 
     @abstractmethod
-    def _place(self) -> int:
+    def _position(self) -> int:
         """The empty index that becomes the next tree."""
 
     @abstractmethod

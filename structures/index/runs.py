@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from structures.core.blocks import Nodes, Writing
+from structures.core.blocks import Nodes, WriteState
 from structures.core.control import VERSION
 from structures.core.kernel import arrays, kernel, wide
 from structures.index.changes import cut, put
@@ -15,7 +15,7 @@ from structures.index.search import Items
 
 
 @kernel
-def change(nodes: Nodes, writing: Writing, h: int, sign: int, items: Items, e: int) -> int:
+def change(nodes: Nodes, writing: WriteState, h: int, sign: int, items: Items, e: int) -> int:
     """Insert (sign > 0) or delete entry number e. Returns what `put` or `cut` does. C[MISSING] counts changes that could not be made."""
     C = writing.C
     coordinates, start, slot = items.coordinates, e * items.width, wide(items.slots[e])
@@ -42,7 +42,7 @@ class Steps(NamedTuple):
 
 
 @kernel("int64(Nodes, Writing, int8[::1], Steps, Items, int64[::1], int8[::1])")
-def change_in_order(nodes: Nodes, writing: Writing, arities: Any, steps: Steps, items: Items, after: Any, common: Any) -> int:
+def change_in_order(nodes: Nodes, writing: WriteState, arities: Any, steps: Steps, items: Items, after: Any, common: Any) -> int:
     """Make each change in its index, those of one turn as one tick; after: the root after each; common: as returned by `change`. Returns
     -1; or the number of the first entry that does not fit its index, and nothing is done. arities: of the indexes in use, 0 for others.
     O(log n) a change."""

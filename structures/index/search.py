@@ -24,7 +24,7 @@ _FEW_OF_GROUP = 4
 
 
 @arrays("int64[::1]", "int64", "int64", "int64", "int64")
-class Place(NamedTuple):
+class IndexPosition(NamedTuple):
     """A place in the order: `length` coordinates, number j at coordinates[start + j * step], and then the slot."""
 
     coordinates: np.ndarray
@@ -44,9 +44,9 @@ class Items(NamedTuple):
 
 
 @kernel
-def is_before(nodes: Nodes, o: int, arity: int, room: int, i: int, place: Place) -> bool:
+def is_before(nodes: Nodes, o: int, arity: int, room: int, i: int, point: IndexPosition) -> bool:
     """Whether item i of block o comes before the place."""
-    M, W, coordinates, start, step, length, slot = nodes.M, nodes.W, place.coordinates, place.start, place.step, place.length, place.slot
+    M, W, coordinates, start, step, length, slot = nodes.M, nodes.W, point.coordinates, point.start, point.step, point.length, point.slot
     for j in range(length):
         v, wanted = M[o + HEAD + j * room + i], coordinates[start + j * step]
         if v != wanted:
@@ -57,9 +57,9 @@ def is_before(nodes: Nodes, o: int, arity: int, room: int, i: int, place: Place)
 
 
 @kernel
-def position(nodes: Nodes, o: int, arity: int, low: int, place: Place) -> int:
+def position(nodes: Nodes, o: int, arity: int, low: int, point: IndexPosition) -> int:
     """The first item of block o, from `low` on, that does not come before the place."""
-    M, W, coordinates, start, length = nodes.M, nodes.W, place.coordinates, place.start, place.length
+    M, W, coordinates, start, length = nodes.M, nodes.W, point.coordinates, point.start, point.length
     room, high = room_of(W, o, arity), count_of(W, o)
     if length > 0 and low < high:  # most are separated by their first coordinate
         column = o + HEAD
@@ -67,7 +67,7 @@ def position(nodes: Nodes, o: int, arity: int, low: int, place: Place) -> int:
         low, high = low - column, high - column
     while low < high:
         middle = (low + high) >> 1
-        if is_before(nodes, o, arity, room, middle, place):
+        if is_before(nodes, o, arity, room, middle, point):
             low = middle + 1
         else:
             high = middle
@@ -75,10 +75,10 @@ def position(nodes: Nodes, o: int, arity: int, low: int, place: Place) -> int:
 
 
 @kernel
-def child_for(nodes: Nodes, o: int, arity: int, place: Place) -> int:
+def child_for(nodes: Nodes, o: int, arity: int, point: IndexPosition) -> int:
     """The child of inner node o that contains the place."""
-    coordinates, start, step, length, slot = place.coordinates, place.start, place.step, place.length, place.slot
-    return position(nodes, o, arity, 1, Place(coordinates, start, step, length, slot + 1)) - 1
+    coordinates, start, step, length, slot = point.coordinates, point.start, point.step, point.length, point.slot
+    return position(nodes, o, arity, 1, IndexPosition(coordinates, start, step, length, slot + 1)) - 1
 
 
 @kernel
@@ -95,25 +95,25 @@ def expect_leaf(nodes: Nodes, o: int, arity: int, coordinates: Any, start: int, 
     """The leaf below o where entries with the first `length` of these coordinates begin or would begin; prefetches its cache lines."""
     M, W = nodes.M, nodes.W
     while level_of(W, o) > 0:
-        o = child_of(W, arity, o, child_for(nodes, o, arity, Place(coordinates, start, 1, length, BEFORE)))
+        o = child_of(W, arity, o, child_for(nodes, o, arity, IndexPosition(coordinates, start, 1, length, BEFORE)))
         expect_block(M, o)
     return o
 
 
 @kernel
-def seek(nodes: Nodes, o: int, arity: int, place: Place) -> tuple[int, int]:
+def seek(nodes: Nodes, o: int, arity: int, point: IndexPosition) -> tuple[int, int]:
     """The first entry below o that does not come before the place."""
     M, W = nodes.M, nodes.W
     if o == 0:
         return 0, 0
     right = 0
     while level_of(W, o) > 0:
-        c = child_for(nodes, o, arity, place)
+        c = child_for(nodes, o, arity, point)
         if c + 1 < count_of(W, o):
             right = child_of(W, arity, o, c + 1)
         o = child_of(W, arity, o, c)
         expect_block(M, o)
-    i = position(nodes, o, arity, 0, place)
+    i = position(nodes, o, arity, 0, point)
     if i < count_of(W, o):
         return o, i
     if right == 0:
@@ -124,18 +124,18 @@ def seek(nodes: Nodes, o: int, arity: int, place: Place) -> tuple[int, int]:
 
 
 @kernel
-def seek_last(nodes: Nodes, o: int, arity: int, place: Place) -> tuple[int, int]:
+def seek_last(nodes: Nodes, o: int, arity: int, point: IndexPosition) -> tuple[int, int]:
     """The last entry below o that comes before the place."""
     W = nodes.W
     if o == 0:
         return 0, 0
     left = 0
     while level_of(W, o) > 0:
-        c = child_for(nodes, o, arity, place)
+        c = child_for(nodes, o, arity, point)
         if c > 0:
             left = child_of(W, arity, o, c - 1)
         o = child_of(W, arity, o, c)
-    i = position(nodes, o, arity, 0, place)
+    i = position(nodes, o, arity, 0, point)
     if i > 0:
         return o, i - 1
     if left == 0:
@@ -146,21 +146,21 @@ def seek_last(nodes: Nodes, o: int, arity: int, place: Place) -> tuple[int, int]
 
 
 @kernel
-def seek_near(nodes: Nodes, root: int, arity: int, leaf: int, i: int, place: Place) -> tuple[int, int]:
+def seek_near(nodes: Nodes, root: int, arity: int, leaf: int, i: int, point: IndexPosition) -> tuple[int, int]:
     """As `seek` from the root, which has the entry (leaf, i), or leaf is 0: checks the entries that follow it in its leaf first."""
     W = nodes.W
     if leaf != 0:
         room, n = LEAF_ROOM[arity], count_of(W, leaf)
-        if is_before(nodes, leaf, arity, room, i, place):
+        if is_before(nodes, leaf, arity, room, i, point):
             few = min(n, i + 1 + _FEW)
             i += 1
-            while i < few and is_before(nodes, leaf, arity, room, i, place):
+            while i < few and is_before(nodes, leaf, arity, room, i, point):
                 i += 1
             if i < few:
                 return leaf, i
-            if i < n and not is_before(nodes, leaf, arity, room, n - 1, place):
-                return leaf, position(nodes, leaf, arity, i, place)
-    return seek(nodes, root, arity, place)
+            if i < n and not is_before(nodes, leaf, arity, room, n - 1, point):
+                return leaf, position(nodes, leaf, arity, i, point)
+    return seek(nodes, root, arity, point)
 
 
 @kernel
@@ -170,7 +170,7 @@ def next_entry(nodes: Nodes, root: int, arity: int, leaf: int, i: int) -> tuple[
     if i + 1 < count_of(W, leaf):
         return leaf, i + 1
     room = LEAF_ROOM[arity]
-    return seek(nodes, root, arity, Place(M, leaf + HEAD + i, room, arity, wide(W[slot_at(leaf, arity, room) + i]) + 1))
+    return seek(nodes, root, arity, IndexPosition(M, leaf + HEAD + i, room, arity, wide(W[slot_at(leaf, arity, room) + i]) + 1))
 
 
 @kernel
@@ -181,14 +181,14 @@ def group_end(nodes: Nodes, leaf: int, arity: int, i: int, coordinates: Any, sta
     few = min(n, i + _FEW_OF_GROUP)
     while i < few and same(M, leaf, room, i, coordinates, start, step, length):
         i += 1
-    return i if i < few or i == n else position(nodes, leaf, arity, i, Place(coordinates, start, step, length, BEHIND))
+    return i if i < few or i == n else position(nodes, leaf, arity, i, IndexPosition(coordinates, start, step, length, BEHIND))
 
 
 @kernel
 def has_prefix(nodes: Nodes, root: int, arity: int, coordinates: Any, start: int, step: int, length: int) -> bool:
     """Whether an entry begins with these coordinates."""
     M = nodes.M
-    leaf, i = seek(nodes, root, arity, Place(coordinates, start, step, length, BEFORE))
+    leaf, i = seek(nodes, root, arity, IndexPosition(coordinates, start, step, length, BEFORE))
     return leaf != 0 and same(M, leaf, LEAF_ROOM[arity], i, coordinates, start, step, length)
 
 
@@ -200,21 +200,21 @@ def rank(nodes: Nodes, o: int, arity: int, coordinates: Any, start: int, length:
         return 0
     n = 0
     while level_of(W, o) > 0:
-        c = child_for(nodes, o, arity, Place(coordinates, start, 1, length, slot))
+        c = child_for(nodes, o, arity, IndexPosition(coordinates, start, 1, length, slot))
         below = child_at(arity, o, 0) + INNER_ROOM[arity]
         for i in range(c):
             n += W[below + i]
         o = child_of(W, arity, o, c)
-    return n + position(nodes, o, arity, 0, Place(coordinates, start, 1, length, slot))
+    return n + position(nodes, o, arity, 0, IndexPosition(coordinates, start, 1, length, slot))
 
 
 # --- from Python
 
 
 @kernel("UniTuple(int64, 2)(Nodes, int64, int64, int64[::1], int64)")
-def seek_place(nodes: Nodes, root: int, arity: int, coordinates: Any, length: int) -> tuple[int, int]:
+def seek_position(nodes: Nodes, root: int, arity: int, coordinates: Any, length: int) -> tuple[int, int]:
     """The first entry that does not come before the first `length` of these coordinates. O(log n)."""
-    return seek(nodes, root, arity, Place(coordinates, 0, 1, length, BEFORE))
+    return seek(nodes, root, arity, IndexPosition(coordinates, 0, 1, length, BEFORE))
 
 
 @kernel("int64(Nodes, int64, int64, int64[::1], int64)")
@@ -235,10 +235,10 @@ def gap(nodes: Nodes, root: int, arity: int, coordinates: Any, length: int, foun
     """
     M = nodes.M
     room = LEAF_ROOM[arity]
-    leaf, i = seek_last(nodes, root, arity, Place(coordinates, 0, 1, length + 1, BEHIND))
+    leaf, i = seek_last(nodes, root, arity, IndexPosition(coordinates, 0, 1, length + 1, BEHIND))
     found[HAS_BELOW] = leaf != 0 and same(M, leaf, room, i, coordinates, 0, 1, length)
     found[BELOW] = M[leaf + HEAD + length * room + i] if found[HAS_BELOW] != 0 else 0
-    leaf, i = seek(nodes, root, arity, Place(coordinates, 0, 1, length + 1, BEFORE))
+    leaf, i = seek(nodes, root, arity, IndexPosition(coordinates, 0, 1, length + 1, BEFORE))
     found[HAS_ABOVE] = leaf != 0 and same(M, leaf, room, i, coordinates, 0, 1, length)
     found[ABOVE] = M[leaf + HEAD + length * room + i] if found[HAS_ABOVE] != 0 else 0
 

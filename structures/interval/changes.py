@@ -13,23 +13,23 @@ from __future__ import annotations
 from typing import Any
 
 from structures.core.arena import COUNT, HEIGHT, KIND, ROOT
-from structures.core.blocks import Nodes, Writing
+from structures.core.blocks import Nodes, WriteState
 from structures.core.encoding import NEG_INF
-from structures.core.entries import Told, entry_of, prefetch_entry
+from structures.core.entries import RowBuffer, entry_of, prefetch_entry
 from structures.core.kernel import kernel, wide
-from structures.core.runs import AT, BEGUN, REFUSED, RUN_WORDS, Changes, end_change, has_delta, refuses
+from structures.core.runs import AT, BEGUN, REFUSED, RUN_WORDS, RunChanges, end_change, has_delta, refuses
 from structures.ordered.open_leaf import CLOSED, are_dense, change_near, close_leaf
 from structures.ordered.search import DEPTH, NOTHING_BEFORE, Bounds, search_fill, search_start
 from structures.ordered.summary import LIST, PAIR, SELF
 from structures.ordered.tree import cut, expect, put
 
-TOLD = 0  # a sign, besides those of `core/entries`: report the partners of an interval, in the tree or not, and change nothing
+EMITTED = 0  # a sign, besides those of `core/entries`: report the partners of an interval, in the tree or not, and change nothing
 ENTRIES_AHEAD = 16  # changes between prefetching an entry and using it
 AHEAD = 2  # changes between prefetching a leaf and using it, and between prefetching the path to it and using that
 
 
 @kernel("int64(Nodes, Writing, int64[::1], Told, Changes, boolean)")
-def run_changes(nodes: Nodes, writing: Writing, state: Any, told: Told, changes: Changes, deltas: bool) -> int:
+def run_changes(nodes: Nodes, writing: WriteState, state: Any, emitted: RowBuffer, changes: RunChanges, deltas: bool) -> int:
     """Apply the changes from state[AT] on until all are done or there is no room for more rows. Returns the number of rows reported (of
     kind LIST: entries).
 
@@ -39,7 +39,7 @@ def run_changes(nodes: Nodes, writing: Writing, state: Any, told: Told, changes:
     C, search = writing.C, state[RUN_WORDS:]
     signs, entries, order, done = changes
     sets, keys, lefts, rights, slots = entries
-    out0, out1 = told.out[: told.stride], told.out[told.stride :]
+    out0, out1 = emitted.out[: emitted.stride], emitted.out[emitted.stride :]
     n, kind = 0, C[KIND]
     if refuses(state, entries, 2 if kind == PAIR else 1):
         return REFUSED
@@ -56,9 +56,9 @@ def run_changes(nodes: Nodes, writing: Writing, state: Any, told: Told, changes:
                 expect(nodes, C, keys[a], lefts[a], 2 * slots[a] + sets[a], 1)
             a = order[min(state[AT] + AHEAD, len(order) - 1)]  # a change that stands alone prefetches its own
             expect(nodes, C, keys[a], lefts[a], 2 * slots[a] + sets[a], 0)
-        if deltas and (has_delta(signs[e]) or signs[e] == TOLD):
+        if deltas and (has_delta(signs[e]) or signs[e] == EMITTED):
             if kind == LIST:
-                if n == told.stride:
+                if n == emitted.stride:
                     return n
                 out0[n] = slot
                 n += 1
@@ -87,7 +87,7 @@ def run_changes(nodes: Nodes, writing: Writing, state: Any, told: Told, changes:
 
 
 @kernel
-def change_many(nodes: Nodes, writing: Writing, state: Any, changes: Changes) -> None:
+def change_many(nodes: Nodes, writing: WriteState, state: Any, changes: RunChanges) -> None:
     """Apply the changes from state[AT] on, without their deltas."""
     signs, entries, order, done = changes
     opened = CLOSED
@@ -95,7 +95,7 @@ def change_many(nodes: Nodes, writing: Writing, state: Any, changes: Changes) ->
         e = order[state[AT]]
         prefetch_entry(entries, order[min(state[AT] + ENTRIES_AHEAD, len(order) - 1)], 1)
         possible = True
-        if signs[e] != TOLD:
+        if signs[e] != EMITTED:
             opened, possible = change_near(nodes, writing, opened, signs[e] > 0, entry_of(entries, e))
         end_change(state, done, 0, not possible)
     close_leaf(nodes, writing, opened)

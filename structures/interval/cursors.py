@@ -13,7 +13,7 @@ import numpy as np
 from structures.core.arena import KEY_MAX, KIND, Arena, B
 from structures.core.cursor import Cursor, PartedCursor
 from structures.core.encoding import NEG_INF
-from structures.core.entry_tree import Root
+from structures.core.entry_tree import EntryRoot
 from structures.core.kernel import compiled
 from structures.interval import walk
 from structures.ordered import search
@@ -27,7 +27,7 @@ class WalkCursor(Cursor):
 
     _STEPS, _GAP = walk.STEPS, walk.GAP
 
-    def __init__(self, arena: Arena, root: Root, stretch: walk.Stretch) -> None:
+    def __init__(self, arena: Arena, root: EntryRoot, stretch: walk.KeyRange) -> None:
         super().__init__(2, np.zeros(walk.WALK_WORDS, np.int64))
         self._nodes = arena.nodes
         compiled(walk.walk_start)(self._nodes, self._Z, root.offset, root.height, int(arena.C[KIND]), stretch)
@@ -55,7 +55,7 @@ class PartnersCursor(Cursor):
 
     _STEPS, _GAP = search.STEPS, search.GAP
 
-    def __init__(self, arena: Arena, root: Root, s: int, items: np.ndarray) -> None:
+    def __init__(self, arena: Arena, root: EntryRoot, s: int, items: np.ndarray) -> None:
         super().__init__(2, np.zeros(search.PARTNERS_WORDS, np.int64))
         self._arena, self._set, self._items = arena, s, items.reshape(-1)
         self._Z[search.SET], self._Z[search.TOP], self._Z[search.HIGH] = 0 if arena.C[KIND] == SELF else 1 - s, root.offset, root.height
@@ -68,7 +68,7 @@ class PartnersCursor(Cursor):
         return rows.take(np.flatnonzero(rows[0] != rows[1]), axis=1) if self._arena.C[KIND] == SELF else rows
 
 
-class Wanted(NamedTuple):
+class PartnerRange(NamedTuple):
     """Partners that come after a place in the order (None: after the interval itself), begin at `by` or earlier and reach `reach`."""
 
     after: tuple[int, int] | None
@@ -80,7 +80,7 @@ class StabCursor(PartedCursor):
     """Rows of the intervals of set s and of one key that contain `lo` and reach `least`, with their partners that meet `wanted`. The outer
     search is resumed in small chunks."""
 
-    def __init__(self, arena: Arena, root: Root, s: int, key: int, lo: int, least: int, wanted: Wanted) -> None:
+    def __init__(self, arena: Arena, root: EntryRoot, s: int, key: int, lo: int, least: int, wanted: PartnerRange) -> None:
         super().__init__(2, np.zeros(search.SEARCH_WORDS, np.int64))
         self._arena, self._root, self._set, self._key, self._wanted = arena, root, s, key, wanted
         compiled(search_start)(self._Z, root.offset, root.height, s, key, Bounds(NEG_INF, search.NOTHING_BEFORE, lo, least))
@@ -115,7 +115,7 @@ class WindowCursor(PartedCursor):
     there is at most one dead end a phase.
     """
 
-    def __init__(self, arena: Arena, root: Root, key: int | None, window: tuple[int, int]) -> None:
+    def __init__(self, arena: Arena, root: EntryRoot, key: int | None, window: tuple[int, int]) -> None:
         super().__init__(2)
         self._arena, self._root, self._window = arena, root, window
         self._one = key is not None
@@ -132,15 +132,15 @@ class WindowCursor(PartedCursor):
         before = (NEG_INF, search.NOTHING_BEFORE)
         if phase == 0:
             if arena.C[KIND] == SELF:
-                return StabCursor(arena, root, 0, key, lo, lo, Wanted(None, hi, lo))
+                return StabCursor(arena, root, 0, key, lo, lo, PartnerRange(None, hi, lo))
             least = lo if self._first(1, lo, before, lo) is not None else self._first(1, hi, (lo, search.EVERY_CODE), NEG_INF)
-            return None if least is None else StabCursor(arena, root, 0, key, lo, least, Wanted(before, hi, lo))
+            return None if least is None else StabCursor(arena, root, 0, key, lo, least, PartnerRange(before, hi, lo))
         if phase == 1:
             least = None if arena.C[KIND] == SELF else self._first(0, hi, (lo, search.EVERY_CODE), NEG_INF)
-            return None if least is None else StabCursor(arena, root, 1, key, lo, least, Wanted((lo, search.EVERY_CODE), hi, NEG_INF))
+            return None if least is None else StabCursor(arena, root, 1, key, lo, least, PartnerRange((lo, search.EVERY_CODE), hi, NEG_INF))
         self._key = KEY_MAX if self._one else compiled(next_key)(arena.nodes, root.offset, root.height, key)
         self._phase = 0
-        return WalkCursor(arena, root, walk.Stretch(key, lo + 1, key, hi)) if lo < hi else None
+        return WalkCursor(arena, root, walk.KeyRange(key, lo + 1, key, hi)) if lo < hi else None
 
     def _first(self, s: int, most: int, after: tuple[int, int], least: int) -> int | None:
         """The smallest left endpoint that the search finds, or None."""

@@ -33,19 +33,19 @@ from structures.core.control import STORE_WORDS
 from structures.core.cursor import Cursor
 from structures.core.encoding import NEG_INF, POS_INF
 from structures.core.entries import Entries, require_key, tree_order
-from structures.core.entry_tree import EntryTree, Root
+from structures.core.entry_tree import EntryRoot, EntryTree
 from structures.core.kernel import compiled
 from structures.core.runs import RUN_WORDS
 from structures.interval.changes import run_changes
 from structures.interval.cursors import GivenCursor, PartnersCursor, WalkCursor, WindowCursor
-from structures.interval.walk import WHOLE, Stretch
+from structures.interval.walk import WHOLE, KeyRange
 from structures.ordered.check import check_tree
 from structures.ordered.cursors import list_cursor
 from structures.ordered.search import ITEM, NOTHING_BEFORE, SEARCH_WORDS, STEPS
 from structures.ordered.summary import LIST, PAIR, SELF
 from structures.ordered.tree import build, make_empty
 
-__all__ = ["Cursor", "Entries", "IntervalTree", "Root"]
+__all__ = ["Cursor", "Entries", "IntervalTree", "EntryRoot"]
 
 KINDS = {"pair": PAIR, "self": SELF, "list": LIST}
 
@@ -62,13 +62,13 @@ class IntervalTree(EntryTree[Arena]):
         self.arena.C[KIND] = self._kind
         self._arrays = self.arena.nodes, self.arena.writing
         make_empty(*self._arrays)
-        self._change = partial(compiled(run_changes), *self._arrays, self._state, self._told)
+        self._change = partial(compiled(run_changes), *self._arrays, self._state, self._emitted)
 
     @property
-    def root(self) -> Root:
+    def root(self) -> EntryRoot:
         """The newest version, published or not."""
         offset, height, first, second, live = self.arena.C[ROOT : LIVE + 1].tolist()
-        return Root(offset, height, (first, second), live != 0)
+        return EntryRoot(offset, height, (first, second), live != 0)
 
     @property
     def update_steps(self) -> int:
@@ -85,7 +85,7 @@ class IntervalTree(EntryTree[Arena]):
 
     # --- reading
 
-    def rows(self, root: Root, key: int | None = None, window: tuple[int, int] | None = None) -> Cursor:
+    def rows(self, root: EntryRoot, key: int | None = None, window: tuple[int, int] | None = None) -> Cursor:
         """Rows of a version: all, or of one key, or those whose intervals all meet the closed window.
 
         With a window but no key, the keys are visited one by one: O(log n) for each key, with or without rows. ValueError: the key is out
@@ -95,10 +95,10 @@ class IntervalTree(EntryTree[Arena]):
         if self._kind == LIST:
             return list_cursor(self.arena, root, key, window)
         if window is None:
-            return WalkCursor(self.arena, root, WHOLE if key is None else Stretch(key, NEG_INF, key, POS_INF))
+            return WalkCursor(self.arena, root, WHOLE if key is None else KeyRange(key, NEG_INF, key, POS_INF))
         return WindowCursor(self.arena, root, key, window)
 
-    def partners(self, root: Root, entries: Entries, window: tuple[int, int] | None = None) -> Cursor:
+    def partners(self, root: EntryRoot, entries: Entries, window: tuple[int, int] | None = None) -> Cursor:
         """Rows that contain the given entries (of one set, in this version); "self": the given one first, "list": the entries. ValueError:
         they are of several sets."""
         lo, hi = window or (NEG_INF, POS_INF)
@@ -114,6 +114,6 @@ class IntervalTree(EntryTree[Arena]):
         items[:, 4], items[:, 5] = np.minimum(entries.right, hi), np.maximum(entries.left, lo)
         return PartnersCursor(self.arena, root, entries.only_set(), items)
 
-    def check(self, root: Root, others: tuple[Root, ...] = ()) -> None:
+    def check(self, root: EntryRoot, others: tuple[EntryRoot, ...] = ()) -> None:
         """Prove the invariants of a version, and that no block is lost (given every root in use); AssertionError names the invariant."""
         check_tree(self.arena, root, others)

@@ -24,7 +24,22 @@ from structures.core.bits import lowest
 from structures.core.blocks import Nodes
 from structures.core.encoding import NEG_INF, POS_INF
 from structures.core.kernel import arrays, kernel
-from structures.ordered.layout import CHILDREN, KEY, KL, KR, LEFT, LIVE_CHILDREN, ML, MOST_LEVELS, MR, RIGHT, SLOT, Place, child_of, run_of
+from structures.ordered.layout import (
+    CHILDREN,
+    KEY,
+    KL,
+    KR,
+    LEFT,
+    LIVE_CHILDREN,
+    ML,
+    MOST_LEVELS,
+    MR,
+    RIGHT,
+    SLOT,
+    TreePosition,
+    child_of,
+    run_of,
+)
 from structures.ordered.leaves import position
 from structures.ordered.search import wholly_before
 from structures.ordered.summary import SELF
@@ -42,7 +57,7 @@ NEXT_SOURCE = -1  # PART: go to the next source leaf
 
 
 @arrays("int64", "int64", "int64", "int64")
-class Stretch(NamedTuple):
+class KeyRange(NamedTuple):
     """A range of the order, from one (key, left) to another, both included."""
 
     low_key: int
@@ -51,11 +66,11 @@ class Stretch(NamedTuple):
     high: int
 
 
-WHOLE = Stretch(-1, NEG_INF, KEY_MAX, POS_INF)
+WHOLE = KeyRange(-1, NEG_INF, KEY_MAX, POS_INF)
 
 
 @kernel("void(Nodes, int64[::1], int64, int64, int64, Stretch)")
-def walk_start(nodes: Nodes, state: Any, root: int, height: int, kind: int, stretch: Stretch) -> None:
+def walk_start(nodes: Nodes, state: Any, root: int, height: int, kind: int, stretch: KeyRange) -> None:
     """Begin a walk of the tree at `root`: pairs of two sets, or of one (`kind`), within a stretch of the order. O(1)."""
     state[LOW_KEY], state[LOW], state[HIGH_KEY], state[HIGH] = stretch
     state[TOP], state[LEVELS], state[KIND_], state[DONE] = root, height, kind, 0
@@ -88,7 +103,7 @@ def push_source(nodes: Nodes, state: Any, o: int, key0: int, next0: int, key1: i
             enter = not_before(kr0, M[o + MR + c], key1, next1) or not_before(kr1, M[o + MR + F + c], key0, next0)
         if enter or (live >> c) & 1 != 0:
             begins = not_before(state[HIGH_KEY], state[HIGH], kl0, l0) or not_before(state[HIGH_KEY], state[HIGH], kl1, l1)
-            if begins and not (c + 1 < W[2 * o + CHILDREN] and wholly_before(nodes, o, c, Place(state[LOW_KEY], state[LOW], -1))):
+            if begins and not (c + 1 < W[2 * o + CHILDREN] and wholly_before(nodes, o, c, TreePosition(state[LOW_KEY], state[LOW], -1))):
                 mask |= 1 << c
         if kl0 != KEY_MAX:
             key0, next0 = kl0, l0

@@ -131,7 +131,7 @@ def _check_groups(tree: JoinTables, proof: _Proof, p: int) -> None:
 
 def _check_bits(tree: JoinTables, proof: _Proof, e: int) -> None:
     u = tree.near[e]
-    base, words = tree._sides[u, [BASE, WORDS]].tolist()
+    base, words = tree._inputs[u, [BASE, WORDS]].tolist()
     for slot in proof.rows[u]:
         bit = (int(tree._X[base + slot * words]) & int(tree._links[e, BIT])) != 0
         assert bit == (tree.kinds[e] != FREE and slot in proof.partnered[e]), f"J1: the bit of row {slot} of alias {u} for link {e}"

@@ -37,7 +37,7 @@ class Start(Protocol):
     def clone(self) -> Start: ...
 
 
-class Given:
+class GivenRows:
     """Given rows."""
 
     def __init__(self, slots: np.ndarray) -> None:
@@ -51,11 +51,11 @@ class Given:
         slots, self._slots = self._slots[:limit], self._slots[limit:]
         return slots
 
-    def clone(self) -> Given:
+    def clone(self) -> GivenRows:
         return copy.copy(self)
 
 
-class Scanned(Resumable):
+class TreeScan(Resumable):
     """All entries of a tree, in its order."""
 
     def __init__(self, arena: Arena, root: tuple[int, int]) -> None:
@@ -71,7 +71,7 @@ class Scanned(Resumable):
         return out[: compiled(scan_fill)(self._arena.M, self._arena.W, self._Z, self._height, out)]
 
 
-class Sought(Resumable):
+class CodeScan(Resumable):
     """The entries with one code."""
 
     def __init__(self, arena: Arena, root: tuple[int, int], code: int) -> None:
@@ -88,19 +88,19 @@ class Sought(Resumable):
 
 
 class JoinCursor(Cursor):
-    """Rows of a version that begin with the rows from `start` of alias number `place`, which take part in rows of the join there.
+    """Rows of a version that begin with the rows from `start` of alias number `position`, which take part in rows of the join there.
 
     Dead ends are rows of single aliases that did not meet the window.
     """
 
     _STEPS, _GAP, _DEAD = walk.STEPS, walk.GAP, walk.DEAD
 
-    def __init__(self, tree: JoinTables, roots: np.ndarray, place: int, start: Start, bounds: np.ndarray, nulled: int = -1) -> None:
+    def __init__(self, tree: JoinTables, roots: np.ndarray, position: int, start: Start, bounds: np.ndarray, nulled: int = -1) -> None:
         """`nulled`: an optional link along which nothing is searched."""
         self._tree, self._start, self._starts = tree, start, _NONE
         self._walking = tree.walking(roots, bounds)
         super().__init__(tree.shown, self._walking.state[0])
-        compiled(begin_walk)(self._walking.state, place)
+        compiled(begin_walk)(self._walking.state, position)
         self._walking.state[0, walk.NULLED] = nulled + 1
 
     @property

@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from structures.core.arena import ROOT
-from structures.core.blocks import Nodes, Writing
+from structures.core.blocks import Nodes, WriteState
 from structures.core.control import VERSION
 from structures.core.kernel import arrays, kernel
 from structures.ordered.tree import cut, put
@@ -30,7 +30,7 @@ NEAR, FAR, PORT, SPANNED, BIT, SUPPORT, STEP, LIVE_TREE, KIND, LINK_WORDS = rang
 # FREE away from them.
 REQUIRED, EXISTS, ABSENT, OPTIONAL, FREE = range(5)
 ALIAS, CODE, WIDTH, HEAD, STEP_, ENDS, SPAN, ALL_TREE = range(8)  # words of a port; WIDTH: words of a slot's record
-BASE, WORDS, OUT, HAS, FIRST_LINK, FIRST_PORT, HIDDEN, SIDE_WORDS = 0, 1, 2, 3, 4, 12, 20, 21
+BASE, WORDS, OUT, HAS, FIRST_LINK, FIRST_PORT, HIDDEN, INPUT_WORDS = 0, 1, 2, 3, 4, 12, 20, 21
 MOST = 8  # most aliases, links of an alias, ports of an alias
 TREE_WORDS, TREE_VERSION = 6, 5
 UNVERSIONED = -1
@@ -43,7 +43,7 @@ class Tables(NamedTuple):
     T: np.ndarray
     LINKS: np.ndarray
     PORTS: np.ndarray
-    SIDES: np.ndarray
+    INPUTS: np.ndarray
     X: np.ndarray
     Y: np.ndarray
     E: np.ndarray
@@ -81,7 +81,7 @@ def see_all(tables: Tables, ports: Any, slots: Any, seen: Any) -> None:
 
 
 @kernel("void(Tables, int64, int32[::1], int32[::1], int64[::1])")
-def read_places(tables: Tables, p: int, slots: Any, codes: Any, lefts: Any) -> None:
+def read_positions(tables: Tables, p: int, slots: Any, codes: Any, lefts: Any) -> None:
     """Write the code and the left end of each of these rows, as port p sees them. O(1) a row."""
     for i in range(len(slots)):
         codes[i], lefts[i] = code_of(tables, p, slots[i]), ends_of(tables, p, slots[i])[0]
@@ -108,14 +108,14 @@ def lay_down(C: Any, trees: Any, tree: int) -> None:
 
 
 @kernel
-def shift_row(nodes: Nodes, writing: Writing, tables: Tables, tree: int, p: int, slot: int, come: bool) -> None:
+def shift_row(nodes: Nodes, writing: WriteState, tables: Tables, tree: int, p: int, slot: int, inserted: bool) -> None:
     """Insert a row, as port p sees it, into a tree or delete it; no effect if the port does not see the row."""
     C, T = writing.C, tables.T
     if not sees(tables, p, slot):
         return
     left, right = ends_of(tables, p, slot)
     take_up(C, T, tree)
-    if come:
+    if inserted:
         put(nodes, writing, 0, code_of(tables, p, slot), left, right, slot)
     else:
         cut(nodes, writing, 0, code_of(tables, p, slot), left, slot)

@@ -10,10 +10,10 @@ import numpy as np
 from structures.core.arena import KIND, ROOT, Arena
 from structures.core.kernel import compiled
 from structures.core.reserve import reserve
-from structures.core.versioned import Versioned
+from structures.core.versioned import VersionedStructure
 from structures.join_tree import layout
 from structures.join_tree.layout import Tables, see_all
-from structures.join_tree.walk import LEVEL_WORDS, LIST, Walking, walk
+from structures.join_tree.walk import LEVEL_WORDS, LIST, JoinTreeWalk, walk
 from structures.ordered.summary import LIST as LIST_KIND
 from structures.ordered.tree import make_empty
 
@@ -35,7 +35,7 @@ class Roots(NamedTuple):
     trees: np.ndarray
 
 
-class JoinTables(Versioned[Arena]):
+class JoinTables(VersionedStructure[Arena]):
     """The trees' blocks, the tables of links, ports and aliases, and the rows as `describe` presents them to the ports of their alias.
 
     A description is valid until the row is described again, which must not happen while a pinned version sees it.
@@ -99,15 +99,15 @@ class JoinTables(Versioned[Arena]):
         self._links = np.zeros((len(links), layout.LINK_WORDS), np.int64)
         self._links[:, layout.KIND] = self.kinds
         self._ports = np.zeros((count, layout.MOST), np.int64)
-        self._sides = np.zeros((self.aliases, layout.SIDE_WORDS), np.int64)
+        self._inputs = np.zeros((self.aliases, layout.INPUT_WORDS), np.int64)
         records = ends = 0
         for u, own in enumerate(self.of_alias):
             out = [e for e in range(len(links)) if self.near[e] == u]
             width = 1 + 3 * len(own)
-            self._sides[u, [layout.BASE, layout.WORDS, layout.OUT, layout.HAS]] = records, width, len(out), len(own)
-            self._sides[u, layout.HIDDEN] = u >= self.shown
-            self._sides[u, layout.FIRST_LINK : layout.FIRST_LINK + len(out)] = out
-            self._sides[u, layout.FIRST_PORT : layout.FIRST_PORT + len(own)] = own
+            self._inputs[u, [layout.BASE, layout.WORDS, layout.OUT, layout.HAS]] = records, width, len(out), len(own)
+            self._inputs[u, layout.HIDDEN] = u >= self.shown
+            self._inputs[u, layout.FIRST_LINK : layout.FIRST_LINK + len(out)] = out
+            self._inputs[u, layout.FIRST_PORT : layout.FIRST_PORT + len(own)] = own
             for j, p in enumerate(own):
                 self._ports[p, [layout.ALIAS, layout.CODE, layout.WIDTH, layout.SPAN]] = u, records + 1 + 3 * j, width, ports[p].spanned
                 if ports[p].spanned:
@@ -139,11 +139,11 @@ class JoinTables(Versioned[Arena]):
         self._E = reserve(max(ends, 1) * 8, np.int64)
         self._records = [
             self._X[base : base + width * slots].reshape(slots, width)
-            for base, width in self._sides[:, [layout.BASE, layout.WORDS]].tolist()
+            for base, width in self._inputs[:, [layout.BASE, layout.WORDS]].tolist()
         ]
         self._C = self.arena.C
         self._arrays = self.arena.nodes, self.arena.writing
-        self._tables = Tables(self._T, self._links, self._ports, self._sides, self._X, self._Y, self._E)
+        self._tables = Tables(self._T, self._links, self._ports, self._inputs, self._X, self._Y, self._E)
 
     def _outward(self) -> np.ndarray:
         """int64[t, t, 2]: outward from each alias that rows have, the link that binds the next alias, and the level where it begins."""
@@ -199,18 +199,18 @@ class JoinTables(Versioned[Arena]):
         compiled(see_all)(self._tables, np.array(ports, np.int64), np.ascontiguousarray(slots, np.int32), seen)
         return seen
 
-    def comes(self, alias: int, inserted: bool, rows: np.ndarray) -> np.ndarray:
+    def is_inserted(self, alias: int, inserted: bool, rows: np.ndarray) -> np.ndarray:
         """bool[n]: which of the join's rows that a change of a row of this alias reports come; the others go."""
         if alias >= self.shown:
             return np.full(rows.shape[1], inserted != (alias in self._absent))
-        comes: np.ndarray = (rows[alias] >= 0) == inserted
-        return comes
+        is_inserted: np.ndarray = (rows[alias] >= 0) == inserted
+        return is_inserted
 
-    def walking(self, roots: np.ndarray, bounds: np.ndarray) -> Walking:
+    def walking(self, roots: np.ndarray, bounds: np.ndarray) -> JoinTreeWalk:
         """A walk over a version, in the window of each port, before its first start."""
         state, lists = np.zeros((self.shown, LEVEL_WORDS), np.int64), np.empty((self.shown, LIST), np.int32)
-        return Walking(roots, self._paths, bounds, state, lists)
+        return JoinTreeWalk(roots, self._paths, bounds, state, lists)
 
-    def walk(self, walking: Walking, starts: np.ndarray, out: np.ndarray, n: int) -> int:
+    def walk(self, walking: JoinTreeWalk, starts: np.ndarray, out: np.ndarray, n: int) -> int:
         """As `walk.walk`."""
         return int(compiled(walk)(self.arena.nodes, self._tables, walking, starts, out, n))

@@ -48,16 +48,16 @@ from structures.core.entries import Entries, tree_order
 from structures.core.kernel import compiled
 from structures.core.reserve import SLOTS, reserve
 from structures.core.runs import Sink, report
-from structures.join_tree.changes import CHANGES_WORDS, RUN, Singles, run_singles
+from structures.join_tree.changes import CHANGES_WORDS, RUN, SingleChanges, run_singles
 from structures.join_tree.check import check_join
-from structures.join_tree.cursors import JoinCursor, Scanned, Sought, Start
-from structures.join_tree.layout import MOST, TREE_VERSION, TREE_WORDS, WORDS, has_own_live_tree, read_places
+from structures.join_tree.cursors import CodeScan, JoinCursor, Start, TreeScan
+from structures.join_tree.layout import MOST, TREE_VERSION, TREE_WORDS, WORDS, has_own_live_tree, read_positions
 from structures.join_tree.spread import (
     BESIDE_NULL,
     BLOCK,
     FLIPS,
     RUN_WORDS,
-    Spreading,
+    SpreadState,
     change_rows,
     shift_rows,
 )
@@ -67,7 +67,7 @@ from structures.join_tree.walk import hold
 from structures.ordered.search import STEPS
 from structures.ordered.tree import build
 
-__all__ = ["JoinCursor", "JoinTree", "Port", "Roots", "Singles"]
+__all__ = ["JoinCursor", "JoinTree", "Port", "Roots", "SingleChanges"]
 
 _CHUNK = 1 << 16
 _NO_WINDOW = np.empty((0, 2), np.int64)
@@ -90,7 +90,7 @@ class JoinTree(JoinTables):
         self._rows = reserve((self.aliases + 1) * slots * 4, np.int32)
         self._runs = np.zeros((MOST + 1, RUN_WORDS), np.int64)
         self._Z = np.zeros(CHANGES_WORDS, np.int64)
-        self._spreading = Spreading(self._Z, self._rows, self._runs, np.zeros((BLOCK, 3), np.int64))
+        self._spreading = SpreadState(self._Z, self._rows, self._runs, np.zeros((BLOCK, 3), np.int64))
         self._newest = self.walking(self._T, _NO_WINDOW)
         self._S = self._newest.state
         self._out = np.empty((self.shown, _CHUNK), np.int32)
@@ -120,8 +120,8 @@ class JoinTree(JoinTables):
         n = len(slots)
         self._rows[:n] = self._in_order(self.base[alias], slots)
         runs = self._runs[: change_rows(*self._arrays, self._tables, self._spreading, alias, n, True)].tolist()
-        for place, _, first, end, _, sign, told in runs:
-            for p in self.of_alias[place] if told != BESIDE_NULL else ():
+        for position, _, first, end, _, sign, emitted in runs:
+            for p in self.of_alias[position] if emitted != BESIDE_NULL else ():
                 self._shift(p, self._rows[first:end], sign != 0)
 
     def _begin(self, version: int) -> None:
@@ -133,15 +133,15 @@ class JoinTree(JoinTables):
 
     def _order(self, port: int, slots: np.ndarray) -> np.ndarray:
         codes, lefts = np.empty(len(slots), np.int32), np.empty(len(slots), np.int64)
-        compiled(read_places)(self._tables, port, np.ascontiguousarray(slots, np.int32), codes, lefts)
+        compiled(read_positions)(self._tables, port, np.ascontiguousarray(slots, np.int32), codes, lefts)
         return tree_order(np.zeros(len(slots), np.uint8), codes, lefts, slots)
 
-    def _shift(self, port: int, slots: np.ndarray, come: bool) -> None:
+    def _shift(self, port: int, slots: np.ndarray, inserted: bool) -> None:
         slots = slots.copy() if port in self.needed else slots[self.seen(port, slots)]
-        if come and len(slots) > B and self._T[port, COUNT - ROOT] == 0:
+        if inserted and len(slots) > B and self._T[port, COUNT - ROOT] == 0:
             self._build(port, slots)
         elif len(slots):
-            shift_rows(*self._arrays, self._tables, port, self._in_order(port, slots), come, self._spreading.block)
+            shift_rows(*self._arrays, self._tables, port, self._in_order(port, slots), inserted, self._spreading.block)
 
     def _build(self, port: int, slots: np.ndarray) -> None:
         tree, C = self._T[port], self._C
@@ -155,9 +155,9 @@ class JoinTree(JoinTables):
         """Return int64[n]: the places of described rows of an alias in the best order for changing them."""
         return self._order(self.base[alias], slots)
 
-    def apply(self, version: int, singles: Singles, turns: np.ndarray, sink: Sink | None) -> None:
+    def apply(self, version: int, singles: SingleChanges, turns: np.ndarray, sink: Sink | None) -> None:
         """Apply changes of able rows one after another (`run_singles`), as `version`; singles.done: zeros. Each reports its delta relative
-        to the state left by the changes before it, rows that come and rows that go (`comes`). turns: int64[n], ascending."""
+        to the state left by the changes before it, rows that come and rows that go (`is_inserted`). turns: int64[n], ascending."""
         self._begin(version)
         given = (*self._arrays, self._tables, self._newest, self._spreading)
 
@@ -175,18 +175,18 @@ class JoinTree(JoinTables):
         """Full rows, each counted once a port."""
         return int(roots.trees[:, COUNT - ROOT].sum())
 
-    def rows(self, roots: Roots, place: int, start: Start, bounds: np.ndarray = _NO_WINDOW) -> JoinCursor:
-        """Rows of a version that begin with these full rows of alias number `place`. bounds: int64[p, 2], for each port a closed window
+    def rows(self, roots: Roots, position: int, start: Start, bounds: np.ndarray = _NO_WINDOW) -> JoinCursor:
+        """Rows of a version that begin with these full rows of alias number `position`. bounds: int64[p, 2], for each port a closed window
         that its rows' spans must meet; empty: none."""
-        return JoinCursor(self, roots.trees, place, start, bounds)
+        return JoinCursor(self, roots.trees, position, start, bounds)
 
-    def all_of(self, roots: Roots, port: int) -> Scanned:
+    def all_of(self, roots: Roots, port: int) -> TreeScan:
         """The full rows of a port's alias."""
-        return Scanned(self.arena, (int(roots.trees[port, 0]), int(roots.trees[port, 1])))
+        return TreeScan(self.arena, (int(roots.trees[port, 0]), int(roots.trees[port, 1])))
 
-    def of_code(self, roots: Roots, port: int, code: int) -> Sought:
+    def of_code(self, roots: Roots, port: int, code: int) -> CodeScan:
         """The full rows of a port's alias with this code."""
-        return Sought(self.arena, (int(roots.trees[port, 0]), int(roots.trees[port, 1])), code)
+        return CodeScan(self.arena, (int(roots.trees[port, 0]), int(roots.trees[port, 1])), code)
 
     def holds(self, roots: Roots, alias: int, slots: np.ndarray) -> np.ndarray:
         """bool[n]: which of these rows, described, are full in this version. O(log n) a row."""
@@ -212,7 +212,7 @@ class JoinTree(JoinTables):
 
     def bytes(self, rows: Sequence[int], codes: Sequence[int]) -> int:
         """Bytes of the newest version, given the rows of each alias and the codes in use of each domain."""
-        by_slot = sum(4 * int(self._sides[u, WORDS]) * count for u, count in enumerate(rows))
+        by_slot = sum(4 * int(self._inputs[u, WORDS]) * count for u, count in enumerate(rows))
         by_slot += sum(16 * rows[port.alias] for port in self.ports if port.spanned)
         by_code = sum(4 * self.code_words[domain] * count for domain, count in enumerate(codes))
         return self.arena.live_bytes + by_slot + by_code

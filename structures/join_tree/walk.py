@@ -25,13 +25,13 @@ from structures.core.kernel import arrays, kernel, prefetch, wide
 from structures.join_tree.layout import FAR, FIRST_PORT, HAS, KIND, OPTIONAL, PORT, SPAN, Tables, code_of, ends_of, sees
 from structures.ordered.layout import COUNTS, KL, SLOT, child_of
 from structures.ordered.layout import KEY as KEY_
-from structures.ordered.leaves import place as place_of
+from structures.ordered.leaves import find_entry as position_of
 from structures.ordered.search import DEPTH as FRAMES_LEFT
 from structures.ordered.search import NOTHING_BEFORE, SEARCH_WORDS, Bounds, search_fill, search_start
 from structures.ordered.search import STEPS as SEARCH_STEPS
 from structures.ordered.tree import find_child
 
-DEPTH, START, STEPS, LAST, GAP, DEAD, PLACE, BOUND = range(8)
+DEPTH, START, STEPS, LAST, GAP, DEAD, POSITION, BOUND = range(8)
 AT, END, MORE, KEY, LOW, HIGH, WHOLE = range(7)  # BOUND as in row 0
 SEARCH = NULLED = 8  # NULLED: in row 0; an optional link + 1 along which nothing is searched
 LEVEL_WORDS = SEARCH + SEARCH_WORDS
@@ -40,7 +40,7 @@ PATIENCE = 1 << 16  # approximate steps of a call
 
 
 @arrays("int64[:,::1]", "int64[:,:,::1]", "int64[:,::1]", "int64[:,::1]", "int32[:,::1]")
-class Walking(NamedTuple):
+class JoinTreeWalk(NamedTuple):
     """The version that is read, and the position. ROOTS: for each port's tree of full rows the root and the height first; PATHS: see
     `tables._outward`; bounds: int64[p, 2], the window of each port, or empty."""
 
@@ -52,10 +52,10 @@ class Walking(NamedTuple):
 
 
 @kernel("void(int64[:,::1], int64)")
-def begin_walk(state: Any, place: int) -> None:
-    """Set the state before the first of other starts, rows of alias `place`, or of the same ones in other trees; the counters continue.
+def begin_walk(state: Any, position: int) -> None:
+    """Set the state before the first of other starts, rows of alias `position`, or of the same ones in other trees; the counters continue.
     O(1)."""
-    state[0, DEPTH], state[0, START], state[0, PLACE], state[0, NULLED] = 0, 0, place, 0
+    state[0, DEPTH], state[0, START], state[0, POSITION], state[0, NULLED] = 0, 0, position, 0
     for i in range(1, len(state)):
         state[i, WHOLE] = 0
 
@@ -63,9 +63,9 @@ def begin_walk(state: Any, place: int) -> None:
 @kernel
 def within(tables: Tables, bounds: Any, u: int, slot: int) -> bool:
     """Whether the spans of a row of alias u meet the window: bounds[p] of port p."""
-    PORTS, SIDES = tables.PORTS, tables.SIDES
-    for i in range(SIDES[u, HAS]):
-        p = SIDES[u, FIRST_PORT + i]
+    PORTS, INPUTS = tables.PORTS, tables.INPUTS
+    for i in range(INPUTS[u, HAS]):
+        p = INPUTS[u, FIRST_PORT + i]
         if PORTS[p, SPAN] != 0:
             left, right = ends_of(tables, p, slot)
             if left > bounds[p, 1] or right < bounds[p, 0]:
@@ -74,7 +74,7 @@ def within(tables: Tables, bounds: Any, u: int, slot: int) -> bool:
 
 
 @kernel
-def more_of_level(nodes: Nodes, tables: Tables, walking: Walking, level: int, u: int) -> int:
+def more_of_level(nodes: Nodes, tables: Tables, walking: JoinTreeWalk, level: int, u: int) -> int:
     """Fill the list of a level, of alias u, from its search. Returns the number of rows found, including those outside of the window."""
     E, state, lists = tables.E, walking.state, walking.lists
     search = state[level, SEARCH:]
@@ -87,7 +87,7 @@ def more_of_level(nodes: Nodes, tables: Tables, walking: Walking, level: int, u:
 
 
 @kernel(forceinline=True)
-def sift_level(tables: Tables, walking: Walking, level: int, u: int, n: int) -> None:
+def sift_level(tables: Tables, walking: JoinTreeWalk, level: int, u: int, n: int) -> None:
     """Keep those of the n rows in the list of a level that meet the window."""
     bounds, state, lists = walking.bounds, walking.state, walking.lists
     if len(bounds) > 0:
@@ -122,7 +122,7 @@ def in_one_leaf(M: Any, W: Any, root: int, height: int, key: int, lists: Any, le
 
 
 @kernel
-def miss_level(walking: Walking, level: int) -> None:
+def miss_level(walking: JoinTreeWalk, level: int) -> None:
     """Mark what the level binds as missing."""
     state, lists = walking.state, walking.lists
     lists[level, 0] = -1
@@ -130,11 +130,11 @@ def miss_level(walking: Walking, level: int) -> None:
 
 
 @kernel(forceinline=True)
-def open_level(nodes: Nodes, tables: Tables, walking: Walking, level: int) -> None:
+def open_level(nodes: Nodes, tables: Tables, walking: JoinTreeWalk, level: int) -> None:
     """Find the partners that the next level binds."""
     M, W, LINKS, PORTS = nodes.M, nodes.W, tables.LINKS, tables.PORTS
     ROOTS, PATHS, state, lists = walking.ROOTS, walking.PATHS, walking.state, walking.lists
-    e, near = PATHS[state[0, PLACE], level, 0], PATHS[state[0, PLACE], level, 1]
+    e, near = PATHS[state[0, POSITION], level, 0], PATHS[state[0, POSITION], level, 1]
     p, q, slot, is_optional = LINKS[e, PORT], LINKS[e ^ 1, PORT], state[near, BOUND], LINKS[e, KIND] == OPTIONAL
     if slot < 0 or (is_optional and (state[0, NULLED] == e + 1 or not sees(tables, q, slot))):
         state[0, DEPTH] = level
@@ -164,13 +164,13 @@ def open_level(nodes: Nodes, tables: Tables, walking: Walking, level: int) -> No
 
 
 @kernel("int64(Nodes, Tables, Walking, int32[::1], int32[:,::1], int64)")
-def walk(nodes: Nodes, tables: Tables, walking: Walking, starts: Any, out: Any, n: int) -> int:
+def walk(nodes: Nodes, tables: Tables, walking: JoinTreeWalk, starts: Any, out: Any, n: int) -> int:
     """Continue with the rows that begin with `starts`, and write slots by alias into out[:, n:]. Returns the new n. Ends when out is full,
     all is done (state[0, DEPTH] is 0 and state[0, START] after the last start), or after about PATIENCE steps. bounds: int64[p, 2], the
     window, or empty. O(log n) steps between two rows."""
     LINKS, PATHS, bounds, state, lists = tables.LINKS, walking.PATHS, walking.bounds, walking.state, walking.lists
     last, begun = len(state) - 1, state[0, STEPS]
-    first = state[0, PLACE]
+    first = state[0, POSITION]
     while n < out.shape[1] and state[0, STEPS] - begun < PATIENCE:
         level = state[0, DEPTH]
         if level == 0:
@@ -199,17 +199,17 @@ def walk(nodes: Nodes, tables: Tables, walking: Walking, starts: Any, out: Any, 
             state[level, AT] += 1
             open_level(nodes, tables, walking, level + 1)
         else:
-            n = tell(LINKS, walking, out, n)
+            n = emit(LINKS, walking, out, n)
     while state[0, DEPTH] > 0 and state[state[0, DEPTH], AT] == state[state[0, DEPTH], END] and state[state[0, DEPTH], MORE] == 0:
         state[0, DEPTH] -= 1
     return n
 
 
 @kernel(forceinline=True)
-def tell(LINKS: Any, walking: Walking, out: Any, n: int) -> int:
+def emit(LINKS: Any, walking: JoinTreeWalk, out: Any, n: int) -> int:
     """Write the rows of the bound entries with all entries of the last level, as far as there is room. Returns the new n."""
     PATHS, state, lists = walking.PATHS, walking.state, walking.lists
-    first, last = state[0, PLACE], len(state) - 1
+    first, last = state[0, POSITION], len(state) - 1
     at = state[last, AT]
     count = min(state[last, END] - at, out.shape[1] - n)
     for level in range(last):
@@ -236,5 +236,5 @@ def hold(nodes: Nodes, tables: Tables, root: int, height: int, p: int, slots: An
         o = root
         for _ in range(height):
             o = child_of(W, o, find_child(nodes, o, key, left, 2 * slot))
-        at, end = place_of(nodes, o, 0, key, left, slot)
+        at, end = position_of(nodes, o, 0, key, left, slot)
         held[i] = at < end

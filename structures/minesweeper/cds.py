@@ -31,7 +31,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from structures.core.blocks import Blocks, Nodes, Writing
+from structures.core.blocks import Blocks, Nodes, WriteState
 from structures.core.control import KEPT, VERSION
 from structures.core.hashing import SECRET, begin_hash, end_hash, take_long, take_word
 from structures.core.kernel import arrays, compiled, kernel, wide
@@ -39,7 +39,7 @@ from structures.index import layout
 from structures.index.changes import cut, drop_all, put
 from structures.index.check import entries_of
 from structures.index.layout import HEAD, LEAF_ROOM, slot_at
-from structures.index.search import BEFORE, BEHIND, Place, seek, seek_last
+from structures.index.search import BEFORE, BEHIND, IndexPosition, seek, seek_last
 
 MOST_LEVELS = 8
 LEAST, GREATEST = -(2**63), 2**63 - 1
@@ -47,7 +47,7 @@ LEAST, GREATEST = -(2**63), 2**63 - 1
 # Words of the table: of the tree, in place of node 0; then of each node. PLACE: in `hashed`, or -1. Of the tree: nodes, with node 0;
 # intervals; the most; rows of the log to apply; the number of nodes when the lists were made; the key of the hash.
 MADE, INTERVALS, MOST, LOGGED, LISTED, HASH_KEY = range(6)
-PARENT, LABEL, STAR, BITS, DEPTH, SEEN, COUNT, PLACE = range(8)
+PARENT, LABEL, STAR, BITS, DEPTH, SEEN, COUNT, POSITION = range(8)
 NODE_WORDS = 8
 ROOT = 1
 
@@ -70,12 +70,12 @@ _FIRST = 256  # nodes at first
 _WORDS_EACH = 32  # words of an interval at worst: leaves a quarter full, and inner nodes
 
 
-@arrays(Nodes, Writing, "int64[::1]", "int64[::1]", "int64[::1]", "int64[::1]")
+@arrays(Nodes, WriteState, "int64[::1]", "int64[::1]", "int64[::1]", "int64[::1]")
 class Constraints(NamedTuple):
     """The arrays of a tree: the store of its intervals, nodes, children, scratch, log."""
 
     nodes: Nodes
-    writing: Writing
+    writing: WriteState
     table: np.ndarray
     hashed: np.ndarray
     scratch: np.ndarray
@@ -83,7 +83,7 @@ class Constraints(NamedTuple):
 
 
 @kernel
-def place_of(tree: Constraints, v: int, label: int) -> int:
+def position_of(tree: Constraints, v: int, label: int) -> int:
     """The place of node v's child with this value in `hashed`, or the one where it would be inserted."""
     table, hashed = tree.table, tree.hashed
     mask = len(hashed) - 1
@@ -100,18 +100,18 @@ def place_of(tree: Constraints, v: int, label: int) -> int:
 @kernel
 def child(tree: Constraints, v: int, label: int) -> int:
     """Node v's child with this value; 0 if there is none."""
-    return tree.hashed[place_of(tree, v, label)]
+    return tree.hashed[position_of(tree, v, label)]
 
 
 @kernel
-def new_node(tree: Constraints, v: int, label: int, bits: int, place: int) -> int:
+def new_node(tree: Constraints, v: int, label: int, bits: int, position: int) -> int:
     """Make a node below v without intervals."""
     table = tree.table
     new = table[MADE]
     table[MADE] = new + 1
     u = NODE_WORDS * new
     table[u + PARENT], table[u + LABEL], table[u + STAR], table[u + BITS] = v, label, 0, bits
-    table[u + DEPTH], table[u + SEEN], table[u + COUNT], table[u + PLACE] = table[NODE_WORDS * v + DEPTH] + 1, table[LOGGED], 0, place
+    table[u + DEPTH], table[u + SEEN], table[u + COUNT], table[u + POSITION] = table[NODE_WORDS * v + DEPTH] + 1, table[LOGGED], 0, position
     return new
 
 
@@ -122,7 +122,7 @@ def node_of(tree: Constraints, bits: int, depth: int, values: Any, at: int) -> i
     v = wide(ROOT)
     for d in range(depth):
         if (bits >> d) & 1 != 0:
-            h = place_of(tree, v, values[at + d])
+            h = position_of(tree, v, values[at + d])
             if hashed[h] == 0:
                 hashed[h] = new_node(tree, v, values[at + d], table[NODE_WORDS * v + BITS] | (wide(1) << d), h)
             v = hashed[h]
@@ -146,11 +146,11 @@ def root_of(tree: Constraints) -> int:
 
 
 @kernel
-def place(tree: Constraints, v: int, x: int, slot: int) -> Place:
+def position(tree: Constraints, v: int, x: int, slot: int) -> IndexPosition:
     """The place before (BEFORE) or after (BEHIND) the interval of node v that begins at x."""
     scratch = tree.scratch
     scratch[KEY], scratch[KEY + 1] = v, x
-    return Place(scratch, KEY, 1, 2, slot)
+    return IndexPosition(scratch, KEY, 1, 2, slot)
 
 
 @kernel
@@ -159,7 +159,7 @@ def next_free(tree: Constraints, v: int, x: int) -> tuple[bool, int, int]:
     0."""
     M, W = tree.nodes.M, tree.nodes.W
     room = LEAF_ROOM[_ARITY]
-    leaf, i = seek_last(tree.nodes, root_of(tree), _ARITY, place(tree, v, x, BEHIND))
+    leaf, i = seek_last(tree.nodes, root_of(tree), _ARITY, position(tree, v, x, BEHIND))
     if leaf == 0 or M[leaf + HEAD + i] != v:
         return True, x, wide(0)
     high = M[leaf + HEAD + 2 * room + i]
@@ -196,7 +196,7 @@ def put_interval(tree: Constraints, v: int, low: int, high: int, mask: int) -> b
     """Insert a nonempty interval, merged with all that it meets; False if one of node v's covers it."""
     M, W = tree.nodes.M, tree.nodes.W
     room = LEAF_ROOM[_ARITY]
-    leaf, i = seek_last(tree.nodes, root_of(tree), _ARITY, place(tree, v, low, BEHIND))
+    leaf, i = seek_last(tree.nodes, root_of(tree), _ARITY, position(tree, v, low, BEHIND))
     if leaf != 0 and M[leaf + HEAD + i] == v:
         first, last = M[leaf + HEAD + room + i], M[leaf + HEAD + 2 * room + i]
         if last >= high:
@@ -206,7 +206,7 @@ def put_interval(tree: Constraints, v: int, low: int, high: int, mask: int) -> b
             take_out(tree, v, first, last, other)
             low, mask = first, mask | other
     while True:
-        leaf, i = seek(tree.nodes, root_of(tree), _ARITY, place(tree, v, low, BEFORE))
+        leaf, i = seek(tree.nodes, root_of(tree), _ARITY, position(tree, v, low, BEFORE))
         if leaf == 0 or M[leaf + HEAD + i] != v:
             break
         first, last = M[leaf + HEAD + room + i], M[leaf + HEAD + 2 * room + i]
@@ -224,7 +224,7 @@ def cut_value(tree: Constraints, v: int, x: int, bit: int) -> None:
     """Remove this value from node v's interval, if the interval's mask has the atom of the bit."""
     M, W = tree.nodes.M, tree.nodes.W
     room = LEAF_ROOM[_ARITY]
-    leaf, i = seek_last(tree.nodes, root_of(tree), _ARITY, place(tree, v, x, BEHIND))
+    leaf, i = seek_last(tree.nodes, root_of(tree), _ARITY, position(tree, v, x, BEHIND))
     if leaf == 0 or M[leaf + HEAD + i] != v:
         return
     low, high, mask = M[leaf + HEAD + room + i], M[leaf + HEAD + 2 * room + i], wide(W[slot_at(leaf, _ARITY, room) + i])
@@ -242,13 +242,13 @@ def drop_intervals(tree: Constraints, v: int, bit: int) -> int:
     """Delete all intervals of node v whose masks have the atom of the bit. Returns the number of intervals visited."""
     M, W = tree.nodes.M, tree.nodes.W
     room = LEAF_ROOM[_ARITY]
-    leaf, i = seek(tree.nodes, root_of(tree), _ARITY, place(tree, v, LEAST, BEFORE))
+    leaf, i = seek(tree.nodes, root_of(tree), _ARITY, position(tree, v, LEAST, BEFORE))
     n = wide(0)
     while leaf != 0 and M[leaf + HEAD + i] == v:
         low, high, mask = M[leaf + HEAD + room + i], M[leaf + HEAD + 2 * room + i], wide(W[slot_at(leaf, _ARITY, room) + i])
         if mask & bit != 0:
             take_out(tree, v, low, high, mask)
-        leaf, i = seek(tree.nodes, root_of(tree), _ARITY, place(tree, v, low, BEHIND))
+        leaf, i = seek(tree.nodes, root_of(tree), _ARITY, position(tree, v, low, BEHIND))
         n += 1
     return n
 
@@ -302,23 +302,23 @@ def clear(tree: Constraints) -> None:
     if root_of(tree) != 0:
         drop_all(tree.nodes, tree.writing, _H)
     for v in range(ROOT, table[MADE]):
-        if table[NODE_WORDS * v + PLACE] >= 0:
-            hashed[table[NODE_WORDS * v + PLACE]] = 0
+        if table[NODE_WORDS * v + POSITION] >= 0:
+            hashed[table[NODE_WORDS * v + POSITION]] = 0
     for word in range(NODE_WORDS):
         table[NODE_WORDS * ROOT + word] = 0
-    table[NODE_WORDS * ROOT + PLACE], table[NODE_WORDS * ROOT + SEEN] = -1, table[LOGGED]
+    table[NODE_WORDS * ROOT + POSITION], table[NODE_WORDS * ROOT + SEEN] = -1, table[LOGGED]
     table[MADE], table[INTERVALS], table[LISTED] = ROOT + 1, 0, 0
 
 
 @kernel("void(Constraints)")
-def find_places(tree: Constraints) -> None:
+def find_positions(tree: Constraints) -> None:
     """Insert all nodes into `hashed`, which is empty and has room for them. Cost: O(nodes)."""
     table, hashed = tree.table, tree.hashed
     for v in range(ROOT + 1, table[MADE]):
         u = NODE_WORDS * v
-        if table[u + PLACE] >= 0:
-            table[u + PLACE] = place_of(tree, table[u + PARENT], table[u + LABEL])
-            hashed[table[u + PLACE]] = v
+        if table[u + POSITION] >= 0:
+            table[u + POSITION] = position_of(tree, table[u + PARENT], table[u + LABEL])
+            hashed[table[u + POSITION]] = v
 
 
 class Size(NamedTuple):
@@ -346,7 +346,7 @@ class ConstraintTree:
         table = np.zeros(NODE_WORDS * min(_FIRST, size.nodes), np.int64)
         table[MADE], table[MOST] = ROOT + 1, size.intervals
         table[HASH_KEY : HASH_KEY + 2] = SECRET
-        table[NODE_WORDS * ROOT + PLACE] = -1
+        table[NODE_WORDS * ROOT + POSITION] = -1
         log = np.zeros(LOG_WORDS, np.int64) if log is None else log
         scratch = np.zeros(SCRATCH_WORDS, np.int64)
         self.arrays = Constraints(self._store.nodes, self._store.writing, table, self._children(table), scratch, log)
@@ -371,7 +371,7 @@ class ConstraintTree:
         larger = np.zeros(NODE_WORDS * min(2 * have, self._size.nodes), np.int64)
         larger[: len(table)] = table
         self.arrays = self.arrays._replace(table=larger, hashed=self._children(larger))
-        compiled(find_places)(self.arrays)
+        compiled(find_positions)(self.arrays)
         return -1
 
     @property
@@ -416,4 +416,4 @@ class ConstraintTree:
             u = NODE_WORDS * v
             bits = sum(1 << d for d, value in enumerate(self.pattern(v)) if value is not None)
             assert int(table[u + BITS]) == bits and int(table[u + DEPTH]) == len(self.pattern(v)), f"M4: the pattern of node {v}"
-            assert table[u + PLACE] < 0 or hashed[table[u + PLACE]] == v, f"M4: node {v} is not at its place"
+            assert table[u + POSITION] < 0 or hashed[table[u + POSITION]] == v, f"M4: node {v} is not at its place"

@@ -40,22 +40,22 @@ from weakref import WeakKeyDictionary
 import numpy as np
 
 from structures.core import cursor
-from structures.core.entries import Told
+from structures.core.entries import RowBuffer
 from structures.core.kernel import compiled
 from structures.index.following import ONE, Atom, IndexReader, Member
 from structures.index.indexes import Entries, OrderedIndexes, items_of
 from structures.index.layout import IndexArena
 from structures.minesweeper.cds import KEPT_SIZE, PRIVATE_SIZE, ConstraintTree, Size
-from structures.minesweeper.kept import Keeper, Lease
+from structures.minesweeper.logged_tree import Keeper, Lease
 from structures.minesweeper.shadow import AT, CONSTRAINTS, COVERED, FORGOTTEN, GAP, LOOKUPS, OUTPUTS, PAIRS, PROBES, RESETS, STEPS
-from structures.minesweeper.shape import ATOMS, GIVEN, TRIANGLE, Shape, index_orders
+from structures.minesweeper.shape import ATOMS, GIVEN, TRIANGLE, MinesweeperShape, index_orders
 from structures.minesweeper.triangle import TriangleTree
-from structures.minesweeper.walk import STATE_WORDS, Walking, mine
+from structures.minesweeper.walk import STATE_WORDS, MinesweeperWalk, mine
 
-__all__ = ["Atom", "Cursor", "Member", "Minesweeper", "Root", "index_orders"]
+__all__ = ["Atom", "MinesweeperCursor", "Member", "Minesweeper", "MinesweeperRoot", "index_orders"]
 
 
-class Root(NamedTuple):
+class MinesweeperRoot(NamedTuple):
     """One version: the roots of the atoms' indexes, the number of entries of each atom, and the lease of the kept tree. Plain data, valid
     as long as the version is pinned."""
 
@@ -64,7 +64,7 @@ class Root(NamedTuple):
     lease: Lease
 
 
-class _Own:
+class _SharedTree:
     """The tree that a cursor and its clones share, made when the first of them needs it."""
 
     def __init__(self) -> None:
@@ -78,14 +78,19 @@ class _Own:
             return self.tree
 
 
-class Cursor(cursor.Cursor):
+class MinesweeperCursor(cursor.Cursor):
     """A reading. Its steps are look-ups, steps in the constraint tree, and rows; its dead ends are probes that were not rows."""
 
     _STEPS, _GAP = STEPS, GAP
     _BUDGET = 1 << 16  # a step in the constraint tree takes several times as long as one in an index
 
     def __init__(
-        self, arena: IndexArena, walking: Walking, items: Entries, make: Callable[[], ConstraintTree], kept: tuple[Keeper, Lease] | None
+        self,
+        arena: IndexArena,
+        walking: MinesweeperWalk,
+        items: Entries,
+        make: Callable[[], ConstraintTree],
+        kept: tuple[Keeper, Lease] | None,
     ) -> None:
         """`make`: makes an empty tree; `kept`: returns the kept tree, if available."""
         super().__init__(int(walking.plan[ATOMS]) + int(walking.plan[GIVEN] >= 0), walking.state)
@@ -93,13 +98,13 @@ class Cursor(cursor.Cursor):
         self._ended = len(items.slot) == 0
         self._make, self._kept = make, kept
         self._takes_kept = kept is not None and not walking.plan[TRIANGLE]
-        self._own = _Own()  # shared by clones
+        self._own = _SharedTree()  # shared by clones
 
     def _more(self, want: int) -> np.ndarray:
         out = np.empty((len(self._nothing), want), np.int32)
         tree = self._take()
         try:
-            n = self._walk(Told(out.reshape(-1), want), tree)
+            n = self._walk(RowBuffer(out.reshape(-1), want), tree)
         finally:
             tree.lock.release()
         if self._kept is not None and self._Z[COVERED]:
@@ -121,19 +126,19 @@ class Cursor(cursor.Cursor):
         """Use this empty tree instead of an own one."""
         self._own.tree = tree
 
-    def _walk(self, told: Told, tree: ConstraintTree) -> int:
+    def _walk(self, emitted: RowBuffer, tree: ConstraintTree) -> int:
         lost = tree.make_room()
         if lost >= 0:
             self._Z[RESETS] += 1
             self._Z[FORGOTTEN] += lost
-        return int(compiled(mine)(self._arena.nodes, tree.arrays, self._walking, self._items, told, self._BUDGET))
+        return int(compiled(mine)(self._arena.nodes, tree.arrays, self._walking, self._items, emitted, self._BUDGET))
 
     def clone(self) -> Self:
         """An independent cursor at the same place, which shares the constraints of a single item."""
         other = super().clone()
         other._walking = self._walking._replace(state=other._Z)
         if len(self._items.slots) > 1:  # constraints are those below one item, and the two cursors soon differ in theirs
-            other._own = _Own()
+            other._own = _SharedTree()
         return other
 
     @property
@@ -163,16 +168,16 @@ class Minesweeper(IndexReader):
         """Over atoms with the members that `index_orders` names, all loaded; their variables are searched in this order. `size`, `kept`:
         the maximum sizes of a reading's own constraint tree, and of the kept one. ValueError: not 2 to 8 atoms, not 1 to 8 variables, or
         other indexes."""
-        self.shape = Shape(atoms, [[indexes.arity(one.index) for one in atom] for atom in atoms], order)
+        self.shape = MinesweeperShape(atoms, [[indexes.arity(one.index) for one in atom] for atom in atoms], order)
         self._size, self._keeper = size, Keeper(kept, not self.shape.plan(None, False)[TRIANGLE])
         self._scratch: ConstraintTree | None = None  # for deltas
         self._trees: WeakKeyDictionary[ConstraintTree, None] = WeakKeyDictionary()  # of readings, and the one for deltas
         super().__init__(indexes, atoms)
 
     @property
-    def root(self) -> Root:
+    def root(self) -> MinesweeperRoot:
         """The newest version, published or not."""
-        return Root(tuple(self._roots.tolist()), tuple(self._counts), self._keeper.newest)
+        return MinesweeperRoot(tuple(self._roots.tolist()), tuple(self._counts), self._keeper.newest)
 
     def _change(self, atom: int, sign: int, entries: Entries, common: np.ndarray) -> None:
         super()._change(atom, sign, entries, common)
@@ -182,19 +187,19 @@ class Minesweeper(IndexReader):
 
     # --- reading
 
-    def is_empty(self, root: Root) -> bool | None:
+    def is_empty(self, root: MinesweeperRoot) -> bool | None:
         """True if an atom has no entry, or a reading has found no row; None otherwise: only reading the rows can decide. O(1)."""
         return True if min(root.counts) == 0 or self._keeper.is_empty(root.lease) else None
 
-    def rows(self, root: Root) -> Cursor:
+    def rows(self, root: MinesweeperRoot) -> MinesweeperCursor:
         """All rows, in the order of the variables."""
         return self._cursor(root, None, False, ONE)
 
-    def partners(self, root: Root, place: int, entries: Entries) -> Cursor:
-        """The rows in which atom number `place` is one of these entries, in their order, which are not looked up."""
-        return self._cursor(root, place, True, entries)
+    def partners(self, root: MinesweeperRoot, position: int, entries: Entries) -> MinesweeperCursor:
+        """The rows in which atom number `position` is one of these entries, in their order, which are not looked up."""
+        return self._cursor(root, position, True, entries)
 
-    def _rows_of_changed(self, atom: int, entries: Entries) -> Cursor:
+    def _rows_of_changed(self, atom: int, entries: Entries) -> MinesweeperCursor:
         """With one tree for all deltas, cleared: a new one takes longer than most deltas."""
         cursor = self.partners(self.root, atom, entries)
         if self._scratch is None:
@@ -203,15 +208,15 @@ class Minesweeper(IndexReader):
         cursor.use(self._scratch)
         return cursor
 
-    def of_key(self, root: Root, place: int, coordinates: Sequence[int]) -> Cursor:
-        """The rows in which atom number `place` has these values in all its variables."""
-        return self._cursor(root, place, False, self._entry(place, coordinates))
+    def of_key(self, root: MinesweeperRoot, position: int, coordinates: Sequence[int]) -> MinesweeperCursor:
+        """The rows in which atom number `position` has these values in all its variables."""
+        return self._cursor(root, position, False, self._entry(position, coordinates))
 
-    def _cursor(self, root: Root, place: int | None, given: bool, items: Entries) -> Cursor:
-        walking = Walking(self.shape.plan(place, given), np.array(root.roots, np.int64), np.zeros(STATE_WORDS, np.int64))
-        kept = (self._keeper, root.lease) if place is None else None
+    def _cursor(self, root: MinesweeperRoot, position: int | None, given: bool, items: Entries) -> MinesweeperCursor:
+        walking = MinesweeperWalk(self.shape.plan(position, given), np.array(root.roots, np.int64), np.zeros(STATE_WORDS, np.int64))
+        kept = (self._keeper, root.lease) if position is None else None
         kind = TriangleTree if walking.plan[TRIANGLE] else ConstraintTree
-        return Cursor(self.indexes.arena, walking, items, partial(self._make, kind), kept)
+        return MinesweeperCursor(self.indexes.arena, walking, items, partial(self._make, kind), kept)
 
     def _make(self, kind: type[ConstraintTree] = ConstraintTree) -> ConstraintTree:
         tree = kind(self._size)

@@ -47,7 +47,7 @@ from structures.minesweeper.cds import (
 AT, PHASE, STEPS, LAST, GAP, PROBES, OUTPUTS, LOOKUPS, CONSTRAINTS, RESETS, FORGOTTEN, COVERED, TIGHT, PAIRS, OVER = range(15)
 FRONTIER = OVER + 1
 TUPLE = FRONTIER + cds.MOST_LEVELS
-PLACES = TUPLE + cds.MOST_LEVELS
+POSITIONS = TUPLE + cds.MOST_LEVELS
 
 # Scratch for one level: the nodes; for each the node of its shadow (0: none) and its bits, and of the search the first value, the current
 # one, and the mask of what it met. Then the number of nodes; the value found, and the mask.

@@ -56,7 +56,7 @@ def _serves(variables: Sequence[int], first: frozenset[int], rest: Sequence[int]
     return first == frozenset(variables[:k]) and list(variables[k:]) == list(rest)
 
 
-class Shape:
+class MinesweeperShape:
     """The atoms' members, and plans over them."""
 
     def __init__(self, atoms: Sequence[Atom], arities: Sequence[Sequence[int]], order: Sequence[int]) -> None:
@@ -72,8 +72,8 @@ class Shape:
         self.order, self.t = tuple(order), len(atoms)
         self._members = [(a, one.variables) for a, atom in enumerate(atoms) for one in atom]
         self.plan = lru_cache(maxsize=None)(self._plan)  # one for all rows, two an atom
-        for place in (None, *range(self.t)):
-            self.plan(place, False)
+        for position in (None, *range(self.t)):
+            self.plan(position, False)
 
     def levels(self, atom: int) -> list[int]:
         """The level of each coordinate of the atom's first member, in the search for all rows."""
@@ -85,12 +85,14 @@ class Shape:
                 return m
         raise ValueError(f"atom {atom} has no index by the variables {sorted(first)} and then {list(rest)}")
 
-    def _plan(self, place: int | None, given: bool) -> np.ndarray:
-        """The plan of a search for all rows, or for those where the variables of atom `place` are bound; `given`: by entries of it."""
-        bound = list(self._variables[place]) if place is not None else []
+    def _plan(self, position: int | None, given: bool) -> np.ndarray:
+        """The plan of a search for all rows, or for those where the variables of atom `position` are bound; `given`: by entries of it."""
+        bound = list(self._variables[position]) if position is not None else []
         order = [v for v in self.order if v not in bound]
-        atoms = [a for a in range(self.t) if not (given and a == place)]
-        words = [len(order), len(atoms), place if given and place is not None else -1, place is None and is_triangle(self._variables)]
+        atoms = [a for a in range(self.t) if not (given and a == position)]
+        words = [
+            len(order), len(atoms), position if given and position is not None else -1, position is None and is_triangle(self._variables)
+        ]
         for a in atoms:
             own = frozenset(self._variables[a])
             first, rest = own & frozenset(bound), [v for v in order if v in own]

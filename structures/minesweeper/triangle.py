@@ -48,7 +48,7 @@ from structures.minesweeper.cds import (
     ConstraintTree,
     is_short,
     next_free,
-    place,
+    position,
     put_interval,
     root_of,
     take_out,
@@ -76,7 +76,7 @@ def begin(tree: Constraints) -> None:
         table[TOP] = 0
         for v in (GAPS, KNOWN, OWN):
             u = NODE_WORDS * v
-            table[u + KEY], table[u + WHOLE], table[u + cds.COUNT], table[u + cds.PLACE] = 0, 0, 0, -1
+            table[u + KEY], table[u + WHOLE], table[u + cds.COUNT], table[u + cds.POSITION] = 0, 0, 0, -1
         table[MADE] = FIRST
         scratch[FRAMES], scratch[RISING], scratch[RISING + 1], scratch[WALK] = 0, 0, 0, 0
 
@@ -129,7 +129,7 @@ def new_node(tree: Constraints, key: int, bit: int, above: int) -> int:
     table[MADE] = v + 1
     u = NODE_WORDS * v
     table[u + ABOVE], table[u + KEY], table[u + LEFT], table[u + RIGHT], table[u + BIT] = above, key, 0, 0, bit
-    table[u + WHOLE], table[u + cds.COUNT], table[u + cds.PLACE] = bit < 0, 0, -1
+    table[u + WHOLE], table[u + cds.COUNT], table[u + cds.POSITION] = bit < 0, 0, -1
     return v
 
 
@@ -232,10 +232,10 @@ def rise(tree: Constraints) -> bool:
 def next_interval(tree: Constraints, v: int, x: int) -> tuple[bool, int, int]:
     """The first values from x on that are in an interval of node v: whether there are any, and the first and the last of them."""
     M, room = tree.nodes.M, LEAF_ROOM[_ARITY]
-    leaf, i = seek_last(tree.nodes, root_of(tree), _ARITY, place(tree, v, x, BEHIND))
+    leaf, i = seek_last(tree.nodes, root_of(tree), _ARITY, position(tree, v, x, BEHIND))
     if leaf != 0 and M[leaf + HEAD + i] == v and M[leaf + HEAD + 2 * room + i] >= x:
         return True, x, M[leaf + HEAD + 2 * room + i]
-    leaf, i = seek(tree.nodes, root_of(tree), _ARITY, place(tree, v, x, BEHIND))
+    leaf, i = seek(tree.nodes, root_of(tree), _ARITY, position(tree, v, x, BEHIND))
     if leaf == 0 or M[leaf + HEAD + i] != v:
         return False, x, x
     return True, M[leaf + HEAD + room + i], M[leaf + HEAD + 2 * room + i]

@@ -20,10 +20,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from structures.core.blocks import Nodes
-from structures.core.entries import Told
+from structures.core.entries import RowBuffer
 from structures.core.kernel import arrays, kernel, wide
 from structures.index.layout import HEAD, LEAF_ROOM, MOST_ARITY, count_of, slot_at
-from structures.index.search import BEFORE, BEHIND, Items, Place, group_end, next_entry, same, seek_last, seek_near
+from structures.index.search import BEFORE, BEHIND, IndexPosition, Items, group_end, next_entry, same, seek_last, seek_near
 from structures.minesweeper.cds import GREATEST, LEAST, Constraints, clear, is_short, node_of, put_interval
 from structures.minesweeper.shadow import (
     AT,
@@ -38,7 +38,7 @@ from structures.minesweeper.shadow import (
     OUTPUTS,
     OVER,
     PHASE,
-    PLACES,
+    POSITIONS,
     PROBES,
     STEPS,
     TUPLE,
@@ -50,12 +50,12 @@ from structures.minesweeper.triangle import advance, grow, next_triple, put_tria
 
 OPEN, PROBE, EXPLORE, EMIT = range(4)  # phases
 LEAF_, ENTRY, END, FIRST, KEY_ = 0, 1, 2, 3, 6  # words of an atom; FIRST: the same three at the beginning of the group
-PLACE_WORDS = KEY_ + MOST_ARITY
-STATE_WORDS = PLACES + PLACE_WORDS * MOST_ATOMS
+POSITION_WORDS = KEY_ + MOST_ARITY
+STATE_WORDS = POSITIONS + POSITION_WORDS * MOST_ATOMS
 
 
 @arrays("int64[::1]", "int64[::1]", "int64[::1]")
-class Walking(NamedTuple):
+class MinesweeperWalk(NamedTuple):
     """A reading of the version with these roots by this plan, and its state."""
 
     plan: np.ndarray
@@ -69,25 +69,25 @@ def atom_at(q: int) -> int:
 
 
 @kernel
-def place_at(q: int) -> int:
-    return PLACES + PLACE_WORDS * q
+def position_at(q: int) -> int:
+    return POSITIONS + POSITION_WORDS * q
 
 
 @kernel
-def take_group(nodes: Nodes, walking: Walking, q: int, leaf: int, i: int) -> None:
+def take_group(nodes: Nodes, walking: MinesweeperWalk, q: int, leaf: int, i: int) -> None:
     """Move atom q to this entry, the first of the tuple's group."""
     plan, _, state = walking
-    k, z = plan[atom_at(q) + ARITY_], place_at(q)
+    k, z = plan[atom_at(q) + ARITY_], position_at(q)
     end = group_end(nodes, leaf, k, i, state, z + KEY_, 1, k)
     state[z + LEAF_], state[z + ENTRY], state[z + END] = leaf, i, end
     state[z + FIRST], state[z + FIRST + 1], state[z + FIRST + 2] = leaf, i, end
 
 
 @kernel
-def in_common(nodes: Nodes, walking: Walking, q: int, leaf: int, i: int) -> int:
+def in_common(nodes: Nodes, walking: MinesweeperWalk, q: int, leaf: int, i: int) -> int:
     """The number of first coordinates of its key that atom q has in entry i of the leaf; 0 if there is no leaf."""
     M, (plan, _, state) = nodes.M, walking
-    k, z, j = plan[atom_at(q) + ARITY_], place_at(q), wide(0)
+    k, z, j = plan[atom_at(q) + ARITY_], position_at(q), wide(0)
     room = LEAF_ROOM[k]
     while leaf != 0 and j < k and M[leaf + HEAD + j * room + i] == state[z + KEY_ + j]:
         j += 1
@@ -95,7 +95,7 @@ def in_common(nodes: Nodes, walking: Walking, q: int, leaf: int, i: int) -> int:
 
 
 @kernel
-def put_gap(tree: Constraints, walking: Walking, q: int, c: int, low: int, high: int) -> None:
+def put_gap(tree: Constraints, walking: MinesweeperWalk, q: int, c: int, low: int, high: int) -> None:
     """Insert that, where the tuple has the values of atom q's key before coordinate c, coordinate c has no value from `low` to `high`."""
     plan, _, state = walking
     a, bits = atom_at(q), wide(0)
@@ -109,21 +109,21 @@ def put_gap(tree: Constraints, walking: Walking, q: int, c: int, low: int, high:
 
 
 @kernel
-def look_up(nodes: Nodes, tree: Constraints, walking: Walking, q: int) -> bool:
+def look_up(nodes: Nodes, tree: Constraints, walking: MinesweeperWalk, q: int) -> bool:
     """Move atom q to the group of its key; False if it has none, after inserting the gap around it."""
     M, (plan, roots, state) = nodes.M, walking
-    a, z = atom_at(q), place_at(q)
+    a, z = atom_at(q), position_at(q)
     k, p = plan[a + ARITY_], plan[a + BOUND]
     room, root = LEAF_ROOM[k], roots[plan[a + MEMBER]]
-    place = Place(state, z + KEY_, 1, k, BEFORE)
-    leaf, i = seek_near(nodes, root, k, state[z + FIRST], state[z + FIRST + 1], place)
+    position = IndexPosition(state, z + KEY_, 1, k, BEFORE)
+    leaf, i = seek_near(nodes, root, k, state[z + FIRST], state[z + FIRST + 1], position)
     state[STEPS] += 1
     behind = in_common(nodes, walking, q, leaf, i)
     if behind == k:
         state[LOOKUPS] += k - p
         take_group(nodes, walking, q, leaf, i)
         return True
-    other, b = seek_last(nodes, root, k, place) if leaf == 0 or i == 0 else (leaf, i - 1)
+    other, b = seek_last(nodes, root, k, position) if leaf == 0 or i == 0 else (leaf, i - 1)
     before = in_common(nodes, walking, q, other, b)
     if leaf != 0:
         state[z + FIRST], state[z + FIRST + 1] = leaf, i
@@ -139,14 +139,14 @@ def look_up(nodes: Nodes, tree: Constraints, walking: Walking, q: int) -> bool:
 
 
 @kernel
-def put_gap_behind(nodes: Nodes, tree: Constraints, walking: Walking, q: int) -> None:
+def put_gap_behind(nodes: Nodes, tree: Constraints, walking: MinesweeperWalk, q: int) -> None:
     """Insert the gap after the tuple in atom q: at its last level, no value before that of its next entry."""
     M, (plan, roots, state) = nodes.M, walking
-    a, z = atom_at(q), place_at(q)
+    a, z = atom_at(q), position_at(q)
     k = plan[a + ARITY_]
     if plan[a + BOUND] == k or plan[a + SOURCE + k - 1] != plan[LEVELS] - 1 or state[z + KEY_ + k - 1] == GREATEST:
         return
-    leaf, i = seek_near(nodes, roots[plan[a + MEMBER]], k, state[z + LEAF_], state[z + ENTRY], Place(state, z + KEY_, 1, k, BEHIND))
+    leaf, i = seek_near(nodes, roots[plan[a + MEMBER]], k, state[z + LEAF_], state[z + ENTRY], IndexPosition(state, z + KEY_, 1, k, BEHIND))
     state[STEPS] += 1
     state[LOOKUPS] += 1
     low, high = state[z + KEY_ + k - 1] + 1, wide(GREATEST)
@@ -157,7 +157,7 @@ def put_gap_behind(nodes: Nodes, tree: Constraints, walking: Walking, q: int) ->
 
 
 @kernel
-def open_item(nodes: Nodes, tree: Constraints, walking: Walking, items: Items) -> bool:
+def open_item(nodes: Nodes, tree: Constraints, walking: MinesweeperWalk, items: Items) -> bool:
     """Begin the search for the next item; False if an atom whose variables are all bound does not have it."""
     plan, _, state = walking
     x = state[AT] * items.width
@@ -166,7 +166,7 @@ def open_item(nodes: Nodes, tree: Constraints, walking: Walking, items: Items) -
     state[OVER] = 0
     found = True
     for q in range(plan[ATOMS]):
-        a, z = atom_at(q), place_at(q)
+        a, z = atom_at(q), position_at(q)
         for j in range(plan[a + BOUND]):
             state[z + KEY_ + j] = items.coordinates[x + plan[a + SOURCE + j]]
         if plan[a + BOUND] == plan[a + ARITY_] and found:
@@ -175,13 +175,13 @@ def open_item(nodes: Nodes, tree: Constraints, walking: Walking, items: Items) -
 
 
 @kernel
-def explore(nodes: Nodes, tree: Constraints, walking: Walking) -> bool:
+def explore(nodes: Nodes, tree: Constraints, walking: MinesweeperWalk) -> bool:
     """Look the tuple up in all atoms; False if it is not a row, after inserting gaps around it."""
     plan, _, state = walking
     found = True
     state[PROBES] += 1
     for q in range(plan[ATOMS]):
-        a, z = atom_at(q), place_at(q)
+        a, z = atom_at(q), position_at(q)
         if plan[a + BOUND] == plan[a + ARITY_]:
             continue
         for j in range(plan[a + BOUND], plan[a + ARITY_]):
@@ -197,13 +197,13 @@ def explore(nodes: Nodes, tree: Constraints, walking: Walking) -> bool:
 
 
 @kernel
-def emit(nodes: Nodes, walking: Walking, slots: Any, told: Told, n: int) -> int:
+def emit(nodes: Nodes, walking: MinesweeperWalk, slots: Any, emitted: RowBuffer, n: int) -> int:
     """Write the rows from the current positions through the last atom's group in its leaf, as long as there is room. Returns the number of
     rows then written."""
     W, (plan, _, state) = nodes.W, walking
-    out, stride = told
+    out, stride = emitted
     last = plan[ATOMS] - 1
-    z = place_at(last)
+    z = position_at(last)
     low, m = state[z + ENTRY], min(state[z + END] - state[z + ENTRY], stride - n)
     for q in range(-1, last + 1):
         o = (plan[GIVEN] if q < 0 else plan[atom_at(q) + NUMBER]) * stride + n
@@ -211,10 +211,10 @@ def emit(nodes: Nodes, walking: Walking, slots: Any, told: Told, n: int) -> int:
             for j in range(m if plan[GIVEN] >= 0 else 0):
                 out[o + j] = slots[state[AT]]
             continue
-        k, place = plan[atom_at(q) + ARITY_], place_at(q)
-        source = slot_at(state[place + LEAF_], k, LEAF_ROOM[k])
+        k, position = plan[atom_at(q) + ARITY_], position_at(q)
+        source = slot_at(state[position + LEAF_], k, LEAF_ROOM[k])
         for j in range(m):
-            out[o + j] = W[source + (low + j if q == last else state[place + ENTRY])]
+            out[o + j] = W[source + (low + j if q == last else state[position + ENTRY])]
     state[z + ENTRY] = low + m
     state[STEPS] += m
     state[GAP] = max(state[GAP], state[STEPS] - m + 1 - state[LAST])
@@ -223,10 +223,10 @@ def emit(nodes: Nodes, walking: Walking, slots: Any, told: Told, n: int) -> int:
 
 
 @kernel
-def forward(nodes: Nodes, walking: Walking, q: int) -> bool:
+def forward(nodes: Nodes, walking: MinesweeperWalk, q: int) -> bool:
     """Move atom q to the next entry of its group; False if there is none, after moving back to the first."""
     plan, roots, state = walking
-    a, z = atom_at(q), place_at(q)
+    a, z = atom_at(q), position_at(q)
     k, leaf = plan[a + ARITY_], state[z + LEAF_]
     state[STEPS] += 1
     if state[z + ENTRY] + 1 < state[z + END]:
@@ -249,15 +249,15 @@ def next_item(state: Any) -> None:
 
 
 @kernel
-def step(nodes: Nodes, tree: Constraints, walking: Walking, items: Items, told: Told, rows: tuple[int, int]) -> int:
+def step(nodes: Nodes, tree: Constraints, walking: MinesweeperWalk, items: Items, emitted: RowBuffer, rows: tuple[int, int]) -> int:
     """Do the next step. Returns the number of rows then written. `rows`: those before, and the steps at which to stop."""
     plan, _, state = walking
     n, stop = rows
     if state[PHASE] == EMIT:
-        n = emit(nodes, walking, items.slots, told, n)
+        n = emit(nodes, walking, items.slots, emitted, n)
         q = plan[ATOMS] - 1
-        if state[place_at(q) + ENTRY] == state[place_at(q) + END]:
-            state[place_at(q) + ENTRY] -= 1
+        if state[position_at(q) + ENTRY] == state[position_at(q) + END]:
+            state[position_at(q) + ENTRY] -= 1
             while q >= 0 and not forward(nodes, walking, q):
                 q -= 1
             if q < 0:
@@ -285,7 +285,7 @@ def step(nodes: Nodes, tree: Constraints, walking: Walking, items: Items, told: 
 
 
 @kernel("int64(Nodes, Constraints, Walking, Items, Told, int64)")
-def mine(nodes: Nodes, tree: Constraints, walking: Walking, items: Items, told: Told, budget: int) -> int:
+def mine(nodes: Nodes, tree: Constraints, walking: MinesweeperWalk, items: Items, emitted: RowBuffer, budget: int) -> int:
     """Write further rows of the items, from the position in `state` on. Returns their number, at most `stride`. All are written once
     state[AT] is the number of items.
 
@@ -295,6 +295,6 @@ def mine(nodes: Nodes, tree: Constraints, walking: Walking, items: Items, told: 
     """
     state = walking.state
     n, stop = wide(0), state[STEPS] + budget
-    while n < told.stride and state[AT] < len(items.slots) and state[STEPS] < stop and not is_short(tree):
-        n = step(nodes, tree, walking, items, told, (n, stop))
+    while n < emitted.stride and state[AT] < len(items.slots) and state[STEPS] < stop and not is_short(tree):
+        n = step(nodes, tree, walking, items, emitted, (n, stop))
     return n

@@ -90,15 +90,15 @@ def reach(nodes: MultiwayNodes, scratch: Any, o: int, i: int, key: int, bound: i
             best, best_key, most = lower, k, right
         o = upper
     e, w = entry_at(table, o)
-    place = -1
+    position = -1
     for p in range(start_of(W, o, i), start_of(W, o, i + 1)):
         k = wide(W[w + L + p])
         if k > key or (k == key and M[e + p] > bound):
             break
         if k > best_key or (k == best_key and M[e + L + p] >= most):
-            place, best_key, most = p, k, M[e + L + p]
-    if place >= 0:
-        found_entry(nodes, scratch, o, place)
+            position, best_key, most = p, k, M[e + L + p]
+    if position >= 0:
+        found_entry(nodes, scratch, o, position)
     else:
         found_stored(nodes, scratch, best, i, 1)
     return True

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from structures.core.arena import INNER, LEAF
 from structures.core.check import check_blocks
-from structures.core.entry_tree import Root
+from structures.core.entry_tree import EntryRoot
 from structures.multiway.layout import CHILD, HEIGHT_, LEAF_LEAST, SEPARATOR_CODE, SEPARATOR_KEY, SEPARATOR_LEFT, STARTS, L, MultiwayArena
 from structures.multiway.leaves import entry_at
 
@@ -26,7 +26,7 @@ def leaf_entries(A: MultiwayArena, o: int, t: int) -> list[Entry]:
 
 
 def check_nodes(
-    A: MultiwayArena, t: int, root: Root, others: tuple[Root, ...], check_node: Callable[[int, list[Entry]], None]
+    A: MultiwayArena, t: int, root: EntryRoot, others: tuple[EntryRoot, ...], check_node: Callable[[int, list[Entry]], None]
 ) -> list[Entry]:
     """Prove I1 and I3 of the version of a tree with t sets, and I3 of the arena when all roots in use are given; `check_node` proves I2 of
     a node, given the entries below it. Returns the version's entries."""

@@ -22,7 +22,7 @@ import numpy as np
 
 from structures.core import blocks
 from structures.core.arena import HEIGHT, INNER, LEAF, B, EntryBlocks
-from structures.core.blocks import Writing, allocate
+from structures.core.blocks import WriteState, allocate
 from structures.core.control import KEPT, STORE_WORDS, VERSION
 from structures.core.kernel import arrays, kernel, wide
 from structures.multiway.topology import ENTRIES, INNER_WORDS_, LEAF_WORDS_, MOST, SPAN, SUBSETS, Topology
@@ -106,7 +106,7 @@ def allocate_block(nodes: MultiwayNodes, C: Any, cls: int) -> int:
 
 
 @kernel
-def own(nodes: MultiwayNodes, writing: Writing, o: int) -> int:
+def own(nodes: MultiwayNodes, writing: WriteState, o: int) -> int:
     """The block itself if this version wrote it, otherwise a copy that replaces it."""
     return o if nodes.M[o] == writing.C[VERSION] else moved(nodes, writing, o)
 
@@ -117,7 +117,7 @@ def class_of(W: Any, o: int) -> int:
 
 
 @kernel
-def moved(nodes: MultiwayNodes, writing: Writing, o: int) -> int:
+def moved(nodes: MultiwayNodes, writing: WriteState, o: int) -> int:
     """A copy that replaces the block."""
     cls = class_of(nodes.W, o)
     return blocks.moved(nodes.M, writing, o, cls, nodes.table[LEAF_WORDS_ + cls])

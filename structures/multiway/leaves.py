@@ -14,7 +14,7 @@ from __future__ import annotations
 from typing import Any
 
 from structures.core.arena import LEAF
-from structures.core.blocks import Writing, drop
+from structures.core.blocks import WriteState, drop
 from structures.core.entries import Entry
 from structures.core.kernel import kernel
 from structures.multiway.layout import SEPARATOR_CODE, SEPARATOR_KEY, SEPARATOR_LEFT, STARTS, L, MultiwayNodes, allocate_block, start_of
@@ -176,7 +176,7 @@ def concatenate_leaves(nodes: MultiwayNodes, C: Any, a: int, b: int) -> int:
 
 
 @kernel
-def even_leaves(nodes: MultiwayNodes, writing: Writing, scratch: Any, a: int, b: int) -> tuple[int, int]:
+def even_leaves(nodes: MultiwayNodes, writing: WriteState, scratch: Any, a: int, b: int) -> tuple[int, int]:
     """New leaves with the entries of a and b, neighbours in this order, in two halves; a and b are dropped."""
     C = writing.C
     na, nb = count_of(nodes, a), count_of(nodes, b)

@@ -23,7 +23,7 @@ from structures.multiway.clique_summary import summarise_clique
 from structures.multiway.extreme import ANSWER, ASK, extreme, forget, no_bounds, offer_leaf
 from structures.multiway.layout import MultiwayNodes, height_of, key_at, key_of, near_at, slot_at
 from structures.multiway.leaves import FAR_, FILLED, KEY_, NEAR_, SLOT_
-from structures.multiway.topology import CLIQUE, MEMBER, PLACE, POS, SIZE, SPAN, SUBSETS
+from structures.multiway.topology import CLIQUE, MEMBER, POS, POSITION, SIZE, SPAN, SUBSETS
 
 PUT, CUT = 1, -1
 
@@ -73,7 +73,7 @@ def concerned(table: Any, s: int) -> int:
         return 1
     mask = 0
     for v in range(table[SUBSETS]):
-        if table[PLACE + 8 * v + s] >= 0:
+        if table[POSITION + 8 * v + s] >= 0:
             mask |= 1 << v
     return mask
 
@@ -86,7 +86,7 @@ def touches(nodes: MultiwayNodes, which: int, o: int, v: int, entry: Entry, sign
     x, s, key, slot = -which, entry.set, entry.key, entry.slot
     end = entry.left if which == 0 else entry.right
     k = key_of(nodes, o, which, v)
-    m = table[PLACE + 8 * v + s]
+    m = table[POSITION + 8 * v + s]
     near = M[near_at(table, o, which) + m]
     before = (k ^ x) < (key ^ x) or (k == key and (near ^ x) < (end ^ x))
     if sign == PUT:

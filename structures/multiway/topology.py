@@ -28,16 +28,16 @@ MOST = 6  # most sets
 SETS, SUBSETS, SPAN, ALL = 0, 1, 2, 3  # t, number of connected subsets, places, the subset of all
 LEAF_WORDS_, INNER_WORDS_, ENTRIES = 4, 5, 6  # sizes of the blocks in words; the first column of a leaf's entries (`layout`)
 CLIQUE = 7  # the members of a clique of one set (`clique_summary`), which has no topology; 0: an IJ-heap
-_SUBSETS, _PLACES = 64 + 8, 192 + 32
+_SUBSETS, _POSITIONS = 64 + 8, 192 + 32
 POS = 16  # a subset's first place
 SIZE = POS + _SUBSETS
 NEDGES, EDGES = SIZE + _SUBSETS, SIZE + 2 * _SUBSETS  # a subset's number of edges, and where its list begins
 NSPLITS, SPLITS = EDGES + _SUBSETS, EDGES + 2 * _SUBSETS
 DIAMETER = SPLITS + _SUBSETS
 MEMBER = DIAMETER + _SUBSETS  # the alias at a place
-ORDER = MEMBER + _PLACES  # the aliases of a subset, in the order in which they are bound, at its places
-PLACE = ORDER + _PLACES  # the place of alias i in subset V at 8 * V + i; -1 if it is not a member
-NEAR = PLACE + 8 * _SUBSETS  # the mask of an alias's neighbours
+ORDER = MEMBER + _POSITIONS  # the aliases of a subset, in the order in which they are bound, at its places
+POSITION = ORDER + _POSITIONS  # the place of alias i in subset V at 8 * V + i; -1 if it is not a member
+NEAR = POSITION + 8 * _SUBSETS  # the mask of an alias's neighbours
 REST = NEAR + 8  # at 8 * i: all without i, the number of its components, and these
 TABLE = REST + 8 * MOST
 SPLIT_L, SPLIT_COUNT, SPLIT_CROSS, SPLIT_PARTS, SPLIT_EDGES = 0, 1, 3, 4, 16  # COUNT and PARTS: + side (PARTS: + 6 * side)
@@ -88,14 +88,14 @@ class Topology:
         t, head = self.t, [0] * TABLE
         tail: list[int] = []
         head[SETS], head[SUBSETS], head[ALL] = t, len(self.subsets), len(self.subsets) - 1
-        place = 0
+        position = 0
         for v, (mask, members) in enumerate(zip(self.subsets, self.members, strict=True)):
-            head[POS + v], head[SIZE + v] = place, len(members)
-            head[PLACE + 8 * v : PLACE + 8 * v + 8] = [place + members.index(i) if i in members else -1 for i in range(8)]
-            head[MEMBER + place : MEMBER + place + len(members)] = members
-            head[ORDER + place : ORDER + place + len(members)] = self._binding_order(mask)
-            place += len(members)
-        head[SPAN] = place
+            head[POS + v], head[SIZE + v] = position, len(members)
+            head[POSITION + 8 * v : POSITION + 8 * v + 8] = [position + members.index(i) if i in members else -1 for i in range(8)]
+            head[MEMBER + position : MEMBER + position + len(members)] = members
+            head[ORDER + position : ORDER + position + len(members)] = self._binding_order(mask)
+            position += len(members)
+        head[SPAN] = position
         for v, mask in enumerate(self.subsets):
             edges = [e for e in self.edges if mask >> e[0] & mask >> e[1] & 1]
             head[NEDGES + v], head[EDGES + v] = len(edges), TABLE + len(tail)
@@ -114,22 +114,22 @@ class Topology:
             parts = [self.number[part] for part in components(rest, self.near)]
             v = self.number.get(rest, len(self.subsets) + i)
             if len(parts) > 1:
-                head[POS + v], head[SIZE + v] = place, t - 1
-                head[MEMBER + place : MEMBER + place + t - 1] = bits(rest)
-                head[ORDER + place : ORDER + place + t - 1] = self._binding_order(rest)
-                place += t - 1
+                head[POS + v], head[SIZE + v] = position, t - 1
+                head[MEMBER + position : MEMBER + position + t - 1] = bits(rest)
+                head[ORDER + position : ORDER + position + t - 1] = self._binding_order(rest)
+                position += t - 1
             head[REST + 8 * i : REST + 8 * i + 2 + len(parts)] = [v, len(parts), *parts]
         return np.array(head + tail, np.int64)
 
     def _split(self, low: int, high: int, edges: list[tuple[int, int]], head: list[int]) -> list[int]:
-        parts = [[self.number[part] for part in components(side, self.near)] for side in (low, high)]
+        parts = [[self.number[part] for part in components(input, self.near)] for input in (low, high)]
         crossing = []
         for i, j in edges:
             if (low >> i & 1) == (low >> j & 1):
                 continue
             a, b = (i, j) if low >> i & 1 else (j, i)
-            places = [next(head[PLACE + 8 * v + c] for v in parts[s] if c in self.members[v]) for s, c in ((0, a), (1, b))]
-            crossing += [a, b, *places]
+            positions = [next(head[POSITION + 8 * v + c] for v in parts[s] if c in self.members[v]) for s, c in ((0, a), (1, b))]
+            crossing += [a, b, *positions]
         padded = [part + [0] * (MOST - len(part)) for part in parts]
         return [low, len(parts[0]), len(parts[1]), len(crossing) // 4, *padded[0], *padded[1], *crossing]
 

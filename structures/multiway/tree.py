@@ -23,7 +23,7 @@ from typing import Any
 import numpy as np
 
 from structures.core.arena import HEIGHT, INNER, LEAF, ROOT
-from structures.core.blocks import Writing, drop
+from structures.core.blocks import WriteState, drop
 from structures.core.entries import Entries, Entry
 from structures.core.kernel import kernel, wide
 from structures.multiway import layout
@@ -48,7 +48,7 @@ LEAF_FILL = max(1, layout.L * 7 // 8)
 
 
 @kernel
-def side_of(nodes: MultiwayNodes, o: int, key: int, left: int, code: int) -> int:
+def input_of(nodes: MultiwayNodes, o: int, key: int, left: int, code: int) -> int:
     """1 if the entry belongs to the upper child of o, else 0."""
     M, W = nodes.M, nodes.W
     k, v = W[2 * o + layout.SEPARATOR_KEY], M[o + layout.SEPARATOR_LEFT]
@@ -61,10 +61,10 @@ def descend(nodes: MultiwayNodes, C: Any, key: int, left: int, code: int) -> int
     M, W = nodes.M, nodes.W
     o, d = C[ROOT], layout.PATH
     while height_of(W, o) > 0:
-        side = 1 if side_of(nodes, o, key, left, code) else 0
-        C[d], C[d + 1] = o, side
+        input = 1 if input_of(nodes, o, key, left, code) else 0
+        C[d], C[d + 1] = o, input
         d += 2
-        o = M[o + layout.CHILD + side]
+        o = M[o + layout.CHILD + input]
     C[d] = 0
     return o
 
@@ -87,7 +87,7 @@ def swap_separators(nodes: MultiwayNodes, a: int, b: int) -> None:
 
 
 @kernel
-def balance(nodes: MultiwayNodes, writing: Writing, scratch: Any, o: int) -> None:
+def balance(nodes: MultiwayNodes, writing: WriteState, scratch: Any, o: int) -> None:
     """Restore I3 at own inner node o, whose children's heights differ by at most two. The entries below o stay the same, and so may its
     summary; the nodes that change places are summarised again."""
     M, W = nodes.M, nodes.W
@@ -113,14 +113,14 @@ def balance(nodes: MultiwayNodes, writing: Writing, scratch: Any, o: int) -> Non
 
 
 @kernel
-def fill_up(nodes: MultiwayNodes, writing: Writing, scratch: Any, o: int, side: int) -> int:
-    """Merge child `side` of own node o, a leaf with too few entries, with the leaf beside it, or even the two out. Returns what replaces o:
-    o itself, or the one leaf that is left."""
+def fill_up(nodes: MultiwayNodes, writing: WriteState, scratch: Any, o: int, input: int) -> int:
+    """Merge child `input` of own node o, a leaf with too few entries, with the leaf beside it, or even the two out. Returns what replaces
+    o: o itself, or the one leaf that is left."""
     M, W, C = nodes.M, nodes.W, writing.C
-    x, beside = M[o + layout.CHILD + side], M[o + layout.CHILD + 1 - side]
+    x, beside = M[o + layout.CHILD + input], M[o + layout.CHILD + 1 - input]
     inner = height_of(W, beside) > 0
-    y = M[beside + layout.CHILD + side] if inner else beside
-    a, b = (x, y) if side == 0 else (y, x)
+    y = M[beside + layout.CHILD + input] if inner else beside
+    a, b = (x, y) if input == 0 else (y, x)
     if count_of(nodes, a) + count_of(nodes, b) <= layout.L:
         z = concatenate_leaves(nodes, C, a, b)
         drop(nodes.M, writing, a, LEAF)
@@ -129,7 +129,7 @@ def fill_up(nodes: MultiwayNodes, writing: Writing, scratch: Any, o: int, side: 
         if not inner:
             drop(nodes.M, writing, o, INNER)
             return z
-        M[o + layout.CHILD + side], M[o + layout.CHILD + 1 - side] = z, M[beside + layout.CHILD + 1 - side]
+        M[o + layout.CHILD + input], M[o + layout.CHILD + 1 - input] = z, M[beside + layout.CHILD + 1 - input]
         M[o + layout.SEPARATOR_LEFT], M[o + layout.SEPARATOR_CODE] = M[beside + layout.SEPARATOR_LEFT], M[beside + layout.SEPARATOR_CODE]
         W[2 * o + layout.SEPARATOR_KEY] = W[2 * beside + layout.SEPARATOR_KEY]
         drop(nodes.M, writing, beside, INNER)
@@ -138,14 +138,14 @@ def fill_up(nodes: MultiwayNodes, writing: Writing, scratch: Any, o: int, side: 
     separate(nodes, scratch, o, b)
     summarise(nodes, scratch, a)
     summarise(nodes, scratch, b)
-    x, y = (a, b) if side == 0 else (b, a)
-    M[o + layout.CHILD + side] = x
+    x, y = (a, b) if input == 0 else (b, a)
+    M[o + layout.CHILD + input] = x
     if inner:
         beside = own(nodes, writing, beside)
-        M[beside + layout.CHILD + side] = y
+        M[beside + layout.CHILD + input] = y
         summarise(nodes, scratch, beside)
         y = beside
-    M[o + layout.CHILD + 1 - side] = y
+    M[o + layout.CHILD + 1 - input] = y
     return o
 
 
@@ -153,7 +153,7 @@ def fill_up(nodes: MultiwayNodes, writing: Writing, scratch: Any, o: int, side: 
 
 
 @kernel
-def climb(nodes: MultiwayNodes, writing: Writing, scratch: Any, child: int, least: int, greatest: int, entry: Entry, sign: int) -> None:
+def climb(nodes: MultiwayNodes, writing: WriteState, scratch: Any, child: int, least: int, greatest: int, entry: Entry, sign: int) -> None:
     """Update the path in C[PATH:]: its leaf is now `child`, in which the entry was inserted or deleted; the masks say which extremes may
     still change above."""
     M, W, C = nodes.M, nodes.W, writing.C
@@ -163,12 +163,12 @@ def climb(nodes: MultiwayNodes, writing: Writing, scratch: Any, child: int, leas
     uneven = height_of(W, child) > 0
     while d > layout.PATH:
         d -= 2
-        old, side = C[d], C[d + 1]
+        old, input = C[d], C[d + 1]
         o = own(nodes, writing, old)
-        M[o + layout.CHILD + side] = child
+        M[o + layout.CHILD + input] = child
         if height_of(W, child) == 0 and count_of(nodes, child) < layout.LEAF_LEAST:
             uneven = True
-            above = fill_up(nodes, writing, scratch, o, side)
+            above = fill_up(nodes, writing, scratch, o, input)
             if above != o:
                 child = above
                 continue
@@ -188,14 +188,14 @@ def climb(nodes: MultiwayNodes, writing: Writing, scratch: Any, child: int, leas
 
 
 @kernel
-def split(nodes: MultiwayNodes, writing: Writing, scratch: Any, full: int, entry: Entry) -> int:
+def split(nodes: MultiwayNodes, writing: WriteState, scratch: Any, full: int, entry: Entry) -> int:
     """Insert an entry into a full leaf, which is replaced by a new inner node over two new leaves."""
     M, W, C = nodes.M, nodes.W, writing.C
     o = allocate_block(nodes, C, INNER)
     a, b = cut_leaf(nodes, C, scratch, full, layout.L - layout.L // 2)
     drop(nodes.M, writing, full, LEAF)
     separate(nodes, scratch, o, b)
-    target = b if side_of(nodes, o, entry.key, entry.left, 8 * entry.slot + entry.set) else a
+    target = b if input_of(nodes, o, entry.key, entry.left, 8 * entry.slot + entry.set) else a
     put_in_leaf(nodes, target, entry)
     M[o + layout.CHILD], M[o + layout.CHILD + 1] = a, b
     W[2 * o + layout.HEIGHT_] = 1
@@ -206,7 +206,7 @@ def split(nodes: MultiwayNodes, writing: Writing, scratch: Any, full: int, entry
 
 
 @kernel
-def put(nodes: MultiwayNodes, writing: Writing, scratch: Any, entry: Entry) -> None:
+def put(nodes: MultiwayNodes, writing: WriteState, scratch: Any, entry: Entry) -> None:
     """Insert an entry that is not there."""
     table, C = nodes.table, writing.C
     o = descend(nodes, C, entry.key, entry.left, 8 * entry.slot + entry.set)
@@ -224,7 +224,7 @@ def put(nodes: MultiwayNodes, writing: Writing, scratch: Any, entry: Entry) -> N
 
 
 @kernel
-def cut(nodes: MultiwayNodes, writing: Writing, scratch: Any, s: int, key: int, left: int, slot: int) -> bool:
+def cut(nodes: MultiwayNodes, writing: WriteState, scratch: Any, s: int, key: int, left: int, slot: int) -> bool:
     """Delete an entry; False, and nothing done, if it is not there."""
     M, table, C = nodes.M, nodes.table, writing.C
     o = descend(nodes, C, key, left, 8 * slot + s)
@@ -245,7 +245,7 @@ def cut(nodes: MultiwayNodes, writing: Writing, scratch: Any, s: int, key: int, 
 
 
 @kernel("void(MultiwayNodes, Writing, int64[::1])")
-def make_empty(nodes: MultiwayNodes, writing: Writing, scratch: Any) -> None:
+def make_empty(nodes: MultiwayNodes, writing: WriteState, scratch: Any) -> None:
     """Make a tree of one leaf without entries; `scratch`: of a summary. O(1)."""
     W, table, C = nodes.W, nodes.table, writing.C
     o = allocate_block(nodes, C, LEAF)
@@ -256,7 +256,7 @@ def make_empty(nodes: MultiwayNodes, writing: Writing, scratch: Any) -> None:
 
 
 @kernel
-def build_leaf(nodes: MultiwayNodes, writing: Writing, scratch: Any, entries: Entries, order: Any) -> int:
+def build_leaf(nodes: MultiwayNodes, writing: WriteState, scratch: Any, entries: Entries, order: Any) -> int:
     """A new leaf of the entries at the places `order`, in the tree's order."""
     M, W, table, C = nodes.M, nodes.W, nodes.table, writing.C
     sets, keys, lefts, rights, slots = entries.set, entries.key, entries.left, entries.right, entries.slot
@@ -301,18 +301,18 @@ def build_above(nodes: MultiwayNodes, C: Any, scratch: Any, level: Any, leaves: 
     width = 1
     while 2 * width <= leaves:
         width *= 2
-    for place in range(width):
-        lo, hi = leaves * place // width, leaves * (place + 1) // width
-        level[place] = level[lo] if hi - lo == 1 else build_inner(nodes, C, scratch, level[lo], level[lo + 1])
+    for at in range(width):
+        lo, hi = leaves * at // width, leaves * (at + 1) // width
+        level[at] = level[lo] if hi - lo == 1 else build_inner(nodes, C, scratch, level[lo], level[lo + 1])
     while width > 1:
         width //= 2
-        for place in range(width):
-            level[place] = build_inner(nodes, C, scratch, level[2 * place], level[2 * place + 1])
+        for at in range(width):
+            level[at] = build_inner(nodes, C, scratch, level[2 * at], level[2 * at + 1])
     return level[0]
 
 
 @kernel("void(MultiwayNodes, Writing, int64[::1], Entries, int64[::1])", allocates=True)
-def build(nodes: MultiwayNodes, writing: Writing, scratch: Any, entries: Entries, order: Any) -> None:
+def build(nodes: MultiwayNodes, writing: WriteState, scratch: Any, entries: Entries, order: Any) -> None:
     """Build an empty tree from entries; `order`: their places by (key, left, code). O(n)."""
     W, C = nodes.W, writing.C
     n = len(order)

@@ -18,7 +18,7 @@ from structures.core.kernel import arrays, compiled, kernel
 
 
 @arrays("int64[::1]", "int64[::1]", "int64[::1]", "int64[::1]")
-class Merged(NamedTuple):
+class MergedRuns(NamedTuple):
     """versions: those that change something, ascending; starts: where the rows of each begin, followed by the number of rows; deletes: the
     number of rows of each that go, which come first. order: for each row its number among those that go, followed by those that come."""
 
@@ -28,27 +28,27 @@ class Merged(NamedTuple):
     order: np.ndarray
 
 
-def merged(goes: np.ndarray, comes: np.ndarray) -> Merged:
+def merged(is_deleted: np.ndarray, is_inserted: np.ndarray) -> MergedRuns:
     """Merge rows that go and rows that come, given the numbers of their versions, int64 and ascending."""
-    n = len(goes) + len(comes)
-    found = Merged(np.empty(n, np.int64), np.empty(n + 1, np.int64), np.empty(n, np.int64), np.empty(n, np.int64))
-    versions = compiled(merge)(goes, comes, found)
-    return Merged(found.versions[:versions], found.starts[: versions + 1], found.deletes[:versions], found.order)
+    n = len(is_deleted) + len(is_inserted)
+    found = MergedRuns(np.empty(n, np.int64), np.empty(n + 1, np.int64), np.empty(n, np.int64), np.empty(n, np.int64))
+    versions = compiled(merge)(is_deleted, is_inserted, found)
+    return MergedRuns(found.versions[:versions], found.starts[: versions + 1], found.deletes[:versions], found.order)
 
 
 @kernel("int64(int64[::1], int64[::1], Merged)")
-def merge(goes: np.ndarray, comes: np.ndarray, found: Merged) -> int:
+def merge(is_deleted: np.ndarray, is_inserted: np.ndarray, found: MergedRuns) -> int:
     """Returns the number of versions. O(n)."""
     n, i, j = 0, 0, 0
-    while i < len(goes) or j < len(comes):
-        version = goes[i] if j == len(comes) or (i < len(goes) and goes[i] <= comes[j]) else comes[j]
+    while i < len(is_deleted) or j < len(is_inserted):
+        version = is_deleted[i] if j == len(is_inserted) or (i < len(is_deleted) and is_deleted[i] <= is_inserted[j]) else is_inserted[j]
         found.versions[n], found.starts[n], first = version, i + j, i
-        while i < len(goes) and goes[i] == version:
+        while i < len(is_deleted) and is_deleted[i] == version:
             found.order[i + j] = i
             i += 1
         found.deletes[n] = i - first
-        while j < len(comes) and comes[j] == version:
-            found.order[i + j] = len(goes) + j
+        while j < len(is_inserted) and is_inserted[j] == version:
+            found.order[i + j] = len(is_deleted) + j
             j += 1
         n += 1
     found.starts[n] = i + j

@@ -19,16 +19,16 @@ import numpy as np
 from structures.core.hashing import SECRET, begin_hash, end_hash, take_long
 from structures.core.kernel import arrays, compiled, kernel
 
-GOES, COMES, PAIRS = range(3)
+DELETED, INSERTED, PAIRS = range(3)
 FEW = 8
 
 
 @arrays("int64[::1]", "boolean[::1]", "int64[:,::1]")
-class Told(NamedTuple):
+class NetRows(NamedTuple):
     """For each row the number of its version (ascending), and whether it comes or goes; columns[c]: of all rows."""
 
     versions: np.ndarray
-    comes: np.ndarray
+    is_inserted: np.ndarray
     columns: np.ndarray
 
 
@@ -43,23 +43,23 @@ class Moves(NamedTuple):
 
 
 @arrays("int64[::1]", "int64[::1]", "int64[::1]", "int64[::1]", "int64[::1]", "int32[:,::1]", "boolean[:,:,::1]")
-class Table(NamedTuple):
-    """table: places, with 1 + the number of the first of equal rows, or 0. key: of the hash. wanted: the row to look up. places: for each
-    row its place, or -1; sums: for the first of equal rows how often it comes less how often it goes, otherwise 0. moving[c]: places, with
-    1 + the number of a move of column c, or 0. had[side, c]: by the last bits of a value, whether a row of that side has one in column c;
-    for a version of more than FEW rows."""
+class MoveTable(NamedTuple):
+    """table: places, with 1 + the number of the first of equal rows, or 0. key: of the hash. wanted: the row to look up. positions: for
+    each row its place, or -1; sums: for the first of equal rows how often it comes less how often it goes, otherwise 0. moving[c]: places,
+    with 1 + the number of a move of column c, or 0. had[side, c]: by the last bits of a value, whether a row of that side has one in column
+    c; for a version of more than FEW rows."""
 
     table: np.ndarray
     key: np.ndarray
     wanted: np.ndarray
-    places: np.ndarray
+    positions: np.ndarray
     sums: np.ndarray
     moving: np.ndarray
     had: np.ndarray
 
 
 @arrays("int64[:,::1]", "int64[:,::1]", "int64[::1]")
-class Left(NamedTuple):
+class Remainder(NamedTuple):
     """rows: the numbers of the rows that go, and of those that come. pairs: for a row that goes, and one that replaces it, their places
     among these. counts: the number of each."""
 
@@ -68,74 +68,76 @@ class Left(NamedTuple):
     counts: np.ndarray
 
 
-def netted(told: Told, moves: Moves) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def netted(emitted: NetRows, moves: Moves) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """int64[g], int64[c], int64[2, p]: the numbers of the rows that go, and of those that come, in the order in which they were reported;
-    the pairs as in `Left`. In a version, the times that a row comes and goes must differ by at most one. Cost: see the module's head."""
-    n, columns = len(told.versions), len(told.columns)
+    the pairs as in `Remainder`. In a version, the times that a row comes and goes must differ by at most one. Cost: see the module's
+    head."""
+    n, columns = len(emitted.versions), len(emitted.columns)
     moving = np.zeros((columns, 2 << len(moves.old).bit_length()), np.int32)
     size = 2 << n.bit_length()
     wanted, had = np.empty(columns, np.int64), np.zeros((2, columns, size if n > FEW else 0), np.bool_)
-    table = Table(np.zeros(size, np.int64), SECRET, wanted, np.empty(n, np.int64), np.zeros(n, np.int64), moving, had)
-    left = Left(np.empty((2, n), np.int64), np.empty((2, n), np.int64), np.zeros(3, np.int64))
-    compiled(net)(told, moves, table, left)
-    goes, comes, pairs = left.counts.tolist()
-    return left.rows[GOES, :goes], left.rows[COMES, :comes], left.pairs[:, :pairs]
+    table = MoveTable(np.zeros(size, np.int64), SECRET, wanted, np.empty(n, np.int64), np.zeros(n, np.int64), moving, had)
+    left = Remainder(np.empty((2, n), np.int64), np.empty((2, n), np.int64), np.zeros(3, np.int64))
+    compiled(net)(emitted, moves, table, left)
+    is_deleted, is_inserted, pairs = left.counts.tolist()
+    return left.rows[DELETED, :is_deleted], left.rows[INSERTED, :is_inserted], left.pairs[:, :pairs]
 
 
 @kernel("void(Told, Moves, Table, Left)")
-def net(told: Told, moves: Moves, table: Table, left: Left) -> None:
-    """Cancel rows that go and come in one version; `told`: ascending by version. Writes what remains into `left`. O(1) a row, expected."""
-    place_moves(moves, table)
+def net(emitted: NetRows, moves: Moves, table: MoveTable, left: Remainder) -> None:
+    """Cancel rows that go and come in one version; `emitted`: ascending by version. Writes what remains into `left`. O(1) a row,
+    expected."""
+    position_moves(moves, table)
     low = 0
-    while low < len(told.versions):
-        high, version, come = low, told.versions[low], 0
-        while high < len(told.versions) and told.versions[high] == version:
-            come += told.comes[high]
+    while low < len(emitted.versions):
+        high, version, inserted = low, emitted.versions[low], 0
+        while high < len(emitted.versions) and emitted.versions[high] == version:
+            inserted += emitted.is_inserted[high]
             high += 1
-        if come == 0 or come == high - low:
+        if inserted == 0 or inserted == high - low:
             for r in range(low, high):
-                put(left, COMES if come else GOES, r)
+                put(left, INSERTED if inserted else DELETED, r)
         else:
             many = high - low > FEW
             if many:
-                note_values(told, moves, table, low, high, True)
-            add_up(told, table, low, high)
+                note_values(emitted, moves, table, low, high, True)
+            add_up(emitted, table, low, high)
             take_what_comes(table, left, low, high)
-            take_what_goes(told, moves, table, left, low, high)
-            if many and high - low < len(told.versions):  # other rows may follow
-                note_values(told, moves, table, low, high, False)
+            take_what_deleted(emitted, moves, table, left, low, high)
+            if many and high - low < len(emitted.versions):  # other rows may follow
+                note_values(emitted, moves, table, low, high, False)
                 for r in range(low, high):
-                    if table.places[r] >= 0:
-                        table.table[table.places[r]] = 0
+                    if table.positions[r] >= 0:
+                        table.table[table.positions[r]] = 0
         low = high
 
 
 @kernel
-def note_values(told: Told, moves: Moves, table: Table, low: int, high: int, there: bool) -> None:
+def note_values(emitted: NetRows, moves: Moves, table: MoveTable, low: int, high: int, there: bool) -> None:
     """Note the values of the rows of a version, those of rows that go both as they are and as they are moved; or, unless `there`, forget
     them."""
     had, mask = table.had, table.had.shape[2] - 1
     for r in range(low, high):
-        side = COMES if told.comes[r] else GOES
-        for c in range(len(told.columns)):
-            had[side, c, told.columns[c, r] & mask] = there
-        if side == GOES and move(told, moves, table, r):
-            for c in range(len(told.columns)):
-                had[GOES, c, table.wanted[c] & mask] = there
+        input = INSERTED if emitted.is_inserted[r] else DELETED
+        for c in range(len(emitted.columns)):
+            had[input, c, emitted.columns[c, r] & mask] = there
+        if input == DELETED and move(emitted, moves, table, r):
+            for c in range(len(emitted.columns)):
+                had[DELETED, c, table.wanted[c] & mask] = there
 
 
 @kernel
-def may_be(table: Table, side: int) -> bool:
+def may_be(table: MoveTable, input: int) -> bool:
     """Whether a row of this side may equal `wanted`."""
     mask = table.had.shape[2] - 1
     for c in range(len(table.wanted)):
-        if not table.had[side, c, table.wanted[c] & mask]:
+        if not table.had[input, c, table.wanted[c] & mask]:
             return False
     return True
 
 
 @kernel
-def place_moves(moves: Moves, table: Table) -> None:
+def position_moves(moves: Moves, table: MoveTable) -> None:
     first, mask = 0, table.moving.shape[1] - 1
     for c in range(len(moves.ends)):
         for m in range(first, moves.ends[c]):
@@ -147,92 +149,92 @@ def place_moves(moves: Moves, table: Table) -> None:
 
 
 @kernel
-def add_up(told: Told, table: Table, low: int, high: int) -> None:
+def add_up(emitted: NetRows, table: MoveTable, low: int, high: int) -> None:
     for r in range(low, high):
-        for c in range(len(told.columns)):
-            table.wanted[c] = told.columns[c, r]
+        for c in range(len(emitted.columns)):
+            table.wanted[c] = emitted.columns[c, r]
         if high - low <= FEW:
-            first = alike(told, table, low, r)
-        elif not may_be(table, GOES if told.comes[r] else COMES):
-            table.places[r], first = -1, r
+            first = alike(emitted, table, low, r)
+        elif not may_be(table, DELETED if emitted.is_inserted[r] else INSERTED):
+            table.positions[r], first = -1, r
         else:
-            at = place_of(told, table)
+            at = position_of(emitted, table)
             if table.table[at] == 0:
                 table.table[at] = r + 1
-            table.places[r] = at
+            table.positions[r] = at
             first = table.table[at] - 1
-        table.sums[first] += 1 if told.comes[r] else -1
+        table.sums[first] += 1 if emitted.is_inserted[r] else -1
 
 
 @kernel
-def alike(told: Told, table: Table, low: int, high: int) -> int:
+def alike(emitted: NetRows, table: MoveTable, low: int, high: int) -> int:
     """The first of the rows [low, high) that equals `wanted`; `high` if there is none."""
     for r in range(low, high):
-        if looks_so(told, table.wanted, r):
+        if looks_so(emitted, table.wanted, r):
             return r
     return high
 
 
 @kernel
-def place_of(told: Told, table: Table) -> int:
+def position_of(emitted: NetRows, table: MoveTable) -> int:
     """The place in the table of the row that equals `wanted`, or the one where it would be inserted."""
     state = begin_hash(table.key[0], table.key[1])
     for c in range(len(table.wanted)):
         state = take_long(state, table.wanted[c])
     mask = len(table.table) - 1
     at = end_hash(state) & mask
-    while table.table[at] != 0 and not looks_so(told, table.wanted, table.table[at] - 1):
+    while table.table[at] != 0 and not looks_so(emitted, table.wanted, table.table[at] - 1):
         at = (at + 1) & mask
     return at
 
 
 @kernel
-def looks_so(told: Told, wanted: np.ndarray, r: int) -> bool:
+def looks_so(emitted: NetRows, wanted: np.ndarray, r: int) -> bool:
     for c in range(len(wanted)):
-        if told.columns[c, r] != wanted[c]:
+        if emitted.columns[c, r] != wanted[c]:
             return False
     return True
 
 
 @kernel(forceinline=True)
-def put(left: Left, side: int, r: int) -> None:
-    left.rows[side, left.counts[side]] = r
-    left.counts[side] += 1
+def put(left: Remainder, input: int, r: int) -> None:
+    left.rows[input, left.counts[input]] = r
+    left.counts[input] += 1
 
 
 @kernel
-def take_what_comes(table: Table, left: Left, low: int, high: int) -> None:
+def take_what_comes(table: MoveTable, left: Remainder, low: int, high: int) -> None:
     """Append the rows that come; the sum of each becomes the number of rows appended up to it, by which a pair refers to it."""
     for r in range(low, high):
         if table.sums[r] > 0:
-            put(left, COMES, r)
-            table.sums[r] = left.counts[COMES]
+            put(left, INSERTED, r)
+            table.sums[r] = left.counts[INSERTED]
 
 
 @kernel
-def take_what_goes(told: Told, moves: Moves, table: Table, left: Left, low: int, high: int) -> None:
+def take_what_deleted(emitted: NetRows, moves: Moves, table: MoveTable, left: Remainder, low: int, high: int) -> None:
     for r in range(low, high):
         if table.sums[r] < 0:
-            put(left, GOES, r)
-            if move(told, moves, table, r):
+            put(left, DELETED, r)
+            if move(emitted, moves, table, r):
                 other = high
                 if high - low <= FEW:
-                    other = alike(told, table, low, high)
-                elif may_be(table, COMES):
-                    other = table.table[place_of(told, table)] - 1
+                    other = alike(emitted, table, low, high)
+                elif may_be(table, INSERTED):
+                    other = table.table[position_of(emitted, table)] - 1
                 if 0 <= other < high and table.sums[other] > 0:
                     i = left.counts[PAIRS]
-                    left.pairs[GOES, i], left.pairs[COMES, i] = left.counts[GOES] - 1, table.sums[other] - 1
+                    left.pairs[DELETED, i], left.pairs[INSERTED, i] = left.counts[DELETED] - 1, table.sums[other] - 1
                     left.counts[PAIRS] += 1
 
 
 @kernel
-def move(told: Told, moves: Moves, table: Table, r: int) -> bool:
+def move(emitted: NetRows, moves: Moves, table: MoveTable, r: int) -> bool:
     """Write the row as moved by its version into `wanted`. Returns whether it differs."""
     wanted, moved = table.wanted, False
     for c in range(len(wanted)):
-        wanted[c] = told.columns[c, r]
-        m = find_move(moves, table, c, told.versions[r], wanted[c])
+        wanted[c] = emitted.columns[c, r]
+        m = find_move(moves, table, c, emitted.versions[r], wanted[c])
         if m >= 0:
             wanted[c] = moves.new[m]
             moved = True
@@ -249,7 +251,7 @@ def mixed(value: int) -> int:
 
 
 @kernel
-def find_move(moves: Moves, table: Table, c: int, version: int, old: int) -> int:
+def find_move(moves: Moves, table: MoveTable, c: int, version: int, old: int) -> int:
     """The move of a column's value in this version; -1 if there is none."""
     mask = table.moving.shape[1] - 1
     at = mixed(old) & mask
@@ -261,4 +263,4 @@ def find_move(moves: Moves, table: Table, c: int, version: int, old: int) -> int
     return -1
 
 
-__all__ = ["Moves", "Told", "netted"]
+__all__ = ["Moves", "NetRows", "netted"]

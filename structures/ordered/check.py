@@ -6,7 +6,7 @@ from structures.core.arena import INNER, KEY_MAX, KIND, LEAF, LEAF_LEAST, B, F
 from structures.core.blocks import Blocks
 from structures.core.check import check_blocks
 from structures.core.encoding import NEG_INF, POS_INF
-from structures.core.entry_tree import Root
+from structures.core.entry_tree import EntryRoot
 from structures.ordered.layout import CHILDREN, FIELDS, FIELDS32, KEY, LEFT, LIVE_CHILDREN, RIGHT, SLOT, child_of, run_of
 from structures.ordered.summary import COVER, LIST, SELF
 
@@ -19,8 +19,10 @@ def leaf_entries(arena: Blocks, o: int) -> list[Entry]:
     M, W = arena.M, arena.W
     entries: list[Entry] = []
     for s in (0, 1):
-        places = range(*run_of(W, o, s))
-        run = [(int(W[2 * o + KEY + i]), int(M[o + LEFT + i]), 2 * int(W[2 * o + SLOT + i]) + s, int(M[o + RIGHT + i]), s) for i in places]
+        positions = range(*run_of(W, o, s))
+        run = [
+            (int(W[2 * o + KEY + i]), int(M[o + LEFT + i]), 2 * int(W[2 * o + SLOT + i]) + s, int(M[o + RIGHT + i]), s) for i in positions
+        ]
         assert all(a[:3] < b[:3] for a, b in zip(run, run[1:], strict=False)), f"I1: set {s} of leaf {o} is out of order"
         entries += run
     return sorted(entries)
@@ -97,7 +99,7 @@ def check_below(arena: Blocks, o: int, height: int, top: bool, seen: dict[int, i
     return entries
 
 
-def check_tree(arena: Blocks, root: Root, others: tuple[Root, ...]) -> None:
+def check_tree(arena: Blocks, root: EntryRoot, others: tuple[EntryRoot, ...]) -> None:
     """Prove I1 to I4 of the version, and I3 of the arena when all roots in use are given."""
     kind = int(arena.C[KIND])
     seen: dict[int, int] = {}

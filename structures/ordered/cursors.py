@@ -12,7 +12,7 @@ import numpy as np
 from structures.core.arena import KEY_MAX, Arena, B
 from structures.core.cursor import Cursor, PartedCursor
 from structures.core.encoding import NEG_INF, POS_INF
-from structures.core.entry_tree import Root
+from structures.core.entry_tree import EntryRoot
 from structures.core.kernel import compiled
 from structures.ordered import search
 from structures.ordered.chunks import within
@@ -22,7 +22,7 @@ from structures.ordered.search import NOTHING_BEFORE, SEARCH_WORDS, Bounds, next
 _NO_ENDS = np.empty(0, np.int64)
 
 
-def list_cursor(arena: Arena, root: Root, key: int | None, window: tuple[int, int] | None) -> Cursor:
+def list_cursor(arena: Arena, root: EntryRoot, key: int | None, window: tuple[int, int] | None) -> Cursor:
     """The entries of a version: all, or those of a key, that meet the closed window."""
     if key is not None or window is not None:
         return KeysCursor(arena, root, key, window or (NEG_INF, POS_INF))
@@ -34,7 +34,7 @@ class ScanCursor(Cursor):
 
     _STEPS, _GAP = SCAN_WORDS, SCAN_WORDS + 1
 
-    def __init__(self, arena: Arena, root: Root) -> None:
+    def __init__(self, arena: Arena, root: EntryRoot) -> None:
         super().__init__(1, np.zeros(SCAN_WORDS + 2, np.int64))
         self._arena, self._height = arena, root.height
         compiled(scan_start)(self._Z, root.offset)
@@ -53,7 +53,7 @@ class SearchCursor(Cursor):
 
     _STEPS, _GAP = search.STEPS, search.GAP
 
-    def __init__(self, arena: Arena, root: Root, key: int, window: tuple[int, int]) -> None:
+    def __init__(self, arena: Arena, root: EntryRoot, key: int, window: tuple[int, int]) -> None:
         super().__init__(1, np.zeros(SEARCH_WORDS, np.int64))
         self._nodes = arena.nodes
         bounds = Bounds(NEG_INF, NOTHING_BEFORE, window[1], window[0])
@@ -69,7 +69,7 @@ class SearchCursor(Cursor):
 class KeysCursor(PartedCursor):
     """The entries that meet a window, key by key, or of one key."""
 
-    def __init__(self, arena: Arena, root: Root, key: int | None, window: tuple[int, int]) -> None:
+    def __init__(self, arena: Arena, root: EntryRoot, key: int | None, window: tuple[int, int]) -> None:
         super().__init__(1)
         self._arena, self._root, self._window, self._is_one = arena, root, window, key is not None
         self._key = key if key is not None else self._after(-1)

@@ -9,7 +9,7 @@ from typing import Any
 
 from structures.btree.nodes import Kind, moving, shifting
 from structures.core.arena import INNER, INNER_WORDS, F
-from structures.core.blocks import Nodes, Writing, allocate, drop, moved
+from structures.core.blocks import Nodes, WriteState, allocate, drop, moved
 from structures.core.control import VERSION
 from structures.core.kernel import kernel, wide
 from structures.ordered.layout import CHILDREN, FIELDS, FIELDS32, LIVE_CHILDREN, OrderedTree
@@ -55,13 +55,13 @@ def resize_inner(tree: OrderedTree, o: int, n: int) -> None:
 
 
 @kernel
-def own_inner(nodes: Nodes, writing: Writing, o: int) -> int:
+def own_inner(nodes: Nodes, writing: WriteState, o: int) -> int:
     """The inner node itself if this version wrote it, otherwise a copy that replaces it."""
     return o if nodes.M[o] == writing.C[VERSION] else moved_inner(nodes, writing, o)
 
 
 @kernel
-def moved_inner(nodes: Nodes, writing: Writing, o: int) -> int:
+def moved_inner(nodes: Nodes, writing: WriteState, o: int) -> int:
     """A copy that replaces the inner node."""
     return moved(nodes.M, writing, o, INNER, INNER_WORDS)
 

@@ -17,7 +17,7 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from structures.core.arena import INNER_WORDS, LEAF_WORDS, PATH, B, F
-from structures.core.blocks import Nodes, Writing, block_at, name_block
+from structures.core.blocks import Nodes, WriteState, block_at, name_block
 from structures.core.kernel import kernel, wide
 
 MOST_LEVELS = 64  # most levels of a tree: an inner node has at least two children, and there are fewer than 2**32 entries, of two sets
@@ -52,10 +52,10 @@ class OrderedTree(NamedTuple):
     """A tree that is being changed."""
 
     nodes: Nodes
-    writing: Writing
+    writing: WriteState
 
 
-class Place(NamedTuple):
+class TreePosition(NamedTuple):
     """A place in the order of the tree."""
 
     key: int
@@ -90,17 +90,17 @@ def set_child(W: Any, o: int, c: int, child: int) -> None:
 
 
 @kernel
-def separator(nodes: Nodes, o: int, c: int) -> Place:
+def separator(nodes: Nodes, o: int, c: int) -> TreePosition:
     """The place where child c of inner node o begins."""
     M, W = nodes.M, nodes.W
     k0, k1, code = wide(W[2 * o + KL + c]), wide(W[2 * o + KL + F + c]), wide(W[2 * o + FIRST + c])
     l0, l1 = M[o + ML + c], M[o + ML + F + c]
     if k0 < k1 or (k0 == k1 and l0 <= l1):
-        return Place(k0, l0, code)
-    return Place(k1, l1, code)
+        return TreePosition(k0, l0, code)
+    return TreePosition(k1, l1, code)
 
 
 @kernel
-def is_before(one: Place, other: Place) -> bool:
+def is_before(one: TreePosition, other: TreePosition) -> bool:
     """Whether the first place comes before the other."""
     return one.key < other.key or (one.key == other.key and (one.left < other.left or (one.left == other.left and one.code < other.code)))

@@ -10,7 +10,7 @@ from typing import Any
 from structures.btree.nodes import Kind
 from structures.core.arena import LEAF, LEAF_LEAST, LEAF_WORDS, B
 from structures.core.bits import move_words
-from structures.core.blocks import Nodes, Writing, allocate, close_place, drop, moved, open_place
+from structures.core.blocks import Nodes, WriteState, allocate, close_position, drop, moved, open_position
 from structures.core.control import VERSION
 from structures.core.kernel import kernel, wide
 from structures.ordered.layout import COUNTS, KEY, LEFT, RIGHT, SLOT, OrderedTree, entries_of, run_of
@@ -31,7 +31,7 @@ def position(nodes: Nodes, o: int, lo: int, hi: int, key: int, left: int, slot: 
 
 
 @kernel
-def place(nodes: Nodes, o: int, s: int, key: int, left: int, slot: int) -> tuple[int, int]:
+def find_entry(nodes: Nodes, o: int, s: int, key: int, left: int, slot: int) -> tuple[int, int]:
     """(place, end) of the entry in leaf o; place == end if it is not there."""
     M, W = nodes.M, nodes.W
     lo, end = run_of(W, o, s)
@@ -60,13 +60,13 @@ def new_leaf(nodes: Nodes, C: Any, n0: int, n1: int) -> int:
 
 
 @kernel
-def own_leaf(nodes: Nodes, writing: Writing, o: int) -> int:
+def own_leaf(nodes: Nodes, writing: WriteState, o: int) -> int:
     """The leaf itself if this version wrote it, otherwise a copy that replaces it."""
     return o if nodes.M[o] == writing.C[VERSION] else moved_leaf(nodes, writing, o)
 
 
 @kernel
-def moved_leaf(nodes: Nodes, writing: Writing, o: int) -> int:
+def moved_leaf(nodes: Nodes, writing: WriteState, o: int) -> int:
     """A copy that replaces the leaf."""
     return moved(nodes.M, writing, o, LEAF, LEAF_WORDS)
 
@@ -151,23 +151,23 @@ LEAF_KIND = Kind(
 
 
 @kernel
-def open_places(nodes: Nodes, o: int, at: int, end: int) -> None:
+def open_positions(nodes: Nodes, o: int, at: int, end: int) -> None:
     """Move the entries at places [at, end) of leaf o one to the right."""
     M, W = nodes.M, nodes.W
-    open_place(M, o + LEFT + at, o + LEFT + end)
-    open_place(M, o + RIGHT + at, o + RIGHT + end)
-    open_place(W, 2 * o + SLOT + at, 2 * o + SLOT + end)
-    open_place(W, 2 * o + KEY + at, 2 * o + KEY + end)
+    open_position(M, o + LEFT + at, o + LEFT + end)
+    open_position(M, o + RIGHT + at, o + RIGHT + end)
+    open_position(W, 2 * o + SLOT + at, 2 * o + SLOT + end)
+    open_position(W, 2 * o + KEY + at, 2 * o + KEY + end)
 
 
 @kernel
-def close_places(nodes: Nodes, o: int, at: int, end: int) -> None:
+def close_positions(nodes: Nodes, o: int, at: int, end: int) -> None:
     """Move the entries at places [at + 1, end) of leaf o one to the left."""
     M, W = nodes.M, nodes.W
-    close_place(M, o + LEFT + at, o + LEFT + end)
-    close_place(M, o + RIGHT + at, o + RIGHT + end)
-    close_place(W, 2 * o + SLOT + at, 2 * o + SLOT + end)
-    close_place(W, 2 * o + KEY + at, 2 * o + KEY + end)
+    close_position(M, o + LEFT + at, o + LEFT + end)
+    close_position(M, o + RIGHT + at, o + RIGHT + end)
+    close_position(W, 2 * o + SLOT + at, 2 * o + SLOT + end)
+    close_position(W, 2 * o + KEY + at, 2 * o + KEY + end)
 
 
 @kernel
@@ -178,11 +178,11 @@ def put_in_leaf(nodes: Nodes, o: int, s: int, key: int, left: int, right: int, s
     w = 2 * o
     if s == 0:
         p = position(nodes, o, 0, n0, key, left, slot)
-        open_places(nodes, o, p, n0)
+        open_positions(nodes, o, p, n0)
         W[w + COUNTS] = n0 + 1
     else:
         p = position(nodes, o, B - n1, B, key, left, slot) - 1
-        close_places(nodes, o, B - n1 - 1, p + 1)
+        close_positions(nodes, o, B - n1 - 1, p + 1)
         W[w + COUNTS + 1] = n1 + 1
     M[o + LEFT + p], M[o + RIGHT + p] = left, right
     W[w + SLOT + p], W[w + KEY + p] = slot, key
@@ -194,9 +194,9 @@ def cut_from_leaf(nodes: Nodes, o: int, s: int, p: int) -> None:
     W, w = nodes.W, 2 * o
     if s == 0:
         n0 = W[w + COUNTS] - 1
-        close_places(nodes, o, p, n0 + 1)
+        close_positions(nodes, o, p, n0 + 1)
         W[w + COUNTS] = n0
     else:
         n1 = W[w + COUNTS + 1]
-        open_places(nodes, o, B - n1, p)
+        open_positions(nodes, o, B - n1, p)
         W[w + COUNTS + 1] = n1 - 1

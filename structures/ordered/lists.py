@@ -15,18 +15,18 @@ from structures.core.blocks import Nodes
 from structures.core.control import STORE_WORDS, VERSION
 from structures.core.cursor import Cursor
 from structures.core.entries import Entries, tree_order
-from structures.core.entry_tree import Root
+from structures.core.entry_tree import EntryRoot
 from structures.core.kernel import compiled, kernel
-from structures.core.versioned import Versioned
+from structures.core.versioned import VersionedStructure
 from structures.ordered.check import check_tree
 from structures.ordered.cursors import list_cursor
 from structures.ordered.layout import child_of
-from structures.ordered.leaves import place
+from structures.ordered.leaves import find_entry
 from structures.ordered.summary import LIST
 from structures.ordered.tree import build, find_child, make_empty
 
 
-class RowList(Versioned[Arena]):
+class RowList(VersionedStructure[Arena]):
     """See the module's head. Kernels of other structures change it; all entries are of set 0."""
 
     def __init__(self, words: int = STORE_WORDS) -> None:
@@ -36,10 +36,10 @@ class RowList(Versioned[Arena]):
         make_empty(self.arena.nodes, self.arena.writing)
 
     @property
-    def root(self) -> Root:
+    def root(self) -> EntryRoot:
         """The newest version, published or not."""
         offset, height, first, second, live = self.arena.C[ROOT : LIVE + 1].tolist()
-        return Root(offset, height, (first, second), live != 0)
+        return EntryRoot(offset, height, (first, second), live != 0)
 
     def begin(self, version: int) -> None:
         self.arena.C[VERSION] = version
@@ -56,17 +56,17 @@ class RowList(Versioned[Arena]):
         """Raise MemoryError unless a version with this number of rows certainly fits. O(1)."""
         self.arena.require_words(words_anew(rows, 1))
 
-    def rows(self, root: Root, key: int | None = None, window: tuple[int, int] | None = None) -> Cursor:
+    def rows(self, root: EntryRoot, key: int | None = None, window: tuple[int, int] | None = None) -> Cursor:
         """The rows of a version, int32[1, n] slots: all, or those of a key, that meet the closed window."""
         return list_cursor(self.arena, root, key, window)
 
-    def holds(self, root: Root, entries: Entries) -> np.ndarray:
+    def holds(self, root: EntryRoot, entries: Entries) -> np.ndarray:
         """bool[n]: which of these entries a version has. O(log n) each."""
         held = np.zeros(len(entries.slot), np.uint8)
         compiled(hold)(self.arena.nodes, root.offset, root.height, entries, held)
         return held.view(np.bool_)
 
-    def check(self, root: Root, others: tuple[Root, ...] = ()) -> None:
+    def check(self, root: EntryRoot, others: tuple[EntryRoot, ...] = ()) -> None:
         """Prove the invariants of a version, and that no block is lost, given every root in use."""
         check_tree(self.arena, root, others)
 
@@ -80,5 +80,5 @@ def hold(nodes: Nodes, root: int, height: int, entries: Entries, held: Any) -> N
         o = root
         for _ in range(height):
             o = child_of(W, o, find_child(nodes, o, key, left, 2 * slot))
-        at, end = place(nodes, o, 0, key, left, slot)
+        at, end = find_entry(nodes, o, 0, key, left, slot)
         held[i] = at < end

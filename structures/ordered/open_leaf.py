@@ -23,7 +23,7 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from structures.core.arena import COUNT, HEIGHT, INNER_WORDS, KEY_MAX, LEAF_LEAST, LEAF_WORDS, LIVE, ROOT, SUM, B
-from structures.core.blocks import Nodes, Writing
+from structures.core.blocks import Nodes, WriteState
 from structures.core.encoding import NEG_INF
 from structures.core.entries import Entry
 from structures.core.kernel import kernel
@@ -34,14 +34,14 @@ from structures.ordered.layout import (
     PATH_CHILD,
     PATH_NODE,
     OrderedTree,
-    Place,
+    TreePosition,
     child_of,
     entries_of,
     is_before,
     separator,
     set_child,
 )
-from structures.ordered.leaves import cut_from_leaf, own_leaf, place, put_in_leaf
+from structures.ordered.leaves import cut_from_leaf, find_entry, own_leaf, put_in_leaf
 from structures.ordered.search import DEPTH, EVERY_CODE, KEY_, MOST, STEPS, search_fill, search_leaf
 from structures.ordered.summary import inner_summary, leaf_summary, write_child
 from structures.ordered.tree import climb, descend_from, expect_block, find_child, put
@@ -51,12 +51,12 @@ class OpenLeaf(NamedTuple):
     """The leaf, or 0 if none is open; entries from `first` on and before `end` belong to it. stale: see I2."""
 
     leaf: int
-    first: Place
-    end: Place
+    first: TreePosition
+    end: TreePosition
     stale: int
 
 
-CLOSED = OpenLeaf(0, Place(0, 0, 0), Place(0, 0, 0), 0)
+CLOSED = OpenLeaf(0, TreePosition(0, 0, 0), TreePosition(0, 0, 0), 0)
 
 
 @kernel
@@ -67,14 +67,14 @@ def are_dense(changes: int, entries: int) -> bool:
 
 
 @kernel(forceinline=True)
-def is_within(first: Place, at: Place, end: Place) -> bool:
+def is_within(first: TreePosition, at: TreePosition, end: TreePosition) -> bool:
     return not is_before(at, first) and is_before(at, end)
 
 
 @kernel
-def bounds_of(nodes: Nodes, C: Any, depth: int) -> tuple[Place, Place]:
+def bounds_of(nodes: Nodes, C: Any, depth: int) -> tuple[TreePosition, TreePosition]:
     """Where the entries below the node or leaf at this depth of the path begin, and where they end."""
-    first, end = Place(-1, NEG_INF, -1), Place(KEY_MAX, NEG_INF, -1)
+    first, end = TreePosition(-1, NEG_INF, -1), TreePosition(KEY_MAX, NEG_INF, -1)
     has_first, has_end = False, False
     for d in range(depth - 1, -1, -1):
         above, c = C[PATH_NODE + 2 * d], C[PATH_CHILD + 2 * d]
@@ -118,7 +118,7 @@ def leave_all(nodes: Nodes, C: Any, stale: int) -> None:
 
 
 @kernel
-def close_leaf(nodes: Nodes, writing: Writing, opened: OpenLeaf) -> None:
+def close_leaf(nodes: Nodes, writing: WriteState, opened: OpenLeaf) -> None:
     """Make the tree complete again."""
     C, o = writing.C, opened.leaf
     if o == 0:
@@ -145,7 +145,7 @@ def leave_leaf(nodes: Nodes, C: Any, opened: OpenLeaf) -> int:
 
 
 @kernel
-def leave_for(nodes: Nodes, writing: Writing, opened: OpenLeaf, at: Place) -> tuple[int, int]:
+def leave_for(nodes: Nodes, writing: WriteState, opened: OpenLeaf, at: TreePosition) -> tuple[int, int]:
     """Complete the open leaf and the nodes above it up to the lowest one below which an entry at this place belongs. Returns its depth, and
     `stale`."""
     C = writing.C
@@ -161,7 +161,7 @@ def leave_for(nodes: Nodes, writing: Writing, opened: OpenLeaf, at: Place) -> tu
 
 
 @kernel
-def lowest_above(nodes: Nodes, C: Any, at: Place) -> int:
+def lowest_above(nodes: Nodes, C: Any, at: TreePosition) -> int:
     """The depth of the lowest node on the path, above its leaf, below which an entry at this place belongs."""
     for depth in range(C[HEIGHT] - 1, 0, -1):
         first, end = bounds_of(nodes, C, depth)
@@ -174,7 +174,7 @@ def lowest_above(nodes: Nodes, C: Any, at: Place) -> int:
 
 
 @kernel
-def own_child(nodes: Nodes, writing: Writing, o: int, c: int, is_leaf: bool) -> int:
+def own_child(nodes: Nodes, writing: WriteState, o: int, c: int, is_leaf: bool) -> int:
     """Have this version own child c of its node o. Returns the child."""
     former = child_of(nodes.W, o, c)
     child = own_leaf(nodes, writing, former) if is_leaf else own_inner(nodes, writing, former)
@@ -184,7 +184,7 @@ def own_child(nodes: Nodes, writing: Writing, o: int, c: int, is_leaf: bool) -> 
 
 
 @kernel
-def open_leaf(nodes: Nodes, writing: Writing, opened: OpenLeaf, at: Place) -> OpenLeaf:
+def open_leaf(nodes: Nodes, writing: WriteState, opened: OpenLeaf, at: TreePosition) -> OpenLeaf:
     """Open the leaf to which an entry at this place belongs for changes, in the place of another or none."""
     C = writing.C
     depth, stale = leave_for(nodes, writing, opened, at)
@@ -218,22 +218,22 @@ def opened_at(nodes: Nodes, C: Any, o: int, stale: int) -> OpenLeaf:
 
 
 @kernel
-def change_near(nodes: Nodes, writing: Writing, opened: OpenLeaf, come: bool, entry: Entry) -> tuple[OpenLeaf, bool]:
+def change_near(nodes: Nodes, writing: WriteState, opened: OpenLeaf, inserted: bool, entry: Entry) -> tuple[OpenLeaf, bool]:
     """Insert an entry that is not there, or delete one. Returns the leaf that is open then, and whether the change was possible."""
     W, C, s = nodes.W, writing.C, entry.set
-    at = Place(entry.key, entry.left, 2 * entry.slot + s)
+    at = TreePosition(entry.key, entry.left, 2 * entry.slot + s)
     if opened.leaf == 0 or not is_within(opened.first, at, opened.end):
         opened = open_leaf(nodes, writing, opened, at)
     o = opened.leaf
-    if come and entries_of(W, o) == B:
+    if inserted and entries_of(W, o) == B:
         close_leaf(nodes, writing, opened)
         put(nodes, writing, s, entry.key, entry.left, entry.right, entry.slot)
         return CLOSED, True
-    if come:
+    if inserted:
         put_in_leaf(nodes, o, s, entry.key, entry.left, entry.right, entry.slot)
         C[COUNT + s] += 1
         return opened, True
-    p, end = place(nodes, o, s, entry.key, entry.left, entry.slot)
+    p, end = find_entry(nodes, o, s, entry.key, entry.left, entry.slot)
     if p == end:
         return opened, False
     cut_from_leaf(nodes, o, s, p)
@@ -246,7 +246,7 @@ def search_near(nodes: Nodes, C: Any, opened: OpenLeaf, state: Any, out: Any, n:
     """Complete a search that has just begun in the tree that the writer works on (`search_start`, without a place to come after), as far
     as `out` has room: as `search_fill` from out[n] on. Returns the leaf that is open then, and the new end. A search that goes beyond the
     leaf begins again at the root."""
-    first, last = Place(state[KEY_], NEG_INF, -1), Place(state[KEY_], state[MOST], EVERY_CODE)
+    first, last = TreePosition(state[KEY_], NEG_INF, -1), TreePosition(state[KEY_], state[MOST], EVERY_CODE)
     if opened.leaf == 0 or not is_within(opened.first, first, opened.end):
         depth = 0 if opened.leaf == 0 else lowest_above(nodes, C, first)
         o = C[PATH_NODE + 2 * depth] if depth > 0 else C[ROOT]

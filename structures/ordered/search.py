@@ -36,7 +36,7 @@ from structures.ordered.layout import (
     MR,
     RIGHT,
     SLOT,
-    Place,
+    TreePosition,
     child_of,
     is_before,
     run_of,
@@ -86,13 +86,13 @@ def hopeful(nodes: Nodes, state: Any, o: int) -> int:
     mask &= (1 << F) - 1
     if state[AFTER] != NEG_INF or state[AFTER_CODE] >= 0:
         for c in range(W[2 * o + CHILDREN] - 1):
-            if wholly_before(nodes, o, c, Place(key, state[AFTER], state[AFTER_CODE])):
+            if wholly_before(nodes, o, c, TreePosition(key, state[AFTER], state[AFTER_CODE])):
                 mask &= ~(1 << c)
     return mask
 
 
 @kernel
-def wholly_before(nodes: Nodes, o: int, c: int, after: Place) -> bool:
+def wholly_before(nodes: Nodes, o: int, c: int, after: TreePosition) -> bool:
     """Whether every entry below child c comes at or before a place, as the next separator does."""
     return not is_before(after, separator(nodes, o, c + 1))
 

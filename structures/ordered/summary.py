@@ -91,11 +91,11 @@ def leaf_live(nodes: Nodes, o: int, kind: int) -> bool:
 def first_of(nodes: Nodes, C: Any, o: int, base: int, s: int) -> None:
     """Write ml, kl of set s of the leaf."""
     M, W = nodes.M, nodes.W
-    place = 0 if s == 0 else B - W[2 * o + COUNTS + 1]
+    position = 0 if s == 0 else B - W[2 * o + COUNTS + 1]
     if W[2 * o + COUNTS + s] == 0:
         C[base + ML_ + s], C[base + KL_ + s] = POS_INF, KEY_MAX
     else:
-        C[base + ML_ + s], C[base + KL_ + s] = M[o + LEFT + place], W[2 * o + KEY + place]
+        C[base + ML_ + s], C[base + KL_ + s] = M[o + LEFT + position], W[2 * o + KEY + position]
 
 
 @kernel

@@ -30,7 +30,7 @@ from structures.btree.nodes import Helpers, halving
 from structures.btree.paths import building, climbing
 from structures.core.arena import COUNT, HEIGHT, INNER, INNER_WORDS, LEAF, LEAF_WORDS, LIVE, ROOT, SUM, B, F
 from structures.core.bits import LANES, at_most8, below8, count_bits
-from structures.core.blocks import Nodes, Writing, drop, next_free
+from structures.core.blocks import Nodes, WriteState, drop, next_free
 from structures.core.entries import Entries
 from structures.core.kernel import kernel, prefetch, wide
 from structures.ordered.inner_nodes import INNER_KIND, close_child, open_child, own_inner
@@ -51,7 +51,7 @@ from structures.ordered.layout import (
     entries_of,
     set_child,
 )
-from structures.ordered.leaves import LEAF_KIND, cut_from_leaf, entries_before, new_leaf, own_leaf, place, put_in_leaf
+from structures.ordered.leaves import LEAF_KIND, cut_from_leaf, entries_before, find_entry, new_leaf, own_leaf, put_in_leaf
 from structures.ordered.summary import inner_summary, leaf_summary, leaf_summary_with, leaf_summary_without, read_child, write_child
 
 LEAF_FILL = max(1, B * 7 // 8)
@@ -147,7 +147,7 @@ _HELPERS = Helpers(
     close=close_child,
     separate=kernel(lambda tree, o, c, child, leaf: None),
     inherit=kernel(lambda tree, o, c, child: None),
-    place=link,
+    position=link,
     note=note,
     refresh=refresh,
     plant=plant,
@@ -167,7 +167,7 @@ def summary_above(nodes: Nodes, C: Any, o: int) -> None:
 
 
 @kernel
-def put(nodes: Nodes, writing: Writing, s: int, key: int, left: int, right: int, slot: int) -> None:
+def put(nodes: Nodes, writing: WriteState, s: int, key: int, left: int, right: int, slot: int) -> None:
     """Insert an entry that is not there."""
     C, tree, extra = writing.C, OrderedTree(nodes, writing), wide(0)
     o = descend(nodes, C, key, left, 2 * slot + s)
@@ -185,11 +185,11 @@ def put(nodes: Nodes, writing: Writing, s: int, key: int, left: int, right: int,
 
 
 @kernel
-def cut(nodes: Nodes, writing: Writing, s: int, key: int, left: int, slot: int) -> bool:
+def cut(nodes: Nodes, writing: WriteState, s: int, key: int, left: int, slot: int) -> bool:
     """Delete an entry; False, and nothing done, if it is not there."""
     M, C = nodes.M, writing.C
     o = descend(nodes, C, key, left, 2 * slot + s)
-    p, end = place(nodes, o, s, key, left, slot)
+    p, end = find_entry(nodes, o, s, key, left, slot)
     if p == end:
         return False
     right = M[o + RIGHT + p]
@@ -229,7 +229,7 @@ def expect(nodes: Nodes, C: Any, key: int, left: int, code: int, height: int) ->
 
 
 @kernel("void(Nodes, Writing)")
-def make_empty(nodes: Nodes, writing: Writing) -> None:
+def make_empty(nodes: Nodes, writing: WriteState) -> None:
     """Make a tree of one leaf without entries. O(1)."""
     C = writing.C
     C[ROOT] = new_leaf(nodes, C, 0, 0)
@@ -237,7 +237,7 @@ def make_empty(nodes: Nodes, writing: Writing) -> None:
 
 
 @kernel("void(Nodes, Writing, Entries, int64[::1])", allocates=True)
-def build(nodes: Nodes, writing: Writing, entries: Entries, order: Any) -> None:
+def build(nodes: Nodes, writing: WriteState, entries: Entries, order: Any) -> None:
     """Build an empty tree from entries; `order`: their places by (key, left, slot code). O(n)."""
     M, W, C = nodes.M, nodes.W, writing.C
     sets, keys, lefts, rights, slots = entries.set, entries.key, entries.left, entries.right, entries.slot

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from structures.core.arena import HEIGHT, INNER, LEAF, ROOT, F
-from structures.core.blocks import Nodes, Writing, drop
+from structures.core.blocks import Nodes, WriteState, drop
 from structures.core.entries import Entries
 from structures.core.kernel import kernel
 from structures.ordered.layout import CHILDREN, KEY, LEFT, MOST_LEVELS, RIGHT, SLOT, child_of, run_of
@@ -16,7 +16,7 @@ _DEEPEST = MOST_LEVELS * F  # most blocks that wait in a walk through a tree: a 
 
 
 @kernel(allocates=True)
-def drop_flat(nodes: Nodes, writing: Writing, root: int, height: int) -> None:
+def drop_flat(nodes: Nodes, writing: WriteState, root: int, height: int) -> None:
     """Drop the blocks of a tree."""
     W = nodes.W
     stack = np.empty((_DEEPEST, 2), np.int64)

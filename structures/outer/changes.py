@@ -14,14 +14,14 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from structures.core.blocks import Nodes, Writing
+from structures.core.blocks import Nodes, WriteState
 from structures.core.entries import Entries
 from structures.core.kernel import arrays, kernel, prefetch, wide
 from structures.ordered.tree import cut, expect, put
 
 # Words of the state: own changes begun, of each kind; inserted rows that are settled; how often a row had few left; the last two as in
 # `PairCounts`.
-GONE, MOVED, COME, SETTLED, NOTED, FLIPS, LEAST, STATE_WORDS = range(8)
+DELETED, MOVED, INSERTED, SETTLED, NOTED, FLIPS, LEAST, STATE_WORDS = range(8)
 OPEN = 1 << 30
 GUESSED = 1 << 29  # added to the count of a row that has more partners than are counted
 SILENT = -1  # in place of a version: a row without a partner moves, which is not reported
@@ -31,18 +31,18 @@ AHEAD = 2  # changes between prefetching a leaf and using it, and between prefet
 
 
 @arrays("int64[::1]", "int32[::1]", "int64[::1]", "int32[::1]", "int32[::1]", "uint8[::1]", "int64[::1]", "int32[::1]")
-class Own(NamedTuple):
+class OwnRows(NamedTuple):
     """The rows of one side that a run changes: for each the number of its version, ascending, and its slot. A row that moves to another
-    slot keeps its state; `told`: it is nevertheless reported as deleted and inserted, if it has no partner."""
+    slot keeps its state; `emitted`: it is nevertheless reported as deleted and inserted, if it has no partner."""
 
-    gone_at: np.ndarray
-    gone: np.ndarray
+    deleted_at: np.ndarray
+    deleted: np.ndarray
     moved_at: np.ndarray
     former: np.ndarray
     moved: np.ndarray
-    told: np.ndarray
-    come_at: np.ndarray
-    come: np.ndarray
+    emitted: np.ndarray
+    inserted_at: np.ndarray
+    inserted: np.ndarray
 
 
 @arrays("int64[::1]", "uint8[::1]", "int32[::1]")
@@ -50,7 +50,7 @@ class Pairs(NamedTuple):
     """For each pair the number of its version, ascending, whether it comes, and the slot of its row."""
 
     at: np.ndarray
-    comes: np.ndarray
+    is_inserted: np.ndarray
     slots: np.ndarray
 
 
@@ -64,7 +64,7 @@ class Flips(NamedTuple):
 
 
 @kernel("int64(Own, int64[::1], int32[::1], int64[::1], Pairs, Flips, int64)")
-def count_pairs(own: Own, state: Any, counts: Any, words: Any, pairs: Pairs, flips: Flips, until: int) -> int:
+def count_pairs(own: OwnRows, state: Any, counts: Any, words: Any, pairs: Pairs, flips: Flips, until: int) -> int:
     """Count these pairs, then begin the own changes of the versions up to `until`. Returns the number of flips. words: the counts, two
     each. O(1) a pair."""
     n, version, last, least = 0, -1, len(pairs.slots) - 1, GUESSED + state[LEAST]
@@ -75,7 +75,7 @@ def count_pairs(own: Own, state: Any, counts: Any, words: Any, pairs: Pairs, fli
             n = begin_versions(own, state, counts, flips, n, version)
         s = pairs.slots[i]
         count = counts[s]
-        if pairs.comes[i] != 0:
+        if pairs.is_inserted[i] != 0:
             counts[s] = count + 1
             if count == 0:
                 n = note(flips, n, version, ~s)
@@ -98,21 +98,21 @@ def note(flips: Flips, n: int, at: int, slot: int) -> int:
 
 
 @kernel
-def begin_versions(own: Own, state: Any, counts: Any, flips: Flips, n: int, until: int) -> int:
+def begin_versions(own: OwnRows, state: Any, counts: Any, flips: Flips, n: int, until: int) -> int:
     """Begin the changes of the side's own rows up to a version, and end those of the versions before it. Returns the number of flips so
     far."""
-    while state[GONE] < len(own.gone) and own.gone_at[state[GONE]] <= until:
-        s = own.gone[state[GONE]]
+    while state[DELETED] < len(own.deleted) and own.deleted_at[state[DELETED]] <= until:
+        s = own.deleted[state[DELETED]]
         if counts[s] == 0:
-            n = note(flips, n, own.gone_at[state[GONE]], ~s)
+            n = note(flips, n, own.deleted_at[state[DELETED]], ~s)
         counts[s] = OPEN
-        state[GONE] += 1
+        state[DELETED] += 1
     while state[MOVED] < len(own.moved) and own.moved_at[state[MOVED]] <= until:
         i = state[MOVED]
         s, former = own.moved[i], own.former[i]
         counts[s] = counts[former]
         if counts[s] == 0:
-            at = own.moved_at[i] if own.told[i] != 0 else SILENT
+            at = own.moved_at[i] if own.emitted[i] != 0 else SILENT
             n = note(flips, n, at, ~former)
             n = note(flips, n, at, s)
         elif GUESSED // 2 < counts[s] < GUESSED + state[LEAST]:
@@ -120,31 +120,31 @@ def begin_versions(own: Own, state: Any, counts: Any, flips: Flips, n: int, unti
             state[NOTED] += 1
         counts[former] = OPEN
         state[MOVED] += 1
-    while state[COME] < len(own.come) and own.come_at[state[COME]] <= until:
-        counts[own.come[state[COME]]] = OPEN
-        state[COME] += 1
-    while state[SETTLED] < state[COME] and own.come_at[state[SETTLED]] < until:
-        s = own.come[state[SETTLED]]
+    while state[INSERTED] < len(own.inserted) and own.inserted_at[state[INSERTED]] <= until:
+        counts[own.inserted[state[INSERTED]]] = OPEN
+        state[INSERTED] += 1
+    while state[SETTLED] < state[INSERTED] and own.inserted_at[state[SETTLED]] < until:
+        s = own.inserted[state[SETTLED]]
         counts[s] -= OPEN
         if counts[s] == 0:
-            n = note(flips, n, own.come_at[state[SETTLED]], s)
+            n = note(flips, n, own.inserted_at[state[SETTLED]], s)
         state[SETTLED] += 1
     return n
 
 
 @kernel("int64(Nodes, Writing, Entries, uint8[::1])")
-def relist(nodes: Nodes, writing: Writing, entries: Entries, come: Any) -> int:
+def relist(nodes: Nodes, writing: WriteState, entries: Entries, inserted: Any) -> int:
     """Insert these rows into the list, or remove them, one after another. Returns how many of these were not there. O(log n) a row."""
     C, keys, lefts, slots = writing.C, entries.key, entries.left, entries.slot
-    last, missing = len(come) - 1, 0
-    for i in range(len(come)):
+    last, missing = len(inserted) - 1, 0
+    for i in range(len(inserted)):
         if i + 2 * AHEAD <= last:
             a = i + 2 * AHEAD
             expect(nodes, C, keys[a], lefts[a], 2 * slots[a], 1)
         if i + AHEAD <= last:
             a = i + AHEAD
             expect(nodes, C, keys[a], lefts[a], 2 * slots[a], 0)
-        if come[i] != 0:
+        if inserted[i] != 0:
             put(nodes, writing, 0, wide(keys[i]), lefts[i], entries.right[i], wide(slots[i]))
         elif not cut(nodes, writing, 0, wide(keys[i]), lefts[i], wide(slots[i])):
             missing += 1

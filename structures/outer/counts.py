@@ -22,17 +22,31 @@ import numpy as np
 from structures.core.control import STORE_WORDS
 from structures.core.cursor import Cursor
 from structures.core.entries import Entries
-from structures.core.entry_tree import Root
+from structures.core.entry_tree import EntryRoot
 from structures.core.kernel import compiled
 from structures.core.reserve import SLOTS, reserve
 from structures.event_tree.runs import LONELY
 from structures.ordered.lists import RowList
-from structures.outer.changes import FEW, FLIPS, GUESSED, LEAST, NOTED, OPEN, SILENT, STATE_WORDS, Flips, Own, Pairs, count_pairs, relist
+from structures.outer.changes import (
+    FEW,
+    FLIPS,
+    GUESSED,
+    LEAST,
+    NOTED,
+    OPEN,
+    SILENT,
+    STATE_WORDS,
+    Flips,
+    OwnRows,
+    Pairs,
+    count_pairs,
+    relist,
+)
 
 _END = 2**62  # after all versions of a run
 _NUMBERS, _SLOTS, _MARKS = np.empty(0, np.int64), np.empty(0, np.int32), np.empty(0, np.uint8)
 _NO_PAIRS = Pairs(_NUMBERS, _MARKS, _SLOTS)
-_NO_OWN = Own(_NUMBERS, _SLOTS, _NUMBERS, _SLOTS, _SLOTS, _MARKS, _NUMBERS, _SLOTS)
+_NO_OWN = OwnRows(_NUMBERS, _SLOTS, _NUMBERS, _SLOTS, _SLOTS, _MARKS, _NUMBERS, _SLOTS)
 
 
 class PairCounts:
@@ -54,7 +68,7 @@ class PairCounts:
         self._parts: list[Flips] = []
 
     @property
-    def root(self) -> Root:
+    def root(self) -> EntryRoot:
         """The newest version, published or not."""
         return self.list.root
 
@@ -71,20 +85,20 @@ class PairCounts:
         """Raise MemoryError unless a version with this number of rows certainly fits: all may flip. O(1)."""
         self.list.require(rows)
 
-    def begin(self, own: Own) -> None:
+    def begin(self, own: OwnRows) -> None:
         """Begin a run of versions, which changes these rows. The caller must then pass all its pairs to `take`, and call `end`."""
         self._own, self._parts = own, []
         self._state[:FLIPS] = 0
-        self._reach = max(self._reach, int(own.come.max(initial=-1)) + 1, int(own.moved.max(initial=-1)) + 1)
+        self._reach = max(self._reach, int(own.inserted.max(initial=-1)) + 1, int(own.moved.max(initial=-1)) + 1)
 
-    def take(self, at: np.ndarray, comes: np.ndarray, slots: np.ndarray) -> None:
+    def take(self, at: np.ndarray, is_inserted: np.ndarray, slots: np.ndarray) -> None:
         """Count pairs of these rows: int64[n], the number of each pair's version, not below earlier ones; bool[n], whether it comes;
         int32[n], slots."""
-        self._count(Pairs(at, comes.view(np.uint8), np.ascontiguousarray(slots)), int(at[-1]) if len(at) else -1)
+        self._count(Pairs(at, is_inserted.view(np.uint8), np.ascontiguousarray(slots)), int(at[-1]) if len(at) else -1)
 
     def _count(self, pairs: Pairs, until: int) -> None:
         own = self._own
-        most = len(pairs.slots) + len(own.gone) + 2 * len(own.moved) + len(own.come)
+        most = len(pairs.slots) + len(own.deleted) + 2 * len(own.moved) + len(own.inserted)
         flips = Flips(np.empty(most, np.int64), np.empty(most, np.int32))
         n = compiled(count_pairs)(own, self._state, self._counts, self._words, pairs, flips, until)
         if n:
@@ -106,12 +120,12 @@ class PairCounts:
             flips = Flips(flips.at[~noted], flips.slots[~noted])
         return flips
 
-    def relist(self, version: int, rows: Entries, come: np.ndarray) -> None:
+    def relist(self, version: int, rows: Entries, inserted: np.ndarray) -> None:
         """Update the list to the version by the flips (bool[n]: whether a row now has no partner). KeyError: a row to be removed is not
         there, and the structure is damaged."""
         self.list.begin(version)
         arena = self.list.arena
-        if missing := compiled(relist)(arena.nodes, arena.writing, rows, come.view(np.uint8)):
+        if missing := compiled(relist)(arena.nodes, arena.writing, rows, inserted.view(np.uint8)):
             raise KeyError(f"{missing} rows that were to go are not there")
 
     def replace(self, rows: Entries, partners: Entries) -> np.ndarray:
@@ -139,19 +153,19 @@ class PairCounts:
 
     # --- reading
 
-    def rows(self, root: Root, key: int | None = None, window: tuple[int, int] | None = None) -> Cursor:
+    def rows(self, root: EntryRoot, key: int | None = None, window: tuple[int, int] | None = None) -> Cursor:
         """The rows of a version without a partner: all, or those of a key, that meet the closed window."""
         return self.list.rows(root, key, window)
 
-    def holds(self, root: Root, rows: Entries) -> np.ndarray:
+    def holds(self, root: EntryRoot, rows: Entries) -> np.ndarray:
         """bool[n]: which of these rows have no partner. O(log n) each."""
         return self.list.holds(root, rows)
 
-    def count(self, root: Root) -> int:
+    def count(self, root: EntryRoot) -> int:
         """The number of rows without a partner. O(1)."""
         return root.counts[0]
 
-    def entries(self, root: Root) -> int:
+    def entries(self, root: EntryRoot) -> int:
         return root.counts[0]
 
     @property
@@ -176,7 +190,7 @@ class PairCounts:
         """bool[n]: which of these rows have, as far as is known, more partners than are counted."""
         return self._counts[rows.slot] >= GUESSED
 
-    def check(self, rows: Entries, partners: Entries, others: tuple[Root, ...] = ()) -> None:
+    def check(self, rows: Entries, partners: Entries, others: tuple[EntryRoot, ...] = ()) -> None:
         """Prove the invariants of the newest version, given all its rows and partners, and that no block is lost, given the other roots in
         use."""
         self.list.check(self.list.root, others)
@@ -200,16 +214,16 @@ def counts_of(rows: Entries, partners: Entries) -> np.ndarray:
     return counts
 
 
-def _before(keys: np.ndarray, places: np.ndarray, of_keys: np.ndarray, of_places: np.ndarray, or_there: bool) -> np.ndarray:
+def _before(keys: np.ndarray, positions: np.ndarray, of_keys: np.ndarray, of_positions: np.ndarray, or_there: bool) -> np.ndarray:
     """int64[n]: how many of the first (key, place) are before each of the others, or at it too (`or_there`). By sorting all, which needs no
     reserved address space."""
-    both = [(keys, places), (of_keys, of_places)]
-    all_keys, all_places = (np.concatenate(columns) for columns in zip(*(both if or_there else both[::-1]), strict=True))
-    order = np.lexsort((all_places, all_keys))
+    both = [(keys, positions), (of_keys, of_positions)]
+    all_keys, all_positions = (np.concatenate(columns) for columns in zip(*(both if or_there else both[::-1]), strict=True))
+    order = np.lexsort((all_positions, all_keys))
     is_first = order < len(keys) if or_there else order >= len(of_keys)
     ranks = np.empty(len(of_keys), np.int64)
     ranks[order[~is_first] - (len(keys) if or_there else 0)] = np.cumsum(is_first)[~is_first]
     return ranks
 
 
-__all__ = ["SILENT", "Flips", "Own", "PairCounts"]
+__all__ = ["SILENT", "Flips", "OwnRows", "PairCounts"]

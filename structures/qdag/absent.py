@@ -42,7 +42,7 @@ from structures.qdag.layout import (
     VALUES,
     VARIABLES,
     WHOLE,
-    Walking,
+    QdagWalk,
     base_of,
     bits_of,
     root_of,
@@ -52,14 +52,14 @@ from structures.quadtree.layout import QuadNodes
 
 
 @kernel(forceinline=True)
-def group_of(walking: Walking, u: int) -> int:
+def group_of(walking: QdagWalk, u: int) -> int:
     """Return the group of tested atom number u."""
     plan = walking.plan
     return plan[ATOM + (plan[ATOMS] + u) * ATOM_WORDS + GROUP]
 
 
 @kernel(forceinline=True)
-def tested_child(nodes: QuadNodes, walking: Walking, t: int, ref: int, level: int, i: int) -> int:
+def tested_child(nodes: QuadNodes, walking: QdagWalk, t: int, ref: int, level: int, i: int) -> int:
     """Return atom t's ref in child i of this level; 0: it has nothing there."""
     plan, roots, leaves = walking.plan, walking.roots, walking.leaves
     if ref == 0 or ref == FULL:
@@ -75,13 +75,13 @@ def tested_child(nodes: QuadNodes, walking: Walking, t: int, ref: int, level: in
 
 
 @kernel
-def take_in_hand(nodes: QuadNodes, walking: Walking, t: int, ref: int, level: int) -> int:
+def take_in_hand(nodes: QuadNodes, walking: QdagWalk, t: int, ref: int, level: int) -> int:
     """Return atom t's ref at this level, and load its leaf if it is one."""
     return loaded(nodes, walking, t, ref, level) if ref != FULL and level < bits_of(walking.roots, t) else ref
 
 
 @kernel
-def begin_tested(nodes: QuadNodes, walking: Walking, top: int) -> bool:
+def begin_tested(nodes: QuadNodes, walking: QdagWalk, top: int) -> bool:
     """Write the refs of the tested atoms to the first frame, whose level is `top` - 1. Returns whether the item may have rows."""
     W, plan, roots, state = nodes.W, walking.plan, walking.roots, walking.state
     for u in range(plan[TESTED]):
@@ -100,7 +100,7 @@ def begin_tested(nodes: QuadNodes, walking: Walking, top: int) -> bool:
 
 
 @kernel
-def settle(walking: Walking, g: int) -> bool:
+def settle(walking: QdagWalk, g: int) -> bool:
     """Drop the groups that are empty in frame g. Returns whether it may have rows."""
     plan, state = walking.plan, walking.state
     refs, u = g + 4 + plan[JOINT], wide(0)
@@ -123,7 +123,7 @@ def settle(walking: Walking, g: int) -> bool:
 
 
 @kernel
-def permitted(nodes: QuadNodes, walking: Walking, g: int, mask: int, level: int) -> int:
+def permitted(nodes: QuadNodes, walking: QdagWalk, g: int, mask: int, level: int) -> int:
     """Return those children of frame g, of this level and in `mask`, in which every atom with MUST has something and no group is known to
     be full."""
     plan, state = walking.plan, walking.state
@@ -146,7 +146,7 @@ def permitted(nodes: QuadNodes, walking: Walking, g: int, mask: int, level: int)
 
 
 @kernel
-def descend_tested(nodes: QuadNodes, walking: Walking, f: int, g: int, level: int, i: int) -> None:
+def descend_tested(nodes: QuadNodes, walking: QdagWalk, f: int, g: int, level: int, i: int) -> None:
     """Write the refs of the tested atoms to frame g, child i of this level of frame f."""
     plan, state = walking.plan, walking.state
     for u in range(4 + plan[JOINT], 4 + plan[JOINT] + plan[TESTED]):
@@ -155,7 +155,7 @@ def descend_tested(nodes: QuadNodes, walking: Walking, f: int, g: int, level: in
 
 
 @kernel
-def has_live_tests(walking: Walking, g: int) -> bool:
+def has_live_tests(walking: QdagWalk, g: int) -> bool:
     """Return whether a tuple found in frame g must still be looked up."""
     plan, state = walking.plan, walking.state
     for u in range(plan[TESTED]):
@@ -166,7 +166,7 @@ def has_live_tests(walking: Walking, g: int) -> bool:
 
 
 @kernel
-def has_tuple(nodes: QuadNodes, walking: Walking, t: int, at: int, level: int) -> bool:
+def has_tuple(nodes: QuadNodes, walking: QdagWalk, t: int, at: int, level: int) -> bool:
     """Return whether atom t, whose ref of this level is state[at], has the values in the state."""
     plan, roots, state = walking.plan, walking.roots, walking.state
     if state[at] == FULL:
@@ -194,7 +194,7 @@ def has_tuple(nodes: QuadNodes, walking: Walking, t: int, at: int, level: int) -
 
 
 @kernel
-def passes(nodes: QuadNodes, walking: Walking, f: int) -> bool:
+def passes(nodes: QuadNodes, walking: QdagWalk, f: int) -> bool:
     """Return whether the tuple in the state, found in the leaves of frame f, is in every atom with MUST and in no group."""
     plan, state = walking.plan, walking.state
     refs, level, u = f + 4 + plan[JOINT], state[f + 2], wide(0)

@@ -36,7 +36,7 @@ LINE = MOST_ARITY * LEAF + 16  # sixteen words are copied and compared at once
 
 JOINT, ATOMS, ALL, GIVEN, WIDTH, TESTED, ONCE, BOUND = 0, 1, 2, 3, 4, 5, 6, 7
 ATOM, ATOM_WORDS = 8, 92  # per atom, from here on
-ARITY, FIRST, PLACE, CHECKS, VARIABLES, MAP, EXT, LATE, SOURCES, GROUP, WHOLE = 0, 1, 2, 3, 4, 8, 72, 88, 89, 90, 91
+ARITY, FIRST, POSITION, CHECKS, VARIABLES, MAP, EXT, LATE, SOURCES, GROUP, WHOLE = 0, 1, 2, 3, 4, 8, 72, 88, 89, 90, 91
 # CHECKS: coordinates whose variables atoms before it have, as bits; LATE: of these those of the atom just before it, at its
 # coordinate SOURCES >> 4 j. GROUP of a tested atom, or MUST; WHOLE: whether all its variables are given.
 VALUES_WORDS = AHEAD * (MOST_ARITY + 1)  # behind the leaves
@@ -83,7 +83,7 @@ def base_of(roots: Any, t: int) -> int:
 
 
 @arrays("int64[::1]", "int64[::1]", "int64[::1]", "int32[::1]", "int64[::1]")
-class Walking(NamedTuple):
+class QdagWalk(NamedTuple):
     """The arrays of a reading: what is read, and how far. See the drawing."""
 
     plan: np.ndarray

@@ -42,20 +42,20 @@ import numpy as np
 from structures.core import cursor
 from structures.core.kernel import compiled
 from structures.qdag import layout
-from structures.qdag.layout import ROOT_WORDS, Walking, line_words, plan_words, state_words
+from structures.qdag.layout import ROOT_WORDS, QdagWalk, line_words, plan_words, state_words
 from structures.qdag.scan import NO_SLOT, SCANNED, SCANNED_AT_ONCE, read_items, scan_of
 from structures.quadtree.layout import MOST_ARITY
-from structures.quadtree.trees import QuadTrees, Root
+from structures.quadtree.trees import QuadtreeRoot, QuadTrees
 
-__all__ = ["And", "Atom", "Cursor", "extend"]
+__all__ = ["And", "Atom", "QdagCursor", "extend"]
 
-Roots = tuple[Root, ...]
+Roots = tuple[QuadtreeRoot, ...]
 
 
 def extend(variables: Sequence[int], dimension: int) -> list[int]:
     """Return M of a qdag whose tree has these variables, in this order (Algorithm 3); the first of all variables has the highest bit."""
     return [
-        sum((i >> (dimension - 1 - v) & 1) << (len(variables) - 1 - place) for place, v in enumerate(variables))
+        sum((i >> (dimension - 1 - v) & 1) << (len(variables) - 1 - position) for position, v in enumerate(variables))
         for i in range(1 << dimension)
     ]
 
@@ -73,7 +73,7 @@ class _Plan(NamedTuple):
     trees: list[tuple[int, int]]  # of each atom read, its place and its tree's number
 
 
-class Cursor(cursor.Cursor):
+class QdagCursor(cursor.Cursor):
     """A reading. Its steps are joint nodes visited, entries of leaves tried, and rows of cells read; its dead ends are joint nodes visited
     that had no children, and items and entries tried that joined with nothing."""
 
@@ -88,7 +88,7 @@ class Cursor(cursor.Cursor):
         self._nodes, self._plans = trees.arrays[0], plans
         self._scan = np.zeros(1, np.int64) if scan is None else scan
         self._Z[layout.ITEMS] = len(items) // plans[0].item(layout.WIDTH) if scan is None else 0
-        self._walking = Walking(plans[0], plans[1], items, np.empty(line_words(atoms), np.int32), self._Z)
+        self._walking = QdagWalk(plans[0], plans[1], items, np.empty(line_words(atoms), np.int32), self._Z)
         self._ended = self._is_over()
 
     def _is_over(self) -> bool:
@@ -141,7 +141,7 @@ class And:
         self.groups = [layout.MUST] * len(atoms) + [number for number, _ in grouped]
         self._plans: dict[tuple[int, frozenset[int]], _Plan] = {}
         # Of an atom's entries, in an item.
-        self._columns = [[*(1 + v for v in self.variables_of(place)), 0] for place in range(len(self.atoms))]
+        self._columns = [[*(1 + v for v in self.variables_of(position)), 0] for position in range(len(self.atoms))]
 
     def _plan(self, given: int, bound: frozenset[int]) -> _Plan:
         """Return the plan for readings of all atoms except the given one, in which these variables have values."""
@@ -151,22 +151,22 @@ class And:
         return found
 
     def _new_plan(self, given: int, bound: frozenset[int]) -> _Plan:
-        read = [place for place in range(self.lines) if place != given]
-        joint = self._in_turn([place for place in read if not self.atoms[place].variables <= bound], bound)
-        read = joint + [place for place in read if place not in joint]
+        read = [position for position in range(self.lines) if position != given]
+        joint = self._in_turn([position for position in read if not self.atoms[position].variables <= bound], bound)
+        read = joint + [position for position in read if position not in joint]
         tested = self._tested(given)
         words = np.zeros(plan_words(len(read) + len(tested)), np.int64)
         words[layout.JOINT], words[layout.ATOMS], words[layout.TESTED] = len(joint), len(read), len(tested)
         words[layout.GIVEN], words[layout.WIDTH] = given if given < self.lines else -1, 1 + self.dimension
         words[layout.ALL], words[layout.ONCE], words[layout.BOUND] = _word(range(1 << self.dimension - len(bound))), self.once, _word(bound)
         trees, before, last = [], set(bound), tuple[int, ...]()
-        for t, place in enumerate([*read, *(place for _, place in tested)]):
-            variables = self.atoms[place].variables
+        for t, position in enumerate([*read, *(position for _, position in tested)]):
+            variables = self.atoms[position].variables
             whole = variables <= bound
-            tree, order = self.atoms[place].trees[frozenset() if whole else variables & bound]
-            trees.append((place, tree))
+            tree, order = self.atoms[position].trees[frozenset() if whole else variables & bound]
+            trees.append((position, tree))
             a = layout.ATOM + t * layout.ATOM_WORDS
-            words[a + layout.ARITY], words[a + layout.PLACE], words[a + layout.WHOLE] = len(order), place, whole
+            words[a + layout.ARITY], words[a + layout.POSITION], words[a + layout.WHOLE] = len(order), position, whole
             words[a + layout.VARIABLES : a + layout.VARIABLES + len(order)] = order
             if not whole:
                 self._put_quadrants(words[a : a + layout.ATOM_WORDS], order, bound)
@@ -195,37 +195,37 @@ class And:
         """Return the atoms that a reading tests, and their groups. If the given atom is in a group, the rows are those that the group
         excludes because of it: the group's other atoms must have the values."""
         own = self.groups[given] if given >= self.lines else None
-        places = [place for place in range(self.lines, len(self.atoms)) if place != given]
-        return sorted((layout.MUST if self.groups[place] == own else self.groups[place], place) for place in places)
+        positions = [position for position in range(self.lines, len(self.atoms)) if position != given]
+        return sorted((layout.MUST if self.groups[position] == own else self.groups[position], position) for position in positions)
 
-    def _in_turn(self, places: Iterable[int], bound: frozenset[int]) -> list[int]:
+    def _in_turn(self, positions: Iterable[int], bound: frozenset[int]) -> list[int]:
         """Return these atoms in an order: first one with the most free variables, then always one that adds the fewest, so that its entries
         are restricted by the atoms before it."""
-        rest, known, found = sorted(places, key=lambda place: -len(self.atoms[place].variables - bound)), set(bound), list[int]()
+        rest, known, found = sorted(positions, key=lambda position: -len(self.atoms[position].variables - bound)), set(bound), list[int]()
         while rest:
             found.append(rest.pop(0))
             known |= self.atoms[found[-1]].variables
-            rest.sort(key=lambda place: (len(self.atoms[place].variables - known), place))
+            rest.sort(key=lambda position: (len(self.atoms[position].variables - known), position))
         return found
 
-    def plan_of(self, place: int) -> _Plan:
+    def plan_of(self, position: int) -> _Plan:
         """Return the plan of the readings of `partners`."""
-        return self._plan(place, self.atoms[place].variables)
+        return self._plan(position, self.atoms[position].variables)
 
-    def variables_of(self, place: int) -> tuple[int, ...]:
+    def variables_of(self, position: int) -> tuple[int, ...]:
         """Return the variables of an atom, in the order of its plain tree's coordinates."""
-        return self.atoms[place].trees[frozenset()][1]
+        return self.atoms[position].trees[frozenset()][1]
 
-    def rows(self, versions: Sequence[Roots], codes: Sequence[int] | None = None) -> Cursor:
+    def rows(self, versions: Sequence[Roots], codes: Sequence[int] | None = None) -> QdagCursor:
         """Return a cursor over all rows of these versions, one version for each atom, including those of groups. `codes`: the value of each
         variable, -1 for any."""
         if codes is None:
-            place = self._driver(versions)
-            tree, variables = self.atoms[place].trees[frozenset()]
+            position = self._driver(versions)
+            tree, variables = self.atoms[position].trees[frozenset()]
             items = np.empty(SCANNED_AT_ONCE * (1 + self.dimension), np.int64)
-            whole = self._plan(-1, self.atoms[place].variables)
-            plans = [whole if self.once else self.plan_of(place), whole]
-            return self._cursor(plans, versions, items, scan_of(versions[place][tree], variables, self.once))
+            whole = self._plan(-1, self.atoms[position].variables)
+            plans = [whole if self.once else self.plan_of(position), whole]
+            return self._cursor(plans, versions, items, scan_of(versions[position][tree], variables, self.once))
         bound = frozenset(v for v, code in enumerate(codes) if code >= 0)
         return self._cursor([self._plan(-1, bound)] * 2, versions, np.array([NO_SLOT, *codes], np.int64))
 
@@ -234,30 +234,32 @@ class And:
         variables."""
         read = self.atoms[: self.lines]
         counts = [version[atom.trees[frozenset()][0]].count for version, atom in zip(versions, read, strict=False)]
-        return min(range(len(counts)), key=lambda place: (counts[place], -len(self.atoms[place].variables)))
+        return min(range(len(counts)), key=lambda position: (counts[position], -len(self.atoms[position].variables)))
 
-    def partners(self, versions: Sequence[Roots], place: int, entries: np.ndarray) -> Cursor:
-        """Return a cursor over the rows in which atom number `place` is one of these entries, in their order: int32[n, k + 1], coordinates
-        as in its plain tree, slot. The version of this atom is not read. For an atom of a group: the rows that only this group excludes,
-        because of one of these tuples."""
+    def partners(self, versions: Sequence[Roots], position: int, entries: np.ndarray) -> QdagCursor:
+        """Return a cursor over the rows in which atom number `position` is one of these entries, in their order: int32[n, k + 1],
+        coordinates as in its plain tree, slot. The version of this atom is not read. For an atom of a group: the rows that only this group
+        excludes, because of one of these tuples."""
         items = np.empty((len(entries), 1 + self.dimension), np.int64)
-        items[:, self._columns[place]] = entries
-        return self._cursor([self.plan_of(place)] * 2, versions, items.reshape(-1))
+        items[:, self._columns[position]] = entries
+        return self._cursor([self.plan_of(position)] * 2, versions, items.reshape(-1))
 
-    def having(self, versions: Sequence[Roots], place: int, tuples: np.ndarray) -> Cursor:
-        """Return a cursor over the rows that have one of these tuples in the variables of atom number `place`: int32[n, k], coordinates as
-        in its plain tree. The atom is read like any other."""
+    def having(self, versions: Sequence[Roots], position: int, tuples: np.ndarray) -> QdagCursor:
+        """Return a cursor over the rows that have one of these tuples in the variables of atom number `position`: int32[n, k], coordinates
+        as in its plain tree. The atom is read like any other."""
         items = np.full((len(tuples), 1 + self.dimension), NO_SLOT, np.int64)
-        items[:, self._columns[place][:-1]] = tuples
-        plan = self._plan(-1, self.atoms[place].variables)
+        items[:, self._columns[position][:-1]] = tuples
+        plan = self._plan(-1, self.atoms[position].variables)
         return self._cursor([plan] * 2, versions, items.reshape(-1))
 
-    def _cursor(self, plans: Sequence[_Plan], versions: Sequence[Roots], items: np.ndarray, scan: np.ndarray | None = None) -> Cursor:
+    def _cursor(self, plans: Sequence[_Plan], versions: Sequence[Roots], items: np.ndarray, scan: np.ndarray | None = None) -> QdagCursor:
         """Return a reading that uses the first plan for items that have a slot, the second for those that have none."""
         words = list[np.ndarray]()
         for plan in plans:
-            words += plan.words, np.array([word for place, tree in plan.trees for word in versions[place][tree][:ROOT_WORDS]], np.int64)
-        return Cursor(self, words, items, scan)
+            words += plan.words, np.array(
+                [word for position, tree in plan.trees for word in versions[position][tree][:ROOT_WORDS]], np.int64
+            )
+        return QdagCursor(self, words, items, scan)
 
 
 def _word(bits: Iterable[int]) -> int:

@@ -29,12 +29,12 @@ from structures.qdag.layout import (
     WAYS,
     WHOLE,
     WIDTH,
-    Walking,
+    QdagWalk,
     base_of,
     bits_of,
     root_of,
 )
-from structures.quadtree.layout import AHEAD, CODE_BITS, HEAD, LEAF, QuadNodes, Shape, live_child
+from structures.quadtree.layout import AHEAD, CODE_BITS, HEAD, LEAF, QuadNodes, QuadtreeShape, live_child
 from structures.quadtree.prefetching import prefetch_paths
 from structures.quadtree.search import child_of, children_of, copy_leaf, ends_at, leads_to_leaf
 
@@ -54,7 +54,7 @@ def enter_child(nodes: QuadNodes, base: int, o: int, arity: int, c: int) -> int:
 
 
 @kernel(forceinline=True)
-def loaded(nodes: QuadNodes, walking: Walking, t: int, ref: int, level: int) -> int:
+def loaded(nodes: QuadNodes, walking: QdagWalk, t: int, ref: int, level: int) -> int:
     """Return atom t's ref, and load its leaf if it is one."""
     plan, roots, leaves = walking.plan, walking.roots, walking.leaves
     if ref & FRESH == 0:
@@ -62,7 +62,7 @@ def loaded(nodes: QuadNodes, walking: Walking, t: int, ref: int, level: int) -> 
     a = ATOM + t * ATOM_WORDS
     f = plan[a + FIRST]
     known = f if level < CODE_BITS else 0
-    return (1 << copy_leaf(nodes, base_of(roots, t), ref >> AT, Shape(plan[a + ARITY], f), level, known, leaves, t * LINE)) - 1
+    return (1 << copy_leaf(nodes, base_of(roots, t), ref >> AT, QuadtreeShape(plan[a + ARITY], f), level, known, leaves, t * LINE)) - 1
 
 
 @kernel(forceinline=True)
@@ -77,7 +77,7 @@ def of_child(leaves: Any, s: int, arity: int, leading: int, level: int, some: in
 
 
 @kernel(forceinline=True)
-def child_at(nodes: QuadNodes, walking: Walking, t: int, ref: int, level: int, i: int) -> int:
+def child_at(nodes: QuadNodes, walking: QdagWalk, t: int, ref: int, level: int, i: int) -> int:
     """Return the ref of qdag t's child number i of this level, which exists."""
     plan, roots, leaves = walking.plan, walking.roots, walking.leaves
     if level >= bits_of(roots, t):
@@ -90,7 +90,7 @@ def child_at(nodes: QuadNodes, walking: Walking, t: int, ref: int, level: int, i
 
 
 @kernel(forceinline=True)
-def await_child(W: Any, walking: Walking, t: int, ref: int, level: int, i: int) -> None:
+def await_child(W: Any, walking: QdagWalk, t: int, ref: int, level: int, i: int) -> None:
     """Prefetch the block of qdag t's child number i of this level, which exists, if it is a live one."""
     plan, roots = walking.plan, walking.roots
     o = ref >> AT
@@ -103,7 +103,7 @@ def await_child(W: Any, walking: Walking, t: int, ref: int, level: int, i: int) 
 
 
 @kernel(forceinline=True)
-def quadrants(nodes: QuadNodes, walking: Walking, t: int, ref: int, level: int) -> int:
+def quadrants(nodes: QuadNodes, walking: QdagWalk, t: int, ref: int, level: int) -> int:
     """Return the children of this level that qdag t does not leave empty."""
     plan, roots, leaves = walking.plan, walking.roots, walking.leaves
     a = ATOM + t * ATOM_WORDS
@@ -124,7 +124,7 @@ def quadrants(nodes: QuadNodes, walking: Walking, t: int, ref: int, level: int) 
 
 
 @kernel(forceinline=True)
-def agreeing(walking: Walking, t: int, some: int, coordinates: int, values: Any, v: int) -> int:
+def agreeing(walking: QdagWalk, t: int, some: int, coordinates: int, values: Any, v: int) -> int:
     """Return those of the entries `some` of atom t's leaf that have, in these coordinates (bits), the values of their variables, values[v +
     variable]."""
     plan, leaves = walking.plan, walking.leaves
@@ -152,7 +152,7 @@ def first_of_each(leaves: Any, s: int, leading: int, arity: int, some: int) -> i
 
 
 @kernel
-def bind(nodes: QuadNodes, walking: Walking, t: int, count: int) -> int:
+def bind(nodes: QuadNodes, walking: QdagWalk, t: int, count: int) -> int:
     """Return atom t's ref where its first `count` coordinates have the values of item state[ITEM] - 1; 0: nothing is there. The descent
     begins where it differs from the previous one."""
     W, plan, roots, items, state = nodes.W, walking.plan, walking.roots, walking.items, walking.state
@@ -188,7 +188,7 @@ def bind(nodes: QuadNodes, walking: Walking, t: int, count: int) -> int:
 
 
 @kernel
-def prefetch_ways(nodes: QuadNodes, walking: Walking) -> None:
+def prefetch_ways(nodes: QuadNodes, walking: QdagWalk) -> None:
     """Prefetch the ways of `bind` for item state[ITEM] - 1 and those after it, AHEAD in all. There is no frame yet: their words are room
     for the paths. If only the leading coordinates have values, the others are undefined, and the paths end before their levels."""
     plan, roots, items, leaves, state = walking.plan, walking.roots, walking.items, walking.leaves, walking.state
@@ -204,4 +204,4 @@ def prefetch_ways(nodes: QuadNodes, walking: Walking) -> None:
             for j in range(k if whole else f):
                 leaves[begin + i * (k + 1) + j] = items[(first + i) * plan[WIDTH] + 1 + plan[a + VARIABLES + j]]
         tree, part = (root_of(roots, t), bits_of(roots, t), base_of(roots, t)), (begin, begin + n * (k + 1))
-        prefetch_paths(nodes, tree, Shape(k, f), leaves, part, 0 if whole else CODE_BITS, state, FRAMES)
+        prefetch_paths(nodes, tree, QuadtreeShape(k, f), leaves, part, 0 if whole else CODE_BITS, state, FRAMES)

@@ -25,28 +25,28 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from structures.core.blocks import Writing
+from structures.core.blocks import WriteState
 from structures.core.control import VERSION
 from structures.core.kernel import arrays, compiled, contiguous, kernel, wide
-from structures.qdag.layout import DEPTH, ITEM, ITEMS, MOST_ATOMS, ROOT_WORDS, STEPS, Walking, line_words, state_words
+from structures.qdag.layout import DEPTH, ITEM, ITEMS, MOST_ATOMS, ROOT_WORDS, STEPS, QdagWalk, line_words, state_words
 from structures.qdag.qdag import And
 from structures.qdag.walk import and_steps
 from structures.quadtree.changes import delete_entry, insert_entry
 from structures.quadtree.layout import MISSING, MOST_ARITY, TREE, TREE_WORDS, QuadNodes
 
-__all__ = ["STEP_DELETE", "STEP_ENTER", "STEP_INSERT", "STEP_LEAVE", "Runs", "Told"]
+__all__ = ["STEP_DELETE", "STEP_ENTER", "STEP_INSERT", "STEP_LEAVE", "Runs", "Emission"]
 
 STEP_LEAVE, STEP_ENTER, STEP_DELETE, STEP_INSERT = 0, 1, 2, 3
-AT, PLACE, READING, ROWS, LIMIT, BUDGET, RUN_WORDS = range(7)
+AT, POSITION, READING, ROWS, LIMIT, BUDGET, RUN_WORDS = range(7)
 CHANGE, SIGN, OF_BASE, ENTRY, STEP_WORDS = range(5)  # of a step
 TREE_, TAKEN, TAKES = range(3)  # of a tree: it, how many columns it takes, and these
 BASE_TREES, BASE_END = range(2)  # of a base: its trees
 BASE, PLAN, WIDTH, OTHERS, COLUMNS = 0, 1, 3, 4, 4 + MOST_ATOMS  # of an atom; PLAN + 1: where it ends
 ATOM_WORDS = COLUMNS + MOST_ARITY + 1
-_PLACE_SHIFT = 16  # of an atom's others: place << 16 | tree
+_POSITION_SHIFT = 16  # of an atom's others: place << 16 | tree
 LINE_CHANGE, LINE_SIGN, FIRST_ROW, END_ROW, TOO_LARGE, LINE_WORDS = range(6)  # of a line
 _NOTHING_WRITTEN = -1  # as PLACE
-_NOTHING_TOLD = -1  # as LIMIT
+_NOTHING_EMITTED = -1  # as LIMIT
 _CAPACITY = 1 << 13
 _BUDGET = 1 << 18  # steps of the readings of a call: about a millisecond
 
@@ -78,7 +78,7 @@ class Lines(NamedTuple):
 
 
 @kernel
-def write_step(nodes: QuadNodes, writing: Writing, query: Query, steps: Steps, entry: Any, s: int) -> None:
+def write_step(nodes: QuadNodes, writing: WriteState, query: Query, steps: Steps, entry: Any, s: int) -> None:
     """Write step s to all trees of its base."""
     C, trees, bases, entries, step = writing.C, query.trees, query.bases, steps.entries, steps.steps
     base, e, sign = step[s, OF_BASE], step[s, ENTRY], step[s, SIGN]
@@ -102,7 +102,7 @@ def keep_roots(C: Any, versions: Any, v: int) -> None:
 
 
 @kernel
-def open_reading(atoms: Any, a: int, entries: Any, e: int, versions: Any, walking: Walking, others: int) -> None:
+def open_reading(atoms: Any, a: int, entries: Any, e: int, versions: Any, walking: QdagWalk, others: int) -> None:
     """Open the reading of the rows in which atom a has the entry at entries[e]; each other atom is read at its own version."""
     roots, items, reading = walking.roots, walking.items, walking.state
     k = atoms[a, WIDTH] - 1
@@ -110,21 +110,21 @@ def open_reading(atoms: Any, a: int, entries: Any, e: int, versions: Any, walkin
     for j in range(k):
         items[1 + atoms[a, COLUMNS + j]] = entries[e + j]
     for t in range(others):
-        place, tree = atoms[a, OTHERS + t] >> _PLACE_SHIFT, atoms[a, OTHERS + t] & ((1 << _PLACE_SHIFT) - 1)
+        position, tree = atoms[a, OTHERS + t] >> _POSITION_SHIFT, atoms[a, OTHERS + t] & ((1 << _POSITION_SHIFT) - 1)
         for i in range(ROOT_WORDS):
-            roots[ROOT_WORDS * t + i] = versions[1 if place < a else 0, ROOT_WORDS * tree + i]
+            roots[ROOT_WORDS * t + i] = versions[1 if position < a else 0, ROOT_WORDS * tree + i]
     reading[DEPTH], reading[ITEM], reading[ITEMS] = 0, 0, 1
 
 
 @kernel
-def tell(nodes: QuadNodes, query: Query, steps: Steps, walking: Walking, state: State, out: Any, n: int, stop: tuple[int, int]) -> int:
+def emit(nodes: QuadNodes, query: Query, steps: Steps, walking: QdagWalk, state: State, out: Any, n: int, stop: tuple[int, int]) -> int:
     """Report the rows of the steps from run[AT] to before stop[0], until `out` is full, they exceed the limit, or the readings have made
     stop[1] steps. Returns the number of rows in `out` then."""
     table, entries, atoms, run, versions = steps.steps, steps.entries, query.atoms, state.run, state.versions
     plans, roots, items, leaves, reading = walking.plan, walking.roots, walking.items, walking.leaves, walking.state
     end, most = stop
-    while run[PLACE] < len(atoms) and n < out.shape[1] and run[ROWS] <= run[LIMIT]:
-        a, s = run[PLACE], run[AT]
+    while run[POSITION] < len(atoms) and n < out.shape[1] and run[ROWS] <= run[LIMIT]:
+        a, s = run[POSITION], run[AT]
         while s < end and table[s, OF_BASE] != atoms[a, BASE]:
             s += 1
         if s < end:
@@ -133,11 +133,11 @@ def tell(nodes: QuadNodes, query: Query, steps: Steps, walking: Walking, state: 
                 open_reading(atoms, a, entries, table[s, ENTRY], versions, walking, len(atoms) - 1)
                 run[READING] = 1
             before = n
-            n = and_steps(nodes, Walking(plan, roots, items, leaves, reading), out, n, most)
+            n = and_steps(nodes, QdagWalk(plan, roots, items, leaves, reading), out, n, most)
             run[ROWS] += n - before
             if reading[DEPTH] > 0 or reading[ITEM] < reading[ITEMS] or n == out.shape[1]:
                 break
-        run[PLACE] += 1
+        run[POSITION] += 1
         run[READING] = 0
     return n
 
@@ -149,43 +149,43 @@ def write_line(lines: Any, i: int, change: int, sign: int, first: int, end: int,
 
 
 @kernel("int64(QuadNodes, Writing, Query, Steps, Walking, State, Lines)")
-def follow(nodes: QuadNodes, writing: Writing, query: Query, steps: Steps, walking: Walking, state: State, told: Lines) -> int:
+def follow(nodes: QuadNodes, writing: WriteState, query: Query, steps: Steps, walking: QdagWalk, state: State, emitted: Lines) -> int:
     """Continue until all steps are done, there is no room for more rows or lines, as many entries are written as there is room for lines,
     or the readings have made run[BUDGET] steps. Returns the number of lines. Cost: of each step that of `QuadTrees` for the entry, and that
     of reading its rows."""
-    C, table, atoms, run, versions, out = writing.C, steps.steps, query.atoms, state.run, state.versions, told.out
+    C, table, atoms, run, versions, out = writing.C, steps.steps, query.atoms, state.run, state.versions, emitted.out
     n, lines, limit, written = wide(0), wide(0), run[LIMIT], wide(0)
     most = walking.state[STEPS] + run[BUDGET]
-    while run[AT] < len(table) and n < out.shape[1] and max(lines, written) < len(told.lines) and walking.state[STEPS] < most:
+    while run[AT] < len(table) and n < out.shape[1] and max(lines, written) < len(emitted.lines) and walking.state[STEPS] < most:
         s, end = run[AT], run[AT] + 1
         change, sign = table[s, CHANGE], table[s, SIGN]
         while end < len(table) and table[end, CHANGE] == change and max(table[end, SIGN], STEP_ENTER) == max(sign, STEP_ENTER):
             end += 1
-        if run[PLACE] == _NOTHING_WRITTEN:
+        if run[POSITION] == _NOTHING_WRITTEN:
             C[VERSION] += 1
             keep_roots(C, versions, 0)
             for i in range(s, end):
                 write_step(nodes, writing, query, steps, state.entry, i)
             written += end - s
             keep_roots(C, versions, 1)
-            run[PLACE], run[READING], run[ROWS] = 0, 0, 0
-            if limit == _NOTHING_TOLD or sign <= STEP_ENTER:
-                run[PLACE] = len(atoms)
+            run[POSITION], run[READING], run[ROWS] = 0, 0, 0
+            if limit == _NOTHING_EMITTED or sign <= STEP_ENTER:
+                run[POSITION] = len(atoms)
         start = n
-        n = tell(nodes, query, steps, walking, state, out, n, (end, most))
-        if run[ROWS] > limit and limit != _NOTHING_TOLD:
-            n, run[PLACE] = start, len(atoms)
-            write_line(told.lines, lines, change, sign, n, n, 1)
+        n = emit(nodes, query, steps, walking, state, out, n, (end, most))
+        if run[ROWS] > limit and limit != _NOTHING_EMITTED:
+            n, run[POSITION] = start, len(atoms)
+            write_line(emitted.lines, lines, change, sign, n, n, 1)
             lines += 1
         elif n > start:
-            write_line(told.lines, lines, change, sign, start, n, 0)
+            write_line(emitted.lines, lines, change, sign, start, n, 0)
             lines += 1
-        if run[PLACE] == len(atoms):
-            run[AT], run[PLACE] = end, _NOTHING_WRITTEN
+        if run[POSITION] == len(atoms):
+            run[AT], run[POSITION] = end, _NOTHING_WRITTEN
     return lines
 
 
-class Told(NamedTuple):
+class Emission(NamedTuple):
     """The rows, int32[atoms, n], that a change adds or removes; or too many, and none here."""
 
     change: int
@@ -208,29 +208,29 @@ class Runs:
     ) -> None:
         self._trees, self._budget = join.trees, budget
         ends = np.cumsum([0, *map(len, bases)])
-        places = np.column_stack((ends[:-1], ends[1:]))
+        positions = np.column_stack((ends[:-1], ends[1:]))
         trees = np.zeros((ends[-1], TAKES + MOST_ARITY + 1), np.int64)
         for row, (tree, columns) in zip(trees, [one for own in bases for one in own], strict=True):
             row[: TAKES + len(columns)] = tree, len(columns), *columns
-        plans = [join.plan_of(place) for place in range(len(base_of))]
+        plans = [join.plan_of(position) for position in range(len(base_of))]
         ends = np.cumsum([0, *(len(plan.words) for plan in plans)])
         words = np.concatenate([plan.words for plan in plans])
         atoms = np.zeros((len(base_of), ATOM_WORDS), np.int64)
-        for place, (row, plan) in enumerate(zip(atoms, plans, strict=True)):
-            variables = join.variables_of(place)
-            row[BASE], row[PLAN], row[PLAN + 1], row[WIDTH] = base_of[place], ends[place], ends[place + 1], len(variables) + 1
-            row[OTHERS : OTHERS + len(plan.trees)] = [other << _PLACE_SHIFT | tree for other, tree in plan.trees]
+        for position, (row, plan) in enumerate(zip(atoms, plans, strict=True)):
+            variables = join.variables_of(position)
+            row[BASE], row[PLAN], row[PLAN + 1], row[WIDTH] = base_of[position], ends[position], ends[position + 1], len(variables) + 1
+            row[OTHERS : OTHERS + len(plan.trees)] = [other << _POSITION_SHIFT | tree for other, tree in plan.trees]
             row[COLUMNS : COLUMNS + len(variables)] = variables
         others = len(base_of) - 1
-        self._query = Query(trees, places, atoms)
+        self._query = Query(trees, positions, atoms)
         roots, items = np.zeros(ROOT_WORDS * max(1, others), np.int64), np.zeros(1 + join.dimension, np.int64)
         leaves, reading = np.zeros(line_words(max(1, others)), np.int32), np.zeros(state_words(max(1, others)), np.int64)
-        self._walking = Walking(words, roots, items, leaves, reading)
+        self._walking = QdagWalk(words, roots, items, leaves, reading)
         versions = np.zeros((2, ROOT_WORDS * len(join.trees.shapes)), np.int64)
         self._state = State(np.zeros(RUN_WORDS, np.int64), versions, np.zeros(MOST_ARITY + 1, np.int32))
-        self._told = Lines(np.zeros((capacity, LINE_WORDS), np.int64), np.zeros((len(base_of), capacity), np.int32))
+        self._emitted = Lines(np.zeros((capacity, LINE_WORDS), np.int64), np.zeros((len(base_of), capacity), np.int32))
 
-    def follow(self, version: int, steps: np.ndarray, entries: np.ndarray, limit: int | None) -> Iterator[Told]:
+    def follow(self, version: int, steps: np.ndarray, entries: np.ndarray, limit: int | None) -> Iterator[Emission]:
         """Apply int64[n, 4] steps over int32 entries of their bases, each kind of a change as one more version after `version`, and yield
         what they did. `limit`: of rows; None: report nothing. Call `QuadTrees.require` first. Raises KeyError if some deleted entries were
         not there; TypeError or ValueError, with nothing done, if the steps or their entries are invalid."""
@@ -241,15 +241,15 @@ class Runs:
         self._trees.arena.C[VERSION] = version
         for base, (first, end) in enumerate(self._query.bases.tolist()):
             own = steps[steps[:, OF_BASE] == base]
-            come = (own[:, SIGN] == STEP_ENTER) | (own[:, SIGN] == STEP_INSERT)
+            inserted = (own[:, SIGN] == STEP_ENTER) | (own[:, SIGN] == STEP_INSERT)
             for tree, width, *columns in self._query.trees[first:end].tolist():
-                self._trees.expect(tree, entries[own[:, ENTRY, None] + np.array(columns[:width])], come)
-        run, told = self._state.run, self._told
-        run[:] = 0, _NOTHING_WRITTEN, 0, 0, _NOTHING_TOLD if limit is None else limit, self._budget
+                self._trees.expect(tree, entries[own[:, ENTRY, None] + np.array(columns[:width])], inserted)
+        run, emitted = self._state.run, self._emitted
+        run[:] = 0, _NOTHING_WRITTEN, 0, 0, _NOTHING_EMITTED if limit is None else limit, self._budget
         while run[AT] < len(steps):
-            lines = compiled(follow)(*self._trees.arrays, self._query, Steps(steps, entries), self._walking, self._state, told)
-            for change, sign, first, end, too_large in told.lines[:lines].tolist():
-                yield Told(change, sign == STEP_INSERT, told.out[:, first:end].copy(), bool(too_large))
+            lines = compiled(follow)(*self._trees.arrays, self._query, Steps(steps, entries), self._walking, self._state, emitted)
+            for change, sign, first, end, too_large in emitted.lines[:lines].tolist():
+                yield Emission(change, sign == STEP_INSERT, emitted.out[:, first:end].copy(), bool(too_large))
         self._trees.settle_missing()
 
     @property

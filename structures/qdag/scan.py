@@ -22,12 +22,12 @@ import numpy as np
 
 from structures.core.bits import lowest
 from structures.core.kernel import kernel, wide
-from structures.qdag.layout import AHEAD_OF, DEPTH, ITEM, ITEMS, STEPS, WIDTH, Walking
+from structures.qdag.layout import AHEAD_OF, DEPTH, ITEM, ITEMS, STEPS, WIDTH, QdagWalk
 from structures.qdag.refs import first_of_each
 from structures.qdag.walk import and_steps
-from structures.quadtree.layout import LEAF, LEVELS, MOST_ARITY, QuadNodes, Shape
+from structures.quadtree.layout import LEAF, LEVELS, MOST_ARITY, QuadNodes, QuadtreeShape
 from structures.quadtree.search import child_of, children_of, copy_leaf, ends_at
-from structures.quadtree.trees import Root
+from structures.quadtree.trees import QuadtreeRoot
 
 SCANNED_AT_ONCE = 16 * LEAF  # entries
 SCANNED, BASE, ARITY, VARIABLES, TUPLES, FRAMES = 0, 1, 2, 3, 3 + MOST_ARITY, 4 + MOST_ARITY
@@ -36,18 +36,18 @@ NO_SLOT = -1
 _UNTOLD = -1
 
 
-def scan_of(root: Root, variables: Sequence[int], tuples: bool) -> np.ndarray:
+def scan_of(root: QuadtreeRoot, variables: Sequence[int], tuples: bool) -> np.ndarray:
     """Return the state of a scan of a plain tree whose coordinates are these variables."""
     scanning = np.zeros(SCAN_WORDS, np.int64)
     scanning[BASE], scanning[ARITY], scanning[TUPLES] = root.base, len(variables), tuples
     scanning[VARIABLES : VARIABLES + len(variables)] = variables
     if root.count:
-        scanning[SCANNED], scanning[FRAMES : FRAMES + 3] = 1, (root.place, root.bits - 1, _UNTOLD)
+        scanning[SCANNED], scanning[FRAMES : FRAMES + 3] = 1, (root.position, root.bits - 1, _UNTOLD)
     return scanning
 
 
 @kernel
-def scan(nodes: QuadNodes, scanning: Any, walking: Walking, width: int) -> int:
+def scan(nodes: QuadNodes, scanning: Any, walking: QdagWalk, width: int) -> int:
     """Write the driving atom's next entries as items of `width` words, as long as a whole leaf fits, or its next tuple of many rows.
     Returns the number of items."""
     W, items, leaves = nodes.W, walking.items, walking.leaves
@@ -62,7 +62,7 @@ def scan(nodes: QuadNodes, scanning: Any, walking: Walking, width: int) -> int:
             o, level = child_of(nodes, base, o, k, lowest(children_of(nodes, base, o, k))), level - 1
         if ends_at(W, o):
             scanning[SCANNED] -= 1
-            count = copy_leaf(nodes, base, o, Shape(k, 0), level, 0, leaves, 0)
+            count = copy_leaf(nodes, base, o, QuadtreeShape(k, 0), level, 0, leaves, 0)
             some = wide(1) if many else (wide(1) << count) - 1
             if scanning[TUPLES] != 0:
                 some = first_of_each(leaves, 0, 0, k, some)
@@ -87,7 +87,7 @@ def scan(nodes: QuadNodes, scanning: Any, walking: Walking, width: int) -> int:
 
 
 @kernel("int64(QuadNodes, Walking, int64[::1], int64[::1], int64[::1], int32[:, ::1], int64)")
-def read_items(nodes: QuadNodes, walking: Walking, other_plan: Any, other_roots: Any, scanning: Any, out: Any, budget: int) -> int:
+def read_items(nodes: QuadNodes, walking: QdagWalk, other_plan: Any, other_roots: Any, scanning: Any, out: Any, budget: int) -> int:
     """Continue until `out` (a line for each alias) is full, all items are read, or `budget` steps are made. Returns the number of rows in
     `out`. Cost: that of the steps; an item O(2**d m log l) times the AGM bound of what has its values."""
     plan, items, leaves, state = walking.plan, walking.items, walking.leaves, walking.state
@@ -99,7 +99,7 @@ def read_items(nodes: QuadNodes, walking: Walking, other_plan: Any, other_roots:
             state[ITEM], state[ITEMS] = 0, scan(nodes, scanning, walking, plan[WIDTH])
             state[AHEAD_OF] = state[ITEMS]  # one after another in Morton order: most of a way is that of the item before
         if items[0] == NO_SLOT:
-            n = and_steps(nodes, Walking(other_plan, other_roots, items, leaves, state), out, n, stop)
+            n = and_steps(nodes, QdagWalk(other_plan, other_roots, items, leaves, state), out, n, stop)
         else:
             n = and_steps(nodes, walking, out, n, stop)
     return n

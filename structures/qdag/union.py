@@ -33,10 +33,10 @@ from structures.qdag.layout import (
     GROUP,
     LOOKED_UP,
     MUST,
-    PLACE,
+    POSITION,
     ROOT_WORDS,
     VALUES,
-    Walking,
+    QdagWalk,
     root_of,
 )
 from structures.qdag.qdag import And, Atom, Roots
@@ -44,7 +44,7 @@ from structures.qdag.refs import enter
 from structures.quadtree.layout import CODE_BITS, QuadNodes
 from structures.quadtree.trees import QuadTrees
 
-__all__ = ["Branch", "Cursor", "Or"]
+__all__ = ["Branch", "QdagUnionCursor", "Or"]
 
 
 class Branch(NamedTuple):
@@ -55,7 +55,7 @@ class Branch(NamedTuple):
 
 
 @kernel
-def is_there(nodes: QuadNodes, walking: Walking, t: int) -> bool:
+def is_there(nodes: QuadNodes, walking: QdagWalk, t: int) -> bool:
     """Return whether atom t has the tuple in the state."""
     roots, state = walking.roots, walking.state
     if root_of(roots, t) == 0:
@@ -65,14 +65,14 @@ def is_there(nodes: QuadNodes, walking: Walking, t: int) -> bool:
 
 
 @kernel
-def is_told(nodes: QuadNodes, walking: Walking) -> bool:
+def is_emitted(nodes: QuadNodes, walking: QdagWalk) -> bool:
     """Return whether a branch has the tuple in the state: all its own atoms have it, and in each of its groups some atom does not."""
     plan, t = walking.plan, wide(0)
     while t < plan[ATOMS]:
-        branch, stands = plan[ATOM + t * ATOM_WORDS + PLACE], True
-        while t < plan[ATOMS] and plan[ATOM + t * ATOM_WORDS + PLACE] == branch:
+        branch, stands = plan[ATOM + t * ATOM_WORDS + POSITION], True
+        while t < plan[ATOMS] and plan[ATOM + t * ATOM_WORDS + POSITION] == branch:
             group, all_have = plan[ATOM + t * ATOM_WORDS + GROUP], stands
-            while t < plan[ATOMS] and plan[ATOM + t * ATOM_WORDS + PLACE] == branch and plan[ATOM + t * ATOM_WORDS + GROUP] == group:
+            while t < plan[ATOMS] and plan[ATOM + t * ATOM_WORDS + POSITION] == branch and plan[ATOM + t * ATOM_WORDS + GROUP] == group:
                 all_have = all_have and is_there(nodes, walking, t)
                 t += 1
             stands = stands and all_have == (group == MUST)
@@ -82,14 +82,14 @@ def is_told(nodes: QuadNodes, walking: Walking) -> bool:
 
 
 @kernel("int64(QuadNodes, Walking, int32[:, ::1], uint8[::1])")
-def find_told(nodes: QuadNodes, walking: Walking, tuples: Any, found: Any) -> int:
+def find_emitted(nodes: QuadNodes, walking: QdagWalk, tuples: Any, found: Any) -> int:
     """Set found[i] to whether a branch has tuple i. Returns the number of atoms that were searched. O(atoms log l) a tuple."""
     state, n = walking.state, tuples.shape[1]
     state[LOOKED_UP] = 0
     for i in range(n):
         for v in range(tuples.shape[0]):
             state[VALUES + v] = tuples[v, i]
-        found[i] = 1 if is_told(nodes, walking) else 0
+        found[i] = 1 if is_emitted(nodes, walking) else 0
     return wide(state[LOOKED_UP])
 
 
@@ -97,23 +97,23 @@ class _Test:
     """Tests whether some branches have a tuple at one version."""
 
     def __init__(self, branches: Sequence[And], roots: Roots) -> None:
-        listed = [(number, place, one) for number, one in enumerate(branches) for place in range(len(one.atoms))]
+        listed = [(number, position, one) for number, one in enumerate(branches) for position in range(len(one.atoms))]
         plan = np.zeros(layout.plan_words(len(listed)), np.int64)
         plan[ATOMS] = len(listed)
-        for t, (number, place, one) in enumerate(listed):
-            a, order = ATOM + t * ATOM_WORDS, one.variables_of(place)
-            plan[a + ARITY], plan[a + PLACE], plan[a + GROUP] = len(order), number, one.groups[place]
+        for t, (number, position, one) in enumerate(listed):
+            a, order = ATOM + t * ATOM_WORDS, one.variables_of(position)
+            plan[a + ARITY], plan[a + POSITION], plan[a + GROUP] = len(order), number, one.groups[position]
             plan[a + layout.VARIABLES : a + layout.VARIABLES + len(order)] = order
-        words = np.array([word for _, place, one in listed for word in roots[_plain(one.atoms[place])][:ROOT_WORDS]], np.int64)
+        words = np.array([word for _, position, one in listed for word in roots[_plain(one.atoms[position])][:ROOT_WORDS]], np.int64)
         leaves, state = np.empty(layout.line_words(len(listed)), np.int32), np.zeros(FRAMES + 1, np.int64)
-        self._walking = Walking(plan, words, np.empty(0, np.int64), leaves, state)
+        self._walking = QdagWalk(plan, words, np.empty(0, np.int64), leaves, state)
 
     def find(self, trees: QuadTrees, tuples: np.ndarray) -> tuple[np.ndarray, int]:
         """Return bool[n], whether the branches have each of these tuples, int32[d, n]; and the number of atoms that were searched."""
         found = np.zeros(tuples.shape[1], np.uint8)
         # A cursor and its clones may be read by several threads.
         walking = self._walking._replace(leaves=self._walking.leaves.copy(), state=self._walking.state.copy())
-        looked_up = compiled(find_told)(trees.arrays[0], walking, np.ascontiguousarray(tuples), found)
+        looked_up = compiled(find_emitted)(trees.arrays[0], walking, np.ascontiguousarray(tuples), found)
         return found.view(np.bool_), int(looked_up)
 
 
@@ -125,11 +125,11 @@ class _Part(NamedTuple):
     """A branch to be read, and the tests for tuples that it does not report: those that any test finds."""
 
     number: int
-    cursor: qdag.Cursor
+    cursor: qdag.QdagCursor
     tests: tuple[_Test, ...]
 
 
-class Cursor(PartedCursor):
+class QdagUnionCursor(PartedCursor):
     """A reading. Its steps and dead ends are those of the branches, plus a step for each atom in which a tuple is looked up, and a dead end
     for each tuple that is not reported."""
 
@@ -138,10 +138,10 @@ class Cursor(PartedCursor):
         self._of, self._left = of, list(parts)
         self._number, self._tests = 0, tuple[_Test, ...]()
         self._dead = self._looked_up = self._excluded = self._repeated = 0  # of the parts that have ended, and of the tests
-        self._tested = self._told_at = self._wait = 0  # steps: of tests, at the last reported tuple, the most without one
+        self._tested = self._emitted_at = self._wait = 0  # steps: of tests, at the last reported tuple, the most without one
         self._ended = not parts
 
-    def _next_part(self) -> qdag.Cursor | None:
+    def _next_part(self) -> qdag.QdagCursor | None:
         if not self._left:
             self._ended = True
             return None
@@ -154,19 +154,19 @@ class Cursor(PartedCursor):
     def _more(self, want: int) -> np.ndarray:
         part = self._part or self._next_part()
         self._part, before = part, self.steps
-        if not isinstance(part, qdag.Cursor):
+        if not isinstance(part, qdag.QdagCursor):
             return self._nothing
         rows = part.fill(want)
         first, lines = self._of.starts[self._number], len(rows) - self._of.dimension
         for test in self._tests:
-            told, looked_up = test.find(self._of.trees, rows[lines:])
+            emitted, looked_up = test.find(self._of.trees, rows[lines:])
             self._tested += looked_up
-            self._repeated += int(np.count_nonzero(told))
-            rows = rows[:, ~told]
+            self._repeated += int(np.count_nonzero(emitted))
+            rows = rows[:, ~emitted]
         found = np.full((len(self._nothing), rows.shape[1]), -1, np.int32)
         found[first : first + lines], found[self._of.lines :] = rows[:lines], rows[lines:]
         if found.shape[1]:
-            self._has_told, self._wait, self._told_at = True, max(self._wait, before - self._told_at), self.steps
+            self._has_emitted, self._wait, self._emitted_at = True, max(self._wait, before - self._emitted_at), self.steps
         if part.done:
             self._dead += part.dead_ends or 0
             self._add(part.counters)
@@ -191,7 +191,7 @@ class Cursor(PartedCursor):
     def counters(self) -> dict[str, int]:
         """The numbers of look-ups of tuples in atoms, for groups and for other branches; of what groups excluded; and of tuples that
         another branch had reported."""
-        own = self._part.counters if isinstance(self._part, qdag.Cursor) else {}
+        own = self._part.counters if isinstance(self._part, qdag.QdagCursor) else {}
         return {
             "looked_up": self._looked_up + self._tested + own.get("looked_up", 0),
             "excluded": self._excluded + own.get("excluded", 0),
@@ -217,22 +217,22 @@ class Or:
         self.starts = [sum(one.lines for one in self.branches[:number]) for number in range(len(self.branches))]
         self.lines = sum(one.lines for one in self.branches)
 
-    def rows(self, roots: Roots, codes: Sequence[int] | None = None) -> Cursor:
+    def rows(self, roots: Roots, codes: Sequence[int] | None = None) -> QdagUnionCursor:
         """Return a cursor over all tuples of a version; `codes`: only the one with these values."""
         parts = []
         for number, one in enumerate(self.branches):
             if not self.is_empty(number, roots):
                 parts.append(_Part(number, one.rows([roots] * len(one.atoms), codes), self._tests(number, roots)))
-        return Cursor(self, parts)
+        return QdagUnionCursor(self, parts)
 
-    def changes(self, number: int, place: int, tuples: np.ndarray, roots: Roots, others: Roots) -> Cursor:
+    def changes(self, number: int, position: int, tuples: np.ndarray, roots: Roots, others: Roots) -> QdagUnionCursor:
         """Return a cursor over the tuples of a version that no branch has at another one, and that branch `number` is the first to have:
-        those that agree with one of the given tuples in the variables of its atom number `place` (which may be one of a group's)."""
+        those that agree with one of the given tuples in the variables of its atom number `position` (which may be one of a group's)."""
         one = self.branches[number]
         if self.is_empty(number, roots):
-            return Cursor(self, [])
+            return QdagUnionCursor(self, [])
         tests = self._tests(number, roots) + self._tests(len(self.branches), others)
-        return Cursor(self, [_Part(number, one.having([roots] * len(one.atoms), place, tuples), tests)])
+        return QdagUnionCursor(self, [_Part(number, one.having([roots] * len(one.atoms), position, tuples), tests)])
 
     def is_empty(self, number: int, roots: Roots) -> bool:
         """Return whether a branch surely has no tuples because one of its own atoms has none."""

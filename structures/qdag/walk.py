@@ -51,7 +51,7 @@ from structures.qdag.layout import (
     LINE,
     NOTHING,
     ONCE,
-    PLACE,
+    POSITION,
     SINCE,
     SLOTS,
     SOURCES,
@@ -63,7 +63,7 @@ from structures.qdag.layout import (
     WAY_WORDS,
     WAYS,
     WIDTH,
-    Walking,
+    QdagWalk,
     base_of,
     bits_of,
     root_of,
@@ -74,7 +74,7 @@ from structures.quadtree.search import children_of
 
 
 @kernel(forceinline=True)
-def common(nodes: QuadNodes, walking: Walking, g: int, plain: bool) -> int:
+def common(nodes: QuadNodes, walking: QdagWalk, g: int, plain: bool) -> int:
     """Return the children of frame g that no qdag leaves empty."""
     plan, roots, state = walking.plan, walking.roots, walking.state
     mask, level = plan[ALL], state[g]
@@ -88,7 +88,7 @@ def common(nodes: QuadNodes, walking: Walking, g: int, plain: bool) -> int:
 
 
 @kernel
-def take_given(walking: Walking) -> None:
+def take_given(walking: QdagWalk) -> None:
     """Copy the item's values of the given variables to the state."""
     plan, items, state = walking.plan, walking.items, walking.state
     left, v = plan[BOUND], (state[ITEM] - 1) * plan[WIDTH] + 1
@@ -98,7 +98,7 @@ def take_given(walking: Walking) -> None:
 
 
 @kernel(forceinline=True)
-def take_values(walking: Walking, t: int, i: int) -> None:
+def take_values(walking: QdagWalk, t: int, i: int) -> None:
     """Copy the values of entry i of joint atom t's leaf to the state, except given ones, which the leaf may lack."""
     plan, leaves, state = walking.plan, walking.leaves, walking.state
     a = ATOM + t * ATOM_WORDS
@@ -107,7 +107,7 @@ def take_values(walking: Walking, t: int, i: int) -> None:
 
 
 @kernel
-def one_of_many(nodes: QuadNodes, walking: Walking, t: int, ref: int, level: int) -> int:
+def one_of_many(nodes: QuadNodes, walking: QdagWalk, t: int, ref: int, level: int) -> int:
     """Return the ref of one entry of a cell of many rows, with its leaf loaded."""
     plan, roots = walking.plan, walking.roots
     k = plan[ATOM + t * ATOM_WORDS + ARITY]
@@ -118,7 +118,7 @@ def one_of_many(nodes: QuadNodes, walking: Walking, t: int, ref: int, level: int
 
 
 @kernel
-def begin(nodes: QuadNodes, walking: Walking) -> int:
+def begin(nodes: QuadNodes, walking: QdagWalk) -> int:
     """Return the level of the root of the next item's AND, after writing its refs to the first frame and the cells; NOTHING: it has no
     rows."""
     W, plan, roots, state = nodes.W, walking.plan, walking.roots, walking.state
@@ -152,7 +152,7 @@ def begin(nodes: QuadNodes, walking: Walking) -> int:
 
 
 @kernel
-def report(nodes: QuadNodes, walking: Walking, t: int, out: Any, n: int) -> int:
+def report(nodes: QuadNodes, walking: QdagWalk, t: int, out: Any, n: int) -> int:
     """Write the rows of the cell for atoms t and later; the slots of the atoms before t are chosen. Returns the number of rows, including
     one more if each atom from t on has a single row; otherwise a frame is pushed for the rest."""
     plan, roots, items, leaves, state = walking.plan, walking.roots, walking.items, walking.leaves, walking.state
@@ -173,7 +173,7 @@ def report(nodes: QuadNodes, walking: Walking, t: int, out: Any, n: int) -> int:
         state[SLOTS + t] = leaves[t * LINE + k * LEAF + lowest(some)]
         t += 1
     for t in range(m):
-        out[plan[ATOM + t * ATOM_WORDS + PLACE], n] = state[SLOTS + t]
+        out[plan[ATOM + t * ATOM_WORDS + POSITION], n] = state[SLOTS + t]
     if plan[GIVEN] >= 0:
         out[plan[GIVEN], n] = items[(state[ITEM] - 1) * plan[WIDTH]]
     if plan[ONCE] != 0:
@@ -186,7 +186,7 @@ def report(nodes: QuadNodes, walking: Walking, t: int, out: Any, n: int) -> int:
 
 
 @kernel
-def next_in_cell(nodes: QuadNodes, walking: Walking, f: int, out: Any, n: int) -> int:
+def next_in_cell(nodes: QuadNodes, walking: QdagWalk, f: int, out: Any, n: int) -> int:
     """Advance frame f, of an atom's rows, to the next of them, or of its node's children."""
     plan, roots, leaves, state = walking.plan, walking.roots, walking.leaves, walking.state
     left = state[f + 1]
@@ -206,7 +206,7 @@ def next_in_cell(nodes: QuadNodes, walking: Walking, f: int, out: Any, n: int) -
 
 
 @kernel
-def all_leaves(walking: Walking, g: int) -> bool:
+def all_leaves(walking: QdagWalk, g: int) -> bool:
     plan, state = walking.plan, walking.state
     for t in range(plan[JOINT]):
         if state[g + 4 + t] & SUBSET == 0:
@@ -215,12 +215,12 @@ def all_leaves(walking: Walking, g: int) -> bool:
 
 
 @kernel(forceinline=True)
-def write_rows(walking: Walking, t: int, out: Any, n: int) -> int:
+def write_rows(walking: QdagWalk, t: int, out: Any, n: int) -> int:
     """Write rows of the slots before atom t, the last one, and its candidates, until none is left or `out` is full. Returns the number of
     rows then."""
     plan, leaves, state = walking.plan, walking.leaves, walking.state
     a, left, start, steps = ATOM + t * ATOM_WORDS, state[CANDIDATES + t], n, state[STEPS]
-    line, slots = plan[a + PLACE], t * LINE + plan[a + ARITY] * LEAF
+    line, slots = plan[a + POSITION], t * LINE + plan[a + ARITY] * LEAF
     while left != 0 and n < out.shape[1]:
         out[line, n] = leaves[slots + lowest(left)]
         left &= left - 1
@@ -234,7 +234,7 @@ def write_rows(walking: Walking, t: int, out: Any, n: int) -> int:
 
 
 @kernel(forceinline=True)
-def join_last_two(walking: Walking, t: int, some: int, out: Any, n: int) -> int:
+def join_last_two(walking: QdagWalk, t: int, some: int, out: Any, n: int) -> int:
     """Write rows of the slots before atom t, its candidates, and those of the last atom's entries `some` that agree with them, until no
     candidate is left or `out` is full, possibly within the last atom's candidates. Returns the number of rows then."""
     plan, leaves, state = walking.plan, walking.leaves, walking.state
@@ -244,7 +244,8 @@ def join_last_two(walking: Walking, t: int, some: int, out: Any, n: int) -> int:
     left, found, gap, dead = state[CANDIDATES + t], wide(0), state[GAP], wide(0)
     idle = state[STEPS] - state[SINCE]  # steps since a row
     tried = count_bits(left)
-    line, last, slots, ends = plan[a + PLACE], plan[z + PLACE], t * LINE + plan[a + ARITY] * LEAF, (t + 1) * LINE + plan[z + ARITY] * LEAF
+    line, last, slots, ends = plan[a + POSITION], plan[z + POSITION], t * LINE + plan[a + ARITY] * LEAF,
+    (t + 1) * LINE + plan[z + ARITY] * LEAF
     i, j = wide(0), lowest(late) if late != 0 else wide(0)
     source, column = t * LINE + ((sources >> 4 * j) & 15) * LEAF, (t + 1) * LINE + j * LEAF
     while left != 0 and n < limit:
@@ -278,17 +279,17 @@ def join_last_two(walking: Walking, t: int, some: int, out: Any, n: int) -> int:
 
 
 @kernel(forceinline=True)
-def fill_others(walking: Walking, t: int, out: Any, start: int, n: int) -> None:
+def fill_others(walking: QdagWalk, t: int, out: Any, start: int, n: int) -> None:
     """Write the slots of the atoms before t, and of the given one, to the rows [start, n)."""
     plan, items, state = walking.plan, walking.items, walking.state
     for before in range(t):
-        out[plan[ATOM + before * ATOM_WORDS + PLACE], start:n] = state[SLOTS + before]
+        out[plan[ATOM + before * ATOM_WORDS + POSITION], start:n] = state[SLOTS + before]
     if plan[GIVEN] >= 0:
         out[plan[GIVEN], start:n] = items[(state[ITEM] - 1) * plan[WIDTH]]
 
 
 @kernel(forceinline=True)
-def to_try(walking: Walking, t: int, some: int, plain: bool) -> int:
+def to_try(walking: QdagWalk, t: int, some: int, plain: bool) -> int:
     """Return those of the entries `some` of joint atom t's leaf that must be tried."""
     plan, leaves = walking.plan, walking.leaves
     a = ATOM + t * ATOM_WORDS
@@ -296,7 +297,7 @@ def to_try(walking: Walking, t: int, some: int, plain: bool) -> int:
 
 
 @kernel(forceinline=True)
-def join_leaves(nodes: QuadNodes, walking: Walking, f: int, out: Any, n: int, stop: int, plain: bool) -> int:
+def join_leaves(nodes: QuadNodes, walking: QdagWalk, f: int, out: Any, n: int, stop: int, plain: bool) -> int:
     """Continue with the leaves of frame f until they are done, `out` is full, `stop` is reached, or the rows of a cell have to be read
     first. Returns the number of rows."""
     plan, leaves, state = walking.plan, walking.leaves, walking.state
@@ -340,7 +341,7 @@ def join_leaves(nodes: QuadNodes, walking: Walking, f: int, out: Any, n: int, st
 
 
 @kernel
-def and_steps(nodes: QuadNodes, walking: Walking, out: Any, n: int, stop: int) -> int:
+def and_steps(nodes: QuadNodes, walking: QdagWalk, out: Any, n: int, stop: int) -> int:
     """Continue until `out` (a line for each alias), n rows long, is full, all items are done, or state[STEPS] has reached `stop`, which an
     entry and its partners in a leaf may exceed. Returns the number of rows then."""
     plan = walking.plan
@@ -350,19 +351,19 @@ def and_steps(nodes: QuadNodes, walking: Walking, out: Any, n: int, stop: int) -
 
 
 @kernel
-def plain_steps(nodes: QuadNodes, walking: Walking, out: Any, n: int, stop: int) -> int:
+def plain_steps(nodes: QuadNodes, walking: QdagWalk, out: Any, n: int, stop: int) -> int:
     """Do the same as `and_steps`, compiled without what most readings do not need, which takes 5 to 10 % of a walk."""
     return go_on(nodes, walking, out, n, stop, True)
 
 
 @kernel
-def other_steps(nodes: QuadNodes, walking: Walking, out: Any, n: int, stop: int) -> int:
+def other_steps(nodes: QuadNodes, walking: QdagWalk, out: Any, n: int, stop: int) -> int:
     """Do the same as `and_steps`."""
     return go_on(nodes, walking, out, n, stop, False)
 
 
 @kernel(forceinline=True)
-def go_on(nodes: QuadNodes, walking: Walking, out: Any, n: int, stop: int, plain: bool) -> int:
+def go_on(nodes: QuadNodes, walking: QdagWalk, out: Any, n: int, stop: int, plain: bool) -> int:
     """Do the same as `and_steps`. `plain`: no atom is only tested, and each row is reported."""
     W, plan, state = nodes.W, walking.plan, walking.state
     m, width = plan[JOINT], 4 + plan[JOINT] + plan[TESTED]

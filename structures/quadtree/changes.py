@@ -10,13 +10,13 @@ from __future__ import annotations
 from typing import Any
 
 from structures.core.bits import equal16, highest, lowest
-from structures.core.blocks import Writing, free
+from structures.core.blocks import WriteState, free
 from structures.core.control import VERSION
 from structures.core.kernel import kernel, wide
 from structures.quadtree import layout
 from structures.quadtree.layout import (
     QuadNodes,
-    Shape,
+    QuadtreeShape,
     class_of,
     digit,
     drop_block,
@@ -52,7 +52,7 @@ def thaw(nodes: QuadNodes, C: Any, h: int, o: int, level: int) -> int:
     k, base = C[h + layout.ARITY], C[h + layout.BASE]
     if ends_at(W, o):
         new = new_leaf(nodes, C, k)
-        W[2 * new + layout.ENTRIES] = copy_leaf(nodes, base, o, Shape(k, C[h + layout.FIRST]), level, 0, W, 2 * new + layout.HEAD)
+        W[2 * new + layout.ENTRIES] = copy_leaf(nodes, base, o, QuadtreeShape(k, C[h + layout.FIRST]), level, 0, W, 2 * new + layout.HEAD)
         return new
     new = new_inner(nodes, C, k)
     mask = children_of(nodes, base, o, k)
@@ -64,7 +64,7 @@ def thaw(nodes: QuadNodes, C: Any, h: int, o: int, level: int) -> int:
 
 
 @kernel
-def own_block(nodes: QuadNodes, writing: Writing, h: int, o: int, level: int) -> int:
+def own_block(nodes: QuadNodes, writing: WriteState, h: int, o: int, level: int) -> int:
     """Return the block at place o itself if this version wrote it, otherwise a copy that replaces it."""
     M, W, C = nodes.M, nodes.W, writing.C
     if o < 0:
@@ -91,7 +91,7 @@ def append(W: Any, o: int, arity: int, entries: Any, e: int, step: int) -> None:
 
 
 @kernel
-def split(nodes: QuadNodes, writing: Writing, o: int, arity: int, leading: int, level: int) -> int:
+def split(nodes: QuadNodes, writing: WriteState, o: int, arity: int, leading: int, level: int) -> int:
     """Return an inner node of this level that replaces live leaf o."""
     W, C = nodes.W, writing.C
     n = wide(W[2 * o + layout.ENTRIES])
@@ -130,7 +130,7 @@ def grow(nodes: QuadNodes, C: Any, h: int, entries: Any, e: int) -> bool:
 
 
 @kernel
-def insert_entry(nodes: QuadNodes, writing: Writing, t: int, entries: Any, e: int) -> bool:
+def insert_entry(nodes: QuadNodes, writing: WriteState, t: int, entries: Any, e: int) -> bool:
     """Insert an entry that is not in tree t. Returns False and changes nothing if the tree does not reach it (`grow`)."""
     W, C = nodes.W, writing.C
     h = layout.TREE + layout.TREE_WORDS * t
@@ -160,7 +160,7 @@ def insert_entry(nodes: QuadNodes, writing: Writing, t: int, entries: Any, e: in
 
 
 @kernel
-def place_in(W: Any, o: int, arity: int, entries: Any, e: int) -> int:
+def position_in(W: Any, o: int, arity: int, entries: Any, e: int) -> int:
     """Return the number of the entry of live leaf o that equals the one at entries[e]; -1: there is none."""
     found = (1 << wide(W[2 * o + layout.ENTRIES])) - 1
     for j in range(arity, -1, -1):
@@ -185,7 +185,7 @@ def is_small(nodes: QuadNodes, C: Any, h: int, o: int, c: int, child: int) -> bo
 
 
 @kernel
-def gather(nodes: QuadNodes, writing: Writing, h: int, o: int, level: int, c: int, child: int) -> int:
+def gather(nodes: QuadNodes, writing: WriteState, h: int, o: int, level: int, c: int, child: int) -> int:
     """Return a leaf that replaces live inner node o of this level, which is small. Its children are dropped."""
     W, C = nodes.W, writing.C
     k = C[h + layout.ARITY]
@@ -203,12 +203,12 @@ def gather(nodes: QuadNodes, writing: Writing, h: int, o: int, level: int, c: in
 
 
 @kernel
-def take_out(nodes: QuadNodes, writing: Writing, h: int, o: int, level: int, entries: Any, e: int) -> int:
+def take_out(nodes: QuadNodes, writing: WriteState, h: int, o: int, level: int, entries: Any, e: int) -> int:
     """Return leaf o of this level without the entry, 0 if that was its only one; -1, with nothing changed, if the entry is not in it."""
     M, W, C = nodes.M, nodes.W, writing.C
     k = C[h + layout.ARITY]
     leaf = thaw(nodes, C, h, o, level) if o < 0 else o
-    i, last = place_in(W, leaf, k, entries, e), wide(W[2 * leaf + layout.ENTRIES]) - 1
+    i, last = position_in(W, leaf, k, entries, e), wide(W[2 * leaf + layout.ENTRIES]) - 1
     if i < 0:
         if o < 0:
             free(M, C, leaf, class_of(W, leaf, k))
@@ -224,7 +224,7 @@ def take_out(nodes: QuadNodes, writing: Writing, h: int, o: int, level: int, ent
 
 
 @kernel
-def delete_entry(nodes: QuadNodes, writing: Writing, t: int, entries: Any, e: int) -> bool:
+def delete_entry(nodes: QuadNodes, writing: WriteState, t: int, entries: Any, e: int) -> bool:
     """Delete an entry from tree t. Returns False and changes nothing if it is not there."""
     W, C = nodes.W, writing.C
     h = layout.TREE + layout.TREE_WORDS * t
@@ -278,7 +278,7 @@ def morton_keys(entries: Any, arity: int, keys: Any) -> None:
 
 
 @kernel("int64(QuadNodes, Writing, int64, int32[::1], int64, boolean)")
-def change_entries(nodes: QuadNodes, writing: Writing, t: int, entries: Any, e: int, come: bool) -> int:
+def change_entries(nodes: QuadNodes, writing: WriteState, t: int, entries: Any, e: int, inserted: bool) -> int:
     """Insert or delete all entries from entries[e] on. Returns where it stopped: at the end, or at an entry that the tree does not reach.
     C[MISSING] counts deletes of entries that were not there. O(2**k log n) an entry of k coordinates."""
     C = writing.C
@@ -287,7 +287,7 @@ def change_entries(nodes: QuadNodes, writing: Writing, t: int, entries: Any, e: 
     while e < len(entries):
         if e == prefetched:
             prefetched = prefetch_entries(nodes, C, h, entries, e)
-        if not come:
+        if not inserted:
             if not delete_entry(nodes, writing, t, entries, e):
                 C[layout.MISSING] += 1
         elif not insert_entry(nodes, writing, t, entries, e):

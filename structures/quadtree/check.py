@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from structures.core.check import check_blocks
 from structures.quadtree.compact import CODE, LEAVES, LEVEL_WORDS, LOWEST, NEVER, NODE_WORDS, NODES, SIZES, TABLE, CompactForms, Form
-from structures.quadtree.layout import CODE_BITS, ENTRIES, HEAD, LEAF, LEAF_MARK, LOW, MARK, QuadArena, Shape, live_child
+from structures.quadtree.layout import CODE_BITS, ENTRIES, HEAD, LEAF, LEAF_MARK, LOW, MARK, QuadArena, QuadtreeShape, live_child
 
 Entry = tuple[int, ...]
 Root = tuple[int, int, int, int]
@@ -19,14 +19,14 @@ def _quadrant(entry: Entry, arity: int, first: int, level: int) -> int:
     levels = -(-CODE_BITS // arity)
     assert level >= -levels, "Q1: a node below the last bit of the slots"
     padded = f"{entry[-1]:0{levels * arity}b}"
-    place = (-level - 1) * arity
-    return int(padded[place : place + arity], 2)
+    position = (-level - 1) * arity
+    return int(padded[position : position + arity], 2)
 
 
 class _Reader:
     """Reads one version of a tree."""
 
-    def __init__(self, arena: QuadArena, forms: CompactForms, root: Root, shape: Shape, seen: dict[int, int]) -> None:
+    def __init__(self, arena: QuadArena, forms: CompactForms, root: Root, shape: QuadtreeShape, seen: dict[int, int]) -> None:
         self.W, self.compact, self.packed, self.base, self.shape, self.seen = arena.W, forms.compact, forms.packed, root[2], shape, seen
         self.top = root[1] - 1 + (CODE_BITS if shape[1] else 0)
         self.bits = root[1]
@@ -64,15 +64,15 @@ class _Reader:
         assert len(found) > LOW, f"Q2: node {o} has {len(found)} entries"
         return found
 
-    def _bit(self, kind: int, place: int) -> int:
-        return int(self.compact[self.compact[self.base + NODES] + kind + NODE_WORDS * (place // 64)]) >> place % 64 & 1
+    def _bit(self, kind: int, position: int) -> int:
+        return int(self.compact[self.compact[self.base + NODES] + kind + NODE_WORDS * (position // 64)]) >> position % 64 & 1
 
-    def _rank(self, kind: int, place: int) -> int:
-        """Count the bits of a kind before `place` anew."""
+    def _rank(self, kind: int, position: int) -> int:
+        """Count the bits of a kind before `position` anew."""
         ranks = self.ranks[kind - 1]
-        while len(ranks) <= place:
+        while len(ranks) <= position:
             ranks.append(ranks[-1] + self._bit(kind, len(ranks) - 1))
-        return ranks[place]
+        return ranks[position]
 
     def _size(self, number: int) -> int:
         """Return the number of entries in the leaves before this one."""
@@ -85,10 +85,10 @@ class _Reader:
     def _children(self, number: int) -> list[int]:
         """Return the places of a compact node's children."""
         first, children = number << self.shape[0], []
-        for place in range(first, first + (1 << self.shape[0])):
-            inner, leaf = self._bit(1, place), self._bit(2, place)
-            assert not inner or not leaf, f"Q3: child {place} of compact nodes is both"
-            children.append(-3 - 2 * self._rank(1, place) if inner else -2 - 2 * self._rank(2, place) if leaf else 0)
+        for position in range(first, first + (1 << self.shape[0])):
+            inner, leaf = self._bit(1, position), self._bit(2, position)
+            assert not inner or not leaf, f"Q3: child {position} of compact nodes is both"
+            children.append(-3 - 2 * self._rank(1, position) if inner else -2 - 2 * self._rank(2, position) if leaf else 0)
         return children
 
     def _leaf(self, number: int, level: int) -> list[Entry]:
@@ -120,11 +120,11 @@ class _Reader:
         return list(zip(*columns, strict=True))
 
 
-def entries_of(arena: QuadArena, forms: CompactForms, root: Root, shape: Shape, seen: dict[int, int]) -> list[Entry]:
+def entries_of(arena: QuadArena, forms: CompactForms, root: Root, shape: QuadtreeShape, seen: dict[int, int]) -> list[Entry]:
     """Return all entries of one version of a tree, after proving its invariants."""
-    place, bits, _, count = root
+    position, bits, _, count = root
     reader = _Reader(arena, forms, root, shape, seen)
-    found = reader.entries(place, reader.top) if place else []
+    found = reader.entries(position, reader.top) if position else []
     assert len(found) == count, f"Q2: a root says {count} entries, and has {len(found)}"
     assert len(set(found)) == count, "Q1: an entry is there twice"
     assert all(0 <= coordinate < 1 << bits for entry in found for coordinate in entry[:-1]), "Q1: a coordinate is out of reach"
@@ -142,9 +142,9 @@ def check_forms(kept: list[Form], roots: tuple[tuple[Root, ...], ...], made: lis
     assert used == newest, f"I3: the compact forms at {used} are not retired, those at {newest} are in use"
 
 
-def see_live(arena: QuadArena, places: list[int], arity: int, seen: dict[int, int]) -> None:
+def see_live(arena: QuadArena, positions: list[int], arity: int, seen: dict[int, int]) -> None:
     """Add the live blocks of these subtrees to `seen`."""
-    for o in places:
+    for o in positions:
         if o > 0:
             leaf = arena.W[2 * o + MARK] == LEAF_MARK
             seen[o] = 2 * (arity - 1) + int(leaf)
@@ -154,9 +154,9 @@ def see_live(arena: QuadArena, places: list[int], arity: int, seen: dict[int, in
 def check_quads(
     arena: QuadArena,
     forms: CompactForms,
-    shapes: tuple[Shape, ...],
+    shapes: tuple[QuadtreeShape, ...],
     roots: tuple[tuple[Root, ...], ...],
-    beside: Sequence[tuple[Root, Shape]],
+    beside: Sequence[tuple[Root, QuadtreeShape]],
     dropped: list[tuple[list[int], int]],
     made: list[int],
 ) -> None:
@@ -169,6 +169,6 @@ def check_quads(
             entries_of(arena, forms, root, shape, seen)
     for root, shape in beside:
         entries_of(arena, forms, root, shape, seen)
-    for places, arity in dropped:
-        see_live(arena, places, arity, seen)
+    for positions, arity in dropped:
+        see_live(arena, positions, arity, seen)
     check_blocks(arena, seen)

@@ -10,7 +10,7 @@ many that say which are leaves. How many bits are set before a child is the chil
                      leaves: [the first one's first entry, 8 sizes of 4 bits] ..., in level order
                      leaf: of each coordinate the bits above the leaf's level, once; the entries' bits from it on; their slots
 
-A place is an inner node or a leaf, live (an offset in W, above 0) or compact (below 0: `compact_place`); 0: nothing is there.
+A place is an inner node or a leaf, live (an offset in W, above 0) or compact (below 0: `compact_position`); 0: nothing is there.
 
 Decision: leaves of up to LEAF entries, as in the live form, end the bitvectors. The paper goes down to single cells; there a join spends
 most steps on unary paths, and spread tuples cost 2**k bits a level where a leaf's entry costs k. Entries are of whole bytes, as a join
@@ -32,7 +32,7 @@ from structures.core.bits import count_bits, widen16_1, widen16_2, widen16_4
 from structures.core.kernel import arrays, kernel, wide
 from structures.core.pins import pinned
 from structures.core.reserve import give_back, reserve
-from structures.quadtree.layout import CODE_BITS, LEAF, LEVELS, QuadNodes, Shape, digit, level_below
+from structures.quadtree.layout import CODE_BITS, LEAF, LEVELS, QuadNodes, QuadtreeShape, digit, level_below
 
 NODES, LEAVES, CODE, TABLE = 0, 1, 2, 3  # of the header
 LOWEST = -CODE_BITS - 1  # the lowest level of a leaf
@@ -46,7 +46,7 @@ _LOW = 2**32 - 1
 
 
 @kernel
-def compact_place(number: int, leaf: bool) -> int:
+def compact_position(number: int, leaf: bool) -> int:
     """Return the place of this inner node or leaf."""
     return ~(2 * number + (1 if leaf else 0))
 
@@ -63,41 +63,41 @@ def first_leaf(compact: Any, w: int) -> int:
 
 
 @kernel(forceinline=True)
-def node_word(compact: Any, base: int, place: int, arity: int) -> int:
+def node_word(compact: Any, base: int, position: int, arity: int) -> int:
     """Return the first of the NODE_WORDS words that have the children of a compact inner node."""
-    return compact[base + NODES] + NODE_WORDS * (((~place >> 1) << arity) >> 6)
+    return compact[base + NODES] + NODE_WORDS * (((~position >> 1) << arity) >> 6)
 
 
 @kernel(forceinline=True)
-def sizes_word(compact: Any, base: int, place: int) -> int:
+def sizes_word(compact: Any, base: int, position: int) -> int:
     """Return the word that has the size of a compact leaf."""
-    return compact[base + LEAVES] + (~place >> 1) // SIZES
+    return compact[base + LEAVES] + (~position >> 1) // SIZES
 
 
 @kernel
-def compact_child(compact: Any, base: int, place: int, arity: int, c: int) -> int:
+def compact_child(compact: Any, base: int, position: int, arity: int, c: int) -> int:
     """Return the place of child c of a compact inner node; 0: there is none."""
-    w = node_word(compact, base, place, arity)
-    bit = (((~place >> 1) << arity) + c) & 63
+    w = node_word(compact, base, position, arity)
+    bit = (((~position >> 1) << arity) + c) & 63
     before = ~(wide(-1) << bit)
     if (compact[w + 1] >> bit) & 1 != 0:
-        return compact_place(first_inner(compact, w) + count_bits(compact[w + 1] & before), False)
+        return compact_position(first_inner(compact, w) + count_bits(compact[w + 1] & before), False)
     if (compact[w + 2] >> bit) & 1 != 0:
-        return compact_place(first_leaf(compact, w) + count_bits(compact[w + 2] & before), True)
+        return compact_position(first_leaf(compact, w) + count_bits(compact[w + 2] & before), True)
     return 0
 
 
 @kernel
-def compact_mask(compact: Any, base: int, place: int, arity: int) -> int:
+def compact_mask(compact: Any, base: int, position: int, arity: int) -> int:
     """Return the children of a compact inner node, as bits."""
-    w = node_word(compact, base, place, arity)
-    return ((compact[w + 1] | compact[w + 2]) >> (((~place >> 1) << arity) & 63)) & ((1 << (1 << arity)) - 1)
+    w = node_word(compact, base, position, arity)
+    return ((compact[w + 1] | compact[w + 2]) >> (((~position >> 1) << arity) & 63)) & ((1 << (1 << arity)) - 1)
 
 
 @kernel
-def compact_size(compact: Any, base: int, place: int) -> int:
+def compact_size(compact: Any, base: int, position: int) -> int:
     """Return the number of entries of a compact leaf."""
-    return ((compact[sizes_word(compact, base, place)] >> 4 * ((~place >> 1) % SIZES)) & 15) + 1
+    return ((compact[sizes_word(compact, base, position)] >> 4 * ((~position >> 1) % SIZES)) & 15) + 1
 
 
 @kernel(forceinline=True)
@@ -153,11 +153,11 @@ def write_number(packed: Any, at: int, width: int, value: int) -> int:
 
 
 @kernel(forceinline=True)
-def find_leaf(compact: Any, base: int, place: int, shape: Shape, level: int) -> tuple[int, int, int]:
+def find_leaf(compact: Any, base: int, position: int, shape: QuadtreeShape, level: int) -> tuple[int, int, int]:
     """Return the first byte of a compact leaf of this level, the number of its entries, and the bytes of one."""
     k, f = shape
-    q, code = ~place >> 1, compact[base + CODE]
-    word, j = compact[sizes_word(compact, base, place)], q % SIZES
+    q, code = ~position >> 1, compact[base + CODE]
+    word, j = compact[sizes_word(compact, base, position)], q % SIZES
     before = word & ((1 << 4 * j) - 1)
     n = ((word >> 4 * j) & 15) + 1
     before = (before & 0x0F0F0F0F) + ((before >> 4) & 0x0F0F0F0F)
@@ -167,10 +167,10 @@ def find_leaf(compact: Any, base: int, place: int, shape: Shape, level: int) -> 
 
 
 @kernel(forceinline=True)
-def copy_compact(nodes: QuadNodes, base: int, place: int, shape: Shape, level: int, known: int, out: Any, s: int) -> int:
+def copy_compact(nodes: QuadNodes, base: int, position: int, shape: QuadtreeShape, level: int, known: int, out: Any, s: int) -> int:
     """Copy a compact leaf as `copy_leaf` of `search.py` does."""
     compact, packed, k, f = nodes.compact, nodes.packed, shape.arity, shape.first
-    at, n, _ = find_leaf(compact, base, place, shape, level)
+    at, n, _ = find_leaf(compact, base, position, shape, level)
     code = compact[base + CODE]
     prefix, total = bytes_of(code), low_total(level, k, f, code)
     p, shift = at + prefix * k, wide(0)
@@ -220,7 +220,7 @@ def deal(entries: Any, spare: Any, first: int, end: int, arity: int, leading: in
 
 
 @kernel
-def write_leaf(packed: Any, at: int, entries: Any, first: int, end: int, shape: Shape, level: int, code: int) -> int:
+def write_leaf(packed: Any, at: int, entries: Any, first: int, end: int, shape: QuadtreeShape, level: int, code: int) -> int:
     """Write the bytes of a leaf of this level. Returns where they end."""
     k, f = shape
     for j in range(k):
@@ -242,7 +242,7 @@ def write_leaf(packed: Any, at: int, entries: Any, first: int, end: int, shape: 
 
 
 @arrays("int64[::1]", "int64[::1]", "int64[::1]", "uint8[::1]", "int64[:, :, ::1]", "int64[::1]")
-class Making(NamedTuple):
+class Construction(NamedTuple):
     """A compact form being made: its header, nodes, leaves and their bytes; for each inner node of this level, and of the next one, what it
     is made of (`compress`: first entry and end; `remaking.py`: a place); and the state, in the words below."""
 
@@ -256,11 +256,11 @@ class Making(NamedTuple):
 
 # Words of the state: nodes, inner children, leaves, their entries and bytes so far; the level, its number of ranges (0 at the end), the
 # next range, the side they are on, the number of ranges of the next level, and the next child of the node.
-NODE, INNER, LEAF_NODES, ENTRY, AT, LEVEL, LEFT, RANGE, SIDE, FOUND, CHILD, STATE_WORDS = range(12)
+NODE, INNER, LEAF_NODES, ENTRY, AT, LEVEL, LEFT, RANGE, INPUT, FOUND, CHILD, STATE_WORDS = range(12)
 
 
 @kernel(forceinline=True)
-def begin_node(making: Making, lower: int, arity: int) -> None:
+def begin_node(making: Construction, lower: int, arity: int) -> None:
     """Begin the next node, whose children are of the level `lower`."""
     H, N, state = making.H, making.N, making.state
     if state[RANGE] == 0:
@@ -273,8 +273,8 @@ def begin_node(making: Making, lower: int, arity: int) -> None:
 
 
 @kernel(forceinline=True)
-def add_inner(making: Making, arity: int, c: int, first: int, end: int) -> None:
-    """Add an inner node as child c of the current node; it is made of the range [first, end) (see `Making`)."""
+def add_inner(making: Construction, arity: int, c: int, first: int, end: int) -> None:
+    """Add an inner node as child c of the current node; it is made of the range [first, end) (see `Construction`)."""
     N, state = making.N, making.state
     bit = (state[NODE] << arity) + c
     N[NODE_WORDS * (bit >> 6) + 1] |= wide(1) << (bit & 63)
@@ -282,16 +282,16 @@ def add_inner(making: Making, arity: int, c: int, first: int, end: int) -> None:
 
 
 @kernel(forceinline=True)
-def add_range(making: Making, first: int, end: int) -> None:
+def add_range(making: Construction, first: int, end: int) -> None:
     """Add a range of which the next inner node of the next level is made."""
     ranges, state = making.ranges, making.state
-    ranges[1 - state[SIDE], state[FOUND], 0], ranges[1 - state[SIDE], state[FOUND], 1] = first, end
+    ranges[1 - state[INPUT], state[FOUND], 0], ranges[1 - state[INPUT], state[FOUND], 1] = first, end
     state[FOUND] += 1
     state[INNER] += 1
 
 
 @kernel(forceinline=True)
-def add_leaf(making: Making, arity: int, c: int, n: int, end: int) -> None:
+def add_leaf(making: Construction, arity: int, c: int, n: int, end: int) -> None:
     """Add a leaf of n entries, whose bytes end at `end`, as child c of the current node."""
     N, state = making.N, making.state
     bit = (state[NODE] << arity) + c
@@ -301,7 +301,7 @@ def add_leaf(making: Making, arity: int, c: int, n: int, end: int) -> None:
 
 
 @kernel(forceinline=True)
-def add_size(making: Making, n: int) -> None:
+def add_size(making: Construction, n: int) -> None:
     """Note that the next leaf has n entries."""
     L, state = making.L, making.state
     leaf = state[LEAF_NODES]
@@ -313,13 +313,13 @@ def add_size(making: Making, n: int) -> None:
 
 
 @kernel(forceinline=True)
-def end_node(making: Making, lower: int, arity: int) -> None:
+def end_node(making: Construction, lower: int, arity: int) -> None:
     """Finish the current node, which has all its children; they are of the level `lower`."""
     H, state = making.H, making.state
     state[NODE] += 1
     state[RANGE] += 1
     if state[RANGE] == state[LEFT]:
-        state[LEFT], state[FOUND], state[RANGE], state[SIDE], state[LEVEL] = state[FOUND], 0, 0, 1 - state[SIDE], lower
+        state[LEFT], state[FOUND], state[RANGE], state[INPUT], state[LEVEL] = state[FOUND], 0, 0, 1 - state[INPUT], lower
     H[NODES], H[LEAVES] = NODE_WORDS * (((state[NODE] << arity) + 63) >> 6), (state[LEAF_NODES] + SIZES - 1) // SIZES
 
 
@@ -344,7 +344,7 @@ def find_ends(entries: Any, first: int, end: int, arity: int, leading: int, leve
 
 
 @kernel("int64(int32[::1], int32[::1], Making, int64, int64, int64)", allocates=True)
-def compress(entries: Any, spare: Any, making: Making, arity: int, leading: int, budget: int) -> int:
+def compress(entries: Any, spare: Any, making: Construction, arity: int, leading: int, budget: int) -> int:
     """Continue making the compact form of these entries, more than LEAF, until it is complete (state[LEFT] is 0) or `budget` steps are
     done. Steps are children of nodes, entries, and entries that are examined to find a child. Returns the number of steps left, below 0 if
     the last node took more.
@@ -358,7 +358,7 @@ def compress(entries: Any, spare: Any, making: Making, arity: int, leading: int,
     while state[LEFT] > 0 and budget > 0:
         b, node = state[LEVEL], state[RANGE]
         lower = level_below(b, code)
-        first, end = ranges[state[SIDE], node, 0], ranges[state[SIDE], node, 1]
+        first, end = ranges[state[INPUT], node, 0], ranges[state[INPUT], node, 1]
         if len(spare) > 0:
             deal(entries, spare, first, end, arity, leading, b, ends)
         else:
@@ -370,14 +370,14 @@ def compress(entries: Any, spare: Any, making: Making, arity: int, leading: int,
             if end - first > LEAF:
                 add_inner(making, arity, c, first, end)
             elif end > first:
-                at = write_leaf(packed, state[AT], entries, first, end, Shape(arity, leading), lower, code)
+                at = write_leaf(packed, state[AT], entries, first, end, QuadtreeShape(arity, leading), lower, code)
                 add_leaf(making, arity, c, end - first, at)
                 budget -= end - first
         end_node(making, lower, arity)
     return budget
 
 
-def begun(n: int, shape: Shape, code: int) -> Making:
+def begun(n: int, shape: QuadtreeShape, code: int) -> Construction:
     """Return the state for making the compact form of n > LEAF entries with coordinates below 2**code. Its pages take no memory until they
     are written."""
     k, most = shape.arity, n // (LEAF + 1)
@@ -387,10 +387,10 @@ def begun(n: int, shape: Shape, code: int) -> Making:
     header[CODE] = code
     ranges, state = ranges.reshape(2, most, 2), np.zeros(STATE_WORDS, np.int64)
     ranges[0, 0], state[LEFT], state[LEVEL] = (0, n), 1, code - 1 + (CODE_BITS if shape.first > 0 else 0)
-    return Making(header, nodes, leaves, rest.view(np.uint8), ranges, state)
+    return Construction(header, nodes, leaves, rest.view(np.uint8), ranges, state)
 
 
-def form_words(making: Making) -> int:
+def form_words(making: Construction) -> int:
     """Return the words of a form that is complete."""
     return HEADER + making.H.item(NODES) + making.H.item(LEAVES) + (making.state.item(AT) + 7) // 8
 
@@ -422,17 +422,17 @@ class CompactForms:
         self.packed: np.ndarray = self.compact.view(np.uint8)
         self.forms: list[Form] = []
 
-    def build(self, version: int, entries: np.ndarray, shape: Shape, code: int) -> int:
+    def build(self, version: int, entries: np.ndarray, shape: QuadtreeShape, code: int) -> int:
         """Build the form of int32[n, k + 1] entries, n > LEAF, with coordinates below 2**code; return its base. The entries are reordered.
         Call `require` first."""
         flat, making = entries.reshape(-1), begun(len(entries), shape, code)
         compress(flat, np.empty_like(flat), making, *shape, 1 << 62)
-        base, parts = self.place(version, making, len(entries))
+        base, parts = self.position(version, making, len(entries))
         for at, part in parts:
             self.compact[at : at + len(part)] = part
         return base
 
-    def place(self, version: int, making: Making, count: int) -> tuple[int, list[tuple[int, np.ndarray]]]:
+    def position(self, version: int, making: Construction, count: int) -> tuple[int, list[tuple[int, np.ndarray]]]:
         """Allocate the words of a form that is complete. Returns its base, and which words are to be copied to where."""
         header = making.H
         nodes, leaves = making.N[: header[NODES]], making.L[: header[LEAVES]]

@@ -37,7 +37,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from structures.core.arena import B
-from structures.core.blocks import ALL_BLOCKS, Blocks, Writing, allocate, drop, next_free
+from structures.core.blocks import ALL_BLOCKS, Blocks, WriteState, allocate, drop, next_free
 from structures.core.control import KEPT, NEXT_CHUNK, RECORDS_MOST, SHIFT, SPARE_PAGES, record_at, words_of
 from structures.core.kernel import arrays, kernel, prefetch, wide
 from structures.core.reserve import give_back
@@ -94,7 +94,7 @@ def slot_levels(arity: int) -> int:
     return (CODE_BITS + arity - 1) // arity
 
 
-class Shape(NamedTuple):
+class QuadtreeShape(NamedTuple):
     """The shape of a tree: its number of attributes, and how many of them come first (0: a plain quadtree)."""
 
     arity: int
@@ -143,7 +143,7 @@ def class_of(W: Any, o: int, arity: int) -> int:
 
 
 @kernel
-def drop_block(nodes: QuadNodes, writing: Writing, o: int, arity: int) -> None:
+def drop_block(nodes: QuadNodes, writing: WriteState, o: int, arity: int) -> None:
     """Drop block o of a tree with `arity` attributes, which the newest version no longer uses."""
     drop(nodes.M, writing, o, class_of(nodes.W, o, arity))
 

@@ -28,14 +28,14 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from structures.core.blocks import Writing
+from structures.core.blocks import WriteState
 from structures.core.control import SIZE, VERSION
 from structures.core.kernel import arrays, compiled, kernel, wide
 from structures.core.reserve import reserve
 from structures.quadtree import layout
 from structures.quadtree.changes import delete_entry, insert_entry
-from structures.quadtree.compact import CODE, LEFT, CompactForms, begun, compact_place, compress, form_words
-from structures.quadtree.layout import QuadArena, QuadNodes, Shape, drop_block, is_leaf, level_below, live_child
+from structures.quadtree.compact import CODE, LEFT, CompactForms, begun, compact_position, compress, form_words
+from structures.quadtree.layout import QuadArena, QuadNodes, QuadtreeShape, drop_block, is_leaf, level_below, live_child
 from structures.quadtree.prefetching import prefetch_entries
 from structures.quadtree.remaking import begun_anew, remake, room_for_few
 from structures.quadtree.search import child_of, copy_leaf, ends_at
@@ -67,10 +67,10 @@ class Descent(NamedTuple):
         return self.todo[: self.state.item(WAITING), 0].tolist(), self.state.item(ARITY)
 
 
-def descent(place: int, bits: int, base: int, shape: Shape) -> Descent:
+def descent(position: int, bits: int, base: int, shape: QuadtreeShape) -> Descent:
     todo = np.empty(((layout.LEVELS + 1) << shape.arity, 2), np.int64)
-    todo[0] = place, bits - 1 + (layout.CODE_BITS if shape.first else 0)
-    return Descent(todo, np.array([place != 0, base, bits, *shape, 0, 0], np.int64))
+    todo[0] = position, bits - 1 + (layout.CODE_BITS if shape.first else 0)
+    return Descent(todo, np.array([position != 0, base, bits, *shape, 0, 0], np.int64))
 
 
 @kernel("int64(QuadNodes, Descent, int32[::1], int64)", allocates=True)
@@ -85,7 +85,7 @@ def gather_entries(nodes: QuadNodes, way: Descent, entries: Any, budget: int) ->
         o, b = todo[state[WAITING], 0], todo[state[WAITING], 1]
         budget -= 1
         if ends_at(W, o):
-            n = copy_leaf(nodes, base, o, Shape(k, f), b, 0, S, 0)
+            n = copy_leaf(nodes, base, o, QuadtreeShape(k, f), b, 0, S, 0)
             budget -= n
             for i in range(n):
                 for j in range(k + 1):
@@ -104,7 +104,7 @@ def gather_entries(nodes: QuadNodes, way: Descent, entries: Any, budget: int) ->
 
 
 @kernel("int64(QuadNodes, Writing, Descent, int64)")
-def drop_blocks(nodes: QuadNodes, writing: Writing, way: Descent, budget: int) -> int:
+def drop_blocks(nodes: QuadNodes, writing: WriteState, way: Descent, budget: int) -> int:
     """Continue dropping the live blocks of a root that the newest version no longer uses, until none is left or `budget` blocks are
     dropped. Returns how much of the budget is left. O(budget)."""
     W, todo, state = nodes.W, way.todo, way.state
@@ -125,35 +125,35 @@ def drop_blocks(nodes: QuadNodes, writing: Writing, way: Descent, budget: int) -
 
 
 @kernel("int64(QuadNodes, Writing, int64, int32[::1], uint8[::1])")
-def replay(nodes: QuadNodes, writing: Writing, t: int, entries: Any, come: Any) -> int:
+def replay(nodes: QuadNodes, writing: WriteState, t: int, entries: Any, inserted: Any) -> int:
     """Insert or delete these entries, one after another. Returns the number done: all, or those before one that tree t does not reach, or
     does not have. O(2**k log n) an entry."""
     C = writing.C
     h = layout.TREE + layout.TREE_WORDS * t
     width, prefetched = C[h + layout.ARITY] + 1, wide(0)
-    for i in range(len(come)):
+    for i in range(len(inserted)):
         if i * width == prefetched:
             prefetched = prefetch_entries(nodes, C, h, entries, prefetched)
-        if come[i] != 0:
+        if inserted[i] != 0:
             done = insert_entry(nodes, writing, t, entries, i * width)
         else:
             done = delete_entry(nodes, writing, t, entries, i * width)
         if not done:
             return i
-    return wide(len(come))
+    return wide(len(inserted))
 
 
-class Changes(NamedTuple):
+class PointChanges(NamedTuple):
     """Changes of a tree, in order."""
 
     entries: np.ndarray  # int32[n, k + 1]
-    come: np.ndarray  # uint8[n]
+    inserted: np.ndarray  # uint8[n]
 
 
 class Merge:
     """The merge of one tree. `since`: the tick whose blocks must be kept for it; None once they are no longer needed."""
 
-    def __init__(self, arena: QuadArena, forms: CompactForms, tree: int, shape: Shape, bits: int, copied: bool) -> None:
+    def __init__(self, arena: QuadArena, forms: CompactForms, tree: int, shape: QuadtreeShape, bits: int, copied: bool) -> None:
         """Begin the merge of the newest version, which is complete. `bits`: if the tree is in two parts, the new one is to reach codes
         below 2**bits, otherwise the same codes as the old one. `copied`: most of the tree has not changed. O(1)."""
         self.tree, self._shape, self._bits = tree, shape, bits
@@ -162,15 +162,15 @@ class Merge:
         self._arrays = QuadNodes(arena.M, arena.W, forms.compact, forms.packed), arena.writing
         h = layout.TREE + layout.TREE_WORDS * tree
         self.root: list[int] = arena.C[h : h + 4].tolist()
-        place, old_bits, base, count = self.root
+        position, old_bits, base, count = self.root
         self._parts: list[tuple[int, np.ndarray]] = []  # to be copied
-        self._log: deque[Changes] = deque()
+        self._log: deque[PointChanges] = deque()
         self.changed = 0  # entries changed since the merge began
         if copied and (not shape.first or bits == old_bits):
-            self._making, self._few = begun_anew(place, old_bits, count, shape), room_for_few(shape.arity)
+            self._making, self._few = begun_anew(position, old_bits, count, shape), room_for_few(shape.arity)
             self._phases = [self._remake, self._copy]
         else:
-            self._way, self._entries = descent(place, old_bits, base, shape), reserve(4 * max(1, count) * (shape.arity + 1), np.int32)
+            self._way, self._entries = descent(position, old_bits, base, shape), reserve(4 * max(1, count) * (shape.arity + 1), np.int32)
             self._phases = [self._gather, self._make, self._copy]
 
     @property
@@ -189,10 +189,10 @@ class Merge:
         words: list[int] = self._arena.C[_SPARE : _SPARE + 4].tolist()
         return words
 
-    def add(self, changes: Changes) -> None:
+    def add(self, changes: PointChanges) -> None:
         """Log these changes of the tree in use."""
         self._log.append(changes)
-        self.changed += len(changes.come)
+        self.changed += len(changes.inserted)
 
     def go_on(self, steps: int) -> int:
         """Do up to `steps` steps. Returns the number left, below 0 if the last piece took more. Raises MemoryError or ValueError if the
@@ -228,8 +228,8 @@ class Merge:
         making, C = self._making, self._arena.C
         bits, count = making.H.item(CODE), self.root[3]
         self._forms.require(form_words(making))
-        base, self._parts = self._forms.place(C.item(VERSION), making, count)
-        C[_SPARE : _SPARE + layout.TREE_WORDS] = compact_place(0, False), bits, base, count, *self._shape
+        base, self._parts = self._forms.position(C.item(VERSION), making, count)
+        C[_SPARE : _SPARE + layout.TREE_WORDS] = compact_position(0, False), bits, base, count, *self._shape
         del self._making  # the parts hold the arrays until they are copied
         self._phases.pop(0)
 
@@ -245,16 +245,16 @@ class Merge:
         return steps - n // _COPIED - 1
 
     def _replay(self, steps: int) -> int:
-        entries, come = self._log[0]
-        n = min(steps // REPLAYED + 1, len(come))
+        entries, inserted = self._log[0]
+        n = min(steps // REPLAYED + 1, len(inserted))
         self._arena.require_words(n * layout.LEVELS * 2 * int(self._arena.classes[: 2 * layout.MOST_ARITY, SIZE].max()))
-        done = compiled(replay)(*self._arrays, layout.SPARE_TREE, entries[:n].reshape(-1), come[:n])
-        if done < n and come[done]:
+        done = compiled(replay)(*self._arrays, layout.SPARE_TREE, entries[:n].reshape(-1), inserted[:n])
+        if done < n and inserted[done]:
             raise ValueError("the tree that is made does not reach so far as the one in use")
         if done < n:
             raise KeyError("an entry that the tree in use had was not in the tree that is made")
-        if n < len(come):
-            self._log[0] = Changes(entries[n:], come[n:])
+        if n < len(inserted):
+            self._log[0] = PointChanges(entries[n:], inserted[n:])
         else:
             self._log.popleft()
         return steps - REPLAYED * n

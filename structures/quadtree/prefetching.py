@@ -28,7 +28,7 @@ from structures.quadtree.layout import (
     PATHS,
     ROOT,
     QuadNodes,
-    Shape,
+    QuadtreeShape,
     digit,
     level_below,
 )
@@ -47,7 +47,7 @@ def prefetch_lines(array: Any, first: int, end: int, items: int) -> None:
 @kernel
 def prefetch_entries(nodes: QuadNodes, C: Any, h: int, entries: Any, e: int) -> int:
     """Prefetch the paths of the tree at holder h to the next AHEAD entries, from entries[e] on. Returns where they end."""
-    shape = Shape(C[h + ARITY], C[h + FIRST])
+    shape = QuadtreeShape(C[h + ARITY], C[h + FIRST])
     end = min(wide(len(entries)), e + AHEAD * (shape.arity + 1))
     prefetch_paths(nodes, (C[h + ROOT], C[h + BITS], C[h + BASE]), shape, entries, (e, end), -LEVELS, C, PATHS)
     return end
@@ -55,7 +55,7 @@ def prefetch_entries(nodes: QuadNodes, C: Any, h: int, entries: Any, e: int) -> 
 
 @kernel
 def prefetch_paths(
-    nodes: QuadNodes, tree: tuple[int, int, int], shape: Shape, entries: Any, part: tuple[int, int], lowest: int, paths: Any, p: int
+    nodes: QuadNodes, tree: tuple[int, int, int], shape: QuadtreeShape, entries: Any, part: tuple[int, int], lowest: int, paths: Any, p: int
 ) -> None:
     """Prefetch the paths of a tree (root, bits, base), down to the level `lowest`, to entries[part[0]:part[1]], at most AHEAD, if there are
     several. paths[p:]: room for PATHS_WORDS words, the place that each path has reached and the level at which it leaves the one before
@@ -93,7 +93,7 @@ def fork_level(entries: Any, e: int, arity: int, leading: int) -> int:
 
 
 @kernel(forceinline=True)
-def prefetch_next(nodes: QuadNodes, base: int, o: int, shape: Shape, level: int, c: int) -> int:
+def prefetch_next(nodes: QuadNodes, base: int, o: int, shape: QuadtreeShape, level: int, c: int) -> int:
     """Prefetch child c of the inner node at place o of a level, and return its place; of a compact leaf, at first only where its bytes are,
     and at its own turn these. 0: the path ends."""
     M, W, compact, packed = nodes.M, nodes.W, nodes.compact, nodes.packed

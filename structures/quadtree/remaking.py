@@ -24,13 +24,13 @@ from structures.quadtree.compact import (
     CHILD,
     CODE,
     ENTRY,
+    INPUT,
     LEFT,
     LEVEL,
     NODE,
     NODE_WORDS,
     RANGE,
-    SIDE,
-    Making,
+    Construction,
     add_inner,
     add_leaf,
     add_range,
@@ -38,7 +38,7 @@ from structures.quadtree.compact import (
     begin_node,
     begun,
     bytes_of,
-    compact_place,
+    compact_position,
     compact_size,
     end_node,
     find_leaf,
@@ -47,14 +47,14 @@ from structures.quadtree.compact import (
     node_word,
     write_leaf,
 )
-from structures.quadtree.layout import LEAF, LEVELS, QuadNodes, Shape, level_below, live_child
+from structures.quadtree.layout import LEAF, LEVELS, QuadNodes, QuadtreeShape, level_below, live_child
 from structures.quadtree.search import child_of, children_of, copy_leaf, ends_at, size_of
 
 _BYTES = 32  # bytes of a leaf copied in a step
 
 
 @arrays("int64[:, ::1]", "int32[::1]", "int32[::1]")
-class Few(NamedTuple):
+class SubtreeBuffers(NamedTuple):
     """Buffers for a subtree of few entries: places to visit and their levels, the columns of a leaf, the entries."""
 
     todo: np.ndarray
@@ -62,23 +62,23 @@ class Few(NamedTuple):
     rows: np.ndarray
 
 
-def room_for_few(arity: int) -> Few:
-    return Few(
+def room_for_few(arity: int) -> SubtreeBuffers:
+    return SubtreeBuffers(
         np.empty(((LEVELS + 1) << arity, 2), np.int64),
         np.empty((arity + 1) * LEAF + 16, np.int32),  # columns are written sixteen items at a time
         np.empty((arity + 1) * LEAF, np.int32),
     )
 
 
-def begun_anew(place: int, bits: int, count: int, shape: Shape) -> Making:
+def begun_anew(position: int, bits: int, count: int, shape: QuadtreeShape) -> Construction:
     """Return the state for making the compact form of a tree of more than LEAF entries, from its root."""
     making = begun(count, shape, bits)
-    making.ranges[0, 0] = place, 0
+    making.ranges[0, 0] = position, 0
     return making
 
 
 @kernel
-def gather_few(nodes: QuadNodes, base: int, bits: int, shape: Shape, top: tuple[int, int], few: Few) -> tuple[int, int]:
+def gather_few(nodes: QuadNodes, base: int, bits: int, shape: QuadtreeShape, top: tuple[int, int], few: SubtreeBuffers) -> tuple[int, int]:
     """Copy the entries of the subtree `top` (place, level) to `few.rows`, unless it has more than LEAF. Returns their number (LEAF + 1:
     more), and the number of nodes and entries examined."""
     W, todo, k = nodes.W, few.todo, shape.arity
@@ -118,27 +118,27 @@ def copy_bytes(packed: Any, at: int, size: int, out: Any, end: int) -> None:
 
 
 @kernel
-def copy_node(nodes: QuadNodes, base: int, making: Making, shape: Shape, number: int, lower: int) -> int:
+def copy_node(nodes: QuadNodes, base: int, making: Construction, shape: QuadtreeShape, number: int, lower: int) -> int:
     """Make the current node a copy of this compact inner node, whose children are of the level `lower`. Returns the amount copied, in
     steps. O(its bytes)."""
     compact, N, state = nodes.compact, making.N, making.state
     k, f = shape
     bit, made = number << k, state[NODE] << k
-    w, v = node_word(compact, base, compact_place(number, False), k), NODE_WORDS * (made >> 6)
+    w, v = node_word(compact, base, compact_position(number, False), k), NODE_WORDS * (made >> 6)
     every, before = (1 << (1 << k)) - 1, ~(wide(-1) << (bit & 63))
     inner, leaves = (compact[w + 1] >> (bit & 63)) & every, (compact[w + 2] >> (bit & 63)) & every
     N[v + 1] |= inner << (made & 63)
     N[v + 2] |= leaves << (made & 63)
     child = first_inner(compact, w) + count_bits(compact[w + 1] & before)
     for i in range(count_bits(inner)):
-        add_range(making, compact_place(child + i, False), 0)
+        add_range(making, compact_position(child + i, False), 0)
     if leaves == 0:
         return 1
     q, n = first_leaf(compact, w) + count_bits(compact[w + 2] & before), state[ENTRY]
-    at, _, each = find_leaf(compact, base, compact_place(q, True), shape, lower)
+    at, _, each = find_leaf(compact, base, compact_position(q, True), shape, lower)
     count = count_bits(leaves)
     for i in range(count):
-        add_size(making, compact_size(compact, base, compact_place(q + i, True)))
+        add_size(making, compact_size(compact, base, compact_position(q + i, True)))
     size = count * bytes_of(making.H[CODE]) * k + (state[ENTRY] - n) * each
     copy_bytes(nodes.packed, at, size, making.packed, state[AT])
     state[AT] += size
@@ -146,7 +146,7 @@ def copy_node(nodes: QuadNodes, base: int, making: Making, shape: Shape, number:
 
 
 @kernel
-def add_child(nodes: QuadNodes, base: int, making: Making, shape: Shape, child: int, few: Few) -> int:
+def add_child(nodes: QuadNodes, base: int, making: Construction, shape: QuadtreeShape, child: int, few: SubtreeBuffers) -> int:
     """Add the child at a place to the current node. Returns the steps that this took. O(its bytes); for what is live O(levels + its
     entries)."""
     W, compact, packed, state = nodes.W, nodes.compact, nodes.packed, making.state
@@ -171,7 +171,7 @@ def add_child(nodes: QuadNodes, base: int, making: Making, shape: Shape, child: 
 
 
 @kernel("int64(QuadNodes, int64, Making, Few, int64, int64, int64)")
-def remake(nodes: QuadNodes, base: int, making: Making, few: Few, arity: int, leading: int, budget: int) -> int:
+def remake(nodes: QuadNodes, base: int, making: Construction, few: SubtreeBuffers, arity: int, leading: int, budget: int) -> int:
     """Continue making the compact form of a tree (`begun_anew`) until it is complete, as in `compress`, or `budget` steps are done. Returns
     the number of steps left, below 0 if the last node or child took more. A plain tree gets as many levels as its codes need. O(budget)."""
     compact, H, ranges, state = nodes.compact, making.H, making.ranges, making.state
@@ -181,17 +181,17 @@ def remake(nodes: QuadNodes, base: int, making: Making, few: Few, arity: int, le
         state[LEVEL] -= 1
         budget -= 1
     while state[LEFT] > 0 and budget > 0:
-        o, c, lower = ranges[state[SIDE], state[RANGE], 0], state[CHILD], level_below(state[LEVEL], H[CODE])
+        o, c, lower = ranges[state[INPUT], state[RANGE], 0], state[CHILD], level_below(state[LEVEL], H[CODE])
         if c == 0:
             begin_node(making, lower, arity)
         if o < 0 and compact[base + CODE] == H[CODE]:
-            budget -= copy_node(nodes, base, making, Shape(arity, leading), ~o >> 1, lower)
+            budget -= copy_node(nodes, base, making, QuadtreeShape(arity, leading), ~o >> 1, lower)
             end_node(making, lower, arity)
             continue
         child = wide(child_of(nodes, base, o, arity, c))
         budget -= 1
         if child != 0:
-            budget -= add_child(nodes, base, making, Shape(arity, leading), child, few)
+            budget -= add_child(nodes, base, making, QuadtreeShape(arity, leading), child, few)
         state[CHILD] = c + 1
         if c + 1 == 1 << arity:
             state[CHILD] = 0

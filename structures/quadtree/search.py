@@ -7,7 +7,7 @@ from typing import Any
 from structures.core.bits import copy16
 from structures.core.kernel import kernel, wide
 from structures.quadtree.compact import compact_child, compact_mask, compact_size, copy_compact
-from structures.quadtree.layout import CHILDREN, ENTRIES, HEAD, LEAF, LEAVES, QuadNodes, Shape, is_leaf, live_child
+from structures.quadtree.layout import CHILDREN, ENTRIES, HEAD, LEAF, LEAVES, QuadNodes, QuadtreeShape, is_leaf, live_child
 
 
 @kernel(forceinline=True)
@@ -44,7 +44,7 @@ def size_of(nodes: QuadNodes, base: int, o: int) -> int:
 
 
 @kernel(forceinline=True)
-def copy_leaf(nodes: QuadNodes, base: int, o: int, shape: Shape, level: int, known: int, out: Any, s: int) -> int:
+def copy_leaf(nodes: QuadNodes, base: int, o: int, shape: QuadtreeShape, level: int, known: int, out: Any, s: int) -> int:
     """Copy a leaf of the level to out[s], as columns of LEAF: its coordinates, then the slots. Returns the number of entries. Up to sixteen
     items behind each column are overwritten. The first `known` coordinates are omitted: the path to the leaf determines all their bits."""
     W = nodes.W

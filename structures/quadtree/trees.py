@@ -41,15 +41,15 @@ import numpy as np
 from structures.core.blocks import ALL_BLOCKS
 from structures.core.control import SIZE, VERSION
 from structures.core.kernel import compiled
-from structures.core.versioned import Versioned
+from structures.core.versioned import VersionedStructure
 from structures.quadtree import layout
 from structures.quadtree.changes import change_entries, morton_keys
 from structures.quadtree.check import check_quads
-from structures.quadtree.compact import CompactForms, compact_place, most_words
-from structures.quadtree.layout import QuadArena, QuadNodes, Shape
-from structures.quadtree.merging import ALL, DROPPED, REPLAYED, Changes, Descent, Merge, descent, drop_blocks, gather_entries
+from structures.quadtree.compact import CompactForms, compact_position, most_words
+from structures.quadtree.layout import QuadArena, QuadNodes, QuadtreeShape
+from structures.quadtree.merging import ALL, DROPPED, REPLAYED, Descent, Merge, PointChanges, descent, drop_blocks, gather_entries
 
-__all__ = ["QuadTrees", "Root", "in_order"]
+__all__ = ["QuadTrees", "QuadtreeRoot", "in_order"]
 
 _LEAST = 32 * layout.LEAF  # entries of a tree that gets a compact form
 _FORM_WORDS = 2**30  # of all compact forms
@@ -64,10 +64,10 @@ _GROWING = 20  # steps for each entry of all trees, divided among the new codes 
 _DROPPABLE = 1 << 13  # blocks that may be dropped between two reclaims, besides one for each changed entry: so few wait as records
 
 
-class Root(NamedTuple):
+class QuadtreeRoot(NamedTuple):
     """One version of a tree: plain data, valid as long as its version is pinned."""
 
-    place: int
+    position: int
     bits: int
     base: int
     count: int  # type: ignore[assignment]  # not the method of tuples
@@ -85,7 +85,7 @@ def _by_slot(entries: np.ndarray) -> np.ndarray:
     return entries[np.argsort(entries[:, -1])]
 
 
-class QuadTrees(Versioned[QuadArena]):
+class QuadTrees(VersionedStructure[QuadArena]):
     """See the module's head. One thread writes; any number read roots of pinned versions meanwhile.
 
     Entries are int32[n, k + 1]: k codes in [0, 2**30), a slot in [0, 2**30).
@@ -97,7 +97,7 @@ class QuadTrees(Versioned[QuadArena]):
         ValueError for other than 1 to 4 attributes, or if all come first."""
         if not 1 <= len(shapes) <= layout.MOST_TREES or not all(0 <= first < arity <= layout.MOST_ARITY for arity, first in shapes):
             raise ValueError(f"no quadtrees of {shapes} attributes")
-        self.shapes = tuple(Shape(*shape) for shape in shapes)
+        self.shapes = tuple(QuadtreeShape(*shape) for shape in shapes)
         self.arena = QuadArena(self.shapes, words)
         self.forms = CompactForms(min(words // 2, _FORM_WORDS))
         cls = 2 * (max(self.shapes)[0] - 1)
@@ -117,10 +117,10 @@ class QuadTrees(Versioned[QuadArena]):
         self.steps = 0  # of all merges so far
 
     @property
-    def roots(self) -> tuple[Root, ...]:
+    def roots(self) -> tuple[QuadtreeRoot, ...]:
         """The newest version of each tree, published or not."""
         C = self.arena.C[layout.TREE : layout.TREE + layout.TREE_WORDS * len(self.shapes)].tolist()
-        return tuple(Root(*C[h : h + 4]) for h in range(0, len(C), layout.TREE_WORDS))
+        return tuple(QuadtreeRoot(*C[h : h + 4]) for h in range(0, len(C), layout.TREE_WORDS))
 
     @property
     def version(self) -> int:
@@ -191,7 +191,7 @@ class QuadTrees(Versioned[QuadArena]):
             self._write(tree, entries, True)
         else:
             base = self.forms.build(self.arena.C.item(VERSION), entries, self.shapes[tree], bits)
-            self.arena.C[h : h + 4] = compact_place(0, False), bits, base, len(entries)
+            self.arena.C[h : h + 4] = compact_position(0, False), bits, base, len(entries)
         self._changed[tree] = 0
 
     def _bits_for(self, tree: int, most: int) -> int:
@@ -228,8 +228,8 @@ class QuadTrees(Versioned[QuadArena]):
     def _empty(self, tree: int) -> None:
         self._give_up(tree)
         h = layout.TREE + layout.TREE_WORDS * tree
-        place, bits, base, _ = self.arena.C[h : h + 4].tolist()
-        self._drop_later(place, bits, base, self.shapes[tree])
+        position, bits, base, _ = self.arena.C[h : h + 4].tolist()
+        self._drop_later(position, bits, base, self.shapes[tree])
         self.arena.C[h : h + 4] = 0
 
     def settle_missing(self) -> None:
@@ -238,48 +238,48 @@ class QuadTrees(Versioned[QuadArena]):
         if missing:
             raise KeyError(f"{missing} entries were not in the tree, or it does not reach them")
 
-    def expect(self, tree: int, entries: np.ndarray, come: np.ndarray) -> None:
-        """Prepare for changes of these entries of a tree by `Runs`, in order, in versions after the newest; `come`: which are inserted.
+    def expect(self, tree: int, entries: np.ndarray, inserted: np.ndarray) -> None:
+        """Prepare for changes of these entries of a tree by `Runs`, in order, in versions after the newest; `inserted`: which are inserted.
         Raises ValueError if the entries are invalid."""
         self._require_entries(tree, entries)
-        reach = int(np.bitwise_or.reduce(entries[come, :-1], axis=None, initial=0))
+        reach = int(np.bitwise_or.reduce(entries[inserted, :-1], axis=None, initial=0))
         if reach >> self.roots[tree].bits and self.shapes[tree][1]:
             self.arena.C[VERSION] += 1
             self._load(tree, self._taken(tree), reach)
-        self._note(tree, entries, come)
+        self._note(tree, entries, inserted)
 
-    def _write(self, tree: int, entries: np.ndarray, come: bool) -> None:
+    def _write(self, tree: int, entries: np.ndarray, inserted: bool) -> None:
         flat = np.ascontiguousarray(entries).reshape(-1)
-        done = change_entries(*self.arrays, tree, flat, 0, come)
+        done = change_entries(*self.arrays, tree, flat, 0, inserted)
         if done < len(flat):
             rest = entries[done // entries.shape[1] :]
             self._load(tree, np.concatenate((self._taken(tree), rest)))
-        self._note(tree, entries, np.full(len(entries), come))
+        self._note(tree, entries, np.full(len(entries), inserted))
 
-    def _note(self, tree: int, entries: np.ndarray, come: np.ndarray) -> None:
+    def _note(self, tree: int, entries: np.ndarray, inserted: np.ndarray) -> None:
         """Record that these entries have changed."""
         self._changed[tree] += len(entries)
         self._unpaid += len(entries)
         if self._merge is not None and self._merge.tree == tree:
             self._replays += len(entries)
-            self._merge.add(Changes(np.array(entries, np.int32, order="C"), come.astype(np.uint8)))
+            self._merge.add(PointChanges(np.array(entries, np.int32, order="C"), inserted.astype(np.uint8)))
 
     def _taken(self, tree: int) -> np.ndarray:
         """Return all entries of a tree, and empty it."""
         self._give_up(tree)
         entries = self._entries(tree)
         h = layout.TREE + layout.TREE_WORDS * tree
-        place, bits, base, _ = self.arena.C[h : h + 4].tolist()
-        compiled(drop_blocks)(*self.arrays, descent(place, bits, base, self.shapes[tree]), ALL)
+        position, bits, base, _ = self.arena.C[h : h + 4].tolist()
+        compiled(drop_blocks)(*self.arrays, descent(position, bits, base, self.shapes[tree]), ALL)
         self._retire(tree)
         self.arena.C[h : h + 4] = 0
         return entries
 
     def _entries(self, tree: int) -> np.ndarray:
         """Return all entries of a tree."""
-        place, bits, base, count = self.roots[tree]
+        position, bits, base, count = self.roots[tree]
         entries = np.empty((count, self.shapes[tree].arity + 1), np.int32)
-        compiled(gather_entries)(self.arrays[0], descent(place, bits, base, self.shapes[tree]), entries.reshape(-1), ALL)
+        compiled(gather_entries)(self.arrays[0], descent(position, bits, base, self.shapes[tree]), entries.reshape(-1), ALL)
         return entries
 
     def _retire(self, tree: int) -> None:
@@ -374,7 +374,7 @@ class QuadTrees(Versioned[QuadArena]):
             copied = _COPYING * self._changed[tree] <= roots[tree].count
             self._merge = Merge(self.arena, self.forms, tree, self.shapes[tree], max(roots[tree].bits, self._wanted[tree]), copied)
 
-    def _is_due(self, tree: int, root: Root, spare: bool = False) -> bool:
+    def _is_due(self, tree: int, root: QuadtreeRoot, spare: bool = False) -> bool:
         changed, share = self._changed[tree], _CHANGED
         if spare:
             share = _CHANGED_SPARE if changed >= _FEW else _CHANGED_FEW
@@ -385,14 +385,14 @@ class QuadTrees(Versioned[QuadArena]):
         """Return whether a merge is due even while there is other work."""
         return any(root.count >= self._least and self._is_due(tree, root) for tree, root in enumerate(self.roots))
 
-    def _has_to_grow(self, tree: int, root: Root) -> bool:
+    def _has_to_grow(self, tree: int, root: QuadtreeRoot) -> bool:
         return root.bits < self._wanted[tree] and root.count >= self._least
 
     def _switch(self, merge: Merge) -> None:
         """Replace the tree in the newest version by the one that was made. O(1)."""
         h, shape = layout.TREE + layout.TREE_WORDS * merge.tree, self.shapes[merge.tree]
-        place, bits, base, _ = self.arena.C[h : h + 4].tolist()
-        self._drop_later(place, bits, base, shape)
+        position, bits, base, _ = self.arena.C[h : h + 4].tolist()
+        self._drop_later(position, bits, base, shape)
         self.arena.C[h : h + 4] = merge.take()
         self._changed[merge.tree], self._merge = merge.changed, None
 
@@ -400,15 +400,15 @@ class QuadTrees(Versioned[QuadArena]):
         """Abandon the merge of this tree, if there is one."""
         merge = self._merge
         if merge is not None and merge.tree == tree:
-            place, bits, base, _ = merge.take()
-            self._drop_later(place, bits, base, self.shapes[tree])
+            position, bits, base, _ = merge.take()
+            self._drop_later(position, bits, base, self.shapes[tree])
             self._merge = None
 
-    def _drop_later(self, place: int, bits: int, base: int, shape: Shape) -> None:
+    def _drop_later(self, position: int, bits: int, base: int, shape: QuadtreeShape) -> None:
         """Queue the blocks of a root that the newest version no longer uses, to be dropped some at a time."""
         self.forms.retire(base, self.version)
-        if place > 0:
-            self._dropping.append(descent(place, bits, base, shape))
+        if position > 0:
+            self._dropping.append(descent(position, bits, base, shape))
 
     def reclaim(self, oldest: int, pins: np.ndarray, most: int = ALL_BLOCKS) -> bool:
         """Free blocks that no version >= `oldest` and no pin (ascending int64) can see, at most about `most`. Returns whether there may be
@@ -436,15 +436,15 @@ class QuadTrees(Versioned[QuadArena]):
         base = self.arena.C.item(layout.TREE + layout.TREE_WORDS * tree + layout.BASE)
         return self.forms.bits_a_tuple(base) if base else 0.0
 
-    def check(self, roots: tuple[Root, ...], others: tuple[tuple[Root, ...], ...] = ()) -> None:
+    def check(self, roots: tuple[QuadtreeRoot, ...], others: tuple[tuple[QuadtreeRoot, ...], ...] = ()) -> None:
         """Prove the invariants of a version, and that no block is lost (given every root in use); AssertionError names the invariant."""
-        beside: list[tuple[Root, Shape]] = []
+        beside: list[tuple[QuadtreeRoot, QuadtreeShape]] = []
         made: list[int] = []
         if self._merge is not None:
             shape, made = self.shapes[self._merge.tree], [base for base in self._merge.made[2:3] if base]
             if self._merge.since is not None:
-                beside.append((Root(*self._merge.root), shape))
+                beside.append((QuadtreeRoot(*self._merge.root), shape))
             if self._merge.is_placed:
-                beside.append((Root(*self._merge.made), shape))
+                beside.append((QuadtreeRoot(*self._merge.made), shape))
         dropped = [way.waiting for way in self._dropping]
         check_quads(self.arena, self.forms, self.shapes, (*others, roots), beside, dropped, made)

@@ -11,13 +11,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from structures.core.blocks import Nodes, Writing
+from structures.core.blocks import Nodes, WriteState
 from structures.core.encoding import NEG_INF, POS_INF
 from structures.core.entries import Entries
 from structures.core.kernel import arrays, kernel, wide
 from structures.index.changes import cut, put
 from structures.index.layout import ARITY, HEAD, LEAF_ROOM, ROOT, slot_at
-from structures.index.search import BEFORE, BEHIND, Items, Place, is_before, next_entry, same, seek, seek_last, seek_near
+from structures.index.search import BEFORE, BEHIND, IndexPosition, Items, is_before, next_entry, same, seek, seek_last, seek_near
 from structures.ordered.tree import cut as take_out
 from structures.ordered.tree import put as take_in
 from structures.ranked.tries import ARITY as WORDED_ARITY
@@ -26,12 +26,12 @@ from structures.ranked.tries import Words, cut_row, first_row, put_row
 # Words of the state: the next group, whether it has been changed; rows to list for each key or place, whether entries may tie; entries that
 # could not be changed; number of places found, the group's first one and the next one to be listed, whether there is something before all
 # places of a key, whether words order the rows of a place.
-GROUP, CHANGED, MOST, TIED, MISSING, PLACES, FIRST, LISTING, FILLED, WORDED, STATE_WORDS = range(11)
+GROUP, CHANGED, MOST, TIED, MISSING, POSITIONS, FIRST, LISTING, FILLED, WORDED, STATE_WORDS = range(11)
 FULL = -1  # in place of rows: they do not fit
 
 
 @arrays("int32[::1]", "int64[::1]", "int8[::1]", "int8[::1]")
-class Listed(NamedTuple):
+class ListedRows(NamedTuple):
     """Rows that come first: in list number `of`, before or after its changes, in the order of the index. Rows of which some tie with an
     entry after the last one are not `sure`."""
 
@@ -42,7 +42,7 @@ class Listed(NamedTuple):
 
 
 @arrays("int64[::1]", "int64[::1]", "int64[::1]", "int64[::1]")
-class Places(NamedTuple):
+class Positions(NamedTuple):
     """Places of a key: the group, the place, and the last number before the next place, before the group's changes and after."""
 
     group: np.ndarray
@@ -51,22 +51,22 @@ class Places(NamedTuple):
     after: np.ndarray
 
 
-@arrays(Place, "int64", "int64")
-class At(NamedTuple):
+@arrays(IndexPosition, "int64", "int64")
+class RankedPosition(NamedTuple):
     """A place, and an entry there or the first one after it; leaf 0: there is none."""
 
-    place: Place
+    position: IndexPosition
     leaf: int
     i: int
 
 
-@arrays("int64[::1]", "int64[::1]", Places, Words)
+@arrays("int64[::1]", "int64[::1]", Positions, Words)
 class Visit(NamedTuple):
     """The state, room for a place, and the places found: at most two for each change; the words of rows, if they have any."""
 
     state: np.ndarray
     coordinates: np.ndarray
-    places: Places
+    positions: Positions
     words: Words
 
 
@@ -77,14 +77,16 @@ def is_full(count: int, most: int, tied: int) -> bool:
 
 
 @kernel
-def list_first(nodes: Nodes, root: int, arity: int, begin: At, state: Any, listed: Listed, n: int, of: int) -> tuple[int, int, int]:
+def list_first(
+    nodes: Nodes, root: int, arity: int, begin: RankedPosition, state: Any, listed: ListedRows, n: int, of: int
+) -> tuple[int, int, int]:
     """List, from number n on, the first rows of those whose entries begin like this place. Returns the number of rows, or FULL, and where
     the scan ended."""
     M, W = nodes.M, nodes.W
-    place, leaf, i = begin
+    position, leaf, i = begin
     room, most, tied = LEAF_ROOM[arity], state[MOST], state[TIED]
     count, first, before, b = wide(0), wide(0), wide(0), wide(0)
-    while leaf != 0 and not is_full(count, most, tied) and same(M, leaf, room, i, place.coordinates, place.start, 1, place.length):
+    while leaf != 0 and not is_full(count, most, tied) and same(M, leaf, room, i, position.coordinates, position.start, 1, position.length):
         if count > 0 and not same(M, leaf, room, i, M, before + HEAD + b, room, arity):
             if count >= most:
                 break
@@ -102,7 +104,7 @@ def list_first(nodes: Nodes, root: int, arity: int, begin: At, state: Any, liste
 
 
 @kernel
-def change_some(nodes: Nodes, writing: Writing, h: int, items: Items, signs: Any, first: int, end: int) -> int:
+def change_some(nodes: Nodes, writing: WriteState, h: int, items: Items, signs: Any, first: int, end: int) -> int:
     """Insert (sign > 0) or delete the entries from number `first` on. Returns how many could not be changed."""
     missing = 0
     for e in range(first, end):
@@ -113,7 +115,7 @@ def change_some(nodes: Nodes, writing: Writing, h: int, items: Items, signs: Any
 
 
 @kernel
-def change_rows(nodes: Nodes, writing: Writing, h: int, items: Items, signs: Any, first: int, end: int, words: Words) -> int:
+def change_rows(nodes: Nodes, writing: WriteState, h: int, items: Items, signs: Any, first: int, end: int, words: Words) -> int:
     """As `change_some`, for rows ordered by words."""
     missing = 0
     for e in range(first, end):
@@ -126,10 +128,10 @@ def change_rows(nodes: Nodes, writing: Writing, h: int, items: Items, signs: Any
 
 
 @kernel
-def list_row(nodes: Nodes, root: int, at: At, words: Words, after: int, listed: Listed, n: int, of: int) -> int:
+def list_row(nodes: Nodes, root: int, at: RankedPosition, words: Words, after: int, listed: ListedRows, n: int, of: int) -> int:
     """List the first row at a place as number n. Returns the number of rows, or FULL."""
-    place, leaf, i = at
-    if leaf == 0 or not same(nodes.M, leaf, LEAF_ROOM[WORDED_ARITY], i, place.coordinates, place.start, 1, place.length):
+    position, leaf, i = at
+    if leaf == 0 or not same(nodes.M, leaf, LEAF_ROOM[WORDED_ARITY], i, position.coordinates, position.start, 1, position.length):
         return 0
     if n == len(listed.slot):
         return FULL
@@ -138,7 +140,7 @@ def list_row(nodes: Nodes, root: int, at: At, words: Words, after: int, listed: 
 
 
 @kernel("int64(Nodes, Writing, int64, Items, int8[::1], int64[::1], int64[::1], Listed)")
-def change_groups(nodes: Nodes, writing: Writing, h: int, items: Items, signs: Any, ends: Any, state: Any, listed: Listed) -> int:
+def change_groups(nodes: Nodes, writing: WriteState, h: int, items: Items, signs: Any, ends: Any, state: Any, listed: ListedRows) -> int:
     """Change the index at holder h group by group, from number state[GROUP] on, until all are done or no more rows fit. Returns the number
     of rows listed. The changes of group g, all of one key, end before ends[g]. O(log n) a change and a row listed."""
     C = writing.C
@@ -147,9 +149,9 @@ def change_groups(nodes: Nodes, writing: Writing, h: int, items: Items, signs: A
         g = state[GROUP]
         first = ends[g - 1] if g > 0 else wide(0)
         while True:
-            place = Place(items.coordinates, first * items.width, 1, 1, BEFORE)
-            leaf, i = seek(nodes, C[h + ROOT], arity, place)
-            count, _, _ = list_first(nodes, C[h + ROOT], arity, At(place, leaf, i), state, listed, n, g)
+            position = IndexPosition(items.coordinates, first * items.width, 1, 1, BEFORE)
+            leaf, i = seek(nodes, C[h + ROOT], arity, position)
+            count, _, _ = list_first(nodes, C[h + ROOT], arity, RankedPosition(position, leaf, i), state, listed, n, g)
             if count == FULL:
                 return n
             n += count
@@ -163,20 +165,20 @@ def change_groups(nodes: Nodes, writing: Writing, h: int, items: Items, signs: A
 
 
 @kernel
-def seek_on(nodes: Nodes, root: int, arity: int, behind: At, place: Place) -> tuple[int, int]:
+def seek_on(nodes: Nodes, root: int, arity: int, behind: RankedPosition, position: IndexPosition) -> tuple[int, int]:
     """As `seek`; `behind`: the first entry after an earlier place."""
-    if behind.leaf == 0 or not is_before(nodes, behind.leaf, arity, LEAF_ROOM[arity], behind.i, place):
+    if behind.leaf == 0 or not is_before(nodes, behind.leaf, arity, LEAF_ROOM[arity], behind.i, position):
         return behind.leaf, behind.i
-    return seek_near(nodes, root, arity, behind.leaf, behind.i, place)
+    return seek_near(nodes, root, arity, behind.leaf, behind.i, position)
 
 
 @kernel
-def go_behind(nodes: Nodes, root: int, arity: int, at: At) -> tuple[int, int]:
+def go_behind(nodes: Nodes, root: int, arity: int, at: RankedPosition) -> tuple[int, int]:
     """The first entry after the place, starting from an entry there or from that entry."""
-    coordinates, leaf, i = at.place.coordinates, at.leaf, at.i
+    coordinates, leaf, i = at.position.coordinates, at.leaf, at.i
     if leaf == 0 or not same(nodes.M, leaf, LEAF_ROOM[arity], i, coordinates, 0, 1, 2):
         return leaf, i
-    return seek_near(nodes, root, arity, leaf, i, Place(coordinates, 0, 1, 2, BEHIND))
+    return seek_near(nodes, root, arity, leaf, i, IndexPosition(coordinates, 0, 1, 2, BEHIND))
 
 
 @kernel
@@ -188,56 +190,58 @@ def last_before(nodes: Nodes, arity: int, leaf: int, i: int, key: int) -> int:
 
 
 @kernel
-def find_places(nodes: Nodes, root: int, arity: int, items: Items, first: int, end: int, state: Any, places: Places) -> None:
+def find_positions(nodes: Nodes, root: int, arity: int, items: Items, first: int, end: int, state: Any, positions: Positions) -> None:
     """Find the places that the changes of a group concern: their own, which ascend, and those before them, in order."""
-    M, coordinates, begin = nodes.M, items.coordinates, state[PLACES]
+    M, coordinates, begin = nodes.M, items.coordinates, state[POSITIONS]
     for e in range(first, end):
-        start, n = e * items.width, state[PLACES]
+        start, n = e * items.width, state[POSITIONS]
         key, at = coordinates[start], coordinates[start + 1]
-        if n > begin and places.at[n - 1] == at:
+        if n > begin and positions.at[n - 1] == at:
             continue
-        leaf, i = seek_last(nodes, root, arity, Place(coordinates, start, 1, 2, BEFORE))
+        leaf, i = seek_last(nodes, root, arity, IndexPosition(coordinates, start, 1, 2, BEFORE))
         has = leaf != 0 and M[leaf + HEAD + i] == key
         before = M[leaf + HEAD + LEAF_ROOM[arity] + i] if has else wide(NEG_INF)
-        if (has or (state[FILLED] != 0 and at != NEG_INF)) and (n == begin or before > places.at[n - 1]):
-            places.group[n], places.at[n] = state[GROUP], before
+        if (has or (state[FILLED] != 0 and at != NEG_INF)) and (n == begin or before > positions.at[n - 1]):
+            positions.group[n], positions.at[n] = state[GROUP], before
             n += 1
-        places.group[n], places.at[n] = state[GROUP], at
-        state[PLACES] = n + 1
+        positions.group[n], positions.at[n] = state[GROUP], at
+        state[POSITIONS] = n + 1
 
 
 @kernel("int64(Nodes, Writing, int64, Items, int8[::1], int64[::1], Visit, Listed)")
-def change_places(nodes: Nodes, writing: Writing, h: int, items: Items, signs: Any, ends: Any, visit: Visit, listed: Listed) -> int:
+def change_positions(
+    nodes: Nodes, writing: WriteState, h: int, items: Items, signs: Any, ends: Any, visit: Visit, listed: ListedRows
+) -> int:
     """As `change_groups`; the changes of a group ascend by their places, and it lists the first row at each place that they concern, and
     how far the place extends. O(log n) a change and a row listed."""
-    C, state, coordinates, places, words = writing.C, visit.state, visit.coordinates, visit.places, visit.words
+    C, state, coordinates, positions, words = writing.C, visit.state, visit.coordinates, visit.positions, visit.words
     arity, n = C[h + ARITY], 0
     while state[GROUP] < len(ends):
         g = state[GROUP]
         first = ends[g - 1] if g > 0 else wide(0)
         coordinates[0] = items.coordinates[first * items.width]
-        if state[CHANGED] == 0 and state[LISTING] == state[PLACES]:  # otherwise it continues
-            state[FIRST] = state[PLACES]
-            find_places(nodes, C[h + ROOT], arity, items, first, ends[g], state, places)
+        if state[CHANGED] == 0 and state[LISTING] == state[POSITIONS]:  # otherwise it continues
+            state[FIRST] = state[POSITIONS]
+            find_positions(nodes, C[h + ROOT], arity, items, first, ends[g], state, positions)
         while True:
-            until = places.after if state[CHANGED] != 0 else places.before
-            place = Place(coordinates, 0, 1, 2, BEFORE)
+            until = positions.after if state[CHANGED] != 0 else positions.before
+            position = IndexPosition(coordinates, 0, 1, 2, BEFORE)
             leaf, i, is_known = wide(0), wide(0), False
-            while state[LISTING] < state[PLACES]:
+            while state[LISTING] < state[POSITIONS]:
                 j = state[LISTING]
-                coordinates[1] = places.at[j]
+                coordinates[1] = positions.at[j]
                 if is_known:
-                    leaf, i = seek_on(nodes, C[h + ROOT], arity, At(place, leaf, i), place)
+                    leaf, i = seek_on(nodes, C[h + ROOT], arity, RankedPosition(position, leaf, i), position)
                 else:
-                    leaf, i = seek(nodes, C[h + ROOT], arity, place)
+                    leaf, i = seek(nodes, C[h + ROOT], arity, position)
                 if state[WORDED] != 0:
-                    count = list_row(nodes, C[h + ROOT], At(place, leaf, i), words, state[CHANGED], listed, n, j)
+                    count = list_row(nodes, C[h + ROOT], RankedPosition(position, leaf, i), words, state[CHANGED], listed, n, j)
                 else:
-                    count, leaf, i = list_first(nodes, C[h + ROOT], arity, At(place, leaf, i), state, listed, n, j)
+                    count, leaf, i = list_first(nodes, C[h + ROOT], arity, RankedPosition(position, leaf, i), state, listed, n, j)
                 if count == FULL:
                     return n
                 n += count
-                leaf, i = go_behind(nodes, C[h + ROOT], arity, At(place, leaf, i))
+                leaf, i = go_behind(nodes, C[h + ROOT], arity, RankedPosition(position, leaf, i))
                 is_known = True
                 until[j] = last_before(nodes, arity, leaf, i, coordinates[0])
                 state[LISTING] = j + 1
@@ -254,7 +258,7 @@ def change_places(nodes: Nodes, writing: Writing, h: int, items: Items, signs: A
 
 
 @kernel("int64(Nodes, Writing, int8[::1], Entries)")
-def change_list(nodes: Nodes, writing: Writing, signs: Any, entries: Entries) -> int:
+def change_list(nodes: Nodes, writing: WriteState, signs: Any, entries: Entries) -> int:
     """Change a list of rows. Returns how many could not be changed, as they were not there. O(log n) a row."""
     missing = 0
     for e in range(len(signs)):

@@ -9,7 +9,7 @@ import numpy as np
 
 from structures.index.indexes import Entries, OrderedIndexes, index_order, items_of
 from structures.index.layout import IndexArena
-from structures.ranked.changes import GROUP, MISSING, MOST, STATE_WORDS, TIED, Listed
+from structures.ranked.changes import GROUP, MISSING, MOST, STATE_WORDS, TIED, ListedRows
 
 CHUNK = 1 << 16  # rows that are listed at once
 
@@ -17,7 +17,7 @@ Rank = Callable[[np.ndarray], np.ndarray]
 """Of slots numbers in the order in which their rows stand if they tie: int64[n]."""
 
 
-class Changes(NamedTuple):
+class RankedChanges(NamedTuple):
     """n changes: entries whose first coordinate is the key, an int32 >= 0; signs int8[n], DELETE or INSERT; the changes of group g, all of
     one key, deletes first, end before ends[g] (int64)."""
 
@@ -25,15 +25,15 @@ class Changes(NamedTuple):
     signs: np.ndarray
     ends: np.ndarray
 
-    def groups(self, first: int, end: int) -> Changes:
+    def groups(self, first: int, end: int) -> RankedChanges:
         """The changes of some groups."""
         begin = int(self.ends[first - 1]) if first else 0
         part = slice(begin, int(self.ends[end - 1]))
         entries = Entries(np.ascontiguousarray(self.entries.coordinates[part]), np.ascontiguousarray(self.entries.slot[part]))
-        return Changes(entries, np.ascontiguousarray(self.signs[part]), self.ends[first:end] - begin)
+        return RankedChanges(entries, np.ascontiguousarray(self.signs[part]), self.ends[first:end] - begin)
 
 
-class Ranked:
+class RankedRows:
     """Rows by key and order. Only the writer uses them."""
 
     def __init__(self, arity: int, most: int, rank: Rank | None, words: int) -> None:
@@ -81,7 +81,9 @@ class Ranked:
         state[MOST], state[TIED] = self._most, self._rank is not None
         return state
 
-    def change(self, changes: Changes, state: np.ndarray, kernel: Any, more: tuple[Any, ...]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    def change(
+        self, changes: RankedChanges, state: np.ndarray, kernel: Any, more: tuple[Any, ...]
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Have `kernel` make the changes, from the state on; more: its other arguments. Returns, for the rows that came or come first, the
         slot, the list, and whether the row is in the list after the changes. KeyError: an entry to be deleted was not there, or one to be
         inserted was."""
@@ -111,8 +113,8 @@ class Ranked:
             mine = inverse[doubtful]
             order = np.lexsort((self._rank(slots[doubtful]), mine))
             begins = np.flatnonzero(np.diff(mine[order], prepend=-1))
-            place = np.arange(len(mine)) - np.repeat(begins, np.diff(begins, append=len(mine)))
-            kept[doubtful[order]] = place < left[mine[order]]
+            position = np.arange(len(mine)) - np.repeat(begins, np.diff(begins, append=len(mine)))
+            kept[doubtful[order]] = position < left[mine[order]]
         return kept
 
     def firsts(self, entries: Entries, common: int) -> np.ndarray:
@@ -136,5 +138,5 @@ class Ranked:
         self._indexes.check()
 
 
-def room(rows: int) -> Listed:
-    return Listed(np.empty(rows, np.int32), np.empty(rows, np.int64), np.empty(rows, np.int8), np.empty(rows, np.int8))
+def room(rows: int) -> ListedRows:
+    return ListedRows(np.empty(rows, np.int32), np.empty(rows, np.int64), np.empty(rows, np.int8), np.empty(rows, np.int8))

@@ -8,7 +8,7 @@ from structures.core.blocks import Nodes
 from structures.core.entries import Entries
 from structures.core.kernel import kernel, wide
 from structures.ordered.layout import RIGHT, child_of
-from structures.ordered.leaves import place
+from structures.ordered.leaves import find_entry
 from structures.ordered.tree import find_child
 
 
@@ -21,7 +21,7 @@ def find_ends(nodes: Nodes, root: int, height: int, entries: Entries, held: Any)
         o = root
         for _ in range(height):
             o = child_of(W, o, find_child(nodes, o, key, left, 2 * slot + s))
-        at, end = place(nodes, o, s, key, left, slot)
+        at, end = find_entry(nodes, o, s, key, left, slot)
         held[i] = at < end
         if at < end:
             entries.right[i] = nodes.M[o + RIGHT + at]

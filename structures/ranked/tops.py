@@ -3,7 +3,7 @@
 Problem: rows (key, order, slot) come and go; keep the first `most` of each key, in a list that can be read at every version that is still
 pinned, and report which rows enter and leave it.
 
-    all rows        an ordered index of (key, order …), written in place: only the writer reads it (`entries.py`)
+    all rows        an ordered index of (key, order …), written in position: only the writer reads it (`entries.py`)
     the first ones  a persistent list (`ordered/lists.py`), by key
 
 Changes are applied in groups, one for each key and version, so that the report of a group is exact: no row both enters and leaves.
@@ -27,34 +27,34 @@ import numpy as np
 from structures.core.control import STORE_WORDS
 from structures.core.cursor import Cursor
 from structures.core.entries import Entries as ListEntries
-from structures.core.entry_tree import Root
+from structures.core.entry_tree import EntryRoot
 from structures.core.kernel import compiled
 from structures.index.indexes import Entries
 from structures.ordered.lists import RowList
 from structures.ranked.changes import change_groups, change_list
-from structures.ranked.entries import Changes, Rank, Ranked
+from structures.ranked.entries import Rank, RankedChanges, RankedRows
 
 _CHUNK = 1 << 16  # rows that are read at once
 _TOGETHER = 1 << 18  # approximate rows of the groups that are applied together
 
 
-class Told(NamedTuple):
+class TopChanges(NamedTuple):
     """Rows that enter the list, and (~slot) rows that leave it; group by group, leaving rows first."""
 
     groups: np.ndarray
     slots: np.ndarray
 
 
-class Tops(Ranked):
+class Tops(RankedRows):
     """See the module's head. One thread writes; any number read roots of pinned versions meanwhile."""
 
     def __init__(self, arity: int, most: int, rank: Rank | None, words: int = STORE_WORDS, index_words: int = STORE_WORDS) -> None:
-        """As `Ranked`; `words`: address space of the list in 8-byte words (not memory)."""
+        """As `RankedRows`; `words`: address space of the list in 8-byte words (not memory)."""
         super().__init__(arity, most, rank, index_words)
         self.list = RowList(words)
 
     @property
-    def root(self) -> Root:
+    def root(self) -> EntryRoot:
         """The newest version, published or not."""
         return self.list.root
 
@@ -71,20 +71,20 @@ class Tops(Ranked):
         self.require_index(changes)
         self.list.require(self.list.root.counts[0] + changes)
 
-    def apply(self, version: int, changes: Changes) -> Told:
+    def apply(self, version: int, changes: RankedChanges) -> TopChanges:
         """Apply these changes, as `version`. KeyError: a row to be deleted was not there, or one to be inserted was; the structure is
         damaged."""
         self.list.begin(version)
-        parts, step = [Told(np.empty(0, np.int64), np.empty(0, np.int32))], max(1, _TOGETHER // (2 * self._most))
+        parts, step = [TopChanges(np.empty(0, np.int64), np.empty(0, np.int32))], max(1, _TOGETHER // (2 * self._most))
         for first in range(0, len(changes.ends), step):
             end = min(len(changes.ends), first + step)
-            told = self._follow(changes.groups(first, end))
-            parts.append(Told(told.groups + first, told.slots))
-        told = parts[1] if len(parts) == 2 else Told(*(np.concatenate(columns) for columns in zip(*parts, strict=True)))
-        self._change_list(changes, told)
-        return told
+            emitted = self._follow(changes.groups(first, end))
+            parts.append(TopChanges(emitted.groups + first, emitted.slots))
+        emitted = parts[1] if len(parts) == 2 else TopChanges(*(np.concatenate(columns) for columns in zip(*parts, strict=True)))
+        self._change_list(changes, emitted)
+        return emitted
 
-    def _follow(self, changes: Changes) -> Told:
+    def _follow(self, changes: RankedChanges) -> TopChanges:
         state = self.state()
         slots, groups, after = self.change(changes, state, compiled(change_groups), (state,))
         numbers = groups << 32 | slots
@@ -92,14 +92,14 @@ class Tops(Ranked):
         differs = np.empty(len(slots), np.bool_)
         differs[after == 0] = ~np.isin(mine, others, assume_unique=True)
         differs[after != 0] = ~np.isin(others, mine, assume_unique=True)
-        return Told(groups[differs], np.where(after == 0, ~slots, slots)[differs])
+        return TopChanges(groups[differs], np.where(after == 0, ~slots, slots)[differs])
 
-    def _change_list(self, changes: Changes, told: Told) -> None:
+    def _change_list(self, changes: RankedChanges, emitted: TopChanges) -> None:
         """Apply the net effect of all groups to the list: a row may come and go in several versions."""
-        gone = told.slots < 0
-        keys = changes.entries.coordinates[changes.ends[told.groups] - 1, 0]
-        slots, first, inverse = np.unique(np.where(gone, ~told.slots, told.slots), return_index=True, return_inverse=True)
-        net = np.bincount(inverse, np.where(gone, -1, 1), len(slots)).astype(np.int64)
+        deleted = emitted.slots < 0
+        keys = changes.entries.coordinates[changes.ends[emitted.groups] - 1, 0]
+        slots, first, inverse = np.unique(np.where(deleted, ~emitted.slots, emitted.slots), return_index=True, return_inverse=True)
+        net = np.bincount(inverse, np.where(deleted, -1, 1), len(slots)).astype(np.int64)
         some = np.flatnonzero(net)
         order = some[np.lexsort((slots[some], keys[first[some]]))]
         entries = _entries(keys[first[order]], slots[order])
@@ -112,11 +112,11 @@ class Tops(Ranked):
 
     # --- reading
 
-    def of(self, root: Root, key: int | None = None) -> Cursor:
+    def of(self, root: EntryRoot, key: int | None = None) -> Cursor:
         """The first rows of a version: of all keys, or of one."""
         return self.list.rows(root, key)
 
-    def holds(self, root: Root, keys: np.ndarray, slots: np.ndarray) -> np.ndarray:
+    def holds(self, root: EntryRoot, keys: np.ndarray, slots: np.ndarray) -> np.ndarray:
         """bool[n]: which of the rows with these keys, at these slots, are in the list of a version. O(log n) each."""
         return self.list.holds(root, _entries(keys, slots))
 
@@ -128,7 +128,7 @@ class Tops(Ranked):
     def retired_bytes(self) -> int:
         return self.list.retired_bytes
 
-    def check(self, others: tuple[Root, ...] = ()) -> None:
+    def check(self, others: tuple[EntryRoot, ...] = ()) -> None:
         """Prove the invariants of the newest version, and that no block is lost, given the other roots in use."""
         self.check_index()
         self.list.check(self.root, others)

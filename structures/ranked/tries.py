@@ -24,12 +24,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from structures.core.blocks import Nodes, Writing
+from structures.core.blocks import Nodes, WriteState
 from structures.core.kernel import arrays, kernel, wide
 from structures.index.changes import cut, put
 from structures.index.indexes import Entries
 from structures.index.layout import HEAD, LEAF_ROOM, ROOT, slot_at
-from structures.index.search import BEFORE, Items, Place, has_prefix, same, seek
+from structures.index.search import BEFORE, IndexPosition, Items, has_prefix, same, seek
 
 ARITY = 4
 BELOW = 3  # the coordinate that names a node
@@ -79,7 +79,7 @@ def words_of(words: Words, slot: int) -> tuple[int, int]:
 @kernel
 def find_word(nodes: Nodes, root: int, entry: Any) -> tuple[int, int]:
     """The entry that begins with entry[:3]; leaf 0 if there is none."""
-    leaf, i = seek(nodes, root, ARITY, Place(entry, 0, 1, 3, BEFORE))
+    leaf, i = seek(nodes, root, ARITY, IndexPosition(entry, 0, 1, 3, BEFORE))
     if leaf != 0 and same(nodes.M, leaf, LEAF_ROOM[ARITY], i, entry, 0, 1, 3):
         return leaf, i
     return wide(0), wide(0)
@@ -104,14 +104,14 @@ def first_row(nodes: Nodes, root: int, leaf: int, i: int, words: Words) -> int:
     node = below(nodes, leaf, i)
     while node != 0:
         entry[0], entry[1] = OF_NODE, node
-        leaf, i = seek(nodes, root, ARITY, Place(entry, 0, 1, 2, BEFORE))
+        leaf, i = seek(nodes, root, ARITY, IndexPosition(entry, 0, 1, 2, BEFORE))
         node = below(nodes, leaf, i)
         state[LOOKED] += 1
     return row_at(nodes, leaf, i)
 
 
 @kernel
-def put_row(nodes: Nodes, writing: Writing, h: int, key: int, at: int, slot: int, words: Words) -> bool:
+def put_row(nodes: Nodes, writing: WriteState, h: int, key: int, at: int, slot: int, words: Words) -> bool:
     """Insert a row. False, and nothing done: there is a row with the same words, or required words are unknown."""
     C, entry, state = writing.C, words.entry, words.state
     begin, end = words_of(words, slot)
@@ -144,7 +144,7 @@ def put_row(nodes: Nodes, writing: Writing, h: int, key: int, at: int, slot: int
 
 
 @kernel
-def cut_row(nodes: Nodes, writing: Writing, h: int, key: int, at: int, slot: int, words: Words) -> bool:
+def cut_row(nodes: Nodes, writing: WriteState, h: int, key: int, at: int, slot: int, words: Words) -> bool:
     """Delete a row, with the nodes that have no other row. False, and nothing done: the row is not there."""
     C, entry, state, path = writing.C, words.entry, words.state, words.path
     begin, end = words_of(words, slot)
@@ -200,7 +200,7 @@ def find_neighbours(nodes: Nodes, root: int, items: Items, words: Words, found: 
 def find_firsts(nodes: Nodes, root: int, items: Items, words: Words, found: Any) -> None:
     """For each of these places, which have rows, find the first row. O(log n) each, and a word."""
     for e in range(len(found)):
-        leaf, i = seek(nodes, root, ARITY, Place(items.coordinates, e * items.width, 1, 2, BEFORE))
+        leaf, i = seek(nodes, root, ARITY, IndexPosition(items.coordinates, e * items.width, 1, 2, BEFORE))
         found[e] = first_row(nodes, root, leaf, i, words)
 
 

@@ -26,8 +26,8 @@ from structures.core.encoding import POS_INF
 from structures.core.kernel import compiled
 from structures.index.indexes import Entries, items_of
 from structures.ranked import tries
-from structures.ranked.changes import FILLED, PLACES, WORDED, Places, Visit, change_places
-from structures.ranked.entries import Changes, Ranked
+from structures.ranked.changes import FILLED, POSITIONS, WORDED, Positions, Visit, change_positions
+from structures.ranked.entries import RankedChanges, RankedRows
 from structures.ranked.tries import NOBODY, Words, words_with
 
 WordsOf = Callable[[np.ndarray], tuple[np.ndarray, np.ndarray]]
@@ -44,7 +44,7 @@ class Spans(NamedTuple):
     slot: np.ndarray
 
 
-class Turns(NamedTuple):
+class ValidityChanges(NamedTuple):
     """Places of keys, in their order within a group: the row valid there, before the group's changes and after (NOBODY: none), and until
     where."""
 
@@ -56,14 +56,14 @@ class Turns(NamedTuple):
     until_after: np.ndarray
 
 
-class Validity(Ranked):
+class Validity(RankedRows):
     """See the module's head. Only the writer uses it."""
 
-    def __init__(self, told_by: int | WordsOf, filled: bool, words: int = STORE_WORDS) -> None:
-        """`told_by`: the number of further coordinates that order the rows of a place, or words. `filled`: whether what lies before the
-        first place of a key counts as a place too, at NEG_INF, where no row is valid. `words`: as `Ranked`."""
-        super().__init__(2 + told_by if isinstance(told_by, int) else tries.ARITY, 1, None, words)
-        self._words_of = None if isinstance(told_by, int) else told_by
+    def __init__(self, emitted_by: int | WordsOf, filled: bool, words: int = STORE_WORDS) -> None:
+        """`emitted_by`: the number of further coordinates that order the rows of a place, or words. `filled`: whether what lies before the
+        first place of a key counts as a place too, at NEG_INF, where no row is valid. `words`: as `RankedRows`."""
+        super().__init__(2 + emitted_by if isinstance(emitted_by, int) else tries.ARITY, 1, None, words)
+        self._words_of = None if isinstance(emitted_by, int) else emitted_by
         self._filled = filled
         self._nodes = np.zeros(tries.WORDS_STATE, np.int64)
         self._no_words = tries.no_words(self._nodes)
@@ -89,19 +89,19 @@ class Validity(Ranked):
         right[:-1][followed] = left[1:][followed] - 1
         return Spans(keys, left, right, entries.slot)
 
-    def apply(self, changes: Changes) -> Turns:
+    def apply(self, changes: RankedChanges) -> ValidityChanges:
         """Apply these changes; those of a group ascend by their places. KeyError: as `Tops.apply`."""
         state = self.state()
         state[FILLED], state[WORDED] = self._filled, self._words_of is not None
         most = 2 * len(changes.signs)
-        places = Places(*(np.empty(most, np.int64) for _ in range(4)))
-        visit = Visit(state, np.empty(2, np.int64), places, self._words(changes.entries))
-        slots, of, after = self.change(changes, state, compiled(change_places), (visit,))
-        n = state.item(PLACES)
+        positions = Positions(*(np.empty(most, np.int64) for _ in range(4)))
+        visit = Visit(state, np.empty(2, np.int64), positions, self._words(changes.entries))
+        slots, of, after = self.change(changes, state, compiled(change_positions), (visit,))
+        n = state.item(POSITIONS)
         found = np.full((2, n), NOBODY, np.int32)
         found[after, of] = slots
-        group, at, until_before, until_after = (column[:n] for column in places)
-        return Turns(group, at, found[0], until_before, found[1], until_after)
+        group, at, until_before, until_after = (column[:n] for column in positions)
+        return ValidityChanges(group, at, found[0], until_before, found[1], until_after)
 
     def _words(self, entries: Entries) -> Words:
         """The words of the rows that change, and of those with which they may have to be compared."""

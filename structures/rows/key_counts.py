@@ -65,23 +65,23 @@ def _lower(counts: Any, kept: Any) -> int:
 
 
 @arrays("int64[::1]", "boolean[::1]", "int32[::1]")
-class Uses(NamedTuple):
+class KeyUses(NamedTuple):
     """Counts by code; for each key whether it comes or goes; and room for the codes that come to 0."""
 
     counts: np.ndarray
-    come: np.ndarray
+    inserted: np.ndarray
     dropped: np.ndarray
 
 
 @kernel
-def count_both(died: Any, codes: Any, uses: Uses) -> int:
+def count_both(died: Any, codes: Any, uses: KeyUses) -> int:
     """Count the keys that come first, then those that go. Returns the same as `_count_down`."""
     for i in range(len(codes)):
-        if uses.come[i]:
+        if uses.inserted[i]:
             take(uses.counts, died, codes[i])
     n = wide(0)
     for i in range(len(codes)):
-        if not uses.come[i]:
+        if not uses.inserted[i]:
             left = give_up(uses.counts, codes[i])
             if left < 0:
                 return wide(-1)

@@ -4,7 +4,7 @@ Rows, stored or passed in, have one layout (a *row set*), so that all schemas us
 
     kinds    int8[c]         what a cell holds: PLAIN (64 bits), FLOAT (its bits), TEXT (its length in bytes)
     key      int64[k]        the columns of the key
-    cells    int64[n, w]     a row is w cells side by side: c columns, then null bits (32 a cell)
+    cells    int64[n, w]     a row is w cells side by input: c columns, then null bits (32 a cell)
     places   int64[n]        the beginning of the row's texts in `heap`, in column order without gaps
     heap     uint8[...]
 
@@ -55,7 +55,7 @@ _NAN = 0x7FF8000000000000
 _SMALLEST = 64  # fewest entries
 _GROWS_AT_ONCE = 1 << 14  # places that are copied in a tenth of a millisecond
 _GROWS_FROM = 11  # sixteenths of the places, of the twelve that may be used
-_PLACES = 32  # places copied for each inserted entry: all of them before half of the remaining room is used
+_POSITIONS = 32  # places copied for each inserted entry: all of them before half of the remaining room is used
 _STEP = 1 << 11  # fewest places that are worth a call
 _LOOKED_AT = 1 << 10  # places at the front, where an empty one is expected soon
 _RESERVED = 1 << 17  # fewest places for which address space is reserved
@@ -70,18 +70,18 @@ class RowSet(NamedTuple):
     kinds: np.ndarray
     key: np.ndarray
     cells: np.ndarray
-    places: np.ndarray
+    positions: np.ndarray
     heap: np.ndarray
 
 
 @arrays("int8[::1]", "int64[::1]", "int64[:,::1]", "int64[::1]", "uint8[::1]")
-class Stored(NamedTuple):
+class SlotRows(NamedTuple):
     """Rows by slot."""
 
     kinds: np.ndarray
     key: np.ndarray
     cells: np.ndarray
-    places: np.ndarray
+    positions: np.ndarray
     heap: np.ndarray
 
 
@@ -97,9 +97,9 @@ def _plain(cell: int, kind: int) -> int:
 
 
 @kernel(inline="always")
-def text_start(kinds: Any, cells: Any, places: Any, row: int, column: int) -> int:
+def text_start(kinds: Any, cells: Any, positions: Any, row: int, column: int) -> int:
     """Return the beginning of the text of this column in the heap."""
-    start = places[row]
+    start = positions[row]
     for before in range(column):
         if kinds[before] == TEXT:
             start += cells[row, before]
@@ -121,14 +121,14 @@ def _take_text(state: State, heap: Any, start: int, length: int) -> State:
 
 
 @kernel(inline="always")
-def tag_of(rows: RowSet | Stored, row: int, hashing: Any) -> int:
+def tag_of(rows: RowSet | SlotRows, row: int, hashing: Any) -> int:
     """Return the hash of the row's key. `hashing`: a mask of the bits used, and the key of the hash."""
-    kinds, key, cells, places, heap = rows
+    kinds, key, cells, positions, heap = rows
     state = begin_hash(hashing[1], hashing[2])
     for column in key:
         cell = _plain(cells[row, column], kinds[column])
         if kinds[column] == TEXT:
-            state = _take_text(state, heap, text_start(kinds, cells, places, row, column), cell)
+            state = _take_text(state, heap, text_start(kinds, cells, positions, row, column), cell)
         state = take_word(state, cell & 0xFFFFFFFF)
         if kinds[column] != TEXT:
             state = take_word(state, (cell >> 32) & 0xFFFFFFFF)
@@ -144,9 +144,9 @@ def same_bytes(heap: Any, start: int, heap2: Any, start2: int, length: int) -> b
 
 
 @kernel
-def same_key(stored: Stored | RowSet, slot: int, given: RowSet, row: int) -> bool:
+def same_key(stored: SlotRows | RowSet, slot: int, given: RowSet, row: int) -> bool:
     """Return whether a stored row, or another given one, has the key of a given one."""
-    kinds, key, cells, places, heap = stored
+    kinds, key, cells, positions, heap = stored
     kinds2, key2, cells2, places2, heap2 = given
     for j in range(len(key)):
         kind = kinds[key[j]]
@@ -154,7 +154,7 @@ def same_key(stored: Stored | RowSet, slot: int, given: RowSet, row: int) -> boo
         if _plain(length, kind) != _plain(cells2[row, key2[j]], kind):
             return False
         if kind == TEXT:
-            start = text_start(kinds, cells, places, slot, key[j])
+            start = text_start(kinds, cells, positions, slot, key[j])
             start2 = text_start(kinds2, cells2, places2, row, key2[j])
             if not same_bytes(heap, start, heap2, start2, length):
                 return False
@@ -167,7 +167,7 @@ def entry_of(tag: int, slot: int) -> int:
 
 
 @kernel(inline="always")
-def probe(entries: Any, stored: Stored | RowSet, tag: int, given: RowSet, row: int) -> tuple[int, int]:
+def probe(entries: Any, stored: SlotRows | RowSet, tag: int, given: RowSet, row: int) -> tuple[int, int]:
     """Return the slot of the entry with the key of a given row, whose tag this is, -1: there is none; and in this case the place for it."""
     last = len(entries) - 1
     at, slot = tag & last, wide(-1)
@@ -181,7 +181,7 @@ def probe(entries: Any, stored: Stored | RowSet, tag: int, given: RowSet, row: i
 
 
 @kernel("void(int64[::1], int64[::1], Stored, RowSet, int32[::1])")
-def find_rows(entries: Any, hashing: Any, stored: Stored, given: RowSet, out: Any) -> None:
+def find_rows(entries: Any, hashing: Any, stored: SlotRows, given: RowSet, out: Any) -> None:
     """Set out[i] to the slot of the stored row with the key of given row i, or -1. O(1) a row, expected."""
     for row in range(len(out)):  # hashes first, so that the look-ups wait for memory side by side
         out[row] = tag_of(given, row, hashing)
@@ -194,7 +194,7 @@ def find_rows(entries: Any, hashing: Any, stored: Stored, given: RowSet, out: An
 
 
 @kernel("void(int64[::1], Stored, int32[::1], int32[::1])")
-def read_tags(hashing: Any, stored: Stored, slots: Any, tags: Any) -> None:
+def read_tags(hashing: Any, stored: SlotRows, slots: Any, tags: Any) -> None:
     """Set tags[i] to that of the stored row at slots[i]. O(1) a row."""
     end, cells = len(slots) - 1, stored.cells.reshape(stored.cells.size)
     for i in range(len(slots)):
@@ -241,13 +241,13 @@ def _put(entries: Any, entry: int) -> None:
 @kernel("void(int64[::1], int64, int64, int64[::1])")
 def _copy_entries(entries: Any, first: int, end: int, larger: Any) -> None:
     """Insert the entries at the places [first, end) into the larger table. O(1) a place."""
-    for place in range(end - 1, first - 1, -1):
-        if entries[place] != 0:
-            _put(larger, entries[place])
+    for position in range(end - 1, first - 1, -1):
+        if entries[position] != 0:
+            _put(larger, entries[position])
 
 
 @kernel("void(int64[::1], int64, int64[::1], int64[::1], Stored, int32[::1])")
-def _copy_rows(entries: Any, rest: int, larger: Any, hashing: Any, stored: Stored, slots: Any) -> None:
+def _copy_rows(entries: Any, rest: int, larger: Any, hashing: Any, stored: SlotRows, slots: Any) -> None:
     """Insert into the larger table the entries of stored rows that the copying will not find: all except those below `rest`, from the
     places of their tags on. O(1) a row, expected."""
     last = len(entries) - 1
@@ -266,7 +266,7 @@ def hashing_with(hash_mask: int) -> np.ndarray:
     return np.array([hash_mask, *SECRET])
 
 
-def _places(count: int) -> np.ndarray:
+def _positions(count: int) -> np.ndarray:
     """Return an array of empty places. Raises MemoryError. Free memory of the allocator would have to be zeroed at once, so large arrays
     are reserved."""
     if count < _RESERVED:
@@ -282,11 +282,11 @@ class KeyTable:
 
     def __init__(self, hash_mask: int = ALL_BITS) -> None:
         self.hashing = hashing_with(hash_mask)
-        self.entries = _places(_SMALLEST)
+        self.entries = _positions(_SMALLEST)
         self.count = 0
         self._larger: np.ndarray | None = None  # while it grows
         self._rest = 0  # places that are still to be copied
-        self._owed = 0  # places to copy for the entries inserted so far
+        self._debt = 0  # places to copy for the entries inserted so far
 
     def make_room(self, more: int) -> None:
         """Grow so that `more` entries fit. O(more), amortised. Raises MemoryError, with nothing changed."""
@@ -300,34 +300,34 @@ class KeyTable:
             self._begin(2 * size)
 
     def _begin(self, size: int) -> None:
-        self._larger = _places(size)
-        self._rest, self._owed = len(self.entries), 0
+        self._larger = _positions(size)
+        self._rest, self._debt = len(self.entries), 0
         empty = np.flatnonzero(self.entries[:_LOOKED_AT] == 0)
         front = int(empty[0]) if len(empty) else int(np.argmin(self.entries != 0))  # there is an empty one
         _copy_entries(self.entries, 0, front, self._larger)
 
-    def _copy(self, places: int) -> None:
-        """Copy `places` places, and replace the table by the larger one when all are copied."""
+    def _copy(self, positions: int) -> None:
+        """Copy `positions` places, and replace the table by the larger one when all are copied."""
         assert self._larger is not None
-        first = max(0, self._rest - places)
+        first = max(0, self._rest - positions)
         _copy_entries(self.entries, first, self._rest, self._larger)
-        self._rest, self._owed = first, 0
+        self._rest, self._debt = first, 0
         if first == 0:
             self.entries, self._larger = self._larger, None
 
-    def entered(self, stored: Stored, slots: np.ndarray, count: int) -> None:
+    def entered(self, stored: SlotRows, slots: np.ndarray, count: int) -> None:
         """Note that the rows at these slots (int32[n]) have entries, `count` of them new."""
         self.count += count
         if self._larger is not None and count:
             compiled(_copy_rows)(self.entries, self._rest, self._larger, self.hashing, stored, slots)
-            self._owed += _PLACES * count
-            if self._owed >= _STEP:
-                self._copy(self._owed)
+            self._debt += _POSITIONS * count
+            if self._debt >= _STEP:
+                self._copy(self._debt)
 
-    def remove(self, stored: Stored, slots: np.ndarray) -> None:
+    def remove(self, stored: SlotRows, slots: np.ndarray) -> None:
         """Remove the entries of these stored rows (int32[n], each once), which are there. O(1) if they are all entries."""
         if len(slots) == self.count > _FEW:
-            self.entries, self._larger = _places(len(self.entries)), None
+            self.entries, self._larger = _positions(len(self.entries)), None
             self.count = 0
             return
         tags = np.empty(len(slots), np.int32)
@@ -350,6 +350,6 @@ class KeyTable:
         if self._larger is not None:
             copied = self._larger[self._larger != 0]
             assert len(np.unique(copied)) == len(copied) and np.isin(copied, entries).all(), "I4: an entry of no row"
-            places = np.flatnonzero(self.entries)
-            is_reached = (places >= self._rest) | (places < (entries >> 32 & len(self.entries) - 1))
+            positions = np.flatnonzero(self.entries)
+            is_reached = (positions >= self._rest) | (positions < (entries >> 32 & len(self.entries) - 1))
             assert np.isin(entries[is_reached], copied).all(), "I4: an entry was not copied"

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from structures.core.kernel import arrays, fence, kernel, wide
-from structures.rows.key_table import NULLS_A_CELL, TEXT, Stored, same_bytes, text_start
+from structures.rows.key_table import NULLS_A_CELL, TEXT, SlotRows, same_bytes, text_start
 from structures.rows.retired import LIVING
 
 STRETCH_BITS = 12  # binary logarithm of the slots of a stretch
@@ -24,11 +24,11 @@ class Run(NamedTuple):
 
 
 @arrays("int64[::1]", "boolean[::1]", "int32[::1]")
-class Moved(NamedTuple):
+class RowMoves(NamedTuple):
     """The rows that changes remove and add: for each one the offset of its change, whether it is added, and its slot."""
 
     offsets: np.ndarray
-    comes: np.ndarray
+    is_inserted: np.ndarray
     slots: np.ndarray
 
 
@@ -102,12 +102,12 @@ def gather_valid(cells: Any, cell: int, bit: int, slots: Any, bitmap: Any) -> in
 
 
 @kernel("void(int8[::1], int64[:,::1], int64[::1], uint8[::1], int64, int32[::1], int32[::1], uint8[::1])", allocates=True)
-def gather_text(kinds: Any, cells: Any, places: Any, heap: Any, column: int, slots: Any, offsets: Any, data: Any) -> None:
+def gather_text(kinds: Any, cells: Any, positions: Any, heap: Any, column: int, slots: Any, offsets: Any, data: Any) -> None:
     """Write the texts of a column one after the other, as Arrow stores them: row i from byte offsets[i] to offsets[i + 1] of `data`; the
     offsets are given. O(1) a byte."""
     starts = np.empty(len(slots), np.int64)  # first, so that the copies wait for memory side by side
     for i in range(len(slots)):
-        starts[i] = text_start(kinds, cells, places, slots[i], column)
+        starts[i] = text_start(kinds, cells, positions, slots[i], column)
     for i in range(len(slots)):
         move = starts[i] - offsets[i]
         for at in range(wide(offsets[i]), wide(offsets[i + 1])):
@@ -115,9 +115,9 @@ def gather_text(kinds: Any, cells: Any, places: Any, heap: Any, column: int, slo
 
 
 @kernel
-def look_alike(stored: Stored, columns: Any, row: int, row2: int) -> bool:
+def look_alike(stored: SlotRows, columns: Any, row: int, row2: int) -> bool:
     """Return whether two rows are identical in these columns, bit by bit."""
-    kinds, _, cells, places, heap = stored
+    kinds, _, cells, positions, heap = stored
     nullable = cells.shape[1] > len(kinds)
     for column in columns:
         if nullable:
@@ -127,31 +127,31 @@ def look_alike(stored: Stored, columns: Any, row: int, row2: int) -> bool:
         if cells[row, column] != cells[row2, column]:
             return False
         if kinds[column] == TEXT:
-            start = text_start(kinds, cells, places, row, column)
-            start2 = text_start(kinds, cells, places, row2, column)
+            start = text_start(kinds, cells, positions, row, column)
+            start2 = text_start(kinds, cells, positions, row2, column)
             if not same_bytes(heap, start, heap, start2, cells[row, column]):
                 return False
     return True
 
 
 @kernel("void(Stored, int64[::1], int32[::1], int32[::1], boolean[::1])")
-def same(stored: Stored, columns: Any, slots: Any, others: Any, out: Any) -> None:
+def same(stored: SlotRows, columns: Any, slots: Any, others: Any, out: Any) -> None:
     """Set out[i] to whether the rows slots[i] and others[i] are identical in these columns. O(1) a cell, and a byte of text."""
     for i in range(len(slots)):
         out[i] = look_alike(stored, columns, wide(slots[i]), wide(others[i]))
 
 
 @kernel("int64(Stored, int64[::1], Run, Moved)")
-def differing(stored: Stored, columns: Any, run: Run, moved: Moved) -> int:
+def differing(stored: SlotRows, columns: Any, run: Run, moved: RowMoves) -> int:
     """Find the rows that changes to one of these columns remove and add. Returns their number. O(columns) a change."""
     n = wide(0)
     for i in range(len(run.old)):
         old, new = wide(run.old[i]), wide(run.new[i])
         if old >= 0 and new >= 0 and look_alike(stored, columns, old, new):
             continue
-        for comes in (False, True):
-            slot = new if comes else old
+        for is_inserted in (False, True):
+            slot = new if is_inserted else old
             if slot >= 0:
-                moved.offsets[n], moved.comes[n], moved.slots[n] = run.offsets[i], comes, slot
+                moved.offsets[n], moved.is_inserted[n], moved.slots[n] = run.offsets[i], is_inserted, slot
                 n += 1
     return n

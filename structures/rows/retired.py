@@ -57,7 +57,7 @@ def _add(parts: list[tuple[np.ndarray, np.ndarray]], slots: np.ndarray, deaths: 
     parts.append((slots, deaths))
 
 
-class Retired:
+class RetiredSlots:
     """The waiting and the held slots of one store; `born` and `died` are its arrays by slot."""
 
     def __init__(self, born: np.ndarray, died: np.ndarray) -> None:

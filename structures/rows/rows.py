@@ -32,11 +32,21 @@ import numpy as np
 
 from structures.core.kernel import arrays, compiled, kernel, prefetch, wide
 from structures.core.reserve import MEMORY, SLOTS, reserve
-from structures.rows.key_counts import Uses, count_both
-from structures.rows.key_table import AHEAD, ALL_BITS, NULLS_A_CELL, TEXT, KeyTable, RowSet, Stored, entry_of, find_rows, probe, tag_of
-from structures.rows.reading import STRETCH_BITS, Moved, Run, differing, gather, gather_text, gather_valid, same, scan, scan_from
-from structures.rows.retired import LIVING, NEVER, Retired
-from structures.rows.succession import Newest, Slots, Succeeded, Succession, Told, begin_life, prefetch_slot, slot_of, succeed
+from structures.rows.key_counts import KeyUses, count_both
+from structures.rows.key_table import AHEAD, ALL_BITS, NULLS_A_CELL, TEXT, KeyTable, RowSet, SlotRows, entry_of, find_rows, probe, tag_of
+from structures.rows.reading import STRETCH_BITS, RowMoves, Run, differing, gather, gather_text, gather_valid, same, scan, scan_from
+from structures.rows.retired import LIVING, NEVER, RetiredSlots
+from structures.rows.succession import (
+    NewestRows,
+    ReportedSuccession,
+    Slots,
+    Succession,
+    VersionSlots,
+    begin_life,
+    prefetch_slot,
+    slot_of,
+    succeed,
+)
 
 HEAP_BYTES = min(1 << 37, max(1 << 30, MEMORY))  # more could not be used, and other relations need address space, too
 LIFE_BYTES = 8 + 8 + 4  # of a slot: when it was born and died, and its place among the free ones
@@ -47,7 +57,7 @@ _REWRITTEN_AT_ONCE = 64 << 10  # bytes: half a millisecond; two where they wait 
 
 @arrays("int64[::1]", "uint8[::1]")
 class Texts(NamedTuple):
-    places: np.ndarray
+    positions: np.ndarray
     heap: np.ndarray
 
 
@@ -71,7 +81,7 @@ def _text_bytes(kinds: Any, cells: Any, row: int) -> int:
 
 @kernel("UniTuple(int64, 2)(int64[::1], int64[::1], Stored, RowSet, Slots, int64, int64, int32[::1])")
 def _enter(
-    entries: Any, hashing: Any, stored_rows: Stored, given: RowSet, slots: Slots, version: int, heap_used: int, out: Any
+    entries: Any, hashing: Any, stored_rows: SlotRows, given: RowSet, slots: Slots, version: int, heap_used: int, out: Any
 ) -> tuple[int, int]:  # fmt: skip
     """`store_rows` as an entry point. O(1) a row, expected, and a byte of text."""
     return store_rows(entries, hashing, stored_rows, given, slots, version, heap_used, out)
@@ -79,7 +89,7 @@ def _enter(
 
 @kernel("UniTuple(int64, 2)(int64[::1], int64[::1], Stored, RowSet, Slots, int64, int32[::1], Uses)")
 def _enter_used(
-    entries: Any, hashing: Any, stored_rows: Stored, given: RowSet, slots: Slots, version: int, out: Any, uses: Uses
+    entries: Any, hashing: Any, stored_rows: SlotRows, given: RowSet, slots: Slots, version: int, out: Any, uses: KeyUses
 ) -> tuple[int, int]:  # fmt: skip
     """Do the same as `_enter` for keys without texts, then count them as `count_both` does. Returns the number of rows stored, and the
     result of `count_both`. O(1) a row, expected."""
@@ -89,12 +99,12 @@ def _enter_used(
 
 @kernel
 def store_rows(
-    entries: Any, hashing: Any, stored_rows: Stored, given: RowSet, slots: Slots, version: int, heap_used: int, out: Any
+    entries: Any, hashing: Any, stored_rows: SlotRows, given: RowSet, slots: Slots, version: int, heap_used: int, out: Any
 ) -> tuple[int, int]:  # fmt: skip
     """Store every given row whose key is not there; out[i] is the slot that has the key of row i. Returns the number of rows stored, and
     the new heap_used. New slots come from the top of `free`, then from `used` on."""
-    cells, places, heap = stored_rows.cells, stored_rows.places, stored_rows.heap
-    kinds2, cells2, places2, heap2 = given.kinds, given.cells, given.places, given.heap
+    cells, positions, heap = stored_rows.cells, stored_rows.positions, stored_rows.heap
+    kinds2, cells2, places2, heap2 = given.kinds, given.cells, given.positions, given.heap
     stored, last, end, words = 0, len(entries) - 1, len(out) - 1, cells.reshape(cells.size)
     for row in range(len(out)):
         out[row] = tag_of(given, row, hashing)
@@ -109,7 +119,7 @@ def store_rows(
                 cells[slot, i] = cells2[row, i]
             length = _text_bytes(kinds2, cells2, row)
             if length:
-                places[slot] = heap_used
+                positions[slot] = heap_used
                 start = places2[row]
                 for i in range(length):
                     heap[heap_used + i] = heap2[start + i]
@@ -150,10 +160,10 @@ def _count_text(kinds: Any, cells: Any, slots: Any) -> int:
 
 
 @kernel
-def _copy_text(stored: Stored, slot: int, texts: Texts, end: int) -> int:
+def _copy_text(stored: SlotRows, slot: int, texts: Texts, end: int) -> int:
     """Append the texts of a stored row to `texts`. Returns the end of the texts then."""
-    texts.places[slot] = end
-    start = stored.places[slot]
+    texts.positions[slot] = end
+    start = stored.positions[slot]
     length = _text_bytes(stored.kinds, stored.cells, slot)
     for i in range(length):
         texts.heap[end + i] = stored.heap[start + i]
@@ -161,7 +171,7 @@ def _copy_text(stored: Stored, slot: int, texts: Texts, end: int) -> int:
 
 
 @kernel("UniTuple(int64, 2)(Stored, int64[::1], int64, int64, Texts, int64, int64)")
-def _rewrite(stored: Stored, born: Any, at: int, used: int, texts: Texts, end: int, most: int) -> tuple[int, int]:
+def _rewrite(stored: SlotRows, born: Any, at: int, used: int, texts: Texts, end: int, most: int) -> tuple[int, int]:
     """Copy the texts of the slots [at, used) that are not free, about `most` bytes. Returns the slot from which to continue, and the end of
     the new texts. O(most + slots passed)."""
     slot, stop = wide(at), end + most
@@ -173,10 +183,10 @@ def _rewrite(stored: Stored, born: Any, at: int, used: int, texts: Texts, end: i
 
 
 @kernel("int64(Stored, int32[::1], int64, int64, Texts, int64)")
-def _rewrite_new(stored: Stored, slots: Any, at: int, since: int, texts: Texts, end: int) -> int:
+def _rewrite_new(stored: SlotRows, slots: Any, at: int, since: int, texts: Texts, end: int) -> int:
     """Copy the texts of those slots (each once) below `at` whose texts lie from `since` on. Returns the end of the new texts. O(bytes)."""
     for slot in slots:
-        if slot < at and stored.places[slot] >= since and _text_bytes(stored.kinds, stored.cells, slot) > 0:
+        if slot < at and stored.positions[slot] >= since and _text_bytes(stored.kinds, stored.cells, slot) > 0:
             end = _copy_text(stored, slot, texts, end)
     return end
 
@@ -190,7 +200,7 @@ def join_texts(starts: Any, data: Any, lengths: Any, ends: Any, heap: Any) -> No
         ends[i] += lengths[i]
 
 
-class Rows:
+class RowStore:
     """All rows of one schema. Methods from `find` to `free` are for the one writer, the others may be called in any thread."""
 
     def __init__(self, kinds: Sequence[int], key: Sequence[int], nullable: bool, hash_mask: int = ALL_BITS) -> None:
@@ -211,7 +221,7 @@ class Rows:
         self._rewrite: _Rewrite | None = None  # under way
         self.used = 0
         self.table = KeyTable(hash_mask)
-        self.retired = Retired(self.born, self.died)
+        self.retired = RetiredSlots(self.born, self.died)
 
     def _new_texts(self) -> Texts:
         if len(self._text_columns):
@@ -220,7 +230,7 @@ class Rows:
 
     def _use(self, texts: Texts) -> None:
         self._texts = texts
-        self.stored = Stored(self.kinds, self.key, self.cells, *texts)
+        self.stored = SlotRows(self.kinds, self.key, self.cells, *texts)
 
     def find(self, given: RowSet) -> np.ndarray:
         """int32[n]: the linked slot with each row's key, or -1."""
@@ -243,22 +253,22 @@ class Rows:
     def slots(self) -> Slots:
         return Slots(self.born, self.died, self._kept, self._free, self._free_count, self.used)
 
-    def succeed(self, version: int, told: Told, succession: Succession) -> tuple[Succeeded, int, int]:
-        """Let the rows in `told` replace the previous ones (`succession.py`); they have neither texts nor keys. Returns what the versions
-        change, the number of rows removed, and the number of rows added.
+    def succeed(self, version: int, emitted: ReportedSuccession, succession: Succession) -> tuple[VersionSlots, int, int]:
+        """Let the rows in `emitted` replace the previous ones (`succession.py`); they have neither texts nor keys. Returns what the
+        versions change, the number of rows removed, and the number of rows added.
 
         Raises MemoryError, with nothing changed, if there may be too few slots.
         """
-        n = len(told.codes)
+        n = len(emitted.codes)
         self.require_slots(n)
-        found = Succeeded(np.empty(n, np.int64), np.empty(n + 1, np.int64), np.empty(n, np.int64), np.empty(2 * n, np.int32))
-        gone = np.empty(n, np.int32)
-        changed, lost, new = compiled(succeed)(Newest(self.cells, self.slots(), succession), told, version, found, gone)
+        found = VersionSlots(np.empty(n, np.int64), np.empty(n + 1, np.int64), np.empty(n, np.int64), np.empty(2 * n, np.int32))
+        deleted = np.empty(n, np.int32)
+        changed, lost, new = compiled(succeed)(NewestRows(self.cells, self.slots(), succession), emitted, version, found, deleted)
         self.took(new)
         if lost:
-            self.retired.add(version, gone[:lost].copy())
+            self.retired.add(version, deleted[:lost].copy())
         slots = found.slots[: lost + new].copy()
-        return Succeeded(found.versions[:changed], found.starts[: changed + 1], found.deletes[:changed], slots), lost, new
+        return VersionSlots(found.versions[:changed], found.starts[: changed + 1], found.deletes[:changed], slots), lost, new
 
     def took(self, count: int) -> None:
         """Note that the next `count` slots are in use."""
@@ -283,13 +293,13 @@ class Rows:
             new.used = compiled(_rewrite_new)(self.stored, np.unique(out), new.at, before, new.texts, new.used)
         return out, stored
 
-    def enter_used(self, version: int, given: RowSet, counts: np.ndarray, come: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    def enter_used(self, version: int, given: RowSet, counts: np.ndarray, inserted: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Enter keys without texts. Then count one more use (`counts`, by slot) of each key that comes (bool[n]), which is then living, and
         after that one use less of each of the others, which have come before. Returns int32[n] slots, and the slots that are no longer in
         use. Raises MemoryError as `enter` does."""
         n, table = len(given.cells), self.table
         self.require(n, 0)
-        out, uses = np.empty(n, np.int32), Uses(counts, come, np.empty(n, np.int32))
+        out, uses = np.empty(n, np.int32), KeyUses(counts, inserted, np.empty(n, np.int32))
         stored, dropped = compiled(_enter_used)(table.entries, table.hashing, self.stored, given, self.slots(), version, out, uses)
         self.took(stored)
         table.entered(self.stored, out, stored)
@@ -369,12 +379,12 @@ class Rows:
         compiled(same)(self.stored, columns, slots, others, out)
         return out
 
-    def differing(self, columns: np.ndarray, run: Run) -> Moved:
+    def differing(self, columns: np.ndarray, run: Run) -> RowMoves:
         """Return the rows that changes to one of these columns remove and add; of each change, the removed row comes first."""
         n = 2 * len(run.old)
-        moved = Moved(np.empty(n, np.int64), np.empty(n, np.bool_), np.empty(n, np.int32))
+        moved = RowMoves(np.empty(n, np.int64), np.empty(n, np.bool_), np.empty(n, np.int32))
         n = compiled(differing)(self.stored, columns, run, moved)
-        return Moved(moved.offsets[:n], moved.comes[:n], moved.slots[:n])
+        return RowMoves(moved.offsets[:n], moved.is_inserted[:n], moved.slots[:n])
 
     def gather(self, columns: np.ndarray, slots: np.ndarray) -> np.ndarray:
         """Return int64[k, n], the cells of these columns."""
@@ -461,10 +471,10 @@ class Rows:
         assert np.array_equal(self._kept[: len(stretches)], stretches), "I3: slots of a stretch that are not free"
         if len(self._text_columns):
             lengths = self.cells[kept][:, self._text_columns].sum(axis=1)
-            places = self._texts.places[kept]
-            order = np.lexsort((lengths, places))
-            ends = (places + lengths)[order]
-            assert (ends[:-1] <= places[order][1:]).all() and (ends <= self._heap_used).all(), "I2: texts overlap"
+            positions = self._texts.positions[kept]
+            order = np.lexsort((lengths, positions))
+            ends = (positions + lengths)[order]
+            assert (ends[:-1] <= positions[order][1:]).all() and (ends <= self._heap_used).all(), "I2: texts overlap"
             assert self._heap_used - lengths.sum() == self._garbage, "I2: garbage"
             self._check_rewrite(kept)
         entries = self.table.entries[self.table.entries != 0]
@@ -472,8 +482,8 @@ class Rows:
         self.table.check()
         texts = [array.view() for array in self._texts]
         texts[1].flags.writeable = False
-        places = texts[0][linked] if len(self._text_columns) else texts[0]
-        own = RowSet(self.kinds, self.key, np.ascontiguousarray(self.cells[linked]), places, texts[1])
+        positions = texts[0][linked] if len(self._text_columns) else texts[0]
+        own = RowSet(self.kinds, self.key, np.ascontiguousarray(self.cells[linked]), positions, texts[1])
         assert np.array_equal(self.find(own), linked), "I4: a key is not found at its slot"
         return living, retired, np.sort(linked)
 
@@ -486,6 +496,6 @@ class Rows:
         lengths = self.cells[done][:, self._text_columns].sum(axis=1)
         assert new.used - lengths.sum() == new.garbage, "I2: garbage of the new texts"
         for slot, length in zip(done.tolist(), lengths.tolist(), strict=True):
-            old, there = self._texts.places[slot], new.texts.places[slot]
+            old, there = self._texts.positions[slot], new.texts.positions[slot]
             assert not length or there + length <= new.used, "I2: a text behind the new heap's end"
             assert (self._texts.heap[old : old + length] == new.texts.heap[there : there + length]).all(), "I2: a rewritten text differs"

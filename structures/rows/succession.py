@@ -1,7 +1,7 @@
 """Rows that succeed one another: the newest row of each of many things is kept. The rows reported for a thing, version after version, are
 compared with it, and each one that differs replaces it.
 
-    places[code]   1 + the slot of the newest row of a thing, 0: it has none; the first cell of that row is the code
+    positions[code]   1 + the slot of the newest row of a thing, 0: it has none; the first cell of that row is the code
     shown[column]  the bits of a cell that are compared: readers see these. If only other bits differ, the row keeps its slot, and they are
                    overwritten in place
 
@@ -36,12 +36,12 @@ class Slots(NamedTuple):
 class Succession(NamedTuple):
     """See the module docstring."""
 
-    places: np.ndarray
+    positions: np.ndarray
     shown: np.ndarray
 
 
 @arrays("int64[:, ::1]", Slots, Succession)
-class Newest(NamedTuple):
+class NewestRows(NamedTuple):
     """The stored rows, their slots, and the arrays of the succession."""
 
     cells: np.ndarray
@@ -50,7 +50,7 @@ class Newest(NamedTuple):
 
 
 @arrays("int32[::1]", "int64[::1]", "int64[:, ::1]", "boolean[::1]")
-class Told(NamedTuple):
+class ReportedSuccession(NamedTuple):
     """Reported rows, in the order of versions: for each one the code, the number of the version (a code occurs once in each), the row, and
     whether there is one at all; afterwards, whether it has been added."""
 
@@ -61,7 +61,7 @@ class Told(NamedTuple):
 
 
 @arrays("int64[::1]", "int64[::1]", "int64[::1]", "int32[::1]")
-class Succeeded(NamedTuple):
+class VersionSlots(NamedTuple):
     """The numbers of the versions that change something; where the slots of each begin, and at the end their total number; how many slots
     of each were removed, which come first; and the slots."""
 
@@ -72,20 +72,20 @@ class Succeeded(NamedTuple):
 
 
 @kernel
-def differ(told: Any, i: int, cells: Any, slot: int, shown: Any) -> bool:
+def differ(emitted: Any, i: int, cells: Any, slot: int, shown: Any) -> bool:
     """Return whether two rows differ in what is shown, except for the first cell."""
-    for column in range(1, told.shape[1]):
-        if (told[i, column] ^ cells[slot, column]) & shown[column]:
+    for column in range(1, emitted.shape[1]):
+        if (emitted[i, column] ^ cells[slot, column]) & shown[column]:
             return True
     return False
 
 
 @kernel
-def copy_hidden(told: Any, i: int, cells: Any, slot: int) -> None:
+def copy_hidden(emitted: Any, i: int, cells: Any, slot: int) -> None:
     """Overwrite the cells that differ in a row that looks the same. Readers may read the shown bits of the same words meanwhile."""
-    for column in range(1, told.shape[1]):
-        if told[i, column] != cells[slot, column]:
-            cells[slot, column] = told[i, column]
+    for column in range(1, emitted.shape[1]):
+        if emitted[i, column] != cells[slot, column]:
+            cells[slot, column] = emitted[i, column]
 
 
 @kernel
@@ -116,47 +116,49 @@ def begin_life(slots: Slots, slot: int, version: int) -> None:
 
 
 @kernel("UniTuple(int64, 3)(Newest, Told, int64, Succeeded, int32[::1])")
-def succeed(newest: Newest, told: Told, version: int, found: Succeeded, gone: Any) -> tuple[int, int, int]:
-    """`take_places` as an entry point. O(width) for each reported row."""
-    return take_places(newest, told, version, found, gone)
+def succeed(newest: NewestRows, emitted: ReportedSuccession, version: int, found: VersionSlots, deleted: Any) -> tuple[int, int, int]:
+    """`take_positions` as an entry point. O(width) for each reported row."""
+    return take_positions(newest, emitted, version, found, deleted)
 
 
 @kernel
-def take_places(newest: Newest, told: Told, version: int, found: Succeeded, gone: Any) -> tuple[int, int, int]:
+def take_positions(
+    newest: NewestRows, emitted: ReportedSuccession, version: int, found: VersionSlots, deleted: Any
+) -> tuple[int, int, int]:
     """Let the reported rows replace the newest ones. Returns the numbers of versions that change something, of rows removed, and of rows
-    added. The slots of removed rows are written into `gone`. O(cells)."""
-    cells, slots, places, shown = newest.cells, newest.slots, newest.succession.places, newest.succession.shown
+    added. The slots of removed rows are written into `deleted`. O(cells)."""
+    cells, slots, positions, shown = newest.cells, newest.slots, newest.succession.positions, newest.succession.shown
     changed, lost, new = wide(0), wide(0), wide(0)
     low = wide(0)
-    while low < len(told.codes):
+    while low < len(emitted.codes):
         high, first = low, lost + new
-        while high < len(told.codes) and told.versions[high] == told.versions[low]:
-            code = wide(told.codes[high])
-            place = wide(places[code]) - 1
-            if place >= 0 and told.there[high] and not differ(told.rows, high, cells, place, shown):
-                told.there[high] = False
-                copy_hidden(told.rows, high, cells, place)
-            elif place >= 0:
-                places[code] = 0
-                slots.died[place] = version
-                gone[lost] = place
-                found.slots[lost + new] = place
+        while high < len(emitted.codes) and emitted.versions[high] == emitted.versions[low]:
+            code = wide(emitted.codes[high])
+            position = wide(positions[code]) - 1
+            if position >= 0 and emitted.there[high] and not differ(emitted.rows, high, cells, position, shown):
+                emitted.there[high] = False
+                copy_hidden(emitted.rows, high, cells, position)
+            elif position >= 0:
+                positions[code] = 0
+                slots.died[position] = version
+                deleted[lost] = position
+                found.slots[lost + new] = position
                 lost += 1
             high += 1
         deletes = lost + new - first
         for i in range(low, high):
-            if not told.there[i]:
+            if not emitted.there[i]:
                 continue
-            code, slot = wide(told.codes[i]), slot_of(slots, new)
+            code, slot = wide(emitted.codes[i]), slot_of(slots, new)
             cells[slot, 0] = code
             for column in range(1, cells.shape[1]):
-                cells[slot, column] = told.rows[i, column]
+                cells[slot, column] = emitted.rows[i, column]
             begin_life(slots, slot, version)
-            places[code] = slot + 1
+            positions[code] = slot + 1
             found.slots[lost + new] = slot
             new += 1
         if lost + new > first:
-            found.versions[changed], found.starts[changed], found.deletes[changed] = told.versions[low], first, deletes
+            found.versions[changed], found.starts[changed], found.deletes[changed] = emitted.versions[low], first, deletes
             changed += 1
         low = high
     found.starts[changed] = lost + new

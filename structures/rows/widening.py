@@ -15,7 +15,7 @@ import numpy as np
 
 from structures.core.reserve import MEMORY, SLOTS, reserve
 from structures.rows.key_table import NULLS_A_CELL, TEXT
-from structures.rows.rows import LIFE_BYTES, Rows
+from structures.rows.rows import LIFE_BYTES, RowStore
 
 _AT_ONCE = 2 << 20  # bytes
 
@@ -26,7 +26,7 @@ class Widening:
     Costs: `step` two megabytes of copying, `entered` O(rows), `finish` O(1).
     """
 
-    def __init__(self, rows: Rows, kinds: list[int]) -> None:
+    def __init__(self, rows: RowStore, kinds: list[int]) -> None:
         self._rows = rows
         self._kinds = np.array(kinds, np.int8)
         columns = len(kinds)
@@ -60,7 +60,7 @@ class Widening:
         for cell in range(self._rows.width - before):
             new[where, columns + cell] |= old[where, before + cell]
 
-    def finish(self) -> Rows:
+    def finish(self) -> RowStore:
         """Return the wider rows, which replace the others, once all rows are copied."""
         assert self._at >= self._rows.used, "not all rows are copied"
         rows, made = self._rows, copy(self._rows)

@@ -43,7 +43,7 @@ def entry_of(address: int) -> int:
 
 
 @kernel
-def place_of(table: Any, address: int, atom: int) -> int:
+def position_of(table: Any, address: int, atom: int) -> int:
     """The place of the entry's key, or the one where it would be inserted."""
     key = (address << ATOM_BITS) | atom
     mask = ((len(table) - PAIRS) >> 1) - 1
@@ -66,7 +66,7 @@ def must_grow(table: Any) -> bool:
 @kernel
 def note(table: Any, address: int, atom: int, following: int) -> bool:
     """Store a no-good; False if it was stored before."""
-    p = place_of(table, address, atom)
+    p = position_of(table, address, atom)
     if table[p] != 0:
         return False
     table[p], table[p + 1] = (address << ATOM_BITS) | atom, following
@@ -79,12 +79,12 @@ def passed_over(table: Any, address: int, atom: int) -> tuple[int, int]:
     """The first entry from this one on that is not a no-good, 0 at the end; and the number of steps to it."""
     steps = 0
     while address != 0:
-        p = place_of(table, address, atom)
+        p = position_of(table, address, atom)
         if table[p] == 0:
             break
         following = table[p + 1]
         if following != 0:
-            further = place_of(table, following, atom)
+            further = position_of(table, following, atom)
             if table[further] != 0:
                 table[p + 1] = following = table[further + 1]
         address = following

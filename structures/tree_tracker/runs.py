@@ -12,14 +12,14 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from structures.core.blocks import Nodes
-from structures.core.entries import Told
+from structures.core.entries import RowBuffer
 from structures.core.kernel import arrays, kernel, wide
 from structures.core.runs import AT as GROUP
 from structures.core.runs import BEGUN, RUN_WORDS, end_change
 from structures.index.search import Items
 from structures.tree_tracker.no_goods import COUNT, forget_all, is_first
 from structures.tree_tracker.shape import MOST_ATOMS
-from structures.tree_tracker.walk import AT, LEAF_, OPEN, PLACE_WORDS, PLACES, Walking, go, walk
+from structures.tree_tracker.walk import AT, INDEX_POSITION_WORDS, INDEX_POSITIONS, LEAF_, OPEN, TreeTrackerWalk, go, walk
 
 ATOM, RUN_STATE = range(RUN_WORDS, RUN_WORDS + 2)  # after the state of a run, whose changes are groups: the current atom
 _EVER = 2**62  # steps: only its rows interrupt a delta, and a table that has to grow
@@ -40,13 +40,13 @@ class Groups(NamedTuple):
 
 
 @kernel
-def begin(groups: Groups, walking: Walking, a: int, e: int) -> None:
+def begin(groups: Groups, walking: TreeTrackerWalk, a: int, e: int) -> None:
     """Start the walk from change e of atom a. The counters continue."""
     plan, _, state, _ = walking
     for w in range(len(plan)):
         plan[w] = groups.plans[a * len(plan) + w]
     for q in range(MOST_ATOMS):
-        state[PLACES + PLACE_WORDS * q + LEAF_] = 0
+        state[INDEX_POSITIONS + INDEX_POSITION_WORDS * q + LEAF_] = 0
     state[AT] = e
     go(state, 0, OPEN)
 
@@ -73,7 +73,7 @@ def move_roots(groups: Groups, roots: Any, g: int, a: int) -> None:
 
 
 @kernel("int64(Nodes, Walking, Groups, Items, Told, int64[::1], int64[::1])")
-def follow_run(nodes: Nodes, walking: Walking, groups: Groups, items: Items, told: Told, done: Any, run: Any) -> int:
+def follow_run(nodes: Nodes, walking: TreeTrackerWalk, groups: Groups, items: Items, emitted: RowBuffer, done: Any, run: Any) -> int:
     """Follow groups from number run[GROUP] on until all are done, there is no room for more rows, or the table must be replaced. Returns
     the number of rows written, at most `stride`.
 
@@ -92,7 +92,7 @@ def follow_run(nodes: Nodes, walking: Walking, groups: Groups, items: Items, tol
                     if run[BEGUN] == 0:
                         begin(groups, walking, a, e)
                         run[BEGUN] = 1
-                    n = walk(nodes, walking, items, end, told, n, _EVER)
+                    n = walk(nodes, walking, items, end, emitted, n, _EVER)
                     if state[AT] < end:
                         return n
                 run[BEGUN] = 0

@@ -53,7 +53,7 @@ def is_join_tree(atoms: Sequence[Sequence[int]], edges: Sequence[tuple[int, int]
     return all(set(atoms[x]) & set(atoms[y]) for x, y in edges)
 
 
-class Shape:
+class TreeTrackerShape:
     """`members`: of all atoms, one after another; `first`: for each atom the number of its first member."""
 
     def __init__(self, atoms: Sequence[Atom], arities: Sequence[Sequence[int]], edges: Sequence[tuple[int, int]]) -> None:

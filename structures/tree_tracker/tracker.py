@@ -37,7 +37,7 @@ from weakref import WeakKeyDictionary
 import numpy as np
 
 from structures.core import cursor
-from structures.core.entries import INSERT, Told
+from structures.core.entries import INSERT, RowBuffer
 from structures.core.kernel import compiled
 from structures.core.runs import BEGUN, Sink, report
 from structures.index.following import CHUNK, ONE, Atom, IndexReader, Member
@@ -45,7 +45,7 @@ from structures.index.indexes import Entries, OrderedIndexes, Run, items_of
 from structures.index.layout import IndexArena
 from structures.tree_tracker.no_goods import NoGoods
 from structures.tree_tracker.runs import RUN_STATE, Groups, follow_run
-from structures.tree_tracker.shape import POSITIONS, Shape, index_orders
+from structures.tree_tracker.shape import POSITIONS, TreeTrackerShape, index_orders
 from structures.tree_tracker.walk import (
     AT,
     FORGOTTEN,
@@ -58,14 +58,14 @@ from structures.tree_tracker.walk import (
     REMOVED,
     STATE_WORDS,
     STEPS,
-    Walking,
+    TreeTrackerWalk,
     tracker_fill,
 )
 
-__all__ = ["Atom", "Cursor", "Member", "Root", "TreeTracker", "index_orders"]
+__all__ = ["Atom", "TreeTrackerCursor", "Member", "TreeTrackerRoot", "TreeTracker", "index_orders"]
 
 
-class Root(NamedTuple):
+class TreeTrackerRoot(NamedTuple):
     """One version: the roots of the atoms' indexes, and the number of entries of each atom. Plain data, valid as long as the version is
     pinned."""
 
@@ -73,7 +73,7 @@ class Root(NamedTuple):
     counts: tuple[int, ...]
 
 
-class Cursor(cursor.Cursor):
+class TreeTrackerCursor(cursor.Cursor):
     """A reading. Its steps are look-ups, steps of loops and past no-goods, and rows; its dead ends are entries found to be in no row."""
 
     _STEPS, _GAP, _DEAD = STEPS, GAP, REMOVED
@@ -81,7 +81,7 @@ class Cursor(cursor.Cursor):
     def __init__(self, arena: IndexArena, plan: np.ndarray, roots: np.ndarray, items: Entries, no_goods: NoGoods) -> None:
         super().__init__(int(plan[POSITIONS]), np.zeros(STATE_WORDS, np.int64))
         self._arena, self._items, self._no_goods = arena, items_of(items), no_goods
-        self._walking = Walking(plan, roots, self._Z, no_goods.table)
+        self._walking = TreeTrackerWalk(plan, roots, self._Z, no_goods.table)
         self._ended = len(items.slot) == 0
 
     def reduce(self) -> None:
@@ -90,21 +90,21 @@ class Cursor(cursor.Cursor):
 
     def _more(self, want: int) -> np.ndarray:
         out = np.empty((len(self._nothing), want), np.int32)
-        told = Told(out.reshape(-1), want)
+        emitted = RowBuffer(out.reshape(-1), want)
         if self._no_goods.lock.acquire(blocking=False):
             try:
-                n = self._walk(told, self._no_goods)
+                n = self._walk(emitted, self._no_goods)
             finally:
                 self._no_goods.lock.release()
         else:  # a clone holds them: what it knows is found again
-            n = self._walk(told, NoGoods())
+            n = self._walk(emitted, NoGoods())
         self._ended = self._Z.item(AT) == len(self._items.slots)
         return out[:, :n]
 
-    def _walk(self, told: Told, known: NoGoods) -> int:
+    def _walk(self, emitted: RowBuffer, known: NoGoods) -> int:
         known.grow()
         walking = self._walking._replace(table=known.table)
-        return int(compiled(tracker_fill)(self._arena.nodes, walking, self._items, told, self._BUDGET))
+        return int(compiled(tracker_fill)(self._arena.nodes, walking, self._items, emitted, self._BUDGET))
 
     def clone(self) -> Self:
         """An independent cursor at the same place, which shares the known no-goods."""
@@ -127,16 +127,16 @@ class TreeTracker(IndexReader):
     def __init__(self, indexes: OrderedIndexes, atoms: Sequence[Atom], edges: Sequence[tuple[int, int]]) -> None:
         """Over atoms with the members that `index_orders` names, all loaded, joined by these edges of a join tree. ValueError: not 2 to 8
         atoms, not a join tree, or other indexes."""
-        self.shape = Shape(atoms, [[indexes.arity(one.index) for one in atom] for atom in atoms], edges)
+        self.shape = TreeTrackerShape(atoms, [[indexes.arity(one.index) for one in atom] for atom in atoms], edges)
         super().__init__(indexes, atoms)
         self._walk = np.zeros(STATE_WORDS, np.int64)
         self._out = np.empty((self.shape.t, CHUNK), np.int32)
         self._tables: WeakKeyDictionary[NoGoods, None] = WeakKeyDictionary()
 
     @property
-    def root(self) -> Root:
+    def root(self) -> TreeTrackerRoot:
         """The newest version, published or not."""
-        return Root(tuple(self._roots.tolist()), tuple(self._counts))
+        return TreeTrackerRoot(tuple(self._roots.tolist()), tuple(self._counts))
 
     # --- following
 
@@ -148,8 +148,8 @@ class TreeTracker(IndexReader):
         plans = np.concatenate([self.shape.plan(a, -1, order) for a in range(self.shape.t)])
         groups = Groups(plans, np.array([*self.first, len(self._roots)]), starts, members, run.after, wanted)
         state, done = np.zeros(RUN_STATE, np.int64), np.zeros(len(starts) - 1, np.int64)
-        walking, known = Walking(plans[: len(plans) // self.shape.t].copy(), self._roots, self._walk, _NO_TABLE), NoGoods()
-        items, told = items_of(run.entries), Told(self._out.reshape(-1), CHUNK)
+        walking, known = TreeTrackerWalk(plans[: len(plans) // self.shape.t].copy(), self._roots, self._walk, _NO_TABLE), NoGoods()
+        items, emitted = items_of(run.entries), RowBuffer(self._out.reshape(-1), CHUNK)
 
         def go_on(end: int, deltas: bool) -> int:
             nonlocal known
@@ -158,7 +158,9 @@ class TreeTracker(IndexReader):
             else:
                 known = NoGoods()
             some = groups._replace(starts=starts[: end + 1], wanted=wanted if deltas else np.zeros_like(wanted))
-            return int(compiled(follow_run)(self.indexes.arena.nodes, walking._replace(table=known.table), some, items, told, done, state))
+            return int(
+                compiled(follow_run)(self.indexes.arena.nodes, walking._replace(table=known.table), some, items, emitted, done, state)
+            )
 
         given = None if sink is None else lambda turns, rows: sink(starts[turns], rows)
         report(state, done, self._out, go_on, run.turns[starts[:-1]], given)
@@ -167,11 +169,11 @@ class TreeTracker(IndexReader):
 
     # --- reading
 
-    def is_empty(self, root: Root) -> bool | None:
+    def is_empty(self, root: TreeTrackerRoot) -> bool | None:
         """True if an atom has no entry, so that the version has no row; None otherwise: only reading the rows can decide. O(1)."""
         return True if min(root.counts) == 0 else None
 
-    def rows(self, root: Root, start: int | None = None, reduced: bool = False) -> Cursor:
+    def rows(self, root: TreeTrackerRoot, start: int | None = None, reduced: bool = False) -> TreeTrackerCursor:
         """All rows, in the order of the index of atom `start`, by default the smallest. `reduced`: by TT-gamma."""
         if start is None:
             start = root.counts.index(min(root.counts))
@@ -180,18 +182,18 @@ class TreeTracker(IndexReader):
             cursor.reduce()
         return cursor
 
-    def partners(self, root: Root, place: int, entries: Entries) -> Cursor:
-        """The rows in which atom number `place` is one of these entries, in their order, which are not looked up."""
-        return self._cursor(root, place, -1, entries)
+    def partners(self, root: TreeTrackerRoot, position: int, entries: Entries) -> TreeTrackerCursor:
+        """The rows in which atom number `position` is one of these entries, in their order, which are not looked up."""
+        return self._cursor(root, position, -1, entries)
 
-    def of_key(self, root: Root, place: int, coordinates: Sequence[int]) -> Cursor:
-        """The rows in which atom number `place` has these values in all its variables."""
-        return self._cursor(root, place, len(coordinates), self._entry(place, coordinates))
+    def of_key(self, root: TreeTrackerRoot, position: int, coordinates: Sequence[int]) -> TreeTrackerCursor:
+        """The rows in which atom number `position` has these values in all its variables."""
+        return self._cursor(root, position, len(coordinates), self._entry(position, coordinates))
 
-    def _cursor(self, root: Root, start: int, prefix: int, items: Entries) -> Cursor:
+    def _cursor(self, root: TreeTrackerRoot, start: int, prefix: int, items: Entries) -> TreeTrackerCursor:
         plan, no_goods = self.shape.plan(start, prefix, self._by_size(root.counts)), NoGoods()
         self._tables[no_goods] = None
-        return Cursor(self.indexes.arena, plan, np.array(root.roots, np.int64), items, no_goods)
+        return TreeTrackerCursor(self.indexes.arena, plan, np.array(root.roots, np.int64), items, no_goods)
 
     def _by_size(self, counts: Sequence[int]) -> tuple[int, ...]:
         return tuple(sorted(range(self.shape.t), key=lambda atom: counts[atom]))

@@ -23,10 +23,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from structures.core.blocks import Nodes
-from structures.core.entries import Told
+from structures.core.entries import RowBuffer
 from structures.core.kernel import arrays, kernel, wide
 from structures.index.layout import HEAD, LEAF_ROOM, MOST_ARITY, count_of, slot_at
-from structures.index.search import BEFORE, Items, Place, group_end, next_entry, same, seek, seek_near
+from structures.index.search import BEFORE, IndexPosition, Items, group_end, next_entry, same, seek, seek_near
 from structures.tree_tracker.no_goods import address_of, entry_of, is_full, leaf_of, must_grow, note, passed_over
 from structures.tree_tracker.shape import (
     ABOVE,
@@ -44,14 +44,14 @@ from structures.tree_tracker.shape import (
 )
 
 OPEN, FORWARD, REMOVE, EMIT, REDUCE = range(5)  # phases
-AT, LEVEL, PHASE, STEPS, LAST, GAP, LOOKUPS, REMOVED, NO_GOODS, FORGOTTEN, PLACES = range(11)
+AT, LEVEL, PHASE, STEPS, LAST, GAP, LOOKUPS, REMOVED, NO_GOODS, FORGOTTEN, INDEX_POSITIONS = range(11)
 LEAF_, ENTRY, END, LIVED, KEY = range(5)  # words of a position
-PLACE_WORDS = KEY + MOST_ARITY
-STATE_WORDS = PLACES + PLACE_WORDS * MOST_ATOMS
+INDEX_POSITION_WORDS = KEY + MOST_ARITY
+STATE_WORDS = INDEX_POSITIONS + INDEX_POSITION_WORDS * MOST_ATOMS
 
 
 @arrays("int64[::1]", "int64[::1]", "int64[::1]", "int64[::1]")
-class Walking(NamedTuple):
+class TreeTrackerWalk(NamedTuple):
     """A reading of the version with these roots by this plan, its state, and a table of no-goods."""
 
     plan: np.ndarray
@@ -66,11 +66,11 @@ def go(state: Any, level: int, phase: int) -> None:
 
 
 @kernel
-def settle(nodes: Nodes, walking: Walking, q: int, leaf: int, i: int, end: int) -> bool:
+def settle(nodes: Nodes, walking: TreeTrackerWalk, q: int, leaf: int, i: int, end: int) -> bool:
     """Move position q to the first entry of its group, from (leaf, i) on, that is not a no-good; False if there is none. `end`: of the
     group in that leaf, 0 if unknown."""
     plan, _, state, table = walking
-    a, z = POSITION + POSITION_WORDS * q, PLACES + PLACE_WORDS * q
+    a, z = POSITION + POSITION_WORDS * q, INDEX_POSITIONS + INDEX_POSITION_WORDS * q
     k, p = plan[a + ARITY_], plan[a + BOUND]
     first = leaf
     if leaf != 0 and plan[a + CHILDREN] != 0:
@@ -90,20 +90,20 @@ def settle(nodes: Nodes, walking: Walking, q: int, leaf: int, i: int, end: int) 
 
 
 @kernel
-def look_up(nodes: Nodes, walking: Walking, items: Items, q: int) -> bool:
+def look_up(nodes: Nodes, walking: TreeTrackerWalk, items: Items, q: int) -> bool:
     """Move position q to the first entry of the group that the position above requires; False if it has none that can be in a row."""
     plan, roots, state, _ = walking
-    a, z = POSITION + POSITION_WORDS * q, PLACES + PLACE_WORDS * q
+    a, z = POSITION + POSITION_WORDS * q, INDEX_POSITIONS + INDEX_POSITION_WORDS * q
     k, p, above = plan[a + ARITY_], plan[a + BOUND], plan[a + ABOVE]
     Y, y, step = items.coordinates, state[AT] * items.width, 1
     if above > 0 or (above == 0 and plan[GIVEN] == 0):
-        b = PLACES + PLACE_WORDS * above
+        b = INDEX_POSITIONS + INDEX_POSITION_WORDS * above
         step = LEAF_ROOM[plan[a + ARITY_ + POSITION_WORDS * (above - q)]]
         Y, y = nodes.M, state[b + LEAF_] + HEAD + state[b + ENTRY]
     for j in range(p):
         state[z + KEY + j] = Y[y + plan[a + SOURCE + j] * step]
     near = min(state[z + ENTRY], state[z + END] - 1)
-    leaf, i = seek_near(nodes, roots[plan[a + MEMBER]], k, state[z + LEAF_], near, Place(state, z + KEY, 1, p, BEFORE))
+    leaf, i = seek_near(nodes, roots[plan[a + MEMBER]], k, state[z + LEAF_], near, IndexPosition(state, z + KEY, 1, p, BEFORE))
     state[STEPS] += 1
     state[LOOKUPS] += q > 0
     state[z + LIVED] = 0
@@ -111,12 +111,12 @@ def look_up(nodes: Nodes, walking: Walking, items: Items, q: int) -> bool:
 
 
 @kernel
-def forward(nodes: Nodes, walking: Walking, q: int) -> bool:
+def forward(nodes: Nodes, walking: TreeTrackerWalk, q: int) -> bool:
     """Move position q to the next entry of its group that is not a no-good; False if there is none."""
     plan, roots, state, _ = walking
     if q == 0 and plan[GIVEN] != 0:
         return False
-    a, z = POSITION + POSITION_WORDS * q, PLACES + PLACE_WORDS * q
+    a, z = POSITION + POSITION_WORDS * q, INDEX_POSITIONS + INDEX_POSITION_WORDS * q
     leaf, k = state[z + LEAF_], plan[a + ARITY_]
     state[STEPS] += 1
     if state[z + ENTRY] + 1 < state[z + END]:
@@ -129,10 +129,10 @@ def forward(nodes: Nodes, walking: Walking, q: int) -> bool:
 
 
 @kernel
-def remove_dangling(nodes: Nodes, walking: Walking, q: int, noted: bool) -> None:
+def remove_dangling(nodes: Nodes, walking: TreeTrackerWalk, q: int, noted: bool) -> None:
     """Remove the entry of position q, which is in no row. `noted`: store it, as it may be met again."""
     plan, roots, state, table = walking
-    a, z = POSITION + POSITION_WORDS * q, PLACES + PLACE_WORDS * q
+    a, z = POSITION + POSITION_WORDS * q, INDEX_POSITIONS + INDEX_POSITION_WORDS * q
     state[REMOVED] += 1
     if not noted:
         return
@@ -159,21 +159,21 @@ def leave(plan: Any, state: Any, q: int) -> None:
     if q == 0:
         state[AT] += 1
         go(state, 0, OPEN)
-    elif state[PLACES + PLACE_WORDS * q + LIVED] != 0:
+    elif state[INDEX_POSITIONS + INDEX_POSITION_WORDS * q + LIVED] != 0:
         go(state, q - 1, FORWARD)
     else:
         go(state, plan[POSITION + POSITION_WORDS * q + ABOVE], REMOVE)
 
 
 @kernel
-def reduce(nodes: Nodes, walking: Walking, items: Items, q: int) -> None:
+def reduce(nodes: Nodes, walking: TreeTrackerWalk, items: Items, q: int) -> None:
     """Visit the next entry of position q, from the last position to the first, and check whether each child has a partner for it."""
     plan, roots, state, _ = walking
-    a, z = POSITION + POSITION_WORDS * q, PLACES + PLACE_WORDS * q
+    a, z = POSITION + POSITION_WORDS * q, INDEX_POSITIONS + INDEX_POSITION_WORDS * q
     if plan[a + CHILDREN] != 0:
         k, root = plan[a + ARITY_], roots[plan[a + MEMBER]]
         if state[z + LIVED] == 0:
-            leaf, i = seek(nodes, root, k, Place(state, z + KEY, 1, 0, BEFORE))
+            leaf, i = seek(nodes, root, k, IndexPosition(state, z + KEY, 1, 0, BEFORE))
         else:
             leaf, i = next_entry(nodes, root, k, state[z + LEAF_], state[z + ENTRY])
         state[STEPS] += 1
@@ -188,23 +188,23 @@ def reduce(nodes: Nodes, walking: Walking, items: Items, q: int) -> None:
 
 
 @kernel
-def emit(nodes: Nodes, walking: Walking, slots: Any, told: Told, n: int) -> int:
+def emit(nodes: Nodes, walking: TreeTrackerWalk, slots: Any, emitted: RowBuffer, n: int) -> int:
     """Write the rows from the current positions through the last position's group in its leaf, as long as there is room. Returns the number
     of rows then written."""
     W, plan, state = nodes.W, walking.plan, walking.state
-    out, stride = told
+    out, stride = emitted
     last = plan[POSITIONS] - 1
-    z = PLACES + PLACE_WORDS * last
+    z = INDEX_POSITIONS + INDEX_POSITION_WORDS * last
     low, m = state[z + ENTRY], min(state[z + END] - state[z + ENTRY], stride - n)
     for q in range(last + 1):
-        a, place = POSITION + POSITION_WORDS * q, PLACES + PLACE_WORDS * q
+        a, position = POSITION + POSITION_WORDS * q, INDEX_POSITIONS + INDEX_POSITION_WORDS * q
         k, o = plan[a + ARITY_], plan[a + ATOM] * stride + n
-        source = slot_at(state[place + LEAF_], k, LEAF_ROOM[k])
+        source = slot_at(state[position + LEAF_], k, LEAF_ROOM[k])
         if q == last:
             for j in range(m):
                 out[o + j] = W[source + low + j]
         else:
-            slot = slots[state[AT]] if q == 0 and plan[GIVEN] != 0 else W[source + state[place + ENTRY]]
+            slot = slots[state[AT]] if q == 0 and plan[GIVEN] != 0 else W[source + state[position + ENTRY]]
             for j in range(m):
                 out[o + j] = slot
     state[z + ENTRY] = low + m
@@ -215,13 +215,13 @@ def emit(nodes: Nodes, walking: Walking, slots: Any, told: Told, n: int) -> int:
 
 
 @kernel
-def step(nodes: Nodes, walking: Walking, items: Items, told: Told, n: int) -> int:
+def step(nodes: Nodes, walking: TreeTrackerWalk, items: Items, emitted: RowBuffer, n: int) -> int:
     """Do the next step. Returns the number of rows then written."""
     plan, _, state, _ = walking
     q, phase = state[LEVEL], state[PHASE]
-    z = PLACES + PLACE_WORDS * q
+    z = INDEX_POSITIONS + INDEX_POSITION_WORDS * q
     if phase == EMIT:
-        n = emit(nodes, walking, items.slots, told, n)
+        n = emit(nodes, walking, items.slots, emitted, n)
         if state[z + ENTRY] == state[z + END]:
             go(state, q, FORWARD)
         return n
@@ -248,22 +248,22 @@ def step(nodes: Nodes, walking: Walking, items: Items, told: Told, n: int) -> in
 
 
 @kernel
-def walk(nodes: Nodes, walking: Walking, items: Items, end: int, told: Told, n: int, budget: int) -> int:
+def walk(nodes: Nodes, walking: TreeTrackerWalk, items: Items, end: int, emitted: RowBuffer, n: int, budget: int) -> int:
     """Continue: write rows from number n on, until all items before number `end` are done, there are `stride` rows, `budget` steps were
     taken, or the table has to grow. Returns the number of rows then written."""
     state, table = walking.state, walking.table
     stop = state[STEPS] + budget
-    while n < told.stride and state[AT] < end and state[STEPS] < stop and not must_grow(table):
-        n = step(nodes, walking, items, told, n)
+    while n < emitted.stride and state[AT] < end and state[STEPS] < stop and not must_grow(table):
+        n = step(nodes, walking, items, emitted, n)
     return n
 
 
 @kernel("int64(Nodes, Walking, Items, Told, int64)")
-def tracker_fill(nodes: Nodes, walking: Walking, items: Items, told: Told, budget: int) -> int:
+def tracker_fill(nodes: Nodes, walking: TreeTrackerWalk, items: Items, emitted: RowBuffer, budget: int) -> int:
     """Write further rows of the items, from the position in `state` on. Returns their number, at most `stride`. All are written once
     state[AT] is the number of items.
 
     `items`: given entries or keys, or one with no coordinates for all rows. Stops after `budget` steps too (look-ups, entries skipped,
     rows; state[STEPS] counts them), and when the table has to grow: call it again with a larger one. Cost: O(1) a step, O(log n) a look-up.
     """
-    return walk(nodes, walking, items, len(items.slots), told, wide(0), budget)
+    return walk(nodes, walking, items, len(items.slots), emitted, wide(0), budget)

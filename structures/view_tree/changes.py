@@ -14,16 +14,16 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from structures.core.blocks import Nodes, Writing
-from structures.core.entries import Told
+from structures.core.blocks import Nodes, WriteState
+from structures.core.entries import RowBuffer
 from structures.core.kernel import arrays, kernel, wide
 from structures.core.runs import AT as TURN
 from structures.core.runs import BEGUN, RUN_WORDS, end_change, has_delta
 from structures.index.changes import cut, put
 from structures.index.layout import HEAD, LEAF_ROOM, ROOT, size_of
-from structures.index.search import BEFORE, BEHIND, Items, Place, has_prefix, same, seek, seek_near
+from structures.index.search import BEFORE, BEHIND, IndexPosition, Items, has_prefix, same, seek, seek_near
 from structures.view_tree.shape import ARITY, CHILD, CHILDREN, HOLDER, MEMBER_WORDS, PARENT, PLAN_WORDS, PREFIX
-from structures.view_tree.walk import AT, Walking, forget, walk
+from structures.view_tree.walk import AT, ViewTreeWalk, forget, walk
 
 ATOM, LOOKED, FLIPPED, STATE = range(RUN_WORDS, RUN_WORDS + 4)
 """Of the state of a view, behind that of a run: the atom that is looked at for a change; look-ups, and live prefixes that came or went, in
@@ -41,7 +41,7 @@ class View(NamedTuple):
 
 
 @arrays("int64[::1]", "int8[::1]", "int8[::1]", "int64[::1]", "int64[::1]", "int64[::1]")
-class Changes(NamedTuple):
+class TupleChanges(NamedTuple):
     """Changes of indexes: change i was made to index `indexes[i]`, which has the root after[i] since; common[i]: as `put` and `cut` return
     it. Turn g is the changes starts[g] to starts[g + 1] (excluded). own: for each atom its index."""
 
@@ -54,7 +54,7 @@ class Changes(NamedTuple):
 
 
 @kernel
-def set_live(nodes: Nodes, writing: Writing, view: View, coordinates: Any, start: int, v: int, sign: int) -> int:
+def set_live(nodes: Nodes, writing: WriteState, view: View, coordinates: Any, start: int, v: int, sign: int) -> int:
     """Make the prefix of an entry live in node v (sign 1), or not (-1). Returns what `put` and `cut` return."""
     C = writing.C
     members, roots, run = view
@@ -67,7 +67,7 @@ def set_live(nodes: Nodes, writing: Writing, view: View, coordinates: Any, start
 
 
 @kernel
-def flip(nodes: Nodes, writing: Writing, view: View, coordinates: Any, start: int, sign: int, atom: int, common: int) -> None:
+def flip(nodes: Nodes, writing: WriteState, view: View, coordinates: Any, start: int, sign: int, atom: int, common: int) -> None:
     """Update the nodes above after an entry of the atom was inserted or deleted (its index is up to date). `common` of its coordinates are
     shared by another entry of its index."""
     members, roots, run = view
@@ -90,7 +90,7 @@ def flip(nodes: Nodes, writing: Writing, view: View, coordinates: Any, start: in
 
 
 @kernel("void(Nodes, Writing, View, Items, int64)")
-def recheck_all(nodes: Nodes, writing: Writing, view: View, items: Items, atom: int) -> None:
+def recheck_all(nodes: Nodes, writing: WriteState, view: View, items: Items, atom: int) -> None:
     """Make those prefixes of n entries live in the nodes above the atom that all their children have, as the children are now. There must
     be room for a flip of each entry in each of them. Cost: O(t log n) an entry."""
     members, roots, _ = view
@@ -107,7 +107,7 @@ def recheck_all(nodes: Nodes, writing: Writing, view: View, items: Items, atom: 
 
 
 @kernel
-def changes_of(changes: Changes, g: int, a: int) -> tuple[int, int]:
+def changes_of(changes: TupleChanges, g: int, a: int) -> tuple[int, int]:
     """The changes of turn g to the index of atom a: the first one, and the one after the last; equal if there are none."""
     e, end = changes.starts[g], changes.starts[g + 1]
     while e < end and changes.indexes[e] != changes.own[a]:
@@ -120,7 +120,7 @@ def changes_of(changes: Changes, g: int, a: int) -> tuple[int, int]:
 
 @kernel("int64(Nodes, Writing, View, Walking, Changes, Items, Told, int64[::1])")
 def follow_run(
-    nodes: Nodes, writing: Writing, view: View, walking: Walking, changes: Changes, items: Items, told: Told, done: Any
+    nodes: Nodes, writing: WriteState, view: View, walking: ViewTreeWalk, changes: TupleChanges, items: Items, emitted: RowBuffer, done: Any
 ) -> int:  # fmt: skip
     """Follow turns of changes of indexes from number run[TURN] on until all are done or there is no room for more rows. Returns the number
     of rows written, at most `stride`.
@@ -141,7 +141,7 @@ def follow_run(
                     if run[BEGUN] == 0:
                         forget(state)
                         state[AT], run[BEGUN] = e, 1
-                    n = walk(nodes, walking, a * PLAN_WORDS, items, end, told, n, _EVER)
+                    n = walk(nodes, walking, a * PLAN_WORDS, items, end, emitted, n, _EVER)
                     if state[AT] < end:
                         return n
                 run[BEGUN] = 0
@@ -170,7 +170,7 @@ def live_prefixes(nodes: Nodes, members: Any, roots: Any, v: int, near: Any, out
         if size_of(W, arity, roots[other]) < size_of(W, k, roots[least]):
             least = other
     k = members[least * MEMBER_WORDS + ARITY]
-    leaf, i = seek(nodes, roots[least], k, Place(out, 0, 1, 0, BEFORE))
+    leaf, i = seek(nodes, roots[least], k, IndexPosition(out, 0, 1, 0, BEFORE))
     while leaf != 0:
         for j in range(p):
             out[n * p + j] = M[leaf + HEAD + j * LEAF_ROOM[k] + i]
@@ -179,10 +179,10 @@ def live_prefixes(nodes: Nodes, members: Any, roots: Any, v: int, near: Any, out
             other = members[node + CHILD + c]
             if other != least and live:
                 ko = members[other * MEMBER_WORDS + ARITY]
-                o, e = seek_near(nodes, roots[other], ko, near[2 * c], near[2 * c + 1], Place(out, n * p, 1, p, BEFORE))
+                o, e = seek_near(nodes, roots[other], ko, near[2 * c], near[2 * c + 1], IndexPosition(out, n * p, 1, p, BEFORE))
                 live = o != 0 and same(M, o, LEAF_ROOM[ko], e, out, n * p, 1, p)
                 if o != 0:
                     near[2 * c], near[2 * c + 1] = o, e
-        leaf, i = seek_near(nodes, roots[least], k, leaf, i, Place(out, n * p, 1, p, BEHIND))
+        leaf, i = seek_near(nodes, roots[least], k, leaf, i, IndexPosition(out, n * p, 1, p, BEHIND))
         n += live
     return n

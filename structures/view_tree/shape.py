@@ -84,7 +84,7 @@ def nodes_of(orders: Sequence[tuple[int, ...]]) -> list[Node]:
     return nodes
 
 
-class Shape:
+class ViewTreeShape:
     """`table`: the words of all members. `plans`: number a for the rows of given entries of atom a, t + a for those of a given key of it, 2
     t for all rows."""
 

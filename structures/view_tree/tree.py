@@ -37,44 +37,44 @@ from typing import NamedTuple, Self
 import numpy as np
 
 from structures.core import cursor
-from structures.core.entries import Told
+from structures.core.entries import RowBuffer
 from structures.core.kernel import compiled
 from structures.core.runs import Sink, report
 from structures.index.following import CHUNK, ONE, Atom, Member
 from structures.index.indexes import Entries, OrderedIndexes, Run, items_of
 from structures.index.layout import IndexArena
-from structures.index.planting import Planted
+from structures.index.planting import IndexLoader
 from structures.index.search import Items
-from structures.view_tree.changes import FLIPPED, LOOKED, STATE, Changes, View, follow_run, live_prefixes, recheck_all
-from structures.view_tree.shape import HOLDER, PLAN_WORDS, Shape, path_orders
-from structures.view_tree.walk import AT, DEAD, GAP, STATE_WORDS, STEPS, Walking, view_fill
+from structures.view_tree.changes import FLIPPED, LOOKED, STATE, TupleChanges, View, follow_run, live_prefixes, recheck_all
+from structures.view_tree.shape import HOLDER, PLAN_WORDS, ViewTreeShape, path_orders
+from structures.view_tree.walk import AT, DEAD, GAP, STATE_WORDS, STEPS, ViewTreeWalk, view_fill
 
-__all__ = ["Atom", "Cursor", "Member", "Root", "ViewTree", "path_orders"]
+__all__ = ["Atom", "ViewTreeCursor", "Member", "ViewTreeRoot", "ViewTree", "path_orders"]
 
 _ONE = items_of(ONE)
 
 
-class Root(NamedTuple):
+class ViewTreeRoot(NamedTuple):
     """One version: the roots of atoms and nodes. Plain data, valid as long as the version is pinned."""
 
     roots: tuple[int, ...]
 
 
-class Cursor(cursor.Cursor):
+class ViewTreeCursor(cursor.Cursor):
     """A reading. Its steps are look-ups, steps of loops, and rows; its dead ends are given entries that had no rows."""
 
     _STEPS, _GAP, _DEAD = STEPS, GAP, DEAD
 
-    def __init__(self, arena: IndexArena, shape: Shape, plan: int, roots: Sequence[int], items: Items) -> None:
+    def __init__(self, arena: IndexArena, shape: ViewTreeShape, plan: int, roots: Sequence[int], items: Items) -> None:
         super().__init__(shape.t, np.zeros(STATE_WORDS, np.int64))
         self._arena, self._first, self._items = arena, plan * PLAN_WORDS, items
-        self._walking = Walking(shape.plans, np.array(roots, np.int64), self._Z)
+        self._walking = ViewTreeWalk(shape.plans, np.array(roots, np.int64), self._Z)
         self._ended = len(items.slots) == 0
 
     def _more(self, want: int) -> np.ndarray:
         out = np.empty((len(self._nothing), want), np.int32)
-        told = Told(out.reshape(-1), want)
-        n = compiled(view_fill)(self._arena.nodes, self._walking, self._first, self._items, told, self._BUDGET)
+        emitted = RowBuffer(out.reshape(-1), want)
+        n = compiled(view_fill)(self._arena.nodes, self._walking, self._first, self._items, emitted, self._BUDGET)
         self._ended = self._Z.item(AT) == len(self._items.slots)
         return out if n == want else out[:, :n]
 
@@ -84,14 +84,14 @@ class Cursor(cursor.Cursor):
         return other
 
 
-class ViewTree(Planted):
+class ViewTree(IndexLoader):
     """See the module's head. One thread writes; any number read roots of pinned versions meanwhile."""
 
     def __init__(self, indexes: OrderedIndexes, atoms: Sequence[Atom]) -> None:
         """Over atoms with one index each, whose first coordinates are the variables in path order (`path_orders`). ValueError: not 2 to 8
         atoms, or they form no tree."""
         members = [member for atom in atoms for member in atom]
-        self.shape = Shape([one.variables for one in members], [indexes.arity(one.index) for one in members])
+        self.shape = ViewTreeShape([one.variables for one in members], [indexes.arity(one.index) for one in members])
         super().__init__(indexes, atoms)
         self._live = [indexes.add(node.prefix) for node in self.shape.nodes]
         table = self.shape.table
@@ -105,9 +105,9 @@ class ViewTree(Planted):
         self._out = np.empty((self.shape.t, CHUNK), np.int32)
 
     @property
-    def root(self) -> Root:
+    def root(self) -> ViewTreeRoot:
         """The newest version, published or not."""
-        return Root(tuple(self._roots.tolist()))
+        return ViewTreeRoot(tuple(self._roots.tolist()))
 
     # --- writing
 
@@ -122,7 +122,7 @@ class ViewTree(Planted):
         n = live_prefixes(self._arrays[0], members, roots, v, np.zeros(2 * len(sizes), np.int64), found)
         return Entries(found[: n * node.prefix].reshape(n, node.prefix), np.zeros(n, np.int32))
 
-    def _place(self) -> int:
+    def _position(self) -> int:
         return self._live[self._next - self.shape.t]
 
     def _grown(self) -> None:
@@ -149,37 +149,37 @@ class ViewTree(Planted):
     def follow(self, run: Run, sink: Sink | None) -> None:
         """As `IndexReader.follow`. The changes of one turn and index must be one after another."""
         starts, own = run.groups, np.array([one.index for one in self.members], np.int64)
-        changes = Changes(run.indexes, run.signs, run.common, run.after, starts, own)
-        walking, items = Walking(self.shape.plans, self._roots, self._walk), items_of(run.entries)
-        told, done = Told(self._out.reshape(-1), CHUNK), np.zeros(len(starts) - 1, np.int64)
+        changes = TupleChanges(run.indexes, run.signs, run.common, run.after, starts, own)
+        walking, items = ViewTreeWalk(self.shape.plans, self._roots, self._walk), items_of(run.entries)
+        emitted, done = RowBuffer(self._out.reshape(-1), CHUNK), np.zeros(len(starts) - 1, np.int64)
 
         def go_on(end: int, deltas: bool) -> int:
             some = changes._replace(starts=starts[: end + 1])
-            return int(compiled(follow_run)(*self._arrays, self._view, walking, some, items, told, done if deltas else done[:0]))
+            return int(compiled(follow_run)(*self._arrays, self._view, walking, some, items, emitted, done if deltas else done[:0]))
 
         given = None if sink is None else lambda turns, rows: sink(starts[turns], rows)
         report(self._state, done, self._out, go_on, run.turns[starts[:-1]], given)
 
     # --- reading
 
-    def is_empty(self, root: Root) -> bool:
+    def is_empty(self, root: ViewTreeRoot) -> bool:
         """Whether the version has no row. O(1)."""
         return root.roots[self.shape.t] == 0
 
-    def rows(self, root: Root) -> Cursor:
+    def rows(self, root: ViewTreeRoot) -> ViewTreeCursor:
         """All rows, in the order of the live prefixes."""
         return self._cursor(root, 2 * self.shape.t, _ONE)
 
-    def partners(self, root: Root, place: int, entries: Entries) -> Cursor:
-        """The rows in which atom number `place` is one of these entries, in their order, which are not looked up."""
-        return self._cursor(root, place, items_of(entries))
+    def partners(self, root: ViewTreeRoot, position: int, entries: Entries) -> ViewTreeCursor:
+        """The rows in which atom number `position` is one of these entries, in their order, which are not looked up."""
+        return self._cursor(root, position, items_of(entries))
 
-    def of_key(self, root: Root, place: int, coordinates: Sequence[int]) -> Cursor:
-        """The rows in which atom number `place` has these values in all its variables."""
-        return self._cursor(root, self.shape.t + place, items_of(self._entry(place, coordinates)))
+    def of_key(self, root: ViewTreeRoot, position: int, coordinates: Sequence[int]) -> ViewTreeCursor:
+        """The rows in which atom number `position` has these values in all its variables."""
+        return self._cursor(root, self.shape.t + position, items_of(self._entry(position, coordinates)))
 
-    def _cursor(self, root: Root, plan: int, items: Items) -> Cursor:
-        return Cursor(self.indexes.arena, self.shape, plan, root.roots, items)
+    def _cursor(self, root: ViewTreeRoot, plan: int, items: Items) -> ViewTreeCursor:
+        return ViewTreeCursor(self.indexes.arena, self.shape, plan, root.roots, items)
 
     @property
     def update_steps(self) -> int:

@@ -19,21 +19,21 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from structures.core.blocks import Nodes
-from structures.core.entries import Told
+from structures.core.entries import RowBuffer
 from structures.core.kernel import arrays, kernel, wide
 from structures.index.layout import HEAD, LEAF_ROOM, count_of, slot_at
-from structures.index.search import BEFORE, Items, Place, expect_leaf, group_end, next_entry, same, seek_near
+from structures.index.search import BEFORE, IndexPosition, Items, expect_leaf, group_end, next_entry, same, seek_near
 from structures.view_tree import shape
 
 AT, ACTIVE, STEPS, LAST, GAP, DEAD = range(6)  # the item; whether it has begun; steps: all, at the last row, most between rows; empty items
-PLACES, PLACE_WORDS = 6, 6
+POSITIONS, POSITION_WORDS = 6, 6
 LEAF_, ENTRY, END, FIRST = range(4)  # FIRST: the same three at the beginning of the group
-NEXT = PLACES + PLACE_WORDS * shape.MOST_MEMBERS  # for each position the leaf where it searches first for the next item; 0 if unknown
+NEXT = POSITIONS + POSITION_WORDS * shape.MOST_MEMBERS  # for each position the leaf where it searches first for the next item; 0 if unknown
 STATE_WORDS = NEXT + shape.MOST_MEMBERS
 
 
 @arrays("int64[::1]", "int64[::1]", "int64[::1]")
-class Walking(NamedTuple):
+class ViewTreeWalk(NamedTuple):
     """A reading of the version with these roots, by these plans, and its state."""
 
     plans: np.ndarray
@@ -46,7 +46,7 @@ def forget(state: Any) -> None:
     """Discard what is known of the positions. The counters continue."""
     state[ACTIVE] = 0
     for q in range(shape.MOST_MEMBERS):
-        state[PLACES + PLACE_WORDS * q + LEAF_], state[NEXT + q] = 0, 0
+        state[POSITIONS + POSITION_WORDS * q + LEAF_], state[NEXT + q] = 0, 0
 
 
 @kernel
@@ -54,14 +54,14 @@ def open_position(nodes: Nodes, plans: Any, a: int, roots: Any, coordinates: Any
     """Move position q, described at plans[a], to the first entry with its prefix; False if there is none."""
     M = nodes.M
     k, p, above = plans[a + shape.ARITY_], plans[a + shape.BOUND], plans[a + shape.ABOVE]
-    z = PLACES + PLACE_WORDS * q
+    z = POSITIONS + POSITION_WORDS * q
     Y, y, step = coordinates, start, 1
     if above >= 0:
-        b = PLACES + PLACE_WORDS * above
+        b = POSITIONS + POSITION_WORDS * above
         step = LEAF_ROOM[plans[a + shape.ARITY_ + shape.POSITION_WORDS * (above - q)]]
         Y, y = M, state[b + LEAF_] + HEAD + state[b + ENTRY]
     near = min(state[z + ENTRY], state[z + END] - 1)
-    leaf, i = seek_near(nodes, roots[plans[a + shape.MEMBER]], k, state[z + LEAF_], near, Place(Y, y, step, p, BEFORE))
+    leaf, i = seek_near(nodes, roots[plans[a + shape.MEMBER]], k, state[z + LEAF_], near, IndexPosition(Y, y, step, p, BEFORE))
     state[STEPS] += 1
     if leaf == 0 or not same(M, leaf, LEAF_ROOM[k], i, Y, y, step, p):
         return False
@@ -75,7 +75,7 @@ def open_position(nodes: Nodes, plans: Any, a: int, roots: Any, coordinates: Any
 def forward(nodes: Nodes, plans: Any, a: int, roots: Any, state: Any, q: int) -> bool:
     """Move position q to the next entry with its prefix; False if there is none."""
     M, W = nodes.M, nodes.W
-    z = PLACES + PLACE_WORDS * q
+    z = POSITIONS + POSITION_WORDS * q
     state[STEPS] += 1
     if state[z + ENTRY] + 1 < state[z + END]:
         state[z + ENTRY] += 1
@@ -98,7 +98,7 @@ def settle(nodes: Nodes, plans: Any, first: int, roots: Any, coordinates: Any, s
     moved = wide(0) if q < 0 else wide(1) << q
     for r in range(q + 1, plans[first + shape.POSITIONS]):
         a = first + shape.POSITION + shape.POSITION_WORDS * r
-        z, above = PLACES + PLACE_WORDS * r, plans[a + shape.ABOVE]
+        z, above = POSITIONS + POSITION_WORDS * r, plans[a + shape.ABOVE]
         if q < 0 or (above >= 0 and (moved >> above) & 1 != 0):
             if not open_position(nodes, plans, a, roots, coordinates, start, state, r):
                 return False
@@ -119,19 +119,19 @@ def fill(out: Any, first: int, m: int, slot: int) -> None:
 
 
 @kernel
-def emit(nodes: Nodes, walking: Walking, first: int, slots: Any, told: Told, n: int) -> int:
+def emit(nodes: Nodes, walking: ViewTreeWalk, first: int, slots: Any, emitted: RowBuffer, n: int) -> int:
     """Write the rows from the current positions through the last position's group in its leaf, as long as there is room. Returns the number
     of rows then written."""
     W, plans, state = nodes.W, walking.plans, walking.state
-    out, stride = told
+    out, stride = emitted
     last = plans[first + shape.POSITIONS] - 1
-    z = PLACES + PLACE_WORDS * last
+    z = POSITIONS + POSITION_WORDS * last
     low, m = state[z + ENTRY], min(state[z + END] - state[z + ENTRY], stride - n)
     if plans[first + shape.GIVEN] >= 0:
         fill(out, plans[first + shape.GIVEN] * stride + n, m, slots[state[AT]])
     q = last
     while q >= 0 and plans[first + shape.POSITION + shape.POSITION_WORDS * q + shape.ALIAS] >= 0:
-        a, z = first + shape.POSITION + shape.POSITION_WORDS * q, PLACES + PLACE_WORDS * q
+        a, z = first + shape.POSITION + shape.POSITION_WORDS * q, POSITIONS + POSITION_WORDS * q
         k = plans[a + shape.ARITY_]
         source, o = slot_at(state[z + LEAF_], k, LEAF_ROOM[k]), plans[a + shape.ALIAS] * stride + n
         if q == last:
@@ -141,7 +141,7 @@ def emit(nodes: Nodes, walking: Walking, first: int, slots: Any, told: Told, n: 
         else:
             fill(out, o, m, W[source + state[z + ENTRY]])
         q -= 1
-    state[PLACES + PLACE_WORDS * last + ENTRY] = low + m
+    state[POSITIONS + POSITION_WORDS * last + ENTRY] = low + m
     state[STEPS] += m
     state[GAP] = max(state[GAP], state[STEPS] - m + 1 - state[LAST])
     state[LAST] = state[STEPS]
@@ -152,7 +152,7 @@ def emit(nodes: Nodes, walking: Walking, first: int, slots: Any, told: Told, n: 
 def arrive(plans: Any, first: int, state: Any) -> None:
     """Begin a new item: move the positions to the leaves that were found for it."""
     for q in range(plans[first + shape.POSITIONS]):
-        z, leaf = PLACES + PLACE_WORDS * q, state[NEXT + q]
+        z, leaf = POSITIONS + POSITION_WORDS * q, state[NEXT + q]
         if leaf != 0 and leaf != state[z + LEAF_]:
             state[z + LEAF_], state[z + ENTRY], state[z + END] = leaf, 0, 1
 
@@ -169,14 +169,14 @@ def look_ahead(nodes: Nodes, plans: Any, first: int, roots: Any, coordinates: An
 
 
 @kernel
-def walk(nodes: Nodes, walking: Walking, first: int, items: Items, end: int, told: Told, n: int, budget: int) -> int:
+def walk(nodes: Nodes, walking: ViewTreeWalk, first: int, items: Items, end: int, emitted: RowBuffer, n: int, budget: int) -> int:
     """Continue with the plan at plans[first]: write rows from number n on, until all items before number `end` are done, there are `stride`
     rows, or `budget` steps were taken. Returns the number of rows then written."""
     plans, roots, state = walking
     coordinates, width, slots = items
     last = plans[first + shape.POSITIONS] - 1
-    z, stop = PLACES + PLACE_WORDS * last, state[STEPS] + budget
-    while n < told.stride and state[AT] < end and state[STEPS] < stop:
+    z, stop = POSITIONS + POSITION_WORDS * last, state[STEPS] + budget
+    while n < emitted.stride and state[AT] < end and state[STEPS] < stop:
         start = state[AT] * width
         if state[ACTIVE] == 0:
             arrive(plans, first, state)
@@ -187,7 +187,7 @@ def walk(nodes: Nodes, walking: Walking, first: int, items: Items, end: int, tol
                 state[DEAD] += 1
                 continue
             state[ACTIVE] = 1
-        n = emit(nodes, walking, first, slots, told, n)
+        n = emit(nodes, walking, first, slots, emitted, n)
         if state[z + ENTRY] < state[z + END]:
             break
         q = last
@@ -202,7 +202,7 @@ def walk(nodes: Nodes, walking: Walking, first: int, items: Items, end: int, tol
 
 
 @kernel("int64(Nodes, Walking, int64, Items, Told, int64)")
-def view_fill(nodes: Nodes, walking: Walking, first: int, items: Items, told: Told, budget: int) -> int:
+def view_fill(nodes: Nodes, walking: ViewTreeWalk, first: int, items: Items, emitted: RowBuffer, budget: int) -> int:
     """Write further rows of the items, from the position in `state` on. Returns their number, at most `stride`. All are written once
     state[AT] is the number of items.
 
@@ -210,4 +210,4 @@ def view_fill(nodes: Nodes, walking: Walking, first: int, items: Items, told: To
     rows. `budget`: look-ups and rows after which it stops, give or take those of one row; state[STEPS] counts them. Cost: O(1) a step, but
     O(log n) a look-up.
     """
-    return walk(nodes, walking, first, items, len(items.slots), told, 0, budget)
+    return walk(nodes, walking, first, items, len(items.slots), emitted, 0, budget)

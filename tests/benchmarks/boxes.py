@@ -12,9 +12,9 @@ import numpy as np
 from structures.box.runs import ITEM, SEARCH
 from structures.box.tree import BoxTree, Entries
 from structures.core.control import VERSION
-from structures.core.entries import Told
+from structures.core.entries import RowBuffer
 from structures.core.runs import AT, MISSING
-from structures.core.runs import Changes as EachChange
+from structures.core.runs import RunChanges as EachChange
 from structures.ordered.search import STEPS
 from tests.benchmarks.box_kernels import box_singles
 from tests.benchmarks.data import LINE, Workload
@@ -70,11 +70,11 @@ def many_singles(tree: BoxTree, changes: Changes, count: int) -> Singles:
     arena, state = tree.arena, tree._state
     query = state[SEARCH:]
     state[:ITEM] = 0
-    told = Told(np.empty(2 * CHUNK, np.int32), CHUNK)
+    emitted = RowBuffer(np.empty(2 * CHUNK, np.int32), CHUNK)
     each = EachChange(signs, tree._columns(Entries(*mixed)), np.zeros(1, np.int64), np.empty(0, np.int64))
     before, steps = int(arena.C[VERSION]), int(query[STEPS])
     start = time.perf_counter()
-    gained = box_singles(*tree._arrays, state, tree._boxes, told, each, NO_PINS)
+    gained = box_singles(*tree._arrays, state, tree._boxes, emitted, each, NO_PINS)
     elapsed = time.perf_counter() - start
     assert state[MISSING] == 0 and state[AT] == 1, "a box to delete was not there"
     assert int(arena.C[VERSION]) - before == total, "not every change made a version"

@@ -28,8 +28,8 @@ from livejoin.wire.schema import parse_relation
 from service.engine.headless import Cell
 from service.views.parse import parse_view
 from streaming.cluster import batch
-from streaming.cluster.batch import Planned, overlap_join
-from streaming.cluster.layout import Routed
+from streaming.cluster.batch import PlannedJoin, overlap_join
+from streaming.cluster.layout import RoutedRows
 from streaming.cluster.packing import packed
 from streaming.spark import prepare_own
 from tests.benchmarks.figures import Figure, Rival, Scale, seconds
@@ -114,16 +114,16 @@ class Pair(NamedTuple):
     def joined(self) -> DataFrame:
         return overlap_join(self.x, self.y, ("s", "e"), ("s2", "e2"), on=self.on)
 
-    def planned(self) -> Planned:
+    def planned(self) -> PlannedJoin:
         return batch._plan_overlap(self.x, self.y, ("s", "e"), ("s2", "e2"), self.on)
 
     def by_hand(self, shift: int) -> DataFrame:
         """Join in buckets, as users write it."""
-        sides = [
+        inputs = [
             frame.withColumn("bucket", F.explode(F.sequence(F.shiftright(start, shift), F.shiftright(F.col(end) - 1, shift))))
             for frame, start, end in ((self.x, "s", "e"), (self.y, "s2", "e2"))
         ]
-        joined = sides[0].join(sides[1], [*self.on, "bucket"])
+        joined = inputs[0].join(inputs[1], [*self.on, "bucket"])
         return joined.where("s < e2 AND s2 < e").where(F.shiftright(F.greatest("s", "s2"), shift) == F.col("bucket")).drop("bucket")
 
     def few(self, rows: int) -> Pair:
@@ -211,7 +211,7 @@ def pair_of(spark: SparkSession, make: Callable[[np.random.Generator, int], dict
 def cells_of(pair: Pair, cells: int | None = None) -> Took:
     """Join in cells, as many as planned, or this number."""
     counted = batch._cells if cells is None else lambda spark, rows: cells
-    with patch.object(Planned, "in_buckets", False), patch.object(batch, "_cells", counted):
+    with patch.object(PlannedJoin, "in_buckets", False), patch.object(batch, "_cells", counted):
         pair.joined().count()
         joined = pair.joined()
         return timed(joined.count)
@@ -227,7 +227,7 @@ def measured(spark: SparkSession, name: str, rows: int, note: Note) -> list[Figu
     few = pair.few(rows // OWN)
     alone, said = list[Rival](), f"of {rows // OWN:,} rows a side"
     for plan, in_buckets in (("cells", False), ("buckets", True)):
-        with patch.object(Planned, "in_buckets", in_buckets):
+        with patch.object(PlannedJoin, "in_buckets", in_buckets):
             if name == "burst" and in_buckets:
                 alone.append(Rival(plan, seconds(few.joined().count), said))
                 continue
@@ -304,7 +304,7 @@ def bytes_of_a_row(rows: int) -> float:
     (one,) = table(uniform(np.random.default_rng(5), rows)).combine_chunks().to_batches()
     some = one.slice(0, 1 << 17)
     cells = np.random.default_rng(5).integers(0, MODEL_TASKS, some.num_rows)
-    blobs = packed(0, some, Routed(cells, np.arange(some.num_rows), []))
+    blobs = packed(0, some, RoutedRows(cells, np.arange(some.num_rows), []))
     return blobs.nbytes / some.num_rows
 
 

@@ -68,9 +68,9 @@ def frames(server: ServerProcess, browser: Browser, client: httpx.Client, n: int
     page.goto(f"{server.url}/#/views/{PLAIN.view}")
     page.get_by_text("Following: nothing has changed").wait_for()
     page.evaluate(FRAMES)
-    began, before = time.monotonic(), _told(client)
+    began, before = time.monotonic(), _emitted(client)
     _write(client, page, n, scale.size(10, 1))
-    seconds, changed = time.monotonic() - began, _told(client) - before
+    seconds, changed = time.monotonic() - began, _emitted(client) - before
     gaps = np.diff(np.array(page.evaluate("() => window.frames_"), dtype=float))
     page.close()
     rate = round(1000 / float(gaps.mean()))
@@ -97,5 +97,5 @@ def _write(client: httpx.Client, page: Page, n: int, seconds: int) -> None:
         page.wait_for_timeout(max(1.0, 1000 * (began + elapsed + TICK - time.monotonic())))
 
 
-def _told(client: httpx.Client) -> int:
+def _emitted(client: httpx.Client) -> int:
     return int(client.get("/v1/status").raise_for_status().json()["views"][PLAIN.view]["feed"]["changes"])

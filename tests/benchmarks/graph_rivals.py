@@ -45,11 +45,11 @@ class DuckDbTriangle:
             rows += batch.num_rows
         return Whole(first, time.perf_counter() - start, rows)
 
-    def change(self, gone: np.ndarray, come: np.ndarray) -> tuple[float, int] | None:
+    def change(self, deleted: np.ndarray, inserted: np.ndarray) -> tuple[float, int] | None:
         """Apply a batch in a transaction and read its delta as Arrow. Return seconds and rows gained; None if it took longer than
         PATIENCE."""
-        self._register("gone", gone)
-        self._register("come", come)
+        self._register("gone", deleted)
+        self._register("come", inserted)
         return self._patiently(self._change)
 
     def _change(self, start: float) -> tuple[float, int]:

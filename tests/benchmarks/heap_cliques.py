@@ -9,9 +9,9 @@ import numpy as np
 
 from structures.clique.state import STEPS, new_walk
 from structures.clique.tree import CliqueTree
-from structures.core.entries import Entries, Told
+from structures.core.entries import Entries, RowBuffer
 from structures.core.runs import MISSING
-from structures.core.runs import Changes as EachChange
+from structures.core.runs import RunChanges as EachChange
 from tests.benchmarks.data import Workload
 from tests.benchmarks.figures import Figure, Scale
 from tests.benchmarks.heap_data import clique, even, nearly
@@ -49,10 +49,10 @@ def many_singles(tree: CliqueTree, changes: Changes, count: int) -> Singles:
     tree.arena.require(total)
     state = np.zeros(3, np.int64)
     walking = new_walk()._replace(H=np.empty(_ROOM, np.int64), J=np.empty((3, _ROOM), np.int32))
-    told = Told(np.empty(tree.members * CHUNK, np.int32), CHUNK)
+    emitted = RowBuffer(np.empty(tree.members * CHUNK, np.int32), CHUNK)
     each = EachChange(signs, Entries(*mixed), np.zeros(1, np.int64), np.empty(0, np.int64))
     start = time.perf_counter()
-    gained = clique_singles(*tree._arrays, walking, state, each, told, NO_PINS)
+    gained = clique_singles(*tree._arrays, walking, state, each, emitted, NO_PINS)
     elapsed = time.perf_counter() - start
     assert state[MISSING] == 0, "an interval to delete was not there"
     return Singles(total / elapsed, int(gained), walking.Z[STEPS] / total, 0.0)

@@ -91,11 +91,11 @@ def rare(t: int, n: int, partners: float) -> Workload:
     def make(rng: np.random.Generator, sets: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         stretches = max(n // 64, 1)
         room = LINE // stretches
-        place = rng.integers(0, stretches, n)
-        barred = (place % t == sets) & (rng.random(n) >= 0.001)
-        place = np.where(barred, (place + 1) % stretches, place)
+        position = rng.integers(0, stretches, n)
+        barred = (position % t == sets) & (rng.random(n) >= 0.001)
+        position = np.where(barred, (position + 1) % stretches, position)
         longest = max(min(int(t * partners * LINE / n), room // 2), 1)
-        left = place * room + rng.integers(0, room - longest, n)
+        left = position * room + rng.integers(0, room - longest, n)
         return left, left + rng.integers(0, longest, n)
 
     return _workload("rows are rare", t, n, make)
@@ -107,8 +107,8 @@ def nearly(t: int, n: int) -> Workload:
     def make(rng: np.random.Generator, sets: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         stretches = n // (t - 1)
         room = LINE // stretches
-        place = (np.arange(n) + (rng.random(n) < 0.01)) % stretches
-        left = place * room + rng.integers(0, room // 4, n)
+        position = (np.arange(n) + (rng.random(n) < 0.01)) % stretches
+        left = position * room + rng.integers(0, room // 4, n)
         return left, left + room // 2
 
     return _workload(f"{t - 1} meet, {t} hardly ever", 1, n, make)

@@ -52,8 +52,8 @@ def cost(topology: Topology, workload: Workload, scale: Scale) -> Cost:
     reading = whole_view(heap, root)
     delay = reading.gap
     rng = np.random.default_rng(13)
-    for place in rng.choice(n, min(scale.size(LOOKED_AT, 20), n), replace=False).tolist():
-        cursor = heap.partners(root, workload.entries.take(slice(place, place + 1)))
+    for position in rng.choice(n, min(scale.size(LOOKED_AT, 20), n), replace=False).tolist():
+        cursor = heap.partners(root, workload.entries.take(slice(position, position + 1)))
         rows = 0
         while not cursor.done:
             rows += cursor.fill(1 << 16).shape[1]

@@ -5,21 +5,21 @@ from __future__ import annotations
 from typing import Any
 
 from structures.clique.changes import run_changes as run_clique_changes
-from structures.clique.state import Walking as CliqueWalking
-from structures.core.blocks import ALL_BLOCKS, Writing, reclaim
+from structures.clique.state import CliqueWalk as CliqueWalking
+from structures.core.blocks import ALL_BLOCKS, WriteState, reclaim
 from structures.core.control import VERSION
-from structures.core.entries import Told
+from structures.core.entries import RowBuffer
 from structures.core.kernel import kernel
-from structures.core.runs import AT, Changes
+from structures.core.runs import AT, RunChanges
 from structures.ij_heap.changes import run_changes
-from structures.ij_heap.goals import Walking
+from structures.ij_heap.goals import HeapWalk
 from structures.multiway.layout import MultiwayNodes
 from tests.benchmarks.kernels import RECLAIM_EVERY, one_of
 
 
 @kernel("int64(MultiwayNodes, Writing, Walking, int64[::1], Changes, Told, int64[::1], boolean)")
 def heap_singles(
-    nodes: MultiwayNodes, writing: Writing, walking: Walking, N: Any, changes: Changes, told: Told, pins: Any, deltas: bool
+    nodes: MultiwayNodes, writing: WriteState, walking: HeapWalk, N: Any, changes: RunChanges, emitted: RowBuffer, pins: Any, deltas: bool
 ) -> int:
     """Apply each entry as a version of its own, a `run_changes` of one; its delta, if requested, is written and ignored. `changes.order`:
     0. Return the rows gained."""
@@ -30,7 +30,7 @@ def heap_singles(
         C[VERSION] += 1
         N[AT] = 0
         while N[AT] == 0:
-            n = run_changes(nodes, writing, walking, N, told, one_of(changes, i, 1), deltas)
+            n = run_changes(nodes, writing, walking, N, emitted, one_of(changes, i, 1), deltas)
             rows += signs[i] * n
         if i % RECLAIM_EVERY == 0:
             reclaim(nodes.M, writing, C[VERSION], pins, ALL_BLOCKS)
@@ -39,7 +39,7 @@ def heap_singles(
 
 @kernel("int64(MultiwayNodes, Writing, int64[::1], CliqueWalking, int64[::1], Changes, Told, int64[::1])")
 def clique_singles(
-    nodes: MultiwayNodes, writing: Writing, X: Any, walking: CliqueWalking, N: Any, changes: Changes, told: Told, pins: Any
+    nodes: MultiwayNodes, writing: WriteState, X: Any, walking: CliqueWalking, N: Any, changes: RunChanges, emitted: RowBuffer, pins: Any
 ) -> int:
     """The same in a tree of cliques, with deltas; `walking` has room for all intervals that cover a start."""
     C = writing.C
@@ -49,7 +49,7 @@ def clique_singles(
         C[VERSION] += 1
         N[AT] = 0
         while N[AT] == 0:
-            n = run_clique_changes(nodes, writing, X, walking, N, told, one_of(changes, i, 1), True)
+            n = run_clique_changes(nodes, writing, X, walking, N, emitted, one_of(changes, i, 1), True)
             rows += signs[i] * n
         if i % RECLAIM_EVERY == 0:
             reclaim(nodes.M, writing, C[VERSION], pins, ALL_BLOCKS)

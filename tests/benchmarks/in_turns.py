@@ -39,28 +39,28 @@ SUBJECTS = (
 BEFORE, AFTER = "before", "after"
 
 
-def run(folder: Path, checkout: Path, side: str, subject: str, number: int, cache: Path | None) -> None:
+def run(folder: Path, checkout: Path, input: str, subject: str, number: int, cache: Path | None) -> None:
     """Run a subject once, with its result in a separate folder."""
-    results = folder / f"{side}-{subject}-{number}"
+    results = folder / f"{input}-{subject}-{number}"
     results.mkdir(parents=True, exist_ok=True)
     environment = {**os.environ, **({} if cache is None else {"LIVEJOIN_CACHE": str(cache)})}
     command = [sys.executable, "-m", "tests.benchmarks", subject, "--results", str(results)]
     subprocess.run(command, cwd=checkout, env=environment, check=True, stdout=subprocess.DEVNULL)
 
 
-def read(folder: Path, side: str, subject: str, rounds: Iterable[int]) -> list[dict[str, Any]]:
+def read(folder: Path, input: str, subject: str, rounds: Iterable[int]) -> list[dict[str, Any]]:
     """Return the result of each round."""
-    return [json.loads((folder / f"{side}-{subject}-{number}" / f"{subject}.json").read_text()) for number in rounds]
+    return [json.loads((folder / f"{input}-{subject}-{number}" / f"{subject}.json").read_text()) for number in rounds]
 
 
 def compared(before: Sequence[dict[str, Any]], after: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
     """Return the figures that both commits have: all values, and the ratio of each round."""
-    sides = [[{figure["name"]: figure for figure in result["figures"]} for result in results] for results in (before, after)]
+    inputs = [[{figure["name"]: figure for figure in result["figures"]} for result in results] for results in (before, after)]
     found = []
-    for name, one in sides[1][0].items():
-        if not all(name in figures for side in sides for figures in side):
+    for name, one in inputs[1][0].items():
+        if not all(name in figures for input in inputs for figures in input):
             continue
-        old, new = ([figures[name]["value"] for figures in side] for side in sides)
+        old, new = ([figures[name]["value"] for figures in input] for input in inputs)
         if min(*old, *new) <= 0:
             continue
         ratios = [a / b if one["less"] else b / a for a, b in zip(old, new, strict=True)]
@@ -91,12 +91,12 @@ def main(arguments: list[str]) -> int:
     rounds = range(1, given.rounds + 1)
     for number in rounds:
         for subject in given.subjects:
-            for side, checkout, cache in ((BEFORE, given.checkout, given.cache), (AFTER, HERE.parents[1], None)):
-                if not (given.runs / f"{side}-{subject}-{number}" / f"{subject}.json").exists():
-                    run(given.runs, checkout, side, subject, number, cache)
-    results = {side: {one: read(given.runs, side, one, rounds) for one in given.subjects} for side in (BEFORE, AFTER)}
+            for input, checkout, cache in ((BEFORE, given.checkout, given.cache), (AFTER, HERE.parents[1], None)):
+                if not (given.runs / f"{input}-{subject}-{number}" / f"{subject}.json").exists():
+                    run(given.runs, checkout, input, subject, number, cache)
+    results = {input: {one: read(given.runs, input, one, rounds) for one in given.subjects} for input in (BEFORE, AFTER)}
     figures = {subject: compared(results[BEFORE][subject], results[AFTER][subject]) for subject in given.subjects}
-    revisions = {side: next(iter(results[side].values()))[0]["revision"] for side in (BEFORE, AFTER)}
+    revisions = {input: next(iter(results[input].values()))[0]["revision"] for input in (BEFORE, AFTER)}
     about = {"date": datetime.now(UTC).date().isoformat(), AFTER: revisions[AFTER], "machine": machine()}
     path = HERE / "results" / f"in_turns_{revisions[BEFORE]}.json"
     kept = json.loads(path.read_text()) if path.exists() else {BEFORE: revisions[BEFORE], "subjects": {}}

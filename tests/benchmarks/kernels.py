@@ -7,12 +7,12 @@ from typing import Any
 import numpy as np
 
 from structures.core.arena import HEIGHT, ROOT
-from structures.core.blocks import ALL_BLOCKS, Nodes, Writing, reclaim
+from structures.core.blocks import ALL_BLOCKS, Nodes, WriteState, reclaim
 from structures.core.control import VERSION
 from structures.core.encoding import NEG_INF
 from structures.core.entries import Entries
 from structures.core.kernel import kernel
-from structures.core.runs import Changes
+from structures.core.runs import RunChanges
 from structures.ordered.search import DEPTH, NOTHING_BEFORE, Bounds, search_fill, search_start
 from structures.ordered.tree import cut, expect, put
 
@@ -20,16 +20,16 @@ RECLAIM_EVERY = 4  # versions: a service reclaims after a group of batches, not 
 
 
 @kernel
-def one_of(changes: Changes, i: int, d: int) -> Changes:
+def one_of(changes: RunChanges, i: int, d: int) -> RunChanges:
     """Return change number i alone, with entries in d dimensions; `changes.order`: 0."""
     sets, keys, lefts, rights, slots = changes.entries
     ends = slice(i * d, (i + 1) * d)
     one = Entries(sets[i : i + 1], keys[i : i + 1], lefts[ends], rights[ends], slots[i : i + 1])
-    return Changes(changes.signs[i : i + 1], one, changes.order, changes.done)
+    return RunChanges(changes.signs[i : i + 1], one, changes.order, changes.done)
 
 
 @kernel("int64(Nodes, Writing, int64[::1], Entries, int64[::1], int32[::1], int32[::1], int64[::1])")
-def single_changes(nodes: Nodes, writing: Writing, signs: Any, entries: Entries, Z: Any, out0: Any, out1: Any, pins: Any) -> int:
+def single_changes(nodes: Nodes, writing: WriteState, signs: Any, entries: Entries, Z: Any, out0: Any, out1: Any, pins: Any) -> int:
     """Apply each entry as a version of its own, as `run_changes` does; its delta is written and ignored. Return the rows gained."""
     C = writing.C
     sets, keys, lefts, rights, slots = entries

@@ -26,7 +26,7 @@ class _Axis(NamedTuple):
     start: float
     end: float
 
-    def place(self, value: float) -> float:
+    def position(self, value: float) -> float:
         return self.start + (math.log10(value) - self.low) / (self.high - self.low) * (self.end - self.start)
 
 
@@ -42,14 +42,14 @@ def log_plot(title: str, across: str, up: str, series: list[Series]) -> str:
         _text(8, _TOP - 2, up),
     ]
     for decade in range(x.low, x.high + 1):
-        at = x.place(10.0**decade)
+        at = x.position(10.0**decade)
         parts += [_line([(at, y.start), (at, y.end)], "#ddd"), _text(at, y.start + 18, f"10^{decade}", anchor="middle")]
     for decade in range(y.low, y.high + 1):
-        at = y.place(10.0**decade)
+        at = y.position(10.0**decade)
         parts += [_line([(x.start, at), (x.end, at)], "#ddd"), _text(x.start - 8, at + 4, f"10^{decade}", anchor="end")]
     for number, one in enumerate(series):
         colour = _COLOURS[number % len(_COLOURS)]
-        points = [(x.place(a), y.place(b)) for a, b in zip(one.x, one.y, strict=True)]
+        points = [(x.position(a), y.position(b)) for a, b in zip(one.x, one.y, strict=True)]
         parts.append(_line(points, colour, 2))
         parts += [f'<circle cx="{a:.1f}" cy="{b:.1f}" r="3" fill="{colour}"/>' for a, b in points]
         parts.append(_text(x.end + 14, _TOP + 8 + 18 * number, one.name, colour=colour))
@@ -66,5 +66,5 @@ def _text(x: float, y: float, text: str, *, anchor: str = "start", colour: str =
 
 
 def _line(points: list[tuple[float, float]], colour: str, width: int = 1) -> str:
-    places = " ".join(f"{a:.1f},{b:.1f}" for a, b in points)
-    return f'<polyline points="{places}" fill="none" stroke="{colour}" stroke-width="{width}"/>'
+    positions = " ".join(f"{a:.1f},{b:.1f}" for a, b in points)
+    return f'<polyline points="{positions}" fill="none" stroke="{colour}" stroke-width="{width}"/>'

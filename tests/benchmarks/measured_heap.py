@@ -10,14 +10,14 @@ from typing import NamedTuple
 import numpy as np
 
 from structures.box.tree import BoxTree
-from structures.box.tree import Root as BoxRoot
+from structures.box.tree import EntryRoot as BoxRoot
 from structures.clique.tree import CliqueTree
 from structures.core.control import VERSION
-from structures.core.entries import Told
+from structures.core.entries import RowBuffer
 from structures.core.runs import MISSING
-from structures.core.runs import Changes as EachChange
-from structures.ij_heap.goals import STEPS, Walking, new_walk
-from structures.ij_heap.heap import Entries, IJHeap, Root, Topology
+from structures.core.runs import RunChanges as EachChange
+from structures.ij_heap.goals import STEPS, HeapWalk, new_walk
+from structures.ij_heap.heap import Entries, EntryRoot, IJHeap, Topology
 from structures.multiway.extreme import ASKED
 from tests.benchmarks.data import Workload
 from tests.benchmarks.figures import Figure, Rival, sampled, seconds
@@ -137,7 +137,7 @@ def measure_joined(
     )  # fmt: skip
 
 
-def whole_view(heap: Joined, root: Root | BoxRoot) -> Reading:
+def whole_view(heap: Joined, root: EntryRoot | BoxRoot) -> Reading:
     """Read all rows of a version, in chunks."""
     start = time.perf_counter()
     cursor = heap.rows(root)
@@ -188,11 +188,11 @@ def many_singles(heap: IJHeap, changes: Changes, count: int, deltas: bool = True
     arena, t = heap.arena, heap.topology.t
     arena.require(total)
     scratch, walk, state = heap._arrays[-1], new_walk(arena.table, _LEVELS), np.zeros(3, np.int64)
-    told, asked = Told(np.empty(t * CHUNK, np.int32), CHUNK), int(scratch[ASKED])
+    emitted, asked = RowBuffer(np.empty(t * CHUNK, np.int32), CHUNK), int(scratch[ASKED])
     each = EachChange(signs, Entries(*mixed), np.zeros(1, np.int64), np.empty(0, np.int64))
     start = time.perf_counter()
-    walking = Walking(walk, walk.view(np.int32), scratch)
-    gained = heap_singles(arena.nodes, arena.writing, walking, state, each, told, NO_PINS, deltas)
+    walking = HeapWalk(walk, walk.view(np.int32), scratch)
+    gained = heap_singles(arena.nodes, arena.writing, walking, state, each, emitted, NO_PINS, deltas)
     elapsed = time.perf_counter() - start
     assert state[MISSING] == 0, "an interval to delete was not there"
     return Singles(total / elapsed, int(gained), walk[STEPS] / total, (int(scratch[ASKED]) - asked) / total)
@@ -207,9 +207,9 @@ def many_calls(heap: Joined, changes: Changes, count: int) -> Batch:
         singles += [(deletes.take(slice(i, i + 1)), none), (none, inserts.take(slice(i, i + 1)))]
     version, sink = int(heap.arena.C[VERSION]), Sink()
     start = time.perf_counter()
-    for i, (gone, come) in enumerate(singles):
+    for i, (deleted, inserted) in enumerate(singles):
         version += 1
-        apply_batch(heap, version, gone, come, sink)
+        apply_batch(heap, version, deleted, inserted, sink)
         if i % RECLAIM_EVERY == 0:
             heap.reclaim(version, NO_PINS)
     elapsed = time.perf_counter() - start

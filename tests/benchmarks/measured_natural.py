@@ -50,7 +50,7 @@ class Live(Protocol):
         """Apply deletes, then inserts, with the delta; return the rows gained."""
         ...
 
-    def singles(self, places: np.ndarray, signs: np.ndarray, entries: Entries) -> int:
+    def singles(self, positions: np.ndarray, signs: np.ndarray, entries: Entries) -> int:
         """Apply changes of these atoms one by one, with their deltas; return the rows of these deltas."""
         ...
 
@@ -109,8 +109,8 @@ def _batches(data: Data, live: Live, duck: DuckDbNatural, scale: Scale) -> tuple
     before = [NO_ENTRIES] * len(orders)
     ours, theirs = [], []
     for i in range(4 if scale.quick else 13):
-        gone = [entries.take(order[i * part : (i + 1) * part]) for entries, order in zip(data.entries, orders, strict=True)]
-        batch = list(zip(gone, before, strict=True))
+        deleted = [entries.take(order[i * part : (i + 1) * part]) for entries, order in zip(data.entries, orders, strict=True)]
+        batch = list(zip(deleted, before, strict=True))
         start = time.perf_counter()
         gained = live.change(batch)
         if i:  # the first one inserts nothing
@@ -119,7 +119,7 @@ def _batches(data: Data, live: Live, duck: DuckDbNatural, scale: Scale) -> tuple
             spent, rows = duck.change(batch)
             assert rows == gained, f"DuckDB gained {rows} rows, we {gained}"
             theirs.append(6 * part / spent)
-        before = gone
+        before = deleted
     live.change([(NO_ENTRIES, one) for one in before])
     return ours, theirs[1:], 6 * part
 
@@ -141,12 +141,12 @@ def single_changes(live: Live, of_each: list[Entries], rng: np.random.Generator)
     width = max(one.coordinates.shape[1] for one in of_each)
     wide = np.concatenate([np.pad(one.coordinates, ((0, 0), (0, width - one.coordinates.shape[1]))) for one in of_each])
     slots = np.concatenate([one.slot for one in of_each])
-    places = np.repeat(np.arange(len(of_each)), [len(one.slot) for one in of_each])
+    positions = np.repeat(np.arange(len(of_each)), [len(one.slot) for one in of_each])
     order = np.concatenate([rng.permutation(len(slots)), rng.permutation(len(slots))])
     signs = np.repeat(np.array([DELETE, INSERT], np.int8), len(slots))
     entries = Entries(wide[order], slots[order])
     start = time.perf_counter()
-    rows = live.singles(places[order], signs, entries)
+    rows = live.singles(positions[order], signs, entries)
     return len(signs) / (time.perf_counter() - start), rows
 
 
@@ -159,7 +159,7 @@ def _maintained(data: Data, of_each: list[Entries]) -> tuple[list[Rival], list[R
         keeper = keep()
         sizes.append(Rival(name, keeper.bytes / data.n, about))
         start = time.perf_counter()
-        counts = [sum(keeper.change(sign, place, one) for place, one in enumerate(some)) for sign in (DELETE, INSERT)]
+        counts = [sum(keeper.change(sign, position, one) for position, one in enumerate(some)) for sign in (DELETE, INSERT)]
         rates.append(Rival(name, changes / (time.perf_counter() - start), about))
         assert counts[0] == counts[1], f"{name} took {counts[0]} rows out, and put {counts[1]} in"
         keeper.close()

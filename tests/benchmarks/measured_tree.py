@@ -10,7 +10,7 @@ import numpy as np
 
 from structures.core.control import VERSION
 from structures.core.entries import Entries
-from structures.interval.tree import IntervalTree, Root
+from structures.interval.tree import EntryRoot, IntervalTree
 from structures.ordered.search import SEARCH_WORDS
 from tests.benchmarks.data import Workload
 from tests.benchmarks.figures import seconds
@@ -68,15 +68,15 @@ class Changes:
 
     def take(self, count: int) -> tuple[Entries, Entries]:
         """Return `count` // 2 entries to delete, and as many to insert."""
-        places = self._order[self._at : self._at + count // 2]
-        assert len(places) == count // 2, "more changes than intervals"
-        self._at += len(places)
-        return self._there.take(places), self._fresh.take(places)
+        positions = self._order[self._at : self._at + count // 2]
+        assert len(positions) == count // 2, "more changes than intervals"
+        self._at += len(positions)
+        return self._there.take(positions), self._fresh.take(positions)
 
     def now(self) -> Entries:
         """The current entries."""
-        come = self._fresh.take(self._order[: self._at])
-        return Entries(*(np.concatenate(pair) for pair in zip(self.untouched(), come, strict=True)))
+        inserted = self._fresh.take(self._order[: self._at])
+        return Entries(*(np.concatenate(pair) for pair in zip(self.untouched(), inserted, strict=True)))
 
     def untouched(self) -> Entries:
         """The initial entries that have not been deleted."""
@@ -121,7 +121,7 @@ def measure(workload: Workload, effort: Effort, note: Note, *, loads: int | None
     return Measured(load, singles, calls, batches, whole, first, rows, gap, loaded, tree.live_bytes / n, 2 * rows / n, effort.batch)
 
 
-def whole_view(tree: IntervalTree, root: Root, repeats: int) -> tuple[list[float], int, int]:
+def whole_view(tree: IntervalTree, root: EntryRoot, repeats: int) -> tuple[list[float], int, int]:
     """Rows a second, in chunks; the number of rows; the largest gap in steps."""
     samples = []
     for _ in range(repeats):
@@ -134,7 +134,7 @@ def whole_view(tree: IntervalTree, root: Root, repeats: int) -> tuple[list[float
     return samples, rows, cursor.largest_gap
 
 
-def first_rows(tree: IntervalTree, root: Root, repeats: int) -> list[float]:
+def first_rows(tree: IntervalTree, root: EntryRoot, repeats: int) -> list[float]:
     """Seconds until a new cursor has returned its first rows."""
     return [seconds(lambda: tree.rows(root).fill(FIRST)) for _ in range(repeats)]
 
@@ -191,9 +191,9 @@ def many_calls(tree: IntervalTree, changes: Changes, count: int) -> tuple[float,
         return True
 
     start = time.perf_counter()
-    for i, (gone, come) in enumerate(singles):
+    for i, (deleted, inserted) in enumerate(singles):
         version += 1
-        apply_batch(tree, version, gone, come, sink)
+        apply_batch(tree, version, deleted, inserted, sink)
         if i % RECLAIM_EVERY == 0:
             tree.reclaim(version, NO_PINS)
     return len(singles) / (time.perf_counter() - start), gained

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Sequence
 import numpy as np
 import pyarrow as pa
 
-from structures.qdag.qdag import And, Atom, Cursor
+from structures.qdag.qdag import And, Atom, QdagCursor
 from structures.quadtree.trees import QuadTrees, in_order
 from tests.benchmarks.figures import Figure, Rival, Scale, middle, sampled
 from tests.benchmarks.measured_natural import count
@@ -47,12 +47,12 @@ class View:
             for tree, one in enumerate(self._each(given), first):
                 self.trees.bulk_load(self.version, tree, one)
 
-    def change(self, gone: np.ndarray, come: np.ndarray) -> int:
-        """Apply changes of edges that are in both places: first those that remove rows, then those that add rows. Return the rows
+    def change(self, deleted: np.ndarray, inserted: np.ndarray) -> int:
+        """Apply changes of edges that are in both positions: first those that remove rows, then those that add rows. Return the rows
         gained."""
-        self.trees.require(6 * (len(gone) + len(come)), 2)
+        self.trees.require(6 * (len(deleted) + len(inserted)), 2)
         gained = 0
-        for sign, edges, others in ((-1, gone, come), (1, come, gone)):
+        for sign, edges, others in ((-1, deleted, inserted), (1, inserted, deleted)):
             self.version += 1
             before = self.trees.roots
             for first, given in ((0, edges), (3, others)):
@@ -60,15 +60,15 @@ class View:
                     if len(one):
                         (self.trees.insert if (sign > 0) == (first == 0) else self.trees.delete)(self.version, tree, one)
             after = self.trees.roots
-            for place in range(self.count):
-                changed = edges if place < self.join.lines else others
-                versions = [after if other < place else before for other in range(self.count)]
-                gained += sign * count(self.join.partners(versions, place, in_order(changed)))
+            for position in range(self.count):
+                changed = edges if position < self.join.lines else others
+                versions = [after if other < position else before for other in range(self.count)]
+                gained += sign * count(self.join.partners(versions, position, in_order(changed)))
         self.trees.merge(self.version)
         self.trees.reclaim(self.version, NO_PINS)
         return gained
 
-    def rows(self) -> Cursor:
+    def rows(self) -> QdagCursor:
         return self.join.rows([self.trees.roots] * self.count)
 
 
@@ -101,10 +101,10 @@ class DuckDb:
     def read_best(self) -> tuple[int, float]:
         return min((self.read() for _ in range(TIMES)), key=lambda one: one[1])
 
-    def change(self, gone: np.ndarray, come: np.ndarray) -> tuple[int, float]:
+    def change(self, deleted: np.ndarray, inserted: np.ndarray) -> tuple[int, float]:
         """The same after a batch in both tables, whose time is included."""
-        self._register("gone", gone)
-        self._register("come", come)
+        self._register("gone", deleted)
+        self._register("come", inserted)
         start = time.perf_counter()
         for name in ("e", "n"):
             self._db.execute(f"DELETE FROM {name} WHERE s IN (SELECT s FROM gone)")
@@ -172,14 +172,14 @@ def in_batches(
     size, now = min(1_000, len(some) // 8), rows
     order, out, batches, anew = np.random.default_rng(3).permutation(some), edges[:0], list[float](), list[float]()
     for chosen in order[: 4 * size].reshape(-1, size):
-        gone = edges[chosen]
+        deleted = edges[chosen]
         start = time.perf_counter()
-        now += change(gone, out)
-        batches.append((len(gone) + len(out)) / (time.perf_counter() - start))
-        theirs, elapsed = rival.change(gone, out)
+        now += change(deleted, out)
+        batches.append((len(deleted) + len(out)) / (time.perf_counter() - start))
+        theirs, elapsed = rival.change(deleted, out)
         assert theirs == now, f"DuckDB found {theirs} rows, the deltas say {now}"
-        anew.append((len(gone) + len(out)) / elapsed)
-        out = gone
+        anew.append((len(deleted) + len(out)) / elapsed)
+        out = deleted
     what = f"{name}: batches with delta, {2 * size:,} changes"
     return sampled(what, batches, "changes/s", rivals=[Rival("DuckDB", middle(anew), ANEW)])
 

@@ -74,12 +74,12 @@ class Tie:
         self.tree = BowTie(self.indexes, atoms)
         self.tree.load()
 
-    def change(self, gone: Entries, come: Entries) -> None:
+    def change(self, deleted: Entries, inserted: Entries) -> None:
         """Write a new version with these rows of S, with their delta."""
         self.version += 1
         self.indexes.begin(self.version)
         by_x, by_y = self.numbers[1:3]
-        changes = {by_x: Changes(gone, come), by_y: Changes(turned(gone), turned(come))}
+        changes = {by_x: Changes(deleted, inserted), by_y: Changes(turned(deleted), turned(inserted))}
         follow_batch(self.tree, apply_to_indexes(self.indexes, changes), lambda sign, rows: True)
         self.indexes.reclaim(self.version, NO_PINS)
 
@@ -119,8 +119,8 @@ def duckdb(data: Data, wanted: int) -> Rival:
 def join_tree(data: Data) -> natural_path.Live:
     """The bow-tie as a path; the other columns of its ends are their slots."""
     r, s, t = data.entries
-    sides = [Entries(np.column_stack(columns), one.slot) for one, columns in ((r, (r.slot, r.coordinates)), (t, (t.coordinates, t.slot)))]
-    return natural_path.Live(Data(data.name, natural_path.VARIABLES, [sides[0], s, sides[1]]))
+    inputs = [Entries(np.column_stack(columns), one.slot) for one, columns in ((r, (r.slot, r.coordinates)), (t, (t.coordinates, t.slot)))]
+    return natural_path.Live(Data(data.name, natural_path.VARIABLES, [inputs[0], s, inputs[1]]))
 
 
 def example(n: int, note: Note) -> list[Figure]:
@@ -136,8 +136,8 @@ def example(n: int, note: Note) -> list[Figure]:
     rivals = [Rival("Algorithm 9", by_x, "one index of S"), tree, duckdb(data, 0)]
     points = data.entries[1]
     singles = []
-    for place in np.random.default_rng(9).permutation(len(points.slot))[:300]:
-        some = points.take(np.array([place]))
+    for position in np.random.default_rng(9).permutation(len(points.slot))[:300]:
+        some = points.take(np.array([position]))
         for change in ((some, NO_ENTRIES), (NO_ENTRIES, some)):
             start = time.perf_counter()
             live.change(*change)

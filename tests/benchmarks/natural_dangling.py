@@ -190,11 +190,11 @@ def few_live(scale: Scale, note: Note) -> list[Figure]:
     with engine_of(data) as engine:
         for k in (0, 1, 100, scale.size(10_000, 500)):
             of_each = [one.take(rng.permutation(n)[: (k + 2 - i) // 3]) for i, one in enumerate(data.entries)]
-            come = [one._replace(coordinates=rng.permutation(one.coordinates)) for one in of_each]
+            inserted = [one._replace(coordinates=rng.permutation(one.coordinates)) for one in of_each]
             if k:
-                engine.put(come)
-                duck.change(list(zip(of_each, come, strict=True)))
-                for one, some in zip(data.entries, come, strict=True):
+                engine.put(inserted)
+                duck.change(list(zip(of_each, inserted, strict=True)))
+                for one, some in zip(data.entries, inserted, strict=True):
                     one.coordinates[some.slot] = some.coordinates
             times = scale.size(5, 1)
             spent = {one: [engine.read(one) for _ in range(times)] for one in ALGORITHMS}
@@ -227,15 +227,15 @@ class Live:
     def _by(self, own: tuple[int, ...], member: Member, entries: Entries) -> Entries:
         return Entries(np.ascontiguousarray(entries.coordinates[:, [own.index(v) for v in member.variables]]), entries.slot)
 
-    def singles(self, places: np.ndarray, signs: np.ndarray, entries: Entries) -> int:
+    def singles(self, positions: np.ndarray, signs: np.ndarray, entries: Entries) -> int:
         """Apply changes one by one, with their deltas; return the rows of these deltas."""
         rows = 0
         for first in range(0, len(signs), RUN):
             self.version += 1
             self.indexes.begin(self.version)
             parts = []  # number of the change, index, entries
-            for place, (own, atom) in enumerate(zip(self._variables, self.atoms, strict=True)):
-                mine = first + np.flatnonzero(places[first : first + RUN] == place)
+            for position, (own, atom) in enumerate(zip(self._variables, self.atoms, strict=True)):
+                mine = first + np.flatnonzero(positions[first : first + RUN] == position)
                 parts += [(mine, np.full(len(mine), member.index), self._by(own, member, entries.take(mine))) for member in atom]
             numbers = np.concatenate([part[0] for part in parts])
             order = np.argsort(numbers, kind="stable")

@@ -257,9 +257,9 @@ def hubs(n: int, note: Note) -> list[Figure]:
     duck.close()
     counted = cursor.counters
     note(f"hub of {n:,} edges: {counted}, {cursor.steps} steps; DuckDB joins {joined:,} rows")
-    told = f"{rows:,} rows, {counted['pairs']:,} pairs of values, {cursor.steps:,} steps"
+    emitted = f"{rows:,} rows, {counted['pairs']:,} pairs of values, {cursor.steps:,} steps"
     rival = Rival("DuckDB", joined, "rows that its joins produce")
-    return [Figure(f"triangle, {n:,} edges at a hub: probes", counted["probes"], "probes", less=True, note=told, rivals=[rival])]
+    return [Figure(f"triangle, {n:,} edges at a hub: probes", counted["probes"], "probes", less=True, note=emitted, rivals=[rival])]
 
 
 def without_rows(n: int, note: Note) -> list[Figure]:
@@ -283,11 +283,11 @@ def without_rows(n: int, note: Note) -> list[Figure]:
             assert count(cursors[-1]) == 0
         cursor, general = cursors
         counted = cursor.counters
-        told = f"{counted['probes']:,} probes, {counted['pairs']:,} pairs of values, {counted['constraints']:,} constraints"
-        told += f", {counted['resets']:,} resets" if counted["resets"] else ""
+        emitted = f"{counted['probes']:,} probes, {counted['pairs']:,} pairs of values, {counted['constraints']:,} constraints"
+        emitted += f", {counted['resets']:,} resets" if counted["resets"] else ""
         rival = Rival("the general tree", general.steps, f"{general.counters['probes']:,} probes; R is joined twice")
-        note(f"{name}, {n} values: {told}, {cursor.steps} steps, general {general.steps}")
-        figures.append(Figure(f"triangle, {name}, {n} values: steps", cursor.steps, "steps", less=True, note=told, rivals=[rival]))
+        note(f"{name}, {n} values: {emitted}, {cursor.steps} steps, general {general.steps}")
+        figures.append(Figure(f"triangle, {name}, {n} values: steps", cursor.steps, "steps", less=True, note=emitted, rivals=[rival]))
     return figures
 
 

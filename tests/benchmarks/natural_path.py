@@ -11,7 +11,7 @@ import numpy as np
 
 from structures.core.entries import INSERT
 from structures.index.indexes import Entries
-from structures.join_tree.tree import JoinCursor, JoinTree, Port, Singles
+from structures.join_tree.tree import JoinCursor, JoinTree, Port, SingleChanges
 from tests.benchmarks.figures import Figure, Scale
 from tests.benchmarks.measured_natural import Data, measure
 from tests.benchmarks.measured_tree import NO_PINS, Note
@@ -41,52 +41,52 @@ class Live:
 
     def __init__(self, data: Data) -> None:
         self.tree, self.version = JoinTree(PORTS, EDGES), 1
-        for place, entries in enumerate(data.entries):
-            self._come(place, entries)
-            self.tree.load(1, place, entries.slot)
+        for position, entries in enumerate(data.entries):
+            self._inserted(position, entries)
+            self.tree.load(1, position, entries.slot)
         self._rows = [len(one.slot) for one in data.entries]
         b, c = ([data.entries[i].coordinates[:, j] for i, j in ends] for ends in (((0, 1), (1, 0)), ((1, 1), (2, 0))))
         self._codes = [len(np.unique(np.concatenate(one))) for one in (b, c)]
 
-    def _come(self, place: int, entries: Entries) -> None:
-        codes = [entries.coordinates[:, j].astype(np.int32) for j in COLUMNS[place]]
-        self.tree.describe(place, entries.slot, codes, [None] * len(codes))
+    def _inserted(self, position: int, entries: Entries) -> None:
+        codes = [entries.coordinates[:, j].astype(np.int32) for j in COLUMNS[position]]
+        self.tree.describe(position, entries.slot, codes, [None] * len(codes))
 
     def change(self, batch: Batch) -> int:
         """Apply deletes, then inserts, with the delta; return the rows gained."""
         gained: list[int] = []
 
-        def sink(come: bool, rows: np.ndarray) -> bool:
-            gained.append(rows.shape[1] if come else -rows.shape[1])
+        def sink(inserted: bool, rows: np.ndarray) -> bool:
+            gained.append(rows.shape[1] if inserted else -rows.shape[1])
             return True
 
         self.version += 1
-        for place, (gone, _) in enumerate(batch):
-            apply_to_join(self.tree, self.version, place, gone.slot, False, sink)
-        for place, (_, come) in enumerate(batch):
-            self._come(place, come)
-            apply_to_join(self.tree, self.version, place, come.slot, True, sink)
+        for position, (deleted, _) in enumerate(batch):
+            apply_to_join(self.tree, self.version, position, deleted.slot, False, sink)
+        for position, (_, inserted) in enumerate(batch):
+            self._inserted(position, inserted)
+            apply_to_join(self.tree, self.version, position, inserted.slot, True, sink)
         self.tree.reclaim(self.version, NO_PINS)
         return sum(gained)
 
-    def singles(self, places: np.ndarray, signs: np.ndarray, entries: Entries) -> int:
+    def singles(self, positions: np.ndarray, signs: np.ndarray, entries: Entries) -> int:
         """Apply changes one by one, with their deltas; return the rows of these deltas."""
-        told: list[int] = []
+        emitted: list[int] = []
 
         def sink(changes: np.ndarray, rows: np.ndarray) -> int:
-            told.append(rows.shape[1])
+            emitted.append(rows.shape[1])
             return 0
 
         for first in range(0, len(signs), RUN):
             self.version += 1
             some = slice(first, first + RUN)
-            for place in range(len(VARIABLES)):
-                self._come(place, entries.take(first + np.flatnonzero((signs[some] == INSERT) & (places[some] == place))))
+            for position in range(len(VARIABLES)):
+                self._inserted(position, entries.take(first + np.flatnonzero((signs[some] == INSERT) & (positions[some] == position))))
             slots = entries.slot[some]
             numbers = np.arange(len(slots))
-            self.tree.apply(self.version, Singles(signs[some], places[some], slots, slots, np.zeros_like(numbers)), numbers, sink)
+            self.tree.apply(self.version, SingleChanges(signs[some], positions[some], slots, slots, np.zeros_like(numbers)), numbers, sink)
             self.tree.reclaim(self.version, NO_PINS)
-        return sum(told)
+        return sum(emitted)
 
     @property
     def bytes(self) -> int:

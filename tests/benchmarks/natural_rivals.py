@@ -138,19 +138,19 @@ class SqliteMaintained:
         self._db.execute("COMMIT")
         self._put = [f"INSERT INTO t{i} VALUES (?{', ?' * len(own)})" for i, own in enumerate(variables)]
         tables = [f"t{i}" for i in t]
-        self._come = [f"INSERT INTO result {select(variables, tables)} WHERE r{i}.s = ?" for i in t]
+        self._inserted = [f"INSERT INTO result {select(variables, tables)} WHERE r{i}.s = ?" for i in t]
 
-    def change(self, sign: int, place: int, entries: Entries) -> int:
+    def change(self, sign: int, position: int, entries: Entries) -> int:
         """Apply changes one by one, in one transaction; return the rows of their deltas."""
         rows, run = 0, self._db.execute
         run("BEGIN")
         for values, slot in zip(entries.coordinates.tolist(), entries.slot.tolist(), strict=True):
             if sign > 0:
-                run(self._put[place], (slot, *values))
-                rows += run(self._come[place], (slot,)).rowcount
+                run(self._put[position], (slot, *values))
+                rows += run(self._inserted[position], (slot,)).rowcount
             else:
-                rows += run(f"DELETE FROM result WHERE s{place} = ?", (slot,)).rowcount
-                run(f"DELETE FROM t{place} WHERE s = ?", (slot,))
+                rows += run(f"DELETE FROM result WHERE s{position} = ?", (slot,)).rowcount
+                run(f"DELETE FROM t{position} WHERE s = ?", (slot,))
         run("COMMIT")
         return rows
 
@@ -172,14 +172,14 @@ class PythonStar:
                 group.setdefault(value, {})[slot] = None
         self.result = {row for value in self._groups[0] for row in self._rows(value, -1, 0)}
 
-    def _rows(self, value: int, place: int, slot: int) -> Iterator[tuple[int, ...]]:
-        return product(*((slot,) if i == place else group.get(value, ()) for i, group in enumerate(self._groups)))
+    def _rows(self, value: int, position: int, slot: int) -> Iterator[tuple[int, ...]]:
+        return product(*((slot,) if i == position else group.get(value, ()) for i, group in enumerate(self._groups)))
 
-    def change(self, sign: int, place: int, entries: Entries) -> int:
+    def change(self, sign: int, position: int, entries: Entries) -> int:
         """Apply changes one by one; return the rows of their deltas."""
-        count, group = 0, self._groups[place]
+        count, group = 0, self._groups[position]
         for value, slot in zip(entries.coordinates[:, 0].tolist(), entries.slot.tolist(), strict=True):
-            rows = list(self._rows(value, place, slot))
+            rows = list(self._rows(value, position, slot))
             count += len(rows)
             if sign > 0:
                 group.setdefault(value, {})[slot] = None

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from structures.qdag.union import Branch, Cursor, Or
+from structures.qdag.union import Branch, Or, QdagUnionCursor
 from structures.quadtree.trees import QuadTrees
 from tests.benchmarks.figures import Figure, Rival, Scale
 from tests.benchmarks.measured_natural import count
@@ -43,34 +43,34 @@ class SetView:
             for tree, one in enumerate(View._each(given), 3 * which):
                 self.trees.bulk_load(self.version, tree, one)
 
-    def change(self, gone: np.ndarray, come: np.ndarray) -> int:
+    def change(self, deleted: np.ndarray, inserted: np.ndarray) -> int:
         """Apply changes of edges that are in both graphs; return the rows gained."""
-        self.trees.require(6 * (len(gone) + len(come)), 1)
+        self.trees.require(6 * (len(deleted) + len(inserted)), 1)
         self.version += 1
         before = self.trees.roots
         for which in range(2):
-            for edges, write in ((gone, self.trees.delete), (come, self.trees.insert)):
+            for edges, write in ((deleted, self.trees.delete), (inserted, self.trees.insert)):
                 for tree, one in enumerate(View._each(edges), 3 * which):
                     if len(one):
                         write(self.version, tree, one)
         after = self.trees.roots
-        gained = len(self._told(come, gone, after, before)) - len(self._told(gone, come, before, after))
+        gained = len(self._emitted(inserted, deleted, after, before)) - len(self._emitted(deleted, inserted, before, after))
         self.trees.merge(self.version)
         self.trees.reclaim(self.version, NO_PINS)
         return gained
 
-    def _told(self, edges: np.ndarray, others: np.ndarray, roots: tuple, without: tuple) -> np.ndarray:  # type: ignore[type-arg]
+    def _emitted(self, edges: np.ndarray, others: np.ndarray, roots: tuple, without: tuple) -> np.ndarray:  # type: ignore[type-arg]
         """The tuples that only one of the versions has."""
         found = [np.empty((0, self.join.dimension), np.int32)]
         for number, (atoms, group) in enumerate(self.branches):
-            for place in range(len(atoms) + len(group)):
-                tuples = (edges if place < len(atoms) else others)[:, :2]
-                cursor = self.join.changes(number, place, tuples, roots, without)
+            for position in range(len(atoms) + len(group)):
+                tuples = (edges if position < len(atoms) else others)[:, :2]
+                cursor = self.join.changes(number, position, tuples, roots, without)
                 while not cursor.done:
                     found.append(cursor.fill(1 << 16)[self.join.lines :].T)
         return np.unique(np.concatenate(found), axis=0)
 
-    def rows(self) -> Cursor:
+    def rows(self) -> QdagUnionCursor:
         return self.join.rows(self.trees.roots)
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import numpy as np
 
 from structures.index.indexes import Entries, OrderedIndexes
-from structures.view_tree.tree import Cursor, Member, ViewTree
+from structures.view_tree.tree import Member, ViewTree, ViewTreeCursor
 from tests.benchmarks.figures import Figure, Scale
 from tests.benchmarks.measured_natural import Data, measure
 from tests.benchmarks.measured_tree import NO_PINS, Note
@@ -62,9 +62,9 @@ class Live:
         self.indexes.reclaim(self.version, NO_PINS)
         return sum(gained)
 
-    def singles(self, places: np.ndarray, signs: np.ndarray, entries: Entries) -> int:
+    def singles(self, positions: np.ndarray, signs: np.ndarray, entries: Entries) -> int:
         """Apply changes one by one, with their deltas; return the rows of these deltas."""
-        rows, index = 0, np.array([member.index for member in self.members])[places]
+        rows, index = 0, np.array([member.index for member in self.members])[positions]
         for first in range(0, len(signs), RUN):
             self._begin()
             some = slice(first, first + RUN)
@@ -81,7 +81,7 @@ class Live:
     def bytes(self) -> int:
         return self.indexes.live_bytes
 
-    def rows(self) -> Cursor:
+    def rows(self) -> ViewTreeCursor:
         return self.view.rows(self.view.root)
 
 

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import numpy as np
 
-from structures.qdag.qdag import And, Atom, Cursor
+from structures.qdag.qdag import And, Atom, QdagCursor
 from structures.qdag.run import STEP_DELETE, STEP_INSERT, Runs
 from structures.quadtree.trees import QuadTrees, in_order
 from tests.benchmarks.figures import Figure, Rival, Scale, middle, sampled, seconds
@@ -59,8 +59,8 @@ def graph(kind: str, n: int) -> np.ndarray:
         routes = table("openflights", "routes")
         ends = np.concatenate([routes.column(name).to_numpy() for name in ("src", "dst")])
         return coded(np.unique(ends, return_inverse=True)[1].reshape(2, -1).T, n)
-    side = int(n**0.5)
-    return coded(np.argwhere(np.ones((side, side))), n)
+    input = int(n**0.5)
+    return coded(np.argwhere(np.ones((input, input))), n)
 
 
 class Triangle:
@@ -85,11 +85,11 @@ class Triangle:
         for tree, one in self._each(edges):
             self.trees.bulk_load(self.version, tree, one)
 
-    def change(self, gone: np.ndarray, come: np.ndarray) -> int:
+    def change(self, deleted: np.ndarray, inserted: np.ndarray) -> int:
         """Apply deletes, then inserts, with the delta; return the rows gained."""
-        self.trees.require(3 * (len(gone) + len(come)), 2)
+        self.trees.require(3 * (len(deleted) + len(inserted)), 2)
         gained = 0
-        for sign, edges in ((-1, gone), (1, come)):
+        for sign, edges in ((-1, deleted), (1, inserted)):
             if len(edges):
                 edges = in_order(edges)
                 self.version += 1
@@ -97,9 +97,9 @@ class Triangle:
                 for tree, one in self._each(edges):
                     (self.trees.insert if sign > 0 else self.trees.delete)(self.version, tree, one)
                 after = self.trees.roots
-                for place in range(3):
-                    versions = [after if other < place else before for other in range(3)]
-                    gained += sign * count(self.join.partners(versions, place, edges))
+                for position in range(3):
+                    versions = [after if other < position else before for other in range(3)]
+                    gained += sign * count(self.join.partners(versions, position, edges))
         self.trees.merge(self.version)
         self.trees.reclaim(self.version, NO_PINS)
         return gained
@@ -113,15 +113,15 @@ class Triangle:
         before, rows, start = self.runs.steps, 0, time.perf_counter()
         for first in range(0, n, RUN):
             self.trees.require(3 * RUN, 1)
-            for told in self.runs.follow(self.version, steps[first : first + RUN], edges.reshape(-1), MOST):
-                rows += told.rows.shape[1] if told.inserted else -told.rows.shape[1]
+            for emitted in self.runs.follow(self.version, steps[first : first + RUN], edges.reshape(-1), MOST):
+                rows += emitted.rows.shape[1] if emitted.inserted else -emitted.rows.shape[1]
             self.version = self.trees.version
             self.trees.reclaim(self.version, NO_PINS)
         rate = n / (time.perf_counter() - start)
         assert rows == 0, f"inserted and deleted rows differ by {rows}"
         return rate, (self.runs.steps - before) / n
 
-    def rows(self) -> Cursor:
+    def rows(self) -> QdagCursor:
         return self.join.rows([self.trees.roots] * 3)
 
 
@@ -202,14 +202,14 @@ def measure(name: str, edges: np.ndarray, scale: Scale, note: Note) -> list[Figu
     order = rng.permutation(n)
     out, batches, theirs_batches = edges[:0], [], []
     for some in order[: 2 * size].reshape(-1, size // 2):
-        gone = edges[some]
+        deleted = edges[some]
         start = time.perf_counter()
-        gained = view.change(gone, out)
-        batches.append((len(gone) + len(out)) / (time.perf_counter() - start))
-        if theirs is not None and len(theirs_batches) == len(batches) - 1 < 2 and (done := rival.change(gone, out)) is not None:
+        gained = view.change(deleted, out)
+        batches.append((len(deleted) + len(out)) / (time.perf_counter() - start))
+        if theirs is not None and len(theirs_batches) == len(batches) - 1 < 2 and (done := rival.change(deleted, out)) is not None:
             assert done[1] == gained, f"DuckDB gained {done[1]} rows, we {gained}"
-            theirs_batches.append((len(gone) + len(out)) / done[0])
-        out = gone
+            theirs_batches.append((len(deleted) + len(out)) / done[0])
+        out = deleted
     view.change(edges[:0], out)
     rate, _ = view.singles(edges[order[-(50 if scale.quick else 4_000) :]])
     changed = view.trees.live_bytes / n

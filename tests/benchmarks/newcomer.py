@@ -58,17 +58,17 @@ def run(scale: Scale, note: Note) -> list[Figure]:
     with tempfile.TemporaryDirectory(prefix="livejoin-newcomer-") as folder, sync_playwright() as playwright:
         browser = launched(playwright, "UTC")
         page = browser.new_page()
-        place, port = Path(folder), free_port()
-        log, url = place / "log", f"http://127.0.0.1:{port}"
+        position, port = Path(folder), free_port()
+        log, url = position / "log", f"http://127.0.0.1:{port}"
         watch = Watch(note)
         if scale.quick:
             command, where = [sys.executable, "-m", "service.cli", "demo", "--no-kafka", "--port", f"{port}"], ROOT
         else:
-            where = place / "livejoin"
+            where = position / "livejoin"
             subprocess.run(["git", "clone", "--quiet", "--no-hardlinks", str(ROOT), str(where)], check=True)
             watch.over("cloned")
             command = ["make", "demo", f"PYTHON={getattr(sys, '_base_executable', sys.executable)}", f"ARGS=--port {port}"]
-        with _started(command, where, log, dict(os.environ) if scale.quick else _empty(place)) as demo:
+        with _started(command, where, log, dict(os.environ) if scale.quick else _empty(position)) as demo:
             if not scale.quick:
                 done = where / ".venv" / ".done"
                 watch.wait("packages of the service installed", (done / "service").exists, demo, log)
@@ -90,11 +90,11 @@ def figures(stages: Mapping[str, float]) -> list[Figure]:
     return [Figure(f"until: {shown}", stages[shown], "s", aim=AIM, less=True), *others]
 
 
-def _empty(place: Path) -> dict[str, str]:
+def _empty(position: Path) -> dict[str, str]:
     """The environment of a user who has none of our files: with its own home and caches."""
     environment = {name: value for name, value in os.environ.items() if not name.startswith(_OURS)}
-    (place / "home").mkdir()
-    return {**environment, "HOME": str(place / "home"), "MAVEN_ARGS": f"-Dmaven.repo.local={place / 'home' / 'maven'}"}
+    (position / "home").mkdir()
+    return {**environment, "HOME": str(position / "home"), "MAVEN_ARGS": f"-Dmaven.repo.local={position / 'home' / 'maven'}"}
 
 
 @contextmanager

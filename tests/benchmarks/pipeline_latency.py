@@ -106,9 +106,9 @@ class Follower(threading.Thread):
     def run(self) -> None:
         version: list[Change] = []
         for line in self._answer:
-            told = orjson.loads(line)
-            if told["op"] != "progress":
-                version.append((told["op"], told["key"]["b"]["id"]))
+            emitted = orjson.loads(line)
+            if emitted["op"] != "progress":
+                version.append((emitted["op"], emitted["key"]["b"]["id"]))
                 continue
             now = time.perf_counter()
             with self._news:

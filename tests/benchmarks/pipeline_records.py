@@ -68,16 +68,16 @@ class Hotel:
     def _draw(self, creates: float) -> Iterator[Record]:
         rng = self._rng
         while True:
-            kinds, places = rng.random(_DRAWN).tolist(), rng.random(_DRAWN).tolist()
+            kinds, positions = rng.random(_DRAWN).tolist(), rng.random(_DRAWN).tolist()
             rooms, starts = rng.integers(0, ROOMS, _DRAWN).tolist(), (NEW_YEAR + rng.integers(0, 365 * DAY, _DRAWN)).tolist()
             lengths = rng.random(_DRAWN).tolist()
-            for kind, place, room, start, length in zip(kinds, places, rooms, starts, lengths, strict=True):
+            for kind, position, room, start, length in zip(kinds, positions, rooms, starts, lengths, strict=True):
                 relation = RELATIONS[self._drawn % 2]
                 end = start + 1 + int(length * LONGEST[relation])
-                yield self._change(relation, kind - creates, place, room, start, end)
+                yield self._change(relation, kind - creates, position, room, start, end)
 
-    def _change(self, relation: str, kind: float, place: float, room: int, start: int, end: int) -> Record:
-        """A create if `kind` is negative, an update if it is below UPDATES, otherwise a delete; `place`, in [0, 1), chooses the row."""
+    def _change(self, relation: str, kind: float, position: float, room: int, start: int, end: int) -> Record:
+        """A create if `kind` is negative, an update if it is below UPDATES, otherwise a delete; `position`, in [0, 1), chooses the row."""
         self._drawn = number = self._drawn + 1
         rows, live = self.rows[relation], self._live[relation]
         head = self._heads[relation]
@@ -85,7 +85,7 @@ class Hotel:
             live.append(number)
             row = rows[number] = self.created[relation][number] = row_of(relation, number, f"room {room}", start, end)
             return record_of(relation, "c", row, number, head)
-        at = int(place * len(live))
+        at = int(position * len(live))
         if kind < UPDATES:
             row = rows[live[at]] = {**rows[live[at]], "starts": start, "ends": end}
             return record_of(relation, "u", row, number, head)

@@ -91,9 +91,9 @@ def watch(on: Stage, job: StreamJob, started: float, records: int) -> Passage:
 def parts_of(job: StreamJob) -> dict[str, float]:
     """Seconds by part, as the job reports them for each batch except the first."""
     parts = dict.fromkeys(PARTS, 0.0)
-    told = re.findall(r" livejoin\.pipeline: batch (\d+): .* s \((.*?)\)", job.said)
-    assert len(told) == len(job.batches), job.said
-    for batch, seconds_of in told:
+    emitted = re.findall(r" livejoin\.pipeline: batch (\d+): .* s \((.*?)\)", job.said)
+    assert len(emitted) == len(job.batches), job.said
+    for batch, seconds_of in emitted:
         if int(batch):
             for part in seconds_of.split(", "):
                 name, seconds = part.split(" ")

@@ -33,8 +33,8 @@ class DuckDb:
 
         self._db = duckdb.connect(path)
         self._meets = _MEETS if keyed else _MEETS.removeprefix("a.k = b.k AND ")
-        for place, name in enumerate("ab" if entries is not None else ""):
-            self._register("given", entries.take(entries.set == place))
+        for position, name in enumerate("ab" if entries is not None else ""):
+            self._register("given", entries.take(entries.set == position))
             self._db.execute(f"CREATE TABLE {name} AS SELECT * FROM given")
 
     def _register(self, name: str, entries: Entries) -> None:
@@ -52,8 +52,8 @@ class DuckDb:
     def change(self, deletes: Entries, inserts: Entries) -> tuple[float, int]:
         """Apply a batch in a transaction and read its delta as Arrow. Return seconds and rows gained."""
         for sign, entries in (("gone", deletes), ("come", inserts)):
-            for place, name in enumerate("ab"):
-                self._register(f"{sign}_{name}", entries.take(entries.set == place))
+            for position, name in enumerate("ab"):
+                self._register(f"{sign}_{name}", entries.take(entries.set == position))
         start = time.perf_counter()
         self._db.execute("BEGIN")
         gained = -self._delta("gone_a a", "b") - self._delta("(FROM a ANTI JOIN gone_a USING (id)) a", "gone_b b")
@@ -82,22 +82,22 @@ class Sorted(NamedTuple):
 
 def sort_for_sweep(entries: Entries) -> tuple[Sorted, Sorted]:
     width = int(entries.right.max()) + 1
-    sides = []
-    for place in (0, 1):
-        side = entries.take(entries.set == place)
-        left = side.key.astype(np.int64) * width + side.left
+    inputs = []
+    for position in (0, 1):
+        input = entries.take(entries.set == position)
+        left = input.key.astype(np.int64) * width + input.left
         order = np.argsort(left)
-        sides.append(Sorted(left[order], (side.key.astype(np.int64) * width + side.right)[order], side.slot[order]))
-    return sides[0], sides[1]
+        inputs.append(Sorted(left[order], (input.key.astype(np.int64) * width + input.right)[order], input.slot[order]))
+    return inputs[0], inputs[1]
 
 
-def sweep_sorted(sides: tuple[Sorted, Sorted]) -> int:
+def sweep_sorted(inputs: tuple[Sorted, Sorted]) -> int:
     """Return the number of rows of the whole view, by a forward sweep in chunks."""
     out0, out1 = np.empty(CHUNK, np.int32), np.empty(CHUNK, np.int32)
     state = np.zeros(3, np.int64)
     rows = 0
     while True:
-        count = sweep(*sides[0], *sides[1], out0, out1, state)
+        count = sweep(*inputs[0], *inputs[1], out0, out1, state)
         rows += count
         if count < CHUNK:
             return rows
@@ -105,9 +105,9 @@ def sweep_sorted(sides: tuple[Sorted, Sorted]) -> int:
 
 def sort_and_sweep(entries: Entries) -> Whole:
     start = time.perf_counter()
-    sides = sort_for_sweep(entries)
+    inputs = sort_for_sweep(entries)
     first = time.perf_counter() - start
-    rows = sweep_sorted(sides)
+    rows = sweep_sorted(inputs)
     return Whole(first, time.perf_counter() - start, rows)
 
 
@@ -150,7 +150,7 @@ class PythonTrees:
 
 
 def changes_a_second(rival: DuckDb, changes: list[tuple[Entries, Entries]]) -> list[float]:
-    return [(len(gone.key) + len(come.key)) / rival.change(gone, come)[0] for gone, come in changes]
+    return [(len(deleted.key) + len(inserted.key)) / rival.change(deleted, inserted)[0] for deleted, inserted in changes]
 
 
 def python_changes_a_second(trees: PythonTrees, deletes: Entries, inserts: Entries) -> float:

@@ -72,8 +72,8 @@ def _duckdb(workload: Workload, effort: Effort, found: Rivals, rows: int, keyed:
 def _sweep(workload: Workload, effort: Effort, found: Rivals, rows: int) -> None:
     samples = [sort_and_sweep(workload.entries) for _ in range(min(effort.repeats, 3))]
     _add_whole(found, "sort and sweep", samples, rows, "Numba")
-    sides = sort_for_sweep(workload.entries)
-    sorted_already = middle([seconds(lambda: sweep_sorted(sides)) for _ in range(effort.repeats)])
+    inputs = sort_for_sweep(workload.entries)
+    sorted_already = middle([seconds(lambda: sweep_sorted(inputs)) for _ in range(effort.repeats)])
     found.whole.append(Rival("sweep", rows / sorted_already, "already sorted"))
     found.batches.append(Rival("sort and sweep", effort.batch / middle([sample.all for sample in samples]), RERUN))
     found.load.append(Rival("sort", len(workload.entries.key) / middle([sample.first for sample in samples]), "NumPy, builds no structure"))

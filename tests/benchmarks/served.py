@@ -65,8 +65,8 @@ class Pair(NamedTuple):
         """A batch of both relations as Arrow: first all deletes, then the rest."""
         sink = pa.BufferOutputStream()
         for op, entries in (("delete", deletes), ("upsert", upserts)):
-            for place, name in enumerate(self.relations):
-                chosen = None if entries is None else entries.take(entries.set == place)
+            for position, name in enumerate(self.relations):
+                chosen = None if entries is None else entries.take(entries.set == position)
                 if chosen is None or len(chosen.key) == 0:
                     continue
                 columns = self.rows(chosen) if op == "upsert" else {"id": pa.array(chosen.slot.astype(np.int64))}

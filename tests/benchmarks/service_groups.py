@@ -12,7 +12,7 @@ import psutil
 
 from structures.aggregate import layout
 from structures.aggregate.groups import Groups, Step
-from structures.aggregate.layout import Rows
+from structures.aggregate.layout import GroupedColumns
 from tests.benchmarks.figures import Figure, Rival, Scale, middle, sampled, seconds
 from tests.benchmarks.measured_tree import Note
 from tests.benchmarks.raw_client import exchange, post
@@ -50,7 +50,7 @@ def kernels(scale: Scale, note: Note) -> list[Figure]:
     codes, prices = rng.integers(0, groups, n), np.round(rng.random(n) * 1000, 2)
     ordered = (prices * 100).astype(np.int64)
     found = []
-    for name, sql, kept, told, values in (
+    for name, sql, kept, emitted, values in (
         ("SUM of float64", "sum(price)", layout.FLOAT_SUM, layout.OF_FLOAT_SUM, prices.view(np.int64)),
         ("MIN", "min(price)", layout.VALUES, layout.OF_LEAST, ordered),
     ):
@@ -58,7 +58,7 @@ def kernels(scale: Scale, note: Note) -> list[Figure]:
         for _ in range(REPEATS):
             steps = Step()
             word = steps.of(kept, 0)
-            kernel = Groups(steps, [(told, word, layout.ROWS, 0, 1)], 2, groups)
+            kernel = Groups(steps, [(emitted, word, layout.ROWS, 0, 1)], 2, groups)
             pieces = [slice(first, first + PIECE) for first in range(0, n, PIECE)]
             for sign in (1, -1):
                 rows = [_rows(codes[part], values[part], sign) for part in pieces]
@@ -72,12 +72,14 @@ def kernels(scale: Scale, note: Note) -> list[Figure]:
     return found
 
 
-def _rows(codes: np.ndarray, values: np.ndarray, sign: int) -> Rows:
+def _rows(codes: np.ndarray, values: np.ndarray, sign: int) -> GroupedColumns:
     n = len(codes)
-    return Rows(codes.astype(np.int32), np.full(n, sign, np.int8), np.ascontiguousarray(values.reshape(1, n)), np.zeros((1, n), np.uint8))
+    return GroupedColumns(
+        codes.astype(np.int32), np.full(n, sign, np.int8), np.ascontiguousarray(values.reshape(1, n)), np.zeros((1, n), np.uint8)
+    )
 
 
-def _add(kernel: Groups, pieces: list[Rows]) -> None:
+def _add(kernel: Groups, pieces: list[GroupedColumns]) -> None:
     for rows in pieces:
         kernel.begin()
         kernel.add(rows)

@@ -54,11 +54,11 @@ class Join(NamedTuple):
     def body(self, batch: Batch) -> bytes:
         """As Arrow: first all deletes, then the rest."""
         sink = pa.BufferOutputStream()
-        for place in range(2):
+        for position in range(2):
             for i, (own, both) in enumerate(zip(self.variables, batch, strict=True)):
-                entries = both[place]
+                entries = both[position]
                 columns = {"id": pa.array(entries.slot.astype(np.int64))}
-                if place:
+                if position:
                     columns |= {f"v{v}": pa.array(np.ascontiguousarray(entries.coordinates[:, j])) for j, v in enumerate(own)}
                 else:
                     columns["_op"] = pa.array(["delete"] * len(entries.slot))
@@ -81,11 +81,11 @@ class Changes:
         each = size // (2 * len(self.there))
         new = self._join.drawn(self._rng, self._next, each)
         self._next += each
-        batch = [(old.take(np.arange(each)), come) for old, come in zip(self.there, new, strict=True)]
+        batch = [(old.take(np.arange(each)), inserted) for old, inserted in zip(self.there, new, strict=True)]
         rest = np.arange(each, self._join.rows)
         self.there = [
-            Entries(np.concatenate((old.coordinates[rest], come.coordinates)), np.concatenate((old.slot[rest], come.slot)))
-            for old, come in zip(self.there, new, strict=True)
+            Entries(np.concatenate((old.coordinates[rest], inserted.coordinates)), np.concatenate((old.slot[rest], inserted.slot)))
+            for old, inserted in zip(self.there, new, strict=True)
         ]
         return batch
 

@@ -18,7 +18,7 @@ from service.server import COLLECTOR_THRESHOLDS
 from service.tables.changes import Run, batch_run
 from service.tables.indexes import SharedIndexes
 from service.tables.relations import Relation
-from service.tables.resolution import Resolved, Slots
+from service.tables.resolution import Resolution, Slots
 from service.views.live_view import LiveView
 from service.views.parse import parse_view
 from tests.benchmarks.figures import Figure, Rival, Scale, middle, sampled
@@ -79,13 +79,13 @@ class Bench:
         self.version += count if single else 1
         runs: dict[str, Run] = {}
         resolved = {}
-        for place, (name, at, old, new) in enumerate(self.changes(count)):
+        for position, (name, at, old, new) in enumerate(self.changes(count)):
             if single:
-                runs[name] = Run(count, 2 * np.arange(count // 2) + place, old, new, 2 * len(at))
+                runs[name] = Run(count, 2 * np.arange(count // 2) + position, old, new, 2 * len(at))
             else:
                 runs[name] = batch_run(old, old, new)
             rows = RowBlock(self.relations[name].table.take(["id", "s", "e"], new))
-            resolved[name] = Resolved(self.relations[name], False, rows, old, old, self.relations[name].no_keys, 0, np.empty(0, np.int64))
+            resolved[name] = Resolution(self.relations[name], False, rows, old, old, self.relations[name].no_keys, 0, np.empty(0, np.int64))
         start = time.perf_counter()
         self.view.require(resolved)
         self.view.apply(self.version - count + 1 if single else self.version, count if single else 1, runs)
@@ -102,11 +102,11 @@ class Bench:
         row = pa.RecordBatch.from_arrays([pa.array([value], pa.int64()) for value in (-1, -1, 2 * self.reach)], ["id", "s", "e"])
         before, nothing = self.view.join.flips or 0, np.empty(0, np.int32)
         slots = relation.table.insert(self.version + 1, RowBlock(row))
-        for come in (True, False):
+        for inserted in (True, False):
             self.version += 1
-            if not come:
+            if not inserted:
                 relation.table.delete(self.version, slots)
-            run = batch_run(np.full(1, -1, np.int32), nothing, slots) if come else batch_run(nothing, slots, nothing)
+            run = batch_run(np.full(1, -1, np.int32), nothing, slots) if inserted else batch_run(nothing, slots, nothing)
             start = time.perf_counter()
             self.view.apply(self.version, 1, {"b": run})
             spent.append(time.perf_counter() - start)

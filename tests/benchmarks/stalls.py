@@ -191,8 +191,8 @@ def watched(words: str, stage: Stage, act: Act, times: Path, at_least: float) ->
         (float(np.percentile(waits, 99.9, method="higher")), float(waits.max())) for waits in (spent, by_clock)
     )
     about = {"changes": len(spent), "seconds": round(seconds, 2), "p99.9": p999}
-    told = f"p99.9 {p999:.1f}; by the clock p99.9 {p999_by_clock:.1f}, the longest {longest_by_clock:.1f}"
-    return Figure(words, longest, "ms", None, True, [], about, note=told)
+    emitted = f"p99.9 {p999:.1f}; by the clock p99.9 {p999_by_clock:.1f}, the longest {longest_by_clock:.1f}"
+    return Figure(words, longest, "ms", None, True, [], about, note=emitted)
 
 
 @contextmanager

@@ -9,7 +9,7 @@ from functools import partial
 from tests.benchmarks.figures import Figure, Scale
 from tests.benchmarks.measured_tree import Note
 from tests.forked import finished
-from tests.structures.core.churn import Churned, Held, tell
+from tests.structures.core.churn import Churned, Held, emit
 from tests.structures.core.churned import SUBJECTS
 
 TITLE = "The structures after a day of churn: 1,000,000 changes to 1,000,000 entries, while pins are taken and released"
@@ -23,9 +23,9 @@ def run(scale: Scale, note: Note) -> list[Figure]:
     figures = []
     for name in SUBJECTS:
         n = scale.size(1_000_000, 20_000)
-        status, told = finished(partial(tell, name, n), timeout=600)
-        assert status == 0, told
-        held = Churned(*(Held(*one) for one in json.loads(told)))
+        status, emitted = finished(partial(emit, name, n), timeout=600)
+        assert status == 0, emitted
+        held = Churned(*(Held(*one) for one in json.loads(emitted)))
         figures += figures_of(name, n, held)
         note(f"{name}: {held}")
     return figures

@@ -9,12 +9,12 @@ import sqlite3
 import numpy as np
 
 from structures.aggregate import layout
-from structures.aggregate.amounts import Amounts, Measured
+from structures.aggregate.amounts import Amounts, Measures
 from structures.aggregate.groups import Groups, Step
 from structures.aggregate.products import Members, Products
 from structures.core.encoding import NEG_INF, POS_INF
 from structures.core.entries import Entries
-from structures.event_tree.counting import COMMON, DELETE, INSERT, MEASURE, OWN, THEIRS, Changes, Counting
+from structures.event_tree.counting import COMMON, DELETE, INSERT, MEASURE, OWN, THEIRS, Counting, EventChanges
 from tests.benchmarks.figures import Figure, Rival, Scale, middle, sampled, seconds
 from tests.benchmarks.measured_tree import Note
 
@@ -39,25 +39,25 @@ def overlaps(scale: Scale, note: Note, of_lengths: bool) -> list[Figure]:
     n, keys = scale.size(500_000, 5_000), scale.size(100_000, 1_000)
     rng = np.random.default_rng(7)
     counting = Counting((1, 1), ([(COMMON, -1)],) * 2) if of_lengths else Counting((1, 0), ([(OWN, 0)], [(THEIRS, 0)]))
-    sides = [_intervals(rng, n, keys), _intervals(rng, n, keys)]
+    inputs = [_intervals(rng, n, keys), _intervals(rng, n, keys)]
     values = rng.integers(-MOST, MOST, n)
     weights = values.reshape(n, 1)
-    counting.load(sides[0], sides[1], (weights, np.zeros((n, counting.weights[1]), np.int64)))
+    counting.load(inputs[0], inputs[1], (weights, np.zeros((n, counting.weights[1]), np.int64)))
     groups = accumulators(keys)
     groups.begin()
-    _add(groups, sides[0].key, np.full(n, MEASURE, np.int8), counting.follow(_changes(sides[0], 0, MEASURE, weights)), None)
+    _add(groups, inputs[0].key, np.full(n, MEASURE, np.int8), counting.follow(_changes(inputs[0], 0, MEASURE, weights)), None)
     rates = []
     for _ in range(REPEATS):
         spent, made = 0.0, scale.size(100, 5)
         for _ in range(made):
-            at, side = rng.choice(n, RUN, replace=False), int(rng.integers(0, 2))
-            some = sides[side].take(at)
+            at, input = rng.choice(n, RUN, replace=False), int(rng.integers(0, 2))
+            some = inputs[input].take(at)
             for kind in (DELETE, INSERT):
-                changes = _changes(some, side, kind, weights[at])
+                changes = _changes(some, input, kind, weights[at])
                 spent += seconds(lambda changes=changes: _followed(groups, counting, changes))  # type: ignore[misc]
         rates.append(2 * RUN * made / spent)
     summed, what = ("least(a.e, b.e) - greatest(a.s, b.s)", "SUM of lengths in common") if of_lengths else ("a.v", "SUM")
-    rival = regrouped(sides, values, summed)
+    rival = regrouped(inputs, values, summed)
     note(f"COUNT, {what} of overlaps by key: {middle(rates) / 1e3:.0f} k/s; DuckDB groups all anew in {rival:.3f} s")
     rivals = [Rival("DuckDB anew", 1 / rival, "groups all rows once; each change would cost as much")]
     name = f"COUNT, {what} by {keys:,} keys of overlaps: singles, each told, in the kernel"
@@ -118,18 +118,18 @@ def _intervals(rng: np.random.Generator, n: int, keys: int) -> Entries:
     return Entries(np.zeros(n, np.uint8), key, left, left + rng.integers(0, 400_000, n), np.arange(n, dtype=np.int32))
 
 
-def _changes(some: Entries, side: int, kind: int, weights: np.ndarray) -> Changes:
+def _changes(some: Entries, input: int, kind: int, weights: np.ndarray) -> EventChanges:
     n = len(some.slot)
     former = np.full(n, -1, np.int32)
-    kinds, sides = np.full(n, kind, np.int8), np.full(n, side, np.int8)
-    return Changes(kinds, sides, some.key, some.left, some.right, some.slot, former, np.ascontiguousarray(weights))
+    kinds, inputs = np.full(n, kind, np.int8), np.full(n, input, np.int8)
+    return EventChanges(kinds, inputs, some.key, some.left, some.right, some.slot, former, np.ascontiguousarray(weights))
 
 
-def _followed(groups: Groups, counting: Counting, changes: Changes) -> None:
+def _followed(groups: Groups, counting: Counting, changes: EventChanges) -> None:
     _add(groups, changes.key, changes.kind, counting.follow(changes), np.arange(1, len(changes.kind) + 1))
 
 
-def _add(groups: Groups, keys: np.ndarray, kinds: np.ndarray, measured: Measured, ends: np.ndarray | None) -> None:
+def _add(groups: Groups, keys: np.ndarray, kinds: np.ndarray, measured: Measures, ends: np.ndarray | None) -> None:
     groups.add_amounts(Amounts(keys, np.where(kinds == DELETE, -1, 1).astype(np.int8), *measured), ends)
 
 
@@ -138,17 +138,17 @@ def _multiplied(groups: Groups, products: Products, members: Members, singles: b
     groups.begin()
     codes = groups.add_amounts(Amounts(members.keys, members.signs, *measured), np.arange(1, len(members.keys) + 1) if singles else None)[0]
     if not singles:
-        groups.tell(codes)
+        groups.emit(codes)
 
 
-def regrouped(sides: list[Entries], values: np.ndarray, summed: str) -> float:
+def regrouped(inputs: list[Entries], values: np.ndarray, summed: str) -> float:
     """Seconds in which DuckDB joins and groups all rows, and sums this expression."""
     import duckdb
     import pyarrow as pa
 
     with duckdb.connect() as other:
-        for name, side in zip("ab", sides, strict=True):
-            other.register(f"given_{name}", pa.table({"k": side.key, "s": side.left, "e": side.right, "v": values}))
+        for name, input in zip("ab", inputs, strict=True):
+            other.register(f"given_{name}", pa.table({"k": input.key, "s": input.left, "e": input.right, "v": values}))
             other.execute(f"CREATE TABLE {name} AS SELECT * FROM given_{name}")
         grouped = f"SELECT a.k, count(*), sum({summed}) FROM a JOIN b ON a.k = b.k AND a.s <= b.e AND b.s <= a.e GROUP BY a.k"
         query = f"SELECT count(*) FROM ({grouped})"

@@ -8,7 +8,7 @@ import numpy as np
 
 from structures.core.control import VERSION
 from structures.core.entries import Entries
-from structures.interval.tree import IntervalTree, Root
+from structures.interval.tree import EntryRoot, IntervalTree
 from tests.benchmarks.data import LINE, Workload, uniform
 from tests.benchmarks.figures import Figure, Rival, Scale, middle, sampled, seconds
 from tests.benchmarks.measured_tree import CHUNK, NO_PINS, Changes, Note, one_batch, whole_view
@@ -38,11 +38,11 @@ def with_hub(workload: Workload, meets: int) -> Workload:
     entries = workload.entries
     lefts = np.sort(entries.left[entries.set == 1])
     right = entries.right.copy()
-    place = int(np.searchsorted(lefts, entries.left[0]))
+    position = int(np.searchsorted(lefts, entries.left[0]))
     left = entries.left.copy()
-    if place + meets >= len(lefts):  # it begins too late on the line
-        left[0], place = 0, 0
-    right[0] = lefts[min(place + meets, len(lefts)) - 1]
+    if position + meets >= len(lefts):  # it begins too late on the line
+        left[0], position = 0, 0
+    right[0] = lefts[min(position + meets, len(lefts)) - 1]
     return workload._replace(entries=entries._replace(left=left, right=right))
 
 
@@ -133,7 +133,7 @@ def dawdling(workload: Workload, scale: Scale, note: Note) -> list[Figure]:
 def old_pin(workload: Workload, scale: Scale, note: Note) -> list[Figure]:
     """Memory of all versions under one old pin, as batches of a hundredth of the intervals are applied: at most two complete trees."""
     tree = IntervalTree("pair")
-    old: Root = tree.bulk_load(1, workload.entries)
+    old: EntryRoot = tree.bulk_load(1, workload.entries)
     pins = np.array([1], np.int64)
     n = len(workload.entries.key)
     churn = _Churn(workload)
@@ -163,9 +163,9 @@ class _Churn:
         self._rng = np.random.default_rng(5)
 
     def take(self, changes: int) -> tuple[Entries, Entries]:
-        places = self._rng.choice(len(self._now.key), changes // 2, replace=False)
-        deletes = self._now.take(places)
-        moved = self._rng.integers(0, LINE, len(places))
+        positions = self._rng.choice(len(self._now.key), changes // 2, replace=False)
+        deletes = self._now.take(positions)
+        moved = self._rng.integers(0, LINE, len(positions))
         inserts = deletes._replace(left=moved, right=moved + deletes.right - deletes.left)
-        self._now.left[places], self._now.right[places] = inserts.left, inserts.right
+        self._now.left[positions], self._now.right[positions] = inserts.left, inserts.right
         return deletes, inserts

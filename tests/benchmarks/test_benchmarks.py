@@ -76,13 +76,13 @@ def test_everybody_finds_the_same_rows(workload: Workload) -> None:
     assert sort_and_sweep(entries).rows == measured.rows > 0
     rival = DuckDb(entries, is_keyed)
     assert rival.read().rows == measured.rows
-    gone, come = entries.take(slice(0, 500)), workload.fresh.take(slice(0, 500))
-    _, gained = rival.change(gone, come)
+    deleted, inserted = entries.take(slice(0, 500)), workload.fresh.take(slice(0, 500))
+    _, gained = rival.change(deleted, inserted)
     assert rival.read().rows == measured.rows + gained
     rival.close()
     trees = PythonTrees(entries)
-    lost = trees.change(-1, gone)
-    assert trees.change(1, come) - lost == gained
+    lost = trees.change(-1, deleted)
+    assert trees.change(1, inserted) - lost == gained
     if not is_keyed:
         assert sweep_count(entries.set, entries.left, entries.right) == measured.rows == ncls_whole(entries).rows
 
@@ -94,13 +94,13 @@ def test_everybody_finds_the_same_deltas_of_many(topology: Topology, at: int) ->
     workload = [even(topology.t, 600, 2), *hostile(topology.t, 600, 2)][at]
     heap, changes = IJHeap(topology), Changes(workload)
     heap.bulk_load(1, workload.entries)
-    gone, come = Changes(workload).take(200)
+    deleted, inserted = Changes(workload).take(200)
     duckdb, look_ups = DuckDbOfMany(topology, workload.entries), LookUps(topology.t, workload.entries)
     before = duckdb.read()
     assert before is not None and before.rows == whole_view(heap, heap.root).rows
     gained = one_batch(heap, changes, 200, True).gained
-    assert look_ups.change(topology, -1, gone) * -1 + look_ups.change(topology, 1, come) == gained
-    changed = duckdb.change(gone, come)
+    assert look_ups.change(topology, -1, deleted) * -1 + look_ups.change(topology, 1, inserted) == gained
+    changed = duckdb.change(deleted, inserted)
     assert changed is not None and changed[1] == gained
     after = duckdb.read()
     assert after is not None and after.rows == before.rows + gained == whole_view(heap, heap.root).rows

@@ -28,13 +28,13 @@ def test_every_problem_of_the_service_has_a_class() -> None:
 
 @pytest.mark.parametrize("name", CATALOGUE)
 def test_a_problem_as_the_service_renders_it(name: str) -> None:
-    told = Problem(name, "so it is", errors=[{"index": 3, "column": "id", "reason": "null"}])
-    found = problem_of_answer(told.status, "", orjson.dumps(told.to_json()), told.headers.get("Retry-After"), "http://h:1")
+    emitted = Problem(name, "so it is", errors=[{"index": 3, "column": "id", "reason": "null"}])
+    found = problem_of_answer(emitted.status, "", orjson.dumps(emitted.to_json()), emitted.headers.get("Retry-After"), "http://h:1")
     assert type(found) is CLASSES[name] and isinstance(found, livejoin.Problem)
-    assert (found.type, found.status, found.title, found.detail) == (name, told.status, told.title, "so it is")
+    assert (found.type, found.status, found.title, found.detail) == (name, emitted.status, emitted.title, "so it is")
     assert found.page == f"http://h:1/problems/{name}" and found.errors[0]["index"] == 3
     assert str(found) == f"{name}: so it is (first: row 3, column id: null)"
-    assert found.retry_after == told.kind.retry_after
+    assert found.retry_after == emitted.kind.retry_after
     again = pickle.loads(pickle.dumps(found))
     assert str(again) == str(found) and type(again) is type(found)
 

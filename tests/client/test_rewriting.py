@@ -47,8 +47,8 @@ def test_extensions(hotel: Hotel) -> None:
     assert hotel.bookings.patch(retain=("until", "P90D"))["retain"] == {"column": "until", "for": "P90D"}
     assert hotel.bookings.patch()["retain"]["for"] == "P90D" and "retain" not in hotel.bookings.patch(retain=None)
     hotel.bookings.upsert([row(1) | {"until": "2025-12-31"}, row(2) | {"until": None}, row(3) | {"until": "9999-12-31"}])
-    told = hotel.bookings.patch(retain=("until", "P1D"), dry_run=True)
-    assert (told["expired_rows"], told["rows"], told["retain"]) == (1, 3, {"column": "until", "for": "P1D"})
+    emitted = hotel.bookings.patch(retain=("until", "P1D"), dry_run=True)
+    assert (emitted["expired_rows"], emitted["rows"], emitted["retain"]) == (1, 3, {"column": "until", "for": "P1D"})
     assert "expired_rows" not in hotel.bookings.patch() and "retain" not in hotel.bookings.patch()
     assert ids(hotel.bookings) == [1, 2, 3]
     assert hotel.bookings.patch(retain=("until", "P1D"))["expired_rows"] == 1

@@ -100,7 +100,7 @@ def test_registering(hotel: Hotel) -> None:
 
 def test_a_large_view_is_waited_for(server: ServerProcess) -> None:
     """Built in more than the second after which the service answers `202`."""
-    told: list[float] = []
+    emitted: list[float] = []
     with livejoin.connect(server.url) as lj:
         hotel = Hotel(lj)
         number = pa.array(range(400_000))
@@ -108,7 +108,7 @@ def test_a_large_view_is_waited_for(server: ServerProcess) -> None:
         hotel.bookings.upsert(table)
         hotel.jobs.upsert(table)
         view = lj.view("again", hotel.sql + " WHERE b.id >= 0", wait=False)
-        view.wait_until_live(told.append)
+        view.wait_until_live(emitted.append)
         assert view.count() == 400_000
         assert lj.view("more", hotel.sql + " WHERE m.id >= 0").get()["state"] == "live"
 
@@ -148,7 +148,7 @@ def test_a_million_rows_pass_through_little_memory(server: ServerProcess) -> Non
     assert largest + python < 8 << 20 and python_rows < 8 << 20  # of 16 MB; a batch has 1 MB
 
 
-def test_a_batch_is_handed_out_before_the_next_has_come() -> None:
+def test_a_batch_is_handed_out_before_the_next_has_inserted() -> None:
     """By a server that sends the second only when the first was taken."""
     batches = [pa.record_batch({"a": [1, 2]}), pa.record_batch({"a": [3]})]
     whole = stream_of(batches)

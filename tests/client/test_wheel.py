@@ -84,8 +84,8 @@ def test_the_wheel_needs_only_what_it_names(wheel: Path, tmp_path: Path) -> None
     assert licence.read_text() == (ROOT / "LICENSE").read_text()
     (own,) = distributions(name="livejoin-client", path=[str(site)])
     assert named(own.requires or []) == {"httpx", "orjson", "pyarrow", "rich"}
-    status, told = said(python, "-I", "-c", PROGRAM)
-    assert status == 0 and "no service answers" in told, told
+    status, emitted = said(python, "-I", "-c", PROGRAM)
+    assert status == 0 and "no service answers" in emitted, emitted
 
 
 def test_commands_without_the_service(wheel: Path, tmp_path: Path, server: ServerProcess) -> None:
@@ -104,8 +104,8 @@ def test_commands_without_the_service(wheel: Path, tmp_path: Path, server: Serve
         (["drop", "view", "clashes"], "clashes"),
         (["--version"], f"livejoin {livejoin.__version__}"),
     ):
-        status, told = said(command, *arguments, url=server.url)
-        assert status == 0 and words in told, told
+        status, emitted = said(command, *arguments, url=server.url)
+        assert status == 0 and words in emitted, emitted
     for name in SERVICE:
         message = f"livejoin: {name} is a command of the service, which is not installed here: install the package livejoin\n"
         assert name in said(command, "--help")[1] and said(command, name) == (1, message)

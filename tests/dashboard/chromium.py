@@ -83,8 +83,8 @@ def _set_up() -> None:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if HOME.exists():
             return
-        with tempfile.TemporaryDirectory(dir=HOME.parent) as place:
-            folder = Path(place)
+        with tempfile.TemporaryDirectory(dir=HOME.parent) as position:
+            folder = Path(position)
             with tarfile.open(_fetched(folder)) as package:
                 package.extractall(folder, filter="data")
             made = folder / "made"

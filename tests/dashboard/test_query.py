@@ -59,7 +59,7 @@ def test_names_are_completed_and_words_coloured(editor: Page) -> None:
         ("SELECT a.id FROM stays a JOIN stays a ON overlaps(a.stay, a.stay)", None, "used twice"),
     ],
 )
-def test_a_refusal_stands_at_its_place(editor: Page, sql: str, marked: str | None, said: str) -> None:
+def test_a_refusal_stands_at_its_position(editor: Page, sql: str, marked: str | None, said: str) -> None:
     editor.locator("#sql").fill(sql)
     editor.keyboard.press("Control+Enter")
     trouble = editor.get_by_role("alert").filter(has_text=said).first
@@ -192,8 +192,8 @@ def test_a_file_is_dropped(service: ServerProcess, visitor: Visitor) -> None:
     assert page.locator("main").evaluate(DROP, 3999) is False, "the browser does nothing with it"
     page.goto(f"{service.url}/#/relations/stays")
     page.get_by_text("Drop a file to load it").wait_for()
-    for place in (".drop", "main table"):
-        assert page.locator(place).first.evaluate(DROP, 4000) is False
+    for position in (".drop", "main table"):
+        assert page.locator(position).first.evaluate(DROP, 4000) is False
         page.locator("main").get_by_text("4000.jsonl: 1 row applied").wait_for()
         page.get_by_text("61 rows ·").wait_for()
         page.reload()

@@ -13,7 +13,7 @@ import pytest
 from service.access.access_token import TEXT
 from service.api.dashboard.state import warnings
 from service.durability.usage import Usage
-from service.engine.versions import Held
+from service.engine.versions import HeldVersion
 from tests.dashboard.conftest import until
 from tests.dashboard.data import CLASHES, DELEGATION, PRESIDENTS, STAYS, stay, upsert
 from tests.end_to_end import talk
@@ -32,7 +32,7 @@ def status(client: httpx.Client, **headers: str) -> dict[str, Any]:
     return found
 
 
-def test_views_and_relations_tell_what_they_hold(client: httpx.Client) -> None:
+def test_views_and_relations_emit_what_they_hold(client: httpx.Client) -> None:
     found = status(client)
     one = found["views"][PRESIDENTS]
     assert (one["state"], one["algorithm"], one["guarantee"]) == ("live", "interval-tree", "strict")
@@ -67,7 +67,7 @@ def test_warnings_say_what_to_do(service: ServerProcess, client: httpx.Client) -
     assert found == {"text": f"The view few has failed: {detail}.", "view": "few"}
     talk.drop(client, ["few"])
     assert not status(client)["warnings"]
-    held = [Held(7, 1, "view clashes", 12.0, 40.0), Held(9, 1, "", 0.0, 1.0)]
+    held = [HeldVersion(7, 1, "view clashes", 12.0, 40.0), HeldVersion(9, 1, "", 0.0, 1.0)]
     disk = Usage(log=0, snapshots=0, other=0, disk=1000, free=40, snapshot=None)
     figures = {"retired_bytes": 400_000_000, "snapshot_failures": 1}
     assert [one["text"].split(".")[0] for one in warnings(9, disk, figures, {}, held)] == [
@@ -96,7 +96,7 @@ def test_the_list_of_problems_is_bounded(client: httpx.Client) -> None:
     assert all(len(one["path"]) <= 500 and len(one["detail"]) <= 500 for one in status(client)["problems"])
 
 
-def test_events_tell_the_state_every_second(client: httpx.Client) -> None:
+def test_events_emit_the_state_every_second(client: httpx.Client) -> None:
     versions = []
     with client.stream("GET", "/v1/status", headers={"Accept": talk.SSE}) as answer:
         assert answer.headers["content-type"].startswith(talk.SSE)

@@ -63,8 +63,8 @@ def test_mistakes_are_found(known: dict[str, set[str]]) -> None:
     panels[5]["targets"][0]["expr"] = 'livejoin_version{job="$jobs"}'
     panels[6]["targets"][0]["datasource"] = {"type": "prometheus", "uid": "mine"}
     panels[7]["id"] = panels[8]["id"]
-    told = list(complaints(wrong, known))
-    assert told == [
+    emitted = list(complaints(wrong, known))
+    assert emitted == [
         "two panels have one id",
         f"{panels[3]['title']}: lies over {panels[2]['title']}",
         f"{panels[0]['title']}: the service has no livejoin_redy",

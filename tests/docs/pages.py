@@ -193,8 +193,8 @@ class Reader:
         given: dict[str, Any] = {"content": body, "headers": {"Content-Type": "application/json"}} if body.strip() else {}
         answer = _accepted(self.client.request(method, path, **given))
         if following is not None and following.language == "json":
-            told, shown = answer.json(), json.loads(following.text)
-            assert told == shown, json.dumps(told)
+            emitted, shown = answer.json(), json.loads(following.text)
+            assert emitted == shown, json.dumps(emitted)
 
     def _toml(self, text: str, mark: str, following: Block | None) -> None:
         from streaming.config import read_config
@@ -208,5 +208,5 @@ def _accepted(answer: httpx.Response) -> httpx.Response:
     return answer
 
 
-def _same(told: str, shown: str) -> None:
-    assert told == shown, f"the page shows\n{shown}\n\nand this comes:\n{told}"
+def _same(emitted: str, shown: str) -> None:
+    assert emitted == shown, f"the page shows\n{shown}\n\nand this comes:\n{emitted}"

@@ -27,17 +27,17 @@ Row = dict[str, Any]
 
 def ok(answer: httpx.Response, *statuses: int) -> Any:
     """Return the JSON of an answer with one of these statuses (200 by default)."""
-    assert answer.status_code in (statuses or (200,)), _told(answer)
+    assert answer.status_code in (statuses or (200,)), _emitted(answer)
     return answer.json() if answer.content else None
 
 
-def _told(answer: httpx.Response) -> str:
+def _emitted(answer: httpx.Response) -> str:
     return f"{answer.request.method} {answer.request.url}: {answer.status_code} {answer.text[:2000]}"
 
 
 def problem(answer: httpx.Response, status: int, kind: str) -> dict[str, Any]:
     """Return the problem of an answer, which must have this status and type, and be complete according to RFC 9457."""
-    where = _told(answer)
+    where = _emitted(answer)
     assert answer.status_code == status, where
     assert answer.headers["content-type"].split(";")[0] == PROBLEM, where
     body: dict[str, Any] = answer.json()
@@ -303,4 +303,4 @@ def ok_poll(follower: Follower, **parameters: Any) -> httpx.Response:
 
 
 def ok_status(answer: httpx.Response, status: int = 200) -> None:
-    assert answer.status_code == status, _told(answer)
+    assert answer.status_code == status, _emitted(answer)

@@ -51,8 +51,8 @@ def test_count(loaded: httpx.Client, name: str, view: dict[str, Any]) -> None:
     assert talk.count(loaded, view["name"]) == view["rows"]
 
 
-def _sides(name: str) -> tuple[str, ...]:
-    return datasets.SIDES if name == "rects_world" else (datasets.INTERVAL,)
+def _inputs(name: str) -> tuple[str, ...]:
+    return datasets.INPUTS if name == "rects_world" else (datasets.INTERVAL,)
 
 
 @pytest.mark.parametrize(("name", "view"), VIEWS)
@@ -62,7 +62,7 @@ def test_the_same_by_json(loaded: httpx.Client, name: str, view: dict[str, Any])
         "from": {entry["alias"]: entry["table"] for entry in join["from"]},
         "join": [
             *({"equal": pair} for pair in join["equal"]),
-            *({"overlaps": [f"{alias}.{side}" for alias in pair]} for pair in join["overlap"] for side in _sides(name)),
+            *({"overlaps": [f"{alias}.{input}" for alias in pair]} for pair in join["overlap"] for input in _inputs(name)),
             *({"less": pair} for pair in join["less"]),
         ],
         "select": [f"{column} as {column.replace('.', '_')}" for column in join["select"]],
@@ -96,8 +96,8 @@ def _check_window(client: httpx.Client, name: str, view: dict[str, Any], everyth
     parts = []
     for entry in view["join"]["from"]:
         definition = datasets.definition(name, entry["table"])
-        places = [f"{entry['alias']}_{column}" for column in definition["key"]]
-        if not set(places) <= set(view["result_columns"]):
+        positions = [f"{entry['alias']}_{column}" for column in definition["key"]]
+        if not set(positions) <= set(view["result_columns"]):
             return
         interval = definition["intervals"][datasets.INTERVAL]
         start, end, open_end = interval["start"], interval["end"], interval["bounds"] == "[)"
@@ -105,7 +105,7 @@ def _check_window(client: httpx.Client, name: str, view: dict[str, Any], everyth
             tuple(row[column] for column in definition["key"]): (row[start], row[end] - open_end)
             for row in datasets.table(name, entry["table"]).to_pylist()
         }
-        parts.append(([view["result_columns"].index(place) for place in places], spans))
+        parts.append(([view["result_columns"].index(position) for position in positions], spans))
     starts = sorted(start for _, spans in parts for start, _ in spans.values())
     for low, high in ((starts[len(starts) // 3], starts[len(starts) // 2]), (starts[-1], None), (None, starts[0]), (starts[7], starts[7])):
         expected = sorted(
@@ -113,8 +113,8 @@ def _check_window(client: httpx.Client, name: str, view: dict[str, Any], everyth
             for row in everything
             if all(
                 (low is None or spans[key][1] >= low) and (high is None or spans[key][0] <= high)
-                for places, spans in parts
-                for key in [tuple(row[place] for place in places)]
+                for positions, spans in parts
+                for key in [tuple(row[position] for position in positions)]
             )
         )
         window = f"{'' if low is None else low},{'' if high is None else high}"
@@ -122,7 +122,7 @@ def _check_window(client: httpx.Client, name: str, view: dict[str, Any], everyth
         assert talk.count(client, view["name"], overlaps=window) == len(expected)
 
 
-def test_relations_come_back(loaded: httpx.Client) -> None:
+def test_relations_inserted_back(loaded: httpx.Client) -> None:
     for name in NAMES:
         table = datasets.tables(name)[0]
         expected = datasets.table(name, table)

@@ -23,9 +23,9 @@ from tests.server_process import NotStarted, ServerProcess
 
 
 def livejoin(status: int, *arguments: str | Path, **environment: str) -> str:
-    found, told = finished([str(argument) for argument in arguments], environment)
-    assert found == status and "Traceback" not in told, told
-    return told
+    found, emitted = finished([str(argument) for argument in arguments], environment)
+    assert found == status and "Traceback" not in emitted, emitted
+    return emitted
 
 
 def backup(server: ServerProcess, target: Path | str, *more: str | Path, status: int = 0) -> str:
@@ -72,8 +72,8 @@ def test_a_backup_and_its_restoration(server: ServerProcess, tmp_path: Path) -> 
     client = server.client()
     assert talk.ok(client.get("/v1/backup")) == {"state": "none"}
     kept = token_of(client)
-    told = backup(server, tmp_path / "backup")
-    assert told.startswith("backup     ") and "version 30" in told and told.count("\n") == 1
+    emitted = backup(server, tmp_path / "backup")
+    assert emitted.startswith("backup     ") and "version 30" in emitted and emitted.count("\n") == 1
     state = talk.ok(client.get("/v1/backup"))
     assert state["id"] == json.loads((tmp_path / "backup" / "backup.json").read_text())["id"]
     assert state["state"] == "done" and state["version"] == 30 and state["progress"] == 1.0
@@ -83,9 +83,9 @@ def test_a_backup_and_its_restoration(server: ServerProcess, tmp_path: Path) -> 
     cursor = talk.ok(client.get(ROWS, params={"limit": 1}, headers={"Accept": talk.JSON}))["next"]
     assert modes(tmp_path / "backup") == {0o600} and (tmp_path / "backup").stat().st_mode & 0o777 == 0o700
     assert "verdict    sound" in livejoin(0, "check", tmp_path / "backup").splitlines()[-1]
-    told = livejoin(0, "restore", tmp_path / "backup", tmp_path / "restored")
+    emitted = livejoin(0, "restore", tmp_path / "backup", tmp_path / "restored")
     for line in (f"restored   {tmp_path / 'restored'}, version 30", "relation   items", "view       neighbours", "source     s, epoch 30"):
-        assert line in told, told
+        assert line in emitted, emitted
     before = talk.ok(client.get("/v1/status"))["timeline"]
     assert server.stop() == 0
     with ServerProcess(tmp_path / "restored") as restored:
@@ -98,8 +98,8 @@ def test_a_backup_and_its_restoration(server: ServerProcess, tmp_path: Path) -> 
             talk.problem(restored.client().get(CHANGES, params={"since": lost, "wait": 0}), 410, "token-expired")
             fill(restored.client(), last - 2, last)
         talk.problem(restored.client().get(ROWS, params={"cursor": cursor}), 410, "snapshot-expired")
-        told = restored.client().get(CHANGES, params=follow).text.splitlines()
-        assert {json.loads(line)["version"] for line in told} == set(range(31, 37)), "each version, from the fork on"
+        emitted = restored.client().get(CHANGES, params=follow).text.splitlines()
+        assert {json.loads(line)["version"] for line in emitted} == set(range(31, 37)), "each version, from the fork on"
         expect(restored.client(), 36)
         assert restored.stop() == 0
     assert livejoin(0, "check", tmp_path / "restored").splitlines()[-1].startswith("verdict    sound")
@@ -109,37 +109,39 @@ def test_a_backup_and_its_restoration(server: ServerProcess, tmp_path: Path) -> 
 def test_a_chain(server: ServerProcess, tmp_path: Path) -> None:
     """Two increments after a full backup: one with only the log, and one with the changed files too, after a restart has written a
     snapshot."""
-    client, place = server.client(), tmp_path / "backups"
+    client, position = server.client(), tmp_path / "backups"
     talk.define(client, "fixed", DEFINITION)
     many = [{"relation": "fixed", "op": "upsert", "row": {"id": n, "text": "x" * 500, "a": 0, "b": 1}} for n in range(2000)]
     talk.ok(talk.send(client, many))
     assert server.stop() == 0
     server.start()
-    place.mkdir()
+    position.mkdir()
     client = server.client()
-    backup(server, place / "monday")
+    backup(server, position / "monday")
     fill(client, 31, 40)
-    backup(server, place / "tuesday", "--since", place / "monday")
+    backup(server, position / "tuesday", "--since", position / "monday")
     fill(client, 41, 45)
     assert server.stop() == 0
     server.start()
     client = server.client()
     fill(client, 46, 50)
-    backup(server, place / "wednesday", "--since", place / "tuesday")
-    sizes = [sum(path.stat().st_size for path in (place / day).rglob("*") if path.is_file()) for day in ("monday", "tuesday", "wednesday")]
+    backup(server, position / "wednesday", "--since", position / "tuesday")
+    sizes = [
+        sum(path.stat().st_size for path in (position / day).rglob("*") if path.is_file()) for day in ("monday", "tuesday", "wednesday")
+    ]
     assert max(sizes[1:]) < sizes[0] / 4, sizes  # unchanged files are not copied again
-    assert not any((place / "tuesday" / "snapshots").iterdir())
+    assert not any((position / "tuesday" / "snapshots").iterdir())
     for day, last in (("monday", 30), ("tuesday", 40), ("wednesday", 50)):
-        assert "2 views" not in livejoin(0, "check", place / day)
-        livejoin(0, "restore", place / day, tmp_path / day)
+        assert "2 views" not in livejoin(0, "check", position / day)
+        livejoin(0, "restore", position / day, tmp_path / day)
         with ServerProcess(tmp_path / day) as restored:
             expect(restored.client(), last)
             assert talk.ok(restored.client().get("/v1/relations/fixed"))["rows"] == 2000
-    (place / "monday").rename(place / "the first one")  # the backup is found by its id
-    livejoin(0, "restore", place / "wednesday", tmp_path / "again")
-    (place / "tuesday").rename(tmp_path / "elsewhere")
-    told = livejoin(1, "restore", place / "wednesday", tmp_path / "not")
-    assert str(place / "tuesday") in told and not (tmp_path / "not").exists()
+    (position / "monday").rename(position / "the first one")  # the backup is found by its id
+    livejoin(0, "restore", position / "wednesday", tmp_path / "again")
+    (position / "tuesday").rename(tmp_path / "elsewhere")
+    emitted = livejoin(1, "restore", position / "wednesday", tmp_path / "not")
+    assert str(position / "tuesday") in emitted and not (tmp_path / "not").exists()
 
 
 def test_what_is_refused(server: ServerProcess, tmp_path: Path) -> None:
@@ -182,9 +184,9 @@ def test_a_backup_is_not_written_to(server: ServerProcess, tmp_path: Path) -> No
     """A backup is given as the data folder to each command."""
     copied, secret = tmp_path / "backup", tmp_path / "secret"
     livejoin(0, "token", "create", "boss", "--scope", "admin", "--data", server.data)
-    told = livejoin(0, "token", "create", "other", "--scope", "admin", "--data", server.data)
+    emitted = livejoin(0, "token", "create", "other", "--scope", "admin", "--data", server.data)
     secret.write_text("lj_" + "x" * 40)
-    livejoin(0, "backup", copied, "--url", server.url, LIVEJOIN_TOKEN=next(word for word in told.split() if word.startswith("lj_")))
+    livejoin(0, "backup", copied, "--url", server.url, LIVEJOIN_TOKEN=next(word for word in emitted.split() if word.startswith("lj_")))
     before = {path: path.read_bytes() for path in copied.rglob("*") if path.is_file()}
     with pytest.raises(NotStarted) as caught, ServerProcess(copied, arguments=["--admin-token-file", str(secret)]):
         pass
@@ -223,7 +225,7 @@ def test_a_stop_meanwhile(tmp_path: Path) -> None:
     assert livejoin(0, "check", tmp_path / "data").splitlines()[-1].startswith("verdict    sound")
 
 
-def test_what_the_service_tells_of_another_one() -> None:
+def test_what_the_service_emits_of_another_one() -> None:
     mine = {"id": "1", "state": "done"}
     assert command._of("1", {**mine, "previous": {"id": "0", "state": "done"}})["state"] == "done"
     assert command._of("1", {"id": "2", "state": "running", "previous": mine}) == mine
@@ -271,7 +273,7 @@ def test_a_kill_in_the_middle(tmp_path: Path) -> None:
         pass
 
 
-def test_while_batches_come(server: ServerProcess, tmp_path: Path) -> None:
+def test_while_batches_inserted(server: ServerProcess, tmp_path: Path) -> None:
     """Each backup has exactly one version: everything that was acknowledged before it began, and no partial batch."""
     stop, sent = threading.Event(), [30]
 
@@ -308,8 +310,8 @@ def test_in_token_mode(server: ServerProcess, tmp_path: Path) -> None:
     """The restored folder is in token mode too, with the same tokens; only an admin may make a backup."""
     texts = {}
     for name, scope in (("boss", "admin"), ("etl", "write")):
-        told = livejoin(0, "token", "create", name, "--scope", scope, "--data", server.data)
-        texts[name] = next(word for word in told.split() if word.startswith("lj_"))
+        emitted = livejoin(0, "token", "create", name, "--scope", scope, "--data", server.data)
+        texts[name] = next(word for word in emitted.split() if word.startswith("lj_"))
     asked = {name: {"Authorization": f"Bearer {text}"} for name, text in texts.items()}
     client = server.client()
     talk.problem(client.get("/v1/backup"), 401, "unauthorized")

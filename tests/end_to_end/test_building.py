@@ -76,8 +76,8 @@ def test_others_write_while_a_view_is_built(held: ServerProcess, gate: Path, alg
     client = filled(held)
     made = put(client, algorithm)
     assert made["state"] == "building" and 0 <= made["progress"] < 1
-    told = talk.problem(client.put("/v1/relations/v", json=LEFT), 409, "definition-differs")
-    assert "v is the name of a view" in told["detail"]
+    emitted = talk.problem(client.put("/v1/relations/v", json=LEFT), 409, "definition-differs")
+    assert "v is the name of a view" in emitted["detail"]
     upsert(client, ("a", 10), ("a", 11))
     for path in ("rows", "count", "changes"):
         answer = client.get(f"/v1/views/v/{path}")

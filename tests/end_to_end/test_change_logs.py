@@ -36,10 +36,10 @@ class Replay:
     def check(self, checkpoint: dict[str, Any]) -> None:
         for relation, live in checkpoint["live"].items():
             assert talk.ok(self.client.get(f"/v1/relations/{relation}"))["rows"] == live
-        for place, view in enumerate(self.views):
+        for position, view in enumerate(self.views):
             answer = checkpoint["views"][view["name"]]
             wanted = answer["rows"], answer["checksum"]
-            rows = talk.read(self.client, view["name"], READINGS[place % 3], view["result_columns"])
+            rows = talk.read(self.client, view["name"], READINGS[position % 3], view["result_columns"])
             assert (len(rows), datasets.checksum(rows)) == wanted
             assert talk.count(self.client, view["name"]) == answer["rows"]
             followers = self.followers[view["name"]]

@@ -98,30 +98,32 @@ def test_several_relations_at_once_or_not_at_all(case: Case) -> None:
     case.define()
     before = case.version()
     changes = [case.booking(1, "A", 1, 5), case.job(1, "A", 5, 1), case.job(2, "A", 1, 5)]
-    told = talk.problem(talk.send(case.client, changes), 422, "bad-rows")
-    assert told["error_count"] == 1 and [(error["index"], set(error)) for error in told["errors"]] == [(1, {"index", "column", "reason"})]
+    emitted = talk.problem(talk.send(case.client, changes), 422, "bad-rows")
+    assert emitted["error_count"] == 1 and [
+        (error["index"], set(error)) for error in emitted["errors"]
+    ] == [(1, {"index", "column", "reason"})]
     assert case.version() == before and relation_rows(case, case.b) == relation_rows(case, case.m) == []
     done = talk.ok(talk.send(case.client, changes, on_error="skip"))
     assert (done["applied"], done["ignored"], done["skipped_count"]) == (2, 0, 1)
-    assert [error["index"] for error in done["skipped"]] == [1] and done["skipped"] == told["errors"]
+    assert [error["index"] for error in done["skipped"]] == [1] and done["skipped"] == emitted["errors"]
     assert len(relation_rows(case, case.b)) == len(relation_rows(case, case.m)) == 1
 
 
-def test_insert_is_judged_at_its_place(case: Case) -> None:
+def test_insert_is_validated_at_its_position(case: Case) -> None:
     case.define()
     talk.ok(talk.send(case.client, [case.booking(1, "A", 1, 5)]))
-    told = talk.problem(talk.send(case.client, [
+    emitted = talk.problem(talk.send(case.client, [
         case.booking(1, "A", 1, 5, op="insert"), case.delete(1),
         case.booking(1, "A", 1, 5, op="insert"), case.booking(1, "A", 1, 5, op="insert"),
     ]), 422, "bad-rows")
-    assert [(error["index"], error["reason"]) for error in told["errors"]] == [(0, "key-exists"), (3, "key-exists")]
+    assert [(error["index"], error["reason"]) for error in emitted["errors"]] == [(0, "key-exists"), (3, "key-exists")]
 
 
 def test_the_first_hundred_errors_and_the_count(case: Case) -> None:
     case.define()
     changes = [case.booking(number, "A", 5, 1 if number % 2 else 9) for number in range(400)]
-    told = talk.problem(talk.send(case.client, changes, JSONL), 422, "bad-rows")
-    assert told["error_count"] == 200 and [error["index"] for error in told["errors"]] == list(range(1, 200, 2))
+    emitted = talk.problem(talk.send(case.client, changes, JSONL), 422, "bad-rows")
+    assert emitted["error_count"] == 200 and [error["index"] for error in emitted["errors"]] == list(range(1, 200, 2))
     done = talk.ok(talk.send(case.client, changes, JSONL, on_error="skip"))
     assert (done["applied"], done["skipped_count"], len(done["skipped"])) == (200, 200, 100)
 
@@ -269,9 +271,9 @@ def test_bad_rows(case: Case, row: dict[str, Any], column: str | None) -> None:
         talk.send(case.client, [case.booking(9, "A", 1, 5), {"relation": case.b, "op": "upsert", "row": row}]),
         post(case, JSONL, json.dumps({**GOOD, "id": 9}) + "\n" + json.dumps(row), case.b),
     ):
-        told = talk.problem(answer, 422, "bad-rows")
-        assert told["error_count"] == 1 and told["errors"][0]["index"] == 1 and told["errors"][0]["reason"]
-        assert column is None or told["errors"][0]["column"] == column, told
+        emitted = talk.problem(answer, 422, "bad-rows")
+        assert emitted["error_count"] == 1 and emitted["errors"][0]["index"] == 1 and emitted["errors"][0]["reason"]
+        assert column is None or emitted["errors"][0]["column"] == column, emitted
     assert relation_rows(case, case.b) == []
 
 
@@ -289,8 +291,8 @@ FLOATS = {
 ], ids=str)
 def test_bad_floats(case: Case, row: dict[str, Any], column: str | None) -> None:
     talk.define(case.client, case.b, FLOATS)
-    told = talk.problem(talk.send(case.client, [{"relation": case.b, "op": "upsert", "row": row}]), 422, "bad-rows")
-    assert column is None or told["errors"][0]["column"] == column
+    emitted = talk.problem(talk.send(case.client, [{"relation": case.b, "op": "upsert", "row": row}]), 422, "bad-rows")
+    assert column is None or emitted["errors"][0]["column"] == column
     talk.ok(talk.send(case.client, [{"relation": case.b, "op": "upsert", "row": {"k": 0.0, "a": -0.0, "b": 0.0}}]))
     talk.ok(talk.send(case.client, [{"relation": case.b, "op": "upsert", "row": {"k": -0.0, "a": None, "b": 1.7976931348623157e308}}]))
     assert len(relation_rows(case, case.b)) == 1, "-0.0 = 0.0"
@@ -347,11 +349,11 @@ def test_a_cut_arrow_stream_is_malformed(case: Case) -> None:
         talk.problem(post(case, ARROW, body[:size], case.b), 400, "malformed-body")
 
 
-def test_malformed_tells_the_line(case: Case) -> None:
+def test_malformed_emits_the_line(case: Case) -> None:
     case.define()
     lines = [json.dumps({**GOOD, "id": number}) for number in range(5)]
-    told = talk.problem(post(case, JSONL, "\n".join([*lines[:3], "{oops", *lines[3:]]), case.b), 400, "malformed-body")
-    assert "4" in told["detail"] and relation_rows(case, case.b) == []
+    emitted = talk.problem(post(case, JSONL, "\n".join([*lines[:3], "{oops", *lines[3:]]), case.b), 400, "malformed-body")
+    assert "4" in emitted["detail"] and relation_rows(case, case.b) == []
 
 
 @pytest.mark.parametrize(("path", "media"), [
@@ -397,8 +399,8 @@ def test_debezium_ops(case: Case) -> None:
 
 def test_debezium_delete_without_key(case: Case) -> None:
     case.define()
-    told = talk.problem(debezium(case, {"op": "d", "before": None, "after": None}), 422, "bad-rows")
-    assert told["errors"][0]["reason"] == "no-key"
+    emitted = talk.problem(debezium(case, {"op": "d", "before": None, "after": None}), 422, "bad-rows")
+    assert emitted["errors"][0]["reason"] == "no-key"
 
 
 def test_debezium_the_kafka_key_wins(case: Case) -> None:

@@ -122,8 +122,8 @@ def test_the_examples_of_the_document_work(client: httpx.Client) -> None:
     document = talk.ok(client.get("/openapi.json"))
     content = document["paths"]["/v1/relations/{name}"]["put"]["requestBody"]["content"]["application/json"]
     examples = [content["example"]] if "example" in content else [example["value"] for example in content["examples"].values()]
-    for place, example in enumerate(examples):
-        made = client.put(f"/v1/relations/example_{place}", json=example)
+    for position, example in enumerate(examples):
+        made = client.put(f"/v1/relations/example_{position}", json=example)
         assert made.status_code == 201, made.text
 
 
@@ -163,7 +163,7 @@ def test_too_busy(tmp_path: Path) -> None:
         case = Case(server.client(), 1).define()
 
         def work(number: int) -> httpx.Response:
-            return talk.send(case.client, [case.booking(number * 1000 + place, "A", 1, 5) for place in range(500)], talk.JSONL)
+            return talk.send(case.client, [case.booking(number * 1000 + position, "A", 1, 5) for position in range(500)], talk.JSONL)
 
         taken = 0
         with concurrent.futures.ThreadPoolExecutor(16) as pool:

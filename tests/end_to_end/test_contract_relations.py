@@ -33,8 +33,8 @@ def test_get_list_delete(case: Case) -> None:
     assert one["key"] == ["id"] and one["intervals"]["stay"]["start"] == "starts"
     listed = talk.ok(case.client.get("/v1/relations"))
     assert {case.b, case.m} <= {relation["name"] for relation in listed["relations"]}
-    gone = case.client.delete(f"/v1/relations/{case.b}")
-    assert gone.status_code == 204 and gone.content == b""
+    deleted = case.client.delete(f"/v1/relations/{case.b}")
+    assert deleted.status_code == 204 and deleted.content == b""
     for answer in (case.client.get(f"/v1/relations/{case.b}"), case.client.delete(f"/v1/relations/{case.b}")):
         talk.problem(answer, 404, "not-found")
     assert case.client.put(f"/v1/relations/{case.b}", json=EVERYTHING).status_code == 201, "the name is free again"
@@ -46,7 +46,7 @@ def test_a_used_relation_stays(live: Case) -> None:
     talk.drop(live.client, [live.v], [live.b, live.m])
 
 
-def test_a_dropped_relation_comes_back_empty(live: Case) -> None:
+def test_a_dropped_relation_inserted_back_empty(live: Case) -> None:
     talk.drop(live.client, [live.v], [live.b])
     talk.define(live.client, live.b, BOOKINGS)
     assert talk.ok(live.client.get(f"/v1/relations/{live.b}"))["rows"] == 0

@@ -52,8 +52,8 @@ def test_get_list_delete(live: Case) -> None:
     assert statistics["bytes"] > 0 and {"p50", "p99"} <= set(statistics["update_seconds"]) and "max" in statistics["delay_steps"]
     listed = talk.ok(live.client.get("/v1/views"))
     assert live.v in [view["name"] for view in listed["views"]]
-    gone = live.client.delete(f"/v1/views/{live.v}")
-    assert gone.status_code == 204 and gone.content == b""
+    deleted = live.client.delete(f"/v1/views/{live.v}")
+    assert deleted.status_code == 204 and deleted.content == b""
     for method, path in (("GET", ""), ("DELETE", ""), ("GET", "/rows"), ("GET", "/count"), ("GET", "/changes")):
         talk.problem(live.client.request(method, f"/v1/views/{live.v}{path}"), 404, "not-found")
 
@@ -108,7 +108,7 @@ def test_names_of_columns_without_as(live: Case) -> None:
     assert list(row) == ["b.id", "m.id", "place"]
 
 
-def test_duration_and_unbounded_sides(live: Case) -> None:
+def test_duration_and_unbounded_inputs(live: Case) -> None:
     sql = (
         f"SELECT x.id AS one, y.id AS two, intersection(x.stay, y.stay) AS both, duration(x.stay, y.stay) AS d"
         f" FROM {live.b} x JOIN {live.b} y ON overlaps(x.stay, y.stay) AND x.id < y.id"
@@ -182,8 +182,8 @@ UNSUPPORTED = {
 def test_unsupported_queries(case: Case, sql: str) -> None:
     case.define()
     text = sql.format(b=case.b, m=case.m)
-    told = talk.problem(put(case, text), 422, "unsupported-query")
-    assert len(told["detail"]) > 20, "it names the part and says what to write instead"
+    emitted = talk.problem(put(case, text), 422, "unsupported-query")
+    assert len(emitted["detail"]) > 20, "it names the part and says what to write instead"
     talk.problem(case.client.post("/v1/explain", json={"sql": text}), 422, "unsupported-query")
     talk.problem(case.client.get(f"/v1/views/{case.v}"), 404, "not-found")
 
@@ -198,10 +198,10 @@ def test_bad_sql(case: Case, sql: str) -> None:
     assert answer.status_code == 422 and answer.json()["type"] in ("/problems/bad-query", "/problems/unsupported-query"), answer.text
 
 
-def test_bad_sql_tells_the_position(case: Case) -> None:
+def test_bad_sql_emits_the_position(case: Case) -> None:
     case.define()
-    told = talk.problem(put(case, f"SELECT b.id\nFROM {case.b} b JOIN ON"), 422, "bad-query")
-    assert "2" in told["detail"]
+    emitted = talk.problem(put(case, f"SELECT b.id\nFROM {case.b} b JOIN ON"), 422, "bad-query")
+    assert "2" in emitted["detail"]
 
 
 def join(*conditions: dict[str, Any], **more: Any) -> dict[str, Any]:
@@ -268,8 +268,8 @@ def test_infeasible_names_the_theorem(case: Case) -> None:
         "from": {"x": case.b, "y": case.b}, "guarantee": "strict", "select": ["x.id as one", "y.id as two"],
         "join": [{"overlaps": ["x.stay", "y.stay"]}, {"less": ["x.room", "y.room"]}],
     }
-    told = talk.problem(put(case, definition), 422, "infeasible-view")
-    assert "theorem" in told
+    emitted = talk.problem(put(case, definition), 422, "infeasible-view")
+    assert "theorem" in emitted
     made = talk.ok(put(case, {**definition, "guarantee": "best-effort"}), 201)
     assert made["plan"]["guarantee"] != "strict" and made["plan"]["notes"]
 
@@ -282,8 +282,9 @@ def test_a_stated_guarantee_and_algorithm(case: Case) -> None:
 
 def test_explain(case: Case) -> None:
     case.define()
-    told = talk.ok(case.client.post("/v1/explain", json=case.json))
-    assert set(told) == {"plan", "alternatives"} and told["plan"]["algorithm"] == "interval-tree" and isinstance(told["alternatives"], list)
+    emitted = talk.ok(case.client.post("/v1/explain", json=case.json))
+    assert set(emitted) == {"plan", "alternatives"} and emitted["plan"]["algorithm"] == "interval-tree"
+    assert isinstance(emitted["alternatives"], list)
     talk.problem(case.client.get(f"/v1/views/{case.v}"), 404, "not-found")
 
 
@@ -299,14 +300,14 @@ def test_a_natural_join(case: Case) -> None:
     cyclic = {"from": {"x": edges, "y": edges, "z": edges}, "join": [hop, *triangle]}
     acyclic = ("view-tree", "join-tree", "qdag", "nested-loop", "tree-tracker", "minesweeper", "elimination", "intersect")
     for definition, algorithms in ((pair, acyclic), (cyclic, ("qdag", "nested-loop", "minesweeper"))):
-        told = talk.ok(case.client.post("/v1/explain", json=definition))
-        assert [told["plan"]["algorithm"], *(other["algorithm"] for other in told["alternatives"])] == list(algorithms)
+        emitted = talk.ok(case.client.post("/v1/explain", json=definition))
+        assert [emitted["plan"]["algorithm"], *(other["algorithm"] for other in emitted["alternatives"])] == list(algorithms)
         for algorithm in algorithms:
             name = f"{case.v}_{algorithm.replace('-', '_')}_{len(definition['from'])}"
             made = talk.view(case.client, name, {**definition, "algorithm": algorithm})
             assert made["plan"]["algorithm"] == algorithm and talk.count(case.client, name) == 64
-        assert "natural" in told and told["natural"]["agm"]["rows"] >= 64
-    assert told["natural"]["agm"] == {"exponent": 1.5, "rows": 64.0, "cover": {"x": 0.5, "y": 0.5, "z": 0.5}}
+        assert "natural" in emitted and emitted["natural"]["agm"]["rows"] >= 64
+    assert emitted["natural"]["agm"] == {"exponent": 1.5, "rows": 64.0, "cover": {"x": 0.5, "y": 0.5, "z": 0.5}}
     assert "NOT EXISTS" in talk.problem(put(case, {**cyclic, "algorithm": "lqdag"}), 422, "infeasible-view")["theorem"]
     for algorithm in ("intersect", "view-tree", "join-tree", "tree-tracker", "elimination"):
         assert "cyclic" in talk.problem(put(case, {**cyclic, "algorithm": algorithm}), 422, "infeasible-view")["theorem"]
@@ -392,12 +393,12 @@ def test_outer_joins(live: Case) -> None:
 def test_union_and_except(live: Case) -> None:
     """Rooms with bookings but no job, in SQL and JSON: rows, pages, look-ups, changes with the row as key, and what is refused."""
     sql = f"SELECT b.room AS room FROM {live.b} b EXCEPT SELECT m.room FROM {live.m} m"
-    sides = [{"from": {"b": live.b}, "select": ["b.room as room"]}, {"from": {"m": live.m}, "select": ["m.room"]}]
+    inputs = [{"from": {"b": live.b}, "select": ["b.room as room"]}, {"from": {"m": live.m}, "select": ["m.room"]}]
     free, all_rooms = f"{live.v}_free", f"{live.v}_rooms"
     made = created(live, sql, free)
     assert made["plan"]["algorithm"] == "lqdag" and made["plan"]["guarantee"] == "best-effort"
-    assert put(live, {"except": sides}, free).status_code == 200, "the same in JSON"
-    talk.view(live.client, all_rooms, {"union": sides})
+    assert put(live, {"except": inputs}, free).status_code == 200, "the same in JSON"
+    talk.view(live.client, all_rooms, {"union": inputs})
     read = partial(talk.read, live.client, free, talk.JSONL, ["room"])
     assert read() == [("B",)] and talk.count(live.client, free) == 1
     follower = talk.Follower(live.client, free, ["room"], snapshot=True)
@@ -415,11 +416,11 @@ def test_union_and_except(live: Case) -> None:
     for name in (live.b, live.m):
         talk.problem(live.client.delete(f"/v1/relations/{name}"), 409, "relation-in-use")
     for definition, kind, word in (
-        ({"except": sides, "algorithm": "qdag"}, "infeasible-view", "EXCEPT"),
-        ({"union": sides, "guarantee": "strict"}, "infeasible-view", "UNION"),
-        ({"union": sides[:1]}, "bad-definition", "at least 2"),
-        ({"except": [*sides, sides[0]]}, "bad-definition", "at most 2"),
-        ({"except": [sides[0], {"except": sides}]}, "unsupported-query", "EXCEPT in the right side of an EXCEPT"),
+        ({"except": inputs, "algorithm": "qdag"}, "infeasible-view", "EXCEPT"),
+        ({"union": inputs, "guarantee": "strict"}, "infeasible-view", "UNION"),
+        ({"union": inputs[:1]}, "bad-definition", "at least 2"),
+        ({"except": [*inputs, inputs[0]]}, "bad-definition", "at most 2"),
+        ({"except": [inputs[0], {"except": inputs}]}, "unsupported-query", "EXCEPT in the right side of an EXCEPT"),
     ):
         assert word in talk.problem(put(live, definition, f"{free}_no"), 422, kind)["detail"]
 
@@ -443,13 +444,13 @@ def test_comparing_across_types_of_filters(case: Case) -> None:
     talk.define(case.client, case.b, EVERYTHING)
     rows = [{"k": 1, "x": 0.5, "day": "2026-01-01", "at": day(1), "yes": True, "text": "a"}, {"k": 2, "x": "NaN", "text": None}]
     talk.ok(talk.send(case.client, [{"relation": case.b, "op": "upsert", "row": row} for row in rows]))
-    for place, (condition, expected) in enumerate([
+    for position, (condition, expected) in enumerate([
         ("x < 1", {1}), ("x <> 0.5", {2}), ("day = '2026-01-01'", {1}), ("yes", {1}),
         ("at <= TIMESTAMP '2026-01-01 00:00:00+00'", {1}),
         ("text <> 'b'", {1}), ("text IS NULL", {2}), ("k BETWEEN 2 AND 3", {2}), ("k = NULL", set()), ("text IN ('a', NULL)", {1}),
     ]):
-        created(case, f"SELECT k AS k FROM {case.b} t WHERE {condition}", f"{case.v}_{place}")
-        assert {row for (row,) in talk.read(case.client, f"{case.v}_{place}", talk.JSONL, ["k"])} == expected, condition
+        created(case, f"SELECT k AS k FROM {case.b} t WHERE {condition}", f"{case.v}_{position}")
+        assert {row for (row,) in talk.read(case.client, f"{case.v}_{position}", talk.JSONL, ["k"])} == expected, condition
 
 
 def test_a_view_that_takes_long_to_build(case: Case) -> None:

@@ -157,17 +157,17 @@ def test_killed_with_many_clients(tmp_path: Path) -> None:
     chance = random.Random(seed)
     done = [0] * 8
 
-    def work(url: str, place: int) -> None:
+    def work(url: str, position: int) -> None:
         with client_of(url) as client:
-            for number in range(done[place] + 1, 100_000):
-                row = {"source": f"s{place}", "n": number}
+            for number in range(done[position] + 1, 100_000):
+                row = {"source": f"s{position}", "n": number}
                 # an insert, so that a batch that is applied twice has a bad row
                 change = {"relation": "events", "op": "insert", "row": row}
                 try:
-                    talk.ok(talk.send(client, [change], source=f"s{place}", epoch=number))
+                    talk.ok(talk.send(client, [change], source=f"s{position}", epoch=number))
                 except httpx.TransportError:
                     return
-                done[place] = number
+                done[position] = number
 
     for round_ in range(3):
         with ServerProcess(tmp_path / "data") as server:
@@ -175,14 +175,14 @@ def test_killed_with_many_clients(tmp_path: Path) -> None:
             talk.define(client, "events", definition)
             if round_:
                 answer = client.get("/v1/relations/events/rows")
-                there: dict[str, list[int]] = {f"s{place}": [] for place in range(8)}
+                there: dict[str, list[int]] = {f"s{position}": [] for position in range(8)}
                 for source, number in talk.decode(answer.content, talk.JSONL, ["source", "n"]):
                     there[source].append(number)
-                for place in range(8):
-                    numbers = sorted(there[f"s{place}"])
+                for position in range(8):
+                    numbers = sorted(there[f"s{position}"])
                     assert numbers == list(range(1, len(numbers) + 1))
-                    assert done[place] <= len(numbers) <= done[place] + 1
-            threads = [threading.Thread(target=work, args=(server.url, place), daemon=True) for place in range(8)]
+                    assert done[position] <= len(numbers) <= done[position] + 1
+            threads = [threading.Thread(target=work, args=(server.url, position), daemon=True) for position in range(8)]
             for thread in threads:
                 thread.start()
             before = sum(done)

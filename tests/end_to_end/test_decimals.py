@@ -210,5 +210,5 @@ def test_after_a_restart(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> 
         assert talk.ok(client.put("/v1/relations/bands", json=BANDS))
         assert rows(client, "wide") == [{"a": "0.10", "b": "0.20"}]
     assert main(["check", str(tmp_path / "data")]) == 0
-    told = capsys.readouterr().out
-    assert all(f"view {name}" in " ".join(told.split()) for name in ("wide", "other"))
+    emitted = capsys.readouterr().out
+    assert all(f"view {name}" in " ".join(emitted.split()) for name in ("wide", "other"))

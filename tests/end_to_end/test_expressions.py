@@ -56,7 +56,7 @@ def _now(client: httpx.Client) -> str:
     return str(json.loads(client.get("/v1/views/v/changes", params={"wait": 0}).text.splitlines()[-1])["token"])
 
 
-def _told(client: httpx.Client, token: str) -> tuple[list[dict[str, Any]], str]:
+def _emitted(client: httpx.Client, token: str) -> tuple[list[dict[str, Any]], str]:
     records = [json.loads(line) for line in client.get("/v1/views/v/changes", params={"since": token, "wait": 0}).text.splitlines()]
     return [one for one in records if one["op"] != "progress"], records[-1]["token"]
 
@@ -71,23 +71,23 @@ def test_expressions(tmp_path: Path) -> None:
         assert client.put("/v1/views/v", json=JSON).status_code == 200
         other = json.loads(json.dumps(JSON).replace("> 3", "> 4"))
         problem(client.put("/v1/views/v", json=other), 409, "definition-differs")
-        _, token = _told(client, _now(client))
+        _, token = _emitted(client, _now(client))
         _send(client, "items", item, item | {"id": 2, "room": "B", "nights": 5, "note": "VIP"})
         first = {"id": 1, "total": "25.00", "label": "a", "floor": "none", "kind": None}
         second = {"id": 2, "total": "62.50", "label": "b-VIP", "floor": "none", "kind": "long"}
         assert _rows(client) == {1: first, 2: second}
-        told, token = _told(client, token)
-        assert [(one["op"], one["row"]) for one in told] == [("insert", first), ("insert", second)]
+        emitted, token = _emitted(client, token)
+        assert [(one["op"], one["row"]) for one in emitted] == [("insert", first), ("insert", second)]
 
         _send(client, "rooms", {"room": "A", "info": '{"floor": 3}'})
-        told, token = _told(client, token)
-        assert [(one["op"], one["row"]["floor"]) for one in told] == [("delete", "none"), ("insert", "3")]
+        emitted, token = _emitted(client, token)
+        assert [(one["op"], one["row"]["floor"]) for one in emitted] == [("delete", "none"), ("insert", "3")]
         _send(client, "rooms", {"room": "A", "info": '{"wing": "north", "floor": 3}'})  # the row does not differ
-        told, token = _told(client, token)
-        assert told == []
+        emitted, token = _emitted(client, token)
+        assert emitted == []
         _send(client, "items", item | {"nights": 3})
-        told, token = _told(client, token)
-        assert [(one["op"], one["row"]["total"]) for one in told] == [("delete", "25.00"), ("insert", "37.50")]
+        emitted, token = _emitted(client, token)
+        assert [(one["op"], one["row"]["total"]) for one in emitted] == [("delete", "25.00"), ("insert", "37.50")]
 
         texts = {
             "cross": "SELECT i.id AS i, r.room AS r, i.note || r.info AS x FROM items i CROSS JOIN rooms r",
@@ -108,7 +108,7 @@ def test_expressions(tmp_path: Path) -> None:
             assert [one["op"] for one in records] == ["delete", "insert", "progress"], (name, records)
             assert records[1]["row"]["x"].startswith("new" + name)
             _send(client, "items", item | {"id": 2, "room": "B", "nights": 5, "note": "new"})
-        _, token = _told(client, _now(client))
+        _, token = _emitted(client, _now(client))
 
         table = pa.ipc.open_stream(client.get("/v1/views/v/rows", headers={"Accept": ARROW}).content).read_all()
         assert table.schema == pa.schema(
@@ -122,7 +122,7 @@ def test_expressions(tmp_path: Path) -> None:
         server.start()
         assert _rows(client) == before and client.put("/v1/views/v", json={"sql": SQL}).status_code == 200
         _send(client, "rooms", {"room": "A", "info": None})
-        told, _ = _told(client, token)
-        assert [(one["op"], one["row"]["floor"]) for one in told] == [("delete", "3"), ("insert", "none")]
+        emitted, _ = _emitted(client, token)
+        assert [(one["op"], one["row"]["floor"]) for one in emitted] == [("delete", "3"), ("insert", "none")]
         refused = problem(client.post("/v1/explain", json={"sql": "SELECT sqrt(i.nights) AS x FROM items i"}), 422, "unsupported-query")
         assert "compute the rest when you read the rows" in refused["detail"]

@@ -85,7 +85,7 @@ def test_a_view_follows_its_rows(tmp_path: Path) -> None:
         differs = json.loads(json.dumps(JSON).replace("%x", "%y"))
         problem(client.put("/v1/views/v", json=differs), 409, "definition-differs")
         followed = json.loads(client.get("/v1/views/v/changes", params={"wait": 0}).text.splitlines()[-1])
-        token, told = followed["token"], set[tuple[int, int]]()
+        token, emitted = followed["token"], set[tuple[int, int]]()
         for step in range(60):
             changes = []
             for _ in range(rng.choice((1, 1, 5))):
@@ -105,14 +105,14 @@ def test_a_view_follows_its_rows(tmp_path: Path) -> None:
             record = json.loads(line)
             if record["op"] != "progress":
                 pair = record["row"]["i"], record["row"]["j"]
-                assert (pair in told) == (record["op"] == "delete")
-                told ^= {pair}
-        assert told == _expected(rows)
+                assert (pair in emitted) == (record["op"] == "delete")
+                emitted ^= {pair}
+        assert emitted == _expected(rows)
         without = [{"not": {"or": [{"column": "floor", "op": "is_null"}, {"column": "room", "op": "like", "value": "A\\_%"}]}}]
         known = {key: row["room"] for key, row in rows.items() if row["floor"] is not None and row["room"] is not None}
-        gone = [key for key, room in known.items() if not room.startswith("A_")]
-        assert ok(client.post("/v1/relations/rooms/delete", json={"where": without}))["applied"] == len(gone) > 0
-        for key in gone:
+        deleted = [key for key, room in known.items() if not room.startswith("A_")]
+        assert ok(client.post("/v1/relations/rooms/delete", json={"where": without}))["applied"] == len(deleted) > 0
+        for key in deleted:
             del rows[key]
         assert _rows(client) == _expected(rows)
         many = {"or": [{"and": [{"column": "id", "op": "=", "value": number}]} for number in range(65)]}

@@ -69,9 +69,9 @@ def copy(folder: Path, to: Path) -> Path:
 
 def livejoin_check(folder: Path, status: int) -> str:
     """Run `livejoin check`; return its output."""
-    found, told = finished(["check", str(folder)])
-    assert found == status and "Traceback" not in told, told
-    return told
+    found, emitted = finished(["check", str(folder)])
+    assert found == status and "Traceback" not in emitted, emitted
+    return emitted
 
 
 def flip(path: Path, text: bytes) -> None:
@@ -151,12 +151,12 @@ def test_a_damaged_folder_is_refused_by_name(folder: Path, tmp_path: Path, damag
     with pytest.raises(NotStarted) as caught, ServerProcess(damaged):
         pass
     assert caught.value.status == 1
-    told = [line for line in caught.value.errors.splitlines() if str(where) in line]
-    assert len(told) == 1 and "livejoin" in told[0], caught.value.errors
+    emitted = [line for line in caught.value.errors.splitlines() if str(where) in line]
+    assert len(emitted) == 1 and "livejoin" in emitted[0], caught.value.errors
     assert "Traceback" not in caught.value.errors
     assert all(path.exists() and path.read_bytes() == data for path, data in before.items()), "what can be kept is kept"
-    told = livejoin_check(damaged, 1)
-    assert str(where) in told and told.splitlines()[-1].startswith("verdict    damaged: ")
+    emitted = livejoin_check(damaged, 1)
+    assert str(where) in emitted and emitted.splitlines()[-1].startswith("verdict    damaged: ")
 
 
 def test_damage_that_loses_nothing(folder: Path, tmp_path: Path) -> None:
@@ -164,19 +164,20 @@ def test_damage_that_loses_nothing(folder: Path, tmp_path: Path) -> None:
     data = copy(folder, tmp_path / "data")
     (path,) = data.glob("snapshots/20/[0-9]*.arrow")
     path.write_bytes(path.read_bytes()[:-100])
-    told = livejoin_check(data, 1)
+    emitted = livejoin_check(data, 1)
     every = "everything can be recovered: version 30; 1 view confirmed"
-    assert f" in {path}: everything is there without this snapshot" in told
-    assert told.splitlines()[-1].startswith(f"verdict    damaged, but no version is lost: {every}; the service can start"), told
+    assert f" in {path}: everything is there without this snapshot" in emitted
+    assert emitted.splitlines()[-1].startswith(f"verdict    damaged, but no version is lost: {every}; the service can start"), emitted
     with ServerProcess(data) as server:
         expect(server.client(), 30)
-    told = livejoin_check(data, 0)
-    assert "set aside  20.damaged (a start found this snapshot damaged" in told and told.splitlines()[-1] == f"verdict    sound: {every}"
+    emitted = livejoin_check(data, 0)
+    assert "set aside  20.damaged (a start found this snapshot damaged" in emitted
+    assert emitted.splitlines()[-1] == f"verdict    sound: {every}"
     path = next(data.glob("snapshots/10/view-*.arrow"))
     path.write_bytes(path.read_bytes()[:-1])
-    told = livejoin_check(data, 1)
-    assert f"{path}: the tokens of this view's followers are lost" in told
-    assert told.splitlines()[-1].startswith("verdict    damaged, but no version is lost: ")
+    emitted = livejoin_check(data, 1)
+    assert f"{path}: the tokens of this view's followers are lost" in emitted
+    assert emitted.splitlines()[-1].startswith("verdict    damaged, but no version is lost: ")
 
 
 def test_an_unfinished_snapshot_never_counted(folder: Path, tmp_path: Path) -> None:
@@ -194,8 +195,8 @@ def test_check_of_a_whole_folder(folder: Path, tmp_path: Path) -> None:
     whole = "everything can be recovered: version 30"
     every, none = "1 view confirmed", "no view was recomputed"
     for views, confirmed in (((), every), (("--views", "neighbours"), every), (("--views", "none"), none)):
-        status, told = finished(["check", str(data), *views])
-        assert status == 0 and told.splitlines()[-1] == f"verdict    sound: {whole}; {confirmed}", told
+        status, emitted = finished(["check", str(data), *views])
+        assert status == 0 and emitted.splitlines()[-1] == f"verdict    sound: {whole}; {confirmed}", emitted
     assert finished(["check", str(data), "--views", "neighbors"])[0] == 2
     with ServerProcess(data) as server:
         expect(server.client(), 30)

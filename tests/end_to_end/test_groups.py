@@ -188,8 +188,8 @@ def test_too_many_groups_fail_one_view_alone(server: ServerProcess) -> None:
     assert client.post("/v1/changes", json={"changes": changes[:3]}).status_code == 200
     assert len(rows(client, "few")) == 3
     assert client.post("/v1/changes", json={"changes": changes[3:]}).status_code == 200
-    told = client.get("/v1/views/few/rows")
-    assert told.status_code == 503 and told.json()["type"] == "/problems/too-many-groups" and "3 groups" in told.json()["detail"]
+    emitted = client.get("/v1/views/few/rows")
+    assert emitted.status_code == 503 and emitted.json()["type"] == "/problems/too-many-groups" and "3 groups" in emitted.json()["detail"]
     assert client.get("/v1/views/few").json()["state"] == "failed"
     assert "the view few could not be maintained: the view has more than 3 groups" in server.output()
     assert rows(client, "total")[0][0] >= 0, "the others go on"

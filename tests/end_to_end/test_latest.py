@@ -190,8 +190,8 @@ def restored(
             one.read(client)
             assert sorted(one.rows.values(), key=repr) == wanted[one.view] == pages(client, one.view, 7), one.view
         assert other.stop() == 0
-    for place in (server.data, folder / "backup", folder / "restored"):
-        assert "verdict    sound" in livejoin(0, "check", place)
+    for position in (server.data, folder / "backup", folder / "restored"):
+        assert "verdict    sound" in livejoin(0, "check", position)
 
 
 def traded(rng: random.Random, number: int) -> dict[str, Any]:

@@ -70,8 +70,8 @@ def test_a_date_without_hyphens(events: httpx.Client) -> None:
 
 def test_microseconds_are_no_text(events: httpx.Client) -> None:
     for definition in _definitions(MICROS):
-        told = talk.problem(events.post("/v1/explain", json=definition), 422, "bad-query" if "sql" in definition else "bad-definition")
-        assert f'got the text "{MICROS}"' in told["detail"]
+        emitted = talk.problem(events.post("/v1/explain", json=definition), 422, "bad-query" if "sql" in definition else "bad-definition")
+        assert f'got the text "{MICROS}"' in emitted["detail"]
     for parameters in ({"overlaps": f"{MICROS},"}, {"overlaps.at": f",{MICROS}"}, {"where.t": MICROS}):
         talk.problem(_rows(events, **parameters), 400, "bad-parameter")
     talk.problem(_delete(events, MICROS), 422, "bad-definition")

@@ -83,24 +83,24 @@ def test_against_the_whole_view(server: ServerProcess, edges: dict[int, Row], na
     for _ in range(25):
         asked: dict[str, Any] = {}
         kept = rows
-        place = rng.randrange(len(rows[0])) if name != "left" else 0
+        position = rng.randrange(len(rows[0])) if name != "left" else 0
         if rng.random() < 0.7:
             low = rng.randrange(35)
             high = low + rng.randrange(6)
-            asked[f"overlaps.{aliases[place]}.stay"] = f"{low},{high}"
-            kept = [row for row in kept if _stays(edges[row[place]], low, high)]
+            asked[f"overlaps.{aliases[position]}.stay"] = f"{low},{high}"
+            kept = [row for row in kept if _stays(edges[row[position]], low, high)]
         if rng.random() < 0.4 or not asked:
             other = rng.randrange(len(rows[0])) if name != "left" or asked else 0
             asked[f"overlaps.{aliases[other]}.at"] = "5,"
             kept = [row for row in kept if row[other] is None or (edges[row[other]]["seen"] or -1) >= 5]
         if rng.random() < 0.5:
             column, value = rng.choice("xy"), rng.randrange(6)
-            asked[f"where.{aliases[place]}.{column}"] = value
+            asked[f"where.{aliases[position]}.{column}"] = value
             if name in ("path", "tree", "loop"):  # there an alias is joined by one column
-                column = "yx"[place]
+                column = "yx"[position]
                 asked = {key: one for key, one in asked.items() if not key.startswith("where")}
-                asked[f"where.{aliases[place]}.{column}"] = value
-            kept = [row for row in kept if edges[row[place]][column] == value]
+                asked[f"where.{aliases[position]}.{column}"] = value
+            kept = [row for row in kept if edges[row[position]][column] == value]
         assert _get(client, name, **asked) == kept, asked
         answer = client.get(f"/v1/views/{name}/count", params=asked)
         assert ok(answer)["count"] == len(kept)

@@ -25,9 +25,9 @@ def refused(client: httpx.Client, path: str) -> None:
     if "views" in path:
         there, definition = path.replace("views", "relations"), VIEW
     before = talk.ok(client.get(there))
-    told = talk.problem(client.put(path, json=definition), 409, "definition-differs")
+    emitted = talk.problem(client.put(path, json=definition), 409, "definition-differs")
     name, kind = path.rpartition("/")[2], there.split("/")[2].removesuffix("s")
-    assert f"{name} is the name of a {kind}" in told["detail"] and f"drop the {kind} first" in told["detail"]
+    assert f"{name} is the name of a {kind}" in emitted["detail"] and f"drop the {kind} first" in emitted["detail"]
     talk.problem(client.get(path), 404, "not-found")
     assert talk.ok(client.get(there)) == before
 

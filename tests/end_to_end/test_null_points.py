@@ -50,8 +50,8 @@ PAIRS = [(1, 1), (1, 3), (2, 1), (2, 3), (3, 1), (4, 3)]
 def test_a_null_point_has_no_partner(client: httpx.Client) -> None:
     """With every algorithm; a null end is unbounded, and the note about comparisons with nulls does not apply to points."""
     sql = f"SELECT s.id AS s, v.id AS v FROM spans s JOIN events v ON {ON}"
-    told = talk.ok(client.post("/v1/explain", json={"sql": sql}))
-    algorithms = [plan["algorithm"] for plan in (told["plan"], *told["alternatives"])]
+    emitted = talk.ok(client.post("/v1/explain", json={"sql": sql}))
+    algorithms = [plan["algorithm"] for plan in (emitted["plan"], *emitted["alternatives"])]
     assert len(algorithms) > 2
     for algorithm in algorithms:
         rows, notes = found(client, {"sql": sql, "algorithm": algorithm})

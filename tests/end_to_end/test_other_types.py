@@ -113,8 +113,8 @@ def test_every_media_type(client: httpx.Client) -> None:
     talk.define(client, "copies", SHIFTS)
     for media in (talk.ARROW, "text/csv", talk.JSONL):
         body = client.get("/v1/relations/shifts/rows", headers={"Accept": media}).content
-        told = client.post("/v1/relations/copies/replace", content=body, headers={"Content-Type": media})
-        assert talk.ok(told)["skipped_count"] == 0
+        emitted = client.post("/v1/relations/copies/replace", content=body, headers={"Content-Type": media})
+        assert talk.ok(emitted)["skipped_count"] == 0
         ours, theirs = (
             talk.ok(client.get(f"/v1/relations/{name}/rows", headers={"Accept": talk.JSON}))["rows"] for name in ("shifts", "copies")
         )
@@ -156,8 +156,8 @@ def test_joins(client: httpx.Client) -> None:
         assert [(U.index(row["a"]), B.index(row["b"])) for row in got] == pairs, join
     sql = """SELECT a.id AS a, c.id AS c FROM shifts a, badges b, shifts c
              WHERE a.badge = b.badge AND b.badge = c.badge AND a.begins = c.begins"""
-    told = talk.ok(client.post("/v1/explain", json={"sql": sql}))
-    algorithms = [plan["algorithm"] for plan in (told["plan"], *told["alternatives"])]
+    emitted = talk.ok(client.post("/v1/explain", json={"sql": sql}))
+    algorithms = [plan["algorithm"] for plan in (emitted["plan"], *emitted["alternatives"])]
     assert {"qdag", "minesweeper", "nested-loop"} <= set(algorithms)
     for algorithm in algorithms:
         got = found(client, {"sql": sql, "algorithm": algorithm})
@@ -358,5 +358,5 @@ def test_after_a_restart(tmp_path: Path, capsys: pytest.CaptureFixture[str], cle
         answer = talk.send(client, [{**shift(5, "05:30", B[1]), "op": "insert"}])
         assert talk.problem(answer, 422, "bad-rows")["errors"][0]["reason"] == "key-exists"
     assert main(["check", str(tmp_path / "data")]) == 0
-    told = " ".join(capsys.readouterr().out.split())
-    assert all(f"view {name}" in told for name in expected)
+    emitted = " ".join(capsys.readouterr().out.split())
+    assert all(f"view {name}" in emitted for name in expected)

@@ -75,8 +75,8 @@ def test_columns(server: ServerProcess, client: httpx.Client, kill: bool) -> Non
     assert ok(client.get("/v1/status"))["version"] == version, "registering makes no version"
     assert all(row["note"] is None and row["score"] is None for row in rows_of(client))
     post(client, lines([stay(20) | {"note": "late", "score": 1.5}, stay(0, room="B", days=5)]))
-    told = changes_since(client, token)
-    assert told[-1]["op"] == "progress" and {one["row"].get("i") for one in told[:-1]} >= {20}
+    emitted = changes_since(client, token)
+    assert emitted[-1]["op"] == "progress" and {one["row"].get("i") for one in emitted[:-1]} >= {20}
     for _ in range(2):
         expected: dict[int, Any] = dict.fromkeys(range(8), (None, None)) | {20: ("late", 1.5)}
         assert {row["id"]: (row["note"], row["score"]) for row in rows_of(client)} == expected
@@ -86,7 +86,7 @@ def test_columns(server: ServerProcess, client: httpx.Client, kill: bool) -> Non
         assert ok(client.put("/v1/views/everything", json={"sql": ALL.lower()}), 200)["state"] == "live"
         ok(client.put("/v1/relations/stays", json=definition_of(client)), 200)
         client = again(server, kill)
-        assert changes_since(client, token) == told, "the token goes on over restarts"
+        assert changes_since(client, token) == emitted, "the token goes on over restarts"
     problem(client.put("/v1/views/everything", json={"sql": ALL.replace("*", "a.note")}), 409, "definition-differs")
     view(client, "noted", "SELECT a.id, a.note FROM stays a JOIN stays b ON a.note = b.note")
     assert [row["a.note"] for row in rows_of(client, "/v1/views/noted/rows")] == ["late"]
@@ -157,8 +157,8 @@ def test_nulls_in_what_views_group_and_order_by(server: ServerProcess) -> None:
         for one in OF_NULLS:
             late, early = (sorted(map(repr, rows_of(client, f"/v1/views/{name}_{one}/rows"))) for name in ("late", "early"))
             assert late == early, one
-            told = [changes_since(client, tokens[f"{name}_{one}"], f"{name}_{one}") for name in ("late", "early")]
-            late, early = (sorted(repr({part: line.get(part) for part in ("op", "key", "row")}) for line in some[:-1]) for some in told)
+            emitted = [changes_since(client, tokens[f"{name}_{one}"], f"{name}_{one}") for name in ("late", "early")]
+            late, early = (sorted(repr({part: line.get(part) for part in ("op", "key", "row")}) for line in some[:-1]) for some in emitted)
             assert [line.replace("late", "early") for line in late] == early, one
 
     def draw(nulls: bool) -> list[dict[str, Any]]:

@@ -95,7 +95,7 @@ def refused(client: httpx.Client, sql: str, status: int, kind: str) -> dict[str,
     return talk.problem(ask(client, sql), status, kind)
 
 
-def test_values_come_back_as_they_were_sent(client: httpx.Client) -> None:
+def test_values_inserted_back_as_they_were_sent(client: httpx.Client) -> None:
     """Decimals, times, nulls, NaN, -0.0: the rows of a query are those of the relation."""
     read = [json.loads(line) for line in client.get("/v1/relations/bookings/rows").text.splitlines()]
     assert rows(client, "SELECT * FROM bookings ORDER BY id") == sorted(read, key=lambda one: one["id"]) == ROWS
@@ -173,7 +173,7 @@ def test_types_of_duckdb(client: httpx.Client, expression: str, shown: Any) -> N
     assert rows(client, f"SELECT {expression} AS v") == [{"v": shown}]
 
 
-def test_a_sum_beyond_int64_is_told(client: httpx.Client) -> None:
+def test_a_sum_beyond_int64_is_emitted(client: httpx.Client) -> None:
     refused(client, "SELECT sum(9223372036854775807 + id * 0) AS s FROM bookings", 400, "bad-query")
     (found,) = rows(client, "SELECT sum(9223372036854775807 + id * 0)::DECIMAL(38, 0) AS s FROM bookings")
     assert found == {"s": str(300 * (2**63 - 1))}
@@ -239,14 +239,14 @@ def test_names_of_with_go_first(client: httpx.Client) -> None:
         ("SELECT * INTO x FROM bookings", 400, "bad-query", (1, 8)),
     ],
 )
-def test_what_is_wrong_is_told(client: httpx.Client, sql: str, status: int, kind: str, position: tuple[int, int] | None) -> None:
-    told = refused(client, sql, status, kind)
-    assert position is None or told["position"] == {"line": position[0], "column": position[1]}, told
+def test_what_is_wrong_is_emitted(client: httpx.Client, sql: str, status: int, kind: str, position: tuple[int, int] | None) -> None:
+    emitted = refused(client, sql, status, kind)
+    assert position is None or emitted["position"] == {"line": position[0], "column": position[1]}, emitted
 
 
 def test_a_sum_beyond_64_bits(client: httpx.Client) -> None:
-    told = refused(client, "SELECT sum(9223372036854775807) AS total FROM bookings", 400, "bad-query")
-    assert "CAST(… AS DECIMAL(38, 0))" in told["detail"], told
+    emitted = refused(client, "SELECT sum(9223372036854775807) AS total FROM bookings", 400, "bad-query")
+    assert "CAST(… AS DECIMAL(38, 0))" in emitted["detail"], emitted
     (row,) = rows(client, "SELECT CAST(sum(9223372036854775807) AS DECIMAL(38, 0)) AS total FROM bookings")
     assert int(row["total"]) > 2**64
 
@@ -259,15 +259,15 @@ def test_bodies(client: httpx.Client) -> None:
     for body in ({}, {"sql": 1}, {"sql": "SELECT 1", "version": -1}, {"sql": "SELECT 1", "version": True}, {"sql": "SELECT 1", "limit": 1}):
         talk.problem(client.post("/v1/query", json=body), 400, "bad-parameter")
     talk.problem(client.post("/v1/query", content=b"{", headers={"Content-Type": talk.JSON}), 400, "malformed-body")
-    told = talk.problem(client.post("/v1/query", json=["SELECT 1"]), 400, "malformed-body")
-    assert told["detail"] == "the body must be a JSON object"
+    emitted = talk.problem(client.post("/v1/query", json=["SELECT 1"]), 400, "malformed-body")
+    assert emitted["detail"] == "the body must be a JSON object"
     talk.problem(client.post("/v1/query", content=b"SELECT 1", headers={"Content-Type": "text/plain"}), 415, "unsupported-media-type")
     talk.problem(client.post("/v1/query?limit=1", json={"sql": "SELECT 1"}), 400, "bad-parameter")
     talk.problem(ask(client, f"SELECT '{'x' * 70_000}'"), 400, "bad-query")
     talk.problem(client.get("/v1/query"), 405, "method-not-allowed")
 
 
-def test_columns_that_duckdb_does_not_tell_apart(client: httpx.Client) -> None:
+def test_columns_that_duckdb_does_not_emit_apart(client: httpx.Client) -> None:
     talk.define(client, "cases", {"columns": [{"name": "id", "type": "int64"}, {"name": "Id", "type": "int64"}], "key": ["id"]})
     assert "'id'" in refused(client, "SELECT * FROM cases", 422, "unsupported-query")["detail"]
     talk.drop(client, relations=["cases"])
@@ -334,8 +334,8 @@ def test_a_query_that_takes_too_long(tmp_path: Path) -> None:
         body = b"".join(b'{"id":%d}\n' % number for number in range(3000))
         talk.ok(client.post("/v1/relations/n/changes", content=body, headers={"Content-Type": talk.JSONL}))
         begun = time.monotonic()
-        told = talk.problem(ask(client, "SELECT count(*) AS c FROM n a, n b, n c, n d"), 408, "query-timeout")
-        assert "--query-time" in told["detail"] and time.monotonic() - begun < 30
+        emitted = talk.problem(ask(client, "SELECT count(*) AS c FROM n a, n b, n c, n d"), 408, "query-timeout")
+        assert "--query-time" in emitted["detail"] and time.monotonic() - begun < 30
         asked = client.stream("POST", "/v1/query", json={"sql": "SELECT a.id FROM n a, n b, n c"})
         with pytest.raises(httpx.RemoteProtocolError), asked as answer:
             assert answer.status_code == 200  # the answer had begun: it is aborted, not ended as if it were complete

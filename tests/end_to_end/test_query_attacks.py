@@ -319,6 +319,6 @@ def test_tokens(tmp_path: Path) -> None:
             ("viewer", "SELECT * FROM mine"),
             ("writer", "SELECT * FROM mine JOIN theirs USING (id)"),
         ):
-            told = talk.problem(ask(who, sql), 403, "forbidden")
-            assert who in told["detail"], (who, sql)
+            emitted = talk.problem(ask(who, sql), 403, "forbidden")
+            assert who in emitted["detail"], (who, sql)
         assert server.client().post("/v1/query", json={"sql": "SELECT 1"}).status_code == 401

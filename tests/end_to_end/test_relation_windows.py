@@ -113,19 +113,19 @@ def test_pages_stay_at_their_version(server: ServerProcess, rows: dict[Key, dict
     expected = {key for key, row in rows.items() if _stays(row, 10, 20)}
     page = ok(client.get("/v1/relations/stays/rows", params={**window, "limit": 7}, headers={"Accept": JSON}))
     found, version = list(page["rows"]), page["version"]
-    gone = next(key for key in sorted(expected) if key not in {(row["id"], row["room"]) for row in found})
-    _send(client, [rows[gone] | {"starts": 30, "ends": 31}])
+    deleted = next(key for key in sorted(expected) if key not in {(row["id"], row["room"]) for row in found})
+    _send(client, [rows[deleted] | {"starts": 30, "ends": 31}])
     while page["next"]:
         answer = client.get("/v1/relations/stays/rows", params={**window, "limit": 7, "cursor": page["next"]}, headers={"Accept": JSON})
         page = ok(answer)
         assert page["version"] == version and ('rel="next"' in answer.headers.get("Link", "")) == (page["next"] is not None)
         if page["next"]:
-            again = {"version": version, "where.id": gone[0], "where.room": gone[1]}
-            assert _get(client, **again) == [gone]
+            again = {"version": version, "where.id": deleted[0], "where.room": deleted[1]}
+            assert _get(client, **again) == [deleted]
         found += page["rows"]
     assert len(found) == len(expected) and {(row["id"], row["room"]) for row in found} == expected
-    rows[gone] |= {"starts": 30, "ends": 31}
-    assert set(_get(client, **window)) == expected - {gone}
+    rows[deleted] |= {"starts": 30, "ends": 31}
+    assert set(_get(client, **window)) == expected - {deleted}
     head = client.head("/v1/relations/stays/rows", params=window)
     assert head.status_code == 200 and int(head.headers["Livejoin-Version"]) > version and head.headers["Livejoin-Empty"] == "false"
     for media in (CSV, ARROW):

@@ -36,9 +36,9 @@ assert folder  # the fixture: a snapshot of version 20, and ten batches behind i
 
 
 def livejoin(status: int, *arguments: str | Path) -> str:
-    found, told = finished([str(argument) for argument in arguments])
-    assert found == status and "Traceback" not in told, told
-    return told
+    found, emitted = finished([str(argument) for argument in arguments])
+    assert found == status and "Traceback" not in emitted, emitted
+    return emitted
 
 
 def sources(server: ServerProcess) -> dict[str, int]:
@@ -48,9 +48,9 @@ def sources(server: ServerProcess) -> dict[str, int]:
 @contextmanager
 def repaired(data: Path, *words: str) -> Iterator[ServerProcess]:
     before = {path.relative_to(data): path.read_bytes() for path in data.rglob("*") if path.is_file()}
-    told = livejoin(0, "repair", data, "--yes")
-    assert all(word in told for word in words), told
-    assert ("each source must resend" in told) == ("drop       version" in told), "only what was dropped"
+    emitted = livejoin(0, "repair", data, "--yes")
+    assert all(word in emitted for word in words), emitted
+    assert ("each source must resend" in emitted) == ("drop       version" in emitted), "only what was dropped"
     (aside,) = data.glob("damaged-*")
     assert all((aside / name).read_bytes() == before[Path(name)] for name in os.listdir(aside) if (aside / name).is_file())
     assert livejoin(0, "check", data).splitlines()[-1].startswith("verdict    sound")
@@ -110,8 +110,8 @@ def test_damaged_tokens_leave_the_service_closed(folder: Path, tmp_path: Path) -
     data = copy(folder, tmp_path / "data")
     livejoin(0, "token", "create", "boss", "--scope", "admin", "--data", data)
     flip(data / "livejoin.tokens", b"boss")
-    told = livejoin(0, "repair", data, "--yes")
-    assert "access tokens" in told
+    emitted = livejoin(0, "repair", data, "--yes")
+    assert "access tokens" in emitted
     with ServerProcess(data) as server:
         talk.problem(server.client().get("/v1/status"), 401, "unauthorized")
 
@@ -121,8 +121,8 @@ def test_what_cannot_be_repaired(folder: Path, tmp_path: Path, damage: Callable[
     data = copy(folder, tmp_path / "data")
     damage(data)
     before = sorted(path for path in data.rglob("*") if path.name != "livejoin.lock")
-    told = livejoin(1, "repair", data, "--yes")
-    assert "cannot be repaired" in told and "restore" in told
+    emitted = livejoin(1, "repair", data, "--yes")
+    assert "cannot be repaired" in emitted and "restore" in emitted
     assert sorted(path for path in data.rglob("*") if path.name != "livejoin.lock") == before
 
 
@@ -137,10 +137,10 @@ def test_it_asks_first(folder: Path, tmp_path: Path) -> None:
         command = [sys.executable, "-m", "service.cli", "repair", str(data)]
         process = subprocess.Popen(command, cwd=ROOT, stdin=terminal, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
         os.write(master, answer)
-        told = process.communicate(timeout=60)[0].decode()
+        emitted = process.communicate(timeout=60)[0].decode()
         os.close(terminal)
         os.close(master)
-        assert process.returncode == status and "Drop this? [y/N]" in told, told
+        assert process.returncode == status and "Drop this? [y/N]" in emitted, emitted
     assert "nothing to repair" in livejoin(0, "repair", data)
 
 
@@ -152,17 +152,17 @@ def test_killed_in_the_middle(folder: Path, tmp_path: Path) -> None:
         data = copy(folder, tmp_path / str(number))
         lose_a_version(data)
         flip(data / "snapshots" / "10" / "manifest.json", b"version")
-        status, told = finished(["repair", str(data), "--yes"], {"LIVEJOIN_FAILPOINT": f"in-repair:{number}"})
+        status, emitted = finished(["repair", str(data), "--yes"], {"LIVEJOIN_FAILPOINT": f"in-repair:{number}"})
         if status == 0:
             break
-        assert status == -9, told
+        assert status == -9, emitted
         with pytest.raises(NotStarted) as caught, ServerProcess(data):
             pass
         if (data / "repaired").exists():
             assert "an interrupted repair" in caught.value.errors and "livejoin repair" in caught.value.errors
             assert "an interrupted repair" in livejoin(1, "check", data)
-        told = livejoin(0, "repair", data, "--yes")
-        finished_ones += "finished   a repair" in told
+        emitted = livejoin(0, "repair", data, "--yes")
+        finished_ones += "finished   a repair" in emitted
         assert livejoin(0, "check", data).splitlines()[-1].startswith("verdict    sound: everything can be recovered: version 24")
         with ServerProcess(data) as server:
             expect(server.client(), 24)

@@ -40,7 +40,7 @@ class Life:
     def __init__(self, seed: int) -> None:
         self.random = Random(seed)
         self.written: dict[int, tuple[Rows, bool]] = {}
-        self.told: list[dict[str, Any]] = []
+        self.emitted: list[dict[str, Any]] = []
         self.token = ""
 
     def step(self, client: httpx.Client) -> None:
@@ -60,7 +60,7 @@ class Life:
         answer = client.get("/v1/views/every/changes", params={"wait": 0} | ({"since": self.token} if self.token else {"snapshot": "true"}))
         assert answer.status_code == 200, answer.text
         found = [orjson.loads(line) for line in answer.text.splitlines()]
-        self.told += [one for one in found if one["op"] != "progress"]
+        self.emitted += [one for one in found if one["op"] != "progress"]
         self.token = found[-1]["token"]
 
     def settle(self, client: httpx.Client) -> Rows:
@@ -76,7 +76,7 @@ class Life:
         rows: Rows = {}
         for version in range(1, newest + 1):
             before = dict(rows)
-            for one in (one for one in self.told if one["version"] == version):
+            for one in (one for one in self.emitted if one["version"] == version):
                 if one["op"] == "delete":
                     assert rows.pop(one["row"]["id"]) == one["row"], version
                 else:

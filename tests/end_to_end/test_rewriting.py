@@ -97,9 +97,9 @@ def test_followers_see_the_difference_only(client: httpx.Client) -> None:
         "applied": 3, "ignored": 0, "skipped_count": 0, "duplicate": False,
     }  # fmt: skip
     assert ids(client) == {1, 3, 4}
-    told = changes_since(client, token)
-    records = [(one["op"], one["row"]["i"], one["row"]["j"]) for one in told if one["op"] != "progress"]
-    assert {one["version"] for one in told if one["op"] != "progress"} == {receipt["version"]}
+    emitted = changes_since(client, token)
+    records = [(one["op"], one["row"]["i"], one["row"]["j"]) for one in emitted if one["op"] != "progress"]
+    assert {one["version"] for one in emitted if one["op"] != "progress"} == {receipt["version"]}
     assert sorted(records) == sorted(
         [("delete", 1, 3), ("delete", 3, 1), ("delete", 2, 2), ("insert", 1, 4), ("insert", 4, 1), ("insert", 4, 4)]
         + [("delete", 3, 3), ("insert", 3, 3)] * any(record[1:] == (3, 3) for record in records)
@@ -181,8 +181,8 @@ def test_delete_by_condition(client: httpx.Client) -> None:
 
 def test_stages(client: httpx.Client) -> None:
     ok(replace(client, [stay(1), stay(2)]))
-    told = ok(replace(client, [stay(3), stay(4)], stage="night", part=1))
-    assert (told["stage"], told["part"], told["parts"], told["rows"]) == ("night", 1, 1, 2)
+    emitted = ok(replace(client, [stay(3), stay(4)], stage="night", part=1))
+    assert (emitted["stage"], emitted["part"], emitted["parts"], emitted["rows"]) == ("night", 1, 1, 2)
     ok(replace(client, [stay(5)], stage="night", part=0))
     assert ok(replace(client, [stay(5), stay(3, room="early")], stage="night", part=0))["rows"] == 4
     assert ok(replace(client, [stay(6), stay(2) | {"ends": "x"}, stay(7)], stage="night", on_error="skip"))["part"] == 2

@@ -44,7 +44,7 @@ def test_a_stop_during_recovery(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     server = ServerProcess(data, environment=normal, before=slow_replay)
     try:
         server.start(wait=False)
-        until(lambda: "replaying the log" in told(server), server.output)
+        until(lambda: "replaying the log" in emitted(server), server.output)
         assert server.stop() == 0, server.output()
     finally:
         server.close()
@@ -56,7 +56,7 @@ def test_a_stop_during_recovery(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
         expect(server.client(), 60)
 
 
-def told(server: ServerProcess) -> str:
+def emitted(server: ServerProcess) -> str:
     try:
         return server.client().get("/readyz").text
     except httpx.TransportError:  # it does not listen yet
@@ -132,9 +132,9 @@ def test_a_batch_that_is_in_progress_for_too_long_at_a_stop(tmp_path: Path, sour
     with ServerProcess(data, before=partial(impatient, tmp_path)) as server, ThreadPoolExecutor(8) as threads:
         busy = Busy(tmp_path, server, threads, **fields)
         server.process.send_signal(signal.SIGTERM)
-        told = busy.first.result(60)
+        emitted = busy.first.result(60)
         busy.stopped(errors=int(source is None))
-        talk.problem(told, 500, "internal") if source is None else talk.problem(told, 503, "recovering")
+        talk.problem(emitted, 500, "internal") if source is None else talk.problem(emitted, 503, "recovering")
         for one in busy.waiting:
             talk.problem(one.result(60), 503, "recovering")
     with ServerProcess(data) as server:
@@ -155,8 +155,8 @@ def without_core() -> None:
 
 def test_a_crash_of_native_code(tmp_path: Path) -> None:
     """Standard error shows where each thread was, and a test whose server ends like this fails."""
-    told = r"(?s)status -11:.*Fatal Python error: Segmentation fault.*writer\.py"
-    with pytest.raises(Crashed, match=told), ServerProcess(tmp_path / "data", before=without_core) as server:
+    emitted = r"(?s)status -11:.*Fatal Python error: Segmentation fault.*writer\.py"
+    with pytest.raises(Crashed, match=emitted), ServerProcess(tmp_path / "data", before=without_core) as server:
         server.process.send_signal(signal.SIGSEGV)
         assert server.wait() == -signal.SIGSEGV
 

@@ -227,12 +227,12 @@ def read_in_parts(client: httpx.Client, tables: Rows, wanted: dict[str, list[tup
     )
 
 
-def test_what_the_service_tells(server: ServerProcess) -> None:
+def test_what_the_service_emits(server: ServerProcess) -> None:
     client = server.client()
-    told = ok(client.get("/v1/views/free"))
-    assert told["plan"]["class"] == "gaps, 1-D, 2 relations, keyed" and told["plan"]["algorithm"] == "event-tree"
-    assert told["shape"]["columns"][2] == {"name": "free_start", "kind": "gaps_start", "alias": None}
-    assert told["empty"] is True and told["statistics"]["groups"] is None
+    emitted = ok(client.get("/v1/views/free"))
+    assert emitted["plan"]["class"] == "gaps, 1-D, 2 relations, keyed" and emitted["plan"]["algorithm"] == "event-tree"
+    assert emitted["shape"]["columns"][2] == {"name": "free_start", "kind": "gaps_start", "alias": None}
+    assert emitted["empty"] is True and emitted["statistics"]["groups"] is None
     row = {"id": 1, "room": "A", "starts": at(9), "ends": at(17)}
     ok(client.post("/v1/changes", json={"changes": [{"relation": "shifts", "op": "upsert", "row": row}]}))
     window = ok(client.get("/v1/views/free/window", params={"keys": 3}))

@@ -41,8 +41,8 @@ def test_a_mark_that_was_removed(folder: Path, tmp_path: Path) -> None:
         require_expired(client, lost)
         fill(client, status["version"] + 1, 33)
         require_expired(client, lost)
-        told = backup(server, tmp_path / "later", "--since", tmp_path / "backup", status=1)
-        assert "has versions that are no longer part of the data folder" in told
+        emitted = backup(server, tmp_path / "later", "--since", tmp_path / "backup", status=1)
+        assert "has versions that are no longer part of the data folder" in emitted
 
 
 def test_two_restorations_of_one_backup(folder: Path, tmp_path: Path) -> None:

@@ -37,7 +37,7 @@ TABLE = {
 }
 SAME = "SELECT x.id AS x, y.id AS y FROM a x JOIN b y ON overlaps(x.during, y.during)"
 SELF = "SELECT x.id AS x, y.id AS y FROM a x JOIN a y ON overlaps(x.during, y.during) AND x.id < y.id"
-# Names in tokens: `gone` exists in none of the tests, so that a request that is allowed has no effect.
+# Names in tokens: `deleted` exists in none of the tests, so that a request that is allowed has no effect.
 NAMED = {"relations": ["a", "gone"], "views": ["v", "gone"]}
 OTHER = {"relations": ["b"], "views": ["w"]}
 GRANTS: dict[str, dict[str, list[str]]] = {"all": {}, "named": NAMED, "other": OTHER, "relations": {"relations": ["gone"]}}
@@ -204,7 +204,7 @@ def test_what_a_named_token_reads(house: House) -> None:
     talk.ok(client.delete(f"/v1/readings/{reading['id']}"), 204)
 
 
-def test_batches_are_judged_relation_by_relation(house: House) -> None:
+def test_batches_are_validated_relation_by_relation(house: House) -> None:
     client, every = house.client("write-named"), house.client("read-all")
     version = talk.ok(every.get("/v1/status"))["version"]
     assert talk.ok(client.post("/v1/changes", json={"changes": [change("a", 3)]}))["version"] == version + 1
@@ -268,7 +268,7 @@ def test_tokens_over_http(house: House, capfd: pytest.CaptureFixture[str]) -> No
 def test_the_command_line_and_the_client(house: House, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("LIVEJOIN_URL", house.server.url)
     data = ["--data", str(house.server.data)]
-    assert main(["rows", "v"]) == 1 and "LIVEJOIN_TOKEN" not in (told := capfd.readouterr()).out and "unauthorized" in told.err
+    assert main(["rows", "v"]) == 1 and "LIVEJOIN_TOKEN" not in (emitted := capfd.readouterr()).out and "unauthorized" in emitted.err
     monkeypatch.setenv("LIVEJOIN_TOKEN", house.texts["admin-all"])
     assert main(["token", "create", "by_http", "--scope", "read", "--views", "v,w"]) == 0
     by_http = capfd.readouterr().out.strip()
@@ -376,7 +376,7 @@ def test_a_body_does_not_outlive_its_token(house: House, path: str, body: dict[s
         ("admin-relations", "GET", "/v1/relations/gone", None, "there is no relation 'gone'"),
     ],
 )
-def test_what_is_told_instead_of_a_name_is_what_the_token_is_for(
+def test_what_is_emitted_instead_of_a_name_is_what_the_token_is_for(
     house: House, token: str, method: str, path: str, body: Any, says: str
 ) -> None:
     answer = house.client(token).request(method, path, **({"content": body} if body == "" else {"json": body}))
@@ -397,14 +397,14 @@ def test_nothing_holds_the_text_of_a_token(house: House) -> None:
     kept = {path: path.read_bytes() for path in house.server.data.rglob("*") if path.is_file()}
     for text in [*house.texts.values(), "lj_aaaa"]:
         assert text not in log and not [path for path, data in kept.items() if text.encode() in data]
-    told = [json.loads(line) for line in (house.server.data / AUDIT).read_text().splitlines()]
-    acts = {(line["token"], line["action"], line.get("status")) for line in told}
+    emitted = [json.loads(line) for line in (house.server.data / AUDIT).read_text().splitlines()]
+    acts = {(line["token"], line["action"], line.get("status")) for line in emitted}
     assert acts >= {
         ("ops", "POST /v1/tokens", 201), ("ops", "create token", None), ("ops", "revoke token", None), (None, "revoke token", None),
         ("write-named", "POST /v1/changes", 200), ("write-named", "POST /v1/changes", 403), (None, "- -", 401),
     }  # fmt: skip
-    assert not any("/livez" in line["action"] for line in told)
-    created = next(line for line in told if line["action"] == "create token" and line["name"] == "late")
+    assert not any("/livez" in line["action"] for line in emitted)
+    created = next(line for line in emitted if line["action"] == "create token" and line["name"] == "late")
     assert created.items() >= {"token": "ops", "address": "127.0.0.1", "scope": "write", "relations": ["b"], "views": ["*"]}.items()
 
 
@@ -449,11 +449,11 @@ def test_token_mode_begins_under_a_running_service_and_outlives_it(
             records = answer.iter_lines()
             next(records)
             assert main(["token", "create", "ops", "--scope", "admin", *data]) == 0
-            told = capfd.readouterr()
-            assert "is now in token mode" in told.err
+            emitted = capfd.readouterr()
+            assert "is now in token mode" in emitted.err
             talk.problem(open_house.get("/v1/views"), 401, "unauthorized")
             ops = server.client()
-            ops.headers["Authorization"] = f"Bearer {told.out.strip()}"
+            ops.headers["Authorization"] = f"Bearer {emitted.out.strip()}"
             talk.ok(ops.post("/v1/changes", json={"changes": [change("a", 1), change("a", 2)]}))
             with pytest.raises(httpx.RemoteProtocolError):  # it was admitted when no token was required
                 next(records)

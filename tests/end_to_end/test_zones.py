@@ -97,8 +97,8 @@ def test_load(server: ServerProcess, client: httpx.Client, tmp_path: Path, capsy
         assert "local times that do not exist or are ambiguous: 1;" in capsys.readouterr().err
     assert main(["load", "plain", str(bad), *url, "--zone", ZONE]) == 1
     assert main(["load", "plain", str(bad), *url, "--zone", "UTC", "--on-error", "skip"]) == 1
-    told = capsys.readouterr()
-    assert "plain: 2 rows loaded" in told.out and told.err.count("bad.csv  4") == 2
+    emitted = capsys.readouterr()
+    assert "plain: 2 rows loaded" in emitted.out and emitted.err.count("bad.csv  4") == 2
     assert kept(client, "plain")[0]["opens"] == "2026-02-17T09:00:00Z"
     file = tmp_path / "naive.parquet"
     file.write_bytes(talk.encode_table(pa.table({"id": [1], "at": pa.array([datetime(2026, 2, 17, 9)])}), talk.PARQUET))

@@ -148,7 +148,7 @@ class Disk:
             return
         if kind == "A":
             return
-        parent, name = self._place(record.first)
+        parent, name = self._position(record.first)
         if kind in "CM":
             what = self._by_inode[record.inode] = File() if kind == "C" else Folder()
             self._step((parent, name, what))
@@ -156,11 +156,11 @@ class Disk:
             self._step((parent, name, None))
         else:
             assert kind in "RL", kind
-            to, new = self._place(record.second)
+            to, new = self._position(record.second)
             what = parent.now[name]
             self._step(*([(parent, name, None)] if kind == "R" else []), (to, new, what))
 
-    def _place(self, path: bytes) -> tuple[Folder, str]:
+    def _position(self, path: bytes) -> tuple[Folder, str]:
         *above, name = Path(os.fsdecode(path)).relative_to(self.root).parts
         folder = self.top
         for part in above:
@@ -191,8 +191,8 @@ class Disk:
             left = dict(folder.synced)
             for step in folder.pending:
                 if steps.setdefault(id(step), chance.random() < kept):
-                    for place, name, what in step.names:
-                        if place is folder:
+                    for position, name, what in step.names:
+                        if position is folder:
                             _name(left, name, what)
             return left
 

@@ -159,7 +159,7 @@ def test_a_fault_while_it_runs(
             steady.require_sound(server.client())
             fault(disk, chance)
             statuses = strike(server, steady)
-            judge(fault, disk, server, steady, statuses)
+            validate(fault, disk, server, steady, statuses)
         disk.cut_power(None)
         with disk.server(patches.small) as server:
             steady.require_sound(server.client())
@@ -167,7 +167,7 @@ def test_a_fault_while_it_runs(
             assert "Traceback" not in server.output()
 
 
-def judge(
+def validate(
     fault: Callable[[FaultyDisk, Random], None], disk: FaultyDisk, server: FaultyServer, steady: Steady, statuses: list[int]
 ) -> None:
     """Check how the service reports the fault."""
@@ -269,9 +269,9 @@ def test_a_read_that_fails_at_the_start(begun: tuple[Contents, Steady], disk: Fa
 
 
 def flipped(data: bytes, chance: Random) -> bytes:
-    place = chance.randrange(8 * len(data))
+    position = chance.randrange(8 * len(data))
     changed = bytearray(data)
-    changed[place // 8] ^= 1 << place % 8
+    changed[position // 8] ^= 1 << position % 8
     return bytes(changed)
 
 

@@ -42,7 +42,7 @@ def recorded(path: Path, seed: int, *bugs: Patch, environment: dict[str, str] | 
     """Two services on one disk, the first one killed; the journal has the newest version that any client knew at each moment."""
     disk = FaultyDisk(path)
     clients = Clients(seed)
-    clients.history.told = disk.note
+    clients.history.emitted = disk.note
     start = read_in(disk.root)
     for _ in range(2):
         with disk.server(patches.small, *bugs, environment=environment) as server:
@@ -62,33 +62,33 @@ def recorded(path: Path, seed: int, *bugs: Patch, environment: dict[str, str] | 
 def moments(run: Run, chance: Random, count: int) -> list[int]:
     """Return the numbers of records before which the power is cut: half of them anywhere, half of them where names change."""
     rare = [i + chance.randrange(-1, 3) for i, record in enumerate(run.journal) if record.kind in _RARE]
-    places = [chance.randrange(len(run.journal) + 1) if chance.random() < 0.5 else chance.choice(rare) for _ in range(count)]
-    return sorted(min(max(place, 0), len(run.journal)) for place in places)
+    positions = [chance.randrange(len(run.journal) + 1) if chance.random() < 0.5 else chance.choice(rare) for _ in range(count)]
+    return sorted(min(max(position, 0), len(run.journal)) for position in positions)
 
 
 def cuts(run: Run, chance: Random, count: int) -> Iterator[tuple[int, dict[str, bytes | None], int, set[str]]]:
     """Yield (number of the record, the contents left, the newest version that any client knew, the columns that clients knew)."""
     write_out(run.start, run.root)
     disk, known, columns, at = Disk(run.root), 0, set[str](), 0
-    for place in moments(run, chance, count):
-        for record in run.journal[at:place]:
+    for position in moments(run, chance, count):
+        for record in run.journal[at:position]:
             disk.follow(record)
             if record.kind == "A" and record.first.isdigit():
                 known = max(known, int(record.first))
             elif record.kind == "A":
                 columns.add(record.first.decode())
-        at = place
-        yield place, disk.cut(None if chance.random() < 0.3 else chance), known, {*columns}
+        at = position
+        yield position, disk.cut(None if chance.random() < 0.3 else chance), known, {*columns}
 
 
 def suffer(run: Run, path: Path, chance: Random, count: int, environment: dict[str, str] | None = None) -> None:
     """Simulate this number of power cuts; after a third of them, another one while the service recovers."""
     disk = FaultyDisk(path)
-    for place, left, known, columns in cuts(run, chance, count):
+    for position, left, known, columns in cuts(run, chance, count):
         write_out(left, disk.root)
         disk.restart()
         twice = chance.randrange(1, 60) if chance.random() < 0.3 else 0
-        print(f"power cut before record {place} of {len(run.journal)}, version {known} known, again at operation {twice}")
+        print(f"power cut before record {position} of {len(run.journal)}, version {known} known, again at operation {twice}")
         if twice:
             disk.faults.kill_at = twice
             try:

@@ -64,9 +64,9 @@ def arm(disk: FaultyDisk, fault: Fault, chance: Random) -> None:
 
 def command(disk: FaultyDisk, status: int, *arguments: str | Path) -> str:
     """Run a command on a disk without faults; return its output."""
-    found, told = disk.run(patches.small, *arguments)
-    assert found == status and "Traceback" not in told, told
-    return told
+    found, emitted = disk.run(patches.small, *arguments)
+    assert found == status and "Traceback" not in emitted, emitted
+    return emitted
 
 
 def backup_of(server: FaultyServer, target: Path) -> str:
@@ -75,12 +75,12 @@ def backup_of(server: FaultyServer, target: Path) -> str:
     try:
         if client.post("/v1/backup", json={"target": str(target)}).status_code != 202:
             return "refused"
-        while (told := talk.ok(client.get("/v1/backup")))["state"] == "running":
+        while (emitted := talk.ok(client.get("/v1/backup")))["state"] == "running":
             time.sleep(0.01)
     except httpx.TransportError:
         assert server.wait() == 1, server.output()
         return "ended"
-    return str(told["state"])
+    return str(emitted["state"])
 
 
 @each_seed
@@ -156,9 +156,9 @@ def restore(disk: FaultyDisk, backed_up: tuple[Contents, Steady], fault: Fault, 
     write_out(backed_up[0], disk.root)
     disk.restart()
     arm(disk, fault, chance)
-    status, told = disk.run(bug, "restore", disk.root / "backup", disk.root / "restored")
-    print(told)
-    assert status in (0, 1) and "Traceback" not in told, told
+    status, emitted = disk.run(bug, "restore", disk.root / "backup", disk.root / "restored")
+    print(emitted)
+    assert status in (0, 1) and "Traceback" not in emitted, emitted
     assert status == 0 if fault in HARMLESS else status == 1 if fault is read_only else True
     disk.cut_power(None)
     if status == 0 or (disk.root / "restored").exists():
@@ -172,9 +172,9 @@ def test_a_restoration_on_a_disk_that_is_too_small(backed_up: tuple[Contents, St
         write_out(backed_up[0], disk.root)
         disk.restart()
         disk.faults.room = needed * part // 8
-        told = command(disk, 1, "restore", disk.root / "backup", disk.root / "restored")
-        assert told.startswith(f"livejoin: the data folder {disk.root / 'restored'} could not be written (") and told.count("\n") == 1
-        assert told.endswith("): remove what is in it, free space, and restore again\n"), told
+        emitted = command(disk, 1, "restore", disk.root / "backup", disk.root / "restored")
+        assert emitted.startswith(f"livejoin: the data folder {disk.root / 'restored'} could not be written (") and emitted.count("\n") == 1
+        assert emitted.endswith("): remove what is in it, free space, and restore again\n"), emitted
 
 
 @each_seed
@@ -184,12 +184,12 @@ def test_a_flipped_bit_in_a_backup(backed_up: tuple[Contents, Steady], disk: Fau
         print(seed, what)
         write_out(contents, disk.root)
         disk.restart()
-        status, told = disk.run(patches.small, "restore", disk.root / "backup", disk.root / "restored")
+        status, emitted = disk.run(patches.small, "restore", disk.root / "backup", disk.root / "restored")
         if status == 0:
             assert restored_on(disk, backed_up[1].copy())
         else:
             refused += 1
-            assert status == 1 and "Traceback" not in told and str(disk.root / "backup") in told, told
+            assert status == 1 and "Traceback" not in emitted and str(disk.root / "backup") in emitted, emitted
     assert refused > 3
 
 
@@ -208,9 +208,9 @@ def mend(disk: FaultyDisk, steady: Steady, fault: Fault, chance: Random, bug: pa
     lost = lose_a_version(disk.data)
     disk.restart()
     arm(disk, fault, chance)
-    status, told = disk.run(bug, "repair", disk.data, "--yes")
-    print(told)
-    assert status in (0, 1) and "Traceback" not in told, told
+    status, emitted = disk.run(bug, "repair", disk.data, "--yes")
+    print(emitted)
+    assert status in (0, 1) and "Traceback" not in emitted, emitted
     assert status == 0 if fault in HARMLESS else status == 1 if fault is read_only else True
     disk.cut_power(None)
     if status == 1:
@@ -230,9 +230,9 @@ def test_a_read_only_disk_says_what_to_do(begun: tuple[Contents, Steady], disk: 
     disk.faults.read_only = 1
     assert command(disk, 1, "repair", disk.data, "--yes").endswith("(Read-only file system): free space and allow writing there\n")
     for action in (["create", "x", "--scope", "admin"], ["revoke", "old"], ["disable"]):
-        told = command(disk, 1, "token", *action, "--data", disk.data)
-        assert told.startswith(f"livejoin: the tokens in {disk.data} could not be written (Read-only file system): "), told
-        assert told.count("\n") == 1 and "free space and allow writing there" in told and "livejoin token list" in told
+        emitted = command(disk, 1, "token", *action, "--data", disk.data)
+        assert emitted.startswith(f"livejoin: the tokens in {disk.data} could not be written (Read-only file system): "), emitted
+        assert emitted.count("\n") == 1 and "free space and allow writing there" in emitted and "livejoin token list" in emitted
     assert "old" in command(disk, 0, "token", "list", "--data", disk.data)
 
 
@@ -248,7 +248,7 @@ def lose_a_version(data: Path) -> int:
 # a folder of format 1
 
 
-def told_by(server: FaultyServer) -> dict[str, Any]:
+def emitted_by(server: FaultyServer) -> dict[str, Any]:
     """Return the version, the sources, and the rows of all relations."""
     client = server.client()
     found: dict[str, Any] = {"version": talk.ok(client.get("/v1/status"))["version"]}

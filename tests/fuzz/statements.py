@@ -232,13 +232,13 @@ class Drawn:
 
     def _joined(self) -> dict[str, Any]:
         rng, kind = self.random, self.random.choice(_JOINS)
-        sides = [rng.choice(self._scopes[-1])[0], rng.choice(self._scopes[rng.choice((-1, -2))] or self._scopes[-1])[0]]
-        if sides[0] == sides[1] and rng.random() < 0.8:
-            sides = [alias for alias, _ in rng.sample(self._scopes[-1], 2)] if len(self._scopes[-1]) > 1 else sides
+        inputs = [rng.choice(self._scopes[-1])[0], rng.choice(self._scopes[rng.choice((-1, -2))] or self._scopes[-1])[0]]
+        if inputs[0] == inputs[1] and rng.random() < 0.8:
+            inputs = [alias for alias, _ in rng.sample(self._scopes[-1], 2)] if len(self._scopes[-1]) > 1 else inputs
         if kind == "cross":
-            return {kind: sides}
+            return {kind: inputs}
         name = rng.choice("ij" if kind == "overlaps" else _NAMES)
-        pair = [f"{side}.{name if rng.random() < 0.8 else rng.choice(_NAMES)}" for side in sides]
+        pair = [f"{input}.{name if rng.random() < 0.8 else rng.choice(_NAMES)}" for input in inputs]
         if kind == "as_of":
             return {kind: [pair[0], rng.choice(_OPS[2:6] * 3 + _OPS), pair[1]]}
         return {kind: pair, "distance": rng.choice((2, 2, 2, 0.5, "PT15M", "P1D", -1))} if kind == "within" else {kind: pair}

@@ -26,7 +26,7 @@ from service.api.problems import problem_of
 from service.api.rows import ViewRowsParameters, filters
 from service.errors import Problem
 from service.query.literals import BadLiteral, distance_from_json, distance_from_text, from_number, from_text, value_of
-from service.reading.tokens import Forged, Signer
+from service.reading.tokens import ForgedToken, Signer
 from service.views.parse import parse_view
 from streaming.config import BadConfig, read_config
 from tests.fuzz import samples
@@ -48,7 +48,7 @@ def _definition(name: str) -> RelationDefinition:
     return samples.RELATIONS[name]
 
 
-def _told(error: Problem | WireError) -> None:
+def _emitted(error: Problem | WireError) -> None:
     """Check that a refusal can be sent."""
     orjson.dumps((error if isinstance(error, Problem) else problem_of(error)).to_json())
 
@@ -73,7 +73,7 @@ def _changes(kind: str) -> Callable[[bytes], None]:
         try:
             batch = decode_changes(kind, data, _definition)
         except WireError as error:
-            _told(error)
+            _emitted(error)
         else:
             _sound(batch)
 
@@ -85,7 +85,7 @@ def _relation_changes(kind: str) -> Callable[[bytes], None]:
         try:
             batch = decode_relation_changes(kind, data, "bookings", _definition)
         except WireError as error:
-            _told(error)
+            _emitted(error)
         else:
             _sound(batch)
 
@@ -106,7 +106,7 @@ def _relation(data: bytes) -> None:
     try:
         definition = parse_relation(parse_json(data))
     except (Problem, WireError) as error:
-        _told(error)
+        _emitted(error)
     else:
         assert parse_relation(orjson.loads(orjson.dumps(definition.to_json()))).to_json() == definition.to_json()
 
@@ -115,7 +115,7 @@ def _view(data: bytes) -> None:
     try:
         view = parse_view("v", parse_json(data), samples.RELATIONS)
     except (Problem, WireError) as error:
-        _told(error)
+        _emitted(error)
     else:
         orjson.dumps(view.plan.to_json())
         assert parse_view("v", orjson.loads(orjson.dumps(view.definition)), samples.RELATIONS).query == view.query
@@ -132,7 +132,7 @@ def _query(data: bytes) -> None:
             if isinstance(values, ViewRowsParameters):
                 filters(values)
         except Problem as problem:
-            _told(problem)
+            _emitted(problem)
 
 
 KINDS = (
@@ -165,7 +165,7 @@ def _headers(data: bytes) -> None:
             try:
                 check(media.fields_of(headers))
             except Problem as problem:
-                _told(problem)
+                _emitted(problem)
 
 
 _SIGNER = Signer("folder", b"s" * 32)
@@ -178,7 +178,7 @@ def _token(data: bytes) -> None:
     for kind in ("cursor", "token"):
         try:
             fields = _SIGNER.open(kind, text)
-        except Forged:
+        except ForgedToken:
             continue
         assert _SIGNER.seal(kind, *fields).encode() in _TOKENS
 

@@ -21,7 +21,7 @@ from service.api.http import media
 from tests.end_to_end import talk
 from tests.fuzz.mutations import WORDS, drawn, mutated
 from tests.fuzz.statements import Drawn, definition
-from tests.fuzz.test_door import GROWTH, Connection, Request, check_answer
+from tests.fuzz.test_limits import GROWTH, Connection, Request, check_answer
 from tests.server_process import ServerProcess
 from tests.service.random_sql import DEFINITIONS, Rows, to_batch
 

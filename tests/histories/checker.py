@@ -82,11 +82,11 @@ def _of_time(events: Sequence[Event]) -> Iterator[str]:
     """The effects of what has ended are visible to everything that begins later."""
     seen = 0
     ended = sorted(events, key=lambda event: event.ended)
-    place = 0
+    position = 0
     for event in sorted(events, key=lambda event: event.began):
-        while ended[place].ended < event.began:
-            seen = max(seen, newest(ended[place]) or 0)
-            place += 1
+        while ended[position].ended < event.began:
+            seen = max(seen, newest(ended[position]) or 0)
+            position += 1
         if isinstance(event, Write) and not event.duplicate and event.version <= seen:
             yield f"{(event.source, event.epoch)} made version {event.version} after version {seen} was seen"
         elif isinstance(event, Reading | Start) and event.version < seen:

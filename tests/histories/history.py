@@ -99,11 +99,11 @@ def newest(event: Event) -> int | None:
 
 @dataclass
 class History:
-    """`told` is called after each event with what a client knows to exist: the newest version, or a column, as `relation.column`.
+    """`emitted` is called after each event with what a client knows to exist: the newest version, or a column, as `relation.column`.
     `columns`: those of all events so far, by relation."""
 
     events: list[Event] = field(default_factory=list)
-    told: Callable[[str], None] | None = None
+    emitted: Callable[[str], None] | None = None
     columns: dict[str, set[str]] = field(default_factory=dict)
     _time: int = 0
     _lock: threading.Lock = field(default_factory=threading.Lock)
@@ -119,7 +119,7 @@ class History:
             self.events.append(event)
             if isinstance(event, Extended):
                 self.columns[event.relation] = self.columns.get(event.relation, set()) | {event.column}
-            if self.told and isinstance(event, Extended):
-                self.told(f"{event.relation}.{event.column}")
-            elif self.told and version is not None:
-                self.told(str(version))
+            if self.emitted and isinstance(event, Extended):
+                self.emitted(f"{event.relation}.{event.column}")
+            elif self.emitted and version is not None:
+                self.emitted(str(version))

@@ -43,12 +43,12 @@ def float_sum(values: list[float], divisor: int = 1) -> float | None:
     return nearest(sum(map(Fraction, values), Fraction()) / divisor)
 
 
-def place(value: float) -> tuple[bool, float]:
+def position(value: float) -> tuple[bool, float]:
     """Return a sort key: NaN is the greatest, and -0.0 equals 0.0."""
     return (True, 0.0) if math.isnan(value) else (False, value + 0.0)
 
 
-def told(rows: list[Row]) -> list[int | None]:
+def emitted(rows: list[Row]) -> list[int | None]:
     """Return COUNT(*), then COUNT, SUM, AVG, MIN, MAX, COUNT(DISTINCT) of the integers, then COUNT, SUM, AVG, MIN, MAX, COUNT(DISTINCT) of
     the floats, the latter as bits; then the sum of the integers as two words."""
     numbers = [row.number for row in rows if row.number is not None]
@@ -57,12 +57,12 @@ def told(rows: list[Row]) -> list[int | None]:
     fits = bool(numbers) and -(2**63) <= total < 2**63
     wide = bool(numbers) and abs(total) < 10**38
     summed, mean = float_sum(floats), float_sum(floats, max(1, len(floats)))
-    least, greatest = (pick(map(place, floats), default=None) for pick in (min, max))
+    least, greatest = (pick(map(position, floats), default=None) for pick in (min, max))
     return [
         len(rows), len(numbers), total if fits else None, bits_of(total / len(numbers)) if numbers else None,
         min(numbers, default=None), max(numbers, default=None), len(set(numbers)), len(floats),
         *(None if value is None else bits_of(value) for value in (summed, mean)),
         *(None if value is None else bits_of(math.nan if value[0] else value[1]) for value in (least, greatest)),
-        len(set(map(place, floats))),
+        len(set(map(position, floats))),
         total >> 64 if wide else None, (total + 2**63) % 2**64 - 2**63 if wide else None,
     ]  # fmt: skip

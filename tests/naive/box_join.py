@@ -23,9 +23,9 @@ Pair = tuple[int, int]
 
 def entries(boxes: Iterable[Box], dimensions: int) -> Entries:
     all_ = list(boxes)
-    sides = [np.array([side[i] for side in all_], np.int64).reshape(-1, dimensions) for i in (2, 3)]
+    inputs = [np.array([input[i] for input in all_], np.int64).reshape(-1, dimensions) for i in (2, 3)]
     sets, keys, slots = (np.array([box[i] for box in all_], kind) for i, kind in ((0, np.uint8), (1, np.int32), (4, np.int32)))
-    return Entries(sets, keys, sides[0], sides[1], slots)
+    return Entries(sets, keys, inputs[0], inputs[1], slots)
 
 
 def touch(left: Iterable[int], right: Iterable[int], lo: Iterable[int], hi: Iterable[int]) -> bool:

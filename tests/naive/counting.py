@@ -15,10 +15,10 @@ class Weighted(NamedTuple):
     weights: tuple[int, ...]
 
 
-def totals(sides: Sequence[Iterable[Weighted]], recipes: Sequence[Recipe], itself: int) -> list[int]:
+def totals(inputs: Sequence[Iterable[Weighted]], recipes: Sequence[Recipe], itself: int) -> list[int]:
     """Return the number of all pairs, and the sums; `recipes`: as for changes of the first side; for a set with itself, OWN refers to
     either row."""
-    found = [(a, b) for a, b in product(*sides) if meet(a.interval, b.interval)]
+    found = [(a, b) for a, b in product(*inputs) if meet(a.interval, b.interval)]
     if itself:
         found = [(a, b) for a, b in found if (a.interval.slot < b.interval.slot if itself == 1 else a.interval.slot != b.interval.slot)]
     return [len(found), *(sum(_of_pair(how, w, a, b) for a, b in found) for how, w in recipes)]

@@ -8,12 +8,12 @@ from typing import TypeVar
 from tests.naive.interval_join import Interval
 
 Stretch = tuple[int, int, int]  # slot, start, last
-Place = TypeVar("Place", int, float)
+Position = TypeVar("Place", int, float)
 
 
-def runs(intervals: Iterable[tuple[Place, Place]]) -> list[tuple[Place, Place]]:
+def runs(intervals: Iterable[tuple[Position, Position]]) -> list[tuple[Position, Position]]:
     """Return closed intervals of integers, possibly without ends, in order; intervals that overlap or touch are merged."""
-    found: list[tuple[Place, Place]] = []
+    found: list[tuple[Position, Position]] = []
     for left, right in sorted(intervals):
         if found and left <= found[-1][1] + 1:
             found[-1] = found[-1][0], max(found[-1][1], right)

@@ -13,6 +13,6 @@ def partners(row: Interval, others: Iterable[Interval], itself: bool) -> list[In
     return [] if row.key == LONELY else [one for one in others if meet(row, one) and not (itself and row.slot == one.slot)]
 
 
-def told(rows: Mapping[int, Interval], others: Mapping[int, Interval], tells_matched: bool, itself: bool) -> set[int]:
+def emitted(rows: Mapping[int, Interval], others: Mapping[int, Interval], emits_matched: bool, itself: bool) -> set[int]:
     """Return the slots of the rows with a partner, or of those without."""
-    return {slot for slot, row in rows.items() if bool(partners(row, others.values(), itself)) == tells_matched}
+    return {slot for slot, row in rows.items() if bool(partners(row, others.values(), itself)) == emits_matched}

@@ -17,8 +17,8 @@ def find_gap(entries: Collection[Entry], prefix: Sequence[int], value: int) -> t
     return max((v for v in following if v <= value), default=None), min((v for v in following if v >= value), default=None)
 
 
-def seek(entries: Collection[Entry], place: Sequence[int]) -> Entry | None:
-    return min((one for one in entries if one[: len(place)] >= tuple(place)), default=None)
+def seek(entries: Collection[Entry], position: Sequence[int]) -> Entry | None:
+    return min((one for one in entries if one[: len(position)] >= tuple(position)), default=None)
 
 
 def in_common(entries: Collection[Entry], entry: Entry) -> int:

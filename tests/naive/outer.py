@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from structures.event_tree.matching import LONELY
 from tests.naive.interval_join import Interval, meet
 
-Sides = tuple[dict[int, Interval], dict[int, Interval]]  # rows, and their partners, by slot
+Inputs = tuple[dict[int, Interval], dict[int, Interval]]  # rows, and their partners, by slot
 
 
 def met(one: Interval, others: Mapping[int, Interval]) -> list[int]:
@@ -20,7 +20,7 @@ def alone(rows: Mapping[int, Interval], partners: Mapping[int, Interval]) -> set
     return {slot for slot, row in rows.items() if not met(row, partners)}
 
 
-def rows_told(sides: Sides, side: int, one: Interval) -> list[int]:
+def rows_emitted(inputs: Inputs, input: int, one: Interval) -> list[int]:
     """Return the rows (of side 0) of the pairs that include an entry of a side."""
-    found = met(one, sides[1 - side])
-    return [one.slot] * len(found) if side == 0 else found
+    found = met(one, inputs[1 - input])
+    return [one.slot] * len(found) if input == 0 else found

@@ -15,6 +15,6 @@ class Member(NamedTuple):
 
 def totals(rows: Sequence[Member], relations: int, sums: Sequence[tuple[int, int]]) -> list[int]:
     """Return the number of rows of the join, and the sums of a relation's weight."""
-    sides = [[row for row in rows if row.relation == relation] for relation in range(relations)]
-    found = [one for one in product(*sides) if len({row.key for row in one}) == 1]
+    inputs = [[row for row in rows if row.relation == relation] for relation in range(relations)]
+    found = [one for one in product(*inputs) if len({row.key for row in one}) == 1]
     return [len(found), *(sum(one[relation].weights[weight] for one in found) for relation, weight in sums)]

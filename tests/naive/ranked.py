@@ -30,10 +30,10 @@ def turns(rows: Iterable[Ranked], last: int) -> dict[tuple[int, int], tuple[int,
     """For each key and place (order), return the slot of the first row there, and the last number before the next place."""
     found, before = dict[tuple[int, int], tuple[int, int]](), None
     for row in sorted(rows):
-        place = row.key, row.order
-        if place in found:
+        position = row.key, row.order
+        if position in found:
             continue
         if before is not None and before[0] == row.key:
             found[before] = found[before][0], row.order - 1
-        found[place], before = (row.slot, last), place
+        found[position], before = (row.slot, last), position
     return found

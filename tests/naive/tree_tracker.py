@@ -17,10 +17,10 @@ class Tracker:
         self.look_ups = 0
         self.removed: set[tuple[int, Entry]] = set()
         self._groups: list[dict[Entry, list[Entry]]] = []
-        for place, own, above in atoms:
+        for position, own, above in atoms:
             shared = [v for v in own if above >= 0 and v in atoms[above][1]]
             groups = defaultdict(list)
-            for entry in relations[place]:
+            for entry in relations[position]:
                 groups[tuple(entry[list(own).index(v)] for v in shared)].append(entry)
             self._groups.append(groups)
         self._open(0, {}, {})
@@ -29,20 +29,20 @@ class Tracker:
         """Return all rows with this beginning. Return None, or the position of a dangling entry, to which everything in between
         backtracks."""
         if q == len(self.atoms):
-            self.rows.append(tuple(slots[place] for place in range(q)))
+            self.rows.append(tuple(slots[position] for position in range(q)))
             return None
-        place, own, above = self.atoms[q]
+        position, own, above = self.atoms[q]
         key = tuple(values[v] for v in own if above >= 0 and v in self.atoms[above][1])
         self.look_ups += q > 0
         lived = False
         for entry in self._groups[q].get(key, []):
-            if (place, entry) in self.removed:
+            if (position, entry) in self.removed:
                 continue
-            failed = self._open(q + 1, values | dict(zip(own, entry, strict=False)), slots | {place: entry[-1]})
+            failed = self._open(q + 1, values | dict(zip(own, entry, strict=False)), slots | {position: entry[-1]})
             if failed is None:
                 lived = True
             elif failed == q:
-                self.removed.add((place, entry))
+                self.removed.add((position, entry))
             else:
                 return failed
         return None if lived else above

@@ -101,8 +101,8 @@ class GroupedView(TwinView):
             groups.setdefault(tuple(one_value(of(*rows)) for of in self.group) or (None,), []).append(rows)
         found = {}
         for key, members in groups.items():
-            told = [self._aggregate(function, of, members) for function, of in self.aggregates]
-            row = values(dict(enumerate([*(key if self.group else ()), *told])))
+            emitted = [self._aggregate(function, of, members) for function, of in self.aggregates]
+            row = values(dict(enumerate([*(key if self.group else ()), *emitted])))
             if self.having(row):
                 found[key] = row
         return found

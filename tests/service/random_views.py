@@ -31,7 +31,7 @@ def _hierarchical(rng: random.Random, most: int) -> list[list[int]]:
     count = rng.randrange(2, max(3, min(most, 4) + 1))
     everyone = list(range(count))
     some = sorted(rng.sample(everyone, rng.randrange(2, count + 1)))
-    rest = [place for place in everyone if place not in some]
+    rest = [position for position in everyone if position not in some]
     fewer = sorted(rng.sample(some, 2))
     return [everyone, *(one for one in (some, fewer, rest) if len(one) > 1 and rng.random() < 0.6)]
 
@@ -40,12 +40,12 @@ def _acyclic(rng: random.Random, most: int) -> list[list[int]]:
     """Each alias except the first has a variable in common with an earlier one, perhaps one that others have, too. The first three are a
     path, so that the join is not hierarchical."""
     variables = [[0, 1], [1, 2]]
-    for place in range(3, rng.randrange(3, max(4, min(most, 5) + 1))):
+    for position in range(3, rng.randrange(3, max(4, min(most, 5) + 1))):
         known = rng.choice(variables)
         if rng.random() < 0.3:
-            known.append(place)
+            known.append(position)
         else:
-            variables.append([rng.choice(known), place])
+            variables.append([rng.choice(known), position])
     return variables
 
 
@@ -81,8 +81,8 @@ class RandomView(TwinView):
         self._memory: tuple[Any, list[tuple[Row, ...]]] = (None, [])
         self._memory_of_rows: tuple[Any, dict[tuple[Any, ...], tuple[Any, ...]]] = (None, {})
         self._draw(rng, style, most)
-        names = [f"t{place}.{'tag' if name == 'a' else 'note'} as c{place}" for place, (_, name) in enumerate(self._aliases)]
-        ends = [SPANS[name][1] if place in self._overlapping else _everywhere for place, (_, name) in enumerate(self._aliases)]
+        names = [f"t{position}.{'tag' if name == 'a' else 'note'} as c{position}" for position, (_, name) in enumerate(self._aliases)]
+        ends = [SPANS[name][1] if position in self._overlapping else _everywhere for position, (_, name) in enumerate(self._aliases)]
         definition = {"from": dict(self._aliases), "join": self._join, "where": self._where, "select": names}
         super().__init__(self._aliases, definition, _always, _selected, ends if self._overlapping else [])
 
@@ -102,13 +102,13 @@ class RandomView(TwinView):
             return self._natural(rng, NATURAL[style](rng, most), first)
         count = {"alone": 1, "boxes": 2, "self": 2, "clique": min(most, rng.randrange(3, 5))}.get(style, rng.randrange(2, max(2, most) + 1))
         relation = rng.choice("ab")
-        for place in range(first, first + count):
-            self._aliases.append((f"t{place}", relation if style in ("self", "clique") else rng.choice("ab")))
+        for position in range(first, first + count):
+            self._aliases.append((f"t{position}", relation if style in ("self", "clique") else rng.choice("ab")))
             self._tests.append([])
         if style == "alone" or (style != "self" and rng.random() < 0.4):
             self._filter(rng, rng.randrange(first, first + count))
-        for place in range(first + 1, first + count):
-            self._edge(rng, style, first if style == "clique" else rng.randrange(first, place), place)
+        for position in range(first + 1, first + count):
+            self._edge(rng, style, first if style == "clique" else rng.randrange(first, position), position)
         for near in range(first, first + count):
             for far in range(near + 1, first + count):
                 if rng.random() < {"heap": 0.3, "mixed": 0.15, "clique": 1.0}.get(style, 0.0):
@@ -117,32 +117,32 @@ class RandomView(TwinView):
             self._order(rng, first, count)
         if style in ("heap", "clique") and rng.random() < 0.5:
             for column in rng.choice((["room"], ["floor"], ["room", "floor"])):
-                for place in range(first + 1, first + count):
-                    self._equal(place - 1, place, column)
+                for position in range(first + 1, first + count):
+                    self._equal(position - 1, position, column)
         if style in ("heap", "mixed", "boxes") and rng.random() < 0.3:
             self._comparison(rng, *sorted(rng.sample(range(first, first + count), 2)))
         return None
 
     def _natural(self, rng: random.Random, variables: list[list[int]], first: int) -> None:
         """Each variable belongs to these aliases, counted from `first`, in a column of each that no other variable uses."""
-        count = 1 + max(place for aliases in variables for place in aliases)
-        for place in range(first, first + count):
-            self._aliases.append((f"t{place}", rng.choice("ab")))
+        count = 1 + max(position for aliases in variables for position in aliases)
+        for position in range(first, first + count):
+            self._aliases.append((f"t{position}", rng.choice("ab")))
             self._tests.append([])
         free = [{kind: rng.sample(names, len(names)) for kind, names in COLUMNS[name].items()} for _, name in self._aliases[first:]]
         for aliases in variables:
-            kinds = [kind for kind in ("whole", "whole", "text", "time") if all(free[place][kind] for place in aliases)]
+            kinds = [kind for kind in ("whole", "whole", "text", "time") if all(free[position][kind] for position in aliases)]
             kind = rng.choice(kinds[:-1] or kinds)  # times are rarely equal
-            columns = [free[place][kind].pop() for place in aliases]
+            columns = [free[position][kind].pop() for position in aliases]
             for i in range(1, len(aliases)):
                 self._equal(first + aliases[i - 1], first + aliases[i], columns[i - 1], columns[i])
         if rng.random() < 0.3:
             self._filter(rng, rng.randrange(first, first + count))
 
-    def _filter(self, rng: random.Random, place: int) -> None:
-        column, value = ("tag", rng.choice("uv")) if self._aliases[place][1] == "a" else ("note", rng.choice("no"))
-        self._where.append({"column": f"t{place}.{column}", "op": "=", "value": value})
-        self._kept[place] = lambda row: row[column] == value
+    def _filter(self, rng: random.Random, position: int) -> None:
+        column, value = ("tag", rng.choice("uv")) if self._aliases[position][1] == "a" else ("note", rng.choice("no"))
+        self._where.append({"column": f"t{position}.{column}", "op": "=", "value": value})
+        self._kept[position] = lambda row: row[column] == value
 
     def _edge(self, rng: random.Random, style: str, near: int, far: int) -> None:
         if style in ("heap", "self", "clique"):
@@ -202,9 +202,9 @@ class RandomView(TwinView):
         """By `<` from alias to alias, or `<>` between all: of the key (for b only a part of it), or of a column with equal values."""
         column = rng.choice(("id", "id", "tag") if self._aliases[first][1] == "a" else ("nr", "site"))
         if rng.random() < 0.6:
-            for place in range(first + 1, first + count):
-                condition = {"less": [f"t{place - 1}.{column}", f"t{place}.{column}"]}
-                self._say(place - 1, place, condition, lambda x, y: x[column] < y[column])
+            for position in range(first + 1, first + count):
+                condition = {"less": [f"t{position - 1}.{column}", f"t{position}.{column}"]}
+                self._say(position - 1, position, condition, lambda x, y: x[column] < y[column])
         else:
             for near in range(first, first + count):
                 for far in range(near + 1, first + count):
@@ -215,9 +215,9 @@ class RandomView(TwinView):
         if self._memory[0] is relations:
             return self._memory[1]
         bound: list[tuple[Row, ...]] = [()]
-        for place, (_, name) in enumerate(self.aliases):
-            rows = [row for row in relations[name].values() if place not in self._kept or self._kept[place](row)]
-            tests = self._tests[place]
+        for position, (_, name) in enumerate(self.aliases):
+            rows = [row for row in relations[name].values() if position not in self._kept or self._kept[position](row)]
+            tests = self._tests[position]
             bound = [(*some, row) for some in bound for row in rows if all(test(some[near], row) for near, test in tests)]
             if len(bound) > 40 * MOST_ROWS:
                 raise TooMany
@@ -261,4 +261,4 @@ def _everywhere(row: Row) -> tuple[float, float]:
 
 
 def _selected(*rows: Row) -> Row:
-    return {f"c{place}": row["tag" if "tag" in row else "note"] for place, row in enumerate(rows)}
+    return {f"c{position}": row["tag" if "tag" in row else "note"] for position, row in enumerate(rows)}

@@ -56,7 +56,7 @@ FORMS = {
     "semi twice": Form("l SEMI JOIN r USING (a) ANTI JOIN s USING (a)", "", "l"),
 }
 NAMES = ("l.b", "r.c", "s.d", "z.id", "l.c", "r.nope", "a", "b", "c", "d", "nope", "r.a")
-_PLACES = {
+_POSITIONS = {
     "select": ("{n} AS o", "", ""),
     "expression": ("coalesce({n}, 0) + 1 AS o", "", ""),
     "where": ("l.id AS o", "{n} > 1", ""),
@@ -83,12 +83,12 @@ _JOINS = {
 def asked() -> Iterator[tuple[str, Asked]]:
     """Yield all statements, each with its form and place."""
     for (called, form), name in product(FORMS.items(), NAMES):
-        for place, (select, where, rest) in _PLACES.items():
+        for position, (select, where, rest) in _POSITIONS.items():
             text = _text(form, select, where, rest).format(n=name)
-            yield f"{called}: {place} {name}", Asked(text, text, name)
-        for place, join in _JOINS.items():
+            yield f"{called}: {position} {name}", Asked(text, text, name)
+        for position, join in _JOINS.items():
             text = _text(form._replace(source=f"{form.source} {join}"), "l.id AS o", "", "").format(n=name)
-            yield f"{called}: {place} {name}", Asked(text, text, name)
+            yield f"{called}: {position} {name}", Asked(text, text, name)
         if "." not in name:
             text = _text(form._replace(source=f"{form.source} JOIN s y USING ({name})"), "l.id AS o, y.d AS e", "", "")
             yield f"{called}: using {name}", Asked(text, text, name)
@@ -124,7 +124,7 @@ def in_json() -> Iterator[tuple[str, dict[str, Any], str, bool]]:
         compared = {"column": name, "op": ">", "value": 1}
         inner = {"from": {"y": "s"}, "join": [{"equal": [name, "y.d"]}]}
         select = {"select": ["l.id as o"]}
-        for place, more in {
+        for position, more in {
             "select": {"select": [f"{name} as o"]},
             "expression": {"select": [{"expression": f"{name} + 1", "as": "o"}]},
             "where": {**select, "where": [{"or": [compared, {"not": compared}]}]},
@@ -134,7 +134,7 @@ def in_json() -> Iterator[tuple[str, dict[str, Any], str, bool]]:
             "order": {**select, "latest": {"by": ["l.a"], "order": name}},
             "join": {**select, "join": [*form.get("join", []), {"less": ["l.id", name]}]},
         }.items():
-            yield f"{called}: {place} {name}", form | more, name, there and name[0] in visible
+            yield f"{called}: {position} {name}", form | more, name, there and name[0] in visible
         for kind in ("exists", "not_exists", "left"):
             more = {**select, kind: [*form.get(kind, []), inner]}
             yield f"{called}: in {kind} {name}", form | more, name, there and name[0] in visible

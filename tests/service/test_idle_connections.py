@@ -18,7 +18,7 @@ from uvicorn.server import ServerState
 from service import protocol
 from service.api.http.answers import PIECES, WHOLE
 from service.api.http.cycle import Cycle
-from service.protocol import Door, Protocol
+from service.protocol import ConnectionLimits, Protocol
 from service.settings import Settings
 
 HOST = b"Host: localhost\r\n"
@@ -46,23 +46,23 @@ class _Socket:
         self.aborted = True
 
 
-def test_a_client_that_takes_something_now_and_then_is_told_of_and_stays(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_client_that_takes_something_now_and_then_is_emitted_of_and_stays(monkeypatch: pytest.MonkeyPatch) -> None:
     """Seen: its version was released if it read less than a chunk of 2 MiB during --pin-idle, and its connection was closed if the system,
     which takes a megabyte at a time, took no more from the service."""
-    told, transport = list[float](), _Socket()
+    emitted, transport = list[float](), _Socket()
     monkeypatch.setattr(protocol, "unacknowledged", lambda of: of.theirs)
     connection = Protocol.__new__(Protocol)
-    connection._door, connection.transport, connection.lingers = Door(Settings(pin_idle=10)), transport, False  # type: ignore[assignment]
+    connection._limits, connection.transport, connection.lingers = ConnectionLimits(Settings(pin_idle=10)), transport, False  # type: ignore[assignment]
     connection._unsent, connection._taken, connection._since = (0, 0), 0.0, 0.0
     cycle = connection._running = Cycle.__new__(Cycle)
     now = 0.0
-    cycle.on_taken = lambda: told.append(now)
+    cycle.on_taken = lambda: emitted.append(now)
     for now, transport.ours, transport.theirs in [(1, 0, 0), (9, 9, 3), (18, 9, 2), (27, 9, 1), (36, 8, 1), (45, 0, 1), (54, 0, 0)]:
         connection.look(now)
-    assert told == [9, 18, 27, 36, 45] and not transport.aborted
+    assert emitted == [9, 18, 27, 36, 45] and not transport.aborted
     for now, transport.ours, transport.theirs in [(60, 9, 3), (69, 9, 3), (70, 9, 3)]:
         connection.look(now)
-    assert told == [9, 18, 27, 36, 45, 60] and transport.aborted, "nothing was taken for ten seconds"
+    assert emitted == [9, 18, 27, 36, 45, 60] and transport.aborted, "nothing was taken for ten seconds"
 
 
 @pytest.mark.parametrize("new_loop", [asyncio.new_event_loop, uvloop.new_event_loop], ids=["asyncio", "uvloop"])
@@ -79,7 +79,7 @@ def test_a_connection_that_was_reset_is_freed(new_loop: Callable[[], asyncio.Abs
         config.load()
 
         def protocol_of() -> Protocol:
-            one = Protocol(Door(Settings()), config=config, server_state=ServerState(), app_state={})
+            one = Protocol(ConnectionLimits(Settings()), config=config, server_state=ServerState(), app_state={})
             made.append(weakref.ref(one))
             return one
 
@@ -129,7 +129,7 @@ def test_an_idle_connection_is_closed_after_its_time() -> None:
     async def run() -> None:
         config = uvicorn.Config(application, timeout_keep_alive=75)
         config.load()
-        connection = Protocol(Door(Settings(head_time=20)), config=config, server_state=ServerState(), app_state={})
+        connection = Protocol(ConnectionLimits(Settings(head_time=20)), config=config, server_state=ServerState(), app_state={})
         transport = _Connection()
         connection.connection_made(transport)
 

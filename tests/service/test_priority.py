@@ -18,11 +18,11 @@ def grouped(folder: Path, group: str, monkeypatch: pytest.MonkeyPatch, **quotas:
     monkeypatch.setattr(priority, "_GROUPS", folder / "own")
     monkeypatch.setattr(priority, "_QUOTAS", folder / "fs")
     monkeypatch.setattr(os, "sched_getaffinity", lambda of: set(range(12)), raising=False)
-    place = folder / "fs"
+    position = folder / "fs"
     for quota in quotas.values():
-        place.mkdir()
-        (place / "cpu.max").write_text(quota + "\n")
-        place /= "inner"
+        position.mkdir()
+        (position / "cpu.max").write_text(quota + "\n")
+        position /= "inner"
 
 
 @pytest.mark.parametrize(
@@ -59,8 +59,8 @@ def test_without_control_groups(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
 def line(*sizes: int, client: str = "") -> Line[str]:
     """Return a line with an item of each size, named by its size and position."""
     made: Line[str] = Line(9)
-    for place, size in enumerate(sizes):
-        made.add(f"{size}.{place}", client, size)
+    for position, size in enumerate(sizes):
+        made.add(f"{size}.{position}", client, size)
     return made
 
 

@@ -98,7 +98,7 @@ def test_a_head_that_is_too_large(small: ServerProcess, head: bytes) -> None:
     is_problem(said(small, head), 431, "headers-too-large")
 
 
-def test_a_head_of_the_maximum_size_passes_however_it_comes(small: ServerProcess) -> None:
+def test_a_head_of_the_maximum_size_passes_however_it_inserted(small: ServerProcess) -> None:
     head = GET + b"Connection: close\r\nLarge: " + b"x" * 3900 + b"\r\n\r\n"
     for pieces in ([head], [head[:3000], head[3000:]], [head + b"GET /livez HTTP/1.1\r\n" + b"x" * 300]):
         assert said(small, *pieces).startswith(b"HTTP/1.1 200 ")
@@ -207,8 +207,8 @@ def test_what_follows_an_upgrade_that_is_not_made(small: ServerProcess) -> None:
     upgrade = GET + b"Connection: Upgrade\r\nUpgrade: h2c\r\n\r\n"
     last = b"GET /problems/too-busy HTTP/1.1\r\n" + HOST + b"Connection: close\r\n\r\n"
     for pieces in ([upgrade + last], [upgrade + last[:20], last[20:]], [upgrade + upgrade + last], [upgrade + GET + b"\r\n" + last]):
-        told = said(small, *pieces)
-        assert told.count(b"HTTP/1.1 200 ") == b"".join(pieces).count(HOST) and b"too-busy (429)" in told
+        emitted = said(small, *pieces)
+        assert emitted.count(b"HTTP/1.1 200 ") == b"".join(pieces).count(HOST) and b"too-busy (429)" in emitted
     assert said(small, upgrade * (MAX_PIPELINED + 10)).count(b"HTTP/1.1 200 ") == MAX_PIPELINED + 1  # and the one that is answered
 
 
@@ -336,8 +336,8 @@ def test_a_body_behind_an_upgrade_that_is_not_made(small: ServerProcess, cut: in
     request = changes(number, UPGRADE)
     last = changes(number + 1000, UPGRADE) + GET + b"Connection: close\r\n\r\n"
     at = len(request) - cut
-    told = said(small, request[:at], request[at:] + last[:300], last[300:])
-    assert told.count(b"HTTP/1.1 200 ") == told.count(b"HTTP/1.1 ") == 3 and told.count(b'"applied":1') == 2
+    emitted = said(small, request[:at], request[at:] + last[:300], last[300:])
+    assert emitted.count(b"HTTP/1.1 200 ") == emitted.count(b"HTTP/1.1 ") == 3 and emitted.count(b'"applied":1') == 2
     assert there(small, number) and there(small, number + 1000)
 
 
@@ -348,8 +348,8 @@ def test_a_chunked_body_behind_an_upgrade(small: ServerProcess) -> None:
     assert said(small, chunked + GET + b"Connection: close\r\n\r\n").count(b"HTTP/1.1 200 ") == 2
     assert there(small, 100_500)
     smuggled = b"DELETE /v1/relations/texts HTTP/1.1\r\n" + HOST + b"\r\n"
-    told = said(small, head + b"Content-Length: %d\r\n\r\n" % len(smuggled) + smuggled + GET + b"Connection: close\r\n\r\n")
-    assert b" 204 " not in told and told.count(b"HTTP/1.1 ") == 2 and b"malformed-body" in told
+    emitted = said(small, head + b"Content-Length: %d\r\n\r\n" % len(smuggled) + smuggled + GET + b"Connection: close\r\n\r\n")
+    assert b" 204 " not in emitted and emitted.count(b"HTTP/1.1 ") == 2 and b"malformed-body" in emitted
     assert there(small, 100_500)
 
 
@@ -358,7 +358,7 @@ def nobody_reads(client: httpx.Client) -> bool:
     return "\nlivejoin_pins 0.0" in text and "\nlivejoin_subscribers 0.0" in text
 
 
-def test_a_stream_whose_client_has_gone_with_a_request_behind_it(small: ServerProcess) -> None:
+def test_a_stream_whose_client_has_deleted_with_a_request_behind_it(small: ServerProcess) -> None:
     """Seen: only the newest request of the connection was notified."""
     with small.client() as client:
         for path in (b"/v1/relations/texts/rows", b"/v1/views/followed/changes"):
@@ -376,16 +376,16 @@ CHUNKS = b"POST /v1/changes HTTP/1.1\r\n" + HOST + JSON + b"Transfer-Encoding: c
 @pytest.mark.parametrize("behind", [b"\x01garbage\r\n\r\n", CHUNKS])
 def test_a_refusal_waits_for_the_answers_to_earlier_requests(small: ServerProcess, behind: bytes) -> None:
     """Seen: a batch was applied, but its answer was never sent, or the refusal was sent in its place."""
-    told = said(small, changes(200_001) + changes(200_002) + behind + changes(200_003))
-    first, second, refusal = re.split(rb"(?=HTTP/1\.1 )", told)[1:]
+    emitted = said(small, changes(200_001) + changes(200_002) + behind + changes(200_003))
+    first, second, refusal = re.split(rb"(?=HTTP/1\.1 )", emitted)[1:]
     assert b'"applied":1' in first and b'"applied":1' in second
     is_problem(refusal, 400, "malformed-body")
     assert there(small, 200_001) and there(small, 200_002) and not there(small, 200_003)
 
 
 def test_more_requests_at_once_than_may_wait(small: ServerProcess) -> None:
-    told = said(small, b"".join(changes(300_000 + number) for number in range(MAX_PIPELINED + 8)))
-    *answers, refusal = re.split(rb"(?=HTTP/1\.1 )", told)[1:]
+    emitted = said(small, b"".join(changes(300_000 + number) for number in range(MAX_PIPELINED + 8)))
+    *answers, refusal = re.split(rb"(?=HTTP/1\.1 )", emitted)[1:]
     assert len(answers) >= MAX_PIPELINED and all(b'"applied":1' in answer for answer in answers)
     is_problem(refusal, 429, "too-busy")
     assert [there(small, 300_000 + number) for number in range(MAX_PIPELINED + 8)].count(True) == len(answers)
@@ -396,5 +396,5 @@ def test_a_client_that_sends_no_more_gets_its_answer(small: ServerProcess) -> No
         with connected(small) as connection:
             connection.sendall(b"".join(changes(400_000 + number) for number in range(requests)))
             connection.shutdown(socket.SHUT_WR)
-            told = everything(connection)
-        assert told.count(b'"applied":1') == requests and told.count(b"connection: close") <= 1  # it may answer before it notices
+            emitted = everything(connection)
+        assert emitted.count(b'"applied":1') == requests and emitted.count(b"connection: close") <= 1  # it may answer before it notices

@@ -95,7 +95,7 @@ def test_versions_of_tls(server: ServerProcess, pairs: Pairs) -> None:
         shown(server, TLSVersion.TLSv1, TLSVersion.TLSv1_1)
 
 
-def test_who_is_told_the_ca_reaches_it(server: ServerProcess, pairs: Pairs, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_who_is_emitted_the_ca_reaches_it(server: ServerProcess, pairs: Pairs, monkeypatch: pytest.MonkeyPatch) -> None:
     """The client and the job take a path; a command takes its variable."""
     with livejoin.connect(server.url, ca=pairs.first.certificate) as client:
         assert client.relations() == []
@@ -184,20 +184,20 @@ def torn(certificate: Path, folder: Path) -> Path:
 
 @pytest.mark.parametrize("case", BAD)
 def test_a_bad_pair(pairs: Pairs, tmp_path: Path, case: str) -> None:
-    files, told = BAD[case]
-    with pytest.raises(BadPair, match=told):
+    files, emitted = BAD[case]
+    with pytest.raises(BadPair, match=emitted):
         Certificate(*files(pairs, tmp_path))
 
 
 def test_a_start_with_a_bad_pair(pairs: Pairs, tmp_path: Path) -> None:
     folder = tmp_path / "data"
-    for arguments, status, told in (
+    for arguments, status, emitted in (
         (["--tls-certificate", str(pairs.first.certificate)], 2, "--tls-certificate and --tls-key go together"),
         (["--tls-certificate", str(pairs.first.certificate), "--tls-key", str(pairs.second.key)], 1, "does not belong"),
     ):
         ended, output = finished(["serve", "--data", str(folder), "--port", "0", *arguments])
         (line,) = output.splitlines()
-        assert ended == status and line.startswith("livejoin: ") and told in line
+        assert ended == status and line.startswith("livejoin: ") and emitted in line
     assert not folder.exists()
 
 

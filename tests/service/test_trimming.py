@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-from service.trimming import _LARGE, _LONGEST, _QUIET, Leftovers, give_back_later
+from service.trimming import _LARGE, _LONGEST, _QUIET, MemoryTrimmer, give_back_later
 from tests.server_process import ROOT
 
 # Free memory between used blocks is not returned by itself: every hundredth block is kept.
@@ -22,7 +22,7 @@ print(before - psutil.Process().memory_info().rss)
 """
 
 
-def test_what_is_free_goes_back() -> None:
+def test_what_is_free_deleted_back() -> None:
     found = subprocess.run([sys.executable, "-c", _PROGRAM], cwd=ROOT, capture_output=True, text=True, check=True)
     assert int(found.stdout) > 150e6
 
@@ -68,7 +68,7 @@ def test_threads_keep_little(threads: int, blocks: int, size: int) -> None:
 
 
 def test_it_is_time_once_work_has_ended() -> None:
-    leftovers, first, second = Leftovers(), object(), object()
+    leftovers, first, second = MemoryTrimmer(), object(), object()
     assert not leftovers.are_due(first, 0, 100.0)
     assert not leftovers.are_due(first, 0, 100.0 + _QUIET / 2)
     assert not leftovers.are_due(second, 0, 100.0 + _QUIET)
@@ -78,14 +78,14 @@ def test_it_is_time_once_work_has_ended() -> None:
     assert leftovers.are_due(first, 0, 1e6 + _QUIET)
 
 
-def test_it_is_time_though_work_goes_on() -> None:
-    leftovers, step = Leftovers(), _QUIET / 2
+def test_it_is_time_though_work_deleted_on() -> None:
+    leftovers, step = MemoryTrimmer(), _QUIET / 2
     due = [number * step for number in range(int(4 * _LONGEST)) if leftovers.are_due(object(), 0, number * step)]
     assert len(due) >= 1 and due[0] >= _LONGEST and all(later - sooner >= _LONGEST for sooner, later in zip(due, due[1:], strict=False))
 
 
 def test_it_is_time_once_much_was_read() -> None:
-    leftovers, same = Leftovers(), object()
+    leftovers, same = MemoryTrimmer(), object()
     assert not leftovers.are_due(same, 0, 0.0) and leftovers.are_due(same, 0, _QUIET)
     assert not any(leftovers.are_due(same, _LARGE - 1, 10.0 + seconds) for seconds in range(100)), "little was read"
     for step in range(1, 4):
@@ -94,7 +94,7 @@ def test_it_is_time_once_much_was_read() -> None:
 
 
 def test_it_is_time_after_other_work() -> None:
-    leftovers, same = Leftovers(), object()
+    leftovers, same = MemoryTrimmer(), object()
     assert not leftovers.are_due(same, 0, 0.0) and leftovers.are_due(same, 0, _QUIET)
     give_back_later()
     assert not leftovers.are_due(same, 0, 100.0) and not leftovers.are_due(same, 0, 100.0 + _QUIET / 2)

@@ -55,8 +55,8 @@ class Follower(asyncio.Protocol):
             if "row" not in record:
                 continue
             sign, row = (1 if record["op"] == "insert" else -1), record["row"]
-            for place, value in enumerate((1, row["x"], row["y"])):
-                self.sums[place] += sign * value
+            for position, value in enumerate((1, row["x"], row["y"])):
+                self.sums[position] += sign * value
             if sign > 0:
                 self.late.append(now - row["at"] / 1e6)
 

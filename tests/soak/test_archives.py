@@ -64,7 +64,7 @@ def test_executors_run_an_environment_with_its_kernels(tmp_path: Path) -> None:
     command = [sys.executable, "-c", PROGRAM, str(tmp_path / "environment.tar.gz")]
     done = subprocess.run(command, cwd=tmp_path, env=os.environ | {"PYTHONPATH": path}, capture_output=True, text=True, timeout=1200)
     assert done.returncode == 0, done.stderr[-3000:]
-    found, told = json.loads(done.stdout.splitlines()[-1])
+    found, emitted = json.loads(done.stdout.splitlines()[-1])
     assert found == 200_000 + 2 * 199_999
-    for files, prefix, is_cached in told:
+    for files, prefix, is_cached in emitted:
         assert is_cached and prefix.endswith("/environment") and all(file.startswith(os.path.realpath(prefix)) for file in files)

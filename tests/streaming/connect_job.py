@@ -50,8 +50,8 @@ class Job:
         writer = rows.writeStream.format("livejoin").options(url=self.url, relation="a", source="connect")
         query = writer.option("checkpointLocation", self.checkpoint("write")).trigger(availableNow=True).start()
         query.awaitTermination(120)
-        told = sorted([row["_op"], row["x"], row["y"]] for row in self.run(changes, "follow"))
-        return {"before": before, "told": told, "after": self.pairs(self.view())}
+        emitted = sorted([row["_op"], row["x"], row["y"]] for row in self.run(changes, "follow"))
+        return {"before": before, "told": emitted, "after": self.pairs(self.view())}
 
     def joined(self) -> dict[str, Any]:
         """The join of the same rows on the cluster: of DataFrames, and of streams."""
@@ -65,15 +65,15 @@ class Job:
         stream = self.spark.readStream.schema(STAYS).parquet(str(self.folder / "stays"))
         frames = {name: Table(frame, ["id"], stay) for name in "ab"}
         changes = live_join(SQL, {name: Table(stream, ["id"], stay) for name in "ab"}, layout=stream_layout(SQL, frames, 8))
-        told = self.run(changes, "join")
-        assert {row["_op"] for row in told} == {"insert"}
+        emitted = self.run(changes, "join")
+        assert {row["_op"] for row in emitted} == {"insert"}
         kept = snapshot(self.spark, self.checkpoint("join"))
         return {
             "rows": rows,
             "overlap_join": self.pairs(of_pairs),
             "live_join": self.pairs(live_join(SQL, frames)),
             "explain": explain(SQL, frames),
-            "stream": sorted([row["x"], row["y"]] for row in told),
+            "stream": sorted([row["x"], row["y"]] for row in emitted),
             "snapshot": self.pairs(kept),
             "status": [row.asDict() for row in status(self.checkpoint("join")).collect()],
         }

@@ -61,21 +61,21 @@ class History:
     def __init__(self, dice: random.Random, partitions: int) -> None:
         self.rows: dict[str, dict[int, Row]] = {relation: {} for relation in TABLES}
         self.bad: set[bytes] = set()
-        self.bad_told = 0
+        self.bad_emitted = 0
         self._dice = dice
         self._partitions = partitions
         self._next = 1
         self._last: deque[Record] = deque(maxlen=60)
 
-    def tell(self, count: int) -> list[Record]:
+    def emit(self, count: int) -> list[Record]:
         """The next records: `count`, or a few more."""
-        told: list[Record] = []
-        while len(told) < count:
+        emitted: list[Record] = []
+        while len(emitted) < count:
             for record in list(self._step()):
-                told.append(record)
+                emitted.append(record)
                 self._last.append(record)
-                self.bad_told += record.value in self.bad
-        return told
+                self.bad_emitted += record.value in self.bad
+        return emitted
 
     def _step(self) -> Iterator[Record]:
         dice = self._dice

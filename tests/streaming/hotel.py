@@ -60,7 +60,7 @@ class Hotel:
         self.stage.__exit__(kind, error, trace)
 
     def feed(self, count: int) -> None:
-        for record in self.history.tell(count):
+        for record in self.history.emit(count):
             self.stage.put(record.relation, record.partition, record.key, record.value)
 
     def suffer(self, kill: Kill) -> None:
@@ -94,7 +94,7 @@ class Hotel:
             self._believers[view].believe_until([dict(zip(COLUMNS, pair, strict=True)) for pair in truth])
         letters = self.stage.whole(DEAD)
         assert {letter.value() for letter in letters} == self.history.bad
-        assert len({_origin(letter) for letter in letters}) == self.history.bad_told
+        assert len({_origin(letter) for letter in letters}) == self.history.bad_emitted
 
 
 def _origin(letter: Message) -> tuple[bytes, ...]:

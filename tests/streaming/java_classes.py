@@ -44,8 +44,8 @@ def use(patch: pytest.MonkeyPatch) -> None:
 def _folder() -> Path:
     """Its name depends on everything that the archives are made from."""
     files = [find_java().resolve(), *Path(pyspark.__file__).parent.glob("jars/*"), *jars("spark"), *jars("broker")]
-    told = "\n".join(f"{path} {path.stat().st_mtime_ns}" for path in sorted(files))
-    return Path(sys.prefix) / ".cache" / "livejoin" / f"java-{hashlib.sha256(told.encode()).hexdigest()[:16]}"
+    emitted = "\n".join(f"{path} {path.stat().st_mtime_ns}" for path in sorted(files))
+    return Path(sys.prefix) / ".cache" / "livejoin" / f"java-{hashlib.sha256(emitted.encode()).hexdigest()[:16]}"
 
 
 def _make_once(folder: Path) -> None:

@@ -54,38 +54,38 @@ class Believer:
         wanted, end = _sorted(truth), time.monotonic() + LIMIT
         while len(self.rows) != len(wanted) or _sorted(self.rows.values()) != wanted:
             assert time.monotonic() < end, (
-                f"{len(self.rows)} rows in the topic {self.counts}, {len(wanted)} in the view; read up to, end: {self._places()}"
+                f"{len(self.rows)} rows in the topic {self.counts}, {len(wanted)} in the view; read up to, end: {self._positions()}"
             )
             self._read()
 
     def read_to_end(self) -> None:
         """Read everything that is committed by now."""
         limit = time.monotonic() + LIMIT
-        while any(offset < end for offset, end in self._places()):
-            assert time.monotonic() < limit, f"read up to, end: {self._places()}"
+        while any(offset < end for offset, end in self._positions()):
+            assert time.monotonic() < limit, f"read up to, end: {self._positions()}"
             self._read()
 
     def _read(self) -> None:
         for message in self._consumer.consume(1000, 0.05):
             self._heard = time.monotonic()
             self._believe(message)
-        if time.monotonic() - self._heard > _STUCK and any(offset < end for offset, end in self._places()):
+        if time.monotonic() - self._heard > _STUCK and any(offset < end for offset, end in self._positions()):
             self._read_on_anew()
 
     def _read_on_anew(self) -> None:
         """Continue with another consumer: after the broker was killed, librdkafka's sometimes never reads on."""
-        places = self._consumer.assignment()
+        positions = self._consumer.assignment()
         self._consumer.close()
         self._consumer = Consumer(self._settings, logger=quiet)
-        begin = [TopicPartition(one.topic, one.partition, self._next.get((one.topic, one.partition), 0)) for one in places]
+        begin = [TopicPartition(one.topic, one.partition, self._next.get((one.topic, one.partition), 0)) for one in positions]
         self._consumer.assign(begin)
         self._heard = time.monotonic()
 
-    def _places(self) -> list[tuple[int, int]]:
+    def _positions(self) -> list[tuple[int, int]]:
         """How far it has read each partition that the group has assigned to it, 0 where nothing was read (Kafka's position is negative
         then), and where that ends for readers of committed records."""
         positions = self._consumer.position(self._consumer.assignment())
-        return [(max(0, place.offset), self._consumer.get_watermark_offsets(place, 10, cached=False)[1]) for place in positions]
+        return [(max(0, position.offset), self._consumer.get_watermark_offsets(position, 10, cached=False)[1]) for position in positions]
 
     def _believe(self, message: Message) -> None:
         if message.error() is not None:

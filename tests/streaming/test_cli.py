@@ -23,7 +23,7 @@ NOWHERE = ("http://127.0.0.1:1", "127.0.0.1:1")
 
 
 class Interrupted:
-    """A word of a line, at which a signal comes: the first time that it is written, as a second signal would end the process."""
+    """A word of a line, at which a signal is_inserted: the first time that it is written, as a second signal would end the process."""
 
     def __init__(self, stop: threading.Event) -> None:
         self._stop = stop
@@ -54,16 +54,16 @@ def test_the_log_s_format(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.setenv("LIVEJOIN_CA", str(tmp_path / "none.pem"))
     for arguments, variable, is_json in ((["--log-format", "json"], "text", True), ([], "json", True), ([], "", False)):
         monkeypatch.setenv("LIVEJOIN_LOG_FORMAT", variable)
-        status, told = finished(["stream", "--config", str(job.path), *arguments])
-        last = told.splitlines()[-1]
-        assert status == 1 and last.startswith("{") == is_json and "none.pem cannot be used" in message_of(last), told
+        status, emitted = finished(["stream", "--config", str(job.path), *arguments])
+        last = emitted.splitlines()[-1]
+        assert status == 1 and last.startswith("{") == is_json and "none.pem cannot be used" in message_of(last), emitted
     for arguments, variable in ((["--log-format", "xml"], ""), ([], "xml")):
         monkeypatch.setenv("LIVEJOIN_LOG_FORMAT", variable)
-        status, told = finished(["stream", "--config", str(job.path), *arguments])
-        assert status == 2 and "'xml' is not a format of the log: use text or json" in told
+        status, emitted = finished(["stream", "--config", str(job.path), *arguments])
+        assert status == 2 and "'xml' is not a format of the log: use text or json" in emitted
 
 
-def test_every_failure_is_told(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, tmp_path: Path) -> None:
+def test_every_failure_is_emitted(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, tmp_path: Path) -> None:
     job = OutJob(tmp_path, *NOWHERE, "v", "one")
     with job.path.open("a") as file:
         file.write('\n[[out]]\nview = "v"\ntopic = "two"\n')

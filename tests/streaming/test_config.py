@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from streaming.config import BadConfig, Config, Out, Stream, Topic, read_config
+from streaming.config import BadConfig, Config, OutSection, Stream, Topic, read_config
 
 WHOLE = """
 [service]
@@ -77,7 +77,7 @@ def test_every_key(tmp_path: Path) -> None:
         Topic(name="pms.public.bookings", relation="bookings", format="debezium"),
         Topic(name="rows", relation="bookings", format="json"),
     )
-    assert config.outs == (Out(view="clashes", topic="clashes", snapshot=False, tombstones=True),)
+    assert config.outs == (OutSection(view="clashes", topic="clashes", snapshot=False, tombstones=True),)
 
 
 def test_defaults(tmp_path: Path) -> None:

@@ -54,7 +54,7 @@ def test_a_taken_port_is_said() -> None:
             pass
 
 
-def test_a_folder_in_use_is_said_and_its_own_goes_with_it() -> None:
+def test_a_folder_in_use_is_said_and_its_own_deleted_with_it() -> None:
     with Broker() as first:
         assert first.data.exists()
         with pytest.raises(StreamError, match="is in use by another broker"), Broker(first.data):
@@ -87,16 +87,16 @@ def test_a_bad_port_is_wrong_use() -> None:
 
 
 def test_help_and_wrong_use() -> None:
-    def told(*arguments: str) -> tuple[int, str]:
+    def emitted(*arguments: str) -> tuple[int, str]:
         command = [sys.executable, "-m", "streaming.kafka_broker", *arguments]
         done = subprocess.run(command, capture_output=True, text=True, timeout=60)
         return done.returncode, " ".join((done.stdout + done.stderr).split())
 
-    status, text = told("--help")
+    status, text = emitted("--help")
     assert status == 0 and text.startswith("usage: python -m streaming.kafka_broker [-h] [--port N] [--data DIR]")
     assert all(word in text for word in ("Ctrl-C", "Java 17", "(KAFKA_PORT; default: 9092)", "KAFKA_DATA", "Not for production"))
     for wrong, what in ((["--port", "0"], "--port (KAFKA_PORT) is '0'"), (["here"], "unrecognized arguments: here")):
-        status, text = told(*wrong)
+        status, text = emitted(*wrong)
         assert status == 2 and what in text
 
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from streaming.config import Kafka, Out
+from streaming.config import Kafka, OutSection
 from streaming.errors import StreamError
 from streaming.kafka_broker import Broker, free_port
 from streaming.kafka_client import wait_for_topics
@@ -59,7 +59,7 @@ def test_a_wrong_password(guarded: GuardedBroker) -> None:
 
 
 def test_a_right_that_is_lacking(guarded: GuardedBroker) -> None:
-    kafka, stop, metrics, out = guest(guarded), threading.Event(), Metrics(), Out(view="v", topic="t")
+    kafka, stop, metrics, out = guest(guarded), threading.Event(), Metrics(), OutSection(view="v", topic="t")
     with pytest.raises(StreamError, match="the topic t cannot be described .*Topic authorization failed.*grant the user in"):
         wait_for_topics(kafka, ["t"], stop, metrics)
     with pytest.raises(StreamError, match="cannot be published to .*: (allow|grant)"):

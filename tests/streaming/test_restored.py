@@ -28,8 +28,8 @@ def spark() -> Iterator[SparkSession]:
 
 
 def livejoin(*arguments: str | Path) -> None:
-    status, told = finished([str(argument) for argument in arguments])
-    assert status == 0, told
+    status, emitted = finished([str(argument) for argument in arguments])
+    assert status == 0, emitted
 
 
 def delete_above(folder: Path, last: int) -> None:

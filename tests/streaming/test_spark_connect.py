@@ -42,8 +42,8 @@ def test_the_data_source_over_spark_connect(quick_java: None, tmp_path: Path) ->
         found = found_by("source", server.url, tmp_path / "files")
         after = sorted([row["x"], row["y"]] for row in lj.view("v").rows())
     assert found["before"] == before and found["after"] == after
-    gone, come = [row for row in before if row not in after], [row for row in after if row not in before]
-    assert gone and come and found["told"] == sorted([["delete", *row] for row in gone] + [["insert", *row] for row in come])
+    deleted, inserted = [row for row in before if row not in after], [row for row in after if row not in before]
+    assert deleted and inserted and found["told"] == sorted([["delete", *row] for row in deleted] + [["insert", *row] for row in inserted])
 
 
 @pytest.mark.soak  # a minute

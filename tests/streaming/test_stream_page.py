@@ -12,7 +12,7 @@ from pathlib import Path
 
 from confluent_kafka import Producer
 
-from streaming.config import Kafka, Out, Stream, read_config, reference
+from streaming.config import Kafka, OutSection, Stream, read_config, reference
 from streaming.kafka_broker import Broker
 from streaming.metrics import Metrics
 from streaming.pipeline.dead_letters import DeadLetters
@@ -34,7 +34,7 @@ def test_the_example_shows_the_defaults(tmp_path: Path) -> None:
     (tmp_path / "stream.toml").write_text(spelled)
     assert read_config(tmp_path / "stream.toml") == read_config(FILE)
     given = tomllib.loads(spelled)
-    assert set(given["stream"]) == set(Stream.model_fields) and set(given["out"][0]) == set(Out.model_fields)
+    assert set(given["stream"]) == set(Stream.model_fields) and set(given["out"][0]) == set(OutSection.model_fields)
 
 
 def test_the_table_of_keys_is_the_declaration() -> None:

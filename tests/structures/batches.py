@@ -8,22 +8,22 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from structures.core.entries import DELETE, ENTER, INSERT, LEAVE, Entries
-from structures.core.entry_tree import EntryTree, Root
+from structures.core.entry_tree import EntryRoot, EntryTree
 from structures.index.indexes import NO_ENTRIES, OrderedIndexes, Run
 from structures.index.indexes import Entries as Tuples
-from structures.join_tree.tree import JoinTree, Singles
+from structures.join_tree.tree import JoinTree, SingleChanges
 
 
 def apply_batch(
     tree: EntryTree[Any], version: int, deletes: Entries, inserts: Entries, sink: Callable[[int, np.ndarray], bool] | None
-) -> Root:
+) -> EntryRoot:
     """Delete some entries, then insert others. `sink(sign, rows)`: returns whether it wants more."""
     lengths = len(deletes.key), len(inserts.key)
     signs = np.repeat(np.array([DELETE, INSERT], np.int8), lengths)
     some = [part for part in (deletes, inserts) if len(part.key)] or [inserts]
     entries = Entries(*map(np.concatenate, zip(*some, strict=True)))
 
-    def told(changes: np.ndarray, rows: np.ndarray) -> int:
+    def emitted(changes: np.ndarray, rows: np.ndarray) -> int:
         assert sink is not None
         for sign in (DELETE, INSERT):
             mine = rows[:, signs[changes] == sign]
@@ -31,21 +31,21 @@ def apply_batch(
                 return 2
         return 0
 
-    return tree.apply(version, signs, entries, (signs > 0).astype(np.int64), None if sink is None else told)
+    return tree.apply(version, signs, entries, (signs > 0).astype(np.int64), None if sink is None else emitted)
 
 
 def apply_singly(tree: EntryTree[Any], version: int, signs: np.ndarray, entries: Entries, limit: int | None) -> dict[int, np.ndarray]:
     """Make changes one after another; return the rows of each that reports at most `limit`. None: none are asked for."""
     found: dict[int, list[np.ndarray]] = {at: [] for at in range(len(signs))}
 
-    def told(changes: np.ndarray, rows: np.ndarray) -> int:
+    def emitted(changes: np.ndarray, rows: np.ndarray) -> int:
         assert limit is not None
         for at in np.unique(changes).tolist():
             found[at].append(rows[:, changes == at])
         last = int(changes[-1])
         return last + 1 if sum(rows.shape[1] for rows in found[last]) > limit else 0
 
-    tree.apply(version, signs, entries, np.arange(len(signs)), None if limit is None else told)
+    tree.apply(version, signs, entries, np.arange(len(signs)), None if limit is None else emitted)
     if limit is None:
         return {}
     whole = {at: np.concatenate(rows, axis=1) for at, rows in found.items() if rows}
@@ -53,20 +53,20 @@ def apply_singly(tree: EntryTree[Any], version: int, signs: np.ndarray, entries:
 
 
 def apply_to_join(
-    tree: JoinTree, version: int, alias: int, slots: np.ndarray, come: bool, sink: Callable[[bool, np.ndarray], bool] | None = None
+    tree: JoinTree, version: int, alias: int, slots: np.ndarray, inserted: bool, sink: Callable[[bool, np.ndarray], bool] | None = None
 ) -> None:
     """Delete or insert described rows of an alias. `sink(come, rows)`: as in `apply_batch`; a row may be reported both ways."""
     slots = slots[tree.able(alias, slots)]
     slots = slots[tree.order(alias, slots)] if len(slots) else slots
 
-    def told(changes: np.ndarray, rows: np.ndarray) -> int:
+    def emitted(changes: np.ndarray, rows: np.ndarray) -> int:
         assert sink is not None
-        comes = tree.comes(alias, come, rows)
-        return 0 if all(sink(sign, rows[:, comes == sign]) for sign in (False, True)) else 1
+        is_inserted = tree.is_inserted(alias, inserted, rows)
+        return 0 if all(sink(sign, rows[:, is_inserted == sign]) for sign in (False, True)) else 1
 
     n = len(slots)
-    singles = Singles(np.full(n, INSERT if come else DELETE, np.int8), np.full(n, alias), slots, slots, np.zeros(n, np.int64))
-    tree.apply(version, singles, np.zeros(n, np.int64), None if sink is None else told)
+    singles = SingleChanges(np.full(n, INSERT if inserted else DELETE, np.int8), np.full(n, alias), slots, slots, np.zeros(n, np.int64))
+    tree.apply(version, singles, np.zeros(n, np.int64), None if sink is None else emitted)
 
 
 class Changes(NamedTuple):
@@ -101,7 +101,7 @@ def apply_steps(indexes: OrderedIndexes, numbers: np.ndarray, signs: np.ndarray,
 def follow_batch(tree: Any, run: Run, sink: Callable[[int, np.ndarray], bool] | None) -> None:
     """`sink(sign, rows)`: as in `apply_batch`."""
 
-    def told(changes: np.ndarray, rows: np.ndarray) -> int:
+    def emitted(changes: np.ndarray, rows: np.ndarray) -> int:
         assert sink is not None
         for sign in (DELETE, INSERT):
             mine = rows[:, run.signs[changes] == sign]
@@ -109,14 +109,14 @@ def follow_batch(tree: Any, run: Run, sink: Callable[[int, np.ndarray], bool] | 
                 return 4
         return 0
 
-    tree.follow(run, None if sink is None else told)
+    tree.follow(run, None if sink is None else emitted)
 
 
 def follow_steps(tree: Any, run: Run, limit: int | None) -> dict[int, np.ndarray]:
     """The rows of each turn that reports at most `limit`; None: none are asked for."""
     found: dict[int, list[np.ndarray]] = {}
 
-    def told(changes: np.ndarray, rows: np.ndarray) -> int:
+    def emitted(changes: np.ndarray, rows: np.ndarray) -> int:
         assert limit is not None
         turns = run.turns[changes]
         for turn in np.unique(turns).tolist():
@@ -124,7 +124,7 @@ def follow_steps(tree: Any, run: Run, limit: int | None) -> dict[int, np.ndarray
         last = int(turns[-1])
         return last + 1 if sum(part.shape[1] for part in found[last]) > limit else 0
 
-    tree.follow(run, None if limit is None else told)
+    tree.follow(run, None if limit is None else emitted)
     whole = {turn: np.concatenate(parts, axis=1) for turn, parts in found.items()}
     return {turn: rows for turn, rows in whole.items() if limit is not None and rows.shape[1] <= limit}
 

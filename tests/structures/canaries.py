@@ -69,15 +69,15 @@ def plant(canary: Canary) -> None:
     setattr(home, canary.function, bug)
 
 
-def judge(failure: BaseException) -> Verdict:
+def validate(failure: BaseException) -> Verdict:
     """Return the verdict on what a state machine raised."""
     frames = traceback.extract_tb(failure.__traceback__)
-    place = Path(frames[-1].filename)
+    position = Path(frames[-1].filename)
     proof = any("check" in (frame.name, Path(frame.filename).stem) and Path(frame.filename).is_relative_to(CODE) for frame in frames)
-    own = place.is_relative_to(TESTS) or proof
+    own = position.is_relative_to(TESTS) or proof
     if type(failure) is AssertionError and own:
         said = str(failure).partition("\n")[0] or frames[-1].line
-        return Verdict(True, f"{place.relative_to(ROOT)}:{frames[-1].lineno}: {said}")
+        return Verdict(True, f"{position.relative_to(ROOT)}:{frames[-1].lineno}: {said}")
     return Verdict(False, "".join(traceback.format_exception(failure)))
 
 
@@ -87,7 +87,7 @@ def verdict(machine: str, canary: Canary, examples: int = 2000) -> Verdict:
         plant(canary)
         drive(machine, canary.seed, max_examples=examples, stateful_step_count=20)
     except Exception as failure:
-        return judge(failure)
+        return validate(failure)
     return Verdict(False, "nobody noticed")
 
 

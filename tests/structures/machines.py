@@ -46,7 +46,7 @@ class Reading:
         self.cursor, self.wanted, self.version, self.dead_ends = cursor, wanted, version, dead_ends
         self.rows: list[Row] = []
 
-    def judge(self) -> None:
+    def validate(self) -> None:
         """Check that all rows have been read, each once."""
         if isinstance(self.wanted, list):
             assert self.rows == self.wanted
@@ -107,7 +107,7 @@ class ReadingMachine(RuleBasedStateMachine):
         reading.rows += rows
         if rows or not reading.cursor.done:
             return False
-        reading.judge()
+        reading.validate()
         return True
 
     def teardown(self) -> None:
@@ -152,8 +152,8 @@ class BatchMachine(ReadingMachine):
     @rule(data=st.data(), others=st.booleans())
     def empty(self, data: st.DataObject, others: bool) -> None:
         """Delete all entries of a set, with or without some of the others."""
-        gone = data.draw(st.sampled_from(sorted({one.set for one in self.now.values()})))
-        doomed = [slot for slot, one in self.now.items() if one.set == gone]
+        deleted = data.draw(st.sampled_from(sorted({one.set for one in self.now.values()})))
+        doomed = [slot for slot, one in self.now.items() if one.set == deleted]
         more = [slot for slot in self.doomed(data) if slot not in doomed] if others else []
         self.change(doomed + more, [])
 

@@ -7,7 +7,7 @@ from types import TracebackType
 from typing import Self
 
 from livejoin._async.http import AsyncHttp
-from livejoin.encoding import Changes, RowData
+from livejoin.encoding import EncodedChanges, RowData
 from livejoin.receipts import Receipt
 
 
@@ -21,7 +21,7 @@ class AsyncBatch:
         self.receipt: Receipt | None = None
         self._http = http
         self._params = params
-        self._changes = Changes()
+        self._changes = EncodedChanges()
 
     def upsert(self, relation: str, rows: RowData) -> None:
         """rows: dictionaries, or Arrow data."""

@@ -162,7 +162,7 @@ class AsyncHttp:
 
     async def _patiently(self, once: Callable[[], Awaitable[T]], repeatable: bool, patience: float) -> T:
         until = monotonic() + patience
-        waits, told = pauses(), False
+        waits, emitted = pauses(), False
         while True:
             try:
                 return await once()
@@ -171,10 +171,10 @@ class AsyncHttp:
                 seconds = pause_after(error, next(waits), repeatable, self.was_there or patience == inf)
                 if seconds is None or monotonic() + seconds > until:
                     raise
-                if not told:
+                if not emitted:
                     said = error.detail or error.title if isinstance(error, Problem) else error
                     log.info("waiting: %s", said)
-                    told = True
+                    emitted = True
             await asyncio.sleep(seconds)
 
     @asynccontextmanager

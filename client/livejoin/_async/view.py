@@ -42,11 +42,11 @@ class AsyncView(AsyncReadings):
     async def _html_of_notebook(self) -> str:
         """Its first rows."""
         try:
-            told = await self.get()
+            emitted = await self.get()
             rows = [row async for row in self.rows(limit=SHOWN + 1)]
         except LivejoinError as error:
             return message_html(f"{self.name}", error)
-        return table_html(f"{self.name}: {view_words(told)}", rows[:SHOWN], len(rows) > SHOWN)
+        return table_html(f"{self.name}: {view_words(emitted)}", rows[:SHOWN], len(rows) > SHOWN)
 
     async def get(self) -> dict[str, Any]:
         """State, version, definition, plan and statistics, as the service returns them."""

@@ -8,7 +8,7 @@ from types import TracebackType
 from typing import Self
 
 from livejoin._sync.http import Http
-from livejoin.encoding import Changes, RowData
+from livejoin.encoding import EncodedChanges, RowData
 from livejoin.receipts import Receipt
 
 
@@ -22,7 +22,7 @@ class Batch:
         self.receipt: Receipt | None = None
         self._http = http
         self._params = params
-        self._changes = Changes()
+        self._changes = EncodedChanges()
 
     def upsert(self, relation: str, rows: RowData) -> None:
         """rows: dictionaries, or Arrow data."""

@@ -163,7 +163,7 @@ class Http:
 
     def _patiently(self, once: Callable[[], T], repeatable: bool, patience: float) -> T:
         until = monotonic() + patience
-        waits, told = pauses(), False
+        waits, emitted = pauses(), False
         while True:
             try:
                 return once()
@@ -172,10 +172,10 @@ class Http:
                 seconds = pause_after(error, next(waits), repeatable, self.was_there or patience == inf)
                 if seconds is None or monotonic() + seconds > until:
                     raise
-                if not told:
+                if not emitted:
                     said = error.detail or error.title if isinstance(error, Problem) else error
                     log.info("waiting: %s", said)
-                    told = True
+                    emitted = True
             time.sleep(seconds)
 
     @contextmanager

@@ -40,11 +40,11 @@ class Relation(Readings):
     def _repr_html_(self) -> str:
         """Its first rows."""
         try:
-            told = self.get()
+            emitted = self.get()
             rows = [row for row in self.rows(limit=SHOWN)]
         except LivejoinError as error:
             return message_html(f"{self.name}", error)
-        return table_html(f"{self.name}: {told['rows']:,} rows {relation_words(told)}", rows, told["rows"] > len(rows))
+        return table_html(f"{self.name}: {emitted['rows']:,} rows {relation_words(emitted)}", rows, emitted["rows"] > len(rows))
 
     def create(
         self,
@@ -139,8 +139,8 @@ class Relation(Readings):
     def _staged(self, stage: str, part: int, first: int, body: Body, on_error: OnError) -> int:
         """How many rows the part has."""
         with _lines_named(body, first):
-            told = self.stage(stage, part, body.content, body.media_type, on_error=on_error)
-        return int(told["part_rows"])
+            emitted = self.stage(stage, part, body.content, body.media_type, on_error=on_error)
+        return int(emitted["part_rows"])
 
     def stage(self, name: str, part: int, content: bytes, media_type: str, *, on_error: OnError = "reject") -> dict[str, Any]:
         """Send a part of a replacement, encoded already, which `commit` makes. A part that is sent again takes the place of the former one,
@@ -209,7 +209,7 @@ class Relation(Readings):
 
     def _post(self, source: Source, op: Op | None, on_error: OnError, progress: bool | Progress) -> Receipt:
         total, first, lines = Receipt(), 0, None
-        tell = progress_of(progress, self.name)
+        emit = progress_of(progress, self.name)
         try:
             for body in bodies(source, op):
                 first, lines = total.applied + total.ignored + total.skipped_count, body.lines
@@ -217,7 +217,7 @@ class Relation(Readings):
                 if lines:
                     _name_lines(receipt.skipped, lines)
                 total = total.and_then(receipt, first) if total.version else receipt
-                tell(total.applied + total.ignored + total.skipped_count, body.done)
+                emit(total.applied + total.ignored + total.skipped_count, body.done)
         except LivejoinError as error:  # of the source, too, when earlier bodies are applied
             error.receipt = total
             if isinstance(error, Problem):

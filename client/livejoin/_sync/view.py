@@ -43,11 +43,11 @@ class View(Readings):
     def _repr_html_(self) -> str:
         """Its first rows."""
         try:
-            told = self.get()
+            emitted = self.get()
             rows = [row for row in self.rows(limit=SHOWN + 1)]
         except LivejoinError as error:
             return message_html(f"{self.name}", error)
-        return table_html(f"{self.name}: {view_words(told)}", rows[:SHOWN], len(rows) > SHOWN)
+        return table_html(f"{self.name}: {view_words(emitted)}", rows[:SHOWN], len(rows) > SHOWN)
 
     def get(self) -> dict[str, Any]:
         """State, version, definition, plan and statistics, as the service returns them."""

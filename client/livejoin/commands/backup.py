@@ -50,12 +50,12 @@ def main(arguments: list[str]) -> int:
     return 0
 
 
-def _of(id_: str, told: dict[str, Any]) -> dict[str, Any]:
+def _of(id_: str, emitted: dict[str, Any]) -> dict[str, Any]:
     """Return the state of this backup from the service's answer: another one may have been started since."""
-    for state in (told, told.get("previous", {})):
+    for state in (emitted, emitted.get("previous", {})):
         if state.get("id") == id_:
             return dict(state)
     lost = "the service was restarted before the backup was complete: remove the folder and repeat the command"
-    if told["state"] != "none":
+    if emitted["state"] != "none":
         lost = "the service has made other backups since and no longer reports on this one: `livejoin check` tells whether it is complete"
     return {"state": "unknown", "problem": lost}

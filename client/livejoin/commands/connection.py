@@ -17,9 +17,9 @@ TIMEOUT = 300.0  # seconds to wait for an answer
 @contextmanager
 def connect(args: argparse.Namespace, patience: float = PATIENCE, timeout: float = TIMEOUT) -> Iterator[livejoin.Client]:
     """Yield the client for `--url`. Reports what it waits for; converts the client's exceptions to Failure."""
-    told = _Told()
+    emitted = _LogHandler()
     log = logging.getLogger("livejoin.client")
-    log.addHandler(told)
+    log.addHandler(emitted)
     log.setLevel(logging.INFO)
     try:
         with _client(args, patience, timeout) as client:
@@ -29,7 +29,7 @@ def connect(args: argparse.Namespace, patience: float = PATIENCE, timeout: float
     except livejoin.LivejoinError as error:
         raise Failure(str(error)) from error
     finally:
-        log.removeHandler(told)
+        log.removeHandler(emitted)
 
 
 def _client(args: argparse.Namespace, patience: float, timeout: float) -> livejoin.Client:
@@ -41,6 +41,6 @@ def _client(args: argparse.Namespace, patience: float, timeout: float) -> livejo
         raise Failure(f"LIVEJOIN_TOKEN: {error}", 2) from error
 
 
-class _Told(logging.Handler):
+class _LogHandler(logging.Handler):
     def emit(self, record: logging.LogRecord) -> None:
         say(record.getMessage())

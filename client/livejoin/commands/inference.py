@@ -19,7 +19,7 @@ from livejoin.files import File, csv_chunks, csv_header, jsonl_chunks
 from livejoin.terminal import Failure
 from livejoin.wire.csv import refuse_other_separators
 from livejoin.wire.errors import MalformedBody
-from livejoin.wire.json import Flawed, loads
+from livejoin.wire.json import FlawedObject, loads
 from livejoin.wire.kinds import MOST_DIGITS, decimal_kind, digits_of
 from livejoin.wire.room import is_bytes
 from livejoin.wire.schema import OP_COLUMN
@@ -106,11 +106,11 @@ def infer(
     lacks it or has a null in it, except those of `not_null` and the `key`; `types` has the kinds specified by the user, `zone` is the zone
     of times without an offset. Raises Failure if there is no such definition."""
     guesses = Guesses(types, zone)
-    for place, file in enumerate(files):
+    for position, file in enumerate(files):
         names_of(file)
         before = set(guesses)
         names = {"csv": _from_csv, "jsonl": _from_jsonl}.get(file.kind, _from_arrow)(file, guesses)
-        for name in before.symmetric_difference(names) if place else ():
+        for name in before.symmetric_difference(names) if position else ():
             guesses[name].nullable = True
     if guesses and not any(guess.seen or guess.kind for guess in guesses.values()):
         raise Failure(f"{files[0].path}: types cannot be inferred without values: give them with --type, or register the relation first")
@@ -222,7 +222,7 @@ def _from_jsonl(file: File, guesses: Guesses) -> set[str]:
                 row = loads(line)
             except orjson.JSONDecodeError as error:
                 raise Failure(f"{file.path}: line {number} is not JSON: {error}") from error
-            if type(row) is Flawed:
+            if type(row) is FlawedObject:
                 continue  # a bad row, told with the others
             if not isinstance(row, dict):
                 raise Failure(f"{file.path}: line {number} is not an object: each line must be one row")

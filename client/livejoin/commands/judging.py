@@ -24,7 +24,7 @@ SHOWN = 20  # rejected rows, or lines of repeated keys, shown
 Progress = Callable[[int, int], None]  # called with the position in the file, and the number of rows so far
 
 
-class Rejected(NamedTuple):
+class RejectedRow(NamedTuple):
     file: str
     line: int
     column: str | None
@@ -37,7 +37,7 @@ class Rejections:
     def __init__(self, definition: RelationDefinition) -> None:
         self._known = {column.name for column in definition.columns}
         self._unknown: set[tuple[str, str]] = set()
-        self._kept: list[Rejected] = []
+        self._kept: list[RejectedRow] = []
         self.count = self.good = self.unclear = 0
 
     def add(self, file: File, body: Body, errors: Iterable[tuple[int, str | None, str]], count: int) -> None:
@@ -53,7 +53,7 @@ class Rejections:
             listed.append(error)
         listed = listed[: max(0, SHOWN - len(self._kept))]
         for (_, column, reason), line in zip(listed, body.lines([index for index, _, _ in listed]), strict=True):
-            self._kept.append(Rejected(file.path.name, line, column, reason))
+            self._kept.append(RejectedRow(file.path.name, line, column, reason))
 
     @property
     def were(self) -> str:
@@ -88,19 +88,19 @@ class Repeats:
             hashes = [_hashes(changes.rows.arrow.select(self._definition.key)) for changes in batch.changes]
             self._hashes.append(hashes[0] if hashes else np.zeros(0, np.uint64))
 
-    def told(self, files: list[File]) -> tuple[int, str]:
+    def emitted(self, files: list[File]) -> tuple[int, str]:
         """Return the number of rows that are replaced, and the lines of the first ones."""
         if not self._hashes:
             return 0, ""
         hashes = np.concatenate(self._hashes)
         order = np.argsort(hashes, kind="stable")
         lost = np.sort(order[:-1][hashes[order[:-1]] == hashes[order[1:]]])
-        return len(lost), self._places(files, lost[:SHOWN], len(lost)) if len(lost) else ""
+        return len(lost), self._positions(files, lost[:SHOWN], len(lost)) if len(lost) else ""
 
-    def _places(self, files: list[File], lost: npt.NDArray[np.int64], count: int) -> str:
+    def _positions(self, files: list[File], lost: npt.NDArray[np.int64], count: int) -> str:
         """Return where rows are, given by their numbers among the good ones."""
         sizes = iter(self._hashes)
-        places, start = [], 0
+        positions, start = [], 0
         for file in files:
             lines: list[int] = []
             for body in file.bodies(self._schema):
@@ -113,10 +113,10 @@ class Repeats:
                     break
             if lines:
                 name = f"{file.path.name} " if len(files) > 1 else ""
-                places.append(f"{name}{file.unit}{'s' if len(lines) > 1 else ''} {', '.join(map(str, lines))}")
+                positions.append(f"{name}{file.unit}{'s' if len(lines) > 1 else ''} {', '.join(map(str, lines))}")
             if start > lost[-1]:
                 break
-        return "; ".join(places) + (f" and {count - len(lost):,} more" if count > len(lost) else "")
+        return "; ".join(positions) + (f" and {count - len(lost):,} more" if count > len(lost) else "")
 
 
 def _hashes(keys: pa.RecordBatch) -> npt.NDArray[np.uint64]:
@@ -135,8 +135,8 @@ def _hashes(keys: pa.RecordBatch) -> npt.NDArray[np.uint64]:
     return hashes
 
 
-def judge_file(
-    relation: str, definition: RelationDefinition, file: File, schema: pa.Schema, found: Rejections, repeats: Repeats, told: Progress
+def validate_file(
+    relation: str, definition: RelationDefinition, file: File, schema: pa.Schema, found: Rejections, repeats: Repeats, emitted: Progress
 ) -> None:
     """Add the rows that the service would reject to `found`, and the keys of the others to `repeats`. Raises Failure for a file that it
     would reject as a whole."""
@@ -149,7 +149,7 @@ def judge_file(
         found.unclear += batch.unclear
         repeats.add(batch)
         rows += batch.sent
-        told(body.done, rows)
+        emitted(body.done, rows)
 
 
 def converted(relation: str, definition: RelationDefinition, file: File, schema: pa.Schema, rejected: Rejections) -> Iterator[Body]:

@@ -20,7 +20,7 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 import livejoin
 from livejoin.commands.connection import connect
 from livejoin.commands.inference import infer
-from livejoin.commands.judging import Rejections, Repeats, converted, judge_file
+from livejoin.commands.judging import Rejections, Repeats, converted, validate_file
 from livejoin.files import Body, File, open_file
 from livejoin.terminal import Failure, Parser, add_url, say
 from livejoin.wire.errors import BadDefinition
@@ -29,7 +29,7 @@ from livejoin.wire.schema import Column, ColumnType, RelationDefinition, parse_r
 from livejoin.wire.values.local_times import is_zone
 
 
-class Wanted(NamedTuple):
+class RelationOptions(NamedTuple):
     """The user's specifications for the relation."""
 
     key: list[str]
@@ -53,7 +53,7 @@ class Bodies(NamedTuple):
             yield from converted(relation, self.read_by, file, self.schema, rejected)
 
 
-class Loaded:
+class LoadProgress:
     """What the service has accepted so far."""
 
     applied = ignored = version = 0
@@ -61,7 +61,7 @@ class Loaded:
 
 def main(arguments: list[str]) -> int:
     args = _parser().parse_args(arguments)
-    wanted = Wanted(
+    wanted = RelationOptions(
         _names(args.key),
         dict(_interval(text, args.bounds) for text in args.interval),
         dict(_type(text) for text in args.type),
@@ -82,7 +82,7 @@ def main(arguments: list[str]) -> int:
             raise Failure("--replace with --on-error skip cannot be combined with --zone: set the zone in the relation's definition", 2)
         schema = pa.schema([(column.name, SENT_TYPES[column.kind]) for column in definition.columns])
         repeats = Repeats(relation.name, read_by, schema)
-        found = _judge(relation.name, read_by, files, schema, repeats)
+        found = _validate(relation.name, read_by, files, schema, repeats)
         if found.count and not (skip and (found.good or known)):
             found.show()
             hint = "fix the file" if skip else "fix the file, or load the other rows with --on-error skip"
@@ -90,7 +90,7 @@ def main(arguments: list[str]) -> int:
         if known is None:
             relation.create(**definition.to_json())
             say(f"registered {relation.name} ({', '.join(map(_shown, definition.columns))})")
-        loaded = Loaded()
+        loaded = LoadProgress()
         try:
             encoded = Bodies(schema, read_by if read_by != definition else None)
             sender = _Sender(relation, args.on_error, args.replace)
@@ -186,17 +186,17 @@ def _shown(column: Column) -> str:
     return f"{column.name} {column.kind}{' or null' if column.nullable else ''}"
 
 
-def _known(relation: livejoin.Relation, wanted: Wanted) -> RelationDefinition | None:
+def _known(relation: livejoin.Relation, wanted: RelationOptions) -> RelationDefinition | None:
     """Return the existing relation, if it matches the user's specifications; None if there is none."""
     name = relation.name
     try:
-        told = relation.get()
+        emitted = relation.get()
     except livejoin.NotFound:
         return None
-    known = _parsed({part: told[part] for part in ("columns", "key", "intervals")})
+    known = _parsed({part: emitted[part] for part in ("columns", "key", "intervals")})
     if wanted.key and wanted.key != known.key:
         raise Failure(f"{name} exists with the key {','.join(known.key)}: omit --key, or use another name", 2)
-    if wanted.intervals and any(told["intervals"].get(interval) != value for interval, value in wanted.intervals.items()):
+    if wanted.intervals and any(emitted["intervals"].get(interval) != value for interval, value in wanted.intervals.items()):
         raise Failure(f"{name} exists with other intervals: omit --interval, or use another name", 2)
     columns = {column.name: column for column in known.columns}
     for column, kind in wanted.types.items():
@@ -210,7 +210,7 @@ def _known(relation: livejoin.Relation, wanted: Wanted) -> RelationDefinition | 
     return known
 
 
-def _new(name: str, files: list[File], wanted: Wanted) -> RelationDefinition:
+def _new(name: str, files: list[File], wanted: RelationOptions) -> RelationDefinition:
     """Return the definition of a new relation, from the files and the arguments."""
     if not wanted.key:
         raise Failure(f"{name} is a new relation: give its key columns, for example --key id", 2)
@@ -225,13 +225,13 @@ def _parsed(definition: Mapping[str, Any]) -> RelationDefinition:
         raise Failure(error.detail, 2) from error
 
 
-def _judge(name: str, definition: RelationDefinition, files: list[File], schema: pa.Schema, repeats: Repeats) -> Rejections:
+def _validate(name: str, definition: RelationDefinition, files: list[File], schema: pa.Schema, repeats: Repeats) -> Rejections:
     """Return the rows that the service would reject. Raises Failure if it would reject a file."""
     found = Rejections(definition)
     with _progress() as shown:
         for file in files:
             task = shown.add_task(f"checking {file.path.name}", total=file.size, rows=0)
-            judge_file(
+            validate_file(
                 name, definition, file, schema, found, repeats,
                 lambda done, rows, of=task: shown.update(of, completed=done, rows=rows),  # type: ignore[misc]
             )  # fmt: skip
@@ -275,10 +275,10 @@ class _Sender:
     def send(self, body: Body) -> livejoin.Receipt:
         if self._stage is None:
             return self._relation.post(body.content, body.media_type, on_error=self._on_error)
-        told = self._relation.stage(self._stage, self._parts, body.content, body.media_type, on_error=self._on_error)
+        emitted = self._relation.stage(self._stage, self._parts, body.content, body.media_type, on_error=self._on_error)
         self._parts += 1
-        count = told["skipped_count"]
-        return livejoin.Receipt(applied=told["part_rows"] - count, skipped_count=count, skipped=told["skipped"])
+        count = emitted["skipped_count"]
+        return livejoin.Receipt(applied=emitted["part_rows"] - count, skipped_count=count, skipped=emitted["skipped"])
 
     def conclude(self) -> int | None:
         """Commit a replacement and return its version; None if this is not one."""
@@ -295,7 +295,7 @@ def _post(
     files: list[File],
     bodies: Bodies,
     sender: _Sender,
-    loaded: Loaded,
+    loaded: LoadProgress,
     repeats: Repeats,
 ) -> int:
     rejected = Rejections(definition)
@@ -312,11 +312,12 @@ def _post(
         raise Failure(f"{relation.name} was not replaced: {error}") from error
     ignored = f", {loaded.ignored:,} ignored" if loaded.ignored else ""
     reached = f", version {loaded.version}" if loaded.version else ""
-    told = f"{loaded.applied:,} row{'s' if loaded.applied != 1 else ''} loaded"
-    lost, places = repeats.told(files)
+    emitted = f"{loaded.applied:,} row{'s' if loaded.applied != 1 else ''} loaded"
+    lost, positions = repeats.emitted(files)
     if lost:
-        told = f"{loaded.applied:,} rows read, {loaded.applied - lost:,} kept: {lost:,} replaced by later rows with the same key ({places})"
-    print(f"{relation.name}: {told}{ignored}{reached}")
+        kept = loaded.applied - lost
+        emitted = f"{loaded.applied:,} rows read, {kept:,} kept: {lost:,} replaced by later rows with the same key ({positions})"
+    print(f"{relation.name}: {emitted}{ignored}{reached}")
     if rejected.count:
         rejected.show()
         others = " and the others were loaded" if loaded.applied or loaded.ignored else ""
@@ -324,7 +325,7 @@ def _post(
     return 0
 
 
-def _post_one(sender: _Sender, file: File, body: Body, loaded: Loaded, rejected: Rejections) -> None:
+def _post_one(sender: _Sender, file: File, body: Body, loaded: LoadProgress, rejected: Rejections) -> None:
     """Post one body. Raises Failure, which names the file and says what has been loaded already."""
     try:
         receipt = sender.send(body)

@@ -88,7 +88,7 @@ def _pages(client: livejoin.Client, former: Reading, interval: float) -> Iterato
         time.sleep(interval)
 
 
-class Between(NamedTuple):
+class ReadingChange(NamedTuple):
     """The change from one reading to the next. A counter that has decreased has restarted at 0."""
 
     former: Reading
@@ -129,7 +129,7 @@ def _bound(bound: float) -> str:
 
 
 def _page(url: str, former: Reading, now: Reading, warning: str = "") -> Group:
-    between = Between(former, now)
+    between = ReadingChange(former, now)
     parts: list[Any] = [Text(_first_line(url, now)), Text(_second_line(between)), Text(_third_line(between))]
     if warning:
         parts.append(Text(warning, style="bold red"))
@@ -144,20 +144,20 @@ def _first_line(url: str, now: Reading) -> str:
     return f"{url}  {status['software']['version']}, {up}, version {status['version']:,}, {len(relations)} relations with {rows:,} rows"
 
 
-def _second_line(between: Between) -> str:
-    told = [
+def _second_line(between: ReadingChange) -> str:
+    emitted = [
         ("changes/s", "livejoin_changes_total"),
         ("batches/s", "livejoin_batches_total"),
         ("rows sent/s", "livejoin_rows_sent_total"),
         ("changes sent/s", "livejoin_changes_sent_total"),
     ]
-    return "  ".join(f"{word} {_number(between.rate(name))}" for word, name in told)
+    return "  ".join(f"{word} {_number(between.rate(name))}" for word, name in emitted)
 
 
-def _third_line(between: Between) -> str:
+def _third_line(between: ReadingChange) -> str:
     now = between.now
     answers = (between.quantile(share, "livejoin_request_seconds", method="POST") for share in (0.5, 0.99))
-    told = [
+    emitted = [
         ("answers to POST", " / ".join(_seconds(one) for one in answers) + " (p50 / p99)"),
         ("followers", _number(now.value("livejoin_subscribers"))),
         ("pins", _number(now.value("livejoin_pins"))),
@@ -165,10 +165,10 @@ def _third_line(between: Between) -> str:
         ("waiting batches", _number(now.value("livejoin_waiting_batches"))),
         ("memory", _bytes(now.value("process_resident_memory_bytes"))),
     ]
-    return "  ".join(f"{word} {text}" for word, text in told)
+    return "  ".join(f"{word} {text}" for word, text in emitted)
 
 
-def _views(between: Between) -> Table:
+def _views(between: ReadingChange) -> Table:
     table = Table(box=None, pad_edge=False, header_style="bold")
     for name in ("view", "state"):
         table.add_column(name, overflow="fold")

@@ -52,10 +52,10 @@ class _Progress:
 
     def __init__(self, name: str) -> None:
         self._name = name
-        self._told = -1
+        self._emitted = -1
 
     def __call__(self, progress: float) -> None:
         tenth = int(progress * 10)
-        if tenth > self._told:
+        if tenth > self._emitted:
             say(f"{self._name} is being built: {tenth * 10} %")
-            self._told = tenth
+            self._emitted = tenth

@@ -27,7 +27,7 @@ NEW_CHECKPOINT = (
     'changes if it is defined with larger limits, "changes": {"retain_rows": n, "retain_bytes": n}'
 )
 OTHER_COLUMNS = "the columns of the view have changed since it was loaded: load the DataFrame again, or restart the query"
-FIRST_BATCH_GONE = (
+FIRST_BATCH_DELETED = (
     "this query cannot continue: start it with a new checkpoint; the service keeps the version of the first batch (option 'snapshot') for "
     "an hour, and not across a restart: give the query more cores to read it in time, or start without 'snapshot'"
 )
@@ -52,13 +52,14 @@ _REMEDIES: dict[type[LivejoinError], str] = {
 
 
 @contextmanager
-def converting_errors(what: str, gone: str) -> Iterator[None]:
-    """Convert errors of the client to DataSourceError. `what` they concern; `gone`: what to do if a version or token is no longer kept."""
+def converting_errors(what: str, deleted: str) -> Iterator[None]:
+    """Convert errors of the client to DataSourceError. `what` they concern; `deleted`: what to do if a version or token is no longer
+    kept."""
     try:
         yield
     except LivejoinError as error:
         said = error.detail or error.title if isinstance(error, Problem) else str(error)
-        remedy = gone if isinstance(error, (SnapshotExpired, TokenExpired, BadToken, ReaderTooSlow)) else _REMEDIES.get(type(error))
+        remedy = deleted if isinstance(error, (SnapshotExpired, TokenExpired, BadToken, ReaderTooSlow)) else _REMEDIES.get(type(error))
         bad = some_bad(getattr(error, "errors", []))
         raise DataSourceError(f"{what}: {'; '.join([said, *bad, *([remedy] if remedy else [])])}") from error
 

@@ -24,7 +24,7 @@ from pyspark.sql.types import StructType
 
 from livejoin import Arrow, LivejoinError, SnapshotExpired, Unreachable, View
 from livejoin.datasource.errors import DataSourceError
-from livejoin.datasource.failures import FIRST_BATCH_GONE, LOAD_AGAIN, NEW_CHECKPOINT, OTHER_COLUMNS, converting_errors
+from livejoin.datasource.failures import FIRST_BATCH_DELETED, LOAD_AGAIN, NEW_CHECKPOINT, OTHER_COLUMNS, converting_errors
 from livejoin.datasource.options import LONGEST_HOLD, MOST_PARTS, Options, Service
 
 _PARTS, _HOLD = 8, 600
@@ -42,14 +42,14 @@ def schema_of(options: Options) -> StructType:
         return from_arrow_schema(view.to_arrow(limit=0).schema)
 
 
-class Part(InputPartition):
+class RowsPartition(InputPartition):
     """The rows after a cursor."""
 
     def __init__(self, cursor: str) -> None:
         self.cursor = cursor
 
 
-class Stretch(InputPartition):
+class ChangesPartition(InputPartition):
     """The changes between two tokens; `version` is that of the second."""
 
     def __init__(self, since: str, until: str, version: int) -> None:
@@ -68,9 +68,9 @@ class BatchReader(DataSourceReader):
     def partitions(self) -> list[InputPartition]:
         with _opened(self._service, self._view, LOAD_AGAIN) as view:
             reading = view.begin_reading(self._parts, hold=self._hold, version=self._version)
-        return [Part(cursor) for cursor in reading["cursors"]]
+        return [RowsPartition(cursor) for cursor in reading["cursors"]]
 
-    def read(self, partition: Part) -> Iterator[pa.RecordBatch]:
+    def read(self, partition: RowsPartition) -> Iterator[pa.RecordBatch]:
         with _opened(self._service, self._view, LOAD_AGAIN) as view:
             yield from _as_spark(_held(lambda: view.arrow(cursor=partition.cursor)), self._schema)
 
@@ -115,16 +115,16 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def partitions(self, start: Offset, end: Offset) -> list[InputPartition]:
         since = end.get("since", start["token"])
         if since:
-            return [Stretch(since, end["token"], end["version"])]
+            return [ChangesPartition(since, end["token"], end["version"])]
         reading = self._reading
         if reading is None or reading["version"] != end["version"]:  # the query was restarted within its first batch
-            with _opened(self._service, self._view, FIRST_BATCH_GONE) as view:
+            with _opened(self._service, self._view, FIRST_BATCH_DELETED) as view:
                 self._reading = reading = self._begin(view, end["version"])
-        return [Part(cursor) for cursor in reading["cursors"]]
+        return [RowsPartition(cursor) for cursor in reading["cursors"]]
 
-    def read(self, partition: Part | Stretch) -> Iterator[pa.RecordBatch]:
-        with _opened(self._service, self._view, FIRST_BATCH_GONE if isinstance(partition, Part) else NEW_CHECKPOINT) as view:
-            if isinstance(partition, Part):
+    def read(self, partition: RowsPartition | ChangesPartition) -> Iterator[pa.RecordBatch]:
+        with _opened(self._service, self._view, FIRST_BATCH_DELETED if isinstance(partition, RowsPartition) else NEW_CHECKPOINT) as view:
+            if isinstance(partition, RowsPartition):
                 found = _held(lambda: view.part_as_changes(partition.cursor))
             else:
                 found = _changed(view, partition)
@@ -146,9 +146,9 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
 
 @contextmanager
-def _opened(service: Service, name: str, gone: str) -> Iterator[View]:
+def _opened(service: Service, name: str, deleted: str) -> Iterator[View]:
     """The view, with errors of the client converted by `converting_errors`."""
-    with service.connect() as lj, converting_errors(f"the view {name}", gone):
+    with service.connect() as lj, converting_errors(f"the view {name}", deleted):
         yield lj.view(name)
 
 
@@ -181,7 +181,7 @@ def _held(opened: Callable[[], Arrow]) -> Iterator[pa.RecordBatch]:
             before = taken
 
 
-def _changed(view: View, stretch: Stretch) -> Iterator[pa.RecordBatch]:
+def _changed(view: View, stretch: ChangesPartition) -> Iterator[pa.RecordBatch]:
     """Whole versions. The response to each request is read at once, so that no connection waits for Spark."""
     since = stretch.since
     while True:

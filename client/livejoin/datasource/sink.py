@@ -32,14 +32,14 @@ OnError = Literal["reject", "skip"]
 log = logging.getLogger("livejoin.spark")
 
 
-class Written(WriterCommitMessage):
+class WriteResult(WriterCommitMessage):
     """The result of a task of a stream: its rows as an Arrow stream, their number, and the run."""
 
     def __init__(self, content: bytes, run: str, rows: int) -> None:
         self.content, self.run, self.rows = content, run, rows
 
 
-class Skipped(WriterCommitMessage):
+class SkippedRows(WriterCommitMessage):
     """Bad rows that the service skipped in a task of a batch: their number, and some of them."""
 
     def __init__(self, count: int, some: list[dict[str, Any]]) -> None:
@@ -58,7 +58,7 @@ class StreamWriter(DataSourceStreamArrowWriter):
         self._reset, self._run = options.is_on("reset"), options.optional("run")
         self._what = f"the relation {self._relation}, source {self._source}"
 
-    def write(self, iterator: Iterator[pa.RecordBatch]) -> Written:
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> WriteResult:
         batches, size = [], 0
         for batch in iterator:
             size += batch.nbytes
@@ -70,9 +70,9 @@ class StreamWriter(DataSourceStreamArrowWriter):
         if not run:
             raise DataSourceError("Spark does not tell the id of the query: name it in the option 'run', differently for each checkpoint")
         content = stream_of(batches, {b"livejoin.relation": self._relation.encode()}) if batches else b""
-        return Written(content, run, sum(batch.num_rows for batch in batches))
+        return WriteResult(content, run, sum(batch.num_rows for batch in batches))
 
-    def commit(self, messages: list[Written | None], batchId: int) -> None:
+    def commit(self, messages: list[WriteResult | None], batchId: int) -> None:
         written = [message for message in messages if message is not None]
         if not written:
             return
@@ -94,7 +94,7 @@ class StreamWriter(DataSourceStreamArrowWriter):
             raise DataSourceError(f"{what}: {said}: {NEW_RUN}")
         _report(what, receipt.skipped_count, receipt.skipped)
 
-    def abort(self, messages: list[Written | None], batchId: int) -> None:
+    def abort(self, messages: list[WriteResult | None], batchId: int) -> None:
         """Nothing was sent."""
 
     def _begin(self, lj: Client, run: str, batch: int) -> Receipt:
@@ -131,7 +131,7 @@ class BatchWriter(DataSourceArrowWriter):
         self._service, self._relation = options.service, options.text("relation")
         self._on_error = cast(OnError, options.one_of("on_error", "reject", "skip"))
 
-    def write(self, iterator: Iterator[pa.RecordBatch]) -> Skipped:
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> SkippedRows:
         count, some = 0, list[dict[str, Any]]()
         with self._service.connect() as lj, converting_errors(f"the relation {self._relation}", ""):
             relation = lj.relation(self._relation)
@@ -139,13 +139,13 @@ class BatchWriter(DataSourceArrowWriter):
                 if batch.num_rows:
                     receipt = relation.load(pa.table(batch), on_error=self._on_error)
                     count, some = count + receipt.skipped_count, some or receipt.skipped
-        return Skipped(count, some)
+        return SkippedRows(count, some)
 
-    def commit(self, messages: list[Skipped | None]) -> None:
+    def commit(self, messages: list[SkippedRows | None]) -> None:
         skipped = [message for message in messages if message is not None]
         _report(f"the relation {self._relation}", sum(one.count for one in skipped), [bad for one in skipped for bad in one.some])
 
-    def abort(self, messages: list[Skipped | None]) -> None:
+    def abort(self, messages: list[SkippedRows | None]) -> None:
         """What was sent is kept: it is written again when the job is run again."""
 
 

@@ -14,11 +14,11 @@ from livejoin.wire.batch import RELATION_METADATA, Batch, concatenated
 from livejoin.wire.columns import checked, mask_of
 from livejoin.wire.errors import MalformedBody
 from livejoin.wire.json import Definitions
-from livejoin.wire.judge import Findings, Judged, assemble
 from livejoin.wire.kinds import SENT_TYPES, ByKind, kept
-from livejoin.wire.room import UNBOUNDED, Room, is_bytes, is_view, take_arrow_stream, without_junk
+from livejoin.wire.room import UNBOUNDED, Budget, is_bytes, is_view, take_arrow_stream, without_junk
 from livejoin.wire.schema import OP_COLUMN, RowRules
-from livejoin.wire.table import is_text, judge_table, refuse_twice
+from livejoin.wire.table import is_text, refuse_twice, validate_table
+from livejoin.wire.validate import Findings, ValidatedRows, assemble
 from livejoin.wire.values.local_times import local_times
 from livejoin.wire.values.texts import storage_of, uuids_of_bytes, without_extension
 
@@ -41,7 +41,7 @@ _READABLE: ByKind[Callable[[pa.DataType], bool]] = ByKind(
 )
 
 
-def decode_arrow(body: bytes, definitions: Definitions, room: Room = UNBOUNDED) -> Batch:
+def decode_arrow(body: bytes, definitions: Definitions, room: Budget = UNBOUNDED) -> Batch:
     """Decode the body of `POST /v1/changes`: concatenated IPC streams, each with its relation in the schema metadata."""
 
     def named(number: int, schema: pa.Schema) -> str:
@@ -53,18 +53,20 @@ def decode_arrow(body: bytes, definitions: Definitions, room: Room = UNBOUNDED) 
     return _decode(body, named, definitions, room)
 
 
-def decode_relation_arrow(body: bytes, relation: str, definitions: Definitions, room: Room = UNBOUNDED, plain: bool = False) -> Batch:
-    """Decode one relation's changes as IPC streams; their metadata are ignored. `plain`: as in `judge_table`."""
+def decode_relation_arrow(body: bytes, relation: str, definitions: Definitions, room: Budget = UNBOUNDED, plain: bool = False) -> Batch:
+    """Decode one relation's changes as IPC streams; their metadata are ignored. `plain`: as in `validate_table`."""
     definitions(relation)
     return _decode(body, lambda number, schema: relation, definitions, room, plain)
 
 
-def _decode(body: bytes, relation_of: Callable[[int, pa.Schema], str], definitions: Definitions, room: Room, plain: bool = False) -> Batch:
+def _decode(
+    body: bytes, relation_of: Callable[[int, pa.Schema], str], definitions: Definitions, room: Budget, plain: bool = False
+) -> Batch:
     """`relation_of` receives the number of a stream, from 1, and its schema."""
-    parts: dict[str, list[Judged]] = {}
+    parts: dict[str, list[ValidatedRows]] = {}
     source = pa.BufferReader(body)
     sent = rows = number = 0
-    while (start := source.tell()) < len(body):
+    while (start := source.emit()) < len(body):
         number += 1
         try:
             rows = take_arrow_stream(source, rows, room)
@@ -79,9 +81,9 @@ def _decode(body: bytes, relation_of: Callable[[int, pa.Schema], str], definitio
             batch = one_batch(table, stranger)
         except (pa.ArrowException, OSError) as error:
             raise MalformedBody(f"invalid Arrow IPC stream at byte {start}: {error}") from None
-        parts.setdefault(relation, []).append(judge_record_batch(rules, relation, batch, sent, room, plain))
+        parts.setdefault(relation, []).append(validate_record_batch(rules, relation, batch, sent, room, plain))
         sent += batch.num_rows
-    return assemble(sent, 0, [_joined(judged) for judged in parts.values()])
+    return assemble(sent, 0, [_joined(validated) for validated in parts.values()])
 
 
 def known_columns(rules: RowRules, schema: pa.Schema) -> tuple[list[str], str | None]:
@@ -118,12 +120,14 @@ def one_batch(table: pa.Table, stranger: str | None) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays([*columns, pa.nulls(table.num_rows)], names=[*table.column_names, stranger])
 
 
-def judge_record_batch(rules: RowRules, relation: str, table: pa.RecordBatch, first: int, room: Room, plain: bool = False) -> Judged:
+def validate_record_batch(
+    rules: RowRules, relation: str, table: pa.RecordBatch, first: int, room: Budget, plain: bool = False
+) -> ValidatedRows:
     def convert(ordinal: int, array: pa.Array, findings: Findings) -> pa.Array:
         return _canonical(rules, ordinal, array, findings)
 
     try:
-        return judge_table(rules, relation, table, first, convert, room, plain)
+        return validate_table(rules, relation, table, first, convert, room, plain)
     except (pa.ArrowException, UnicodeDecodeError) as error:  # also from the name of a time zone
         raise MalformedBody(f"the rows for {relation} cannot be read: {error}") from None
 
@@ -202,11 +206,11 @@ def _cast_all_but_bad(array: pa.Array, wanted: pa.DataType, first: int) -> tuple
     return parts + more_parts, bad + more_bad
 
 
-def _joined(parts: list[Judged]) -> Judged:
+def _joined(parts: list[ValidatedRows]) -> ValidatedRows:
     """Join the changes of several streams for one relation, in order."""
     if len(parts) == 1:
         return parts[0]
-    return Judged(
+    return ValidatedRows(
         concatenated([part.changes for part in parts]),
         [error for part in parts for error in part.errors],
         sum(part.error_count for part in parts),

@@ -74,7 +74,7 @@ class RowBlock:
         return size
 
 
-class Prepared(Protocol):
+class PreparedChanges(Protocol):
     """What a relation prepares for changes before they are applied."""
 
     @property
@@ -97,7 +97,7 @@ class Changes:
     ) -> None:
         self.relation, self.definition = relation, definition
         self.ops, self.rows, self.index = ops, rows, index
-        self.prepared: Prepared | None = None
+        self.prepared: PreparedChanges | None = None
 
     @property
     def bytes(self) -> int:

@@ -14,9 +14,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from livejoin.wire.grammar import JSON_READERS, TEXT_READERS, Reader, ZonedReader, read_day_number, read_decimal
-from livejoin.wire.judge import Findings, Mask
 from livejoin.wire.kinds import KEPT_TYPES, SENT_TYPES, ByKind, digits_of, kept
 from livejoin.wire.schema import RowRules
+from livejoin.wire.validate import Findings, Mask
 from livejoin.wire.values.open_ends import refusal_of_word, without_words
 from livejoin.wire.values.texts import are_canonical
 

@@ -17,17 +17,17 @@ from livejoin.wire.batch import Batch
 from livejoin.wire.columns import from_texts
 from livejoin.wire.errors import MalformedBody, check_utf8, cut
 from livejoin.wire.json import Definitions
-from livejoin.wire.judge import Findings, assemble
-from livejoin.wire.room import CSV_WEIGHTS, UNBOUNDED, Room, take_text
+from livejoin.wire.room import CSV_WEIGHTS, UNBOUNDED, Budget, take_text
 from livejoin.wire.schema import OP_COLUMN, RowRules
-from livejoin.wire.table import judge_table, refuse_twice
+from livejoin.wire.table import refuse_twice, validate_table
+from livejoin.wire.validate import Findings, assemble
 from livejoin.wire.wording import instead
 
 _HEADER = 1 << 20  # bytes: more than a thousand columns with long names require
 
 
-def decode_csv(body: bytes, relation: str, definitions: Definitions, room: Room = UNBOUNDED, plain: bool = False) -> Batch:
-    """Decode one relation's changes as text/csv; `plain`: as in `judge_table`. Too many or too few fields in a row make a malformed
+def decode_csv(body: bytes, relation: str, definitions: Definitions, room: Budget = UNBOUNDED, plain: bool = False) -> Batch:
+    """Decode one relation's changes as text/csv; `plain`: as in `validate_table`. Too many or too few fields in a row make a malformed
     body."""
     rules = definitions(relation).rules
     take_text(body, CSV_WEIGHTS, room)
@@ -37,7 +37,7 @@ def decode_csv(body: bytes, relation: str, definitions: Definitions, room: Room 
     def convert(ordinal: int, texts: pa.Array, findings: Findings) -> pa.Array:
         return from_texts(rules, ordinal, texts, findings)
 
-    return assemble(table.num_rows, 0, [judge_table(rules, relation, table, 0, convert, room, plain)])
+    return assemble(table.num_rows, 0, [validate_table(rules, relation, table, 0, convert, room, plain)])
 
 
 def refuse_other_separators(names: list[str]) -> None:

@@ -22,11 +22,11 @@ from livejoin.wire.batch import DELETE, TRUNCATE, UPSERT, Batch
 from livejoin.wire.columns import DEBEZIUM_READERS, mask_of
 from livejoin.wire.errors import MalformedBody
 from livejoin.wire.grammar import Unreadable, shown
-from livejoin.wire.json import Definitions, Flawed, Rows, fault_of, judge_rows, lines
-from livejoin.wire.judge import Findings, Judged, assemble
-from livejoin.wire.room import UNBOUNDED, Room
+from livejoin.wire.json import Definitions, FlawedObject, JsonRows, fault_of, lines, validate_rows
+from livejoin.wire.room import UNBOUNDED, Budget
 from livejoin.wire.schema import RelationDefinition, RowRules
 from livejoin.wire.semantics import NO_SEMANTICS, Semantics, Settler, has_open_ends, settler, structs_of
+from livejoin.wire.validate import Findings, ValidatedRows, assemble
 from livejoin.wire.wrapping import Keys, Wrapping, unwrapped
 
 _UPSERTS = ("c", "u", "r")
@@ -65,7 +65,7 @@ class DebeziumDecoder:
         return envelopes.batch(len(values))
 
 
-def decode_debezium(body: bytes, relation: str, definitions: Definitions, room: Room = UNBOUNDED) -> Batch:
+def decode_debezium(body: bytes, relation: str, definitions: Definitions, room: Budget = UNBOUNDED) -> Batch:
     """Decode one relation's changes as application/vnd.debezium+jsonl.
 
     A line is an envelope, bare or wrapped, or `{"key": …, "value": …}`, or null. Any other line makes a malformed body.
@@ -74,7 +74,7 @@ def decode_debezium(body: bytes, relation: str, definitions: Definitions, room: 
     envelopes = _Envelopes(relation, rules, Keys(rules))
     index = -1
     for index, (line, data) in enumerate(lines(body, room)):
-        if type(data) is Flawed:
+        if type(data) is FlawedObject:
             envelopes.rows.refuse(index, data.name, data.reason)
             continue
         if data is not None and type(data) is not dict:
@@ -91,7 +91,7 @@ class _Envelopes:
     """Envelopes of one relation, in the order of arrival."""
 
     def __init__(self, relation: str, rules: RowRules, keys: Keys) -> None:
-        self.rows = Rows(relation, rules)
+        self.rows = JsonRows(relation, rules)
         self.semantics: list[Semantics] = []  # one for each of `rows`
         self.ignored = 0
         self._keys = keys
@@ -156,9 +156,9 @@ class _Envelopes:
             self._take(index, DELETE, row, semantics)
 
     def batch(self, sent: int) -> Batch:
-        return assemble(sent, self.ignored, [self._judged()], self.rows.refused)
+        return assemble(sent, self.ignored, [self._validated()], self.rows.refused)
 
-    def _judged(self) -> Judged:
+    def _validated(self) -> ValidatedRows:
         rows, all_of = self.rows, self.semantics
         if all_of and all_of.count(all_of[0]) == len(all_of):
             kinds = all_of[:1]
@@ -168,7 +168,7 @@ class _Envelopes:
         def settle(ordinal: int, values: list[Any]) -> list[Any]:
             return self._settle(ordinal, values, kinds)
 
-        return judge_rows(rows.rules, rows.relation, rows.ops, rows.index, rows.rows, self._lacking(kinds), DEBEZIUM_READERS, settle)
+        return validate_rows(rows.rules, rows.relation, rows.ops, rows.index, rows.rows, self._lacking(kinds), DEBEZIUM_READERS, settle)
 
     def _lacking(self, kinds: Sequence[Semantics]) -> Findings:
         """Find the rows whose schema lacks an end of an interval: null would mean unbounded."""

@@ -12,15 +12,15 @@ from livejoin.wire.debezium import decode_debezium
 from livejoin.wire.errors import UnsupportedMediaType
 from livejoin.wire.json import Definitions, decode_json, decode_jsonl, decode_relation_jsonl
 from livejoin.wire.parquet.decode import decode_parquet
-from livejoin.wire.room import UNBOUNDED, Room
+from livejoin.wire.room import UNBOUNDED, Budget
 
-_CHANGES: dict[str, Callable[[bytes, Definitions, Room], Batch]] = {
+_CHANGES: dict[str, Callable[[bytes, Definitions, Budget], Batch]] = {
     "application/json": decode_json,
     "application/jsonl": decode_jsonl,
     "application/x-ndjson": decode_jsonl,
     "application/vnd.apache.arrow.stream": decode_arrow,
 }
-_RELATION_CHANGES: dict[str, Callable[[bytes, str, Definitions, Room], Batch]] = {
+_RELATION_CHANGES: dict[str, Callable[[bytes, str, Definitions, Budget], Batch]] = {
     "application/jsonl": decode_relation_jsonl,
     "application/x-ndjson": decode_relation_jsonl,
     "text/csv": decode_csv,
@@ -28,7 +28,7 @@ _RELATION_CHANGES: dict[str, Callable[[bytes, str, Definitions, Room], Batch]] =
     "application/vnd.apache.parquet": decode_parquet,
     "application/vnd.debezium+jsonl": decode_debezium,
 }
-_ROWS: dict[str, Callable[[bytes, str, Definitions, Room, bool], Batch]] = {
+_ROWS: dict[str, Callable[[bytes, str, Definitions, Budget, bool], Batch]] = {
     "application/jsonl": decode_relation_jsonl,
     "application/x-ndjson": decode_relation_jsonl,
     "text/csv": decode_csv,
@@ -42,7 +42,7 @@ RELATION_CHANGES_TYPES = tuple(_RELATION_CHANGES)
 ROWS_TYPES = tuple(_ROWS)
 
 
-def decode_changes(media_type: str, body: bytes, definitions: Definitions, room: Room = UNBOUNDED) -> Batch:
+def decode_changes(media_type: str, body: bytes, definitions: Definitions, room: Budget = UNBOUNDED) -> Batch:
     """Decode a body of `POST /v1/changes`.
 
     `definitions(name)` returns a relation's definition or raises UnknownRelation. Raises MalformedBody, UnknownRelation, BadParameter
@@ -51,12 +51,12 @@ def decode_changes(media_type: str, body: bytes, definitions: Definitions, room:
     return _pick(_CHANGES, media_type)(body, definitions, room)
 
 
-def decode_relation_changes(media_type: str, body: bytes, relation: str, definitions: Definitions, room: Room = UNBOUNDED) -> Batch:
+def decode_relation_changes(media_type: str, body: bytes, relation: str, definitions: Definitions, room: Budget = UNBOUNDED) -> Batch:
     """Decode a body of `POST /v1/relations/{relation}/changes`; raises as `decode_changes` does."""
     return _pick(_RELATION_CHANGES, media_type)(body, relation, definitions, room)
 
 
-def decode_rows(media_type: str, body: bytes, relation: str, definitions: Definitions, room: Room = UNBOUNDED) -> Batch:
+def decode_rows(media_type: str, body: bytes, relation: str, definitions: Definitions, room: Budget = UNBOUNDED) -> Batch:
     """Decode a body of `POST /v1/relations/{relation}/replace`, as upserts; raises as `decode_changes` does."""
     return _pick(_ROWS, media_type)(body, relation, definitions, room, True)
 

@@ -18,10 +18,10 @@ from livejoin.wire.batch import DELETE, ONE_INDEX, ONE_OP, OPS, TRUNCATE, UPSERT
 from livejoin.wire.columns import FEW, from_values, mask_of, one_by_one
 from livejoin.wire.errors import BadParameter, MalformedBody, RowError, UnknownRelation, check_utf8, cut
 from livejoin.wire.grammar import INT64_MAX, INT64_MIN, JSON_READERS, Reader, Unreadable, shown
-from livejoin.wire.judge import Findings, Judged, are_surely_valid, assemble, is_surely_valid, judge
 from livejoin.wire.kinds import ByKind
-from livejoin.wire.room import JSON_WEIGHTS, UNBOUNDED, Room, take_text
+from livejoin.wire.room import JSON_WEIGHTS, UNBOUNDED, Budget, take_text
 from livejoin.wire.schema import OP_COLUMN, RelationDefinition, RowRules
+from livejoin.wire.validate import Findings, ValidatedRows, are_surely_valid, assemble, is_surely_valid, validate
 from livejoin.wire.wording import instead
 from livejoin.wire.wrapping import Keys
 
@@ -47,7 +47,7 @@ class _BadNumber(Unreadable):
         return self._text
 
 
-class Flawed(NamedTuple):
+class FlawedObject(NamedTuple):
     """A JSON object with `Unreadable` instead of numbers beyond float64; name and reason are those of the first."""
 
     value: dict[str, Any]
@@ -55,7 +55,7 @@ class Flawed(NamedTuple):
     reason: str
 
 
-class Rows:
+class JsonRows:
     """One relation's changes as they arrive: those still to be validated, and those rejected at once."""
 
     __slots__ = ("rules", "relation", "ops", "rows", "index", "refused")
@@ -85,7 +85,7 @@ class Rows:
             self.refuse(index, OP_COLUMN, f"got {shown(given)}, expected insert, upsert, delete or truncate")
         return op
 
-    def judged(self, room: Room = UNBOUNDED) -> Judged:
+    def validated(self, room: Budget = UNBOUNDED) -> ValidatedRows:
         """Validate the changes. Unknown columns are errors, except in truncates, which read nothing."""
         rules, findings = self.rules, Findings()
         room.take(rules.width * len(self.rows))
@@ -93,7 +93,7 @@ class Rows:
         rows = self.rows
         if self.ops and max(self.ops) > UPSERT:
             rows = [self._read_part(op, row) for op, row in zip(self.ops, rows, strict=True)]
-        return judge_rows(rules, self.relation, self.ops, self.index, rows, findings)
+        return validate_rows(rules, self.relation, self.ops, self.index, rows, findings)
 
     def _read_part(self, op: int, row: dict[str, Any]) -> dict[str, Any]:
         """Return the part of a row that is read: of a delete only the key columns, of a truncate none."""
@@ -117,7 +117,7 @@ class Rows:
             findings.add(-1, mask_of(rows, len(self.rows)), stranger, lambda row: reason + (meant if stranger(row) == first else ""))
 
 
-def judge_rows(
+def validate_rows(
     rules: RowRules,
     relation: str,
     ops: Sequence[int],
@@ -126,7 +126,7 @@ def judge_rows(
     findings: Findings,
     readers: ByKind[Reader] = JSON_READERS,
     settle: Callable[[int, list[Any]], list[Any]] | None = None,
-) -> Judged:
+) -> ValidatedRows:
     """Judge rows given as dictionaries (only what each op reads). `settle(ordinal, values)` may replace a column's values."""
     columns = []
     few = len(rows) <= FEW
@@ -141,13 +141,13 @@ def judge_rows(
         tuples = list(zip(*columns, strict=True))
         whole = RowBlock.few(tuples, rules.struct)
         if not findings.checks and are_surely_valid(rules, ops, tuples):
-            return Judged(Changes(relation, rules.definition, ops_array, whole, index_array), [], 0, unclear=findings.unclear)
+            return ValidatedRows(Changes(relation, rules.definition, ops_array, whole, index_array), [], 0, unclear=findings.unclear)
         columns = whole.arrow.columns
-    return judge(rules, relation, ops_array, index_array, columns, findings, lambda row, column: column not in rows[row])
+    return validate(rules, relation, ops_array, index_array, columns, findings, lambda row, column: column not in rows[row])
 
 
 def loads(text: bytes) -> Any:
-    """Return a JSON value; a `Flawed` if it is an object with numbers beyond float64. Raises orjson.JSONDecodeError."""
+    """Return a JSON value; a `FlawedObject` if it is an object with numbers beyond float64. Raises orjson.JSONDecodeError."""
     try:
         return orjson.loads(text)
     except orjson.JSONDecodeError:
@@ -160,7 +160,7 @@ def loads(text: bytes) -> Any:
             flaws = []
         if not flaws or type(value) is not dict:
             raise
-        return Flawed(value, *flaws[0])
+        return FlawedObject(value, *flaws[0])
 
 
 def _number(text: str) -> Any:
@@ -195,11 +195,11 @@ class _Changes:
 
     def __init__(self, definitions: Definitions) -> None:
         self.definitions = definitions
-        self.groups: dict[str, Rows] = {}
+        self.groups: dict[str, JsonRows] = {}
 
     def add(self, index: int, change: Any, line: int | None = None) -> None:
         flaw = None
-        if type(change) is Flawed:
+        if type(change) is FlawedObject:
             flaw, change = change, change.value
         if type(change) is not dict:
             raise MalformedBody(f"change {index} is {shown(change)}, not an object", line)
@@ -209,7 +209,7 @@ class _Changes:
             raise MalformedBody(f"change {index} has {lacking}", line)
         group = self.groups.get(relation)
         if group is None:
-            group = self.groups[relation] = Rows(relation, self.definitions(relation).rules)
+            group = self.groups[relation] = JsonRows(relation, self.definitions(relation).rules)
         if flaw is not None:
             group.refuse(index, flaw.name, flaw.reason)
             return
@@ -233,10 +233,10 @@ class _Changes:
                 what = "key" if op == DELETE else "row"
                 group.refuse(index, None, f'the change has no "{what}"' if row is None else f'"{what}" is {shown(row)}, not an object')
 
-    def batch(self, sent: int, room: Room, **fields: Any) -> Batch:
+    def batch(self, sent: int, room: Budget, **fields: Any) -> Batch:
         groups = self.groups.values()
         refused = [error for group in groups for error in group.refused]
-        return assemble(sent, 0, [group.judged(room) for group in groups], refused, **fields)
+        return assemble(sent, 0, [group.validated(room) for group in groups], refused, **fields)
 
 
 def _fault_of_key(rules: RowRules, key: Any, row: Any) -> tuple[str | None, str] | None:
@@ -258,15 +258,17 @@ def _fault_of_key(rules: RowRules, key: Any, row: Any) -> tuple[str | None, str]
     return None
 
 
-def decode_json(body: bytes, definitions: Definitions, room: Room = UNBOUNDED) -> Batch:
+def decode_json(body: bytes, definitions: Definitions, room: Budget = UNBOUNDED) -> Batch:
     """Decode the body of `POST /v1/changes` as application/json."""
     take_text(body, JSON_WEIGHTS, room)
     data = _load(body)
-    if type(data) is Flawed:
+    if type(data) is FlawedObject:
         data = data.value
         if type(data.get("changes")) is list:
             flaws = ((change, next(_flaws(change, None), None)) for change in data["changes"])
-            data["changes"] = [change if flaw is None or type(change) is not dict else Flawed(change, *flaw) for change, flaw in flaws]
+            data["changes"] = [
+                change if flaw is None or type(change) is not dict else FlawedObject(change, *flaw) for change, flaw in flaws
+            ]
     if type(data) is not dict or type(data.get("changes")) is not list:
         raise MalformedBody('the body must be an object with a list "changes"')
     if not _FIELDS.issuperset(data):
@@ -320,7 +322,7 @@ def _one_good(change: Any, definitions: Definitions) -> Changes | None:
     return Changes(relation, definition, ONE_OP[OPS[op]], RowBlock.few([tuple(values)], rules.struct), ONE_INDEX)
 
 
-def decode_jsonl(body: bytes, definitions: Definitions, room: Room = UNBOUNDED) -> Batch:
+def decode_jsonl(body: bytes, definitions: Definitions, room: Budget = UNBOUNDED) -> Batch:
     """Decode the body of `POST /v1/changes` as JSON lines. Empty lines are ignored and not counted."""
     changes = _Changes(definitions)
     index = -1
@@ -329,12 +331,12 @@ def decode_jsonl(body: bytes, definitions: Definitions, room: Room = UNBOUNDED) 
     return changes.batch(index + 1, room)
 
 
-def decode_relation_jsonl(body: bytes, relation: str, definitions: Definitions, room: Room = UNBOUNDED, plain: bool = False) -> Batch:
+def decode_relation_jsonl(body: bytes, relation: str, definitions: Definitions, room: Budget = UNBOUNDED, plain: bool = False) -> Batch:
     """Decode one relation's changes as JSON lines: each a row, with an optional `_op`, unless they must be `plain`."""
-    rows = Rows(relation, definitions(relation).rules)
+    rows = JsonRows(relation, definitions(relation).rules)
     index = -1
     for index, (line, row) in enumerate(lines(body, room)):
-        if type(row) is Flawed:
+        if type(row) is FlawedObject:
             if not plain:
                 rows.refuse(index, row.name, row.reason)
                 continue
@@ -344,7 +346,7 @@ def decode_relation_jsonl(body: bytes, relation: str, definitions: Definitions, 
         if plain and OP_COLUMN in row:
             raise MalformedBody(f"line {line}: {NO_OPS}", line)
         _add_row(rows, index, row)
-    return assemble(index + 1, 0, [rows.judged(room)], rows.refused)
+    return assemble(index + 1, 0, [rows.validated(room)], rows.refused)
 
 
 class JsonDecoder:
@@ -361,7 +363,7 @@ class JsonDecoder:
 
     def decode(self, keys: Sequence[bytes | None], values: Sequence[bytes | None]) -> Batch:
         """Return the records' changes; `index` is the position in `values`."""
-        rows = Rows(self.relation, self._rules)
+        rows = JsonRows(self.relation, self._rules)
         ignored = 0
         for index, value in enumerate(values):
             try:
@@ -377,7 +379,7 @@ class JsonDecoder:
                 rows.add(index, DELETE, key)
             else:
                 ignored += 1
-        return assemble(len(values), ignored, [rows.judged()], rows.refused)
+        return assemble(len(values), ignored, [rows.validated()], rows.refused)
 
 
 def fault_of(value: bytes | None, error: orjson.JSONDecodeError) -> tuple[str | None, str]:
@@ -391,15 +393,15 @@ def fault_of(value: bytes | None, error: orjson.JSONDecodeError) -> tuple[str | 
     return None, f"the value is not JSON: {error}{hint}"
 
 
-def _add_row(rows: Rows, index: int, row: dict[str, Any]) -> None:
+def _add_row(rows: JsonRows, index: int, row: dict[str, Any]) -> None:
     op = rows.op_of(index, row.pop(OP_COLUMN, None))
     if op is not None:
         rows.add(index, op, row)
 
 
-def lines(body: bytes, room: Room) -> Iterator[tuple[int, Any]]:
-    """Yield the JSON values of the non-empty lines, each a row, with their line numbers (from 1); a `Flawed` as `loads` does. A byte order
-    mark is no part of the first line."""
+def lines(body: bytes, room: Budget) -> Iterator[tuple[int, Any]]:
+    """Yield the JSON values of the non-empty lines, each a row, with their line numbers (from 1); a `FlawedObject` as `loads` does. A byte
+    order mark is no part of the first line."""
     take_text(body, JSON_WEIGHTS, room)
     rows = 0
     for line, text in enumerate(body.removeprefix(_BOM).split(b"\n"), 1):

@@ -21,7 +21,7 @@ _LITTLE = 64 << 10  # bytes; smaller texts are not examined
 _PIECE = 1 << 20
 
 
-class Room:
+class Budget:
     """The limits of one decoder: `rows`, and memory. This one is unbounded; that of a request has the service's limits."""
 
     rows = sys.maxsize
@@ -36,10 +36,10 @@ class Room:
             raise TooLarge(f"the batch has more than {self.rows} rows ({self.rows_setting})", self.rows)
 
 
-UNBOUNDED = Room()
+UNBOUNDED = Budget()
 
 
-def take_text(body: bytes, weights: Mapping[bytes, int], room: Room) -> None:
+def take_text(body: bytes, weights: Mapping[bytes, int], room: Budget) -> None:
     """Reserve the decoded size of a text. An estimate, which also counts characters within strings. Takes 0.25 s per gigabyte, without the
     GIL."""
     if len(body) < _LITTLE:
@@ -102,7 +102,7 @@ def without_junk(views: pa.Array) -> tuple[pa.Array, npt.NDArray[np.int64]]:
     return views, words[:, 0] & 0xFFFFFFFF
 
 
-def take_arrow_stream(source: pa.BufferReader, rows: int, room: Room) -> int:
+def take_arrow_stream(source: pa.BufferReader, rows: int, room: Budget) -> int:
     """Examine the next IPC stream without decoding it: reserve the size of its decompressed buffers, and return `rows` plus its rows.
     Leaves the source after the stream. Raises TooLarge, and MalformedBody or ArrowException for unreadable data."""
     size = 0
@@ -127,7 +127,7 @@ class _Table:
     def __init__(self, data: memoryview, at: int) -> None:
         self._data, self._at = data, at
 
-    def place(self, field: int) -> int | None:
+    def position(self, field: int) -> int | None:
         """Return the position of a field; None if it is absent."""
         vtable = self._at - self._int("<i", self._at)
         slot = 4 + 2 * field
@@ -136,8 +136,8 @@ class _Table:
 
     def follow(self, field: int) -> int | None:
         """Return the start of the table or vector that a field refers to."""
-        place = self.place(field)
-        return None if place is None else place + self._int("<I", place)
+        position = self.position(field)
+        return None if position is None else position + self._int("<I", position)
 
     def table(self, field: int) -> _Table | None:
         at = self.follow(field)
@@ -152,18 +152,18 @@ def _record_batch(metadata: memoryview, body: pa.Buffer) -> tuple[int, int]:
     """Return the rows, and the decoded bytes of the buffers beyond those of the body, from a message of a RecordBatch or DictionaryBatch
     (Arrow's Message.fbs): for compressed buffers, and for those that share bytes, because joining batches copies each."""
     root = _Table(metadata, struct.unpack_from("<I", metadata)[0])
-    kind = root.place(1)
+    kind = root.position(1)
     header = root.table(2)
     if kind is not None and metadata[kind] == 2 and header is not None:
         header = header.table(1)  # the dictionary's
     if header is None:
         return 0, 0
-    place = header.place(0)
-    rows = 0 if place is None else struct.unpack_from("<q", metadata, place)[0]
+    position = header.position(0)
+    rows = 0 if position is None else struct.unpack_from("<q", metadata, position)[0]
     buffers = header.follow(2)
     if buffers is None:
         return rows, 0
-    compressed = header.place(3) is not None
+    compressed = header.position(3) is not None
     size, sent = 0, -body.size
     for number in range(struct.unpack_from("<I", metadata, buffers)[0]):
         offset, length = struct.unpack_from("<qq", metadata, buffers + 4 + 16 * number)

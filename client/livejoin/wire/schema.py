@@ -411,14 +411,14 @@ def _first_fault(error: ValidationError, whole: type[BaseModel]) -> str:
     """Return the first error. An unknown field precedes a missing one: it may be that field, misspelt."""
     faults = error.errors(include_url=False)
     fault = next((one for one in faults if one["type"] == "extra_forbidden"), faults[0])
-    place, given = fault["loc"], fault["input"]
+    position, given = fault["loc"], fault["input"]
     words = wording(fault)
     if fault["type"] == "extra_forbidden":
-        form = whole if len(place) == 1 else _PARTS[place[0]]
-        words += instead(str(place[-1]), [field.alias or name for name, field in form.model_fields.items()])
+        form = whole if len(position) == 1 else _PARTS[position[0]]
+        words += instead(str(position[-1]), [field.alias or name for name, field in form.model_fields.items()])
     elif isinstance(given, str | int | float | None) and fault["type"] != "value_error":
         words += f", not {cut(json.dumps(given))}"
-        if place[-1] == "type" and str(given).lower() in _TYPES:
+        if position[-1] == "type" and str(given).lower() in _TYPES:
             words += f"; did you mean {_TYPES[str(given).lower()]}?"
-    path = ".".join(map(str, place))
+    path = ".".join(map(str, position))
     return f"{path}: {words}" if path else words

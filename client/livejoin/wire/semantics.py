@@ -19,14 +19,14 @@ from livejoin.wire.kinds import digits_of
 from livejoin.wire.values.open_ends import EARLY, LATE
 
 
-class Semantic(NamedTuple):
+class SemanticType(NamedTuple):
     """A field's semantic type; `scale` is the number of decimals that the schema gives to a Decimal."""
 
     name: str
     scale: int | None
 
 
-Semantics = Mapping[str, Semantic | None]  # of all fields of a schema; empty without one
+Semantics = Mapping[str, SemanticType | None]  # of all fields of a schema; empty without one
 Settler = Callable[[Any], Any]
 
 NO_SEMANTICS: Semantics = {}
@@ -76,11 +76,11 @@ def structs_of(schema: Any) -> Mapping[str, Semantics]:
 
 def semantics_of(struct: Any) -> Semantics:
     """Return the semantics of a struct's fields, from its schema."""
-    found: dict[str, Semantic | None] = {}
+    found: dict[str, SemanticType | None] = {}
     for field in _fields(struct):
         name, semantic = field.get("field"), field.get("name")
         if type(name) is str:
-            found[name] = Semantic(semantic, _scale_of(field.get("parameters"))) if type(semantic) is str else None
+            found[name] = SemanticType(semantic, _scale_of(field.get("parameters"))) if type(semantic) is str else None
     return found
 
 
@@ -102,7 +102,7 @@ def has_open_ends(values: list[Any]) -> bool:
         return True
 
 
-def settler(kind: str, semantic: Semantic | None, open_ends: bool = False) -> Settler | None:
+def settler(kind: str, semantic: SemanticType | None, open_ends: bool = False) -> Settler | None:
     """Return the function that converts values of a semantic type to those of a column's type; None: no conversion. `open_ends`: infinite
     times become `infinity` and `-infinity`."""
     settle = _settler(kind, semantic)
@@ -117,7 +117,7 @@ def settler(kind: str, semantic: Semantic | None, open_ends: bool = False) -> Se
     return settle_open
 
 
-def _words_of(kind: str, semantic: Semantic | None) -> Mapping[Any, str]:
+def _words_of(kind: str, semantic: SemanticType | None) -> Mapping[Any, str]:
     """Return the infinite times of a semantic type, for a column of times or dates."""
     name = semantic.name if semantic else ""
     if _is_no_date(name):
@@ -132,7 +132,7 @@ def _is_no_date(name: str) -> bool:
     return name.startswith(_TIME) or name == _CONNECT + "Time"
 
 
-def _settler(kind: str, semantic: Semantic | None) -> Settler | None:
+def _settler(kind: str, semantic: SemanticType | None) -> Settler | None:
     if semantic is None:
         return None
     name = semantic.name

@@ -14,18 +14,18 @@ from livejoin.wire.batch import OP_DICTIONARY, UPSERT
 from livejoin.wire.errors import MalformedBody
 from livejoin.wire.grammar import shown
 from livejoin.wire.json import NO_OPS
-from livejoin.wire.judge import Checked, Findings, Judged, Mask, judge
-from livejoin.wire.room import Room, is_view, repeated
+from livejoin.wire.room import Budget, is_view, repeated
 from livejoin.wire.schema import OP_COLUMN, RowRules
+from livejoin.wire.validate import Findings, Mask, RequiredColumns, ValidatedRows, validate
 from livejoin.wire.wording import instead
 
 # (ordinal, the column as sent, with null where it is not read, findings) → the canonical column
 Convert = Callable[[int, pa.Array, Findings], pa.Array]
 
 
-def judge_table(
-    rules: RowRules, relation: str, table: pa.RecordBatch, first: int, convert: Convert, room: Room, plain: bool = False
-) -> Judged:
+def validate_table(
+    rules: RowRules, relation: str, table: pa.RecordBatch, first: int, convert: Convert, room: Budget, plain: bool = False
+) -> ValidatedRows:
     """Judge the rows of one table; `first` is the index of its first row in the batch. Vectorised: no Python per row.
 
     `plain`: a column `_op` makes a malformed body.
@@ -39,7 +39,7 @@ def judge_table(
     room.take(rules.width * table.num_rows)
     findings = Findings()
     ops = _ops(table, findings, room)
-    checked = Checked(ops)
+    checked = RequiredColumns(ops)
     stranger = next((name for name in names if name not in rules.name_set and name != OP_COLUMN), None)
     if stranger is not None and table.num_rows:
         keyed = np.ones(len(ops), np.bool_) if checked.keyed is None else checked.keyed
@@ -55,7 +55,7 @@ def judge_table(
         else:
             columns.append(pa.nulls(table.num_rows, rules.types[ordinal]))
     index = np.arange(first, first + table.num_rows, dtype=np.int64)
-    return judge(rules, relation, ops, index, columns, findings, lambda row, column: column not in names)
+    return validate(rules, relation, ops, index, columns, findings, lambda row, column: column not in names)
 
 
 def refuse_twice(names: Iterable[str], line: int | None = None) -> None:
@@ -71,7 +71,7 @@ def _only(array: pa.Array, read: Mask) -> pa.Array:
     return pc.if_else(pa.array(read), array, None)
 
 
-def _ops(table: pa.RecordBatch, findings: Findings, room: Room) -> npt.NDArray[np.uint8]:
+def _ops(table: pa.RecordBatch, findings: Findings, room: Budget) -> npt.NDArray[np.uint8]:
     """Return the ops of the rows; a null is an upsert. An unknown one is an error that precedes all others, and counts as an upsert."""
     if OP_COLUMN not in table.schema.names:
         return np.full(table.num_rows, UPSERT, np.uint8)

@@ -9,8 +9,8 @@ from starlette.responses import Response
 
 from service.access.access_token import AccessToken
 from service.adhoc.session import Session
-from service.adhoc.statement import Known, read, refused
-from service.api.adhoc.running import Answer, Running
+from service.adhoc.statement import VisibleNames, read, refused
+from service.api.adhoc.running import Answer, RunningQuery
 from service.api.context import Context
 from service.api.http import formats, media
 from service.api.http.bodies import ClientGone, form
@@ -62,12 +62,12 @@ async def query(request: ServiceRequest) -> Response:
         except BaseException:
             context.queries.end("refused")
             raise
-    running = Running(context, session, kind, begun)
+    running = RunningQuery(context, session, kind, begun)
     context.track()
     first = asyncio.ensure_future(running.first())
-    gone = asyncio.ensure_future(client_gone(request.receive))
+    deleted = asyncio.ensure_future(client_gone(request.receive))
     try:
-        await asyncio.wait((first, gone), return_when=asyncio.FIRST_COMPLETED)
+        await asyncio.wait((first, deleted), return_when=asyncio.FIRST_COMPLETED)
         if not first.done():
             raise ClientGone
         made = first.result()
@@ -82,13 +82,13 @@ async def query(request: ServiceRequest) -> Response:
         await running.leave(first)
         raise
     finally:
-        gone.cancel()
+        deleted.cancel()
 
 
 def _session(context: Context, token: AccessToken, given: Query) -> Session:
     """Validate the query and pass it to a child process. Call this in a thread."""
     engine, queries = context.engine, context.queries
-    known = Known(engine.relations, engine.views, token)
+    known = VisibleNames(engine.relations, engine.views, token)
     tables = read(given.sql, known, context.settings.max_sql)
     child = queries.children.take()
     try:

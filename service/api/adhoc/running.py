@@ -17,7 +17,7 @@ from service.api.http import formats
 from service.api.http.bodies import Receive, Scope, Send
 from service.api.metrics import QUERY_SECONDS, ROWS_SENT
 from service.api.steps import TURN
-from service.api.stream import Chunk, Streamed
+from service.api.stream import Chunk, StreamedResponse
 from service.errors import Problem
 
 log = logging.getLogger("livejoin.api")
@@ -27,7 +27,7 @@ T = TypeVar("T")
 _OUTCOMES = {"query-too-large": "too-large", "query-timeout": "timeout"}  # of problems; others: refused
 
 
-class Running:
+class RunningQuery:
     """One query, from its first turn to `leave`; it counts as running until then. Used in the event loop."""
 
     def __init__(self, context: Context, session: Session, kind: str, begun: float) -> None:
@@ -124,10 +124,10 @@ class Running:
         return self._format.chunk(found), True
 
 
-class Answer(Streamed):
+class Answer(StreamedResponse):
     """The rows of a running query. While it runs, its time limit also covers waiting for the client."""
 
-    def __init__(self, context: Context, running: Running, first: Chunk, kind: str, headers: Mapping[str, str]) -> None:
+    def __init__(self, context: Context, running: RunningQuery, first: Chunk, kind: str, headers: Mapping[str, str]) -> None:
         super().__init__(context, first, kind, headers)
         self._running = running
         self._limit = asyncio.timeout(running.left if first[1] else None)

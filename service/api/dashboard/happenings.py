@@ -16,7 +16,7 @@ PROBLEM: ContextVar[Problem | None] = ContextVar("problem", default=None)
 """The problem with which the current task's request was answered."""
 
 
-class Happened(NamedTuple):
+class Occurrence(NamedTuple):
     """`times`: occurrences since the first; the other fields are those of the last. `time`: seconds since 1970."""
 
     time: float
@@ -33,7 +33,7 @@ class Problems:
     """The recent problems. Updated in the event loop; read by any thread."""
 
     def __init__(self) -> None:
-        self._found: OrderedDict[tuple[str, str, str], Happened] = OrderedDict()
+        self._found: OrderedDict[tuple[str, str, str], Occurrence] = OrderedDict()
 
     def note(self, method: str, path: str, status: int, request_id: str) -> None:
         """Record a response with a status of 400 or more. Responses without one of our problems, and those to probes, are not recorded."""
@@ -43,10 +43,10 @@ class Problems:
         kind, path = problem.type, path[:_LONGEST]
         before = self._found.pop((kind, method, path), None)
         times = 1 if before is None else before.times + 1
-        self._found[kind, method, path] = Happened(time.time(), times, status, method, path, kind, problem.detail[:_LONGEST], request_id)
+        self._found[kind, method, path] = Occurrence(time.time(), times, status, method, path, kind, problem.detail[:_LONGEST], request_id)
         if len(self._found) > MOST:
             self._found.popitem(last=False)
 
-    def newest(self) -> list[Happened]:
+    def newest(self) -> list[Occurrence]:
         """Return the problems, the most recent first."""
         return list(self._found.copy().values())[::-1]

@@ -6,31 +6,31 @@ from typing import Any
 
 from service.planning.classes import joined
 from service.query.model import Output
-from service.tables.sides import Side
+from service.tables.inputs import Input
 from service.views.live_view import LiveView
 
 
-def dimensions_of(view: LiveView) -> list[list[tuple[Side, str]]]:
+def dimensions_of(view: LiveView) -> list[list[tuple[Input, str]]]:
     """Return the intervals of a row that are joined by overlaps, one list for each set that is connected directly or through others. Empty
     for groups, and for UNION and EXCEPT: their rows have no intervals."""
     query = view.view.query
     if query.groups is not None or query.branches:
         return []
-    sides = {side.alias: side for side in view.sides}
-    order, classes = list(sides), joined(query.whole.overlaps)
-    found = [sorted((ref for ref in one if ref[0] in sides), key=lambda ref: (order.index(ref[0]), ref[1])) for one in classes]
-    return [[(sides[alias], interval) for alias, interval in one] for one in found if one]
+    inputs = {input.alias: input for input in view.inputs}
+    order, classes = list(inputs), joined(query.whole.overlaps)
+    found = [sorted((ref for ref in one if ref[0] in inputs), key=lambda ref: (order.index(ref[0]), ref[1])) for one in classes]
+    return [[(inputs[alias], interval) for alias, interval in one] for one in found if one]
 
 
-def key_of(view: LiveView) -> Side | None:
+def key_of(view: LiveView) -> Input | None:
     """Return the alias whose join key assigns each row to one lane, the one of the relation with the fewest rows; None if there is none."""
-    inner = [side for side in view.sides if side.equal and side.alias not in view.view.query.optional]
-    return min(inner, key=lambda side: side.relation.table.rows, default=None)
+    inner = [input for input in view.inputs if input.equal and input.alias not in view.view.query.optional]
+    return min(inner, key=lambda input: input.relation.table.rows, default=None)
 
 
 def shape_json(view: LiveView) -> dict[str, Any]:
     """Return the shape as `GET /v1/views/{name}` shows it."""
-    if not view.sides:  # of a rejected definition
+    if not view.inputs:  # of a rejected definition
         return {"aliases": [], "columns": [], "dimensions": [], "key": None}
     query = view.view.query
     key = key_of(view) if dimensions_of(view) else None
@@ -38,24 +38,24 @@ def shape_json(view: LiveView) -> dict[str, Any]:
     return {
         "aliases": [
             {
-                "name": side.alias,
-                "relation": side.relation.name,
-                "key": side.relation.key,
-                "join_key": side.equal,
-                "optional": side.alias in query.optional,
+                "name": input.alias,
+                "relation": input.relation.name,
+                "key": input.relation.key,
+                "join_key": input.equal,
+                "optional": input.alias in query.optional,
             }
-            for side in view.sides
+            for input in view.inputs
         ],
         "columns": [_column(name, outputs.get(name)) for name in view.shown.schema.names],
         "dimensions": [
             [
                 {
-                    "alias": side.alias,
+                    "alias": input.alias,
                     "interval": interval,
-                    "type": side.relation.definition.column(side.relation.definition.intervals[interval].start_column).kind,
-                    "bounds": side.relation.definition.intervals[interval].bounds,
+                    "type": input.relation.definition.column(input.relation.definition.intervals[interval].start_column).kind,
+                    "bounds": input.relation.definition.intervals[interval].bounds,
                 }
-                for side, interval in dimension
+                for input, interval in dimension
             ]
             for dimension in dimensions_of(view)
         ],

@@ -27,7 +27,7 @@ from service.api.openapi import answer, failures, json_content, text_content
 from service.api.routing import ServiceRequest, router
 from service.api.stream import client_gone
 from service.durability.usage import Usage
-from service.engine.versions import Held
+from service.engine.versions import HeldVersion
 from service.errors import Problem
 from service.instance import Instance
 from service.views.live_view import LiveView
@@ -116,16 +116,16 @@ class _Events(Response):
         self._context, self._token, self._first = context, token, first
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        gone = asyncio.ensure_future(client_gone(receive))
+        deleted = asyncio.ensure_future(client_gone(receive))
         self._context.track()
         found = self._first
         try:
             await send({"type": "http.response.start", "status": 200, "headers": self.raw_headers})
-            while scope["method"] != "HEAD" and not gone.done():
+            while scope["method"] != "HEAD" and not deleted.done():
                 await send({"type": "http.response.body", "body": formats.event("status", found), "more_body": True})
-                await asyncio.wait((gone,), timeout=INTERVAL)
+                await asyncio.wait((deleted,), timeout=INTERVAL)
                 found = await self._context.look(_encoded, self._context, self._token)
-            if not gone.done():
+            if not deleted.done():
                 await send({"type": "http.response.body", "body": b"", "more_body": False})
         except asyncio.CancelledError:
             if not self._context.closing:
@@ -133,7 +133,7 @@ class _Events(Response):
         except Problem as problem:  # the access token was revoked, or has expired
             log.info("%s aborted: %s", scope["path"], problem)
         finally:
-            gone.cancel()
+            deleted.cancel()
 
 
 def _encoded(context: Context, token: AccessToken) -> bytes:
@@ -187,7 +187,7 @@ def _view(view: LiveView) -> dict[str, Any]:
         "update_p99_seconds": view.update_seconds.quantile(0.99),
         "feed": None
         if feed is None
-        else {"changes": feed.told, "subscribers": feed.subscribers, "lag": feed.lag, "rows": feed.kept_rows, "bytes": feed.bytes},
+        else {"changes": feed.emitted, "subscribers": feed.subscribers, "lag": feed.lag, "rows": feed.kept_rows, "bytes": feed.bytes},
     }
 
 
@@ -223,7 +223,7 @@ def _disk(found: Usage) -> dict[str, Any]:
     }
 
 
-def _pin(one: Held, newest: int) -> dict[str, Any]:
+def _pin(one: HeldVersion, newest: int) -> dict[str, Any]:
     return {
         "version": one.version,
         "behind": newest - one.version,
@@ -235,7 +235,7 @@ def _pin(one: Held, newest: int) -> dict[str, Any]:
 
 
 def warnings(
-    newest: int, folder: Usage, figures: Mapping[str, int], views: Mapping[str, LiveView], held: Sequence[Held] | None
+    newest: int, folder: Usage, figures: Mapping[str, int], views: Mapping[str, LiveView], held: Sequence[HeldVersion] | None
 ) -> list[dict[str, str]]:
     """Return what an operator should look at, each in a sentence, with what to do. `held`: None for tokens that may not see other
     readings."""

@@ -35,7 +35,7 @@ from service.api.steps import Steps, finish
 from service.errors import bad_parameter
 from service.instance import Instance
 from service.reading.cursors import RowReader, open_rows
-from service.tables.sides import Side
+from service.tables.inputs import Input
 from service.views.live_view import LiveView
 
 MOST_ROWS, ROWS = 10_000, 500
@@ -82,9 +82,9 @@ async def view_window(request: ServiceRequest, name: ViewName, query: Annotated[
 
 def _window(engine: Instance, view: LiveView, query: WindowParameters) -> Steps[bytes]:
     asked, limit = filters(query), query.limit
-    count, side = query.keys, key_of(view)
+    count, input = query.keys, key_of(view)
     lanes: list[tuple[Any, dict[str, Any]]] = [(None, {})]
-    if count is not None and side is None:
+    if count is not None and input is None:
         raise bad_parameter("keys", f"the view {view.name} joins by no equality, so its rows are in one lane")
     if count is not None and asked["point"] is not None:
         raise bad_parameter("keys", "cannot be combined with a look-up (where)")
@@ -93,11 +93,11 @@ def _window(engine: Instance, view: LiveView, query: WindowParameters) -> Steps[
         head: dict[str, Any] = {"version": first.version}
         if query.extent:
             head["extent"] = _extent(view, first.version)
-        if count is not None and side is not None:
-            keys, whole = _keys(side, first.version)
-            head["keys"] = {"columns": side.equal, "from": query.begin, "of": len(keys), "whole": whole}
+        if count is not None and input is not None:
+            keys, whole = _keys(input, first.version)
+            head["keys"] = {"columns": input.equal, "from": query.begin, "of": len(keys), "whole": whole}
             chosen = keys[query.begin : query.begin + count]
-            lanes = [(key, {"point": (side.alias, {name: _text(key[name]) for name in side.equal})}) for key in chosen]
+            lanes = [(key, {"point": (input.alias, {name: _text(key[name]) for name in input.equal})}) for key in chosen]
         parts = []
         for number, (key, point) in enumerate(lanes):
             most = max(1, limit // max(1, len(lanes))) if key is not None else limit
@@ -144,11 +144,11 @@ def _lines(rows: pa.RecordBatch) -> list[bytes]:
     return encode_rows(media.JSONL, rows).split(b"\n")[:-1]
 
 
-def _keys(side: Side, version: int) -> tuple[list[dict[str, Any]], bool]:
+def _keys(input: Input, version: int) -> tuple[list[dict[str, Any]], bool]:
     """Return the values of the join key among the first rows of its relation, sorted, and whether these are all rows."""
-    table, definition, names = side.relation.table, side.relation.definition, side.equal
+    table, definition, names = input.relation.table, input.relation.definition, input.equal
     slots, after = table.scan(version, 0, _LOOKED_AT)
-    rows = pa.Table.from_batches([table.take(names, side.chosen(slots))]).drop_null().group_by(names).aggregate([])
+    rows = pa.Table.from_batches([table.take(names, input.chosen(slots))]).drop_null().group_by(names).aggregate([])
     columns = [sent(rows.column(name).combine_chunks(), SENT_TYPES[definition.column(name).kind]) for name in names]
     keys = [orjson.loads(line) for line in _lines(pa.RecordBatch.from_arrays(columns, names))]
     return sorted(keys, key=lambda key: [(isinstance(value, str), value) for value in key.values()]), after < 0
@@ -165,19 +165,19 @@ def _extent(view: LiveView, version: int) -> list[dict[str, Any]]:
     found: list[dict[str, Any]] = []
     for dimension in dimensions_of(view):
         ends: list[pa.Array] = []
-        for side, interval in dimension:
-            span = side.relation.definition.intervals[interval]
-            slots = side.chosen(side.relation.table.sample(version, _SAMPLE))
-            ends += side.relation.table.take(list(dict.fromkeys((span.start_column, span.end_column))), slots).columns
-        side, interval = dimension[0]
-        kind = side.relation.definition.column(side.relation.definition.intervals[interval].start_column).kind
+        for input, interval in dimension:
+            span = input.relation.definition.intervals[interval]
+            slots = input.chosen(input.relation.table.sample(version, _SAMPLE))
+            ends += input.relation.table.take(list(dict.fromkeys((span.start_column, span.end_column))), slots).columns
+        input, interval = dimension[0]
+        kind = input.relation.definition.column(input.relation.definition.intervals[interval].start_column).kind
         every = pc.drop_null(pa.chunked_array(ends)).combine_chunks()
         if not len(every):
             found.append({"start": None, "end": None, "most": None})
             continue
         ranked = every.take(pc.sort_indices(every))
-        places = [0, len(ranked) - 1, *(round(part * (len(ranked) - 1)) for part in _MOST)]
-        shown = sent(ranked.take(pa.array(places)), SENT_TYPES[kind])
+        positions = [0, len(ranked) - 1, *(round(part * (len(ranked) - 1)) for part in _MOST)]
+        shown = sent(ranked.take(pa.array(positions)), SENT_TYPES[kind])
         start, end, low, high = (orjson.loads(line)["end"] for line in _lines(pa.RecordBatch.from_arrays([shown], ["end"])))
         found.append({"start": start, "end": end, "most": {"start": low, "end": high}})
     return found

@@ -30,7 +30,7 @@ from service.api.http import formats, media, parameters
 from service.api.http.admission import client_of
 from service.api.openapi import Content, answer, binary_content, failures, header_parameter, text_content
 from service.api.routing import PlainRoute, RelationName, ServiceRequest, ViewName, router
-from service.api.rows import Asked, FilterParameters, LimitParameters, RelationFilterParameters, Rows, of_relation, of_view
+from service.api.rows import FilterParameters, LimitParameters, RelationFilterParameters, RowsEndpoint, RowsRequest, of_relation, of_view
 from service.api.steps import Steps, finish
 from service.api.stream import Chunk, Stream
 from service.errors import Problem
@@ -46,7 +46,7 @@ _TURNS: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
 """Held by the request that writes the spool of an address; others that need it wait. A lock exists while somebody refers to it."""
 
 
-class Told(NamedTuple):
+class FileHeader(NamedTuple):
     """What the header says about a file."""
 
     tag: str
@@ -54,18 +54,18 @@ class Told(NamedTuple):
     empty: bool
 
 
-class Begun(NamedTuple):
+class FileStream(NamedTuple):
     """A file that is being streamed."""
 
-    rows: Rows
+    rows: RowsEndpoint
     first: Chunk
-    told: Told
+    emitted: FileHeader
 
 
 class File:
     """One request for a file of the rows of `thing`."""
 
-    def __init__(self, request: Request, asked: Asked, thing: LiveView | Relation, suffix: str) -> None:
+    def __init__(self, request: Request, asked: RowsRequest, thing: LiveView | Relation, suffix: str) -> None:
         self.request, self.asked, self.suffix = request, asked, suffix
         self.context: Context = request.app.state.context
         self.spools: Spools = self.context.engine.spools
@@ -78,17 +78,17 @@ class File:
 
     async def answer(self) -> Response:
         """Return the response. Problems of the reader; `range-changed`, `unsatisfiable-range`, `too-busy`, `disk-full`."""
-        found: Spool | Begun | Told | None = self._known()
+        found: Spool | FileStream | FileHeader | None = self._known()
         if found is None and (self.is_head or self.conditions.range is not None):
             turn = _TURNS.setdefault(self.what, asyncio.Lock())
             async with turn:
                 found = self._known() or await self._begin(True)
         if found is None or (isinstance(found, Spool) and found.size is None and not self.is_head):
             found = await self._begin(False)
-        if isinstance(found, Begun):
+        if isinstance(found, FileStream):
             kind = formats.content_type_of(KINDS[self.suffix])
-            return Stream(self.context, self.context.readers, found.rows, found.first, kind, self._headers(found.told))
-        if isinstance(found, Told):
+            return Stream(self.context, self.context.readers, found.rows, found.first, kind, self._headers(found.emitted))
+        if isinstance(found, FileHeader):
             return Response(None, 304, self._headers(found))
         return await self._of_spool(found)
 
@@ -105,10 +105,10 @@ class File:
             return None
         return self.spools.last(self.what, self.readers, begins=conditions.range.first == 0)
 
-    async def _begin(self, spooled: bool) -> Spool | Begun | Told:
+    async def _begin(self, spooled: bool) -> Spool | FileStream | FileHeader:
         return await finish(self.context, self.asked.pool, self.request.receive, self._steps(spooled))
 
-    def _steps(self, spooled: bool) -> Steps[Spool | Begun | Told]:
+    def _steps(self, spooled: bool) -> Steps[Spool | FileStream | FileHeader]:
         """Return the newest version: as a spool if its length or parts are requested, otherwise as a stream; or only its description, if
         the client has it already."""
         reader = self.asked.opened()
@@ -118,25 +118,25 @@ class File:
             if not self.conditions.are_met_by(tag):
                 said = f"the rows have changed: the file is {tag} now, and what If-Match names is no longer kept"
                 raise Problem("range-changed", said, tag=tag)
-            rows = Rows(reader, make(self.suffix, reader.version, reader.schema), self.asked.limit)
+            rows = RowsEndpoint(reader, make(self.suffix, reader.version, reader.schema), self.asked.limit)
             spooled = spooled and (self.is_head or self.conditions.range_counts(tag))
             if spooled and not self.conditions.know(tag) and (spool := self.spools.find(self.what, (tag,), self.readers)) is not None:
                 return spool
             yield from rows.look()
-            told = Told(tag, reader.version, rows.empty)
+            emitted = FileHeader(tag, reader.version, rows.empty)
             if self.conditions.know(tag):
-                return told
+                return emitted
             if spooled:
-                return (yield from self._spool(rows, told))
+                return (yield from self._spool(rows, emitted))
             first = rows.step()
             is_begun = True
-            return Begun(rows, first, told)
+            return FileStream(rows, first, emitted)
         finally:
             if not is_begun:
                 reader.close()
 
-    def _spool(self, rows: Rows, told: Told) -> Steps[Spool]:
-        with self.spools.draft(self.what, *told) as draft:
+    def _spool(self, rows: RowsEndpoint, emitted: FileHeader) -> Steps[Spool]:
+        with self.spools.draft(self.what, *emitted) as draft:
             more = True
             while more:
                 body, more = rows.step()
@@ -158,7 +158,7 @@ class File:
         return f'"{timeline}-{reader.version}-{digest.hexdigest()[:20]}"'
 
     async def _of_spool(self, spool: Spool) -> Response:
-        headers = self._headers(Told(spool.tag, spool.version, spool.empty))
+        headers = self._headers(FileHeader(spool.tag, spool.version, spool.empty))
         kind = formats.content_type_of(KINDS[self.suffix])
         if self.conditions.know(spool.tag):
             return Response(None, 304, headers)
@@ -182,11 +182,11 @@ class File:
         first = await self.context.loop.run_in_executor(self.context.readers, source.step)
         return Stream(self.context, self.context.readers, source, first, kind, headers, status)
 
-    def _headers(self, told: Told) -> dict[str, str]:
+    def _headers(self, emitted: FileHeader) -> dict[str, str]:
         return {
-            "Livejoin-Version": f"{told.version}",
-            "Livejoin-Empty": "true" if told.empty else "false",
-            "ETag": told.tag,
+            "Livejoin-Version": f"{emitted.version}",
+            "Livejoin-Empty": "true" if emitted.empty else "false",
+            "ETag": emitted.tag,
             "Accept-Ranges": "bytes",
             "Cache-Control": "no-cache",
             "Content-Disposition": f'inline; filename="{self.asked.name}.{self.suffix}"',

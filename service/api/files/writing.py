@@ -21,12 +21,12 @@ KINDS = {"parquet": media.PARQUET, "arrow": media.ARROW, "csv": media.CSV, "json
 
 def make(suffix: str, version: int, schema: pa.Schema) -> Format:
     if suffix == "parquet":
-        return Cut(Parquet(schema), schema)
+        return RowGroups(Parquet(schema), schema)
     made = formats.make(KINDS[suffix], version, schema)
-    return Cut(made, schema) if suffix == "arrow" else made
+    return RowGroups(made, schema) if suffix == "arrow" else made
 
 
-class Cut:
+class RowGroups:
     """Wraps another format, and passes it the rows in groups that depend on the rows alone. Memory: one group."""
 
     def __init__(self, inner: Format, schema: pa.Schema) -> None:

@@ -13,7 +13,7 @@ from collections.abc import MutableMapping
 from typing import Any
 
 from livejoin.wire.errors import TooLarge
-from livejoin.wire.room import Room
+from livejoin.wire.room import Budget
 from service.errors import Problem
 from service.settings import Settings
 
@@ -36,9 +36,9 @@ class Bodies:
         self.held = 0  # bytes of the counted ones
         self._lock = threading.Lock()
 
-    def definition_place(self) -> Place:
+    def definition_budget(self) -> BodyBudget:
         """Return the place for the body of a definition."""
-        return Place(self, min(DEFINITION, self.settings.max_body))
+        return BodyBudget(self, min(DEFINITION, self.settings.max_body))
 
     def resize(self, before: int, after: int) -> None:
         """Change the memory of a body from `before` to `after` bytes. Problem `too-busy`, without effect, if other bodies leave no room for
@@ -51,7 +51,7 @@ class Bodies:
             self.held = others + after
 
 
-class Place(Room):
+class BodyBudget(Budget):
     """The memory that one body takes, and its limits. Call `free` at the end."""
 
     _body = _decoded = _held = 0  # bytes
@@ -62,11 +62,11 @@ class Place(Room):
         self._bodies = bodies
 
     @classmethod
-    def of_replacement(cls, bodies: Bodies) -> Place:
+    def of_replacement(cls, bodies: Bodies) -> BodyBudget:
         """Return the place for all rows of a relation."""
-        place = cls(bodies, bodies.settings.max_body)
-        place.rows, place.rows_setting = bodies.settings.max_relation_rows, "--max-relation-rows"
-        return place
+        budget = cls(bodies, bodies.settings.max_body)
+        budget.rows, budget.rows_setting = bodies.settings.max_relation_rows, "--max-relation-rows"
+        return budget
 
     def expect(self, size: int) -> None:
         """Note that the body has, or declares, `size` bytes. Problems `body-too-large`, `too-busy`; the rest of the body is not read."""

@@ -14,7 +14,7 @@ from livejoin.wire.errors import check_utf8
 from livejoin.wire.room import JSON_WEIGHTS, take_text
 from livejoin.wire.table import first_twice
 from service.api.http import media
-from service.api.http.admission import FREE, Bodies, Place
+from service.api.http.admission import FREE, Bodies, BodyBudget
 from service.api.http.credentials import require_still
 from service.errors import Problem
 
@@ -28,7 +28,7 @@ class ClientGone(Exception):
     """The client closed the connection before its request was complete; no response can be sent."""
 
 
-async def read_body(scope: Scope, receive: Receive, place: Place) -> bytes:
+async def read_body(scope: Scope, receive: Receive, budget: BodyBudget) -> bytes:
     """Return the whole body, counted in its place. A large one is a bytearray, which all decoders accept as well: it grows without a second
     copy.
 
@@ -37,12 +37,12 @@ async def read_body(scope: Scope, receive: Receive, place: Place) -> bytes:
     """
     declared = scope["fields"].get(b"content-length")
     if declared is not None:
-        place.expect(int(declared))
+        budget.expect(int(declared))
     message = await receive()
     body: bytes = message.get("body", b"")
     if message["type"] == "http.request" and not message.get("more_body", False):
         if declared is None:
-            place.expect(len(body))
+            budget.expect(len(body))
         require_still(scope)
         return body
     whole = bytearray()
@@ -50,7 +50,7 @@ async def read_body(scope: Scope, receive: Receive, place: Place) -> bytes:
         if message["type"] != "http.request":
             raise ClientGone
         whole += message.get("body", b"")
-        place.expect(len(whole))
+        budget.expect(len(whole))
         if not message.get("more_body", False):
             require_still(scope)
             return cast(bytes, whole)
@@ -67,13 +67,13 @@ async def definition(
     Problems: `unsupported-media-type`, `body-too-large`, `too-busy`, `malformed-body`, `refusal`; TooLarge.
     """
     media.content_type(scope["fields"], (media.JSON,))
-    place = bodies.definition_place()
+    budget = bodies.definition_budget()
     try:
-        body = await read_body(scope, receive, place)
-        take_text(body, JSON_WEIGHTS, place)
+        body = await read_body(scope, receive, budget)
+        take_text(body, JSON_WEIGHTS, budget)
         yield parse_json(body, refusal) if len(body) <= FREE else await work(parse_json, body, refusal)
     finally:
-        place.free()
+        budget.free()
 
 
 form = partial(definition, refusal="malformed-body")

@@ -34,11 +34,11 @@ class Proxies:
         client = scope.get("client")
         if not self._networks or client is None or not self._is_proxy(client[0]):
             return
-        told = {name: value.decode("latin-1") for name, value in scope["fields"].items() if name.startswith(b"x-forwarded-")}
-        if (address := self._client(told.get(b"x-forwarded-for", ""))) is not None:
+        emitted = {name: value.decode("latin-1") for name, value in scope["fields"].items() if name.startswith(b"x-forwarded-")}
+        if (address := self._client(emitted.get(b"x-forwarded-for", ""))) is not None:
             scope["client"] = (address, 0)
         # Each proxy appends its own value; the first one is that of the outermost proxy.
-        scheme, host, prefix = (told.get(b"x-forwarded-" + name, "").split(",")[0].strip() for name in (b"proto", b"host", b"prefix"))
+        scheme, host, prefix = (emitted.get(b"x-forwarded-" + name, "").split(",")[0].strip() for name in (b"proto", b"host", b"prefix"))
         if scheme.lower() in ("http", "https"):
             scope["scheme"] = scheme.lower()
         if _AUTHORITY.fullmatch(host):
@@ -46,10 +46,10 @@ class Proxies:
         if _PREFIX.fullmatch(prefix.rstrip("/")):
             scope[_PREFIX_KEY] = prefix.rstrip("/")
 
-    def _client(self, told: str) -> str | None:
+    def _client(self, emitted: str) -> str | None:
         """Return the last address that is not one of the proxies: the client may have invented those before it. None if there is none."""
         found = None
-        for entry in reversed(told.split(",")):
+        for entry in reversed(emitted.split(",")):
             address = _address(entry.strip())
             if address is None:
                 break

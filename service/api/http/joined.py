@@ -39,7 +39,7 @@ def in_turns(pieces: Pieces, encrypted: bool = False) -> Iterator[Pieces]:
         yield turn
 
 
-class Joined:
+class JoinedTransport:
     """A transport that holds written data until the next piece arrives, or for one turn of the loop: so the head and the body of a response
     leave in one system call, and the client is woken once."""
 

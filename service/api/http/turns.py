@@ -15,7 +15,7 @@ from service.api.http.joined import TURN
 _SMALL = 1 << 16  # bytes; fewer are written at once
 
 
-class _Turns:
+class _LoopTurns:
     """Of one event loop. Refers to it only while something waits, so that it can be collected."""
 
     def __init__(self) -> None:
@@ -47,7 +47,7 @@ class _Turns:
                 break
 
 
-_by_loop: WeakKeyDictionary[asyncio.AbstractEventLoop, _Turns] = WeakKeyDictionary()
+_by_loop: WeakKeyDictionary[asyncio.AbstractEventLoop, _LoopTurns] = WeakKeyDictionary()
 
 
 async def turn(size: int, encrypted: bool = False) -> None:
@@ -55,4 +55,4 @@ async def turn(size: int, encrypted: bool = False) -> None:
     if size <= _SMALL:
         return
     loop = asyncio.get_running_loop()
-    await _by_loop.setdefault(loop, _Turns()).take(2 * size if encrypted else size)
+    await _by_loop.setdefault(loop, _LoopTurns()).take(2 * size if encrypted else size)

@@ -66,7 +66,7 @@ class Receipt(_Skipping):
     first: Receipt | Absent = Field(None, description="for a duplicate of the last batch of its source: the response to the first copy")
 
 
-class Staged(_Skipping):
+class StagedAnswer(_Skipping):
     stage: str = Field(description="the name of the stage")
     part: Count = Field(description="the number of the part")
     part_rows: Count = Field(description="rows of the part, bad ones included")
@@ -74,7 +74,7 @@ class Staged(_Skipping):
     rows: Count = Field(description="rows of the stage")
 
 
-class Replaced(RootModel[Receipt | Staged]):
+class ReplacementAnswer(RootModel[Receipt | StagedAnswer]):
     """The receipt of a replacement, or what is kept of a part."""
 
     model_config = ConfigDict(defer_build=True)

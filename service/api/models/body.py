@@ -27,7 +27,7 @@ class Body(BaseModel):
     model_config = ConfigDict(extra="forbid", strict=True, defer_build=True)
 
 
-class _Untitled(GenerateJsonSchema):
+class _UntitledSchemas(GenerateJsonSchema):
     """Generates pydantic's schemas without a title for each field, and without the default of a field that may be missing."""
 
     def field_title_should_be_set(self, schema: Any) -> bool:
@@ -47,6 +47,6 @@ def ref(model: type[BaseModel]) -> dict[str, str]:
 def schemas(models: Iterable[type[BaseModel]]) -> dict[str, Any]:
     """Return the schemas of models, and of those within, by name."""
     template = "#/components/schemas/{model}"
-    made = models_json_schema([(one, "validation") for one in models], ref_template=template, schema_generator=_Untitled)
+    made = models_json_schema([(one, "validation") for one in models], ref_template=template, schema_generator=_UntitledSchemas)
     named: dict[str, Any] = made[1]["$defs"]
     return named

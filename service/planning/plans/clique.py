@@ -56,17 +56,17 @@ def make(query: Query, relations: Relations) -> Plan | None:
     return Plan(
         f"interval self-join, 1-D, {count} relations, clique, {kind}{suffix(query, ())}", "interval-tree", THEOREM_4, guarantee, bounds,
         tuple(notes), shape, aliases,
-        keys=tuple(tuple(one[place].column for one in classes) for place in range(count)),
+        keys=tuple(tuple(one[position].column for one in classes) for position in range(count)),
         spans=tuple(spans[alias] for alias in aliases),
     )  # fmt: skip
 
 
 def in_order(query: Query) -> tuple[int, ...] | None:
     """The numbers of the aliases from the least to the greatest, if `<` orders all of them; else None."""
-    numbers = {alias: place for place, (alias, _) in enumerate(query.aliases)}
+    numbers = {alias: position for position, (alias, _) in enumerate(query.aliases)}
     above = {(numbers[x.alias], numbers[y.alias]) for x, y in query.less}
     for middle in range(len(numbers)):  # with what follows from it
         above |= {(x, z) for x, y in above if y == middle for w, z in above if w == middle}
-    order = tuple(sorted(range(len(numbers)), key=lambda place: sum(x == place for x, _ in above), reverse=True))
+    order = tuple(sorted(range(len(numbers)), key=lambda position: sum(x == position for x, _ in above), reverse=True))
     chained = all(pair in above for pair in zip(order, order[1:], strict=False))
     return order if chained and all((y, x) not in above for x, y in above) else None

@@ -117,7 +117,7 @@ def _on_one_key(query: Query, relations: Relations) -> bool:
 
 def _keys(query: Query) -> tuple[tuple[str, ...], ...]:
     """For each alias its columns in the key."""
-    return tuple(tuple(one[place].column for one in equal_classes(query)) for place in range(len(query.aliases)))
+    return tuple(tuple(one[position].column for one in equal_classes(query)) for position in range(len(query.aliases)))
 
 
 def _obstacle(query: Query, one: Aggregate, relations: Relations) -> str | None:

@@ -51,7 +51,7 @@ def make(query: Query, relations: Relations) -> Plan | None:
     return Plan(
         f"interval join, 1-D, {len(aliases)} relations, {topology(len(aliases), edges)}{suffix(query, residual)}", "ij-heap", THEOREM_4,
         guarantee, bounds, notes, "heap", aliases, residual,
-        keys=tuple(tuple(one[place].column for one in classes) for place in range(len(aliases))),
+        keys=tuple(tuple(one[position].column for one in classes) for position in range(len(aliases))),
         spans=tuple(spans[alias] for alias in aliases),
         edges=edges,
     )  # fmt: skip

@@ -16,7 +16,7 @@ def make(query: Query, relations: Relations, counts: Counts | None = None) -> Pl
         return None
     count, most = len(query.aliases), dimensions(query, relations)
     binding = bind(query, relations, counts)
-    order = tuple(names(query)[place] for place in binding.orders[binding.first])
+    order = tuple(names(query)[position] for position in binding.orders[binding.first])
     reason = "chosen by row counts when the view is built" if counts is not None else "chosen by rules, without row counts"
     found = f"rows are found by look-ups in {len(binding.indexes)} indexes, in the order {', '.join(order)} ({reason})"
     notes = [*first_notes(query, relations), f"{found}; a row that is found may have no partner in the next relation"]

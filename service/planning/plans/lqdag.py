@@ -48,7 +48,7 @@ def make(query: Query, relations: Relations) -> Plan | None:
 
 def _of_branches(query: Query, relations: Relations, graph: Hypergraph) -> Plan:
     selects = [query.of_branch(number) for number in range(len(query.branches))]
-    sides = [query.of_right_side(number) for number, group in enumerate(query.absent) if group.columns]
+    inputs = [query.of_right_side(number) for number, group in enumerate(query.absent) if group.columns]
     trees, count = len(tree_shapes(query, graph).orders), len(graph.atoms)
     several = len(selects) > 1
     bounds = {
@@ -65,7 +65,7 @@ def _of_branches(query: Query, relations: Relations, graph: Hypergraph) -> Plan:
     ]
     if several:
         notes.append("a row of a later SELECT costs up to one look-up per relation of the SELECTs before it")
-    if sides:
+    if inputs:
         notes.append(
             "EXCEPT excludes rows, at the cost of up to one look-up per row and relation; excluded rows are searched too: for a view "
             "that is read once, hashing both sides is faster"
@@ -89,15 +89,15 @@ def _named_twice(query: Query) -> list[str]:
 
 def _class_of_branches(query: Query) -> str:
     """Each SELECT with what EXCEPT excludes from it."""
-    told = []
+    emitted = []
     for number, branch in enumerate(query.branches):
         cls = f"({_class(query.of_branch(number))})"
         rights = [f"({_class(query.of_right_side(at))})" for at in branch.absent if query.absent[at].columns]
         if rights:
             right = " UNION ".join(rights)
             cls += f" EXCEPT {right if len(rights) == 1 else f'({right})'}"
-        told.append(f"({cls})" if rights and len(query.branches) > 1 else cls)
-    return " UNION ".join(told)
+        emitted.append(f"({cls})" if rights and len(query.branches) > 1 else cls)
+    return " UNION ".join(emitted)
 
 
 def _class(query: Query) -> str:
@@ -108,8 +108,8 @@ def _class(query: Query) -> str:
 def _groups(query: Query) -> list[str]:
     if not query.absent:
         return []
-    told = ", ".join(f"NOT EXISTS ({', '.join(map(_from_item, group.aliases))})" for group in query.absent)
-    return [f"{told}: excludes rows, at the cost of up to one look-up per row and relation, without any further search"]
+    emitted = ", ".join(f"NOT EXISTS ({', '.join(map(_from_item, group.aliases))})" for group in query.absent)
+    return [f"{emitted}: excludes rows, at the cost of up to one look-up per row and relation, without any further search"]
 
 
 def _from_item(aliased: tuple[str, str]) -> str:

@@ -18,10 +18,10 @@ WORDS = "EXISTS, NOT EXISTS, LEFT JOIN and FULL JOIN of two relations on one int
 
 
 def make(query: Query, relations: Relations) -> Plan | None:
-    subqueries, told = outer.subqueries_of(query), outer.joins_of(query)
-    if isinstance(subqueries, str) or isinstance(told, str) or len(subqueries) != 1 or len(query.core.aliases) != 1:
+    subqueries, emitted = outer.subqueries_of(query), outer.joins_of(query)
+    if isinstance(subqueries, str) or isinstance(emitted, str) or len(subqueries) != 1 or len(query.core.aliases) != 1:
         return None
-    joins, counts = told
+    joins, counts = emitted
     support = _support(joins[counts[0].join].query, relations)
     if support is None:
         return None

@@ -67,14 +67,14 @@ def _make(query: Query, relations: Relations, algorithm: str) -> Plan | None:
     width, _ = treewidth(edges)
     triangle = is_triangle(edges)
     whole = "O((C + r) log n)" if nested else f"O((C^{width + 1} + r) log n)"
-    told = "where C comparisons prove that there are no others"
+    emitted = "where C comparisons prove that there are no others"
     if triangle:
         whole = "O(((C + p) C^0.5 log U + r) log n)"
-        told += ", and p pairs of values of the first two variables have rows, the second in a range of U values"
+        emitted += ", and p pairs of values of the first two variables have rows, the second in a range of U values"
     bounds = {
         "space": f"O(n) per index; there are {sum(map(len, tracks))}; a cache of up to {'16 MiB per reading' if triangle else '64 MiB'}",
         "update": "O(log n) per index, and a search with the changed row's variables bound",
-        "delay": f"no bound between rows; all r rows in {whole}, {told}",
+        "delay": f"no bound between rows; all r rows in {whole}, {emitted}",
     }
     order = ", ".join(next(f"{alias}.{own[v][0]}" for alias, own in zip(names(query), columns, strict=True) if v in own) for v in levels)
     kind = "the reverse of a nested elimination order" if nested else f"of width {width}"

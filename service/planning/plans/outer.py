@@ -17,10 +17,10 @@ from dataclasses import replace
 from itertools import product as choices_of
 
 from service.planning.meets import Relations
-from service.planning.plans.plan import Counted, Kept, Outer, Plan, first_notes, names, outputs_on
+from service.planning.plans.plan import CountedJoin, InnerJoin, Outer, Plan, first_notes, names, outputs_on
 from service.planning.plans.product import components
 from service.query.filters import ordered
-from service.query.model import GUARANTEES, MAX_ALIASES, Absent, Query, Subquery
+from service.query.model import GUARANTEES, MAX_ALIASES, AntiJoin, Query, Subquery
 from service.query.subqueries import oriented
 
 Plans = Callable[[Query, Relations], list[Plan]]
@@ -33,10 +33,10 @@ _OWN = ("list", "pair", "self_less", "self_not_equal", "clique_less", "clique_no
 
 def make(query: Query, relations: Relations, plans: Plans) -> list[Plan]:
     """The best plan, then one for each other algorithm that can keep all of its joins; [] if there is none (`refusal`)."""
-    told = joins_of(query)
-    if isinstance(told, str):
+    emitted = joins_of(query)
+    if isinstance(emitted, str):
         return []
-    kept, counts = told
+    kept, counts = emitted
     offered = []
     for one in kept:
         known = {**relations, **{name: relations[name.partition("#")[0]] for _, name in one.query.aliases}}
@@ -59,8 +59,8 @@ def make(query: Query, relations: Relations, plans: Plans) -> list[Plan]:
 
 def refusal(query: Query) -> str:
     """Why there is no plan, in words."""
-    told = joins_of(query)
-    return told if isinstance(told, str) else "there is no algorithm that supports all the joins that it consists of"
+    emitted = joins_of(query)
+    return emitted if isinstance(emitted, str) else "there is no algorithm that supports all the joins that it consists of"
 
 
 def kind_of(subqueries: Sequence[Subquery]) -> str:
@@ -72,19 +72,19 @@ def subqueries_of(query: Query) -> list[Subquery] | str:
     """Its subqueries, including NOT EXISTS groups; or the reason, in words, why one cannot be kept in this way."""
     core, found = query.core, list(query.subqueries)
     for group in query.absent:
-        told = _as_subquery(query, core, group)
-        if isinstance(told, str):
-            return told
-        found.append(told)
+        emitted = _as_subquery(query, core, group)
+        if isinstance(emitted, str):
+            return emitted
+        found.append(emitted)
     return found
 
 
-def _as_subquery(query: Query, core: Query, group: Absent) -> Subquery | str:
+def _as_subquery(query: Query, core: Query, group: AntiJoin) -> Subquery | str:
     own = {alias for alias, _ in group.aliases}
     outside = {ref.alias for pair in group.equal for ref in pair} - own
     if len(outside) != 1:
-        told = " and ".join(sorted(outside)) or "nothing outside of it"
-        return f"NOT EXISTS is compared with {told}; it must be compared with exactly one alias"
+        emitted = " and ".join(sorted(outside)) or "nothing outside of it"
+        return f"NOT EXISTS is compared with {emitted}; it must be compared with exactly one alias"
     if len(group.aliases) >= MAX_ALIASES:
         return f"NOT EXISTS has {len(group.aliases)} relations; at most {MAX_ALIASES - 1} are possible"
     relation = dict(query.aliases)[on := next(iter(outside))]
@@ -95,7 +95,7 @@ def _as_subquery(query: Query, core: Query, group: Absent) -> Subquery | str:
     return Subquery("absent", join) if len(components(join)) == 1 else "a relation in NOT EXISTS has no equality with the others"
 
 
-def joins_of(query: Query) -> tuple[list[Kept], tuple[Counted, ...]] | str:
+def joins_of(query: Query) -> tuple[list[InnerJoin], tuple[CountedJoin, ...]] | str:
     """The joins to keep, first those by which others are tested, and what is counted in them; their plans are made later."""
     subqueries = subqueries_of(query)
     if isinstance(subqueries, str):
@@ -104,7 +104,7 @@ def joins_of(query: Query) -> tuple[list[Kept], tuple[Counted, ...]] | str:
     if len(sets) > MOST_JOINS:
         return f"it consists of {len(sets)} joins (each independent LEFT JOIN doubles the number); at most {MOST_JOINS} are possible"
     shown = [one for one in sets if not any(_tests(query, subqueries, one).values())]
-    kept, counts = list[Kept](), list[Counted]()
+    kept, counts = list[InnerJoin](), list[CountedJoin]()
     for matched in shown:
         kept.append(_kept(query, subqueries, matched, {}))
     numbers: dict[tuple[int, str], int] = {}
@@ -116,7 +116,7 @@ def joins_of(query: Query) -> tuple[list[Kept], tuple[Counted, ...]] | str:
         aliases = [alias for alias, _ in kept[at].query.aliases]
         for alias in (subquery.on, subquery.own[0][0]) if subquery.kind == "full" else (subquery.on,):
             numbers[number, alias] = len(counts)
-            counts.append(Counted(at, aliases.index(alias)))
+            counts.append(CountedJoin(at, aliases.index(alias)))
     for matched in sets:
         if matched not in shown:
             tests = {
@@ -166,7 +166,7 @@ def _tests(query: Query, subqueries: Sequence[Subquery], matched: Matched) -> di
 _PAIRS = ("equal", "overlaps", "less", "at_most", "not_equal")
 
 
-def _kept(query: Query, subqueries: Sequence[Subquery], matched: Matched, tests: Mapping[str, tuple[tuple[int, bool], ...]]) -> Kept:
+def _kept(query: Query, subqueries: Sequence[Subquery], matched: Matched, tests: Mapping[str, tuple[tuple[int, bool], ...]]) -> InnerJoin:
     """The join of the rows that have these subqueries. A tested alias stands for a separate relation: the rows that pass."""
     there = _aliases(query, subqueries, matched)
     core = query.core
@@ -183,19 +183,19 @@ def _kept(query: Query, subqueries: Sequence[Subquery], matched: Matched, tests:
         **{field: tuple(sorted({pair for join in joins for pair in getattr(join, field)})) for field in _PAIRS},  # type: ignore[arg-type]
     )  # fmt: skip
     made = oriented(made)
-    places = tuple(at for at, (alias, _) in enumerate(query.aliases) if alias in there)
-    return Kept(made, None, places, tuple(tests.get(alias, ()) for alias in there))
+    positions = tuple(at for at, (alias, _) in enumerate(query.aliases) if alias in there)
+    return InnerJoin(made, None, positions, tuple(tests.get(alias, ()) for alias in there))
 
 
-def _support(query: Query, subqueries: Sequence[Subquery], subquery: Subquery) -> Kept:
+def _support(query: Query, subqueries: Sequence[Subquery], subquery: Subquery) -> InnerJoin:
     """The join of a subquery with the rows of the alias that it is connected to."""
     of_alias = [one for one in subqueries if one.is_shown and subquery.on in dict(one.own)]
     stated = [*query.filters, *(one for owner in of_alias for one in owner.filters)]
     made = replace(subquery.join, filters=ordered((*subquery.join.filters, *(one for one in stated if one.alias == subquery.on))))
-    return Kept(made, None, (), ((),) * len(made.aliases))
+    return InnerJoin(made, None, (), ((),) * len(made.aliases))
 
 
-def _is_join_of(kept: Kept, subquery: Subquery) -> bool:
+def _is_join_of(kept: InnerJoin, subquery: Subquery) -> bool:
     """Whether it suffices for counting the subquery: only the alias and the subquery's own aliases."""
     return {alias for alias, _ in kept.query.aliases} == {subquery.on, *(alias for alias, _ in subquery.own)}
 

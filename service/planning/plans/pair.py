@@ -32,8 +32,8 @@ from service.query.model import Meet, Query
 
 def make(query: Query, relations: Relations) -> Plan | None:
     meets = meets_of(query, relations)
-    told = len(query.overlaps) + len(query.within)
-    if len(query.aliases) != 2 or told > 1 or not meets:
+    emitted = len(query.overlaps) + len(query.within)
+    if len(query.aliases) != 2 or emitted > 1 or not meets:
         return None
     meet = meets[0]
     comparisons = [one for one in query.comparisons if str(one) != meet.words]

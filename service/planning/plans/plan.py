@@ -83,7 +83,7 @@ class Plan:
     graph: Hypergraph | None = None
     tracks: tuple[tuple[Path, ...], ...] = ()
     levels: tuple[int, ...] = ()
-    parts: tuple[Part, ...] = ()
+    parts: tuple[ProductFactor, ...] = ()
     outer: Outer | None = None
     core: Plan | None = None
     ties: tuple[str, ...] | None = None
@@ -101,23 +101,23 @@ class Plan:
 
 
 @dataclass(frozen=True)
-class Part:
+class ProductFactor:
     """Of a product: a separate join over the aliases with these numbers, ascending."""
 
-    places: tuple[int, ...]
+    positions: tuple[int, ...]
     query: Query
     plan: Plan
 
 
-class Counted(NamedTuple):
-    """The rows of join number `join` are counted by those of its alias number `place`: the partners of each."""
+class CountedJoin(NamedTuple):
+    """The rows of join number `join` are counted by those of its alias number `position`: the partners of each."""
 
     join: int
-    place: int
+    position: int
 
 
 @dataclass(frozen=True)
-class Kept:
+class InnerJoin:
     """One of the inner joins that make a join with parts.
 
     plan    None while it is not chosen
@@ -128,7 +128,7 @@ class Kept:
 
     query: Query
     plan: Plan | None
-    places: tuple[int, ...]
+    positions: tuple[int, ...]
     tests: tuple[tuple[tuple[int, bool], ...], ...]
 
 
@@ -137,8 +137,8 @@ class Outer(NamedTuple):
     counts  all in joins without tests
     """
 
-    joins: tuple[Kept, ...]
-    counts: tuple[Counted, ...]
+    joins: tuple[InnerJoin, ...]
+    counts: tuple[CountedJoin, ...]
 
 
 def promises(one: Plan, guarantee: str) -> bool:
@@ -182,7 +182,7 @@ def columns_of(query: Query) -> list[dict[int, list[str]]]:
 
 def path_of(order: tuple[int, ...], columns: Mapping[int, list[str]]) -> Path:
     """The columns of an index with the variables in this order."""
-    same = tuple((place, name) for place, variable in enumerate(order) for name in columns[variable][1:])
+    same = tuple((position, name) for position, variable in enumerate(order) for name in columns[variable][1:])
     return Path(order, tuple(columns[variable][0] for variable in order), same)
 
 
@@ -198,7 +198,7 @@ def suffix(query: Query, residual: Sequence[Comparison]) -> str:
 
 def keys_of_two(query: Query) -> tuple[tuple[str, ...], ...]:
     """The columns in which two aliases must agree."""
-    return tuple(tuple(pair[place].column for pair in query.equal) for place in range(2))
+    return tuple(tuple(pair[position].column for pair in query.equal) for position in range(2))
 
 
 def checked_row_by_row(residual: Sequence[Comparison], otherwise: str) -> str:
@@ -221,13 +221,13 @@ def connected(count: int, edges: Sequence[tuple[int, int]]) -> bool:
     """Whether these edges join the aliases 0..count-1 into one."""
     reached = {0}
     for _ in range(count):
-        reached |= {place for edge in edges if not reached.isdisjoint(edge) for place in edge}
+        reached |= {position for edge in edges if not reached.isdisjoint(edge) for position in edge}
     return len(reached) == count
 
 
 def topology(count: int, edges: Sequence[tuple[int, int]]) -> str:
     """The shape of a connected graph, as a word."""
-    degrees = sorted(sum(place in edge for edge in edges) for place in range(count))
+    degrees = sorted(sum(position in edge for edge in edges) for position in range(count))
     if len(edges) == count - 1:
         return "path" if degrees[-1] <= 2 else "star" if degrees[-1] == count - 1 else "tree"
     if degrees[0] == count - 1:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from service.planning.meets import Relations
-from service.planning.plans.plan import Part, Plan, names, outputs_on
+from service.planning.plans.plan import Plan, ProductFactor, names, outputs_on
 from service.query.model import GUARANTEES, ColumnRef, IntervalRef, Query
 
 Plans = Callable[[Query, Relations], list[Plan]]
@@ -20,8 +20,8 @@ Plans = Callable[[Query, Relations], list[Plan]]
 def make(query: Query, relations: Relations, plans: Plans) -> list[Plan]:
     """The product of the best plans of its parts, then one for each algorithm that can keep all parts of two or more aliases. [] if
     conditions connect all aliases. `plans`: the plans of a query, the best first."""
-    places = components(query)
-    if len(places) < 2:
+    positions = components(query)
+    if len(positions) < 2:
         return []
     queries = parts(query)
     found = [plans(one, relations) for one in queries]
@@ -31,16 +31,16 @@ def make(query: Query, relations: Relations, plans: Plans) -> list[Plan]:
         choices.append([one for one in chosen if one is not None])
     made: dict[str, Plan] = {}
     for choice in choices:
-        if len(choice) == len(places):
-            one = of_parts([Part(*part) for part in zip(places, queries, choice, strict=True)])
+        if len(choice) == len(positions):
+            one = of_parts([ProductFactor(*part) for part in zip(positions, queries, choice, strict=True)])
             made.setdefault(one.algorithm, one)
     return list(made.values())
 
 
 def parts(query: Query) -> list[Query]:
     """The joins of which it is a product, in the order of `components`; only itself if conditions connect all aliases."""
-    places = components(query)
-    return [_part(query, one) for one in places] if len(places) > 1 else [query]
+    positions = components(query)
+    return [_part(query, one) for one in positions] if len(positions) > 1 else [query]
 
 
 def components(query: Query) -> list[tuple[int, ...]]:
@@ -52,7 +52,7 @@ def components(query: Query) -> list[tuple[int, ...]]:
     for x, y in refs:
         one = part[x.alias] | part[y.alias]
         part |= dict.fromkeys(one, one)
-    numbers = {alias: place for place, alias in enumerate(names(query))}
+    numbers = {alias: position for position, alias in enumerate(names(query))}
     return sorted({tuple(sorted(numbers[alias] for alias in one)) for one in part.values()})
 
 
@@ -63,12 +63,12 @@ def _named(offered: list[Plan], algorithm: str) -> Plan | None:
     return next((one for one in offered if one.algorithm == algorithm), None)
 
 
-def _part(query: Query, places: tuple[int, ...]) -> Query:
+def _part(query: Query, positions: tuple[int, ...]) -> Query:
     """The query over some of its aliases, with the conditions between them."""
-    aliases = {query.aliases[place][0] for place in places}
+    aliases = {query.aliases[position][0] for position in positions}
     return replace(
         query,
-        aliases=tuple(query.aliases[place] for place in places),
+        aliases=tuple(query.aliases[position] for position in positions),
         equal=tuple(pair for pair in query.equal if pair[0].alias in aliases),
         overlaps=tuple(pair for pair in query.overlaps if pair[0].alias in aliases),
         less=tuple(pair for pair in query.less if pair[0].alias in aliases),
@@ -83,7 +83,7 @@ def _part(query: Query, places: tuple[int, ...]) -> Query:
     )
 
 
-def of_parts(parts: Sequence[Part]) -> Plan:
+def of_parts(parts: Sequence[ProductFactor]) -> Plan:
     plans = [part.plan for part in parts]
     joins = [one for one in plans if one.shape != "list"] or plans
     least = min(plans, key=lambda one: GUARANTEES.index(one.guarantee))
@@ -93,7 +93,7 @@ def of_parts(parts: Sequence[Part]) -> Plan:
     notes = (f"the product of {len(parts)} separately maintained parts: {by}", *dict.fromkeys(note for one in plans for note in one.notes))
     kinds = " x ".join(one.cls for one in plans)
     return Plan(
-        f"product, {sum(len(part.places) for part in parts)} relations: {kinds}", named.algorithm, named.theorem, least.guarantee,
+        f"product, {sum(len(part.positions) for part in parts)} relations: {kinds}", named.algorithm, named.theorem, least.guarantee,
         {what: _of_each(parts, [one.bounds[what] for one in plans]) for what in plans[0].bounds},
         notes,
         "product",
@@ -102,7 +102,7 @@ def of_parts(parts: Sequence[Part]) -> Plan:
     )  # fmt: skip
 
 
-def _of_each(parts: Sequence[Part], bounds: Sequence[str]) -> str:
+def _of_each(parts: Sequence[ProductFactor], bounds: Sequence[str]) -> str:
     """What holds for all of them, otherwise for each by its aliases."""
     if len(set(bounds)) == 1:
         return bounds[0]

@@ -41,7 +41,7 @@ def make(query: Query, relations: Relations) -> Plan | None:
     if query.overlaps:
         notes += (_WINDOWS,)
     bounds = {"space": "O(n)", "update": f"O(log n) per {of}", "delay": "O(log n)"}
-    order = tuple(names(query)[place] for place in outward(tree))
+    order = tuple(names(query)[position] for position in outward(tree))
     return Plan(cls, "join-tree", None if most else YANNAKAKIS, guarantee, bounds, notes, "join_tree", order, tree=tree)
 
 
@@ -63,6 +63,6 @@ def make_with_subqueries(query: Query, relations: Relations) -> Plan | None:
     notes = (*dict.fromkeys((*first_notes(query, relations), *of_subqueries)), outer.NULLS, VISITS, *windows)
     update = "O(log n) per partner of the changed row, and per row that gains its first or loses its last partner"
     bounds = {"space": "O(n)", "update": update, "delay": "O(log n)"}
-    order = tuple(names(query)[place] for place in outward(tree))
+    order = tuple(names(query)[position] for position in outward(tree))
     theorem = None if spanned else YANNAKAKIS
     return Plan(cls, "join-tree", theorem, "delay", bounds, notes, "join_tree", order, tree=tree)

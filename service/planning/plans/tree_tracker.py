@@ -41,5 +41,5 @@ def make(query: Query, relations: Relations) -> Plan | None:
         f"indexes, shared with other views that use the same: {indexes_of(query, tracks)}",
     )
     cls = f"natural join, {count} relations, {hypergraph(query).words}"
-    order = tuple(names(query)[place] for place in outward(tree))
+    order = tuple(names(query)[position] for position in outward(tree))
     return Plan(cls, "tree-tracker", THEOREM, "best-effort", bounds, notes, "tree_tracker", order, edges=edges, tracks=tracks)

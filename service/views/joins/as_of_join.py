@@ -9,8 +9,8 @@ predecessor: the predecessor's entry is replaced, which is not reported; the par
 own interval is inserted. So the points in it are reported to go from one row to the other.
 
 All rows of the other alias take their turns, even those that WHERE excludes: these have no entries. Only rows whose whole key it excludes
-(`Side.deciding`) are left out. With LEFT, the time before the first row of a key is an entry of nobody, and rows that nothing can match are
-points under a key of their own.
+(`Input.deciding`) are left out. With LEFT, the time before the first row of a key is an entry of nobody, and rows that nothing can match
+are points under a key of their own.
 
 Costs: O(log n) a changed row, and its rows.
 """
@@ -28,37 +28,37 @@ import pyarrow as pa
 from service.planning.plans.plan import Plan
 from service.query.model import Query
 from service.tables.changes import DELETE, ENTER, INSERT, LEAVE, SIGNS, Runs, order_of, parted
-from service.tables.resolution import NO_SLOTS, Resolved, Slots
-from service.tables.sides import Codes, Side, ends_of, joined
+from service.tables.inputs import Codes, Input, ends_of, joined
+from service.tables.resolution import NO_SLOTS, Resolution, Slots
 from service.tables.store import FREED_AT_ONCE, Domain, Numbers
 from service.views.deltas import Combination, Sink
 from service.views.joins.indexed_cursor import Scan
-from service.views.joins.outer_cursor import Chained
+from service.views.joins.outer_cursor import CursorChain
 from service.views.joins.protocol import Bounds, Defaults, Enumeration, Store
-from service.views.joins.slots_cursor import SlotsCursor, Slotted
+from service.views.joins.slots_cursor import SlotsCursor, SlotSource
 from service.views.words import BYTES, words_of
 from structures.core.arena import KEY_MAX
 from structures.core.encoding import NEG_INF, POS_INF, encode_floats
 from structures.core.entries import NO_ENTRIES, Entries, room_for, tree_order
-from structures.core.entry_tree import Root
+from structures.core.entry_tree import EntryRoot
 from structures.core.kernel import compiled
 from structures.core.reserve import SLOTS
 from structures.index.indexes import Entries as Rows
-from structures.interval.changes import TOLD
+from structures.interval.changes import EMITTED
 from structures.interval.cursors import GivenCursor
 from structures.interval.tree import IntervalTree
 from structures.ordered.whole import read_all
-from structures.ranked.entries import Changes
+from structures.ranked.entries import RankedChanges
 from structures.ranked.search import find_ends
 from structures.ranked.tries import NOBODY
-from structures.ranked.validity import Turns, Validity
+from structures.ranked.validity import Validity, ValidityChanges
 
 _CHUNK = 1 << 16  # rows of a relation per step of building
 _LONELY = KEY_MAX - 1  # the key of points that nothing matches
 _NOBODY = SLOTS - 1  # the slot for the time before the first row of a key
 _POINT, _OTHER = 0, 1  # sets
 _LOST, _GAINED = 4, 5  # beside the kinds of `tables.changes`: a part of an entry, whose rows are deleted or inserted
-_SIGNS = np.append(SIGNS, np.array([TOLD, TOLD], np.int8))
+_SIGNS = np.append(SIGNS, np.array([EMITTED, EMITTED], np.int8))
 _NO_ROWS = np.empty((2, 0), np.int32)
 Ints = npt.NDArray[np.int64]
 
@@ -75,7 +75,7 @@ class _Step(NamedTuple):
 class AsOfCursor(SlotsCursor):
     """Reads the tree as rows of the view, whose alias number `point` is set 0; `keep`: which rows to return."""
 
-    def __init__(self, cursor: Slotted, point: int, keep: Callable[[Combination], npt.NDArray[np.bool_]] | None = None) -> None:
+    def __init__(self, cursor: SlotSource, point: int, keep: Callable[[Combination], npt.NDArray[np.bool_]] | None = None) -> None:
         super().__init__(cursor)
         self._point, self._keep, self._dropped = point, keep, 0
 
@@ -102,27 +102,27 @@ def shown(rows: Sequence[Slots], point: int) -> Combination:
 class AsOfJoin(Defaults):
     """See the module docstring; `protocol` describes the methods."""
 
-    def __init__(self, query: Query, plan: Plan, sides: Sequence[Side]) -> None:
+    def __init__(self, query: Query, plan: Plan, inputs: Sequence[Input]) -> None:
         """OSError, MemoryError: there is no room."""
         as_of = query.as_of
         assert as_of is not None
-        by_alias = {side.alias: side for side in sides}
+        by_alias = {input.alias: input for input in inputs}
         self._point, self._other = by_alias[as_of.point.alias], by_alias[as_of.of.alias]
         self._optional, self._never = as_of.optional, query.never
         self._turned, self._open = as_of.op in (">", ">="), as_of.op in ("<", ">")
         self._spans, self._columns, self._ties = plan.spans, plan.keys, plan.ties
-        types = [sides[0].relation.schema.field(name).type for name in self._columns[0]]
+        types = [inputs[0].relation.schema.field(name).type for name in self._columns[0]]
         self.domain = Domain(types) if types else None
         self._acquire = self.domain.acquire_of if self.domain is not None else None
         self._look_up = self.domain.look_up_of if self.domain is not None else None
-        known = {*self._columns[self._other.place], as_of.of.column}
+        known = {*self._columns[self._other.position], as_of.of.column}
         self._telling = [name for name in self._other.relation.key if name not in known]
         self._validity = Validity(self._words if plan.ties is None else len(plan.ties), self._optional)
         self.tree = IntervalTree("pair")
         self._filled = 0  # number of keys, by code, for which the tree has an entry of nobody
 
     @property
-    def root(self) -> Root:
+    def root(self) -> EntryRoot:
         return self.tree.root
 
     @property
@@ -131,14 +131,14 @@ class AsOfJoin(Defaults):
 
     # --- rows as entries
 
-    def _times(self, side: Side, slots: Slots) -> tuple[Ints, npt.NDArray[np.bool_]]:
+    def _times(self, input: Input, slots: Slots) -> tuple[Ints, npt.NDArray[np.bool_]]:
         """Return the times in the order of the tree, and which of them are not null."""
-        left, right = ends_of(side.relation.table, self._spans[side.place], slots)
+        left, right = ends_of(input.relation.table, self._spans[input.position], slots)
         return ~left if self._turned else left, left <= right
 
-    def _codes(self, side: Side, slots: Slots, codes: Codes | None) -> Slots:
+    def _codes(self, input: Input, slots: Slots, codes: Codes | None) -> Slots:
         """Return the codes of the keys; -1 for a null."""
-        return np.zeros(len(slots), np.int32) if codes is None else codes(side.relation.table, self._columns[side.place], slots)
+        return np.zeros(len(slots), np.int32) if codes is None else codes(input.relation.table, self._columns[input.position], slots)
 
     def _points(self, slots: Slots, codes: Codes | None) -> tuple[Entries, Ints]:
         """Return entries for these points, and the numbers of the rows that they are made of."""
@@ -208,12 +208,12 @@ class AsOfJoin(Defaults):
             return
         total, done = self._point.relation.table.rows + self._other.relation.table.rows or 1, 0
         points, rows = [NO_ENTRIES], list[Rows]()
-        for side in (self._other, self._point):
+        for input in (self._other, self._point):
             start = 0
             while start >= 0:
-                slots, start = side.relation.table.scan(version, start, _CHUNK)
-                if side is self._other:
-                    rows.append(self._rows(NO_SLOTS if side.is_hidden else slots, self._acquire)[0])
+                slots, start = input.relation.table.scan(version, start, _CHUNK)
+                if input is self._other:
+                    rows.append(self._rows(NO_SLOTS if input.is_hidden else slots, self._acquire)[0])
                 else:
                     points.append(self._points(slots, self._acquire)[0])
                 done += len(slots)
@@ -238,8 +238,8 @@ class AsOfJoin(Defaults):
             found += [nobody.take(gap), _entries(*(np.array([one]) for one in (_LONELY, NEG_INF, POS_INF, _NOBODY)))]
         return joined(found)
 
-    def require(self, resolved: Mapping[str, Resolved]) -> None:
-        points, others = (resolved.get(side.relation.name) for side in (self._point, self._other))
+    def require(self, resolved: Mapping[str, Resolution]) -> None:
+        points, others = (resolved.get(input.relation.name) for input in (self._point, self._other))
         changes = [0 if one is None else one.inserts.num_rows + len(one.deletes) for one in (points, others)]
         inserts = [one.inserts for one in (points, others) if one is not None]
         self.tree.require(changes[0] + 8 * changes[1] + sum(one.num_rows for one in inserts), 1)
@@ -247,7 +247,7 @@ class AsOfJoin(Defaults):
         if self.domain is not None:
             self.domain.require(sum(one.num_rows for one in inserts), sum(one.bytes for one in inserts))
 
-    def _nodes_of(self, resolved: Resolved | None) -> int:
+    def _nodes_of(self, resolved: Resolution | None) -> int:
         """Return how many entries of nodes may be inserted and deleted with these rows at most: three per word."""
         if resolved is None:
             return 0
@@ -256,9 +256,9 @@ class AsOfJoin(Defaults):
     def apply(self, version: int, runs: Runs, sink: Sink | None) -> None:
         if self._never:
             return
-        gone = [NO_SLOTS]  # keys of deleted entries
-        moved, deleted, inserted = self._follow_points(runs, sink is not None, gone)
-        shifted, changed = self._follow_others(runs, sink is not None, gone)
+        deleted_rows = [NO_SLOTS]  # keys of deleted entries
+        moved, deleted, inserted = self._follow_points(runs, sink is not None, deleted_rows)
+        shifted, changed = self._follow_others(runs, sink is not None, deleted_rows)
         rounds = [[self._filled_step()] if self._optional else [], moved, shifted, [deleted], changed, [inserted]]
         steps = [step for some in rounds for step in some]
         lengths = [len(one.offsets) for one in steps]
@@ -272,18 +272,18 @@ class AsOfJoin(Defaults):
         order = order_of(offsets, rounds_of * (ranks.max() + 1) + ranks)
         offsets, kinds = offsets[order], kinds[order]
 
-        def tell(sink: Sink, at: Ints, rows: npt.NDArray[np.int32]) -> int:
-            come = np.isin(kinds[at], (INSERT, _GAINED))
-            told = np.lexsort((come, offsets[at]))
-            wanted = sink(offsets[at][told], come[told], shown(tuple(rows[:, told]), self._point.place))
+        def emit(sink: Sink, at: Ints, rows: npt.NDArray[np.int32]) -> int:
+            inserted_rows = np.isin(kinds[at], (INSERT, _GAINED))
+            emitted = np.lexsort((inserted_rows, offsets[at]))
+            wanted = sink(offsets[at][emitted], inserted_rows[emitted], shown(tuple(rows[:, emitted]), self._point.position))
             return 0 if wanted else int(np.searchsorted(offsets, offsets[at[-1]], "right"))
 
-        told = None if sink is None else partial(tell, sink)
-        self.tree.apply(version, _SIGNS[kinds], entries.take(order), np.arange(len(order)), told)
+        emitted = None if sink is None else partial(emit, sink)
+        self.tree.apply(version, _SIGNS[kinds], entries.take(order), np.arange(len(order)), emitted)
         if self.domain is not None:
-            self.domain.release(np.concatenate(gone), version)
+            self.domain.release(np.concatenate(deleted_rows), version)
 
-    def _follow_points(self, runs: Runs, followed: bool, gone: list[Slots]) -> tuple[list[_Step], _Step, _Step]:
+    def _follow_points(self, runs: Runs, followed: bool, deleted_rows: list[Slots]) -> tuple[list[_Step], _Step, _Step]:
         """Return the steps for the points that move, are deleted, and are inserted."""
         run = runs.get(self._point.relation.name)
         if run is None:
@@ -292,13 +292,13 @@ class AsOfJoin(Defaults):
         entries, which = self._points(part.moved.new, self._look_up)
         former, ranks = entries._replace(slot=part.moved.old[which]), _ranked(entries)
         moved = [_Step(kind, part.moved.offsets[which], some, ranks) for kind, some in ((LEAVE, former), (ENTER, entries))]
-        come, at_come = self._points(part.come.new, self._acquire)
-        went, at_went = self._points(part.gone.old, self._look_up)
-        gone.append(went.key[went.key != _LONELY])
-        deleted = _Step(DELETE, part.gone.offsets[at_went], went, _ranked(went))
-        return moved, deleted, _Step(INSERT, part.come.offsets[at_come], come, _ranked(come))
+        inserted_rows, at_inserted = self._points(part.inserted.new, self._acquire)
+        went, at_went = self._points(part.deleted.old, self._look_up)
+        deleted_rows.append(went.key[went.key != _LONELY])
+        deleted = _Step(DELETE, part.deleted.offsets[at_went], went, _ranked(went))
+        return moved, deleted, _Step(INSERT, part.inserted.offsets[at_inserted], inserted_rows, _ranked(inserted_rows))
 
-    def _follow_others(self, runs: Runs, followed: bool, gone: list[Slots]) -> tuple[list[_Step], list[_Step]]:
+    def _follow_others(self, runs: Runs, followed: bool, deleted_rows: list[Slots]) -> tuple[list[_Step], list[_Step]]:
         """Return the steps for entries that move, and for those that change."""
         run = runs.get(self._other.relation.name)
         if run is None:
@@ -307,14 +307,14 @@ class AsOfJoin(Defaults):
         rows, offsets, signs, stays = list[Rows](), list[Ints](), list[int](), list[bool]()
         for some, slots, codes, sign, moves in (
             (part.moved, part.moved.old, self._look_up, -1, True), (part.moved, part.moved.new, self._look_up, 1, True),
-            (part.come, part.come.new, self._acquire, 1, False), (part.gone, part.gone.old, self._look_up, -1, False),
+            (part.inserted, part.inserted.new, self._acquire, 1, False), (part.deleted, part.deleted.old, self._look_up, -1, False),
         ):  # fmt: skip
             found, which = self._rows(slots, codes)
             rows.append(found)
             offsets.append(some.offsets[which])
             signs.append(sign)
             stays.append(moves)
-        gone.append(rows[-1].coordinates[:, 0].astype(np.int32))
+        deleted_rows.append(rows[-1].coordinates[:, 0].astype(np.int32))
         lengths = [len(one.slot) for one in rows]
         if not any(lengths):
             return [], []
@@ -324,11 +324,11 @@ class AsOfJoin(Defaults):
         order = order_of(names[0], ~move, names[2], every.coordinates[:, 1], signed)
         names = names[:, order]
         ends = np.flatnonzero(np.append((names[:, 1:] != names[:, :-1]).any(axis=0), True)) + 1
-        turns = self._validity.apply(Changes(every.take(order), signed[order], ends))
+        turns = self._validity.apply(RankedChanges(every.take(order), signed[order], ends))
         offset, stayed, key = names[:, ends[turns.group] - 1]
         return self._steps(turns, offset, stayed != 0, key)
 
-    def _steps(self, turns: Turns, offset: Ints, moves: npt.NDArray[np.bool_], key: Ints) -> tuple[list[_Step], list[_Step]]:
+    def _steps(self, turns: ValidityChanges, offset: Ints, moves: npt.NDArray[np.bool_], key: Ints) -> tuple[list[_Step], list[_Step]]:
         """Return the changes of entries that make these turns."""
         before, after = self._shown(turns.before), self._shown(turns.after)
         if self._optional:
@@ -343,11 +343,11 @@ class AsOfJoin(Defaults):
 
         moved = moves & there & ~same
         lost, gained = ~moves & there & same & (new < old), ~moves & there & same & (new > old)
-        gone, come = ~moves & there & ~same, ~moves & here & ~same
+        deleted_rows, inserted_rows = ~moves & there & ~same, ~moves & here & ~same
         shifted = [step(LEAVE, moved, at, old, before), step(ENTER, moved, at, new, after)]
         return shifted, [
-            step(_LOST, lost, new + lost, old, before), step(DELETE, gone, at, old, before),
-            step(_GAINED, gained, old + gained, new, after), step(INSERT, come, at, new, after),
+            step(_LOST, lost, new + lost, old, before), step(DELETE, deleted_rows, at, old, before),
+            step(_GAINED, gained, old + gained, new, after), step(INSERT, inserted_rows, at, new, after),
             step(LEAVE, lost | gained, at, old, before), step(ENTER, lost | gained, at, new, after),
         ]  # fmt: skip
 
@@ -358,13 +358,13 @@ class AsOfJoin(Defaults):
 
     # --- reading
 
-    def rows(self, root: Root, window: Bounds | None) -> Enumeration:
-        return AsOfCursor(self.tree.rows(root), self._point.place)
+    def rows(self, root: EntryRoot, window: Bounds | None) -> Enumeration:
+        return AsOfCursor(self.tree.rows(root), self._point.position)
 
-    def partners(self, root: Root, place: int, slots: Slots, window: Bounds | None) -> Enumeration:
+    def partners(self, root: EntryRoot, position: int, slots: Slots, window: Bounds | None) -> Enumeration:
         if self._never:
-            return AsOfCursor(GivenCursor(_NO_ROWS), self._point.place)
-        if place == self._point.place:
+            return AsOfCursor(GivenCursor(_NO_ROWS), self._point.position)
+        if position == self._point.position:
             entries, _ = self._points(slots, self._look_up)
             entries = entries.take(entries.key >= 0)
         else:
@@ -373,28 +373,28 @@ class AsOfJoin(Defaults):
             held = np.zeros(len(entries.slot), np.uint8)
             compiled(find_ends)(self.tree.arena.nodes, root.offset, root.height, entries, held)
             entries = entries.take(held != 0)
-        return AsOfCursor(self.tree.partners(root, entries), self._point.place)
+        return AsOfCursor(self.tree.partners(root, entries), self._point.position)
 
-    def of_key(self, root: Root, place: int, key: pa.RecordBatch, window: Bounds | None) -> Enumeration:
+    def of_key(self, root: EntryRoot, position: int, key: pa.RecordBatch, window: Bounds | None) -> Enumeration:
         """Includes rows that nothing can match: all of these are scanned."""
         assert self.domain is not None
-        code = int(self.domain.look_up(key.select(self._columns[place]))[0])
+        code = int(self.domain.look_up(key.select(self._columns[position]))[0])
 
         def of_code() -> Enumeration:
-            others = 1 - self._point.place
-            keep = None if place == self._point.place or not self._optional else lambda rows: rows[others] >= 0
-            return AsOfCursor(self.tree.rows(root, code) if code >= 0 else GivenCursor(_NO_ROWS), self._point.place, keep)
+            others = 1 - self._point.position
+            keep = None if position == self._point.position or not self._optional else lambda rows: rows[others] >= 0
+            return AsOfCursor(self.tree.rows(root, code) if code >= 0 else GivenCursor(_NO_ROWS), self._point.position, keep)
 
         def lonely() -> Enumeration:
             scan = Scan(self._point, 0, key)
-            return AsOfCursor(self.tree.rows(root, _LONELY), place, lambda rows: np.isin(rows[place], scan.agreeing(rows[place])))
+            return AsOfCursor(self.tree.rows(root, _LONELY), position, lambda rows: np.isin(rows[position], scan.agreeing(rows[position])))
 
-        return Chained([of_code, lonely], 2) if self._optional and place == self._point.place else of_code()
+        return CursorChain([of_code, lonely], 2) if self._optional and position == self._point.position else of_code()
 
-    def is_empty(self, root: Root) -> bool | None:
+    def is_empty(self, root: EntryRoot) -> bool | None:
         return bool(self.tree.is_empty(root))
 
-    def entries(self, root: Root) -> int:
+    def entries(self, root: EntryRoot) -> int:
         """Entries in the tree, and in the index of the newest version."""
         return sum(root.counts) + self._validity.rows
 

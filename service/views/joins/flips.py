@@ -24,12 +24,12 @@ class Events:
 
     def __init__(self) -> None:
         self._offsets: list[Indices] = []
-        self._come: list[Mask] = []
+        self._inserted: list[Mask] = []
         self._slots: list[Slots] = []
 
-    def note(self, offsets: Indices, come: Mask, slots: Slots) -> None:
+    def note(self, offsets: Indices, inserted: Mask, slots: Slots) -> None:
         self._offsets.append(offsets)
-        self._come.append(come)
+        self._inserted.append(inserted)
         self._slots.append(slots)
 
     def arrays(self, run: Run | None, used: int) -> tuple[Indices, Indices, Indices]:
@@ -39,21 +39,21 @@ class Events:
             return _NOTHING, _NOTHING, _NOTHING
         slots = np.concatenate(self._slots)
         if run is not None and len(slots):
-            at = _places(run.old, slots, used)
+            at = _positions(run.old, slots, used)
             new = run.new[at]
             slots = np.where((at >= 0) & (new >= 0), new, slots)
-        return slots.astype(np.int64), np.concatenate(self._offsets), np.where(np.concatenate(self._come), 1, -1)
+        return slots.astype(np.int64), np.concatenate(self._offsets), np.where(np.concatenate(self._inserted), 1, -1)
 
 
-def _places(of: Slots, wanted: npt.NDArray[np.integer], used: int) -> Indices:
+def _positions(of: Slots, wanted: npt.NDArray[np.integer], used: int) -> Indices:
     """int64[wanted]: the index of each in `of`, whose values other than -1 are distinct; -1: it is not there."""
     there = np.flatnonzero(of >= 0)
     if not len(there):
         return np.full(len(wanted), -1, np.int64)
     if len(wanted) > _MANY:  # a table of all slots takes less time than this many searches
-        places = np.full(used, -1, np.int64)
-        places[of[there]] = there
-        found: Indices = places[wanted]
+        positions = np.full(used, -1, np.int64)
+        positions[of[there]] = there
+        found: Indices = positions[wanted]
         return found
     order = there[np.argsort(of[there])]
     ordered = of[order]
@@ -168,26 +168,26 @@ def flips(channels: Sequence[Channel], run: Run | None, versions: int) -> Flips 
         before[is_first] = ((initial > 0) == wanted)[is_first]
         passes_after, passes_before = passes_after & after, passes_before & before
     now = changed_at == offset
-    told = np.where(now, passes_before | passes_after, passes_before != passes_after)
-    before_slot = np.where(offset <= changed_at, old_slot, row)[told]
-    after_slot = np.where(offset < changed_at, old_slot, row)[told]
-    gone = np.where(passes_before[told], before_slot, -1).astype(np.int32)
-    come = np.where(passes_after[told], after_slot, -1).astype(np.int32)
-    at = offset[told]
+    emitted = np.where(now, passes_before | passes_after, passes_before != passes_after)
+    before_slot = np.where(offset <= changed_at, old_slot, row)[emitted]
+    after_slot = np.where(offset < changed_at, old_slot, row)[emitted]
+    deleted = np.where(passes_before[emitted], before_slot, -1).astype(np.int32)
+    inserted = np.where(passes_after[emitted], after_slot, -1).astype(np.int32)
+    at = offset[emitted]
     if not len(at):
         return None
     if versions > 1:
         order = np.argsort(at, kind="stable")
-        gone, come, at = gone[order], come[order], at[order]
-    made = int(np.count_nonzero(told & (changed_at < 0) & (existed > 0) & exists))
-    return Flips(Run.counted(versions, at, gone, come), made)
+        deleted, inserted, at = deleted[order], inserted[order], at[order]
+    made = int(np.count_nonzero(emitted & (changed_at < 0) & (existed > 0) & exists))
+    return Flips(Run.counted(versions, at, deleted, inserted), made)
 
 
 def _former(row: Indices, run: Run | None, used: int) -> tuple[Indices, Indices, Indices]:
     """For each row: its slot before the run, the offset at which it is replaced (-1: it is not), and whether it existed before."""
     if run is None:
         return row, np.full(len(row), -1), np.ones(len(row), np.int64)
-    at = _places(run.new, row, used)
+    at = _positions(run.new, row, used)
     replaced = (at >= 0) & (run.old[at] >= 0)
     old_slot = np.where(replaced, run.old[at], row).astype(np.int64)
     return old_slot, np.where(replaced, run.offsets[at], -1), np.where((at >= 0) & ~replaced, 0, 1)

@@ -12,16 +12,16 @@ import pyarrow as pa
 
 from service.planning.binding import Binding, Index, Step
 from service.query.model import Span
+from service.tables.inputs import Input, Source, ends_of, joined, read, text_pieces
 from service.tables.masks import compare, residual_columns, residual_mask
 from service.tables.resolution import NO_SLOTS, Slots
-from service.tables.sides import Side, Source, ends_of, joined, read, text_pieces
 from service.tables.store import FREED_AT_ONCE, Domain, Numbers, Table
 from service.views.deltas import Combination
 from service.views.joins.protocol import Bounds
 from structures.core.encoding import NEG_INF, POS_INF
 from structures.core.entries import DELETE, INSERT, Entries
-from structures.interval.tree import Cursor, IntervalTree, Root
-from structures.join_tree.cursors import Given, Start
+from structures.interval.tree import Cursor, EntryRoot, IntervalTree
+from structures.join_tree.cursors import GivenRows, Start
 
 Mask = npt.NDArray[np.bool_]
 
@@ -34,15 +34,15 @@ class IndexedRoot(NamedTuple):
     """A version: of the relations, and of each index."""
 
     version: int
-    roots: tuple[Root, ...]
+    roots: tuple[EntryRoot, ...]
 
 
 class KeptIndex:
     """All rows of a side in an interval tree, by key and span, and the domain of their keys: finds partners of a bound row in O(log n)."""
 
-    def __init__(self, side: Side, index: Index) -> None:
-        types = [side.relation.schema.field(name).type for name in index.columns]
-        self.source = Source(side, 0, index.columns, index.span)
+    def __init__(self, input: Input, index: Index) -> None:
+        types = [input.relation.schema.field(name).type for name in index.columns]
+        self.source = Source(input, 0, index.columns, index.span)
         self.domain = Domain(types) if types else None
         self.tree = IntervalTree("pair")  # set 1 stays empty: it is only used for lookups
         self._codes = self.domain.look_up_of if self.domain is not None else None
@@ -77,7 +77,7 @@ class KeptIndex:
         n = len(entries.slot)
         self.tree.apply(version, np.full(n, sign, np.int8), entries, np.zeros(n, np.int64), None)
 
-    def of_code(self, root: Root, code: int) -> Cursor:
+    def of_code(self, root: EntryRoot, code: int) -> Cursor:
         """(slots, zeros): the rows with this code of the key; 0 for an index without one."""
         ends = np.array([NEG_INF]), np.array([POS_INF])
         return self.tree.partners(root, Entries(np.ones(1, np.uint8), np.array([code], np.int32), *ends, np.zeros(1, np.int32)))
@@ -103,16 +103,16 @@ class KeptIndex:
             self.domain.check()
 
 
-class Indexed(NamedTuple):
+class IndexedPlan(NamedTuple):
     """What a cursor reads: the aliases, the orders in which they are bound, the indexes by number. `never`: there are no rows."""
 
-    sides: list[Side]
+    inputs: list[Input]
     binding: Binding
     indexes: list[KeptIndex]
     never: bool
 
 
-class Found:
+class SearchResult:
     """The result of a search in one index."""
 
     def __init__(self, cursor: Cursor) -> None:
@@ -126,30 +126,30 @@ class Found:
         slots: Slots = self._cursor.fill(limit)[0]
         return slots
 
-    def clone(self) -> Found:
-        return Found(self._cursor.clone())
+    def clone(self) -> SearchResult:
+        return SearchResult(self._cursor.clone())
 
 
 class Scan:
     """All rows of a version that meet the side's filters and, if given, have these values in these columns (one row)."""
 
-    def __init__(self, side: Side, version: int, values: pa.RecordBatch | None) -> None:
-        self._side, self._version, self._values, self._at = side, version, values, 0
+    def __init__(self, input: Input, version: int, values: pa.RecordBatch | None) -> None:
+        self._input, self._version, self._values, self._at = input, version, values, 0
 
     @property
     def done(self) -> bool:
         return self._at < 0
 
     def fill(self, limit: int) -> Slots:
-        table = self._side.relation.table
+        table = self._input.relation.table
         slots, self._at = table.scan(self._version, self._at, limit)
-        return self.agreeing(self._side.chosen(slots))
+        return self.agreeing(self._input.chosen(slots))
 
     def agreeing(self, slots: Slots) -> Slots:
         """Return the slots whose rows have the values."""
         if self._values is None or not len(slots):
             return slots
-        found: Slots = slots[read(self._side.relation.table, self._values.schema.names, slots, self._agree)]
+        found: Slots = slots[read(self._input.relation.table, self._values.schema.names, slots, self._agree)]
         return found
 
     def _agree(self, rows: pa.RecordBatch) -> Mask:
@@ -172,18 +172,18 @@ class _Level(NamedTuple):
 
 
 class IndexedCursor:
-    """Rows of one version that start with those of `start` for alias number `place`. Plain data beside the indexes."""
+    """Rows of one version that start with those of `start` for alias number `position`. Plain data beside the indexes."""
 
     counters: Mapping[str, int] = {}
 
-    def __init__(self, join: Indexed, root: IndexedRoot, place: int, start: Start, window: Bounds | None) -> None:
+    def __init__(self, join: IndexedPlan, root: IndexedRoot, position: int, start: Start, window: Bounds | None) -> None:
         self._join, self._root, self._start = join, root, start
-        self._order, self._path = join.binding.orders[place], join.binding.steps[place]
+        self._order, self._path = join.binding.orders[position], join.binding.steps[position]
         self._levels: list[_Level] = []
         self._window = window
         self.steps = self.dead_ends = self.largest_gap = self._since = 0  # steps: bindings visited, and lookups
         if join.never:
-            self._start = Given(NO_SLOTS)
+            self._start = GivenRows(NO_SLOTS)
 
     @property
     def done(self) -> bool:
@@ -206,7 +206,7 @@ class IndexedCursor:
             if len(bound) == len(self._order):
                 self.largest_gap = max(self.largest_gap, self.steps - self._since)
                 self._since = self.steps
-                return tuple(bound[self._order.index(place)] for place in range(len(bound)))
+                return tuple(bound[self._order.index(position)] for position in range(len(bound)))
             self._levels.append(_Level(bound, self._search(bound), np.zeros(len(bound[0]), np.bool_)))
         return (NO_SLOTS,) * len(self._order)
 
@@ -248,11 +248,11 @@ class IndexedCursor:
             left, right = self._ends(bound, *step.probe)
         key = np.zeros(count, np.int32)
         if index.domain is not None:
-            columns = [(self._table(place), name, self._slots(bound, place)) for place, name in step.keys]
+            columns = [(self._table(position), name, self._slots(bound, position)) for position, name in step.keys]
             parts = []
             for piece in text_pieces(columns):
                 arrays = [table.take([name], slots[piece]).column(0) for table, name, slots in columns]
-                parts.append(index.domain.look_up(pa.RecordBatch.from_arrays(arrays, [str(place) for place in range(len(arrays))])))
+                parts.append(index.domain.look_up(pa.RecordBatch.from_arrays(arrays, [str(position) for position in range(len(arrays))])))
             key = np.concatenate(parts)
         kept = (key >= 0) & (left <= right)
         if not kept.all():
@@ -264,8 +264,8 @@ class IndexedCursor:
         """bool[n]: whether the newest alias of each binding, number `depth` of the order, fits the others."""
         step = self._path[depth - 1]
         kept = np.ones(len(bound[0]), np.bool_)
-        for place, theirs, mine in step.meets:
-            left, right = self._ends(bound, place, theirs)
+        for position, theirs, mine in step.meets:
+            left, right = self._ends(bound, position, theirs)
             low, high = ends_of(self._table(self._order[depth]), mine, bound[depth])
             kept &= (left <= high) & (low <= right) & (low <= high) & (left <= right)
         if step.residual:
@@ -275,15 +275,15 @@ class IndexedCursor:
         return kept
 
     def _residual(self, step: Step, depth: int, bound: Combination) -> Mask:
-        sides = [self._join.sides[place] for place in self._order[: depth + 1]]
-        names = {side.alias: residual_columns(step.residual, side.alias) for side in sides}
-        columns = [(side.relation.table, name, slots) for side, slots in zip(sides, bound, strict=True) for name in names[side.alias]]
+        inputs = [self._join.inputs[position] for position in self._order[: depth + 1]]
+        names = {input.alias: residual_columns(step.residual, input.alias) for input in inputs}
+        columns = [(input.relation.table, name, slots) for input, slots in zip(inputs, bound, strict=True) for name in names[input.alias]]
         parts = []
         for piece in text_pieces(columns):
             taken: Mapping[str, pa.RecordBatch] = {
-                side.alias: side.relation.table.take(names[side.alias], slots[piece])
-                for side, slots in zip(sides, bound, strict=True)
-                if names[side.alias]
+                input.alias: input.relation.table.take(names[input.alias], slots[piece])
+                for input, slots in zip(inputs, bound, strict=True)
+                if names[input.alias]
             }
             parts.append(residual_mask(step.residual, taken))
         return np.concatenate(parts)
@@ -291,20 +291,20 @@ class IndexedCursor:
     def _in_window(self, depth: int, slots: Slots) -> Mask:
         """Whether the joined intervals of the alias at this depth meet the window."""
         assert self._window is not None
-        side = self._join.sides[self._order[depth]]
+        input = self._join.inputs[self._order[depth]]
         mask = np.ones(len(slots), np.bool_)
-        for span in side.spans.values():
+        for span in input.spans.values():
             bounds = self._window.get(span)
             if bounds is not None:
-                left, right = ends_of(side.relation.table, span, slots)
+                left, right = ends_of(input.relation.table, span, slots)
                 mask &= (left <= bounds[1]) & (bounds[0] <= right)
         return mask
 
-    def _slots(self, bound: Combination, place: int) -> Slots:
-        return bound[self._order.index(place)]
+    def _slots(self, bound: Combination, position: int) -> Slots:
+        return bound[self._order.index(position)]
 
-    def _ends(self, bound: Combination, place: int, span: Span) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-        return ends_of(self._table(place), span, self._slots(bound, place))
+    def _ends(self, bound: Combination, position: int, span: Span) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+        return ends_of(self._table(position), span, self._slots(bound, position))
 
-    def _table(self, place: int) -> Table:
-        return self._join.sides[place].relation.table
+    def _table(self, position: int) -> Table:
+        return self._join.inputs[position].relation.table

@@ -17,14 +17,14 @@ from collections.abc import Callable, Mapping, Sequence
 import pyarrow as pa
 
 from service.planning.binding import Binding, Index
-from service.tables.changes import Parted, Runs, by_version, parted
-from service.tables.resolution import Resolved, Slots
-from service.tables.sides import Side
+from service.tables.changes import DividedRun, Runs, by_version, parted
+from service.tables.inputs import Input
+from service.tables.resolution import Resolution, Slots
 from service.tables.store import Numbers
-from service.views.deltas import Sink, tell
-from service.views.joins.indexed_cursor import Found, Indexed, IndexedCursor, IndexedRoot, KeptIndex, Scan
+from service.views.deltas import Sink, emit
+from service.views.joins.indexed_cursor import IndexedCursor, IndexedPlan, IndexedRoot, KeptIndex, Scan, SearchResult
 from service.views.joins.protocol import Bounds, Defaults, Store
-from structures.join_tree.cursors import Given, Start
+from structures.join_tree.cursors import GivenRows, Start
 
 _CHUNK = 1 << 16  # rows per step of a delta
 
@@ -33,16 +33,16 @@ class IndexedJoin(Defaults):
     """See the module docstring; `protocol` describes the methods. `indexes`: number i belongs to the steps of `binding` with this number;
     the last one to the alias that is bound first, if it is `listed`."""
 
-    def __init__(self, sides: Sequence[Side], binding: Binding, never: bool, listed: bool) -> None:
+    def __init__(self, inputs: Sequence[Input], binding: Binding, never: bool, listed: bool) -> None:
         """`listed`: an index holds the rows of the alias that is bound first, too; otherwise they are read from their table."""
-        self.sides, self.binding, self.never = list(sides), binding, never
+        self.inputs, self.binding, self.never = list(inputs), binding, never
         kept = [*binding.indexes, Index(binding.first, (), None)] if listed else binding.indexes
-        self.indexes = [KeptIndex(sides[index.place], index) for index in kept]
-        self._indexed = Indexed(self.sides, binding, self.indexes, never)
+        self.indexes = [KeptIndex(inputs[index.position], index) for index in kept]
+        self._indexed = IndexedPlan(self.inputs, binding, self.indexes, never)
         self.update_steps = 0  # bindings visited and lookups, over all changes
         self._version = 0
         self._listed = listed
-        self._of_place = [[one for one in self.indexes if one.source.side.place == side.place] for side in sides]
+        self._of_position = [[one for one in self.indexes if one.source.input.position == input.position] for input in inputs]
 
     @property
     def root(self) -> IndexedRoot:
@@ -53,12 +53,12 @@ class IndexedJoin(Defaults):
         if self.never:
             return
         for number, index in enumerate(self.indexes):
-            index.load(version, index.source.side.rows_of(version))
+            index.load(version, index.source.input.rows_of(version))
             progress((number + 1) / len(self.indexes))
 
-    def require(self, resolved: Mapping[str, Resolved]) -> None:
+    def require(self, resolved: Mapping[str, Resolution]) -> None:
         for index in self.indexes:
-            one = resolved.get(index.source.side.relation.name)
+            one = resolved.get(index.source.input.relation.name)
             if one is not None:
                 index.require(len(one.deletes) + one.inserts.num_rows, one.inserts.num_rows, one.inserts.bytes)
 
@@ -69,34 +69,34 @@ class IndexedJoin(Defaults):
 
     def _apply_one(self, version: int, offset: int, runs: Runs, sink: Sink | None) -> None:
         """Apply the changes of one version."""
-        parts: dict[int, Parted] = {}
-        for side in self.sides:
-            run = runs.get(side.relation.name)
+        parts: dict[int, DividedRun] = {}
+        for input in self.inputs:
+            run = runs.get(input.relation.name)
             if run is not None:
-                parts[side.place] = part = parted(side, run, sink is not None)
+                parts[input.position] = part = parted(input, run, sink is not None)
                 if len(part.moved.new):
-                    for index in self._of_place[side.place]:
+                    for index in self._of_position[input.position]:
                         index.move(version, part.moved.old, part.moved.new)
-        for place, part in parts.items():
-            if len(slots := self.sides[place].chosen(part.gone.old)):
-                sink = self._tell(sink, offset, False, place, slots)
-                for index in self._of_place[place]:
+        for position, part in parts.items():
+            if len(slots := self.inputs[position].chosen(part.deleted.old)):
+                sink = self._emit(sink, offset, False, position, slots)
+                for index in self._of_position[position]:
                     index.delete(version, slots)
-        for place, part in parts.items():
-            if len(slots := self.sides[place].chosen(part.come.new)):
-                for index in self._of_place[place]:
+        for position, part in parts.items():
+            if len(slots := self.inputs[position].chosen(part.inserted.new)):
+                for index in self._of_position[position]:
                     index.insert(version, slots)
-                sink = self._tell(sink, offset, True, place, slots)
+                sink = self._emit(sink, offset, True, position, slots)
 
-    def _tell(self, sink: Sink | None, offset: int, come: bool, place: int, slots: Slots) -> Sink | None:
+    def _emit(self, sink: Sink | None, offset: int, inserted: bool, position: int, slots: Slots) -> Sink | None:
         """Report the rows of these changed ones, by the indexes as they are now; return None once the sink wants no more."""
         if sink is None:
             return None
-        cursor = IndexedCursor(self._indexed, self.root, place, Given(slots), None)
+        cursor = IndexedCursor(self._indexed, self.root, position, GivenRows(slots), None)
         wanted = True
         while wanted and not cursor.done:
             rows = cursor.fill(_CHUNK)
-            wanted = tell(sink, offset, come, rows)
+            wanted = emit(sink, offset, inserted, rows)
         self.update_steps += cursor.steps
         return sink if wanted else None
 
@@ -104,17 +104,17 @@ class IndexedJoin(Defaults):
         return any(index.reclaim(oldest_needed, pins) for index in self.indexes)
 
     def rows(self, root: IndexedRoot, window: Bounds | None) -> IndexedCursor:
-        place = self.binding.first
-        start: Start = Scan(self.sides[place], root.version, None)
+        position = self.binding.first
+        start: Start = Scan(self.inputs[position], root.version, None)
         if self._listed:
-            start = Found(self.indexes[-1].of_code(root.roots[-1], 0))
-        return IndexedCursor(self._indexed, root, place, start, window)
+            start = SearchResult(self.indexes[-1].of_code(root.roots[-1], 0))
+        return IndexedCursor(self._indexed, root, position, start, window)
 
-    def partners(self, root: IndexedRoot, place: int, slots: Slots, window: Bounds | None) -> IndexedCursor:
-        return IndexedCursor(self._indexed, root, place, Given(self.sides[place].chosen(slots)), window)
+    def partners(self, root: IndexedRoot, position: int, slots: Slots, window: Bounds | None) -> IndexedCursor:
+        return IndexedCursor(self._indexed, root, position, GivenRows(self.inputs[position].chosen(slots)), window)
 
-    def of_key(self, root: IndexedRoot, place: int, key: pa.RecordBatch, window: Bounds | None) -> IndexedCursor:
-        return IndexedCursor(self._indexed, root, place, Scan(self.sides[place], root.version, key), window)
+    def of_key(self, root: IndexedRoot, position: int, key: pa.RecordBatch, window: Bounds | None) -> IndexedCursor:
+        return IndexedCursor(self._indexed, root, position, Scan(self.inputs[position], root.version, key), window)
 
     def is_empty(self, root: IndexedRoot) -> bool | None:
         return True if self.never or any(one.counts[0] == 0 for one in root.roots) else None

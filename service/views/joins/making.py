@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from service.planning.plans.plan import Kept, Part, Plan, PlanShape
+from service.planning.plans.plan import InnerJoin, Plan, PlanShape, ProductFactor
 from service.planning.quadtree_shapes import tree_shapes
 from service.query.model import ALGORITHMS, Query
 from service.tables.indexes import SharedIndexes
+from service.tables.inputs import Input
 from service.tables.relations import Relation
-from service.tables.sides import Side
 from service.views.joins.as_of_join import AsOfJoin
 from service.views.joins.indexed_join import IndexedJoin
 from service.views.joins.match_join import MatchJoin
@@ -71,7 +71,7 @@ def _rooms_of(plan: Plan) -> set[str]:
     if plan.shape in ("gaps", "coverage"):
         return {"cover"}
     if plan.outer is not None:
-        kept = [one for one in plan.outer.joins if plan.shape == "outer" or len(one.places) > 1]
+        kept = [one for one in plan.outer.joins if plan.shape == "outer" or len(one.positions) > 1]
         own = set[str]()
         if plan.shape == "match":
             own = {"event_tree", "outer"} if any(one.plan is not None and one.plan.shape == "pair" for one in kept) else {"event_tree"}
@@ -83,41 +83,41 @@ def _rooms_of(plan: Plan) -> set[str]:
     return {"clique"} if plan.shape.startswith("clique") else {*_ROOMS[plan.algorithm]}
 
 
-def join_of(query: Query, plan: Plan, sides: Sequence[Side], indexes: SharedIndexes | None, part: bool = False) -> Join:
-    """Return an empty join with all its address space reserved; `sides`: including those of NOT EXISTS; `indexes`: None for private ones;
+def join_of(query: Query, plan: Plan, inputs: Sequence[Input], indexes: SharedIndexes | None, part: bool = False) -> Join:
+    """Return an empty join with all its address space reserved; `inputs`: including those of NOT EXISTS; `indexes`: None for private ones;
     `part`: of a product, which passes through a batch twice. OSError, MemoryError: there is no room."""
     if (reading := _READING.get(plan.shape)) is not None:
-        return reading(query, plan, sides, indexes if indexes is not None else SharedIndexes(), indexes is None, part)
+        return reading(query, plan, inputs, indexes if indexes is not None else SharedIndexes(), indexes is None, part)
     match plan.shape:
         case "product":
-            relations = {side.relation.name: side.relation for side in sides}
+            relations = {input.relation.name: input.relation for input in inputs}
             return ProductJoin([_factor(one, relations) for one in plan.parts])
         case "outer":
             assert plan.outer is not None
-            return OuterJoin(plan.outer, sides, len(query.aliases), _make_kept)
+            return OuterJoin(plan.outer, inputs, len(query.aliases), _make_kept)
         case "match":
             assert plan.outer is not None
-            return MatchJoin(plan.outer, sides, len(query.aliases), _make_kept, query.retain is not None)
+            return MatchJoin(plan.outer, inputs, len(query.aliases), _make_kept, query.retain is not None)
         case "as_of":
-            return AsOfJoin(query, plan, sides)
+            return AsOfJoin(query, plan, inputs)
         case "join_tree":
-            return TreeJoin(sides, plan.tree, query.never)
+            return TreeJoin(inputs, plan.tree, query.never)
         case "qdag" | "union":
             assert plan.graph is not None
             over_quadtrees = UnionJoin if plan.shape == "union" else QdagJoin
-            return over_quadtrees(sides, plan.graph, tree_shapes(query, plan.graph), query.never)
+            return over_quadtrees(inputs, plan.graph, tree_shapes(query, plan.graph), query.never)
         case "indexed":
             assert plan.binding is not None
-            return IndexedJoin(sides, plan.binding, query.never, listed=part)
+            return IndexedJoin(inputs, plan.binding, query.never, listed=part)
         case _:
-            return OverlapJoin(query, plan, sides)
+            return OverlapJoin(query, plan, inputs)
 
 
-def _make_kept(one: Kept, sides: Sequence[Side]) -> Join:
+def _make_kept(one: InnerJoin, inputs: Sequence[Input]) -> Join:
     assert one.plan is not None
-    return join_of(one.query, one.plan, sides, None, part=True)
+    return join_of(one.query, one.plan, inputs, None, part=True)
 
 
-def _factor(part: Part, relations: Mapping[str, Relation]) -> Factor:
-    sides = [Side(part.query, place, relations[name]) for place, (_, name) in enumerate(part.query.aliases)]
-    return Factor(join_of(part.query, part.plan, sides, None, part=True), sides, part.places)
+def _factor(part: ProductFactor, relations: Mapping[str, Relation]) -> Factor:
+    inputs = [Input(part.query, position, relations[name]) for position, (_, name) in enumerate(part.query.aliases)]
+    return Factor(join_of(part.query, part.plan, inputs, None, part=True), inputs, part.positions)

@@ -18,21 +18,21 @@ from typing import Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from service.planning.plans.plan import Counted, Kept, Outer
+from service.planning.plans.plan import CountedJoin, InnerJoin, Outer
 from service.tables.changes import Runs
+from service.tables.inputs import Input
 from service.tables.masks import Mask
-from service.tables.resolution import Indices, Resolved, Slots
-from service.tables.sides import Side
+from service.tables.resolution import Indices, Resolution, Slots
 from service.tables.store import FREED_AT_ONCE, Numbers
-from service.views.deltas import Combination, Sink, told_rows
+from service.views.deltas import Combination, Sink, emitted_rows
 from service.views.joins.indexed_cursor import Scan
-from service.views.joins.outer_cursor import Chained, Looked, Scanned, Shown
+from service.views.joins.outer_cursor import CursorChain, Looked, ScanChain, ShownCursor
 from service.views.joins.outer_join import widened
 from service.views.joins.overlap_join import OverlapJoin
-from service.views.joins.paired import Counting, Paired
+from service.views.joins.paired import Counting, PairedJoin
 from service.views.joins.protocol import Bounds, Defaults, Enumeration, Join, Store
 from service.views.joins.slots_cursor import SlotsCursor
-from service.views.joins.two_sides import TwoSides
+from service.views.joins.two_inputs import TwoInputs
 from structures.event_tree.matching import LONELY, Matching
 from structures.event_tree.runs import STEPS_ALONE
 from structures.interval.cursors import GivenCursor
@@ -40,7 +40,7 @@ from structures.interval.cursors import GivenCursor
 _NO_ROWS = np.empty((1, 0), np.int32)
 
 
-class Root(NamedTuple):
+class MatchJoinRoot(NamedTuple):
     """A version: of the relations, of the core, if there is one, and of each matching."""
 
     version: int
@@ -48,10 +48,10 @@ class Root(NamedTuple):
     matchings: tuple[Any, ...]
 
 
-class Matched(TwoSides):
+class MatchedInputs(TwoInputs):
     """The rows of an alias that are reported alone, and their structures."""
 
-    def __init__(self, kept: Kept, support: Kept, at: Counted, shown: Sequence[Side]) -> None:
+    def __init__(self, kept: InnerJoin, support: InnerJoin, at: CountedJoin, shown: Sequence[Input]) -> None:
         super().__init__(kept, support, at, shown)
         ((_, wanted),) = kept.tests[0]
         assert support.plan is not None
@@ -62,7 +62,7 @@ class Matched(TwoSides):
     def build(self, version: int, progress: Callable[[float], None]) -> None:
         self.matching.load(version, *self.read(version, progress))
 
-    def require(self, resolved: Mapping[str, Resolved]) -> None:
+    def require(self, resolved: Mapping[str, Resolution]) -> None:
         self.matching.require(*self.rows_after(resolved))
 
     def apply(self, version: int, runs: Runs, sink: Sink | None) -> None:
@@ -73,9 +73,9 @@ class Matched(TwoSides):
         offsets, moves = changed
         deltas = self.matching.apply(version, moves, None if sink is None else sink.limit)
         if sink is not None:
-            at, rows = told_rows(sink, offsets, deltas)
-            come = rows[0] >= 0
-            sink(offsets[at], come, (np.where(come, rows[0], ~rows[0]),))
+            at, rows = emitted_rows(sink, offsets, deltas)
+            inserted = rows[0] >= 0
+            sink(offsets[at], inserted, (np.where(inserted, rows[0], ~rows[0]),))
         self.release(moves, version)
 
     def reclaim(self, oldest_needed: int, pins: Numbers) -> bool:
@@ -102,25 +102,25 @@ class Matched(TwoSides):
             self.domain.check()
 
 
-class _Widened:
+class _MatchSink:
     """Reports the rows of one alias as rows of the view."""
 
-    def __init__(self, sink: Sink, place: int, aliases: int) -> None:
-        self._sink, self._place, self._aliases, self.limit = sink, place, aliases, sink.limit
+    def __init__(self, sink: Sink, position: int, aliases: int) -> None:
+        self._sink, self._position, self._aliases, self.limit = sink, position, aliases, sink.limit
 
-    def __call__(self, offsets: Indices, come: Mask, rows: Combination) -> bool:
-        return self._sink(offsets, come, widened(rows, (self._place,), self._aliases))
+    def __call__(self, offsets: Indices, inserted: Mask, rows: Combination) -> bool:
+        return self._sink(offsets, inserted, widened(rows, (self._position,), self._aliases))
 
     def exceeded(self, offset: int) -> None:
         self._sink.exceeded(offset)
 
 
-class _Agreeing(SlotsCursor):
+class _AgreeingCursor(SlotsCursor):
     """The rows of another cursor on one alias that have these values in these columns (one row)."""
 
-    def __init__(self, cursor: Any, side: Side, values: pa.RecordBatch) -> None:
+    def __init__(self, cursor: Any, input: Input, values: pa.RecordBatch) -> None:
         super().__init__(cursor)
-        self._scan = Scan(side, 0, values)
+        self._scan = Scan(input, 0, values)
         self._dropped = 0
 
     @property
@@ -138,37 +138,37 @@ class MatchJoin(Defaults):
     """See the module docstring; `protocol` describes the methods."""
 
     def __init__(
-        self, outer: Outer, sides: Sequence[Side], aliases: int, make: Callable[[Kept, Sequence[Side]], Join], followed: bool
+        self, outer: Outer, inputs: Sequence[Input], aliases: int, make: Callable[[InnerJoin, Sequence[Input]], Join], followed: bool
     ) -> None:
-        """`sides`: all that are read; the first `aliases` of them are those of the rows. `make` makes the core. `followed`: its changes are
-        usually reported, so partners are counted by these."""
-        relations = {side.relation.name: side.relation for side in sides}
-        self._sides, self._aliases = list(sides[:aliases]), aliases
+        """`inputs`: all that are read; the first `aliases` of them are those of the rows. `make` makes the core. `followed`: its changes
+        are usually reported, so partners are counted by these."""
+        relations = {input.relation.name: input.relation for input in inputs}
+        self._inputs, self._aliases = list(inputs[:aliases]), aliases
         self._core: Join | None = None
         self._reads: set[str] = set()
         for kept in outer.joins:
-            if len(kept.places) == 2:
-                own = [Side(kept.query, place, relations[name]) for place, (_, name) in enumerate(kept.query.aliases)]
-                self._core, self._reads = make(kept, own), {side.relation.name for side in own}
+            if len(kept.positions) == 2:
+                own = [Input(kept.query, position, relations[name]) for position, (_, name) in enumerate(kept.query.aliases)]
+                self._core, self._reads = make(kept, own), {input.relation.name for input in own}
         tested = [kept for kept in outer.joins if any(kept.tests)]
-        self.matched = list[Matched | Paired]()
-        self._paired = list[Paired]()  # for all matchings, or empty
+        self.matched = list[MatchedInputs | PairedJoin]()
+        self._paired = list[PairedJoin]()  # for all matchings, or empty
         for kept in tested:
             at = outer.counts[kept.tests[0][0][0]]
-            if kept.query.aliases[0][0] != outer.joins[at.join].query.aliases[at.place][0]:  # FULL JOIN: the other side
-                at = at._replace(place=1 - at.place)
+            if kept.query.aliases[0][0] != outer.joins[at.join].query.aliases[at.position][0]:  # FULL JOIN: the other side
+                at = at._replace(position=1 - at.position)
             support = outer.joins[at.join]
             if followed and isinstance(self._core, OverlapJoin) and self._core.shape.kind == "pair":
-                self._paired.append(Paired(kept, support, at, sides, self._core))
+                self._paired.append(PairedJoin(kept, support, at, inputs, self._core))
                 self.matched.append(self._paired[-1])
             else:
-                self.matched.append(Matched(kept, support, at, sides))
+                self.matched.append(MatchedInputs(kept, support, at, inputs))
         self._version = 0
 
     @property
-    def root(self) -> Root:
+    def root(self) -> MatchJoinRoot:
         core = None if self._core is None else self._core.root
-        return Root(self._version, core, tuple(one.matching.root for one in self.matched))
+        return MatchJoinRoot(self._version, core, tuple(one.matching.root for one in self.matched))
 
     @property
     def update_steps(self) -> int:
@@ -188,7 +188,7 @@ class MatchJoin(Defaults):
         for done, build in enumerate(builds):
             build(version, lambda part, done=done: progress((done + part) / len(builds)))  # type: ignore[misc]
 
-    def require(self, resolved: Mapping[str, Resolved]) -> None:
+    def require(self, resolved: Mapping[str, Resolution]) -> None:
         for one in (self._core, *self.matched):
             if one is not None:
                 one.require(resolved)
@@ -196,8 +196,8 @@ class MatchJoin(Defaults):
     def apply(self, version: int, runs: Runs, sink: Sink | None) -> None:
         self._version = version
         if self._core is not None and self._paired:
-            for side in self._paired:
-                side.begin(runs)
+            for input in self._paired:
+                input.begin(runs)
             counting = Counting(self._paired, sink, runs)
             self._core.apply(version, runs, counting)
             counting.end(version, self._aliases)
@@ -205,8 +205,8 @@ class MatchJoin(Defaults):
         if self._core is not None and not self._reads.isdisjoint(runs):
             self._core.apply(version, runs, sink)
         for one in self.matched:
-            assert isinstance(one, Matched)
-            one.apply(version, runs, sink if sink is None or self._aliases == 1 else _Widened(sink, one.rows.place, self._aliases))
+            assert isinstance(one, MatchedInputs)
+            one.apply(version, runs, sink if sink is None or self._aliases == 1 else _MatchSink(sink, one.rows.position, self._aliases))
 
     def reclaim(self, oldest_needed: int, pins: Numbers) -> bool:
         if self._core is not None and self._core.reclaim(oldest_needed, pins):
@@ -215,34 +215,34 @@ class MatchJoin(Defaults):
 
     # --- reading
 
-    def _of_matched(self, one: Matched | Paired, cursor: Any, window: Bounds | None) -> Enumeration:
+    def _of_matched(self, one: MatchedInputs | PairedJoin, cursor: Any, window: Bounds | None) -> Enumeration:
         """Return rows of one alias as rows of the view; `cursor` applies the window of the interval that joins it."""
         others: list[Looked] = []
         for span, bounds in (window or {}).items():
-            if span.alias == self._sides[one.rows.place].alias and span != one.span:
-                others.append((self._sides[one.rows.place], span, bounds))
-        return Shown(cursor if isinstance(cursor, SlotsCursor) else SlotsCursor(cursor), (one.rows.place,), self._aliases, others)
+            if span.alias == self._inputs[one.rows.position].alias and span != one.span:
+                others.append((self._inputs[one.rows.position], span, bounds))
+        return ShownCursor(cursor if isinstance(cursor, SlotsCursor) else SlotsCursor(cursor), (one.rows.position,), self._aliases, others)
 
     @staticmethod
-    def _own(one: Matched | Paired, window: Bounds | None) -> tuple[int, int] | None:
+    def _own(one: MatchedInputs | PairedJoin, window: Bounds | None) -> tuple[int, int] | None:
         return (window or {}).get(one.span) if one.span is not None else None
 
     def _chained(self, core: Callable[[Join], Enumeration] | None, others: Sequence[Callable[[], Enumeration]]) -> Enumeration:
         begins = [partial(core, self._core)] if core is not None and self._core is not None else []
-        return Chained([*begins, *others], self._aliases)
+        return CursorChain([*begins, *others], self._aliases)
 
-    def rows(self, root: Root, window: Bounds | None) -> Enumeration:
-        def alone(one: Matched | Paired, at: Any) -> Enumeration:
+    def rows(self, root: MatchJoinRoot, window: Bounds | None) -> Enumeration:
+        def alone(one: MatchedInputs | PairedJoin, at: Any) -> Enumeration:
             return self._of_matched(one, one.matching.rows(at, None, self._own(one, window)), window)
 
         others = [partial(alone, one, at) for one, at in zip(self.matched, root.matchings, strict=True)]
         return self._chained(lambda core: core.rows(root.core, window), others)
 
-    def _there(self, root: Root, place: int) -> list[tuple[Matched | Paired, Any]]:
-        return [(one, at) for one, at in zip(self.matched, root.matchings, strict=True) if one.rows.place == place]
+    def _there(self, root: MatchJoinRoot, position: int) -> list[tuple[MatchedInputs | PairedJoin, Any]]:
+        return [(one, at) for one, at in zip(self.matched, root.matchings, strict=True) if one.rows.position == position]
 
-    def partners(self, root: Root, place: int, slots: Slots, window: Bounds | None) -> Enumeration:
-        def alone(one: Matched | Paired, at: Any) -> Enumeration:
+    def partners(self, root: MatchJoinRoot, position: int, slots: Slots, window: Bounds | None) -> Enumeration:
+        def alone(one: MatchedInputs | PairedJoin, at: Any) -> Enumeration:
             entries, _ = one.rows.entries(slots, one.look_up)
             own = self._own(one, window)
             if own is not None:
@@ -250,36 +250,36 @@ class MatchJoin(Defaults):
             held = entries.slot[one.matching.holds(at, entries)]
             return self._of_matched(one, GivenCursor(held.reshape(1, -1)), window)
 
-        others = [partial(alone, one, at) for one, at in self._there(root, place)]
-        return self._chained(lambda core: core.partners(root.core, place, slots, window), others)
+        others = [partial(alone, one, at) for one, at in self._there(root, position)]
+        return self._chained(lambda core: core.partners(root.core, position, slots, window), others)
 
-    def of_key(self, root: Root, place: int, key: pa.RecordBatch, window: Bounds | None) -> Enumeration:
+    def of_key(self, root: MatchJoinRoot, position: int, key: pa.RecordBatch, window: Bounds | None) -> Enumeration:
         """Uses the structures if these are their join columns; otherwise scans the alias's relation."""
         columns = {name for one in self.matched for name in one.columns}
         if columns != {*key.schema.names}:
-            scan = Scan(self._sides[place], root.version, key)
-            return Scanned(scan, lambda slots: self.partners(root, place, slots, window), self._aliases)
+            scan = Scan(self._inputs[position], root.version, key)
+            return ScanChain(scan, lambda slots: self.partners(root, position, slots, window), self._aliases)
 
-        def of_code(one: Matched | Paired, at: Any) -> Enumeration:
+        def of_code(one: MatchedInputs | PairedJoin, at: Any) -> Enumeration:
             assert one.domain is not None
             code = int(one.domain.look_up(key.select(one.columns))[0])
             cursor = one.matching.rows(at, code, self._own(one, window)) if code >= 0 else GivenCursor(_NO_ROWS)
             return self._of_matched(one, cursor, window)
 
-        def lonely(one: Matched | Paired, at: Any) -> Enumeration:
+        def lonely(one: MatchedInputs | PairedJoin, at: Any) -> Enumeration:
             cursor = one.matching.rows(at, LONELY, self._own(one, window))
-            return self._of_matched(one, _Agreeing(cursor, self._sides[place], key), window)
+            return self._of_matched(one, _AgreeingCursor(cursor, self._inputs[position], key), window)
 
-        there = self._there(root, place)
+        there = self._there(root, position)
         others = [partial(begin, one, at) for one, at in there for begin in (of_code, lonely)]
-        return self._chained(lambda core: core.of_key(root.core, place, key, window), others)
+        return self._chained(lambda core: core.of_key(root.core, position, key, window), others)
 
-    def is_empty(self, root: Root) -> bool | None:
+    def is_empty(self, root: MatchJoinRoot) -> bool | None:
         if any(one.matching.count(at) for one, at in zip(self.matched, root.matchings, strict=True)):
             return False
         return True if self._core is None else self._core.is_empty(root.core)
 
-    def entries(self, root: Root) -> int:
+    def entries(self, root: MatchJoinRoot) -> int:
         mine = sum(one.matching.entries(at) for one, at in zip(self.matched, root.matchings, strict=True))
         return mine + (0 if self._core is None else self._core.entries(root.core))
 

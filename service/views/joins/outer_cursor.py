@@ -9,8 +9,8 @@ from collections.abc import Callable, Mapping, Sequence
 import numpy as np
 
 from service.query.model import Span
+from service.tables.inputs import Input, ends_of
 from service.tables.resolution import NO_SLOTS, Slots
-from service.tables.sides import Side, ends_of
 from service.views.deltas import Combination
 from service.views.joins.indexed_cursor import Scan
 from service.views.joins.protocol import Enumeration
@@ -18,16 +18,16 @@ from service.views.joins.slots_cursor import Wrapper
 
 _SCANNED = 1 << 12  # rows of a relation to scan in a call
 
-Looked = tuple[Side, Span, tuple[int, int]]
+Looked = tuple[Input, Span, tuple[int, int]]
 """A window that is looked at row by row: a side of the view, its span, and the closed, encoded bounds."""
 
 
-class Shown(Wrapper):
+class ShownCursor(Wrapper):
     """The rows of one join, with -1 for missing aliases, restricted to the windows."""
 
-    def __init__(self, cursor: Enumeration, places: Sequence[int], aliases: int, windows: Sequence[Looked]) -> None:
+    def __init__(self, cursor: Enumeration, positions: Sequence[int], aliases: int, windows: Sequence[Looked]) -> None:
         super().__init__(cursor)
-        self._places, self._aliases, self._windows = places, aliases, windows
+        self._positions, self._aliases, self._windows = positions, aliases, windows
         self._dropped = 0
 
     @property
@@ -37,18 +37,20 @@ class Shown(Wrapper):
 
     def fill(self, limit: int) -> Combination:
         rows: Combination = self._cursor.fill(limit)
-        if len(self._places) < self._aliases:
+        if len(self._positions) < self._aliases:
             missing = np.full(len(rows[0]), -1, np.int32)
-            rows = tuple(rows[self._places.index(place)] if place in self._places else missing for place in range(self._aliases))
-        for side, span, (low, high) in self._windows:
-            left, right = ends_of(side.relation.table, span, rows[side.place])
+            rows = tuple(
+                rows[self._positions.index(position)] if position in self._positions else missing for position in range(self._aliases)
+            )
+        for input, span, (low, high) in self._windows:
+            left, right = ends_of(input.relation.table, span, rows[input.position])
             kept = (left <= high) & (low <= right)
             self._dropped += len(kept) - int(np.count_nonzero(kept))
             rows = tuple(part[kept] for part in rows)
         return rows
 
 
-class _Successive:
+class _CursorSequence:
     """Successive cursors: the current one, and the counts of those that have ended."""
 
     def __init__(self, first: Enumeration | None) -> None:
@@ -64,7 +66,7 @@ class _Successive:
         return max(self._gap, self._current.largest_gap if self._current is not None else 0)
 
 
-class Chained(_Successive):
+class CursorChain(_CursorSequence):
     """One cursor after another; each starts when the previous one has ended."""
 
     def __init__(self, begins: Sequence[Callable[[], Enumeration]], aliases: int) -> None:
@@ -96,14 +98,14 @@ class Chained(_Successive):
             self._current = self._begins[self._at]()
         return (NO_SLOTS,) * self._aliases
 
-    def clone(self) -> Chained:
+    def clone(self) -> CursorChain:
         other = copy.copy(self)
         other._current = self._current.clone() if self._current is not None else None
         other._counters = Counter(self._counters)
         return other
 
 
-class Scanned(_Successive):
+class ScanChain(_CursorSequence):
     """The rows that contain a row that a scan finds."""
 
     counters: Mapping[str, int] = {}
@@ -130,7 +132,7 @@ class Scanned(_Successive):
             self._current = self._begin(slots) if len(slots) else None
         return (NO_SLOTS,) * self._aliases
 
-    def clone(self) -> Scanned:
+    def clone(self) -> ScanChain:
         other = copy.copy(self)
         other._scan = self._scan.clone()
         other._current = self._current.clone() if self._current is not None else None

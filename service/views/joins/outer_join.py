@@ -18,23 +18,23 @@ from typing import Any, NamedTuple, cast
 import numpy as np
 import pyarrow as pa
 
-from service.planning.plans.plan import Kept, Outer
+from service.planning.plans.plan import InnerJoin, Outer
 from service.tables.changes import Run, Runs, of_versions, versions_of
+from service.tables.inputs import NEWEST, Input
 from service.tables.masks import Mask
 from service.tables.relations import Relation
-from service.tables.resolution import NO_SLOTS, Indices, Resolved, Slots
-from service.tables.sides import NEWEST, Side
+from service.tables.resolution import NO_SLOTS, Indices, Resolution, Slots
 from service.tables.store import Numbers
 from service.views.deltas import UNBOUNDED, Combination, Sink
 from service.views.joins.flips import Counts, Events, flips, segments
 from service.views.joins.indexed_cursor import Scan
-from service.views.joins.outer_cursor import Chained, Scanned, Shown
+from service.views.joins.outer_cursor import CursorChain, ScanChain, ShownCursor
 from service.views.joins.protocol import Bounds, Defaults, Enumeration, Join, Store
 
 _CHUNK = 1 << 16  # rows of a join to count at once
 
 Tests = tuple[tuple[int, bool], ...]
-Make = Callable[[Kept, Sequence[Side]], Join]
+Make = Callable[[InnerJoin, Sequence[Input]], Join]
 
 
 class _Version(NamedTuple):
@@ -51,10 +51,10 @@ class _Rows:
 class Member:
     """One of the joins, and what its rows contribute to those of the view."""
 
-    def __init__(self, kept: Kept, relations: Mapping[str, Relation], make: Make) -> None:
-        self.places, self.tests = kept.places, kept.tests
-        self.sides = [Side(kept.query, at, named(relations, name)) for at, (_, name) in enumerate(kept.query.aliases)]
-        self.join = make(kept, self.sides)
+    def __init__(self, kept: InnerJoin, relations: Mapping[str, Relation], make: Make) -> None:
+        self.positions, self.tests = kept.positions, kept.tests
+        self.inputs = [Input(kept.query, at, named(relations, name)) for at, (_, name) in enumerate(kept.query.aliases)]
+        self.join = make(kept, self.inputs)
 
     @property
     def is_tested(self) -> bool:
@@ -64,14 +64,14 @@ class Member:
 class OuterJoin(Defaults):
     """See the module docstring; `protocol` describes the methods."""
 
-    def __init__(self, outer: Outer, sides: Sequence[Side], aliases: int, make: Make) -> None:
-        """`sides`: all that are read; the first `aliases` of them are those of the rows."""
-        relations = {side.relation.name: side.relation for side in sides}
-        self._sides, self._aliases = list(sides[:aliases]), aliases
+    def __init__(self, outer: Outer, inputs: Sequence[Input], aliases: int, make: Make) -> None:
+        """`inputs`: all that are read; the first `aliases` of them are those of the rows."""
+        relations = {input.relation.name: input.relation for input in inputs}
+        self._inputs, self._aliases = list(inputs[:aliases]), aliases
         self.members = [Member(kept, relations, make) for kept in outer.joins]
         self.counted = outer.counts
-        self.counts = [Counts(self.members[one.join].sides[one.place].relation) for one in outer.counts]
-        self._resolved: Mapping[str, Resolved] = {}
+        self.counts = [Counts(self.members[one.join].inputs[one.position].relation) for one in outer.counts]
+        self._resolved: Mapping[str, Resolution] = {}
         self._version = 0
         self.flips_made = 0
 
@@ -101,24 +101,24 @@ class OuterJoin(Defaults):
     @contextmanager
     def _only_passing(self, member: Member) -> Iterator[None]:
         """Context in which its sides have only the rows of the newest version that pass."""
-        tested = [(side, tests) for side, tests in zip(member.sides, member.tests, strict=True) if tests]
-        for side, tests in tested:
-            side.living = partial(self._passes, tests)
+        tested = [(input, tests) for input, tests in zip(member.inputs, member.tests, strict=True) if tests]
+        for input, tests in tested:
+            input.living = partial(self._passes, tests)
         try:
             yield
         finally:
-            for side, _ in tested:
-                side.living = None
+            for input, _ in tested:
+                input.living = None
 
     def _count(self, number: int, member: Member) -> None:
         """Count all rows of a join that adds to a count."""
-        mine = [(counts, one.place) for counts, one in zip(self.counts, self.counted, strict=True) if one.join == number]
+        mine = [(counts, one.position) for counts, one in zip(self.counts, self.counted, strict=True) if one.join == number]
         if mine:
             cursor = member.join.rows(member.join.root, None)
             while not cursor.done:
                 rows = cursor.fill(_CHUNK)
-                for counts, place in mine:
-                    counts.add(rows[place].astype(np.int64), np.ones(len(rows[place]), np.int64))
+                for counts, position in mine:
+                    counts.add(rows[position].astype(np.int64), np.ones(len(rows[position]), np.int64))
 
     def _passes(self, tests: Tests, slots: Slots) -> np.ndarray:
         """bool[n], at the newest version."""
@@ -127,16 +127,16 @@ class OuterJoin(Defaults):
             passed &= (self.counts[number].of(slots) > 0) == wanted
         return passed
 
-    def require(self, resolved: Mapping[str, Resolved]) -> None:
+    def require(self, resolved: Mapping[str, Resolution]) -> None:
         self._resolved = resolved
         for member in self.members:
             member.join.require(self._with_own(member, {}))
 
-    def _with_own(self, member: Member, own: Mapping[str, Resolved]) -> Mapping[str, Resolved]:
+    def _with_own(self, member: Member, own: Mapping[str, Resolution]) -> Mapping[str, Resolution]:
         """Rename the changes to this member's sides; a tested one gets the given changes, or all changes of its relation."""
         found = {}
-        for side in member.sides:
-            name = side.relation.name
+        for input in member.inputs:
+            name = input.relation.name
             one = own.get(name, self._resolved.get(name.partition("#")[0]))
             if one is not None:
                 found[name] = one
@@ -147,24 +147,24 @@ class OuterJoin(Defaults):
         noted_events = [Events() for _ in self.counts]
         for number, member in enumerate(self.members):
             if not member.is_tested:
-                noted = [(one.place, noted_events[at]) for at, one in enumerate(self.counted) if one.join == number]
+                noted = [(one.position, noted_events[at]) for at, one in enumerate(self.counted) if one.join == number]
                 shown = self._sink_of(member, sink, 0)
-                mine = {side.relation.name: runs[side.relation.name] for side in member.sides if side.relation.name in runs}
+                mine = {input.relation.name: runs[input.relation.name] for input in member.inputs if input.relation.name in runs}
                 if mine:
-                    member.join.apply(version, mine, _Counting(noted, shown) if noted else shown)
-        told = [
+                    member.join.apply(version, mine, _CountingSink(noted, shown) if noted else shown)
+        emitted = [
             events.arrays(runs.get(counts.relation), counts.table.used) for counts, events in zip(self.counts, noted_events, strict=True)
         ]
         made: dict[tuple[str, Tests], Run | None] = {}
         for member in self.members:
-            for side, tests in zip(member.sides, member.tests, strict=True):
-                name = side.relation.name
+            for input, tests in zip(member.inputs, member.tests, strict=True):
+                name = input.relation.name
                 if tests and (name, tests) not in made:
-                    channels = [(self.counts[number], told[number], wanted) for number, wanted in tests]
+                    channels = [(self.counts[number], emitted[number], wanted) for number, wanted in tests]
                     found = flips(channels, runs.get(name.partition("#")[0]), versions_of(runs))
                     made[name, tests] = None if found is None else found.run
                     self.flips_made += 0 if found is None else found.made
-        for counts, events in zip(self.counts, told, strict=True):
+        for counts, events in zip(self.counts, emitted, strict=True):
             counts.follow(events, runs.get(counts.relation))
         for member in self.members:
             if member.is_tested:
@@ -176,8 +176,8 @@ class OuterJoin(Defaults):
         """Apply the changes to a tested join, in runs in which a row is inserted or deleted once."""
         mine: dict[str, Run] = {}
         tested = list[Run]()
-        for side, tests in zip(member.sides, member.tests, strict=True):
-            name = side.relation.name
+        for input, tests in zip(member.inputs, member.tests, strict=True):
+            name = input.relation.name
             run = made[name, tests] if tests else runs.get(name)
             if run is not None:
                 mine[name] = run
@@ -193,19 +193,21 @@ class OuterJoin(Defaults):
                 member.join.apply(version, part, self._sink_of(member, sink, first))
 
     def _sink_of(self, member: Member, sink: Sink | None, first: int) -> Sink | None:
-        if sink is None or not member.places:
+        if sink is None or not member.positions:
             return None
-        is_whole = len(member.places) == self._aliases and first == 0
-        return sink if is_whole else _Widened(sink, member.places, self._aliases, first)
+        is_whole = len(member.positions) == self._aliases and first == 0
+        return sink if is_whole else _OuterSink(sink, member.positions, self._aliases, first)
 
     @staticmethod
-    def _as_resolved(member: Member, name: str, run: Run) -> Resolved:
+    def _as_resolved(member: Member, name: str, run: Run) -> Resolution:
         """Return what a run needs room for."""
-        side = next(side for side in member.sides if side.relation.name == name)
-        come, gone = run.new[run.new >= 0], run.old[run.old >= 0]
-        texts = int(side.relation.table.text_bytes(list(dict.fromkeys([*side.equal, *side.identity])), come).sum()) if len(come) else 0
-        rows = cast(Any, _Rows(len(come), texts))
-        return Resolved(side.relation, False, rows, NO_SLOTS, gone, side.relation.no_keys, 0, np.empty(0, np.int64))
+        input = next(input for input in member.inputs if input.relation.name == name)
+        inserted, deleted = run.new[run.new >= 0], run.old[run.old >= 0]
+        texts = int(
+            input.relation.table.text_bytes(list(dict.fromkeys([*input.equal, *input.identity])), inserted).sum()
+        ) if len(inserted) else 0
+        rows = cast(Any, _Rows(len(inserted), texts))
+        return Resolution(input.relation, False, rows, NO_SLOTS, deleted, input.relation.no_keys, 0, np.empty(0, np.int64))
 
     def reclaim(self, oldest_needed: int, pins: Numbers) -> bool:
         return any(member.join.reclaim(oldest_needed, pins) for member in self.members)
@@ -222,63 +224,63 @@ class OuterJoin(Defaults):
         return self._chained([partial(self._rows_of, root, number, window) for number in self._shown()])
 
     def _shown(self) -> list[int]:
-        return [number for number, member in enumerate(self.members) if member.places]
+        return [number for number, member in enumerate(self.members) if member.positions]
 
     def _chained(self, begins: list[Callable[[], Enumeration]]) -> Enumeration:
-        return Chained(begins, self._aliases)
+        return CursorChain(begins, self._aliases)
 
     def _rows_of(self, root: tuple[Any, ...], number: int, window: Bounds | None) -> Enumeration:
         member = self.members[number]
         within, others = self._windows(member, window)
-        return Shown(member.join.rows(root[1 + number], within), member.places, self._aliases, others)
+        return ShownCursor(member.join.rows(root[1 + number], within), member.positions, self._aliases, others)
 
-    def _windows(self, member: Member, window: Bounds | None) -> tuple[Bounds | None, list[tuple[Side, Any, tuple[int, int]]]]:
+    def _windows(self, member: Member, window: Bounds | None) -> tuple[Bounds | None, list[tuple[Input, Any, tuple[int, int]]]]:
         """Split the windows: those of intervals that its structure handles, and the others of its aliases, to be checked row by row."""
         if not window:
             return None, []
-        own = {span for side in member.sides for span in side.spans.values()}
+        own = {span for input in member.inputs for span in input.spans.values()}
         within = {span: bounds for span, bounds in window.items() if span in own}
-        there = {side.alias for side in member.sides}
+        there = {input.alias for input in member.inputs}
         others = [
-            (self._sides[place], span, bounds)
+            (self._inputs[position], span, bounds)
             for span, bounds in window.items() if span not in own and span.alias in there
-            for place in member.places if self._sides[place].alias == span.alias
+            for position in member.positions if self._inputs[position].alias == span.alias
         ]  # fmt: skip
         return within or None, others
 
-    def partners(self, root: tuple[Any, ...], place: int, slots: Slots, window: Bounds | None) -> Enumeration:
-        there = [number for number in self._shown() if place in self.members[number].places]
-        return self._chained([partial(self._partners_of, root, number, place, window, slots) for number in there])
+    def partners(self, root: tuple[Any, ...], position: int, slots: Slots, window: Bounds | None) -> Enumeration:
+        there = [number for number in self._shown() if position in self.members[number].positions]
+        return self._chained([partial(self._partners_of, root, number, position, window, slots) for number in there])
 
-    def _partners_of(self, root: tuple[Any, ...], number: int, place: int, window: Bounds | None, slots: Slots) -> Enumeration:
+    def _partners_of(self, root: tuple[Any, ...], number: int, position: int, window: Bounds | None, slots: Slots) -> Enumeration:
         member = self.members[number]
-        at = member.places.index(place)
+        at = member.positions.index(position)
         within, others = self._windows(member, window)
         passed = self._passing(root, member.tests[at], slots)
-        return Shown(member.join.partners(root[1 + number], at, passed, within), member.places, self._aliases, others)
+        return ShownCursor(member.join.partners(root[1 + number], at, passed, within), member.positions, self._aliases, others)
 
     def _passing(self, root: tuple[Any, ...], tests: Tests, slots: Slots) -> Slots:
         """Return the slots that pass the tests at this version: each is checked for a partner."""
         for number, wanted in tests:
             one = self.counted[number]
             join, its = self.members[one.join].join, root[1 + one.join]
-            found = [_has_row(join.partners(its, one.place, slots[at : at + 1], None)) for at in range(len(slots))]
+            found = [_has_row(join.partners(its, one.position, slots[at : at + 1], None)) for at in range(len(slots))]
             slots = slots[np.array(found, np.bool_) == wanted]
         return slots
 
-    def of_key(self, root: tuple[Any, ...], place: int, key: pa.RecordBatch, window: Bounds | None) -> Enumeration:
-        there = [number for number in self._shown() if place in self.members[number].places]
-        return self._chained([partial(self._of_key_in, root, number, place, key, window) for number in there])
+    def of_key(self, root: tuple[Any, ...], position: int, key: pa.RecordBatch, window: Bounds | None) -> Enumeration:
+        there = [number for number in self._shown() if position in self.members[number].positions]
+        return self._chained([partial(self._of_key_in, root, number, position, key, window) for number in there])
 
-    def _of_key_in(self, root: tuple[Any, ...], number: int, place: int, key: pa.RecordBatch, window: Bounds | None) -> Enumeration:
+    def _of_key_in(self, root: tuple[Any, ...], number: int, position: int, key: pa.RecordBatch, window: Bounds | None) -> Enumeration:
         """Uses the structure if these are its join columns and no alias is tested; otherwise scans the alias's relation."""
         member = self.members[number]
-        at = member.places.index(place)
-        if set(member.sides[at].equal) == set(key.schema.names) and not member.tests[at]:
+        at = member.positions.index(position)
+        if set(member.inputs[at].equal) == set(key.schema.names) and not member.tests[at]:
             within, others = self._windows(member, window)
-            return Shown(member.join.of_key(root[1 + number], at, key, within), member.places, self._aliases, others)
-        scan = Scan(self._sides[place], root[0].version, key)
-        return Scanned(scan, partial(self._partners_of, root, number, place, window), self._aliases)
+            return ShownCursor(member.join.of_key(root[1 + number], at, key, within), member.positions, self._aliases, others)
+        scan = Scan(self._inputs[position], root[0].version, key)
+        return ScanChain(scan, partial(self._partners_of, root, number, position, window), self._aliases)
 
     def is_empty(self, root: tuple[Any, ...]) -> bool | None:
         known = {self.members[number].join.is_empty(root[1 + number]) for number in self._shown()}
@@ -305,15 +307,15 @@ class OuterJoin(Defaults):
             with self._only_passing(member):
                 member.join.check()
         for counts, one in zip(self.counts, self.counted, strict=True):
-            again = Counts(self.members[one.join].sides[one.place].relation)
+            again = Counts(self.members[one.join].inputs[one.position].relation)
             cursor = self.members[one.join].join.rows(self.members[one.join].join.root, None)
             while not cursor.done:
-                slots = cursor.fill(_CHUNK)[one.place].astype(np.int64)
+                slots = cursor.fill(_CHUNK)[one.position].astype(np.int64)
                 again.add(slots, np.ones(len(slots), np.int64))
             assert counts == again, "the partners are miscounted"
         for number, member in enumerate(self.members):
-            if member.is_tested and len(member.sides) == 1:
-                expected = np.concatenate(member.sides[0].rows_of(NEWEST))
+            if member.is_tested and len(member.inputs) == 1:
+                expected = np.concatenate(member.inputs[0].rows_of(NEWEST))
                 expected = expected[self._passes(member.tests[0], expected)]
                 cursor, found = member.join.rows(self.root[1 + number], None), [NO_SLOTS]
                 while not cursor.done:
@@ -336,29 +338,29 @@ def named(relations: Mapping[str, Relation], name: str) -> Relation:
     return relation if "#" not in name else relation.renamed(name)
 
 
-class _Widened:
+class _OuterSink:
     """Reports rows of some of the view's aliases as rows of the view; `first`: the offset of the run's first version."""
 
-    def __init__(self, sink: Sink, places: Sequence[int], aliases: int, first: int) -> None:
-        self._sink, self._places, self._aliases, self._first = sink, places, aliases, first
+    def __init__(self, sink: Sink, positions: Sequence[int], aliases: int, first: int) -> None:
+        self._sink, self._positions, self._aliases, self._first = sink, positions, aliases, first
         self.limit = sink.limit
 
-    def __call__(self, offsets: Indices, come: Mask, rows: Combination) -> bool:
-        return self._sink(self._first + offsets, come, widened(rows, self._places, self._aliases))
+    def __call__(self, offsets: Indices, inserted: Mask, rows: Combination) -> bool:
+        return self._sink(self._first + offsets, inserted, widened(rows, self._positions, self._aliases))
 
     def exceeded(self, offset: int) -> None:
         self._sink.exceeded(self._first + offset)
 
 
-def widened(rows: Combination, places: Sequence[int], aliases: int) -> Combination:
+def widened(rows: Combination, positions: Sequence[int], aliases: int) -> Combination:
     """Add -1 for the missing aliases."""
-    if len(places) == aliases:
+    if len(positions) == aliases:
         return rows
     missing = np.full(len(rows[0]), -1, np.int32)
-    return tuple(rows[places.index(place)] if place in places else missing for place in range(aliases))
+    return tuple(rows[positions.index(position)] if position in positions else missing for position in range(aliases))
 
 
-class _Counting:
+class _CountingSink:
     """Records everything that a join reports for the counts, and passes it on as long as it is wanted."""
 
     limit = UNBOUNDED
@@ -366,11 +368,11 @@ class _Counting:
     def __init__(self, events: Sequence[tuple[int, Events]], shown: Sink | None) -> None:
         self._events, self._shown = events, shown
 
-    def __call__(self, offsets: Indices, come: Mask, rows: Combination) -> bool:
-        for place, events in self._events:
-            events.note(offsets, come, rows[place])
+    def __call__(self, offsets: Indices, inserted: Mask, rows: Combination) -> bool:
+        for position, events in self._events:
+            events.note(offsets, inserted, rows[position])
         if self._shown is not None:
-            self._shown(offsets, come, rows)
+            self._shown(offsets, inserted, rows)
         return True
 
     def exceeded(self, offset: int) -> None:

@@ -13,14 +13,14 @@ import pyarrow as pa
 
 from service.planning.plans.plan import Plan
 from service.query.model import Query
-from service.tables.changes import DELETE, ENTER, INSERT, LEAVE, SIGNS, Parted, Runs, parted
+from service.tables.changes import DELETE, ENTER, INSERT, LEAVE, SIGNS, DividedRun, Runs, parted
 from service.tables.estimates import shares_of
-from service.tables.resolution import NO_SLOTS, Indices, Resolved, Slots
-from service.tables.sides import BoxSource, Side, Source, joined
+from service.tables.inputs import BoxSource, Input, Source, joined
+from service.tables.resolution import NO_SLOTS, Indices, Resolution, Slots
 from service.tables.store import FREED_AT_ONCE, Domain, Numbers
 from service.views.deltas import Combination, Sink
 from service.views.joins.protocol import Bounds, Defaults, Store
-from service.views.joins.slots_cursor import SlotsCursor, Slotted
+from service.views.joins.slots_cursor import SlotsCursor, SlotSource
 from service.views.shapes import Shape
 from structures.box.tree import BoxTree
 from structures.clique.tree import CliqueTree
@@ -38,9 +38,9 @@ _KINDS = {"pair": "pair", "self_less": "self", "self_not_equal": "self", "list":
 
 class ShapedCursor(SlotsCursor):
     """A cursor whose slots a shape converts to rows. `of`, where two or more aliases share a set: return only the rows with one of these
-    slots as alias number `place`; a structure of pairs returns each beside its partner."""
+    slots as alias number `position`; a structure of pairs returns each beside its partner."""
 
-    def __init__(self, cursor: Slotted, shape: Shape, of: tuple[int, Slots] | None = None) -> None:
+    def __init__(self, cursor: SlotSource, shape: Shape, of: tuple[int, Slots] | None = None) -> None:
         super().__init__(cursor)
         self._shape, self._of = shape, of
         self._dropped = 0  # candidates that were no rows
@@ -63,37 +63,39 @@ class ShapedCursor(SlotsCursor):
         self._dropped += self._shape.factor * len(slots[0]) - len(found[0])
         if self._of is None:
             return found
-        place, given = self._of
-        mine = np.isin(found[place], given)
+        position, given = self._of
+        mine = np.isin(found[position], given)
         return tuple(part[mine] for part in found)
 
 
 class OverlapJoin(Defaults):
     """See the module docstring; `protocol` describes the methods."""
 
-    def __init__(self, query: Query, plan: Plan, sides: Sequence[Side]) -> None:
-        self.sides = list(sides)
+    def __init__(self, query: Query, plan: Plan, inputs: Sequence[Input]) -> None:
+        self.inputs = list(inputs)
         one_set = plan.shape not in ("pair", "heap")
-        self._sources = [self._source(side, 0 if one_set else side.place, plan) for side in sides]
+        self._sources = [self._source(input, 0 if one_set else input.position, plan) for input in inputs]
         # One set under two aliases takes its entries from the first.
         self._feeding = [] if query.never else self._sources[:1] if one_set else self._sources
         self.never = query.never
         self._boxes = plan.boxes
         self._loaded = 0  # version
         self._arranged = _FEWEST_ARRANGED  # number of boxes when the order of their dimensions was last checked
-        self.tree = _structure(plan, len(sides))
-        types = [sides[0].relation.schema.field(name).type for name in self._sources[0].columns]
+        self.tree = _structure(plan, len(inputs))
+        types = [inputs[0].relation.schema.field(name).type for name in self._sources[0].columns]
         self.domain = Domain(types) if types else None
         self._acquire = self.domain.acquire_of if self.domain is not None else None
         self._look_up = self.domain.look_up_of if self.domain is not None else None
-        self.shape = Shape(query, plan, sides)
+        self.shape = Shape(query, plan, inputs)
         self._exact = plan.guarantee == "strict"  # everything enumerated is a row
         self.root: Any = self.tree.root  # of the last applied changes; any thread reads it, but only the writer its tree
 
     @staticmethod
-    def _source(side: Side, set_: int, plan: Plan) -> Source:
-        keys = plan.keys[side.place]
-        return BoxSource(side, set_, keys, plan.boxes[side.place]) if plan.boxes else Source(side, set_, keys, plan.spans[side.place])
+    def _source(input: Input, set_: int, plan: Plan) -> Source:
+        keys = plan.keys[input.position]
+        return BoxSource(
+            input, set_, keys, plan.boxes[input.position]
+        ) if plan.boxes else Source(input, set_, keys, plan.spans[input.position])
 
     @property
     def update_steps(self) -> int:
@@ -104,12 +106,12 @@ class OverlapJoin(Defaults):
         self._loaded = version
         if self._boxes:
             self._arrange(version)
-        total = sum(source.side.relation.table.rows for source in self._feeding) or 1
+        total = sum(source.input.relation.table.rows for source in self._feeding) or 1
         parts, done = [], 0
         for source in self._feeding:
             start = 0
             while start >= 0:
-                slots, start = source.side.relation.table.scan(version, start, _CHUNK)
+                slots, start = source.input.relation.table.scan(version, start, _CHUNK)
                 parts.append(source.entries(slots, self._acquire).entries)
                 done += len(slots)
                 progress(0.8 * done / total)
@@ -118,8 +120,8 @@ class OverlapJoin(Defaults):
             self.root = self.tree.bulk_load(version, entries)
         self._arranged = max(self._arranged, len(entries.slot))
 
-    def require(self, resolved: Mapping[str, Resolved]) -> None:
-        ours = [one for source in self._feeding if (one := resolved.get(source.side.relation.name)) is not None]
+    def require(self, resolved: Mapping[str, Resolution]) -> None:
+        ours = [one for source in self._feeding if (one := resolved.get(source.input.relation.name)) is not None]
         inserts = deletes = 0
         for one in ours:
             inserts, deletes = inserts + one.inserts.num_rows, deletes + len(one.deletes)
@@ -133,42 +135,42 @@ class OverlapJoin(Defaults):
         """Cost: O(log n) a changed row, and its rows."""
         work = _Work([], [], [])
         for source in self._feeding:
-            run = runs.get(source.side.relation.name)
+            run = runs.get(source.input.relation.name)
             if run is not None:
-                self._collect(source, parted(source.side, run, sink is not None), work)
+                self._collect(source, parted(source.input, run, sink is not None), work)
         if not work.kinds:
             return
         entries, turns, kinds = joined(work.entries), np.concatenate(work.turns), np.concatenate(work.kinds)
-        tell = None if sink is None else partial(self._tell, sink, turns)
-        self.root = self.tree.apply(version, SIGNS[kinds], entries, turns, tell)
-        if self.domain is not None and len(gone := entries.key[kinds == DELETE]):
-            self.domain.release(gone, version)
+        emit = None if sink is None else partial(self._emit, sink, turns)
+        self.root = self.tree.apply(version, SIGNS[kinds], entries, turns, emit)
+        if self.domain is not None and len(deleted := entries.key[kinds == DELETE]):
+            self.domain.release(deleted, version)
 
     def catch_up(self, version: int, runs: Runs, sink: Sink | None = None) -> None:
         """Changes belong to the version that was loaded, so that blocks are changed in place."""
         self.apply(self._loaded, runs, sink)
 
-    def _tell(self, sink: Sink, turns: Indices, changes: Indices, slots: npt.NDArray[np.int32]) -> int:
+    def _emit(self, sink: Sink, turns: Indices, changes: Indices, slots: npt.NDArray[np.int32]) -> int:
         """Pass rows that changes report to the sink; return the turn before which it wants no more."""
         step = _CHUNK // self.shape.factor  # combinations in all orders are many
         for first in range(0, len(changes), step):
-            rows, which = self.shape.told(*slots[:, first : first + step])
+            rows, which = self.shape.emitted(*slots[:, first : first + step])
             some = turns[changes[first : first + step] if which is None else changes[first + which]]
             offsets, kinds = np.divmod(some, _TURNS)
             if not sink(offsets, kinds == INSERT, rows):
                 return int(_TURNS * (offsets[-1] + 1))
         return 0
 
-    def _collect(self, source: Source, part: Parted, work: _Work) -> None:
+    def _collect(self, source: Source, part: DividedRun, work: _Work) -> None:
         """Add the entries of one alias that move to another slot, and of those that are deleted and inserted."""
-        (gone_at, gone, _), (come_at, _, come), (moved_at, before, after) = part
+        (deleted_at, deleted, _), (inserted_at, _, inserted), (moved_at, before, after) = part
         if len(after):
             entries, chosen = source.entries(after, self._look_up)
             if chosen is not None:
                 moved_at, before = moved_at[chosen], before[chosen]
             work.add(LEAVE, moved_at, entries._replace(slot=before))
             work.add(ENTER, moved_at, entries)
-        for kind, offsets, slots, codes in ((DELETE, gone_at, gone, self._look_up), (INSERT, come_at, come, self._acquire)):
+        for kind, offsets, slots, codes in ((DELETE, deleted_at, deleted, self._look_up), (INSERT, inserted_at, inserted, self._acquire)):
             if len(slots):
                 entries, chosen = source.entries(slots, codes)
                 work.add(kind, offsets if chosen is None else offsets[chosen], entries)
@@ -189,33 +191,33 @@ class OverlapJoin(Defaults):
         if entries < _ARRANGED_AGAIN * self._arranged:
             return False
         self._arranged = entries
-        shares = shares_of(self.sides, list(zip(*self._boxes, strict=True)), version, _FEW)
+        shares = shares_of(self.inputs, list(zip(*self._boxes, strict=True)), version, _FEW)
         return shares is not None and any(share > _WORTH * best for share, best in zip(shares[:-1], sorted(shares), strict=False))
 
     def _arrange(self, version: int) -> None:
         """Order the dimensions: first those in which the fewest pairs meet. In all but the last, a box is copied to each slab that it
         spans: with intervals of half the line first, a box took 700 bytes instead of 125, and a change seven times as long."""
-        shares = shares_of(self.sides, list(zip(*self._boxes, strict=True)), version, _SOME)
+        shares = shares_of(self.inputs, list(zip(*self._boxes, strict=True)), version, _SOME)
         if shares is not None:
             order = np.argsort(shares, kind="stable").tolist()
             self._boxes = tuple(tuple(spans[dimension] for dimension in order) for spans in self._boxes)
             for source in self._sources:
-                cast(BoxSource, source).arrange(self._boxes[source.side.place])
+                cast(BoxSource, source).arrange(self._boxes[source.input.position])
 
     def rows(self, root: Any, window: Bounds | None) -> ShapedCursor:
         return ShapedCursor(self.tree.rows(root, None, self._window(window)), self.shape)
 
-    def partners(self, root: Any, place: int, slots: Slots, window: Bounds | None) -> ShapedCursor:
-        entries = self._sources[place].entries(NO_SLOTS if self.never else slots, self._look_up).entries
+    def partners(self, root: Any, position: int, slots: Slots, window: Bounds | None) -> ShapedCursor:
+        entries = self._sources[position].entries(NO_SLOTS if self.never else slots, self._look_up).entries
         cursor = self.tree.partners(root, entries, self._window(window))
         # One set under two aliases: the given row must be this one.
-        return ShapedCursor(cursor, self.shape, (place, slots) if len(self._feeding) < len(self.sides) else None)
+        return ShapedCursor(cursor, self.shape, (position, slots) if len(self._feeding) < len(self.inputs) else None)
 
-    def of_key(self, root: Any, place: int, key: pa.RecordBatch, window: Bounds | None) -> ShapedCursor:
+    def of_key(self, root: Any, position: int, key: pa.RecordBatch, window: Bounds | None) -> ShapedCursor:
         assert self.domain is not None
-        code = int(self.domain.look_up(key.select(self._sources[place].columns))[0])
+        code = int(self.domain.look_up(key.select(self._sources[position].columns))[0])
         if code < 0:
-            return self.partners(root, place, NO_SLOTS, None)
+            return self.partners(root, position, NO_SLOTS, None)
         return ShapedCursor(self.tree.rows(root, code, self._window(window)), self.shape)
 
     def _window(self, window: Bounds | None) -> Any:

@@ -21,11 +21,11 @@ import numpy as np
 import pyarrow as pa
 
 from service.tables.changes import Runs, by_version
+from service.tables.inputs import Input
 from service.tables.masks import Mask
-from service.tables.resolution import NO_SLOTS, Indices, Resolved, Slots
-from service.tables.sides import Side
+from service.tables.resolution import NO_SLOTS, Indices, Resolution, Slots
 from service.tables.store import Numbers
-from service.views.deltas import Combination, Sink, tell
+from service.views.deltas import Combination, Sink, emit
 from service.views.joins.protocol import Bounds, Defaults, Enumeration, Join, Store
 
 _FIRST, _BLOCK, _CHUNK = 64, 4096, 1 << 14  # rows to read ahead: at first; at most, of the left part and of the right one
@@ -41,17 +41,17 @@ class Factor(NamedTuple):
     """
 
     join: Join
-    sides: Sequence[Side]
-    places: tuple[int, ...]
+    inputs: Sequence[Input]
+    positions: tuple[int, ...]
 
     def within(self, window: Bounds | None) -> Bounds | None:
         """Return the windows of its own intervals."""
-        spans = {span for side in self.sides for span in side.spans.values()}
+        spans = {span for input in self.inputs for span in input.spans.values()}
         mine = {span: bounds for span, bounds in (window or {}).items() if span in spans}
         return mine or None
 
 
-class These:
+class GivenRowsCursor:
     """Given rows."""
 
     steps = largest_gap = 0
@@ -69,7 +69,7 @@ class These:
         found, self._rows = tuple(part[:limit] for part in self._rows), tuple(part[limit:] for part in self._rows)
         return found
 
-    def clone(self) -> These:
+    def clone(self) -> GivenRowsCursor:
         return copy.copy(self)
 
 
@@ -143,7 +143,7 @@ class _Pair:
         self._right = None
         if not self._some:  # then no row of the left part has any
             self._ended(self._left)
-            self._left = These(tuple(part[:0] for part in self._block))
+            self._left = GivenRowsCursor(tuple(part[:0] for part in self._block))
 
     def _ended(self, reading: Enumeration) -> None:
         self._steps += reading.steps
@@ -162,14 +162,14 @@ class _Pair:
 class ProductCursor:
     """The product of several parts' cursors, an array per alias. Plain data beside the joins."""
 
-    def __init__(self, first: Enumeration, others: Sequence[Callable[[], Enumeration]], places: Sequence[tuple[int, ...]]) -> None:
-        """`places`: of the columns of each part, the first one's first."""
-        reading, aliases = first, len(places[0])
-        for begin, more in zip(others, places[1:], strict=True):
+    def __init__(self, first: Enumeration, others: Sequence[Callable[[], Enumeration]], positions: Sequence[tuple[int, ...]]) -> None:
+        """`positions`: of the columns of each part, the first one's first."""
+        reading, aliases = first, len(positions[0])
+        for begin, more in zip(others, positions[1:], strict=True):
             aliases += len(more)
             reading = _Pair(reading, begin, aliases)
         self._reading = reading
-        self._columns = np.argsort([place for part in places for place in part]).tolist()
+        self._columns = np.argsort([position for part in positions for position in part]).tolist()
 
     @property
     def done(self) -> bool:
@@ -222,22 +222,22 @@ class ProductJoin(Defaults):
         for done, factor in enumerate(self.factors):
             factor.join.build(version, lambda part, done=done: progress((done + part) / len(self.factors)))  # type: ignore[misc]
 
-    def require(self, resolved: Mapping[str, Resolved]) -> None:
+    def require(self, resolved: Mapping[str, Resolution]) -> None:
         for factor in self.factors:
             factor.join.require(resolved)
 
     def apply(self, version: int, runs: Runs, sink: Sink | None) -> None:
         for offset, changes in by_version(runs):
             for factor in self.factors:
-                if any(side.relation.name in changes for side in factor.sides):
+                if any(input.relation.name in changes for input in factor.inputs):
                     factor.join.apply(version, changes, self._sink_of(factor, offset, sink))
 
-    def _sink_of(self, factor: Factor, offset: int, sink: Sink | None) -> _Multiplied | None:
+    def _sink_of(self, factor: Factor, offset: int, sink: Sink | None) -> _ProductSink | None:
         """None if there is no sink, or one of the other parts has no rows."""
         others = [other for other in self.factors if other is not factor]
         if sink is None or any(other.join.is_empty(other.join.root) for other in others):
             return None
-        return _Multiplied(factor, others, offset, sink)
+        return _ProductSink(factor, others, offset, sink)
 
     def reclaim(self, oldest_needed: int, pins: Numbers) -> bool:
         return any(factor.join.reclaim(oldest_needed, pins) for factor in self.factors)
@@ -249,26 +249,26 @@ class ProductJoin(Defaults):
         first = self.factors[0]
         return self._reading(root, 0, first.join.rows(root[0], first.within(window)), window)
 
-    def partners(self, root: tuple[Any, ...], place: int, slots: Slots, window: Bounds | None) -> Enumeration:
-        number, factor = self._of(place)
-        given = factor.join.partners(root[number], factor.places.index(place), slots, factor.within(window))
+    def partners(self, root: tuple[Any, ...], position: int, slots: Slots, window: Bounds | None) -> Enumeration:
+        number, factor = self._of(position)
+        given = factor.join.partners(root[number], factor.positions.index(position), slots, factor.within(window))
         return self._reading(root, number, given, window)
 
-    def of_key(self, root: tuple[Any, ...], place: int, key: pa.RecordBatch, window: Bounds | None) -> Enumeration:
-        number, factor = self._of(place)
-        given = factor.join.of_key(root[number], factor.places.index(place), key, factor.within(window))
+    def of_key(self, root: tuple[Any, ...], position: int, key: pa.RecordBatch, window: Bounds | None) -> Enumeration:
+        number, factor = self._of(position)
+        given = factor.join.of_key(root[number], factor.positions.index(position), key, factor.within(window))
         return self._reading(root, number, given, window)
 
-    def _of(self, place: int) -> tuple[int, Factor]:
-        return next((number, factor) for number, factor in enumerate(self.factors) if place in factor.places)
+    def _of(self, position: int) -> tuple[int, Factor]:
+        return next((number, factor) for number, factor in enumerate(self.factors) if position in factor.positions)
 
     def _reading(self, root: tuple[Any, ...], number: int, first: Enumeration, window: Bounds | None) -> Enumeration:
         """Combine the rows that `first` reads of part `number` with all rows of the others that meet the window."""
         others = [(factor, its) for at, (factor, its) in enumerate(zip(self.factors, root, strict=True)) if at != number]
-        places = [self.factors[number].places, *(factor.places for factor, _ in others)]
+        positions = [self.factors[number].positions, *(factor.positions for factor, _ in others)]
         if self.is_empty(root):
-            first = These((NO_SLOTS,) * len(places[0]))
-        return ProductCursor(first, [partial(factor.join.rows, its, factor.within(window)) for factor, its in others], places)
+            first = GivenRowsCursor((NO_SLOTS,) * len(positions[0]))
+        return ProductCursor(first, [partial(factor.join.rows, its, factor.within(window)) for factor, its in others], positions)
 
     def is_empty(self, root: tuple[Any, ...]) -> bool | None:
         known = {factor.join.is_empty(its) for factor, its in zip(self.factors, root, strict=True)}
@@ -294,21 +294,21 @@ class ProductJoin(Defaults):
             factor.join.check()
 
 
-class _Multiplied:
+class _ProductSink:
     """Combines the rows of version number `offset` that one part reports, as its only version, with the current rows of the others."""
 
     def __init__(self, factor: Factor, others: Sequence[Factor], offset: int, sink: Sink) -> None:
         self._others, self._offset, self._sink = others, offset, sink
-        self._places = [factor.places, *(other.places for other in others)]
+        self._positions = [factor.positions, *(other.positions for other in others)]
         self._wanted = True
         self.limit = sink.limit
 
-    def __call__(self, offsets: Indices, come: Mask, rows: Combination) -> bool:
-        for comes in (False, True):
+    def __call__(self, offsets: Indices, inserted: Mask, rows: Combination) -> bool:
+        for is_inserted in (False, True):
             begins = [partial(other.join.rows, other.join.root, None) for other in self._others]
-            cursor = ProductCursor(These(tuple(slots[come == comes] for slots in rows)), begins, self._places)
+            cursor = ProductCursor(GivenRowsCursor(tuple(slots[inserted == is_inserted] for slots in rows)), begins, self._positions)
             while self._wanted and not cursor.done:
-                self._wanted = tell(self._sink, self._offset, comes, cursor.fill(_PIECE))
+                self._wanted = emit(self._sink, self._offset, is_inserted, cursor.fill(_PIECE))
         return self._wanted
 
     def exceeded(self, offset: int) -> None:

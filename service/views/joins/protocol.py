@@ -10,7 +10,7 @@ import pyarrow as pa
 from service.query.model import Span
 from service.tables.changes import Runs
 from service.tables.relations import Relation
-from service.tables.resolution import Resolved, Slots
+from service.tables.resolution import Resolution, Slots
 from service.tables.store import Numbers
 from service.views.deltas import Combination, Sink
 
@@ -152,7 +152,7 @@ class Join(Protocol):
         may instead be read, once, at the version that `hold_newest` returns for it: the later, the fewer changes must be followed."""
         ...
 
-    def require(self, resolved: Mapping[str, Resolved]) -> None:
+    def require(self, resolved: Mapping[str, Resolution]) -> None:
         """Raise MemoryError, before anything is changed, unless `apply` surely has room."""
         ...
 
@@ -168,12 +168,12 @@ class Join(Protocol):
 
     def rows(self, root: Any, window: Bounds | None) -> Enumeration: ...
 
-    def partners(self, root: Any, place: int, slots: Slots, window: Bounds | None) -> Enumeration:
-        """Read the rows that have one of these rows as alias number `place`."""
+    def partners(self, root: Any, position: int, slots: Slots, window: Bounds | None) -> Enumeration:
+        """Read the rows that have one of these rows as alias number `position`."""
         ...
 
-    def of_key(self, root: Any, place: int, key: pa.RecordBatch, window: Bounds | None) -> Enumeration:
-        """Read the rows whose alias number `place` has these values (one row) in its join columns."""
+    def of_key(self, root: Any, position: int, key: pa.RecordBatch, window: Bounds | None) -> Enumeration:
+        """Read the rows whose alias number `position` has these values (one row) in its join columns."""
         ...
 
     def is_empty(self, root: Any) -> bool | None:

@@ -21,16 +21,16 @@ import pyarrow as pa
 from service.planning.hypergraph import Hypergraph
 from service.planning.quadtree_shapes import Shapes
 from service.tables.changes import Runs, versions_of
+from service.tables.inputs import Input
 from service.tables.resolution import Slots
-from service.tables.sides import Side
-from service.views.deltas import Sink, tell
+from service.views.deltas import Sink, emit
 from service.views.joins.protocol import Bounds
 from service.views.joins.qdag_trees import Entries, RunSteps
 from service.views.joins.quadtree_join import CHUNK, QdagRoot, QuadtreeJoin
 from service.views.joins.slots_cursor import SlotsCursor
-from structures.qdag.qdag import And, Cursor
+from structures.qdag.qdag import And, QdagCursor
 from structures.qdag.run import Runs as QdagRuns
-from structures.quadtree.trees import Root, in_order
+from structures.quadtree.trees import QuadtreeRoot, in_order
 
 _FIRST = 1 << 8  # rows of the first step of a delta
 
@@ -38,24 +38,24 @@ _FIRST = 1 << 8  # rows of the first step of a delta
 class QdagJoin(QuadtreeJoin):
     """See the module docstring; `protocol` describes the methods."""
 
-    def __init__(self, sides: Sequence[Side], graph: Hypergraph, shapes: Shapes, never: bool) -> None:
-        super().__init__(sides, graph, shapes, never)
-        grouped = {place for group in graph.absent for place in group}
-        self._absent = {shapes.bases[place] for place in grouped}
+    def __init__(self, inputs: Sequence[Input], graph: Hypergraph, shapes: Shapes, never: bool) -> None:
+        super().__init__(inputs, graph, shapes, never)
+        grouped = {position for group in graph.absent for position in group}
+        self._absent = {shapes.bases[position] for position in grouped}
         self._joined = [tree for base, tree in enumerate(self._plain) if base not in self._absent]
-        made = [self._atom(place) for place in range(len(graph.atoms))]
-        groups = [[made[place] for place in group] for group in graph.absent]
+        made = [self._atom(position) for position in range(len(graph.atoms))]
+        groups = [[made[position] for position in group] for group in graph.absent]
         self._and = And(self.trees, graph.dimension, made[: len(made) - len(grouped)], groups)
         self._runs = None if grouped else QdagRuns(self._and, self._trees, shapes.bases)
 
     @property
     def update_steps(self) -> int:
-        return self._told_steps + (self._runs.steps if self._runs is not None else 0)
+        return self._emitted_steps + (self._runs.steps if self._runs is not None else 0)
 
-    def _change(self, gone: Mapping[int, Entries], come: Mapping[int, Entries], sink: Sink | None, offset: int) -> None:
+    def _change(self, deleted: Mapping[int, Entries], inserted: Mapping[int, Entries], sink: Sink | None, offset: int) -> None:
         for come_back in (False, True):
-            changed = {number: entries for number, entries in come.items() if (number in self._absent) != come_back}
-            changed |= {number: entries for number, entries in gone.items() if (number in self._absent) == come_back}
+            changed = {number: entries for number, entries in inserted.items() if (number in self._absent) != come_back}
+            changed |= {number: entries for number, entries in deleted.items() if (number in self._absent) == come_back}
             sink = self._step(changed, come_back, sink, offset)
 
     def _follow(self, version: int, runs: Runs, sink: Sink | None) -> dict[int, Entries]:
@@ -63,20 +63,20 @@ class QdagJoin(QuadtreeJoin):
             return super()._follow(version, runs, sink)
         run = RunSteps()
         parts = self._parted(runs, sink is not None)
-        gone = {number: run.add(number, self._bases[number], part, version) for number, part in parts.items()}
+        deleted = {number: run.add(number, self._bases[number], part, version) for number, part in parts.items()}
         steps, entries = run.in_order()
         if len(steps):
-            for told in self._runs.follow(self._tick, steps, entries, None if sink is None else sink.limit):
+            for emitted in self._runs.follow(self._tick, steps, entries, None if sink is None else sink.limit):
                 if sink is None:
                     continue
-                if told.too_large:
-                    sink.exceeded(told.change)
+                if emitted.too_large:
+                    sink.exceeded(emitted.change)
                 else:
-                    tell(sink, told.change, told.inserted, tuple(told.rows))
+                    emit(sink, emitted.change, emitted.inserted, tuple(emitted.rows))
             self._tick = self.trees.version
-        return gone
+        return deleted
 
-    def _step(self, changed: Mapping[int, Entries], come: bool, sink: Sink | None, offset: int) -> Sink | None:
+    def _step(self, changed: Mapping[int, Entries], inserted: bool, sink: Sink | None, offset: int) -> Sink | None:
         """Make all changes that insert rows of the view, or all that delete rows; return the sink, or None once it wants no more."""
         changed = {number: in_order(entries) for number, entries in changed.items() if len(entries)}
         if not changed:
@@ -84,50 +84,50 @@ class QdagJoin(QuadtreeJoin):
         self._tick += 1
         before = self.trees.roots
         for number, entries in changed.items():
-            self._write(number, entries, come != (number in self._absent))
+            self._write(number, entries, inserted != (number in self._absent))
         after = self.trees.roots
         if sink is None:
             return None
         for number in self._absent.intersection(changed):
-            changed[number] = self._tuples(number, changed[number], after if come else before)
-        for place, number in enumerate(self._base_of):
+            changed[number] = self._tuples(number, changed[number], after if inserted else before)
+        for position, number in enumerate(self._base_of):
             if number in changed:
-                versions = [after if other < place else before for other in range(len(self.sides))]
-                if not self._tell(self._and.partners(versions, place, changed[number]), come, sink, offset):
+                versions = [after if other < position else before for other in range(len(self.inputs))]
+                if not self._emit(self._and.partners(versions, position, changed[number]), inserted, sink, offset):
                     return None
         return sink
 
-    def _tell(self, cursor: Cursor, come: bool, sink: Sink, offset: int) -> bool:
+    def _emit(self, cursor: QdagCursor, inserted: bool, sink: Sink, offset: int) -> bool:
         wanted, limit = True, _FIRST
         while wanted and not cursor.done:
             rows = cursor.fill(limit)
             limit = min(4 * limit, CHUNK)
-            wanted = tell(sink, offset, come, tuple(rows))
-        self._told_steps += cursor.steps
+            wanted = emit(sink, offset, inserted, tuple(rows))
+        self._emitted_steps += cursor.steps
         return wanted
 
     def rows(self, root: QdagRoot, window: Bounds | None) -> SlotsCursor:
         return SlotsCursor(self._nothing(root) if self.never else self._and.rows(self._versions(root)))
 
-    def partners(self, root: QdagRoot, place: int, slots: Slots, window: Bounds | None) -> SlotsCursor:
+    def partners(self, root: QdagRoot, position: int, slots: Slots, window: Bounds | None) -> SlotsCursor:
         if self.never or len(slots) == 0:
             return SlotsCursor(self._nothing(root))
-        entries, _ = self._bases[self._base_of[place]].entries(slots, root.version, False)
-        return SlotsCursor(self._and.partners(self._versions(root), place, entries))
+        entries, _ = self._bases[self._base_of[position]].entries(slots, root.version, False)
+        return SlotsCursor(self._and.partners(self._versions(root), position, entries))
 
-    def of_key(self, root: QdagRoot, place: int, key: pa.RecordBatch, window: Bounds | None) -> SlotsCursor:
-        codes = self._bases[self._base_of[place]].code_of(key)
+    def of_key(self, root: QdagRoot, position: int, key: pa.RecordBatch, window: Bounds | None) -> SlotsCursor:
+        codes = self._bases[self._base_of[position]].code_of(key)
         if self.never or codes is None:
             return SlotsCursor(self._nothing(root))
         values = [-1] * self._and.dimension
-        for variable, code in zip(self._variables[place], codes, strict=True):
+        for variable, code in zip(self._variables[position], codes, strict=True):
             values[variable] = code
         return SlotsCursor(self._and.rows(self._versions(root), values))
 
-    def _versions(self, root: QdagRoot) -> list[tuple[Root, ...]]:
-        return [root.roots] * len(self.sides)
+    def _versions(self, root: QdagRoot) -> list[tuple[QuadtreeRoot, ...]]:
+        return [root.roots] * len(self.inputs)
 
-    def _nothing(self, root: QdagRoot) -> Cursor:
+    def _nothing(self, root: QdagRoot) -> QdagCursor:
         return self._and.partners(self._versions(root), 0, np.empty((0, len(self._variables[0]) + 1), np.int32))
 
     def is_empty(self, root: QdagRoot) -> bool | None:

@@ -17,9 +17,9 @@ import pyarrow.compute as pc
 
 from service.planning.hypergraph import Attribute
 from service.tables.arrow import is_text, null_mask
-from service.tables.changes import DELETE, ENTER, INSERT, LEAVE, Parted, in_order
+from service.tables.changes import DELETE, ENTER, INSERT, LEAVE, DividedRun, in_order
+from service.tables.inputs import Input
 from service.tables.resolution import Slots
-from service.tables.sides import Side
 from service.tables.store import Domain
 from structures.qdag.run import STEP_DELETE, STEP_ENTER, STEP_INSERT, STEP_LEAVE
 
@@ -60,9 +60,9 @@ class Base:
     """A set of tuples: rows of a side, as codes of its attributes and a slot. A row with a null in them takes no part, unless null is a
     value of the variable here."""
 
-    def __init__(self, side: Side, attributes: Sequence[Attribute], keys: Sequence[Keys], nulls: Set[int]) -> None:
+    def __init__(self, input: Input, attributes: Sequence[Attribute], keys: Sequence[Keys], nulls: Set[int]) -> None:
         """`keys` by variable; `nulls`: variables for which null is a value here."""
-        self.side, self._attributes = side, list(attributes)
+        self.input, self._attributes = input, list(attributes)
         self._keys = [keys[one.variable] for one in attributes]
         self.domains = [one.domain for one in self._keys]
         self._columns = _columns(attributes)
@@ -73,18 +73,18 @@ class Base:
         """An upper bound of the codes of its values."""
         return max(domain.codes for domain in self.domains)
 
-    def entries(self, slots: Slots, version: int, come: bool) -> tuple[Entries, npt.NDArray[np.int64]]:
-        """int32[n, k + 1] of the rows at these slots that take part, and their indices. `come`: their codes gain a reference."""
+    def entries(self, slots: Slots, version: int, inserted: bool) -> tuple[Entries, npt.NDArray[np.int64]]:
+        """int32[n, k + 1] of the rows at these slots that take part, and their indices. `inserted`: their codes gain a reference."""
         parts, indices, start = [], [], 0
-        for some, rows in self.side.relation.table.take_pieces(self._columns, slots):
-            codes, kept = self._codes(rows, self.side.selected(some), version, come)
+        for some, rows in self.input.relation.table.take_pieces(self._columns, slots):
+            codes, kept = self._codes(rows, self.input.selected(some), version, inserted)
             parts.append(np.column_stack((codes, some[kept])))
             indices.append(kept + start)
             start += len(some)
         return (parts[0], indices[0]) if len(parts) == 1 else (np.concatenate(parts), np.concatenate(indices))
 
     def _codes(
-        self, rows: pa.RecordBatch, chosen: npt.NDArray[np.int64] | None, version: int, come: bool
+        self, rows: pa.RecordBatch, chosen: npt.NDArray[np.int64] | None, version: int, inserted: bool
     ) -> tuple[Entries, npt.NDArray[np.int64]]:
         kept = np.arange(len(rows)) if chosen is None else chosen
         for name in self._never_null:
@@ -96,13 +96,13 @@ class Base:
         codes = np.empty((len(rows), len(self._attributes)), np.int32)
         agree = np.ones(len(rows), np.bool_)
         for j, (one, keys) in enumerate(zip(self._attributes, self._keys, strict=True)):
-            codes[:, j] = (keys.domain.acquire if come else keys.domain.look_up)(_keyed(keys, rows, one.columns))
+            codes[:, j] = (keys.domain.acquire if inserted else keys.domain.look_up)(_keyed(keys, rows, one.columns))
             for choice in one.same:
                 agree &= keys.domain.look_up(_keyed(keys, rows, choice)) == codes[:, j]
         agree &= (codes >= 0).all(axis=1)
         if agree.all():
             return codes, kept
-        if come:
+        if inserted:
             self.release(codes[~agree], version)
         return codes[agree], kept[agree]
 
@@ -136,11 +136,11 @@ class RunSteps:
 
     def __init__(self) -> None:
         self._parts: list[tuple[int, npt.NDArray[np.int64]]] = []  # kinds, offsets of the versions
-        self._places: list[npt.NDArray[np.int64]] = []  # int64[n, 2]: the base of each entry, and where it begins
+        self._positions: list[npt.NDArray[np.int64]] = []  # int64[n, 2]: the base of each entry, and where it begins
         self._entries: list[Entries] = []
         self._words = 0
 
-    def add(self, number: int, base: Base, part: Parted, version: int) -> Entries:
+    def add(self, number: int, base: Base, part: DividedRun, version: int) -> Entries:
         """Add the steps of one base; return the entries that are deleted."""
         offsets, before, after = part.moved
         entries, kept = self._take(base, after, version, False)
@@ -148,22 +148,22 @@ class RunSteps:
         old[:, -1] = before[kept]
         self._put(number, LEAVE, offsets[kept], old)
         self._put(number, ENTER, offsets[kept], entries)
-        gone, kept = self._take(base, part.gone.old, version, False)
-        self._put(number, DELETE, part.gone.offsets[kept], gone)
-        entries, kept = self._take(base, part.come.new, version, True)
-        self._put(number, INSERT, part.come.offsets[kept], entries)
-        return gone
+        deleted, kept = self._take(base, part.deleted.old, version, False)
+        self._put(number, DELETE, part.deleted.offsets[kept], deleted)
+        entries, kept = self._take(base, part.inserted.new, version, True)
+        self._put(number, INSERT, part.inserted.offsets[kept], entries)
+        return deleted
 
     @staticmethod
-    def _take(base: Base, slots: Slots, version: int, come: bool) -> tuple[Entries, npt.NDArray[np.int64]]:
+    def _take(base: Base, slots: Slots, version: int, inserted: bool) -> tuple[Entries, npt.NDArray[np.int64]]:
         if not len(slots):
             return np.empty((0, len(base.domains) + 1), np.int32), np.empty(0, np.int64)
-        return base.entries(slots, version, come)
+        return base.entries(slots, version, inserted)
 
     def _put(self, number: int, kind: int, offsets: npt.NDArray[np.int64], entries: Entries) -> None:
         n, width = entries.shape
         self._parts.append((kind, offsets))
-        self._places.append(np.column_stack((np.full(n, number), self._words + width * np.arange(n))))
+        self._positions.append(np.column_stack((np.full(n, number), self._words + width * np.arange(n))))
         self._entries.append(entries.reshape(-1))
         self._words += n * width
 
@@ -172,5 +172,5 @@ class RunSteps:
         if not self._parts:
             return np.empty((0, 4), np.int64), np.empty(0, np.int32)
         found = in_order(self._parts)
-        steps = np.column_stack((found.offsets, _STEPS[found.kinds], np.concatenate(self._places)[found.order]))
+        steps = np.column_stack((found.offsets, _STEPS[found.kinds], np.concatenate(self._positions)[found.order]))
         return np.ascontiguousarray(steps, np.int64), np.concatenate(self._entries).astype(np.int32, copy=False)

@@ -14,16 +14,16 @@ import pyarrow as pa
 
 from service.planning.hypergraph import Hypergraph
 from service.planning.quadtree_shapes import Shapes
-from service.tables.changes import Parted, Runs, by_version, parted
-from service.tables.resolution import Resolved, Slots
-from service.tables.sides import Side
+from service.tables.changes import DividedRun, Runs, by_version, parted
+from service.tables.inputs import Input
+from service.tables.resolution import Resolution, Slots
 from service.tables.store import FREED_AT_ONCE, Domain, Numbers
 from service.views.deltas import Sink
 from service.views.joins.protocol import Defaults, Store
 from service.views.joins.qdag_trees import Base, Entries, Keys
 from structures.core.ticks import Ticks
 from structures.qdag.qdag import And, Atom
-from structures.quadtree.trees import QuadTrees, Root, in_order
+from structures.quadtree.trees import QuadtreeRoot, QuadTrees, in_order
 
 CHUNK = 1 << 16  # rows per step of building, or of a delta
 _STEPS = 3  # ticks per batch
@@ -33,22 +33,22 @@ class QdagRoot(NamedTuple):
     """A version: of the relations, and of each tree."""
 
     version: int
-    roots: tuple[Root, ...]
+    roots: tuple[QuadtreeRoot, ...]
 
 
 class QuadtreeJoin(Defaults):
     """See the module docstring; `protocol` describes the methods."""
 
-    def __init__(self, sides: Sequence[Side], graph: Hypergraph, shapes: Shapes, never: bool) -> None:
-        """`sides`: including those of the groups, in the order of the atoms."""
-        self.sides, self.never = list(sides), never
+    def __init__(self, inputs: Sequence[Input], graph: Hypergraph, shapes: Shapes, never: bool) -> None:
+        """`inputs`: including those of the groups, in the order of the atoms."""
+        self.inputs, self.never = list(inputs), never
         self._base_of, self._orders = shapes.bases, shapes.orders
         atoms = graph.atoms
-        self.keys = _keys(sides, graph, shapes)
+        self.keys = _keys(inputs, graph, shapes)
         of_variable = [self.keys[number] for number in shapes.domains]
         firsts = [shapes.bases.index(base) for base in range(max(shapes.bases) + 1)]
-        nulls = [{variable for at, variable in graph.nulls if at == place} for place in range(len(atoms))]
-        self._bases = [Base(sides[place], atoms[place], of_variable, nulls[place]) for place in firsts]
+        nulls = [{variable for at, variable in graph.nulls if at == position} for position in range(len(atoms))]
+        self._bases = [Base(inputs[position], atoms[position], of_variable, nulls[position]) for position in firsts]
         # For each base its trees: number, and which columns of its entries they use.
         self._trees: list[list[tuple[int, list[int]]]] = [[] for _ in self._bases]
         for number, (base, first, rest) in enumerate(self._orders):
@@ -57,7 +57,7 @@ class QuadtreeJoin(Defaults):
         self.trees = QuadTrees([(len(first) + len(rest), len(first)) for _, first, rest in self._orders])
         self._variables = [[one.variable for one in atom] for atom in atoms]
         self._new_tuples = [self._tuples_of(tree) for tree in self._plain]
-        self._told_steps = 0
+        self._emitted_steps = 0
         self._version = self._tick = 0
         self._ticks = Ticks()
 
@@ -65,11 +65,11 @@ class QuadtreeJoin(Defaults):
     def domains(self) -> list[Domain]:
         return [keys.domain for keys in self.keys.values()]
 
-    def _atom(self, place: int) -> Atom:
-        variables = self._variables[place]
+    def _atom(self, position: int) -> Atom:
+        variables = self._variables[position]
         own = {}
         for number, (base, first, rest) in enumerate(self._orders):
-            if base == self._base_of[place]:
+            if base == self._base_of[position]:
                 own[frozenset(variables[j] for j in first)] = number, tuple(variables[j] for j in (*first, *rest))
         return Atom(frozenset(variables), own)
 
@@ -81,7 +81,7 @@ class QuadtreeJoin(Defaults):
 
     @property
     def update_steps(self) -> int:
-        return self._told_steps
+        return self._emitted_steps
 
     @property
     def root(self) -> QdagRoot:
@@ -93,7 +93,7 @@ class QuadtreeJoin(Defaults):
         for number, base in enumerate([] if self.never else self._bases):
             parts, start = [], 0
             while start >= 0:
-                slots, start = base.side.relation.table.scan(version, start, CHUNK)
+                slots, start = base.input.relation.table.scan(version, start, CHUNK)
                 parts.append(base.entries(slots, version, True)[0])
             entries = np.concatenate(parts)
             for tree, columns in self._trees[number]:
@@ -101,10 +101,10 @@ class QuadtreeJoin(Defaults):
             progress((number + 1) / len(self._bases))
         self._end()
 
-    def require(self, resolved: Mapping[str, Resolved]) -> None:
+    def require(self, resolved: Mapping[str, Resolution]) -> None:
         changes = 0
         for base, own in zip(self._bases, self._trees, strict=True):
-            one = resolved.get(base.side.relation.name)
+            one = resolved.get(base.input.relation.name)
             if one is not None:
                 changes += len(own) * (len(one.deletes) + one.inserts.num_rows)
                 for domain in base.domains:
@@ -126,31 +126,31 @@ class QuadtreeJoin(Defaults):
         self.trees.keep_up(self._tick)
         self._end()
 
-    def _change(self, gone: Mapping[int, Entries], come: Mapping[int, Entries], sink: Sink | None, offset: int) -> None:
+    def _change(self, deleted_slots: Mapping[int, Entries], inserted: Mapping[int, Entries], sink: Sink | None, offset: int) -> None:
         """Write each base's deleted and inserted entries of version number `offset`, and report the resulting rows of the view."""
         raise NotImplementedError
 
-    def _parted(self, runs: Runs, followed: bool) -> dict[int, Parted]:
+    def _parted(self, runs: Runs, followed: bool) -> dict[int, DividedRun]:
         """Return what the runs change, by base."""
-        own = ((number, base.side, runs.get(base.side.relation.name)) for number, base in enumerate(self._bases))
-        return {number: parted(side, run, followed) for number, side, run in own if run is not None}
+        own = ((number, base.input, runs.get(base.input.relation.name)) for number, base in enumerate(self._bases))
+        return {number: parted(input, run, followed) for number, input, run in own if run is not None}
 
     def _follow(self, version: int, runs: Runs, sink: Sink | None) -> dict[int, Entries]:
         """Apply changes, version by version; return the deleted entries, by base."""
         deleted: dict[int, list[Entries]] = {}
         for offset, changes in by_version(runs):
-            gone: dict[int, Entries] = {}
-            come: dict[int, Entries] = {}
+            deleted_slots: dict[int, Entries] = {}
+            inserted: dict[int, Entries] = {}
             for number, part in self._parted(changes, sink is not None).items():
                 base = self._bases[number]
                 if len(part.moved.new):
                     self._move(number, part.moved.old, part.moved.new)
-                if len(part.gone.old):
-                    gone[number] = base.entries(part.gone.old, version, False)[0]
-                    deleted.setdefault(number, []).append(gone[number])
-                if len(part.come.new):
-                    come[number] = base.entries(part.come.new, version, True)[0]
-            self._change(gone, come, sink, offset)
+                if len(part.deleted.old):
+                    deleted_slots[number] = base.entries(part.deleted.old, version, False)[0]
+                    deleted.setdefault(number, []).append(deleted_slots[number])
+                if len(part.inserted.new):
+                    inserted[number] = base.entries(part.inserted.new, version, True)[0]
+            self._change(deleted_slots, inserted, sink, offset)
         return {number: np.concatenate(entries) for number, entries in deleted.items()}
 
     def maintain(self, steps: int) -> bool:
@@ -171,19 +171,19 @@ class QuadtreeJoin(Defaults):
         self._write(number, old, False)
         self._write(number, new, True)
 
-    def _write(self, number: int, entries: Entries, come: bool) -> None:
-        write = self.trees.insert if come else self.trees.delete
+    def _write(self, number: int, entries: Entries, inserted: bool) -> None:
+        write = self.trees.insert if inserted else self.trees.delete
         for tree, columns in self._trees[number]:
             write(self._tick, tree, entries[:, columns])
 
-    def _tuples(self, number: int, entries: Entries, roots: tuple[Root, ...]) -> Entries:
+    def _tuples(self, number: int, entries: Entries, roots: tuple[QuadtreeRoot, ...]) -> Entries:
         """Return the distinct tuples of these entries of a base that the trees do not have at these roots."""
         tuples = _distinct(entries[:, :-1])
         tuples = np.column_stack((tuples, np.arange(len(tuples), dtype=np.int32)))
         cursor, found = self._new_tuples[number].partners([roots, roots], 0, tuples), [np.empty(0, np.int32)]
         while not cursor.done:
             found.append(cursor.fill(CHUNK)[0])
-        self._told_steps += cursor.steps
+        self._emitted_steps += cursor.steps
         return in_order(tuples[np.concatenate(found)])
 
     def reclaim(self, oldest_needed: int, pins: Numbers) -> bool:
@@ -227,14 +227,14 @@ def _distinct(tuples: Entries) -> Entries:
     return tuples[first]
 
 
-def _keys(sides: Sequence[Side], graph: Hypergraph, shapes: Shapes) -> dict[int, Keys]:
+def _keys(inputs: Sequence[Input], graph: Hypergraph, shapes: Shapes) -> dict[int, Keys]:
     """Return the domains by number. Null is a value of a column if it is one for some alias with nulls there."""
     found: dict[int, tuple[list[pa.DataType], list[bool]]] = {}
-    for place, (side, atom) in enumerate(zip(sides, graph.atoms, strict=True)):
+    for position, (input, atom) in enumerate(zip(inputs, graph.atoms, strict=True)):
         for one in atom:
-            fields = [side.relation.schema.field(name) for name in one.columns]
+            fields = [input.relation.schema.field(name) for name in one.columns]
             _, nulls = found.setdefault(shapes.domains[one.variable], ([field.type for field in fields], [False] * len(fields)))
             for choice in (one.columns, *one.same):
                 for at, name in enumerate(choice):
-                    nulls[at] |= (place, one.variable) in graph.nulls and side.relation.definition.column(name).nullable
+                    nulls[at] |= (position, one.variable) in graph.nulls and input.relation.definition.column(name).nullable
     return {number: Keys.of_types(types, nulls) for number, (types, nulls) in found.items()}

@@ -14,22 +14,22 @@ from service.planning.plans.plan import Plan
 from service.query.model import Query
 from service.tables.changes import INSERT, SIGNS, Runs
 from service.tables.indexes import Key, SharedIndexes
-from service.tables.interest import Touched
-from service.tables.loading import Loading
-from service.tables.resolution import NO_SLOTS, Indices, Resolved, Slots
+from service.tables.inputs import Input
+from service.tables.interest import TouchedRows
+from service.tables.loading import IndexLoad
+from service.tables.resolution import NO_SLOTS, Indices, Resolution, Slots
 from service.tables.shared_index import Order, SharedIndex
-from service.tables.sides import Side
 from service.tables.store import Numbers
 from service.views.deltas import Sink
-from service.views.joins.product_join import These
+from service.views.joins.product_join import GivenRowsCursor
 from service.views.joins.protocol import Bounds, Defaults, Enumeration, Store
-from service.views.joins.slots_cursor import SlotsCursor, Slotted
+from service.views.joins.slots_cursor import SlotsCursor, SlotSource
 from structures.adaptive.bow_tie import BowTie
 from structures.adaptive.elimination import Elimination
 from structures.adaptive.intersect import Intersect
 from structures.index.following import Atom, Member
 from structures.index.indexes import Entries, Run
-from structures.index.planting import Planted
+from structures.index.planting import IndexLoader
 from structures.minesweeper.minesweeper import Minesweeper
 from structures.tree_tracker.tracker import TreeTracker
 from structures.view_tree.tree import ViewTree
@@ -54,11 +54,11 @@ class Reader(Protocol):
 
     def follow(self, run: Run, sink: Callable[[Any, Any], int] | None) -> None: ...
 
-    def rows(self, root: Any) -> Slotted: ...
+    def rows(self, root: Any) -> SlotSource: ...
 
-    def partners(self, root: Any, place: int, entries: Entries) -> Slotted: ...
+    def partners(self, root: Any, position: int, entries: Entries) -> SlotSource: ...
 
-    def of_key(self, root: Any, place: int, coordinates: Sequence[int]) -> Slotted: ...
+    def of_key(self, root: Any, position: int, coordinates: Sequence[int]) -> SlotSource: ...
 
     def is_empty(self, root: Any) -> bool | None: ...
 
@@ -71,18 +71,18 @@ R = TypeVar("R", bound=Reader)
 class ReadingJoin(Defaults, ABC, Generic[R]):
     """See the module docstring; `protocol` describes the methods."""
 
-    def __init__(self, query: Query, plan: Plan, sides: Sequence[Side], indexes: SharedIndexes, own: bool, part: bool) -> None:
+    def __init__(self, query: Query, plan: Plan, inputs: Sequence[Input], indexes: SharedIndexes, own: bool, part: bool) -> None:
         """`own`: the indexes are private, and this join updates them; `part`: permanently. OSError, MemoryError: there is no room."""
-        self.sides, self.never, self._plan = list(sides), query.never, plan
+        self.inputs, self.never, self._plan = list(inputs), query.never, plan
         self.indexes, self._own, self._part = indexes, own, part
         self._generation = indexes.generation
-        self._loading: dict[Key, Loading] = {}  # while it is built: indexes that do not exist yet
+        self._loading: dict[Key, IndexLoad] = {}  # while it is built: indexes that do not exist yet
         self._taken: list[SharedIndex] = []  # in the order of `_wanted`
         self._of_alias: list[SharedIndex] = []  # for each alias the index that provides its entries and keys
         self._held = 0  # while it is built: the held version
-        self._planted: Planted | None = None  # while it is built: the reader, if it has trees of its own
+        self._planted: IndexLoader | None = None  # while it is built: the reader, if it has trees of its own
         self._reader: R | None = None  # once it is built
-        self._touched = Touched(())  # changes of the last call of `require`
+        self._touched = TouchedRows(())  # changes of the last call of `require`
         if not self.never:
             indexes.make_room()
 
@@ -114,9 +114,9 @@ class ReadingJoin(Defaults, ABC, Generic[R]):
         """Load the wanted indexes that are not taken yet and do not exist."""
         wanted = self._wanted
         for done in range(len(self._taken), len(wanted)):
-            side, order = wanted[done]
-            key = self.indexes.key(self._generation, side, order)
-            loading = None if key in self._loading else self.indexes.loading(key, side, order)
+            input, order = wanted[done]
+            key = self.indexes.key(self._generation, input, order)
+            loading = None if key in self._loading else self.indexes.loading(key, input, order)
             if loading is not None:
                 self._loading[key] = loading
                 loading.load(version, lambda part, done=done: progress((done + part) / len(wanted)))  # type: ignore[misc]
@@ -142,7 +142,7 @@ class ReadingJoin(Defaults, ABC, Generic[R]):
             if not self._take_some(version):
                 return False
             reader = self._make(self._atoms)
-            if not isinstance(reader, Planted):
+            if not isinstance(reader, IndexLoader):
                 self._reader = reader
                 return True
             self._planted = reader
@@ -157,10 +157,10 @@ class ReadingJoin(Defaults, ABC, Generic[R]):
         """Take indexes, up to one that was loaded; return whether it has all."""
         wanted, put = self._wanted, False
         while len(self._taken) < len(wanted) and not put:
-            side, order = wanted[len(self._taken)]
-            key = self.indexes.key(self._generation, side, order)
+            input, order = wanted[len(self._taken)]
+            key = self.indexes.key(self._generation, input, order)
             made = self._loading.get(key)
-            one = self.indexes.take(self._owner, version, key, side, made)
+            one = self.indexes.take(self._owner, version, key, input, made)
             if one is None:
                 return False
             self._loading.pop(key, None)
@@ -187,17 +187,17 @@ class ReadingJoin(Defaults, ABC, Generic[R]):
     @property
     def _tracks(self) -> Sequence[Sequence[Any]]:
         """Return the indexes by which each alias is read; none if it never has a row."""
-        return ((),) * len(self.sides) if self.never else self._plan.tracks
+        return ((),) * len(self.inputs) if self.never else self._plan.tracks
 
     @property
-    def _wanted(self) -> list[tuple[Side, Order]]:
+    def _wanted(self) -> list[tuple[Input, Order]]:
         """The indexes of all aliases, one after another."""
-        tracks = zip(self.sides, self._tracks, strict=True)
-        return [(side, Order(path.columns, path.same)) for side, paths in tracks for path in paths]
+        tracks = zip(self.inputs, self._tracks, strict=True)
+        return [(input, Order(path.columns, path.same)) for input, paths in tracks for path in paths]
 
-    def require(self, resolved: Mapping[str, Resolved]) -> None:
+    def require(self, resolved: Mapping[str, Resolution]) -> None:
         if self._own:
-            self._touched = Touched(resolved.values())
+            self._touched = TouchedRows(resolved.values())
             self.indexes.require(resolved, self._touched, True)
 
     def apply(self, version: int, runs: Runs, sink: Sink | None) -> None:
@@ -208,19 +208,19 @@ class ReadingJoin(Defaults, ABC, Generic[R]):
             for loading in self._loading.values():
                 if (run := runs.get(loading.index.relation.name)) is not None:
                     loading.note(run)
-            for place, index in enumerate(self._of_alias):
+            for position, index in enumerate(self._of_alias):
                 if self._planted is not None and (run := runs.get(index.relation.name)) is not None:
                     slots = np.concatenate((run.old[run.old >= 0], run.new[run.new >= 0]))
-                    self._planted.note(place, index.entries(slots, False)[0])
+                    self._planted.note(position, index.entries(slots, False)[0])
             return
         if (applied := self.indexes.applied) is None:
             return
 
-        def tell(sink: Sink, at: Indices, rows: Slots) -> int:
+        def emit(sink: Sink, at: Indices, rows: Slots) -> int:
             offsets, kinds = np.divmod(applied.turns[at], len(SIGNS))
             return 0 if sink(offsets, kinds == INSERT, tuple(rows)) else len(SIGNS) * (offsets.item(-1) + 1)
 
-        self._reader.follow(applied, None if sink is None else partial(tell, sink))
+        self._reader.follow(applied, None if sink is None else partial(emit, sink))
 
     def reclaim(self, oldest_needed: int, pins: Numbers) -> bool:
         return self._own and self.indexes.reclaim(oldest_needed, pins)
@@ -228,19 +228,19 @@ class ReadingJoin(Defaults, ABC, Generic[R]):
     def rows(self, root: Any, window: Bounds | None) -> Enumeration:
         return self._nothing() if self._reader is None or root is None else SlotsCursor(self._reader.rows(root))
 
-    def partners(self, root: Any, place: int, slots: Slots, window: Bounds | None) -> Enumeration:
+    def partners(self, root: Any, position: int, slots: Slots, window: Bounds | None) -> Enumeration:
         if self._reader is None or root is None:
             return self._nothing()
-        return SlotsCursor(self._reader.partners(root, place, self._of_alias[place].entries(slots, False)[0]))
+        return SlotsCursor(self._reader.partners(root, position, self._of_alias[position].entries(slots, False)[0]))
 
-    def of_key(self, root: Any, place: int, key: pa.RecordBatch, window: Bounds | None) -> Enumeration:
-        coordinates = None if self._reader is None else self._of_alias[place].key(key)
+    def of_key(self, root: Any, position: int, key: pa.RecordBatch, window: Bounds | None) -> Enumeration:
+        coordinates = None if self._reader is None else self._of_alias[position].key(key)
         if self._reader is None or root is None or coordinates is None:
             return self._nothing()
-        return SlotsCursor(self._reader.of_key(root, place, coordinates))
+        return SlotsCursor(self._reader.of_key(root, position, coordinates))
 
-    def _nothing(self) -> These:
-        return These((NO_SLOTS,) * len(self.sides))
+    def _nothing(self) -> GivenRowsCursor:
+        return GivenRowsCursor((NO_SLOTS,) * len(self.inputs))
 
     def is_empty(self, root: Any) -> bool | None:
         return self._reader is None or root is None or self._reader.is_empty(root)
@@ -253,7 +253,7 @@ class ReadingJoin(Defaults, ABC, Generic[R]):
     def bytes(self) -> int:
         """Bytes of the structure, and its share of indexes that several views or aliases use. Replaced indexes count nothing: what readers
         need of them is counted by the indexes."""
-        if isinstance(self._reader, Planted) and not self.indexes.has(self._owner):
+        if isinstance(self._reader, IndexLoader) and not self.indexes.has(self._owner):
             return 0
         return sum(map(self.indexes.bytes_of, self._taken)) + (self._reader.own_bytes if self._reader is not None else 0)
 

@@ -11,7 +11,7 @@ from service.views.deltas import Combination
 _CHUNK = 1 << 17  # rows at once: a structure's cursor reserves memory for as many as it is asked for
 
 
-class Slotted(Protocol):
+class SlotSource(Protocol):
     """A structure's cursor: slots, an array per alias."""
 
     @property
@@ -28,13 +28,13 @@ class Slotted(Protocol):
 
     def fill(self, limit: int) -> Any: ...
 
-    def clone(self) -> Slotted: ...
+    def clone(self) -> SlotSource: ...
 
 
 class Wrapper:
     """A cursor over another one, or over a structure's cursor, with the same counts. Subclasses define `fill`."""
 
-    def __init__(self, cursor: Slotted) -> None:
+    def __init__(self, cursor: SlotSource) -> None:
         self._cursor = cursor
 
     @property

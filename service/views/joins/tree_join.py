@@ -21,10 +21,10 @@ import pyarrow as pa
 
 from service.planning.binding import Index
 from service.planning.tree_shape import Edge, behind, outward
-from service.tables.changes import DELETE, ENTER, INSERT, SIGNS, Part, Parted, Runs, in_order, parted
+from service.tables.changes import DELETE, ENTER, INSERT, SIGNS, AliasChanges, DividedRun, Runs, in_order, parted
+from service.tables.inputs import NEWEST, Input, ends_of, read
 from service.tables.masks import Mask, select_mask
-from service.tables.resolution import NO_SLOTS, Indices, Resolved, Slots
-from service.tables.sides import NEWEST, Side, ends_of, read
+from service.tables.resolution import NO_SLOTS, Indices, Resolution, Slots
 from service.tables.store import FREED_AT_ONCE, Domain, Numbers, Table
 from service.views.deltas import Sink
 from service.views.joins.indexed_cursor import Scan
@@ -33,8 +33,8 @@ from service.views.joins.slots_cursor import SlotsCursor
 from structures.core.encoding import NEG_INF, POS_INF
 from structures.join_tree import layout
 from structures.join_tree.changes import MOVE
-from structures.join_tree.cursors import Given, Start
-from structures.join_tree.tree import JoinTree, Port, Roots, Singles
+from structures.join_tree.cursors import GivenRows, Start
+from structures.join_tree.tree import JoinTree, Port, Roots, SingleChanges
 
 _NO_WINDOW = np.empty((0, 2), np.int64)
 _SIGNS = SIGNS.copy()
@@ -42,11 +42,11 @@ _SIGNS[ENTER] = MOVE
 _KINDS = {"required": layout.REQUIRED, "exists": layout.EXISTS, "absent": layout.ABSENT, "optional": layout.OPTIONAL}
 
 
-class Alive:
-    """The slots of alias number `place` that take part in rows of the version."""
+class LiveSlots:
+    """The slots of alias number `position` that take part in rows of the version."""
 
-    def __init__(self, tree: JoinTree, roots: Roots, place: int, start: Start) -> None:
-        self._tree, self._roots, self._place, self._start = tree, roots, place, start
+    def __init__(self, tree: JoinTree, roots: Roots, position: int, start: Start) -> None:
+        self._tree, self._roots, self._position, self._start = tree, roots, position, start
 
     @property
     def done(self) -> bool:
@@ -54,10 +54,10 @@ class Alive:
 
     def fill(self, limit: int) -> Slots:
         slots = self._start.fill(limit)
-        alive: Slots = slots[self._tree.holds(self._roots, self._place, slots)]
+        alive: Slots = slots[self._tree.holds(self._roots, self._position, slots)]
         return alive
 
-    def clone(self) -> Alive:
+    def clone(self) -> LiveSlots:
         other = copy.copy(self)
         other._start = self._start.clone()
         return other
@@ -66,23 +66,23 @@ class Alive:
 class TreeJoin(Defaults):
     """See the module docstring; `protocol` describes the methods."""
 
-    def __init__(self, sides: Sequence[Side], tree: Sequence[Edge], never: bool) -> None:
-        """`sides`: of the aliases of rows, then of those of EXISTS and NOT EXISTS. `tree`: each edge followed by its opposite."""
-        self.sides, self.never = list(sides), never
+    def __init__(self, inputs: Sequence[Input], tree: Sequence[Edge], never: bool) -> None:
+        """`inputs`: of the aliases of rows, then of those of EXISTS and NOT EXISTS. `tree`: each edge followed by its opposite."""
+        self.inputs, self.never = list(inputs), never
         ends = [(Index(edge.far, edge.far_columns, edge.far_span), edge.filters) for edge in tree]
         self.has_parts = any(edge.kind != "required" for edge in tree)
         # A row that can have no partner in a part must still be found: by a port of another edge, or by one of no edge.
         finding = {edge.near for edge in tree if edge.kind not in ("absent", "optional")}
-        alone = [(Index(side.place, (), None), ()) for side in sides if side.place not in finding]
+        alone = [(Index(input.position, (), None), ()) for input in inputs if input.position not in finding]
         seen = list(dict.fromkeys([*ends, *alone]))
         self.indexes, self._filters = [index for index, _ in seen], [filters for _, filters in seen]
         number = domains_of(tree)
         self.domains: list[Domain] = []
         for index in self.indexes:
             if number.get(index[:2]) == len(self.domains):
-                types = sides[index.place].relation.schema
+                types = inputs[index.position].relation.schema
                 self.domains.append(Domain([types.field(name).type for name in index.columns]))
-        ports = [Port(index.place, number.get(index[:2], -1), index.span is not None) for index in self.indexes]
+        ports = [Port(index.position, number.get(index[:2], -1), index.span is not None) for index in self.indexes]
         edges = [(seen.index(ends[e + 1]), seen.index(ends[e])) for e in range(0, len(tree), 2)]
         self.tree = JoinTree(ports, edges, kinds=[_KINDS[edge.kind] for edge in tree[::2]] if self.has_parts else ())
         self._middle = outward(tree)[0]
@@ -111,31 +111,31 @@ class TreeJoin(Defaults):
     def build(self, version: int, progress: Callable[[float], None]) -> None:
         """Cost: O(n log n)."""
         versions: dict[str, int] = {}
-        for done, side in enumerate([] if self.never else sorted(self.sides, key=self._reading_order)):
-            name = side.relation.name
+        for done, input in enumerate([] if self.never else sorted(self.inputs, key=self._reading_order)):
+            name = input.relation.name
             if done and self.hold_newest is not None and name not in versions:
-                version = self.hold_newest(side.relation)
-            parts = side.rows_of(versions.setdefault(name, version))
+                version = self.hold_newest(input.relation)
+            parts = input.rows_of(versions.setdefault(name, version))
             for slots in parts:
-                self._describe(side, slots)
-            self.tree.load(version, side.place, np.concatenate(parts))
-            progress((done + 1) / len(self.sides))
+                self._describe(input, slots)
+            self.tree.load(version, input.position, np.concatenate(parts))
+            progress((done + 1) / len(self.inputs))
         self._version = version
         self.tree.count_anew()
 
-    def _reading_order(self, side: Side) -> tuple[bool, int]:
+    def _reading_order(self, input: Input) -> tuple[bool, int]:
         """Return the sort key of a side for loading: those of EXISTS and NOT EXISTS first, because fewer rows flip then; otherwise the
         relation that changed last is read last."""
-        return side.place not in self._hidden, side.relation.table.changed
+        return input.position not in self._hidden, input.relation.table.changed
 
-    def _describe(self, side: Side, slots: Slots) -> None:
+    def _describe(self, input: Input, slots: Slots) -> None:
         """Describe inserted rows: their codes gain references."""
-        codes = [self._codes(side, p, slots, Domain.acquire_of) for p in self.tree.of_alias[side.place]]
-        self.tree.describe(side.place, slots, codes, self._ends(side, slots))
+        codes = [self._codes(input, p, slots, Domain.acquire_of) for p in self.tree.of_alias[input.position]]
+        self.tree.describe(input.position, slots, codes, self._ends(input, slots))
 
-    def _codes(self, side: Side, port: int, slots: Slots, of: Callable[[Domain, Table, Sequence[str], Slots], Slots]) -> Slots | None:
+    def _codes(self, input: Input, port: int, slots: Slots, of: Callable[[Domain, Table, Sequence[str], Slots], Slots]) -> Slots | None:
         """Return the rows' codes at a port, by `of`; -1 for those that it does not see. None: it sees all rows, and all alike."""
-        domain, filters, table = self._domain(port), self._filters[port], side.relation.table
+        domain, filters, table = self._domain(port), self._filters[port], input.relation.table
         columns = self.indexes[port].columns
         if not filters:
             return None if domain is None else of(domain, table, columns, slots)
@@ -145,28 +145,28 @@ class TreeJoin(Defaults):
         codes[able] = 0 if domain is None else of(domain, table, columns, slots[able])
         return codes
 
-    def _ends(self, side: Side, slots: Slots) -> list[tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]] | None]:
-        spans = [self.indexes[p].span for p in self.tree.of_alias[side.place]]
-        return [None if span is None else ends_of(side.relation.table, span, slots) for span in spans]
+    def _ends(self, input: Input, slots: Slots) -> list[tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]] | None]:
+        spans = [self.indexes[p].span for p in self.tree.of_alias[input.position]]
+        return [None if span is None else ends_of(input.relation.table, span, slots) for span in spans]
 
-    def _describe_moved(self, side: Side, before: Slots, after: Slots) -> None:
+    def _describe_moved(self, input: Input, before: Slots, after: Slots) -> None:
         """Describe rows that only move: they are unchanged."""
-        ports = self.tree.of_alias[side.place]
+        ports = self.tree.of_alias[input.position]
         ends = [self.tree.ends(p, before) if self.tree.ports[p].spanned else None for p in ports]
-        self.tree.describe(side.place, after, [self.tree.codes(p, before) for p in ports], ends)
+        self.tree.describe(input.position, after, [self.tree.codes(p, before) for p in ports], ends)
 
-    def _release(self, version: int, side: Side, slots: Slots) -> None:
-        for p in self.tree.of_alias[side.place]:
+    def _release(self, version: int, input: Input, slots: Slots) -> None:
+        for p in self.tree.of_alias[input.position]:
             domain = self._domain(p)
             if domain is not None:
                 domain.release(self.tree.codes(p, slots), version)
 
-    def require(self, resolved: Mapping[str, Resolved]) -> None:
-        named = [resolved.get(side.relation.name) for side in self.sides]
+    def require(self, resolved: Mapping[str, Resolution]) -> None:
+        named = [resolved.get(input.relation.name) for input in self.inputs]
         if not any(named):
             return
         self.tree.require(
-            [side.relation.table.rows + (one.inserts.num_rows if one else 0) for side, one in zip(self.sides, named, strict=True)]
+            [input.relation.table.rows + (one.inserts.num_rows if one else 0) for input, one in zip(self.inputs, named, strict=True)]
         )
         for p, port in enumerate(self.tree.ports):
             one, domain = named[port.alias], self._domain(p)
@@ -175,55 +175,59 @@ class TreeJoin(Defaults):
 
     def apply(self, version: int, runs: Runs, sink: Sink | None) -> None:
         self._version = version
-        parts: dict[int, Parted] = {}
-        for side in [] if self.never else self.sides:
-            run = runs.get(side.relation.name)
+        parts: dict[int, DividedRun] = {}
+        for input in [] if self.never else self.inputs:
+            run = runs.get(input.relation.name)
             if run is not None:
-                parts[side.place] = self._selected(side, parted(side, run, sink is not None))
-        work: list[tuple[int, int, Part]] = []
-        for place, part in parts.items():
-            side = self.sides[place]
+                parts[input.position] = self._selected(input, parted(input, run, sink is not None))
+        work: list[tuple[int, int, AliasChanges]] = []
+        for position, part in parts.items():
+            input = self.inputs[position]
             if len(part.moved.new):
-                self._describe_moved(side, part.moved.old, part.moved.new)
-            if len(part.gone.old):  # these codes are not reused before `reclaim`
-                self._release(version, side, part.gone.old)
-            if len(part.come.new):
-                self._describe(side, part.come.new)
-            for kind, some in ((ENTER, part.moved), (DELETE, part.gone), (INSERT, part.come)):
+                self._describe_moved(input, part.moved.old, part.moved.new)
+            if len(part.deleted.old):  # these codes are not reused before `reclaim`
+                self._release(version, input, part.deleted.old)
+            if len(part.inserted.new):
+                self._describe(input, part.inserted.new)
+            for kind, some in ((ENTER, part.moved), (DELETE, part.deleted), (INSERT, part.inserted)):
                 slots = some.old if kind == DELETE else some.new
-                able = np.flatnonzero(self.tree.able(place, slots))
+                able = np.flatnonzero(self.tree.able(position, slots))
                 if len(able) > 1:
-                    able = able[self.tree.order(place, slots[able])]
-                work.append((kind, place, _only(some, able)))
+                    able = able[self.tree.order(position, slots[able])]
+                work.append((kind, position, _only(some, able)))
         found = in_order([(kind, some.offsets) for kind, _, some in work])
         if not len(found.order):
             return
-        places = np.repeat(np.array([place for _, place, _ in work]), [len(some.offsets) for _, _, some in work])[found.order]
+        positions = np.repeat(np.array([position for _, position, _ in work]), [len(some.offsets) for _, _, some in work])[found.order]
         old, new = np.concatenate([some.old for _, _, some in work]), np.concatenate([some.new for _, _, some in work])
-        singles = Singles(_SIGNS[found.kinds], places, old[found.order], new[found.order], np.zeros(len(places), np.int64))
+        singles = SingleChanges(_SIGNS[found.kinds], positions, old[found.order], new[found.order], np.zeros(len(positions), np.int64))
 
-        def tell(sink: Sink, at: Indices, rows: npt.NDArray[np.int32]) -> int:
-            offsets, come = found.offsets[at], found.kinds[at] == INSERT
+        def emit(sink: Sink, at: Indices, rows: npt.NDArray[np.int32]) -> int:
+            offsets, inserted_rows = found.offsets[at], found.kinds[at] == INSERT
             if self.has_parts:
-                come = self._comes(places[at], come, rows)
-            return 0 if sink(offsets, come, tuple(rows)) else offsets.item(-1) + 1
+                inserted_rows = self._is_inserted(positions[at], inserted_rows, rows)
+            return 0 if sink(offsets, inserted_rows, tuple(rows)) else offsets.item(-1) + 1
 
-        self.tree.apply(version, singles, found.offsets, None if sink is None else partial(tell, sink))
+        self.tree.apply(version, singles, found.offsets, None if sink is None else partial(emit, sink))
 
-    def _selected(self, side: Side, part: Parted) -> Parted:
+    def _selected(self, input: Input, part: DividedRun) -> DividedRun:
         """Drop the rows that the filters exclude."""
-        gone, come, moved = part
-        return Parted(_only(gone, side.selected(gone.old)), _only(come, side.selected(come.new)), _only(moved, side.selected(moved.new)))
+        deleted, inserted_rows, moved = part
+        return DividedRun(
+            _only(deleted, input.selected(deleted.old)),
+            _only(inserted_rows, input.selected(inserted_rows.new)),
+            _only(moved, input.selected(moved.new)),
+        )
 
-    def _comes(self, places: npt.NDArray[np.int64], inserted: Mask, rows: npt.NDArray[np.int32]) -> Mask:
+    def _is_inserted(self, positions: npt.NDArray[np.int64], inserted: Mask, rows: npt.NDArray[np.int32]) -> Mask:
         """bool[n]: which of these rows are inserted; and for each the alias of the change that reports it, and whether that is an
         insert."""
-        come = np.empty(len(inserted), np.bool_)
-        for place in np.unique(places).tolist():
+        inserted_rows = np.empty(len(inserted), np.bool_)
+        for position in np.unique(positions).tolist():
             for kind in (False, True):
-                some = np.flatnonzero((places == place) & (inserted == kind))
-                come[some] = self.tree.comes(place, kind, rows[:, some])
-        return come
+                some = np.flatnonzero((positions == position) & (inserted == kind))
+                inserted_rows[some] = self.tree.is_inserted(position, kind, rows[:, some])
+        return inserted_rows
 
     def reclaim(self, oldest_needed: int, pins: Numbers) -> bool:
         if self.tree.reclaim(oldest_needed, pins, FREED_AT_ONCE):
@@ -232,29 +236,29 @@ class TreeJoin(Defaults):
 
     # --- reading
 
-    def _cursor(self, root: Roots, place: int, start: Start, window: Bounds | None) -> SlotsCursor:
+    def _cursor(self, root: Roots, position: int, start: Start, window: Bounds | None) -> SlotsCursor:
         bounds = _NO_WINDOW
         if window:
             spans = [index.span for index in self.indexes]
             bounds = np.array([window.get(span, (NEG_INF, POS_INF)) if span else (NEG_INF, POS_INF) for span in spans])
-        return SlotsCursor(self.tree.rows(root, place, start, bounds))
+        return SlotsCursor(self.tree.rows(root, position, start, bounds))
 
     def rows(self, root: Roots, window: Bounds | None) -> SlotsCursor:
         return self._cursor(root, self._middle, self.tree.all_of(root, self.tree.base[self._middle]), window)
 
-    def partners(self, root: Roots, place: int, slots: Slots, window: Bounds | None) -> SlotsCursor:
-        given = Given(NO_SLOTS if self.never else self.sides[place].chosen(slots))
-        return self._cursor(root, place, Alive(self.tree, root, place, given), window)
+    def partners(self, root: Roots, position: int, slots: Slots, window: Bounds | None) -> SlotsCursor:
+        given = GivenRows(NO_SLOTS if self.never else self.inputs[position].chosen(slots))
+        return self._cursor(root, position, LiveSlots(self.tree, root, position, given), window)
 
-    def of_key(self, root: Roots, place: int, key: pa.RecordBatch, window: Bounds | None) -> SlotsCursor:
+    def of_key(self, root: Roots, position: int, key: pa.RecordBatch, window: Bounds | None) -> SlotsCursor:
         """If no port has exactly these columns, and surely sees all rows with them, the alias's rows are scanned."""
-        for p in self.tree.of_alias[place]:
+        for p in self.tree.of_alias[position]:
             domain, columns = self._domain(p), self.indexes[p].columns
             if domain is not None and set(columns) == set(key.schema.names) and self._sees_all(p):
                 code = int(domain.look_up(key.select(columns))[0])
-                return self._cursor(root, place, self.tree.of_code(root, p, code), window)
-        scan = Given(NO_SLOTS) if self.never else Scan(self.sides[place], root.version, key)
-        return self._cursor(root, place, Alive(self.tree, root, place, scan), window)
+                return self._cursor(root, position, self.tree.of_code(root, p, code), window)
+        scan = GivenRows(NO_SLOTS) if self.never else Scan(self.inputs[position], root.version, key)
+        return self._cursor(root, position, LiveSlots(self.tree, root, position, scan), window)
 
     def _sees_all(self, port: int) -> bool:
         """Whether a port sees all rows of the view's that have a key there: those of a part that they may lack need no span."""
@@ -269,7 +273,7 @@ class TreeJoin(Defaults):
 
     @property
     def bytes(self) -> int:
-        rows = [side.relation.table.rows for side in self.sides]
+        rows = [input.relation.table.rows for input in self.inputs]
         kept = self.tree.bytes(rows, [domain.keys for domain in self.domains])
         return kept + sum(domain.bytes for domain in self.domains)
 
@@ -284,11 +288,11 @@ class TreeJoin(Defaults):
     def check(self) -> None:
         if self.never:
             return
-        rows = [np.concatenate(side.rows_of(NEWEST)) for side in self.sides]
+        rows = [np.concatenate(input.rows_of(NEWEST)) for input in self.inputs]
         for p, index in enumerate(self.indexes):
-            slots = rows[index.place]
-            table = self.sides[index.place].relation.table
-            codes = self._codes(self.sides[index.place], p, slots, Domain.look_up_of) if len(slots) else None
+            slots = rows[index.position]
+            table = self.inputs[index.position].relation.table
+            codes = self._codes(self.inputs[index.position], p, slots, Domain.look_up_of) if len(slots) else None
             assert codes is None or np.array_equal(codes, self.tree.codes(p, slots)), f"the codes of port {p} differ from its columns'"
             if index.span is not None:
                 assert all(map(np.array_equal, ends_of(table, index.span, slots), self.tree.ends(p, slots))), (
@@ -312,6 +316,6 @@ def domains_of(tree: Sequence[Edge]) -> dict[tuple[int, tuple[str, ...]], int]:
     return {end: classes.index(frozenset(found[end])) for end in ends}
 
 
-def _only(part: Part, indices: npt.NDArray[np.int64] | None) -> Part:
+def _only(part: AliasChanges, indices: npt.NDArray[np.int64] | None) -> AliasChanges:
     """Return the rows with these indices; None: all of them."""
-    return part if indices is None else Part(part.offsets[indices], part.old[indices], part.new[indices])
+    return part if indices is None else AliasChanges(part.offsets[indices], part.old[indices], part.new[indices])

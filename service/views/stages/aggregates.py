@@ -20,7 +20,7 @@ RAW, ORDERED, CODED = range(3)
 class Kind(NamedTuple):
     form: int
     kept: tuple[int, ...]
-    told: int
+    emitted: int
     scale: int = 1
 
 

@@ -18,14 +18,14 @@ import pyarrow.compute as pc
 from livejoin.wire.kinds import KEPT_TYPES, decimal_kind, digits_of, kept, sent
 from service.query.model import Query
 from service.tables.arrow import is_text, null_mask, reader
+from service.tables.inputs import Input
 from service.tables.projection import Projection
 from service.tables.resolution import Slots
-from service.tables.sides import Side
 from service.tables.store import Domain, Table, pieces
 from service.tables.truncation import trunc_dates, trunc_timestamps
 from service.views.deltas import Combination
 from service.views.nulls import loosened
-from service.views.shown import Definitions, Parts
+from service.views.shown import Definitions, ShownAliases
 from service.views.stages.aggregates import CODED, ORDERED
 from structures.aggregate.layout import INFINITY_BITS, NAN_BITS, NAN_ORDER
 from structures.grouped import following
@@ -33,7 +33,7 @@ from structures.grouped.following import Reads
 
 Words = npt.NDArray[np.int64]
 Mask = npt.NDArray[np.bool_]
-Come = tuple[Mask, int]
+Inserted = tuple[Mask, int]
 """Which rows come, and the version at which the others, which have come before, go."""
 
 _FLOAT, _DATE, _BOOL = pa.float64(), pa.date32(), pa.bool_()
@@ -41,7 +41,7 @@ _SIGN = np.int64(-(2**63))
 _NO_WORDS = np.empty(0, np.int64)
 
 
-class Read(NamedTuple):
+class StageRows(NamedTuple):
     """n rows. codes: int32[n], of groups. values: int64[k, n] of the operands, nulls: uint8[k, n]. texts: codes for each domain of text
     operands, -1 for null."""
 
@@ -77,7 +77,7 @@ class References:
             np.add.at(self._counts[number], some, each)
 
 
-class Truncated(NamedTuple):
+class TruncatedColumn(NamedTuple):
     """The beginnings of the hours, days and so on that the values of a column lie in."""
 
     name: str
@@ -102,10 +102,10 @@ class Columns:
     """The columns of one view's groups. Used by one thread at a time, the writer or the view's builder, and meanwhile by the preparation of
     a truncate, for `read` and `release`: the domains have locks."""
 
-    def __init__(self, query: Query, sides: Sequence[Side], definitions: Definitions) -> None:
+    def __init__(self, query: Query, inputs: Sequence[Input], definitions: Definitions) -> None:
         assert query.groups is not None
-        self._parts = Parts(query, sides, loosened(query, definitions))
-        self._query, self._sides = query, sides
+        self._parts = ShownAliases(query, inputs, loosened(query, definitions))
+        self._query, self._inputs = query, inputs
         self.schema = self._parts.schema  # of the columns read, nullable where they may ever become so
         self.follow(definitions)
         self._columns = query.groups.columns
@@ -123,12 +123,12 @@ class Columns:
         self.has_texts = any(map(is_text, self._types))  # in the domain
         self.operands: list[tuple[int, int]] = []  # output, form
         self._texts: dict[int, Domain] = {}  # by number of a CODED operand
-        self._read: list[tuple[int, list[int], list[str]]] = []  # for each side: its place, its outputs, and their columns
-        for place, side in enumerate(sides):
+        self._read: list[tuple[int, list[int], list[str]]] = []  # for each input: its place, its outputs, and their columns
+        for position, input in enumerate(inputs):
             given = [(at, one.column) for at, one in enumerate(query.outputs) if one.column is not None]
-            mine = [(at, ref.column) for at, ref in given if ref.alias == side.alias]
+            mine = [(at, ref.column) for at, ref in given if ref.alias == input.alias]
             if mine:
-                self._read.append((place, [at for at, _ in mine], [name for _, name in mine]))
+                self._read.append((position, [at for at, _ in mine], [name for _, name in mine]))
         plain = all(output.column is not None for output in query.outputs)
         self._of_tables = plain and not any(is_text(field.type) for field in self.schema) and not query.optional
 
@@ -148,16 +148,16 @@ class Columns:
         return self._of_tables and len(self._columns) > 0
 
     @property
-    def truncated(self) -> list[Truncated]:
+    def truncated(self) -> list[TruncatedColumn]:
         """The grouping columns that are computed."""
         outputs, both = self._query.outputs, zip(self._columns, self._types, strict=True)
         given = ((outputs[column.of].column, column.trunc, type_) for column, type_ in both)
-        return [Truncated(ref.column, trunc, type_) for ref, trunc, type_ in given if ref is not None and trunc is not None]
+        return [TruncatedColumn(ref.column, trunc, type_) for ref, trunc, type_ in given if ref is not None and trunc is not None]
 
     def reads(self, table: Table, varying: Sequence[str], having: Sequence[tuple[int, int, int]]) -> Reads:
         """Describe for a kernel how to read the columns if `are_numbers`, from the only relation. varying: columns of it, one of which
         differs; having: as in the kernel."""
-        of = [table.places_of([output.column.column]).item() for output in self._query.outputs if output.column is not None]
+        of = [table.positions_of([output.column.column]).item() for output in self._query.outputs if output.column is not None]
         keys, computed = list[tuple[int, int, int]](), 0
         for column, type_, null in zip(self._columns, self._types, self.nullable, strict=True):
             if null:
@@ -168,7 +168,7 @@ class Columns:
             (following.ORDERED if form == ORDERED and self.schema.field(output).type == _FLOAT else following.WORD, of[output], -1)
             for output, form in self.operands
         ]
-        return Reads(table.places_of(varying), *(np.array(some, np.int64).reshape(-1, 3) for some in (keys, values, having)))
+        return Reads(table.positions_of(varying), *(np.array(some, np.int64).reshape(-1, 3) for some in (keys, values, having)))
 
     def operand(self, output: int, form: int) -> int:
         """Return the number of this operand, adding it if needed."""
@@ -184,31 +184,31 @@ class Columns:
             number: Domain([self.schema.field(output).type]) for number, (output, form) in enumerate(self.operands) if form == CODED
         }
 
-    def read(self, rows: Combination, come: Come | None) -> Read:
+    def read(self, rows: Combination, inserted: Inserted | None) -> StageRows:
         """Read the rows. Codes of inserted rows gain a reference and those of deleted rows lose one; come=None: they are only looked up.
         O(n)."""
         n = len(rows[0])
         if self._of_tables or not len(self.schema):
-            return self._of_columns(n, self._numbers(rows), come)
+            return self._of_columns(n, self._numbers(rows), inserted)
         parts = [
-            self._read_some(tuple(slots[part] for slots in rows), None if come is None else (come[0][part], come[1]))
+            self._read_some(tuple(slots[part] for slots in rows), None if inserted is None else (inserted[0][part], inserted[1]))
             for part in pieces(self._parts.text_bytes(rows))
         ]
         if len(parts) == 1:
             return parts[0]
         texts = [np.concatenate(codes) for codes in zip(*(part.texts for part in parts), strict=True)]
         values, nulls = (np.concatenate([part[at] for part in parts], axis=1) for at in (1, 2))
-        return Read(np.concatenate([part.codes for part in parts]), values, nulls, texts)
+        return StageRows(np.concatenate([part.codes for part in parts]), values, nulls, texts)
 
-    def _read_some(self, rows: Combination, come: Come | None) -> Read:
-        return self._of_columns(len(rows[0]), [_of_arrow(column) for column in self._parts.rows(rows).columns], come)
+    def _read_some(self, rows: Combination, inserted: Inserted | None) -> StageRows:
+        return self._of_columns(len(rows[0]), [_of_arrow(column) for column in self._parts.rows(rows).columns], inserted)
 
-    def release(self, read: Read, those: Mask, version: int) -> None:
+    def release(self, read: StageRows, those: Mask, version: int) -> None:
         """Drop a reference to the codes of each of these rows."""
         for domain, codes in zip(self._domains, self.codes_of(read), strict=True):
             domain.release(codes[those], version)
 
-    def codes_of(self, read: Read) -> list[Slots]:
+    def codes_of(self, read: StageRows) -> list[Slots]:
         """Return the codes of these rows for each domain: of groups, unless there is only one, and of text operands."""
         return [*([] if self.domain is None else [read.codes]), *read.texts]
 
@@ -273,15 +273,15 @@ class Columns:
     def _numbers(self, rows: Combination) -> list[_Column]:
         """Read the outputs, all of them columns of numbers, from their tables."""
         found: dict[int, _Column] = {}
-        for place, outputs, names in self._read:
-            words, nulls = self._sides[place].relation.table.numbers(names, rows[place])
+        for position, outputs, names in self._read:
+            words, nulls = self._inputs[position].relation.table.numbers(names, rows[position])
             found.update(zip(outputs, map(_Column, words, nulls), strict=True))
         return [found[at] for at in range(len(found))]
 
-    def _of_columns(self, n: int, columns: Sequence[_Column], come: Come | None) -> Read:
+    def _of_columns(self, n: int, columns: Sequence[_Column], inserted: Inserted | None) -> StageRows:
         codes = np.zeros(n, np.int32)
         if self.domain is not None:
-            codes = self._coded([self._key(number, columns[column.of]) for number, column in enumerate(self._columns)], come)
+            codes = self._coded([self._key(number, columns[column.of]) for number, column in enumerate(self._columns)], inserted)
         values, nulls = np.zeros((max(1, len(self.operands)), n), np.int64), np.zeros((max(1, len(self.operands)), n), np.uint8)
         texts: list[Slots] = []
         for number, (output, form) in enumerate(self.operands):
@@ -291,11 +291,11 @@ class Columns:
             if form == CODED:
                 assert text is not None
                 domain, batch = self._texts[number], pa.RecordBatch.from_arrays([text], [""])
-                texts.append(_codes_of(domain, batch, come))
+                texts.append(_codes_of(domain, batch, inserted))
                 values[number] = texts[-1]
             elif text is None:
                 values[number] = _ordered(words) if form == ORDERED and self.schema.field(output).type == _FLOAT else words
-        return Read(codes, values, nulls, texts)
+        return StageRows(codes, values, nulls, texts)
 
     def _key(self, number: int, column: _Column) -> _Column:
         trunc, type_ = self._columns[number].trunc, self._types[number]
@@ -303,17 +303,17 @@ class Columns:
             column = column._replace(words=_truncated(trunc, type_, column.words))
         return _canonical(type_, column)
 
-    def _coded(self, columns: Sequence[_Column], come: Come | None) -> Slots:
+    def _coded(self, columns: Sequence[_Column], inserted: Inserted | None) -> Slots:
         assert self.domain is not None
         if self.has_texts:
             arrays = [part for number, column in enumerate(columns) for part in self._arrays(number, column)]
             batch = pa.RecordBatch.from_arrays(arrays, [str(i) for i in range(len(arrays))])
-            return _codes_of(self.domain, batch, come)
+            return _codes_of(self.domain, batch, inserted)
         parts = [part for column, null in zip(columns, self.nullable, strict=True) for part in _cells(column, null)]
         cells = np.empty((len(parts[0]), len(parts)), np.int64)
         for at, part in enumerate(parts):
             cells[:, at] = part
-        return self.domain.look_up_cells(cells) if come is None else self.domain.count_cells(cells, *come)
+        return self.domain.look_up_cells(cells) if inserted is None else self.domain.count_cells(cells, *inserted)
 
     def _arrays(self, number: int, column: _Column) -> list[pa.Array]:
         type_ = self._types[number]
@@ -331,14 +331,14 @@ def _truncated(unit: str, type_: pa.DataType, words: Words) -> Words:
     return (trunc_dates if type_ == _DATE else trunc_timestamps)(unit, words)
 
 
-def _codes_of(domain: Domain, batch: pa.RecordBatch, come: Come | None) -> Slots:
+def _codes_of(domain: Domain, batch: pa.RecordBatch, inserted: Inserted | None) -> Slots:
     """As in `Columns.read`."""
-    if come is None:
+    if inserted is None:
         return domain.look_up(batch)
     codes: Slots = domain.acquire(batch)
-    comes, version = come
-    if not comes.all():
-        domain.release(np.repeat(codes[~comes], 2), version)  # once for the insert, once for the call above
+    is_inserted, version = inserted
+    if not is_inserted.all():
+        domain.release(np.repeat(codes[~is_inserted], 2), version)  # once for the insert, once for the call above
     return codes
 
 

@@ -16,13 +16,13 @@ import numpy as np
 from service.planning.plans.plan import Plan, PlanShape
 from service.query.model import Query
 from service.tables.changes import Runs
+from service.tables.inputs import Input
 from service.tables.resolution import NO_SLOTS, Slots
-from service.tables.sides import Side
 from service.tables.store import Numbers
 from service.views.collecting import RowCollector
 from service.views.joins.protocol import Join
 from service.views.stages.counting import Counter, PartnerCounter, ProductCounter, VisitCounter
-from service.views.stages.groups import GroupsStage, Taken
+from service.views.stages.groups import GroupsStage, LoadedGroups
 from service.views.stages.table import GroupTable
 from structures.aggregate.amounts import Amounts
 from structures.aggregate.groups import Groups
@@ -31,18 +31,18 @@ from structures.core.reserve import SLOTS
 _COUNTERS: Mapping[PlanShape, Callable[..., Counter]] = {"counted": PartnerCounter, "products": ProductCounter, "visits": VisitCounter}
 
 
-def counter_by(query: Query, plan: Plan, sides: Sequence[Side], table: GroupTable) -> Counter:
+def counter_by(query: Query, plan: Plan, inputs: Sequence[Input], table: GroupTable) -> Counter:
     """Return an empty counter; arguments as of `CountedStage`."""
-    return _COUNTERS[plan.shape](query, plan, sides, table)
+    return _COUNTERS[plan.shape](query, plan, inputs, table)
 
 
 class CountedStage(GroupsStage):
     """See the module docstring; `protocol` describes the methods."""
 
-    def __init__(self, query: Query, plan: Plan, sides: Sequence[Side], table: GroupTable) -> None:
+    def __init__(self, query: Query, plan: Plan, inputs: Sequence[Input], table: GroupTable) -> None:
         """`plan`: of the groups; `table`: where the rows are stored. OSError, MemoryError: there is no room."""
         table.open()
-        super().__init__(query, cast(Join, counter_by(query, plan, sides, table)), table, plan.shape != "visits", SLOTS)
+        super().__init__(query, cast(Join, counter_by(query, plan, inputs, table)), table, plan.shape != "visits", SLOTS)
 
     @property
     def _counter(self) -> Counter:
@@ -58,13 +58,13 @@ class CountedStage(GroupsStage):
         self._begin_with(version, codes)
         progress(1.0)
 
-    def take_beside(self, taken: Taken, core: Join, report: Callable[[float], None]) -> None:
+    def take_beside(self, taken: LoadedGroups, core: Join, report: Callable[[float], None]) -> None:
         """Nothing: without the rows of a relation, the join has none."""
 
-    def follow_taken(self, taken: Taken, core: Join, version: int, runs: Runs, report: Callable[[float], None]) -> None:
+    def follow_taken(self, taken: LoadedGroups, core: Join, version: int, runs: Runs, report: Callable[[float], None]) -> None:
         core.catch_up(version, runs)
 
-    def apply_without(self, version: int, runs: Runs, sink: RowCollector | None, taken: Taken) -> None:
+    def apply_without(self, version: int, runs: Runs, sink: RowCollector | None, taken: LoadedGroups) -> None:
         super().apply_without(version, runs, sink, taken._replace(references=self._counter.take_over()))
 
     def _take_delta(self, version: int, runs: Runs, codes: list[Slots]) -> int:
@@ -81,8 +81,8 @@ class CountedStage(GroupsStage):
         offsets = np.concatenate([part.offsets for part in parts])
         amounts = Amounts(*(np.concatenate(columns) for columns in zip(*(part.amounts for part in parts), strict=True)))
         ends = np.append(np.flatnonzero(np.diff(offsets)) + 1, len(offsets))
-        codes, told, cells = self._add(amounts, ends)
-        self._write(version, codes, offsets[ends[told] - 1], cells, first, sink)
+        codes, emitted, cells = self._add(amounts, ends)
+        self._write(version, codes, offsets[ends[emitted] - 1], cells, first, sink)
         return len(offsets)
 
     def _add(self, amounts: Amounts, ends: Numbers | None) -> tuple[Slots, Numbers, Numbers]:
@@ -101,4 +101,4 @@ class CountedStage(GroupsStage):
             codes.append(anew.add_amounts(amounts, None)[0])
         some = np.concatenate(codes)
         assert anew.groups == self._groups.groups, "there are other groups"
-        assert np.array_equal(anew.tell(some), self._groups.tell(some)), "a group differs from its rows"
+        assert np.array_equal(anew.emit(some), self._groups.emit(some)), "a group differs from its rows"

@@ -19,8 +19,8 @@ from service.planning.binding import equal_classes
 from service.planning.plans.plan import Plan
 from service.query.model import ColumnRef, GroupColumn, IntervalRef, Output, Query
 from service.tables.changes import Runs, order_of, parted
-from service.tables.resolution import NO_SLOTS, Resolved, Slots
-from service.tables.sides import NEWEST, Codes, Side, Source
+from service.tables.inputs import NEWEST, Codes, Input, Source
+from service.tables.resolution import NO_SLOTS, Resolution, Slots
 from service.tables.store import FREED_AT_ONCE, PIECE_ROWS, Domain, Numbers
 from service.views.joins.protocol import Defaults, Store
 from service.views.shown import Definitions
@@ -31,7 +31,7 @@ from structures.aggregate import layout
 from structures.aggregate.amounts import Amounts
 from structures.aggregate.products import Members, Products
 from structures.core.entries import Entries
-from structures.event_tree.counting import COMMON, DELETE, INSERT, LENGTHS, MEASURE, MOVE, OWN, THEIRS, Changes, Counting, Recipe
+from structures.event_tree.counting import COMMON, DELETE, INSERT, LENGTHS, MEASURE, MOVE, OWN, THEIRS, Counting, EventChanges, Recipe
 from structures.event_tree.visits import Visits
 
 _ITSELF = {"pair": 0, "self_less": 1, "self_not_equal": 2}  # how often each pair occurs in the join of a set with itself
@@ -40,7 +40,7 @@ _Of = tuple[int, int]  # an accumulator's kind, and the output that it reads
 Kinds = npt.NDArray[np.int8]
 
 
-class _Taken(NamedTuple):
+class _CountedRows(NamedTuple):
     """Rows that take part: as intervals, with the codes of their groups and their weights; which: their numbers among the given rows."""
 
     entries: Entries
@@ -49,7 +49,7 @@ class _Taken(NamedTuple):
     which: npt.NDArray[np.int64]
 
 
-class Changed(NamedTuple):
+class GroupAmounts(NamedTuple):
     """Amounts added to groups, in order, with the number of each one's version."""
 
     offsets: npt.NDArray[np.int64]
@@ -60,40 +60,40 @@ class _Role:
     """One alias, or both for a set with itself: its rows as a side of the structure."""
 
     def __init__(
-        self, query: Query, plan: Plan, side: Side, definitions: Definitions, table: GroupTable, weights: Sequence[_Of], first: int,
+        self, query: Query, plan: Plan, input: Input, definitions: Definitions, table: GroupTable, weights: Sequence[_Of], first: int,
         grouped: bool,
     ) -> None:  # fmt: skip
         """`weights`: per row, after the `first` ones, which belong to the structure; `grouped`: each row has a group."""
         assert query.groups is not None
-        self.side, self._grouped = side, grouped
+        self.input, self._grouped = input, grouped
         refs = [query.outputs[column.of].column for column in query.groups.columns] if grouped else []
-        columns = [_equal(query, ref, side.alias) for ref in refs if ref is not None]
-        outputs = [Output("", "column", ref, ()) for ref in columns] + [_of_alias(query.outputs[of], side.alias) for _, of in weights]
+        columns = [_equal(query, ref, input.alias) for ref in refs if ref is not None]
+        outputs = [Output("", "column", ref, ()) for ref in columns] + [_of_alias(query.outputs[of], input.alias) for _, of in weights]
         outputs = [output._replace(name=str(number)) for number, output in enumerate(outputs)]
         groups = tuple(GroupColumn(one.name, number, one.trunc) for number, one in enumerate(query.groups.columns) if grouped)
         alone = replace(
-            query, aliases=(query.aliases[side.place],), equal=(), overlaps=(), less=(), at_most=(), not_equal=(), within=(), cross=(),
+            query, aliases=(query.aliases[input.position],), equal=(), overlaps=(), less=(), at_most=(), not_equal=(), within=(), cross=(),
             filters=(), outputs=tuple(outputs), groups=query.groups._replace(columns=groups, aggregates=(), outputs=(), having=()),
         )  # fmt: skip
-        self._columns = Columns(alone, [Side(alone, 0, side.relation)], definitions)
+        self._columns = Columns(alone, [Input(alone, 0, input.relation)], definitions)
         if grouped:
             self._columns.domain, self._columns.nullable = table.columns.domain, table.columns.nullable
         self._kinds, self._first = [kind for kind, _ in weights], first
         self._operands = [self._columns.operand(len(columns) + number, RAW) for number in range(len(weights))]
-        self.source = Source(side, 0, plan.keys[side.place], plan.spans[side.place])
+        self.source = Source(input, 0, plan.keys[input.position], plan.spans[input.position])
 
-    def take(self, slots: Slots, come: bool, codes: Codes | None) -> _Taken:
+    def take(self, slots: Slots, inserted: bool, codes: Codes | None) -> _CountedRows:
         """Take the rows at these slots; inserted rows add a reference to their groups' codes. `codes`: returns those of the rows' keys."""
         entries, which = self.source.entries(slots, codes)
         which = np.arange(len(slots)) if which is None else which
         weights = np.zeros((len(which), self._first + len(self._kinds)), np.int64)
         if not len(which):
-            return _Taken(entries, NO_SLOTS, weights, which)
-        read = self._columns.read((entries.slot,), (np.ones(len(which), np.bool_), 0) if come else None)
+            return _CountedRows(entries, NO_SLOTS, weights, which)
+        read = self._columns.read((entries.slot,), (np.ones(len(which), np.bool_), 0) if inserted else None)
         for number, (kind, operand) in enumerate(zip(self._kinds, self._operands, strict=True), self._first):
             there = read.nulls[operand] == 0
             weights[:, number] = there if kind == layout.COUNT else np.where(there, read.values[operand], 0)
-        return _Taken(entries, read.codes if self._grouped else np.full(len(which), -1, np.int32), weights, which)
+        return _CountedRows(entries, read.codes if self._grouped else np.full(len(which), -1, np.int32), weights, which)
 
 
 class Counter(Defaults):
@@ -105,16 +105,18 @@ class Counter(Defaults):
     root: Any = None
     _references: References | None = None  # while it is prepared: those that its rows would have
 
-    def __init__(self, query: Query, plan: Plan, sides: Sequence[Side], table: GroupTable, itself: bool = False) -> None:
+    def __init__(self, query: Query, plan: Plan, inputs: Sequence[Input], table: GroupTable, itself: bool = False) -> None:
         """`itself`: all aliases are one set. OSError, MemoryError: there is no room."""
         self._never, self._groups, self._is_one = query.never, table.columns, itself
-        definitions = {side.relation.name: side.relation.definition for side in sides}
+        definitions = {input.relation.name: input.relation.definition for input in inputs}
         self.more = [_open_ends(one, query, definitions) - 1 if len(one.intervals) > 1 else 0 for one in query.outputs]  # added to lengths
         self.outputs = [(kind, table.columns.operands[operand][0]) for kind, operand, _ in table.steps.steps]
         self.common = [len(query.outputs[of].intervals) > 1 for _, of in self.outputs]
-        owners = [0 if itself else _place(query, query.outputs[of]) for _, of in self.outputs]
+        owners = [0 if itself else _position(query, query.outputs[of]) for _, of in self.outputs]
         mine = [
-            [number for number, owner in enumerate(owners) if owner == place and not self.common[number]] for place in range(len(sides))
+            [
+                number for number, owner in enumerate(owners) if owner == position and not self.common[number]
+            ] for position in range(len(inputs))
         ]  # fmt: skip
         first = int(any(self.common))  # the structure's own weight
         self.weights = [first + len(numbers) for numbers in mine]
@@ -123,18 +125,18 @@ class Counter(Defaults):
         ]  # fmt: skip
         self._roles = [
             _Role(
-                query, plan, side, definitions, table, [self.outputs[number] for number in mine[side.place]], first,
-                self.has_groups(side.place),
+                query, plan, input, definitions, table, [self.outputs[number] for number in mine[input.position]], first,
+                self.has_groups(input.position),
             )
-            for side in (sides[:1] if itself else sides)
+            for input in (inputs[:1] if itself else inputs)
         ]  # fmt: skip
-        types = [self._roles[0].side.relation.schema.field(name).type for name in plan.keys[0]]
+        types = [self._roles[0].input.relation.schema.field(name).type for name in plan.keys[0]]
         self.keys = Domain(types) if types else None
         self._acquire = self.keys.acquire_of if self.keys is not None else None
         self._look_up = self.keys.look_up_of if self.keys is not None else None
         self.structure: Any = self.made()
 
-    def has_groups(self, place: int) -> bool:
+    def has_groups(self, position: int) -> bool:
         """Whether the rows of this alias have groups."""
         return True
 
@@ -152,11 +154,11 @@ class Counter(Defaults):
         """Return an empty structure."""
         raise NotImplementedError
 
-    def load(self, structure: Any, version: int, found: Sequence[_Taken]) -> Iterator[Amounts]:
+    def load(self, structure: Any, version: int, found: Sequence[_CountedRows]) -> Iterator[Amounts]:
         """Fill an empty structure with the rows of each alias, or of the one set, at a version; yield the amounts in pieces."""
         raise NotImplementedError
 
-    def make(self, structure: Any, kind: Kinds, role: Kinds, taken: _Taken, former: Slots) -> Amounts:
+    def make(self, structure: Any, kind: Kinds, role: Kinds, taken: _CountedRows, former: Slots) -> Amounts:
         """Apply these changes and return the amounts."""
         raise NotImplementedError
 
@@ -194,55 +196,55 @@ class Counter(Defaults):
         """Yield the amounts of a new structure with the relations' newest rows, for `check`."""
         yield from self._all(self.made(), NEWEST, False, lambda part: None)
 
-    def _all(self, structure: Any, version: int, come: bool, progress: Callable[[float], None]) -> Iterator[Amounts]:
-        """`come`: codes of keys and groups gain references; otherwise they are only looked up."""
-        total = sum(role.side.relation.table.rows for role in self._roles) or 1
-        found, done = list[_Taken](), 0
+    def _all(self, structure: Any, version: int, inserted: bool, progress: Callable[[float], None]) -> Iterator[Amounts]:
+        """`inserted`: codes of keys and groups gain references; otherwise they are only looked up."""
+        total = sum(role.input.relation.table.rows for role in self._roles) or 1
+        found, done = list[_CountedRows](), 0
         for role in self._roles:
             start, parts = (-1 if self._never else 0), [role.take(NO_SLOTS, False, None)]
             while start >= 0:
-                slots, start = role.side.relation.table.scan(version, start, _CHUNK)
-                parts.append(self._take(role, slots, come))
+                slots, start = role.input.relation.table.scan(version, start, _CHUNK)
+                parts.append(self._take(role, slots, inserted))
                 done += len(slots)
                 progress(0.5 * done / total)
             found.append(_together(parts))
         yield from self.load(structure, version, found)
 
-    def _take(self, role: _Role, slots: Slots, come: bool) -> _Taken:
-        """Take rows of an alias. `come`: they are inserted."""
-        taken = role.take(slots, come and self._references is None, self._acquire if come else self._look_up)
-        if come:
+    def _take(self, role: _Role, slots: Slots, inserted: bool) -> _CountedRows:
+        """Take rows of an alias. `inserted`: they are inserted."""
+        taken = role.take(slots, inserted and self._references is None, self._acquire if inserted else self._look_up)
+        if inserted:
             self._refer(taken.codes, 1)
         return taken
 
-    def of_all(self, structure: Any, taken: _Taken, role: int, kind: int) -> Iterator[Amounts]:
+    def of_all(self, structure: Any, taken: _CountedRows, role: int, kind: int) -> Iterator[Amounts]:
         """Make the same change for all these rows, in pieces."""
         for first in range(0, len(taken.codes), PIECE_ROWS):
             part = _part(taken, slice(first, first + PIECE_ROWS))
             n = len(part.codes)
             yield self.make(structure, np.full(n, kind, np.int8), np.full(n, role, np.int8), part, np.full(n, -1, np.int32))
 
-    def require(self, resolved: Mapping[str, Resolved]) -> None:
+    def require(self, resolved: Mapping[str, Resolution]) -> None:
         rows, more, texts = list[int](), 0, 0
         for role in self._roles:
-            one = resolved.get(role.side.relation.name)
+            one = resolved.get(role.input.relation.name)
             inserts = one.inserts.num_rows if one is not None else 0
-            rows.append(role.side.relation.table.rows + inserts)
+            rows.append(role.input.relation.table.rows + inserts)
             more, texts = more + inserts, texts + (one.inserts.bytes if one is not None else 0)
         self.require_room(rows, more)
         for domain in (self.keys, self._groups.domain):
             if domain is not None:
                 domain.require(more, texts)
 
-    def follow(self, version: int, runs: Runs) -> Iterator[Changed]:
+    def follow(self, version: int, runs: Runs) -> Iterator[GroupAmounts]:
         """Follow the changed relations to `version`, the last of the runs, some changes at a time; the caller must exhaust the iterator."""
-        kinds, roles, taken, formers, offsets = list[int](), list[int](), list[_Taken](), list[Slots](), list[Numbers]()
+        kinds, roles, taken, formers, offsets = list[int](), list[int](), list[_CountedRows](), list[Slots](), list[Numbers]()
         for number, role in enumerate(self._roles):
-            run = runs.get(role.side.relation.name)
+            run = runs.get(role.input.relation.name)
             if run is None or self._never:
                 continue
-            part = parted(role.side, run, True)
-            for kind, some in ((MOVE, part.moved), (DELETE, part.gone), (INSERT, part.come)):
+            part = parted(role.input, run, True)
+            for kind, some in ((MOVE, part.moved), (DELETE, part.deleted), (INSERT, part.inserted)):
                 slots = some.old if kind == DELETE else some.new
                 if len(slots):
                     one = self._take(role, slots, kind == INSERT)
@@ -259,16 +261,18 @@ class Counter(Defaults):
         order = order_of(offset, kind_of, every.entries.key, every.entries.left)
         kind_of, every = kind_of[order], _part(every, order)
         yield from self.changed(version, offset[order], kind_of, role_of[order], every, former[order])
-        gone = kind_of == DELETE
+        deleted = kind_of == DELETE
         if self.keys is not None:
-            self.keys.release(every.entries.key[gone], version)
-        self._refer(every.codes[gone], -1)
+            self.keys.release(every.entries.key[deleted], version)
+        self._refer(every.codes[deleted], -1)
         if self._references is None and self._groups.domain is not None:
-            self._groups.domain.release(every.codes[gone], version)
+            self._groups.domain.release(every.codes[deleted], version)
 
-    def changed(self, version: int, offsets: Numbers, kind: Kinds, role: Kinds, taken: _Taken, former: Slots) -> Iterator[Changed]:
+    def changed(
+        self, version: int, offsets: Numbers, kind: Kinds, role: Kinds, taken: _CountedRows, former: Slots
+    ) -> Iterator[GroupAmounts]:
         """Apply these changes, whose versions have these numbers."""
-        yield Changed(offsets, self.make(self.structure, kind, role, taken, former))
+        yield GroupAmounts(offsets, self.make(self.structure, kind, role, taken, former))
 
     def reclaim(self, oldest_needed: int, pins: Numbers) -> bool:
         return self.keys is not None and self.keys.reclaim(oldest_needed, pins)
@@ -294,23 +298,23 @@ class Counter(Defaults):
 class PartnerCounter(Counter):
     """Counts for two relations on intervals."""
 
-    def __init__(self, query: Query, plan: Plan, sides: Sequence[Side], table: GroupTable) -> None:
+    def __init__(self, query: Query, plan: Plan, inputs: Sequence[Input], table: GroupTable) -> None:
         assert plan.core is not None
         self._itself = _ITSELF[plan.core.shape]
-        super().__init__(query, plan, sides, table, self._itself > 0)
+        super().__init__(query, plan, inputs, table, self._itself > 0)
 
     def made(self) -> Counting:
         return Counting((self.weights[0], self.weights[1]), (self.recipe(0), self.recipe(1)), self._itself)
 
-    def load(self, structure: Counting, version: int, found: Sequence[_Taken]) -> Iterator[Amounts]:
+    def load(self, structure: Counting, version: int, found: Sequence[_CountedRows]) -> Iterator[Amounts]:
         """Load both trees at once, then measure the rows of the first side; load a set with itself row by row."""
         if not self._itself:
             structure.load(found[0].entries, found[1].entries, (found[0].weights, found[1].weights))
         yield from self.of_all(structure, found[0], 0, INSERT if self._itself else MEASURE)
 
-    def make(self, structure: Counting, kind: Kinds, role: Kinds, taken: _Taken, former: Slots) -> Amounts:
+    def make(self, structure: Counting, kind: Kinds, role: Kinds, taken: _CountedRows, former: Slots) -> Amounts:
         entries, weights = taken.entries, _widened(taken.weights, max(self.weights))
-        measured = structure.follow(Changes(kind, role, entries.key, entries.left, entries.right, entries.slot, former, weights))
+        measured = structure.follow(EventChanges(kind, role, entries.key, entries.left, entries.right, entries.slot, former, weights))
         return Amounts(taken.codes, np.where(kind == DELETE, -1, 1).astype(np.int8), measured.rows, measured.sums)
 
     def require_room(self, rows: Sequence[int], more: int) -> None:
@@ -328,11 +332,11 @@ class ProductCounter(Counter):
     def made(self) -> Products:
         return Products(len(self.weights), self.sums)
 
-    def load(self, structure: Products, version: int, found: Sequence[_Taken]) -> Iterator[Amounts]:
+    def load(self, structure: Products, version: int, found: Sequence[_CountedRows]) -> Iterator[Amounts]:
         for role, taken in enumerate(found):
             yield from self.of_all(structure, taken, role, INSERT)
 
-    def make(self, structure: Products, kind: Kinds, role: Kinds, taken: _Taken, former: Slots) -> Amounts:
+    def make(self, structure: Products, kind: Kinds, role: Kinds, taken: _CountedRows, former: Slots) -> Amounts:
         """Problem `view-failed`: a group has more rows than can be counted."""
         signs = np.where(kind == DELETE, -1, 1).astype(np.int8)
         signs[kind == MOVE] = 0
@@ -371,34 +375,36 @@ class ProductCounter(Counter):
 class VisitCounter(Counter):
     """Counts for two relations on intervals where each row of the first one in `plan.order` is a group."""
 
-    def __init__(self, query: Query, plan: Plan, sides: Sequence[Side], table: GroupTable) -> None:
-        self._grouped = [side.alias for side in sides].index(plan.order[0])
+    def __init__(self, query: Query, plan: Plan, inputs: Sequence[Input], table: GroupTable) -> None:
+        self._grouped = [input.alias for input in inputs].index(plan.order[0])
         self._version = 0
-        super().__init__(query, plan, sides, table)
+        super().__init__(query, plan, inputs, table)
 
-    def has_groups(self, place: int) -> bool:
-        return place == self._grouped
+    def has_groups(self, position: int) -> bool:
+        return position == self._grouped
 
     def made(self) -> Visits:
         return Visits(self.weights[1 - self._grouped], self.recipe(self._grouped))
 
-    def load(self, structure: Visits, version: int, found: Sequence[_Taken]) -> Iterator[Amounts]:
+    def load(self, structure: Visits, version: int, found: Sequence[_CountedRows]) -> Iterator[Amounts]:
         rows, partners = found[self._grouped], found[1 - self._grouped]
         self._version = version
         structure.load(version, rows.entries, partners.entries, partners.weights)
         yield from self.of_all(structure, rows, self._grouped, MEASURE)
 
-    def make(self, structure: Visits, kind: Kinds, role: Kinds, taken: _Taken, former: Slots) -> Amounts:
+    def make(self, structure: Visits, kind: Kinds, role: Kinds, taken: _CountedRows, former: Slots) -> Amounts:
         """For rows that are only measured."""
         ((_, measured, _, _),) = structure.follow(self._version, self._changes(kind, role, taken, former))
         return Amounts(taken.codes, np.ones(len(kind), np.int8), measured.rows, measured.sums)
 
-    def _changes(self, kind: Kinds, role: Kinds, taken: _Taken, former: Slots) -> Changes:
+    def _changes(self, kind: Kinds, role: Kinds, taken: _CountedRows, former: Slots) -> EventChanges:
         entries, weights = taken.entries, _widened(taken.weights, max(self.weights))
-        side = (role != self._grouped).astype(np.int8)
-        return Changes(kind, side, entries.key, entries.left, entries.right, entries.slot, former, weights)
+        input = (role != self._grouped).astype(np.int8)
+        return EventChanges(kind, input, entries.key, entries.left, entries.right, entries.slot, former, weights)
 
-    def changed(self, version: int, offsets: Numbers, kind: Kinds, role: Kinds, taken: _Taken, former: Slots) -> Iterator[Changed]:
+    def changed(
+        self, version: int, offsets: Numbers, kind: Kinds, role: Kinds, taken: _CountedRows, former: Slots
+    ) -> Iterator[GroupAmounts]:
         """Measure the changed rows that are groups; a changed partner adds to each group that it overlaps."""
         self._version, done = version, 0
         sign = np.where(kind == DELETE, -1, 1).astype(np.int8)
@@ -410,10 +416,10 @@ class VisitCounter(Counter):
             codes = np.concatenate((taken.codes[own], met.codes))[order]
             rows = np.concatenate((measured.rows[own], np.ones(len(which), np.int64)))[order]
             sums = np.concatenate((measured.sums[own], self._of_met(met, _part(taken, which))))[order]
-            yield Changed(offsets[at[order]], Amounts(codes, sign[at[order]], rows, sums))
+            yield GroupAmounts(offsets[at[order]], Amounts(codes, sign[at[order]], rows, sums))
             done = end
 
-    def _of_met(self, met: _Taken, partners: _Taken) -> npt.NDArray[np.int64]:
+    def _of_met(self, met: _CountedRows, partners: _CountedRows) -> npt.NDArray[np.int64]:
         """int64[n, sums, 3]: by what each sum changes for these pairs of rows and partners."""
         amounts = np.empty((len(met.which), len(self.sums), 3), np.int64)
         if not len(met.which):
@@ -447,9 +453,9 @@ class VisitCounter(Counter):
         return (self.structure.rows.arena,)
 
 
-def _part(taken: _Taken, part: slice | Numbers) -> _Taken:
+def _part(taken: _CountedRows, part: slice | Numbers) -> _CountedRows:
     entries = Entries(*(np.ascontiguousarray(column[part]) for column in taken.entries))
-    return _Taken(entries, taken.codes[part], np.ascontiguousarray(taken.weights[part]), taken.which[part])
+    return _CountedRows(entries, taken.codes[part], np.ascontiguousarray(taken.weights[part]), taken.which[part])
 
 
 def _widened(weights: npt.NDArray[np.int64], width: int) -> npt.NDArray[np.int64]:
@@ -461,7 +467,7 @@ def _widened(weights: npt.NDArray[np.int64], width: int) -> npt.NDArray[np.int64
     return wide
 
 
-def _together(parts: Sequence[_Taken]) -> _Taken:
+def _together(parts: Sequence[_CountedRows]) -> _CountedRows:
     """Concatenate the parts; those with fewer weights are padded with zeros."""
     if len(parts) == 1:
         return parts[0]
@@ -469,7 +475,7 @@ def _together(parts: Sequence[_Taken]) -> _Taken:
     weights = [_widened(part.weights, most) for part in parts]
     entries = Entries(*(np.concatenate(columns) for columns in zip(*(part.entries for part in parts), strict=True)))
     codes, which = np.concatenate([part.codes for part in parts]), np.concatenate([part.which for part in parts])
-    return _Taken(entries, codes, np.concatenate(weights), which)
+    return _CountedRows(entries, codes, np.concatenate(weights), which)
 
 
 def _equal(query: Query, ref: ColumnRef, alias: str) -> ColumnRef:
@@ -486,9 +492,9 @@ def _of_alias(output: Output, alias: str) -> Output:
     return output._replace(column=column, intervals=tuple(IntervalRef(alias, ref.interval) for ref in output.intervals))
 
 
-def _place(query: Query, output: Output) -> int:
+def _position(query: Query, output: Output) -> int:
     """Return the place of the alias that the output reads, or of the first one."""
-    return next(place for place, (alias, _) in enumerate(query.aliases) if alias == output.refs[0].alias)
+    return next(position for position, (alias, _) in enumerate(query.aliases) if alias == output.refs[0].alias)
 
 
 def _open_ends(output: Output, query: Query, definitions: Definitions) -> int:

@@ -16,8 +16,8 @@ import pyarrow as pa
 
 from service.query.model import Query
 from service.tables.changes import Runs, order_of, parted
-from service.tables.resolution import Resolved, Slots
-from service.tables.sides import NEWEST, Side, ends_of, joined
+from service.tables.inputs import NEWEST, Input, ends_of, joined
+from service.tables.resolution import Resolution, Slots
 from service.tables.store import FREED_AT_ONCE, Numbers
 from service.views.collecting import StretchCollector
 from service.views.deltas import Sink
@@ -37,15 +37,15 @@ _CHUNK = 1 << 16  # rows of the relation per step of building
 class CoverageStage(Defaults):
     """See the module docstring; `protocol` describes the methods."""
 
-    def __init__(self, query: Query, sides: Sequence[Side], shown: KeyStretches, is_another: bool = False) -> None:
+    def __init__(self, query: Query, inputs: Sequence[Input], shown: KeyStretches, is_another: bool = False) -> None:
         """`shown`: its columns hold the codes. `is_another`: it will replace one that uses them. OSError, MemoryError: there is no room."""
         assert query.stretches is not None and query.groups is not None
-        self._side, self._never, self._most = sides[0], query.never, query.groups.most
+        self._input, self._never, self._most = inputs[0], query.never, query.groups.most
         self._columns = shown.columns
         self._has_codes = not is_another
         if self._has_codes:
             self._columns.open()
-        self._span = self._side.spans[query.stretches.of.interval]
+        self._span = self._input.spans[query.stretches.of.interval]
         self._cover = Cover(True)
         self._codes = 0  # codes that have a row in the structure
 
@@ -61,7 +61,7 @@ class CoverageStage(Defaults):
 
     def build(self, version: int, progress: Callable[[float], None]) -> None:
         """Cost: O(n log n) for sorting."""
-        table, parts, start, done = self._side.relation.table, [NO_ENTRIES], 0 if not self._never else -1, 0
+        table, parts, start, done = self._input.relation.table, [NO_ENTRIES], 0 if not self._never else -1, 0
         while start >= 0:
             slots, start = table.scan(version, start, _CHUNK)
             done += len(slots)
@@ -70,16 +70,16 @@ class CoverageStage(Defaults):
         self._cover.load(version, self._new_codes(), joined(parts))
         self._require_few()
 
-    def _entries(self, slots: Slots, offsets: npt.NDArray[np.int64], come: bool, version: int) -> tuple[Entries, npt.NDArray[np.int64]]:
+    def _entries(self, slots: Slots, offsets: npt.NDArray[np.int64], inserted: bool, version: int) -> tuple[Entries, npt.NDArray[np.int64]]:
         """Return the entries of the rows that meet the filters, and their offsets. Codes of inserted rows gain references, others lose
         them."""
-        chosen = self._side.selected(slots)
+        chosen = self._input.selected(slots)
         if chosen is not None:
             slots, offsets = slots[chosen], offsets[chosen]
         if self._never or not len(slots):
             return NO_ENTRIES, offsets[:0]
-        codes = self._columns.read((slots,), (np.full(len(slots), come), version)).codes
-        left, right = ends_of(self._side.relation.table, self._span, slots)
+        codes = self._columns.read((slots,), (np.full(len(slots), inserted), version)).codes
+        left, right = ends_of(self._input.relation.table, self._span, slots)
         return Entries(np.zeros(len(slots), np.uint8), codes, left, right, slots), offsets
 
     def _new_codes(self) -> Entries:
@@ -96,30 +96,30 @@ class CoverageStage(Defaults):
             keys, counts = domain.counted
             require_few(int(np.count_nonzero(counts[: keys.used])), self._most)
 
-    def require(self, resolved: Mapping[str, Resolved]) -> None:
-        one, table = resolved.get(self._side.relation.name), self._side.relation.table
-        come = one.inserts.num_rows if one is not None else 0
+    def require(self, resolved: Mapping[str, Resolution]) -> None:
+        one, table = resolved.get(self._input.relation.name), self._input.relation.table
+        inserted = one.inserts.num_rows if one is not None else 0
         if self._columns.domain is not None:
-            self._columns.domain.require(come, one.inserts.bytes if one is not None else 0)
-        self._cover.require(self._codes + come + 1, table.rows + come)
+            self._columns.domain.require(inserted, one.inserts.bytes if one is not None else 0)
+        self._cover.require(self._codes + inserted + 1, table.rows + inserted)
 
     def apply(self, version: int, runs: Runs, sink: Sink | None) -> None:
         """Cost: O(log n) a changed row, and a run that is inserted or deleted."""
         assert sink is None or isinstance(sink, StretchCollector)
-        run = runs.get(self._side.relation.name)
+        run = runs.get(self._input.relation.name)
         if run is None:
             return
-        part = parted(self._side, run, False)
-        come, come_at = self._entries(part.come.new, part.come.offsets, True, version)
-        gone, gone_at = self._entries(part.gone.old, part.gone.offsets, False, version)
+        part = parted(self._input, run, False)
+        inserted, inserted_at = self._entries(part.inserted.new, part.inserted.offsets, True, version)
+        deleted, deleted_at = self._entries(part.deleted.old, part.deleted.offsets, False, version)
         new = self._new_codes()
-        known, at = np.unique(come.key, return_index=True)  # versions ascend
+        known, at = np.unique(inserted.key, return_index=True)  # versions ascend
         first, mine = np.zeros(len(new.key), np.int64), np.isin(new.key, known)  # others are of a structure that this one has replaced
-        first[mine] = come_at[at[np.searchsorted(known, new.key[mine])]]
+        first[mine] = inserted_at[at[np.searchsorted(known, new.key[mine])]]
         self._require_few()
-        lengths = [len(one.slot) for one in (come, gone, new)]
+        lengths = [len(one.slot) for one in (inserted, deleted, new)]
         kind = np.repeat(np.array([kinds.PARTNER_INSERT, kinds.PARTNER_DELETE, kinds.OUTER_INSERT], np.int8), lengths)
-        offsets, taken = np.concatenate([come_at, gone_at, first]), joined([come, gone, new])
+        offsets, taken = np.concatenate([inserted_at, deleted_at, first]), joined([inserted, deleted, new])
         if not len(offsets):
             return
         order = order_of(offsets, kind, taken.key, taken.left)
@@ -147,11 +147,11 @@ class CoverageStage(Defaults):
     def rows(self, root: CoverRoot, window: Bounds | None) -> Enumeration:
         return StretchesCursor(self._cover.stretches(root, None, self._window(window)))
 
-    def partners(self, root: CoverRoot, place: int, slots: Slots, window: Bounds | None) -> Enumeration:
+    def partners(self, root: CoverRoot, position: int, slots: Slots, window: Bounds | None) -> Enumeration:
         """For the code of a group, or none."""
         return StretchesCursor(self._cover.stretches(root, int(slots[0]) if len(slots) else -1, self._window(window)))
 
-    def of_key(self, root: CoverRoot, place: int, key: pa.RecordBatch, window: Bounds | None) -> Enumeration:
+    def of_key(self, root: CoverRoot, position: int, key: pa.RecordBatch, window: Bounds | None) -> Enumeration:
         raise TypeError("a group is looked up by its code")
 
     def is_empty(self, root: CoverRoot) -> bool | None:
@@ -176,7 +176,7 @@ class CoverageStage(Defaults):
         """Also verify that the structure has exactly the rows of the newest version."""
         self._cover.check()
         self._columns.check()
-        table = self._side.relation.table
-        slots = np.empty(0, np.int32) if self._never else self._side.chosen(table.scan(NEWEST, 0, table.used + 1)[0])
+        table = self._input.relation.table
+        slots = np.empty(0, np.int32) if self._never else self._input.chosen(table.scan(NEWEST, 0, table.used + 1)[0])
         assert self._cover.partners.root.counts[0] == len(slots), "rows are kept that are not there"
         assert self._cover.rows.root.counts[0] == self._codes, "codes have no row"

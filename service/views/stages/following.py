@@ -6,31 +6,31 @@ from __future__ import annotations
 import numpy as np
 
 from service.tables.arrow import writable
+from service.tables.inputs import Input
 from service.tables.resolution import NO_SLOTS, Slots
-from service.tables.sides import Side
 from service.views.stages.table import GroupTable
 from structures.aggregate.groups import Groups
-from structures.grouped.following import MOST, Changes, Followed, GroupedRows
+from structures.grouped.following import MOST, FollowResult, GroupChanges, GroupedRows
 from structures.rows.reading import Run
 
 _NO_WORDS = np.zeros((0, 2, 0), np.int64)
 
 
-class Following:
+class GroupFollower:
     """Follows changes for one view. Used by the writer."""
 
-    def __init__(self, side: Side, table: GroupTable, groups: Groups) -> None:
+    def __init__(self, input: Input, table: GroupTable, groups: Groups) -> None:
         """`table`: with places; its columns can be read in this way (`Columns.are_numbers`)."""
         columns, domain = table.columns, table.columns.domain
         assert domain is not None
-        self._relation, self._table, self._domain = side.relation, table, domain
+        self._relation, self._table, self._domain = input.relation, table, domain
         self._computed = columns.truncated
         having = table.plain_conditions()
         self._succeeds = having is not None
-        reads = columns.reads(side.relation.table, side.varying, having or [])
+        reads = columns.reads(input.relation.table, input.varying, having or [])
         self._rows = GroupedRows(*domain.counted, groups, table.table.store, table.succession, reads)
 
-    def follow(self, version: int, run: Run) -> Followed | None:
+    def follow(self, version: int, run: Run) -> FollowResult | None:
         """The result has the groups' values only if the caller must evaluate HAVING. None: there are too many changes, or too many codes
         for what they may need. Raises MemoryError before anything is changed."""
         if len(run.old) > MOST:
@@ -40,10 +40,10 @@ class Following:
         if self._computed:
             slots = np.maximum(np.concatenate((old, new)), 0)
             words = np.stack([one.of(self._relation.table, slots) for one in self._computed]).reshape(len(self._computed), 2, -1)
-        changes = Changes(Run(run.offsets, old, new), words)
+        changes = GroupChanges(Run(run.offsets, old, new), words)
         stored = self._relation.table.store.stored
 
-        def count(known: int) -> tuple[Followed | None, Slots]:
+        def count(known: int) -> tuple[FollowResult | None, Slots]:
             if not self._rows.has_room(len(run.old)):
                 return None, NO_SLOTS
             self._table.changed = version  # set before a group loses its place

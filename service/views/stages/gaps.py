@@ -16,21 +16,21 @@ import pyarrow as pa
 from service.planning.plans.plan import Outer
 from service.query.model import Query
 from service.tables.changes import Runs
-from service.tables.resolution import Resolved, Slots
-from service.tables.sides import Side
+from service.tables.inputs import Input
+from service.tables.resolution import Resolution, Slots
 from service.tables.store import FREED_AT_ONCE, Numbers
 from service.views.collecting import StretchCollector
 from service.views.deltas import Combination, Sink
 from service.views.joins.indexed_cursor import Scan
-from service.views.joins.outer_cursor import Scanned
+from service.views.joins.outer_cursor import ScanChain
 from service.views.joins.protocol import Bounds, Defaults, Enumeration, Store
 from service.views.joins.slots_cursor import SlotsCursor
-from service.views.joins.two_sides import TwoSides
+from service.views.joins.two_inputs import TwoInputs
 from service.views.shown import STRETCH
 from structures.cover.tree import Cover, CoverRoot
 
 
-class Root(NamedTuple):
+class GapsRoot(NamedTuple):
     """A version: of the relations, and of the structure."""
 
     version: int
@@ -40,19 +40,19 @@ class Root(NamedTuple):
 class GapsStage(Defaults):
     """See the module docstring; `protocol` describes the methods."""
 
-    def __init__(self, query: Query, outer: Outer, sides: Sequence[Side]) -> None:
-        """`outer`: the rows, and their join with the partners. `sides`: all sides that are read; the first is that of the rows."""
+    def __init__(self, query: Query, outer: Outer, inputs: Sequence[Input]) -> None:
+        """`outer`: the rows, and their join with the partners. `inputs`: all sides that are read; the first is that of the rows."""
         assert query.stretches is not None
-        self._query, self._side = query, sides[0]
+        self._query, self._input = query, inputs[0]
         kept, support = outer.joins
-        self._both = TwoSides(kept, support, outer.counts[0], sides)
+        self._both = TwoInputs(kept, support, outer.counts[0], inputs)
         self._cover = Cover(query.stretches.function == "coverage")
-        self._span = sides[0].spans[query.stretches.of.interval]
+        self._span = inputs[0].spans[query.stretches.of.interval]
         self._version = 0
 
     @property
-    def root(self) -> Root:
-        return Root(self._version, self._cover.root)
+    def root(self) -> GapsRoot:
+        return GapsRoot(self._version, self._cover.root)
 
     @property
     def update_steps(self) -> int:
@@ -65,7 +65,7 @@ class GapsStage(Defaults):
         self._version = version
         self._cover.load(version, *self._both.read(version, progress))
 
-    def require(self, resolved: Mapping[str, Resolved]) -> None:
+    def require(self, resolved: Mapping[str, Resolution]) -> None:
         self._cover.require(*self._both.rows_after(resolved))
 
     def apply(self, version: int, runs: Runs, sink: Sink | None) -> None:
@@ -91,30 +91,30 @@ class GapsStage(Defaults):
         """Return the window that applies to the stretches."""
         return None if window is None else window.get(self._span)
 
-    def rows(self, root: Root, window: Bounds | None) -> Enumeration:
+    def rows(self, root: GapsRoot, window: Bounds | None) -> Enumeration:
         return StretchesCursor(self._cover.stretches(root.cover, None, self._window(window)))
 
-    def partners(self, root: Root, place: int, slots: Slots, window: Bounds | None) -> Enumeration:
+    def partners(self, root: GapsRoot, position: int, slots: Slots, window: Bounds | None) -> Enumeration:
         entries, _ = self._both.rows.entries(slots, self._both.look_up)
         return StretchesCursor(self._cover.of_rows(root.cover, entries, self._window(window)))
 
-    def of_key(self, root: Root, place: int, key: pa.RecordBatch, window: Bounds | None) -> Enumeration:
+    def of_key(self, root: GapsRoot, position: int, key: pa.RecordBatch, window: Bounds | None) -> Enumeration:
         """Uses the structure if these are the join columns; otherwise scans the relation."""
         both = self._both
         if both.domain is None or {*both.columns} != {*key.schema.names} or both.never:
-            scan = Scan(self._side, root.version, key)
-            return Scanned(scan, lambda slots: self.partners(root, place, slots, window), STRETCH)
+            scan = Scan(self._input, root.version, key)
+            return ScanChain(scan, lambda slots: self.partners(root, position, slots, window), STRETCH)
         code = int(both.domain.look_up(key.select(both.columns))[0])
         return StretchesCursor(self._cover.stretches(root.cover, code, self._window(window)))
 
-    def is_empty(self, root: Root) -> bool | None:
+    def is_empty(self, root: GapsRoot) -> bool | None:
         if not root.cover.rows.counts[0]:
             return True
-        if self._cover.tells_covered:
+        if self._cover.emits_covered:
             return True if not root.cover.partners.counts[0] else None
         return False if not root.cover.partners.counts[0] else None
 
-    def entries(self, root: Root) -> int:
+    def entries(self, root: GapsRoot) -> int:
         return self._cover.entries(root.cover)
 
     @property
@@ -133,9 +133,9 @@ class GapsStage(Defaults):
         """Also verify that the structure has exactly the rows and partners of the newest version."""
         self._cover.check()
         rows, partners = self._both.now()
-        for side, wanted in ((self._cover.rows, rows), (self._cover.partners, partners)):
-            assert side.root.counts[0] == len(wanted.slot), "rows or partners are kept that are not there"
-            assert side.holds(side.root, wanted).all(), "a row or a partner is missing"
+        for input, wanted in ((self._cover.rows, rows), (self._cover.partners, partners)):
+            assert input.root.counts[0] == len(wanted.slot), "rows or partners are kept that are not there"
+            assert input.holds(input.root, wanted).all(), "a row or a partner is missing"
         if self._both.domain is not None:
             self._both.domain.check()
 

@@ -24,20 +24,20 @@ from service.errors import Problem
 from service.query.model import Query
 from service.tables.changes import Runs, of_versions, versions_of
 from service.tables.masks import Mask
-from service.tables.resolution import NO_SLOTS, Indices, Resolved, Slots
+from service.tables.resolution import NO_SLOTS, Indices, Resolution, Slots
 from service.tables.store import NO_NUMBERS, PIECE_ROWS, Numbers
-from service.views.collecting import Changed, RowCollector, joined
+from service.views.collecting import ReportedRows, RowCollector, joined
 from service.views.deltas import UNBOUNDED, Combination, Sink
-from service.views.joins.product_join import These
+from service.views.joins.product_join import GivenRowsCursor
 from service.views.joins.protocol import Bounds, Defaults, Enumeration, Join, Store
-from service.views.stages.columns import Read, References
-from service.views.stages.following import Following
+from service.views.stages.columns import References, StageRows
+from service.views.stages.following import GroupFollower
 from service.views.stages.selection import Scan, Selection
 from service.views.stages.table import GroupTable
 from structures.aggregate.groups import Groups
-from structures.aggregate.layout import Rows
-from structures.grouped.following import Followed
-from structures.rows.succession import Succeeded, Told
+from structures.aggregate.layout import GroupedColumns
+from structures.grouped.following import FollowResult
+from structures.rows.succession import ReportedSuccession, VersionSlots
 
 Cells = npt.NDArray[np.int64]
 
@@ -55,7 +55,7 @@ class GroupsRoot(NamedTuple):
     rows: int
 
 
-class Taken(NamedTuple):
+class LoadedGroups(NamedTuple):
     """Groups of the rows of a new core, and the references of these rows."""
 
     groups: Groups
@@ -75,14 +75,14 @@ class GroupsStage(Defaults):
         table.open()
         self._columns = table.columns
         self._groups = Groups(table.steps, table.results, table.width, most_codes or 4 * groups.most + _SPARE_CODES)
-        table.make_places(self._groups.most_codes)
+        table.make_positions(self._groups.most_codes)
         self._following = self._follow_few()
         self.root = GroupsRoot(0, 0)
         self._together = 1  # versions that the next part of a run may have
 
-    def _follow_few(self) -> Following | None:
+    def _follow_few(self) -> GroupFollower | None:
         if isinstance(self.core, Selection) and self._columns.are_numbers:
-            return Following(self.core.side, self._table, self._groups)
+            return GroupFollower(self.core.input, self._table, self._groups)
         return None
 
     @property
@@ -129,7 +129,7 @@ class GroupsStage(Defaults):
         """As the join below: the groups are the same in any structures."""
         return self.core.is_outgrown(version)
 
-    def require(self, resolved: Mapping[str, Resolved]) -> None:
+    def require(self, resolved: Mapping[str, Resolution]) -> None:
         """Checks only the join: only its delta shows how many groups will change. If there is no room for those, the view fails alone."""
         self.core.require(resolved)
 
@@ -155,32 +155,32 @@ class GroupsStage(Defaults):
         self._write_all(version, codes, first, sink)
         return rows
 
-    def nothing_taken(self) -> Taken:
+    def nothing_taken(self) -> LoadedGroups:
         """Return what `take_beside` fills, beside the writer. OSError: no address space. O(groups)."""
-        return Taken(self._groups.without_rows(), References())
+        return LoadedGroups(self._groups.without_rows(), References())
 
-    def take_beside(self, taken: Taken, core: Join, report: Callable[[float], None]) -> None:
+    def take_beside(self, taken: LoadedGroups, core: Join, report: Callable[[float], None]) -> None:
         """Add all rows of a new core to new groups, beside the writer, while the core does not change. The references of `taken` must be
         dropped later, or taken over by `apply_without`, even if this raises. MemoryError: there is no room. O(1) a row."""
         cursor = core.rows(core.root, None)
         while not cursor.done:
             report(1.0)
-            self._take_come(taken, cursor.fill(_FEW_BESIDE))
+            self._take_inserted(taken, cursor.fill(_FEW_BESIDE))
 
-    def follow_taken(self, taken: Taken, core: Join, version: int, runs: Runs, report: Callable[[float], None]) -> None:
+    def follow_taken(self, taken: LoadedGroups, core: Join, version: int, runs: Runs, report: Callable[[float], None]) -> None:
         """As `Join.catch_up` for a new core whose rows `taken` has: also add and remove the rows that come and go. Beside the writer, or in
         its turn. Raises as `take_beside`: the references must then be dropped, and nothing else can be used."""
 
-        def take(offsets: Indices, come: Mask, rows: Combination) -> None:
-            for first in range(0, len(come), _FEW_BESIDE):
+        def take(offsets: Indices, inserted: Mask, rows: Combination) -> None:
+            for first in range(0, len(inserted), _FEW_BESIDE):
                 report(1.0)
-                at = np.arange(first, min(first + _FEW_BESIDE, len(come)))
-                self._take_come(taken, tuple(slots[at[come[at]]] for slots in rows))
-                self._take_gone(taken, version, tuple(slots[at[~come[at]]] for slots in rows))
+                at = np.arange(first, min(first + _FEW_BESIDE, len(inserted)))
+                self._take_inserted(taken, tuple(slots[at[inserted[at]]] for slots in rows))
+                self._take_deleted(taken, version, tuple(slots[at[~inserted[at]]] for slots in rows))
 
-        core.catch_up(version, runs, _Taking(take))
+        core.catch_up(version, runs, _GroupLoader(take))
 
-    def _take_come(self, taken: Taken, rows: Combination) -> None:
+    def _take_inserted(self, taken: LoadedGroups, rows: Combination) -> None:
         """Add rows to new groups."""
         if not (n := len(rows[0])):
             return
@@ -192,7 +192,7 @@ class GroupsStage(Defaults):
         taken.groups.require(self._columns.codes, n)
         taken.groups.add(_given(read, every))
 
-    def _take_gone(self, taken: Taken, version: int, rows: Combination) -> None:
+    def _take_deleted(self, taken: LoadedGroups, version: int, rows: Combination) -> None:
         """Remove rows from new groups. References are released last: if this fails, none is counted that is no more."""
         if not (n := len(rows[0])):
             return
@@ -201,11 +201,11 @@ class GroupsStage(Defaults):
         taken.references.add(self._columns.codes_of(read), -1)
         self._columns.release(read, np.ones(n, np.bool_), version)
 
-    def drop(self, taken: Taken, version: int) -> None:
+    def drop(self, taken: LoadedGroups, version: int) -> None:
         """Drop the references of what is not taken over. In the writer's turn."""
         self._columns.drop(taken.references, version)
 
-    def apply_without(self, version: int, runs: Runs, sink: RowCollector | None, taken: Taken) -> None:
+    def apply_without(self, version: int, runs: Runs, sink: RowCollector | None, taken: LoadedGroups) -> None:
         """Follow a batch that truncates relations; the core is already a new one, without their rows, which `taken` has. Cost: O(1) a
         group, and that of the inserted rows."""
         self._groups, references = taken
@@ -229,14 +229,14 @@ class GroupsStage(Defaults):
 
     def _take_delta(self, version: int, runs: Runs, codes: list[Slots]) -> int:
         """Take the join's delta; append the codes of groups that it touches for the first time. Return its number of rows."""
-        taking = _Taking(lambda offsets, come, rows: codes.extend(self._take_all(version, come, rows)))
+        taking = _GroupLoader(lambda offsets, inserted, rows: codes.extend(self._take_all(version, inserted, rows)))
         self.core.apply(version, runs, taking)
         return taking.rows
 
     def _write_all(self, version: int, codes: Sequence[Slots], first: int, sink: RowCollector | None) -> None:
         """Write the rows of these groups, each once, as they are after version number `first`."""
         for part in pieces_of(codes):
-            self._write(version, part, np.zeros(len(part), np.int64), self._groups.tell(part), first, sink)
+            self._write(version, part, np.zeros(len(part), np.int64), self._groups.emit(part), first, sink)
 
     def _apply_run(self, version: int, runs: Runs, first: int, sink: RowCollector | None) -> int:
         """Apply some versions from number `first` on; return the number of rows of the join's delta."""
@@ -252,30 +252,30 @@ class GroupsStage(Defaults):
             changed = self._changed(version, runs)
         if changed is None:
             return 0
-        offsets, come, rows = changed
-        self._write(version, *self._take(version, rows, come, offsets), first, sink)
-        return len(come)
+        offsets, inserted, rows = changed
+        self._write(version, *self._take(version, rows, inserted, offsets), first, sink)
+        return len(inserted)
 
-    def _changed(self, version: int, runs: Runs) -> Changed | None:
+    def _changed(self, version: int, runs: Runs) -> ReportedRows | None:
         """Return the join's delta, in the form of `Selection.follow`."""
-        parts: list[Changed] = []
-        self.core.apply(version, runs, _Taking(lambda offsets, come, rows: parts.append(Changed(offsets, come, rows))))
+        parts: list[ReportedRows] = []
+        self.core.apply(version, runs, _GroupLoader(lambda offsets, inserted, rows: parts.append(ReportedRows(offsets, inserted, rows))))
         return joined(parts, 1) if parts else None
 
-    def _take_all(self, version: int, come: Mask, rows: Combination) -> list[Slots]:
+    def _take_all(self, version: int, inserted: Mask, rows: Combination) -> list[Slots]:
         """Add rows to their groups or remove them; return the codes of groups touched for the first time."""
         found = []
         for first in range(0, len(rows[0]), PIECE_ROWS):
             some = tuple(slots[first : first + PIECE_ROWS] for slots in rows)
-            found.append(self._take(version, some, come[first : first + PIECE_ROWS], None)[0])
+            found.append(self._take(version, some, inserted[first : first + PIECE_ROWS], None)[0])
         return found
 
-    def _take(self, version: int, rows: Combination, come: Mask, numbers: Numbers | None) -> tuple[Slots, Numbers, Cells]:
+    def _take(self, version: int, rows: Combination, inserted: Mask, numbers: Numbers | None) -> tuple[Slots, Numbers, Cells]:
         """Take these rows in order. `numbers`: as in `Groups.add_in_order`, whose result is returned; None: return the codes of groups
         touched for the first time. Problem `too-many-groups`."""
-        read = self._columns.read(rows, (come, version))
-        self._groups.require(self._columns.codes, len(come))
-        given = _given(read, come)
+        read = self._columns.read(rows, (inserted, version))
+        self._groups.require(self._columns.codes, len(inserted))
+        given = _given(read, inserted)
         if numbers is None:
             found = self._groups.add(given), NO_NUMBERS, _NO_CELLS
         else:
@@ -292,20 +292,22 @@ class GroupsStage(Defaults):
         differences."""
         if not len(codes):
             return
-        self._succeed(version, self._table.change(version, Told(codes, numbers, cells, self._there(codes, cells))), first, sink)
+        self._succeed(
+            version, self._table.change(version, ReportedSuccession(codes, numbers, cells, self._there(codes, cells))), first, sink
+        )
 
-    def _succeed(self, version: int, found: Succeeded, first: int, sink: RowCollector | None) -> None:
+    def _succeed(self, version: int, found: VersionSlots, first: int, sink: RowCollector | None) -> None:
         """Take over the new rows of groups, and report them to the sink."""
         if len(found.versions):
             self.root = GroupsRoot(version, self._table.rows_now)
             if sink is not None:
                 sink.take(first, found)
 
-    def _went_on(self, version: int, followed: Followed, first: int, sink: RowCollector | None) -> None:
-        """Take over the result of `Following.follow`. Problem `too-many-groups`."""
+    def _went_on(self, version: int, followed: FollowResult, first: int, sink: RowCollector | None) -> None:
+        """Take over the result of `GroupFollower.follow`. Problem `too-many-groups`."""
         self._require_few()
         found = followed.found
-        if isinstance(found, Succeeded):
+        if isinstance(found, VersionSlots):
             self._succeed(version, found, first, sink)
         else:
             self._write(version, found.codes, found.versions, found.rows, first, sink)
@@ -324,11 +326,11 @@ class GroupsStage(Defaults):
     def rows(self, root: GroupsRoot, window: Bounds | None) -> Enumeration:
         return Scan(self._table.table, root.version)
 
-    def partners(self, root: GroupsRoot, place: int, slots: Slots, window: Bounds | None) -> Enumeration:
+    def partners(self, root: GroupsRoot, position: int, slots: Slots, window: Bounds | None) -> Enumeration:
         """For rows of groups."""
-        return These((slots,))
+        return GivenRowsCursor((slots,))
 
-    def of_key(self, root: GroupsRoot, place: int, key: pa.RecordBatch, window: Bounds | None) -> Enumeration:
+    def of_key(self, root: GroupsRoot, position: int, key: pa.RecordBatch, window: Bounds | None) -> Enumeration:
         raise TypeError("a group is looked up in the table of groups")
 
     def is_empty(self, root: GroupsRoot) -> bool | None:
@@ -369,16 +371,16 @@ class GroupsStage(Defaults):
         slots = np.concatenate(parts)
         assert len(slots) == self.root.rows == self._table.rows_now, "the rows are miscounted"
         if len(slots):
-            cells, places = self._table.cells[slots], self._table.places
+            cells, positions = self._table.cells[slots], self._table.positions
             codes = cells[:, 0].astype(np.int32)
-            assert np.array_equal(places[codes], slots + 1), "the place of a group's row"
-            assert np.count_nonzero(places[: self._columns.codes]) == len(slots), "a place without a row"
-            told = self._groups.tell(codes)
-            assert np.array_equal(told[:, 1:], cells[:, 1:]), "a row differs from its group"
-            assert self._there(codes, told).all(), "a row of a group that has none"
+            assert np.array_equal(positions[codes], slots + 1), "the place of a group's row"
+            assert np.count_nonzero(positions[: self._columns.codes]) == len(slots), "a place without a row"
+            emitted = self._groups.emit(codes)
+            assert np.array_equal(emitted[:, 1:], cells[:, 1:]), "a row differs from its group"
+            assert self._there(codes, emitted).all(), "a row of a group that has none"
 
 
-class _Taking:
+class _GroupLoader:
     """Takes all rows of a join's delta. `rows`: their number."""
 
     limit = UNBOUNDED
@@ -386,10 +388,10 @@ class _Taking:
     def __init__(self, take: Callable[[Indices, Mask, Combination], object]) -> None:
         self._take, self.rows = take, 0
 
-    def __call__(self, offsets: Indices, come: Mask, rows: Combination) -> bool:
-        if len(come):
-            self.rows += len(come)
-            self._take(offsets, come, rows)
+    def __call__(self, offsets: Indices, inserted: Mask, rows: Combination) -> bool:
+        if len(inserted):
+            self.rows += len(inserted)
+            self._take(offsets, inserted, rows)
         return True
 
     def exceeded(self, offset: int) -> None:
@@ -403,8 +405,8 @@ def require_few(groups: int, most: int) -> None:
         raise Problem("too-many-groups", f"the view has more than {most} groups; {instead}")
 
 
-def _given(read: Read, come: Mask) -> Rows:
-    return Rows(read.codes, 2 * come.view(np.int8) - np.int8(1), read.values, read.nulls)
+def _given(read: StageRows, inserted: Mask) -> GroupedColumns:
+    return GroupedColumns(read.codes, 2 * inserted.view(np.int8) - np.int8(1), read.values, read.nulls)
 
 
 def pieces_of(codes: Sequence[Slots]) -> Iterator[Slots]:

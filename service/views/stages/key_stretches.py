@@ -11,8 +11,8 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from service.query.model import GROUP, Output, Query
+from service.tables.inputs import Input
 from service.tables.projection import Projection
-from service.tables.sides import Side
 from service.views.deltas import Combination, stretches_of
 from service.views.shown import NULL_IS_A_VALUE, Definitions
 from service.views.stages.columns import Columns
@@ -23,10 +23,10 @@ _ENDS = ("start", "end")
 class KeyStretches:
     """See the module docstring; as `Shown`, any thread. A row: its code, and the ends of the run, closed and encoded."""
 
-    def __init__(self, query: Query, sides: Sequence[Side], definitions: Definitions) -> None:
+    def __init__(self, query: Query, inputs: Sequence[Input], definitions: Definitions) -> None:
         assert query.groups is not None and query.stretches is not None
         self._groups = query.groups
-        self.columns = Columns(query, sides, definitions)
+        self.columns = Columns(query, inputs, definitions)
         function, self._name, of = query.stretches
         ends = tuple(Output(f"{self._name}_{end}", f"{function}_{end}", None, (of,)) for end in _ENDS)
         self._ends = Projection(replace(query, outputs=ends), definitions)

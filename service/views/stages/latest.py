@@ -18,19 +18,19 @@ from service.planning.plans.stages.latest import has_null_apart
 from service.query.assembly import column_output
 from service.query.model import ColumnRef, GroupColumn, Grouping, Query
 from service.tables.changes import Runs, order_of, parted
-from service.tables.resolution import NO_SLOTS, Resolved, Slots
-from service.tables.sides import Side
+from service.tables.inputs import Input
+from service.tables.resolution import NO_SLOTS, Resolution, Slots
 from service.tables.store import FREED_AT_ONCE, Numbers
-from service.views.deltas import Sink, tell_slots
+from service.views.deltas import Sink, emit_slots
 from service.views.joins.protocol import Bounds, Defaults, Enumeration, Store
 from service.views.joins.slots_cursor import SlotsCursor
 from service.views.stages.aggregates import ORDERED
-from service.views.stages.columns import Columns, Read
+from service.views.stages.columns import Columns, StageRows
 from structures.core.entries import DELETE, INSERT
-from structures.core.entry_tree import Root
+from structures.core.entry_tree import EntryRoot
 from structures.index.indexes import Entries
 from structures.interval.cursors import GivenCursor
-from structures.ranked.entries import Changes
+from structures.ranked.entries import RankedChanges
 from structures.ranked.tops import Tops
 
 _CHUNK = 1 << 16  # rows of the relation per step of building
@@ -41,33 +41,33 @@ _NO_ROWS = np.empty((1, 0), np.int32)
 class LatestStage(Defaults):
     """See the module docstring; `protocol` describes the methods."""
 
-    def __init__(self, query: Query, plan: Plan, side: Side) -> None:
+    def __init__(self, query: Query, plan: Plan, input: Input) -> None:
         """OSError, MemoryError: there is no room."""
         latest = query.latest
         assert latest is not None
-        self._side, self._never, self._descending, self._nulls_first = side, query.never, latest.descending, latest.nulls_first
-        definition = side.relation.definition
-        numbers = [latest.order, *(ColumnRef(side.alias, name) for name in plan.ties or ())]
+        self._input, self._never, self._descending, self._nulls_first = input, query.never, latest.descending, latest.nulls_first
+        definition = input.relation.definition
+        numbers = [latest.order, *(ColumnRef(input.alias, name) for name in plan.ties or ())]
         outputs = tuple(column_output(ref, str(at)) for at, ref in enumerate((*latest.by, *numbers)))
         by = tuple(GroupColumn(str(at), at, None) for at in range(len(latest.by)))
         grouping = Grouping(by, (), (), (), 1)
         read = Query(query.aliases, (), (), (), (), (), (), (), (), outputs, None, "auto", "best-effort", False, groups=grouping)
-        self._columns = Columns(read, [Side(read, 0, side.relation)], {side.relation.name: definition})
+        self._columns = Columns(read, [Input(read, 0, input.relation)], {input.relation.name: definition})
         for at in range(len(latest.by), len(outputs)):
             self._columns.operand(at, ORDERED)
         self._columns.open()
         self._null_apart = has_null_apart(definition, latest.order.column)
-        self._tops = Tops(1 + self._null_apart + len(numbers), latest.rows, None if plan.ties is not None else side.ranks)
+        self._tops = Tops(1 + self._null_apart + len(numbers), latest.rows, None if plan.ties is not None else input.ranks)
 
     @property
-    def root(self) -> Root:
+    def root(self) -> EntryRoot:
         return self._tops.root
 
     @property
     def update_steps(self) -> int:
         return self._tops.steps
 
-    def _entries(self, read: Read, slots: Slots) -> Entries:
+    def _entries(self, read: StageRows, slots: Slots) -> Entries:
         """The latest rows first."""
         order, *keys = read.values
         columns, null = [read.codes.astype(np.int64)], read.nulls[0]
@@ -79,80 +79,82 @@ class LatestStage(Defaults):
 
     def build(self, version: int, progress: Callable[[float], None]) -> None:
         """Cost: O(n log n) for sorting."""
-        table, parts, start, done = self._side.relation.table, list[Entries](), 0, 0
+        table, parts, start, done = self._input.relation.table, list[Entries](), 0, 0
         while start >= 0 and not self._never:
             slots, start = table.scan(version, start, _CHUNK)
             done += len(slots)
-            if len(slots := self._side.chosen(slots)):
+            if len(slots := self._input.chosen(slots)):
                 parts.append(self._entries(self._columns.read((slots,), (np.ones(len(slots), np.bool_), version)), slots))
             progress(0.8 * done / (table.rows or 1))
         if parts:
             self._tops.load(version, Entries(*(np.concatenate(column) for column in zip(*parts, strict=True))))
         progress(1.0)
 
-    def require(self, resolved: Mapping[str, Resolved]) -> None:
-        one = resolved.get(self._side.relation.name)
+    def require(self, resolved: Mapping[str, Resolution]) -> None:
+        one = resolved.get(self._input.relation.name)
         if one is None:
             return
-        come = one.inserts.num_rows
-        self._tops.require(come + len(one.deletes))
+        inserted = one.inserts.num_rows
+        self._tops.require(inserted + len(one.deletes))
         if self._columns.domain is not None:
-            self._columns.domain.require(come, one.inserts.bytes)
+            self._columns.domain.require(inserted, one.inserts.bytes)
 
     def apply(self, version: int, runs: Runs, sink: Sink | None) -> None:
-        run = runs.get(self._side.relation.name)
+        run = runs.get(self._input.relation.name)
         if run is None or self._never:
             return
-        gone, come, moved = parted(self._side, run, sink is not None)
+        deleted, inserted, moved = parted(self._input, run, sink is not None)
         parts = [
-            (gone.offsets, gone.old, DELETE, True), (come.offsets, come.new, INSERT, True), (moved.offsets, moved.old, DELETE, False),
+            (deleted.offsets, deleted.old, DELETE, True), (
+                inserted.offsets, inserted.new, INSERT, True
+            ), (moved.offsets, moved.old, DELETE, False),
             (moved.offsets, moved.new, INSERT, False),
         ]  # fmt: skip
         lengths = [len(slots) for _, slots, _, _ in parts]
         offsets, slots = np.concatenate([one[0] for one in parts]), np.concatenate([one[1] for one in parts])
         signs = np.repeat(np.array([one[2] for one in parts], np.int8), lengths)
-        told = np.repeat(np.array([one[3] for one in parts]), lengths)
-        if (chosen := self._side.selected(slots)) is not None:
-            offsets, slots, signs, told = offsets[chosen], slots[chosen], signs[chosen], told[chosen]
+        emitted = np.repeat(np.array([one[3] for one in parts]), lengths)
+        if (chosen := self._input.selected(slots)) is not None:
+            offsets, slots, signs, emitted = offsets[chosen], slots[chosen], signs[chosen], emitted[chosen]
         if not len(slots):
             return
-        read = self._columns.read((slots,), (~told | (signs != DELETE), version))
-        order = order_of(offsets, told, read.codes, signs)
+        read = self._columns.read((slots,), (~emitted | (signs != DELETE), version))
+        order = order_of(offsets, emitted, read.codes, signs)
         entries = self._entries(read, slots).take(order)
-        groups = np.stack((offsets, told, read.codes))[:, order]
+        groups = np.stack((offsets, emitted, read.codes))[:, order]
         ends = np.flatnonzero(np.append((groups[:, 1:] != groups[:, :-1]).any(axis=0), True)) + 1
-        found = self._tops.apply(version, Changes(entries, signs[order], ends))
+        found = self._tops.apply(version, RankedChanges(entries, signs[order], ends))
         if sink is not None:
             at = ends[found.groups] - 1
             some = groups[1, at] != 0
-            tell_slots(sink, groups[0, at[some]], found.slots[some])
-        if not told.all():  # they only move
-            self._columns.release(read, ~told, version)
+            emit_slots(sink, groups[0, at[some]], found.slots[some])
+        if not emitted.all():  # they only move
+            self._columns.release(read, ~emitted, version)
 
     def reclaim(self, oldest_needed: int, pins: Numbers) -> bool:
         if self._tops.reclaim(oldest_needed, pins, FREED_AT_ONCE):
             return True
         return self._columns.reclaim(oldest_needed, pins)
 
-    def rows(self, root: Root, window: Bounds | None) -> Enumeration:
+    def rows(self, root: EntryRoot, window: Bounds | None) -> Enumeration:
         return SlotsCursor(self._tops.of(root))
 
-    def partners(self, root: Root, place: int, slots: Slots, window: Bounds | None) -> Enumeration:
-        slots = NO_SLOTS if self._never else self._side.chosen(slots)
+    def partners(self, root: EntryRoot, position: int, slots: Slots, window: Bounds | None) -> Enumeration:
+        slots = NO_SLOTS if self._never else self._input.chosen(slots)
         if len(slots):
             codes = self._columns.read((slots,), None).codes
             codes, slots = codes[codes >= 0], slots[codes >= 0]
             slots = slots[self._tops.holds(root, codes, slots)]
         return SlotsCursor(GivenCursor(slots.reshape(1, -1)))
 
-    def of_key(self, root: Root, place: int, key: pa.RecordBatch, window: Bounds | None) -> Enumeration:
-        code = self._columns.look_up([key.column(name) for name in self._side.equal])
+    def of_key(self, root: EntryRoot, position: int, key: pa.RecordBatch, window: Bounds | None) -> Enumeration:
+        code = self._columns.look_up([key.column(name) for name in self._input.equal])
         return SlotsCursor(self._tops.of(root, code) if code >= 0 else GivenCursor(_NO_ROWS))
 
-    def is_empty(self, root: Root) -> bool | None:
+    def is_empty(self, root: EntryRoot) -> bool | None:
         return root.counts[0] == 0
 
-    def entries(self, root: Root) -> int:
+    def entries(self, root: EntryRoot) -> int:
         """All rows in order, at the newest version, and those that are listed."""
         return self._tops.rows + root.counts[0]
 

@@ -9,12 +9,12 @@ import numpy as np
 import pyarrow as pa
 
 from service.tables.changes import Runs
-from service.tables.resolution import Resolved, Slots
-from service.tables.sides import Side
+from service.tables.inputs import Input
+from service.tables.resolution import Resolution, Slots
 from service.tables.store import Numbers, Table
-from service.views.collecting import Changed
+from service.views.collecting import ReportedRows
 from service.views.deltas import Combination, Sink
-from service.views.joins.product_join import These
+from service.views.joins.product_join import GivenRowsCursor
 from service.views.joins.protocol import Bounds, Defaults, Enumeration
 from structures.rows.reading import Run
 
@@ -59,14 +59,14 @@ class Selection(Defaults):
 
     update_steps = bytes = retired_bytes = 0
 
-    def __init__(self, side: Side, never: bool) -> None:
-        self.side, self._never = side, never
+    def __init__(self, input: Input, never: bool) -> None:
+        self.input, self._never = input, never
         self.root = 0
 
     def build(self, version: int, progress: Callable[[float], None]) -> None:
         self.root = version
 
-    def require(self, resolved: Mapping[str, Resolved]) -> None:
+    def require(self, resolved: Mapping[str, Resolution]) -> None:
         pass
 
     def apply(self, version: int, runs: Runs, sink: Sink | None) -> None:
@@ -76,31 +76,31 @@ class Selection(Defaults):
             return
         sink(*found)
 
-    def follow(self, version: int, runs: Runs) -> Changed | None:
+    def follow(self, version: int, runs: Runs) -> ReportedRows | None:
         """As `apply`, returning the deleted and inserted rows, for each change the deleted one first; None if there are none. Cost:
         O(changed rows)."""
         run = self.chosen(version, runs)
         return None if run is None else self.differing(run)
 
-    def differing(self, run: Run) -> Changed | None:
+    def differing(self, run: Run) -> ReportedRows | None:
         """Return the rows that changes of chosen rows delete and insert; as `follow`."""
-        offsets, come, slots = self.side.relation.table.differing(self.side.varying, run)
-        return Changed(offsets, come, (slots,)) if len(slots) else None
+        offsets, inserted, slots = self.input.relation.table.differing(self.input.varying, run)
+        return ReportedRows(offsets, inserted, (slots,)) if len(slots) else None
 
     def chosen(self, version: int, runs: Runs) -> Run | None:
         """Return the changes up to a version, without rows that do not meet the filters; None if there are none."""
         self.root = version
-        run = runs.get(self.side.relation.name)
+        run = runs.get(self.input.relation.name)
         if run is None or self._never:
             return None
-        if not self.side.filters:
+        if not self.input.filters:
             return Run(run.offsets, run.old, run.new)
         return Run(run.offsets, self._those(run.old), self._those(run.new))
 
     def _those(self, slots: Slots) -> Slots:
         """Replace the slots that do not meet the filters by -1."""
         there = np.flatnonzero(slots >= 0)
-        chosen = self.side.selected(slots[there]) if len(there) else None
+        chosen = self.input.selected(slots[there]) if len(there) else None
         if chosen is None:
             return slots
         left = np.full(len(slots), -1, np.int32)
@@ -111,12 +111,12 @@ class Selection(Defaults):
         return False
 
     def rows(self, root: int, window: Bounds | None) -> Enumeration:
-        return These((np.empty(0, np.int32),)) if self._never else Scan(self.side.relation.table, root, self.side.chosen)
+        return GivenRowsCursor((np.empty(0, np.int32),)) if self._never else Scan(self.input.relation.table, root, self.input.chosen)
 
-    def partners(self, root: int, place: int, slots: Slots, window: Bounds | None) -> Enumeration:
-        return These((self.side.chosen(slots),))
+    def partners(self, root: int, position: int, slots: Slots, window: Bounds | None) -> Enumeration:
+        return GivenRowsCursor((self.input.chosen(slots),))
 
-    def of_key(self, root: int, place: int, key: pa.RecordBatch, window: Bounds | None) -> Enumeration:
+    def of_key(self, root: int, position: int, key: pa.RecordBatch, window: Bounds | None) -> Enumeration:
         raise TypeError("a selection has no join key")
 
     def is_empty(self, root: int) -> bool | None:

@@ -13,9 +13,9 @@ import pyarrow.compute as pc
 
 from livejoin.wire.kinds import KEPT_TYPES, SENT_TYPES, digits_of, kept, sent
 from service.query.model import AGGREGATE, GROUP, Aggregate, Condition, Either, Filter, Query
+from service.tables.inputs import Input
 from service.tables.masks import select_mask
 from service.tables.resolution import NO_SLOTS, Slots
-from service.tables.sides import Side
 from service.tables.store import Numbers, Table
 from service.views.deltas import Combination
 from service.views.shown import Definitions
@@ -27,7 +27,7 @@ from structures.core.reserve import reserve
 from structures.grouped.following import OPERATORS
 from structures.rows.ending import end_others
 from structures.rows.key_table import NULLS_A_CELL
-from structures.rows.succession import Succeeded, Succession, Told
+from structures.rows.succession import ReportedSuccession, Succession, VersionSlots
 
 _CODE = "code"
 
@@ -35,10 +35,10 @@ _CODE = "code"
 class GroupTable:
     """See the module docstring; as `Shown`, any thread. `open` is called before anything but `schema`."""
 
-    def __init__(self, query: Query, sides: Sequence[Side], definitions: Definitions) -> None:
+    def __init__(self, query: Query, inputs: Sequence[Input], definitions: Definitions) -> None:
         assert query.groups is not None
         self._groups = query.groups
-        self.columns = Columns(query, sides, definitions)
+        self.columns = Columns(query, inputs, definitions)
         self.steps, self.results = Step(), list[tuple[int, int, int, int, int]]()
         self._fields = [pa.field(_CODE, pa.int64(), False)]
         for number, one in enumerate(self._groups.aggregates):
@@ -50,7 +50,7 @@ class GroupTable:
         self.width = len(self._fields) + (-(-len(self._fields) // NULLS_A_CELL) if nullable else 0)
         self._shown_bits = self._bits_shown()
         self._table: Table | None = None
-        self.places = NO_SLOTS  # int32[codes]: 1 + the slot of the group's row at the newest version; 0: none
+        self.positions = NO_SLOTS  # int32[codes]: 1 + the slot of the group's row at the newest version; 0: none
         self.changed = 0  # the newest version that may have inserted or deleted rows
 
     def _fields_of(self, number: int) -> list[pa.Field]:
@@ -74,7 +74,7 @@ class GroupTable:
         words = [self.steps.of(kept, operand) for kept in kind.kept if kept != layout.COUNT or field.nullable or len(kind.kept) == 1]
         counted = words[-1] if kind.kept[-1] == layout.VALUES or len(words) == len(kind.kept) else layout.ROWS
         tree = self.steps.tree(operand) if layout.VALUES in kind.kept else 0
-        return kind.told, words[0], counted, tree, kind.scale
+        return kind.emitted, words[0], counted, tree, kind.scale
 
     def _schema(self) -> pa.Schema:
         fields = []
@@ -98,13 +98,13 @@ class GroupTable:
             self.columns.open()
             self._table = Table(pa.schema(self._fields), [])
 
-    def make_places(self, codes: int) -> None:
+    def make_positions(self, codes: int) -> None:
         """Make places for this many codes. OSError: there is no room."""
-        self.places = reserve(4 * codes, np.int32)
+        self.positions = reserve(4 * codes, np.int32)
 
     @property
     def succession(self) -> Succession:
-        return Succession(self.places, self._shown_bits)
+        return Succession(self.positions, self._shown_bits)
 
     def _bits_shown(self) -> npt.NDArray[np.int64]:
         """int64[width]: the bits of a stored row that its readers see, without aggregates that only HAVING reads."""
@@ -130,18 +130,18 @@ class GroupTable:
         cells: npt.NDArray[np.int64] = self.table.store.cells
         return cells
 
-    def change(self, version: int, told: Told) -> Succeeded:
+    def change(self, version: int, emitted: ReportedSuccession) -> VersionSlots:
         """Replace the rows of groups by the reported ones. MemoryError."""
         self.changed = version  # set before a group loses its place
-        return self.table.succeed(version, told, self.succession)
+        return self.table.succeed(version, emitted, self.succession)
 
-    def end_others(self, version: int, stays: npt.NDArray[np.bool_]) -> Succeeded:
+    def end_others(self, version: int, stays: npt.NDArray[np.bool_]) -> VersionSlots:
         """Delete the rows of all groups but those that stay (bool[codes]). O(codes), as fast as memory is read."""
         self.changed = version  # as above
         slots = end_others(self.table.store, version, stays, self.succession, self.rows_now)
         self.table.succeeded(len(slots), 0)
         count = np.array([len(slots)])
-        return Succeeded(np.zeros(min(1, len(slots)), np.int64), np.append(0, count), count, slots)
+        return VersionSlots(np.zeros(min(1, len(slots)), np.int64), np.append(0, count), count, slots)
 
     def meets(self, codes: Slots, cells: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:
         """bool[n]: whether the groups with these reported rows meet HAVING."""
@@ -261,7 +261,7 @@ class GroupTable:
         code = self.columns.look_up(values)
         if code < 0:
             return code, NO_SLOTS
-        slot = int(self.places[code]) - 1
+        slot = int(self.positions[code]) - 1
         if slot >= 0 and self.table.sees(version, slot):
             return code, np.array([slot], np.int32)
         return code, NO_SLOTS if self.changed <= version else None  # read after the place, which may be of a later version

@@ -55,9 +55,9 @@ def test_a_request_is_written_at_once_and_its_repetitions_are_counted(tmp_path: 
     first = {"time": "2027-01-15T08:00:00Z", "token": "etl", "address": "10.0.0.7", "action": "POST /v1/changes", "status": 200}
     assert lines(tmp_path / AUDIT) == [first, first | {"status": 422}]
     loop.pass_by(61)
-    told = lines(tmp_path / AUDIT)[2:]
+    emitted = lines(tmp_path / AUDIT)[2:]
     repeated = {"time": "2027-01-15T08:01:01Z", "since": first["time"], "token": "etl", "action": "POST /v1/changes", "status": 200}
-    assert told == [repeated | {"repeated": 2}]
+    assert emitted == [repeated | {"repeated": 2}]
     log.request(ETL, "POST", "/v1/changes", 200, None)
     log.close()
     assert lines(tmp_path / AUDIT)[3:] == [first | {"time": "2027-01-15T08:01:01Z", "address": None}]
@@ -77,8 +77,8 @@ def test_nor_can_one_token(tmp_path: Path, loop: Loop, log: Audit) -> None:
         log.request(ETL, "GET", f"/v1/views/{i}", 404, CLIENT)
     log.request(ETL, "GET", "/" + "a" * 5000, 404, CLIENT)
     loop.pass_by(61)
-    told = lines(tmp_path / AUDIT)
-    assert len(told) == 1002 and told[-1]["repeated"] == 4000 and max(len(line["action"]) for line in told) < 250
+    emitted = lines(tmp_path / AUDIT)
+    assert len(emitted) == 1002 and emitted[-1]["repeated"] == 4000 and max(len(line["action"]) for line in emitted) < 250
 
 
 def test_it_is_rotated(tmp_path: Path, log: Audit, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -89,8 +89,8 @@ def test_it_is_rotated(tmp_path: Path, log: Audit, monkeypatch: pytest.MonkeyPat
     files = sorted(tmp_path.iterdir())
     assert [path.name for path in files] == [AUDIT, *(f"{AUDIT}.{i}" for i in range(1, FILES))]
     assert all(path.stat().st_size <= 1000 and path.stat().st_mode & 0o777 == 0o600 for path in files)
-    told = [line["name"] for path in (files[0], *files[1:]) for line in reversed(lines(path))]
-    assert told == [f"t{i}" for i in range(199, 199 - len(told), -1)] and len(told) > 30
+    emitted = [line["name"] for path in (files[0], *files[1:]) for line in reversed(lines(path))]
+    assert emitted == [f"t{i}" for i in range(199, 199 - len(emitted), -1)] and len(emitted) > 30
 
 
 def test_commands_append_to_it(tmp_path: Path, log: Audit) -> None:
@@ -102,7 +102,7 @@ def test_commands_append_to_it(tmp_path: Path, log: Audit) -> None:
     ]  # fmt: skip
 
 
-def test_a_log_that_cannot_be_written_is_told_and_stops_nobody(tmp_path: Path, loop: Loop, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_log_that_cannot_be_written_is_emitted_and_stops_nobody(tmp_path: Path, loop: Loop, caplog: pytest.LogCaptureFixture) -> None:
     log = Audit(tmp_path / "none", loop.later, lambda: loop.now)
     log.request(ETL, "GET", "/v1/views", 200, CLIENT)
     assert "the audit log cannot be written: No such file or directory" in caplog.text

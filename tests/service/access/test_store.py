@@ -14,7 +14,7 @@ from service.access.access_token import AccessToken, Scope, digest, new_text
 from service.access.admin_file import NAME, BadAdminFile, take_admin_token
 from service.access.guard import Guard
 from service.access.store import TOKENS, add_token, end_token_mode, read_tokens, remove_token
-from service.durability.folder import Damaged, FolderInUse, FolderLock
+from service.durability.folder import DamagedFolder, FolderInUse, FolderLock
 from service.errors import Problem
 
 TEXT = new_text()
@@ -79,10 +79,10 @@ def test_every_flipped_bit_is_found(tmp_path: Path) -> None:
     sound = path.read_bytes()
     for at in range(len(sound)):
         path.write_bytes(sound[:at] + bytes([sound[at] ^ 1 << at % 8]) + sound[at + 1 :])
-        with pytest.raises(Damaged, match=re.escape(str(path))):
+        with pytest.raises(DamagedFolder, match=re.escape(str(path))):
             read_tokens(tmp_path)
     path.write_bytes(sound[:-20])
-    with pytest.raises(Damaged):
+    with pytest.raises(DamagedFolder):
         Guard(tmp_path)
     assert end_token_mode(tmp_path) == 0  # the way out
 
@@ -91,7 +91,7 @@ def test_a_newer_file_is_refused_by_name(tmp_path: Path, monkeypatch: pytest.Mon
     with monkeypatch.context() as patch:
         patch.setattr("service.access.store.FORMAT", 2)
         add_token(tmp_path, token("a"), begin=True)
-    with pytest.raises(Damaged, match="format 2 instead of 1"):
+    with pytest.raises(DamagedFolder, match="format 2 instead of 1"):
         read_tokens(tmp_path)
 
 
@@ -146,7 +146,7 @@ def test_a_file_damaged_under_way_lets_nobody_in(tmp_path: Path, pause: float) -
     guard.look_again()
     for _ in range(2):
         assert not guard.is_in_force(found)
-        with pytest.raises(Damaged):
+        with pytest.raises(DamagedFolder):
             guard.refresh()
         assert guard.find(TEXT) is None
 

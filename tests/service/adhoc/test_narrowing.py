@@ -15,7 +15,7 @@ from livejoin.wire.batch import UPSERT, Batch, Changes, RowBlock
 from livejoin.wire.schema import parse_relation
 from service.access.access_token import EVERYONE
 from service.adhoc import narrowing
-from service.adhoc.statement import Known, Table, read
+from service.adhoc.statement import QueriedTable, VisibleNames, read
 from service.instance import Instance
 from service.reading.cursors import RowReader, open_relation_rows, open_rows
 from tests.service.duck import connected
@@ -23,7 +23,7 @@ from tests.service.running import opened
 
 SEED = 20261124
 BOUNDS = ("[)", "[]", "(]", "()")
-PLACES = [(relation, bounds) for relation, bounds in zip("pqrs", BOUNDS, strict=True)]
+POSITIONS = [(relation, bounds) for relation, bounds in zip("pqrs", BOUNDS, strict=True)]
 
 
 def definition(bounds: str) -> Any:
@@ -57,13 +57,13 @@ def engine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Instance]:
     print("seed", SEED)
     chance = random.Random(SEED)
     engine = opened(tmp_path_factory.mktemp("narrowed"))
-    for name, bounds in PLACES:
+    for name, bounds in POSITIONS:
         made = definition(bounds)
         engine.put_relation(name, made)
         made_rows = pa.RecordBatch.from_pylist(rows(chance, 30), made.arrow_schema())
         index = np.arange(30)
         engine.apply(Batch([Changes(name, made, np.full(30, UPSERT, np.uint8), RowBlock(made_rows), index)], 30, 0, [], 0))
-    for (one, _), (other, _) in (*zip(PLACES, PLACES[1:], strict=False), (PLACES[3], PLACES[0])):
+    for (one, _), (other, _) in (*zip(POSITIONS, POSITIONS[1:], strict=False), (POSITIONS[3], POSITIONS[0])):
         sql = (
             f"SELECT a.k AS ak, a.n AS an, b.k AS bk, b.n AS bn, intersection(a.span, b.span) AS both "
             f"FROM {one} a JOIN {other} b ON a.k = b.k AND overlaps(a.span, b.span)"
@@ -82,7 +82,7 @@ def table_of(reader: RowReader) -> pa.Table:
     return pa.Table.from_batches(batches, reader.schema)
 
 
-def narrowed(engine: Instance, table: Table) -> pa.Table:
+def narrowed(engine: Instance, table: QueriedTable) -> pa.Table:
     if table.kind == "relation":
         window, key = narrowing.of_relation(table, engine.relations[table.name].definition)
         return table_of(open_relation_rows(engine.readers, table.name, window=window, key=key))
@@ -90,7 +90,7 @@ def narrowed(engine: Instance, table: Table) -> pa.Table:
     return table_of(open_rows(engine.readers, table.name, window=window, point=point))
 
 
-def everything(engine: Instance, table: Table) -> pa.Table:
+def everything(engine: Instance, table: QueriedTable) -> pa.Table:
     whole = open_relation_rows if table.kind == "relation" else open_rows
     return table_of(whole(engine.readers, table.name))
 
@@ -103,8 +103,8 @@ def found(sql: str, tables: dict[str, pa.Table]) -> list[Any]:
         return sorted(zip(*columns, strict=True), key=repr)
 
 
-def tables_of(engine: Instance, sql: str) -> list[Table]:
-    return read(sql, Known(engine.relations, engine.views, EVERYONE), 1 << 16)
+def tables_of(engine: Instance, sql: str) -> list[QueriedTable]:
+    return read(sql, VisibleNames(engine.relations, engine.views, EVERYONE), 1 << 16)
 
 
 def agree(engine: Instance, sql: str) -> int:

@@ -21,7 +21,7 @@ from service.adhoc import frames
 from service.adhoc.failures import Limits
 from service.adhoc.process import Child
 from service.adhoc.session import Session
-from service.adhoc.statement import RELATION, Table
+from service.adhoc.statement import RELATION, QueriedTable
 from service.errors import Problem
 from tests.service.running import opened
 
@@ -31,7 +31,7 @@ SCHEMA = DEFINITION.sent_schema()
 
 
 class Asking:
-    """In a child's place: `theirs` is its end of the socket."""
+    """In a child's position: `theirs` is its end of the socket."""
 
     def __init__(self, status: int | None = 0) -> None:
         self.socket, self.theirs = socket.socketpair()
@@ -53,7 +53,7 @@ def asking(tmp_path: Path) -> Iterator[tuple[Asking, Session]]:
     rows = pa.RecordBatch.from_pydict({"id": np.arange(ROWS), "v": np.arange(ROWS) % 7})
     changes = Changes("n", DEFINITION, np.full(ROWS, UPSERT, np.uint8), RowBlock(rows), np.arange(ROWS))
     engine.apply(Batch([changes], ROWS, 0, [], 0))
-    table = Table(RELATION, "n", ())
+    table = QueriedTable(RELATION, "n", ())
     session = Session(engine.readers, cast(Child, asking), "SELECT …", [table], None, Limits(1 << 30, 1, 30.0))
     assert [frames.receive(asking.theirs)[0] for _ in range(2)] == [frames.QUERY, frames.SCHEMA]
     yield asking, session
@@ -80,7 +80,7 @@ def test_chunks_are_bounded_by_bytes(asking: tuple[Asking, Session]) -> None:
         frames.send(child.theirs, frames.NEXT, frames.NUMBER.pack(0))
         content = _answer(child, session)
         rows = pa.BufferReader(content)
-        while rows.tell() < len(content):
+        while rows.emit() < len(content):
             found.append(pa.ipc.read_record_batch(pa.ipc.read_message(rows), SCHEMA))
         sizes.append(len(content))
     assert sizes[0] < 100_000 and max(sizes) < 3 << 20 and min(sizes[3:-2]) >= 1 << 20
@@ -109,7 +109,7 @@ def test_a_frame_of_many_parts() -> None:
         assert received.result() == (frames.ROWS, b"".join(parts))
 
 
-def test_too_many_scans_are_told_as_such(asking: tuple[Asking, Session]) -> None:
+def test_too_many_scans_are_emitted_as_such(asking: tuple[Asking, Session]) -> None:
     child, session = asking
     for scan in range(256):
         child.open(scan)

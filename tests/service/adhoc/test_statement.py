@@ -5,14 +5,14 @@ from __future__ import annotations
 import pytest
 
 from service.access.access_token import EVERYONE
-from service.adhoc.statement import Known, read
+from service.adhoc.statement import VisibleNames, read
 from service.errors import Problem
 
-KNOWN = Known({"a", "b"}, {"v"}, EVERYONE)
+KNOWN = VisibleNames({"a", "b"}, {"v"}, EVERYONE)
 
 
 def names(sql: str) -> list[str]:
-    return [f"{table.kind} {table.name} {len(table.places)}" for table in read(sql, KNOWN, 1 << 16)]
+    return [f"{table.kind} {table.name} {len(table.positions)}" for table in read(sql, KNOWN, 1 << 16)]
 
 
 @pytest.mark.parametrize(

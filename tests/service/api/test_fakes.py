@@ -78,7 +78,7 @@ class Instance:
     def __init__(self, state: str = "live", feed: Feed | None = None, problem: Problem | None = None) -> None:
         definition = SimpleNamespace(definition={"from": {}}, plan=PLAN)
         said = {"name": "v", "state": state, "progress": 0.25, "problem": problem}
-        self.view = SimpleNamespace(**said, feed=feed, view=definition, statistics=dict, sides=[])
+        self.view = SimpleNamespace(**said, feed=feed, view=definition, statistics=dict, inputs=[])
         self.views = {"v": self.view}
         self.versions = Pins()
         self.relations = {"a": SimpleNamespace(definition=DEFINITION)}
@@ -140,7 +140,7 @@ def test_a_view_that_has_failed() -> None:
     is_problem(ask("GET", "/v1/views/v/changes", on(engine)), "view-failed")
 
 
-def test_progress_comes_when_nothing_else_does(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_progress_inserted_when_nothing_else_does(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(followers, "PROGRESS_INTERVAL", 0.01)
     feed = Feed(Subscription())
     records = [json.loads(line) for line in get(feed, "?limit=3").text.splitlines()]

@@ -17,9 +17,9 @@ import pytest
 from livejoin.wire.batch import Batch
 from service.api.app import _encoded
 from service.api.context import Context, Mailbox
-from service.api.http.joined import Joined
+from service.api.http.joined import JoinedTransport
 from service.engine.state import Receipt
-from service.engine.under_way import UnderWay
+from service.engine.under_way import PendingSources
 from service.errors import CATALOGUE, Problem
 from service.settings import Settings
 from tests.service.api.asking import ask, client, is_problem
@@ -32,7 +32,7 @@ class NoEngine:
     relations: dict[str, Any] = {}
     views: dict[str, Any] = {}
     state = "ready"
-    under_way = UnderWay(lambda source, writes: False)
+    under_way = PendingSources(lambda source, writes: False)
 
     def admit(self) -> None:
         pass
@@ -53,7 +53,7 @@ def test_every_problem_has_its_page(kind: str) -> None:
     assert page.headers["content-type"].startswith("text/html") and CATALOGUE[kind].title.split("'")[0] in page.text
 
 
-def test_what_a_probe_is_told_is_no_problem() -> None:
+def test_what_a_probe_is_emitted_is_no_problem() -> None:
     context = Context(Settings())  # recovering
     for path in ("/readyz", "/v1/views"):
         is_problem(ask("GET", path, context), "recovering")
@@ -195,7 +195,7 @@ def test_a_chunked_body_is_cut_off_at_the_limit() -> None:
     assert sent < 20
 
 
-def test_an_error_of_our_own_tells_a_request_id_and_nothing_else(caplog: pytest.LogCaptureFixture) -> None:
+def test_an_error_of_our_own_emits_a_request_id_and_nothing_else(caplog: pytest.LogCaptureFixture) -> None:
     class Broken(NoEngine):
         @property
         def views(self) -> dict[str, Any]:  # type: ignore[override]
@@ -214,7 +214,7 @@ def test_an_error_of_our_own_tells_a_request_id_and_nothing_else(caplog: pytest.
         assert set(body) == {"type", "title", "status", "detail", "request_id"} and "secret" not in response.text
 
 
-def test_what_the_writer_could_not_do_tells_the_request_id_too(caplog: pytest.LogCaptureFixture) -> None:
+def test_what_the_writer_could_not_do_emits_the_request_id_too(caplog: pytest.LogCaptureFixture) -> None:
     """Its thread knows no requests: the id is in a line of its own."""
 
     class Failing(NoEngine):
@@ -252,7 +252,7 @@ def test_an_answer_leaves_in_one_piece() -> None:
 
     async def run() -> None:
         transport = Transport()
-        joined = Joined(transport, asyncio.get_running_loop())  # type: ignore[arg-type]
+        joined = JoinedTransport(transport, asyncio.get_running_loop())  # type: ignore[arg-type]
         joined.write(b"head")
         joined.write(b"body")
         assert transport.sent == [(b"head", b"body")]
@@ -266,19 +266,19 @@ def test_an_answer_leaves_in_one_piece() -> None:
         await asyncio.sleep(0)
         assert len(transport.sent) == 4
 
-    async def gone() -> None:
+    async def deleted() -> None:
         transport, problems = Transport(), list[dict[str, object]]()
         transport.sent = []
         loop = asyncio.get_running_loop()
         loop.set_exception_handler(lambda _, problem: problems.append(problem))
-        joined = Joined(transport, loop)  # type: ignore[arg-type]
+        joined = JoinedTransport(transport, loop)  # type: ignore[arg-type]
         joined.write(b"head of a stream")
         transport.close()  # as when the client goes
         await asyncio.sleep(0)
         assert transport.sent == ["closed"] and not problems
 
     asyncio.run(run())
-    asyncio.run(gone())
+    asyncio.run(deleted())
 
 
 def test_the_mailbox_wakes_the_loop_once_for_many() -> None:

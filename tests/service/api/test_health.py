@@ -41,7 +41,7 @@ def test_a_busy_writer_delays_neither(engine: Instance, context: Context) -> Non
     held.release()
 
 
-def test_a_stuck_writer_is_told(engine: Instance, context: Context, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_stuck_writer_is_emitted(engine: Instance, context: Context, monkeypatch: pytest.MonkeyPatch) -> None:
     held = HeldWriter(engine)
     monkeypatch.setattr(writer, "_STUCK", -1.0)  # any work at all is too long
     for path in ("/livez", "/readyz"):
@@ -52,7 +52,7 @@ def test_a_stuck_writer_is_told(engine: Instance, context: Context, monkeypatch:
     assert ask("GET", "/livez", context).status_code == 200
 
 
-def test_a_writer_that_has_died_is_told(engine: Instance, context: Context, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_writer_that_has_died_is_emitted(engine: Instance, context: Context, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(engine, "state", "failed")
     is_problem(ask("GET", "/livez", context), "internal")
     is_problem(ask("GET", "/readyz", context), "internal")
@@ -62,8 +62,8 @@ def test_a_start_whose_views_are_being_built(engine: Instance, context: Context,
     """Relations are served; the service is ready when its views are live, or, if so set, before."""
     monkeypatch.setattr(engine, "state", "recovering")
     context.report("building the views", 0.25)
-    told = is_problem(ask("GET", "/readyz", context), "recovering")
-    assert (told["stage"], told["progress"]) == ("building the views", 0.25)
+    emitted = is_problem(ask("GET", "/readyz", context), "recovering")
+    assert (emitted["stage"], emitted["progress"]) == ("building the views", 0.25)
     assert ask("GET", "/livez", context).status_code == ask("GET", "/v1/relations/a", context).status_code == 200
     assert ask("GET", "/v1/status", context).json()["state"] == "recovering"
     context.settings = Settings(data=tmp_path, ready="relations")

@@ -77,7 +77,7 @@ def test_a_signal_ends_it_with_status_0_and_breaks_streams_off(server: ServerPro
         assert again.get("/v1/relations/points").json()["rows"] == 1500
 
 
-def test_an_answer_whose_version_is_gone_is_broken_off(tmp_path: Path) -> None:
+def test_an_answer_whose_version_is_deleted_is_broken_off(tmp_path: Path) -> None:
     with ServerProcess(tmp_path / "data", environment={"LIVEJOIN_PIN_IDLE": "5"}) as server:
         client = server.client()
         load(client)
@@ -88,8 +88,8 @@ def test_an_answer_whose_version_is_gone_is_broken_off(tmp_path: Path) -> None:
         while client.get("/v1/status").json()["figures"]["pins"]:
             time.sleep(0.01)
         assert not rest(dawdler).endswith(b"0\r\n\r\n")
-        gone = client.get("/v1/views/pairs/rows", params={"cursor": cursor})
-        assert (gone.status_code, gone.json()["type"]) == (410, "/problems/snapshot-expired")
+        deleted = client.get("/v1/views/pairs/rows", params={"cursor": cursor})
+        assert (deleted.status_code, deleted.json()["type"]) == (410, "/problems/snapshot-expired")
         assert "ERROR" not in server.output()
 
 
@@ -101,8 +101,8 @@ def test_cursors_and_tokens_over_a_restart(server: ServerProcess) -> None:
     server.kill()
     server.start()
     client = server.client()
-    gone = client.get("/v1/views/pairs/rows", params={"cursor": cursor})
-    assert (gone.status_code, gone.json()["type"]) == (410, "/problems/snapshot-expired")
+    deleted = client.get("/v1/views/pairs/rows", params={"cursor": cursor})
+    assert (deleted.status_code, deleted.json()["type"]) == (410, "/problems/snapshot-expired")
     late = client.get("/v1/views/pairs/changes", params={"since": token, "wait": 0})
     assert late.status_code == 200 and [json.loads(line)["op"] for line in late.text.splitlines()] == ["progress"]
 
@@ -121,24 +121,24 @@ def test_other_addresses_are_refused(tmp_path: Path, host: str, capfd: pytest.Ca
 
 def test_a_data_folder_that_is_none(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    status, told = serve("--data", str(tmp_path / "file"), "--port", "0")
-    last = told.splitlines()[-1]
-    assert status == 1 and str(tmp_path / "file") in last and "--data" in last and "Errno" not in told
+    status, emitted = serve("--data", str(tmp_path / "file"), "--port", "0")
+    last = emitted.splitlines()[-1]
+    assert status == 1 and str(tmp_path / "file") in last and "--data" in last and "Errno" not in emitted
 
 
 def test_settings_that_cannot_be() -> None:
-    status, told = serve("--port", "x")
-    assert status == 2 and "--port (LIVEJOIN_PORT): must be an integer, not 'x'" in told
+    status, emitted = serve("--port", "x")
+    assert status == 2 and "--port (LIVEJOIN_PORT): must be an integer, not 'x'" in emitted
 
 
 def test_one_owner_of_a_folder(shared_server: ServerProcess) -> None:
-    status, told = serve("--data", str(shared_server.data), "--port", "0")
-    assert status == 1 and str(shared_server.data) in told.splitlines()[-1], told
-    assert "Traceback" not in told
+    status, emitted = serve("--data", str(shared_server.data), "--port", "0")
+    assert status == 1 and str(shared_server.data) in emitted.splitlines()[-1], emitted
+    assert "Traceback" not in emitted
     assert shared_server.client().get("/readyz").status_code == 200
 
 
-def test_port_0_tells_the_port(tmp_path: Path) -> None:
+def test_port_0_emits_the_port(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "service.cli", "serve", "--data", str(tmp_path / "data"), "--port", "0"]
     process = subprocess.Popen(command, cwd=ROOT, stderr=subprocess.PIPE, text=True)
     try:

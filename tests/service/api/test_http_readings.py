@@ -229,9 +229,9 @@ def test_a_reading_ends(shared_server: ServerProcess) -> None:
     assert view.client.delete(f"/v1/readings/{reading['id']}").status_code == 204
     is_problem(view.client.delete(f"/v1/readings/{reading['id']}"), "not-found", 404)
     for one in reading["cursors"]:
-        gone = view.client.get(at, params={"cursor": one})
-        is_problem(gone, "snapshot-expired", 410)
-        assert "its reading has been released" in gone.json()["detail"]
+        deleted = view.client.get(at, params={"cursor": one})
+        is_problem(deleted, "snapshot-expired", 410)
+        assert "its reading has been released" in deleted.json()["detail"]
 
 
 def test_what_a_reading_may_be(shared_server: ServerProcess) -> None:
@@ -269,10 +269,10 @@ def test_where_so_many_rows_end(followed: Followed) -> None:
     followed.change((followed.left, 1, 0))
     batches = [[(followed.right, 10 * number + one, 5) for one in range(count)] for number, count in enumerate((3, 2, 9))]
     versions = [followed.change(*batch) for batch in batches]
-    told = {most: end(followed, start["token"], rows=most) for most in (1, 3, 4, 5, 13, 14, 100)}
+    emitted = {most: end(followed, start["token"], rows=most) for most in (1, 3, 4, 5, 13, 14, 100)}
     first, second, third = versions
     wanted = {1: (first, 3), 3: (first, 3), 4: (first, 3), 5: (second, 5), 13: (second, 5), 14: (third, 14), 100: (third, 14)}
-    assert {most: (found["version"], found["rows"]) for most, found in told.items()} == wanted
+    assert {most: (found["version"], found["rows"]) for most, found in emitted.items()} == wanted
     assert end(followed, start["token"])["version"] == third
     after = end(followed, start["token"], rows=3)["token"]
     assert end(followed, after, rows=1)["version"] == second, "one version at least"

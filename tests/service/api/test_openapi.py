@@ -108,9 +108,9 @@ def test_links_lead_somewhere() -> None:
 )
 def test_explanations_fit(text: str) -> None:
     view = sql(text)
-    told: dict[str, Any] = {"plan": view.plan.to_json(), "alternatives": [one.to_json() for one in alternatives(view.query, RELATIONS)]}
+    emitted: dict[str, Any] = {"plan": view.plan.to_json(), "alternatives": [one.to_json() for one in alternatives(view.query, RELATIONS)]}
     natural = natural_json(view.query, RELATIONS, None)
-    validate(SCHEMAS["Explanation"], told | ({} if natural is None else {"natural": natural}))
+    validate(SCHEMAS["Explanation"], emitted | ({} if natural is None else {"natural": natural}))
 
 
 def test_every_field_is_described() -> None:

@@ -15,7 +15,7 @@ import pytest
 from service.api import rows as api_rows
 from service.api.context import Context
 from service.api.http import formats, media
-from service.api.rows import Rows, is_worth_a_thread
+from service.api.rows import RowsEndpoint, is_worth_a_thread
 from service.errors import Problem
 from service.instance import Instance
 from service.reading.ahead import Walkers
@@ -41,12 +41,12 @@ def full(folder: Path) -> Instance:
     return engine
 
 
-def answer(engine: Instance, walkers: Walkers | None) -> Rows:
+def answer(engine: Instance, walkers: Walkers | None) -> RowsEndpoint:
     reader = open_rows(engine.readers, "v")
-    return Rows(reader, formats.make(media.ARROW, reader.version, reader.schema), None, walkers)
+    return RowsEndpoint(reader, formats.make(media.ARROW, reader.version, reader.schema), None, walkers)
 
 
-def read(rows: Rows) -> pa.Table:
+def read(rows: RowsEndpoint) -> pa.Table:
     parts, more = [], True
     while more:
         found, more = rows.step()
@@ -61,7 +61,7 @@ def test_what_a_page_holds_is_its_own(tmp_path: Path) -> None:
     engine = running(tmp_path)
     engine.apply(batch(("upsert", "a", rows_of(0, 3)), ("upsert", "b", rows_of(0, 3))))
     reader = open_rows(engine.readers, "v")
-    page = Rows(reader, formats.make(media.ARROW, reader.version, reader.schema), 5)
+    page = RowsEndpoint(reader, formats.make(media.ARROW, reader.version, reader.schema), 5)
     for _ in page.prepare():
         pass
     assert [len(slots) for found in page._found for slots in found] == [5, 5] and page.following

@@ -11,7 +11,7 @@ import pytest
 from service.backups.assembling import assemble
 from service.backups.manifest import chain_of, read_backup
 from service.durability.checksums import checksum
-from service.durability.folder import Damaged
+from service.durability.folder import DamagedFolder
 from tests.service.running import batch, rows_of, running
 
 
@@ -24,6 +24,6 @@ def test_a_backup_of_another_format_is_refused_by_its_number(tmp_path: Path) -> 
     chain = chain_of(read_backup(tmp_path / "backup"))
     with closing(sqlite3.connect(tmp_path / "backup" / "livejoin.db", isolation_level=None)) as db:
         db.execute("UPDATE meta SET value = 4, crc = ? WHERE name = 'format'", (checksum("format", 4),))
-    with pytest.raises(Damaged, match="a backup of a data folder of format 4; this is 3.*the version of livejoin that made it"):
+    with pytest.raises(DamagedFolder, match="a backup of a data folder of format 4; this is 3.*the version of livejoin that made it"):
         assemble(chain, tmp_path / "restored", forks=True)
     assert not (tmp_path / "restored").exists()

@@ -10,7 +10,7 @@ import pytest
 
 from service.backups.manifest import Backup, StoredFile, begin, finish, read_backup
 from service.durability.checksums import json_checksum
-from service.durability.folder import BACKUP, Damaged
+from service.durability.folder import BACKUP, DamagedFolder
 
 ID = "5f0c1d2e3a4b5c6d"
 FILE = StoredFile("livejoin.db", 12288, "0" * 64, ID)
@@ -52,11 +52,11 @@ def test_what_is_written_is_read(tmp_path: Path) -> None:
 )
 def test_refused(tmp_path: Path, manifest: dict[str, Any], what: str) -> None:
     put(tmp_path, manifest)
-    with pytest.raises(Damaged, match=what):
+    with pytest.raises(DamagedFolder, match=what):
         read_backup(tmp_path)
 
 
 def test_an_unfinished_one(tmp_path: Path) -> None:
     begin(tmp_path)
-    with pytest.raises(Damaged, match="an unfinished backup"):
+    with pytest.raises(DamagedFolder, match="an unfinished backup"):
         read_backup(tmp_path)

@@ -14,7 +14,7 @@ import pytest
 from service.backups.repairing import plan, repair
 from service.checking.inspection import inspect
 from service.durability.database import LogRow
-from service.durability.folder import DATABASE, Damaged
+from service.durability.folder import DATABASE, DamagedFolder
 from service.durability.log import Log
 from service.durability.snapshots import snapshot_paths
 from service.reading.cursors import open_relation_rows
@@ -89,7 +89,7 @@ def test_both_generations_stay(tmp_path: Path, caplog: pytest.LogCaptureFixture)
     engine.close()
 
 
-def test_snapshots_in_the_place_of_others(tmp_path: Path) -> None:
+def test_snapshots_in_the_position_of_others(tmp_path: Path) -> None:
     """A copy of the older one in the place of the newer one is left out; two that have changed places are named, and nothing is touched."""
     for case in ("copied", "swapped"):
         folder = tmp_path / case
@@ -107,9 +107,9 @@ def test_snapshots_in_the_place_of_others(tmp_path: Path) -> None:
             newer.rename(older)
             (folder / "older").rename(newer)
             assert "the manifest is of version" in str(inspect(folder).problems + inspect(folder).spared)
-            with pytest.raises(Damaged, match="neither in the log nor in a whole snapshot"):
+            with pytest.raises(DamagedFolder, match="neither in the log nor in a whole snapshot"):
                 plan(folder)
-            with pytest.raises(Damaged, match="the manifest is of version"):
+            with pytest.raises(DamagedFolder, match="the manifest is of version"):
                 opened(folder)
 
 
@@ -171,5 +171,5 @@ def test_without_any_snapshot(tmp_path: Path) -> None:
     filled(tmp_path)
     for version in (10, 20):
         flip(tmp_path / "snapshots" / str(version) / "manifest.json")
-    with pytest.raises(Damaged, match="versions 1 to 10 are neither in the log nor in a whole snapshot"):
+    with pytest.raises(DamagedFolder, match="versions 1 to 10 are neither in the log nor in a whole snapshot"):
         plan(tmp_path)

@@ -97,8 +97,8 @@ def on_terminal(*arguments: str, url: str) -> str:
 )
 def test_wrong_use_is_status_2_and_one_line(arguments: list[str], words: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(arguments) == 2
-    told = capsys.readouterr()
-    assert told.out == "" and told.err.count("\n") == 1 and words in told.err and told.err.startswith("livejoin: ")
+    emitted = capsys.readouterr()
+    assert emitted.out == "" and emitted.err.count("\n") == 1 and words in emitted.err and emitted.err.startswith("livejoin: ")
 
 
 @pytest.mark.parametrize("command", [*OWN, *SERVICE])
@@ -115,8 +115,8 @@ def test_no_service_there(capsys: pytest.CaptureFixture[str]) -> None:
         closed.bind(("127.0.0.1", 0))
         url = f"http://127.0.0.1:{closed.getsockname()[1]}"
         assert main(["rows", "v", "--url", url]) == 1
-    told = capsys.readouterr().err
-    assert told.count("\n") == 1 and "livejoin serve" in told and url in told
+    emitted = capsys.readouterr().err
+    assert emitted.count("\n") == 1 and "livejoin serve" in emitted and url in emitted
 
 
 def test_an_address_that_is_none(capsys: pytest.CaptureFixture[str]) -> None:
@@ -146,7 +146,7 @@ def test_actions_are_listed(capsys: pytest.CaptureFixture[str]) -> None:
     assert "revoke    Revoke a token." in capsys.readouterr().out
 
 
-def test_a_refusal_is_told_with_its_detail() -> None:
+def test_a_refusal_is_emitted_with_its_detail() -> None:
     with scripted(problem("forbidden", 403), problem("not-found", 404)) as (url, _):
         done = livejoin("rows", "v", url=url)
     assert (done.returncode, done.stdout, done.stderr) == (1, "", "livejoin: forbidden: because\n")
@@ -194,8 +194,8 @@ def test_values_of_groups_are_fields_of_csv() -> None:
     with scripted(Answer(jsonl({"id": 1}))) as (url, asked):
         done = livejoin("rows", "v", *(part for one in given for part in ("--where", one)), url=url)
     assert done.returncode == 0, done.stderr
-    told = {"group.a": "", "group.b": '""', "group.c": 'x"y', "group.d": "x", "group.e": '""""'}
-    assert asked[0].params == {f"where.{column}": value for column, value in told.items()}
+    emitted = {"group.a": "", "group.b": '""', "group.c": 'x"y', "group.d": "x", "group.e": '""""'}
+    assert asked[0].params == {f"where.{column}": value for column, value in emitted.items()}
 
 
 def test_windows_of_several_dimensions() -> None:
@@ -247,14 +247,14 @@ def test_watch_in_a_pipe_prints_each_version_whole() -> None:
     assert "token-expired" in done.stderr.splitlines()[-1] and "--snapshot" in done.stderr.splitlines()[-1]
 
 
-def test_watch_from_now_on_tells_the_token_at_once() -> None:
+def test_watch_from_now_on_emits_the_token_at_once() -> None:
     with scripted(Answer(jsonl(progress(5))), Answer(jsonl(change(6, "insert", 1), progress(6)))) as (url, asked):
         done = livejoin("watch", "v", url=url)
     assert done.stdout.encode() == jsonl(progress(5), change(6, "insert", 1), progress(6))
     assert [request.params for request in asked] == [{"wait": "0"}, {"since": "t5"}, {"since": "t6"}]
 
 
-def test_watch_on_a_terminal_colours_what_comes_and_goes() -> None:
+def test_watch_on_a_terminal_colours_what_inserted_and_deleted() -> None:
     body = jsonl(change(3, "insert", 1), progress(3), change(4, "delete", 1), progress(4))
     with scripted(Answer(body)) as (url, _):
         text = on_terminal("watch", "v", "--snapshot", url=url)
@@ -283,9 +283,9 @@ def test_view_waits_until_it_is_live(capsys: pytest.CaptureFixture[str]) -> None
     with scripted(*building, view_in("live")) as (url, asked):
         assert main(["view", "v", "--sql", "SELECT 1;", "--url", url]) == 0
     assert (asked[0].method, orjson.loads(asked[0].body)) == ("PUT", {"sql": "SELECT 1"})
-    told = capsys.readouterr()
-    assert told.out == "v is live at version 4: interval join, by interval-tree, strict\n"
-    assert "10 %" in told.err and "50 %" in told.err
+    emitted = capsys.readouterr()
+    assert emitted.out == "v is live at version 4: interval join, by interval-tree, strict\n"
+    assert "10 %" in emitted.err and "50 %" in emitted.err
 
 
 def test_view_that_fails(capsys: pytest.CaptureFixture[str]) -> None:
@@ -315,13 +315,13 @@ def test_explain_on_a_terminal_and_in_a_pipe() -> None:
         text = on_terminal("explain", "--sql", "SELECT 1", url=url)
         done = livejoin("explain", "--sql", "SELECT 1", url=url)
     assert "algorithm  interval-tree (Theorem 1)\nguarantee  strict\nspace      O(n)\norder      a, b\n" in text
-    averages_told = "1.414 steps per row, 72 bytes per row, 18.25 bits per tuple (compact)"
+    averages_emitted = "1.414 steps per row, 72 bytes per row, 18.25 bits per tuple (compact)"
     counted = "4,000,000 rows read, 1,200 look-ups, 3 no-goods, at most 21 steps between two rows"
-    assert f"measured   clashes: {averages_told}, {counted}" in text
+    assert f"measured   clashes: {averages_emitted}, {counted}" in text
     assert orjson.loads(done.stdout) == {"plan": PLAN, "alternatives": []}
 
 
-def test_explain_tells_of_a_natural_join() -> None:
+def test_explain_emits_of_a_natural_join() -> None:
     natural = {
         "class": "cyclic", "elimination_order": None,
         "variables": {"x.dst": ["x.dst", "y.src"], "x.src": ["x.src", "z.dst"]},
@@ -369,9 +369,9 @@ def test_load_registers_a_new_relation(tmp_path: Path, capsys: pytest.CaptureFix
         },
     }
     assert (asked[2].method, asked[2].path, asked[2].params) == ("POST", "/v1/relations/r/changes", {})
-    told = capsys.readouterr()
+    emitted = capsys.readouterr()
     said = "livejoin: registered r (id int64, s date, e date or null, p decimal(12,2), n string)\n"
-    assert (told.out, told.err) == ("r: 1 row loaded, version 4\n", said)
+    assert (emitted.out, emitted.err) == ("r: 1 row loaded, version 4\n", said)
 
 
 def test_load_shows_rejected_rows_by_their_lines(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -379,9 +379,9 @@ def test_load_shows_rejected_rows_by_their_lines(tmp_path: Path, capsys: pytest.
     bad = [{"index": 1, "column": "id", "reason": "not an int64"}]
     with scripted(Answer(orjson.dumps(RELATION)), receipt(1, bad)) as (url, _):
         assert main(["load", "r", str(tmp_path / "r.csv"), "--on-error", "skip", "--url", url]) == 1
-    told = capsys.readouterr().err.splitlines()
-    assert [line.split() for line in told if "not an int64" in line] == [["r.csv", "5", "id", "not", "an", "int64"]]
-    assert "1 row was rejected and the others were loaded" in told[-1]
+    emitted = capsys.readouterr().err.splitlines()
+    assert [line.split() for line in emitted if "not an int64" in line] == [["r.csv", "5", "id", "not", "an", "int64"]]
+    assert "1 row was rejected and the others were loaded" in emitted[-1]
 
 
 def test_load_of_nothing_good(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -13,7 +13,7 @@ import pytest
 import livejoin
 from livejoin import files
 from livejoin.commands.inference import infer
-from livejoin.commands.judging import Rejections, Repeats, judge_file
+from livejoin.commands.judging import Rejections, Repeats, validate_file
 from livejoin.files import open_file
 from livejoin.terminal import Failure
 from livejoin.wire.kinds import SENT_TYPES
@@ -26,7 +26,7 @@ KINDS = ["csv", "csv.gz", "jsonl", "jsonl.gz", "parquet", "arrow", "arrows"]
 FIRST = {"csv": 2, "jsonl": 1}  # the line of the first row; other rows are counted from 1
 
 
-def test_rows_that_are_not_kept_are_told(shared_server: ServerProcess, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_rows_that_are_not_kept_are_emitted(shared_server: ServerProcess, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     rooms = pa.table({"id": range(6), "room_id": [101, 102, 102, 102, 103, 103]})
     with livejoin.connect(shared_server.url) as client:
         for kind in KINDS:
@@ -36,10 +36,10 @@ def test_rows_that_are_not_kept_are_told(shared_server: ServerProcess, tmp_path:
             load = ["load", name, str(path), "--url", shared_server.url]
             assert main([*load, "--key", "room_id"]) == 0
             lost = ", ".join(str(first + at) for at in (1, 2, 4))
-            told = f"{name}: 6 rows read, 3 kept: 3 replaced by later rows with the same key ({unit}s {lost}), version "
-            assert capfd.readouterr().out.startswith(told)
+            emitted = f"{name}: 6 rows read, 3 kept: 3 replaced by later rows with the same key ({unit}s {lost}), version "
+            assert capfd.readouterr().out.startswith(emitted)
             for more in ([], ["--on-error", "skip"], ["--replace"]):
-                assert main([*load, *more]) == 0 and capfd.readouterr().out.startswith(told)
+                assert main([*load, *more]) == 0 and capfd.readouterr().out.startswith(emitted)
             assert sorted(row["id"] for row in client.relation(name).rows()) == [0, 3, 5]
             assert main([*load[:3], str(path), *load[3:]]) == 0
             assert "12 rows read, 3 kept: 9 replaced by later rows with the same key (rooms." in capfd.readouterr().out
@@ -69,7 +69,7 @@ def test_against_brute_force(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
                    for at, kind in enumerate(kinds)]  # fmt: skip
         key = [f"k{at}" for at in range(len(kinds))]
         definition = parse_relation({"columns": [*columns, {"name": "x", "type": "int64"}], "key": key})
-        places: dict[tuple[Any, ...], tuple[int, int]] = {}
+        positions: dict[tuple[Any, ...], tuple[int, int]] = {}
         lost, paths = [], []
         for file in range(2):
             lines = []
@@ -77,22 +77,22 @@ def test_against_brute_force(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
                 row = {name: TYPES[kind](chance) for name, kind in zip(key, kinds, strict=True)} | {"x": chance.choice([1, 1, 1, "bad"])}
                 lines.append(b"" if chance.random() < 0.1 else orjson.dumps(row))
                 if lines[-1] and row["x"] == 1:
-                    if (before := places.get(identity := tuple(row[name] for name in key))) is not None:
+                    if (before := positions.get(identity := tuple(row[name] for name in key))) is not None:
                         lost.append(before)
-                    places[identity] = file, line
+                    positions[identity] = file, line
             paths.append(tmp_path / f"{file}.jsonl")
             paths[-1].write_bytes(b"\n".join(lines))
         opened = [open_file(path) for path in paths]
         schema = pa.schema([(column.name, SENT_TYPES[column.kind]) for column in definition.columns])
         repeats, found = Repeats("r", definition, schema), Rejections(definition)
         for one in opened:
-            judge_file("r", definition, one, schema, found, repeats, lambda done, rows: None)
+            validate_file("r", definition, one, schema, found, repeats, lambda done, rows: None)
         parts = []
         for file in range(2):
             own = [str(line) for at, line in sorted(lost)[:20] if at == file]
             parts += [f"{file}.jsonl line{'s' if len(own) > 1 else ''} {', '.join(own)}"] if own else []
         more = f" and {len(lost) - 20} more" if len(lost) > 20 else ""
-        assert (seed, *repeats.told(opened)) == (seed, len(lost), "; ".join(parts) + more)
+        assert (seed, *repeats.emitted(opened)) == (seed, len(lost), "; ".join(parts) + more)
 
 
 def test_the_keys_of_a_log_may_repeat(tmp_path: Path) -> None:
@@ -100,8 +100,8 @@ def test_the_keys_of_a_log_may_repeat(tmp_path: Path) -> None:
     for op, count in (("delete", 0), ("insert", 0), ("truncate", 0), ("upsert", 2)):
         (path := tmp_path / "a.csv").write_text(f"k,_op\n1,\n1,upsert\n1,{op}\n")
         repeats = Repeats("r", definition, pa.schema([("k", pa.int64())]))
-        judge_file("r", definition, open_file(path), pa.schema([]), Rejections(definition), repeats, lambda done, rows: None)
-        assert repeats.told([open_file(path)])[0] == count
+        validate_file("r", definition, open_file(path), pa.schema([]), Rejections(definition), repeats, lambda done, rows: None)
+        assert repeats.emitted([open_file(path)])[0] == count
 
 
 @pytest.mark.parametrize("kind", [kind for kind in KINDS if "jsonl" not in kind])
@@ -114,7 +114,7 @@ def test_a_column_that_appears_twice(tmp_path: Path, kind: str, twice: str) -> N
     repeats = Repeats("r", definition, pa.schema([]))
     for refused in (
         lambda: infer([open_file(path)], {}, []),
-        lambda: judge_file("r", definition, open_file(path), pa.schema([]), Rejections(definition), repeats, lambda done, rows: None),
+        lambda: validate_file("r", definition, open_file(path), pa.schema([]), Rejections(definition), repeats, lambda done, rows: None),
     ):
         with pytest.raises(Failure, match=f"the column '{twice}' appears twice: rename or remove one of them"):
             refused()

@@ -15,8 +15,8 @@ def test_a_misspelt_folder_is_not_created(tmp_path: Path, capsys: pytest.Capture
     """Seen: it was, with the only copy of the token that was meant for the service."""
     folder = tmp_path / "dta"
     assert main(["token", "create", "board", *options, "--data", str(folder)]) == 1
-    told = capsys.readouterr()
-    assert told.out == "" and told.err.startswith(f"livejoin: there is no folder {folder}: ") and told.err.count("\n") == 1
+    emitted = capsys.readouterr()
+    assert emitted.out == "" and emitted.err.startswith(f"livejoin: there is no folder {folder}: ") and emitted.err.count("\n") == 1
     assert not any(tmp_path.iterdir())
 
 
@@ -24,8 +24,8 @@ def test_a_first_start_begins_with_an_admin_token(tmp_path: Path, capsys: pytest
     """As docs/tokens.md says; the message tells that the folder is new."""
     folder = tmp_path / "new" / "data"
     assert main(["token", "create", "ops", "--scope", "admin", "--data", str(folder)]) == 0
-    told = capsys.readouterr()
-    assert told.out.startswith("lj_") and "is a new data folder" in told.err and set(read_tokens(folder) or ()) == {"ops"}
+    emitted = capsys.readouterr()
+    assert emitted.out.startswith("lj_") and "is a new data folder" in emitted.err and set(read_tokens(folder) or ()) == {"ops"}
     assert main(["token", "create", "board", "--scope", "read", "--data", str(folder)]) == 0
     assert capsys.readouterr().err == ""
 

@@ -19,7 +19,7 @@ from pathlib import Path
 import pytest
 
 import livejoin
-from livejoin.commands.top import Between, Reading
+from livejoin.commands.top import Reading, ReadingChange
 from service.access.access_token import AccessToken, digest, new_text
 from service.access.store import add_token
 from service.cli import main
@@ -33,9 +33,9 @@ def reading(at: float, **values: float) -> Reading:
 
 
 def test_rates_over_a_restart() -> None:
-    between = Between(reading(10.0, changes=100, batches=7), reading(12.0, changes=300, batches=4))
+    between = ReadingChange(reading(10.0, changes=100, batches=7), reading(12.0, changes=300, batches=4))
     assert between.rate("changes") == 100 and between.rate("batches") == 2 and between.rate("other") == 0
-    assert Between(between.now, between.now).rate("changes") is None
+    assert ReadingChange(between.now, between.now).rate("changes") is None
 
 
 def test_quantiles() -> None:
@@ -44,11 +44,11 @@ def test_quantiles() -> None:
         values = {("t_bucket", (label, ("view", "v"))): count for label, count in zip(labels, counts, strict=True)}
         return Reading(at, {}, values)
 
-    between = Between(histogram(1, 5, 5, 5), histogram(2, 15, 25, 25))
+    between = ReadingChange(histogram(1, 5, 5, 5), histogram(2, 15, 25, 25))
     assert between.quantile(0.25, "t", view="v") == pytest.approx(0.0005)
     assert between.quantile(0.75, "t", view="v") == pytest.approx(0.0055)
-    assert Between(histogram(1, 0, 0, 0), histogram(2, 0, 0, 9)).quantile(0.5, "t", view="v") == 0.01, "beyond the last bound"
-    assert Between(histogram(1, 1, 1, 1), histogram(2, 1, 1, 1)).quantile(0.5, "t", view="v") is None
+    assert ReadingChange(histogram(1, 0, 0, 0), histogram(2, 0, 0, 9)).quantile(0.5, "t", view="v") == 0.01, "beyond the last bound"
+    assert ReadingChange(histogram(1, 1, 1, 1), histogram(2, 1, 1, 1)).quantile(0.5, "t", view="v") is None
     assert between.quantile(0.5, "t", view="w") is None
 
 
@@ -70,9 +70,9 @@ def test_once_in_a_pipe(server: ServerProcess, capsys: pytest.CaptureFixture[str
         finally:
             writing.set()
             thread.join()
-    told = capsys.readouterr()
-    assert told.err == "" and "\x1b" not in told.out
-    lines = told.out.splitlines()
+    emitted = capsys.readouterr()
+    assert emitted.err == "" and "\x1b" not in emitted.out
+    lines = emitted.out.splitlines()
     assert lines[0].startswith(f"{server.url}  ") and "2 relations with" in lines[0]
     rates = re.search(r"changes/s ([\d,.]+)  batches/s ([\d,.]+)", lines[1])
     assert rates and float(rates[1].replace(",", "")) > 0
@@ -112,8 +112,8 @@ def _pass_on(of: socket.socket, to: socket.socket) -> None:
 def test_a_service_that_is_starting(server: ServerProcess, capsys: pytest.CaptureFixture[str]) -> None:
     with Starting(server.port) as starting:
         assert main(["top", "--url", starting.url, "--interval", "0.1"]) == 0
-    told = capsys.readouterr()
-    assert "waiting: the service is starting" in told.err and "0 relations" in told.out
+    emitted = capsys.readouterr()
+    assert "waiting: the service is starting" in emitted.err and "0 relations" in emitted.out
 
 
 def test_wrong_use(capsys: pytest.CaptureFixture[str]) -> None:
@@ -137,8 +137,8 @@ def test_tokens(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.
         assert "unauthorized" in capsys.readouterr().err
         monkeypatch.setenv("LIVEJOIN_TOKEN", reader)
         assert main(["top", "--url", server.url, "--interval", "0.1"]) == 0
-    told = capsys.readouterr().out
-    assert "clashes  " in told and "clashes_other" not in told
+    emitted = capsys.readouterr().out
+    assert "clashes  " in emitted and "clashes_other" not in emitted
 
 
 def heed_interrupts() -> None:

@@ -20,7 +20,7 @@ import livejoin
 from livejoin import files
 from service.cli import main
 from service.demo.history import FOLDER
-from service.tables import sides
+from service.tables import inputs
 from service.views.joins import overlap_join
 from structures.core.encoding import NEG_INF
 from tests.server_process import ROOT, ServerProcess
@@ -54,9 +54,9 @@ def test_the_tour(server: ServerProcess, capfd: pytest.CaptureFixture[str]) -> N
     sql = "SELECT s.name AS senator, r.name AS rep, intersection(s.term, r.term) AS both FROM senator_terms s JOIN rep_terms r"
     sql += " ON s.state = r.state AND overlaps(s.term, r.term)"
     assert main(["view", "delegation", "--sql", sql, *url]) == 0
-    told = capfd.readouterr()
-    assert told.out.startswith("senator_terms: 267 rows loaded, version 1\nrep_terms: 2,525 rows loaded, version 2\ndelegation is live")
-    assert "start_date date" in told.err
+    emitted = capfd.readouterr()
+    assert emitted.out.startswith("senator_terms: 267 rows loaded, version 1\nrep_terms: 2,525 rows loaded, version 2\ndelegation is live")
+    assert "start_date date" in emitted.err
     assert main(["rows", "delegation", *url]) == 0
     rows = [orjson.loads(line) for line in capfd.readouterr().out.splitlines()]
     assert len(rows) == 2879 and list(rows[0]) == ["senator", "rep", "both_start", "both_end"]
@@ -130,13 +130,15 @@ def test_rejected_rows_are_shown_by_their_lines(
 ) -> None:
     (tmp_path / "b.csv").write_text("id,s,e\n1,1,5\n\ntwo,1,5\n3,7,7\n4,9,\n")
     assert main(["load", "bookings", str(tmp_path / "b.csv"), "--url", server.url]) == 1
-    told = capfd.readouterr()
-    assert told.out == "" and "2 rows were rejected and nothing was loaded" in told.err and "b.csv  4" in told.err
+    emitted = capfd.readouterr()
+    assert emitted.out == "" and "2 rows were rejected and nothing was loaded" in emitted.err and "b.csv  4" in emitted.err
     assert not list(client.relation("bookings").rows())
     assert main(["load", "bookings", str(tmp_path / "b.csv"), "--on-error", "skip", "--url", server.url]) == 1
-    told = capfd.readouterr()
-    assert told.out == "bookings: 2 rows loaded, version 1\n"
-    assert [line.split()[:3] for line in told.err.splitlines() if line.startswith("b.csv")] == [["b.csv", "4", "id"], ["b.csv", "5", "e"]]
+    emitted = capfd.readouterr()
+    assert emitted.out == "bookings: 2 rows loaded, version 1\n"
+    assert [
+        line.split()[:3] for line in emitted.err.splitlines() if line.startswith("b.csv")
+    ] == [["b.csv", "4", "id"], ["b.csv", "5", "e"]]
 
 
 def test_a_number_beyond_float64_in_one_of_the_lines(
@@ -147,9 +149,9 @@ def test_a_number_beyond_float64_in_one_of_the_lines(
     load = ["load", "marked", str(tmp_path / "m.jsonl"), "--key", "id", "--url", shared_server.url]
     assert main(load) == 1 and "1 row was rejected and nothing was loaded" in capfd.readouterr().err
     assert main([*load, "--on-error", "skip"]) == 1
-    told = capfd.readouterr()
-    assert told.out.startswith("marked: 2 rows loaded")
-    assert "m.jsonl  2     x       got 1e999, which float64 cannot hold" in told.err
+    emitted = capfd.readouterr()
+    assert emitted.out.startswith("marked: 2 rows loaded")
+    assert "m.jsonl  2     x       got 1e999, which float64 cannot hold" in emitted.err
     with livejoin.connect(shared_server.url) as client:
         relation = client.relation("marked")
         receipt = relation.post((tmp_path / "m.jsonl").read_bytes(), "application/jsonl", on_error="skip")
@@ -198,8 +200,8 @@ def test_an_unknown_column_is_one_error(shared_server: ServerProcess, tmp_path: 
     with livejoin.connect(shared_server.url) as client:
         relation = client.relation("narrow").create({"id": "int64", "at": "timestamp"}, "id")
         assert main(["load", "narrow", str(tmp_path / name), "--url", shared_server.url]) == 1
-        told = capfd.readouterr().err
-        assert told.count("narrow has no") == 1, told
+        emitted = capfd.readouterr().err
+        assert emitted.count("narrow has no") == 1, emitted
         relation.drop()
 
 
@@ -210,8 +212,8 @@ def test_watch_over_a_restart_of_the_service(server: ServerProcess, client: live
     with subprocess.Popen(command, cwd=ROOT, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as watch:
         assert watch.stdout is not None and watch.stderr is not None
         try:
-            told = [orjson.loads(watch.stdout.readline()) for _ in range(2)]
-            assert [record["op"] for record in told] == ["insert", "progress"] and told[0]["row"] == {"a": 1, "b": 2}
+            emitted = [orjson.loads(watch.stdout.readline()) for _ in range(2)]
+            assert [record["op"] for record in emitted] == ["insert", "progress"] and emitted[0]["row"] == {"a": 1, "b": 2}
             server.kill()
             assert b"resuming from the last token" in watch.stderr.readline()
             server.start()
@@ -248,19 +250,19 @@ def test_check_of_a_sound_folder_changes_nothing(server: ServerProcess, client: 
     folder = stopped(server, client)
     before = contents(folder)
     assert main(["check", str(folder)]) == 0
-    told = capfd.readouterr().out
-    assert "rows, confirmed by brute force" in told and "view       long: 40 rows" in told
+    emitted = capfd.readouterr().out
+    assert "rows, confirmed by brute force" in emitted and "view       long: 40 rows" in emitted
     assert contents(folder) == before
 
 
-@pytest.mark.parametrize("module", [sides, overlap_join])
+@pytest.mark.parametrize("module", [inputs, overlap_join])
 def test_check_finds_a_structure_that_is_wrong(
     server: ServerProcess, client: livejoin.Client, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, module: ModuleType
 ) -> None:
     """Of all algorithms, or of one alone: to register the view again is advised where another one is right."""
     folder = stopped(server, client)
 
-    class Wrong(sides.Source):
+    class Wrong(inputs.Source):
         def _ends(self, *arguments: Any) -> tuple[np.ndarray, np.ndarray]:
             left, right = super()._ends(*arguments)
             return np.where(left == 7, NEG_INF, left), right
@@ -269,14 +271,14 @@ def test_check_finds_a_structure_that_is_wrong(
         left, right = endpoints(*arguments)
         return np.where(left == 7, NEG_INF, left), right
 
-    endpoints = sides.stored_endpoints
-    monkeypatch.setattr(*((sides, "stored_endpoints", wrong) if module is sides else (overlap_join, "Source", Wrong)))
+    endpoints = inputs.stored_endpoints
+    monkeypatch.setattr(*((inputs, "stored_endpoints", wrong) if module is inputs else (overlap_join, "Source", Wrong)))
     assert main(["check", str(folder)]) == 1
-    told = capfd.readouterr()
-    assert "damage     view clashes" in told.out and "view       long: 40 rows" in told.out
-    assert told.out.splitlines()[-1].startswith("verdict    not confirmed: clashes;") and told.err == ""
+    emitted = capfd.readouterr()
+    assert "damage     view clashes" in emitted.out and "view       long: 40 rows" in emitted.out
+    assert emitted.out.splitlines()[-1].startswith("verdict    not confirmed: clashes;") and emitted.err == ""
     advised = 'register it again with "algorithm": "'
-    assert (advised in told.out) == ("register" in told.out) == (module is overlap_join), told.out
+    assert (advised in emitted.out) == ("register" in emitted.out) == (module is overlap_join), emitted.out
 
 
 def test_check_names_damage(server: ServerProcess, client: livejoin.Client, capfd: pytest.CaptureFixture[str]) -> None:
@@ -286,9 +288,9 @@ def test_check_names_damage(server: ServerProcess, client: livejoin.Client, capf
     content[len(content) // 2] ^= 1
     table.write_bytes(content)
     assert main(["check", str(folder)]) == 1
-    told = capfd.readouterr()
-    assert f"wrong checksum in {table}" in told.out and told.err == "", told.out
-    assert told.out.splitlines()[-1].startswith("verdict    damaged")
+    emitted = capfd.readouterr()
+    assert f"wrong checksum in {table}" in emitted.out and emitted.err == "", emitted.out
+    assert emitted.out.splitlines()[-1].startswith("verdict    damaged")
     assert main(["check", str(folder / "nowhere")]) == 1
     assert "not a data folder" in capfd.readouterr().err
 
@@ -306,8 +308,8 @@ def test_files_that_replace_a_relation(
     assert main(load) == 1
     assert "nothing was loaded" in capfd.readouterr().err and relation.get()["rows"] == 10
     assert main([*load, "--on-error", "skip"]) == 1
-    told = capfd.readouterr()
-    assert f"bookings: 351 rows loaded, version {before + 1}\n" == told.out and "second.csv  3" in told.err
+    emitted = capfd.readouterr()
+    assert f"bookings: 351 rows loaded, version {before + 1}\n" == emitted.out and "second.csv  3" in emitted.err
     assert sorted(one["id"] for one in relation.rows()) == [*range(350), 1000, 1001]
     assert main(["load", "rooms", str(first), "--key", "id", "--replace", "--url", server.url]) == 0
     assert client.relation("rooms").get()["rows"] == 350
@@ -326,8 +328,10 @@ def test_a_query(
         assert capfd.readouterr().out == '{"a":1,"b":2,"e":9}\n'
     monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
     assert main(["query", sql, *url]) == 0
-    told = capfd.readouterr()
-    assert [line.split() for line in told.out.splitlines() if "─" not in line][1:] == [["1", "2", "9"]] and "1 row at version 1" in told.err
+    emitted = capfd.readouterr()
+    assert [
+        line.split() for line in emitted.out.splitlines() if "─" not in line
+    ][1:] == [["1", "2", "9"]] and "1 row at version 1" in emitted.err
     assert main(["query", "SELECT id FROM bookings WHERE id < 0", *url]) == 0
     assert "no rows at version 1" in capfd.readouterr().err
     assert main(["query", "SELECT * FROM nix", *url]) == 1

@@ -67,7 +67,7 @@ def test_the_checksum_is_that_of_the_data() -> None:
 def test_debezium_records_say_what_rest_says() -> None:
     changes = [change for change in history() if change.relation == "senator_terms"]
     decoder = DebeziumDecoder("senator_terms", parse_relation(RELATIONS["senator_terms"]))
-    records = [change.to_debezium(place) for place, change in enumerate(changes)]
+    records = [change.to_debezium(position) for position, change in enumerate(changes)]
     batch = decoder.decode([key for key, _ in records], [value for _, value in records])
     (decoded,) = batch.changes
     assert batch.error_count == 0 and len(decoded.ops) == len(changes)
@@ -190,7 +190,7 @@ def test_through_kafka_and_spark(tmp_path: Path) -> None:
 
 
 @kafka
-def test_goes_on_by_rest_when_kafka_cannot_be_installed(tmp_path: Path) -> None:
+def test_deleted_on_by_rest_when_kafka_cannot_be_installed(tmp_path: Path) -> None:
     """What make says at its end is not the reason."""
     failing = "sh -c 'echo no route to the packages; echo make: Error 1; exit 2'"
     with demo(tmp_path, "--pace", "100", "--prepare", failing) as (process, output):
@@ -202,7 +202,7 @@ def test_goes_on_by_rest_when_kafka_cannot_be_installed(tmp_path: Path) -> None:
 @kafka
 @pytest.mark.soak
 @pytest.mark.usefixtures("quick_java")
-def test_goes_on_by_rest_when_the_stream_breaks(tmp_path: Path) -> None:
+def test_deleted_on_by_rest_when_the_stream_breaks(tmp_path: Path) -> None:
     with demo(tmp_path, "--pace", "5") as (process, output):
         read_until(output, "(through Kafka and Spark)")
         (stream,) = [child for child in psutil.Process(process.pid).children() if "stream" in child.cmdline()]

@@ -18,8 +18,8 @@ from hypothesis import strategies as st
 
 from livejoin.wire.batch import RowBlock
 from service.durability.database import LogRow, replay
-from service.durability.effects import Effect, Shape, decode_effects, encode_effects
-from service.durability.folder import DATABASE, Damaged
+from service.durability.effects import Effect, EffectsShape, decode_effects, encode_effects
+from service.durability.folder import DATABASE, DamagedFolder
 from service.durability.log import Log
 
 SCHEMA = pa.schema([
@@ -48,7 +48,7 @@ def arrow(values: list[tuple[Any, ...]], names: list[str] = SCHEMA.names, before
     return RowBlock(few([tuple([None] * len(names))] * before + values, names).arrow.slice(before))
 
 
-def told(rows: RowBlock) -> str:
+def emitted(rows: RowBlock) -> str:
     """The physical values: NaN is like NaN, -0.0 is not 0.0."""
     if rows.values is not None:
         return repr(rows.values)
@@ -62,7 +62,7 @@ def schema_in(rows: RowBlock) -> pa.Schema:
 
 
 def decoded(payload: bytes, schemas: Mapping[int, pa.Schema], keys: Mapping[int, list[str]]) -> list[Effect]:
-    return decode_effects(payload, {id_: Shape.of(schema, keys[id_]) for id_, schema in schemas.items()})
+    return decode_effects(payload, {id_: EffectsShape.of(schema, keys[id_]) for id_, schema in schemas.items()})
 
 
 def come_back(effects: list[Effect]) -> list[Effect]:
@@ -71,7 +71,7 @@ def come_back(effects: list[Effect]) -> list[Effect]:
     assert len(payload) % 8 == 0 and encode_effects(effects) == payload
     assert [(one.relation_id, one.truncate) for one in found] == [(one.relation_id, one.truncate) for one in effects]
     for one, other in zip(found, effects, strict=True):
-        assert told(one.deletes) == told(other.deletes) and told(one.inserts) == told(other.inserts)
+        assert emitted(one.deletes) == emitted(other.deletes) and emitted(one.inserts) == emitted(other.inserts)
         assert schema_in(one.deletes) == schema_of(KEYED[one.relation_id]) and schema_in(one.inserts) == SCHEMA
     return found
 
@@ -88,7 +88,7 @@ def an_effect(draw: st.DrawFn) -> Effect:
 
 
 @given(st.lists(an_effect(), max_size=4))
-def test_any_effects_come_back(effects: list[Effect]) -> None:
+def test_any_effects_inserted_back(effects: list[Effect]) -> None:
     come_back(effects)
 
 
@@ -105,9 +105,9 @@ EDGES: dict[str, list[Any]] = {
 @pytest.mark.parametrize("name", EDGES)
 @pytest.mark.parametrize("form", [few, arrow])
 def test_every_type_at_its_edges(name: str, form: Any) -> None:
-    place = SCHEMA.names.index(name)
+    position = SCHEMA.names.index(name)
     for value in [*EDGES[name], None]:
-        row = tuple(value if i == place else None for i in range(len(SCHEMA)))
+        row = tuple(value if i == position else None for i in range(len(SCHEMA)))
         (one,) = come_back([Effect(3, False, form([(1,)], ["id"]), form([row]))])
         in_json = form is few and not (isinstance(value, float) and not math.isfinite(value))
         assert (one.inserts.values is not None) == (one.deletes.values is not None) == in_json
@@ -123,16 +123,18 @@ OTHERS = pa.schema([("key", pa.binary()), ("at", pa.time64("us")), ("note", pa.u
     st.lists(st.tuples(st.binary(max_size=9), st.none() | st.integers(0, 86_399_999_999), st.none() | TEXT), min_size=1, max_size=3),
     st.booleans(),
 )
-def test_bytes_and_times_come_back(rows: list[tuple[Any, ...]], as_arrow: bool) -> None:
+def test_bytes_and_times_inserted_back(rows: list[tuple[Any, ...]], as_arrow: bool) -> None:
     """All bytes, which JSON has as text of as many characters, beside a table that knows the columns."""
     keys = pa.schema([OTHERS.field("key")])
     given_keys, given_rows = (RowBlock.few(values, pa.struct(of)) for values, of in (([row[:1] for row in rows], keys), (rows, OTHERS)))
     effect = Effect(3, False, given_keys, RowBlock(given_rows.arrow) if as_arrow else given_rows)
-    (one,) = decode_effects(encode_effects([effect]), {3: Shape.of(OTHERS, ["key"])})
+    (one,) = decode_effects(encode_effects([effect]), {3: EffectsShape.of(OTHERS, ["key"])})
     assert (one.inserts.values is None) == as_arrow and one.inserts.arrow.equals(given_rows.arrow)
     assert one.deletes.arrow.equals(given_keys.arrow)
     every = RowBlock.few([(bytes(range(256)), None, None)], pa.struct(OTHERS))
-    (one,) = decode_effects(encode_effects([Effect(3, False, RowBlock.few([], pa.struct(keys)), every)]), {3: Shape.of(OTHERS, ["key"])})
+    (one,) = decode_effects(
+        encode_effects([Effect(3, False, RowBlock.few([], pa.struct(keys)), every)]), {3: EffectsShape.of(OTHERS, ["key"])}
+    )
     assert one.inserts.values == [(bytes(range(256)), None, None)]
 
 
@@ -166,7 +168,7 @@ def test_several_relations_in_their_order() -> None:
         known = {id_: schema for id_, schema in SCHEMAS.items() if id_ != dropped}
         found = decoded(payload, known, KEYED)
         assert [one.relation_id for one in found] == [one.relation_id for one in effects if one.relation_id != dropped]
-        assert [told(one.inserts) for one in found] == [told(one.inserts) for one in effects if one.relation_id != dropped]
+        assert [emitted(one.inserts) for one in found] == [emitted(one.inserts) for one in effects if one.relation_id != dropped]
     assert decoded(payload, {}, {}) == []
 
 
@@ -181,22 +183,22 @@ OLD_ARROW = zlib.decompress(base64.b85decode(
 def test_rows_of_earlier_releases_stay_readable() -> None:
     """As they were written: a folder may hold such rows for ever. A byte more or less is another format."""
     (one,) = decoded(OLD_JSON, {3: PAIR}, {3: ["id"]})
-    assert (one.relation_id, one.truncate, told(one.deletes), told(one.inserts)) == (3, False, "[(7,)]", "[(1, 'a'), (2, None)]")
+    assert (one.relation_id, one.truncate, emitted(one.deletes), emitted(one.inserts)) == (3, False, "[(7,)]", "[(1, 'a'), (2, None)]")
     assert encode_effects([one]) == OLD_JSON
     (one,) = decoded(OLD_ARROW, {3: PAIR}, {3: ["id"]})
-    assert (one.relation_id, one.truncate, told(one.deletes), told(one.inserts)) == (3, True, "[(7,), (8,)]", "[(1, 'a'), (2, None)]")
+    assert (one.relation_id, one.truncate, emitted(one.deletes), emitted(one.inserts)) == (3, True, "[(7,), (8,)]", "[(1, 'a'), (2, None)]")
     both = decoded(OLD_ARROW + OLD_JSON + OLD_ARROW, {3: PAIR}, {3: ["id"]})
-    assert [told(one.deletes) for one in both] == ["[(7,), (8,)]", "[(7,)]", "[(7,), (8,)]"]
+    assert [emitted(one.deletes) for one in both] == ["[(7,), (8,)]", "[(7,)]", "[(7,), (8,)]"]
 
 
 @pytest.mark.parametrize("payload", [OLD_JSON, OLD_ARROW])
 def test_bytes_that_end_too_early(payload: bytes) -> None:
     """Whole effects, then an error: no part of one. Where only padding is missing, all is there."""
-    wanted = [told(one.inserts) for one in decoded(payload, {3: PAIR}, {3: ["id"]})]
+    wanted = [emitted(one.inserts) for one in decoded(payload, {3: PAIR}, {3: ["id"]})]
     for length in range(1, len(payload)):
         cut = payload + payload[:length]
         try:
-            found = [told(one.inserts) for one in decoded(cut, {3: PAIR}, {3: ["id"]})]
+            found = [emitted(one.inserts) for one in decoded(cut, {3: PAIR}, {3: ["id"]})]
         except Exception:
             continue
         assert found == wanted * 2 and payload[length:] == bytes(len(payload) - length)
@@ -219,7 +221,7 @@ def test_damage_in_the_log_is_never_taken_for_rows(tmp_path: Path) -> None:
             cuts = (payload[:at] for at in range(0, len(payload), 7))
             for wrong in (*flips, *cuts, payload + bytes(8), payload * 2):
                 db.execute("UPDATE log SET payload = ? WHERE version = ?", (wrong, version))
-                with pytest.raises(Damaged, match=f"wrong checksum of version {version}"):
+                with pytest.raises(DamagedFolder, match=f"wrong checksum of version {version}"):
                     list(replay(db, path, version - 1, 0, 2))
             db.execute("UPDATE log SET payload = ? WHERE version = ?", (payload, version))
         db.execute("ROLLBACK")

@@ -10,7 +10,7 @@ import pytest
 
 from service.durability.checksums import checksum
 from service.durability.database import FORMAT, WrongFormat, refuse_other
-from service.durability.folder import DATABASE, LOCK, MARK, Damaged
+from service.durability.folder import DATABASE, LOCK, MARK, DamagedFolder
 from service.durability.log import Log
 from tests.server_process import NotStarted, ServerProcess
 
@@ -49,5 +49,5 @@ def test_a_damaged_format_number_is_not_taken_for_another_version(tmp_path: Path
     Log(tmp_path).close()
     with contextlib.closing(sqlite3.connect(tmp_path / DATABASE, isolation_level=None)) as db:
         db.execute("UPDATE meta SET value = 1 WHERE name = 'format'")
-    with pytest.raises(Damaged, match="wrong checksum of the entry 'format'"):
+    with pytest.raises(DamagedFolder, match="wrong checksum of the entry 'format'"):
         Log(tmp_path)

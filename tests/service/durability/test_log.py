@@ -19,7 +19,7 @@ import pytest
 from service.durability import database
 from service.durability import log as log_module
 from service.durability.database import LogRow
-from service.durability.folder import DATABASE, LOCK, MARK, Damaged, FolderInUse
+from service.durability.folder import DATABASE, LOCK, MARK, DamagedFolder, FolderInUse
 from service.durability.log import Log
 
 DEFINITION: dict[str, Any] = {"columns": [{"name": "id", "type": "int64"}], "key": ["id"], "intervals": {}}
@@ -46,7 +46,7 @@ def die(folder: Path, code: str, **environment: str) -> int:
 
 
 @pytest.mark.parametrize("synchronous", ["full", "normal"])
-def test_what_is_committed_comes_back(tmp_path: Path, synchronous: str) -> None:
+def test_what_is_committed_inserted_back(tmp_path: Path, synchronous: str) -> None:
     log = Log(tmp_path / "new" / "folder", synchronous)  # type: ignore[arg-type]
     assert log.last_version == 0 and log.sources() == {} and list(log.replay(0)) == []
     log.append([LogRow(1, "a", None, -5, b"one")])
@@ -63,7 +63,7 @@ def test_what_is_committed_comes_back(tmp_path: Path, synchronous: str) -> None:
     log.close()
 
 
-def test_uncommitted_batches_are_gone(tmp_path: Path) -> None:
+def test_uncommitted_batches_are_deleted(tmp_path: Path) -> None:
     log = Log(tmp_path)
     fill(log, range(1, 3))
     log.append([LogRow(3, "pms", "run-1", 30, b"lost")])
@@ -165,9 +165,9 @@ def test_forget(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     log.forget(17)
     assert log.bytes == 18 + 19 + 20
     assert [(row.version, row.payload) for row in log.replay(17)] == [(v, bytes(range(v))) for v in (18, 19, 20)]
-    with pytest.raises(Damaged, match="versions 17 to 17 are neither"):
+    with pytest.raises(DamagedFolder, match="versions 17 to 17 are neither"):
         list(log.replay(16))
-    with pytest.raises(Damaged, match="before the snapshot's version 21"):
+    with pytest.raises(DamagedFolder, match="before the snapshot's version 21"):
         list(log.replay(21))
     log.forget(99)
     log.close()
@@ -294,9 +294,9 @@ def test_cut_off_making_of_a_folder(tmp_path: Path) -> None:
     log.close()
 
 
-def damaged(folder: Path) -> Damaged:
+def damaged(folder: Path) -> DamagedFolder:
     """The damage that a start and a whole replay meet."""
-    with pytest.raises(Damaged) as caught:
+    with pytest.raises(DamagedFolder) as caught:
         log = Log(folder)
         try:
             list(log.replay(0))
@@ -462,7 +462,7 @@ def test_any_flipped_byte_is_found_or_harmless(tmp_path: Path) -> None:
                 assert (list(log.replay(0)), log.sources(), log.catalog(), log.folder_id, log.secret) == expected, f"byte {at}"
             finally:
                 log.close()
-        except Damaged:
+        except DamagedFolder:
             found += 1
     assert found > 15
 

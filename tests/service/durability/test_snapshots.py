@@ -20,7 +20,7 @@ from service.checking.inspection import inspect
 from service.durability.checksums import json_checksum
 from service.durability.database import LogRow
 from service.durability.effects import Effect, encode_effects
-from service.durability.folder import DATABASE, MARK, Damaged, FolderInUse
+from service.durability.folder import DATABASE, MARK, DamagedFolder, FolderInUse
 from service.durability.log import Log
 from service.durability.snapshots import Snapshot, read_snapshot, remove_unfinished, snapshot_paths, write_snapshot
 
@@ -47,7 +47,7 @@ def ids(folder: Path, relation_id: int = 1) -> list[int]:
     return [row["id"] for part in snapshot.batches(relation_id) for row in part.to_pylist()]
 
 
-def test_rows_come_back(tmp_path: Path) -> None:
+def test_rows_inserted_back(tmp_path: Path) -> None:
     assert newest_snapshot(tmp_path) is None
     write(tmp_path, 5)
     snapshot = newest_snapshot(tmp_path)
@@ -143,13 +143,13 @@ def test_what_is_read_back_is_compared(tmp_path: Path, monkeypatch: pytest.Monke
             path.write_bytes(data[:-30] + bytes([data[-30] ^ 1]) + data[-29:])
 
     monkeypatch.setattr("service.durability.folder.os.fsync", spoil)
-    with pytest.raises(Damaged, match="read back differently"):
+    with pytest.raises(DamagedFolder, match="read back differently"):
         write(tmp_path, 7)
     assert names(tmp_path) == ["5", "6"]
 
 
-def damage(folder: Path) -> Damaged:
-    with pytest.raises(Damaged) as caught:
+def damage(folder: Path) -> DamagedFolder:
+    with pytest.raises(DamagedFolder) as caught:
         ids(folder)
     return caught.value
 
@@ -172,7 +172,7 @@ def test_flipped_bytes_in_the_manifest(tmp_path: Path) -> None:
         path.write_bytes(whole[:at] + bytes([whole[at] ^ 1]) + whole[at + 1:])
         try:
             assert ids(tmp_path) == list(range(20)), f"byte {at}"  # white space became other white space
-        except Damaged as error:
+        except DamagedFolder as error:
             assert error.where == path
 
 
@@ -339,6 +339,6 @@ def test_a_file_that_is_cut_off_while_it_is_read(tmp_path: Path) -> None:
     rows = snapshot.batches(1)
     next(rows)
     os.truncate(path, path.stat().st_size // 2)
-    with pytest.raises(Damaged) as caught:
+    with pytest.raises(DamagedFolder) as caught:
         list(rows)
     assert caught.value.where == path and "cannot be read" in caught.value.what

@@ -23,11 +23,11 @@ def rows(ids: list[int]) -> RowBlock:
 def keys(ids: list[int]) -> RowBlock:
     return RowBlock(rows(ids).arrow.select(["id"]))
 
-def told(effect: Effect) -> tuple[Any, ...]:
+def emitted(effect: Effect) -> tuple[Any, ...]:
     return effect.relation_id, effect.truncate, effect.deletes.arrow.to_pylist(), effect.inserts.arrow.to_pylist()
 
 
-def test_effects_come_back() -> None:
+def test_effects_inserted_back() -> None:
     effects = [
         Effect(3, False, keys([4, 5]), rows([1, 2, 3])),
         Effect(9, True, keys([]), rows([7])),
@@ -35,21 +35,21 @@ def test_effects_come_back() -> None:
         Effect(5, True, keys([]), rows([])),
     ]
     schemas = dict.fromkeys((3, 4, 5, 9), SCHEMA)
-    assert list(map(told, decoded(encode_effects(effects), schemas, dict.fromkeys(schemas, ["id"])))) == list(map(told, effects))
+    assert list(map(emitted, decoded(encode_effects(effects), schemas, dict.fromkeys(schemas, ["id"])))) == list(map(emitted, effects))
     assert encode_effects([]) == b"" and decoded(b"", schemas, dict.fromkeys(schemas, ["id"])) == []
 
 
-def test_few_rows_are_kept_as_json_if_it_can_tell_them() -> None:
+def test_few_rows_are_kept_as_json_if_it_can_emit_them() -> None:
     def few(values: list[tuple[Any, ...]], schema: pa.Schema = SCHEMA) -> RowBlock:
         return RowBlock.few(values, pa.struct(schema))
 
     schemas, key = {1: SCHEMA}, {1: ["id"]}
     keyed = pa.schema([SCHEMA.field("id")])
-    told = [(-(2**63), 'ä"\0\n', 2**63 - 1, -719_162, -0.0, True), (7, None, None, None, None, None), (8, "", 0, 0, 1e300, False)]
-    payload = encode_effects([Effect(1, False, few([(5,), (2**63 - 1,)], keyed), few(told))])
+    emitted = [(-(2**63), 'ä"\0\n', 2**63 - 1, -719_162, -0.0, True), (7, None, None, None, None, None), (8, "", 0, 0, 1e300, False)]
+    payload = encode_effects([Effect(1, False, few([(5,), (2**63 - 1,)], keyed), few(emitted))])
     assert len(payload) < 250
     (effect,) = decoded(payload, schemas, key)
-    assert effect.inserts.values is not None and repr(effect.inserts.values) == repr(told)
+    assert effect.inserts.values is not None and repr(effect.inserts.values) == repr(emitted)
     assert effect.deletes.values is not None and effect.deletes.values == [(5,), (2**63 - 1,)]
     assert effect.inserts.arrow.schema == SCHEMA.remove_metadata() and effect.deletes.arrow.schema.names == ["id"]
     for number in (float("nan"), float("-inf")):

@@ -67,7 +67,7 @@ class Meanwhile:
         """`most`: rounds of a build after which `then` is called: large batches may wait for later ones."""
         self.built, self.rounds, self.placed = 0, 0, 0
         followed = Counter[Build]()
-        load, go_on, place = Build.load, Builds.go_on, Build.put_in_place
+        load, go_on, position = Build.load, Builds.go_on, Build.put_in_place
 
         def loaded(build: Build, version: int, progress: Callable[[float], None]) -> None:
             load(build, version, progress)
@@ -75,7 +75,7 @@ class Meanwhile:
                 self.built += 1
                 then()
 
-        def gone_on(builds: Builds, build: Build) -> None:
+        def deleted_on(builds: Builds, build: Build) -> None:
             go_on(builds, build)
             if build.without:
                 self.rounds += 1
@@ -84,11 +84,11 @@ class Meanwhile:
                     then()
 
         def placed(build: Build) -> None:
-            place(build)
+            position(build)
             self.placed += 1
 
         monkeypatch.setattr(Build, "load", loaded)
-        monkeypatch.setattr(Builds, "go_on", gone_on)
+        monkeypatch.setattr(Builds, "go_on", deleted_on)
         monkeypatch.setattr(Build, "put_in_place", placed)
 
 

@@ -22,7 +22,7 @@ from service.errors import Problem
 from service.instance import Instance
 from service.reading.cursors import open_relation_rows, open_rows
 from service.tables import backlog
-from service.tables.loading import Loading
+from service.tables.loading import IndexLoad
 from service.views.joins.reading_join import ReadingJoin
 from service.views.live_view import LiveView
 from structures.index import planting
@@ -132,10 +132,10 @@ def agrees(engine: Instance, name: str) -> None:
     """With brute force."""
     view = engine.views[name]
     with closing(open_rows(engine.readers, name)) as reader:
-        told = total(beside(*part) for part in iter(partial(reader.read_with_keys, 1000), None))
+        emitted = total(beside(*part) for part in iter(partial(reader.read_with_keys, 1000), None))
     tables = {relation: table(engine, relation) for relation in "ab"}
     found = total(recompute(view.view.query, view.definitions, tables))
-    assert told == found, name
+    assert emitted == found, name
 
 
 def test_a_change_does_not_wait_for_a_build(engine: Instance, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -220,13 +220,13 @@ def test_an_index_that_another_view_has_dropped(tmp_path: Path, monkeypatch: pyt
     engine.drop_view("first")
     engine.apply(some_changes(rng, 12))
     look(engine)
-    loaded, load = list[str](), Loading.load
+    loaded, load = list[str](), IndexLoad.load
 
-    def noted(loading: Loading, *arguments: Any) -> None:
+    def noted(loading: IndexLoad, *arguments: Any) -> None:
         loaded.append(threading.current_thread().name)
         load(loading, *arguments)
 
-    monkeypatch.setattr(Loading, "load", noted)
+    monkeypatch.setattr(IndexLoad, "load", noted)
     held.go.set()
     assert state(engine, "second") == "live" and loaded and all("builder" in name for name in loaded)
     check(engine)

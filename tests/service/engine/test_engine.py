@@ -172,10 +172,10 @@ def compare_lookups(engine: Instance, twin: Twin, source: Source) -> None:
             rows = [row for row in rows if all(e(r)[0] <= window[1] and e(r)[1] >= window[0] for e, r in zip(view.ends, row, strict=True))]
         text = None if window is None else {"": tuple(f"1970-01-01T00:00:00.{end:06}Z" for end in window)}
         assert read_all(open_rows(engine.readers, name, window=text)) == Counter(values(view.select(*row)) for row in rows), (name, window)
-        place = source.random.randrange(len(view.aliases))
-        alias, relation = view.aliases[place]
+        position = source.random.randrange(len(view.aliases))
+        alias, relation = view.aliases[position]
         key = source.key(relation)
-        mine = [row for row in rows if all(row[place][column] == key[column] for column in key)]
+        mine = [row for row in rows if all(row[position][column] == key[column] for column in key)]
         found = read_all(open_rows(engine.readers, name, window=text, point=(alias, {column: str(value) for column, value in key.items()})))
         assert found == Counter(values(view.select(*row)) for row in mine), (name, alias, key, window)
         joined = {"clashes": ("room", "floor"), "once": ("room",), "later": ("room",), "near": ("floor",), "free": ("room",),
@@ -183,7 +183,7 @@ def compare_lookups(engine: Instance, twin: Twin, source: Source) -> None:
         if joined is not None:
             point = {"room": "A", "floor": "1"}
             given = {column: point[column] for column in joined}
-            mine = [row for row in rows if all(str(row[place][column]) == given[column] for column in joined)]
+            mine = [row for row in rows if all(str(row[position][column]) == given[column] for column in joined)]
             assert read_all(open_rows(engine.readers, name, window=text, point=(alias, given))) == Counter(
                 values(view.select(*row)) for row in mine
             ), (name, alias, window)
@@ -321,7 +321,7 @@ def grouped(engine: Instance, twin: Twin, changes: list[tuple[str, int, Row]], r
     changes = sorted(changes, key=lambda change: change[1] == TRUNCATE)
     apply = parts(engine).state.apply
     held = HeldWriter(engine)
-    parts(engine).state.apply = lambda judged: (runs.append(len(judged.batches)), apply(judged))[1]  # type: ignore[method-assign]
+    parts(engine).state.apply = lambda validated: (runs.append(len(validated.batches)), apply(validated))[1]  # type: ignore[method-assign]
     expected = []
     for number, change in enumerate(changes):
         outcome = twin.apply([change], "reject")

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from service.durability.folder import MARK, Damaged, SyncFailed
+from service.durability.folder import MARK, DamagedFolder, SyncFailed
 from service.errors import Problem
 from service.reading.cursors import open_relation_rows, open_rows
 from tests.service.running import batch, ids, look, opened, parts, rows_of, running
@@ -64,7 +64,7 @@ def test_without_another_one_the_damage_is_named(tmp_path: Path) -> None:
     with_two(tmp_path)
     for version in ("2", "4"):
         flip(tmp_path / "snapshots" / version / "0.arrow")
-    with pytest.raises(Damaged) as caught:
+    with pytest.raises(DamagedFolder) as caught:
         opened(tmp_path)
     assert caught.value.where == tmp_path / "snapshots" / "4" / "0.arrow" and snapshots(tmp_path) == ["2", "4"]
 

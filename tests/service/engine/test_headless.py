@@ -32,7 +32,7 @@ def all_of(cell: Cell, name: str) -> Counter[tuple[Any, ...]]:
     return Counter(values(row) for part in cell.rows(name) for row in plain(part))
 
 
-def told(parts: Iterable[Rows]) -> Counter[tuple[Any, ...]]:
+def emitted(parts: Iterable[Rows]) -> Counter[tuple[Any, ...]]:
     return Counter(values(row) for keys, rows in parts for row in plain(rows) if len(keys) == len(rows))
 
 
@@ -65,8 +65,8 @@ def test_a_replay_of_the_effects_gives_what_the_steps_gave(named: str) -> None:
             assert all_of(cell, name) == expected, (name, number)
             if name in stepped.deltas:
                 deltas = stepped.deltas[name]
-                before[name].subtract(told(deltas.deletes))
-                before[name].update(told(deltas.inserts))
+                before[name].subtract(emitted(deltas.deletes))
+                before[name].update(emitted(deltas.inserts))
             assert +before[name] == expected, (name, number)
         if number % 8 == 7:
             cell.check()

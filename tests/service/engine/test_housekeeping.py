@@ -25,7 +25,7 @@ def engine(tmp_path: Path) -> Iterator[Instance]:
     engine.close()
 
 
-def test_what_comes_is_not_behind_all_pieces(engine: Instance, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_inserted_is_not_behind_all_pieces(engine: Instance, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("service.engine.writer._PIECE", 0.0)
     happened: list[str] = []
     ended = threading.Event()
@@ -46,7 +46,7 @@ def test_what_comes_is_not_behind_all_pieces(engine: Instance, monkeypatch: pyte
 
 @pytest.mark.parametrize(("owed", "pieces"), [(0.0, 0), (0.0005, 1), (0.0015, 2), (0.1, 2), (0.2495, 2), (0.3, 20)])
 def test_housekeeping_is_done_in_pieces_while_others_wait(
-    engine: Instance, monkeypatch: pytest.MonkeyPatch, owed: float, pieces: int
+    engine: Instance, monkeypatch: pytest.MonkeyPatch, debt: float, pieces: int
 ) -> None:
     """For as long as is owed, two milliseconds at most, and ten times as long once a quarter of a second is owed."""
     now, done, writer = [0.0], list[float](), parts(engine).writer
@@ -61,9 +61,9 @@ def test_housekeeping_is_done_in_pieces_while_others_wait(
             inside.setattr(writer, "_housekeep", piece)
             inside.setattr(writer, "_queue", [None])  # somebody waits
             inside.setattr("service.engine.writer.time", SimpleNamespace(monotonic=lambda: now[0]))
-            inside.setattr(writer, "_owed", owed)
+            inside.setattr(writer, "_owed", debt)
             writer._tidy()
-            assert writer._owed == pytest.approx(max(0.0, owed - 1.001e-3 * pieces))
+            assert writer._debt == pytest.approx(max(0.0, debt - 1.001e-3 * pieces))
 
     engine.at_rest(tidy)
     assert len(done) == pieces

@@ -26,7 +26,7 @@ class Held(Kernels):
     def release(self) -> None:
         with self._changed:
             self._missing.clear()
-        self._tell()
+        self._emit()
 
 
 def test_batches_and_other_views_go_on(tmp_path: Path) -> None:

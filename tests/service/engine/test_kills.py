@@ -53,9 +53,9 @@ def check(engine: Instance, acknowledged: int) -> None:
 def test_killed_at(step: str, tmp_path: Path) -> None:
     times = 1 if step in ("in-snapshot", "after-snapshot", "in-log-cleaning", "in-build") else random.Random(step).randrange(2, ROUNDS)
     print("failpoint", step, times)
-    status, told = finished(partial(work, tmp_path), {"LIVEJOIN_FAILPOINT": f"{step}:{times}"})
-    assert status == -signal.SIGKILL, told
-    acknowledged = int((told.split() or ["0"])[-1])
+    status, emitted = finished(partial(work, tmp_path), {"LIVEJOIN_FAILPOINT": f"{step}:{times}"})
+    assert status == -signal.SIGKILL, emitted
+    acknowledged = int((emitted.split() or ["0"])[-1])
     engine = opened(tmp_path)
     check(engine, acknowledged)
     version = engine.published.number

@@ -20,7 +20,7 @@ from service.instance import Instance
 from service.reading.cursors import open_relation_rows, open_rows
 from service.views.live_view import LiveView
 from structures.interval.tree import IntervalTree
-from structures.rows.rows import Rows
+from structures.rows.rows import RowStore
 from tests.service.running import DEFINITION, PAIR, batch, check, ids, look, of_ops, opened, parts, rows_of, running
 
 
@@ -113,14 +113,14 @@ LIMIT = 1 << 20
 
 @pytest.fixture
 def small_texts(monkeypatch: pytest.MonkeyPatch) -> None:
-    gather = Rows.gather_text
+    gather = RowStore.gather_text
 
-    def gather_text(self: Rows, column: int, slots: Any, lengths: Any) -> Any:
+    def gather_text(self: RowStore, column: int, slots: Any, lengths: Any) -> Any:
         if lengths.sum() >= LIMIT:
             raise OverflowError("more text than one array takes")
         return gather(self, column, slots, lengths)
 
-    monkeypatch.setattr(Rows, "gather_text", gather_text)
+    monkeypatch.setattr(RowStore, "gather_text", gather_text)
     monkeypatch.setattr("service.tables.store.PIECE_BYTES", LIMIT >> 2)
     monkeypatch.setattr("service.following.feeds._LARGEST_TEXT", LIMIT >> 1)
 
@@ -366,16 +366,16 @@ def test_a_follower_at_the_head_makes_no_segment_a_version(tmp_path: Path) -> No
         tokens.append(head.next()[-1].token)
     assert [segment.level for segment in feed.segments] == [0, 2, 1, 1, *[0] * 11] and feed._rows == 300, "the oldest is merged with none"
 
-    def told(subscription: Subscription) -> list[tuple[int, str, Any]]:
+    def emitted(subscription: Subscription) -> list[tuple[int, str, Any]]:
         chunks: list[Chunk] = []
         while found := subscription.next():
             chunks += found
         return [(chunk.version, chunk.op, chunk.rows.column(0).to_pylist()) for chunk in chunks if chunk.rows is not None]
 
     wanted = [(step + 2, "delete" if step % 3 == 2 else "insert", [step - (step % 3 == 2)]) for step in range(300)]
-    assert told(early) == wanted
+    assert emitted(early) == wanted
     for step in (0, 62, 63, 64, 150, 298):
-        assert told(feed.subscribe(tokens[step])) == wanted[step + 1 :]
+        assert emitted(feed.subscribe(tokens[step])) == wanted[step + 1 :]
     for step in range(300, 700):
         engine.apply(batch(("upsert", "a", rows_of(step, 1))))
         head.next()
@@ -384,7 +384,7 @@ def test_a_follower_at_the_head_makes_no_segment_a_version(tmp_path: Path) -> No
     assert feed._rows == 500 and feed._bytes == pytest.approx(kept) and max(segment.level for segment in feed.segments) == 2
     with pytest.raises(Problem):
         feed.subscribe(tokens[150])
-    assert [version for version, _, _ in told(feed.subscribe(tokens[250]))] == list(range(253, 702))
+    assert [version for version, _, _ in emitted(feed.subscribe(tokens[250]))] == list(range(253, 702))
     engine.close()
 
 

@@ -13,7 +13,7 @@ import pytest
 from livejoin.wire.batch import DELETE, UPSERT, Batch
 from livejoin.wire.schema import parse_relation
 from service.api.changes import decode_and_prepare
-from service.api.http.admission import FREE, Bodies, Place
+from service.api.http.admission import FREE, Bodies, BodyBudget
 from service.errors import Problem
 from service.instance import Instance
 from service.reading.cursors import open_relation_rows
@@ -50,17 +50,17 @@ def test_others_write_between(engine: Instance) -> None:
     engine.apply(batch(("upsert", "a", rows_of(0, 10)), ("upsert", "b", rows_of(0, 3))))
     twice = pa.concat_batches([rows_of(0, N, tag="old"), rows_of(N - 5, 5, tag="new")])
     late = prepared(engine, batch(("upsert", "a", twice)))
-    gone = batch(("delete", "b", rows_of(0, N)))
+    deleted = batch(("delete", "b", rows_of(0, N)))
     engine.apply(of_ops("b", ("delete", 1), ("upsert", 7)))
     engine.apply(of_ops("a", ("delete", 5), ("truncate", 0), ("upsert", N + 1)))
     assert engine.apply(late).applied == N + 5
     assert tags(engine, "a") == {i: "new" if N - 5 <= i < N else "old" for i in range(N)} | {N + 1: None}
-    assert engine.apply(prepared(engine, gone)).ignored == N - 3
+    assert engine.apply(prepared(engine, deleted)).ignored == N - 3
     check(engine)
     engine.close()
 
 
-def test_an_insert_is_judged_when_it_is_applied(engine: Instance) -> None:
+def test_an_insert_is_validated_when_it_is_applied(engine: Instance) -> None:
     late = prepared(engine, batch(("insert", "a", rows_of(0, N))))
     engine.apply(of_ops("a", ("upsert", 17)))
     with pytest.raises(Problem) as refused:
@@ -98,19 +98,19 @@ def test_a_truncate_in_the_midst(engine: Instance) -> None:
 def test_what_is_prepared_is_counted_among_the_bodies(engine: Instance) -> None:
     given = of_ops("a", *[("upsert", i) for i in range(N)])
     bodies = Bodies(Settings())
-    place = Place(bodies, MIB)
-    assert decode_and_prepare(engine, lambda: given, place) is given
+    budget = BodyBudget(bodies, MIB)
+    assert decode_and_prepare(engine, lambda: given, budget) is given
     assert bodies.held == given.prepared_bytes > FREE
-    place.free()
+    budget.free()
     engine.close()
 
 
 def test_what_is_prepared_is_dropped_where_bodies_leave_no_room(engine: Instance) -> None:
     given = of_ops("a", *[("upsert", i) for i in range(N)])
     bodies = Bodies(Settings(max_body_memory=MIB))
-    other, place = Place(bodies, MIB), Place(bodies, MIB)
+    other, budget = BodyBudget(bodies, MIB), BodyBudget(bodies, MIB)
     other.expect(MIB - FREE)
-    decode_and_prepare(engine, lambda: given, place)
+    decode_and_prepare(engine, lambda: given, budget)
     assert bodies.held == MIB - FREE and given.prepared_bytes == 0
     assert engine.apply(given).applied == N
     engine.close()
@@ -123,14 +123,14 @@ def test_few_changes_are_not_prepared(engine: Instance) -> None:
     engine.close()
 
 
-def test_rows_are_let_go_before_the_client_is_told(engine: Instance) -> None:
+def test_rows_are_let_go_before_the_client_is_emitted(engine: Instance) -> None:
     """By then the room of its body is another's."""
-    given, left, told = prepared(engine, batch(("upsert", "a", rows_of(0, N)))), list[int](), threading.Event()
+    given, left, emitted = prepared(engine, batch(("upsert", "a", rows_of(0, N)))), list[int](), threading.Event()
 
     def done(answer: object) -> None:
         left.append(len(given.changes))
-        told.set()
+        emitted.set()
 
     engine.submit(given, done)
-    assert told.wait(60) and left == [0] and len(tags(engine, "a")) == N
+    assert emitted.wait(60) and left == [0] and len(tags(engine, "a")) == N
     engine.close()

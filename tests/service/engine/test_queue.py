@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from livejoin.wire.batch import Batch
-from service.engine.queued import Item, Job, Queue, Waiting, is_small
+from service.engine.queued import Item, Job, Queue, QueuedBatch, is_small
 from service.engine.state import Receipt
 from service.errors import Problem
 from tests.service.running import HeldWriter, batch, of_ops, rows_of, running
@@ -29,11 +29,11 @@ def fails() -> None:
     raise OSError("broken")
 
 
-def waiting(changes: int, source: str | None = None, op: str = "upsert") -> Waiting:
-    return Waiting(of_ops("a", *((op, id_) for id_ in range(changes)), source=source), lambda answer: None, 0)
+def waiting(changes: int, source: str | None = None, op: str = "upsert") -> QueuedBatch:
+    return QueuedBatch(of_ops("a", *((op, id_) for id_ in range(changes)), source=source), lambda answer: None, 0)
 
 
-KINDS: list[Callable[[], Waiting]] = [
+KINDS: list[Callable[[], QueuedBatch]] = [
     *(partial(waiting, changes, source) for changes in (1, 2, 20) for source in (None, "s", "t")),
     partial(waiting, 1, op="truncate"),
 ]
@@ -46,11 +46,11 @@ class Queued(RuleBasedStateMachine):
         super().__init__()
         self.queue = Queue()
         self.left: list[Item] = []  # in the order of their arrival
-        self.group: list[Waiting] = []  # taken last
+        self.group: list[QueuedBatch] = []  # taken last
         self.was_small = False
 
     @rule(kind=st.sampled_from(KINDS))
-    def put(self, kind: Callable[[], Waiting]) -> None:
+    def put(self, kind: Callable[[], QueuedBatch]) -> None:
         self.left.append(one := kind())
         self.queue.put(one)
 
@@ -64,7 +64,7 @@ class Queued(RuleBasedStateMachine):
         self.queue.release()
         self.group = self.queue.take(0.0, batches, changes, only_small)
         small = [is_small(one.batch) for one in self.group]
-        there = [one for one in self.left if isinstance(one, Waiting)]
+        there = [one for one in self.left if isinstance(one, QueuedBatch)]
         assert len(self.group) <= batches
         if not only_small:
             assert self.group or not there
@@ -73,7 +73,7 @@ class Queued(RuleBasedStateMachine):
         for one in self.group:
             source = one.batch.source
             before = self.left[: index_of(self.left, one)]
-            assert source is None or not any(isinstance(other, Waiting) and other.batch.source == source for other in before)
+            assert source is None or not any(isinstance(other, QueuedBatch) and other.batch.source == source for other in before)
             del self.left[index_of(self.left, one)]
         self.was_small = bool(small) and all(small)
 

@@ -15,7 +15,7 @@ from livejoin.wire.batch import DELETE, INSERT, TRUNCATE, UPSERT, Batch, Changes
 from livejoin.wire.schema import RelationDefinition
 from service.durability.database import LogRow
 from service.durability.effects import Effect, encode_effects
-from service.durability.folder import Damaged
+from service.durability.folder import DamagedFolder
 from service.durability.log import Log
 from service.durability.snapshots import write_snapshot
 from service.engine.recovery import recover_relations
@@ -56,10 +56,10 @@ class Folder:
         self.log.put_relation(id_, name, one.to_json())
         return id_
 
-    def effect(self, name: str, rows: list[Row] = [], gone: list[Row] = [], all_: bool = False, arrow: bool = False) -> Effect:  # noqa: B006
+    def effect(self, name: str, rows: list[Row] = [], deleted: list[Row] = [], all_: bool = False, arrow: bool = False) -> Effect:  # noqa: B006
         id_ = self.ids[name]
         one = self.definitions[id_]
-        deletes, inserts = keys(one, gone), few(one, rows)
+        deletes, inserts = keys(one, deleted), few(one, rows)
         if arrow:
             return Effect(id_, all_, RowBlock(deletes.arrow), RowBlock(inserts.arrow))
         return Effect(id_, all_, deletes, inserts)
@@ -81,14 +81,14 @@ class Folder:
         """Of a log that is opened again: the state, the snapshot's version, what was told."""
         self.log.close()
         self.log = Log(self.path, "normal")
-        state, told = State(), list[tuple[str, float]]()
-        snapshot = recover_relations(state, self.log, self.path, lambda stage, part: told.append((stage, part)), keep_history=False)
+        state, emitted = State(), list[tuple[str, float]]()
+        snapshot = recover_relations(state, self.log, self.path, lambda stage, part: emitted.append((stage, part)), keep_history=False)
         start = snapshot.version if snapshot is not None else 0
         assert state.newest == max(start, self.log.last_version) and state.views == {}
         for relation in state.relations.values():
             relation.table.check()
             assert relation.table.retired_bytes == 0, "nobody reads older versions yet"
-        return state, start, told
+        return state, start, emitted
 
     def rows(self) -> dict[str, list[Row]]:
         state, _, _ = self.recovered()
@@ -111,13 +111,13 @@ def rows_of(relation: Relation, version: int) -> list[Row]:
 
 def test_nothing_yet(tmp_path: Path) -> None:
     folder = Folder(tmp_path)
-    state, start, told = folder.recovered()
-    assert (state.relations, state.sources, state.newest, start, told) == ({}, {}, 0, 0, [])
+    state, start, emitted = folder.recovered()
+    assert (state.relations, state.sources, state.newest, start, emitted) == ({}, {}, 0, 0, [])
     folder.add("a", NUMBERED)
     folder.add("b", KEYED)
-    state, start, told = folder.recovered()
+    state, start, emitted = folder.recovered()
     assert [(name, one.id, one.definition) for name, one in state.relations.items()] == [("a", 0, NUMBERED), ("b", 1, KEYED)]
-    assert folder.rows() == {"a": [], "b": []} and (start, told) == (0, [])
+    assert folder.rows() == {"a": [], "b": []} and (start, emitted) == (0, [])
     folder.log.close()
 
 
@@ -162,10 +162,10 @@ def test_snapshot_alone(folder: Folder) -> None:
         folder.write(folder.effect("a", [(epoch, 0, "log")]), source="pms", epoch=epoch)
     folder.snapshot(5, a=[[(1, 1, "s"), (2, None, None)], [], [(7, 7, "")]], b=[[(1, 1, "x")]])
     folder.log.forget(5)
-    state, start, told = folder.recovered()
+    state, start, emitted = folder.recovered()
     assert (start, state.newest) == (5, 5) and state.sources == {"pms": (None, 4)}
     assert folder.rows() == {"a": [(1, 1, "s"), (2, None, None), (7, 7, "")], "b": [(1, 1, "x")]}
-    assert told == [("loading the snapshot", part) for part in (2 / 4, 2 / 4, 3 / 4, 4 / 4)]
+    assert emitted == [("loading the snapshot", part) for part in (2 / 4, 2 / 4, 3 / 4, 4 / 4)]
     folder.add("later", NUMBERED)
     assert folder.rows()["later"] == []
 
@@ -197,27 +197,27 @@ def test_a_relation_that_was_dropped_or_made_again(folder: Folder) -> None:
     folder.write(folder.effect("a", [(1, 1, "new")]))
     folder.write(folder.effect("a", [(2, 2, "new")]), old, folder.effect("b", [(3, 3, "new")]))
     assert folder.rows() == {"b": [(1, 1, "old"), (2, 2, "old"), (3, 3, "new")], "a": [(1, 1, "new"), (2, 2, "new")]}
-    state, start, told = folder.recovered()
+    state, start, emitted = folder.recovered()
     assert {name: relation.id for name, relation in state.relations.items()} == {"b": 1, "a": 2} and (start, state.newest) == (1, 4)
-    assert told and max(part for _, part in told) <= 1, "of the rows that the snapshot has"
+    assert emitted and max(part for _, part in emitted) <= 1, "of the rows that the snapshot has"
 
 
 def test_progress(folder: Folder) -> None:
     folder.log.append([LogRow(version, "pms", None, version, b"") for version in range(1, 101)])
     folder.log.commit()
     folder.snapshot(100, a=[[(n, n, None) for n in range(start, start + 10)] for start in range(0, 100, 10)])
-    _, _, told = folder.recovered()
-    assert told == [("loading the snapshot", part / 10) for part in range(1, 11)]
+    _, _, emitted = folder.recovered()
+    assert emitted == [("loading the snapshot", part / 10) for part in range(1, 11)]
     folder.log.append([LogRow(version, "pms", None, version, b"") for version in range(101, 1101)])
     folder.log.commit()
-    _, _, told = folder.recovered()
-    assert told[10:] == [("replaying the log", (version - 100) / 1000) for version in range(101, 1101)]
+    _, _, emitted = folder.recovered()
+    assert emitted[10:] == [("replaying the log", (version - 100) / 1000) for version in range(101, 1101)]
     folder.log.close()
     instance, heard = Instance(folder.path, Settings.model_validate({"data": folder.path})), list[tuple[str, float]]()
     instance.recover(lambda stage, part: heard.append((stage, part)))
     instance.close()
     folder.log = Log(folder.path, "normal")
-    assert heard == [*told, ("ready", 1.0)] and instance.progress == 1.0
+    assert heard == [*emitted, ("ready", 1.0)] and instance.progress == 1.0
 
 
 def test_slots_are_used_again_while_the_log_is_replayed(folder: Folder) -> None:
@@ -234,14 +234,14 @@ def test_what_does_not_fit_together(folder: Folder) -> None:
         folder.write(folder.effect("a", [(1, 1, None)]))
     folder.snapshot(3, a=[[(1, 1, None)]])
     folder.log.forget(4)
-    with pytest.raises(Damaged, match="versions 4 to 4 are neither in the log nor in a snapshot"):
+    with pytest.raises(DamagedFolder, match="versions 4 to 4 are neither in the log nor in a snapshot"):
         folder.recovered()
     folder.snapshot(6, a=[[(1, 1, None)]])
-    with pytest.raises(Damaged, match="ends at version 5, before the snapshot's version 6"):
+    with pytest.raises(DamagedFolder, match="ends at version 5, before the snapshot's version 6"):
         folder.recovered()
     (file,) = (folder.path / "snapshots").glob("6/0.arrow")
     file.write_bytes(file.read_bytes()[:-1] + b"!")
-    with pytest.raises(Damaged, match="wrong checksum"):
+    with pytest.raises(DamagedFolder, match="wrong checksum"):
         folder.recovered()
 
 
@@ -276,12 +276,12 @@ class Written:
     def step(self) -> None:
         """One batch, or a run of single changes if they go together."""
         batches = [self.batch(True) for _ in range(self.chance.randint(1, 4))] if self.chance.random() < 0.5 else [self.batch(False)]
-        run = self.state.judge(batches) if len(batches) > 1 else None
+        run = self.state.validate(batches) if len(batches) > 1 else None
         if run is not None:
             self.runs += 1
             applied = [self.state.apply(run)]
         else:
-            applied = [self.state.apply(judged) for batch in batches if (judged := self.state.judge([batch])) is not None]
+            applied = [self.state.apply(validated) for batch in batches if (validated := self.state.validate([batch])) is not None]
         logged = [(one.version, b"" if one is not made.receipts[-1] else made.payload) for made in applied for one in made.receipts]
         for batch, (version, payload) in zip(batches, logged, strict=True):
             self.folder.log.append([LogRow(version, batch.source, batch.run, batch.epoch, payload)])

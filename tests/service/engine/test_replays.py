@@ -213,11 +213,11 @@ def test_bounds_hold_over_restarts(tmp_path: Path) -> None:
         if clean:
             engine.close()
         engine = opened(tmp_path) if clean else killed(engine, tmp_path)
-        for place, token in enumerate(tokens):
-            if len(tokens) - place > 6:
-                assert refused(engine, token) == "token-expired", place
+        for position, token in enumerate(tokens):
+            if len(tokens) - position > 6:
+                assert refused(engine, token) == "token-expired", position
             else:
-                assert versions_after(engine, token) == list(range(3 + place, 2 + len(tokens)))
+                assert versions_after(engine, token) == list(range(3 + position, 2 + len(tokens)))
         tokens += changed(engine, range(len(tokens), len(tokens) + 2))
     engine.close()
 
@@ -278,8 +278,8 @@ def test_the_snapshot_before_the_newest(tmp_path: Path) -> None:
     table.write_bytes(table.read_bytes()[:-1] + b"!")
     engine = opened(tmp_path)
     tokens += changed(engine, range(6, 7))
-    for place, token in enumerate(tokens):
-        assert versions_after(engine, token) == list(range(3 + place, 9))
+    for position, token in enumerate(tokens):
+        assert versions_after(engine, token) == list(range(3 + position, 9))
     engine.close()
 
 
@@ -302,7 +302,7 @@ def test_no_snapshot_before_all_views_are_replayed(tmp_path: Path, gate: Gate) -
     assert files(tmp_path) != before
 
 
-def test_slots_come_back_when_all_views_are_live(tmp_path: Path, gate: Gate) -> None:
+def test_slots_inserted_back_when_all_views_are_live(tmp_path: Path, gate: Gate) -> None:
     engine = with_rows(tmp_path)
     engine.close()
     restart = Restarted(tmp_path, gate)

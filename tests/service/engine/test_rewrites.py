@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 
 from livejoin.wire.batch import Batch
-from service.engine.rewrites import Held
+from service.engine.rewrites import HeldRelation
 from service.engine.state import Receipt
 from service.errors import Problem
 from service.instance import Instance
@@ -119,7 +119,7 @@ def test_others_write_between(tmp_path: Path, seed: int) -> None:
     again.close()
 
 
-def replacement(rng: random.Random, engine: Instance, held: Held, model: Model, new: Model) -> None:
+def replacement(rng: random.Random, engine: Instance, held: HeldRelation, model: Model, new: Model) -> None:
     kept = rng.sample(range(40), 5)
     twice = of(dict.fromkeys(rng.sample(list(new), len(new) // 3), "former"))
     rows = [twice, of(new)] if rng.random() < 0.5 else [of(new)]
@@ -132,12 +132,12 @@ def replacement(rng: random.Random, engine: Instance, held: Held, model: Model, 
     model.update(stays | new)
 
 
-def deletion(rng: random.Random, engine: Instance, held: Held, model: Model) -> None:
+def deletion(rng: random.Random, engine: Instance, held: HeldRelation, model: Model) -> None:
     rewrite = Deletion(*held, [Filter(ColumnRef("a", "tag"), "=", "x")])
     scramble(rng, engine, model)
-    gone = [key for key, tag in model.items() if tag == "x"]
-    assert submit(engine, rewrite, 0).applied == len(gone)
-    for key in gone:
+    deleted = [key for key, tag in model.items() if tag == "x"]
+    assert submit(engine, rewrite, 0).applied == len(deleted)
+    for key in deleted:
         del model[key]
 
 

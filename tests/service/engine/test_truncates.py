@@ -15,7 +15,7 @@ import pytest
 from livejoin.wire.batch import Batch, Changes, RowBlock
 from service.engine import build as build_module
 from service.engine import truncates
-from service.engine.build import Build, Cancelled, LargeLane
+from service.engine.build import Build, BuildCancelled, LargeLane
 from service.engine.state import Receipt
 from service.errors import Problem
 from service.instance import Instance
@@ -165,18 +165,18 @@ def test_a_build_that_fails(engine: Instance, monkeypatch: pytest.MonkeyPatch, c
     left_nothing(engine)
 
 
-def test_a_view_that_goes_meanwhile(engine: Instance, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_view_that_deleted_meanwhile(engine: Instance, monkeypatch: pytest.MonkeyPatch) -> None:
     engine.put_view("w", VIEWS["keyed"], wait=60)
-    gone: list[str] = []
+    deleted: list[str] = []
 
     def drop() -> None:
-        if not gone:
+        if not deleted:
             engine.drop_view("v")
-            gone.append("v")
+            deleted.append("v")
 
     meanwhile = Meanwhile(monkeypatch, drop)
     engine.apply(truncating(random.Random(8), "a"))
-    assert gone and meanwhile.placed == 1
+    assert deleted and meanwhile.placed == 1
     agrees(engine, "w")
     left_nothing(engine)
 
@@ -211,7 +211,7 @@ def test_the_only_group_meets_having_without_rows(engine: Instance) -> None:
     check(engine)
 
 
-def test_a_relation_that_goes_meanwhile(engine: Instance, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_relation_that_deleted_meanwhile(engine: Instance, monkeypatch: pytest.MonkeyPatch) -> None:
     definition = engine.relations["a"].definition
 
     def another() -> None:
@@ -260,9 +260,9 @@ def test_a_later_batch_of_its_source_waits(engine: Instance, monkeypatch: pytest
     assert engine.apply(one_row(rng, "b")).version == 3, "nobody else waits"
     stopped.go.set()
     receipts = [answer.result(60) for answer in answers]
-    told = [isinstance(one, Receipt) and (one.version, one.duplicate) for one in receipts]
-    assert [told[0], *told[2:]] == [(4, False), (5, False), (6, False)]
-    assert told[1] in [(version, True) for version in (4, 5, 6)], "a duplicate is told the newest version"
+    emitted = [isinstance(one, Receipt) and (one.version, one.duplicate) for one in receipts]
+    assert [emitted[0], *emitted[2:]] == [(4, False), (5, False), (6, False)]
+    assert emitted[1] in [(version, True) for version in (4, 5, 6)], "a duplicate is told the newest version"
     agrees(engine, "v")
     left_nothing(engine)
     assert engine.waiting == 0
@@ -321,7 +321,7 @@ def test_the_end_in_the_midst_of_a_build(engine: Instance, monkeypatch: pytest.M
         assert go.wait(60)
         try:
             load(build, version, progress)
-        except Cancelled:
+        except BuildCancelled:
             ended.append("recovering")
             raise
 
@@ -329,7 +329,7 @@ def test_the_end_in_the_midst_of_a_build(engine: Instance, monkeypatch: pytest.M
     assert answers_of_the_end(engine, begun, go) == ended == ["recovering"]
 
 
-def test_a_batch_of_its_source_that_still_waits_comes_first(engine: Instance) -> None:
+def test_a_batch_of_its_source_that_still_waits_inserted_first(engine: Instance) -> None:
     """Else it would be taken for a duplicate."""
     rng, answers = random.Random(8), [Future[Receipt | Problem]() for _ in range(2)]
     held = HeldWriter(engine)

@@ -72,7 +72,7 @@ def test_groups_that_have_ended_are_not_too_many(tmp_path: Path, monkeypatch: py
 @pytest.mark.parametrize("name", ["groups of absent", "groups of left", "groups of full", "counted on one key", "counted partners"])
 @pytest.mark.parametrize("is_placed", [True, False])
 def test_no_codes_of_groups_are_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, is_placed: bool) -> None:
-    """Others write in all rounds. Codes of rows that come and go are released, also if the new structures are not put in place: the rows
+    """Others write in all rounds. Codes of rows that come and go are released, also if the new structures are not put in position: the rows
     are then deleted one by one."""
     rng = random.Random(name)
     engine = filled(tmp_path, rng)
@@ -109,7 +109,7 @@ def test_groups_follow_all_that_others_write(
     engine = filled(tmp_path, rng)
     view, _ = engine.put_view("v", MORE[name], wait=60)
     added = None if name.startswith("unfollowed") else Added(engine, "v")
-    take, over, written = GroupsStage._take_come, threading.Event(), threading.Semaphore(0)
+    take, over, written = GroupsStage._take_inserted, threading.Event(), threading.Semaphore(0)
 
     def take_slowly(*given: Any) -> None:
         if any(build.phase == Phase.LOADING for build in engine._builds._builds):  # batches come between two rows

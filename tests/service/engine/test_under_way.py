@@ -17,7 +17,7 @@ from livejoin.wire.batch import Batch
 from service.engine import truncates
 from service.engine.rewrites import Rewrites
 from service.engine.state import Receipt
-from service.engine.under_way import UnderWay
+from service.engine.under_way import PendingSources
 from service.errors import Problem
 from service.instance import Instance
 from tests.service.running import PAIR, batch, of_ops, parts, rows_of, running
@@ -83,15 +83,15 @@ def test_the_end(engine: Instance, monkeypatch: pytest.MonkeyPatch) -> None:
         while len(engine.under_way._entries) < 3:
             time.sleep(0.001)
         engine.close()
-        told = answer.result(60), second.exception(60)
+        emitted = answer.result(60), second.exception(60)
         late.go.set()
         assert isinstance(first.exception(60), Problem)
-    assert [isinstance(one, Problem) and one.type for one in told] == ["recovering", "recovering"]
+    assert [isinstance(one, Problem) and one.type for one in emitted] == ["recovering", "recovering"]
     assert engine.published.number == version
 
 
 def test_sources_do_not_wait_for_each_other() -> None:
-    under_way, begun = UnderWay(lambda source, writes: False), list[int]()
+    under_way, begun = PendingSources(lambda source, writes: False), list[int]()
     owners = [("s", 1), ("t", 1), (None, None), (None, None), ("s", 2), ("s", 3)]
     batches = [of_ops("a", ("upsert", 1), source=source, epoch=epoch) for source, epoch in owners]
     for number, one in enumerate(batches):
@@ -107,7 +107,7 @@ def test_sources_do_not_wait_for_each_other() -> None:
 
 def test_no_batch_waits_for_a_greater_epoch_of_its_run() -> None:
     """It would become a duplicate of that. Those of different runs begin in the order in which they came."""
-    under_way, begun = UnderWay(lambda source, writes: False), list[int]()
+    under_way, begun = PendingSources(lambda source, writes: False), list[int]()
     numbers = [("r", 5), ("q", 1), ("r", 7), ("r", 6), ("r", 3), ("r", 6)]
     batches = [Batch([], 0, 0, [], 0, "s", epoch, run) for run, epoch in numbers]
     assert not under_way.holds(batches[0])
@@ -123,7 +123,7 @@ def test_no_batch_waits_for_a_greater_epoch_of_its_run() -> None:
 
 
 def test_one_that_is_expected_holds_back_later_ones_of_its_run() -> None:
-    under_way, begun = UnderWay(lambda source, writes: False), list[int]()
+    under_way, begun = PendingSources(lambda source, writes: False), list[int]()
     with under_way.expecting({"source": "s", "epoch": 5, "run": "r"}, None):
         owners = [("s", 6, "r"), ("s", 5, "r"), ("s", 4, "r"), ("t", 6, "r"), ("u", 6, None)]
         for number, one in enumerate(batches := [Batch([], 0, 0, [], 0, *owner) for owner in owners]):
@@ -171,7 +171,7 @@ def test_many_that_wait_are_queued_one_after_another(engine: Instance) -> None:
 
 @pytest.mark.parametrize("seed", range(100))
 def test_in_any_order_each_begins_once_and_behind_smaller_epochs(seed: int) -> None:
-    random, under_way = Random(seed), UnderWay(lambda source, writes: False)
+    random, under_way = Random(seed), PendingSources(lambda source, writes: False)
     live: list[Batch] = []
     begun: list[Batch] = []
     expected: list[tuple[Key, Any]] = []

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 
 from livejoin.wire.schema import parse_relation
-from service.engine.queued import Waiting
+from service.engine.queued import QueuedBatch
 from service.errors import Problem
 from service.following.chunks import CHUNK_ROWS, Chunk
 from service.following.feeds import Feed
@@ -57,7 +57,7 @@ def refused(engine: Instance, token: str, name: str = "v") -> str:
     return caught.value.type
 
 
-def test_deletes_come_before_inserts_and_a_progress_closes(engine: Instance) -> None:
+def test_deletes_inserted_before_inserts_and_a_progress_closes(engine: Instance) -> None:
     engine.apply(batch(("upsert", "a", rows_of(0, 3)), ("upsert", "b", rows_of(0, 1))))
     subscription = feed(engine).subscribe()
     engine.apply(batch(("delete", "a", rows_of(0, 1)), ("upsert", "b", rows_of(1, 1))))
@@ -118,9 +118,9 @@ def test_tokens_survive_a_restart(engine: Instance, tmp_path: Path, clean: bool)
         engine.close()
     engine = opened(tmp_path) if clean else killed(engine, tmp_path)
     engine.apply(of_ops("a", ("upsert", 9)))
-    for place, token in enumerate([quiet, *tokens]):
+    for position, token in enumerate([quiet, *tokens]):
         after = all_of(feed(engine).subscribe(token))
-        assert [chunk.version for chunk in after if chunk.kind == "progress"] == [*range(2 + place, 8)], token
+        assert [chunk.version for chunk in after if chunk.kind == "progress"] == [*range(2 + position, 8)], token
         assert refused(engine, token, "w") == "bad-token"
     mine = [(c.version, c.op, c.keys, c.rows) for c in all_of(feed(engine).subscribe(quiet)) if c.kind == "rows" and c.version < 7]
     assert mine == [(c.version, c.op, c.keys, c.rows) for c in before if c.kind == "rows"]
@@ -141,11 +141,11 @@ def test_older_changes_are_dropped_and_their_tokens_expire(tmp_path: Path) -> No
         engine.apply(of_ops("a", ("upsert", i)))
         tokens += [chunk.token for chunk in all_of(subscription) if chunk.token]
     assert len(tokens) == 12
-    for place, token in enumerate(tokens):
-        if place < 12 - 6:
+    for position, token in enumerate(tokens):
+        if position < 12 - 6:
             assert refused(engine, token) == "token-expired"
         else:
-            assert len([c for c in all_of(feed(engine).subscribe(token)) if c.kind == "progress"]) == 11 - place
+            assert len([c for c in all_of(feed(engine).subscribe(token)) if c.kind == "progress"]) == 11 - position
     chunks = slow.next()
     assert [(chunk.kind, chunk.problem and chunk.problem.type) for chunk in chunks] == [("error", "reader-too-slow")]
     assert slow.ended and slow.next() == []
@@ -241,7 +241,7 @@ def test_a_snapshot_loses_nothing_while_the_view_changes(engine: Instance) -> No
     assert replayed(chunks, set()) == {(i, j) for i in [*range(100, 110), *range(200, 400)] for j in range(110)}
 
 
-def test_a_large_version_comes_in_pieces(engine: Instance) -> None:
+def test_a_large_version_inserted_in_pieces(engine: Instance) -> None:
     engine.apply(batch(("upsert", "a", rows_of(0, 300))))
     subscription = feed(engine).subscribe()
     engine.apply(batch(("upsert", "b", rows_of(0, 200))))
@@ -253,7 +253,7 @@ def test_a_large_version_comes_in_pieces(engine: Instance) -> None:
     assert len(replayed(chunks, set())) == 60_000
 
 
-def test_followers_of_a_dropped_view_are_told(engine: Instance) -> None:
+def test_followers_of_a_dropped_view_are_emitted(engine: Instance) -> None:
     old, subscription = feed(engine), feed(engine).subscribe()
     engine.drop_view("v")
     assert [chunk.problem.type for chunk in subscription.next(10) if chunk.problem] == ["not-found"]
@@ -329,8 +329,8 @@ def test_nobody_waits_while_rows_are_gathered(engine: Instance) -> None:
 
     found.gather = slow
     engine.apply(batch(("upsert", "a", rows_of(0, 3))))
-    told: list[Chunk] = []
-    reader = threading.Thread(target=lambda: told.extend(all_of(subscription)))
+    emitted: list[Chunk] = []
+    reader = threading.Thread(target=lambda: emitted.extend(all_of(subscription)))
     reader.start()
     assert begun.wait(60)
     first = engine.published.number
@@ -340,8 +340,8 @@ def test_nobody_waits_while_rows_are_gathered(engine: Instance) -> None:
     assert found.quiet_until(first) == first and found.floor() == first - 1
     go_on.set()
     reader.join(60)
-    assert [chunk.version for chunk in told if chunk.kind == "progress"] == list(range(first, first + 4))
-    assert len(replayed(told, set())) == 12
+    assert [chunk.version for chunk in emitted if chunk.kind == "progress"] == list(range(first, first + 4))
+    assert len(replayed(emitted, set())) == 12
     assert found.floor() is None
 
 
@@ -383,8 +383,8 @@ def test_the_writer_settles_some_thousand_rows_at_a_time(engine: Instance, monke
 
     def changes() -> None:
         for at in range(6):
-            parts(engine).writer._commit([Waiting(batch(("upsert", "a", rows_of(3 * at, 3))), lambda answer: None, 0)])
-        parts(engine).writer._commit([Waiting(batch(("upsert", "a", rows_of(100, 30))), lambda answer: None, 0)])
+            parts(engine).writer._commit([QueuedBatch(batch(("upsert", "a", rows_of(3 * at, 3))), lambda answer: None, 0)])
+        parts(engine).writer._commit([QueuedBatch(batch(("upsert", "a", rows_of(100, 30))), lambda answer: None, 0)])
         while found.housekeep(engine.published.number, True):
             pass
 
@@ -432,19 +432,19 @@ def test_a_view_is_dropped_while_its_rows_are_gathered(engine: Instance) -> None
 
     found.gather = slow
     engine.apply(batch(("upsert", "a", rows_of(0, 3))))
-    told: list[Chunk] = []
-    reader = threading.Thread(target=lambda: told.extend(subscription.next()))
+    emitted: list[Chunk] = []
+    reader = threading.Thread(target=lambda: emitted.extend(subscription.next()))
     reader.start()
     assert begun.wait(60)
     engine.drop_view("v")  # does not wait
     assert not go_on.is_set()
     go_on.set()
     reader.join(60)
-    assert [chunk.problem.type for chunk in told if chunk.problem is not None] == ["not-found"] and len(told) == 1
+    assert [chunk.problem.type for chunk in emitted if chunk.problem is not None] == ["not-found"] and len(emitted) == 1
 
 
 def test_what_groups_have_not_settled_keeps_no_rows_of_relations(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Their deltas are rows of their own, of which there are as many as are told: they are settled by the thousand, however old."""
+    """Their deltas are rows of their own, of which there are as many as are emitted: they are settled by the thousand, however old."""
     monkeypatch.setattr("service.following.feeds._PENDING_VERSIONS", 4)
     monkeypatch.setattr("service.engine.housekeeping._WORTH_RECLAIMING", 1)
     monkeypatch.setattr("service.engine.housekeeping._RATE", 1e9)

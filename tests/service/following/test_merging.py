@@ -19,11 +19,11 @@ def test_nobody_waits_while_small_segments_are_merged(tmp_path: Path, monkeypatc
     engine = running(tmp_path, {**PAIR, "changes": {"retain_rows": retain, "retain_bytes": 1 << 20}})
     engine.apply(batch(("upsert", "b", rows_of(0, 1))))
     found, begun, go_on = feed(engine), threading.Event(), threading.Event()
-    were_told = list[bool]()
+    were_emitted = list[bool]()
 
     def slow(segments: list[Segment]) -> Segment:
         begun.set()
-        were_told.append(go_on.wait(60))
+        were_emitted.append(go_on.wait(60))
         return merged(segments)
 
     monkeypatch.setattr("service.following.feeds.merged", slow)
@@ -41,7 +41,7 @@ def test_nobody_waits_while_small_segments_are_merged(tmp_path: Path, monkeypatc
     go_on.set()
     for thread in threads:
         thread.join(60)
-    assert were_told and all(were_told)
+    assert were_emitted and all(were_emitted)
     last, kept = engine.published.number, min(retain, position + 3 - start)
     chunks = found.changes(last - kept, 0.0)
     assert [chunk.version for chunk in chunks if chunk.kind == "progress"] == list(range(last - kept + 1, last + 1))

@@ -147,28 +147,28 @@ class Edges:
         return made._replace(spans=(("i", "i"),))
 
     def _guarded(self, low: tuple[str, str], op: str, high: tuple[str, str]) -> Condition:
-        guards = [side for side in (low, high) if self.random.random() < 0.6]
-        texts = {side: f"{{{side[0]}}}.{side[1]}" for side in (low, high)}
-        nullable = [side for side in (low, high) if side[1] in (self.x if side[0] == "x" else self.y).nulls]
+        guards = [input for input in (low, high) if self.random.random() < 0.6]
+        texts = {input: f"{{{input[0]}}}.{input[1]}" for input in (low, high)}
+        nullable = [input for input in (low, high) if input[1] in (self.x if input[0] == "x" else self.y).nulls]
         if self.random.random() < 0.5 or (guards and not {*nullable} <= {*guards}):
             infinite = {low: "-infinity", high: "infinity"}
-            ends = {side: f"COALESCE({text}, '{infinite[side]}')" if side in guards else text for side, text in texts.items()}
+            ends = {input: f"COALESCE({text}, '{infinite[input]}')" if input in guards else text for input, text in texts.items()}
 
-            def value(side: tuple[str, str], rows: dict[str, Row], infinity: float) -> Any:
-                found = rows[side[0]][side[1]]
-                return infinity if found is None and side in guards else found
+            def value(input: tuple[str, str], rows: dict[str, Row], infinity: float) -> Any:
+                found = rows[input[0]][input[1]]
+                return infinity if found is None and input in guards else found
 
             def test(x: Row, y: Row) -> Truth:
                 rows = {"x": x, "y": y}
                 return compared(op, value(low, rows, -math.inf), value(high, rows, math.inf))
 
             return Condition(f"{ends[low]} {op} {ends[high]}", test)
-        cases = [f"{texts[side]} IS NULL" for side in guards] + [f"{texts[low]} {op} {texts[high]}"]
+        cases = [f"{texts[input]} IS NULL" for input in guards] + [f"{texts[low]} {op} {texts[high]}"]
         self.random.shuffle(cases)
 
         def one_of(x: Row, y: Row) -> Truth:
             rows = {"x": x, "y": y}
-            missing = [rows[side[0]][side[1]] is None for side in guards]
+            missing = [rows[input[0]][input[1]] is None for input in guards]
             return either(*missing, compared(op, rows[low[0]][low[1]], rows[high[0]][high[1]]))
 
         return Condition(f"({' OR '.join(cases)})" if len(cases) > 1 else cases[0], one_of)

@@ -178,9 +178,9 @@ class Grouped(View):
         groups: dict[tuple[Any, ...], list[Named]] = {} if self.by else {(): []}
         for rows in self.found(tables):
             groups.setdefault(tuple((rows[self.core[0]] or {})[column] for column in self.by), []).append(rows)
-        return Counter((*key, *self._told(members)) for key, members in groups.items())
+        return Counter((*key, *self._emitted(members)) for key, members in groups.items())
 
-    def _told(self, members: Sequence[Named]) -> tuple[Any, ...]:
+    def _emitted(self, members: Sequence[Named]) -> tuple[Any, ...]:
         last = [row for rows in members if (row := rows[self.shown[-1]]) is not None]
         known = [row["v"] for row in last if row["v"] is not None]
         total = sum(known) if known else None

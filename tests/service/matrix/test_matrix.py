@@ -122,8 +122,8 @@ class Case:
         if found != expected:
             rows = "\n".join(f"    {table} {row}" for table, rows in self.tables.items() for row in rows.values())
             bounds = [(one.name, one.bounds, one.nulls) for one in self.relations]
-            told = f"{what}: {found - expected} too many, {expected - found} too few"
-            raise AssertionError(f"{self.views[name]} {self.choice}\n{self.view.text}\n{bounds}\n{rows}\n{told}")
+            emitted = f"{what}: {found - expected} too many, {expected - found} too few"
+            raise AssertionError(f"{self.views[name]} {self.choice}\n{self.view.text}\n{bounds}\n{rows}\n{emitted}")
 
 
 def rows_in(engine: Instance, name: str, **restricted: Any) -> Values:

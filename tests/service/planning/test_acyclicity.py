@@ -42,10 +42,10 @@ def _trees(count: int) -> list[tuple[int, ...]]:
 
 def _reaches_root(parents: tuple[int, ...]) -> bool:
     for start in range(1, len(parents) + 1):
-        place = start
+        position = start
         for _ in parents:
-            place = parents[place - 1] if place else 0
-        if place:
+            position = parents[position - 1] if position else 0
+        if position:
             return False
     return True
 
@@ -142,9 +142,9 @@ def test_treewidth_is_the_least_width_of_an_order(seed: int) -> None:
         assert treewidth(given) == (min(width_of(given, order) for order in permutations(variables(given))), True), given
 
 
-def grid(side: int) -> list[Edge]:
-    down = [frozenset((side * i + j, side * i + side + j)) for i in range(side - 1) for j in range(side)]
-    return down + [frozenset((side * i + j, side * i + j + 1)) for i in range(side) for j in range(side - 1)]
+def grid(input: int) -> list[Edge]:
+    down = [frozenset((input * i + j, input * i + input + j)) for i in range(input - 1) for j in range(input)]
+    return down + [frozenset((input * i + j, input * i + j + 1)) for i in range(input) for j in range(input - 1)]
 
 
 def test_known_ones() -> None:

@@ -29,11 +29,11 @@ class Drawn:
     def _of(self, what: object, most: float) -> float:
         return self._known.setdefault(what, self._rng.random() * most)
 
-    def rows(self, place: int) -> float:
-        return self._of(place, 1000)
+    def rows(self, position: int) -> float:
+        return self._of(position, 1000)
 
-    def of_key(self, place: int, columns: tuple[str, ...]) -> float:
-        return self._of((place, columns), 50)
+    def of_key(self, position: int, columns: tuple[str, ...]) -> float:
+        return self._of((position, columns), 50)
 
     def share(self, meet: Meet) -> float:
         return self._of(meet, 1)
@@ -41,9 +41,9 @@ class Drawn:
 
 def cost_of(binder: _Binder, counts: Counts, order: tuple[int, ...]) -> float:
     cost, rows, bound = 0.0, 1.0, 1 << order[0]
-    for place in order[1:]:
-        candidates, kept = binder._found(place, bound, counts)
-        cost, rows, bound = cost + rows * (1 + candidates), rows * candidates * kept, bound | 1 << place
+    for position in order[1:]:
+        candidates, kept = binder._found(position, bound, counts)
+        cost, rows, bound = cost + rows * (1 + candidates), rows * candidates * kept, bound | 1 << position
     return cost
 
 
@@ -56,7 +56,7 @@ def test_no_order_is_much_cheaper(seed: int) -> None:
     counts = Drawn(rng)
     binder = _Binder(query, DEFINITIONS, counts)
     for start in range(len(query.aliases)):
-        others = [place for place in range(len(query.aliases)) if place != start]
+        others = [position for position in range(len(query.aliases)) if position != start]
         cost, order = binder.cheapest(start, counts)
         assert order[0] == start and sorted(order) == sorted([start, *others])
         assert cost == pytest.approx(cost_of(binder, counts, order))
@@ -98,7 +98,7 @@ def test_the_order_follows_the_rows(tmp_path: Path) -> None:
     by_counts = binding(engine)
     assert by_counts.orders[0] == (0, 1, 2) and by_counts.orders[2] == (2, 1, 0)
     assert "by row counts" in view.view.plan.notes[-1]
-    assert [view.view.query.aliases[place][0] for place in by_counts.orders[by_counts.first]] == list(view.view.plan.order)
+    assert [view.view.query.aliases[position][0] for position in by_counts.orders[by_counts.first]] == list(view.view.plan.order)
     engine.drop_view("v")
     engine.put_view("v", TRIANGLE | {"algorithm": "nested-loop"}, wait=60)
     assert binding(engine) == by_counts

@@ -270,12 +270,12 @@ def test_quotients_of_decimals_are_rounded_once(expression: str) -> None:
             value = rng.choice((drawn, *VALUES[name]))
             own.append(None if rng.random() < 0.05 else int(value) if name == "i" else Decimal(value))
     found = cast_of({name: tuple(own) for name, own in columns.items()}, expression)
-    sides = expression.split(" / ")
+    inputs = expression.split(" / ")
     for at, one in enumerate(found):
         x, y = (
-            None if (of := columns.get(side, columns["e"])[at]) is None and side in (*columns, WIDE)
-            else Decimal(side) if re.fullmatch(r"[0-9.]+", side) else Decimal(int(of) * 12345678901234567) if side == WIDE else of
-            for side in sides
+            None if (of := columns.get(input, columns["e"])[at]) is None and input in (*columns, WIDE)
+            else Decimal(input) if re.fullmatch(r"[0-9.]+", input) else Decimal(int(of) * 12345678901234567) if input == WIDE else of
+            for input in inputs
         )  # fmt: skip
         wanted = None if x is None or y is None else quotient(x, y)
         assert repr(one) == repr(None if wanted is None else wanted + 0.0), (expression, x, y)

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from livejoin.wire.schema import parse_relation
+from service.api.models.requests import Deletion
 from service.errors import Problem
 from service.query.definition import read_where
-from service.api.models.requests import Deletion
 from service.query.forms import checked
 from service.query.model import RETAIN, ColumnRef, Filter
 from service.views.parse import View, parse_view

@@ -211,10 +211,10 @@ def _quoted(text: str) -> str:
     return "'" + text.replace("'", "''") + "'"
 
 
-def read(door: Callable[[str, Any], Any], kind: str, value: Any) -> Any:
+def read(limits: Callable[[str, Any], Any], kind: str, value: Any) -> Any:
     """What a door makes of a value; REFUSED: a problem of the request that says why."""
     try:
-        found = door(kind, value)
+        found = limits(kind, value)
     except Problem as problem:
         assert problem.type in ("bad-query", "bad-definition", "bad-parameter") and "got " in problem.detail, problem.detail
         return REFUSED
@@ -236,7 +236,7 @@ def doors_of_texts(engine: Instance, kind: str) -> list[Callable[[str, Any], Any
 
 def agree(engine: Instance, kind: str, text: str) -> Any:
     """Return what all doors for constants make of a text."""
-    found = {number: read(door, kind, text) for number, door in enumerate(doors_of_texts(engine, kind))}
+    found = {number: read(limits, kind, text) for number, limits in enumerate(doors_of_texts(engine, kind))}
     assert len({repr(value) for value in found.values()}) == 1, (kind, text, found)
     value = found[0]
     if kind in _BOUNDED:
@@ -272,16 +272,16 @@ def test_times_without_an_offset(engine: Instance, text: str, micros: int) -> No
 def test_numbers_as_texts_in_json() -> None:
     """Numbers and truth values are no texts there, but for those that JSON lacks."""
     for kind, text in (("int64", "42"), ("float64", "1.5"), ("float64", "inf"), ("bool", "true"), ("bool", "1")):
-        for door in (json_rows, *doors_of_json(kind)):
-            assert read(door, kind, text) == REFUSED, (door, text)
+        for limits in (json_rows, *doors_of_json(kind)):
+            assert read(limits, kind, text) == REFUSED, (limits, text)
     for text in ("Infinity", "-Infinity"):
-        assert {read(door, "float64", text) for door in (json_rows, *doors_of_json("float64"))} == {float(text)}
+        assert {read(limits, "float64", text) for limits in (json_rows, *doors_of_json("float64"))} == {float(text)}
 
 
 @pytest.mark.parametrize(("kind", "value", "physical"), JSON)
 def test_values_of_json(kind: str, value: Any, physical: Any) -> None:
-    for door in (json_rows, *doors_of_json(kind)):
-        assert repr(read(door, kind, value)) == repr(REFUSED if physical is None else physical), door
+    for limits in (json_rows, *doors_of_json(kind)):
+        assert repr(read(limits, kind, value)) == repr(REFUSED if physical is None else physical), limits
 
 
 def _spellings() -> list[str]:
@@ -315,9 +315,9 @@ def test_nan(engine: Instance) -> None:
     """A value, but no constant in comparisons."""
     for text in ("NaN", "nan"):
         assert repr(csv_rows("float64", text)) == repr(look_up(engine, "float64", text)) == "nan"
-        for door in (sql_where, sql_having, window):
+        for limits in (sql_where, sql_having, window):
             with pytest.raises(Problem, match="NaN cannot be used in a comparison"):
-                door("float64", text)
+                limits("float64", text)
 
 
 def test_microseconds_as_text() -> None:

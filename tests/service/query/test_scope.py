@@ -12,7 +12,7 @@ RELATIONS = {
     "r": relation("id:int64, a:int64?, b:int64?, c:int64?", {}),
     "s": relation("id:int64, a:int64?, c:int64?, d:int64?", {}),
 }
-GONE = "r cannot be used here: the right side of SEMI JOIN and ANTI JOIN is visible in its ON alone"
+DELETED = "r cannot be used here: the right side of SEMI JOIN and ANTI JOIN is visible in its ON alone"
 
 
 @pytest.mark.parametrize("join", ["SEMI", "ANTI"])
@@ -41,11 +41,11 @@ GONE = "r cannot be used here: the right side of SEMI JOIN and ANTI JOIN is visi
         ("SELECT l.id FROM {} WHERE l.a IN (SELECT r.a FROM s WHERE s.a = l.a)", "r.a"),
     ],
 )
-def test_the_right_side_of_semi_and_anti_join_is_visible_in_its_on_alone(join: str, on: str, text: str, name: str | None) -> None:
+def test_the_right_input_of_semi_and_anti_join_is_visible_in_its_on_alone(join: str, on: str, text: str, name: str | None) -> None:
     text = text.format(f"l {join} JOIN r {on}")
     if name is not None:
         problem = refused(text, RELATIONS)
-        assert (problem.type, problem.detail) == ("unknown-column", f"{name}: {GONE}")
+        assert (problem.type, problem.detail) == ("unknown-column", f"{name}: {DELETED}")
         return
     outputs = [output.name for output in sql(text, RELATIONS).query.outputs]
     assert outputs[:3] == ["l.id", "l.a", "l.b"] if "*" in text else outputs[0] in ("x", "l.id")

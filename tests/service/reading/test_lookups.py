@@ -184,8 +184,10 @@ def test_rows_of_a_row(engine: Instance, search: bool, monkeypatch: pytest.Monke
     for name in VIEWS:
         every = wanted(name)
         for row in ROWS[::5]:
-            for place, alias in enumerate("xy"):
-                assert found(engine, name, None, (alias, where(row)), search) == [pair for pair in every if pair[place] == row["id"]] != []
+            for position, alias in enumerate("xy"):
+                assert found(engine, name, None, (alias, where(row)), search) == [
+                    pair for pair in every if pair[position] == row["id"]
+                ] != []
     for strange in ({"id": "99", "site": "a"}, {"id": "0", "site": "b"}, {"id": "0", "site": " a"}, {"id": "0", "site": "A"}):
         for name in VIEWS:
             assert found(engine, name, None, ("x", strange), search) == [], name
@@ -326,7 +328,7 @@ def test_a_look_up_does_not_wait_for_the_writer(tmp_path: Path) -> None:
     engine.close()
 
 
-def test_what_the_key_table_cannot_tell(tmp_path: Path) -> None:
+def test_what_the_key_table_cannot_emit(tmp_path: Path) -> None:
     """A row that is no more, or another one, and a key that came since: of these it knows the newest only."""
     engine = running(tmp_path)
     engine.apply(batch(("upsert", "a", rows_of(0, 3))))
@@ -369,9 +371,9 @@ def test_look_ups_beside_the_writer(tmp_path: Path) -> None:
         here: set[int] = set()
         for _ in range(400):
             id_ = chance.randrange(8)
-            gone = id_ in here and chance.random() < 0.6
-            here ^= {id_} if gone or id_ not in here else set()
-            change = of_ops("a", ("delete", id_)) if gone else of_ops("a", ("upsert", id_))
+            deleted = id_ in here and chance.random() < 0.6
+            here ^= {id_} if deleted or id_ not in here else set()
+            change = of_ops("a", ("delete", id_)) if deleted else of_ops("a", ("upsert", id_))
             history[engine.apply(change).version] = frozenset(here)
         done.set()
         assert min(one.result() for one in looking) > 10

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
-from service.reading.tokens import Forged, Signer, Token, Tokens
+from service.reading.tokens import ForgedToken, Signer, Token, Tokens
 
 SECRET = bytes(range(32))
 SIGNER = Signer("the folder", SECRET)
@@ -28,7 +28,7 @@ def spelled(data: bytes) -> str:
 
 
 def forged(text: str, signer: Signer = SIGNER, kind: str = "cursor") -> None:
-    with pytest.raises(Forged) as caught:
+    with pytest.raises(ForgedToken) as caught:
         signer.open(kind, text)
     assert caught.value.args == (text,)
 
@@ -44,7 +44,7 @@ def of_every_length() -> list[str]:
 @example(kind="cursor", fields=["view v 00ff", 17])
 @example(kind="", fields=[])
 @example(kind="ä", fields=['"', "\\", "\0", "\udc80", "", -(2**63), 2**63 - 1, 0])
-def test_fields_come_back(kind: str, fields: list[Any]) -> None:
+def test_fields_inserted_back(kind: str, fields: list[Any]) -> None:
     text = SIGNER.seal(kind, *fields)
     assert set(text) <= URL_SAFE, "it goes into URLs and headers as it is"
     assert SIGNER.open(kind, text) == fields and SIGNER.seal(kind, *fields) == text
@@ -93,7 +93,7 @@ def test_tokens_on_timelines() -> None:
             assert found == Token("v", "00ff", version, version <= last or number == 9), (number, version)
     unknown = Tokens(SIGNER, [(1, 0), (6, 0)]).seal("v", "00ff", 0)
     assert not Tokens(SIGNER, timelines).open(unknown).is_of_here, "of another copy of the folder"
-    with pytest.raises(Forged):
+    with pytest.raises(ForgedToken):
         Tokens(SIGNER, timelines).open(SIGNER.seal("cursor", 9, "v", "00ff", 0))
 
 
@@ -139,7 +139,7 @@ def same_or_forged(text: str, spelling: str) -> None:
     """What base64 takes for another spelling of the same bytes may open, with the same fields."""
     try:
         assert SIGNER.open("cursor", spelling) == SIGNER.open("cursor", text)
-    except Forged:
+    except ForgedToken:
         pass
 
 

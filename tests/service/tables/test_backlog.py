@@ -26,13 +26,13 @@ Change = tuple[int, int]
 def noted(recorder: Recorder, version: int, changes: dict[str, list[Change]]) -> None:
     runs = {}
     for name, pairs in changes.items():
-        old, new = (np.array(side, np.int32) for side in zip(*pairs, strict=True))
+        old, new = (np.array(input, np.int32) for input in zip(*pairs, strict=True))
         runs[name] = Run(1, np.zeros(len(pairs), np.int64), old, new, len(pairs))
     recorder.note(version, runs)
 
 
 def found(nets: list[Net]) -> dict[str, tuple[list[int], list[int]]]:
-    return {net.relation.name: (net.gone.tolist(), net.come.tolist()) for net in nets}
+    return {net.relation.name: (net.deleted.tolist(), net.inserted.tolist()) for net in nets}
 
 
 def opened(*names: str) -> tuple[Recorder, Backlog]:
@@ -84,7 +84,7 @@ def test_what_came_before_a_relation_is_read_is_skipped() -> None:
     assert found(backlog.take(4)) == {"r": ([7], [8])} and backlog.left == 0
 
 
-def test_what_is_noted_while_others_are_taken_comes_behind_what_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_is_noted_while_others_are_taken_inserted_behind_what_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
     """The writer does not wait while the changes are looked at."""
     recorder, backlog = opened("r")
     slots, versions = backlogs._slots, iter(range(3, 9))

@@ -14,7 +14,7 @@ from service.tables.changes import (
     ENTER,
     INSERT,
     LEAVE,
-    Part,
+    AliasChanges,
     Run,
     batch_run,
     by_version,
@@ -38,7 +38,7 @@ def changes(run: Run) -> list[tuple[int, int, int]]:
     return list(zip(run.offsets.tolist(), run.old.tolist(), run.new.tolist(), strict=True))
 
 
-class Side:
+class Input:
     """An alias that reads the column `v`, over rows with the values `values`, by slot."""
 
     varying = ["v"]
@@ -60,15 +60,15 @@ class Side:
         ([3, -1, 2], [3, 2, 9], [5, 6, 7], [(0, 3, 5), (0, -1, 6), (0, 2, 7), (0, 9, -1)]),
     ],
 )
-def test_a_batch_is_a_run_of_one_version(previous: list[int], deletes: list[int], come: list[int], wanted: list[Any]) -> None:
-    run = batch_run(slots(*previous), slots(*deletes), slots(*come))
-    assert changes(run) == wanted and (run.versions, run.rows) == (1, len(deletes) + len(come))
+def test_a_batch_is_a_run_of_one_version(previous: list[int], deletes: list[int], inserted: list[int], wanted: list[Any]) -> None:
+    run = batch_run(slots(*previous), slots(*deletes), slots(*inserted))
+    assert changes(run) == wanted and (run.versions, run.rows) == (1, len(deletes) + len(inserted))
     moved = run.replaced
     assert list(zip(moved.old.tolist(), moved.new.tolist(), strict=True)) == [(old, new) for _, old, new in wanted if old >= 0 and new >= 0]
     assert list(by_version({"r": run})) == [(0, {"r": run})] and versions_of({"r": run}) == 1 == versions_of({})
 
 
-def parts_of(part: Part) -> list[tuple[int, int, int]]:
+def parts_of(part: AliasChanges) -> list[tuple[int, int, int]]:
     return list(zip(part.offsets.tolist(), part.old.tolist(), part.new.tolist(), strict=True))
 
 
@@ -77,7 +77,7 @@ def test_an_alias_takes_a_run_apart(seed: int) -> None:
     """Each change once, and moved only if it keeps what the alias reads."""
     chance = random.Random(seed)
     values = [chance.randrange(2) for _ in range(12)]
-    side = Side(values)
+    input = Input(values)
     order = list(range(12))
     chance.shuffle(order)
     kinds = [chance.randrange(3) for _ in range(chance.randrange(1, 7))]  # a row goes, comes, or is replaced
@@ -87,11 +87,11 @@ def test_an_alias_takes_a_run_apart(seed: int) -> None:
     run = Run(versions, offsets, slots(*[old for old, _ in rows]), slots(*[new for _, new in rows]), 0)
     for followed in (True, False):
         kept = [old >= 0 and new >= 0 and followed and values[old] == values[new] for old, new in rows]
-        gone, come, moved = parted(side, run, followed)
+        deleted, inserted, moved = parted(input, run, followed)
         every = changes(run)
         assert parts_of(moved) == [one for one, same in zip(every, kept, strict=True) if same]
-        assert parts_of(gone) == [one for one, same in zip(every, kept, strict=True) if not same and one[1] >= 0]
-        assert parts_of(come) == [one for one, same in zip(every, kept, strict=True) if not same and one[2] >= 0]
+        assert parts_of(deleted) == [one for one, same in zip(every, kept, strict=True) if not same and one[1] >= 0]
+        assert parts_of(inserted) == [one for one, same in zip(every, kept, strict=True) if not same and one[2] >= 0]
 
 
 def test_versions_one_by_one_across_relations() -> None:

@@ -12,17 +12,17 @@ import pytest
 
 from livejoin.wire.batch import DELETE, UPSERT, Batch, Changes, RowBlock
 from service.engine.state import State
-from service.engine.versions import Needed
+from service.engine.versions import VersionsInUse
 from service.errors import Problem
 from service.tables import indexes as tables_indexes
 from service.tables.changes import SIGNS
 from service.tables.indexes import SharedIndexes
-from service.tables.interest import Touched
+from service.tables.inputs import Input
+from service.tables.interest import TouchedRows
 from service.tables.relations import Relation
 from service.tables.shared_index import Order, SharedIndex
-from service.tables.sides import Side
 from structures.core.encoding import decode_floats
-from structures.index.indexes import Cursor, OrderedIndexes
+from structures.index.indexes import IndexCursor, OrderedIndexes
 from tests.service.definitions import relation as definition
 from tests.service.definitions import sql
 
@@ -34,10 +34,10 @@ EVERY = " AND ".join(f"a.{name} = b.{name}" for name in ("n", "m", "t", "u", "x"
 NO_PINS = np.empty(0, np.int64)
 
 
-def side(state: State, where: str = "", place: int = 0, relations: str = "r a JOIN s b") -> Side:
+def input(state: State, where: str = "", position: int = 0, relations: str = "r a JOIN s b") -> Input:
     """Of a view that compares every column."""
     query = sql(f"SELECT a.id AS i, b.id AS j FROM {relations} ON {EVERY}{where and ' WHERE ' + where}", RELATIONS).query
-    return Side(query, place, state.relations[query.aliases[place][1]])
+    return Input(query, position, state.relations[query.aliases[position][1]])
 
 
 def order(*columns: str, same: tuple[tuple[int, str], ...] = ()) -> Order:
@@ -65,12 +65,12 @@ class Case:
     def indexes(self) -> SharedIndexes:
         return self.state.indexes
 
-    def take(self, owner: object, side: Side, order: Order) -> SharedIndex:
-        key = self.indexes.key(0, side, order)
-        made = self.indexes.loading(key, side, order)
+    def take(self, owner: object, input: Input, order: Order) -> SharedIndex:
+        key = self.indexes.key(0, input, order)
+        made = self.indexes.loading(key, input, order)
         if made is not None:
             made.load(self.state.newest, lambda part: None)
-        one = self.indexes.take(owner, self.state.newest, key, side, made)
+        one = self.indexes.take(owner, self.state.newest, key, input, made)
         assert one is not None
         return one
 
@@ -94,16 +94,16 @@ class Case:
     def apply(self, *changes: tuple[str, int, int, Row]) -> int:
         """All in one batch."""
         batch = self.batch(*changes)
-        judged = self.state.judge([batch])
-        assert judged is not None
-        self.state.apply(judged)
+        validated = self.state.validate([batch])
+        assert validated is not None
+        self.state.apply(validated)
         self.note(changes)
         assert self.indexes.applied is None or len(self.indexes.applied.turns), "nothing has gone wrong"
         return self.state.newest
 
     def run(self, *changes: tuple[str, int, int, Row]) -> int:
         """Each a version of its own, together if they can be."""
-        run = self.state.judge([self.batch(one) for one in changes]) if len(changes) > 1 else None
+        run = self.state.validate([self.batch(one) for one in changes]) if len(changes) > 1 else None
         if run is None:
             for one in changes:
                 self.apply(one)
@@ -132,14 +132,14 @@ class Case:
     def reclaim(self, *pins: int) -> None:
         pinned = np.array(sorted(set(pins)), np.int64)
         for task in self.state.to_reclaim():
-            while task(Needed(self.state.newest, pinned, pinned)):
+            while task(VersionsInUse(self.state.newest, pinned, pinned)):
                 pass
 
-    def cursor(self, one: SharedIndex) -> Cursor:
+    def cursor(self, one: SharedIndex) -> IndexCursor:
         """At the newest version."""
         return self.indexes.structure.entries(one.number, self.indexes.structure.root(one.number))
 
-    def found(self, one: SharedIndex, cursor: Cursor | None = None) -> list[tuple[Any, ...]]:
+    def found(self, one: SharedIndex, cursor: IndexCursor | None = None) -> list[tuple[Any, ...]]:
         """The columns' values and the id of each entry, in the index's order."""
         cursor = self.cursor(one) if cursor is None else cursor.clone()
         lines, slots = [], []
@@ -194,32 +194,32 @@ def case() -> Case:
 def test_views_that_want_the_same_share_one(case: Case) -> None:
     case.put({"id": 1, "n": 5, "t": "a"}, {"id": 2, "n": 3})
     case.put({"id": 1, "n": 7}, relation="s")
-    first = case.take("v", side(case.state), order("n"))
+    first = case.take("v", input(case.state), order("n"))
     assert case.compare(first) == [(3, 2), (5, 1)], "what is there already is loaded"
     same = [
-        case.take("w", side(case.state), order("n")),
-        case.take("v", side(case.state, place=1, relations="s a JOIN r b"), order("n")),
+        case.take("w", input(case.state), order("n")),
+        case.take("v", input(case.state, position=1, relations="s a JOIN r b"), order("n")),
     ]
     assert all(one is first for one in same) and [owner for owner, _ in first.users] == ["v", "w", "v"]
     others = [
-        case.take("v", side(case.state), order("n", "m")), case.take("v", side(case.state), order("m")),
-        case.take("v", side(case.state), order("n", same=((0, "m"),))), case.take("v", side(case.state, place=1), order("n")),
-        case.take("v", side(case.state, "a.n > 3"), order("n")), case.take("v", side(case.state, "a.n > 4"), order("n")),
-        case.take("v", side(case.state, "a.n >= 3"), order("n")), case.take("v", side(case.state, "a.m > 3"), order("n")),
+        case.take("v", input(case.state), order("n", "m")), case.take("v", input(case.state), order("m")),
+        case.take("v", input(case.state), order("n", same=((0, "m"),))), case.take("v", input(case.state, position=1), order("n")),
+        case.take("v", input(case.state, "a.n > 3"), order("n")), case.take("v", input(case.state, "a.n > 4"), order("n")),
+        case.take("v", input(case.state, "a.n >= 3"), order("n")), case.take("v", input(case.state, "a.m > 3"), order("n")),
     ]  # fmt: skip
     assert len({id(one) for one in [first, *others]}) == 9 and len({one.number for one in [first, *others]}) == 9
-    both = case.take("v", side(case.state, "a.n > 3 AND a.ok = true"), order("n"))
-    assert case.take("w", side(case.state, "a.ok = true AND a.n > 3 AND b.ok = true"), order("n")) is both, "whatever their order"
-    assert {name for _, side in first.users for name in side.varying} == {"n", "m", "t", "u", "x", "y", "ok", "day"}
+    both = case.take("v", input(case.state, "a.n > 3 AND a.ok = true"), order("n"))
+    assert case.take("w", input(case.state, "a.ok = true AND a.n > 3 AND b.ok = true"), order("n")) is both, "whatever their order"
+    assert {name for _, input in first.users for name in input.varying} == {"n", "m", "t", "u", "x", "y", "ok", "day"}
     assert case.indexes.bytes_of(first) * 3 <= case.indexes.structure.bytes(first.number) < case.indexes.bytes_of(first) * 3 + 3
 
 
 def test_nulls_and_filters_keep_rows_out(case: Case) -> None:
-    two = case.take("v", side(case.state), order("n", "t"))
-    equal = case.take("v", side(case.state), order("n", same=((0, "m"),)))
-    texts = case.take("v", side(case.state), order("t", same=((0, "u"),)))
-    floats = case.take("v", side(case.state), order("x", same=((0, "y"),)))
-    few = case.take("v", side(case.state, "a.n > 1 AND a.t <> 'b'"), order("n"))
+    two = case.take("v", input(case.state), order("n", "t"))
+    equal = case.take("v", input(case.state), order("n", same=((0, "m"),)))
+    texts = case.take("v", input(case.state), order("t", same=((0, "u"),)))
+    floats = case.take("v", input(case.state), order("x", same=((0, "y"),)))
+    few = case.take("v", input(case.state, "a.n > 1 AND a.t <> 'b'"), order("n"))
     case.put(*({"id": i, "n": [None, 1, 2][i % 3], "t": [None, "a", "b"][i // 3 % 3], "m": [None, 2][i % 2]} for i in range(18)))
     pairs = [(math.nan, math.nan), (math.nan, 1.0), (0.0, -0.0), (None, None), (1.5, 1.5), (math.inf, math.inf), (1.0, None)]
     case.put(*({"id": 20 + i, "x": x, "y": y, "t": "ab"[i % 2], "u": [None, "a", "b"][i % 3]} for i, (x, y) in enumerate(pairs)))
@@ -237,7 +237,7 @@ def test_nulls_and_filters_keep_rows_out(case: Case) -> None:
 def test_floats_in_order(case: Case) -> None:
     other_nan = float(np.array([-1], np.int64).view(np.float64)[0])
     values = [math.nan, -0.0, 1.5, -math.inf, 5e-324, 0.0, math.inf, -1.5, other_nan, -5e-324]
-    one = case.take("v", side(case.state), order("x"))
+    one = case.take("v", input(case.state), order("x"))
     case.put(*({"id": i, "x": x} for i, x in enumerate(values)))
     found = case.found(one)
     assert [line[1] for line in found] == [3, 7, 9, 1, 5, 4, 2, 6, 0, 8]
@@ -255,7 +255,7 @@ def test_floats_in_order(case: Case) -> None:
 
 
 def test_texts_are_coded_once_for_all(case: Case) -> None:
-    by_t, by_u = case.take("v", side(case.state), order("t")), case.take("w", side(case.state, place=1), order("u", "t"))
+    by_t, by_u = case.take("v", input(case.state), order("t")), case.take("w", input(case.state, position=1), order("u", "t"))
     texts = case.indexes._texts
     case.put({"id": 1, "t": "a"}, {"id": 2, "t": "ä"}, {"id": 3, "t": ""})
     case.put({"id": 1, "u": "a", "t": "a"}, {"id": 2, "u": "", "t": "a"}, relation="s")
@@ -268,23 +268,23 @@ def test_texts_are_coded_once_for_all(case: Case) -> None:
 
     (code,) = key(by_t, t="a") or []
     assert key(by_u, t="a", u="a") == [code, code] and key(by_u, t="a", u="x") is key(by_t, t=None) is key(by_t, t="b") is None
-    gone = case.apply(("r", DELETE, 1, {}), ("s", DELETE, 1, {}))
+    deleted = case.apply(("r", DELETE, 1, {}), ("s", DELETE, 1, {}))
     case.reclaim()
     assert key(by_t, t="a") == [code], "one index has it still"
     case.apply(("s", DELETE, 2, {}), ("r", DELETE, 3, {}))
-    case.reclaim(gone)
+    case.reclaim(deleted)
     assert texts.keys == 3 and key(by_t, t="a") == [code], "a reader may look for it"
     case.reclaim()
     assert texts.keys == 1 and key(by_t, t="a") is None and key(by_t, t="ä") is not None
     case.indexes.check()
 
 
-def test_what_nobody_has_goes_once_no_reader_can_know_it(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_nobody_has_deleted_once_no_reader_can_know_it(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
     """Its texts go in pieces."""
     monkeypatch.setattr(tables_indexes, "_FEW", 30)
     case.put(*({"id": i, "n": i % 7, "t": f"t{i % 5}"} for i in range(100)))
-    one, kept = case.take("v", side(case.state), order("t", "n")), case.take("w", side(case.state), order("n"))
-    assert case.take("w", side(case.state), order("t", "n")) is one
+    one, kept = case.take("v", input(case.state), order("t", "n")), case.take("w", input(case.state), order("n"))
+    assert case.take("w", input(case.state), order("t", "n")) is one
     texts, structure = case.indexes._texts, case.indexes.structure
     case.indexes.forget("v")
     case.reclaim()
@@ -300,14 +300,14 @@ def test_what_nobody_has_goes_once_no_reader_can_know_it(case: Case, monkeypatch
     assert before > 0
     case.reclaim()
     assert case.indexes.retired_bytes == 0 and texts.keys == 0 and structure.live_bytes == 0
-    again = case.take("x", side(case.state), order("t", "n"))
+    again = case.take("x", input(case.state), order("t", "n"))
     assert again is not one and again.number in (one.number, kept.number) and len(case.compare(again)) == 100
     case.indexes.check()
 
 
 def test_nothing_without_room_and_without_views() -> None:
     indexes = SharedIndexes()
-    indexes.apply(1, {}, Touched([]))
+    indexes.apply(1, {}, TouchedRows([]))
     indexes.reclaim(1, NO_PINS)
     indexes.forget("v")
     indexes.check()
@@ -320,9 +320,9 @@ def test_nothing_without_room_and_without_views() -> None:
     assert indexes.structure is structure
 
 
-def test_no_room_is_told_before_anything_is_touched(case: Case) -> None:
+def test_no_room_is_emitted_before_anything_is_touched(case: Case) -> None:
     case.indexes._structure = OrderedIndexes(1 << 16)
-    one = case.take("v", side(case.state), order("n"))
+    one = case.take("v", input(case.state), order("n"))
     case.put({"id": 0, "n": 1})
     with pytest.raises(Problem, match="no-room"):
         for start in range(1, 50_000, 20):
@@ -332,8 +332,8 @@ def test_no_room_is_told_before_anything_is_touched(case: Case) -> None:
 
 
 @pytest.mark.parametrize("together", [False, True])
-def test_what_goes_wrong_is_told_to_those_who_follow(case: Case, together: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    case.take("v", side(case.state), order("n"))
+def test_what_deleted_wrong_is_emitted_to_those_who_follow(case: Case, together: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    case.take("v", input(case.state), order("n"))
 
     def broken(*_: Any) -> None:
         raise KeyError("broken")
@@ -362,12 +362,12 @@ ORDERS = [
 def test_random_changes_at_pinned_versions(case: Case, seed: int) -> None:
     chance = random.Random(seed)
     taken: dict[tuple[str, Order, str], SharedIndex] = {}
-    pinned: list[tuple[int, SharedIndex, Cursor, list[tuple[Any, ...]]]] = []
+    pinned: list[tuple[int, SharedIndex, IndexCursor, list[tuple[Any, ...]]]] = []
     for _ in range(25):
         if chance.random() < 0.5 and len(taken) < 5:
             key = chance.choice("rs"), chance.choice(ORDERS), chance.choice(list(FILTERS))
             if key not in taken:
-                taken[key] = case.take(key, side(case.state, key[2], relations=f"{key[0]} a JOIN s b"), key[1])
+                taken[key] = case.take(key, input(case.state, key[2], relations=f"{key[0]} a JOIN s b"), key[1])
         changes = []
         for _ in range(chance.randint(1, 12)):
             row = {name: chance.choice(values) for name, values in VALUES.items()}
@@ -403,13 +403,13 @@ def test_random_changes_at_pinned_versions(case: Case, seed: int) -> None:
     assert case.indexes.structure.live_bytes == case.indexes.retired_bytes == case.indexes._texts.keys == 0
 
 
-def test_a_run_and_a_batch_come_to_the_same() -> None:
+def test_a_run_and_a_batch_inserted_to_the_same() -> None:
     """The same changes in both ways, over rows that are there, change, or go."""
     cases = Case(), Case()
     chance, indexes = random.Random(7), []
     rows = [{"id": i, **{name: chance.choice(values) for name, values in VALUES.items()}} for i in range(60)]
     for case in cases:
-        indexes.append([case.take("v", side(case.state), one) for one in ORDERS])
+        indexes.append([case.take("v", input(case.state), one) for one in ORDERS])
         case.put(*rows[:30])
     changes = [("r", DELETE, i, {}) for i in range(10)]
     changes += [("r", UPSERT, i, {**rows[(i + 13) % 60], "id": i}) for i in range(15, 45)]

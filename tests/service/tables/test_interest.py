@@ -15,10 +15,10 @@ from livejoin.wire.batch import RowBlock
 from livejoin.wire.schema import parse_relation
 from service.query.filters import either
 from service.query.model import ColumnRef, Condition, Filter
-from service.tables.interest import Interest, Selection, Touched
+from service.tables.interest import Interest, Selection, TouchedRows
 from service.tables.masks import select_mask
 from service.tables.relations import Relation
-from service.tables.resolution import Resolved
+from service.tables.resolution import Resolution
 
 COLUMNS = {
     "id": ("int64", [0, 1, 2]),
@@ -73,8 +73,8 @@ def test_against_the_filters(seed: int, few: bool) -> None:
         old, new = [row() for _ in range(chance.randrange(3))], [row() for _ in range(chance.choice((0, 1, 1, 2000)))]
         slots = relation.table.insert(1, rows_of(relation, old, False)) if old else np.empty(0, np.int32)
         inserts = rows_of(relation, new, few) if new else relation.no_rows
-        one = Resolved(relation, False, inserts, np.full(len(new), -1, np.int32), slots, relation.no_keys, 0, np.empty(0, np.int64))
-        concerned = interest.concerned(Touched([one]))
+        one = Resolution(relation, False, inserts, np.full(len(new), -1, np.int32), slots, relation.no_keys, 0, np.empty(0, np.int64))
+        concerned = interest.concerned(TouchedRows([one]))
         assert concerned == sorted(set(concerned))
         both = rows_of(relation, old + new, False) if old or new else None
         for number, takes in enumerate(things):
@@ -94,11 +94,13 @@ def test_or_with_an_equality_in_each_case_is_looked_up() -> None:
     for value, expected in ((1, ["both", "one"]), (3, ["both", "one"]), (0, ["one"])):
         inserts = rows_of(relation, [(9, value, None, None, None, None, None)], True)
         none = np.empty(0, np.int32)
-        touched = Touched([Resolved(relation, False, inserts, np.full(1, -1, np.int32), none, relation.no_keys, 0, np.empty(0, np.int64))])
+        touched = TouchedRows(
+            [Resolution(relation, False, inserts, np.full(1, -1, np.int32), none, relation.no_keys, 0, np.empty(0, np.int64))]
+        )
         assert interest.concerned(touched) == expected
 
 
 def test_of_several_relations() -> None:
     interest = Interest([("both", [Selection("r", []), Selection("s", [])]), ("s", [Selection("s", [])])])
     assert interest.using("r") == ["both"] and interest.using("s") == ["both", "s"]
-    assert interest.concerned(Touched(())) == []
+    assert interest.concerned(TouchedRows(())) == []

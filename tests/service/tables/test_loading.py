@@ -12,16 +12,16 @@ from livejoin.wire.batch import DELETE, UPSERT
 from service.tables import loading
 from service.tables.backlog import pieces
 from service.tables.indexes import Key
-from service.tables.loading import Loading
+from service.tables.loading import IndexLoad
 from service.tables.shared_index import Order, SharedIndex
 from structures.index import indexes
-from tests.service.tables.test_indexes import Case, order, side
+from tests.service.tables.test_indexes import Case, input, order
 
 ORDERS = [order("n"), order("t", "n"), order("t", same=((0, "u"),)), order("x"), order("u", "t", "n")]
 
 
 def key_of(case: Case, by: Order) -> Key:
-    return case.indexes.key(0, side(case.state), by)
+    return case.indexes.key(0, input(case.state), by)
 
 
 class Making(Case):
@@ -43,18 +43,18 @@ class Making(Case):
             numbers = self.rng.sample(range(60), self.rng.randrange(1, 9))
             self.apply(*(("r", self.rng.choice([UPSERT, DELETE]), number, self.row(number)) for number in numbers))
 
-    def loading(self, order: Order) -> Loading:
-        made = self.indexes.loading(key_of(self, order), side(self.state), order)
+    def loading(self, order: Order) -> IndexLoad:
+        made = self.indexes.loading(key_of(self, order), input(self.state), order)
         assert made is not None
         parts: list[float] = []
         made.load(self.state.newest, parts.append)
         assert parts[0] == 0.0 and parts == sorted(parts) and parts[-1] < 1.0
         return made
 
-    def take(self, view: str, by: Order, made: Loading) -> SharedIndex | None:
-        return self.indexes.take(view, self.state.newest, key_of(self, by), side(self.state), made)
+    def take(self, view: str, by: Order, made: IndexLoad) -> SharedIndex | None:
+        return self.indexes.take(view, self.state.newest, key_of(self, by), input(self.state), made)
 
-    def taken(self, view: str, by: Order, made: Loading) -> SharedIndex:
+    def taken(self, view: str, by: Order, made: IndexLoad) -> SharedIndex:
         """Put into the store piece by piece, while rows change, and texts come and go."""
         while (one := self.take(view, by, made)) is None:
             self.some_changes()
@@ -62,7 +62,7 @@ class Making(Case):
             made.settle()
         return one
 
-    def follow(self, made: Loading) -> None:
+    def follow(self, made: IndexLoad) -> None:
         for piece in pieces(self.backlog.take(self.state.newest)):
             made.note(piece.runs["r"])
 
@@ -87,7 +87,7 @@ def test_it_follows(by: Order, seed: int) -> None:
         case.some_changes()
         case.follow(made)
     one = case.taken("v", by, made)
-    assert one is made.index and case.indexes.loading(key_of(case, by), side(case.state), by) is None
+    assert one is made.index and case.indexes.loading(key_of(case, by), input(case.state), by) is None
     for _ in range(3):
         case.compare(one)
         case.indexes.check()
@@ -128,7 +128,7 @@ def test_another_view_was_first(begun: bool) -> None:
 def test_nobody_wants_it(then: str) -> None:
     """Also when it was given up in the midst of reading."""
     case = Making(2)
-    half = case.indexes.loading(key_of(case, order("t")), side(case.state), order("t"))
+    half = case.indexes.loading(key_of(case, order("t")), input(case.state), order("t"))
     assert half is not None
 
     def stop(part: float) -> None:
@@ -156,7 +156,7 @@ def test_nobody_wants_it(then: str) -> None:
     all_go(case, half, made)
 
 
-def all_go(case: Making, *made: Loading) -> None:
+def all_go(case: Making, *made: IndexLoad) -> None:
     for one in made:
         case.indexes.give_up(one, case.state.newest)
     case.apply(("s", UPSERT, 1, {}))
@@ -172,7 +172,7 @@ def test_no_room_for_texts() -> None:
     case.backlog.take(case.state.newest)
     texts = case.indexes._texts._rows
     room, texts.most = texts.most, 35
-    half = case.indexes.loading(key_of(case, by), side(case.state), by)
+    half = case.indexes.loading(key_of(case, by), input(case.state), by)
     assert half is not None
     with pytest.MonkeyPatch.context() as patch, pytest.raises(MemoryError):
         patch.setattr(loading, "_CHUNK", 10)

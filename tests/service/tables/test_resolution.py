@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from livejoin.wire.batch import DELETE, INSERT, TRUNCATE, UPSERT, Changes, RowBlock
 from service.tables import resolution
 from service.tables.relations import Relation
-from service.tables.resolution import Resolved, last_of_each, prepare, resolve
+from service.tables.resolution import Resolution, last_of_each, prepare, resolve
 from tests.service.definitions import relation as definition
 
 Key = tuple[Any, ...]
@@ -61,7 +61,7 @@ class Twin:
         return self
 
     @property
-    def come(self) -> list[int]:
+    def inserted(self) -> list[int]:
         """The changes whose rows stay, in the batch's order."""
         return sorted(at for at in self.now.values() if at is not None)
 
@@ -97,7 +97,7 @@ class Case:
             return rows
         return RowBlock(RowBlock.few([(None,) * len(self.relation.schema)] * before + values, rows.struct).arrow.slice(before))
 
-    def resolve(self, changes: list[Change], few: bool, before: int = 0, prepared: bool = False) -> Resolved:
+    def resolve(self, changes: list[Change], few: bool, before: int = 0, prepared: bool = False) -> Resolution:
         """Number i of the changes stands at place 3 i + 7 of what was sent."""
         ops = np.array([op for op, _, _ in changes], np.uint8)
         given = Changes("r", self.relation.definition, ops, self.rows(changes, few, before), np.arange(len(changes)) * 3 + 7)
@@ -109,7 +109,7 @@ class Case:
         return resolve(self.relation, given, 5)
 
 
-def told(rows: RowBlock) -> list[tuple[Any, ...]]:
+def emitted(rows: RowBlock) -> list[tuple[Any, ...]]:
     """The physical values."""
     if rows.values is not None:
         return rows.values
@@ -117,21 +117,21 @@ def told(rows: RowBlock) -> list[tuple[Any, ...]]:
     return list(zip(*columns, strict=True))
 
 
-def compare(case: Case, changes: list[Change], found: Resolved) -> None:
+def compare(case: Case, changes: list[Change], found: Resolution) -> None:
     table = case.relation.table
     twin = Twin().walk(case.known, changes)
-    come = twin.come
+    inserted = twin.inserted
     assert (found.relation, found.truncate, found.ignored) == (case.relation, twin.truncate, twin.ignored)
     assert found.bad.tolist() == [3 * at + 7 for at in twin.bad]
-    assert told(found.inserts) == told(case.rows([changes[at] for at in come], True))
-    replaced = [changes[at][1] for at in come]
+    assert emitted(found.inserts) == emitted(case.rows([changes[at] for at in inserted], True))
+    replaced = [changes[at][1] for at in inserted]
     assert found.previous.tolist() == [case.slots.get(key, -1) for key in replaced]
     first = [case.slots[key] for key in replaced if key in case.slots]
-    gone = [changes[at][1] for at in sorted(twin.last.values()) if changes[at][0] == DELETE]
-    gone = [key for key in gone if key in case.slots]
-    rest = sorted(case.slots[key] for key in case.known if key not in replaced) if twin.truncate else [case.slots[key] for key in gone]
+    deleted = [changes[at][1] for at in sorted(twin.last.values()) if changes[at][0] == DELETE]
+    deleted = [key for key in deleted if key in case.slots]
+    rest = sorted(case.slots[key] for key in case.known if key not in replaced) if twin.truncate else [case.slots[key] for key in deleted]
     assert found.deletes.tolist() == first + rest
-    assert told(found.delete_keys) == ([] if twin.truncate else gone)
+    assert emitted(found.delete_keys) == ([] if twin.truncate else deleted)
     assert found.deletes.dtype == found.previous.dtype == np.int32
     assert found.delete_keys.values is not None or found.delete_keys.arrow.schema == case.relation.no_keys.arrow.schema
     if found.given is not None:
@@ -139,7 +139,7 @@ def compare(case: Case, changes: list[Change], found: Resolved) -> None:
     assert table.rows == len(case.known) and table.scan(5, 0, 99)[0].tolist() == sorted(case.slots.values()), "nothing was changed"
 
 
-def put(case: Case, changes: list[Change], found: Resolved) -> None:
+def put(case: Case, changes: list[Change], found: Resolution) -> None:
     """The table afterwards has just the rows that the twin has."""
     table = case.relation.table
     table.delete(6, found.deletes)
@@ -148,10 +148,10 @@ def put(case: Case, changes: list[Change], found: Resolved) -> None:
     else:
         table.insert(6, found.inserts)
     table.check()
-    rows = told(RowBlock(table.take(case.relation.schema.names, table.scan(6, 0, 99)[0])))
+    rows = emitted(RowBlock(table.take(case.relation.schema.names, table.scan(6, 0, 99)[0])))
     now = Twin().walk(case.known, changes).now
     wanted = [(UPSERT, key, 1000) if at is None else changes[at] for key, at in now.items()]
-    assert sorted(map(repr, rows)) == sorted(map(repr, told(case.rows(wanted, True))))
+    assert sorted(map(repr, rows)) == sorted(map(repr, emitted(case.rows(wanted, True))))
 
 
 NUMBERS = st.integers(0, 5)
@@ -194,41 +194,41 @@ def test_one_change_alone(kind: str, few: bool) -> None:
             put(case, changes, found)
 
 
-def net(present: list[int], *changes: tuple[int, int, int]) -> tuple[Resolved, dict[str, Any]]:
+def net(present: list[int], *changes: tuple[int, int, int]) -> tuple[Resolution, dict[str, Any]]:
     """With numbers of keys in place of slots, and of the inserts what they say."""
     case = Case("number", present)
     found = case.resolve([(op, case.keys[number], say) for op, number, say in changes], False)
     numbers = {slot: case.keys.index(key) for key, slot in case.slots.items()} | {-1: None}
     return found, {
-        "says": [row[2] for row in told(found.inserts)],
+        "says": [row[2] for row in emitted(found.inserts)],
         "previous": [numbers[slot] for slot in found.previous.tolist()],
         "deletes": [numbers[slot] for slot in found.deletes.tolist()],
-        "keys": [case.keys.index(key) for key in told(found.delete_keys)],
+        "keys": [case.keys.index(key) for key in emitted(found.delete_keys)],
     }
 
 
-def test_what_is_replaced_comes_before_what_is_deleted() -> None:
+def test_what_is_replaced_inserted_before_what_is_deleted() -> None:
     changes = [(DELETE, 0, 0), (UPSERT, 3, 1), (UPSERT, 2, 2), (UPSERT, 1, 3), (DELETE, 3, 0), (DELETE, 3, 0), (UPSERT, 2, 5)]
-    found, told_ = net([0, 1, 2], *changes)
-    assert told_ == {"says": [3, 5], "previous": [1, 2], "deletes": [1, 2, 0], "keys": [0]}
+    found, emitted_ = net([0, 1, 2], *changes)
+    assert emitted_ == {"says": [3, 5], "previous": [1, 2], "deletes": [1, 2, 0], "keys": [0]}
     assert found.ignored == 1 and not found.truncate and len(found.bad) == 0
 
 
 def test_after_a_truncate_nothing_is_there() -> None:
     changes = [(INSERT, 3, 1), ALL, (INSERT, 3, 2), (INSERT, 1, 3), (INSERT, 1, 4), (DELETE, 3, 0), (DELETE, 0, 0), (DELETE, 3, 0)]
-    found, told_ = net([1, 0], *changes)
-    assert told_ == {"says": [3], "previous": [1], "deletes": [1, 0], "keys": []}
+    found, emitted_ = net([1, 0], *changes)
+    assert emitted_ == {"says": [3], "previous": [1], "deletes": [1, 0], "keys": []}
     assert found.ignored == 2 and found.truncate and found.bad.tolist() == [7 + 3 * 4]
-    found, told_ = net([0], (INSERT, 0, 1), (DELETE, 1, 0), ALL, (INSERT, 0, 2), ALL)
-    assert told_ == {"says": [], "previous": [], "deletes": [0], "keys": []}
+    found, emitted_ = net([0], (INSERT, 0, 1), (DELETE, 1, 0), ALL, (INSERT, 0, 2), ALL)
+    assert emitted_ == {"says": [], "previous": [], "deletes": [0], "keys": []}
     assert found.ignored == 1 and found.truncate and found.bad.tolist() == [7], "what stands before it is judged"
 
 
-def test_bad_inserts_are_told_at_their_place() -> None:
-    found, told_ = net([0], (INSERT, 0, 1), (DELETE, 0, 0), (INSERT, 0, 2), (INSERT, 0, 3), (UPSERT, 0, 4), (INSERT, 0, 5))
-    assert found.bad.tolist() == [7, 16, 22] and told_ == {"says": [4], "previous": [0], "deletes": [0], "keys": []}
-    found, told_ = net([0], (INSERT, 0, 1), (INSERT, 0, 2))
-    assert found.bad.tolist() == [7, 10] and told_ == {"says": [], "previous": [], "deletes": [], "keys": []}, "the row stays"
+def test_bad_inserts_are_emitted_at_their_position() -> None:
+    found, emitted_ = net([0], (INSERT, 0, 1), (DELETE, 0, 0), (INSERT, 0, 2), (INSERT, 0, 3), (UPSERT, 0, 4), (INSERT, 0, 5))
+    assert found.bad.tolist() == [7, 16, 22] and emitted_ == {"says": [4], "previous": [0], "deletes": [0], "keys": []}
+    found, emitted_ = net([0], (INSERT, 0, 1), (INSERT, 0, 2))
+    assert found.bad.tolist() == [7, 10] and emitted_ == {"says": [], "previous": [], "deletes": [], "keys": []}, "the row stays"
 
 
 def test_many_rows() -> None:
@@ -241,18 +241,18 @@ def test_many_rows() -> None:
     rows = pa.RecordBatch.from_arrays([pa.array(nrs), pa.array(numbers), pa.array(sites), pa.nulls(n, pa.utf8())], schema=relation.schema)
     slots = relation.table.insert(1, RowBlock(rows.slice(0, 1000)))
 
-    def judged(rows: pa.RecordBatch, op: int) -> Resolved:
+    def validated(rows: pa.RecordBatch, op: int) -> Resolution:
         n = rows.num_rows
         return resolve(relation, Changes("r", relation.definition, np.full(n, op, np.uint8), RowBlock(rows), np.arange(n)), 1)
 
-    found = judged(rows, INSERT)
+    found = validated(rows, INSERT)
     assert found.bad.tolist() == list(range(1000)) and found.inserts.arrow.column(1).to_pylist() == list(range(1000, n))
     twice = pa.concat_batches([rows, rows.slice(500, 1000)])
-    found = judged(twice, UPSERT)
+    found = validated(twice, UPSERT)
     left = [*range(500), *range(1500, n), *range(500, 1500)]
     assert found.inserts.arrow.column(1).to_pylist() == left and found.previous.tolist() == [slots[i] if i < 1000 else -1 for i in left]
     assert found.deletes.tolist() == [slots[i] for i in left if i < 1000]
-    found = judged(twice, DELETE)
+    found = validated(twice, DELETE)
     assert found.ignored == 2000 + 1000 and found.delete_keys.num_rows == 1000 and sorted(found.deletes.tolist()) == sorted(slots.tolist())
 
 

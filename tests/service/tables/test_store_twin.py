@@ -176,7 +176,7 @@ class DomainMachine(RuleBasedStateMachine):
     def start(self):
         self.domain = Domain([field.type for field in DOMAIN_SCHEMA], self.hash_mask)
         self.version = 0
-        self.told = self.peak = 0
+        self.emitted = self.peak = 0
         self.codes: dict = {}  # key -> [code, count, born, died]
         self.pins: list[tuple[int, dict]] = []  # with the codes in use at that version
 
@@ -193,24 +193,24 @@ class DomainMachine(RuleBasedStateMachine):
                 continue
             if key not in self.codes:
                 assert code not in [known[0] for known in self.codes.values()], "a code of another key"
-                self.codes[key] = [code, 0, self.told, NEVER]
+                self.codes[key] = [code, 0, self.emitted, NEVER]
             known = self.codes[key]
             assert known[0] == code
             known[1] += 1
             known[3] = NEVER
         self.peak = max(self.peak, len(self.codes))
         assert self.domain._rows.used == self.peak, "codes are dense"
-        gone = []
+        deleted = []
         for pick in released:
             counted = [known for known in self.codes.values() if known[1]]
             if counted:
                 known = counted[pick % len(counted)]
                 known[1] -= 1
-                gone.append(known[0])
+                deleted.append(known[0])
                 if not known[1]:
                     known[3] = self.version
-        self.domain.release(np.array([*gone, -1], np.int32), self.version)
-        self.told = self.version
+        self.domain.release(np.array([*deleted, -1], np.int32), self.version)
+        self.emitted = self.version
 
     @rule(left=st.sampled_from([0, 1, 2]))
     def release_all(self, left):
@@ -220,7 +220,7 @@ class DomainMachine(RuleBasedStateMachine):
         for known in self.codes.values():
             kept[known[0]] = known[1] = min(left, known[1])
         self.domain.release_all(self.version, kept)
-        self.told = self.version
+        self.emitted = self.version
 
     @rule()
     def pin(self):
@@ -247,7 +247,7 @@ class DomainMachine(RuleBasedStateMachine):
                 del self.codes[key]
 
     def reclaim_some(self) -> bool:
-        self.told = self.version
+        self.emitted = self.version
         for known in self.codes.values():
             if known[0] in self.domain._counts.unswept[:PIECE] and not known[1]:
                 known[3] = min(known[3], self.version)

@@ -51,14 +51,14 @@ def test_rows_keep_their_slots(texts: bool, columns: int, nullable: bool, added:
         nonlocal version
         version += 1
         keys = rng.sample(range(100), 10)
-        gone = [key for key in keys if key in model]
-        if gone:
-            table.delete(version, np.array([slots_of[key] for key in gone], np.int32))
-            for key in gone:
+        deleted = [key for key in keys if key in model]
+        if deleted:
+            table.delete(version, np.array([slots_of[key] for key in deleted], np.int32))
+            for key in deleted:
                 del model[key], slots_of[key]
-        come = [row(rng, schema, key) for key in keys[: rng.randrange(10)]]
-        if come:
-            for made, slot in zip(come, table.insert(version, block(schema, come)).tolist(), strict=True):
+        inserted = [row(rng, schema, key) for key in keys[: rng.randrange(10)]]
+        if inserted:
+            for made, slot in zip(inserted, table.insert(version, block(schema, inserted)).tolist(), strict=True):
                 model[made["id"]], slots_of[made["id"]] = made, slot
         if rng.random() < 0.3:
             while table.reclaim(version, NO_NUMBERS):

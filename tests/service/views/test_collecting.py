@@ -11,23 +11,23 @@ import pytest
 
 from service.tables.changes import Run
 from service.views import collecting
-from service.views.collecting import Collector, Retained, RowCollector
-from service.views.deltas import tell
-from structures.rows.succession import Succeeded
+from service.views.collecting import Collector, RetainedRows, RowCollector
+from service.views.deltas import emit
+from structures.rows.succession import VersionSlots
 
 
-def told(*versions: tuple[int, list[int], list[int]]) -> Succeeded:
+def emitted(*versions: tuple[int, list[int], list[int]]) -> VersionSlots:
     """Numbers, slots that go, slots that come."""
-    starts = np.cumsum([0, *(len(gone) + len(come) for _, gone, come in versions)])
-    slots = [slot for _, gone, come in versions for slot in (*gone, *come)]
+    starts = np.cumsum([0, *(len(deleted) + len(inserted_rows) for _, deleted, inserted_rows in versions)])
+    slots = [slot for _, deleted, inserted_rows in versions for slot in (*deleted, *inserted_rows)]
     numbers, deletes = ([one[0] for one in versions], [len(one[1]) for one in versions])
-    return Succeeded(np.array(numbers), starts, np.array(deletes), np.array(slots, np.int32))
+    return VersionSlots(np.array(numbers), starts, np.array(deletes), np.array(slots, np.int32))
 
 
 def test_a_version_that_is_too_large_takes_no_other_with_it() -> None:
     """Rows of several versions are told at once; the first of them turns out to be too large."""
     collector = RowCollector(3)
-    collector.take(0, told((0, [4, 5], [7, 8, 9, 10]), (1, [6], [])))
+    collector.take(0, emitted((0, [4, 5], [7, 8, 9, 10]), (1, [6], [])))
     left = collector.delta(10)
     assert left is not None
     assert (left.cut, left.versions, left.starts, left.deletes, left.slots[0].tolist()) == (10, [11], [0, 1], [1], [6])
@@ -55,10 +55,10 @@ def test_runs(seed: int) -> None:
                     for kept, rows in zip(all_.setdefault(first + number, ([], [])), both, strict=True):
                         kept += rows
             if parts:
-                collector.take(first, told(*parts))
+                collector.take(first, emitted(*parts))
         first += versions
-    cut = max((offset for offset, (gone, come) in all_.items() if len(gone) + len(come) > most), default=-11)
-    wanted = [(10 + offset, gone, come) for offset, (gone, come) in sorted(all_.items()) if offset > cut]
+    cut = max((offset for offset, (deleted, inserted_rows) in all_.items() if len(deleted) + len(inserted_rows) > most), default=-11)
+    wanted = [(10 + offset, deleted, inserted_rows) for offset, (deleted, inserted_rows) in sorted(all_.items()) if offset > cut]
     delta = collector.delta(10)
     if delta is None:
         assert not all_
@@ -75,18 +75,18 @@ def test_runs(seed: int) -> None:
 Pairs = set[tuple[int, int]]
 
 
-def netted(gone: Pairs, come: Pairs, moved: dict[int, int], alike: bool = False) -> tuple[Pairs, Pairs]:
+def netted(deleted: Pairs, inserted_rows: Pairs, moved: dict[int, int], alike: bool = False) -> tuple[Pairs, Pairs]:
     """Return the rows, of two aliases, that a delta of one version deletes and inserts. `moved`: rows of the first alias; alike: they look
     as those that replace them."""
     collector = Collector(1000, 1)
-    for inserted, rows in enumerate((gone, come)):
+    for inserted, rows in enumerate((deleted, inserted_rows)):
         first, second = np.array(sorted(rows), np.int32).reshape(-1, 2).T
-        tell(collector, 0, bool(inserted), (first, second))
+        emit(collector, 0, bool(inserted), (first, second))
     old, new = np.array([*moved], np.int32), np.array([*moved.values()], np.int32)
     runs = {"a": Run(1, np.zeros(len(old), np.int64), old, new, 2 * len(old))}
     table = SimpleNamespace(same=lambda columns, old, new: np.ones(len(old), np.bool_))
-    sides = [cast(Any, SimpleNamespace(relation=SimpleNamespace(name=name, table=table), output=[])) for name in "ab"]
-    delta = collector.delta(5, Retained(sides, runs, cast(Any, SimpleNamespace()) if alike else None, 1000))
+    inputs = [cast(Any, SimpleNamespace(relation=SimpleNamespace(name=name, table=table), output=[])) for name in "ab"]
+    delta = collector.delta(5, RetainedRows(inputs, runs, cast(Any, SimpleNamespace()) if alike else None, 1000))
     if delta is None:
         return set(), set()
     left = [*zip(*(slots.tolist() for slots in delta.slots), strict=True)]
@@ -104,11 +104,11 @@ def test_few_rows_of_one_version(seed: int, monkeypatch: pytest.MonkeyPatch) -> 
         return {(random.choice(slots), random.choice(second)) for _ in range(random.randrange(1, 5))}
 
     moved = {old: old + 10 for old in range(random.randrange(3))}
-    gone, come = some(range(5)), some(range(14))
-    come |= {row for row in gone if random.random() < 0.2}
-    found = netted(gone, come, moved)
+    deleted, inserted_rows = some(range(5)), some(range(14))
+    inserted_rows |= {row for row in deleted if random.random() < 0.2}
+    found = netted(deleted, inserted_rows, moved)
     monkeypatch.setattr(collecting, "_FEW", 0)  # all of them by the kernel
-    assert found == netted(gone, come, moved) == (gone - come, come - gone)
+    assert found == netted(deleted, inserted_rows, moved) == (deleted - inserted_rows, inserted_rows - deleted)
 
 
 def test_rows_of_which_a_part_is_replaced_by_one_that_looks_alike_are_unchanged() -> None:

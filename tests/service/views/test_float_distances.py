@@ -111,8 +111,8 @@ def expected(form: str, meets: Condition, left: list[Row], right: list[Row]) -> 
 
 
 def batch_of(*changes: tuple[str, int, Row]) -> Any:
-    told = [(name, op, {"id": row[0]} if op == DELETE else {"id": row[0], "k": 0, "f": row[1]}) for name, op, row in changes]
-    return to_batch(told, DEFINITIONS)
+    emitted = [(name, op, {"id": row[0]} if op == DELETE else {"id": row[0], "k": 0, "f": row[1]}) for name, op, row in changes]
+    return to_batch(emitted, DEFINITIONS)
 
 
 @pytest.fixture
@@ -131,11 +131,11 @@ def test_the_rule(engine: Instance, form: str) -> None:
     views = dict[str, Condition]()
     for distance in DISTANCES:
         for condition, meets in conditions(distance):
-            told = definition(form, condition, distance)
-            others = alternatives(parse_view("v", told, DEFINITIONS).query, DEFINITIONS)
+            emitted = definition(form, condition, distance)
+            others = alternatives(parse_view("v", emitted, DEFINITIONS).query, DEFINITIONS)
             for algorithm in ["auto", *(one.algorithm for one in others if distance == LEAST)]:
                 name = f"v{len(views)}"
-                assert engine.put_view(name, told | {"algorithm": algorithm}, wait=60)[1] == "created", engine.views[name].problem
+                assert engine.put_view(name, emitted | {"algorithm": algorithm}, wait=60)[1] == "created", engine.views[name].problem
                 views[name] = meets
 
     def compare(left: list[Row], right: list[Row]) -> None:

@@ -44,20 +44,20 @@ class Added:
 
     def catch_up(self) -> int:
         """Return how many rows are deleted and inserted."""
-        told = 0
+        emitted = 0
         while chunks := self.subscription.next():
             for chunk in chunks:
                 if chunk.kind == "progress":
                     continue
                 assert chunk.kind == "rows" and chunk.keys is not None and chunk.rows is not None, chunk
-                told += chunk.rows.num_rows
+                emitted += chunk.rows.num_rows
                 for key, row in zip(chunk.keys.to_pylist(), chunk.rows.to_pylist(), strict=True):
                     if chunk.op == "delete":
                         assert self.rows.pop(values(key)) == values(row)
                     else:
                         assert values(key) not in self.rows
                         self.rows[values(key)], self.keys[values(key)] = values(row), key
-        return told
+        return emitted
 
 
 def accepted(engine: Instance, rng: random.Random, count: int) -> tuple[dict[str, Statement], Counter[str]]:

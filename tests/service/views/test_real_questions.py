@@ -122,8 +122,8 @@ def test_duckdb_answers_the_same(tmp_path: Path, name: str) -> None:
         assert Counter(ids(open_rows(engine.readers, "v"))) == wanted and wanted != before and len(wanted) > 10
         before = wanted
         for table, rows in tables.items():
-            gone = set(rng.sample(range(len(rows)), len(rows) // 10))
-            engine.apply(of_rows(table, definitions[table], rows.take(sorted(gone)), DELETE))
-            tables[table] = rows.take([at for at in range(len(rows)) if at not in gone])
+            deleted = set(rng.sample(range(len(rows)), len(rows) // 10))
+            engine.apply(of_rows(table, definitions[table], rows.take(sorted(deleted)), DELETE))
+            tables[table] = rows.take([at for at in range(len(rows)) if at not in deleted])
     check(engine)
     engine.close()

@@ -93,7 +93,7 @@ def test_duckdb_confirms_the_rows(tmp_path: Path, pace: int, first: int) -> None
 
 def _rows(table: pa.Table) -> list[dict[str, object]]:
     """`*` of several relations has names twice."""
-    return table.rename_columns([str(place) for place in range(table.num_columns)]).to_pylist()
+    return table.rename_columns([str(position) for position in range(table.num_columns)]).to_pylist()
 
 
 @pytest.mark.parametrize(("what", "data", "name", "visible"), DEFINITIONS[::7], ids=[what for what, *_ in DEFINITIONS[::7]])

@@ -89,7 +89,7 @@ def test_a_tombstone_deletes_by_its_key(form: str) -> None:
     for wrap in (lambda value: value, lambda value: {"schema": {}, "payload": value}):
         insert, delete, null = (wrap(value) for value in (envelope("c", after=ROW), envelope("d", before={"id": 1}), None))
         for tombstone in (None, null):
-            gone = [("delete", 1)] if readable else []
+            deleted = [("delete", 1)] if readable else []
             for before, after, skipped in (
                 ([], [], 0),
                 ([insert], [], 0),
@@ -107,7 +107,7 @@ def test_a_tombstone_deletes_by_its_key(form: str) -> None:
                 others = [
                     [(op, row[0]) for _, op, row in rows(both(*((_keyed(1, form), value) for value in part)))] for part in (before, after)
                 ]
-                assert [(op, row[0]) for _, op, row in rows(batch)] == [*others[0], *([] if skipped else gone), *others[1]]
+                assert [(op, row[0]) for _, op, row in rows(batch)] == [*others[0], *([] if skipped else deleted), *others[1]]
                 assert batch.ignored == (skipped or not readable) + sum(value == envelope("m") for value in sent)
 
 

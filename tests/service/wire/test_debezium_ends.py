@@ -141,12 +141,12 @@ STAYS = parse_relation({"columns": COLUMNS, "key": ["id"], "intervals": INTERVAL
 WHOLE = {"id": 1, "firm": 1, "free": 1, "start": 1, "end": 2, "point": 1, "since": 1}
 
 
-def told(row: dict[str, Any], names: list[str], op: str = "c") -> bytes:
+def emitted(row: dict[str, Any], names: list[str], op: str = "c") -> bytes:
     """A record of a schema with these columns."""
     struct = {"type": "struct", "fields": [{"type": "int64", "field": name} for name in names], "optional": True}
     schema = {"type": "struct", "fields": [{**struct, "field": "before"}, {**struct, "field": "after"}]}
-    sides = {"before": row, "after": None} if op == "d" else {"before": None, "after": row}
-    return json.dumps({"schema": schema, "payload": {"op": op, **sides}}).encode()
+    inputs = {"before": row, "after": None} if op == "d" else {"before": None, "after": row}
+    return json.dumps({"schema": schema, "payload": {"op": op, **inputs}}).encode()
 
 
 @pytest.mark.parametrize("lost", list(WHOLE))
@@ -156,8 +156,8 @@ def test_a_schema_that_lacks_a_column(lost: str, op: str, many: int) -> None:
     """Only a nullable column that no interval starts or ends with may be absent. A record that lacks the value alone has null."""
     names = [name for name in WHOLE if name != lost]
     row = {name: WHOLE[name] for name in names}
-    good = [told(WHOLE, list(WHOLE))] * many
-    (reason,) = [error.reason for error in read(STAYS, *good, told(row, names, op)).errors] or [None]
+    good = [emitted(WHOLE, list(WHOLE))] * many
+    (reason,) = [error.reason for error in read(STAYS, *good, emitted(row, names, op)).errors] or [None]
     if op == "d":
         assert reason == ("no-key" if lost == "id" else None)
     elif lost == "free":
@@ -166,7 +166,7 @@ def test_a_schema_that_lacks_a_column(lost: str, op: str, many: int) -> None:
         assert reason is not None and reason.startswith("the schema of the record lacks this end of an interval")
     else:
         assert reason == "missing"
-    renamed = told({**row, "new_" + lost: 1}, [*names, "new_" + lost], op)
+    renamed = emitted({**row, "new_" + lost: 1}, [*names, "new_" + lost], op)
     assert [error.reason for error in read(STAYS, *good, renamed, *good).errors] == ([] if reason is None else [reason])
     nullable = lost in ("free", "start", "end", "point") or op == "d" and lost != "id"
-    assert read(STAYS, *good, told(row, list(WHOLE), op)).error_count == (not nullable)
+    assert read(STAYS, *good, emitted(row, list(WHOLE), op)).error_count == (not nullable)

@@ -29,15 +29,15 @@ def test_time_level_component_message() -> None:
     (line,) = logged('logging.getLogger("livejoin.writer").info("batch %d", 3)')
     found = LINE.fullmatch(line)
     assert found is not None and found.groups()[1:] == ("INFO", "livejoin.writer", "batch 3") and message_of(line) == "batch 3"
-    told = datetime.fromisoformat(f"{found[1]}+00:00")
-    assert before.replace(microsecond=0) <= told <= datetime.now(UTC)
+    emitted = datetime.fromisoformat(f"{found[1]}+00:00")
+    assert before.replace(microsecond=0) <= emitted <= datetime.now(UTC)
 
 
 def test_libraries_say_only_what_is_wrong() -> None:
     levels = "log.debug('d'); log.info('i'); log.warning('w')"
     lines = logged(f"for name in ('livejoin.api', 'uvicorn.error', 'py4j.clientserver'):\n log = logging.getLogger(name); {levels}")
-    told = [LINE.fullmatch(line) for line in lines]
-    assert [(each[2], each[3], each[4]) for each in told if each] == [
+    emitted = [LINE.fullmatch(line) for line in lines]
+    assert [(each[2], each[3], each[4]) for each in emitted if each] == [
         ("INFO", "livejoin.api", "i"), ("WARNING", "livejoin.api", "w"),
         ("WARNING", "uvicorn.error", "w"), ("WARNING", "py4j.clientserver", "w"),
     ]  # fmt: skip
@@ -94,7 +94,7 @@ BROKEN = "try: int('a row')\nexcept ValueError: logging.getLogger({name!r}).exce
 
 
 @pytest.mark.parametrize("name", ["livejoin.api", "asyncio"])
-def test_an_error_is_named_by_its_type_and_place_only(name: str) -> None:
+def test_an_error_is_named_by_its_type_and_position_only(name: str) -> None:
     (line,) = logged(BROKEN.format(name=name))
     assert f" ERROR {name}: " in line and re.fullmatch(r"broken off: ValueError \(<string>:\d <module>\)", message_of(line))
 

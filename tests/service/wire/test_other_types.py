@@ -245,9 +245,9 @@ def test_views_of_null_bytes_that_point_anywhere() -> None:
 def test_what_a_dictionary_repeats_is_counted() -> None:
     """Before it is made: a row takes a byte in the body, and 4,000 when it is read."""
     from livejoin.wire.errors import TooLarge
-    from livejoin.wire.room import Room
+    from livejoin.wire.room import Budget
 
-    class Small(Room):
+    class Small(Budget):
         left = 1 << 20
 
         def take(self, size: int) -> None:

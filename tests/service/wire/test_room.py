@@ -16,7 +16,7 @@ import pytest
 from livejoin.wire.decode import decode_changes, decode_relation_changes
 from livejoin.wire.errors import MalformedBody, TooLarge
 from livejoin.wire.parquet.decode import _PIECE
-from livejoin.wire.room import UNBOUNDED, Room
+from livejoin.wire.room import UNBOUNDED, Budget
 from livejoin.wire.schema import parse_relation
 
 MIB = 1 << 20
@@ -26,7 +26,7 @@ DEFINITION = parse_relation(
 )
 
 
-class Bounded(Room):
+class Bounded(Budget):
     """As a request's: so many rows and bytes."""
 
     def __init__(self, limit: int = 8 * MIB, rows: int = 100_000) -> None:
@@ -154,9 +154,9 @@ def test_columns_that_share_their_bytes() -> None:
         writer.write_batch(batch)
     body = bytearray(sink.getvalue())
     # Where a message says that a column's text, behind its validity and its offsets, is.
-    place = struct.pack("<qq", 8, LENGTH)
-    assert body.count(place) == 2
-    for at in (body.index(place), body.rindex(place)):
+    position = struct.pack("<qq", 8, LENGTH)
+    assert body.count(position) == 2
+    for at in (body.index(position), body.rindex(position)):
         both = body[at - 16 : at + 16]
         for column in range(1, 100):
             body[at - 16 + 48 * column : at + 16 + 48 * column] = both
@@ -227,11 +227,11 @@ def test_more_lengths_than_values(encoding: str) -> None:
     texts = rows_of(pa.array(["a" * 40]))
     body = parquet(texts, use_dictionary=False, column_encoding={"text": encoding}, compression="none", write_statistics=False)
     start = pq.ParquetFile(pa.BufferReader(body)).metadata.row_group(0).column(1).data_page_offset
-    place = body.index(b"\x80\x01\x04\x01", start)  # blocks of 128 in four parts, one value
+    position = body.index(b"\x80\x01\x04\x01", start)  # blocks of 128 in four parts, one value
     for count in (2, 3, 100_000_000):
         # Blocks of 2**30 numbers, all of them the same.
         lying = b"\x80\x80\x80\x80\x04\x04" + _varint(count) + bytes(12)
-        forged = body[:place] + lying + body[place + len(lying) :]
+        forged = body[:position] + lying + body[position + len(lying) :]
         decode = partial(decode_relation_changes, PARQUET, forged, "r", lambda name: DEFINITION, Bounded())
         assert _peak_of(decode, MalformedBody, "lengths of the texts") < MIB
 

@@ -41,7 +41,7 @@ def read(kind: str, value: Any) -> Any:
     raise ValueError(value)
 
 
-def judge(definition: RelationDefinition, op: str, row: dict[str, Any]) -> list[Any]:
+def validate(definition: RelationDefinition, op: str, row: dict[str, Any]) -> list[Any]:
     """The physical values of a change, null where it reads nothing; raises Bad."""
     names = [column.name for column in definition.columns]
     if op == "truncate":

@@ -75,7 +75,7 @@ def state_of(broker: Broker, server: ServerProcess, folder: Path) -> Any:
     return topics, groups, status["version"], rows, sorted(map(str, folder.rglob("*")))
 
 
-def told(lines: Lines, subject: str, start: str = "") -> tuple[str, str]:
+def emitted(lines: Lines, subject: str, start: str = "") -> tuple[str, str]:
     """The word and the text of the one line on this."""
     ((word, text),) = [(word, text) for word, about, text in lines if about == subject and text.startswith(start)]
     return word, text
@@ -102,14 +102,14 @@ def test_all_is_well(server: ServerProcess, broker: Broker, topics: Topics, name
     status, lines = look(add_out(job, "pairs", out))
     assert state_of(broker, server, tmp_path) == before
     assert status == 0 and {word for word, _, _ in lines} == {"ok"}, lines
-    assert told(lines, "records", f"{name}:")[1].endswith("of the last 141: 141 good, 0 skipped, 0 bad")
-    assert told(lines, "records", rows)[1].endswith("of the last 1: 1 good, 0 skipped, 0 bad; null in all records: ends")
-    assert told(lines, "topic", f"{name}:")[1].endswith("3 partitions, 291 offsets")
-    assert "will be created" in told(lines, "out", f"{out}.livejoin")[1]
-    assert told(lines, "source") == ("ok", f"{job.name}: new to the service")
+    assert emitted(lines, "records", f"{name}:")[1].endswith("of the last 141: 141 good, 0 skipped, 0 bad")
+    assert emitted(lines, "records", rows)[1].endswith("of the last 1: 1 good, 0 skipped, 0 bad; null in all records: ends")
+    assert emitted(lines, "topic", f"{name}:")[1].endswith("3 partitions, 291 offsets")
+    assert "will be created" in emitted(lines, "out", f"{out}.livejoin")[1]
+    assert emitted(lines, "source") == ("ok", f"{job.name}: new to the service")
 
 
-def test_each_fault_is_told(server: ServerProcess, broker: Broker, topics: Topics, name: str, tmp_path: Path, look: Any) -> None:
+def test_each_fault_is_emitted(server: ServerProcess, broker: Broker, topics: Topics, name: str, tmp_path: Path, look: Any) -> None:
     """All of them in one run: no fault hides another."""
     talk.define(server.client(), "stays", STAYS)
     talk.view(server.client(), "unfollowed", {"sql": PAIRS, "changes": False})  # type: ignore[dict-item]
@@ -128,20 +128,20 @@ def test_each_fault_is_told(server: ServerProcess, broker: Broker, topics: Topic
     add_out(job, "missing", f"{name}.nowhere")
     status, lines = look(job)
     assert status == 1
-    word, text = told(lines, "records", f"{name}:")
+    word, text = emitted(lines, "records", f"{name}:")
     assert word == "bad" and "2 good, 0 skipped, 2 bad; the first: partition 0, offset 1: starts: " in text
-    assert told(lines, "records", moved)[0] == "bad" and "more than one partition" in told(lines, "records", moved)[1]
-    assert told(lines, "records", orphan) == ("--", f"{orphan}: not checked without the relation nobody")
-    assert told(lines, "records", f"{name}.gone") == ("--", f"{name}.gone: not checked without the topic")
+    assert emitted(lines, "records", moved)[0] == "bad" and "more than one partition" in emitted(lines, "records", moved)[1]
+    assert emitted(lines, "records", orphan) == ("--", f"{orphan}: not checked without the relation nobody")
+    assert emitted(lines, "records", f"{name}.gone") == ("--", f"{name}.gone: not checked without the topic")
     for missing in (f"{name}.gone", f"{name}.dead", f"{name}.nowhere"):
-        assert told(lines, "topic", missing) == ("bad", f"{missing}: does not exist: create it")
-    word, text = told(lines, "out", f"{out}:")
+        assert emitted(lines, "topic", missing) == ("bad", f"{missing}: does not exist: create it")
+    word, text = emitted(lines, "out", f"{out}:")
     assert word == "bad" and "retention.ms = 60000" in text and "cleanup.policy" in text
-    assert told(lines, "relation", "nobody")[0] == "bad"
-    assert told(lines, "view", "unfollowed")[0] == "bad" and '"changes": false' in told(lines, "view", "unfollowed")[1]
-    assert told(lines, "view", "missing")[0] == "bad"
-    assert told(lines, "checkpoint")[0] == "bad"
-    assert told(lines, "relation", "stays")[0] == told(lines, "java")[0] == told(lines, "jars")[0] == "ok"
+    assert emitted(lines, "relation", "nobody")[0] == "bad"
+    assert emitted(lines, "view", "unfollowed")[0] == "bad" and '"changes": false' in emitted(lines, "view", "unfollowed")[1]
+    assert emitted(lines, "view", "missing")[0] == "bad"
+    assert emitted(lines, "checkpoint")[0] == "bad"
+    assert emitted(lines, "relation", "stays")[0] == emitted(lines, "java")[0] == emitted(lines, "jars")[0] == "ok"
 
 
 def test_nobody_is_there(tmp_path: Path, look: Any, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -183,44 +183,46 @@ def test_the_checkpoint(server: ServerProcess, broker: Broker, topics: Topics, n
         assert job.end() == 0
     status, lines = look(job)
     assert status == 0
-    assert "continues after batch 0" in told(lines, "checkpoint")[1] and "from this checkpoint" in told(lines, "source")[1]
+    assert "continues after batch 0" in emitted(lines, "checkpoint")[1] and "from this checkpoint" in emitted(lines, "source")[1]
 
     status, lines = look(StreamJob(tmp_path / "new", *there, name=name))
-    assert status == 1 and told(lines, "source")[0] == "bad" and "reset = true" in told(lines, "source")[1]
+    assert status == 1 and emitted(lines, "source")[0] == "bad" and "reset = true" in emitted(lines, "source")[1]
     status, lines = look(StreamJob(tmp_path / "new", *there, name=name, reset=True))
-    assert status == 0 and "take over" in told(lines, "source")[1]
+    assert status == 0 and "take over" in emitted(lines, "source")[1]
 
     old = str(tmp_path / "checkpoint")
     more = [(f"{name}.more", "stays")]
     status, lines = look(StreamJob(tmp_path / "other", server.url, broker.address, more, name=name, checkpoint=old))
-    assert status == 1 and f"reads the topic {name}, which is not in the file" in told(lines, "checkpoint")[1]
+    assert status == 1 and f"reads the topic {name}, which is not in the file" in emitted(lines, "checkpoint")[1]
     with ServerProcess(tmp_path / "empty") as empty:
         talk.define(empty.client(), "stays", STAYS)
         status, lines = look(StreamJob(tmp_path / "other", empty.url, broker.address, [(name, "stays")], name=name, checkpoint=old))
-        assert status == 1 and "knows none of them" in told(lines, "source")[1]
+        assert status == 1 and "knows none of them" in emitted(lines, "source")[1]
 
     topics.put(name, [create(3)])
     admin = quiet_admin({"bootstrap.servers": broker.address})
     (cut,) = admin.delete_records([TopicPartition(name, 0, 3)]).values()
     cut.result(30)
     status, lines = look(job)
-    assert status == 1 and "lost unread records (it begins at 3, the next offset is 2)" in told(lines, "checkpoint")[1]
+    assert status == 1 and "lost unread records (it begins at 3, the next offset is 2)" in emitted(lines, "checkpoint")[1]
     topics.remove(name)
     topics.make(name)
     status, lines = look(job)
-    assert status == 1 and told(lines, "checkpoint")[0] == "bad" and "recreated" in told(lines, "checkpoint")[1]
+    assert status == 1 and emitted(lines, "checkpoint")[0] == "bad" and "recreated" in emitted(lines, "checkpoint")[1]
     (tmp_path / "checkpoint" / "metadata").write_text(json.dumps("?"))
     status, lines = look(job)
-    assert status == 1 and "cannot be read" in told(lines, "checkpoint")[1]
+    assert status == 1 and "cannot be read" in emitted(lines, "checkpoint")[1]
 
 
-def test_records_that_do_not_come(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_records_that_do_not_inserted(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """None of a topic that has some is not "ok"."""
     columns = {"partition": pa.int32(), "offset": pa.int64(), "key": pa.binary(), "value": pa.binary()}
     monkeypatch.setattr(check_module, "last_records", lambda *arguments: pa.schema(columns.items()).empty_table())
     config = read_config(StreamJob(tmp_path, "http://127.0.0.1:1", "127.0.0.1:1", [("t", "stays")]).path)
     for ends, word in (({0: (0, 5), 1: (0, 0)}, "--"), ({0: (3, 3)}, "ok")):
-        check_module._check_records(check_module.Report(), config, config.topics[0], check_module.Seen("id", ends), parse_relation(STAYS))
+        check_module._check_records(
+            check_module.Report(), config, config.topics[0], check_module.TopicState("id", ends), parse_relation(STAYS)
+        )
         assert capsys.readouterr().out.split()[0] == word
 
 
@@ -245,7 +247,7 @@ def test_another_server_at_the_address(broker: Broker, topics: Topics, name: str
             url = f"http://127.0.0.1:{server.server_port}"
             job = StreamJob(tmp_path / "in", url, broker.address, [(name, "stays")])
             status, lines = look(job)
-            assert status == 1 and told(lines, "service") == ("bad", f"the server at {url} is not livejoin: check service.url")
+            assert status == 1 and emitted(lines, "service") == ("bad", f"the server at {url} is not livejoin: check service.url")
             out = OutJob(tmp_path / "out", url, broker.address, "pairs", f"{name}-out")
             for each in (job, out):
                 with each:

@@ -49,30 +49,30 @@ class Churn:
 
     def _changes(self, name: str, number: int) -> list[Row]:
         rng, rows, key = self._random, self.rows[name], KEYS[name]
-        told = []
+        emitted = []
         for _ in range(number):
             self._seq += 1
             if self._kind == "inserts":
                 row = self._row(name, self._seq)
-                told.append(row)
+                emitted.append(row)
                 rows[self._seq] = row
                 continue
             one = rng.randrange(self._keys)
             old = rows.pop(one, None)
             if old is not None and self._kind == "images":
-                told.append({**old, "_op": "delete"})
+                emitted.append({**old, "_op": "delete"})
             if rng.random() < 0.3:
                 if self._kind == "ordered":
-                    told.append({key: one, "_op": "delete", "_seq": self._seq})
+                    emitted.append({key: one, "_op": "delete", "_seq": self._seq})
                 continue
             row = self._row(name, one)
             if old is not None and rng.random() < 0.3:  # some of it
                 row |= {column: old[column] for column in rng.sample(list(old), len(old) // 2)} | {key: one}
                 row = self._sound(name, row)
             rows[one] = row
-            told.append({**row, "_op": rng.choice(["upsert", "insert", None]), "_seq": self._seq})
-        rng.shuffle(told)
-        return told
+            emitted.append({**row, "_op": rng.choice(["upsert", "insert", None]), "_seq": self._seq})
+        rng.shuffle(emitted)
+        return emitted
 
     def _row(self, name: str, key: int) -> Row:
         rng, found = self._random, {KEYS[name]: key}

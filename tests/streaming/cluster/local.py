@@ -16,7 +16,7 @@ from streaming.cluster.cells_batch import VIEW, CellPlan
 from streaming.cluster.cells_stream import StreamPlan
 from streaming.cluster.changes import SEQ_COLUMN, Kind, Source, hashes, send
 from streaming.cluster.frames import TIE
-from streaming.cluster.keeping import Opened, Plan
+from streaming.cluster.keeping import OpenedCells, Plan
 from streaming.cluster.layout import Member
 from streaming.cluster.netting import Netting
 from streaming.cluster.packing import ASKS
@@ -54,12 +54,12 @@ class Local:
         self.sources = sources_of(self.plan, definitions)
         self.resolver = resolver_of(self.plan, self.sources)
         self.netting = Netting.of(self.plan.opened().form)
-        self.kept: dict[tuple[str, int], tuple[Opened, LoggedCell, Blobs]] = {}
+        self.kept: dict[tuple[str, int], tuple[OpenedCells, LoggedCell, Blobs]] = {}
         self.epoch = 0
 
     def step(self, changes: Mapping[str, Sequence[Mapping[str, Any]]]) -> list[dict[str, Any]]:
         sent = self.sent({source.relation: prepared(source, changes.get(source.relation, ())) for source in self.sources})
-        found = [batch.to_pylist() for batch in self.netted(self.told([*sent.to_cells, *self.resolved(sent.to_keys)]))]
+        found = [batch.to_pylist() for batch in self.netted(self.emitted([*sent.to_cells, *self.resolved(sent.to_keys)]))]
         return [row for rows in found for row in rows]
 
     def sent(self, changes: Mapping[str, pa.RecordBatch]) -> Sent:
@@ -73,14 +73,14 @@ class Local:
     def resolved(self, to_keys: Sequence[pa.RecordBatch]) -> list[pa.RecordBatch]:
         return [] if self.resolver is None else list(self._kept(self.resolver, to_keys))
 
-    def told(self, to_cells: Sequence[pa.RecordBatch]) -> list[pa.RecordBatch]:
+    def emitted(self, to_cells: Sequence[pa.RecordBatch]) -> list[pa.RecordBatch]:
         return list(self._kept(self.plan, to_cells))
 
-    def netted(self, told: Sequence[pa.RecordBatch]) -> list[pa.RecordBatch]:
+    def netted(self, emitted: Sequence[pa.RecordBatch]) -> list[pa.RecordBatch]:
         self.epoch += 1
         found = []
         for part in range(PARTS):
-            own = [batch.filter(pa.array([cell == part for cell in batch.column(0).to_pylist()])) for batch in told]
+            own = [batch.filter(pa.array([cell == part for cell in batch.column(0).to_pylist()])) for batch in emitted]
             netted = list(self.netting.netted(own, self.epoch))
             ops = [op for batch in netted for op in batch.column(OP_COLUMN).unique().to_pylist()]
             assert ops == sorted(ops), "deletes come first"
@@ -97,7 +97,7 @@ class Local:
                 opened = plan.opened()
                 self.kept[plan.stage, label] = opened, LoggedCell(opened.cell), Blobs()
             opened, logged, state = self.kept[plan.stage, label]
-            yield from opened.told(logged.step(opened.changes(own), state).deltas)
+            yield from opened.emitted(logged.step(opened.changes(own), state).deltas)
 
     def replay(self) -> None:
         """As after a failure."""

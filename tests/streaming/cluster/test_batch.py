@@ -18,10 +18,10 @@ from pyspark.errors import PySparkException, PythonException
 from pyspark.sql import DataFrame, SparkSession
 
 from streaming.cluster import batch, packing
-from streaming.cluster.batch import Planned, explain, live_join, overlap_join
+from streaming.cluster.batch import PlannedJoin, explain, live_join, overlap_join
 from streaming.cluster.candidates import NotDistributable
-from streaming.cluster.cells_batch import Judge, join_in_cells
-from streaming.cluster.frames import Table
+from streaming.cluster.cells_batch import CellValidator, join_in_cells
+from streaming.cluster.frames import FrameTable
 from streaming.spark import prepare_own
 from tests.docs.pages import Reader
 from tests.server_process import ROOT, ServerProcess
@@ -75,8 +75,8 @@ SPANS: dict[str, dict[str, tuple[str, str, str]]] = {
 
 
 @pytest.fixture(scope="module")
-def tables(spark: SparkSession) -> dict[str, Table]:
-    return {name: Table(spark.createDataFrame(rows), KEYS[name], SPANS[name]) for name, rows in TABLES.items()}
+def tables(spark: SparkSession) -> dict[str, FrameTable]:
+    return {name: FrameTable(spark.createDataFrame(rows), KEYS[name], SPANS[name]) for name, rows in TABLES.items()}
 
 
 def in_runs(points: str, by: str) -> str:
@@ -165,7 +165,7 @@ LIKE_OTHERS = (
 
 
 @pytest.mark.parametrize("name", [pytest.param(name, marks=pytest.mark.soak) if name in LIKE_OTHERS else name for name in VIEWS])
-def test_each_class_of_views_has_the_rows_that_duckdb_finds(name: str, tables: dict[str, Table]) -> None:
+def test_each_class_of_views_has_the_rows_that_duckdb_finds(name: str, tables: dict[str, FrameTable]) -> None:
     sql = VIEWS[name]
     named = {one: tables[one] for one in dict.fromkeys(re.findall(r"(?:FROM|JOIN|,) ([abe])\b", sql))}
     planned = batch._plan_view(sql, named)
@@ -197,22 +197,22 @@ def test_each_class_of_views_has_the_rows_that_duckdb_finds(name: str, tables: d
         ("SELECT x.id, y.nr FROM a x JOIN b y ON x.low < y.least", "each row would go to 2.* set max_copies=3"),
     ],
 )
-def test_what_needs_rows_of_several_cells_is_refused(sql: str, reason: str, tables: dict[str, Table]) -> None:
+def test_what_needs_rows_of_several_cells_is_refused(sql: str, reason: str, tables: dict[str, FrameTable]) -> None:
     with pytest.raises(NotDistributable, match=f"^not-distributable: .*{reason}"):
         live_join(sql, tables, max_copies=1.5)
 
 
-def test_samples_of_wide_rows(tables: dict[str, Table], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_samples_of_wide_rows(tables: dict[str, FrameTable], monkeypatch: pytest.MonkeyPatch) -> None:
     """They come in several portions, and without the columns that decide nothing."""
     monkeypatch.setattr(packing, "MOST_BYTES", 500)
     seen: set[str] = set()
-    judged = Judge.judged
+    validated = CellValidator.validated
 
-    def noted(self: Judge, batches: Any, partition: int) -> Iterator[Any]:
+    def noted(self: CellValidator, batches: Any, partition: int) -> Iterator[Any]:
         seen.update(*(batch.schema.names for batch in batches))
-        return judged(self, [part for batch in batches for part in (batch.slice(0, 20), batch.slice(20))], partition)
+        return validated(self, [part for batch in batches for part in (batch.slice(0, 20), batch.slice(20))], partition)
 
-    monkeypatch.setattr(Judge, "judged", noted)
+    monkeypatch.setattr(CellValidator, "judged", noted)
     sql = VIEWS["keyed pair with a hot key"]
     planned = batch._plan_view(sql, {name: tables[name] for name in "ab"})
     assert {name: len(one.ties) for name, one in planned.samples.items()} == {"x": 170, "y": 150}
@@ -246,7 +246,7 @@ def half(*parameters: Any) -> list[Any]:
 @pytest.mark.parametrize(("in_buckets", "bounds"), half(PLANS, ["[]", "()"]))
 def test_ends_near_the_limits_of_int64(in_buckets: bool, bounds: str, spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
     """They are as far as an end may be; beyond, cells left the row out and buckets joined it."""
-    monkeypatch.setattr(Planned, "in_buckets", in_buckets)
+    monkeypatch.setattr(PlannedJoin, "in_buckets", in_buckets)
     a = spark.createDataFrame([(FAR + 5, 2 * FAR - 2), (3 - 2 * FAR, 5), (4 - 2 * FAR, -FAR - 9), (9, 1)], "s long, e long")
     b = spark.createDataFrame([(FAR + 7, None), (None, -FAR - 11), (2, 2), (None, 2 - 2 * FAR)], "s2 long, e2 long")
     expected = {(FAR + 5, FAR + 7), (3 - 2 * FAR, None), (4 - 2 * FAR, None)} | ({(3 - 2 * FAR, 2)} if bounds == "[]" else set())
@@ -276,7 +276,7 @@ def test_an_overlap_join_has_the_same_pairs_by_either_plan(
     in_buckets: bool, bounds: str, on: list[str], spark: SparkSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Empty intervals, nulls in keys and open ends are among the rows; columns keep their types."""
-    monkeypatch.setattr(Planned, "in_buckets", in_buckets)
+    monkeypatch.setattr(PlannedJoin, "in_buckets", in_buckets)
     a, b = renamed("a"), renamed("b")
     if not on:
         b = b.rename_columns([f"b_{one}" if one == "room" else one for one in b.column_names])
@@ -296,7 +296,7 @@ def test_an_overlap_join_has_the_same_pairs_by_either_plan(
 
 
 def test_times_dates_decimals_and_floats_keep_their_types(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Planned, "in_buckets", False)
+    monkeypatch.setattr(PlannedJoin, "in_buckets", False)
     frame = spark.sql(
         "SELECT id, CAST(id AS FLOAT) AS f, CAST(id / 10 AS DECIMAL(9,1)) AS d, date_add(DATE'2024-01-01', id) AS day, "
         "timestamp_seconds(id) AS t, timestamp_seconds(id + 3) AS u, CAST(id AS SMALLINT) AS small "
@@ -322,37 +322,37 @@ def test_explain_shows_the_plan_and_skew(spark: SparkSession) -> None:
         for starts in (evenly, np.where(rng.random(3000) < 0.5, together, evenly))
     )
     again, later = (frame.toDF("k2", "s2", "e2") for frame in (even, burst))
-    told = explain(even, again, ("s", "e"), ("s2", "e2"))
-    assert told.endswith("plan        buckets") and told == explain(a=even, b=again, a_interval=("s", "e"), b_interval=("s2", "e2"))
+    emitted = explain(even, again, ("s", "e"), ("s2", "e2"))
+    assert emitted.endswith("plan        buckets") and emitted == explain(a=even, b=again, a_interval=("s", "e"), b_interval=("s2", "e2"))
     assert "in buckets" in explain(burst, later, ("s", "e"), ("s2", "e2"))
     long = even.selectExpr("k", "s", "s + 2000000 AS e")
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(batch, "_cells", lambda spark, rows: 2)
         assert explain(long, again, ("s", "e"), ("s2", "e2")).endswith("plan        cells"), "many rows come out"
-    tables = {"p": Table(even, intervals={"i": ("s", "e")}), "q": Table(burst, intervals={"i": ("s", "e")})}
-    told = explain("SELECT p.s, q.s AS t FROM p JOIN q ON p.k = q.k AND overlaps(p.i, q.i)", tables)
-    assert "slabs of p.i, q.i" in told and "hash of" not in told and "hot key" not in told
-    told = explain("SELECT p.s, q.s AS t FROM p LEFT JOIN q ON p.k = q.k AND overlaps(p.i, q.i)", tables)
-    assert "hash of p.k, q.k" in told
-    largest = int(told.split("copies a row; ")[1].split(" of ")[0].replace(",", ""))
-    assert largest > 0.7 * 6000 and re.search("hot key     (7|8).% of the rows have one p.k, all in one cell", told), told
+    tables = {"p": FrameTable(even, intervals={"i": ("s", "e")}), "q": FrameTable(burst, intervals={"i": ("s", "e")})}
+    emitted = explain("SELECT p.s, q.s AS t FROM p JOIN q ON p.k = q.k AND overlaps(p.i, q.i)", tables)
+    assert "slabs of p.i, q.i" in emitted and "hash of" not in emitted and "hot key" not in emitted
+    emitted = explain("SELECT p.s, q.s AS t FROM p LEFT JOIN q ON p.k = q.k AND overlaps(p.i, q.i)", tables)
+    assert "hash of p.k, q.k" in emitted
+    largest = int(emitted.split("copies a row; ")[1].split(" of ")[0].replace(",", ""))
+    assert largest > 0.7 * 6000 and re.search("hot key     (7|8).% of the rows have one p.k, all in one cell", emitted), emitted
 
 
 def test_bad_rows_and_frames_are_refused(spark: SparkSession) -> None:
     sql = "SELECT p.id FROM p"
     twice = spark.createDataFrame(pa.table({"id": [1, 1], "s": [1, 2], "e": [2, 3]}))
     with pytest.raises(PythonException, match=r"two rows of p have the same key \(id\)"):
-        live_join(sql, {"p": Table(twice, ["id"])}).count()
+        live_join(sql, {"p": FrameTable(twice, ["id"])}).count()
     with pytest.raises(PythonException, match="1 rows of p are invalid; the first, in s"):
-        live_join(sql, {"p": Table(twice, ["s"], {"i": ("e", "s")})}).count()
+        live_join(sql, {"p": FrameTable(twice, ["s"], {"i": ("e", "s")})}).count()
     with pytest.raises(TypeError, match="the column l is array<int>, which cells do not support"):
-        live_join(sql, {"p": Table(spark.sql("SELECT 1 AS id, array(1) AS l"), ["id"])})
+        live_join(sql, {"p": FrameTable(spark.sql("SELECT 1 AS id, array(1) AS l"), ["id"])})
     text = spark.sql("SELECT 'a' COLLATE UTF8_LCASE AS t, 1 AS s, 2 AS e")
     with pytest.raises(TypeError, match="the column t is string collate UTF8_LCASE, which cells do not support: .* cast it"):
         overlap_join(text, text.toDF("t", "f", "g"), ("s", "e"), ("f", "g"), on=["t"])  # 'A' met 'a' in buckets alone
     for name in ("_tie", "_hash0", "_here11"):
         with pytest.raises(ValueError, match=f"the column name {name} is reserved for cells: rename"):
-            live_join(sql, {"p": Table(twice.withColumnRenamed("s", name), ["id"])})
+            live_join(sql, {"p": FrameTable(twice.withColumnRenamed("s", name), ["id"])})
     with pytest.raises(ValueError, match="both frames have the column e: rename it"):
         overlap_join(twice, twice, ("s", "e"), ("s", "e"))
     with pytest.raises(ValueError, match="a has no column t"):
@@ -361,18 +361,18 @@ def test_bad_rows_and_frames_are_refused(spark: SparkSession) -> None:
     with pytest.raises(ValueError, match="b is a stream, but overlap_join joins only batch frames: join streams with live_join"):
         overlap_join(twice, stream, ("s", "e"), ("timestamp", "timestamp"))
     with pytest.raises(ValueError, match="p is a stream, .* use stream_layout"):
-        explain(sql, {"p": Table(stream, ["value"])})
+        explain(sql, {"p": FrameTable(stream, ["value"])})
 
 
 def test_columns_may_have_names_that_are_no_words(spark: SparkSession) -> None:
     """But for two, of which Spark told no more than that it cannot parse them."""
     frame = spark.range(100).selectExpr("id AS `select`", "id % 7 AS `a b`", "id AS `x as y`")
     sql = 'SELECT x."select" AS i, y."x as y" AS j FROM p x JOIN p y ON x."a b" = y."a b"'
-    assert live_join(sql, {"p": Table(frame, ["select"])}).count() == sum(i % 7 == j % 7 for i in range(100) for j in range(100))
+    assert live_join(sql, {"p": FrameTable(frame, ["select"])}).count() == sum(i % 7 == j % 7 for i in range(100) for j in range(100))
     for name in ("i`d", "*"):
         odd = frame.toDF("select", "a b", name)
         with pytest.raises(ValueError, match=rf"cannot pass a column named {re.escape(name)} to Python: rename it"):
-            live_join(sql, {"p": Table(odd, ["select"])})
+            live_join(sql, {"p": FrameTable(odd, ["select"])})
         assert overlap_join(odd, odd.toDF("b", "c", "d"), ("select", "select"), ("b", "b")).columns[2] == name
 
 
@@ -380,18 +380,18 @@ def test_points_that_are_null_are_in_no_cell(spark: SparkSession) -> None:
     """They were taken for unbounded intervals, of which each cell has a copy, though they meet nothing."""
     frame = spark.range(400).selectExpr("id", "id AS s", "id + 1 AS e")
     points = spark.range(400).selectExpr("id AS nr", "nullif(id, 2 * (id DIV 2)) AS t")
-    told = explain(frame, points, ("s", "e"), ("t", "t"))
-    assert "of 600 rows in one" in told and "rows out    about 200\n" in told
+    emitted = explain(frame, points, ("s", "e"), ("t", "t"))
+    assert "of 600 rows in one" in emitted and "rows out    about 200\n" in emitted
     assert overlap_join(frame, points, ("s", "e"), ("t", "t")).count() == 200
 
 
-def test_frames_without_rows_join_to_none(spark: SparkSession, tables: dict[str, Table]) -> None:
-    empty = {"a": tables["a"], "b": Table(tables["b"].frame.limit(0), KEYS["b"], SPANS["b"])}
+def test_frames_without_rows_join_to_none(spark: SparkSession, tables: dict[str, FrameTable]) -> None:
+    empty = {"a": tables["a"], "b": FrameTable(tables["b"].frame.limit(0), KEYS["b"], SPANS["b"])}
     assert live_join(VIEWS["pair"], empty).count() == 0
     assert live_join(VIEWS["left join"], empty).count() == TABLES["a"].num_rows
 
 
-def test_a_limit_of_address_space_is_refused(spark: SparkSession, tables: dict[str, Table]) -> None:
+def test_a_limit_of_address_space_is_refused(spark: SparkSession, tables: dict[str, FrameTable]) -> None:
     spark.conf.set("spark.sql.legacy.setCommandRejectsSparkCoreConfs", "false")
     spark.conf.set("spark.executor.pyspark.memory", "1g")
     try:

@@ -19,12 +19,12 @@ import pytest
 from pyspark import TaskContext
 from pyspark.sql import Row
 
-from service.engine.headless import Changed
+from service.engine.headless import ViewChange
 from streaming.cluster import keeping
 from streaming.cluster.cells_batch import BadRows
 from streaming.cluster.cells_stream import OpenedCell, StreamPlan
 from streaming.cluster.changes import Source, send
-from streaming.cluster.keeping import AnotherFormat, AnotherPlan, Keeper, NoRoom
+from streaming.cluster.keeping import AnotherFormat, AnotherPlan, CellTooLarge, Keeper
 from streaming.cluster.netting import UnknownEpoch
 from streaming.cluster.packing import QUESTION, SCHEMA
 from streaming.cluster.state_log import LoggedCell
@@ -129,11 +129,11 @@ def test_attempts_that_fail_leave_nothing_behind(task: Task, monkeypatch: pytest
     _, task.committed = task.attempt(*of(3))
     assert not made, "the cell in memory is of the state"
     task.attempt(*of(4))
-    told, state = task.attempt(*of(3, room="B"), {"id": 4, "_op": "delete", "_seq": 9})
+    emitted, state = task.attempt(*of(3, room="B"), {"id": 4, "_op": "delete", "_seq": 9})
     assert len(made) == 1 and state["cells_mark"][-2:] == (1, 1), "row 4 is of an attempt that failed"
     task.committed = state
     again, _ = task.attempt(*of(5))
-    assert len(made) == 1 and len(again) == 1 and told != again
+    assert len(made) == 1 and len(again) == 1 and emitted != again
 
 
 def test_only_cells_that_are_let_go_are_collected(task: Task) -> None:
@@ -161,12 +161,12 @@ def test_only_cells_that_are_let_go_are_collected(task: Task) -> None:
 
 def test_a_forged_nonce_is_not_believed(task: Task, monkeypatch: pytest.MonkeyPatch) -> None:
     _, task.committed = task.attempt(*of(1))
-    ((place, held),) = keeping.HELD.items()
-    keeping.HELD[place] = held._replace(nonce="another")
+    ((position, held),) = keeping.HELD.items()
+    keeping.HELD[position] = held._replace(nonce="another")
     made = replays(monkeypatch)
     _, task.committed = task.attempt(*of(2))
     assert made and len(keeping.HELD) == 1
-    keeping.HELD[place] = keeping.HELD[place]._replace(since=-1e9)
+    keeping.HELD[position] = keeping.HELD[position]._replace(since=-1e9)
     task.attempt(*of(3))
     assert len(made) == 2, "what nobody has used for long is let go"
 
@@ -225,14 +225,14 @@ def test_what_asks_for_the_states_alone_imports_nothing_of_cells(task: Task, tmp
     state = dict[Any, Any]()
     processor.init(cast(Any, Handle(state)))
     (source,) = task.local.sources
-    told = processor.handleInputRows((7,), iter(_blobs(source, of(1))), cast(Any, None))
-    assert [row.asDict() for row in told] == task.attempt(*of(1))[0] and "cells_mark" in state
+    emitted = processor.handleInputRows((7,), iter(_blobs(source, of(1))), cast(Any, None))
+    assert [row.asDict() for row in emitted] == task.attempt(*of(1))[0] and "cells_mark" in state
 
 
 def test_cells_that_have_moved_away_leave_the_memory_of_a_worker(task: Task) -> None:
     """Also where the cells that are used are all found in memory. Those of a star have cycles: without a collection they stay."""
     _, task.committed = task.attempt(*of(1))
-    ((place, held),) = keeping.HELD.items()
+    ((position, held),) = keeping.HELD.items()
     star, churn = of_view("star", "ordered")
     star.step(churn.epoch(30))
     for number, (opened, logged, _) in enumerate(star.kept.values()):
@@ -243,7 +243,7 @@ def test_cells_that_have_moved_away_leave_the_memory_of_a_worker(task: Task) -> 
     try:
         before = psutil.Process().memory_info().vms
         task.attempt(*of(2))
-        assert list(keeping.HELD) == [place] and psutil.Process().memory_info().vms < before - (1 << 40), "a cell reserves address space"
+        assert list(keeping.HELD) == [position] and psutil.Process().memory_info().vms < before - (1 << 40), "a cell reserves address space"
     finally:
         gc.enable()
 
@@ -251,8 +251,8 @@ def test_cells_that_have_moved_away_leave_the_memory_of_a_worker(task: Task) -> 
 def test_a_cell_in_memory_is_used_by_the_plan_that_made_it(task: Task, monkeypatch: pytest.MonkeyPatch) -> None:
     """A query that begins again within a minute finds the cells of the former one, whose nonce is that of the state."""
     _, task.committed = task.attempt(*of(1))
-    ((place, held),) = keeping.HELD.items()
-    keeping.HELD[place] = held._replace(plan=cast(StreamPlan, held.plan)._replace(parts=7))
+    ((position, held),) = keeping.HELD.items()
+    keeping.HELD[position] = held._replace(plan=cast(StreamPlan, held.plan)._replace(parts=7))
     made = replays(monkeypatch)
     _, task.committed = task.attempt(*of(2))
     assert len(made) == 1, "it would send what it tells to seven parts"
@@ -260,9 +260,9 @@ def test_a_cell_in_memory_is_used_by_the_plan_that_made_it(task: Task, monkeypat
 
 def in_epoch(monkeypatch: pytest.MonkeyPatch, epoch: int | None, now: float, query: str = "q") -> None:
     """What Spark and the clock tell from now on."""
-    told = {"sql.streaming.queryId": query} | ({} if epoch is None else {"streaming.sql.batchId": str(epoch)})
+    emitted = {"sql.streaming.queryId": query} | ({} if epoch is None else {"streaming.sql.batchId": str(epoch)})
     monkeypatch.setattr(TaskContext, "_taskContext", None)
-    TaskContext(localProperties=told)  # that of the process from now on
+    TaskContext(localProperties=emitted)  # that of the process from now on
     monkeypatch.setattr(keeping, "monotonic", lambda: now)
 
 
@@ -296,8 +296,8 @@ def test_cells_that_two_micro_batches_did_not_use_are_let_go_after_a_minute(task
 
 def test_a_job_that_does_not_know_its_micro_batch_is_refused(task: Task, monkeypatch: pytest.MonkeyPatch) -> None:
     """As those of foreachBatch over Connect: all their epochs were told as 0. The job of a query tells its own."""
-    told, _ = task.attempt(*of(1, 2))
-    blobs, netting = [pa.RecordBatch.from_pylist(told, SCHEMA)], task.local.netting
+    emitted, _ = task.attempt(*of(1, 2))
+    blobs, netting = [pa.RecordBatch.from_pylist(emitted, SCHEMA)], task.local.netting
     in_epoch(monkeypatch, None, 0.0)
     with pytest.raises(UnknownEpoch, match=r"let the query itself write them \(writeStream.format\), or use Spark Classic"):
         list(netting.run(blobs))
@@ -318,19 +318,21 @@ def test_a_cell_without_room_is_named(task: Task) -> None:
     soft, hard = resource.getrlimit(resource.RLIMIT_AS)
     resource.setrlimit(resource.RLIMIT_AS, (psutil.Process().memory_info().vms + (1 << 30), hard))
     try:
-        with pytest.raises(NoRoom, match="the cell 7 of cells does not fit .* spark.executor.memoryOverhead, or divide .* with reshard"):
+        with pytest.raises(
+            CellTooLarge, match="the cell 7 of cells does not fit .* spark.executor.memoryOverhead, or divide .* with reshard"
+        ):
             task.attempt(*of(1))
     finally:
         resource.setrlimit(resource.RLIMIT_AS, (soft, hard))
 
 
-def test_a_cell_without_room_for_what_it_tells_is_named(task: Task, monkeypatch: pytest.MonkeyPatch) -> None:
-    def full(self: OpenedCell, deltas: dict[str, Changed]) -> Iterator[pa.RecordBatch]:
+def test_a_cell_without_room_for_what_it_emits_is_named(task: Task, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(self: OpenedCell, deltas: dict[str, ViewChange]) -> Iterator[pa.RecordBatch]:
         raise pa.lib.ArrowMemoryError("malloc of size 64 failed")
         yield
 
     monkeypatch.setattr(OpenedCell, "told", full)
-    with pytest.raises(NoRoom, match="the cell 7 of cells does not fit .*malloc of size 64"):
+    with pytest.raises(CellTooLarge, match="the cell 7 of cells does not fit .*malloc of size 64"):
         task.attempt(*of(1))
 
 
@@ -339,11 +341,11 @@ def test_rows_that_a_state_begins_with_are_those_of_its_log(task: Task, monkeypa
     for rows in (of(1, 2), of(3)):
         task.committed = task.begun(*rows)
     made = replays(monkeypatch)
-    told, task.committed = task.attempt(*of(4))
-    assert not made and len(told) == 1
+    emitted, task.committed = task.attempt(*of(4))
+    assert not made and len(emitted) == 1
     keeping.HELD.clear()
-    told, state = task.attempt(*of(3, room="B"))
-    assert made and len(told) == 2 and state["cells_mark"][4] == 4, "row 3 goes and comes"
+    emitted, state = task.attempt(*of(3, room="B"))
+    assert made and len(emitted) == 2 and state["cells_mark"][4] == 4, "row 3 goes and comes"
     with pytest.raises(BadRows, match="two rows of a have the same key: they were in different cells"):
         task.begun(*of(4))
 
@@ -355,8 +357,8 @@ def test_a_row_whose_key_is_there_is_refused_by_the_name_of_its_table(task: Task
         task.attempt(*of(1))
 
 
-def test_the_rows_of_a_step_are_told_as_blobs(task: Task) -> None:
-    told, _ = task.attempt(*of(1, 2))
+def test_the_rows_of_a_step_are_emitted_as_blobs(task: Task) -> None:
+    emitted, _ = task.attempt(*of(1, 2))
     form = task.local.plan.opened().form
-    rows = [row for one in told for row in pa.ipc.read_record_batch(pa.py_buffer(one["rows"]), form).to_pylist()]
+    rows = [row for one in emitted for row in pa.ipc.read_record_batch(pa.py_buffer(one["rows"]), form).to_pylist()]
     assert sorted(row["id"] for row in rows) == [1, 2]

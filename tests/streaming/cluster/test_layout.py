@@ -19,7 +19,7 @@ from streaming.cluster import layout as layouts
 from streaming.cluster import stream_layout
 from streaming.cluster.buckets import best_buckets
 from streaming.cluster.candidates import NotDistributable, choose
-from streaming.cluster.layout import Coordinate, Given, Layout, Member, Role, Routed
+from streaming.cluster.layout import Coordinate, CoordinateValues, Layout, Member, Role, RoutedRows
 from streaming.cluster.sampling import Sample, bounds_of, pairs_of
 
 LOW, HIGH = np.iinfo(np.int64).min, np.iinfo(np.int64).max
@@ -70,7 +70,8 @@ def found(layout: Layout, relations: Join, meets: Callable[[tuple[Row, ...]], bo
     for number, (alias, relation) in enumerate(layout.aliases):
         role = layout._role(layout.aliases[number])
         keys, starts, ends, ties = arrays(relations[relation])
-        own = [None if one is None else Given(keys, starts, ends) if one.interval else Given(keys) for one in role.members]
+        ends_of = {True: CoordinateValues(keys, starts, ends), False: CoordinateValues(keys)}
+        own = [None if one is None else ends_of[bool(one.interval)] for one in role.members]
         routed = layout.route(role, ties, own)
         is_first = layout.firsts(role)[routed.cells]
         for flags in routed.here:
@@ -95,7 +96,7 @@ def found(layout: Layout, relations: Join, meets: Callable[[tuple[Row, ...]], bo
 
 def expected(layout: Layout, relations: Join, meets: Callable[[tuple[Row, ...]], bool]) -> Counter[tuple[int, ...]]:
     parts = [list(enumerate(relations[name])) for _, name in layout.aliases]
-    return Counter(tuple(place for place, _ in some) for some in product(*parts) if meets(tuple(row for _, row in some)))
+    return Counter(tuple(position for position, _ in some) for some in product(*parts) if meets(tuple(row for _, row in some)))
 
 
 def all_overlap(some: tuple[Row, ...]) -> bool:
@@ -127,7 +128,7 @@ def _first_start_at_home(layout: Layout) -> Iterator[list[tuple[str, int, bool]]
 _ROUTE = Layout.route
 
 
-def _not_to_the_end(layout: Layout, role: Role, ties: Any, given: Sequence[Given | None]) -> Routed:
+def _not_to_the_end(layout: Layout, role: Role, ties: Any, given: Sequence[CoordinateValues | None]) -> RoutedRows:
     """`<` for `<=`."""
     shorter = [one and one._replace(ends=np.maximum(one.starts, one.ends - (one.ends > LOW))) for one in given]
     return _ROUTE(layout, role, ties, shorter)
@@ -187,11 +188,11 @@ def test_a_triangle_over_one_relation_is_reported_once(p: int, q: int, edges: li
     columns = {"from": np.array([edge[0] for edge in edges], np.int64), "to": np.array([edge[1] for edge in edges], np.int64)}
     reported: Counter[tuple[int, ...]] = Counter()
     held: dict[int, list[list[int]]] = {}
-    for place, role in enumerate(layout.roles):
-        own = [None if one is None else Given(columns[one.columns[0]]) for one in role.members]
+    for position, role in enumerate(layout.roles):
+        own = [None if one is None else CoordinateValues(columns[one.columns[0]]) for one in role.members]
         routed = layout.route(role, np.zeros(len(edges), np.int64), own)
         for cell, row in zip(routed.cells.tolist(), routed.rows.tolist(), strict=True):
-            held.setdefault(cell, [[], [], []])[place].append(row)
+            held.setdefault(cell, [[], [], []])[position].append(row)
     for cell in held.values():
         for x, y, z in product(*cell):
             if edges[x][1] == edges[y][0] and edges[y][1] == edges[z][0] and edges[z][1] == edges[x][0]:
@@ -218,7 +219,7 @@ def sample(name: str, number: int = 4000, seed: int = 7) -> Sample:
         keys = np.zeros(number, np.int64)
     if name == "burst":
         starts = np.where(rng.random(number) < 0.5, rng.integers(0, 1000, number), starts)
-    return Sample(number, rng.integers(LOW, HIGH, number), {0: Given(keys, starts, starts + lengths), 1: Given(keys)})
+    return Sample(number, rng.integers(LOW, HIGH, number), {0: CoordinateValues(keys, starts, starts + lengths), 1: CoordinateValues(keys)})
 
 
 KEYED = [
@@ -230,7 +231,7 @@ QUERY = cast(Query, SimpleNamespace(whole=SimpleNamespace(aliases=ALIASES)))  # 
 CELLS = 16
 
 
-def routed_by(layout: Layout, samples: Mapping[str, Sample]) -> dict[str, Routed]:
+def routed_by(layout: Layout, samples: Mapping[str, Sample]) -> dict[str, RoutedRows]:
     """`layout` has one coordinate, of both."""
     (coordinate,) = layout.coordinates
     number = 1 if coordinate.kind == "hash" else 0
@@ -268,7 +269,7 @@ def skewed(name: str) -> dict[str, Sample]:
         starts, lengths = rng.integers(0, 10**6, 4000), rng.integers(1, 50, 4000)
         if name.endswith("open ends"):
             lengths = np.where(rng.random(4000) < 0.2, 2**62, lengths)
-        found[alias] = Sample(4000, rng.integers(LOW, HIGH, 4000), {0: Given(hashes[own], starts, starts + lengths)})
+        found[alias] = Sample(4000, rng.integers(LOW, HIGH, 4000), {0: CoordinateValues(hashes[own], starts, starts + lengths)})
     return found
 
 
@@ -328,7 +329,7 @@ def test_samples_of_too_short_a_time_do_not_copy_all_rows() -> None:
     for alias, one in samples.items():
         keys, starts, ends = one.given[0]
         assert starts is not None and ends is not None
-        samples[alias] = one._replace(given={0: Given(0 * keys, 0 * starts, ends - starts)})
+        samples[alias] = one._replace(given={0: CoordinateValues(0 * keys, 0 * starts, ends - starts)})
     (coordinate,) = Layout.of_json(stream_layout.choose_layout(QUERY, KEYED[:1], samples, CELLS, 2.0, None)).coordinates
     assert coordinate.width >= 32, "as intervals are long"
 
@@ -341,8 +342,8 @@ def test_copies_in_bands_are_limited() -> None:
 
 def test_without_ties_equal_starts_stay_in_one_cell(monkeypatch: pytest.MonkeyPatch) -> None:
     """The canary of the last."""
-    places = layouts.places
-    monkeypatch.setattr(layouts, "places", lambda bounds, hashes, points, ties: places(bounds, hashes, points, 0 * ties))
+    positions = layouts.positions
+    monkeypatch.setattr(layouts, "places", lambda bounds, hashes, points, ties: positions(bounds, hashes, points, 0 * ties))
     with pytest.raises(AssertionError):
         test_cells_have_about_equally_much_to_do("equal starts")
 
@@ -367,7 +368,7 @@ def test_pairs_and_candidates_are_estimated() -> None:
     rng = random.Random(3)
     half = [np.array(sorted(rng.sample(range(4000), 2000))) for _ in range(2)]
     part = [
-        Sample(4000, one.ties[some], {0: Given(*(column[some] for column in one.given[0] if column is not None))})
+        Sample(4000, one.ties[some], {0: CoordinateValues(*(column[some] for column in one.given[0] if column is not None))})
         for one, some in zip((x, y), half, strict=True)
     ]
     assert 0.8 * meet.sum() < pairs_of(part[0], part[1], 0) < 1.2 * meet.sum()

@@ -26,7 +26,7 @@ from streaming.cluster.changes import Kind, _spark_hash, labels
 from streaming.cluster.layout import Layout, Member
 from streaming.cluster.netting import net, row_hashes
 from streaming.cluster.packing import TooMuchAtOnce, as_one, gathered, one_of
-from streaming.cluster.reshard import _Read, _require_order
+from streaming.cluster.reshard import _RelationRead, _require_order
 from streaming.cluster.snapshot import _rows as snapshot_rows
 from streaming.cluster.snapshot import by_stage
 from tests.streaming.cluster.churn import DEFINITIONS, Churn, follow
@@ -80,12 +80,12 @@ def in_bands(width: int, hot: str | None) -> tuple[Local, Churn, str]:
 
 
 @pytest.mark.parametrize(("width", "hot"), [(1, None), (3, None), (1000, None), (4, "A")])
-def test_a_row_in_many_bands_is_told_once(width: int, hot: str | None) -> None:
+def test_a_row_in_many_bands_is_emitted_once(width: int, hot: str | None) -> None:
     """Also one that changes its home while it stays in a cell, and looks as before."""
     prove(*in_bands(width, hot))
 
 
-def test_without_home_tests_rows_are_told_twice(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_home_tests_rows_are_emitted_twice(monkeypatch: pytest.MonkeyPatch) -> None:
     """The canary of the last."""
     monkeypatch.setattr("streaming.cluster.layout.Layout.homes", lambda layout: iter(()))
     monkeypatch.setattr(cells_batch, "_parsed", cells_batch._parsed.__wrapped__)  # what it keeps of the last has them
@@ -113,7 +113,7 @@ def test_values_of_all_types_pass_through_the_buckets_of_keys() -> None:
     local = Local(sql, {"w": definition}, {"w": "ordered"}, 4, 3_600_000_000)
     begin, rng, rows, now = datetime(2026, 1, 1, tzinfo=UTC), random.Random(1), dict[Decimal, dict[str, Any]](), Counter[tuple[Any, ...]]()
     for epoch in range(5):
-        told = []
+        emitted = []
         for number in rng.sample(range(12), 6):
             key = Decimal(number) / 4
             start = begin + timedelta(minutes=rng.randrange(600))
@@ -122,10 +122,10 @@ def test_values_of_all_types_pass_through_the_buckets_of_keys() -> None:
                 "v": rng.choice([None, True]), "y": rng.randbytes(2), "m": rng.choice([None, Decimal("-1.2345")]),
             }  # fmt: skip
             rows[key] = row
-            told.append({**row, "_seq": epoch})
+            emitted.append({**row, "_seq": epoch})
         if epoch == 3:
-            told.append({"k": rows.popitem()[0], "_op": "delete", "_seq": 9})
-        follow(now, local.step({"w": told}), ["k", "f", "d", "v", "y", "m", "l"])
+            emitted.append({"k": rows.popitem()[0], "_op": "delete", "_seq": 9})
+        follow(now, local.step({"w": emitted}), ["k", "f", "d", "v", "y", "m", "l"])
         pairs = [(x, y) for x in rows.values() for y in rows.values() if x["t"] < y["u"] and y["t"] < x["u"]]
         assert +now == Counter((*(x[name] for name in "kfdvym"), y["k"]) for x, y in pairs), epoch
 
@@ -146,28 +146,30 @@ def test_bad_changes_are_named() -> None:
 def test_equal_rows_cancel_as_often_as_both_have_them() -> None:
     rng, kinds = random.Random(3), [pa.int64(), pa.utf8(), pa.decimal128(9, 2), pa.float64(), pa.bool_(), pa.date32(), pa.binary()]
     some = [[1, "a", Decimal("1.50"), -0.0, True, 3, b"x"], [None] * 7, [2, "b", Decimal("-2.00"), 1.5, False, None, b""]]
-    schema = pa.schema([(f"x.{place}", kind) for place, kind in enumerate(kinds)])
+    schema = pa.schema([(f"x.{position}", kind) for position, kind in enumerate(kinds)])
 
     def drawn(number: int) -> pa.RecordBatch:
         rows = [rng.choice(some) for _ in range(number)]
-        return pa.RecordBatch.from_arrays([pa.array([row[place] for row in rows], kind) for place, kind in enumerate(kinds)], schema=schema)
+        return pa.RecordBatch.from_arrays(
+            [pa.array([row[position] for row in rows], kind) for position, kind in enumerate(kinds)], schema=schema
+        )
 
     def counted(rows: pa.RecordBatch) -> Counter[str]:
         return Counter(map(str, rows.to_pylist()))
 
     for number in range(12):
-        gone, come = drawn(number), drawn(rng.randrange(8))
-        left = net(gone, come)
-        assert counted(left[0]) == counted(gone) - counted(come) and counted(left[1]) == counted(come) - counted(gone)
-        assert np.array_equal(row_hashes(gone), row_hashes(gone.slice(0, 1 << 20))) and len(set(row_hashes(gone).tolist())) <= 3
+        deleted, inserted = drawn(number), drawn(rng.randrange(8))
+        left = net(deleted, inserted)
+        assert counted(left[0]) == counted(deleted) - counted(inserted) and counted(left[1]) == counted(inserted) - counted(deleted)
+        assert np.array_equal(row_hashes(deleted), row_hashes(deleted.slice(0, 1 << 20))) and len(set(row_hashes(deleted).tolist())) <= 3
 
 
 def test_netted_columns_may_have_any_names() -> None:
     """An alias and a key such as livejoin.sign were taken for the column that counts."""
     schema = pa.schema([("livejoin.sign", pa.int64()), ("livejoin.sign_sum", pa.int64()), ("0", pa.int64())])
     both, old, new = ({"livejoin.sign": 1, "livejoin.sign_sum": 2, "0": value} for value in (3, 4, 5))
-    gone, come = (pa.RecordBatch.from_pylist(rows, schema) for rows in ([both, old, both], [both, new]))
-    left = net(gone, come)
+    deleted, inserted = (pa.RecordBatch.from_pylist(rows, schema) for rows in ([both, old, both], [both, new]))
+    left = net(deleted, inserted)
     assert [sorted(row["0"] for row in rows.to_pylist()) for rows in left] == [[3, 4], [5]]
     assert [rows.schema for rows in left] == [schema, schema]
 
@@ -177,9 +179,9 @@ def test_what_is_too_much_for_one_batch_is_netted_in_slices(name: str, monkeypat
     """And deletes still come first."""
     sliced, net_ = list[int](), netting.net
 
-    def counted(gone: pa.RecordBatch, come: pa.RecordBatch) -> tuple[pa.RecordBatch, pa.RecordBatch]:
-        sliced.append(len(gone) + len(come))
-        return net_(gone, come)
+    def counted(deleted: pa.RecordBatch, inserted: pa.RecordBatch) -> tuple[pa.RecordBatch, pa.RecordBatch]:
+        sliced.append(len(deleted) + len(inserted))
+        return net_(deleted, inserted)
 
     monkeypatch.setattr(netting, "net", counted)
     monkeypatch.setattr(netting, "_MOST_BYTES", 256)
@@ -240,7 +242,7 @@ def test_rows_of_another_layout_have_the_columns_of_their_relation() -> None:
     form = pa.schema([("cell", pa.int32()), ("number", pa.int64()), ("blob", pa.binary())])
     kept = [{"cell": label, "number": number, "blob": blob} for label, own in cells.items() for number, blob in own.items()]
     layout = Layout.of_json(local.layout)
-    read = _Read(json.dumps(local.plan.to_json()), 0, frozenset(labels(layout.cells)[layout.firsts(layout.roles[0])].tolist()))
+    read = _RelationRead(json.dumps(local.plan.to_json()), 0, frozenset(labels(layout.cells)[layout.firsts(layout.roles[0])].tolist()))
     found = [row for batch in read.run([pa.RecordBatch.from_pylist(kept, form)]) for row in batch.to_pylist()]
     assert sorted(found, key=lambda row: row["k"]) == rows
     gc.unfreeze()

@@ -36,9 +36,9 @@ def empty() -> Cell:
 
 
 def changed(name: str, given: list[tuple[int, str | None, bool]]) -> Changes:
-    rows = [{"id": id_, "room": None if gone else room} for id_, room, gone in given]
+    rows = [{"id": id_, "room": None if deleted else room} for id_, room, deleted in given]
     batch = pa.RecordBatch.from_pylist(rows, schema=RELATIONS[name].arrow_schema())
-    ops = np.array([DELETE if gone else UPSERT for _, _, gone in given], np.uint8)
+    ops = np.array([DELETE if deleted else UPSERT for _, _, deleted in given], np.uint8)
     return Changes(name, RELATIONS[name], ops, RowBlock(batch), np.arange(len(given)))
 
 
@@ -59,16 +59,16 @@ class Log(RuleBasedStateMachine):
     def step(self, name: str, given: list[tuple[int, str | None, bool]]) -> None:
         self.apply(name, given)
 
-    @rule(name=st.sampled_from("pq"), room=st.sampled_from("ab"), first=st.integers(0, 100), gone=st.booleans())
-    def many(self, name: str, room: str, first: int, gone: bool) -> None:
-        self.apply(name, [(id_, room, gone) for id_ in range(first, first + 60)])
+    @rule(name=st.sampled_from("pq"), room=st.sampled_from("ab"), first=st.integers(0, 100), deleted=st.booleans())
+    def many(self, name: str, room: str, first: int, deleted: bool) -> None:
+        self.apply(name, [(id_, room, deleted) for id_ in range(first, first + 60)])
 
     def apply(self, name: str, given: list[tuple[int, str | None, bool]]) -> None:
         self.logged.step([changed(name, given)] if given else [], self.blobs)
         self.steps += 1
-        for id_, room, gone in given:
+        for id_, room, deleted in given:
             self.rows[name].pop(id_, None)
-            if not gone:
+            if not deleted:
                 self.rows[name][id_] = room
 
     @rule()

@@ -18,7 +18,7 @@ import pytest
 
 from tests.server_process import ROOT
 from tests.streaming.cluster.churn import Churn, follow
-from tests.streaming.cluster.stream_query import told, write
+from tests.streaming.cluster.stream_query import emitted, write
 from tests.streaming.cluster.test_batch import VIEWS
 
 NAME = "keyed pair with a hot key"
@@ -119,7 +119,7 @@ def test_killed_again_and_again(master: str, kills: list[str], tmp_path: Path) -
     assert hits > len(kills) // 2, "the others came between epochs"
     assert not (tmp_path / "differs").exists(), (tmp_path / "differs").read_text()
     now: Counter[tuple[Any, ...]] = Counter()
-    found = told(tmp_path)
+    found = emitted(tmp_path)
     assert sorted(found) == list(range(len(found))), "an epoch is missing"
     for epoch in sorted(found):
         follow(now, found[epoch], ["x.id", "y.nr"])

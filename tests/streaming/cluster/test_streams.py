@@ -19,8 +19,8 @@ import livejoin
 from service.views.parse import parse_view
 from streaming.cluster.candidates import NotDistributable
 from streaming.cluster.changes import Kind, _spark_hash
-from streaming.cluster.frames import Table
-from streaming.cluster.layout import Given, Layout
+from streaming.cluster.frames import FrameTable
+from streaming.cluster.layout import CoordinateValues, Layout
 from streaming.cluster.reshard import reshard
 from streaming.cluster.snapshot import snapshot, status
 from streaming.cluster.stream_layout import even_layout, stream_layout
@@ -49,7 +49,7 @@ class Query:
         self.checkpoint = str(folder / "checkpoint")
         self.names = list(dict.fromkeys(re.findall(r"(?:FROM|JOIN|,) ([abe])\b", self.sql)))
         self.churn = Churn(seed, self.names, kind, 15)
-        self.told: dict[int, list[dict[str, Any]]] = {}
+        self.emitted: dict[int, list[dict[str, Any]]] = {}
         self.fails = 0  # so many epochs, after their changes were read
         self.again = 0  # epochs that were told twice, alike
         self.epochs = 0
@@ -66,10 +66,10 @@ class Query:
     def _sink(self, frame: DataFrame, epoch: int) -> None:
         rows = frame.toArrow().to_pylist()
         assert all(row["_epoch"] == epoch for row in rows)
-        if epoch in self.told:
-            assert sorted(map(str, rows)) == sorted(map(str, self.told[epoch])), "an epoch that is run again tells something else"
+        if epoch in self.emitted:
+            assert sorted(map(str, rows)) == sorted(map(str, self.emitted[epoch])), "an epoch that is run again tells something else"
             self.again += 1
-        self.told[epoch] = rows
+        self.emitted[epoch] = rows
         if self.fails:
             self.fails -= 1
             raise RuntimeError("the sink is to fail")
@@ -83,8 +83,8 @@ class Query:
     def now(self) -> Counter[tuple[Any, ...]]:
         outputs = [name for name in self.changes().columns[2:] if name in self.outputs]
         now: Counter[tuple[Any, ...]] = Counter()
-        for epoch in sorted(self.told):
-            follow(now, self.told[epoch], outputs)
+        for epoch in sorted(self.emitted):
+            follow(now, self.emitted[epoch], outputs)
         return +now
 
     @property
@@ -102,7 +102,7 @@ class Query:
         assert Counter(tuple(row.values()) for row in snapshot(self.spark, self.checkpoint).toArrow().to_pylist()) == expected
 
 
-def test_changes_are_told_once_over_restarts_and_failures(spark: SparkSession, tmp_path: Path) -> None:
+def test_changes_are_emitted_once_over_restarts_and_failures(spark: SparkSession, tmp_path: Path) -> None:
     one = Query(spark, tmp_path, "keyed pair with a hot key", "ordered", 3)
     query = one.start()
     for _ in range(2):
@@ -110,7 +110,7 @@ def test_changes_are_told_once_over_restarts_and_failures(spark: SparkSession, t
         query.processAllAvailable()
     query.stop()
     before = one.churn.expected(one.sql)
-    epoch = max(one.told)
+    epoch = max(one.emitted)
     one.fails = 1
     one.write()
     query = one.start()
@@ -125,15 +125,15 @@ def test_changes_are_told_once_over_restarts_and_failures(spark: SparkSession, t
     assert one.again >= 1
     at = Counter(tuple(row.values()) for row in snapshot(spark, one.checkpoint, epoch).toArrow().to_pylist())
     assert at == before, "an earlier epoch"
-    for gone in (-1, 99):
-        with pytest.raises(ValueError, match=rf"epoch {gone} is not kept: .*checkpoint has 0 to {max(one.told)} \("):
-            snapshot(spark, one.checkpoint, gone)
-    told = [row.asDict() for row in status(one.checkpoint).collect()]
+    for deleted in (-1, 99):
+        with pytest.raises(ValueError, match=rf"epoch {deleted} is not kept: .*checkpoint has 0 to {max(one.emitted)} \("):
+            snapshot(spark, one.checkpoint, deleted)
+    emitted = [row.asDict() for row in status(one.checkpoint).collect()]
     rows = sum(map(len, one.churn.rows.values()))
-    assert sum(row["rows"] for row in told if row["stage"] == "keys") == rows
-    assert sum(row["rows"] for row in told if row["stage"] == "cells") >= rows
-    assert all(row["logged"] <= 3 * row["rows"] + 80 for row in told) and sum(row["rebuilds"] for row in told) > 0
-    assert sum(row["ignored"] for row in told) > 0, "deletes of keys that were not there"
+    assert sum(row["rows"] for row in emitted if row["stage"] == "keys") == rows
+    assert sum(row["rows"] for row in emitted if row["stage"] == "cells") >= rows
+    assert all(row["logged"] <= 3 * row["rows"] + 80 for row in emitted) and sum(row["rebuilds"] for row in emitted) > 0
+    assert sum(row["ignored"] for row in emitted) > 0, "deletes of keys that were not there"
     spark._streamingCheckpointManager.repartition(one.checkpoint, 4)
     query = one.start()
     one.write()
@@ -153,7 +153,7 @@ def in_bands(width: int, size: int) -> str:
 
 
 @pytest.mark.parametrize("back", [False, pytest.param(True, marks=pytest.mark.soak)])
-def test_another_layout_goes_on_with_the_next_epoch(spark: SparkSession, tmp_path: Path, back: bool) -> None:
+def test_another_layout_deleted_on_with_the_next_epoch(spark: SparkSession, tmp_path: Path, back: bool) -> None:
     """`back`: and then another one with that after an earlier epoch."""
     one = Query(spark, tmp_path, "keyed pair with a hot key", "ordered", 3)
     one.layout = in_bands(8, 4)
@@ -166,7 +166,7 @@ def test_another_layout_goes_on_with_the_next_epoch(spark: SparkSession, tmp_pat
         reshard(spark, old, target, layout)
     query.stop()
     own = query.id
-    before, epoch = one.churn.expected(one.sql), max(one.told)
+    before, epoch = one.churn.expected(one.sql), max(one.emitted)
     one.fails = 1
     one.write()
     with pytest.raises(StreamingQueryException, match="the sink is to fail"):  # the next epoch is planned and told, but not done
@@ -184,17 +184,17 @@ def test_another_layout_goes_on_with_the_next_epoch(spark: SparkSession, tmp_pat
     query.processAllAvailable()
     query.stop()
     one.compare()
-    assert one.again == 1 and sorted(one.told) == list(range(max(one.told) + 1)), "epochs go on"
+    assert one.again == 1 and sorted(one.emitted) == list(range(max(one.emitted) + 1)), "epochs go on"
     assert {row["partition"] for row in status(target).collect()} == set(range(4)) and query.id == own, "the query is the same"
     if back:
         one.checkpoint, one.layout = str(tmp_path / "earlier"), None
         assert reshard(spark, target, one.checkpoint, width=one.width, epoch=epoch) == epoch
-        one.told = {number: rows for number, rows in one.told.items() if number <= epoch}  # a new sink, with what it had then
+        one.emitted = {number: rows for number, rows in one.emitted.items() if number <= epoch}  # a new sink, with what it had then
         query = one.start()
         query.processAllAvailable()
         query.stop()
         one.compare()
-        assert max(one.told) > epoch and query.id != own, "later epochs are told again, by another query"
+        assert max(one.emitted) > epoch and query.id != own, "later epochs are told again, by another query"
     with pytest.raises(ValueError, match="resharded exists already"):
         reshard(spark, old, target, layout)
     with pytest.raises(ValueError, match="epoch 99 is not kept: .* has [0-9]+ to [0-9]+"):
@@ -301,8 +301,8 @@ def test_streams_that_cannot_be_joined_are_refused(spark: SparkSession, tmp_path
     stream = spark.readStream.schema("id long, s long, e long, _op string, _seq long").parquet(str(tmp_path / "a"))
     sql = "SELECT p.id AS i, q.id AS j FROM p JOIN q ON overlaps(p.t, q.t)"
 
-    def tables(frame: DataFrame, key: Sequence[str] = ("id",)) -> dict[str, Table]:
-        return dict.fromkeys("pq", Table(frame, key, {"t": ("s", "e")}))
+    def tables(frame: DataFrame, key: Sequence[str] = ("id",)) -> dict[str, FrameTable]:
+        return dict.fromkeys("pq", FrameTable(frame, key, {"t": ("s", "e")}))
 
     with pytest.raises(ValueError, match="_op without _seq: a micro-batch has no order"):
         live_join(sql, tables(stream.drop("_seq")), width=5)
@@ -311,7 +311,7 @@ def test_streams_that_cannot_be_joined_are_refused(spark: SparkSession, tmp_path
     with pytest.raises(ValueError, match="the stream p has no key"):
         live_join(sql, tables(stream, ()), width=5)
     with pytest.raises(ValueError, match="p is not a stream"):
-        live_join(sql, tables(stream) | {"p": Table(spark.range(3).selectExpr("id", "id AS s", "id AS e"), ["id"])}, width=5)
+        live_join(sql, tables(stream) | {"p": FrameTable(spark.range(3).selectExpr("id", "id AS s", "id AS e"), ["id"])}, width=5)
     with pytest.raises(NotDistributable, match="no column of its key"):
         live_join("SELECT count(*) AS n FROM p", {"p": tables(stream)["p"]})
     with pytest.raises(ValueError, match="the view has a column _epoch"):
@@ -328,13 +328,13 @@ def test_a_layout_by_samples_divides_hot_keys_alone(spark: SparkSession) -> None
     """And cells are about equally full, though every fifth row has an open end."""
     ends = "if(id % 25 < 5, NULL, id * 10 + 25) AS e"
     frame = spark.range(4000).selectExpr("id", "if(id % 5 < 3, 'hot', string(id)) AS room", "id * 10 AS s", ends)
-    tables = {name: Table(frame, ["id"], {"t": ("s", "e")}) for name in "pq"}
+    tables = {name: FrameTable(frame, ["id"], {"t": ("s", "e")}) for name in "pq"}
     sql = "SELECT p.id AS i, q.id AS j FROM p JOIN q ON p.room = q.room AND overlaps(p.t, q.t)"
     layout = stream_layout(sql, tables, 16)
     hot = spark.sql("SELECT xxhash64('hot')").first()
     assert hot is not None and '"bands"' in layout and f"[{hot[0]}]" in layout
     rows, found = frame.selectExpr("xxhash64(room)", "s", f"coalesce(e - 1, {2**62})").toArrow(), Layout.of_json(layout)
-    routed = found.route(found.roles[0], np.arange(len(rows)), [Given(*(one.to_numpy() for one in rows.columns))])
+    routed = found.route(found.roles[0], np.arange(len(rows)), [CoordinateValues(*(one.to_numpy() for one in rows.columns))])
     sizes = np.bincount(routed.cells, minlength=16)
     assert len(sizes) == 16 and sizes.max() <= 1.5 * sizes.mean(), sizes
 

@@ -17,7 +17,7 @@ from pyspark.sql import DataFrame, SparkSession
 import livejoin
 from livejoin.datasource import readers
 from livejoin.datasource.options import Options
-from livejoin.datasource.readers import StreamReader, Stretch, schema_of
+from livejoin.datasource.readers import ChangesPartition, StreamReader, schema_of
 from streaming.spark import prepare_own
 from tests.server_process import ROOT, ServerProcess
 from tests.streaming.datasource.relay import Relay
@@ -189,8 +189,8 @@ def test_rows_are_written_in_batch(hotel: Made) -> None:
     for _ in range(2):
         writer.mode("append").save()
     assert h.booked == list(range(5000))
-    gone = h.spark.range(4990).selectExpr("id", "'delete' AS _op")
-    gone.write.format("livejoin").options(url=h.service.url, relation=h.bookings.name).mode("append").save()
+    deleted = h.spark.range(4990).selectExpr("id", "'delete' AS _op")
+    deleted.write.format("livejoin").options(url=h.service.url, relation=h.bookings.name).mode("append").save()
     assert h.booked == list(range(4990, 5000))
     bad = h.spark.range(3).selectExpr("id", "CAST(NULL AS STRING) AS room", "id AS s", "id AS e")
     for on_error in ("reject", "skip"):
@@ -270,7 +270,7 @@ def test_a_first_batch_that_failed_is_read_again_as_it_was(hotel: Made, snapshot
     assert h.batches == [sum(before.values()), 1] and +h.found == h.clashes
 
 
-def test_a_first_batch_whose_version_is_gone_needs_a_new_checkpoint(hotel: Made) -> None:
+def test_a_first_batch_whose_version_is_deleted_needs_a_new_checkpoint(hotel: Made) -> None:
     """More kept changes would not help: it is rows that are gone."""
     h = hotel()
     h.book(1)
@@ -328,7 +328,7 @@ def test_a_batch_of_changes_is_asked_for_in_pieces(hotel: Made, monkeypatch: pyt
     found = []
     for most in (1, 7, 100_000):
         monkeypatch.setattr(readers, "_AT_ONCE", most)
-        batches = list(reader.read(cast(Stretch, stretch)))
+        batches = list(reader.read(cast(ChangesPartition, stretch)))
         found.append([row for batch in batches for row in batch.select(["_op", "_version", "b.id"]).to_pylist()])
         assert len(batches) >= {1: 6, 7: 3, 100_000: 1}[most]
     assert found[0] == found[1] == found[2] and sorted(row["b.id"] for row in found[0]) == list(range(18))

@@ -16,7 +16,7 @@ import livejoin
 from livejoin.datasource import sink
 from livejoin.datasource.errors import DataSourceError
 from livejoin.datasource.options import Options
-from livejoin.datasource.readers import BatchReader, Part, StreamReader, Stretch, _now, schema_of
+from livejoin.datasource.readers import BatchReader, ChangesPartition, RowsPartition, StreamReader, _now, schema_of
 from livejoin.datasource.sink import BATCH, STREAM, BatchWriter, StreamWriter
 from service.access.access_token import AccessToken, digest, new_text
 from service.access.store import add_token
@@ -67,7 +67,7 @@ def test_a_query_that_cannot_go_on_names_what_to_do(query: Query, end: str) -> N
     writer.commit([writer.write(iter([ROWS]))], 0)
     offset = reader.latestOffset(start, limit)
     (stretch,) = reader.partitions(start, offset)
-    assert sum(len(rows) for rows in reader.read(cast(Stretch, stretch))) == 2
+    assert sum(len(rows) for rows in reader.read(cast(ChangesPartition, stretch))) == 2
     if end == "the token is revoked":
         query.ops.revoke_token("nightly")
     elif end == "the token has expired":
@@ -76,16 +76,16 @@ def test_a_query_that_cannot_go_on_names_what_to_do(query: Query, end: str) -> N
         assert query.service.stop() == 0
     steps: list[tuple[str, Callable[[], object]]] = [
         ("the view v: ", lambda: reader.latestOffset(offset, limit)),
-        ("the view v: ", lambda: list(reader.read(cast(Stretch, stretch)))),
+        ("the view v: ", lambda: list(reader.read(cast(ChangesPartition, stretch)))),
         ("the relation r, source s, batch 1: ", lambda: writer.commit([writer.write(iter([ROWS]))], 1)),
     ]
-    told = rf"no service answers at {query.service.url} .*: start one with `livejoin serve" if end == "the service is away" else TOKEN
+    emitted = rf"no service answers at {query.service.url} .*: start one with `livejoin serve" if end == "the service is away" else TOKEN
     for what, step in steps:
         with pytest.raises(DataSourceError) as error:
             step()
         said = str(error.value)
         assert said.startswith(what) and not any(text in said for text in query.tokens.values())
-        assert re.search(told, said), said
+        assert re.search(emitted, said), said
 
 
 def test_a_batch_that_is_too_large_is_refused_before_it_is_sent(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -101,7 +101,7 @@ def test_a_batch_that_is_too_large_is_refused_before_it_is_sent(monkeypatch: pyt
         writer.commit([*written, None], 0)
 
 
-def test_a_task_that_is_slower_than_the_service_waits_goes_on_behind_its_rows(tmp_path: Path) -> None:
+def test_a_task_that_is_slower_than_the_service_waits_deleted_on_behind_its_rows(tmp_path: Path) -> None:
     """As where what follows in Spark takes minutes for a batch: the service closes the connection, and holds the version still."""
     with ServerProcess(tmp_path / "data", arguments=["--pin-idle", "1"]) as server, livejoin.connect(server.url) as lj:
         lj.relation("wide").create({"id": "int64", "text": "string"}, "id")
@@ -110,7 +110,7 @@ def test_a_task_that_is_slower_than_the_service_waits_goes_on_behind_its_rows(tm
         options = Options({"url": server.url, "view": "all", "parts": "1"}, "for reading", ("view", "parts", "version", "hold"))
         reader = BatchReader(options, schema_of(options))
         (part,) = reader.partitions()
-        batches = reader.read(cast(Part, part))
+        batches = reader.read(cast(RowsPartition, part))
         found = [next(batches)]
         while "read nothing" not in server.output():
             time.sleep(0.05)
@@ -128,7 +128,7 @@ def test_a_token_that_is_not_valid_any_more_is_named(tmp_path: Path) -> None:
         assert "bbb" not in str(error.value)
 
 
-def test_some_of_the_rows_that_were_skipped_are_told(shared_server: ServerProcess, caplog: pytest.LogCaptureFixture) -> None:
+def test_some_of_the_rows_that_were_skipped_are_emitted(shared_server: ServerProcess, caplog: pytest.LogCaptureFixture) -> None:
     with livejoin.connect(shared_server.url) as lj:
         lj.relation("skipped").create({"id": "int64", "room": "string"}, "id")
     options = Options({"url": shared_server.url, "relation": "skipped", "on_error": "skip"}, "for writing", BATCH)
@@ -138,7 +138,7 @@ def test_some_of_the_rows_that_were_skipped_are_told(shared_server: ServerProces
     assert "2 bad rows were skipped" in caplog.text and caplog.text.count("room of row 0: ") == 2
 
 
-def test_changes_that_come_while_the_newest_token_is_asked_for() -> None:
+def test_changes_that_inserted_while_the_newest_token_is_asked_for() -> None:
     """The answer has their version then, before its progress."""
 
     class Busy:

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from livejoin.wire.batch import OP_NAMES
 from livejoin.wire.schema import RelationDefinition, parse_relation
 from streaming.config import Topic
-from streaming.pipeline.decode import BadRecord, Decoded, Decoder, KeyPlaces, decode_topic, decoder_for, in_order
+from streaming.pipeline.decode import BadRecord, DecodedTopic, Decoder, KeyPlaces, decode_topic, decoder_for, in_order
 from tests.datasets import debezium, definition, expected, samples
 
 ROOMS = parse_relation(
@@ -59,7 +59,7 @@ def table(records: Sequence[tuple[Any, Any]], partitions: Sequence[int] | None =
 
 def decode(
     records: pa.Table, relation: RelationDefinition = ROOMS, form: Literal["debezium", "json"] = "debezium", most_bad: int = 10**6
-) -> Decoded:
+) -> DecodedTopic:
     return decode_topic(decoder_of(form, relation), "t", in_order(records), most_bad)
 
 
@@ -67,7 +67,7 @@ def decoder_of(form: Literal["debezium", "json"], relation: RelationDefinition =
     return decoder_for(Topic(name="t", relation="rooms", format=form), relation)
 
 
-def told(decoded: Decoded) -> list[tuple[str, tuple[Any, ...]]]:
+def emitted(decoded: DecodedTopic) -> list[tuple[str, tuple[Any, ...]]]:
     """The changes as (op, values); timestamps as numbers, for Python has no year 10000."""
     changes: list[tuple[str, tuple[Any, ...]]] = []
     for part in decoded.changes:
@@ -77,8 +77,8 @@ def told(decoded: Decoded) -> list[tuple[str, tuple[Any, ...]]]:
     return changes
 
 
-def ids(decoded: Decoded) -> list[tuple[str, Any]]:
-    return [(op, values[0]) for op, values in told(decoded)]
+def ids(decoded: DecodedTopic) -> list[tuple[str, Any]]:
+    return [(op, values[0]) for op, values in emitted(decoded)]
 
 
 def row(number: Any, **more: Any) -> dict[str, Any]:
@@ -163,13 +163,13 @@ def against_each_alone(records: list[Record], piece: int, form: Literal["debeziu
     index, skipped, decoder = [], 0, decoder_of(form)
     for offset, record in enumerate(records):
         alone = decode_topic(decoder, "t", table([record]), 10**6)
-        assert len(told(alone)) + len(alone.bad) + alone.skipped == 1
-        changes += told(alone)
-        index += [offset] * len(told(alone))
+        assert len(emitted(alone)) + len(alone.bad) + alone.skipped == 1
+        changes += emitted(alone)
+        index += [offset] * len(emitted(alone))
         bad += [one._replace(offset=offset) for one in alone.bad]
         skipped += alone.skipped
-    assert str(told(whole)) == str(changes)  # as text: NaN is no NaN's equal
-    assert [place for part in whole.changes for place in part.index.tolist()] == index
+    assert str(emitted(whole)) == str(changes)  # as text: NaN is no NaN's equal
+    assert [position for part in whole.changes for position in part.index.tolist()] == index
     assert [bare(one) for one in whole.bad] == [bare(one) for one in bad]
     assert whole.skipped == skipped
 
@@ -229,7 +229,7 @@ def test_every_op_bare_and_wrapped() -> None:
     schema = SCHEMAS[0] | {"fields": [{**field, "fields": field["fields"][:2]} for field in SCHEMAS[0]["fields"]]}
     wrapped = [(key and {"schema": KEY_SCHEMA, "payload": key}, value and {"schema": schema, "payload": value}) for key, value in sent]
     again = decode(table(wrapped))
-    assert (told(again), again.bad, again.skipped) == (told(decoded), [], 1)
+    assert (emitted(again), again.bad, again.skipped) == (emitted(decoded), [], 1)
 
 
 @pytest.mark.parametrize("wrap", [lambda value: value, lambda value: {"schema": {"type": "struct"}, "payload": value}])
@@ -238,7 +238,7 @@ def test_what_is_no_change_of_a_row_is_skipped_or_named(wrap: Any) -> None:
     collections = [{"data_collection": "s1.a", "event_count": 1}]
     passed = [begin, {**begin, "status": "END", "event_count": 1, "data_collections": collections}, {"ts_ms": 1}]
     decoded = decode(table([(None, wrap(value)) for value in passed]))
-    assert (told(decoded), decoded.bad, decoded.skipped) == ([], [], 3)
+    assert (emitted(decoded), decoded.bad, decoded.skipped) == ([], [], 3)
     ddl = {
         "source": {"server": "x"},
         "ts_ms": 1,
@@ -259,7 +259,7 @@ def test_what_is_no_change_of_a_row_is_skipped_or_named(wrap: Any) -> None:
         "not a Debezium envelope": {"status": "BEGIN", "id": 1},
     }
     decoded = decode(table([(None, wrap(value)) for value in named.values()]))
-    assert (told(decoded), decoded.skipped) == ([], 0)
+    assert (emitted(decoded), decoded.skipped) == ([], 0)
     for says, bad in zip(named, decoded.bad, strict=True):
         assert says in bad.error
 
@@ -345,7 +345,7 @@ def test_plain_rows() -> None:
 # -- order
 
 
-def test_changes_come_by_partition_and_offset() -> None:
+def test_changes_inserted_by_partition_and_offset() -> None:
     partitions = [2, 0, 1, 0, 2, 1, 0]
     sent = [({"id": number}, envelope("c", after=row(number))) for number in range(len(partitions))]
     records = table(sent, partitions)
@@ -386,15 +386,15 @@ def test_bad_records_are_named_where_they_lie() -> None:
 
 
 def test_no_records() -> None:
-    assert decode(table([])) == Decoded([], [], 0)
-    assert decode(table([(None, None)])) == Decoded([], [], 1)
+    assert decode(table([])) == DecodedTopic([], [], 0)
+    assert decode(table([(None, None)])) == DecodedTopic([], [], 1)
 
 
 # -- keys in two partitions
 
 
-def placed(*places: tuple[Any, int]) -> pa.Table:
-    return table([(key, None) for key, _ in places], [partition for _, partition in places])
+def placed(*positions: tuple[Any, int]) -> pa.Table:
+    return table([(key, None) for key, _ in positions], [partition for _, partition in positions])
 
 
 def test_a_key_in_two_partitions_of_one_batch_is_noticed() -> None:
@@ -405,27 +405,27 @@ def test_a_key_in_two_partitions_of_one_batch_is_noticed() -> None:
 
 
 def test_a_key_that_moves_between_batches_is_noticed() -> None:
-    places = KeyPlaces()
-    assert not places.is_disordered(placed((b"a", 0), (b"b", 1)))
-    assert not places.is_disordered(placed((b"a", 0), (None, 1)))
+    positions = KeyPlaces()
+    assert not positions.is_disordered(placed((b"a", 0), (b"b", 1)))
+    assert not positions.is_disordered(placed((b"a", 0), (None, 1)))
     slot = hash(b"b") % KeyPlaces._SLOTS  # hashes differ between processes: none of the others may take its place
     others = [key for key in map(b"%d".__mod__, range(1_000)) if hash(key) % KeyPlaces._SLOTS != slot]
-    assert not places.is_disordered(placed(*((key, number % 5) for number, key in enumerate(others))))
-    assert places.is_disordered(placed((b"b", 0)))
-    assert not places.is_disordered(placed((b"b", 0)))
+    assert not positions.is_disordered(placed(*((key, number % 5) for number, key in enumerate(others))))
+    assert positions.is_disordered(placed((b"b", 0)))
+    assert not positions.is_disordered(placed((b"b", 0)))
 
 
-def test_partitions_that_come_one_by_one() -> None:
-    places = KeyPlaces()
-    assert not places.is_disordered(placed((b"a", 3)))
-    assert not places.is_disordered(placed((b"a", 4)))  # what was before the second partition is not remembered
-    assert places.is_disordered(placed((b"a", 3)))
+def test_partitions_that_inserted_one_by_one() -> None:
+    positions = KeyPlaces()
+    assert not positions.is_disordered(placed((b"a", 3)))
+    assert not positions.is_disordered(placed((b"a", 4)))  # what was before the second partition is not remembered
+    assert positions.is_disordered(placed((b"a", 3)))
 
 
 # -- what has no order
 
 
-def test_changes_without_a_key_and_truncates_are_told() -> None:
+def test_changes_without_a_key_and_truncates_are_emitted() -> None:
     keyed, keyless = ({"id": 1}, envelope("c", after=row(1))), (None, envelope("c", after=row(2)))
     truncate, message, bad = (None, envelope("t")), (None, envelope("m")), (None, b"not json")
     for records, want in (
@@ -442,7 +442,7 @@ def test_changes_without_a_key_and_truncates_are_told() -> None:
 @pytest.mark.parametrize(
     ("of_topic", "of_column", "hour"), [(None, None, None), (None, "Asia/Tokyo", 5), ("Europe/Berlin", "Asia/Tokyo", 12)]
 )
-def test_the_zone_of_a_topic_goes_before_that_of_a_column(of_topic: str | None, of_column: str | None, hour: int | None) -> None:
+def test_the_zone_of_a_topic_deleted_before_that_of_a_column(of_topic: str | None, of_column: str | None, hour: int | None) -> None:
     relation = ROOMS.in_zone(of_column) if of_column else ROOMS
     topic = Topic(name="t", relation="rooms", format="json", zone=of_topic)
     times = ["2026-07-01T14:00:00", "2026-10-25T02:30:00"]

@@ -15,13 +15,13 @@ import pytest
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, Message, TopicPartition
 from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource, NewPartitions, ResourceType
 
-from streaming.config import Kafka, Out, read_config
+from streaming.config import Kafka, OutSection, read_config
 from streaming.connection import Service
 from streaming.kafka_broker import Broker
 from streaming.kafka_client import FoundTopic, KafkaUnavailable, quiet, quiet_admin
 from streaming.metrics import Metrics
 from streaming.publishing import own_topic, publisher
-from streaming.publishing.feed import Lost
+from streaming.publishing.feed import ChangesLost
 from streaming.publishing.own_topic import OwnTopic
 from streaming.publishing.publisher import Publisher
 from streaming.publishing.transactions import Transactions
@@ -67,7 +67,7 @@ class Stage:
     def right(self, id: int, since: int, to: int) -> dict[str, Any]:
         return {"relation": self.b, "op": "upsert", "row": {"id": id, "from": since, "to": to}}
 
-    def gone(self, id: int) -> dict[str, Any]:
+    def deleted(self, id: int) -> dict[str, Any]:
         return {"relation": self.a, "op": "delete", "key": {"id": id}}
 
     def job(self, **out: Any) -> OutJob:
@@ -112,7 +112,7 @@ def test_every_row_then_each_change(stage: Stage, believers: Any) -> None:
         reader.believe_until(stage.rows)
         version = json.loads(stage.client.get(f"/v1/views/{stage.view}").text)["version"]
         stage.post(stage.left(3, 1, 2))
-        stage.post(stage.left(1, 4, 9), stage.gone(2))
+        stage.post(stage.left(1, 4, 9), stage.deleted(2))
         reader.believe_until(stage.rows)
         assert job.stop() == 0
     one, two = b'{"a":{"id":1},"b":{"id":7}}', b'{"a":{"id":2},"b":{"id":7}}'
@@ -155,7 +155,7 @@ def test_from_now_on(stage: Stage, topics: Topics, believers: Any) -> None:
     stage.post(stage.left(2, 6, 9))  # from now on means from the first start on
     with job:
         reader.believe_until([row for row in stage.rows if row["one"] == 2])
-        stage.post(stage.gone(2), stage.left(3, 6, 9))
+        stage.post(stage.deleted(2), stage.left(3, 6, 9))
         reader.believe_until([row for row in stage.rows if row["one"] == 3])
     assert reader.counts == {"r": 0, "c": 2, "d": 1, "null": 0}
     # Its token is lost, and with it since when: the topic gets all that it lacks.
@@ -187,7 +187,7 @@ def test_a_service_that_started_again(broker: Broker, server: ServerProcess, top
         stage.post(stage.left(99, 1, 5))
         reader.believe_until(stage.rows)
         job.process.kill()
-    stage.post(*map(stage.gone, range(1, 11)), *(stage.left(id, id + 1, id + 5) for id in range(11, 31)), stage.left(100, 1, 5))
+    stage.post(*map(stage.deleted, range(1, 11)), *(stage.left(id, id + 1, id + 5) for id in range(11, 31)), stage.left(100, 1, 5))
     server.kill()
     server.start()
     stage.client = server.client()
@@ -199,7 +199,7 @@ def test_a_service_that_started_again(broker: Broker, server: ServerProcess, top
     reader.read_to_end()
     assert reader.counts == {"r": 60, "c": 1 + 21 + 1, "d": 30, "null": 30}
 
-    stage.post(*map(stage.gone, range(11, 21)), *(stage.left(id, id, id + 5) for id in range(21, 26)), stage.left(101, 1, 5))
+    stage.post(*map(stage.deleted, range(11, 21)), *(stage.left(id, id, id + 5) for id in range(21, 26)), stage.left(101, 1, 5))
     drop_and_define(stage)
     with job:
         job.wait_for("of 53 rows, 10 were deleted and 5 changed; 1 were added")
@@ -229,7 +229,7 @@ def test_a_version_too_large_to_follow(
         stage.post(stage.left(2, 2, 9), *(stage.left(id, id, id + 5) for id in range(3, 110_000)))
         job.wait_for("of 1 rows, 0 were deleted and 0 changed; 109998 were added")
         reader.believe_until(stage.rows)
-        stage.post(stage.gone(1))
+        stage.post(stage.deleted(1))
         reader.believe_until(stage.rows)
 
 
@@ -243,7 +243,7 @@ def test_a_topic_that_was_cut(stage: Stage, believers: Any) -> None:
     admin = quiet_admin({"bootstrap.servers": stage.broker.address})
     cut = TopicPartition(stage.topic, 0, 2)
     admin.delete_records([cut])[cut].result(30)
-    stage.post(stage.gone(1))
+    stage.post(stage.deleted(1))
     with job:  # its token still serves: it need not look back
         reader.believe_until(stage.rows)
         drop_and_define(stage)
@@ -384,7 +384,7 @@ def test_changes_that_expire_before_they_are_followed(monkeypatch: pytest.Monkey
         self._since = "token"
 
     def lose(self: Publisher, since: str) -> bool:
-        raise Lost("the version is too large")
+        raise ChangesLost("the version is too large")
 
     monkeypatch.setattr(publisher, "wait_for_topics", lambda *arguments: None)
     monkeypatch.setattr(publisher, "Transactions", Topic)
@@ -392,7 +392,7 @@ def test_changes_that_expire_before_they_are_followed(monkeypatch: pytest.Monkey
     monkeypatch.setattr(Publisher, "_resume", compare)
     monkeypatch.setattr(Publisher, "_compare", compare)
     monkeypatch.setattr(Publisher, "_follow", lose)
-    kafka, out = Kafka.model_validate({"brokers": "127.0.0.1:1"}), Out(view="v", topic="t")
+    kafka, out = Kafka.model_validate({"brokers": "127.0.0.1:1"}), OutSection(view="v", topic="t")
     Publisher(kafka, Service("http://127.0.0.1:1", Stop(), Metrics()), out, Stop(), threading.Event(), Metrics()).run()
     assert pauses == [0.1, 0.2, 0.4, 0.8, 1.6, 3.2, 5, 5]
 
@@ -401,7 +401,7 @@ def test_a_broker_that_is_away_is_no_mistake(monkeypatch: pytest.MonkeyPatch) ->
     """Whatever is asked of it."""
     monkeypatch.setattr(own_topic, "_ANSWER_SECONDS", 0.5)
     kafka = Kafka.model_validate({"brokers": "127.0.0.1:1"})
-    with OwnTopic(kafka, Out(view="v", topic="t"), threading.Event()) as own:
+    with OwnTopic(kafka, OutSection(view="v", topic="t"), threading.Event()) as own:
         for ask in (own.identity, own.make_token_topic, own.last_token, own.states, own.is_empty, own._cleanup_policy):
             with pytest.raises(KafkaUnavailable):
                 ask()

@@ -24,7 +24,7 @@ def change(stage: Stage, chance: random.Random, versions: int) -> None:
         changes = []
         for id in chance.sample(range(IDS), chance.randint(1, 10)):
             since = chance.randrange(10 * IDS)
-            changes.append(stage.gone(id) if chance.random() < 0.4 else stage.left(id, since, since + chance.randint(1, 60)))
+            changes.append(stage.deleted(id) if chance.random() < 0.4 else stage.left(id, since, since + chance.randint(1, 60)))
         stage.post(*changes)
 
 

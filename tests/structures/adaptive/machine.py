@@ -89,7 +89,7 @@ class AdaptiveMachine(PlantingMachine, FollowingMachine):
     def another(self, view: View) -> View:
         return View(adaptive_of(self.indexes, self.made, view.atoms, self.now, load=False), view.atoms)
 
-    def whole(self, tree: Any, root: Any, place: int, how: int) -> Any:
+    def whole(self, tree: Any, root: Any, position: int, how: int) -> Any:
         if isinstance(tree, BowTie):
             return Elimination.rows(tree, root) if how == 1 else tree.rows(root, most_ranges=1 + how)
         return tree.rows(root)

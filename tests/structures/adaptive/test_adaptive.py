@@ -189,17 +189,17 @@ def test_a_stack_that_grows_and_one_that_may_not() -> None:
     assert counted[1]["ranges"] == 70 and counted[1]["forgotten"] > 0 and counted[1]["probes"] > n
 
 
-def test_levels_come_with_points_far_away() -> None:
+def test_levels_inserted_with_points_far_away() -> None:
     """Small numbers of either sign need few; a batch, and single changes, raise the top, once; pinned versions keep their own."""
     indexes, tree = made(BOW_TIE, [singles([-3, 0, 4]), [(-3, 1), (0, 1), (4, 2)], singles([1, 2])])
     assert tree.root.levels == (1,), "-8 to 7 are one block of level 1"
     old, slot, rows = tree.root, 100, 3
     for version, (x, top) in enumerate([(9, 2), (-(10**6), 6), (2**63 - 1, 16), (-(2**63), 16)], 2):
         indexes.begin(version)
-        come = [Changes(packed([], 2), packed([one], 2)) for one in ((x, slot), (x, 1, slot), (1, x, slot))]
+        inserted = [Changes(packed([], 2), packed([one], 2)) for one in ((x, slot), (x, 1, slot), (1, x, slot))]
         numbers = [tree.members[m].index for m in (0, 1, 2)]
         if version % 2:
-            follow_batch(tree, apply_to_indexes(indexes, dict(zip(numbers, come, strict=True))), None)
+            follow_batch(tree, apply_to_indexes(indexes, dict(zip(numbers, inserted, strict=True))), None)
         else:
             widest = packed([(x, 0, slot), (x, 1, slot), (1, x, slot)], 2)
             run = apply_steps(indexes, np.array(numbers), np.ones(3, np.int8), widest, np.array([0, 1, 1]))
@@ -269,7 +269,7 @@ def test_tens_of_thousands() -> None:
     tree.load()
 
     def counted() -> int:
-        left, right = (np.bincount(here[place], minlength=values) for place in (0, 2))
+        left, right = (np.bincount(here[position], minlength=values) for position in (0, 2))
         return int((left[here[1][:, 0]] * right[here[1][:, 1]]).sum())
 
     count = first = counted()
@@ -282,8 +282,8 @@ def test_tens_of_thousands() -> None:
         new = [rng.integers(0, values, 2_000), rng.integers(0, values, (2_000, 2)), rng.integers(0, values, 2_000)]
         changes = {}
         for number, column in zip(numbers, columns, strict=True):
-            gone, come = (np.ascontiguousarray(column(part)) for part in ([one[some] for one in here], new))
-            changes[number] = Changes(Entries(gone, slots[some]), Entries(come, slots[some]))
+            deleted, inserted = (np.ascontiguousarray(column(part)) for part in ([one[some] for one in here], new))
+            changes[number] = Changes(Entries(deleted, slots[some]), Entries(inserted, slots[some]))
         gained = 0
 
         def sink(sign: int, rows: np.ndarray) -> bool:
@@ -293,8 +293,8 @@ def test_tens_of_thousands() -> None:
 
         follow_batch(tree, apply_to_indexes(indexes, changes), sink)
         indexes.reclaim(version, np.array([1], np.int64))
-        for place in range(3):
-            here[place][some] = new[place]
+        for position in range(3):
+            here[position][some] = new[position]
         count += gained
         assert counted() == count == rows_of(tree.rows(tree.root)) == rows_of(Elimination.rows(tree, tree.root))
     assert begun + rows_of(older) == first == rows_of(tree.rows(root))

@@ -10,11 +10,11 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 from structures.aggregate import layout
 from structures.aggregate.amounts import Amounts
 from structures.aggregate.groups import Groups, Step
-from structures.aggregate.layout import Rows as Given
+from structures.aggregate.layout import GroupedColumns as Given
 from structures.rows.key_table import PLAIN
-from structures.rows.rows import Rows
-from structures.rows.succession import Succession, Told
-from tests.naive.aggregate import Row, bits_of, told
+from structures.rows.rows import RowStore
+from structures.rows.succession import ReportedSuccession, Succession
+from tests.naive.aggregate import Row, bits_of, emitted
 
 CODES = 4
 NUMBERS = st.one_of(st.none(), st.integers(-3, 12), st.sampled_from((2**63 - 1, -(2**63), 2**62, 2**32, -(2**32), 2**31)))
@@ -103,8 +103,8 @@ class AggregateMachine(RuleBasedStateMachine):
         self.groups, self.numbers = made(), made_for_numbers()
         self.rows: list[list[Row]] = [[] for _ in range(CODES)]
         self.shown: dict[int, list[int | None]] = {}  # of each group with rows, what was told of it last, and kept
-        self.version, self.places = 0, np.zeros(64, np.int32)
-        self.kept = Rows([PLAIN] * (2 + COLUMNS), [], False)
+        self.version, self.positions = 0, np.zeros(64, np.int32)
+        self.kept = RowStore([PLAIN] * (2 + COLUMNS), [], False)
         self.at: dict[int, int] = {}  # of each group with rows the slot of its row
 
     def follow(self, changes: list[tuple[int, int, Row]]) -> None:
@@ -134,7 +134,7 @@ class AggregateMachine(RuleBasedStateMachine):
         given = [(-sign, code, list[Row]()) for sign, code in together] + [(sign, code, rows) for (sign, code), rows in together.items()]
         found, _, out = self.numbers.add_amounts(amounts(given), None)
         assert sorted(found.tolist()) == sorted(touched.tolist()) and not len(out)
-        self.judge(touched, np.zeros(len(touched), np.int64), self.groups.tell(touched), [self.rows[code] for code in touched.tolist()])
+        self.validate(touched, np.zeros(len(touched), np.int64), self.groups.emit(touched), [self.rows[code] for code in touched.tolist()])
 
     @rule(rows=st.lists(ROWS, min_size=1, max_size=6), data=st.data())
     def versions(self, rows: list[tuple[int, Row]], data: st.DataObject) -> None:
@@ -153,39 +153,41 @@ class AggregateMachine(RuleBasedStateMachine):
             wanted += [(version, code, list(self.rows[code])) for code in dict.fromkeys(code for _, code, _ in changes[start:end])]
             start = end
         assert list(zip(versions.tolist(), codes.tolist(), strict=True)) == [(version, code) for version, code, _ in wanted]
-        self.judge(codes, versions, out, [members for _, _, members in wanted])
+        self.validate(codes, versions, out, [members for _, _, members in wanted])
 
-    def judge(self, codes: np.ndarray, versions: np.ndarray, out: np.ndarray, members: list[list[Row]]) -> None:
+    def validate(self, codes: np.ndarray, versions: np.ndarray, out: np.ndarray, members: list[list[Row]]) -> None:
         """What was told, and which of it goes and comes."""
         n = len(codes)
         for code, row, mine in zip(codes.tolist(), out, members, strict=True):
             assert int(row[0]) == (code if mine else -1 - code)
-            assert unpacked(row) == told(mine), (code, mine)
+            assert unpacked(row) == emitted(mine), (code, mine)
         if not n:
             return
         self.version += 1
-        succession = Succession(self.places, np.full(out.shape[1], -1))
-        found, lost, come = self.kept.succeed(self.version, Told(codes, versions, out, out[:, 0] >= 0), succession)
+        succession = Succession(self.positions, np.full(out.shape[1], -1))
+        found, lost, inserted = self.kept.succeed(self.version, ReportedSuccession(codes, versions, out, out[:, 0] >= 0), succession)
         by_version: dict[int, tuple[list[int], list[int]]] = {}  # the groups whose rows go, and those that get one
         for code, version, mine in zip(codes.tolist(), versions.tolist(), members, strict=True):
-            before, now = self.shown.pop(code, None), told(mine) if mine else None
-            goes, comes = by_version.setdefault(version, ([], []))
+            before, now = self.shown.pop(code, None), emitted(mine) if mine else None
+            is_deleted, is_inserted = by_version.setdefault(version, ([], []))
             if before != now and before is not None:
-                goes.append(code)
+                is_deleted.append(code)
             if before != now and now is not None:
-                comes.append(code)
+                is_inserted.append(code)
             if now is not None:
                 self.shown[code] = now
         wanted = [(version, *both) for version, both in by_version.items() if any(both)]
         assert found.versions.tolist() == [version for version, _, _ in wanted]
         ends = found.starts.tolist()
-        for (_, goes, comes), start, end, deletes in zip(wanted, ends[:-1], ends[1:], found.deletes.tolist(), strict=True):
+        for (_, is_deleted, is_inserted), start, end, deletes in zip(wanted, ends[:-1], ends[1:], found.deletes.tolist(), strict=True):
             slots = found.slots[start:end].tolist()
-            assert slots[:deletes] == [self.at.pop(code) for code in goes]
-            assert self.kept.cells[slots[deletes:], 0].tolist() == comes
-            self.at.update(zip(comes, slots[deletes:], strict=True))
-        assert (lost, come) == (sum(len(goes) for _, goes, _ in wanted), sum(len(comes) for _, _, comes in wanted))
-        assert {code: int(place) - 1 for code, place in enumerate(self.places) if place} == self.at
+            assert slots[:deletes] == [self.at.pop(code) for code in is_deleted]
+            assert self.kept.cells[slots[deletes:], 0].tolist() == is_inserted
+            self.at.update(zip(is_inserted, slots[deletes:], strict=True))
+        assert (lost, inserted) == (
+            sum(len(is_deleted) for _, is_deleted, _ in wanted), sum(len(is_inserted) for _, _, is_inserted in wanted)
+        )
+        assert {code: int(position) - 1 for code, position in enumerate(self.positions) if position} == self.at
         for code, slot in self.at.items():
             assert int(self.kept.cells[slot][0]) == code and unpacked(self.kept.cells[slot]) == self.shown[code]
         if self.version % 2:  # what has gone is used again
@@ -202,7 +204,7 @@ class AggregateMachine(RuleBasedStateMachine):
         self.numbers.begin()
         self.numbers.add_amounts(amounts([(sign, code, [row]) for sign, code, row in changes]), None)
         self.follow(changes)
-        self.judge(touched, np.zeros(len(touched), np.int64), self.groups.tell(touched), [[] for _ in touched])
+        self.validate(touched, np.zeros(len(touched), np.int64), self.groups.emit(touched), [[] for _ in touched])
         assert self.groups.groups == 0 and self.groups.out_of_range == 0
 
     @invariant()
@@ -210,8 +212,8 @@ class AggregateMachine(RuleBasedStateMachine):
         self.groups.check(CODES)
         self.numbers.check(CODES)
         assert self.groups.groups == self.numbers.groups == sum(map(bool, self.rows))
-        for row, mine in zip(self.numbers.tell(np.arange(CODES, dtype=np.int32)), self.rows, strict=True):
-            assert unpacked_numbers(row) == [told(mine)[i] for i in NUMBERS_ALONE]
-        wide = [told(rows) for rows in self.rows if any(row.number is not None for row in rows)]
+        for row, mine in zip(self.numbers.emit(np.arange(CODES, dtype=np.int32)), self.rows, strict=True):
+            assert unpacked_numbers(row) == [emitted(mine)[i] for i in NUMBERS_ALONE]
+        wide = [emitted(rows) for rows in self.rows if any(row.number is not None for row in rows)]
         assert self.groups.out_of_range == sum(row[2] is None for row in wide) + sum(row[13] is None for row in wide)
 

@@ -47,15 +47,15 @@ class ProductsMachine(RuleBasedStateMachine):
         except KeyError as missing:  # all that goes was there
             raise AssertionError(str(missing)) from missing
         sums = [[low + (middle << 32) + (high << 64) for low, middle, high in one] for one in measured.sums.tolist()]
-        for (sign, one), rows, told in zip(changes, measured.rows.tolist(), sums, strict=True):
+        for (sign, one), rows, emitted in zip(changes, measured.rows.tolist(), sums, strict=True):
             before = totals(self.rows, self.relations, SUMS)
             if sign < 0:
                 self.rows.remove(one)
             else:
                 self.rows.append(one)
             after = totals(self.rows, self.relations, SUMS)
-            gone, come = (after, before) if sign < 0 else (before, after)
-            assert [rows, *told] == [x - y for x, y in zip(come, gone, strict=True)], (sign, one)
+            deleted, inserted = (after, before) if sign < 0 else (before, after)
+            assert [rows, *emitted] == [x - y for x, y in zip(inserted, deleted, strict=True)], (sign, one)
             if sign == 0:  # it moves to another slot: it is measured, and changes nothing
                 self.rows.remove(one)
         self.products.check(KEYS)

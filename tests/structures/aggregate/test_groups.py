@@ -10,9 +10,9 @@ import numpy as np
 from hypothesis import settings
 
 from structures.aggregate import layout
-from structures.aggregate.changes import tell_all
+from structures.aggregate.changes import emit_all
 from structures.aggregate.groups import Groups, Step
-from structures.aggregate.layout import Rows
+from structures.aggregate.layout import GroupedColumns
 from structures.aggregate.limbs import SIZES, quotient
 from structures.core.kernel import compiled
 from tests.naive.aggregate import float_of, float_sum
@@ -29,14 +29,16 @@ def summing() -> Groups:
     return Groups(steps, [(layout.OF_FLOAT_SUM, word, count, 0, 1), (layout.OF_FLOAT_MEAN, word, count, 0, 1)], 4, 1 << 10)
 
 
-def floats(values: list[float], sign: int, codes: list[int] | None = None) -> Rows:
+def floats(values: list[float], sign: int, codes: list[int] | None = None) -> GroupedColumns:
     n = len(values)
     bits = np.array(values, np.float64).view(np.int64).reshape(1, n)
-    return Rows(np.array(codes or [0] * n, np.int32), np.full(n, sign, np.int8), np.ascontiguousarray(bits), np.zeros((1, n), np.uint8))
+    return GroupedColumns(
+        np.array(codes or [0] * n, np.int32), np.full(n, sign, np.int8), np.ascontiguousarray(bits), np.zeros((1, n), np.uint8)
+    )
 
 
 def sum_and_mean(groups: Groups) -> tuple[float, float]:
-    ((_, total, mean, _),) = groups.tell(np.zeros(1, np.int32)).tolist()
+    ((_, total, mean, _),) = groups.emit(np.zeros(1, np.int32)).tolist()
     return float_of(total), float_of(mean)
 
 
@@ -47,15 +49,15 @@ def test_a_row_without_cells_for_nulls_ends_where_it_ends() -> None:
     results = [(layout.OF_INT_MEAN, total, layout.ROWS, 0, 1), (layout.OF_WIDE_SUM, total, layout.ROWS, 0, 1),
                (layout.OF_GREATEST, values, values, 0, 1)]  # fmt: skip
     groups = Groups(steps, results, 5, 8)
-    row = Rows(np.zeros(1, np.int32), np.ones(1, np.int8), np.full((1, 1), 7), np.zeros((1, 1), np.uint8))
+    row = GroupedColumns(np.zeros(1, np.int32), np.ones(1, np.int8), np.full((1, 1), 7), np.zeros((1, 1), np.uint8))
     groups.add(row)
     groups.add(row._replace(signs=-row.signs))
     around = np.full((3, 5), 99)
-    compiled(tell_all)(groups._plan, groups._store, np.zeros(1, np.int32), around[1:2])
+    compiled(emit_all)(groups._plan, groups._store, np.zeros(1, np.int32), around[1:2])
     assert around[1, 0] == -1 and (around[[0, 2]] == 99).all()
 
 
-def test_any_order_and_all_that_has_gone_leave_no_trace() -> None:
+def test_any_order_and_all_that_has_deleted_leave_no_trace() -> None:
     rng = random.Random(4)
     hostile = [1e308, -1e308, 5e-324, 1e16, 1.0, -1e16, 0.1, 2.0**-1022, 1e300, -1e300]
     values = [rng.choice(hostile) * rng.choice((1, 0.5, 0.3)) for _ in range(200)]
@@ -70,11 +72,11 @@ def test_any_order_and_all_that_has_gone_leave_no_trace() -> None:
         rng.shuffle(others)
         groups.add(floats(others, -1))
         groups.check(100)
-        found.add(groups.tell(np.zeros(1, np.int32)).tobytes())
+        found.add(groups.emit(np.zeros(1, np.int32)).tobytes())
     assert len(found) == 1
     fresh = summing()
     fresh.add(floats(values, 1))
-    assert fresh.tell(np.zeros(1, np.int32)).tobytes() in found
+    assert fresh.emit(np.zeros(1, np.int32)).tobytes() in found
     assert sum_and_mean(fresh) == (float_sum(values), float_sum(values, len(values)))
 
 
@@ -123,14 +125,16 @@ def test_tens_of_thousands_of_values() -> None:
     rng = np.random.default_rng(5)
     values, codes = rng.integers(0, 3000, 40_000), rng.integers(0, 50, 40_000).astype(np.int32)
 
-    def rows(part: slice, sign: int) -> Rows:
+    def rows(part: slice, sign: int) -> GroupedColumns:
         n = len(codes[part])
-        return Rows(codes[part], np.full(n, sign, np.int8), np.ascontiguousarray(values[part].reshape(1, n)), np.zeros((1, n), np.uint8))
+        return GroupedColumns(
+            codes[part], np.full(n, sign, np.int8), np.ascontiguousarray(values[part].reshape(1, n)), np.zeros((1, n), np.uint8)
+        )
 
     groups.add(rows(slice(None), 1))
     for first in range(0, 40_000, 8000):
         left = slice(first, None)
-        out = groups.tell(np.arange(50, dtype=np.int32))
+        out = groups.emit(np.arange(50, dtype=np.int32))
         for code in range(50):
             mine = values[left][codes[left] == code]
             assert out[code, 1:4].tolist() == [mine.min(), mine.max(), len(set(mine.tolist()))]

@@ -23,11 +23,11 @@ def rows_of(cursor: Cursor, kind: str = "pair") -> list[tuple[int, int]]:
 
 def random_entries(rng: np.random.Generator, n: int, dimensions: int, partners: float, first_slot: int = 0, total: int = 0) -> Entries:
     """n boxes, half in each set, of the sizes with which each of `total` meets about `partners` of the other set."""
-    side = (2 * partners / (total or n)) ** (1 / dimensions) * 1e9
+    input = (2 * partners / (total or n)) ** (1 / dimensions) * 1e9
     left = rng.integers(0, 10**9, (n, dimensions))
-    sides = (rng.random((n, dimensions)) * side).astype(np.int64)
+    inputs = (rng.random((n, dimensions)) * input).astype(np.int64)
     slots = np.arange(first_slot, first_slot + n, dtype=np.int32)
-    return Entries(rng.integers(0, 2, n).astype(np.uint8), np.zeros(n, np.int32), left, left + sides, slots)
+    return Entries(rng.integers(0, 2, n).astype(np.uint8), np.zeros(n, np.int32), left, left + inputs, slots)
 
 
 def same_rows(one: BoxTree, other: BoxTree) -> bool:

@@ -17,8 +17,8 @@ from tests.naive.box_join import Box, Pair, entries, in_window, pairs
 from tests.structures.machines import BatchMachine, Reading, transposed
 
 POINTS = st.one_of(st.integers(0, 20), st.sampled_from([NEG_INF, POS_INF, 0, 0, 7]))
-SIDES = st.tuples(POINTS, POINTS)
-SHAPES = st.tuples(st.integers(0, 1), st.integers(0, 1), st.tuples(SIDES, SIDES, SIDES))
+INPUTS = st.tuples(POINTS, POINTS)
+SHAPES = st.tuples(st.integers(0, 1), st.integers(0, 1), st.tuples(INPUTS, INPUTS, INPUTS))
 Shape = tuple[int, int, tuple[tuple[int, int], ...]]
 
 
@@ -48,9 +48,9 @@ class BoxMachine(BatchMachine):
 
     def _new(self, shapes: list[Shape]) -> list[Box]:
         made = []
-        for s, key, sides in shapes:
+        for s, key, inputs in shapes:
             self.slot += 1
-            left, right = zip(*(sorted(side) for side in sides[: self.dimensions]), strict=True)
+            left, right = zip(*(sorted(input) for input in inputs[: self.dimensions]), strict=True)
             made.append(Box(s if self.kind == "pair" else 0, key if self.keyed else 0, left, right, self.slot))
         return made
 
@@ -64,11 +64,11 @@ class BoxMachine(BatchMachine):
                 pass
 
     @precondition(lambda self: self.pins)
-    @rule(data=st.data(), sides=st.tuples(SIDES, SIDES, SIDES), how=st.integers(0, 4), key=st.integers(0, 2))
-    def open(self, data: st.DataObject, sides: tuple[tuple[int, int], ...], how: int, key: int) -> None:
+    @rule(data=st.data(), inputs=st.tuples(INPUTS, INPUTS, INPUTS), how=st.integers(0, 4), key=st.integers(0, 2))
+    def open(self, data: st.DataObject, inputs: tuple[tuple[int, int], ...], how: int, key: int) -> None:
         version = self.some_pin(data)
         root, then = self.pins[version]
-        lo, hi = (np.array(ends) for ends in zip(*(sorted(side) for side in sides[: self.dimensions]), strict=True))
+        lo, hi = (np.array(ends) for ends in zip(*(sorted(input) for input in inputs[: self.dimensions]), strict=True))
         every = list(then.values())
         if how == 0:
             cursor, wanted = self.tree.rows(root), self.wanted(every)
@@ -83,9 +83,9 @@ class BoxMachine(BatchMachine):
             one = data.draw(st.sampled_from(every))
             cut = data.draw(st.booleans())
             cursor = self.tree.partners(root, self.packed([one]), (lo, hi) if cut else None)
-            side = 0 if one.set == 0 else 1
+            input = 0 if one.set == 0 else 1
             wanted = self.wanted(in_window(every, lo, hi) if cut else every)
-            wanted = {r for r in wanted if (one.slot in r if self.kind == "self" else r[side] == one.slot)}
+            wanted = {r for r in wanted if (one.slot in r if self.kind == "self" else r[input] == one.slot)}
         else:
             return
         self.readings.append(Reading(cursor, wanted, version))

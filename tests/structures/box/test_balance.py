@@ -1,4 +1,4 @@
-"""How box trees are kept balanced when boxes come at one side: by rotations, by bounded rebuilds, or by their owners."""
+"""How box trees are kept balanced when boxes come at one input: by rotations, by bounded rebuilds, or by their owners."""
 
 from __future__ import annotations
 
@@ -100,13 +100,13 @@ def test_trees_are_right_after_rotations(kind: str, dimensions: int, longest: in
         for i in range(layout.CAP // 2):
             middle = int(rng.choice([-1, 1])) * (10 * version + int(rng.integers(0, 10)))
             left = (middle, *(int(at) for at in rng.integers(0, 1000, dimensions - 1)))
-            sides = (longest if rng.random() < 0.1 else 1, *(500 for _ in left[1:]))
-            right = tuple(lo + int(rng.integers(0, side + 1)) for lo, side in zip(left, sides, strict=True))
+            inputs = (longest if rng.random() < 0.1 else 1, *(500 for _ in left[1:]))
+            right = tuple(lo + int(rng.integers(0, input + 1)) for lo, input in zip(left, inputs, strict=True))
             s = int(rng.integers(0, 2)) if kind == "pair" else 0
             came.append(Box(s, int(rng.random() < 0.05), left, right, version * layout.CAP + i))
-        gone = here[: layout.CAP // 4] if version % 3 == 0 else none
-        here = here[len(gone) :] + came
-        root = apply_batch(tree, version, entries(gone, dimensions), entries(came, dimensions), None)
+        deleted = here[: layout.CAP // 4] if version % 3 == 0 else none
+        here = here[len(deleted) :] + came
+        root = apply_batch(tree, version, entries(deleted, dimensions), entries(came, dimensions), None)
         tree.reclaim(version, NO_PINS)
         if not JIT:  # leaves are small
             tree.check(root)

@@ -75,9 +75,9 @@ def test_tens_of_thousands(dimensions: int, partners: float) -> None:
         a, b = read_all(tree.rows(root))
         rows = np.sort(a.astype(np.int64) << 32 | b)  # np.unique takes ten times as long
         assert len(rows) == count and (rows[1:] != rows[:-1]).all()
-        place = np.zeros(10**6, np.int64)
-        place[here.slot] = np.arange(len(here.key))
-        a, b = place[a], place[b]
+        position = np.zeros(10**6, np.int64)
+        position[here.slot] = np.arange(len(here.key))
+        a, b = position[a], position[b]
         assert ((here.left[a] <= here.right[b]) & (here.left[b] <= here.right[a])).all()
         assert not here.set[a].any() and here.set[b].all()
     tree.check(root)
@@ -95,7 +95,7 @@ def some_boxes(dimensions: int) -> list[Box]:
 
 @pytest.mark.parametrize("kind", ["pair", "self"])
 @pytest.mark.parametrize("dimensions", [2, 3, 4])
-def test_ties_touching_sides_points_and_unbounded_ends(dimensions: int, kind: str) -> None:
+def test_ties_touching_inputs_points_and_unbounded_ends(dimensions: int, kind: str) -> None:
     boxes = [box if kind == "pair" else box._replace(set=0) for box in some_boxes(dimensions)]
     tree = BoxTree(dimensions, kind, 1 << 22)
     root = tree.bulk_load(1, entries(boxes[::2], dimensions))
@@ -216,8 +216,8 @@ def test_boxes_of_every_width() -> None:
     rng = np.random.default_rng(3)
     n = 20_000
     left = rng.integers(0, 10**9, (n, 2))
-    sides = (10 ** rng.uniform(0, 8, (n, 2))).astype(np.int64)
-    here = Entries(rng.integers(0, 2, n).astype(np.uint8), np.zeros(n, np.int32), left, left + sides, np.arange(n, dtype=np.int32))
+    inputs = (10 ** rng.uniform(0, 8, (n, 2))).astype(np.int64)
+    here = Entries(rng.integers(0, 2, n).astype(np.uint8), np.zeros(n, np.int32), left, left + inputs, np.arange(n, dtype=np.int32))
     tree = BoxTree(2, "pair")
     root = tree.bulk_load(1, here)
     assert tree.live_bytes < 1500 * n
@@ -304,7 +304,7 @@ def test_an_arena_that_fills_up_midway_is_as_before(monkeypatch: pytest.MonkeyPa
     for seed in range(3 if JIT else 2):
         rng, n = np.random.default_rng(seed), 20_000 if JIT else 900
         tree = BoxTree(3, "pair", (11 + seed) << 17 if JIT else 100_000 + 2_000 * seed)
-        boxes = [Box(i % 2, 0, *(tuple(side) for side in np.sort(rng.integers(0, 99, (2, 3)), axis=0).tolist()), i) for i in range(n)]
+        boxes = [Box(i % 2, 0, *(tuple(input) for input in np.sort(rng.integers(0, 99, (2, 3)), axis=0).tolist()), i) for i in range(n)]
         root = tree.root
         with pytest.raises(MemoryError):
             tree.bulk_load(1, entries(boxes, 3))

@@ -8,7 +8,7 @@ from math import comb, log2
 import numpy as np
 import pytest
 
-from structures.clique.tree import CliqueTree, Cursor, Entries
+from structures.clique.tree import CliqueCursor, CliqueTree, Entries
 from structures.core.kernel import JIT
 from tests.naive.clique_join import Row
 from tests.structures.batches import apply_batch
@@ -24,7 +24,7 @@ def of(left: np.ndarray, right: np.ndarray, first: int = 0) -> Entries:
     return Entries(np.zeros(n, np.uint8), np.zeros(n, np.int32), left.astype(np.int64), right.astype(np.int64), slots)
 
 
-def read(cursor: Cursor) -> list[Row]:
+def read(cursor: CliqueCursor) -> list[Row]:
     rows: list[Row] = []
     while not cursor.done:
         rows += as_rows(cursor.fill(1000))
@@ -35,7 +35,7 @@ def sweep_count(t: int, entries: Entries) -> int:
     """How many cliques there are: at each start the choices of t - 1 of those that cover it, by sorting."""
     order = np.lexsort((entries.slot, entries.left))
     ended = np.searchsorted(np.sort(entries.right), entries.left[order], "left")
-    return sum(comb(place - int(gone), t - 1) for place, gone in enumerate(ended))
+    return sum(comb(position - int(deleted), t - 1) for position, deleted in enumerate(ended))
 
 
 def test_against_the_twin() -> None:
@@ -68,9 +68,9 @@ def test_all_in_one_point(t: int, n: int) -> None:
         assert (found == n // 2).any(axis=0).all()
         rows += found.shape[1]
     assert rows == comb(n - 1, t - 1)
-    told = []
-    apply_batch(tree, 2, given, given.take(slice(0, 0)), lambda sign, slots: told.append(slots.shape[1]) is not None or len(told) < 2)
-    assert len(told) == min(2, -(-rows // (1 << 16)))
+    emitted = []
+    apply_batch(tree, 2, given, given.take(slice(0, 0)), lambda sign, slots: emitted.append(slots.shape[1]) is not None or len(emitted) < 2)
+    assert len(emitted) == min(2, -(-rows // (1 << 16)))
     if n < 20:
         left = [slot for slot in range(n) if slot != n // 2]
         assert sorted(read(tree.rows(tree.root))) == list(combinations(left, t))
@@ -98,17 +98,17 @@ def test_tens_of_thousands(t: int) -> None:
     rows = sweep_count(t, now)
     for version in range(2, 8):
         order = rng.permutation(n)
-        gone, kept = order[: n // 10], order[n // 10 :]
-        come = some(n // 10, n * version)
-        apply_batch(tree, version, now.take(gone), come, sink)
+        deleted, kept = order[: n // 10], order[n // 10 :]
+        inserted = some(n // 10, n * version)
+        apply_batch(tree, version, now.take(deleted), inserted, sink)
         tree.reclaim(version, NO_PINS)
-        now = Entries(*(np.concatenate((a[kept], b)) for a, b in zip(now, come, strict=True)))
+        now = Entries(*(np.concatenate((a[kept], b)) for a, b in zip(now, inserted, strict=True)))
     tree.check(tree.root)
     cursor = tree.rows(tree.root)
     assert len(read(cursor)) == sweep_count(t, now) == rows + gained
     assert cursor.dead_ends == 0 and cursor.largest_gap < 64 * 2 + 4 * log2(n) * t
-    for place in range(0, n, n // 100):
-        cursor = tree.partners(tree.root, now.take(slice(place, place + 1)))
+    for position in range(0, n, n // 100):
+        cursor = tree.partners(tree.root, now.take(slice(position, position + 1)))
         found = len(read(cursor))
         assert cursor.dead_ends <= 1 and cursor.steps < 64 * 4 + 8 * t * log2(n) + 64 * found
     assert tree.live_bytes < 56 * n

@@ -69,5 +69,5 @@ def churn(name: str, n: int, checked: bool = False, seed: int = 13) -> Churned:
     return Churned(fresh, most, last)
 
 
-def tell(name: str, n: int) -> None:
+def emit(name: str, n: int) -> None:
     print(json.dumps(churn(name, n)), flush=True)

@@ -13,7 +13,7 @@ import numpy as np
 
 from structures.aggregate import layout
 from structures.aggregate.groups import Groups, Step
-from structures.aggregate.layout import Rows
+from structures.aggregate.layout import GroupedColumns
 from structures.box.tree import BoxTree
 from structures.clique.tree import CliqueTree
 from structures.core.blocks import Blocks
@@ -29,13 +29,13 @@ from structures.index.indexes import OrderedIndexes
 from structures.interval.tree import IntervalTree
 from structures.join_tree.tree import JoinTree, Port
 from structures.quadtree.trees import QuadTrees
-from structures.ranked.entries import Changes as Ranks
+from structures.ranked.entries import RankedChanges as Ranks
 from structures.ranked.tops import Tops
 from structures.view_tree.tree import Member, ViewTree
 from tests.structures.batches import Changes, apply_batch, apply_to_indexes, apply_to_join, follow_batch
 
 LINE = 10**9  # values are below
-IN_PLACE = ("groups",)  # nobody but the writer reads them: pins hold nothing
+IN_POSITION = ("groups",)  # nobody but the writer reads them: pins hold nothing
 MAINTAINED = 1 << 16  # steps of maintenance between two versions, where a structure has some
 
 
@@ -238,13 +238,13 @@ class Quads(Subject):
         self.trees.check(self.trees.roots)
 
 
-class Sides(Subject):
+class Inputs(Subject):
     """Rows and partners of half as many lengths: a part of the rows meets some."""
 
     tree: Matching | Cover
 
-    def intervals(self, numbers: np.ndarray, values: np.ndarray, side: int) -> Entries:
-        mine = numbers[numbers % 2 == side]
+    def intervals(self, numbers: np.ndarray, values: np.ndarray, input: int) -> Entries:
+        mine = numbers[numbers % 2 == input]
         zeros = np.zeros(len(mine), np.uint8)
         return Entries(zeros, zeros.astype(np.int32), values[mine], values[mine] + LINE // self.n, mine.astype(np.int32))
 
@@ -255,7 +255,7 @@ class Sides(Subject):
         steps = [(OUTER_DELETE, 0, values), (PARTNER_INSERT, 1, later), (PARTNER_DELETE, 1, values), (OUTER_INSERT, 0, later)]
         if isinstance(self.tree, Cover):  # nothing is listed, so it does not matter; but a slot is there once
             steps[1:3] = steps[2], steps[1]
-        parts = [(kind, self.intervals(numbers, of, side)) for kind, side, of in steps]
+        parts = [(kind, self.intervals(numbers, of, input)) for kind, input, of in steps]
         kinds = np.concatenate([np.full(len(one.slot), kind, np.int8) for kind, one in parts])
         key, left, right, slot = (np.concatenate([one[column] for _, one in parts]) for column in range(1, 5))
         self.tree.apply(version, Moves(kinds, key, left, right, slot, np.zeros(len(kinds), np.int32), np.zeros(len(kinds), np.int64)), None)
@@ -267,7 +267,7 @@ class Sides(Subject):
         self.tree.check()
 
 
-class Matches(Sides):
+class Matches(Inputs):
     def __init__(self, n: int) -> None:
         super().__init__(n)
         self.tree = Matching(True, False)
@@ -279,7 +279,7 @@ class Matches(Sides):
         return super().held + event_bytes(self.tree.tree)
 
 
-class Stretches(Sides):
+class Stretches(Inputs):
     def __init__(self, n: int) -> None:
         super().__init__(n)
         self.tree = Cover(False)
@@ -303,10 +303,10 @@ class Firsts(Subject):
         self.tops.load(1, self.entries(numbers, values))
 
     def change(self, version: int, numbers: np.ndarray, values: np.ndarray, later: np.ndarray) -> None:
-        gone = self.entries(numbers, values)
-        self.slots[numbers] = np.where(gone.slot < self.n, gone.slot + self.n, gone.slot - self.n)
-        come = self.entries(numbers, later)
-        coordinates, slots = np.concatenate((gone.coordinates, come.coordinates)), np.concatenate((gone.slot, come.slot))
+        deleted = self.entries(numbers, values)
+        self.slots[numbers] = np.where(deleted.slot < self.n, deleted.slot + self.n, deleted.slot - self.n)
+        inserted = self.entries(numbers, later)
+        coordinates, slots = np.concatenate((deleted.coordinates, inserted.coordinates)), np.concatenate((deleted.slot, inserted.slot))
         signs = np.repeat(np.array([DELETE, INSERT], np.int8), len(numbers))
         order = np.lexsort((signs, coordinates[:, 0]))
         ends = np.append(np.flatnonzero(np.diff(coordinates[order, 0])) + 1, len(order))
@@ -336,7 +336,7 @@ class Totals(Subject):
         given = values[numbers]
         columns = np.stack((given, (given / 3).view(np.int64)))
         codes, signs = (given % self.codes).astype(np.int32), np.full(len(given), sign, np.int8)
-        self.groups.add(Rows(codes, signs, columns, np.zeros(columns.shape, np.uint8)))
+        self.groups.add(GroupedColumns(codes, signs, columns, np.zeros(columns.shape, np.uint8)))
 
     def load(self, numbers: np.ndarray, values: np.ndarray) -> None:
         self.groups.begin()

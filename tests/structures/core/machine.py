@@ -8,7 +8,7 @@ import numpy as np
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from structures.core.blocks import ALL_BLOCKS, Blocks, Writing, allocate, drop
+from structures.core.blocks import ALL_BLOCKS, Blocks, WriteState, allocate, drop
 from structures.core.check import check_blocks, retired_blocks
 from structures.core.control import VERSION
 from structures.core.kernel import kernel
@@ -22,7 +22,7 @@ def make(M: Any, C: Any, cls: int) -> int:
 
 
 @kernel("void(int64[::1], Writing, int64, int64)")
-def lose(M: Any, writing: Writing, o: int, cls: int) -> None:
+def lose(M: Any, writing: WriteState, o: int, cls: int) -> None:
     drop(M, writing, o, cls)
 
 
@@ -100,13 +100,13 @@ class BlocksMachine(RuleBasedStateMachine):
         self.oldest = max(self.oldest, self.version - behind)
         pins = sorted(self.pins)
         more = self.store.reclaim(self.oldest, np.array(pins, np.int64), most)
-        waiting, gone = {o for o, _ in retired_blocks(self.store)}, 0
+        waiting, deleted = {o for o, _ in retired_blocks(self.store)}, 0
         for o, (born, retired) in list(self.lives.items()):
             if retired <= self.oldest and not any(born <= pin < retired for pin in pins) and not (more and o in waiting):
                 del self.lives[o], self.marks[o]
-                gone += 1
+                deleted += 1
         assert waiting == set(self.lives)
-        assert gone <= most if more else gone < most
+        assert deleted <= most if more else deleted < most
 
     @invariant()
     def whole(self) -> None:

@@ -15,11 +15,11 @@ from hypothesis.stateful import run_state_machine_as_test
 
 from structures.core.blocks import Blocks
 from structures.core.check import check_blocks
-from structures.core.control import GONE, HELD, SHIFT, STASHED, UNDER_WAY, UNUSED, VERSION
+from structures.core.control import DELETED, HELD, SHIFT, STASHED, UNDER_WAY, UNUSED, VERSION
 from structures.core.kernel import JIT
 from tests.forked import finished
-from tests.structures.core.churn import NO_PINS, Held, churn, tell
-from tests.structures.core.churned import IN_PLACE, SUBJECTS
+from tests.structures.core.churn import NO_PINS, Held, churn, emit
+from tests.structures.core.churned import IN_POSITION, SUBJECTS
 from tests.structures.core.machine import SIZES, BlocksMachine, lose, make
 
 
@@ -27,7 +27,7 @@ def test_against_the_twin() -> None:
     run_state_machine_as_test(BlocksMachine, settings=settings(max_examples=60, stateful_step_count=30))
 
 
-def test_the_front_is_filled_first_and_the_rest_goes_back(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_front_is_filled_first_and_the_rest_deleted_back(monkeypatch: pytest.MonkeyPatch) -> None:
     """After many blocks were retired under a pin, and written anew, the store is as large as what is in use."""
     given: list[int] = []
     monkeypatch.setattr("structures.core.blocks.give_back", lambda array, first, end: given.append(8 * (end - first)))
@@ -80,7 +80,7 @@ def test_a_reclaim_in_pieces() -> None:
         check_blocks(store, dict.fromkeys(blocks, 0))
     assert max(freed) == 128 and sum(freed) + store.retired_bytes // 1600 == 3_000
     assert not store.reclaim(3, NO_PINS) and store.retired_bytes == 0
-    assert store.C[GONE] == store.C[UNDER_WAY] == 0
+    assert store.C[DELETED] == store.C[UNDER_WAY] == 0
 
 
 def test_free_blocks_are_put_back_in_pieces() -> None:
@@ -156,12 +156,12 @@ _MOST = {"join_tree": 2.5, "index": 4.5, "view_tree": 4.5}  # where it is not 1.
 def test_as_many_changes_as_entries_under_pins(structure: str) -> None:
     """What was held for the pins goes back to the system, as far as chunks are empty. In a process of its own, as resident memory is looked
     at."""
-    status, told = finished(partial(tell, structure, _SIZE))
-    assert status == 0, told
-    fresh, most, last = (Held(*held) for held in json.loads(told))
+    status, emitted = finished(partial(emit, structure, _SIZE))
+    assert status == 0, emitted
+    fresh, most, last = (Held(*held) for held in json.loads(emitted))
     print(fresh, most, last)
     assert last.store < _MOST.get(structure, 1.5) * fresh.store
-    if structure not in IN_PLACE:
+    if structure not in IN_POSITION:
         assert most.store > 2 * fresh.store, "the pins held nothing"
         assert most.resident - last.resident > (most.store - last.store) // 2
 

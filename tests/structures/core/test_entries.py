@@ -31,10 +31,10 @@ SETS = {"pair": 2, "self": 1, "list": 1, "ij": 3, "clique": 1, "boxes": 2, "boxe
 
 
 def made(tree: Any, sets: list[int], keys: list[int], lefts: list[int], rights: list[int], slots: list[int]) -> Entries:
-    sides = np.array(lefts, np.int64), np.array(rights, np.int64)
+    inputs = np.array(lefts, np.int64), np.array(rights, np.int64)
     if isinstance(tree, BoxTree):
-        sides = tuple(np.repeat(side[:, None], tree.dimensions, axis=1) for side in sides)
-    return Entries(np.array(sets, np.uint8), np.array(keys, np.int32), *sides, np.array(slots, np.int32))
+        inputs = tuple(np.repeat(input[:, None], tree.dimensions, axis=1) for input in inputs)
+    return Entries(np.array(sets, np.uint8), np.array(keys, np.int32), *inputs, np.array(slots, np.int32))
 
 
 @pytest.fixture(params=MAKERS)
@@ -143,8 +143,8 @@ def test_partners_of_entries_of_both_sets(pairs: str) -> None:
 
 def test_boxes_of_other_dimensions() -> None:
     tree = BoxTree(2, "pair")
-    sides = np.zeros((1, 3), np.int64), np.ones((1, 3), np.int64)
-    three = Entries(np.zeros(1, np.uint8), np.zeros(1, np.int32), *sides, np.ones(1, np.int32))
+    inputs = np.zeros((1, 3), np.int64), np.ones((1, 3), np.int64)
+    three = Entries(np.zeros(1, np.uint8), np.zeros(1, np.int32), *inputs, np.ones(1, np.int32))
     with pytest.raises(ValueError, match="2 left and right ends"):
         apply_batch(tree, 1, three.take(np.array([], np.int64)), three, None)
     with pytest.raises(ValueError, match="2 left and right ends"):

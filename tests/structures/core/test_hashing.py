@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from structures.core.hashing import SECRET, begin_hash, end_hash, take_word
 from structures.core.kernel import compiled, kernel
-from structures.minesweeper.cds import ConstraintTree, place_of
+from structures.minesweeper.cds import ConstraintTree, position_of
 from structures.rows.key_table import ALL_BITS, PLAIN, RowSet, tag_of
 
 N = 20_000
@@ -93,5 +93,5 @@ def test_values_that_were_chosen_do_not_meet_in_a_constraint_tree() -> None:
     """Seen: of these 40,000 values all had one place, and a reading took 5.9 s in place of 0.16."""
     tree = ConstraintTree()
     arrays = tree.arrays._replace(hashed=np.zeros(1 << 16, np.int64))
-    places = {int(place_of(arrays, 1, i * (2**31 + 1))) for i in range(N)}
-    assert len(places) > 0.8 * N
+    positions = {int(position_of(arrays, 1, i * (2**31 + 1))) for i in range(N)}
+    assert len(positions) > 0.8 * N

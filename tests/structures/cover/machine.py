@@ -44,7 +44,7 @@ class CoverMachine(ReadingMachine):
         for is_row, one in self.new(shapes):
             (self.rows if is_row else self.others)[one.slot] = one
         self.cover.load(1, entries(self.rows.values()), entries(self.others.values()))
-        self.judge()
+        self.validate()
 
     def new(self, shapes: list[Shape]) -> list[tuple[bool, Interval]]:
         made = []
@@ -57,7 +57,7 @@ class CoverMachine(ReadingMachine):
     def wanted(self) -> set[Stretch]:
         return stretches(self.rows, self.others, self.covered)
 
-    def judge(self) -> None:
+    def validate(self) -> None:
         self.cover.check(tuple(root for root, _, _ in self.pins.values()))
         self.ends(Reading(self.cover.stretches(self.cover.root), self.wanted(), self.version), 1 << 16)
 
@@ -91,10 +91,10 @@ class CoverMachine(ReadingMachine):
             raise AssertionError(str(missing)) from missing
         found = []
         for start, end, too_large in zip(deltas.starts, deltas.ends, deltas.too_large, strict=True):
-            told = [tuple(row) for row in deltas.rows[:, start:end].T.tolist()]
-            gone, come = [(~slot, *ends) for slot, *ends in told if slot < 0], [row for row in told if row[0] >= 0]
-            assert all(first <= last for _, first, last in gone + come), "an empty stretch"
-            found.append((gone, come, bool(too_large)))
+            emitted = [tuple(row) for row in deltas.rows[:, start:end].T.tolist()]
+            deleted, inserted = [(~slot, *ends) for slot, *ends in emitted if slot < 0], [row for row in emitted if row[0] >= 0]
+            assert all(first <= last for _, first, last in deleted + inserted), "an empty stretch"
+            found.append((deleted, inserted, bool(too_large)))
         self.cover.reclaim(self.version, self.pin_array(), 1 << 40)
         return found
 
@@ -107,30 +107,30 @@ class CoverMachine(ReadingMachine):
         for change in changes:
             follow(self.rows, self.others, change)
         before, after = {(moved.get(slot, slot), *ends) for slot, *ends in before}, self.wanted()
-        net = Counter(row for _, come, _ in found for row in come)
-        net.subtract(row for gone, _, _ in found for row in gone)
+        net = Counter(row for _, inserted, _ in found for row in inserted)
+        net.subtract(row for deleted, _, _ in found for row in deleted)
         assert {row for row, count in net.items() if count == 1} == after - before
         assert {row for row, count in net.items() if count == -1} == before - after
         assert all(-1 <= count <= 1 for count in net.values())
-        self.judge()
+        self.validate()
 
     @rule(shapes=st.lists(SHAPES, max_size=6), data=st.data(), limit=st.sampled_from((None, 2, 1 << 40)))
     def singles(self, shapes: list[Shape], data: st.DataObject, limit: int | None) -> None:
         """One after another, each judged alone: nothing that stays is told."""
         changes = data.draw(st.permutations(self.drawn(data, shapes)))
         found = self.change(changes, limit)
-        for change, (gone, come, too_large) in zip(changes, found, strict=True):
+        for change, (deleted, inserted, too_large) in zip(changes, found, strict=True):
             kind, one, former = change
             before = self.wanted()
             follow(self.rows, self.others, change)
             if limit is None or too_large:
-                assert not gone and not come
+                assert not deleted and not inserted
                 assert limit is None or len(before ^ self.wanted()) > limit, "given up for nothing"
             else:
                 if kind == runs.OUTER_MOVE:
                     before = {(one.slot if slot == former else slot, *ends) for slot, *ends in before}
-                assert sorted(gone) == sorted(before - self.wanted()) and sorted(come) == sorted(self.wanted() - before), change
-        self.judge()
+                assert sorted(deleted) == sorted(before - self.wanted()) and sorted(inserted) == sorted(self.wanted() - before), change
+        self.validate()
 
     @precondition(lambda self: self.others or self.rows)
     @rule(which=st.booleans())
@@ -139,7 +139,7 @@ class CoverMachine(ReadingMachine):
         kind, of = (runs.OUTER_DELETE, self.rows) if which else (runs.PARTNER_DELETE, self.others)
         self.change([(kind, one, -1) for one in of.values()], None)
         of.clear()
-        self.judge()
+        self.validate()
 
     # --- reading
 

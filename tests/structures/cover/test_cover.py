@@ -22,7 +22,7 @@ def test_against_the_twin() -> None:
     drive(CoverMachine, 60 if JIT else 13, 25)
 
 
-def told(cover: Cover, version: int, kind: int, one: Interval) -> tuple[list[Stretch], list[Stretch]]:
+def emitted(cover: Cover, version: int, kind: int, one: Interval) -> tuple[list[Stretch], list[Stretch]]:
     """What goes, and what comes, by one change."""
     rows = cover.apply(version, packed([(kind, one, -1)]), 1 << 40).rows.T.tolist()
     return sorted((~row[0], *row[1:]) for row in rows if row[0] < 0), sorted(tuple(row) for row in rows if row[0] >= 0)
@@ -38,10 +38,10 @@ def test_stretches_without_rows_are_passed_over(covered: bool) -> None:
     cover.load(1, entries(rows.values()), entries(others.values()))
     before = cover.steps
     everywhere = Interval(0, 0, NEG_INF, POS_INF, n)
-    came = told(cover, 2, runs.PARTNER_INSERT, everywhere)
-    told_before, told_after = (stretches(rows, some, covered) for some in (others, {**others, n: everywhere}))
-    assert came == (sorted(told_before - told_after), sorted(told_after - told_before))
-    assert told(cover, 3, runs.PARTNER_DELETE, everywhere) == came[::-1]
+    came = emitted(cover, 2, runs.PARTNER_INSERT, everywhere)
+    emitted_before, emitted_after = (stretches(rows, some, covered) for some in (others, {**others, n: everywhere}))
+    assert came == (sorted(emitted_before - emitted_after), sorted(emitted_after - emitted_before))
+    assert emitted(cover, 3, runs.PARTNER_DELETE, everywhere) == came[::-1]
     assert cover.steps - before < 200
     cover.check()
 
@@ -60,7 +60,7 @@ def test_intervals_that_touch_are_jumped_over() -> None:
 
 @pytest.mark.parametrize("covered", [False, True])
 @pytest.mark.parametrize("limit", [1, 2, 3])
-def test_a_reading_goes_on_between_rows_in_a_window(covered: bool, limit: int) -> None:
+def test_a_reading_deleted_on_between_rows_in_a_window(covered: bool, limit: int) -> None:
     """A stretch that begins before the window is whole, wherever a chunk ends."""
     cover = Cover(covered, 1 << 20)
     rows = {i: Interval(0, i % 2, -i, 20 + i, i) for i in range(7)}
@@ -76,8 +76,8 @@ def test_open_ends() -> None:
     cover = Cover(False, 1 << 20)
     cover.load(1, entries([Interval(0, 0, NEG_INF, POS_INF, 0)]), entries([Interval(0, 0, 5, 7, 0)]))
     assert read_all(cover.stretches(cover.root)) == [(0, NEG_INF, 4), (0, 8, POS_INF)]
-    assert told(cover, 2, runs.PARTNER_INSERT, Interval(0, 0, NEG_INF, 4, 1)) == ([(0, NEG_INF, 4)], [])
-    assert told(cover, 3, runs.PARTNER_INSERT, Interval(0, 0, 20, POS_INF, 2)) == ([(0, 8, POS_INF)], [(0, 8, 19)])
+    assert emitted(cover, 2, runs.PARTNER_INSERT, Interval(0, 0, NEG_INF, 4, 1)) == ([(0, NEG_INF, 4)], [])
+    assert emitted(cover, 3, runs.PARTNER_INSERT, Interval(0, 0, 20, POS_INF, 2)) == ([(0, 8, POS_INF)], [(0, 8, 19)])
     cover.check()
 
 

@@ -15,7 +15,7 @@ from structures.event_tree import runs
 from structures.event_tree.matching import LONELY, Matching, MatchRoot, Moves
 from structures.event_tree.tree import EventTree
 from tests.naive.interval_join import Interval, entries, meet
-from tests.naive.matching import told
+from tests.naive.matching import emitted
 from tests.structures.machines import Reading, ReadingMachine
 
 EDGES = (NEG_INF, NEG_INF + 1, -2, -1, POS_INF - 1, POS_INF)  # from -2 and -1 to the last ones lengths are just beyond int64, or not
@@ -77,22 +77,22 @@ class MatchMachine(SidesMachine):
         self.rows: dict[int, Interval] = {}
         self.others: dict[int, Interval] = {}
 
-    @initialize(tells_matched=st.booleans(), itself=st.booleans(), shapes=st.lists(SHAPES, max_size=40))
-    def begin(self, tells_matched: bool, itself: bool, shapes: list[tuple[bool, int, int, int]]) -> None:
-        self.tells_matched, self.itself = tells_matched, itself
-        self.matching = Matching(tells_matched, itself, 1 << 20)
+    @initialize(emits_matched=st.booleans(), itself=st.booleans(), shapes=st.lists(SHAPES, max_size=40))
+    def begin(self, emits_matched: bool, itself: bool, shapes: list[tuple[bool, int, int, int]]) -> None:
+        self.emits_matched, self.itself = emits_matched, itself
+        self.matching = Matching(emits_matched, itself, 1 << 20)
         for is_row, one in self.new(shapes):
             if is_row or itself:
                 self.rows[one.slot] = one
             if (not is_row or itself) and one.key != LONELY:
                 self.others[one.slot] = one
         self.matching.load(1, entries(self.rows.values()), entries(self.others.values()))
-        self.judge()
+        self.validate()
 
     def wanted(self) -> set[int]:
-        return told(self.rows, self.others, self.tells_matched, self.itself)
+        return emitted(self.rows, self.others, self.emits_matched, self.itself)
 
-    def judge(self) -> None:
+    def validate(self) -> None:
         self.matching.check(tuple(root for root, _ in self.pins.values()))
         assert self.matching.count(self.matching.root) == len(self.wanted())
         everything = list(self.rows.values())
@@ -141,10 +141,10 @@ class MatchMachine(SidesMachine):
             raise AssertionError(str(missing)) from missing
         found = []
         for start, end, too_large in zip(deltas.starts, deltas.ends, deltas.too_large, strict=True):
-            told = deltas.rows[0, start:end].tolist()
-            gone, come = [~slot for slot in told if slot < 0], [slot for slot in told if slot >= 0]
-            assert len(set(gone)) == len(gone) and len(set(come)) == len(come), "told twice"
-            found.append((set(gone), set(come), bool(too_large)))
+            emitted = deltas.rows[0, start:end].tolist()
+            deleted, inserted = [~slot for slot in emitted if slot < 0], [slot for slot in emitted if slot >= 0]
+            assert len(set(deleted)) == len(deleted) and len(set(inserted)) == len(inserted), "told twice"
+            found.append((set(deleted), set(inserted), bool(too_large)))
         self.matching.reclaim(self.version, self.pin_array(), 1 << 40)
         return found
 
@@ -152,34 +152,34 @@ class MatchMachine(SidesMachine):
     def batch(self, shapes: list[tuple[bool, int, int, int]], data: st.DataObject, in_steps: bool) -> None:
         """All as one version: a row that stays flips at most once. `in_steps`: by `STEPS_ALONE`, and within a step in any order."""
         changes = sorted(change for mine in self.drawn(data, shapes) for change in mine)
-        if in_steps and not self.tells_matched:
+        if in_steps and not self.emits_matched:
             changes = sorted(data.draw(st.permutations(changes)), key=lambda change: int(runs.STEPS_ALONE[change[0]]))
         before, moved = self.wanted(), {former: one.slot for kind, one, former in changes if kind == runs.OUTER_MOVE}
         found = self.change(changes, 1 << 40)
         for change in changes:
             follow(self.rows, self.others, change)
         before, after = {moved.get(slot, slot) for slot in before}, self.wanted()
-        gone, come = ([slot for one in found for slot in one[sign]] for sign in (0, 1))
-        assert len(set(gone)) == len(gone) and len(set(come)) == len(come), "a row flips twice"
-        assert set(gone) == before - after and set(come) == after - before, (gone, come, before, after)
-        self.judge()
+        deleted, inserted = ([slot for one in found for slot in one[sign]] for sign in (0, 1))
+        assert len(set(deleted)) == len(deleted) and len(set(inserted)) == len(inserted), "a row flips twice"
+        assert set(deleted) == before - after and set(inserted) == after - before, (deleted, inserted, before, after)
+        self.validate()
 
     @rule(shapes=st.lists(SHAPES, max_size=6), data=st.data(), limit=st.sampled_from((None, 2, 1 << 40)))
     def singles(self, shapes: list[tuple[bool, int, int, int]], data: st.DataObject, limit: int | None) -> None:
         """One after another, each judged alone."""
         changes = [change for mine in data.draw(st.permutations(self.drawn(data, shapes))) for change in mine]
         found = self.change(changes, limit)
-        for change, (gone, come, too_large) in zip(changes, found, strict=True):
+        for change, (deleted, inserted, too_large) in zip(changes, found, strict=True):
             kind, one, former = change
             before = self.wanted() if not self.itself else set()
             follow(self.rows, self.others, change)
             if limit is None:
-                assert not gone and not come
+                assert not deleted and not inserted
             elif not self.itself:  # else a row is its own partner only once both have changed
                 before = {one.slot if slot == former and kind == runs.OUTER_MOVE else slot for slot in before}
                 assert not too_large, "it is given up where a chunk is full"
-                assert gone == before - self.wanted() and come == self.wanted() - before, (change, gone, come)
-        self.judge()
+                assert deleted == before - self.wanted() and inserted == self.wanted() - before, (change, deleted, inserted)
+        self.validate()
 
     @precondition(lambda self: self.others or self.rows)
     @rule(which=st.booleans())
@@ -192,7 +192,7 @@ class MatchMachine(SidesMachine):
         self.change(changes, None)
         for change in changes:
             follow(self.rows, self.others, change)
-        self.judge()
+        self.validate()
 
     # --- reading
 

@@ -7,7 +7,7 @@ import pytest
 
 from structures.core.encoding import NEG_INF, POS_INF
 from structures.core.kernel import JIT
-from structures.event_tree.counting import DELETE, INSERT, MOVE, OWN, THEIRS, Changes, Counting
+from structures.event_tree.counting import DELETE, INSERT, MOVE, OWN, THEIRS, Counting, EventChanges
 from tests.naive.counting import Weighted
 from tests.naive.interval_join import Interval, entries
 from tests.structures.event_tree.counting_machine import CountingMachine, amounts, packed
@@ -22,7 +22,7 @@ def test_against_the_twin() -> None:
 
 @pytest.mark.parametrize("n", [1_000, pytest.param(100_000, marks=pytest.mark.skipif(not JIT, reason="needs compiled kernels"))])
 def test_partners_are_not_visited(n: int) -> None:
-    """One that meets all of a group comes and goes: a way or two through a tree, not one for each."""
+    """One that meets all of a group comes and is_deleted: a way or two through a tree, not one for each."""
     counting = Counting((3, 3), RECIPES)
     n = n if JIT else 100
     left = np.arange(n, dtype=np.int64) * 10
@@ -45,10 +45,10 @@ def test_what_is_not_there_cannot_go() -> None:
             Counting((3, 3), RECIPES, 0, 1 << 20).follow(packed([(kind, 0, one, 3)]))
 
 
-@pytest.mark.parametrize("column", Changes._fields)
+@pytest.mark.parametrize("column", EventChanges._fields)
 def test_columns_that_are_too_short_are_refused_first(column: str) -> None:
     counting = Counting((3, 3), RECIPES, 0, 1 << 20)
-    changes = packed([(INSERT, side, Weighted(Interval(0, 0, 1, 2, 7), (0, 0, 0)), 3) for side in (0, 1)])
+    changes = packed([(INSERT, input, Weighted(Interval(0, 0, 1, 2, 7), (0, 0, 0)), 3) for input in (0, 1)])
     with pytest.raises(ValueError, match="different lengths"):
         counting.follow(changes._replace(**{column: getattr(changes, column)[:1]}))
     with pytest.raises(ValueError, match="3 weights"):

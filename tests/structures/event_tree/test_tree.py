@@ -21,28 +21,28 @@ def test_against_the_twin() -> None:
     drive(MatchMachine, 60 if JIT else 13, 25)
 
 
-def told(matching: Matching, version: int, moves: Moves) -> tuple[list[int], list[int]]:
+def emitted(matching: Matching, version: int, moves: Moves) -> tuple[list[int], list[int]]:
     """What goes, and what comes."""
     rows = matching.apply(version, moves, 1 << 40).rows[0]
     return sorted((~rows[rows < 0]).tolist()), sorted(rows[rows >= 0].tolist())
 
 
 @pytest.mark.parametrize("tells_matched", [False, True])
-def test_a_partner_of_all_rows_on_and_off(tells_matched: bool) -> None:
+def test_a_partner_of_all_rows_on_and_off(emits_matched: bool) -> None:
     """None flips, some do, all do; each that does is told, and the others are not looked at."""
     rows = [Interval(0, 0, 10 * i, 10 * i + 5, i) for i in range(300)]
     own = [Interval(0, 0, 10 * i + 5, 10 * i + 7, i) for i in range(290)]
     everywhere = Interval(0, 0, NEG_INF, POS_INF, 1000)
-    matching = Matching(tells_matched, False, 1 << 20)
+    matching = Matching(emits_matched, False, 1 << 20)
     matching.load(1, entries(rows), entries(own))
     on, off = packed([(runs.PARTNER_INSERT, everywhere, -1)]), packed([(runs.PARTNER_DELETE, everywhere, -1)])
     ten, nothing = list(range(290, 300)), list[int]()
-    assert told(matching, 2, on) == ((nothing, ten) if tells_matched else (ten, nothing))
-    assert told(matching, 3, off) == ((ten, nothing) if tells_matched else (nothing, ten))
+    assert emitted(matching, 2, on) == ((nothing, ten) if emits_matched else (ten, nothing))
+    assert emitted(matching, 3, off) == ((ten, nothing) if emits_matched else (nothing, ten))
     matching.check()
     assert matching.flips == 20
-    assert told(matching, 4, packed([(runs.PARTNER_DELETE, one, -1) for one in own]))[tells_matched is False] == list(range(290))
-    assert told(matching, 5, on)[tells_matched] == list(range(300)) and told(matching, 6, off)[not tells_matched] == list(range(300))
+    assert emitted(matching, 4, packed([(runs.PARTNER_DELETE, one, -1) for one in own]))[emits_matched is False] == list(range(290))
+    assert emitted(matching, 5, on)[emits_matched] == list(range(300)) and emitted(matching, 6, off)[not emits_matched] == list(range(300))
     matching.check()
 
 
@@ -52,7 +52,7 @@ def test_gaps_without_rows_are_passed_over() -> None:
     others = [Interval(0, 0, 4 * i, 4 * i + 1, i) for i in range(400)]
     matching.load(1, entries([Interval(0, 0, 1000, 1600, 0)]), entries(others))
     for version, one in enumerate(others, 2):
-        went = told(matching, version, packed([(runs.PARTNER_DELETE, one, -1)]))
+        went = emitted(matching, version, packed([(runs.PARTNER_DELETE, one, -1)]))
         assert went == ([], [0] if one is others[399] else [])
     matching.check()
 
@@ -93,14 +93,14 @@ def test_tens_of_thousands() -> None:
     """Random batches, against counts by sorting."""
     rng, n = np.random.default_rng(3), 20_000
     matching = Matching(False, False)
-    sides = [_random(rng, n, 0), _random(rng, n, 0)]
-    matching.load(1, *sides)
+    inputs = [_random(rng, n, 0), _random(rng, n, 0)]
+    matching.load(1, *inputs)
     for version in range(2, 6):
         changes = []
-        for side, (delete, insert) in enumerate(((runs.OUTER_DELETE, runs.OUTER_INSERT), (runs.PARTNER_DELETE, runs.PARTNER_INSERT))):
-            stay, news = rng.random(len(sides[side].slot)) > 0.1, _random(rng, n // 10, version * n)
-            changes += [(delete, sides[side].take(~stay)), (insert, news)]
-            sides[side] = _together([sides[side].take(stay), news])
+        for input, (delete, insert) in enumerate(((runs.OUTER_DELETE, runs.OUTER_INSERT), (runs.PARTNER_DELETE, runs.PARTNER_INSERT))):
+            stay, news = rng.random(len(inputs[input].slot)) > 0.1, _random(rng, n // 10, version * n)
+            changes += [(delete, inputs[input].take(~stay)), (insert, news)]
+            inputs[input] = _together([inputs[input].take(stay), news])
         changes.sort(key=lambda one: one[0])
         kind = np.concatenate([np.full(len(one.slot), kind, np.int8) for kind, one in changes])
         columns, former = _together([one for _, one in changes]), np.full(len(kind), -1, np.int32)
@@ -109,7 +109,7 @@ def test_tens_of_thousands() -> None:
         signs = matching.apply(version, moves, 1 << 40).rows[0]
         assert matching.count(matching.root) - before == int((signs >= 0).sum() - (signs < 0).sum())
         matching.reclaim(version, NO_PINS, 1 << 40)
-        rows, others = sides
+        rows, others = inputs
         met = np.searchsorted(np.sort(others.left), rows.right, "right") - np.searchsorted(np.sort(others.right), rows.left, "left")
         assert matching.holds(matching.root, rows).tolist() == (met == 0).tolist()
         assert matching.count(matching.root) == int((met == 0).sum())
@@ -129,6 +129,6 @@ def _random(rng: np.random.Generator, n: int, first: int) -> Entries:
 def test_lonely_rows_have_no_partner() -> None:
     matching = Matching(False, False, 1 << 20)
     matching.load(1, entries([Interval(0, LONELY, 1, 2, 0)]), entries([]))
-    assert told(matching, 2, packed([(runs.PARTNER_INSERT, Interval(0, 0, 0, 9, 0), -1)])) == ([], [])
-    assert told(matching, 3, packed([(runs.OUTER_INSERT, Interval(0, LONELY, 1, 2, 1), -1)])) == ([], [1])
+    assert emitted(matching, 2, packed([(runs.PARTNER_INSERT, Interval(0, 0, 0, 9, 0), -1)])) == ([], [])
+    assert emitted(matching, 3, packed([(runs.OUTER_INSERT, Interval(0, LONELY, 1, 2, 1), -1)])) == ([], [1])
     matching.check()

@@ -9,7 +9,7 @@ from structures.core.encoding import NEG_INF, POS_INF
 from structures.core.entries import NO_ENTRIES, Entries
 from structures.core.kernel import JIT
 from structures.event_tree.counting import THEIRS
-from structures.event_tree.visits import DELETE, INSERT, MOVE, Changes, Visits
+from structures.event_tree.visits import DELETE, INSERT, MOVE, EventChanges, Visits
 from tests.naive.counting import Weighted
 from tests.naive.interval_join import Interval
 from tests.structures.event_tree.counting_machine import packed
@@ -39,16 +39,16 @@ def test_tens_of_thousands_of_rows() -> None:
 
 def test_what_is_not_there_cannot_go() -> None:
     one = Weighted(Interval(0, 0, 1, 2, 7), (0, 0, 0))
-    for side in (0, 1):
+    for input in (0, 1):
         for kind in (DELETE, MOVE):
             with pytest.raises(KeyError, match="not there"):
-                list(Visits(3, [(0, 0)], 1 << 20).follow(2, packed([(kind, side, one, 3)])))
+                list(Visits(3, [(0, 0)], 1 << 20).follow(2, packed([(kind, input, one, 3)])))
 
 
-@pytest.mark.parametrize("column", Changes._fields)
+@pytest.mark.parametrize("column", EventChanges._fields)
 def test_columns_that_are_too_short_are_refused_first(column: str) -> None:
     visits = Visits(3, [(0, 0)], 1 << 20)
-    changes = packed([(INSERT, side, Weighted(Interval(0, 0, 1, 2, 7), (0, 0, 0)), 3) for side in (0, 1)])
+    changes = packed([(INSERT, input, Weighted(Interval(0, 0, 1, 2, 7), (0, 0, 0)), 3) for input in (0, 1)])
     with pytest.raises(ValueError, match="different lengths"):
         list(visits.follow(2, changes._replace(**{column: getattr(changes, column)[:1]})))
     assert visits.entries == 0

@@ -18,34 +18,34 @@ class VisitsMachine(RuleBasedStateMachine):
     @initialize(lengths=st.booleans(), shapes=st.lists(SHAPES, max_size=40))
     def begin(self, lengths: bool, shapes: list[Shape]) -> None:
         self.lengths, self.slot, self.version = lengths, 0, 1
-        self.sides: tuple[dict[int, Weighted], dict[int, Weighted]] = ({}, {})
+        self.inputs: tuple[dict[int, Weighted], dict[int, Weighted]] = ({}, {})
         self.recipe = [(0, 0), (OWN, 1), (THEIRS, 1), (THEIRS, 2), *(OF_LENGTHS if lengths else [])]
         self.visits = Visits(W, self.recipe, 1 << 20)
-        for side, one in self.new(shapes):
-            self.sides[side][one.interval.slot] = one
-        rows, partners = (entries(one.interval for one in side.values()) for side in self.sides)
-        weights = np.array([one.weights for one in self.sides[1].values()], np.int64).reshape(-1, W)
+        for input, one in self.new(shapes):
+            self.inputs[input][one.interval.slot] = one
+        rows, partners = (entries(one.interval for one in input.values()) for input in self.inputs)
+        weights = np.array([one.weights for one in self.inputs[1].values()], np.int64).reshape(-1, W)
         self.visits.require(len(rows.slot), len(partners.slot))
         self.visits.load(1, rows, partners, weights)
-        self.judge()
+        self.validate()
 
     def new(self, shapes: list[Shape]) -> list[tuple[int, Weighted]]:
         made = []
-        for side, key, left, right, weights in shapes:
+        for input, key, left, right, weights in shapes:
             self.slot += 1
             if self.lengths:
                 left, right = finite(left, right)
-            made.append((side, Weighted(Interval(0, key, min(left, right), max(left, right), self.slot), (0, *weights))))
+            made.append((input, Weighted(Interval(0, key, min(left, right), max(left, right), self.slot), (0, *weights))))
         return made
 
-    def judge(self) -> None:
+    def validate(self) -> None:
         self.visits.check()
-        assert self.visits.entries == len(self.sides[0]) + len(self.sides[1])
+        assert self.visits.entries == len(self.inputs[0]) + len(self.inputs[1])
 
     def follow(self, changes: list[Change]) -> None:
         """Each is told against what the ones before it left."""
         self.version += 1
-        self.visits.require(len(self.sides[0]) + len(changes), len(self.sides[1]) + len(changes))
+        self.visits.require(len(self.inputs[0]) + len(changes), len(self.inputs[1]) + len(changes))
         hits, found = dict[int, list[int]](), list[list[int]]()
         try:
             for _, measured, numbers, slots in self.visits.follow(self.version, packed(changes)):
@@ -54,8 +54,8 @@ class VisitsMachine(RuleBasedStateMachine):
                     hits.setdefault(number, []).append(slot)
         except KeyError as missing:  # all that goes was there
             raise AssertionError(str(missing)) from missing
-        for number, (kind, side, one, former) in enumerate(changes):
-            of = self.sides[side]
+        for number, (kind, input, one, former) in enumerate(changes):
+            of = self.inputs[input]
             if kind == MOVE:
                 del of[former]
             if kind == DELETE:
@@ -63,31 +63,31 @@ class VisitsMachine(RuleBasedStateMachine):
             elif kind != MEASURE:
                 of[one.interval.slot] = one
             met = hits.get(number, [])
-            if side == 0:
-                alone = totals([[one], self.sides[1].values()], self.recipe, 0)
+            if input == 0:
+                alone = totals([[one], self.inputs[1].values()], self.recipe, 0)
                 assert not met and found[number] == (alone if kind != MOVE else [0] * len(alone)), (kind, one)
             else:
-                wanted = [] if kind == MOVE else [slot for slot, row in self.sides[0].items() if meet(row.interval, one.interval)]
+                wanted = [] if kind == MOVE else [slot for slot, row in self.inputs[0].items() if meet(row.interval, one.interval)]
                 assert sorted(met) == sorted(wanted), (kind, one)
         self.visits.reclaim(self.version, 1 << 40)
 
     @rule(shapes=st.lists(SHAPES, max_size=12), data=st.data())
     def run(self, shapes: list[Shape], data: st.DataObject) -> None:
         changes: list[Change] = []
-        for side, of in enumerate(self.sides):
+        for input, of in enumerate(self.inputs):
             doomed = data.draw(st.lists(st.sampled_from(sorted(of)), unique=True, max_size=6)) if of else []
             moving = data.draw(st.integers(0, len(doomed)))
             for number, slot in enumerate(doomed):
                 one = of[slot]
                 if number < moving:
-                    changes.append((MOVE, side, one._replace(interval=one.interval._replace(slot=slot + 100_000)), slot))
+                    changes.append((MOVE, input, one._replace(interval=one.interval._replace(slot=slot + 100_000)), slot))
                 else:
-                    changes.append((DELETE, side, one, -1))
-        changes += [(MEASURE if side == 0 and self.slot % 5 == 0 else INSERT, side, one, -1) for side, one in self.new(shapes)]
+                    changes.append((DELETE, input, one, -1))
+        changes += [(MEASURE if input == 0 and self.slot % 5 == 0 else INSERT, input, one, -1) for input, one in self.new(shapes)]
         self.follow(data.draw(st.permutations(changes)))
-        self.judge()
+        self.validate()
 
-    @rule(side=st.integers(0, 1))
-    def empty(self, side: int) -> None:
-        self.follow([(DELETE, side, one, -1) for one in list(self.sides[side].values())])
-        self.judge()
+    @rule(input=st.integers(0, 1))
+    def empty(self, input: int) -> None:
+        self.follow([(DELETE, input, one, -1) for one in list(self.inputs[input].values())])
+        self.validate()

@@ -10,15 +10,15 @@ import pytest
 
 from structures.aggregate import layout
 from structures.aggregate.groups import Groups, Step
-from structures.aggregate.layout import NAN_BITS, Rows, ordered_bits
+from structures.aggregate.layout import NAN_BITS, GroupedColumns, ordered_bits
 from structures.core.reserve import reserve
-from structures.grouped.following import FLOAT, NULL, OPERATORS, ORDERED, WORD, Changes, GroupedRows, Reads
+from structures.grouped.following import FLOAT, NULL, OPERATORS, ORDERED, WORD, GroupChanges, GroupedRows, Reads
 from structures.rows.key_counts import KeyCounts
 from structures.rows.key_table import FLOAT as FLOAT_KIND
 from structures.rows.key_table import PLAIN, RowSet
 from structures.rows.reading import Run
-from structures.rows.rows import Rows as StoredRows
-from structures.rows.succession import Succeeded, Succession, Told
+from structures.rows.rows import RowStore as StoredRows
+from structures.rows.succession import ReportedSuccession, Succession, VersionSlots
 
 COLUMNS = 4  # key, a number, a float, another one; all but the key may be null
 WIDTH = 5  # of a row of a group: its code, COUNT(*), SUM of the number, MAX of the float, null bits
@@ -40,8 +40,8 @@ class Kept(NamedTuple):
     succession: Succession
 
     @property
-    def places(self) -> np.ndarray:
-        return self.succession.places
+    def positions(self) -> np.ndarray:
+        return self.succession.positions
 
 
 def kept(shown: int = 15) -> Kept:
@@ -96,7 +96,7 @@ class Relation:
         return self.rows.cells[np.maximum(slots, 0), 1] // 2
 
 
-def by_steps(of: Kept, relation: Relation, version: int, run: Run, having: list[tuple[int, int, int]]) -> Succeeded:
+def by_steps(of: Kept, relation: Relation, version: int, run: Run, having: list[tuple[int, int, int]]) -> VersionSlots:
     """As the module's other kernels do, one by one."""
     moved = relation.rows.differing(READS.columns, run)
     cells = relation.rows.cells[moved.slots]
@@ -104,17 +104,17 @@ def by_steps(of: Kept, relation: Relation, version: int, run: Run, having: list[
     plain = np.where(np.isnan(cells[:, 2].view(np.float64)), NAN_BITS, np.where(cells[:, 2].view(np.float64) == 0, 0, cells[:, 2]))
     keys = np.stack([no_number, np.where(no_number, 0, cells[:, 1] // 2), no_float, np.where(no_float, 0, plain)], axis=1)
     given = RowSet(of.keys.kinds, of.keys.key, np.ascontiguousarray(keys), np.zeros(1, np.int64), np.frombuffer(b"", np.uint8))
-    codes, dropped = of.keys.enter_used(version, given, of.counts.counts, moved.comes)
+    codes, dropped = of.keys.enter_used(version, given, of.counts.counts, moved.is_inserted)
     of.keys.retire(version, dropped)
     values = np.stack([cells[:, 1], np.array([ordered_bits(np.int64(one)) for one in cells[:, 2].tolist()], np.int64)])
-    signs = np.where(moved.comes, 1, -1).astype(np.int8)
-    rows = Rows(codes, signs, np.ascontiguousarray(values), np.stack([no_number, no_float]).astype(np.uint8))
-    told_codes, numbers, told = of.groups.add_in_order(rows, moved.offsets)
-    there = told[:, 0] >= 0
+    signs = np.where(moved.is_inserted, 1, -1).astype(np.int8)
+    rows = GroupedColumns(codes, signs, np.ascontiguousarray(values), np.stack([no_number, no_float]).astype(np.uint8))
+    emitted_codes, numbers, emitted = of.groups.add_in_order(rows, moved.offsets)
+    there = emitted[:, 0] >= 0
     for operator, cell, value in having:
-        words, valid = told[:, cell], (told[:, 4] >> cell & 1) == 0
+        words, valid = emitted[:, cell], (emitted[:, 4] >> cell & 1) == 0
         there &= valid & (words == value, words != value, words < value, words <= value, words > value, words >= value)[operator]
-    return of.rows.succeed(version, Told(told_codes, numbers, told, there), of.succession)[0]
+    return of.rows.succeed(version, ReportedSuccession(emitted_codes, numbers, emitted, there), of.succession)[0]
 
 
 @pytest.mark.parametrize("seed", range(5))
@@ -131,20 +131,20 @@ def test_one_call_does_what_the_steps_do(seed: int) -> None:
         run = relation.change(turn, rng.randrange(1, 20))
         words = np.stack([relation.half(run.old), relation.half(run.new)]).reshape(1, 2, -1)
         assert grouped.has_room(len(run.old))
-        followed = grouped.follow((turn, turn), relation.rows.stored, Changes(run, words), True)
+        followed = grouped.follow((turn, turn), relation.rows.stored, GroupChanges(run, words), True)
         one.keys.retire(turn, followed.dropped)
         wanted, found = by_steps(other, relation, turn, run, having), followed.found
-        assert isinstance(found, Succeeded)
+        assert isinstance(found, VersionSlots)
         for mine, its in zip(found, wanted, strict=True):
             assert mine.tolist() == its.tolist()
         assert one.rows.cells[found.slots].tolist() == other.rows.cells[wanted.slots].tolist()
         assert one.rows.used == other.rows.used and followed.lost == sum(found.deletes.tolist())
         codes = other.keys.used
         assert one.keys.used == codes and one.groups.groups == other.groups.groups
-        assert np.array_equal(one.keys.cells[:codes], other.keys.cells[:codes]) and np.array_equal(one.places, other.places)
+        assert np.array_equal(one.keys.cells[:codes], other.keys.cells[:codes]) and np.array_equal(one.positions, other.positions)
         assert np.array_equal(one.counts.counts, other.counts.counts)
         some = np.arange(codes, dtype=np.int32)
-        assert np.array_equal(one.groups.tell(some), other.groups.tell(some))
+        assert np.array_equal(one.groups.emit(some), other.groups.emit(some))
         changed += len(found.slots)
         if turn % 5 == 0:
             for of in (one, other):
@@ -158,18 +158,18 @@ def test_one_call_does_what_the_steps_do(seed: int) -> None:
     assert changed > 100
 
 
-def test_told_alone_the_rows_of_groups_stay() -> None:
+def test_emitted_alone_the_rows_of_groups_stay() -> None:
     rng = random.Random(1)
     relation, one, other = Relation(rng), kept(), kept()
     grouped = GroupedRows(one.keys, one.counts.counts, one.groups, one.rows, one.succession, READS)
     run = relation.change(1, 20)
     words = np.stack([relation.half(run.old), relation.half(run.new)]).reshape(1, 2, -1)
-    followed = grouped.follow((1, 1), relation.rows.stored, Changes(run, words), False)
-    told = followed.found
-    assert isinstance(told, Told) and followed.lost == followed.new == one.rows.used == 0
-    one.rows.succeed(1, Told(told.codes, told.versions, told.rows, told.rows[:, 0] >= 0), one.succession)
+    followed = grouped.follow((1, 1), relation.rows.stored, GroupChanges(run, words), False)
+    emitted = followed.found
+    assert isinstance(emitted, ReportedSuccession) and followed.lost == followed.new == one.rows.used == 0
+    one.rows.succeed(1, ReportedSuccession(emitted.codes, emitted.versions, emitted.rows, emitted.rows[:, 0] >= 0), one.succession)
     by_steps(other, relation, 1, run, [])
-    assert np.array_equal(one.places, other.places) and one.rows.used == other.rows.used > 0
+    assert np.array_equal(one.positions, other.positions) and one.rows.used == other.rows.used > 0
 
 
 def test_too_many_codes_are_noticed_before_anything_is_touched() -> None:

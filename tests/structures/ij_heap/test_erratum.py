@@ -73,5 +73,5 @@ def test_random_constraints(seed: int) -> None:
         assert (found is None) == (not wanted)
         if found is not None:
             lefts = [intervals[slot].left for slot in found.tolist()]
-            assert lefts == [min(row[place].left for row in wanted) for place in range(3)]
+            assert lefts == [min(row[position].left for row in wanted) for position in range(3)]
     assert broken > 10

@@ -130,16 +130,16 @@ def test_one_row_among_tens_of_thousands_of_intervals() -> None:
         cursor = heap.rows(heap.bulk_load(1, every))
         assert read_all(cursor) == [(middle + 2, middle, middle + 1)]
         assert cursor.steps <= 4 * log2(n), (n, cursor.steps)
-        told: list[tuple[int, int]] = []
+        emitted: list[tuple[int, int]] = []
 
-        def sink(sign: int, slots: np.ndarray, told: list[tuple[int, int]] = told) -> bool:
-            told.append((sign, slots.shape[1]))
+        def sink(sign: int, slots: np.ndarray, emitted: list[tuple[int, int]] = emitted) -> bool:
+            emitted.append((sign, slots.shape[1]))
             return True
 
         before, one = heap.update_steps, every.take(slice(middle, middle + 1))
         apply_batch(heap, 2, one, NONE, sink)
         apply_batch(heap, 3, NONE, one, sink)
-        assert told == [(-1, 1), (1, 1)]
+        assert emitted == [(-1, 1), (1, 1)]
         assert heap.update_steps - before <= 5 * log2(n), (n, heap.update_steps - before)
         per_entry.append(heap.live_bytes / n)
     assert max(per_entry) < 1.2 * min(per_entry), per_entry

@@ -31,10 +31,10 @@ class View(NamedTuple):
     def wanted(self, then: Relations) -> set[Row]:
         return join([then[relation] for relation, _ in self.atoms], [own for _, own in self.atoms])
 
-    def entries(self, place: int, given: Iterable[Entry]) -> Entries:
+    def entries(self, position: int, given: Iterable[Entry]) -> Entries:
         """In the order of the atom's first index."""
-        own = self.atoms[place][1]
-        first = self.tree.members[self.tree.first[place]].variables
+        own = self.atoms[position][1]
+        first = self.tree.members[self.tree.first[position]].variables
         return packed([permuted(one, tuple(own.index(v) for v in first)) for one in given], len(own) + 1)
 
 
@@ -75,14 +75,14 @@ class FollowingMachine(ReadingMachine):
         self.indexes = OrderedIndexes(1 << 20)
         self.indexes.begin(1)
         self.arities = arities
-        self.now = {place: frozenset(self._new(tuples, place)) for place in range(len(arities))}
+        self.now = {position: frozenset(self._new(tuples, position)) for position in range(len(arities))}
         self.made: dict[Key, int] = {}
 
     def note(self, run: Run) -> None:
         """What was done to indexes."""
 
-    def whole(self, tree: Any, root: Any, place: int, how: int) -> Any:
-        """A cursor of all rows, in one of the ways; `place`: an atom."""
+    def whole(self, tree: Any, root: Any, position: int, how: int) -> Any:
+        """A cursor of all rows, in one of the ways; `position`: an atom."""
         return tree.rows(root)
 
     def held(self, view: View, root: Any) -> list[tuple[int, int]]:
@@ -94,13 +94,13 @@ class FollowingMachine(ReadingMachine):
         """The arity and the root of each part of trees that are being written."""
         return []
 
-    def _new(self, tuples: list[tuple[int, Entry, int]], place: int) -> list[Entry]:
+    def _new(self, tuples: list[tuple[int, Entry, int]], position: int) -> list[Entry]:
         """Up to two entries of a tuple each."""
         made = []
         for at, values, copies in tuples:
-            for _ in range(copies if at % len(self.arities) == place else 0):
+            for _ in range(copies if at % len(self.arities) == position else 0):
                 self.slot += 1
-                made.append((*values[: self.arities[place]], self.slot))
+                made.append((*values[: self.arities[position]], self.slot))
         return made
 
     def _settle(self) -> None:
@@ -122,32 +122,32 @@ class FollowingMachine(ReadingMachine):
     def change_at_once(self, tuples: list[tuple[int, Entry, int]], data: st.DataObject) -> None:
         self._begin_version()
         changes, before, between, after = {}, dict(self.now), dict(self.now), dict(self.now)
-        for place, entries in self.now.items():
+        for position, entries in self.now.items():
             there = sorted(entries)
-            gone = data.draw(st.lists(st.sampled_from(there), unique=True, max_size=6)) if there else []
-            come = self._new(tuples, place)
-            moved = sorted(entries - set(gone))[:1]
+            deleted = data.draw(st.lists(st.sampled_from(there), unique=True, max_size=6)) if there else []
+            inserted = self._new(tuples, position)
+            moved = sorted(entries - set(deleted))[:1]
             moves = [(*one[:-1], self.slot + 1) for one in moved]
             self.slot += len(moves)
-            for (relation, columns), index in self.made.items() if gone or come or moves else ():
-                if relation == place:
-                    parts = ([permuted(one, columns) for one in part] for part in (gone, come, moved, moves))
+            for (relation, columns), index in self.made.items() if deleted or inserted or moves else ():
+                if relation == position:
+                    parts = ([permuted(one, columns) for one in part] for part in (deleted, inserted, moved, moves))
                     changes[index] = Changes(*(packed(part, self.WIDTH + 1) for part in parts))
-            before[place] = (entries - set(moved)) | set(moves)
-            between[place] = before[place] - set(gone)
-            after[place] = between[place] | set(come)
+            before[position] = (entries - set(moved)) | set(moves)
+            between[position] = before[position] - set(deleted)
+            after[position] = between[position] | set(inserted)
         done = apply_to_indexes(self.indexes, changes)
         self.note(done)
         for view in self.views:
-            told: dict[int, list[Row]] = {DELETE: [], INSERT: []}
+            emitted: dict[int, list[Row]] = {DELETE: [], INSERT: []}
 
-            def sink(sign: int, slots: np.ndarray, told: dict[int, list[Row]] = told) -> bool:
-                told[sign] += transposed(slots)
+            def sink(sign: int, slots: np.ndarray, emitted: dict[int, list[Row]] = emitted) -> bool:
+                emitted[sign] += transposed(slots)
                 return True
 
             follow_batch(view.tree, done, sink)
-            assert sorted(told[DELETE]) == sorted(view.wanted(before) - view.wanted(between))
-            assert sorted(told[INSERT]) == sorted(view.wanted(after) - view.wanted(between))
+            assert sorted(emitted[DELETE]) == sorted(view.wanted(before) - view.wanted(between))
+            assert sorted(emitted[INSERT]) == sorted(view.wanted(after) - view.wanted(between))
         self.now = after
         self._settle()
 
@@ -155,16 +155,16 @@ class FollowingMachine(ReadingMachine):
         """Each change goes into all indexes of its relation."""
         self._begin_version()
         steps: list[tuple[int, int, Entry]] = []
-        for place, entries in self.now.items():
+        for position, entries in self.now.items():
             there = sorted(entries)
-            gone = data.draw(st.lists(st.sampled_from(there), unique=True, max_size=3)) if there else []
-            steps += [(DELETE, place, one) for one in gone] + [(INSERT, place, one) for one in self._new(tuples, place)]
+            deleted = data.draw(st.lists(st.sampled_from(there), unique=True, max_size=3)) if there else []
+            steps += [(DELETE, position, one) for one in deleted] + [(INSERT, position, one) for one in self._new(tuples, position)]
         steps = data.draw(st.permutations(steps))
         states = [self.now]
         entries_of: list[tuple[int, int, int, Entry]] = []  # number of the step, index, sign, entry
-        for number, (sign, place, one) in enumerate(steps):
-            states.append({**states[-1], place: states[-1][place] ^ {one}})
-            mine = [(index, columns) for (relation, columns), index in self.made.items() if relation == place]
+        for number, (sign, position, one) in enumerate(steps):
+            states.append({**states[-1], position: states[-1][position] ^ {one}})
+            mine = [(index, columns) for (relation, columns), index in self.made.items() if relation == position]
             entries_of += [(number, index, sign, permuted(one, columns)) for index, columns in mine]
         offsets, numbers = (np.array([one[word] for one in entries_of], np.int64) for word in (0, 1))
         signs = np.array([sign for _, _, sign, _ in entries_of], np.int8)
@@ -190,17 +190,17 @@ class FollowingMachine(ReadingMachine):
         number = data.draw(st.integers(0, len(roots) - 1))
         view = self.views[number]
         root, wanted = roots[number], view.wanted(then)
-        place = data.draw(st.integers(0, len(view.atoms) - 1))
-        relation, own = view.atoms[place]
+        position = data.draw(st.integers(0, len(view.atoms) - 1))
+        relation, own = view.atoms[position]
         if how < self.WHOLE:
-            cursor = self.whole(view.tree, root, place, how)
+            cursor = self.whole(view.tree, root, position, how)
         elif how == self.WHOLE:
             given = [one for one in sorted(then[relation]) if one[-1] % 2]
-            cursor = view.tree.partners(root, place, view.entries(place, given))
-            wanted = {row for row in wanted if row[place] % 2}
+            cursor = view.tree.partners(root, position, view.entries(position, given))
+            wanted = {row for row in wanted if row[position] % 2}
         else:
             key = values[: len(own)]
-            cursor = view.tree.of_key(root, place, view.entries(place, [(*key, 0)]).coordinates[0, : len(own)].tolist())
+            cursor = view.tree.of_key(root, position, view.entries(position, [(*key, 0)]).coordinates[0, : len(own)].tolist())
             mine = {one[-1] for one in then[relation] if one[: len(own)] == key}
-            wanted = {row for row in wanted if row[place] in mine}
+            wanted = {row for row in wanted if row[position] in mine}
         self.readings.append(Reading(cursor, wanted, version))

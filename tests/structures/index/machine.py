@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import initialize, precondition, rule
 
 from structures.core.entries import DELETE, ENTER, INSERT
-from structures.index.indexes import Cursor, Entries, OrderedIndexes
+from structures.index.indexes import Entries, IndexCursor, OrderedIndexes
 from structures.index.layout import BLOCK
 from tests.naive import ordered_index as twin
 from tests.naive.natural_join import Entry
@@ -34,7 +34,7 @@ def unpacked(entries: Entries) -> list[Entry]:
     return [(*row, slot) for row, slot in zip(entries.coordinates.tolist(), entries.slot.tolist(), strict=True)]
 
 
-def read_entries(cursor: Cursor, limit: int = 3) -> list[Entry]:
+def read_entries(cursor: IndexCursor, limit: int = 3) -> list[Entry]:
     found: list[Entry] = []
     while not cursor.done:
         found += unpacked(cursor.fill(limit))
@@ -57,19 +57,19 @@ class IndexMachine(ReadingMachine):
         self.indexes.begin(1)
         self.now: dict[int, frozenset[Entry]] = {}
         self.leaving: dict[int, int] = {}  # blocks at a time
-        for place, arity in enumerate(arities):
-            self._make(arity, given, place)
+        for position, arity in enumerate(arities):
+            self._make(arity, given, position)
         self._settle()
 
-    def _make(self, arity: int, given: list[tuple[int, Entry, int]], place: int) -> None:
+    def _make(self, arity: int, given: list[tuple[int, Entry, int]], position: int) -> None:
         index = self.indexes.add(arity)
-        loaded = self._new(given, place, arity, frozenset())
+        loaded = self._new(given, position, arity, frozenset())
         self.indexes.load(index, packed(loaded, 8))
         self.now[index] = frozenset(loaded)
 
-    def _new(self, given: list[tuple[int, Entry, int]], place: int, arity: int, there: frozenset[Entry]) -> list[Entry]:
+    def _new(self, given: list[tuple[int, Entry, int]], position: int, arity: int, there: frozenset[Entry]) -> list[Entry]:
         """Of what is given that which is for this place, each at a slot that few others have; none that is there."""
-        made = dict.fromkeys((*values[:arity], slot) for at, values, slot in given if at == place)
+        made = dict.fromkeys((*values[:arity], slot) for at, values, slot in given if at == position)
         return [one for one in made if one not in there]
 
     def _settle(self) -> None:
@@ -92,16 +92,16 @@ class IndexMachine(ReadingMachine):
     def batch(self, given: list[tuple[int, Entry, int]], data: st.DataObject) -> None:
         self._next()
         changes, wanted = {}, {}
-        for place, index in enumerate(self.now):
+        for position, index in enumerate(self.now):
             arity = self.indexes.arity(index)
-            gone = self._doomed(data, index)
-            left = self.now[index] - set(gone)
-            come = self._new(given, place, arity, left)
+            deleted = self._doomed(data, index)
+            left = self.now[index] - set(deleted)
+            inserted = self._new(given, position, arity, left)
             moved = [one for one in sorted(left) if (*one[:-1], one[-1] + 1000) not in self.now[index]][:2]
             after = [(*one[:-1], one[-1] + 1000) for one in moved]
-            changes[index] = Changes(*(packed(part, arity + 1) for part in (gone, come, moved, after)))
+            changes[index] = Changes(*(packed(part, arity + 1) for part in (deleted, inserted, moved, after)))
             between = (left - set(moved)) | set(after)
-            wanted[index] = between | set(gone), between, between | set(come)
+            wanted[index] = between | set(deleted), between, between | set(inserted)
         roots = {index: self.indexes.root(index) for index in changes}
         run = apply_to_indexes(self.indexes, changes)
         for index, (old, middle, new) in wanted.items():
@@ -120,8 +120,8 @@ class IndexMachine(ReadingMachine):
         """Each entry comes if it is not there, and goes if it is."""
         self._next()
         toggled = [(index, one) for index in self.now for one in self._doomed(data, index)]
-        for place, index in enumerate(self.now):
-            toggled += [(index, (*values[: self.indexes.arity(index)], slot)) for at, values, slot in given if at == place]
+        for position, index in enumerate(self.now):
+            toggled += [(index, (*values[: self.indexes.arity(index)], slot)) for at, values, slot in given if at == position]
         signs, wanted = [], []
         for index, one in toggled:
             signs.append(DELETE if one in self.now[index] else INSERT)
@@ -138,10 +138,10 @@ class IndexMachine(ReadingMachine):
     def replace(self, arity: int, given: list[tuple[int, Entry, int]], piece: int, data: st.DataObject) -> None:
         """An index is removed, a piece at once, another made."""
         self._next()
-        gone = data.draw(st.sampled_from(sorted(self.now)))
-        del self.now[gone]
-        if not self.indexes.remove(gone, piece):
-            self.leaving[gone] = piece
+        deleted = data.draw(st.sampled_from(sorted(self.now)))
+        del self.now[deleted]
+        if not self.indexes.remove(deleted, piece):
+            self.leaving[deleted] = piece
         self._make(arity, given, 0)
         self._settle()
 
@@ -149,9 +149,9 @@ class IndexMachine(ReadingMachine):
     @rule(data=st.data())
     def go_on_removing(self, data: st.DataObject) -> None:
         self._next()
-        gone = data.draw(st.sampled_from(sorted(self.leaving)))
-        if self.indexes.remove(gone, self.leaving[gone]):
-            del self.leaving[gone]
+        deleted = data.draw(st.sampled_from(sorted(self.leaving)))
+        if self.indexes.remove(deleted, self.leaving[deleted]):
+            del self.leaving[deleted]
         self._settle()
 
     def rows_of(self, coordinates: np.ndarray, slots: np.ndarray) -> list[Entry]:

@@ -12,7 +12,7 @@ from hypothesis.stateful import precondition, rule
 
 from structures.index import planting
 from structures.index.indexes import OrderedIndexes, Run
-from structures.index.planting import Planted
+from structures.index.planting import IndexLoader
 from tests.structures.machines import ReadingMachine
 
 
@@ -24,8 +24,8 @@ class Growing:
         self.tree.hold()
 
     @property
-    def tree(self) -> Planted:
-        tree: Planted = self.view.tree
+    def tree(self) -> IndexLoader:
+        tree: IndexLoader = self.view.tree
         return tree
 
 
@@ -55,7 +55,7 @@ class PlantingMachine(ReadingMachine):
 
     @property
     def planted(self) -> list[Any]:
-        return [view for view in self.views if isinstance(view.tree, Planted)]
+        return [view for view in self.views if isinstance(view.tree, IndexLoader)]
 
     @property
     def unlinked(self) -> list[tuple[int, int]]:

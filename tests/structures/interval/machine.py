@@ -11,7 +11,7 @@ from hypothesis.stateful import initialize, precondition, rule
 
 from structures.core.arena import B
 from structures.core.encoding import NEG_INF, POS_INF
-from structures.interval.changes import TOLD
+from structures.interval.changes import EMITTED
 from structures.interval.tree import IntervalTree
 from tests.naive.interval_join import Interval, Pair, entries, in_window, pairs
 from tests.structures.batches import apply_singly
@@ -50,14 +50,14 @@ class IntervalMachine(BatchMachine):
         self.change(self.doomed(data), self._new(shapes))
 
     @rule(shape=SHAPES)
-    def tell(self, shape: tuple[int, int, int, int]) -> None:
+    def emit(self, shape: tuple[int, int, int, int]) -> None:
         """A version on, in which an interval that is not in the tree is told its partners."""
         self.version += 1
         (one,) = self._new([shape])
         others = list(self.now.values())
         wanted = self.wanted([*others, one]) - self.wanted(others)
-        told = apply_singly(self.tree, self.version, np.array([TOLD], np.int8), self.packed([one]), len(wanted))
-        assert sorted(self.rows_of(told[0]) if told else []) == sorted(wanted)
+        emitted = apply_singly(self.tree, self.version, np.array([EMITTED], np.int8), self.packed([one]), len(wanted))
+        assert sorted(self.rows_of(emitted[0]) if emitted else []) == sorted(wanted)
         self.root = self.tree.root
         self.tree.check(self.root, tuple(root for root, _ in self.pins.values()))
 
@@ -80,9 +80,9 @@ class IntervalMachine(BatchMachine):
         elif every:
             one = data.draw(st.sampled_from(every))
             cursor = self.tree.partners(root, entries([one]), (lo, hi))
-            side = 0 if one.set == 0 else 1
+            input = 0 if one.set == 0 else 1
             wanted = self.wanted(in_window(every, lo, hi))
-            wanted = {r for r in wanted if (one.slot in r if self.kind == "self" else r[side] == one.slot)}
+            wanted = {r for r in wanted if (one.slot in r if self.kind == "self" else r[input] == one.slot)}
         else:
             return
         self.readings.append(Reading(cursor, wanted, version))

@@ -242,9 +242,9 @@ def test_a_window_over_many_keys_is_read_in_short_steps() -> None:
 def test_partners_that_are_none_do_not_hold_a_call_up() -> None:
     """A call ends after so many steps, whether it found a row or not."""
     n = 300_000
-    places = np.arange(n, dtype=np.int64)
-    sets, slots = (places & 1).astype(np.uint8), places.astype(np.int32)
-    here = Entries(sets, np.zeros(n, np.int32), 10 * places, 10 * places + 5, slots)
+    positions = np.arange(n, dtype=np.int64)
+    sets, slots = (positions & 1).astype(np.uint8), positions.astype(np.int32)
+    here = Entries(sets, np.zeros(n, np.int32), 10 * positions, 10 * positions + 5, slots)
     tree = IntervalTree("pair")
     root = tree.bulk_load(1, here)
     cursor, calls, most = tree.partners(root, here.take(sets == 0)), 0, 0

@@ -13,9 +13,9 @@ from hypothesis.stateful import initialize, precondition, rule
 
 from structures.core.entries import DELETE, INSERT
 from structures.join_tree.changes import MOVE
-from structures.join_tree.cursors import Given, Start
+from structures.join_tree.cursors import GivenRows, Start
 from structures.join_tree.layout import ABSENT, EXISTS, OPTIONAL, REQUIRED
-from structures.join_tree.tree import JoinTree, Port, Singles
+from structures.join_tree.tree import JoinTree, Port, SingleChanges
 from tests.naive.tree_join import Rows, Seen, join
 from tests.structures.batches import apply_to_join
 from tests.structures.machines import Reading, ReadingMachine, Row, read_all, transposed
@@ -109,39 +109,39 @@ class JoinMachine(ReadingMachine):
     def _wanted(self) -> set[Row]:
         return join(self.now, self.shape.edges, [port.alias for port in self.shape.ports], self.shape.kinds, self.tree.shown)
 
-    def _gone(self, data: st.DataObject) -> list[list[int]]:
+    def _deleted(self, data: st.DataObject) -> list[list[int]]:
         return [data.draw(st.lists(st.sampled_from(sorted(of)), unique=True, max_size=6)) if of else [] for of in self.now]
 
-    def _batch(self, gone: list[list[int]], come: list[list[int]], asked: bool) -> None:
+    def _batch(self, deleted: list[list[int]], inserted: list[list[int]], asked: bool) -> None:
         self.version += 1
-        for sign, of in ((False, gone), (True, come)):
+        for sign, of in ((False, deleted), (True, inserted)):
             for alias, slots in enumerate(of):
                 self._change(alias, slots, sign, asked)
-        self._judge()
+        self._validate()
 
-    def _change(self, alias: int, slots: list[int], come: bool, asked: bool) -> None:
-        told = Counter[Row]()
+    def _change(self, alias: int, slots: list[int], inserted: bool, asked: bool) -> None:
+        emitted = Counter[Row]()
 
         def sink(sign: bool, rows: np.ndarray) -> bool:
-            told.update(transposed(rows)) if sign else told.subtract(transposed(rows))
+            emitted.update(transposed(rows)) if sign else emitted.subtract(transposed(rows))
             return True
 
         before = self._wanted()
-        if come and not asked:
+        if inserted and not asked:
             self.tree.load(self.version, alias, np.array(slots, np.int32))
         else:
-            apply_to_join(self.tree, self.version, alias, np.array(slots, np.int32), come, sink if asked else None)
+            apply_to_join(self.tree, self.version, alias, np.array(slots, np.int32), inserted, sink if asked else None)
         for slot in slots:
-            if come:
+            if inserted:
                 self.now[alias][slot] = self.described[alias][slot]
             else:
                 del self.now[alias][slot]
         if asked:
             after = self._wanted()
             wanted = dict.fromkeys(after - before, 1) | dict.fromkeys(before - after, -1)
-            assert {row: count for row, count in told.items() if count} == wanted
+            assert {row: count for row, count in emitted.items() if count} == wanted
 
-    def _judge(self) -> None:
+    def _validate(self) -> None:
         after = self._wanted()
         self.tree.reclaim(self.version, self.pin_array())
         rows = [np.array(sorted(of), np.int32) for of in self.now]
@@ -153,31 +153,31 @@ class JoinMachine(ReadingMachine):
 
     @rule(points=CHANGES, data=st.data(), asked=st.booleans())
     def batch(self, points: list[tuple[int, list[Seen], int]], data: st.DataObject, asked: bool) -> None:
-        gone = self._gone(data)
-        self._batch(gone, self._new(points), asked)
+        deleted = self._deleted(data)
+        self._batch(deleted, self._new(points), asked)
 
     @rule(points=CHANGES, data=st.data())
     def singles(self, points: list[tuple[int, list[Seen], int]], data: st.DataObject) -> None:
         """In a random order, each a version of the twin's own."""
         self.version += 1
-        come = self._new(points)
-        changes = [(DELETE, alias, slot) for alias, slots in enumerate(self._gone(data)) for slot in slots]
-        changes += [(INSERT, alias, slot) for alias, slots in enumerate(come) for slot in slots]
+        inserted = self._new(points)
+        changes = [(DELETE, alias, slot) for alias, slots in enumerate(self._deleted(data)) for slot in slots]
+        changes += [(INSERT, alias, slot) for alias, slots in enumerate(inserted) for slot in slots]
         changes = [one for one in data.draw(st.permutations(changes)) if self._able(one)]
         limit = data.draw(st.sampled_from([None, 2, 1000]))
         signs = np.array([sign for sign, _, _ in changes], np.int8)
         slots = np.array([slot for _, _, slot in changes], np.int32)
         room = self.tree._out
         self.tree._out = room[:, : data.draw(st.sampled_from([2, 7, 1000]))].copy()
-        told: dict[int, list[np.ndarray]] = {at: [] for at in range(len(changes))}
+        emitted: dict[int, list[np.ndarray]] = {at: [] for at in range(len(changes))}
 
         def sink(at: np.ndarray, rows: np.ndarray) -> int:
             for one in np.unique(at).tolist():
-                told[one].append(rows[:, at == one])
+                emitted[one].append(rows[:, at == one])
             last = int(at[-1])
-            return 0 if limit is None or sum(rows.shape[1] for rows in told[last]) <= limit else last + 1
+            return 0 if limit is None or sum(rows.shape[1] for rows in emitted[last]) <= limit else last + 1
 
-        singles = Singles(signs, np.array([u for _, u, _ in changes], np.int64), slots, slots, np.zeros(len(signs), np.int64))
+        singles = SingleChanges(signs, np.array([u for _, u, _ in changes], np.int64), slots, slots, np.zeros(len(signs), np.int64))
         self.tree.apply(self.version, singles, np.arange(len(signs)), None if limit is None else sink)
         self.tree._out = room
         for i, (sign, alias, slot) in enumerate(changes):
@@ -187,14 +187,14 @@ class JoinMachine(ReadingMachine):
             else:
                 self.now[alias][slot] = self.described[alias][slot]
             now = self._wanted()
-            part = np.concatenate([np.empty((self.tree.shown, 0), np.int32), *told[i]], axis=1)
+            part = np.concatenate([np.empty((self.tree.shown, 0), np.int32), *emitted[i]], axis=1)
             found = transposed(part)
-            assert [row in now for row in found] == self.tree.comes(alias, sign == INSERT, part).tolist()
+            assert [row in now for row in found] == self.tree.is_inserted(alias, sign == INSERT, part).tolist()
             assert len(found) == len(set(found)) and set(found) <= before ^ now
             assert limit is None or len(before ^ now) > limit or set(found) == before ^ now
-        for alias, slots_ in enumerate(come):
+        for alias, slots_ in enumerate(inserted):
             self.now[alias].update({slot: self.described[alias][slot] for slot in slots_ if slot not in self.now[alias]})
-        self._judge()
+        self._validate()
 
     def _able(self, change: tuple[int, int, int]) -> bool:
         _, alias, slot = change
@@ -204,7 +204,7 @@ class JoinMachine(ReadingMachine):
     def move(self, data: st.DataObject) -> None:
         self.version += 1
         self.described = [{} for _ in self.now]
-        for alias, slots in enumerate(self._gone(data)):
+        for alias, slots in enumerate(self._deleted(data)):
             after = list(range(self.slot + 1, self.slot + 1 + len(slots)))
             self.slot += len(slots)
             for old, new in zip(slots, after, strict=True):
@@ -213,9 +213,9 @@ class JoinMachine(ReadingMachine):
             before, behind = np.array(slots, np.int32), np.array(after, np.int32)
             some = self.tree.able(alias, behind)
             n = int(some.sum())
-            singles = Singles(np.full(n, MOVE, np.int8), np.full(n, alias), before[some], behind[some], np.zeros(n, np.int64))
+            singles = SingleChanges(np.full(n, MOVE, np.int8), np.full(n, alias), before[some], behind[some], np.zeros(n, np.int64))
             self.tree.apply(self.version, singles, np.zeros(n, np.int64), None)
-        self._judge()
+        self._validate()
 
     def pinned(self) -> Any:
         now = [dict(of) for of in self.now]
@@ -238,7 +238,7 @@ class JoinMachine(ReadingMachine):
             wanted = {row for row in wanted if self._has(then[alias][row[alias]][port], code)}
         else:
             slots = np.array(data.draw(st.lists(st.sampled_from(sorted(then[alias])), unique=True)) if then[alias] else [], np.int32)
-            start = Given(slots[self.tree.holds(roots, alias, slots)])
+            start = GivenRows(slots[self.tree.holds(roots, alias, slots)])
             wanted = {row for row in wanted if row[alias] in slots}
         bounds = np.empty((0, 2), np.int64)
         if windowed:

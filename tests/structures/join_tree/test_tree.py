@@ -79,11 +79,11 @@ def test_dangling_rows_are_in_no_tree_and_are_not_looked_at() -> None:
     codes = np.arange(n, dtype=np.int32)
     tree = path_of([[codes], [codes, codes], [codes + n]])
     assert tree.entries(tree.roots) == 0 and tree.is_empty(tree.roots)
-    before, told = tree.steps, list[np.ndarray]()
+    before, emitted = tree.steps, list[np.ndarray]()
     for number in range(10):
         for sign in (DELETE, INSERT):
-            apply_to_join(tree, 2 + number, 0, numbers(number), sign == INSERT, lambda come, rows: told.append(rows) is None)
-    assert sum(rows.shape[1] for rows in told) == 0
+            apply_to_join(tree, 2 + number, 0, numbers(number), sign == INSERT, lambda inserted, rows: emitted.append(rows) is None)
+    assert sum(rows.shape[1] for rows in emitted) == 0
     assert tree.steps - before <= 20 * 3
     tree.check([codes] * 3)
 
@@ -119,19 +119,19 @@ def test_thousands_of_rows_at_once(middle: bool, kind: int) -> None:
     rows = [np.empty(0, np.int32) for _ in range(2 + middle)]
     for version in range(1, 7):
         for u, here in enumerate(rows):
-            gone = here[rng.random(len(here)) < (0.5, 0.01)[version % 2]]
-            come = np.arange(version * n, version * n + (n, 50)[version % 2 if version > 1 else 0], dtype=np.int32)
+            deleted = here[rng.random(len(here)) < (0.5, 0.01)[version % 2]]
+            inserted = np.arange(version * n, version * n + (n, 50)[version % 2 if version > 1 else 0], dtype=np.int32)
             own = [tree.ports[p] for p in tree.of_alias[u]]
-            lefts = [rng.integers(0, 10**6, len(come)) for _ in own]
-            codes = [rng.integers(0, 50, len(come)).astype(np.int32) if port.domain >= 0 else None for port in own]
-            ends = [(left, left + rng.integers(-5, 10**4, len(come))) for left in lefts]
-            tree.describe(u, come, codes, [pair if port.spanned else None for port, pair in zip(own, ends, strict=True)])
-            apply_to_join(tree, version, u, gone, False)
+            lefts = [rng.integers(0, 10**6, len(inserted)) for _ in own]
+            codes = [rng.integers(0, 50, len(inserted)).astype(np.int32) if port.domain >= 0 else None for port in own]
+            ends = [(left, left + rng.integers(-5, 10**4, len(inserted))) for left in lefts]
+            tree.describe(u, inserted, codes, [pair if port.spanned else None for port, pair in zip(own, ends, strict=True)])
+            apply_to_join(tree, version, u, deleted, False)
             if version == 1:
-                tree.load(version, u, come)
+                tree.load(version, u, inserted)
             else:
-                apply_to_join(tree, version, u, come, True)
-            rows[u] = np.concatenate((np.setdiff1d(here, gone), come))
+                apply_to_join(tree, version, u, inserted, True)
+            rows[u] = np.concatenate((np.setdiff1d(here, deleted), inserted))
         tree.reclaim(version, np.empty(0, np.int64))
         tree.check(rows)
     assert kind != layout.REQUIRED or tree.entries(tree.roots) > n

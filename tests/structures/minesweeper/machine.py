@@ -12,14 +12,14 @@ from hypothesis.stateful import initialize
 from structures.index.indexes import OrderedIndexes
 from structures.minesweeper import kept
 from structures.minesweeper.cds import KEPT_SIZE, PRIVATE_SIZE, Size
-from structures.minesweeper.minesweeper import Cursor, Minesweeper, index_orders
+from structures.minesweeper.minesweeper import Minesweeper, MinesweeperCursor, index_orders
 from tests.naive.natural_join import Entry
 from tests.structures.index.following_machine import Key, Relations, View, atoms_of
 from tests.structures.tree_tracker.machine import TUPLES, TrackerMachine
 
 Atoms = tuple[tuple[int, tuple[int, ...]], ...]  # of each its relation, and its variables
 SMALL = Size(100, 100)
-MOST_LOGGED, BUDGET = kept.MOST_LOGGED, Cursor._BUDGET
+MOST_LOGGED, BUDGET = kept.MOST_LOGGED, MinesweeperCursor._BUDGET
 
 # Arities of the relations; of each view its atoms, and the order of its variables.
 SHAPES: list[tuple[tuple[int, ...], tuple[tuple[Atoms, tuple[int, ...]], ...]]] = [
@@ -72,7 +72,7 @@ class MinesweeperMachine(TrackerMachine):
         kept.MOST_LOGGED = most  # of the logs that are made next
         self.prepare(shape[0], tuples)
         sizes = SMALL if small[0] else PRIVATE_SIZE, SMALL if small[1] else KEPT_SIZE
-        given = {place: sorted(one) for place, one in self.now.items()}
+        given = {position: sorted(one) for position, one in self.now.items()}
         self.views = [View(mined(self.indexes, self.made, atoms, order, given, sizes), atoms) for atoms, order in shape[1]]
         self._settle()
 
@@ -90,7 +90,7 @@ class MinesweeperMachine(TrackerMachine):
                 tuples.add(tuple(of[v] for v in view.tree.shape.order))
             none_has_a_row(view.tree, tuples)
 
-    def whole(self, tree: Any, root: Any, place: int, how: int) -> Any:
+    def whole(self, tree: Any, root: Any, position: int, how: int) -> Any:
         return tree.rows(root)
 
 
@@ -105,9 +105,9 @@ class TriangleMachine(MinesweeperMachine):
         self, shape: tuple[tuple[int, ...], tuple[tuple[Atoms, tuple[int, ...]], ...]], tuples: list[tuple[int, Entry, int]], small: bool,
         budget: int,
     ) -> None:  # fmt: skip
-        Cursor._BUDGET = budget
+        MinesweeperCursor._BUDGET = budget
         self._begin(shape, tuples, MOST_LOGGED, (small, False))
 
     def teardown(self) -> None:
         super().teardown()
-        Cursor._BUDGET = BUDGET
+        MinesweeperCursor._BUDGET = BUDGET

@@ -14,7 +14,7 @@ from structures.core.kernel import JIT
 from structures.index.indexes import NO_ENTRIES, Entries, OrderedIndexes
 from structures.minesweeper import minesweeper
 from structures.minesweeper.cds import KEPT_SIZE, PRIVATE_SIZE, Size
-from structures.minesweeper.minesweeper import Cursor, Member, Minesweeper, index_orders
+from structures.minesweeper.minesweeper import Member, Minesweeper, MinesweeperCursor, index_orders
 from tests.naive.minesweeper import Miner
 from tests.naive.natural_join import Entry, join
 from tests.structures.batches import Changes, apply_to_indexes, follow_batch
@@ -44,10 +44,10 @@ def slotted(tuples: Tuples) -> list[Entry]:
     return [(*one, slot) for slot, one in enumerate(tuples)]
 
 
-def entries(miner: Minesweeper, variables: Variables, place: int, some: Sequence[Entry]) -> Entries:
-    """As atom `place` wants them."""
-    first = miner.members[miner.first[place]].variables
-    return packed([permuted(one, [variables[place].index(v) for v in first]) for one in some], len(first))
+def entries(miner: Minesweeper, variables: Variables, position: int, some: Sequence[Entry]) -> Entries:
+    """As atom `position` wants them."""
+    first = miner.members[miner.first[position]].variables
+    return packed([permuted(one, [variables[position].index(v) for v in first]) for one in some], len(first))
 
 
 def drawn(rng: random.Random, values: Sequence[int]) -> tuple[list[tuple[int, ...]], list[int], list[list[tuple[int, ...]]]]:
@@ -73,12 +73,12 @@ def test_each_probe_is_the_twins(seed: int) -> None:
         assert (counted["probes"], counted["outputs"]) == (len(twin.probes), twin.outputs), (variables, order, given)
         assert cursor.dead_ends == counted["probes"] - counted["outputs"] and counted["resets"] == 0
         met += counted["probes"] > counted["outputs"] > 0
-        place = rng.randrange(len(variables))
-        cursor = miner.partners(miner.root, place, entries(miner, variables, place, relations[place][1::2]))
-        assert sorted(read_all(cursor, 3)) == sorted(row for row in wanted if row[place] % 2)
-        key = rng.choice(relations[place])
-        cursor = miner.of_key(miner.root, place, entries(miner, variables, place, [key]).coordinates[0].tolist())
-        assert sorted(read_all(cursor, 3)) == sorted(row for row in wanted if given[place][row[place]] == key[:-1])
+        position = rng.randrange(len(variables))
+        cursor = miner.partners(miner.root, position, entries(miner, variables, position, relations[position][1::2]))
+        assert sorted(read_all(cursor, 3)) == sorted(row for row in wanted if row[position] % 2)
+        key = rng.choice(relations[position])
+        cursor = miner.of_key(miner.root, position, entries(miner, variables, position, [key]).coordinates[0].tolist())
+        assert sorted(read_all(cursor, 3)) == sorted(row for row in wanted if given[position][row[position]] == key[:-1])
         none_has_a_row(miner, {tuple(t) for t in tuples_of(variables, order, given, wanted)})
     assert met > 3 if JIT else met >= 0
 
@@ -101,7 +101,7 @@ def test_trees_that_are_cleared_and_calls_that_are_short(monkeypatch: pytest.Mon
         variables, order, given = drawn(rng, range(8))
         given = [some * 2 for some in given]
         if how == "short":
-            monkeypatch.setattr(minesweeper.Cursor, "_BUDGET", 70)
+            monkeypatch.setattr(minesweeper.MinesweeperCursor, "_BUDGET", 70)
         miner = of(variables, order, given, (SMALL, SMALL) if how == "small" else SIZES)
         wanted = join(list(map(slotted, given)), variables)
         for _ in range(2):
@@ -143,11 +143,11 @@ def test_claims(name: str) -> None:
     assert cursor.counters["lookups"] <= probes * sum(map(len, variables)) + rows
 
 
-def changed(miner: Minesweeper, version: int, place: int, come: Sequence[Entry] = (), gone: Sequence[Entry] = ()) -> None:
-    """Entries of atom `place`, which is by one index in the order of its columns, come and go."""
+def changed(miner: Minesweeper, version: int, position: int, inserted: Sequence[Entry] = (), deleted: Sequence[Entry] = ()) -> None:
+    """Entries of atom `position`, which is by one index in the order of its columns, come and go."""
     miner.indexes.begin(version)
-    index = miner.members[miner.first[place]].index
-    batch = apply_to_indexes(miner.indexes, {index: Changes(*(packed(part, 2) if part else NO_ENTRIES for part in (gone, come)))})
+    index = miner.members[miner.first[position]].index
+    batch = apply_to_indexes(miner.indexes, {index: Changes(*(packed(part, 2) if part else NO_ENTRIES for part in (deleted, inserted)))})
     follow_batch(miner, batch, None)
     miner.check()
 
@@ -167,18 +167,18 @@ def test_what_is_kept_serves_later_readings() -> None:
     assert cold == (0, n + 3) and probes(miner) == (0, 0) and miner.is_empty(miner.root)
     assert miner.own_bytes > 0
     older = miner.root
-    changed(miner, 2, 0, gone=[(7, 6)])
+    changed(miner, 2, 0, deleted=[(7, 6)])
     assert miner.is_empty(miner.root) and probes(miner) == (0, 0)
-    changed(miner, 3, 2, come=[(1, 1)])  # a second entry of a tuple that is there
+    changed(miner, 3, 2, inserted=[(1, 1)])  # a second entry of a tuple that is there
     assert miner.is_empty(miner.root) and probes(miner) == (0, 0)
-    changed(miner, 4, 2, come=[(3, 2)])
+    changed(miner, 4, 2, inserted=[(3, 2)])
     assert miner.is_empty(miner.root) is None and probes(miner) == (0, n - 1 + 3)
-    changed(miner, 5, 2, come=[(8, 3)])
+    changed(miner, 5, 2, inserted=[(8, 3)])
     rows, again = probes(miner)
     assert rows == 1 and miner.is_empty(miner.root) is None
     assert read_all(miner.rows(older)) == [] and miner.is_empty(older) is None
     assert miner.rows(older).counters["probes"] == 0
-    changed(miner, 6, 0, come=[(n + 5, n)])
+    changed(miner, 6, 0, inserted=[(n + 5, n)])
     assert probes(miner)[1] <= again
 
 
@@ -186,7 +186,7 @@ def test_an_older_reading_and_one_without_the_lock_go_without() -> None:
     miner = of([(0,), (0,)], (0,), [[(i,) for i in range(50)], [(2 * i,) for i in range(50)]])
     older, cursor = miner.root, miner.rows(miner.root)
     first = cursor.fill(3).T.tolist()
-    changed(miner, 2, 0, gone=[(0, 0)])
+    changed(miner, 2, 0, deleted=[(0, 0)])
     assert probes(miner)[0] == 24
     taken = miner._keeper.take(miner.root.lease)
     assert taken is not None and miner._keeper.take(miner.root.lease) is None
@@ -202,9 +202,9 @@ def test_an_older_reading_and_one_without_the_lock_go_without() -> None:
 def test_a_log_that_is_full_is_dropped_with_the_tree() -> None:
     miner = of([(0,), (0,)], (0,), [[(i,) for i in range(50)], [(-1,)]])
     assert probes(miner)[0] == 0 and miner.kept() != []
-    changed(miner, 2, 0, come=[(i, i) for i in range(100, 1100)])
+    changed(miner, 2, 0, inserted=[(i, i) for i in range(100, 1100)])
     assert miner.kept() != [] and probes(miner) == (0, 1)
-    changed(miner, 3, 0, come=[(i, i) for i in range(2000, 2100)])
+    changed(miner, 3, 0, inserted=[(i, i) for i in range(2000, 2100)])
     assert miner.kept() == [] and probes(miner)[0] == 0 and miner.kept() != []
 
 
@@ -316,7 +316,7 @@ def loaded(variables: Variables, order: tuple[int, ...], given: Sequence[np.ndar
     return Minesweeper(indexes, atoms, order, *sizes)
 
 
-def drain(cursor: Cursor) -> int:
+def drain(cursor: MinesweeperCursor) -> int:
     rows = 0
     while not cursor.done:
         rows += cursor.fill(1 << 16).shape[1]

@@ -65,9 +65,9 @@ def test_probes_are_the_twins(seed: int) -> None:
         assert cursor.counters["pairs"] <= 2 * len(twin.probes) * 64 and miner.kept() == []
         assert miner.is_empty(miner.root) == (True if not wanted else None)
         miner.check()
-        place = rng.randrange(3)
-        cursor = miner.partners(miner.root, place, entries(miner, variables, place, relations[place][1::2]))
-        assert sorted(read_all(cursor, 3)) == sorted(row for row in wanted if row[place] % 2)
+        position = rng.randrange(3)
+        cursor = miner.partners(miner.root, position, entries(miner, variables, position, relations[position][1::2]))
+        assert sorted(read_all(cursor, 3)) == sorted(row for row in wanted if row[position] % 2)
 
 
 @pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.soak) for seed in range(1, 40))])
@@ -76,7 +76,7 @@ def test_what_a_reading_knows_is_true(monkeypatch: pytest.MonkeyPatch, how: str,
     """After every call, with a tree that is cleared again and again too, and with calls of a few steps; clones go on from anywhere."""
     rng, resets = random.Random(seed), 0
     if how == "short":
-        monkeypatch.setattr(minesweeper.Cursor, "_BUDGET", 5)
+        monkeypatch.setattr(minesweeper.MinesweeperCursor, "_BUDGET", 5)
     for number in range(40 if JIT else 4):
         given = drawn(rng, VALUES[number % 3], 30)
         miner = of(TRIANGLE, (0, 1, 2), given, (SMALL, SMALL) if how == "small" else (PRIVATE_SIZE, KEPT_SIZE))

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from structures.core.kernel import JIT
-from structures.netting.net import Moves, Told, mixed, netted
+from structures.netting.net import Moves, NetRows, mixed, netted
 from tests.structures.machines import drive
 from tests.structures.netting.machine import NettingMachine
 
@@ -17,18 +17,18 @@ def test_against_the_twin() -> None:
 
 def test_nothing() -> None:
     none = np.empty(0, np.int64)
-    found = netted(Told(none, np.empty(0, np.bool_), np.empty((2, 0), np.int64)), Moves(none, none, none, np.zeros(2, np.int64)))
+    found = netted(NetRows(none, np.empty(0, np.bool_), np.empty((2, 0), np.int64)), Moves(none, none, none, np.zeros(2, np.int64)))
     assert [part.size for part in found] == [0, 0, 0]
 
 
 def test_thousands_of_rows() -> None:
-    """All come and go but the last, which goes and comes at another place: one table, which is full of what is no change."""
+    """All come and go but the last, which goes and comes at another position: one table, which is full of what is no change."""
     n = 3000
     rows = np.stack((np.concatenate((np.arange(n), np.arange(n - 1), [n])), np.zeros(2 * n, np.int64)))
-    told = Told(np.zeros(2 * n, np.int64), np.arange(2 * n) >= n, rows)
+    emitted = NetRows(np.zeros(2 * n, np.int64), np.arange(2 * n) >= n, rows)
     moves = Moves(np.zeros(1, np.int64), np.array([n - 1]), np.array([n]), np.ones(2, np.int64))
-    goes, comes, pairs = netted(told, moves)
-    assert (goes.tolist(), comes.tolist(), pairs.tolist()) == ([n - 1], [2 * n - 1], [[0], [0]])
+    is_deleted, is_inserted, pairs = netted(emitted, moves)
+    assert (is_deleted.tolist(), is_inserted.tolist(), pairs.tolist()) == ([n - 1], [2 * n - 1], [[0], [0]])
 
 
 @pytest.mark.parametrize("apart", [2000, 1 << 13, 1 << 14, 1 << 20])

@@ -7,13 +7,13 @@ import pytest
 
 from structures.core.entries import NO_ENTRIES
 from structures.core.kernel import JIT
-from structures.outer.counts import Own, PairCounts
+from structures.outer.counts import OwnRows, PairCounts
 from tests.naive.interval_join import Interval, entries
 from tests.structures.machines import drive
 from tests.structures.outer.machine import CountsMachine
 
 SLOTS, NUMBERS = np.empty(0, np.int32), np.empty(0, np.int64)
-NOTHING = Own(NUMBERS, SLOTS, NUMBERS, SLOTS, SLOTS, np.empty(0, np.uint8), NUMBERS, SLOTS)
+NOTHING = OwnRows(NUMBERS, SLOTS, NUMBERS, SLOTS, SLOTS, np.empty(0, np.uint8), NUMBERS, SLOTS)
 
 
 def test_against_the_twin() -> None:
@@ -37,9 +37,9 @@ def test_a_run_in_which_a_row_flips_often() -> None:
     row = entries([Interval(0, 0, 1, 9, 5)])
     counts.load(1, row, NO_ENTRIES)
     counts.begin(NOTHING)
-    told = [(0, True), (1, False), (2, True), (3, True), (3, False), (4, False)]
-    at, comes = (np.array(column) for column in zip(*told, strict=True))
-    counts.take(at, comes, np.full(len(told), 5, np.int32))
+    emitted = [(0, True), (1, False), (2, True), (3, True), (3, False), (4, False)]
+    at, is_inserted = (np.array(column) for column in zip(*emitted, strict=True))
+    counts.take(at, is_inserted, np.full(len(emitted), 5, np.int32))
     flips = counts.end()
     assert [*zip(flips.at.tolist(), flips.slots.tolist(), strict=True)] == [(0, ~5), (1, 5), (2, ~5), (4, 5)]
     assert counts.flips == 4
@@ -54,16 +54,16 @@ def test_a_guessed_row_of_which_few_partners_are_left_is_named() -> None:
     partners = entries([Interval(0, slot // 6, 1, 9, 100 + slot) for slot in range(12)])
     counts.load(1, rows.take(np.zeros(0, np.int64)), partners)
     for version, slot in enumerate((5, 6, 7), 2):
-        counts.begin(NOTHING._replace(come_at=np.zeros(1, np.int64), come=np.array([slot], np.int32)))
+        counts.begin(NOTHING._replace(inserted_at=np.zeros(1, np.int64), inserted=np.array([slot], np.int32)))
         counts.overrule(slot, 5, False)
         assert not len(counts.end().slots) and not len(counts.few)
         counts.relist(version, NO_ENTRIES, np.zeros(0, np.bool_))
     counts.check(rows, partners)
     five, six, eight = (np.array([slot], np.int32) for slot in (5, 6, 8))
-    counts.begin(Own(np.full(1, 5), six, np.full(1, 4), five, eight, np.ones(1, np.uint8), NUMBERS, SLOTS))
-    told = [(0, False, 5), (0, False, 6), (0, False, 7), (1, False, 5), (2, False, 6), (2, False, 7), (3, True, 7), (4, True, 7)]
-    ats, comes, slots = (np.array(column) for column in zip(*told, strict=True))
-    counts.take(ats, comes, slots.astype(np.int32))
+    counts.begin(OwnRows(np.full(1, 5), six, np.full(1, 4), five, eight, np.ones(1, np.uint8), NUMBERS, SLOTS))
+    emitted = [(0, False, 5), (0, False, 6), (0, False, 7), (1, False, 5), (2, False, 6), (2, False, 7), (3, True, 7), (4, True, 7)]
+    ats, is_inserted, slots = (np.array(column) for column in zip(*emitted, strict=True))
+    counts.take(ats, is_inserted, slots.astype(np.int32))
     assert not len(counts.end().slots)
     assert counts.few.tolist() == [8]
     assert not counts.recount(8, 4, True)

@@ -37,24 +37,24 @@ class AbsentMachine(TreesMachine):
     @rule(points=st.lists(POINTS, max_size=10), data=st.data(), merged=st.booleans())
     def batch(self, points: list[tuple[int, Row, int]], data: st.DataObject, merged: bool) -> None:
         """What takes rows away: deletes, and in groups inserts; then the rest."""
-        gone = [data.draw(st.lists(st.sampled_from(sorted(one)), unique=True, max_size=8)) if one else [] for one in self.now]
-        come = self._new(points)
+        deleted = [data.draw(st.lists(st.sampled_from(sorted(one)), unique=True, max_size=8)) if one else [] for one in self.now]
+        inserted_rows = self._new(points)
         for come_back in (False, True):
             self.version += 1
             before = self.now, self.root
-            after, told = list(self.now), dict[int, list[Entry]]()
+            after, emitted = list(self.now), dict[int, list[Entry]]()
             for relation, one in enumerate(self.now):
                 inserted = come_back != (relation in self.grouped)
-                changed = (come if inserted else gone)[relation]
+                changed = (inserted_rows if inserted else deleted)[relation]
                 self.of.change(self.version, relation, changed, inserted)
                 after[relation] = one.union(changed) if inserted else one.difference(changed)
-                told[relation] = changed
+                emitted[relation] = changed
                 if relation in self.grouped:
                     others = {entry[:-1] for entry in (one if inserted else after[relation])}
-                    told[relation] = [(*codes, 0) for codes in {entry[:-1] for entry in changed} - others]
+                    emitted[relation] = [(*codes, 0) for codes in {entry[:-1] for entry in changed} - others]
             self.now, self.root = tuple(after), self.of.trees.roots
             self.of.trees.check(self.root, (before[1], *(root for root, _ in self.pins.values())))
-            self._delta(told, before, (self.now, self.root), come_back)
+            self._delta(emitted, before, (self.now, self.root), come_back)
         if merged:
             self.of.trees.merge(self.version)
             self.root = self.of.trees.roots
@@ -62,17 +62,17 @@ class AbsentMachine(TreesMachine):
         self.of.trees.check(self.root, tuple(root for root, _ in self.pins.values()))
         self._read_all()
 
-    def _delta(self, told: dict[int, list[Entry]], before: tuple, after: tuple, come: bool) -> None:  # type: ignore[type-arg]
+    def _delta(self, emitted: dict[int, list[Entry]], before: tuple, after: tuple, inserted_rows: bool) -> None:  # type: ignore[type-arg]
         """Each changed row of the view falls to exactly one atom."""
         found: list[Row] = []
         atoms = self.shape.all_atoms
-        for place, (relation, _) in enumerate(atoms):
-            versions = [(after if other < place else before)[1] for other in range(len(atoms))]
-            found += read_all(self.of.join.partners(versions, place, entries(told[relation], self.shape.arities[relation])), 4)
+        for position, (relation, _) in enumerate(atoms):
+            versions = [(after if other < position else before)[1] for other in range(len(atoms))]
+            found += read_all(self.of.join.partners(versions, position, entries(emitted[relation], self.shape.arities[relation])), 4)
         old, new = self._wanted(before[0]), self._wanted(after[0])
         assert len(found) == len(set(found)), "a row of the delta twice"
-        assert set(found) == (new - old if come else old - new)
-        assert not (old - new if come else new - old), "a step that takes rows away brings some, or the other way round"
+        assert set(found) == (new - old if inserted_rows else old - new)
+        assert not (old - new if inserted_rows else new - old), "a step that takes rows away brings some, or the other way round"
 
     def _wanted(self, now: Relations, codes: list[int] | None = None) -> set[Row]:
         return self.of.wanted([now] * len(self.shape.all_atoms), codes or ())

@@ -98,11 +98,11 @@ class Trees:
         for tree, found in self._each(relation, given):
             self.trees.bulk_load(version, tree, found)
 
-    def change(self, version: int, relation: int, given: Sequence[Entry], come: bool) -> None:
+    def change(self, version: int, relation: int, given: Sequence[Entry], inserted: bool) -> None:
         for tree, found in self._each(relation, given):
             self.trees.require(len(found), 1)
             with finding():
-                (self.trees.insert if come else self.trees.delete)(version, tree, found)
+                (self.trees.insert if inserted else self.trees.delete)(version, tree, found)
 
     def wanted(self, versions: Sequence[Relations], codes: Sequence[int] = ()) -> set[Row]:
         """The rows over these versions, one an atom."""
@@ -147,17 +147,19 @@ class QdagMachine(TreesMachine):
     def batch(self, points: list[tuple[int, Row, int]], data: st.DataObject, merged: str, emptied: int) -> None:
         """`emptied`: the number of a relation that loses all that it has, where there is one."""
         self.version += 2
-        gone = [data.draw(st.lists(st.sampled_from(sorted(one)), unique=True, max_size=8)) if one else [] for one in self.now]
-        gone = [sorted(one) if number == emptied else some for number, (one, some) in enumerate(zip(self.now, gone, strict=True))]
-        come = self._new(points)
-        for step, changed in enumerate((gone, come)):
+        deleted = [data.draw(st.lists(st.sampled_from(sorted(one)), unique=True, max_size=8)) if one else [] for one in self.now]
+        deleted = [sorted(one) if number == emptied else some for number, (one, some) in enumerate(zip(self.now, deleted, strict=True))]
+        inserted = self._new(points)
+        for step, changed in enumerate((deleted, inserted)):
             before = self.now, self.root
-            self.now = tuple(one - set(some) if changed is gone else one | set(some) for one, some in zip(self.now, changed, strict=True))
+            self.now = tuple(
+                one - set(some) if changed is deleted else one | set(some) for one, some in zip(self.now, changed, strict=True)
+            )
             for relation, given in enumerate(changed):
-                self.of.change(self.version - 1 + step, relation, given, changed is come)
+                self.of.change(self.version - 1 + step, relation, given, changed is inserted)
             self.root = self.of.trees.roots
             self.of.trees.check(self.root, (before[1], *(root for root, _ in self.pins.values())))
-            self._delta(changed, changed is come, before, (self.now, self.root))
+            self._delta(changed, changed is inserted, before, (self.now, self.root))
         if merged:
             with finding():
                 (self.of.trees.merge if merged == "whole" else self.of.trees.keep_up)(self.version)
@@ -189,13 +191,13 @@ class QdagMachine(TreesMachine):
         for change, (relation, codes, _) in enumerate(points):
             relation %= len(self.now)
             self.slot += 1
-            come: Entry = (*codes[: self.shape.arities[relation]], self.slot)
+            inserted: Entry = (*codes[: self.shape.arities[relation]], self.slot)
             here = sorted(self.now[relation])
             kind = data.draw(st.sampled_from(["come", "go", "replace", "move"])) if here else "come"
-            gone = data.draw(st.sampled_from(here)) if kind != "come" else None
-            come = (*gone[:-1], self.slot) if kind == "move" and gone else come
+            deleted = data.draw(st.sampled_from(here)) if kind != "come" else None
+            inserted = (*deleted[:-1], self.slot) if kind == "move" and deleted else inserted
             signs = (STEP_LEAVE, STEP_ENTER) if kind == "move" else (STEP_DELETE, STEP_INSERT)
-            for sign, entry in zip(signs, (gone, come if kind != "go" else None), strict=True):
+            for sign, entry in zip(signs, (deleted, inserted if kind != "go" else None), strict=True):
                 if entry is not None:
                     steps.append((change, sign, relation, len(flat)))
                     flat += entry
@@ -208,12 +210,12 @@ class QdagMachine(TreesMachine):
         self.of.trees.require(len(steps) * len(self.of.orders), 1)
         found: dict[tuple[int, bool], list[Row]] = {}
         with finding():
-            for told in self.of.runs.follow(self.version, np.array(steps, np.int64), np.array(flat, np.int32), limit):
-                rows = found.setdefault((told.change, told.inserted), [])
-                rows += transposed(told.rows)
-                if told.too_large:
-                    assert limit is not None and len(wanted[told.change, told.inserted]) > limit
-                    rows[:] = wanted[told.change, told.inserted]
+            for emitted in self.of.runs.follow(self.version, np.array(steps, np.int64), np.array(flat, np.int32), limit):
+                rows = found.setdefault((emitted.change, emitted.inserted), [])
+                rows += transposed(emitted.rows)
+                if emitted.too_large:
+                    assert limit is not None and len(wanted[emitted.change, emitted.inserted]) > limit
+                    rows[:] = wanted[emitted.change, emitted.inserted]
         assert {key: set(rows) for key, rows in found.items()} == wanted
         assert all(len(rows) == len(wanted[key]) for key, rows in found.items()), "a row of the delta twice"
         self.version = self.of.trees.version
@@ -230,16 +232,16 @@ class QdagMachine(TreesMachine):
     def _all(self, one: tuple) -> list:  # type: ignore[type-arg]
         return [one] * len(self.shape.all_atoms)
 
-    def _delta(self, changed: list[list[Entry]], come: bool, before: tuple, after: tuple) -> None:  # type: ignore[type-arg]
+    def _delta(self, changed: list[list[Entry]], inserted: bool, before: tuple, after: tuple) -> None:  # type: ignore[type-arg]
         """Each changed row of the view falls to exactly one atom."""
         found: list[Row] = []
-        for place, (relation, _) in enumerate(self.shape.atoms):
-            versions = [(after if other < place else before)[1] for other in range(len(self.shape.atoms))]
+        for position, (relation, _) in enumerate(self.shape.atoms):
+            versions = [(after if other < position else before)[1] for other in range(len(self.shape.atoms))]
             given = entries(changed[relation], self.shape.arities[relation])
-            found += read_all(self.of.join.partners(versions, place, given), 4)
+            found += read_all(self.of.join.partners(versions, position, given), 4)
         old, new = self.of.wanted(self._all(before[0])), self.of.wanted(self._all(after[0]))
         assert len(found) == len(set(found)), "a row of the delta twice"
-        assert set(found) == (new - old if come else old - new)
+        assert set(found) == (new - old if inserted else old - new)
 
     def pinned(self) -> Any:
         return self.root, self.now

@@ -24,9 +24,9 @@ def with_slots(points: list[tuple[int, ...]]) -> list[Entry]:
     return [(*point, 100 + i) for i, point in enumerate(points)]
 
 
-def random_points(seed: int, n: int, side: int, arity: int) -> list[Entry]:
+def random_points(seed: int, n: int, input: int, arity: int) -> list[Entry]:
     rng = np.random.default_rng(seed)
-    return with_slots([tuple(one) for one in np.unique(rng.integers(0, side, (n, arity)), axis=0).tolist()])
+    return with_slots([tuple(one) for one in np.unique(rng.integers(0, input, (n, arity)), axis=0).tolist()])
 
 
 def loaded(shape: Shape, relations: list[list[Entry]]) -> Trees:

@@ -13,7 +13,7 @@ from structures.qdag.qdag import And, Atom
 from structures.quadtree import layout, prefetching
 from structures.quadtree.changes import change_entries
 from structures.quadtree.compact import CODE, NODE_WORDS, bytes_of, find_leaf, node_word, sizes_word
-from structures.quadtree.layout import Shape, digit, level_below
+from structures.quadtree.layout import QuadtreeShape, digit, level_below
 from structures.quadtree.prefetching import prefetch_paths
 from structures.quadtree.search import child_of, ends_at
 from structures.quadtree.trees import QuadTrees, in_order
@@ -31,9 +31,9 @@ def _recorded(trees: QuadTrees, monkeypatch: pytest.MonkeyPatch) -> list[tuple[s
     found, nodes = list[tuple[str, int]](), trees.arrays[0]
     names = {id(getattr(nodes, name)): name for name in _LINE}
 
-    def record(array: np.ndarray, place: int) -> None:
+    def record(array: np.ndarray, position: int) -> None:
         name = names[id(array)]
-        found.append((name, int(place) // _LINE[name]))
+        found.append((name, int(position) // _LINE[name]))
 
     monkeypatch.setattr(prefetching, "prefetch", record)
     return found
@@ -63,7 +63,7 @@ def _read(trees: QuadTrees, tree: int, entry: Sequence[int], lowest: int) -> Lin
     """What a descent reads below the root, as `child_of` and `copy_leaf` do."""
     nodes, root, shape = trees.arrays[0], trees.roots[tree], trees.shapes[tree]
     k, f = shape
-    found, o, level = Lines(), root.place, root.bits - 1 + (layout.CODE_BITS if f else 0)
+    found, o, level = Lines(), root.position, root.bits - 1 + (layout.CODE_BITS if f else 0)
     while o and not ends_at(nodes.W, o) and level >= lowest:
         o = int(child_of(nodes, root.base, o, k, digit(entry, 0, 1, k, f, level)))
         level = level_below(level, root.bits)
@@ -97,8 +97,8 @@ def test_exactly_what_descents_read(first: int, lowest: int, chosen: slice, monk
     assert 2 < len(wanted) <= layout.AHEAD
     root, prefetched = trees.roots[0], _recorded(trees, monkeypatch)
     paths = np.empty(layout.PATHS_WORDS, np.int64)
-    tree = (root.place, root.bits, root.base)
-    prefetch_paths(trees.arrays[0], tree, Shape(2, first), wanted.reshape(-1), (0, wanted.size), lowest, paths, 0)
+    tree = (root.position, root.bits, root.base)
+    prefetch_paths(trees.arrays[0], tree, QuadtreeShape(2, first), wanted.reshape(-1), (0, wanted.size), lowest, paths, 0)
     assert set(prefetched) == Lines().union(*(_read(trees, 0, entry, lowest) for entry in wanted.tolist()))
     assert {array for array, _ in prefetched} >= {"compact"}
 

@@ -14,7 +14,7 @@ from structures.qdag.run import STEP_DELETE, STEP_INSERT
 from structures.quadtree.check import entries_of
 from structures.quadtree.compact import HEADER, begun, compress
 from structures.quadtree.layout import CODE_BITS, COUNT, LEAF, TREE, TREE_WORDS
-from structures.quadtree.layout import Shape as TreeShape
+from structures.quadtree.layout import QuadtreeShape as TreeShape
 from structures.quadtree.merging import REPLAYED, Merge
 from structures.quadtree.trees import _SHARE, QuadTrees, in_order
 from tests.naive.natural_join import Entry, entries
@@ -65,19 +65,19 @@ def test_extend() -> None:
     assert extend([1, 0], 2) == [0, 2, 1, 3]  # "mappings to represent any reordering of the attributes"
 
 
-def complete(side: int) -> list[Entry]:
-    return with_slots([(a, b) for a in range(side) for b in range(side)])
+def complete(input: int) -> list[Entry]:
+    return with_slots([(a, b) for a in range(input) for b in range(input)])
 
 
 @pytest.mark.parametrize("side", [1, 2, 7, 8])
-def test_the_triangle_at_its_agm_bound(side: int) -> None:
+def test_the_triangle_at_its_agm_bound(input: int) -> None:
     """Three relations of n tuples with n^(3/2) rows: no joint node is a dead end."""
     of = Trees(TRIANGLE)
     for relation in range(3):
-        of.load(1, relation, complete(side))
+        of.load(1, relation, complete(input))
     cursor = of.join.rows([of.trees.roots] * 3)
     rows = read_all(cursor)
-    assert len(rows) == len(set(rows)) == side**3 and cursor.dead_ends == 0
+    assert len(rows) == len(set(rows)) == input**3 and cursor.dead_ends == 0
 
 
 @pytest.mark.parametrize("atoms", list(permutations([(0, (0,)), (1, (0, 1)), (2, (1,))])))
@@ -144,7 +144,7 @@ def test_a_call_ends_after_its_budget_within_leaves_too(ends: list[tuple[int, ..
     of = Trees(Shape((2, 2), ((0, (0, 1)), (0, (1, 2)), (0, (2, 3)), (1, (3, 0)))))
     of.load(1, 0, [(0, 0, slot) for slot in range(LEAF)])
     of.load(1, 1, with_slots(ends))
-    monkeypatch.setattr(qdag.Cursor, "_BUDGET", LEAF)
+    monkeypatch.setattr(qdag.QdagCursor, "_BUDGET", LEAF)
     cursor, rows, most = of.join.rows([of.trees.roots] * 4, [-1] * 4), list[Row](), 0
     while not cursor.done:
         before = cursor.steps
@@ -180,8 +180,8 @@ def test_bits_of_the_compact_form(arity: int, spread: int) -> None:
     """At most 1.3 times the paper's (k + 2) log l bits a tuple, whether the points are dense or far apart; tiny leaves take more."""
     rng = np.random.default_rng(7)
     n = 4_000 if JIT else 600
-    side = max(2, int(spread * n ** (1 / arity)))
-    points = np.unique(rng.integers(0, side, (n, arity)), axis=0)
+    input = max(2, int(spread * n ** (1 / arity)))
+    points = np.unique(rng.integers(0, input, (n, arity)), axis=0)
     loaded = np.column_stack((points, np.arange(len(points)))).astype(np.int32)
     for first in range(arity):
         trees = QuadTrees([(arity, first)], 1 << 22, 1)
@@ -275,11 +275,11 @@ def test_changes_pay_for_the_merge_of_the_only_tree(at_once: int) -> None:
     version, moved, bases = 1, 0, {trees.roots[0].base}
     while len(bases) < 3 and moved < 2 * n:
         version += 1
-        places = range(moved, moved + at_once)
-        trees.delete(version, 0, entries([now[i % n] for i in places], 2))
-        for i in places:
+        positions = range(moved, moved + at_once)
+        trees.delete(version, 0, entries([now[i % n] for i in positions], 2))
+        for i in positions:
             now[i % n] = (i * 5 % n, i * 3 % n, i + n)
-        trees.insert(version, 0, entries([now[i % n] for i in places], 2))
+        trees.insert(version, 0, entries([now[i % n] for i in positions], 2))
         trees.keep_up(version)
         trees.reclaim(version, NO_PINS)
         moved += at_once
@@ -359,9 +359,9 @@ def test_a_tree_in_two_parts_is_made_anew_where_codes_grow() -> None:
     of = Trees(SHAPES[0], least=10**6)
     now: set[Entry] = set()
     for version in range(1, 12):
-        come = [(a, 2**version, 100 * version + a) for a in range(2 * LEAF + 1)]
-        of.change(version, 0, come, True)
-        now.update(come)
+        inserted = [(a, 2**version, 100 * version + a) for a in range(2 * LEAF + 1)]
+        of.change(version, 0, inserted, True)
+        now.update(inserted)
         of.trees.reclaim(version, NO_PINS)
         of.trees.check(of.trees.roots)
     for root, (_, _, order) in zip(of.trees.roots, of.orders, strict=True):
@@ -375,13 +375,13 @@ def test_a_run_reaches_as_far_as_its_entries_whatever_it_empties_before(filled: 
     if filled:
         of.load(1, 0, [(0, 0, 1)])
     steps = [[0, STEP_DELETE, 0, 0]] if filled else []
-    come = [*((0, 0, 2 + n) for n in range(LEAF + 1)), *((n, 5 * n % 64, 50 + n) for n in range(1, 40))]
-    steps += [[1 + i, STEP_INSERT, 0, 3 + 3 * i] for i in range(len(come))]
-    entries = np.array([(0, 0, 1), *come], np.int32).reshape(-1)
-    told = list(of.runs.follow(2, np.array(steps, np.int64), entries, 1000))
+    inserted = [*((0, 0, 2 + n) for n in range(LEAF + 1)), *((n, 5 * n % 64, 50 + n) for n in range(1, 40))]
+    steps += [[1 + i, STEP_INSERT, 0, 3 + 3 * i] for i in range(len(inserted))]
+    entries = np.array([(0, 0, 1), *inserted], np.int32).reshape(-1)
+    emitted = list(of.runs.follow(2, np.array(steps, np.int64), entries, 1000))
     of.trees.check(of.trees.roots)
-    now = (frozenset(come),)
-    found = [row for one in told if one.inserted for row in zip(*one.rows.tolist(), strict=True)]
+    now = (frozenset(inserted),)
+    found = [row for one in emitted if one.inserted for row in zip(*one.rows.tolist(), strict=True)]
     assert sorted(found) == sorted(of.wanted([now] * 3)) == sorted(read_all(of.join.rows([of.trees.roots] * 3)))
 
 
@@ -434,11 +434,11 @@ def test_a_change_takes_no_more_room_than_was_required(arity: int) -> None:
         given = entries([(*ones, slot) for slot in range(LEAF + 1)], arity)
         trees.expect(0, given, np.ones(len(given), np.bool_))
         trees.insert(trees.version + 1, 0, given[:LEAF])
-        for come in (True, False, True):
+        for inserted in (True, False, True):
             before, most = taken(trees), trees.require(1, 1)
-            (trees.insert if come else trees.delete)(trees.version + 1, 0, given[LEAF:])
+            (trees.insert if inserted else trees.delete)(trees.version + 1, 0, given[LEAF:])
             assert taken(trees) - before <= most
-            if not come:  # one by one, until all is a leaf again
+            if not inserted:  # one by one, until all is a leaf again
                 for entry in given[: LEAF - 1]:
                     before, most = taken(trees), trees.require(1, 1)
                     trees.delete(trees.version + 1, 0, entry[None, :])
@@ -471,13 +471,13 @@ def test_tens_of_thousands() -> None:
     assert of.trees.live_bytes < 40 * len(here)
     slot = n
     for version in range(2, 5):
-        gone = [edge for edge in here if rng.random() < 0.1]
-        of.change(version, 0, [(*edge, here.pop(edge)) for edge in gone], False)
-        come = {(int(a), int(b)) for a, b in rng.integers(0, 2_100, (2_000, 2))} - set(here)
-        for edge in sorted(come):
+        deleted = [edge for edge in here if rng.random() < 0.1]
+        of.change(version, 0, [(*edge, here.pop(edge)) for edge in deleted], False)
+        inserted = {(int(a), int(b)) for a, b in rng.integers(0, 2_100, (2_000, 2))} - set(here)
+        for edge in sorted(inserted):
             slot += 1
             here[edge] = slot
-        of.change(version, 0, [(*edge, here[edge]) for edge in come], True)
+        of.change(version, 0, [(*edge, here[edge]) for edge in inserted], True)
         of.trees.reclaim(version, NO_PINS)
     of.trees.check(of.trees.roots)
     out: dict[int, list[int]] = {}

@@ -7,18 +7,18 @@ import random
 import numpy as np
 import pytest
 
-from structures.quadtree.compact import LEAVES, NODES, compact_place
+from structures.quadtree.compact import LEAVES, NODES, compact_position
 from structures.quadtree.layout import CODE_BITS, LEAF
-from structures.quadtree.trees import QuadTrees, Root
+from structures.quadtree.trees import QuadtreeRoot, QuadTrees
 from tests.naive.natural_join import Entry, entries
 
 NO_PINS = np.empty(0, np.int64)
 _SHAPES = [(1, 0), (2, 0), (2, 1), (3, 0), (3, 1), (3, 2), (4, 0), (4, 2)]
 
 
-def _form(trees: QuadTrees, root: Root) -> tuple[list[int], int]:
+def _form(trees: QuadTrees, root: QuadtreeRoot) -> tuple[list[int], int]:
     """Of a tree without live blocks the nodes of its compact form, and how many words it has."""
-    assert root.place == compact_place(0, False), "the tree has live blocks"
+    assert root.position == compact_position(0, False), "the tree has live blocks"
     compact, form = trees.forms.compact, next(form for form in trees.forms.forms if form.base == root.base)
     return compact[compact[root.base + NODES] : compact[root.base + LEAVES]].tolist(), form.end - form.base
 
@@ -44,15 +44,15 @@ def test_a_merge_makes_what_a_load_makes(shape: tuple[int, int], top: int, monke
     trees, slot, now = QuadTrees([shape], 1 << 22, LEAF + 1), 0, set[Entry]()
     for version in range(1, 9):
         codes = top if version % 3 else top // 5
-        gone = set(rng.sample(sorted(now), len(now) // rng.choice([2, 3, 20])))
-        come = {(*(rng.randint(0, codes) for _ in range(arity)), slot + i) for i in range(rng.choice([LEAF, 4 * LEAF]) + LEAF // 2 + 1)}
-        slot += len(come)
-        now = now - gone | come
+        deleted = set(rng.sample(sorted(now), len(now) // rng.choice([2, 3, 20])))
+        inserted = {(*(rng.randint(0, codes) for _ in range(arity)), slot + i) for i in range(rng.choice([LEAF, 4 * LEAF]) + LEAF // 2 + 1)}
+        slot += len(inserted)
+        now = now - deleted | inserted
         if version == 1:
-            trees.bulk_load(1, 0, entries(sorted(come), arity))
+            trees.bulk_load(1, 0, entries(sorted(inserted), arity))
             continue
-        trees.delete(version, 0, entries(sorted(gone), arity))
-        trees.insert(version, 0, entries(sorted(come), arity))
+        trees.delete(version, 0, entries(sorted(deleted), arity))
+        trees.insert(version, 0, entries(sorted(inserted), arity))
         if version % 2:
             continue
         _merged(trees, version)

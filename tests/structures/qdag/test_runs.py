@@ -31,10 +31,10 @@ def test_a_run_makes_so_many_steps_at_once(monkeypatch: pytest.MonkeyPatch) -> N
         return call
 
     monkeypatch.setattr("structures.qdag.run.compiled", counted)
-    come = [(1, 0, 3 * n), (200 + n, 0, 3 * n + 1)]
-    steps = np.array([(change, STEP_INSERT, 0, 3 * change) for change in range(len(come))], np.int64)
-    of.trees.require(len(come) * len(of.orders), 1)
-    found = [row for told in runs.follow(2, steps, np.array(come, np.int32).reshape(-1), 10**6) for row in transposed(told.rows)]
-    wanted = of.wanted([(frozenset([*now, *come]),)] * 3)
+    inserted = [(1, 0, 3 * n), (200 + n, 0, 3 * n + 1)]
+    steps = np.array([(change, STEP_INSERT, 0, 3 * change) for change in range(len(inserted))], np.int64)
+    of.trees.require(len(inserted) * len(of.orders), 1)
+    found = [row for emitted in runs.follow(2, steps, np.array(inserted, np.int32).reshape(-1), 10**6) for row in transposed(emitted.rows)]
+    wanted = of.wanted([(frozenset([*now, *inserted]),)] * 3)
     assert len(found) == len(set(found)) and set(found) == wanted and len(wanted) == 3 * n
     assert sum(made) > 4 * budget and max(made) <= budget + ONE_STEP

@@ -82,13 +82,13 @@ class UnionMachine(TreesMachine):
     @rule(points=st.lists(POINTS, max_size=10), data=st.data(), merged=st.booleans())
     def batch(self, points: list[tuple[int, Row, int]], data: st.DataObject, merged: bool) -> None:
         self.version += 1
-        gone = [data.draw(st.lists(st.sampled_from(sorted(one)), unique=True, max_size=8)) if one else [] for one in self.now]
-        come = self._new(points)
+        deleted = [data.draw(st.lists(st.sampled_from(sorted(one)), unique=True, max_size=8)) if one else [] for one in self.now]
+        inserted = self._new(points)
         before = self.now, self.root
-        for relation, (less, more) in enumerate(zip(gone, come, strict=True)):
+        for relation, (less, more) in enumerate(zip(deleted, inserted, strict=True)):
             self.of.change(self.version, relation, less, False)
             self.of.change(self.version, relation, more, True)
-        self.now = tuple(one.difference(less).union(more) for one, less, more in zip(self.now, gone, come, strict=True))
+        self.now = tuple(one.difference(less).union(more) for one, less, more in zip(self.now, deleted, inserted, strict=True))
         self.root = self.of.trees.roots
         self.of.trees.check(self.root, (before[1], *(root for root, _ in self.pins.values())))
         self._delta(before, (self.now, self.root))
@@ -104,25 +104,25 @@ class UnionMachine(TreesMachine):
         """What comes from one version to another is what the branches' changed atoms tell."""
         found: set[Row] = set()
         for number, one in enumerate(self.union.branches):
-            for place, (relation, _) in enumerate(one.all_atoms):
-                first, last = (old, new) if place < len(one.atoms) else (new, old)
+            for position, (relation, _) in enumerate(one.all_atoms):
+                first, last = (old, new) if position < len(one.atoms) else (new, old)
                 tuples = {entry[:-1] for entry in last[0][relation]} - {entry[:-1] for entry in first[0][relation]}
                 given = entries([(*some, 0) for some in sorted(tuples)], self.union.arities[relation])[:, :-1]
-                told = self.tell(self.join.changes(number, place, given, new[1], old[1]), 4, new[0])
-                assert len(told) == len(set(told)), "a tuple twice"
-                found |= set(told)
+                emitted = self.emit(self.join.changes(number, position, given, new[1], old[1]), 4, new[0])
+                assert len(emitted) == len(set(emitted)), "a tuple twice"
+                found |= set(emitted)
         assert found == self.union.wanted(new[0]) - self.union.wanted(old[0])
 
-    def tell(self, cursor, limit: int, then: Relations) -> list[Row]:  # type: ignore[no-untyped-def]
+    def emit(self, cursor, limit: int, then: Relations) -> list[Row]:  # type: ignore[no-untyped-def]
         """The tuples, each shown by rows of one branch that have its values."""
-        told: list[Row] = []
+        emitted: list[Row] = []
         while not cursor.done:
             rows = cursor.fill(limit)
-            told += self._tuples(rows, then)
-        return told
+            emitted += self._tuples(rows, then)
+        return emitted
 
     def _tuples(self, rows: np.ndarray, then: Relations) -> list[Row]:
-        lines, told = self.join.lines, []
+        lines, emitted = self.join.lines, []
         for row in transposed(rows):
             slots, values = row[:lines], row[lines:]
             (number,) = {n for n, start in enumerate(self.join.starts) if slots[start] >= 0}
@@ -130,14 +130,14 @@ class UnionMachine(TreesMachine):
             assert all((slot >= 0) == (start <= i < start + len(one.atoms)) for i, slot in enumerate(slots))
             for (relation, own), slot in zip(one.atoms, slots[start:], strict=False):
                 assert (*(values[v] for v in own), slot) in then[relation]
-            told.append(values)
-        return told
+            emitted.append(values)
+        return emitted
 
     def _read_all(self) -> None:
         cursor = self.join.rows(self.root)
-        told = self.tell(cursor, 3, self.now)
-        assert len(told) == len(set(told)), "a tuple twice"
-        assert set(told) == self.union.wanted(self.now)
+        emitted = self.emit(cursor, 3, self.now)
+        assert len(emitted) == len(set(emitted)), "a tuple twice"
+        assert set(emitted) == self.union.wanted(self.now)
 
     def pinned(self) -> tuple:  # type: ignore[type-arg]
         return self.root, self.now

@@ -12,9 +12,9 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition,
 
 from structures.core.encoding import NEG_INF, POS_INF
 from structures.core.entries import DELETE, INSERT
-from structures.core.entry_tree import Root
+from structures.core.entry_tree import EntryRoot
 from structures.index.indexes import Entries
-from structures.ranked.entries import Changes, room
+from structures.ranked.entries import RankedChanges, room
 from structures.ranked.tops import Tops
 from structures.ranked.validity import NOBODY, Validity
 from tests.naive.ranked import Ranked, firsts, turns
@@ -45,7 +45,7 @@ class TopsMachine(ReadingMachine):
         self.tops._listed = room(3)  # so that rows are listed in pieces
         self.rows = {one.slot: one for one in self.new(shapes)}
         self.tops.load(1, packed(self.rows.values()))
-        self.judge()
+        self.validate()
 
     def new(self, shapes: list[tuple[int, int, int]]) -> list[Ranked]:
         """Of which no two tie in their rank too."""
@@ -56,7 +56,7 @@ class TopsMachine(ReadingMachine):
             self.ranks[self.slot] = made[-1].rank
         return made
 
-    def judge(self) -> None:
+    def validate(self) -> None:
         self.tops.check(tuple(root for root, _ in self.pins.values()))
         assert self.tops.rows == len(self.rows)
         everything = list(self.rows.values())
@@ -64,7 +64,7 @@ class TopsMachine(ReadingMachine):
         held = self.tops.holds(self.tops.root, keys, slots)
         assert {one.slot for one, holds in zip(everything, held.tolist(), strict=True) if holds} == firsts(everything, self.most)
 
-    def pinned(self) -> tuple[Root, dict[int, Ranked]]:
+    def pinned(self) -> tuple[EntryRoot, dict[int, Ranked]]:
         wanted = firsts(self.rows.values(), self.most)
         return self.tops.root, {slot: self.rows[slot] for slot in wanted}
 
@@ -76,9 +76,9 @@ class TopsMachine(ReadingMachine):
         groups = [list(some) for _, some in groupby(changes, lambda one: (one[0], one[2].key))]
         ends = np.cumsum([len(some) for some in groups]) if groups else np.empty(0, np.int64)
         signs = np.array([sign for _, sign, _ in changes], np.int8)
-        told = self.tops.apply(self.version, Changes(packed([one for _, _, one in changes]), signs, ends.astype(np.int64)))
+        emitted = self.tops.apply(self.version, RankedChanges(packed([one for _, _, one in changes]), signs, ends.astype(np.int64)))
         self.tops.reclaim(self.version, self.pin_array(), 1 << 40)
-        assert (np.diff(told.groups) >= 0).all()
+        assert (np.diff(emitted.groups) >= 0).all()
         for number, some in enumerate(groups):
             before = firsts(self.rows.values(), self.most)
             for _, sign, one in some:
@@ -88,11 +88,11 @@ class TopsMachine(ReadingMachine):
                 if sign == INSERT:
                     self.rows[one.slot] = one
             after = firsts(self.rows.values(), self.most)
-            mine = told.slots[told.groups == number].tolist()
+            mine = emitted.slots[emitted.groups == number].tolist()
             assert mine == sorted(mine, key=lambda slot: slot >= 0), "what comes is told before what goes"
             assert sorted(~slot for slot in mine if slot < 0) == sorted(before - after)
             assert sorted(slot for slot in mine if slot >= 0) == sorted(after - before)
-        self.judge()
+        self.validate()
 
     def doomed(self, data: st.DataObject) -> list[Ranked]:
         slots = st.sampled_from(sorted(self.rows))
@@ -163,7 +163,7 @@ class ValidityMachine(RuleBasedStateMachine):
         self.validity._listed = room(3)
         self.rows = {one.slot: one for one in self.new(shapes)}
         self.validity.load(packed(self.rows.values()))
-        self.judge()
+        self.validate()
 
     def new(self, shapes: list[tuple[int, int, int]]) -> list[Ranked]:
         made = []
@@ -173,7 +173,7 @@ class ValidityMachine(RuleBasedStateMachine):
             self.ranks[self.slot] = made[-1].rank
         return made
 
-    def judge(self) -> None:
+    def validate(self) -> None:
         self.validity.check()
         spans = self.validity.spans()
         found = zip(spans.key.tolist(), spans.left.tolist(), spans.slot.tolist(), spans.right.tolist(), strict=True)
@@ -203,7 +203,9 @@ class ValidityMachine(RuleBasedStateMachine):
         self.validity.require_index(len(found))
         if not found:
             return
-        told = self.validity.apply(Changes(packed([one for _, _, one in found]), np.array([sign for _, sign, _ in found], np.int8), ends))
+        emitted = self.validity.apply(
+            RankedChanges(packed([one for _, _, one in found]), np.array([sign for _, sign, _ in found], np.int8), ends)
+        )
         for number, some in enumerate(groups):
             before, key = self.state(), some[0][2].key
             for _, sign, one in some:
@@ -211,15 +213,15 @@ class ValidityMachine(RuleBasedStateMachine):
                     del self.rows[one.slot]
                 else:
                     self.rows[one.slot] = one
-            after, mine = self.state(), told.group == number
-            places = [(key, at) for at in told.at[mine].tolist()]
-            assert places == sorted(set(places)), "places in order, each once"
-            for sides, column, until in ((before, told.before, told.until_before), (after, told.after, told.until_after)):
-                for place, slot, end in zip(places, column[mine].tolist(), until[mine].tolist(), strict=True):
-                    assert slot == sides.get(place, (NOBODY, 0))[0] and (place not in sides or end == sides[place][1])
-            differ = {place for place in before.keys() | after.keys() if before.get(place) != after.get(place)}
-            assert differ <= set(places), "a place that changes is not told"
-        self.judge()
+            after, mine = self.state(), emitted.group == number
+            positions = [(key, at) for at in emitted.at[mine].tolist()]
+            assert positions == sorted(set(positions)), "places in order, each once"
+            for inputs, column, until in ((before, emitted.before, emitted.until_before), (after, emitted.after, emitted.until_after)):
+                for position, slot, end in zip(positions, column[mine].tolist(), until[mine].tolist(), strict=True):
+                    assert slot == inputs.get(position, (NOBODY, 0))[0] and (position not in inputs or end == inputs[position][1])
+            differ = {position for position in before.keys() | after.keys() if before.get(position) != after.get(position)}
+            assert differ <= set(positions), "a place that changes is not told"
+        self.validate()
 
     @rule(data=st.data())
     def move(self, data: st.DataObject) -> None:

@@ -8,7 +8,7 @@ import pytest
 from structures.core.entries import DELETE, INSERT
 from structures.core.kernel import JIT
 from structures.index.indexes import Entries
-from structures.ranked.entries import Changes
+from structures.ranked.entries import RankedChanges
 from structures.ranked.tops import Tops
 from tests.structures.machines import drive
 from tests.structures.ranked.machine import TopsMachine, ValidityMachine
@@ -33,8 +33,8 @@ def test_all_orders_equal() -> None:
     tops.load(1, of([4] * n, [9] * n, list(range(n))))
     for version in range(2, 12):
         last = n + 1 - version
-        told = tops.apply(version, Changes(of([4], [9], [last]), np.array([DELETE], np.int8), np.ones(1, np.int64)))
-        assert told.slots.tolist() == [~last, last - 1]
+        emitted = tops.apply(version, RankedChanges(of([4], [9], [last]), np.array([DELETE], np.int8), np.ones(1, np.int64)))
+        assert emitted.slots.tolist() == [~last, last - 1]
     tops.check()
     assert tops.steps >= 2 * 10 * (n - 10)
 
@@ -44,7 +44,7 @@ def test_what_is_not_there_cannot_go() -> None:
         tops = Tops(2, 1, None, 1 << 20, 1 << 20)
         tops.load(1, of([0], [1], [7]))
         with pytest.raises(KeyError, match="not there"):
-            tops.apply(2, Changes(of([0], [1], [slot]), np.array([sign], np.int8), np.ones(1, np.int64)))
+            tops.apply(2, RankedChanges(of([0], [1], [slot]), np.array([sign], np.int8), np.ones(1, np.int64)))
 
 
 def test_room() -> None:
@@ -63,7 +63,7 @@ def test_tens_of_thousands(most: int) -> None:
     coordinates = np.stack([rng.integers(0, 300, n), rng.integers(0, 1000, n), rng.permutation(n)], axis=1)
     there = np.arange(n) < n // 2
     tops.load(1, Entries(coordinates[there], np.flatnonzero(there).astype(np.int32)))
-    told_so_far = set(_sorted_firsts(coordinates, there, most))
+    emitted_so_far = set(_sorted_firsts(coordinates, there, most))
     for version in range(2, 12):
         some = np.sort(rng.choice(n, 1000, replace=False)).astype(np.int32)
         signs = np.where(there[some], DELETE, INSERT).astype(np.int8)
@@ -71,12 +71,12 @@ def test_tens_of_thousands(most: int) -> None:
         some, signs = some[order], signs[order]
         ends = np.flatnonzero(np.append(np.diff(coordinates[some, 0]) != 0, True)) + 1
         tops.require(len(some))
-        told = tops.apply(version, Changes(Entries(np.ascontiguousarray(coordinates[some]), some), signs, ends))
+        emitted = tops.apply(version, RankedChanges(Entries(np.ascontiguousarray(coordinates[some]), some), signs, ends))
         there[some] ^= True
-        gone, come = {~slot for slot in told.slots.tolist() if slot < 0}, {slot for slot in told.slots.tolist() if slot >= 0}
-        assert gone <= told_so_far and not come & told_so_far
-        told_so_far = (told_so_far - gone) | come
-        assert told_so_far == set(_sorted_firsts(coordinates, there, most))
+        deleted, inserted = {~slot for slot in emitted.slots.tolist() if slot < 0}, {slot for slot in emitted.slots.tolist() if slot >= 0}
+        assert deleted <= emitted_so_far and not inserted & emitted_so_far
+        emitted_so_far = (emitted_so_far - deleted) | inserted
+        assert emitted_so_far == set(_sorted_firsts(coordinates, there, most))
         tops.reclaim(version, NO_PINS, 1 << 40)
     tops.check()
 
@@ -86,5 +86,5 @@ def _sorted_firsts(coordinates: np.ndarray, there: np.ndarray, most: int) -> lis
     order = slots[np.lexsort((coordinates[slots, 2], coordinates[slots, 1], coordinates[slots, 0]))]
     keys = coordinates[order, 0]
     begins = np.flatnonzero(np.diff(keys, prepend=-1))
-    place = np.arange(len(order)) - np.repeat(begins, np.diff(begins, append=len(order)))
-    return [int(slot) for slot in order[place < most]]
+    position = np.arange(len(order)) - np.repeat(begins, np.diff(begins, append=len(order)))
+    return [int(slot) for slot in order[position < most]]

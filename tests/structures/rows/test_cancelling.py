@@ -14,16 +14,16 @@ SLOTS = st.lists(st.integers(0, 12), max_size=30)
 
 
 @given(SLOTS, SLOTS)
-def test_what_remains(gone: list[int], come: list[int]) -> None:
-    found = cancel(np.array(gone, np.int32), np.array(come, np.int32))
-    net = Counter(gone)
-    net.subtract(come)
+def test_what_remains(deleted: list[int], inserted: list[int]) -> None:
+    found = cancel(np.array(deleted, np.int32), np.array(inserted, np.int32))
+    net = Counter(deleted)
+    net.subtract(inserted)
     assert found[0].tolist() == sorted(slot for slot, count in net.items() for _ in range(count))
     assert found[1].tolist() == sorted(slot for slot, count in net.items() for _ in range(-count))
 
 
 def test_many() -> None:
     rng = np.random.default_rng(4)
-    gone, come = rng.permutation(1 << 20)[:400_000].astype(np.int32), rng.permutation(1 << 20)[:500_000].astype(np.int32)
-    wanted = np.setdiff1d(gone, come), np.setdiff1d(come, gone)
-    assert all(map(np.array_equal, cancel(gone, come), wanted))
+    deleted, inserted = rng.permutation(1 << 20)[:400_000].astype(np.int32), rng.permutation(1 << 20)[:500_000].astype(np.int32)
+    wanted = np.setdiff1d(deleted, inserted), np.setdiff1d(inserted, deleted)
+    assert all(map(np.array_equal, cancel(deleted, inserted), wanted))

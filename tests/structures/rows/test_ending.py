@@ -10,8 +10,8 @@ import pytest
 from structures.core.reserve import reserve
 from structures.rows.ending import end_others
 from structures.rows.key_table import PLAIN
-from structures.rows.rows import Rows
-from structures.rows.succession import Succession, Told
+from structures.rows.rows import RowStore
+from structures.rows.succession import ReportedSuccession, Succession
 
 CODES = 40
 
@@ -20,7 +20,7 @@ class Things:
     """A store of the newest rows of things, and its twin: the slot and the row of each by code."""
 
     def __init__(self) -> None:
-        self.rows = Rows([PLAIN] * 2, [], False)
+        self.rows = RowStore([PLAIN] * 2, [], False)
         self.succession = Succession(reserve(4 * CODES, np.int32), np.full(2, -1))
         self.newest: dict[int, tuple[int, int]] = {}
         self.version = 0
@@ -28,9 +28,9 @@ class Things:
     def replace(self, given: dict[int, int]) -> None:
         self.version += 1
         codes = np.array([*given], np.int32)
-        told = np.stack((codes.astype(np.int64), np.array([*given.values()])), axis=1)
+        emitted = np.stack((codes.astype(np.int64), np.array([*given.values()])), axis=1)
         found, _, _ = self.rows.succeed(
-            self.version, Told(codes, np.zeros(len(codes), np.int64), told, np.ones(len(codes), np.bool_)), self.succession
+            self.version, ReportedSuccession(codes, np.zeros(len(codes), np.int64), emitted, np.ones(len(codes), np.bool_)), self.succession
         )
         if len(found.versions):
             for slot in found.slots[found.deletes[0] :].tolist():
@@ -63,8 +63,8 @@ def test_as_the_twin(seed: int) -> None:
             share = rng.choice([0.0, 0.4])
             things.end_others([rng.random() < share for _ in range(rng.choice([0, 7, CODES]))])
         seen[things.version] = dict(things.newest)
-        places = [things.newest[code][0] + 1 if code in things.newest else 0 for code in range(CODES)]
-        assert things.succession.places[:CODES].tolist() == places
+        positions = [things.newest[code][0] + 1 if code in things.newest else 0 for code in range(CODES)]
+        assert things.succession.positions[:CODES].tolist() == positions
         things.rows.check()
     for version, expected in seen.items():
         things.agree(version, expected)

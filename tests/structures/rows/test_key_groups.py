@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from structures.rows.key_groups import key_groups
 from structures.rows.key_table import ALL_BITS, FLOAT, PLAIN, TEXT
-from structures.rows.rows import Rows
+from structures.rows.rows import RowStore
 from tests.structures.rows.test_rows import row_set
 
 Key = tuple[bytes, float, int]
@@ -31,19 +31,19 @@ def _first_of_each(keys: list[Key]) -> list[int] | None:
 @example([(b"a", 0.0, 1), (b"a", -0.0, 1)], ALL_BITS)
 @example([(b"ab", 0.0, 1), (b"a", 0.0, 1)], 0)
 def test_each_row_has_the_first_row_of_its_key(keys: list[Key], hash_mask: int) -> None:
-    store = Rows([TEXT, FLOAT, PLAIN], [0, 1, 2], False)
+    store = RowStore([TEXT, FLOAT, PLAIN], [0, 1, 2], False)
     found = key_groups(row_set(store, [list(key) for key in keys]), hash_mask)
     assert (None if found is None else found.tolist()) == _first_of_each(keys)
 
 
 def test_other_columns_do_not_matter() -> None:
-    store = Rows([TEXT, PLAIN, TEXT], [2], False)
+    store = RowStore([TEXT, PLAIN, TEXT], [2], False)
     found = key_groups(row_set(store, [[b"x", 1, b"k"], [b"yy", 2, b"l"], [b"", 3, b"k"]]))
     assert found is not None and found.tolist() == [0, 1, 0]
 
 
 def test_many_keys_each_twice() -> None:
-    store, n = Rows([PLAIN], [0], False), 3_000
+    store, n = RowStore([PLAIN], [0], False), 3_000
     keys = np.random.default_rng(5).permutation(np.repeat(np.arange(n) << 40, 2))
     given_rows = row_set(store, [[key] for key in keys.tolist()])
     found = key_groups(given_rows)

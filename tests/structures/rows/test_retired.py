@@ -3,7 +3,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from structures.rows import retired
-from structures.rows.retired import LIVING, NEVER, Retired
+from structures.rows.retired import LIVING, NEVER, RetiredSlots
 
 NO_PINS = np.empty(0, np.int64)
 ALL = 2**31  # slots
@@ -11,7 +11,7 @@ ALL = 2**31  # slots
 
 def store(lives):
     born, died = (np.array(column, np.int64) for column in zip(*lives, strict=True))
-    kept = Retired(born, died)
+    kept = RetiredSlots(born, died)
     for version in sorted(set(died.tolist())):
         kept.add(version, np.flatnonzero(died == version).astype(np.int32))
     return kept, born
@@ -43,7 +43,7 @@ def test_an_old_pin_does_not_make_every_call_look_at_what_it_holds(monkeypatch):
     monkeypatch.setattr(retired, "_sift", lambda slots, *rest: looked.append(len(slots)) or sift(slots, *rest))
     n = 1000
     born, died = np.zeros(2 * n, np.int64), np.full(2 * n, 5, np.int64)
-    kept = Retired(born, died)
+    kept = RetiredSlots(born, died)
     kept.add(5, np.arange(n, dtype=np.int32))
     pins = np.array([3], np.int64)
     assert len(kept.reclaim(5, pins, ALL)) == 0 and looked == [n]
@@ -59,7 +59,7 @@ def test_an_old_pin_does_not_make_every_call_look_at_what_it_holds(monkeypatch):
 def test_what_many_small_changes_leave_to_a_pin_is_found_in_few_arrays():
     n = 1000
     born, died = np.zeros(n, np.int64), np.arange(5, n + 5)
-    kept = Retired(born, died)
+    kept = RetiredSlots(born, died)
     pins = np.array([3], np.int64)
     for slot in range(n):
         kept.add(slot + 5, np.array([slot], np.int32))
@@ -74,7 +74,7 @@ def test_long_arrays_are_not_copied(monkeypatch):
     monkeypatch.setattr(retired, "_LONG", 4)
     n = 100
     born, died = np.zeros(n, np.int64), np.arange(5, n + 5)
-    kept = Retired(born, died)
+    kept = RetiredSlots(born, died)
     for slot in range(n):
         kept.add(slot + 5, np.array([slot], np.int32))
         kept.reclaim(slot + 5, np.array([3], np.int64), ALL)
@@ -84,20 +84,20 @@ def test_long_arrays_are_not_copied(monkeypatch):
 
 def test_what_came_to_life_again_is_passed_over():
     born, died = np.array([1, 1]), np.array([2, LIVING])
-    kept = Retired(born, died)
+    kept = RetiredSlots(born, died)
     kept.add(2, np.array([0, 1], np.int32))
     assert kept.reclaim(2, NO_PINS, ALL).tolist() == [0]
 
 
 def test_retired_twice_in_one_version_is_freed_once():
-    kept = Retired(np.array([1]), np.array([2]))
+    kept = RetiredSlots(np.array([1]), np.array([2]))
     kept.add(2, np.array([0], np.int32))
     kept.add(2, np.array([0], np.int32))
     assert kept.reclaim(2, NO_PINS, ALL).tolist() == [0]
 
 
 @given(LIVES, st.lists(st.sets(st.integers(0, 14)), max_size=6), st.integers(1, 4))
-def test_in_pieces_it_comes_to_the_same(lives, leavings, most):
+def test_in_pieces_it_inserted_to_the_same(lives, leavings, most):
     kept, born = store(lives)
     pinned, expected = set(range(15)), set(range(len(lives)))
     for leaving in leavings:

@@ -81,8 +81,8 @@ class TrackerMachine(FollowingMachine):
         self.views = [View(tracker_of(self.indexes, self.made, *one, self.now), one[0]) for one in shape.views]
         self._settle()
 
-    def whole(self, tree: Any, root: Any, place: int, how: int) -> Any:
-        return tree.rows(root, place, reduced=how == 1)
+    def whole(self, tree: Any, root: Any, position: int, how: int) -> Any:
+        return tree.rows(root, position, reduced=how == 1)
 
     @rule(tuples=st.lists(TUPLES, max_size=10), data=st.data())
     def batch(self, tuples: list[tuple[int, Entry, int]], data: st.DataObject) -> None:

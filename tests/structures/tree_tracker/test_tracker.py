@@ -13,7 +13,7 @@ from structures.core.kernel import JIT
 from structures.index.indexes import NO_ENTRIES, Entries, OrderedIndexes
 from structures.tree_tracker import no_goods
 from structures.tree_tracker.shape import is_join_tree
-from structures.tree_tracker.tracker import Cursor, Member, TreeTracker, index_orders
+from structures.tree_tracker.tracker import Member, TreeTracker, TreeTrackerCursor, index_orders
 from tests.naive.natural_join import Entry, join
 from tests.naive.tree_tracker import Tracker
 from tests.structures.batches import Changes, apply_steps, apply_to_indexes, follow_batch, follow_steps
@@ -88,8 +88,8 @@ def test_each_look_up_is_the_twins(seed: int) -> None:
         for start in range(len(variables)):
             atoms = preorder(tree, edges, start)
             ordered: list[Any] = [None] * len(variables)
-            for place, own, _ in atoms:
-                ordered[place] = sorted(permuted(one, tuple(variables[place].index(v) for v in own)) for one in relations[place])
+            for position, own, _ in atoms:
+                ordered[position] = sorted(permuted(one, tuple(variables[position].index(v) for v in own)) for one in relations[position])
             twin, cursor = Tracker(ordered, atoms), tree.rows(tree.root, start)
             rows = read_all(cursor, 3)
             counted = cursor.counters
@@ -193,7 +193,7 @@ def test_a_clone_knows_what_the_other_found() -> None:
     assert read_all(cursor, 11) == rows[1:]
 
 
-def test_a_cursor_goes_without_what_another_holds() -> None:
+def test_a_cursor_deleted_without_what_another_holds() -> None:
     """While a clone reads, its table is out of reach; the rows are the same."""
     tree = fans(40)
     cursor = tree.rows(tree.root, 0)
@@ -258,14 +258,14 @@ def test_a_sink_that_wants_no_more() -> None:
     indexes.begin(2)
     same = packed(slotted([(0,)] * n), 1)
     batch = apply_to_indexes(indexes, {tree.shape.members[0].index: Changes(same, same)})
-    told: list[tuple[int, int]] = []
+    emitted: list[tuple[int, int]] = []
 
     def sink(sign: int, slots: np.ndarray) -> bool:
-        told.append((sign, slots.shape[1]))
+        emitted.append((sign, slots.shape[1]))
         return False
 
     follow_batch(tree, batch, sink)
-    assert told == [(-1, n * n)], "less than a chunk"
+    assert emitted == [(-1, n * n)], "less than a chunk"
     tree.check()
     steps = tree.update_steps
     assert steps > n * n and len(read_all(tree.rows(tree.root))) == n * n
@@ -274,7 +274,7 @@ def test_a_sink_that_wants_no_more() -> None:
     assert tree.update_steps == steps and tree.is_empty(tree.root)
 
 
-def test_a_delta_beyond_the_limit_is_given_up_and_the_rest_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_delta_beyond_the_limit_is_given_up_and_the_rest_emitted(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("structures.tree_tracker.tracker.CHUNK", 1 << 10)
     n = 60
     indexes, tree = tracked([(0,)] * 3, [(0, 1), (1, 2)], [[(0,)] * n, [(0,)] * n, [(1,)]])
@@ -296,8 +296,8 @@ def test_a_delta_beyond_the_limit_is_given_up_and_the_rest_told(monkeypatch: pyt
 
 
 def test_a_run_notes_what_dangles_and_forgets_it_with_each_change() -> None:
-    """A(x) comes: of B all n rows want the group of C whose n rows D lacks, which are looked up once, more than the first table holds. One
-    of them has a partner as D(7) comes, and all n rows of B with it."""
+    """A(x) is_inserted: of B all n rows want the group of C whose n rows D lacks, which are looked up once, more than the first table
+    holds. One of them has a partner as D(7) comes, and all n rows of B with it."""
     n = 600 if JIT else 300
     given = [[], [(0, 0)] * n, [(0, i) for i in range(n)], [(-1,)]]
     indexes, tree = tracked([(0,), (0, 1), (1, 2), (2,)], [(0, 1), (1, 2), (2, 3)], given)
@@ -338,11 +338,11 @@ def test_tens_of_thousands() -> None:
     indexes.begin(1)
     variables, edges = [(0, 1), (1, 2), (2, 3)], [(0, 1), (1, 2)]
     atoms, columns = [], []
-    for place, (own, orders) in enumerate(zip(variables, index_orders(variables, edges), strict=True)):
+    for position, (own, orders) in enumerate(zip(variables, index_orders(variables, edges), strict=True)):
         atoms.append(tuple(Member(indexes.add(2), order) for order in orders))
         columns.append([[own.index(v) for v in order] for order in orders])
         for member, by in zip(atoms[-1], columns[-1], strict=True):
-            indexes.load(member.index, Entries(np.ascontiguousarray(here[place][:, by]), slots))
+            indexes.load(member.index, Entries(np.ascontiguousarray(here[position][:, by]), slots))
     tree = TreeTracker(indexes, atoms, edges)
 
     def counted() -> int:
@@ -357,19 +357,19 @@ def test_tens_of_thousands() -> None:
         version += 1
         indexes.begin(version)
         changes = {}
-        for place, atom in enumerate(atoms):
+        for position, atom in enumerate(atoms):
             some = rng.choice(n, 3_000, replace=False)
             new = rng.integers(0, values, (3_000, 2))
-            for member, by in zip(atom, columns[place], strict=True):
-                old = np.ascontiguousarray(here[place][some][:, by])
+            for member, by in zip(atom, columns[position], strict=True):
+                old = np.ascontiguousarray(here[position][some][:, by])
                 changes[member.index] = Changes(Entries(old, slots[some]), Entries(np.ascontiguousarray(new[:, by]), slots[some]))
-            here[place] = here[place].copy()
-            here[place][some] = new
+            here[position] = here[position].copy()
+            here[position][some] = new
         gained: list[int] = []
 
         def sink(sign: int, rows: np.ndarray, gained: list[int] = gained) -> bool:
             if sign > 0:
-                r, s, t = (here[place][rows[place]] for place in range(3))
+                r, s, t = (here[position][rows[position]] for position in range(3))
                 assert (r[:, 1] == s[:, 0]).all() and (s[:, 1] == t[:, 0]).all()
             gained.append(sign * rows.shape[1])
             return True
@@ -379,14 +379,14 @@ def test_tens_of_thousands() -> None:
         count += sum(gained)
         cursor = tree.rows(tree.root)
         assert count == counted() == rows_of(cursor)
-        told = cursor.counters
-        assert told["lookups"] <= 2 * (count + told["removed"]) and told["removed"] <= 3 * n
+        emitted = cursor.counters
+        assert emitted["lookups"] <= 2 * (count + emitted["removed"]) and emitted["removed"] <= 3 * n
     assert begun + rows_of(older) == first and begun > 0
     tree.check()
     indexes.check([(2, one) for one in root.roots])
 
 
-def rows_of(cursor: Cursor) -> int:
+def rows_of(cursor: TreeTrackerCursor) -> int:
     rows = 0
     while not cursor.done:
         rows += cursor.fill(1 << 16).shape[1]

@@ -60,13 +60,13 @@ class ViewMachine(PlantingMachine):
         self.indexes.begin(1)
         self.made = [self.indexes.add(arity) for arity in shape.arities]
         self.now: Relations = {}
-        for place, index in enumerate(self.made):
-            loaded = self._new(tuples, place)
+        for position, index in enumerate(self.made):
+            loaded = self._new(tuples, position)
             self.indexes.load(index, packed(loaded, 5))
             self.now[index] = frozenset(loaded)
         self.views: list[View] = []
         for atoms in shape.views:
-            own = [(self.made[place], variables) for place, variables in atoms]
+            own = [(self.made[position], variables) for position, variables in atoms]
             self.views.append(self._view(own))
             self.views[-1].tree.load()
         self._settle()
@@ -77,13 +77,13 @@ class ViewMachine(PlantingMachine):
     def another(self, view: View) -> View:
         return self._view(view.atoms)
 
-    def _new(self, tuples: list[tuple[int, Entry, int]], place: int) -> list[Entry]:
+    def _new(self, tuples: list[tuple[int, Entry, int]], position: int) -> list[Entry]:
         """Up to three entries of a tuple each."""
         made = []
         for at, values, copies in tuples:
-            for _ in range(copies if at % len(self.made) == place else 0):
+            for _ in range(copies if at % len(self.made) == position else 0):
                 self.slot += 1
-                made.append((*values[: self.indexes.arity(self.made[place])], self.slot))
+                made.append((*values[: self.indexes.arity(self.made[position])], self.slot))
         return made
 
     def _settle(self) -> None:
@@ -105,30 +105,30 @@ class ViewMachine(PlantingMachine):
         self.version += 1
         self.indexes.begin(self.version)
         changes, before, between, after = {}, dict(self.now), dict(self.now), dict(self.now)
-        for place, index in enumerate(self.made):
+        for position, index in enumerate(self.made):
             there = sorted(self.now[index])
-            gone = data.draw(st.lists(st.sampled_from(there), unique=True, max_size=6)) if there else []
-            come = self._new(tuples, place)
-            moved = sorted(self.now[index] - set(gone))[:1]
+            deleted = data.draw(st.lists(st.sampled_from(there), unique=True, max_size=6)) if there else []
+            inserted = self._new(tuples, position)
+            moved = sorted(self.now[index] - set(deleted))[:1]
             moves = [(*one[:-1], self.slot + 1) for one in moved]
             self.slot += len(moves)
-            if gone or come or moves:
-                changes[index] = Changes(*(packed(part, 5) for part in (gone, come, moved, moves)))
+            if deleted or inserted or moves:
+                changes[index] = Changes(*(packed(part, 5) for part in (deleted, inserted, moved, moves)))
             before[index] = (self.now[index] - set(moved)) | set(moves)
-            between[index] = before[index] - set(gone)
-            after[index] = between[index] | set(come)
+            between[index] = before[index] - set(deleted)
+            after[index] = between[index] | set(inserted)
         done = apply_to_indexes(self.indexes, changes)
         self.note(done)
         for view in self.views:
-            told: dict[int, list[Row]] = {DELETE: [], INSERT: []}
+            emitted: dict[int, list[Row]] = {DELETE: [], INSERT: []}
 
-            def sink(sign: int, slots: np.ndarray, told: dict[int, list[Row]] = told) -> bool:
-                told[sign] += transposed(slots)
+            def sink(sign: int, slots: np.ndarray, emitted: dict[int, list[Row]] = emitted) -> bool:
+                emitted[sign] += transposed(slots)
                 return True
 
             follow_batch(view.tree, done, sink)
-            assert sorted(told[DELETE]) == sorted(view.wanted(before) - view.wanted(between))
-            assert sorted(told[INSERT]) == sorted(view.wanted(after) - view.wanted(between))
+            assert sorted(emitted[DELETE]) == sorted(view.wanted(before) - view.wanted(between))
+            assert sorted(emitted[INSERT]) == sorted(view.wanted(after) - view.wanted(between))
         self.now = after
         self._settle()
 
@@ -137,10 +137,10 @@ class ViewMachine(PlantingMachine):
         self.version += 1
         self.indexes.begin(self.version)
         steps: list[tuple[int, int, Entry]] = []
-        for place, index in enumerate(self.made):
+        for position, index in enumerate(self.made):
             there = sorted(self.now[index])
-            gone = data.draw(st.lists(st.sampled_from(there), unique=True, max_size=3)) if there else []
-            steps += [(DELETE, index, one) for one in gone] + [(INSERT, index, one) for one in self._new(tuples, place)]
+            deleted = data.draw(st.lists(st.sampled_from(there), unique=True, max_size=3)) if there else []
+            steps += [(DELETE, index, one) for one in deleted] + [(INSERT, index, one) for one in self._new(tuples, position)]
         steps = data.draw(st.permutations(steps))
         states = [self.now]
         for _, index, one in steps:
@@ -167,16 +167,16 @@ class ViewMachine(PlantingMachine):
         number = data.draw(st.integers(0, len(roots) - 1))
         view = self.views[number]
         root, wanted = roots[number], view.wanted(then)
-        place = data.draw(st.integers(0, len(view.atoms) - 1))
-        index, own = view.atoms[place]
+        position = data.draw(st.integers(0, len(view.atoms) - 1))
+        index, own = view.atoms[position]
         if how == 0:
             cursor = view.tree.rows(root)
         elif how == 1:
             given = [one for one in sorted(then[index]) if one[-1] % 2]
-            cursor = view.tree.partners(root, place, packed(given, 5))
-            wanted = {row for row in wanted if row[place] % 2}
+            cursor = view.tree.partners(root, position, packed(given, 5))
+            wanted = {row for row in wanted if row[position] % 2}
         else:
-            cursor = view.tree.of_key(root, place, values[: len(own)])
+            cursor = view.tree.of_key(root, position, values[: len(own)])
             mine = {one[-1] for one in then[index] if one[: len(own)] == values[: len(own)]}
-            wanted = {row for row in wanted if row[place] in mine}
+            wanted = {row for row in wanted if row[position] in mine}
         self.readings.append(Reading(cursor, wanted, version))

@@ -76,7 +76,7 @@ def test_more_variables_than_coordinates() -> None:
         view.of_key(view.root, 0, (1, 2))
 
 
-def test_rows_come_in_the_order_of_the_variables() -> None:
+def test_rows_inserted_in_the_order_of_the_variables() -> None:
     given = [[(x, y, 10 * x + y) for x in range(5) for y in range(5)], [(x, z, 10 * x + z) for x in range(1, 4) for z in range(4)]]
     _, view = viewed([(0, 1), (0, 2)], given)
     rows = read_all(view.rows(view.root), 7)
@@ -97,7 +97,7 @@ def test_no_dead_ends_whatever_dangles() -> None:
     view.check()
 
 
-def test_a_delta_beyond_the_limit_is_given_up_and_the_rest_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_delta_beyond_the_limit_is_given_up_and_the_rest_emitted(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("structures.view_tree.tree.CHUNK", 1 << 10)
     n = 60
     indexes, view = viewed([(0,)] * 3, [[(0, i) for i in range(n)], [(0, i) for i in range(n)], [(1, 0)]])
@@ -123,14 +123,14 @@ def test_a_sink_that_wants_no_more() -> None:
     indexes.begin(2)
     same = packed([(0, i) for i in range(n)], 1)
     batch = apply_to_indexes(indexes, {view.members[0].index: Changes(same, same)})
-    told: list[tuple[int, int]] = []
+    emitted: list[tuple[int, int]] = []
 
     def sink(sign: int, slots: np.ndarray) -> bool:
-        told.append((sign, slots.shape[1]))
+        emitted.append((sign, slots.shape[1]))
         return False
 
     follow_batch(view, batch, sink)
-    assert told == [(-1, n * n)], "less than a chunk"
+    assert emitted == [(-1, n * n)], "less than a chunk"
     view.check()
     assert len(read_all(view.rows(view.root))) == n * n
 
@@ -175,16 +175,16 @@ def test_tens_of_thousands() -> None:
         version += 1
         indexes.begin(version)
         changes = {}
-        for place, member in enumerate(members):
+        for position, member in enumerate(members):
             some = rng.choice(n, 3_000, replace=False)
-            gone = Entries(here[place][some].reshape(-1, 1), slots[some])
-            here[place] = here[place].copy()
-            here[place][some] = rng.integers(0, values, 3_000)
-            changes[member.index] = Changes(gone, Entries(here[place][some].reshape(-1, 1), slots[some]))
+            deleted = Entries(here[position][some].reshape(-1, 1), slots[some])
+            here[position] = here[position].copy()
+            here[position][some] = rng.integers(0, values, 3_000)
+            changes[member.index] = Changes(deleted, Entries(here[position][some].reshape(-1, 1), slots[some]))
         gained: list[int] = []
 
         def sink(sign: int, rows: np.ndarray, gained: list[int] = gained) -> bool:
-            assert all((here[0][rows[0]] == here[place][rows[place]]).all() for place in (1, 2) if sign > 0)
+            assert all((here[0][rows[0]] == here[position][rows[position]]).all() for position in (1, 2) if sign > 0)
             gained.append(sign * rows.shape[1])
             return True
 

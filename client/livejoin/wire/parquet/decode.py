@@ -5,23 +5,23 @@ from __future__ import annotations
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from livejoin.wire.arrow import judge_record_batch, known_columns, one_batch
+from livejoin.wire.arrow import known_columns, one_batch, validate_record_batch
 from livejoin.wire.batch import Batch
 from livejoin.wire.errors import MalformedBody
 from livejoin.wire.json import Definitions
-from livejoin.wire.judge import assemble
 from livejoin.wire.parquet.pages import look_at_pages
-from livejoin.wire.room import UNBOUNDED, Room
+from livejoin.wire.room import UNBOUNDED, Budget
 from livejoin.wire.schema import RowRules
 from livejoin.wire.table import is_text
+from livejoin.wire.validate import assemble
 
 _FOOTER = 256  # bytes of objects for each byte of a footer, at most: for a column chunk of three bytes
 _WIDTH = 12  # bytes of a fixed-width value, or of an index and its entry
 _PIECE = 64 << 20  # bytes of rows whose texts share prefixes
 
 
-def decode_parquet(body: bytes, relation: str, definitions: Definitions, room: Room = UNBOUNDED, plain: bool = False) -> Batch:
-    """Decode one relation's changes as a Parquet file; `plain`: as in `judge_table`."""
+def decode_parquet(body: bytes, relation: str, definitions: Definitions, room: Budget = UNBOUNDED, plain: bool = False) -> Batch:
+    """Decode one relation's changes as a Parquet file; `plain`: as in `validate_table`."""
     rules = definitions(relation).rules
     try:
         batch = _read(body, rules, room)
@@ -29,10 +29,10 @@ def decode_parquet(body: bytes, relation: str, definitions: Definitions, room: R
         raise MalformedBody("the body is not Parquet: a column's name is not UTF-8") from None
     except (pa.ArrowException, OSError) as error:
         raise MalformedBody(f"the body is not Parquet: {error}") from None
-    return assemble(batch.num_rows, 0, [judge_record_batch(rules, relation, batch, 0, room, plain)])
+    return assemble(batch.num_rows, 0, [validate_record_batch(rules, relation, batch, 0, room, plain)])
 
 
-def _read(body: bytes, rules: RowRules, room: Room) -> pa.RecordBatch:
+def _read(body: bytes, rules: RowRules, room: Budget) -> pa.RecordBatch:
     """Read the columns of the relation, and `_op`; other columns become nulls: their names suffice to reject the rows."""
     if len(body) >= 12:
         room.take(_FOOTER * min(len(body), int.from_bytes(body[-8:-4], "little")))

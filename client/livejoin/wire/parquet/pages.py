@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 
 from livejoin.wire.errors import MalformedBody
 from livejoin.wire.parquet.thrift import BINARY, FALSE, I32, I64, LIST, STRUCT, Struct, read_struct, read_varint
-from livejoin.wire.room import Room
+from livejoin.wire.room import Budget
 
 _MAX_PAGES = 500_000
 _DICTIONARY_PAGE, _DATA_PAGE_2 = 2, 3
@@ -46,7 +46,7 @@ class _Chunk(NamedTuple):
     codec: int
 
 
-def look_at_pages(body: bytes, schema: pq.ParquetSchema, names: set[str], room: Room) -> Pages:
+def look_at_pages(body: bytes, schema: pq.ParquetSchema, names: set[str], room: Budget) -> Pages:
     """Take the decoded size of these columns' pages from `room`. Raises TooLarge, and MalformedBody for damaged pages."""
     largest = count = 0
     dictionaries: dict[str, None] = {}

@@ -26,7 +26,7 @@ _MICRO = timedelta(microseconds=1)
 _FIRST, _LAST = ((datetime(year, 1, 1) - _EPOCH) // _MICRO for year in (1800, 2037))
 
 
-class Localized(NamedTuple):
+class LocalizedColumn(NamedTuple):
     """A column in UTC: null where it was null, and at `bad`. `unclear`: the number of times that were not exactly one instant."""
 
     micros: pa.Array
@@ -57,7 +57,7 @@ class LocalTimes:
         assert first is not None
         return micros - first // _MICRO, first != second
 
-    def column(self, local: pa.Array) -> Localized:
+    def column(self, local: pa.Array) -> LocalizedColumn:
         """Convert a column timestamp[us] without a zone. Vectorised, except for times that are unclear, or after 2036."""
         given = local.cast(pa.int64())
         numbers: npt.NDArray[np.int64] = given.fill_null(0).to_numpy()
@@ -65,8 +65,8 @@ class LocalTimes:
         known = pa.array(np.where(within, numbers, 0)).view(pa.timestamp("us"))
         try:
             early, late = (
-                pc.assume_timezone(known, self.zone, ambiguous=side, nonexistent=side).cast(pa.int64()).to_numpy()
-                for side in ("earliest", "latest")
+                pc.assume_timezone(known, self.zone, ambiguous=input, nonexistent=input).cast(pa.int64()).to_numpy()
+                for input in ("earliest", "latest")
             )
             single = within & (early != late)
         except pa.ArrowException:  # no database of zones where Arrow expects it
@@ -81,7 +81,7 @@ class LocalTimes:
                 bad.append(row)
         nulls = ~present
         nulls[bad] = True
-        return Localized(pa.array(result, mask=nulls).view(pa.timestamp("us", "UTC")), bad, unclear)
+        return LocalizedColumn(pa.array(result, mask=nulls).view(pa.timestamp("us", "UTC")), bad, unclear)
 
 
 @lru_cache(64)

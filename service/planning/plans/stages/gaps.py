@@ -11,7 +11,7 @@ from dataclasses import replace
 from service.errors import Problem
 from service.planning.meets import Relations
 from service.planning.plans import pair, selection
-from service.planning.plans.plan import Counted, Kept, Outer, Plan, first_notes, names, no_such_promise, promises, suffix
+from service.planning.plans.plan import CountedJoin, InnerJoin, Outer, Plan, first_notes, names, no_such_promise, promises, suffix
 from service.query.filters import ordered
 from service.query.model import Query
 
@@ -35,7 +35,7 @@ def make(query: Query, relations: Relations) -> Plan:
     join = replace(part.join, filters=filters)
     support, alone = pair.make(join, relations), selection.make(rows, relations)
     assert support is not None and support.shape == "pair" and alone is not None
-    kept = Kept(rows, alone, (0,), ((),)), Kept(join, support, (), ((), ()))
+    kept = InnerJoin(rows, alone, (0,), ((),)), InnerJoin(join, support, (), ((), ()))
     notes = (*dict.fromkeys(first_notes(query, relations) + first_notes(join, relations)), _NULLS[stretches.function], _COST)
     bounds = {
         "space": "O(n)",
@@ -44,7 +44,7 @@ def make(query: Query, relations: Relations) -> Plan:
     }
     made = Plan(
         f"{stretches.function}, 1-D, 2 relations{suffix(join, ())}", "event-tree", None, "delay", bounds, notes, "gaps", names(query),
-        outer=Outer(kept, (Counted(1, 0),)),
+        outer=Outer(kept, (CountedJoin(1, 0),)),
     )  # fmt: skip
     _require_algorithm(query, made)
     if not promises(made, query.guarantee):

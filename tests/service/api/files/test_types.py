@@ -59,8 +59,8 @@ def file(server: ServerProcess, path: str, **parameters: str) -> bytes:
 
 def as_text(row: dict[str, Any]) -> dict[str, Any]:
     """As JSON and CSV have it."""
-    told = {name: AS_TEXT.get(name, lambda value: value)(value) if value is not None else None for name, value in row.items()}
-    return {**told, "since": "2026-01-01T12:00:00Z", "day": "2026-01-02"}
+    emitted = {name: AS_TEXT.get(name, lambda value: value)(value) if value is not None else None for name, value in row.items()}
+    return {**emitted, "since": "2026-01-01T12:00:00Z", "day": "2026-01-02"}
 
 
 def in_order(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -69,8 +69,8 @@ def in_order(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 @pytest.mark.parametrize("suffix", ["parquet", "arrow"])
 @pytest.mark.parametrize("place", ["relations/typed", "views/typed_all"])
-def test_columns(server: ServerProcess, place: str, suffix: str) -> None:
-    content = file(server, f"{place}/rows.{suffix}")
+def test_columns(server: ServerProcess, position: str, suffix: str) -> None:
+    content = file(server, f"{position}/rows.{suffix}")
     table = pq.read_table(io.BytesIO(content)) if suffix == "parquet" else pa.ipc.open_stream(content).read_all()
     assert in_order(table.to_pylist()) == [{**row, "id": str(row["id"]), "since": SINCE, "day": DAY} for row in ROWS]
     assert table.schema.field("at").type == pa.time64("us") and table.schema.field("price").type == pa.decimal128(12, 2)
@@ -78,10 +78,10 @@ def test_columns(server: ServerProcess, place: str, suffix: str) -> None:
 
 
 @pytest.mark.parametrize("place", ["relations/typed", "views/typed_all"])
-def test_texts(server: ServerProcess, place: str) -> None:
-    lines = in_order([orjson.loads(line) for line in file(server, f"{place}/rows.jsonl").splitlines()])
+def test_texts(server: ServerProcess, position: str) -> None:
+    lines = in_order([orjson.loads(line) for line in file(server, f"{position}/rows.jsonl").splitlines()])
     assert lines == list(map(as_text, ROWS))
-    head, *rest = file(server, f"{place}/rows.csv").decode().splitlines()
+    head, *rest = file(server, f"{position}/rows.csv").decode().splitlines()
     assert head == ",".join(column["name"] for column in COLUMNS)
     assert sorted(rest) == [
         f'{U[0]},12:30:00,"{{""a"": [1, null]}}",AP8=,12.50,2026-01-01T12:00:00Z,2026-01-02,true',

@@ -14,7 +14,7 @@ import pytest
 from livejoin.wire.schema import RelationPatch
 from service.api.files import writing
 from service.api.files.writing import KINDS, make
-from service.api.rows import Rows
+from service.api.rows import RowsEndpoint
 from service.reading.cursors import open_rows
 from tests.service.running import batch, rows_of, running
 
@@ -40,8 +40,8 @@ def written(suffix: str, chunks: list[pa.RecordBatch]) -> bytes:
 
 
 def cut(random_: random.Random, whole: pa.RecordBatch) -> list[pa.RecordBatch]:
-    places = sorted(random_.randrange(whole.num_rows + 1) for _ in range(random_.randrange(12)))
-    return [whole.slice(start, stop - start) for start, stop in zip([0, *places], [*places, whole.num_rows], strict=True)]
+    positions = sorted(random_.randrange(whole.num_rows + 1) for _ in range(random_.randrange(12)))
+    return [whole.slice(start, stop - start) for start, stop in zip([0, *positions], [*positions, whole.num_rows], strict=True)]
 
 
 @pytest.fixture
@@ -91,14 +91,14 @@ def test_a_file_without_rows_is_one() -> None:
 
 @pytest.mark.parametrize("suffix", ["parquet", "arrow"])
 @pytest.mark.usefixtures("small")
-def test_a_column_that_comes_to_allow_nulls_while_it_is_written(tmp_path: Path, suffix: str) -> None:
+def test_a_column_that_inserted_to_allow_nulls_while_it_is_written(tmp_path: Path, suffix: str) -> None:
     """A file in Parquet broke off there: what was collected of a group and what came to it were of two schemas."""
     engine = running(tmp_path, {"sql": "SELECT id AS i, s AS s, SUM(e) AS e FROM a GROUP BY id, s"}, synchronous="normal")
     engine.apply(batch(("upsert", "a", rows_of(0, 5000))))
     made: list[bytes] = []
     for patched in (False, True):
         reader = open_rows(engine.readers, "v")
-        file = Rows(reader, make(suffix, reader.version, reader.schema), None)
+        file = RowsEndpoint(reader, make(suffix, reader.version, reader.schema), None)
         parts, more = [], True
         while more:
             part, more = file.step()

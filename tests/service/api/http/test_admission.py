@@ -19,7 +19,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from livejoin.wire.errors import TooLarge
-from service.api.http.admission import DEFINITION, FREE, Bodies, Place
+from service.api.http.admission import DEFINITION, FREE, Bodies, BodyBudget
 from service.api.http.bodies import definition, parse_json
 from service.errors import Problem
 from service.settings import Settings
@@ -174,7 +174,7 @@ def test_a_definition_is_counted_until_it_was_used() -> None:
 
 def test_what_bodies_hold() -> None:
     bodies = Bodies(Settings(max_body=4 * MIB, max_body_memory=2 * MIB, max_decoded=3 * MIB))
-    one, other, third = (Place(bodies, 4 * MIB) for _ in range(3))
+    one, other, third = (BodyBudget(bodies, 4 * MIB) for _ in range(3))
     third.expect(FREE)
     assert bodies.held == 0
     one.expect(4 * MIB)  # alone, a body may take what a body may take

@@ -10,7 +10,7 @@ from service.api.http.forwarded import Proxies, outer_url
 from service.api.http.media import fields_of
 
 
-def told(allowed: str, peer: str | None, *headers: tuple[str, str]) -> tuple[str | None, str]:
+def emitted(allowed: str, peer: str | None, *headers: tuple[str, str]) -> tuple[str | None, str]:
     """The client's address and the URL of /v1, as a request from `peer` with these headers gives them."""
     scope: dict[str, Any] = {"scheme": "http", "client": peer and (peer, 4711)}
     given = [(b"host", b"localhost:8080"), *((name.encode(), value.encode("latin-1")) for name, value in headers)]
@@ -34,7 +34,7 @@ ALL = (FOR, "192.0.2.1"), (PROTO, "https"), (HOST, "data.example.org:8443"), (PR
     ],
 )
 def test_believed(allowed: str, peer: str) -> None:
-    assert told(allowed, peer, *ALL) == ("192.0.2.1", "https://data.example.org:8443/join/v1")
+    assert emitted(allowed, peer, *ALL) == ("192.0.2.1", "https://data.example.org:8443/join/v1")
 
 
 @pytest.mark.parametrize(
@@ -49,7 +49,7 @@ def test_believed(allowed: str, peer: str) -> None:
     ],
 )
 def test_not_believed(allowed: str, peer: str | None) -> None:
-    assert told(allowed, peer, *ALL) == (peer, "http://localhost:8080/v1")
+    assert emitted(allowed, peer, *ALL) == (peer, "http://localhost:8080/v1")
 
 
 @pytest.mark.parametrize(
@@ -71,7 +71,7 @@ def test_not_believed(allowed: str, peer: str | None) -> None:
     ],
 )
 def test_the_client_is_the_last_that_is_no_proxy(entries: list[str], client: str) -> None:
-    assert told("10.0.0.0/8", "10.0.0.1", *((FOR, entry) for entry in entries))[0] == client
+    assert emitted("10.0.0.0/8", "10.0.0.1", *((FOR, entry) for entry in entries))[0] == client
 
 
 @pytest.mark.parametrize(
@@ -89,10 +89,10 @@ def test_the_client_is_the_last_that_is_no_proxy(entries: list[str], client: str
     ],
 )
 def test_what_a_proxy_says_is_checked(headers: list[tuple[str, str]], url: str) -> None:
-    assert told("10.0.0.1", "10.0.0.1", *headers) == ("10.0.0.1", url)
+    assert emitted("10.0.0.1", "10.0.0.1", *headers) == ("10.0.0.1", url)
 
 
 def test_the_scope_of_an_address_is_left_out() -> None:
     """It may be any text, which would get into the logs."""
-    assert told("::1", "::1", (FOR, "fe80::7%\x9b31m one two")) == ("fe80::7", "http://localhost:8080/v1")
-    assert told("fe80::/10", "fe80::1%eth0", (FOR, "192.0.2.1"))[0] == "192.0.2.1"
+    assert emitted("::1", "::1", (FOR, "fe80::7%\x9b31m one two")) == ("fe80::7", "http://localhost:8080/v1")
+    assert emitted("fe80::/10", "fe80::1%eth0", (FOR, "192.0.2.1"))[0] == "192.0.2.1"

@@ -12,7 +12,7 @@ import uvloop
 
 from livejoin.wire.rows import Pieces
 from service.api.http import joined
-from service.api.http.joined import Joined, in_turns
+from service.api.http.joined import JoinedTransport, in_turns
 
 
 @pytest.mark.parametrize(
@@ -50,7 +50,7 @@ def test_bytes_arrive_in_order_however_many_the_system_takes(new_loop: Callable[
         own.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 1 << 16)
         other.setblocking(False)
         transport, _ = await loop.create_connection(asyncio.Protocol, sock=own)
-        writer = Joined(transport, loop)
+        writer = JoinedTransport(transport, loop)
         for _ in range(200):
             pieces = [draw.randbytes(draw.choice([1, 100, 5000, 100_000])) for _ in range(draw.randint(1, 5))]
             sent.extend(b"".join(pieces))

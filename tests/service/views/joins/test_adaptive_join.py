@@ -143,7 +143,7 @@ def test_a_look_up_by_the_join_key(tmp_path: Path) -> None:
     engine.close()
 
 
-def test_what_explain_tells_of_live_ones(tmp_path: Path) -> None:
+def test_what_explain_emits_of_live_ones(tmp_path: Path) -> None:
     """Two relations whose numbers lie apart: three look-ups; and all floors of x lie in one hole of y."""
     n = 40
     pair = view(AB, [("x.id", "y.nr")], **SECT)
@@ -153,9 +153,9 @@ def test_what_explain_tells_of_live_ones(tmp_path: Path) -> None:
     engine.apply(to_batch(rows))
     for name in ("pair", "tie"):
         assert read_all(open_rows(engine.readers, name)) == Counter()
-    told = explained(engine, EVERYONE, pair.definition)
-    assert told["plan"]["algorithm"] == "intersect" and told["natural"]["class"] == "acyclic, hierarchical, 1 variable, treewidth 0"
-    measured = told["measured"]["pair"]
+    emitted = explained(engine, EVERYONE, pair.definition)
+    assert emitted["plan"]["algorithm"] == "intersect" and emitted["natural"]["class"] == "acyclic, hierarchical, 1 variable, treewidth 0"
+    measured = emitted["measured"]["pair"]
     assert measured["counters"] == {"lookups": 3, "probes": 2, "outputs": 0} and measured["dead_ends"] == 2
     assert isinstance(engine.views["pair"].join, IntersectJoin)
     engine.apply(to_batch([("b", UPSERT, b(7, floor=0))]))

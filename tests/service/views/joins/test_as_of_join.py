@@ -76,10 +76,10 @@ def test_recomputed_rows_and_look_ups_are_those_of_the_view(tmp_path: Path, view
         engine.apply(to_batch(changes, on_error="skip"))
         compare_with_brute_force(engine)
         check(engine)
-        for place, alias in enumerate("xy"):
+        for position, alias in enumerate("xy"):
             rows = views["latest"].combinations(twin.relations)
             for room in ("A", "B", "nowhere"):
-                mine = [row for row in rows if row[place]["room"] == room]
+                mine = [row for row in rows if row[position]["room"] == room]
                 found = read_all(open_rows(engine.readers, "latest", point=(alias, {"room": room})))
                 assert found == Counter(values(views["latest"].select(*row)) for row in mine), (alias, room)
     engine.close()
@@ -95,10 +95,10 @@ def test_one_row_takes_the_points_of_many_and_gives_them_back(tmp_path: Path) ->
         twin.apply(list(changes), "reject")
         feed = engine.views["v"].feed
         assert feed is not None
-        before = feed.told
+        before = feed.emitted
         engine.apply(to_batch(list(changes)))
         compare(engine, twin)
-        return feed.told - before
+        return feed.emitted - before
 
     def price(number: int, at: int, room: str = "A", **more: Any) -> tuple[str, int, dict[str, Any]]:
         row = {"id": number, "room": room, "floor": None, "starts": at, "ends": None, "tag": "u", "weight": None} | more
@@ -153,7 +153,7 @@ def test_of_rows_at_one_time_the_greatest_text_is_found_without_reading_them(tmp
     names = ["", *("longer than a word" * n + end for n in range(3) for end in ("", "a", "b", "é"))]
     view = engine.views["v"]
 
-    def judge() -> None:
+    def validate() -> None:
         best = [max(((at, *key) for key, at in there.items() if at <= time), default=(0, None, None)) for time in range(4)]
         assert read_all(open_rows(engine.readers, "v")) == Counter((time, name, no) for time, (_, name, no) in enumerate(best))
         check(engine)
@@ -169,7 +169,7 @@ def test_of_rows_at_one_time_the_greatest_text_is_found_without_reading_them(tmp
                 there[key] = rng.randrange(3)
                 changes.append(("quotes", UPSERT, {"name": key[0], "no": key[1], "at": there[key], "price": rng.randrange(2)}))
         apply(changes)
-        judge()
+        validate()
     steps = list[int]()
     for many in (100, 10_000):
         apply([("quotes", UPSERT, {"name": f"quote number {at:06}", "no": b"", "at": 3, "price": 1}) for at in range(many)])

@@ -62,11 +62,11 @@ def test_plans(conditions: str, shape: str) -> None:
 def definition(t: int, less: bool) -> dict[str, Any]:
     names = [f"t{i}" for i in range(t)]
     pairs = list(combinations(names, 2))
-    told = [{"less": [f"{x}.id", f"{y}.id"]} for x, y in zip(names, names[1:], strict=False)] if less else []
-    told += [] if less else [{"not_equal": [f"{x}.id", f"{y}.id"]} for x, y in pairs]
+    emitted = [{"less": [f"{x}.id", f"{y}.id"]} for x, y in zip(names, names[1:], strict=False)] if less else []
+    emitted += [] if less else [{"not_equal": [f"{x}.id", f"{y}.id"]} for x, y in pairs]
     return {
         "from": dict.fromkeys(names, "a"),
-        "join": [*({"overlaps": [f"{x}.stay", f"{y}.stay"]} for x, y in pairs), *told],
+        "join": [*({"overlaps": [f"{x}.stay", f"{y}.stay"]} for x, y in pairs), *emitted],
         "select": [f"{name}.id as {name}" for name in names],
     }
 
@@ -124,7 +124,7 @@ def test_large_batches(tmp_path: Path, t: int, less: bool) -> None:
     engine.close()
 
 
-def _look_up(engine: Any, rng: random.Random, rows: dict[int, Row], expected: Counter[tuple[int, ...]], place: int) -> None:
+def _look_up(engine: Any, rng: random.Random, rows: dict[int, Row], expected: Counter[tuple[int, ...]], position: int) -> None:
     """The rows of one row, in a window beside or around it."""
     number = rng.choice(list(rows))
     low = rows[number]["starts"] + rng.randrange(-8, 16)
@@ -132,10 +132,10 @@ def _look_up(engine: Any, rng: random.Random, rows: dict[int, Row], expected: Co
     mine = {
         row: count
         for row, count in expected.items()
-        if row[place] == number and all(_meets(rows[one], max(0, low), max(0, low + 3)) for one in row)
+        if row[position] == number and all(_meets(rows[one], max(0, low), max(0, low + 3)) for one in row)
     }
-    reader = open_rows(engine.readers, "v", window=window, point=(f"t{place}", {"id": str(number)}))
-    assert Counter(_rows_of(reader, 5)) == mine, (number, place, low)
+    reader = open_rows(engine.readers, "v", window=window, point=(f"t{position}", {"id": str(number)}))
+    assert Counter(_rows_of(reader, 5)) == mine, (number, position, low)
 
 
 def _meets(row: Row, low: int, high: int) -> bool:
@@ -173,15 +173,15 @@ def test_what_it_saves(tmp_path: Path) -> None:
     assert found["interval-tree"][2] == 0 and found["ij-heap"][2] > 20 * found["ij-heap"][0] > 0
 
 
-def test_all_orders_come_in_pieces(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_all_orders_inserted_in_pieces(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """13 intervals of one point give 1,235,520 rows of six: a delta that the feed does not keep is never gathered."""
     engine = prepared(tmp_path, {})
     assert engine.put_view("v", definition(6, False), wait=60)[1] == "created"
     sizes: list[int] = []
-    told = Shape.told
+    emitted = Shape.emitted
 
     def counted(self: Shape, *slots: Any) -> Any:
-        rows, which = told(self, *slots)
+        rows, which = emitted(self, *slots)
         sizes.append(len(rows[0]))
         return rows, which
 

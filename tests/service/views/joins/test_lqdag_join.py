@@ -49,10 +49,10 @@ class Without(TwinView):
         found = super().combinations(relations)
         for aliases, pairs in self._groups:
             parts = [list(relations[name].values()) for name in aliases.values()]
-            found = [rows for rows in found if not self._goes(rows, aliases, parts, pairs)]
+            found = [rows for rows in found if not self._deleted(rows, aliases, parts, pairs)]
         return found
 
-    def _goes(self, rows: tuple[Row, ...], aliases: dict[str, str], parts: list[list[Row]], pairs: list[Any]) -> bool:
+    def _deleted(self, rows: tuple[Row, ...], aliases: dict[str, str], parts: list[list[Row]], pairs: list[Any]) -> bool:
         known = {alias: row for (alias, _), row in zip(self.aliases, rows, strict=True)}
         for some in product(*parts):
             named = known | dict(zip(aliases, some, strict=True))
@@ -126,20 +126,20 @@ def test_a_row_that_is_null_only_where_groups_compare_stays(tmp_path: Path) -> N
     engine.close()
 
 
-def test_what_explain_tells_of_a_live_one(tmp_path: Path) -> None:
+def test_what_explain_emits_of_a_live_one(tmp_path: Path) -> None:
     definition = VIEWS["triangles"].definition
     engine = prepared(tmp_path, {"triangles": VIEWS["triangles"], "nulls": VIEWS["nulls"]})
     edges = [(i, j) for i in range(3) for j in range(3) if i != j]
     rows = [("b", UPSERT, b(i, site=str(j), floor=j)) for i, j in edges] + [("a", UPSERT, a(0, floor=1))]
     engine.apply(to_batch(rows))
     assert set(read_all(open_rows(engine.readers, "triangles"))) == {(0, 2, 1), (1, 0, 2), (1, 2, 0), (2, 0, 1), (2, 1, 0)}
-    told = explained(engine, EVERYONE, definition)
-    plan = told["plan"]
-    assert (plan["algorithm"], plan["guarantee"], told["alternatives"]) == ("lqdag", "best-effort", [])
+    emitted = explained(engine, EVERYONE, definition)
+    plan = emitted["plan"]
+    assert (plan["algorithm"], plan["guarantee"], emitted["alternatives"]) == ("lqdag", "best-effort", [])
     assert plan["class"] == "natural join, 3 relations, cyclic, 3 variables, treewidth 2, with NOT EXISTS"
     assert plan["notes"][0].startswith("NOT EXISTS (a AS n): excludes rows")
-    assert told["natural"]["class"] == "cyclic, 3 variables, treewidth 2"
-    assert told["measured"]["triangles"]["counters"]["excluded"] == 1
+    assert emitted["natural"]["class"] == "cyclic, 3 variables, treewidth 2"
+    assert emitted["measured"]["triangles"]["counters"]["excluded"] == 1
     assert explained(engine, EVERYONE, VIEWS["nulls"].definition)["plan"]["class"] == "selection, 1 relation, with NOT EXISTS"
     engine.close()
 

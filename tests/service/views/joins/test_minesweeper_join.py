@@ -113,7 +113,7 @@ def test_a_look_up_by_the_join_key(tmp_path: Path) -> None:
     engine.close()
 
 
-def test_what_explain_tells_of_a_live_one(tmp_path: Path) -> None:
+def test_what_explain_emits_of_a_live_one(tmp_path: Path) -> None:
     """n floors of z that no row of y has are one gap: a few probes find it, a second reading needs none, and it outlives a delete."""
     n = 60
     definition = BETA["path"].definition
@@ -121,9 +121,10 @@ def test_what_explain_tells_of_a_live_one(tmp_path: Path) -> None:
     rows = [("a", UPSERT, a(i, floor=i)) for i in range(n)] + [("b", UPSERT, b(i, floor=1000 + i)) for i in range(n)]
     engine.apply(to_batch(rows))
     assert read_all(open_rows(engine.readers, "path")) == Counter()
-    told = explained(engine, EVERYONE, definition)
-    assert told["plan"]["algorithm"] == "minesweeper" and told["natural"]["class"] == "acyclic, beta-acyclic, 2 variables, treewidth 1"
-    measured = told["measured"]["path"]
+    emitted = explained(engine, EVERYONE, definition)
+    assert emitted["plan"]["algorithm"] == "minesweeper"
+    assert emitted["natural"]["class"] == "acyclic, beta-acyclic, 2 variables, treewidth 1"
+    measured = emitted["measured"]["path"]
     counters = measured["counters"]
     assert set(counters) == {"probes", "outputs", "lookups", "constraints", "resets", "forgotten"}
     assert 0 < counters["probes"] <= 3 and counters["outputs"] == 0 and measured["dead_ends"] == counters["probes"]

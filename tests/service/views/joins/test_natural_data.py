@@ -74,7 +74,7 @@ def whole(engine: Instance, name: str) -> pa.Table:
     return table.sort_by([(column, "ascending") for column in table.column_names]).combine_chunks()
 
 
-class Told:
+class Emitted:
     """All that a feed has said so far."""
 
     def __init__(self, engine: Instance, name: str, width: int) -> None:
@@ -84,7 +84,7 @@ class Told:
         self._width = width
         self._rows: dict[str, list[pa.RecordBatch]] = {"insert": [], "delete": []}
 
-    def come_to(self, rows: Array) -> None:
+    def inserted_to(self, rows: Array) -> None:
         """What came is what went and what is there."""
         while chunks := self._subscription.next():
             for chunk in chunks:
@@ -92,8 +92,8 @@ class Told:
                 if chunk.kind == "rows":
                     assert chunk.rows is not None
                     self._rows[chunk.op].append(chunk.rows)
-        gone = numbers(self._rows["delete"], self._width)
-        there = np.concatenate((gone, rows))
+        deleted = numbers(self._rows["delete"], self._width)
+        there = np.concatenate((deleted, rows))
         assert np.array_equal(numbers(self._rows["insert"], self._width), there[np.lexsort(there.T)])
 
 
@@ -117,7 +117,7 @@ def test_change_log(tmp_path: Path, long: bool) -> None:
         for algorithm in chosen(query, long):
             names[query].append(f"{query}_{algorithm.replace('-', '_')}")
             engine.put_view(names[query][-1], {"sql": datasets.view(DATA, query)["sql"], "algorithm": algorithm}, wait=60)
-    told = {name: Told(engine, name, widths[query]) for query, mine in names.items() for name in mine}
+    emitted = {name: Emitted(engine, name, widths[query]) for query, mine in names.items() for name in mine}
     checkpoints = {checkpoint["after_batch"]: checkpoint["views"] for checkpoint in expected["checkpoints"]}
     changes = [(entry["relation"], {"insert": INSERT, "delete": DELETE}[entry["op"]], entry["row"]) for entry in datasets.change_log(DATA)]
     for number, start in enumerate(range(0, len(changes), size), 1):
@@ -127,7 +127,7 @@ def test_change_log(tmp_path: Path, long: bool) -> None:
             assert (len(first), datasets.checksum(first.tolist())) == (wanted["rows"], wanted["checksum"]), (query, number)
             for name in names[query]:
                 assert np.array_equal(read(engine, name, widths[query]), first), (name, number)
-                told[name].come_to(first)
+                emitted[name].inserted_to(first)
     assert not checkpoints
     check(engine)
     engine.close()

@@ -11,9 +11,9 @@ import pytest
 
 from service.errors import Problem
 from service.planning.plans import outer
-from service.tables.changes import Part, Parted
+from service.tables.changes import AliasChanges, DividedRun
 from service.views import collecting
-from service.views.joins import flips, two_sides
+from service.views.joins import flips, two_inputs
 from structures.event_tree.matching import LONELY
 from tests.service.views.joins.test_outer_identities import (
     test_identities_and_duckdb as identities,
@@ -29,16 +29,16 @@ from tests.service.views.joins.test_outer_identities import (
 )
 from tests.service.views.joins.test_outer_join import test_random_views as random_views
 from tests.service.views.joins.test_tree_parts import (
-    test_a_part_that_comes_and_goes_flips_all_rows_of_its_key as flipped,
+    test_a_part_that_inserted_and_deleted_flips_all_rows_of_its_key as flipped,
 )
 
 
-def _as_told(told: Any, moves: Any) -> Any:
-    return np.flatnonzero(~told.comes), np.flatnonzero(told.comes), np.empty((2, 0), np.int64)
+def _as_emitted(emitted: Any, moves: Any) -> Any:
+    return np.flatnonzero(~emitted.is_inserted), np.flatnonzero(emitted.is_inserted), np.empty((2, 0), np.int64)
 
 
 def _missing_is_first(made: Any) -> Any:
-    return lambda versions, comes, columns: made(versions, comes, np.maximum(columns, 0))
+    return lambda versions, is_inserted, columns: made(versions, is_inserted, np.maximum(columns, 0))
 
 
 def _filtered(made: Any) -> Any:
@@ -65,10 +65,10 @@ def _able(made: Any) -> Any:
     return entries
 
 
-def _moves(side: Any, run: Any, followed: bool) -> Parted:
+def _moves(input: Any, run: Any, followed: bool) -> DividedRun:
     both = (run.old >= 0) & (run.new >= 0)
     chosen = ((run.old >= 0) & ~both, (run.new >= 0) & ~both, both)
-    return Parted(*(Part(run.offsets[some], run.old[some], run.new[some]) for some in chosen))
+    return DividedRun(*(AliasChanges(run.offsets[some], run.old[some], run.new[some]) for some in chosen))
 
 
 BUGS = {
@@ -78,9 +78,9 @@ BUGS = {
     "partners are not counted": (
         flips.Counts, "follow", lambda made: lambda self, events, run: None, lambda path: hostile(path, "interval-tree"),
     ),
-    "rows that can have no partner are left out": (two_sides.Rows, "entries", _able, matched_nulls),
-    "what one batch brings and ends is told": (collecting, "netted", lambda made: _as_told, flipped),
-    "a row moves though it changes": (two_sides, "parted", lambda made: _moves, lambda path: identities(path, 0, "by a match tree")),
+    "rows that can have no partner are left out": (two_inputs.InputRows, "entries", _able, matched_nulls),
+    "what one batch brings and ends is told": (collecting, "netted", lambda made: _as_emitted, flipped),
+    "a row moves though it changes": (two_inputs, "parted", lambda made: _moves, lambda path: identities(path, 0, "by a match tree")),
 }
 
 

@@ -40,8 +40,8 @@ def _condition(kind: str, x: tuple[str, str], y: tuple[str, str], column: str) -
         (name, ends), (other, its_ends) = SPANS[of], SPANS[its]
         return {"overlaps": [f"{p}.{name}", f"{q}.{other}"]}, lambda rows: _meet(ends(rows[p]), its_ends(rows[q]))
     if kind == "within":
-        told = {"within": [f"{p}.starts", f"{q}.starts"], "distance": 4}
-        return told, lambda rows: _not_null(rows[p]["starts"], rows[q]["starts"]) and abs(rows[p]["starts"] - rows[q]["starts"]) <= 4
+        emitted = {"within": [f"{p}.starts", f"{q}.starts"], "distance": 4}
+        return emitted, lambda rows: _not_null(rows[p]["starts"], rows[q]["starts"]) and abs(rows[p]["starts"] - rows[q]["starts"]) <= 4
     if kind == "at_most":
         return (
             {"at_most": [f"{p}.floor", f"{q}.floor"]},
@@ -96,7 +96,7 @@ class PartsView(TwinView):
 
     def _join(self, rng: random.Random, aliases: list[tuple[str, str]], own: list[tuple[str, str]]) -> tuple[list[Any], list[Any]]:
         """Conditions that connect these."""
-        told, tests = [], []
+        emitted, tests = [], []
         for at in range(1, len(aliases)):
             chosen = rng.sample(KINDS, rng.choice((1, 2)))
             if chosen == ["not_equal"]:
@@ -106,9 +106,9 @@ class PartsView(TwinView):
                 if kind == "overlaps":
                     self._overlapping |= {x[0], y[0]}
                 condition, test = _condition(kind, x, y, rng.choice(("room", "floor")))
-                told.append(condition)
+                emitted.append(condition)
                 tests.append(test)
-        return told, tests
+        return emitted, tests
 
     @staticmethod
     def _filter(rng: random.Random, alias: tuple[str, str], where: list[dict[str, Any]], share: float) -> Callable[[Any], bool]:

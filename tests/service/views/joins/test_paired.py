@@ -19,8 +19,8 @@ from service.tables.resolution import Indices
 from service.views import live_view
 from service.views.deltas import Combination, Delta
 from service.views.joins import paired
-from service.views.joins.match_join import Matched, MatchJoin
-from service.views.joins.paired import Paired
+from service.views.joins.match_join import MatchedInputs, MatchJoin
+from service.views.joins.paired import PairedJoin
 from service.views.live_view import LiveView
 from service.views.parse import parse_view
 from structures.core import entry_tree
@@ -59,19 +59,19 @@ class Kept:
         assert isinstance(self.view.join, MatchJoin)
         return self.view.join
 
-    def changed(self, name: str, gone: list[int], come: list[Row]) -> Run:
+    def changed(self, name: str, deleted: list[int], inserted: list[Row]) -> Run:
         """As a run of the next version, not applied. A row that comes replaces one of its key."""
         relation, mine = self.relations[name], self.rows[name]
-        columns = [pa.array(column, pa.int64()) for column in zip(*come, strict=True)] or [pa.array([], pa.int64())] * 4
+        columns = [pa.array(column, pa.int64()) for column in zip(*inserted, strict=True)] or [pa.array([], pa.int64())] * 4
         by_key = {row[0]: slot for slot, row in mine.items()}
-        previous = np.array([by_key.get(row[0], -1) for row in come], np.int32)
-        deletes = np.concatenate((previous[previous >= 0], np.array(gone, np.int32)))
+        previous = np.array([by_key.get(row[0], -1) for row in inserted], np.int32)
+        deletes = np.concatenate((previous[previous >= 0], np.array(deleted, np.int32)))
         relation.table.delete(self.version + 1, deletes)
         block = RowBlock(pa.RecordBatch.from_arrays(columns, ["id", "k", "s", "e"]))
-        new = relation.table.insert(self.version + 1, block) if come else NONE
+        new = relation.table.insert(self.version + 1, block) if inserted else NONE
         for slot in deletes.tolist():
             del mine[slot]
-        mine.update(zip(new.tolist(), come, strict=True))
+        mine.update(zip(new.tolist(), inserted, strict=True))
         self.ids[name].update((slot, row[0]) for slot, row in mine.items())
         return batch_run(previous, deletes, new)
 
@@ -83,10 +83,10 @@ class Kept:
             if most is not None:
                 patch.setattr(live_view, "most_candidates", lambda _: most)
             delta = self.view.apply(first, self.version - first + 1, runs)
-        self.judge()
+        self.validate()
         return delta
 
-    def judge(self) -> None:
+    def validate(self) -> None:
         self.join.check()
         cursor, found = self.join.rows(self.join.root, None), Counter[tuple[int, ...]]()
         while not cursor.done:
@@ -97,7 +97,7 @@ class Kept:
         """The same by ids."""
         return {(self.ids["a"].get(x, -1), self.ids["b"].get(y, -1)) for x, y in self.wanted()}
 
-    def told(self, delta: Delta, number: int) -> tuple[list[tuple[int, int]], list[tuple[int, int]]]:
+    def emitted(self, delta: Delta, number: int) -> tuple[list[tuple[int, int]], list[tuple[int, int]]]:
         """What a version of a delta deletes and inserts, by ids."""
         low, high = delta.starts[number : number + 2]
         x, y = ([self.ids[name].get(slot, -1) for slot in slots[low:high].tolist()] for name, slots in zip("ab", delta.slots, strict=True))
@@ -142,16 +142,16 @@ def follow(kept: Kept, rng: np.random.Generator, versions: int, longest: int = 1
             most = many if versions == 1 else 1
             mine, ids[name] = ids[name][:most], ids[name][most:]  # each row changes once
             there = {row[0]: slot for slot, row in kept.rows[name].items()}
-            gone = [id_ for id_ in mine if id_ in there and rng.random() < 0.3]
+            deleted = [id_ for id_ in mine if id_ in there and rng.random() < 0.3]
             same = [id_ for id_ in mine if id_ in there and rng.random() < 0.3]
-            rows = [kept.rows[name][there[id_]] if id_ in same else random_row(rng, id_, longest) for id_ in mine if id_ not in gone]
-            parts[name].append((offset, kept.changed(name, [there[id_] for id_ in gone], rows)))
+            rows = [kept.rows[name][there[id_]] if id_ in same else random_row(rng, id_, longest) for id_ in mine if id_ not in deleted]
+            parts[name].append((offset, kept.changed(name, [there[id_] for id_ in deleted], rows)))
         states.append(kept.looks())
     first, delta = kept.version + 1, kept.apply({name: _together(some, versions) for name, some in parts.items() if some})
-    found = {} if delta is None else {version: kept.told(delta, number) for number, version in enumerate(delta.versions)}
+    found = {} if delta is None else {version: kept.emitted(delta, number) for number, version in enumerate(delta.versions)}
     for offset, (before, after) in enumerate(zip(states, states[1:], strict=False)):
-        gone_rows, come_rows = found.get(first + offset, ([], []))
-        assert sorted(gone_rows) == sorted(before - after) and sorted(come_rows) == sorted(after - before), offset
+        deleted_rows, inserted_rows = found.get(first + offset, ([], []))
+        assert sorted(deleted_rows) == sorted(before - after) and sorted(inserted_rows) == sorted(after - before), offset
 
 
 def _together(some: list[tuple[int, Run]], versions: int) -> Run:
@@ -168,11 +168,11 @@ class _Full:
     def __init__(self, wanted: int) -> None:
         self._wanted, self.pieces, self.alone = wanted, list[int](), list[tuple[bool, int]]()
 
-    def __call__(self, offsets: Indices, come: Mask, rows: Combination) -> bool:
+    def __call__(self, offsets: Indices, inserted: Mask, rows: Combination) -> bool:
         alone = np.flatnonzero(rows[1] < 0)
-        self.alone += zip(come[alone].tolist(), rows[0][alone].tolist(), strict=True)
-        if len(alone) < len(come):
-            self.pieces.append(len(come) - len(alone))
+        self.alone += zip(inserted[alone].tolist(), rows[0][alone].tolist(), strict=True)
+        if len(alone) < len(inserted):
+            self.pieces.append(len(inserted) - len(alone))
         return self._wanted == 0 or sum(self.pieces) <= self._wanted
 
     def exceeded(self, offset: int) -> None:
@@ -190,8 +190,8 @@ def _few(monkeypatch: pytest.MonkeyPatch, enough: int, least: int) -> None:
 
 
 def _guessed(kept: Kept) -> int:
-    (side,) = kept.join._paired
-    return int(side.matching.guessed(side.now()[0]).sum())
+    (input,) = kept.join._paired
+    return int(input.matching.guessed(input.now()[0]).sum())
 
 
 def test_one_row_with_many_partners_is_not_counted_to_its_end(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -219,13 +219,13 @@ class _Looks:
     """Which rows are looked at again."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        self._slots, look = list[int](), Paired._some_partners
+        self._slots, look = list[int](), PairedJoin._some_partners
 
-        def looked(side: Paired, slot: int, *more: int) -> tuple[int, bool]:
+        def looked(input: PairedJoin, slot: int, *more: int) -> tuple[int, bool]:
             self._slots.append(slot)
-            return look(side, slot, *more)
+            return look(input, slot, *more)
 
-        monkeypatch.setattr(Paired, "_some_partners", looked)
+        monkeypatch.setattr(PairedJoin, "_some_partners", looked)
 
     def taken(self) -> list[int]:
         """Since the last call."""
@@ -279,8 +279,8 @@ def test_guessed_rows_by_brute_force(condition: str, seed: int, monkeypatch: pyt
             before, left = kept.looks(), int(rng.integers(0, 3))
             delta = kept.apply({"b": kept.changed("b", [*kept.rows["b"]][left:], [])})
             assert delta is not None
-            gone, come = kept.told(delta, 0)
-            assert set(gone) == before - kept.looks() and set(come) == kept.looks() - before and len(come) == len(set(come))
+            deleted, inserted = kept.emitted(delta, 0)
+            assert set(deleted) == before - kept.looks() and set(inserted) == kept.looks() - before and len(inserted) == len(set(inserted))
             kept.apply({"b": kept.changed("b", [], [random_row(rng, id_, 60) for id_ in range(30)])})
     assert guessed > (60 if condition == MEETS else 15)
 
@@ -291,19 +291,19 @@ def test_very_many_pairs_are_counted_anew(monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.setattr(paired, "_ANEW", 2)
     kept = Kept("LEFT")
     kept.apply({"a": kept.changed("a", [], _spread(300, 5)), "b": kept.changed("b", [], [(i, 0, 0, 2_000) for i in range(300)])})
-    for gone, wanted in ((299, 50), (1, 1_000)):
+    for deleted, wanted in ((299, 50), (1, 1_000)):
         before, sink = kept.looks(), _Full(wanted)
-        runs = {"b": kept.changed("b", [*kept.rows["b"]][:gone], [])}
+        runs = {"b": kept.changed("b", [*kept.rows["b"]][:deleted], [])}
         kept.version += 1
         kept.join.apply(kept.version, runs, sink)
-        kept.judge()
-        ids = [(come, kept.ids["a"][slot]) for come, slot in sink.alone]
-        assert sorted(id_ for come, id_ in ids if come) == sorted(row[0] for row in kept.looks() - before if row[1] == -1)
-        assert not any(not come for come, _ in ids)
+        kept.validate()
+        ids = [(inserted, kept.ids["a"][slot]) for inserted, slot in sink.alone]
+        assert sorted(id_ for inserted, id_ in ids if inserted) == sorted(row[0] for row in kept.looks() - before if row[1] == -1)
+        assert not any(not inserted for inserted, _ in ids)
         assert sum(sink.pieces) < 2_000, "of up to 60,000 pairs"
 
 
-def test_the_pairs_of_a_run_are_told_in_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_pairs_of_a_run_are_emitted_in_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
     """However many there are, no more than a piece is in memory."""
     monkeypatch.setattr(entry_tree, "CHUNK", PIECE)
     kept, sink = Kept("LEFT"), _Full(0)
@@ -311,19 +311,19 @@ def test_the_pairs_of_a_run_are_told_in_pieces(monkeypatch: pytest.MonkeyPatch) 
     runs = [kept.changed("b", [], [(i, 0, 0, 2_000)]) for i in range(50)]
     kept.version += 50
     kept.join.apply(kept.version, {"b": _together([*enumerate(runs)], 50)}, sink)
-    kept.judge()
+    kept.validate()
     assert sum(sink.pieces) == 50 * 200 and max(sink.pieces) <= PIECE
-    assert len(sink.alone) == 200 and not any(come for come, _ in sink.alone)
+    assert len(sink.alone) == 200 and not any(inserted for inserted, _ in sink.alone)
 
 
-def test_a_view_that_tells_nothing_visits_no_partners() -> None:
+def test_a_view_that_emits_nothing_visits_no_partners() -> None:
     """A partner over all rows comes and goes, at the cost of the rows that it flips."""
     kept = Kept("LEFT", changes=False)
-    assert all(isinstance(side, Matched) for side in kept.join.matched)
+    assert all(isinstance(input, MatchedInputs) for input in kept.join.matched)
     kept.apply({"a": kept.changed("a", [], _spread(2_000, 5)), "b": kept.changed("b", [], _spread(1_990, 5))})
-    for gone, come in (([], [(5_000, 0, 0, 30_000)]), (None, [])):
+    for deleted, inserted in (([], [(5_000, 0, 0, 30_000)]), (None, [])):
         steps, flips = kept.join.update_steps, kept.join.flips
-        slots = gone if gone is not None else [slot for slot, row in kept.rows["b"].items() if row[0] == 5_000]
-        kept.apply({"b": kept.changed("b", slots, come)})
+        slots = deleted if deleted is not None else [slot for slot, row in kept.rows["b"].items() if row[0] == 5_000]
+        kept.apply({"b": kept.changed("b", slots, inserted)})
         assert kept.join.flips - flips == 10
         assert kept.join.update_steps - steps < 100

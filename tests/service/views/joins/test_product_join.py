@@ -39,7 +39,7 @@ APART = "SELECT a.id FROM bookings a CROSS JOIN maintenance b CROSS JOIN shifts 
 def test_plans(text: str, parts: list[tuple[int, ...]], guarantee: str, algorithm: str) -> None:
     view = sql(text)
     plan = view.plan
-    assert ([part.places for part in plan.parts], plan.guarantee, plan.algorithm) == (parts, guarantee, algorithm)
+    assert ([part.positions for part in plan.parts], plan.guarantee, plan.algorithm) == (parts, guarantee, algorithm)
     assert sorted(plan.order) == sorted(alias for alias, _ in view.query.aliases) and set(plan.bounds) == {"space", "update", "delay"}
     assert "product" in plan.cls and f"the product of {len(parts)} separately maintained parts" in plan.notes[0]
     others = [one.algorithm for one in alternatives(view.query, RELATIONS)]
@@ -85,10 +85,10 @@ def test_a_part_without_rows_stops_the_others(tmp_path: Path, algorithm: str) ->
     reader = open_rows(engine.readers, "v")
     assert reader.empty() and reader.read(10) is None
     reader.close()
-    told = view.join.update_steps
+    emitted = view.join.update_steps
     engine.apply(to_batch([("a", INSERT, _a(200))]))
     # A join tree looks whether the row has partners, to keep its masks.
-    assert view.join.update_steps <= told + (5 if algorithm == "join-tree" else 0) and view.statistics()["dead_ends"] in (0, None)
+    assert view.join.update_steps <= emitted + (5 if algorithm == "join-tree" else 0) and view.statistics()["dead_ends"] in (0, None)
     engine.apply(to_batch([("a", INSERT, _a(300, "v")), ("b", INSERT, _b(300))]))
     reader, rows = open_rows(engine.readers, "v"), []
     while (batch := reader.read(7)) is not None:

@@ -130,9 +130,9 @@ def test_no_dead_ends(tmp_path: Path, seed: int) -> None:
         check(engine)
         for name, view in promised.items():
             join = view.join
-            for side in [None, *view.sides]:
-                slots = None if side is None else side.relation.table.scan(engine.published.number, 0, 3)[0]
-                cursor = join.rows(join.root, None) if slots is None else join.partners(join.root, side.place, slots, None)
+            for input in [None, *view.inputs]:
+                slots = None if input is None else input.relation.table.scan(engine.published.number, 0, 3)[0]
+                cursor = join.rows(join.root, None) if slots is None else join.partners(join.root, input.position, slots, None)
                 rows = 0
                 while not cursor.done:
                     rows += len(cursor.fill(7)[0])

@@ -30,22 +30,24 @@ class RandomTree(TwinView):
 
     def __init__(self, rng: random.Random) -> None:
         count = rng.randrange(3, 6)
-        aliases = [(f"t{place}", rng.choice("ab")) for place in range(count)]
+        aliases = [(f"t{position}", rng.choice("ab")) for position in range(count)]
         self.tests: list[list[Any]] = [[] for _ in aliases]
         self.kept: dict[int, Any] = {}
         self.overlapping: set[int] = set()
         conditions: list[dict[str, Any]] = []
-        for place in range(1, count):
-            conditions += self._edge(rng, aliases, rng.randrange(place), place)
+        for position in range(1, count):
+            conditions += self._edge(rng, aliases, rng.randrange(position), position)
         where = []
         if rng.random() < 0.5:
-            place = rng.randrange(count)
-            column, value = ("tag", "v") if aliases[place][1] == "a" else ("note", "n")
-            where.append({"column": f"t{place}.{column}", "op": "=", "value": value})
-            self.kept[place] = lambda row: row[column] == value
-        names = [f"t{place}.{'tag' if name == 'a' else 'note'} as c{place}" for place, (_, name) in enumerate(aliases)]
+            position = rng.randrange(count)
+            column, value = ("tag", "v") if aliases[position][1] == "a" else ("note", "n")
+            where.append({"column": f"t{position}.{column}", "op": "=", "value": value})
+            self.kept[position] = lambda row: row[column] == value
+        names = [f"t{position}.{'tag' if name == 'a' else 'note'} as c{position}" for position, (_, name) in enumerate(aliases)]
         definition = {"from": dict(aliases), "join": conditions, "where": where, "select": names, "algorithm": "join-tree"}
-        ends = [_SPANS[name][1] if place in self.overlapping else lambda row: (-_INF, _INF) for place, (_, name) in enumerate(aliases)]
+        ends = [
+            _SPANS[name][1] if position in self.overlapping else lambda row: (-_INF, _INF) for position, (_, name) in enumerate(aliases)
+        ]
         super().__init__(
             aliases, definition, lambda *rows: True,
             lambda *rows: {f"c{i}": row["tag" if "tag" in row else "note"] for i, row in enumerate(rows)},
@@ -77,9 +79,9 @@ class RandomTree(TwinView):
 
     def combinations(self, relations: dict[str, dict[tuple[Any, ...], Row]]) -> list[tuple[Row, ...]]:
         bound: list[tuple[Row, ...]] = [()]
-        for place, (_, name) in enumerate(self.aliases):
-            rows = [row for row in relations[name].values() if place not in self.kept or self.kept[place](row)]
-            tests = self.tests[place]
+        for position, (_, name) in enumerate(self.aliases):
+            rows = [row for row in relations[name].values() if position not in self.kept or self.kept[position](row)]
+            tests = self.tests[position]
             bound = [(*some, row) for some in bound for row in rows if all(test(some[near], row) for near, test in tests)]
         return bound
 
@@ -121,13 +123,13 @@ def test_invariants_after_every_version(tmp_path: Path) -> None:
 def _held(engine: Instance, twin: Twin, source: Source, name: str) -> tuple[Any, Any]:
     """A look-up by an alias's key or its columns set equal, not read yet, and its rows."""
     view = twin.views[name]
-    place = source.random.randrange(len(view.aliases))
-    alias, relation = view.aliases[place]
-    equal = engine.views[name].sides[place].equal
+    position = source.random.randrange(len(view.aliases))
+    alias, relation = view.aliases[position]
+    equal = engine.views[name].inputs[position].equal
     key = source.key(relation)
     if equal and source.random.random() < 0.6:
         key = {column: {"room": "A", "floor": 1}[column] for column in equal}
-    mine = [rows for rows in view.combinations(twin.relations) if all(rows[place][column] == key[column] for column in key)]
+    mine = [rows for rows in view.combinations(twin.relations) if all(rows[position][column] == key[column] for column in key)]
     reader = open_rows(engine.readers, name, point=(alias, {column: str(value) for column, value in key.items()}))
     return reader, Counter(values(view.select(*rows)) for rows in mine)
 
@@ -169,7 +171,7 @@ def test_no_dead_ends(tmp_path: Path) -> None:
 
 
 def test_a_row_without_rows_of_the_view_is_not_followed(tmp_path: Path) -> None:
-    """It comes and goes: its forty partners are dead, and a change costs its look-up, not a look at them."""
+    """It comes and is_deleted: its forty partners are dead, and a change costs its look-up, not a look at them."""
     view = TwinView([("x", "a"), ("y", "b"), ("z", "a")], PATH | {"algorithm": "join-tree"}, lambda *rows: True, lambda *rows: {}, [])
     engine = prepared(tmp_path, {"path": view})
     engine.apply(to_batch([("b", INSERT, _b(i, "A", 1)) for i in range(40)] + [("a", INSERT, _a(2, "A", None))]))

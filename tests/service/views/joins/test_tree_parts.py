@@ -77,7 +77,7 @@ def test_identities_and_duckdb(tmp_path: Path, seed: int) -> None:
     engine.close()
 
 
-def test_a_part_that_comes_and_goes_flips_all_rows_of_its_key(tmp_path: Path) -> None:
+def test_a_part_that_inserted_and_deleted_flips_all_rows_of_its_key(tmp_path: Path) -> None:
     """The rows of b are there all the while, and their partner in c comes and goes. As one goes and another comes nothing is told."""
     count = 20_000
     engine = running(tmp_path, {})
@@ -105,9 +105,9 @@ def test_a_part_that_comes_and_goes_flips_all_rows_of_its_key(tmp_path: Path) ->
     assert matched() == count and engine.views["semi"].join.flips == flips, "another partner turns no row"
     feed = engine.views["semi"].feed
     assert feed is not None
-    told = feed.told
+    emitted = feed.emitted
     engine.apply(batch(("delete", "a", rows_in(2, 1)), ("upsert", "b", rows_in(5, 1, start=10, tag="many"))))
-    assert matched() == count and feed.told == told
+    assert matched() == count and feed.emitted == emitted
     engine.apply(batch(("delete", "b", rows_in(5, 1))))
     assert matched() == 0
     check(engine)
@@ -161,12 +161,12 @@ def test_that_of_the_counts_is_there_by_its_name() -> None:
 
 def test_what_is_refused_says_why() -> None:
     tree = {"sql": "SELECT x.id FROM a x WHERE NOT EXISTS (SELECT 1 FROM b y, a z WHERE y.room = x.room AND z.id = y.nr)"}
-    told = refused(tree | {"guarantee": "strict"}, DEFINITIONS).detail
+    emitted = refused(tree | {"guarantee": "strict"}, DEFINITIONS).detail
     why = 'the guarantee "strict" cannot be given, only "delay": a change visits the partners of its row'
-    assert told.startswith(why) and "null" not in told
+    assert emitted.startswith(why) and "null" not in emitted
     cycle = {"sql": tree["sql"][:-1] + " AND z.floor = x.floor)", "algorithm": "join-tree"}
-    told = refused(cycle, DEFINITIONS).detail
-    assert "EXISTS, NOT EXISTS and LEFT JOIN that are connected to one alias by one edge" in told and told.endswith('or "auto"')
+    emitted = refused(cycle, DEFINITIONS).detail
+    assert "EXISTS, NOT EXISTS and LEFT JOIN that are connected to one alias by one edge" in emitted and emitted.endswith('or "auto"')
 
 
 @pytest.mark.parametrize(("bounds", "before"), [("[)", "<"), ("[]", "<="), ("(]", "<")])

@@ -157,7 +157,7 @@ def test_a_look_up_by_the_join_key(tmp_path: Path) -> None:
     engine.close()
 
 
-def test_what_explain_tells_of_a_live_one(tmp_path: Path) -> None:
+def test_what_explain_emits_of_a_live_one(tmp_path: Path) -> None:
     """Of n rows of x that want one group of n dangling rows of y: nested loops look at n² of them, TreeTracker looks up each once."""
     n = 40
     definition = ACYCLIC["path"].definition
@@ -168,9 +168,10 @@ def test_what_explain_tells_of_a_live_one(tmp_path: Path) -> None:
     engine.apply(to_batch(rows))
     for name in ("path", "loops"):
         assert read_all(open_rows(engine.readers, name)) == Counter()
-    told = explained(engine, EVERYONE, definition)
-    assert told["plan"]["algorithm"] == "tree-tracker" and told["natural"]["class"] == "acyclic, beta-acyclic, 2 variables, treewidth 1"
-    measured = told["measured"]["path"]
+    emitted = explained(engine, EVERYONE, definition)
+    assert emitted["plan"]["algorithm"] == "tree-tracker"
+    assert emitted["natural"]["class"] == "acyclic, beta-acyclic, 2 variables, treewidth 1"
+    measured = emitted["measured"]["path"]
     assert measured["counters"] == {"lookups": 2 * n, "removed": 2 * n, "no_goods": n, "forgotten": 0}
     assert measured["rows_read"] == 0 and measured["dead_ends"] == 2 * n and measured["delay_steps"]["max"] == 0
     loops = engine.views["loops"].statistics()

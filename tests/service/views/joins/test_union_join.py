@@ -136,8 +136,8 @@ def drawn(rng: random.Random) -> Sets:
             if depth == 0 or rng.random() < 0.2:
                 return drawn_select(rng, kinds, name, right)  # noqa: B023
             operation = "union" if right else rng.choice(("union", "except"))
-            sides = expression(depth - 1, f"{name}x", right), expression(depth - 1, f"{name}y", right or operation == "except")
-            return Both(operation, *sides)
+            inputs = expression(depth - 1, f"{name}x", right), expression(depth - 1, f"{name}y", right or operation == "except")
+            return Both(operation, *inputs)
 
         found = expression(rng.choice((1, 1, 2)), "t", False)
         if isinstance(found, Both):
@@ -212,13 +212,13 @@ def test_null_equals_null_and_zero_zero(tmp_path: Path) -> None:
     rows = [a_row(1, weight=-0.0), a_row(2, weight=0.0), a_row(3, weight=math.nan, room=None), a_row(4, weight=None), a_row(5, weight=None)]
     engine.apply(to_batch([("a", UPSERT, row) for row in rows]))
     assert read_all(open_rows(engine.readers, "weights")) == Counter([(0.0, "A"), ("NaN", None), (None, "A")])
-    gone = [("a", DELETE, {"id": 2}), ("a", DELETE, {"id": 4})]
-    engine.apply(to_batch([*gone, ("a", UPSERT, a_row(6, weight=math.nan, room=None, tag="v"))]))
+    deleted = [("a", DELETE, {"id": 2}), ("a", DELETE, {"id": 4})]
+    engine.apply(to_batch([*deleted, ("a", UPSERT, a_row(6, weight=math.nan, room=None, tag="v"))]))
     assert read_all(open_rows(engine.readers, "weights")) == Counter([(0.0, "A"), (None, "A")])
     engine.apply(to_batch([("a", UPSERT, a_row(1, weight=-0.0, tag="w")), ("a", DELETE, {"id": 5})]))
     engine.apply(to_batch([("a", DELETE, {"id": 1})]))
-    told = [(chunk.op, row) for chunk in subscription.next() if chunk.kind == "rows" and chunk.rows for row in chunk.rows.to_pylist()]
-    assert sorted((op, str(row["w"]), row["r"]) for op, row in told) == [
+    emitted = [(chunk.op, row) for chunk in subscription.next() if chunk.kind == "rows" and chunk.rows for row in chunk.rows.to_pylist()]
+    assert sorted((op, str(row["w"]), row["r"]) for op, row in emitted) == [
         ("delete", "0.0", "A"), ("delete", "None", "A"), ("delete", "nan", None),
         ("insert", "0.0", "A"), ("insert", "None", "A"), ("insert", "nan", None),
     ]  # fmt: skip
@@ -287,28 +287,28 @@ def test_brute_force_agrees(tmp_path: Path) -> None:
     for name, live in engine.views.items():
         assert agrees(engine, name, tables, print), name
         query = live.view.query
-        told, alone = (total(recompute(one, live.definitions, tables)).rows for one in (query, query.of_branch(0)))
+        emitted, alone = (total(recompute(one, live.definitions, tables)).rows for one in (query, query.of_branch(0)))
         if name != "numbers":  # there the second side may have nothing new
-            assert told != alone, name
+            assert emitted != alone, name
     engine.close()
 
 
-def test_what_explain_tells_of_a_live_one(tmp_path: Path) -> None:
+def test_what_explain_emits_of_a_live_one(tmp_path: Path) -> None:
     engine = prepared(tmp_path, VIEWS)
     engine.apply(to_batch([("a", UPSERT, a_row(i, floor=i)) for i in range(20)] + [("b", UPSERT, b_row(i)) for i in range(5)]))
     assert len(read_all(open_rows(engine.readers, "numbers"))) == 20
-    told = explained(engine, EVERYONE, VIEWS["numbers"].definition)
-    plan = told["plan"]
-    assert (plan["algorithm"], plan["guarantee"], told["alternatives"]) == ("lqdag", "best-effort", [])
-    assert plan["class"] == "(selection, 1 relation) UNION (selection, 1 relation)" and "natural" not in told
+    emitted = explained(engine, EVERYONE, VIEWS["numbers"].definition)
+    plan = emitted["plan"]
+    assert (plan["algorithm"], plan["guarantee"], emitted["alternatives"]) == ("lqdag", "best-effort", [])
+    assert plan["class"] == "(selection, 1 relation) UNION (selection, 1 relation)" and "natural" not in emitted
     assert "the sum of the AGM of each SELECT" in plan["bounds"]["delay"] and "null equals null" in " ".join(plan["notes"])
-    assert told["measured"]["numbers"]["counters"] == {"looked_up": 5, "excluded": 0, "repeated": 5}
+    assert emitted["measured"]["numbers"]["counters"] == {"looked_up": 5, "excluded": 0, "repeated": 5}
     plan = explained(engine, EVERYONE, VIEWS["pairs"].definition)["plan"]
     assert plan["class"].count("natural join, 2 relations") == 2 and " EXCEPT (natural join" in plan["class"]
     engine.close()
 
 
-def test_relations_of_all_sides_are_in_use(tmp_path: Path) -> None:
+def test_relations_of_all_inputs_are_in_use(tmp_path: Path) -> None:
     """Of those that never have a row too."""
     engine = prepared(tmp_path, {"never": VIEWS["never"]})
     for name in "ab":
@@ -322,13 +322,13 @@ def test_relations_of_all_sides_are_in_use(tmp_path: Path) -> None:
 
 
 def test_sql_and_json_are_the_same_view() -> None:
-    sides = [{"from": {"x": "a"}, "select": ["x.id as n"]}, {"from": {"y": "b"}, "select": ["y.nr"]}]
+    inputs = [{"from": {"x": "a"}, "select": ["x.id as n"]}, {"from": {"y": "b"}, "select": ["y.nr"]}]
     text = "SELECT x.id AS n FROM a x {} SELECT y.nr FROM b y"
     for field in ("union", "except"):
-        of_json = parse_view("v", {field: sides}, DEFINITIONS)
+        of_json = parse_view("v", {field: inputs}, DEFINITIONS)
         assert of_json.query == parse_view("v", {"sql": text.format(field.upper())}, DEFINITIONS).query
         assert of_json.plan.algorithm == "lqdag" and alternatives(of_json.query, DEFINITIONS) == []
-    nested = {"except": [{"union": [*sides, sides[0]]}, {"union": sides}]}
+    nested = {"except": [{"union": [*inputs, inputs[0]]}, {"union": inputs}]}
     same = f"({text.format('UNION')} UNION SELECT x.id AS n FROM a x) EXCEPT ({text.format('UNION')})"
     assert parse_view("v", nested, DEFINITIONS).query == parse_view("v", {"sql": same}, DEFINITIONS).query
 

@@ -246,16 +246,16 @@ def test_floats_are_joined_by_value(tmp_path: Path) -> None:
     engine.close()
 
 
-def test_what_explain_tells_of_a_live_one(tmp_path: Path) -> None:
+def test_what_explain_emits_of_a_live_one(tmp_path: Path) -> None:
     """The bound by the rows that there are, filters and all; and what the view has met."""
     engine = prepared(tmp_path, {"two_levels": HIERARCHICAL["two_levels"]})
     rows = [("a", UPSERT, a(i, floor=i % 5, tag="uv"[i % 2])) for i in range(20)] + [("b", UPSERT, b(i, floor=i % 5)) for i in range(10)]
     engine.apply(to_batch(rows))
     assert open_count(engine, "two_levels") == 20 * 2 * 2
-    told = explained(engine, EVERYONE, HIERARCHICAL["two_levels"].definition)
-    assert told["plan"]["algorithm"] == "view-tree" and told["natural"]["class"] == "acyclic, hierarchical, 2 variables, treewidth 1"
-    assert told["natural"]["agm"] == {"exponent": 3.0, "rows": 2000.0, "cover": {"x": 1.0, "y": 1.0, "z": 1.0}}
-    measured = told["measured"]["two_levels"]
+    emitted = explained(engine, EVERYONE, HIERARCHICAL["two_levels"].definition)
+    assert emitted["plan"]["algorithm"] == "view-tree" and emitted["natural"]["class"] == "acyclic, hierarchical, 2 variables, treewidth 1"
+    assert emitted["natural"]["agm"] == {"exponent": 3.0, "rows": 2000.0, "cover": {"x": 1.0, "y": 1.0, "z": 1.0}}
+    measured = emitted["measured"]["two_levels"]
     assert measured["rows_read"] == 80 and measured["dead_ends"] == 0 and measured["delay_steps"]["max"] < 20
     assert measured["flips_per_update"] == (5 + 5) / 30  # each floor comes to life, and with its room
     filtered = explained(engine, EVERYONE, HIERARCHICAL["two_levels"].definition | {"where": U})

@@ -33,9 +33,9 @@ def _of(alias: int, column: str) -> Any:
 def _grouped(name: str, group: list[str], aggregates: list[tuple[str, str]], **more: Any) -> GroupedView:
     """A join of x and y; aggregates: (function, column or *)."""
     wanted = [(function, None if of == "*" else _of("xyz".index(of[0]), of[2:])) for function, of in aggregates]
-    told = [{function: of, "as": f"c{number}"} for number, (function, of) in enumerate(aggregates)]
+    emitted = [{function: of, "as": f"c{number}"} for number, (function, of) in enumerate(aggregates)]
     columns = [_of("xyz".index(of[0]), of[2:]) for of in group]
-    definition = {"group": [f"{of} as {of[2:]}" for of in group], "aggregate": told}
+    definition = {"group": [f"{of} as {of[2:]}" for of in group], "aggregate": emitted}
     having = more.pop("having", None)
     return GroupedView(_STAR if name == "star" else VIEWS[name], definition | more, columns, wanted, having or (lambda row: True))
 
@@ -254,7 +254,7 @@ def test_values_lengths_and_keys(tmp_path: Path, seed: int) -> None:
     engine.close()
 
 
-def test_sums_out_of_range_are_null_and_come_back(tmp_path: Path) -> None:
+def test_sums_out_of_range_are_null_and_inserted_back(tmp_path: Path) -> None:
     engine = _registered(tmp_path, {"v": OF_HALVES["by_k"]})
     rng = np.random.default_rng(7)
     beyond = set()
@@ -286,7 +286,7 @@ _ROWS = 'write "algorithm": "auto"'
         ("SELECT SUM(a.v) AS v FROM l a JOIN l b ON overlaps(a.i, b.i) AND a.id < b.id", "each pair once, only COUNT(*) can be counted"),
     ],
 )  # fmt: skip
-def test_what_goes_by_rows(sql: str, says: str) -> None:
+def test_what_deleted_by_rows(sql: str, says: str) -> None:
     view = parse_view("v", {"sql": sql}, HALVES)
     assert view.plan.shape == "groups" and view.plan.guarantee == "delay"
     assert any(says in note for note in view.plan.notes), view.plan.notes
@@ -309,11 +309,11 @@ def test_only_groups_are_counted() -> None:
 def test_what_explain_says() -> None:
     sql = f"SELECT a.k AS k, COUNT(*) AS n {_AB} GROUP BY a.k"
     view = parse_view("v", {"sql": sql}, HALVES)
-    told = view.plan.to_json()
-    assert told["class"] == "groups by the join key of: interval join, 1-D, 2 relations, keyed"
-    assert (told["algorithm"], told["theorem"], told["guarantee"]) == ("event-tree", None, "strict")
-    assert told["bounds"] == {"space": "O(n) and O(groups)", "update": "O(log n)", "delay": "O(log n)"}
-    assert "the partners of a changed row are counted, not visited; a restart reads no row of the join" in told["notes"]
+    emitted = view.plan.to_json()
+    assert emitted["class"] == "groups by the join key of: interval join, 1-D, 2 relations, keyed"
+    assert (emitted["algorithm"], emitted["theorem"], emitted["guarantee"]) == ("event-tree", None, "strict")
+    assert emitted["bounds"] == {"space": "O(n) and O(groups)", "update": "O(log n)", "delay": "O(log n)"}
+    assert "the partners of a changed row are counted, not visited; a restart reads no row of the join" in emitted["notes"]
     others = {one.algorithm: one.guarantee for one in alternatives(view.query, HALVES)}
     assert others["interval-tree"] == "delay" and "event-tree" not in others
     named = parse_view("v", {"sql": sql, **BY_ROWS}, HALVES)
@@ -333,7 +333,7 @@ def test_too_many_groups(tmp_path: Path) -> None:
 
 
 def test_partners_of_a_group_are_not_visited(tmp_path: Path) -> None:
-    """One row meets all of the other side: what is looked at does not grow with them."""
+    """One row meets all of the other input: what is looked at does not grow with them."""
     engine = _registered(
         tmp_path, {"v": "SELECT a.d AS d, COUNT(*) AS n, SUM(b.v) AS v FROM l a JOIN r b ON a.d = b.d AND overlaps(a.i, b.i) GROUP BY a.d"}
     )

@@ -47,9 +47,9 @@ def test_recomputed_stretches_are_those_of_the_view(tmp_path: Path) -> None:
 def test_a_version_with_too_many_stretches_is_not_kept(tmp_path: Path, sql: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Neither what its other changes tell; the rows are right, and the versions behind it are told."""
     monkeypatch.setattr("service.views.deltas._FLOOR", 10)
-    told = []
+    emitted = []
     apply = LiveView.apply
-    monkeypatch.setattr(LiveView, "apply", lambda *given: told.append(apply(*given)) or told[-1])
+    monkeypatch.setattr(LiveView, "apply", lambda *given: emitted.append(apply(*given)) or emitted[-1])
     many = 70_000  # more than the structure tells at once
     view = {"sql": f"SELECT p.id AS id, {sql} b q ON overlaps(p.x, q.x)", "changes": {"retain_rows": 10}}
     engine = running(tmp_path, view)
@@ -61,7 +61,7 @@ def test_a_version_with_too_many_stretches_is_not_kept(tmp_path: Path, sql: str,
     both = pa.concat_batches([rows_of(0, 1, 10, 20), rows_of(1, 1, 5010, 20)])
     engine.apply(batch(("upsert", "b", both)))
     engine.apply(batch(("upsert", "b", rows_of(2, 1, 5050, 20))))
-    assert [(delta.cut, delta.versions) for delta in told[2:]] == [(3, []), (-1, [4])]
+    assert [(delta.cut, delta.versions) for delta in emitted[2:]] == [(3, []), (-1, [4])]
     (problem,) = [chunk.problem for chunk in follower.next() if chunk.problem]
     assert problem.type == "delta-too-large"
     rows, covered = ids(open_rows(engine.readers, "v")), [(10, 30)] if "coverage" in sql else [(0, 9), (31, 1000)]

@@ -91,10 +91,10 @@ def test_beside_duckdb(tmp_path: Path, seed: int) -> None:
     assert min(before.values()) > 5000, before
     for _ in range(2):
         for _, name in TABLES:
-            gone = sorted(rng.sample(range(len(tables[name])), len(tables[name]) // 10))
-            engine.apply(of_rows(name, definitions[name], tables[name].take(gone), DELETE))
+            deleted = sorted(rng.sample(range(len(tables[name])), len(tables[name]) // 10))
+            engine.apply(of_rows(name, definitions[name], tables[name].take(deleted), DELETE))
             kept: Any = np.ones(len(tables[name]), np.bool_)
-            kept[gone] = False
+            kept[deleted] = False
             tables[name] = tables[name].filter(pa.array(kept))
         assert compare(engine, tables) != before
     check(engine)

@@ -159,26 +159,26 @@ HIDDEN = {  # HAVING reads aggregates that followers do not see
 
 
 @pytest.mark.parametrize("name", HIDDEN)
-def test_followers_are_not_told_of_changes_that_they_do_not_see(tmp_path: Path, name: str) -> None:
+def test_followers_are_not_emitted_of_changes_that_they_do_not_see(tmp_path: Path, name: str) -> None:
     """No change deletes a row and inserts the same one; a group's row comes and goes as HAVING says."""
     sql, algorithm = HIDDEN[name]
     source, twin, engine = Source(7, 12), Twin({}), prepared(tmp_path, {})
     view, _ = engine.put_view("v", {"sql": sql, "algorithm": algorithm or "auto"}, wait=60)
     assert algorithm is None or view.view.plan.algorithm == algorithm
-    added, told, changes = Added(engine, "v"), 0, 0
+    added, emitted, changes = Added(engine, "v"), 0, 0
     assert np.count_nonzero(view.shown.succession.shown == 0) > 1, "the code, and what HAVING alone reads"
     for size in [1] * 60 + [9] * 20:
         given = source.changes(size, twin.relations)
         twin.apply(given, "skip")
         engine.apply(to_batch(given, on_error="skip"))
         before = dict(added.rows)
-        told += added.catch_up()
+        emitted += added.catch_up()
         changed = before.items() ^ added.rows.items()
-        assert told - changes == len(changed), "what is told is what has changed"
-        changes = told
+        assert emitted - changes == len(changed), "what is told is what has changed"
+        changes = emitted
         compare_with_brute_force(engine)
         check(engine)
-    assert told > 5
+    assert emitted > 5
     engine.close()
 
 
@@ -198,8 +198,8 @@ def compare_with_brute_force(engine: Instance) -> None:
     """What `livejoin check` does."""
     tables = {name: whole(engine, name) for name in engine.relations}
     for name, view in engine.views.items():
-        told = total(beside(*part) for part in iter(partial(open_rows(engine.readers, name).read_with_keys, 1000), None))
-        assert told == total(recompute(view.view.query, view.definitions, tables)), name
+        emitted = total(beside(*part) for part in iter(partial(open_rows(engine.readers, name).read_with_keys, 1000), None))
+        assert emitted == total(recompute(view.view.query, view.definitions, tables)), name
 
 
 def whole(engine: Instance, name: str) -> pa.RecordBatch:

@@ -98,7 +98,7 @@ _ORDERED = {"i": "int64", "f": "float64", "m": "timestamp", "d": "date", "h": "t
 _EXTREMES: dict[str, Any] = {"i": 2**63 - 1, "f": float("nan"), "m": 2**63 - 1, "d": date.max, "h": time(23, 59, 59, 999999), "p": 10**17}
 
 
-def test_nulls_that_a_column_comes_to_have_stand_where_postgresql_has_them(tmp_path: Path) -> None:
+def test_nulls_that_a_column_inserted_to_have_stand_where_postgresql_has_them(tmp_path: Path) -> None:
     """First with DESC, last otherwise, unless the text says else; before all values that there are, and after a restart too."""
     digits = {"precision": 18, "scale": 0}
     columns = [{"name": name, "type": kind} | (digits if kind == "decimal" else {}) for name, kind in _ORDERED.items()]
@@ -115,8 +115,8 @@ def test_nulls_that_a_column_comes_to_have_stand_where_postgresql_has_them(tmp_p
     engine.apply(to_batch([("r", UPSERT, {"id": 2} | dict.fromkeys(_ORDERED))], {"r": engine.relations["r"].definition}))
     for _ in range(2):
         for name in _ORDERED:
-            for number, place in enumerate(ways.values()):
-                assert read_all(open_rows(engine.readers, f"{name}{number}")) == Counter([(1 if place else 2,)]), (name, number)
+            for number, position in enumerate(ways.values()):
+                assert read_all(open_rows(engine.readers, f"{name}{number}")) == Counter([(1 if position else 2,)]), (name, number)
         compare_with_brute_force(engine)
         check(engine)
         engine.close()

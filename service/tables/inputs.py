@@ -28,15 +28,15 @@ _CHUNK = 1 << 16  # rows per piece
 NEWEST = 1 << 62  # a version at which a table has its present rows: a view may not have followed the last ones yet
 
 
-class Chosen(NamedTuple):
+class ChosenEntries(NamedTuple):
     """Entries, and the indices of the rows they were made of (None: all)."""
 
     entries: Entries
     indices: npt.NDArray[np.int64] | None
 
 
-class Side:
-    """Alias number `place`.
+class Input:
+    """Alias number `position`.
 
     deciding filters that decide whether a changed row matters: changes of other rows can be ignored (`deciding`)
     output   columns that the view's rows read
@@ -49,8 +49,8 @@ class Side:
 
     living: Callable[[Slots], Mask] | None = None
 
-    def __init__(self, query: Query, place: int, relation: Relation) -> None:
-        self.alias, self.place, self.relation = query.aliases[place][0], place, relation
+    def __init__(self, query: Query, position: int, relation: Relation) -> None:
+        self.alias, self.position, self.relation = query.aliases[position][0], position, relation
         self.filters = [f for f in query.filters if f.alias == self.alias]
         self.deciding = deciding(query, self.alias)
         self.equal = list(dict.fromkeys(pair.column for pairs in query.equal for pair in pairs if pair.alias == self.alias))
@@ -124,16 +124,16 @@ def deciding(query: Query, alias: str) -> list[Condition]:
 class Source:
     """A side's entries in a structure: of set `set`, by a key of these columns (perhaps none) and a span (None: the same for all)."""
 
-    def __init__(self, side: Side, set_: int, columns: Sequence[str], span: Span | None) -> None:
-        self.side, self.set, self.columns, self.span = side, set_, list(columns), span
+    def __init__(self, input: Input, set_: int, columns: Sequence[str], span: Span | None) -> None:
+        self.input, self.set, self.columns, self.span = input, set_, list(columns), span
         self._never_empty = span is None or (span.declared and len(span.columns) > 1)
         self._few_sets = np.full(2, set_, np.uint8)  # never written to
 
-    def entries(self, slots: Slots, codes: Codes | None) -> Chosen:
+    def entries(self, slots: Slots, codes: Codes | None) -> ChosenEntries:
         """Return the entries of the rows at these slots that take part: the filters hold, no key column is null, and the span is not empty.
         `codes`: returns those of the keys; None without a key. Cost: O(n)."""
-        table = self.side.relation.table
-        indices = self.side.selected(slots)
+        table = self.input.relation.table
+        indices = self.input.selected(slots)
         if indices is not None:
             slots = slots[indices]
         left, right = self._ends(table, slots)
@@ -152,7 +152,7 @@ class Source:
                 indices = some if indices is None else indices[some]
                 key, left, right, slots = key[some], left[some], right[some], slots[some]
         sets = self._few_sets[: len(slots)] if len(slots) <= 2 else np.full(len(slots), self.set, np.uint8)
-        return Chosen(Entries(sets, key, left, right, slots), indices)
+        return ChosenEntries(Entries(sets, key, left, right, slots), indices)
 
     def _ends(self, table: Table, slots: Slots) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
         return ends_of(table, self.span, slots)
@@ -161,8 +161,8 @@ class Source:
 class BoxSource(Source):
     """The same with a span per dimension: left and right are int64[n, d]."""
 
-    def __init__(self, side: Side, set_: int, columns: Sequence[str], spans: Sequence[Span]) -> None:
-        super().__init__(side, set_, columns, None)
+    def __init__(self, input: Input, set_: int, columns: Sequence[str], spans: Sequence[Span]) -> None:
+        super().__init__(input, set_, columns, None)
         self._spans = spans
         self._never_empty = all(span.declared and len(span.columns) > 1 for span in spans)
 

@@ -12,11 +12,11 @@ import pyarrow as pa
 import pytest
 import uvloop
 
-from service.api import audience as audiences
+from service.api import broadcast as broadcasts
 from service.api import followers
-from service.api.audience import Audience, Seat
+from service.api.broadcast import Broadcast, Waiter
 from service.api.context import Context
-from service.api.followers import Follower, Following
+from service.api.followers import Follower, FollowResponse
 from service.api.http import media
 from service.errors import Problem
 from service.following.chunks import CHUNK_ROWS, Chunk
@@ -81,8 +81,8 @@ class Reader:
         self.chance, self.limit = chance, limit
         self.begun = self.seen = feed.version if begun is None else begun
         self.subscription = Subscription(feed, self.begun)
-        # `Following` asks nothing of a feed but what the class above has.
-        self._answer = Following(context, cast(Any, feed), Follower(self.subscription, media.JSONL, limit), media.JSONL, None)
+        # `FollowResponse` asks nothing of a feed but what the class above has.
+        self._answer = FollowResponse(context, cast(Any, feed), Follower(self.subscription, media.JSONL, limit), media.JSONL, None)
         self._rest = b""  # of a record
         self.lines: list[dict[str, Any]] = []
 
@@ -105,7 +105,7 @@ class Reader:
 
         await self._answer({"type": "http", "method": "GET", "path": "/"}, receive, send)
 
-    def judge(self, until: int) -> None:
+    def validate(self, until: int) -> None:
         wanted = []
         for version in range(self.begun + 1, until + 1):
             if (count := self.subscription._feed.rows_of(version)) is not None:  # type: ignore[attr-defined]
@@ -124,7 +124,7 @@ def drive(work: Callable[[Context], Any]) -> None:
         context = Context(Settings())
         context.attach(asyncio.get_running_loop(), ())
         await work(context)
-        assert not context.audiences._found, "nobody is left, and yet it is listened"
+        assert not context.broadcasts._found, "nobody is left, and yet it is listened"
         context.followers.shutdown()
 
     asyncio.run(asyncio.wait_for(run(), 120))
@@ -132,8 +132,8 @@ def drive(work: Callable[[Context], Any]) -> None:
 
 @pytest.mark.parametrize("seed", range(4))
 def test_everybody_has_everything_once(monkeypatch: pytest.MonkeyPatch, seed: int) -> None:
-    monkeypatch.setattr(audiences, "_KEPT_BYTES", 1500)  # so that who sleeps may fall behind what is kept
-    monkeypatch.setattr(audiences, "_PAUSE", 0.01)
+    monkeypatch.setattr(broadcasts, "_KEPT_BYTES", 1500)  # so that who sleeps may fall behind what is kept
+    monkeypatch.setattr(broadcasts, "_PAUSE", 0.01)
     chance = random.Random(seed)
     feed = Feed(lambda version: version % 3)
 
@@ -148,7 +148,7 @@ def test_everybody_has_everything_once(monkeypatch: pytest.MonkeyPatch, seed: in
             await asyncio.sleep(chance.choice((0, 0.005, 0.01)))
         await asyncio.gather(*tasks)
         for reader in readers:
-            reader.judge(TURNS if reader.limit is None else min(TURNS, reader.begun + reader.limit))
+            reader.validate(TURNS if reader.limit is None else min(TURNS, reader.begun + reader.limit))
 
     drive(work)
 
@@ -176,7 +176,7 @@ def test_it_is_taken_once_for_all() -> None:
         await asyncio.gather(*tasks)
         assert feed.asked - before <= 60, "a look or two a version, not fifty"
         for reader in readers:
-            reader.judge(20)
+            reader.validate(20)
 
     drive(work)
 
@@ -189,13 +189,13 @@ def test_one_alone_reads_for_itself() -> None:
         first = Reader(context, feed, chance)
         task = asyncio.create_task(first.read(30))
 
-        async def publish(count: int) -> Audience:
+        async def publish(count: int) -> Broadcast:
             for _ in range(count):
                 feed.publish()
                 while first.seen < feed.version:
                     await asyncio.sleep(0.001)
-            (audience,) = context.audiences._found.values()
-            return audience
+            (broadcast,) = context.broadcasts._found.values()
+            return broadcast
 
         assert (await publish(10))._head == -1
         second = Reader(context, feed, chance, 10)
@@ -208,25 +208,25 @@ def test_one_alone_reads_for_itself() -> None:
         assert (await publish(9))._head == -1
         feed.publish()
         await task
-        first.judge(30)
-        second.judge(20)
+        first.validate(30)
+        second.validate(20)
 
     drive(work)
 
 
-def test_who_sleeps_when_an_audience_begins_is_woken() -> None:
+def test_who_sleeps_when_an_broadcast_begins_is_woken() -> None:
     """One who was alone sleeps behind the version where it begins, of which the ring is used up."""
 
     async def work(context: Context) -> None:
         feed = Feed()
-        audience, sleeper = context.audiences.join(cast(Any, feed), media.JSONL, context.loop)
+        broadcast, sleeper = context.broadcasts.join(cast(Any, feed), media.JSONL, context.loop)
         asleep = asyncio.create_task(sleeper.wait(context.loop.time() + 600))
         await asyncio.sleep(0)
-        other = audience.join()
-        assert audience.after(8, None, other) is not None
+        other = broadcast.join()
+        assert broadcast.after(8, None, other) is not None
         await asleep
         for seat in (sleeper, other):
-            context.audiences.leave(audience, seat)
+            context.broadcasts.leave(broadcast, seat)
 
     drive(work)
 
@@ -245,7 +245,7 @@ def test_a_version_of_very_many_rows_is_encoded_once() -> None:
         await asyncio.gather(*tasks)
         assert feed.asked - before <= 15, "a look or two a version, not five"
         for reader in readers:
-            reader.judge(5)
+            reader.validate(5)
 
     drive(work)
 
@@ -255,20 +255,20 @@ def test_what_is_joined_in_the_loop_is_bounded() -> None:
 
     async def work(context: Context) -> None:
         feed = Feed()
-        audience, seat = context.audiences.join(cast(Any, feed), media.JSONL, context.loop)
-        other = audience.join()
-        assert audience.after(0, None, seat) is not None
+        broadcast, seat = context.broadcasts.join(cast(Any, feed), media.JSONL, context.loop)
+        other = broadcast.join()
+        assert broadcast.after(0, None, seat) is not None
         bodies = [bytes([version]) * (300_000 if version != 6 else 3_000_000) for version in range(1, 10)]
-        audience._keep([audiences.Said(body, version, 1, 1) for version, body in enumerate(bodies, 1)])
+        broadcast._keep([broadcasts.EncodedChanges(body, version, 1, 1) for version, body in enumerate(bodies, 1)])
         position, parts = 0, []
-        while (said := audience.after(position, None, seat)) is not None and said.versions:
-            assert len(said.body) <= audiences._JOINED_BYTES or said.body is bodies[said.version - 1]
+        while (said := broadcast.after(position, None, seat)) is not None and said.versions:
+            assert len(said.body) <= broadcasts._JOINED_BYTES or said.body is bodies[said.version - 1]
             position = said.version
             parts.append(said)
         assert b"".join(part.body for part in parts) == b"".join(bodies) and position == 9
         assert [part.versions for part in parts] == [3, 2, 1, 3] and sum(part.records for part in parts) == 9
         for one in (seat, other):
-            context.audiences.leave(audience, one)
+            context.broadcasts.leave(broadcast, one)
 
     drive(work)
 
@@ -279,51 +279,51 @@ def test_records_that_everybody_has_are_dropped() -> None:
 
     async def work(context: Context) -> None:
         readers, tasks = await following(context, feed, chance, 5, 30)
-        (audience,) = context.audiences._found.values()
+        (broadcast,) = context.broadcasts._found.values()
         for version in range(1, 30):
             feed.publish()
-            while any(seat.position < version for seat in audience._seats):
+            while any(seat.position < version for seat in broadcast._seats):
                 await asyncio.sleep(0.001)
-            assert len(audience._said) <= 2, "this version, and the one before it until the round is over"
+            assert len(broadcast._said) <= 2, "this version, and the one before it until the round is over"
         feed.publish()
         await asyncio.gather(*tasks)
         for reader in readers:
-            reader.judge(30)
+            reader.validate(30)
 
     drive(work)
 
 
-def test_slow_followers_of_all_audiences_share_what_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_slow_followers_of_all_broadcasts_share_what_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     """One that takes nothing keeps the newest records of its audience, up to its share, which shrinks as audiences come."""
-    monkeypatch.setattr(audiences, "_KEPT_BYTES", 4 * (1000 + audiences._OVERHEAD_BYTES))
+    monkeypatch.setattr(broadcasts, "_KEPT_BYTES", 4 * (1000 + broadcasts._OVERHEAD_BYTES))
 
     async def work(context: Context) -> None:
-        audience, slow = context.audiences.join(cast(Any, Feed()), media.JSONL, context.loop)
-        prompt = audience.join()
-        assert audience.after(0, None, slow) is not None
+        broadcast, slow = context.broadcasts.join(cast(Any, Feed()), media.JSONL, context.loop)
+        prompt = broadcast.join()
+        assert broadcast.after(0, None, slow) is not None
 
         def kept(version: int) -> list[int]:
-            audience._keep([audiences.Said(bytes(1000), version, 1, 1)])
-            assert audience.after(version, None, prompt) is not None
-            audience._drop()
-            assert audience._bytes == audiences._size(audience._said)
-            return [said.version for said in audience._said]
+            broadcast._keep([broadcasts.EncodedChanges(bytes(1000), version, 1, 1)])
+            assert broadcast.after(version, None, prompt) is not None
+            broadcast._drop()
+            assert broadcast._bytes == broadcasts._size(broadcast._said)
+            return [said.version for said in broadcast._said]
 
         assert [kept(version) for version in (1, 2, 3, 4)] == [[1], [1, 2], [1, 2, 3], [1, 2, 3, 4]]
-        other = context.audiences.join(cast(Any, Feed()), media.JSONL, context.loop)
-        assert kept(5) == [4, 5] and audience.after(0, None, slow) is None
+        other = context.broadcasts.join(cast(Any, Feed()), media.JSONL, context.loop)
+        assert kept(5) == [4, 5] and broadcast.after(0, None, slow) is None
         assert kept(6) == [], "the slow one reads by itself now: nobody else needs what is kept"
-        assert audience.after(6, None, slow) is not None
+        assert broadcast.after(6, None, slow) is not None
         assert [kept(version) for version in (7, 8, 9)] == [[7], [7, 8], [8, 9]]
-        for one, seat in (other, (audience, slow), (audience, prompt)):
-            context.audiences.leave(one, seat)
+        for one, seat in (other, (broadcast, slow), (broadcast, prompt)):
+            context.broadcasts.leave(one, seat)
 
     drive(work)
 
 
 def test_a_limit_a_large_version_and_a_loss(monkeypatch: pytest.MonkeyPatch) -> None:
     """Who wants two versions has two; a very large one is read by each for itself; what is lost is told to each, with its own token."""
-    monkeypatch.setattr(audiences, "_LARGEST_BYTES", 50 * CHUNK_ROWS)
+    monkeypatch.setattr(broadcasts, "_LARGEST_BYTES", 50 * CHUNK_ROWS)
     feed, chance = Feed(lambda version: CHUNK_ROWS + 5 if version == 3 else 1), random.Random(0)
 
     async def work(context: Context) -> None:
@@ -333,10 +333,10 @@ def test_a_limit_a_large_version_and_a_loss(monkeypatch: pytest.MonkeyPatch) -> 
             feed.publish()
             await asyncio.sleep(0.02)
         await tasks[0]
-        short.judge(2)
+        short.validate(2)
         while long.seen < 5:
             await asyncio.sleep(0.01)
-        long.judge(5)
+        long.validate(5)
         feed.lost = 8
         feed.publish(4)
         await tasks[1]
@@ -365,7 +365,7 @@ def test_who_begins_in_a_silence_waits_like_the_others() -> None:
         feed.publish()
         await asyncio.gather(*tasks)
         for reader in readers:
-            reader.judge(101)
+            reader.validate(101)
 
     drive(work)
 
@@ -376,7 +376,7 @@ def test_a_seat_waits_its_time_however_short(new_loop: Callable[[], asyncio.Abst
 
     async def run() -> None:
         loop = asyncio.get_running_loop()
-        seat = Seat(loop)
+        seat = Waiter(loop)
         for seconds in (-1.0, 0.0, 1e-4, 4e-4, 0.02):
             due = loop.time() + seconds
             await asyncio.wait_for(seat.wait(due), 30)

@@ -41,7 +41,7 @@ class Lease(NamedTuple):
     insertions: int
 
 
-class _Kept:
+class _LoggedTree:
     """A tree, its log, and for each logged tuple the version in which it was inserted."""
 
     def __init__(self, size: Size) -> None:
@@ -101,10 +101,10 @@ class Keeper:
         kept.see(lease.changes)
         return kept.tree
 
-    def _made(self) -> _Kept | None:
+    def _made(self) -> _LoggedTree | None:
         """A new empty tree; None if there is no room."""
         try:
-            return _Kept(self._size)
+            return _LoggedTree(self._size)
         except (OSError, MemoryError):
             return None
 

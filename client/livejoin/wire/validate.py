@@ -31,7 +31,7 @@ _PHYSICAL: ByKind[type[np.generic]] = ByKind(
 )
 
 
-class Checked:
+class RequiredColumns:
     """The columns that must be present in each row, by its op. None stands for all rows."""
 
     def __init__(self, ops: npt.NDArray[np.uint8]) -> None:
@@ -81,7 +81,7 @@ class Findings:
         return errors
 
 
-class Judged(NamedTuple):
+class ValidatedRows(NamedTuple):
     changes: Changes
     errors: list[RowError]
     error_count: int
@@ -89,7 +89,7 @@ class Judged(NamedTuple):
     unclear: int = 0  # see `Findings`
 
 
-def judge(
+def validate(
     rules: RowRules,
     relation: str,
     ops: npt.NDArray[np.uint8],
@@ -97,14 +97,14 @@ def judge(
     columns: Sequence[pa.Array],
     findings: Findings,
     absent: Callable[[int, str], bool],
-) -> Judged:
+) -> ValidatedRows:
     """Check `columns` (one per column of the relation, canonical, null where a row does not read it) and separate good rows from bad ones.
 
     `findings` has the errors from reading the values; `absent(row, column)` distinguishes a missing value from a null.
     """
     arrays = list(columns)
     if len(ops):
-        checked = Checked(ops)
+        checked = RequiredColumns(ops)
         for ordinal in range(len(arrays)):
             _check_null(rules, ordinal, arrays[ordinal], checked, findings, absent)
         for ordinal in rules.finite:
@@ -113,16 +113,16 @@ def judge(
             _check_interval(rules, rank, name, (start, end), interval, arrays, checked, findings)
     rows = pa.RecordBatch.from_arrays(arrays, schema=rules.schema)
     if not findings.checks:
-        return Judged(Changes(relation, rules.definition, ops, RowBlock(rows), index), [], 0, unclear=findings.unclear)
+        return ValidatedRows(Changes(relation, rules.definition, ops, RowBlock(rows), index), [], 0, unclear=findings.unclear)
     bad = findings.bad_rows(len(ops))
     good = ~bad
     changes = Changes(relation, rules.definition, ops[good], RowBlock(rows.filter(pa.array(good))), index[good])
     keys = rows.select(rules.key).filter(pa.array(bad & ~findings.bad_columns(rules.key_ordinals, len(ops))))
-    return Judged(changes, findings.errors(bad, index), int(bad.sum()), (keys,), findings.unclear)
+    return ValidatedRows(changes, findings.errors(bad, index), int(bad.sum()), (keys,), findings.unclear)
 
 
 def are_surely_valid(rules: RowRules, ops: Sequence[int], rows: Sequence[Sequence[Any]]) -> bool:
-    """Return whether a few rows of physical Python values are certainly valid; if not, `judge` validates them.
+    """Return whether a few rows of physical Python values are certainly valid; if not, `validate` validates them.
 
     Exists because the overhead of NumPy exceeds the whole cost for a single row.
     """
@@ -154,7 +154,7 @@ def is_surely_valid(rules: RowRules, row: Sequence[Any]) -> bool:
 
 
 def _check_null(
-    rules: RowRules, ordinal: int, array: pa.Array, checked: Checked, findings: Findings, absent: Callable[[int, str], bool]
+    rules: RowRules, ordinal: int, array: pa.Array, checked: RequiredColumns, findings: Findings, absent: Callable[[int, str], bool]
 ) -> None:
     column = rules.columns[ordinal]
     if column.nullable or array.null_count == 0:
@@ -199,7 +199,7 @@ def _check_interval(
     ordinals: tuple[int, int],
     interval: Interval,
     arrays: Sequence[pa.Array],
-    checked: Checked,
+    checked: RequiredColumns,
     findings: Findings,
 ) -> None:
     """Check that no endpoint is at the limits of the encoding, and that at least one value of the type lies between them; null is
@@ -242,7 +242,7 @@ def _check_edges(
     values: tuple[npt.NDArray[Any], npt.NDArray[Any]],
     interval: Interval,
     arrays: tuple[pa.Array, pa.Array],
-    checked: Checked,
+    checked: RequiredColumns,
     findings: Findings,
 ) -> None:
     """Reject endpoints at the limits: as a closed endpoint, a value must lie strictly between the int64 extremes, which stand for the
@@ -293,12 +293,12 @@ def value_text(one: pa.Array) -> str:
     return shown(one[0].as_py())
 
 
-def assemble(sent: int, ignored: int, judged: Sequence[Judged], refused: Sequence[RowError] = (), **fields: Any) -> Batch:
+def assemble(sent: int, ignored: int, validated: Sequence[ValidatedRows], refused: Sequence[RowError] = (), **fields: Any) -> Batch:
     """Assemble a batch from its relations and the changes that were `refused` before their columns were checked."""
-    changes = [one.changes for one in judged if len(one.changes.ops)]
-    count = len(refused) + sum(one.error_count for one in judged)
+    changes = [one.changes for one in validated if len(one.changes.ops)]
+    count = len(refused) + sum(one.error_count for one in validated)
     errors: list[RowError] = []
     if count:
-        errors = sorted([*refused, *(error for one in judged for error in one.errors)], key=lambda error: error.index)[:MAX_ERRORS]
-    bad_keys = [keys for one in judged for keys in one.bad_keys] if count else []
-    return Batch(changes, sent, ignored, errors, count, bad_keys=bad_keys, unclear=sum(one.unclear for one in judged), **fields)
+        errors = sorted([*refused, *(error for one in validated for error in one.errors)], key=lambda error: error.index)[:MAX_ERRORS]
+    bad_keys = [keys for one in validated for keys in one.bad_keys] if count else []
+    return Batch(changes, sent, ignored, errors, count, bad_keys=bad_keys, unclear=sum(one.unclear for one in validated), **fields)

@@ -27,7 +27,7 @@ from service.durability.files import free_bytes
 from service.durability.folder import FOLDER_MODE, discard, private, reason
 from service.engine.refusals import refuse_bad
 from service.errors import Problem
-from service.tables.evolution import judged_again
+from service.tables.evolution import validated_again
 from service.tables.relations import Relation
 
 FOLDER = "stages"
@@ -36,7 +36,7 @@ _MOST = 64  # stages at a time, except the only one of a relation: others cannot
 _ROOM = 16 << 20  # bytes left free on the disk, for the log
 
 
-class Part(NamedTuple):
+class StagedPart(NamedTuple):
     """One part after validation. `sent`: its rows, including bad ones; `errors`: the first bad ones; `on_error`: the sender's choice."""
 
     path: Path
@@ -53,7 +53,7 @@ class Stage:
 
     def __init__(self) -> None:
         self.used = 0.0
-        self.parts: dict[int, Part] = {}
+        self.parts: dict[int, StagedPart] = {}
 
     @property
     def rows(self) -> int:
@@ -78,12 +78,12 @@ class Stages:
         definition = batch.changes[0].definition if batch.changes else relation.definition
         rows = sum(len(changes.ops) for changes in batch.changes)
         with self._lock:
-            self._judge(relation, name, number, rows)
+            self._validate(relation, name, number, rows)
         path = self._write(batch)
-        part = Part(path, definition, rows, batch.sent, batch.errors, batch.error_count, batch.on_error)
+        part = StagedPart(path, definition, rows, batch.sent, batch.errors, batch.error_count, batch.on_error)
         try:
             with self._lock:
-                number = self._judge(relation, name, number, rows)
+                number = self._validate(relation, name, number, rows)
                 stage = self._stages.setdefault((relation.id, name), Stage())
                 former, stage.parts[number], stage.used = stage.parts.get(number), part, self._clock()
         except Problem:
@@ -142,7 +142,7 @@ class Stages:
             self._stages.clear()
             shutil.rmtree(self._folder, ignore_errors=True)
 
-    def _judge(self, relation: Relation, name: str, number: int | None, rows: int) -> int:
+    def _validate(self, relation: Relation, name: str, number: int | None, rows: int) -> int:
         """Validate the part against the limits, and return its number. Raises as `put`."""
         self._forget()
         stage = self._stages.get((relation.id, name))
@@ -189,12 +189,12 @@ def _remove(stage: Stage) -> None:
         discard(part.path)
 
 
-def _gather(relation: Relation, parts: Iterable[Part], batch: Batch) -> None:
+def _gather(relation: Relation, parts: Iterable[StagedPart], batch: Batch) -> None:
     """Return the changes of all parts, under the present definition. Problem `bad-rows`."""
     refused, count = list[RowError](), 0
     batch.changes, batch.on_error = [], "skip"  # bad rows in other parts are refused here
     for part in parts:
-        one = judged_again(_read(relation, part, batch.sent), {relation.name: relation.definition})
+        one = validated_again(_read(relation, part, batch.sent), {relation.name: relation.definition})
         if part.on_error == "reject":
             refused, count = (refused + one.errors)[:MAX_ERRORS], count + one.error_count
         batch.changes += one.changes
@@ -205,7 +205,7 @@ def _gather(relation: Relation, parts: Iterable[Part], batch: Batch) -> None:
     refuse_bad(batch, refused, count)
 
 
-def _read(relation: Relation, part: Part, before: int) -> Batch:
+def _read(relation: Relation, part: StagedPart, before: int) -> Batch:
     """Read a part as it was validated. `before`: the number of rows in the parts before it."""
     source = pa.memory_map(str(part.path))
     rows, keys = (list(pa.ipc.open_stream(source)) for _ in range(2))  # one stream after the other

@@ -1,6 +1,6 @@
 """The up-to-date followers of one view in one format: new changes are fetched and encoded once, and all followers are sent the same bytes.
 
-    writer -- rings --> audience: fetches new changes in a thread -> `_said`, the newest versions' records -> wakes the seats
+    writer -- rings --> broadcast: fetches new changes in a thread -> `_said`, the newest versions' records -> wakes the seats
     follower at position p, base <= p: is sent the records after p, already encoded; before base, it reads for itself until it is up to date
 
 Records are kept until all followers have taken them; for slow followers, all audiences together keep `_KEPT_BYTES`, in equal parts.
@@ -30,7 +30,7 @@ _JOINED_BYTES = 1 << 20  # of records per send, except that one version is never
 _PAUSE = 0.25  # seconds at most between two rounds
 
 
-class Said(NamedTuple):
+class EncodedChanges(NamedTuple):
     """Records of whole versions, each ended by a progress: the last version, the number of versions and of records."""
 
     body: bytes
@@ -39,7 +39,7 @@ class Said(NamedTuple):
     records: int
 
 
-class Seat:
+class Waiter:
     """The place where one follower waits."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
@@ -83,31 +83,31 @@ class Seat:
             self._set_timer()
 
 
-class Audience:
+class Broadcast:
     """The followers of a feed in one format."""
 
     def __init__(self, feed: Feed, kind: str, loop: asyncio.AbstractEventLoop, pool: Executor, share: Callable[[], int]) -> None:
         self.feed, self.kind = feed, kind
         self._loop, self._pool = loop, pool
         self._share = share  # bytes to keep at most for slow followers
-        self._seats: set[Seat] = set()
-        self._said: list[Said] = []  # one per version
+        self._seats: set[Waiter] = set()
+        self._said: list[EncodedChanges] = []  # one per version
         self._bytes = 0  # of `_said`
-        self._joined: tuple[int, Said] | None = None  # all of `_said` from this index on: most followers are at the same one
+        self._joined: tuple[int, EncodedChanges] | None = None  # all of `_said` from this index on: most followers are at the same one
         self._base = self._head = -1  # `_said` covers the versions after the first, up to the second; -1: none
         self._untold = -1  # each follower reads what follows this version itself: a problem, or a very large version
         self._news = asyncio.Event()
         self._rung = False
-        self._telling = loop.create_task(self._tell(), context=Context())  # without the context of the first follower's request
-        self._telling.add_done_callback(self._told_no_more)
+        self._telling = loop.create_task(self._emit(), context=Context())  # without the context of the first follower's request
+        self._telling.add_done_callback(self._emitted_no_more)
         self._listener = feed.add_listener(self.ring)
 
-    def join(self) -> Seat:
-        seat = Seat(self._loop)
+    def join(self) -> Waiter:
+        seat = Waiter(self._loop)
         self._seats.add(seat)
         return seat
 
-    def leave(self, seat: Seat) -> bool:
+    def leave(self, seat: Waiter) -> bool:
         """Remove a follower; return whether any is left. If not, the audience stops encoding."""
         seat.close()
         self._seats.discard(seat)
@@ -122,7 +122,7 @@ class Audience:
             self._rung = True
             self._loop.call_soon_threadsafe(self._news.set)
 
-    def after(self, position: int, versions: int | None, seat: Seat) -> Said | None:
+    def after(self, position: int, versions: int | None, seat: Waiter) -> EncodedChanges | None:
         """Return the records after `position`, of at most `versions` versions; None: the follower on `seat` must read by itself.
 
         The caller was up to date a moment ago; the first caller determines where the audience begins.
@@ -138,14 +138,14 @@ class Audience:
             return None
         first = bisect_right(self._said, position, key=lambda said: said.version)
         if first == len(self._said):
-            return Said(b"", position, 0, 0)
+            return EncodedChanges(b"", position, 0, 0)
         if versions is not None:
             return _together(self._said[first : first + versions])
         if self._joined is None or self._joined[0] != first:
             self._joined = first, _together(self._said[first:])
         return self._joined[1]
 
-    async def _tell(self) -> None:
+    async def _emit(self) -> None:
         while True:
             await self._news.wait()
             self._news.clear()
@@ -176,8 +176,8 @@ class Audience:
         """A single follower reads by itself: going through the audience costs a fifth more for one."""
         return len(self._seats) == 1
 
-    def _told_no_more(self, telling: asyncio.Task[None]) -> None:
-        """Handle the end of `_tell`: no follower is left, or encoding has failed, and each follower reads by itself."""
+    def _emitted_no_more(self, telling: asyncio.Task[None]) -> None:
+        """Handle the end of `_emit`: no follower is left, or encoding has failed, and each follower reads by itself."""
         if not telling.cancelled():
             log.error("shared encoding for followers has failed; each follower now reads for itself", exc_info=telling.exception())
             self._untold = 1 << 62
@@ -188,7 +188,7 @@ class Audience:
         for seat in self._seats:
             seat.wake()
 
-    def _take(self, position: int) -> list[Said] | None:
+    def _take(self, position: int) -> list[EncodedChanges] | None:
         """Return whole versions after `position`, encoded; None if there is a problem or too much to keep."""
         try:
             return self._encoded(position)
@@ -196,8 +196,8 @@ class Audience:
             log.exception("changes after version %d could not be encoded", position)
             return None  # each follower will meet the error itself
 
-    def _encoded(self, position: int) -> list[Said] | None:
-        found: list[Said] = []
+    def _encoded(self, position: int) -> list[EncodedChanges] | None:
+        found: list[EncodedChanges] = []
         parts: list[bytes] = []
         size = 0
         for chunk in self.feed.changes(position, 0.0):
@@ -209,11 +209,11 @@ class Audience:
                 return found or None
             parts += more
             if chunk.kind == "progress":
-                found.append(Said(b"".join(parts), chunk.version, 1, len(parts)))
+                found.append(EncodedChanges(b"".join(parts), chunk.version, 1, len(parts)))
                 parts, size = [], 0
         return found
 
-    def _keep(self, new: list[Said] | None) -> None:
+    def _keep(self, new: list[EncodedChanges] | None) -> None:
         self._joined = None
         if new is None:
             self._untold = self._head
@@ -245,11 +245,11 @@ class Audience:
         self._base = self._head = -1
 
 
-def _size(said: list[Said]) -> int:
+def _size(said: list[EncodedChanges]) -> int:
     return sum([len(one.body) + _OVERHEAD_BYTES for one in said])
 
 
-def _together(said: list[Said]) -> Said:
+def _together(said: list[EncodedChanges]) -> EncodedChanges:
     """Join the first ones, up to `_JOINED_BYTES`, at least one."""
     size = 0
     for end, one in enumerate(said):
@@ -257,22 +257,22 @@ def _together(said: list[Said]) -> Said:
         if end and size > _JOINED_BYTES:
             said = said[:end]
             break
-    return Said(b"".join([one.body for one in said]), said[-1].version, len(said), sum([one.records for one in said]))
+    return EncodedChanges(b"".join([one.body for one in said]), said[-1].version, len(said), sum([one.records for one in said]))
 
 
-class Audiences:
+class Broadcasts:
     """The audiences of every feed and format that has followers."""
 
     def __init__(self, pool: Executor) -> None:
         self._pool = pool
-        self._found: dict[tuple[Feed, str], Audience] = {}
+        self._found: dict[tuple[Feed, str], Broadcast] = {}
 
-    def join(self, feed: Feed, kind: str, loop: asyncio.AbstractEventLoop) -> tuple[Audience, Seat]:
-        audience = self._found.get((feed, kind))
-        if audience is None:
-            audience = self._found[feed, kind] = Audience(feed, kind, loop, self._pool, lambda: _KEPT_BYTES // len(self._found))
-        return audience, audience.join()
+    def join(self, feed: Feed, kind: str, loop: asyncio.AbstractEventLoop) -> tuple[Broadcast, Waiter]:
+        broadcast = self._found.get((feed, kind))
+        if broadcast is None:
+            broadcast = self._found[feed, kind] = Broadcast(feed, kind, loop, self._pool, lambda: _KEPT_BYTES // len(self._found))
+        return broadcast, broadcast.join()
 
-    def leave(self, audience: Audience, seat: Seat) -> None:
-        if not audience.leave(seat):
-            del self._found[audience.feed, audience.kind]
+    def leave(self, broadcast: Broadcast, seat: Waiter) -> None:
+        if not broadcast.leave(seat):
+            del self._found[broadcast.feed, broadcast.kind]

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from livejoin.wire.batch import Batch
-from service.engine.stages import FOLDER, Stage, Stages
+from service.engine.staging import FOLDER, Stage, Stages
 from service.errors import Problem
 from service.tables.relations import Relation
 from tests.service.running import DEFINITION, Clock, batch, rows_of, running

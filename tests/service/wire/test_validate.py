@@ -76,7 +76,7 @@ def expected(definition: RelationDefinition, sent: list[tuple[str, dict[str, Any
     good, bad = [], []
     for index, (op, row) in enumerate(sent):
         try:
-            good.append((index, op, twin.judge(definition, op, row)))
+            good.append((index, op, twin.validate(definition, op, row)))
         except twin.Bad as fault:
             bad.append((index, fault.args[0]))
     return good, bad

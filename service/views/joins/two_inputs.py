@@ -11,11 +11,11 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from service.planning.plans.plan import Counted, Kept, Plan
-from service.tables.changes import Parted, Runs, order_of, parted, versions_of
+from service.planning.plans.plan import CountedJoin, InnerJoin, Plan
+from service.tables.changes import DividedRun, Runs, order_of, parted, versions_of
+from service.tables.inputs import NEWEST, ChosenEntries, Codes, Input, Source, ends_of, joined
 from service.tables.relations import Relation
-from service.tables.resolution import Indices, Resolved, Slots
-from service.tables.sides import NEWEST, Chosen, Codes, Side, Source, ends_of, joined
+from service.tables.resolution import Indices, Resolution, Slots
 from service.tables.store import Domain
 from service.views.joins.outer_join import named
 from structures.core.entries import NO_ENTRIES, Entries
@@ -36,69 +36,69 @@ class _Work(NamedTuple):
     former: Slots
 
 
-class _Watched(NamedTuple):
+class _WatchedColumns(NamedTuple):
     """As `changes.Watched`."""
 
     relation: Relation
     varying: list[str]
 
 
-class Rows:
-    """The rows of one alias as entries, including those that can have no partner. `place`: of the alias in the view."""
+class InputRows:
+    """The rows of one alias as entries, including those that can have no partner. `position`: of the alias in the view."""
 
-    def __init__(self, kept: Kept, source: Source, relations: Mapping[str, Relation]) -> None:
-        self.place, self.never = kept.places[0], kept.query.never
-        self._present = Side(kept.query, 0, named(relations, kept.query.aliases[0][1]))
+    def __init__(self, kept: InnerJoin, source: Source, relations: Mapping[str, Relation]) -> None:
+        self.position, self.never = kept.positions[0], kept.query.never
+        self._present = Input(kept.query, 0, named(relations, kept.query.aliases[0][1]))
         self._source = source
 
     def chosen(self, slots: Slots) -> Indices | None:
         """Return the rows that are reported if they have no partner; None: all."""
         return _NO_OFFSETS if self.never else self._present.selected(slots)
 
-    def entries(self, slots: Slots, codes: Codes | None) -> Chosen:
+    def entries(self, slots: Slots, codes: Codes | None) -> ChosenEntries:
         """As in a source."""
         if self.never:
-            return Chosen(NO_ENTRIES, _NO_OFFSETS)
+            return ChosenEntries(NO_ENTRIES, _NO_OFFSETS)
         present = self._present.selected(slots)
         able, which = self._source.entries(slots if present is None else slots[present], codes)
         if which is None:
-            return Chosen(able, present)
+            return ChosenEntries(able, present)
         indices = np.arange(len(slots)) if present is None else present
         alone = np.ones(len(indices), np.bool_)
         alone[which] = False
         lonely = slots[indices[alone]]
-        left, right = ends_of(self._source.side.relation.table, self._source.span, lonely)
+        left, right = ends_of(self._source.input.relation.table, self._source.span, lonely)
         left = np.minimum(left, right)  # where nothing meets it, the left end lies beyond the right one
         others = Entries(np.zeros(len(lonely), np.uint8), np.full(len(lonely), LONELY, np.int32), left, right, lonely)
-        return Chosen(joined([able, others]), np.concatenate((indices[which], indices[alone])))
+        return ChosenEntries(joined([able, others]), np.concatenate((indices[which], indices[alone])))
 
 
-class Changed(NamedTuple):
+class OrderedMoves(NamedTuple):
     """Moves in the order in which a structure takes them, with the offset of each one's version."""
 
     offsets: npt.NDArray[np.int64]
     moves: Moves
 
 
-class TwoSides:
+class TwoInputs:
     """See the module docstring."""
 
     steps = np.arange(_KINDS, dtype=np.int8)  # within a version, the kinds of changes are taken one after another
 
-    def __init__(self, kept: Kept, support: Kept, at: Counted, shown: Sequence[Side], known: Domain | None = None) -> None:
+    def __init__(self, kept: InnerJoin, support: InnerJoin, at: CountedJoin, shown: Sequence[Input], known: Domain | None = None) -> None:
         """`kept`: only the rows; `support`: their join with the partners, in which they are the alias `at`; `shown`: the sides of the view.
         `known`: the keys of all rows that can have a partner; with it keys are only looked up."""
-        relations = {side.relation.name: side.relation for side in shown}
+        relations = {input.relation.name: input.relation for input in shown}
         plan = _planned(support)
-        sides = [Side(support.query, place, relations[name]) for place, (_, name) in enumerate(support.query.aliases)]
-        sources = [Source(side, 0, plan.keys[side.place], plan.spans[side.place]) for side in sides]
-        own, self.partners = sources[at.place], sources[1 - at.place]
-        self.own = own.side
-        self.relation, self.never, self.span, self.columns = own.side.relation, support.query.never, own.span, own.columns
-        self.rows = Rows(kept, own, relations)
-        self.side, self._partner_side = shown[kept.places[0]], self.partners.side
+        inputs = [Input(support.query, position, relations[name]) for position, (_, name) in enumerate(support.query.aliases)]
+        sources = [Source(input, 0, plan.keys[input.position], plan.spans[input.position]) for input in inputs]
+        own, self.partners = sources[at.position], sources[1 - at.position]
+        self.own = own.input
+        self.relation, self.never, self.span, self.columns = own.input.relation, support.query.never, own.span, own.columns
+        self.rows = InputRows(kept, own, relations)
+        self.input, self._partner_input = shown[kept.positions[0]], self.partners.input
         # What the view reads of a row, and what its partners depend on: for FULL JOIN also the conditions in ON on the row alone.
-        self._watched = _Watched(self.relation, list(dict.fromkeys([*self.side.varying, *own.side.varying])))
+        self._watched = _WatchedColumns(self.relation, list(dict.fromkeys([*self.input.varying, *own.input.varying])))
         types = [self.relation.schema.field(name).type for name in self.columns]
         self.domain = known or (Domain(types) if types else None)
         self.look_up = self.domain.look_up_of if self.domain is not None else None
@@ -107,7 +107,7 @@ class TwoSides:
     @property
     def relations(self) -> tuple[Relation, Relation]:
         """The relation of the rows, and that of the partners."""
-        return self.relation, self._partner_side.relation
+        return self.relation, self._partner_input.relation
 
     def read(self, version: int, progress: Callable[[float], None]) -> tuple[Entries, Entries]:
         """Read the rows of a version, and the partners. Cost: O(n)."""
@@ -128,10 +128,10 @@ class TwoSides:
         mine, others = (relation.table.scan(NEWEST, 0, relation.table.used + 1)[0] for relation in self.relations)
         return self.rows.entries(mine, self.look_up)[0], self._partners(others, self.look_up)[0]
 
-    def _partners(self, slots: Slots, codes: Codes | None) -> Chosen:
-        return Chosen(NO_ENTRIES, _NO_OFFSETS) if self.never else self.partners.entries(slots, codes)
+    def _partners(self, slots: Slots, codes: Codes | None) -> ChosenEntries:
+        return ChosenEntries(NO_ENTRIES, _NO_OFFSETS) if self.never else self.partners.entries(slots, codes)
 
-    def rows_after(self, resolved: Mapping[str, Resolved]) -> tuple[int, int]:
+    def rows_after(self, resolved: Mapping[str, Resolution]) -> tuple[int, int]:
         """Return how many rows and partners there may be after these changes. MemoryError: there is no room for their keys."""
         rows, texts = [0, 0], 0
         for number, relation in enumerate(self.relations):
@@ -142,16 +142,16 @@ class TwoSides:
             self.domain.require(sum(rows) - sum(relation.table.rows for relation in self.relations), texts)
         return rows[0], rows[1]
 
-    def changed(self, runs: Runs, told: bool) -> Changed | None:
-        """Return the changes that these runs make; None: none. `told`: as `followed` of `parted`."""
+    def changed(self, runs: Runs, emitted: bool) -> OrderedMoves | None:
+        """Return the changes that these runs make; None: none. `emitted`: as `followed` of `parted`."""
         work = list[_Work]()
         mine, others = self.relations
         if (run := runs.get(mine.name)) is not None:
             three = (kinds.OUTER_DELETE, kinds.OUTER_INSERT, kinds.OUTER_MOVE)
-            self._collect(parted(self._watched, run, told), self.rows.entries, three, work)
+            self._collect(parted(self._watched, run, emitted), self.rows.entries, three, work)
         if (run := runs.get(others.name)) is not None:
             three = (kinds.PARTNER_DELETE, kinds.PARTNER_INSERT, kinds.PARTNER_MOVE)
-            self._collect(parted(self._partner_side, run, told), self._partners, three, work)
+            self._collect(parted(self._partner_input, run, emitted), self._partners, three, work)
         work = [one for one in work if len(one.offsets)]
         if not work:
             return None
@@ -163,20 +163,23 @@ class TwoSides:
         else:
             order = order_of(offsets, kind)
         taken, done = entries.take(order), np.zeros(len(order), np.int64)
-        return Changed(offsets[order], Moves(kind[order], taken.key, taken.left, taken.right, taken.slot, former[order], done))
+        return OrderedMoves(offsets[order], Moves(kind[order], taken.key, taken.left, taken.right, taken.slot, former[order], done))
 
     def release(self, moves: Moves, version: int) -> None:
         """Release the keys of entries that these moves have deleted, once they are made."""
         if self.domain is not None:
-            gone = np.isin(moves.kind, (kinds.OUTER_DELETE, kinds.PARTNER_DELETE)) & (moves.key != LONELY)
-            self.domain.release(moves.key[gone], version)
+            deleted = np.isin(moves.kind, (kinds.OUTER_DELETE, kinds.PARTNER_DELETE)) & (moves.key != LONELY)
+            self.domain.release(moves.key[deleted], version)
 
-    def _collect(self, part: Parted, entries_of: Callable[[Slots, Codes | None], Chosen], three: Sequence[int], work: list[_Work]) -> None:
+    def _collect(
+        self, part: DividedRun, entries_of: Callable[[Slots, Codes | None], ChosenEntries], three: Sequence[int], work: list[_Work]
+    ) -> None:
         """Append deletes, inserts and moves of one alias's run to `work`; `three`: the kinds of changes to make of them."""
         delete, insert, move = three
-        gone, come, moved = part
-        there = [(delete, gone.offsets, gone.old, gone.old), (move, moved.offsets, moved.new, moved.old)]  # the entries' slots, former ones
-        new = [(insert, come.offsets, come.new, come.new)]
+        deleted, inserted, moved = part
+        # the entries' slots, former ones
+        there = [(delete, deleted.offsets, deleted.old, deleted.old), (move, moved.offsets, moved.new, moved.old)]
+        new = [(insert, inserted.offsets, inserted.new, inserted.new)]
         # Only inserts acquire keys; without any, all are read at once.
         readings = [([*there, *new], None)] if self.domain is None else [(there, self.look_up), (new, self._acquire)]
         for some, codes in readings:
@@ -189,6 +192,6 @@ class TwoSides:
                 work.append(_Work(kinds, offsets, entries, former))
 
 
-def _planned(kept: Kept) -> Plan:
+def _planned(kept: InnerJoin) -> Plan:
     assert kept.plan is not None
     return kept.plan

@@ -156,7 +156,7 @@ def check_answer(request: Request, status: int, kind: str, body: bytes) -> None:
         assert name not in ("internal", "view-failed", "recovering", "no-room"), (request, problem)
 
 
-class Door:
+class Limits:
     """A service with two relations and a view, which receives invalid requests."""
 
     def __init__(self, server: ServerProcess, chance: Random) -> None:
@@ -201,37 +201,37 @@ class Door:
 
 
 @pytest.fixture(scope="module")
-def door(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Door]:
+def limits(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Limits]:
     with ServerProcess(tmp_path_factory.mktemp("door") / "data") as server:
-        yield Door(server, Random(1))
+        yield Limits(server, Random(1))
 
 
-def test_good_requests_are_good(door: Door) -> None:
+def test_good_requests_are_good(limits: Limits) -> None:
     """Otherwise, all mutated requests would be refused for the same reason."""
-    with closing(Connection(door.server.port)) as connection:
-        found = [(request, *connection.ask(request)) for request in door.requests]
+    with closing(Connection(limits.server.port)) as connection:
+        found = [(request, *connection.ask(request)) for request in limits.requests]
     for request, status, kind, body in found:
         check_answer(request, status, kind, body)
     assert sum(status < 300 for _, status, _, _ in found) > 0.75 * len(found), [(one[0][:3], *one[1:]) for one in found if one[1] >= 300]
 
 
-def test_spoilt_requests(door: Door) -> None:
-    door.ask(COUNT)
-    door.is_well()
+def test_spoilt_requests(limits: Limits) -> None:
+    limits.ask(COUNT)
+    limits.is_well()
 
 
-def test_what_is_no_request(door: Door) -> None:
+def test_what_is_no_request(limits: Limits) -> None:
     """The answer is empty or a refusal, and other clients are served meanwhile."""
-    whole = [request.encoded() for request in door.requests]
-    chance, sockets = door.chance, selectors.DefaultSelector()
+    whole = [request.encoded() for request in limits.requests]
+    chance, sockets = limits.chance, selectors.DefaultSelector()
     for _ in range(RAW_COUNT // AT_ONCE):
         said: dict[socket.socket, bytes] = {}
         for _ in range(AT_ONCE):
-            one = socket.create_connection(("127.0.0.1", door.server.port))
+            one = socket.create_connection(("127.0.0.1", limits.server.port))
             said[one] = b""
             one.sendall(mutated(chance.choice(whole), drawn(chance) + drawn(chance), whole, WORDS))
             sockets.register(one, selectors.EVENT_READ)
-        door.is_well()
+        limits.is_well()
         while ready := sockets.select(0.1):
             for key, _ in ready:
                 assert isinstance(key.fileobj, socket.socket)
@@ -254,11 +254,11 @@ def content(status: dict[str, Any]) -> tuple[int, dict[str, int]]:
     return status["version"], {name: relation["rows"] for name, relation in status["relations"].items()}
 
 
-def test_afterwards_it_starts_again(door: Door) -> None:
+def test_afterwards_it_starts_again(limits: Limits) -> None:
     """Everything that was accepted is on disk, and can be read from there."""
-    before = content(door.status())
-    assert door.server.stop() == 0
-    with ServerProcess(door.server.data) as again:
+    before = content(limits.status())
+    assert limits.server.stop() == 0
+    with ServerProcess(limits.server.data) as again:
         found = talk.ok(again.client().get("/v1/status"))
         assert content(found) == before
         assert {view["state"] for view in found["views"].values()} == {"live"}
@@ -271,14 +271,14 @@ def test_spoilt_requests_for_long(tmp_path: Path) -> None:
     seed, count = int.from_bytes(os.urandom(4)), int(os.environ.get("LIVEJOIN_FUZZ") or SOAK_COUNT)
     print(f"seed {seed}")
     with ServerProcess(tmp_path / "data") as server:
-        door = Door(server, Random(seed))
+        limits = Limits(server, Random(seed))
         process, early = psutil.Process(server.process.pid), 0
         for part in range(10):
-            door.ask(count // 10)
-            door.is_well()
+            limits.ask(count // 10)
+            limits.is_well()
             early = early or process.memory_info().rss
             print(f"{part + 1}/10: {process.memory_info().rss >> 20} MiB", flush=True)
         assert process.memory_info().rss - early < GROWTH
         assert server.stop() == 0
         with server:
-            door.is_well()
+            limits.is_well()
