@@ -111,5 +111,7 @@ def _entered(relation: Relation, version: int, effect: Effect) -> _Changed:
     table.delete(version, np.concatenate((previous[previous >= 0], deleted)))
     slots = table.enter(version, given) if given is not None else NO_SLOTS
     nothing = np.full(len(deleted), -1, np.int32)
-    return relation, version - np.concatenate((of_inserted, of_deleted)), np.concatenate((previous, deleted)),
-    np.concatenate((slots, nothing))
+    return (
+        relation, version - np.concatenate((of_inserted, of_deleted)), np.concatenate((previous, deleted)),
+        np.concatenate((slots, nothing)),
+    )

@@ -26,7 +26,7 @@ from structures.rows.key_table import ALL_BITS, RowSet
 from structures.rows.reading import RowMoves, Run
 from structures.rows.retired import LIVING
 from structures.rows.rows import RowStore
-from structures.rows.succession import ReportedSuccession, Succession, VersionSlots
+from structures.rows.succession import Succession, SuccessionRows, VersionSlots
 from structures.rows.widening import Widening
 
 Array = np.ndarray[Any, Any]
@@ -186,7 +186,7 @@ class Table:
             self._widening.entered(slots)
         return slots
 
-    def succeed(self, version: int, emitted: ReportedSuccession, succession: Succession) -> VersionSlots:
+    def succeed(self, version: int, emitted: SuccessionRows, succession: Succession) -> VersionSlots:
         """As `RowStore.succeed`, in a table without texts and keys. MemoryError."""
         found, lost, new = self._rows.succeed(version, emitted, succession)
         self.succeeded(lost, new)
@@ -401,8 +401,7 @@ class Domain:
             return self._rows.find(self._given(cells)) if len(cells) else _NO_SLOTS
 
     def count_cells(self, cells: Array, inserted: Array, version: int) -> Array:
-        """As `acquire`, for such keys where `inserted` (bool[n]); the others, acquired earlier, are released at `version`, as in
-        `release`."""
+        """As `acquire`, for such keys where `inserted` (bool[n]); the others, acquired earlier, are released at `version`."""
         if not len(cells):
             return _NO_SLOTS
         with self._lock:

@@ -32,8 +32,10 @@ def net(deleted: pa.RecordBatch, inserted: pa.RecordBatch) -> tuple[pa.RecordBat
     inserted_meets = _may_be_among(inserted_hashes, deleted_hashes)
     deleted_meets = _may_be_among(deleted_hashes, inserted_hashes[inserted_meets])
     some_deleted, some_inserted = deleted_hashes[deleted_meets], inserted_hashes[inserted_meets]
-    deleted_meets[deleted_meets], inserted_meets[inserted_meets] = np.isin(some_deleted, some_inserted),
-    np.isin(some_inserted, some_deleted)
+    deleted_meets[deleted_meets], inserted_meets[inserted_meets] = (
+        np.isin(some_deleted, some_inserted),
+        np.isin(some_inserted, some_deleted),
+    )
     if not deleted_meets.any():
         return deleted, inserted
     numbers = [str(position) for position in range(deleted.num_columns)]  # names of columns may be anything: here they are numbers

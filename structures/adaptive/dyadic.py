@@ -135,7 +135,7 @@ def next_point(nodes: Nodes, walking: ProductWalk, position: IndexPosition, low:
     return 0, 0
 
 
-@kernel("void(Nodes, Writing, int64[::1], int64, Items, int64[::1])")
+@kernel("void(Nodes, WriteState, int64[::1], int64, Items, int64[::1])")
 def change_points(nodes: Nodes, writing: WriteState, holders: Any, sign: int, items: Items, key: Any) -> None:
     """Insert (sign 1) or delete (-1) points (x, y), slot 0, in the levels from 1 on, whose trees are at these holders (int64[levels]);
     there is room for all of them. `key`: int64[3], scratch. Cost: O(log n) a point and level."""
@@ -147,7 +147,7 @@ def change_points(nodes: Nodes, writing: WriteState, holders: Any, sign: int, it
             change(nodes, writing, holders[level - 1], sign, entry, 0)
 
 
-@kernel("void(Nodes, Writing, int64, int64[::1], Items, int64[::1])")
+@kernel("void(Nodes, WriteState, int64, int64[::1], Items, int64[::1])")
 def recheck_points(nodes: Nodes, writing: WriteState, root: int, holders: Any, items: Items, key: Any) -> None:
     """As `change_points`, but inserts those of the points that the index of S by (x, y) has at this root, and deletes the others; a level
     that is correct already is unchanged. O(log n) a point and level."""

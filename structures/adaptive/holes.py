@@ -156,7 +156,7 @@ def visit(nodes: Nodes, walking: ProductWalk, stack: Any) -> bool:
     return True
 
 
-@kernel("int64(Nodes, Walking, int64[::1], Items, Told, int64)")
+@kernel("int64(Nodes, ProductWalk, int64[::1], Items, RowBuffer, int64)")
 def holes_fill(nodes: Nodes, walking: ProductWalk, stack: Any, items: Items, emitted: RowBuffer, budget: int) -> int:
     """Write further rows, from the position in `state` on. Returns their number, at most `stride`. All are written once state[AT] is 1.
 

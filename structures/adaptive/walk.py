@@ -159,7 +159,7 @@ def go_behind(plan: Any, state: Any) -> None:
     state[IS_BEHIND], state[TURN], state[PHASE] = 1, plan[WIDEST] - 1, ASK
 
 
-@kernel("int64(Nodes, Walking, Items, Told, int64)")
+@kernel("int64(Nodes, ProductWalk, Items, RowBuffer, int64)")
 def adaptive_fill(nodes: Nodes, walking: ProductWalk, items: Items, emitted: RowBuffer, budget: int) -> int:
     """Write further rows of the items, from the position in `state` on. Returns their number, at most `stride`. All are written once
     state[AT] is the number of items.

@@ -96,7 +96,7 @@ def add_amount(plan: Plan, store: Store, amounts: Amounts, i: int) -> None:
             add_digits(cells, code, w, amounts, i, step)
 
 
-@kernel("int64(Plan, Store, Amounts, int64[::1], int64, Tellings)")
+@kernel("int64(Plan, Store, Amounts, int64[::1], int64, GroupReports)")
 def add_amounts(plan: Plan, store: Store, amounts: Amounts, ends: Any, stamp: int, emitted: GroupReports) -> int:
     """Apply the changes version after version: those of number v end before ends[v], and have the stamp `stamp + v`. After each version,
     report the groups that have gained or lost rows and were not touched with this stamp before. Returns the number of reports. O(1) a

@@ -77,7 +77,7 @@ def add_row(plan: Plan, store: Store, rows: GroupedColumns, i: int) -> None:
                 give_back(cells, code, plan.steps[step, STEP_WORD], store.limbs)
 
 
-@kernel("int64(Plan, Store, Rows, int64[::1], int64, int32[::1])")
+@kernel("int64(Plan, Store, GroupedColumns, int64[::1], int64, int32[::1])")
 def add_all(plan: Plan, store: Store, rows: GroupedColumns, order: Any, stamp: int, touched: Any) -> int:
     """Apply all rows, in this order. Returns the number of groups touched that did not have this stamp: their codes are written into
     `touched`, and they have it now. Cost: that of `groups`, a row."""
@@ -92,7 +92,7 @@ def add_all(plan: Plan, store: Store, rows: GroupedColumns, order: Any, stamp: i
     return n
 
 
-@kernel("int64(Plan, Store, Rows, int64[::1], int64, int32[::1], int64[::1], int64[:, ::1])")
+@kernel("int64(Plan, Store, GroupedColumns, int64[::1], int64, int32[::1], int64[::1], int64[:, ::1])")
 def add_in_order(plan: Plan, store: Store, rows: GroupedColumns, numbers: Any, stamp: int, codes: Any, versions: Any, out: Any) -> int:
     """`add_versions` as an entry point. Cost: that of `groups`, a row and a report."""
     return add_versions(plan, store, rows, numbers, stamp, codes, versions, out)

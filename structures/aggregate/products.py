@@ -82,7 +82,7 @@ def put_product(sums: Any, i: int, s: int, digits: tuple[int, int, int], times: 
     sums[i, s, LOWEST], sums[i, s, MIDDLE], sums[i, s, HIGHEST] = a0, a1, a2
 
 
-@kernel("void(Store, int64, Members, Measured)")
+@kernel("void(Store, int64, Members, Measures)")
 def follow(store: Store, relations: int, members: Members, measured: Measures) -> None:
     """Apply these changes one after another; each is measured relative to the state left by the ones before it. O(k) a change and sum, of k
     relations."""

@@ -351,7 +351,7 @@ def build_trees(nodes: Nodes, writing: WriteState, level: int, h: int, top: int,
 # --- level 0
 
 
-@kernel("void(Nodes, Writing, Entries)", allocates=True)
+@kernel("void(Nodes, WriteState, Entries)", allocates=True)
 def load(nodes: Nodes, writing: WriteState, entries: Entries) -> None:
     """Fill the empty tree; left, right: flat, with the dimensions of a box side by side. O(n log**(d - 1) n)."""
     sets, keys, lefts, rights, slots = entries
@@ -370,7 +370,7 @@ def load(nodes: Nodes, writing: WriteState, entries: Entries) -> None:
     refresh_holder(W, layout.TOP)
 
 
-@kernel("void(Nodes, Writing)")
+@kernel("void(Nodes, WriteState)")
 def plant(nodes: Nodes, writing: WriteState) -> None:
     """Make the empty tree of level 0. O(1)."""
     W, C = nodes.W, writing.C

@@ -30,7 +30,7 @@ def note_boxes(boxes: Any, signs: Any, entries: Entries, dimensions: int) -> Non
                 boxes[s, slot, dimensions + j] = entries.right[e * dimensions + j]
 
 
-@kernel("int64(Nodes, Writing, int64[::1], int64[:,:,::1], Told, Changes, boolean)")
+@kernel("int64(Nodes, WriteState, int64[::1], int64[:,:,::1], RowBuffer, RunChanges, boolean)")
 def run_changes(nodes: Nodes, writing: WriteState, state: Any, boxes: Any, emitted: RowBuffer, changes: RunChanges, deltas: bool) -> int:
     """Apply the changes from state[AT] on until all are done or there is no room for more rows. Returns the number of rows reported.
 

@@ -24,7 +24,7 @@ from structures.multiway.tree import cut, put
 _EVER = 2**62  # steps: only the number of its rows interrupts a delta
 
 
-@kernel("int64(MultiwayNodes, Writing, int64[::1], Walking, int64[::1], Told, Changes, boolean)")
+@kernel("int64(MultiwayNodes, WriteState, int64[::1], CliqueWalk, int64[::1], RowBuffer, RunChanges, boolean)")
 def run_changes(
     nodes: MultiwayNodes,
     writing: WriteState,

@@ -299,7 +299,7 @@ def next_key(nodes: MultiwayNodes, walking: CliqueWalk, lo: int, hi: int) -> Non
     start_window(nodes, walking, Z[state.TOP], Window(key, lo, hi), NONE_GIVEN, False, 0)
 
 
-@kernel("void(MultiwayNodes, Walking, int64, int64, int64, int64)")
+@kernel("void(MultiwayNodes, CliqueWalk, int64, int64, int64, int64)")
 def start_reading(nodes: MultiwayNodes, walking: CliqueWalk, root: int, key: int, lo: int, hi: int) -> None:
     """Begin all rows, or those of one key, in the window [lo, hi]. O(log n)."""
     Z = walking.Z
@@ -311,7 +311,7 @@ def start_reading(nodes: MultiwayNodes, walking: CliqueWalk, root: int, key: int
         Z[state.TOP], Z[state.MODE], Z[state.EACH_KEY], Z[state.NEXT_KEY] = root, state.DONE, 1, 0
 
 
-@kernel("int64(MultiwayNodes, Walking, int64, Entries, int64, int64, Told, int64)")
+@kernel("int64(MultiwayNodes, CliqueWalk, int64, Entries, int64, int64, RowBuffer, int64)")
 def walk_fill(
     nodes: MultiwayNodes, walking: CliqueWalk, root: int, entries: Entries, lo: int, hi: int, emitted: RowBuffer, steps: int
 ) -> int:

@@ -303,7 +303,7 @@ def tick(C: Any) -> None:
     C[control.UNDER_WAY] = 1
 
 
-@kernel("boolean(int64[::1], Writing, int64, int64[::1], int64)")
+@kernel("boolean(int64[::1], WriteState, int64, int64[::1], int64)")
 def reclaim(M: Any, writing: WriteState, oldest: int, pins: Any, most: int) -> bool:
     """Free what no version >= oldest and no pin can see (I2), and put free blocks back on their lists: about `most` in all. Returns whether
     there is more. O((blocks visited) log pins + pins + chunks)."""
@@ -369,7 +369,7 @@ def flip_free(M: Any, C: Any) -> None:
         flip_list(M, C[chunk_at(C, chunk) + control.FREE])
 
 
-@kernel("void(int64[::1], Writing)")
+@kernel("void(int64[::1], WriteState)")
 def undo(M: Any, writing: WriteState) -> None:
     """Discard the version that is being written: blocks that it retired are in use again, blocks that it made are free. O(blocks)."""
     C, Q = writing.C, writing.Q

@@ -209,7 +209,7 @@ def expect_change(both: TreePair, changes: EventChanges, i: int, height: int) ->
         expect(both.second, name, changes.left[i], height)
 
 
-@kernel("void(Both, Changes, Measured)")
+@kernel("void(TreePair, EventChanges, Measures)")
 def follow(both: TreePair, changes: EventChanges, measured: Measures) -> None:
     """Apply these changes one after another; each is measured relative to the state left by the ones before it. O(log n) a change and
     weight."""

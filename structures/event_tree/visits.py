@@ -101,7 +101,7 @@ def change_partner(inputs: VisitInputs, changes: EventChanges, i: int) -> None:
         put_ends(tree, key, left, right, slot)
 
 
-@kernel("int64(Sides, Changes, Measured, Hits)")
+@kernel("int64(VisitInputs, EventChanges, Measures, Hits)")
 def follow(inputs: VisitInputs, changes: EventChanges, measured: Measures, hits: Hits) -> int:
     """Apply the changes from number run[AT] on, until all are done or there is no room for hits. Returns the number of hits. O(log n) a
     change, O(1) a hit."""

@@ -32,7 +32,7 @@ from structures.rows.key_table import NULLS_A_CELL, RowSet, SlotRows
 from structures.rows.reading import Run, look_alike
 from structures.rows.rows import RowStore as StoredRows
 from structures.rows.rows import store_rows
-from structures.rows.succession import NewestRows, ReportedSuccession, Slots, Succession, VersionSlots, take_positions
+from structures.rows.succession import NewestRows, Slots, Succession, SuccessionRows, VersionSlots, take_positions
 
 MOST = 128  # changes: their buffers are allocated in each call
 NULL, WORD, FLOAT, ORDERED = range(4)
@@ -106,7 +106,7 @@ class FollowResult(NamedTuple):
     """found: what the versions change, or, if rows of groups do not succeed the previous ones, what was reported of groups. lost, new: the
     numbers of rows of groups removed and added. dropped: int32[k], codes that are no longer in use."""
 
-    found: ReportedSuccession | VersionSlots
+    found: SuccessionRows | VersionSlots
     lost: int
     new: int
     dropped: np.ndarray
@@ -178,7 +178,7 @@ def read_rows(relation: SlotRows, changes: GroupChanges, reads: Reads, room: Buf
     return n
 
 
-@kernel("UniTuple(int64, 7)(Stored, Changes, Reads, Keys, Accumulators, Newest, Numbers, Room)")
+@kernel("UniTuple(int64, 7)(SlotRows, GroupChanges, Reads, Keys, Accumulators, NewestRows, Numbers, Buffers)")
 def follow(
     relation: SlotRows, changes: GroupChanges, reads: Reads, keys: Keys, groups: Accumulators, newest: NewestRows, given: Numbers,
     room: Buffers
@@ -205,7 +205,7 @@ def follow(
         there[k] = room.rows[k, 0] >= 0 and meets(room.rows, k, reads.having, given.columns)
     changed, lost, new = wide(0), wide(0), wide(0)
     if given.succeeds:
-        these = ReportedSuccession(emitted_codes[:emitted], emitted_versions, room.rows, there)
+        these = SuccessionRows(emitted_codes[:emitted], emitted_versions, room.rows, there)
         found = VersionSlots(numbers[VERSIONS], numbers[STARTS], numbers[DELETES], slots[SLOTS])
         changed, lost, new = take_positions(newest, these, given.version, found, slots[DELETED])
     return n, stored, dropped, emitted, changed, lost, new
@@ -258,13 +258,13 @@ class GroupedRows:
         newest.took(new)
         if lost:
             newest.retired.add(numbers[1], slots[DELETED, :lost].copy())
-        found: ReportedSuccession | VersionSlots
+        found: SuccessionRows | VersionSlots
         if succeeds:
             found = VersionSlots(
                 line[VERSIONS, :changed], line[STARTS, : changed + 1], line[DELETES, :changed], slots[SLOTS, : lost + new].copy()
             )
         else:
-            found = ReportedSuccession(
+            found = SuccessionRows(
                 slots[EMITTED_CODES, :emitted], line[EMITTED_VERSIONS, :emitted], room.rows[:emitted], line[THERE, :emitted]
             )
         return FollowResult(found, lost, new, slots[DROPPED, :dropped].copy())

@@ -26,7 +26,7 @@ from structures.multiway.tree import cut, put
 _EVER = 2**62  # steps: only the number of its rows interrupts a delta
 
 
-@kernel("int64(MultiwayNodes, Writing, Walking, int64[::1], Told, Changes, boolean)")
+@kernel("int64(MultiwayNodes, WriteState, HeapWalk, int64[::1], RowBuffer, RunChanges, boolean)")
 def run_changes(
     nodes: MultiwayNodes, writing: WriteState, walking: HeapWalk, state: Any, emitted: RowBuffer, changes: RunChanges, deltas: bool
 ) -> int:

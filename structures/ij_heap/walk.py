@@ -44,7 +44,7 @@ NO, PERHAPS, SURELY, LEAST_IS = range(4)  # LEAST_IS: the least tuple below the 
 # --- beginning
 
 
-@kernel("void(int64[::1], Walking, int64, int64, int64, int64)")
+@kernel("void(int64[::1], HeapWalk, int64, int64, int64, int64)")
 def start_all(table: Any, walking: HeapWalk, root: int, key: int, lo: int, hi: int) -> None:
     """Begin the rows of the whole version (key -1) or of one key whose intervals all meet [lo, hi]. A window without a key is answered key
     by key. O(t)."""
@@ -402,7 +402,7 @@ def walk(nodes: MultiwayNodes, walking: HeapWalk, emitted: RowBuffer, n: int, en
     return n
 
 
-@kernel("int64(MultiwayNodes, Walking, int64, Entries, int64, int64, Told, int64)")
+@kernel("int64(MultiwayNodes, HeapWalk, int64, Entries, int64, int64, RowBuffer, int64)")
 def walk_fill(
     nodes: MultiwayNodes, walking: HeapWalk, root: int, entries: Entries, lo: int, hi: int, emitted: RowBuffer, steps: int
 ) -> int:

@@ -245,7 +245,7 @@ def cut(nodes: Nodes, writing: WriteState, h: int, coordinates: Any, start: int,
 # --- from Python
 
 
-@kernel("void(Nodes, Writing, int64, Items, int64[::1], int64, int64)")
+@kernel("void(Nodes, WriteState, int64, Items, int64[::1], int64, int64)")
 def build_leaves(nodes: Nodes, writing: WriteState, h: int, items: Items, leaves: Any, first: int, last: int) -> None:
     """Build leaves `first` to before `last` of those over which entries, which ascend, are divided: leaves[first:last]. O(k) an entry."""
     M, W, C = nodes.M, nodes.W, writing.C
@@ -265,7 +265,7 @@ def build_leaves(nodes: Nodes, writing: WriteState, h: int, items: Items, leaves
         leaves[b] = o
 
 
-@kernel("void(Nodes, Writing, int64, int64[::1], int64[::1], int64, int64)")
+@kernel("void(Nodes, WriteState, int64, int64[::1], int64[::1], int64, int64)")
 def build_inner(nodes: Nodes, writing: WriteState, h: int, below: Any, level: Any, first: int, last: int) -> None:
     """Write the inner nodes level[first:last] of a level, over the nodes of the complete level below. O(k) a node below."""
     build_nodes(tree_at(nodes, writing, h), below, level, first, last, False)
@@ -293,7 +293,7 @@ def drop_on(nodes: Nodes, writing: WriteState, h: int, way: Any, at: int, most: 
     return most
 
 
-@kernel("void(Nodes, Writing, int64)")
+@kernel("void(Nodes, WriteState, int64)")
 def drop_all(nodes: Nodes, writing: WriteState, h: int) -> None:
     """Drop all blocks of the tree at holder h, which is then empty. O(blocks)."""
     C = writing.C
@@ -303,7 +303,7 @@ def drop_all(nodes: Nodes, writing: WriteState, h: int) -> None:
     C[h + layout.ROOT] = 0
 
 
-@kernel("int64(Nodes, Writing, int64, int64[::1], int64)")
+@kernel("int64(Nodes, WriteState, int64, int64[::1], int64)")
 def drop_some(nodes: Nodes, writing: WriteState, h: int, way: Any, most: int) -> int:
     """As `drop_on`, with its own path. O(most)."""
     return drop_on(nodes, writing, h, way, 0, most)

@@ -41,7 +41,7 @@ class Steps(NamedTuple):
     turns: np.ndarray
 
 
-@kernel("int64(Nodes, Writing, int8[::1], Steps, Items, int64[::1], int8[::1])")
+@kernel("int64(Nodes, WriteState, int8[::1], Steps, Items, int64[::1], int8[::1])")
 def change_in_order(nodes: Nodes, writing: WriteState, arities: Any, steps: Steps, items: Items, after: Any, common: Any) -> int:
     """Make each change in its index, those of one turn as one tick; after: the root after each; common: as returned by `change`. Returns
     -1; or the number of the first entry that does not fit its index, and nothing is done. arities: of the indexes in use, 0 for others.

@@ -28,7 +28,7 @@ ENTRIES_AHEAD = 16  # changes between prefetching an entry and using it
 AHEAD = 2  # changes between prefetching a leaf and using it, and between prefetching the path to it and using that
 
 
-@kernel("int64(Nodes, Writing, int64[::1], Told, Changes, boolean)")
+@kernel("int64(Nodes, WriteState, int64[::1], RowBuffer, RunChanges, boolean)")
 def run_changes(nodes: Nodes, writing: WriteState, state: Any, emitted: RowBuffer, changes: RunChanges, deltas: bool) -> int:
     """Apply the changes from state[AT] on until all are done or there is no room for more rows. Returns the number of rows reported (of
     kind LIST: entries).

@@ -69,7 +69,7 @@ class KeyRange(NamedTuple):
 WHOLE = KeyRange(-1, NEG_INF, KEY_MAX, POS_INF)
 
 
-@kernel("void(Nodes, int64[::1], int64, int64, int64, Stretch)")
+@kernel("void(Nodes, int64[::1], int64, int64, int64, KeyRange)")
 def walk_start(nodes: Nodes, state: Any, root: int, height: int, kind: int, stretch: KeyRange) -> None:
     """Begin a walk of the tree at `root`: pairs of two sets, or of one (`kind`), within a stretch of the order. O(1)."""
     state[LOW_KEY], state[LOW], state[HIGH_KEY], state[HIGH] = stretch

@@ -51,7 +51,7 @@ class SingleChanges(NamedTuple):
     done: np.ndarray
 
 
-@kernel("int64(Nodes, Writing, Tables, Walking, Spreading, Singles, int32[:,::1], boolean)")
+@kernel("int64(Nodes, WriteState, Tables, JoinTreeWalk, SpreadState, SingleChanges, int32[:,::1], boolean)")
 def run_singles(
     nodes: Nodes, writing: WriteState, tables: Tables, walking: JoinTreeWalk, spreading: SpreadState, singles: SingleChanges, out: Any,
     deltas: bool,

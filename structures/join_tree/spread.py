@@ -326,7 +326,7 @@ def shift_members(nodes: Nodes, writing: WriteState, tables: Tables, u: int, slo
                     leave_group(tables, p, slot)
 
 
-@kernel("int64(Nodes, Writing, Tables, Spreading, int64, int64, boolean)")
+@kernel("int64(Nodes, WriteState, Tables, SpreadState, int64, int64, boolean)")
 def change_rows(nodes: Nodes, writing: WriteState, tables: Tables, spreading: SpreadState, u: int, n: int, inserted: bool) -> int:
     """Insert or delete rows[:n] of alias u, which are described. Returns the number of runs of rows that must enter or leave the trees of
     full rows. Behind them, `rows` must have room for each row of all aliases once, and for the rows of one alias once more.
@@ -344,7 +344,7 @@ def change_rows(nodes: Nodes, writing: WriteState, tables: Tables, spreading: Sp
     return spread(nodes, writing, tables, spreading, inserted)
 
 
-@kernel("void(Nodes, Writing, Tables, int64, int32[::1], boolean, int64[:,::1])")
+@kernel("void(Nodes, WriteState, Tables, int64, int32[::1], boolean, int64[:,::1])")
 def shift_rows(nodes: Nodes, writing: WriteState, tables: Tables, p: int, slots: Any, inserted: bool, block: Any) -> None:
     """Insert rows into the tree of full rows of port p, or delete them. Cost: as `shift_all`."""
     shift_all(nodes, writing, tables, p, p, slots, inserted, block)

@@ -163,7 +163,7 @@ def open_level(nodes: Nodes, tables: Tables, walking: JoinTreeWalk, level: int) 
         miss_level(walking, level)
 
 
-@kernel("int64(Nodes, Tables, Walking, int32[::1], int32[:,::1], int64)")
+@kernel("int64(Nodes, Tables, JoinTreeWalk, int32[::1], int32[:,::1], int64)")
 def walk(nodes: Nodes, tables: Tables, walking: JoinTreeWalk, starts: Any, out: Any, n: int) -> int:
     """Continue with the rows that begin with `starts`, and write slots by alias into out[:, n:]. Returns the new n. Ends when out is full,
     all is done (state[0, DEPTH] is 0 and state[0, START] after the last start), or after about PATIENCE steps. bounds: int64[p, 2], the

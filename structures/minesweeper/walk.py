@@ -284,7 +284,7 @@ def step(nodes: Nodes, tree: Constraints, walking: MinesweeperWalk, items: Items
     return n
 
 
-@kernel("int64(Nodes, Constraints, Walking, Items, Told, int64)")
+@kernel("int64(Nodes, Constraints, MinesweeperWalk, Items, RowBuffer, int64)")
 def mine(nodes: Nodes, tree: Constraints, walking: MinesweeperWalk, items: Items, emitted: RowBuffer, budget: int) -> int:
     """Write further rows of the items, from the position in `state` on. Returns their number, at most `stride`. All are written once
     state[AT] is the number of items.

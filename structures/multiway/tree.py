@@ -244,7 +244,7 @@ def cut(nodes: MultiwayNodes, writing: WriteState, scratch: Any, s: int, key: in
 # --- bulk build
 
 
-@kernel("void(MultiwayNodes, Writing, int64[::1])")
+@kernel("void(MultiwayNodes, WriteState, int64[::1])")
 def make_empty(nodes: MultiwayNodes, writing: WriteState, scratch: Any) -> None:
     """Make a tree of one leaf without entries; `scratch`: of a summary. O(1)."""
     W, table, C = nodes.W, nodes.table, writing.C
@@ -311,7 +311,7 @@ def build_above(nodes: MultiwayNodes, C: Any, scratch: Any, level: Any, leaves: 
     return level[0]
 
 
-@kernel("void(MultiwayNodes, Writing, int64[::1], Entries, int64[::1])", allocates=True)
+@kernel("void(MultiwayNodes, WriteState, int64[::1], Entries, int64[::1])", allocates=True)
 def build(nodes: MultiwayNodes, writing: WriteState, scratch: Any, entries: Entries, order: Any) -> None:
     """Build an empty tree from entries; `order`: their places by (key, left, code). O(n)."""
     W, C = nodes.W, writing.C

@@ -36,7 +36,7 @@ def merged(is_deleted: np.ndarray, is_inserted: np.ndarray) -> MergedRuns:
     return MergedRuns(found.versions[:versions], found.starts[: versions + 1], found.deletes[:versions], found.order)
 
 
-@kernel("int64(int64[::1], int64[::1], Merged)")
+@kernel("int64(int64[::1], int64[::1], MergedRuns)")
 def merge(is_deleted: np.ndarray, is_inserted: np.ndarray, found: MergedRuns) -> int:
     """Returns the number of versions. O(n)."""
     n, i, j = 0, 0, 0

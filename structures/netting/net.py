@@ -83,7 +83,7 @@ def netted(emitted: NetRows, moves: Moves) -> tuple[np.ndarray, np.ndarray, np.n
     return left.rows[DELETED, :is_deleted], left.rows[INSERTED, :is_inserted], left.pairs[:, :pairs]
 
 
-@kernel("void(Told, Moves, Table, Left)")
+@kernel("void(NetRows, Moves, MoveTable, Remainder)")
 def net(emitted: NetRows, moves: Moves, table: MoveTable, left: Remainder) -> None:
     """Cancel rows that go and come in one version; `emitted`: ascending by version. Writes what remains into `left`. O(1) a row,
     expected."""

@@ -228,7 +228,7 @@ def expect(nodes: Nodes, C: Any, key: int, left: int, code: int, height: int) ->
 # --- bulk build
 
 
-@kernel("void(Nodes, Writing)")
+@kernel("void(Nodes, WriteState)")
 def make_empty(nodes: Nodes, writing: WriteState) -> None:
     """Make a tree of one leaf without entries. O(1)."""
     C = writing.C
@@ -236,7 +236,7 @@ def make_empty(nodes: Nodes, writing: WriteState) -> None:
     C[HEIGHT], C[COUNT], C[COUNT + 1], C[LIVE] = 0, 0, 0, 0
 
 
-@kernel("void(Nodes, Writing, Entries, int64[::1])", allocates=True)
+@kernel("void(Nodes, WriteState, Entries, int64[::1])", allocates=True)
 def build(nodes: Nodes, writing: WriteState, entries: Entries, order: Any) -> None:
     """Build an empty tree from entries; `order`: their places by (key, left, slot code). O(n)."""
     M, W, C = nodes.M, nodes.W, writing.C

@@ -63,7 +63,7 @@ class Flips(NamedTuple):
     slots: np.ndarray
 
 
-@kernel("int64(Own, int64[::1], int32[::1], int64[::1], Pairs, Flips, int64)")
+@kernel("int64(OwnRows, int64[::1], int32[::1], int64[::1], Pairs, Flips, int64)")
 def count_pairs(own: OwnRows, state: Any, counts: Any, words: Any, pairs: Pairs, flips: Flips, until: int) -> int:
     """Count these pairs, then begin the own changes of the versions up to `until`. Returns the number of flips. words: the counts, two
     each. O(1) a pair."""
@@ -132,7 +132,7 @@ def begin_versions(own: OwnRows, state: Any, counts: Any, flips: Flips, n: int, 
     return n
 
 
-@kernel("int64(Nodes, Writing, Entries, uint8[::1])")
+@kernel("int64(Nodes, WriteState, Entries, uint8[::1])")
 def relist(nodes: Nodes, writing: WriteState, entries: Entries, inserted: Any) -> int:
     """Insert these rows into the list, or remove them, one after another. Returns how many of these were not there. O(log n) a row."""
     C, keys, lefts, slots = writing.C, entries.key, entries.left, entries.slot

@@ -148,7 +148,7 @@ def write_line(lines: Any, i: int, change: int, sign: int, first: int, end: int,
     lines[i, FIRST_ROW], lines[i, END_ROW], lines[i, TOO_LARGE] = first, end, too_large
 
 
-@kernel("int64(QuadNodes, Writing, Query, Steps, Walking, State, Lines)")
+@kernel("int64(QuadNodes, WriteState, Query, Steps, QdagWalk, State, Lines)")
 def follow(nodes: QuadNodes, writing: WriteState, query: Query, steps: Steps, walking: QdagWalk, state: State, emitted: Lines) -> int:
     """Continue until all steps are done, there is no room for more rows or lines, as many entries are written as there is room for lines,
     or the readings have made run[BUDGET] steps. Returns the number of lines. Cost: of each step that of `QuadTrees` for the entry, and that

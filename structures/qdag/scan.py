@@ -86,7 +86,7 @@ def scan(nodes: QuadNodes, scanning: Any, walking: QdagWalk, width: int) -> int:
     return n // width
 
 
-@kernel("int64(QuadNodes, Walking, int64[::1], int64[::1], int64[::1], int32[:, ::1], int64)")
+@kernel("int64(QuadNodes, QdagWalk, int64[::1], int64[::1], int64[::1], int32[:, ::1], int64)")
 def read_items(nodes: QuadNodes, walking: QdagWalk, other_plan: Any, other_roots: Any, scanning: Any, out: Any, budget: int) -> int:
     """Continue until `out` (a line for each alias) is full, all items are read, or `budget` steps are made. Returns the number of rows in
     `out`. Cost: that of the steps; an item O(2**d m log l) times the AGM bound of what has its values."""

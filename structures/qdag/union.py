@@ -81,7 +81,7 @@ def is_emitted(nodes: QuadNodes, walking: QdagWalk) -> bool:
     return False
 
 
-@kernel("int64(QuadNodes, Walking, int32[:, ::1], uint8[::1])")
+@kernel("int64(QuadNodes, QdagWalk, int32[:, ::1], uint8[::1])")
 def find_emitted(nodes: QuadNodes, walking: QdagWalk, tuples: Any, found: Any) -> int:
     """Set found[i] to whether a branch has tuple i. Returns the number of atoms that were searched. O(atoms log l) a tuple."""
     state, n = walking.state, tuples.shape[1]

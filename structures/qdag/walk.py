@@ -244,8 +244,10 @@ def join_last_two(walking: QdagWalk, t: int, some: int, out: Any, n: int) -> int
     left, found, gap, dead = state[CANDIDATES + t], wide(0), state[GAP], wide(0)
     idle = state[STEPS] - state[SINCE]  # steps since a row
     tried = count_bits(left)
-    line, last, slots, ends = plan[a + POSITION], plan[z + POSITION], t * LINE + plan[a + ARITY] * LEAF,
-    (t + 1) * LINE + plan[z + ARITY] * LEAF
+    line, last, slots, ends = (
+        plan[a + POSITION], plan[z + POSITION], t * LINE + plan[a + ARITY] * LEAF,
+        (t + 1) * LINE + plan[z + ARITY] * LEAF,
+    )
     i, j = wide(0), lowest(late) if late != 0 else wide(0)
     source, column = t * LINE + ((sources >> 4 * j) & 15) * LEAF, (t + 1) * LINE + j * LEAF
     while left != 0 and n < limit:

@@ -277,7 +277,7 @@ def morton_keys(entries: Any, arity: int, keys: Any) -> None:
             keys[i] = keys[i] << arity | digit(entries, i * (arity + 1), 1, arity, 0, b)
 
 
-@kernel("int64(QuadNodes, Writing, int64, int32[::1], int64, boolean)")
+@kernel("int64(QuadNodes, WriteState, int64, int32[::1], int64, boolean)")
 def change_entries(nodes: QuadNodes, writing: WriteState, t: int, entries: Any, e: int, inserted: bool) -> int:
     """Insert or delete all entries from entries[e] on. Returns where it stopped: at the end, or at an entry that the tree does not reach.
     C[MISSING] counts deletes of entries that were not there. O(2**k log n) an entry of k coordinates."""

@@ -343,7 +343,7 @@ def find_ends(entries: Any, first: int, end: int, arity: int, leading: int, leve
     return looked_at
 
 
-@kernel("int64(int32[::1], int32[::1], Making, int64, int64, int64)", allocates=True)
+@kernel("int64(int32[::1], int32[::1], Construction, int64, int64, int64)", allocates=True)
 def compress(entries: Any, spare: Any, making: Construction, arity: int, leading: int, budget: int) -> int:
     """Continue making the compact form of these entries, more than LEAF, until it is complete (state[LEFT] is 0) or `budget` steps are
     done. Steps are children of nodes, entries, and entries that are examined to find a child. Returns the number of steps left, below 0 if

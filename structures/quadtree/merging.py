@@ -103,7 +103,7 @@ def gather_entries(nodes: QuadNodes, way: Descent, entries: Any, budget: int) ->
     return budget
 
 
-@kernel("int64(QuadNodes, Writing, Descent, int64)")
+@kernel("int64(QuadNodes, WriteState, Descent, int64)")
 def drop_blocks(nodes: QuadNodes, writing: WriteState, way: Descent, budget: int) -> int:
     """Continue dropping the live blocks of a root that the newest version no longer uses, until none is left or `budget` blocks are
     dropped. Returns how much of the budget is left. O(budget)."""
@@ -124,7 +124,7 @@ def drop_blocks(nodes: QuadNodes, writing: WriteState, way: Descent, budget: int
     return budget
 
 
-@kernel("int64(QuadNodes, Writing, int64, int32[::1], uint8[::1])")
+@kernel("int64(QuadNodes, WriteState, int64, int32[::1], uint8[::1])")
 def replay(nodes: QuadNodes, writing: WriteState, t: int, entries: Any, inserted: Any) -> int:
     """Insert or delete these entries, one after another. Returns the number done: all, or those before one that tree t does not reach, or
     does not have. O(2**k log n) an entry."""

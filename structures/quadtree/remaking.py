@@ -170,7 +170,7 @@ def add_child(nodes: QuadNodes, base: int, making: Construction, shape: Quadtree
     return steps
 
 
-@kernel("int64(QuadNodes, int64, Making, Few, int64, int64, int64)")
+@kernel("int64(QuadNodes, int64, Construction, SubtreeBuffers, int64, int64, int64)")
 def remake(nodes: QuadNodes, base: int, making: Construction, few: SubtreeBuffers, arity: int, leading: int, budget: int) -> int:
     """Continue making the compact form of a tree (`begun_anew`) until it is complete, as in `compress`, or `budget` steps are done. Returns
     the number of steps left, below 0 if the last node or child took more. A plain tree gets as many levels as its codes need. O(budget)."""

@@ -139,7 +139,7 @@ def list_row(nodes: Nodes, root: int, at: RankedPosition, words: Words, after: i
     return 1
 
 
-@kernel("int64(Nodes, Writing, int64, Items, int8[::1], int64[::1], int64[::1], Listed)")
+@kernel("int64(Nodes, WriteState, int64, Items, int8[::1], int64[::1], int64[::1], ListedRows)")
 def change_groups(nodes: Nodes, writing: WriteState, h: int, items: Items, signs: Any, ends: Any, state: Any, listed: ListedRows) -> int:
     """Change the index at holder h group by group, from number state[GROUP] on, until all are done or no more rows fit. Returns the number
     of rows listed. The changes of group g, all of one key, end before ends[g]. O(log n) a change and a row listed."""
@@ -208,7 +208,7 @@ def find_positions(nodes: Nodes, root: int, arity: int, items: Items, first: int
         state[POSITIONS] = n + 1
 
 
-@kernel("int64(Nodes, Writing, int64, Items, int8[::1], int64[::1], Visit, Listed)")
+@kernel("int64(Nodes, WriteState, int64, Items, int8[::1], int64[::1], Visit, ListedRows)")
 def change_positions(
     nodes: Nodes, writing: WriteState, h: int, items: Items, signs: Any, ends: Any, visit: Visit, listed: ListedRows
 ) -> int:
@@ -257,7 +257,7 @@ def change_positions(
     return n
 
 
-@kernel("int64(Nodes, Writing, int8[::1], Entries)")
+@kernel("int64(Nodes, WriteState, int8[::1], Entries)")
 def change_list(nodes: Nodes, writing: WriteState, signs: Any, entries: Entries) -> int:
     """Change a list of rows. Returns how many could not be changed, as they were not there. O(log n) a row."""
     missing = 0

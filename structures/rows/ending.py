@@ -11,7 +11,7 @@ from structures.rows.rows import RowStore
 from structures.rows.succession import NewestRows, Succession
 
 
-@kernel("int64(Newest, boolean[::1], int64, int32[::1])")
+@kernel("int64(NewestRows, boolean[::1], int64, int32[::1])")
 def _end_others(newest: NewestRows, stays: Any, version: int, deleted: Any) -> int:
     """`end_others`; returns the number of slots written into `deleted`. O(codes)."""
     died, positions = newest.slots.died, newest.succession.positions

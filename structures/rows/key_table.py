@@ -180,7 +180,7 @@ def probe(entries: Any, stored: SlotRows | RowSet, tag: int, given: RowSet, row:
     return slot, at
 
 
-@kernel("void(int64[::1], int64[::1], Stored, RowSet, int32[::1])")
+@kernel("void(int64[::1], int64[::1], SlotRows, RowSet, int32[::1])")
 def find_rows(entries: Any, hashing: Any, stored: SlotRows, given: RowSet, out: Any) -> None:
     """Set out[i] to the slot of the stored row with the key of given row i, or -1. O(1) a row, expected."""
     for row in range(len(out)):  # hashes first, so that the look-ups wait for memory side by side
@@ -193,7 +193,7 @@ def find_rows(entries: Any, hashing: Any, stored: SlotRows, given: RowSet, out: 
         out[row], _ = probe(entries, stored, wide(out[row]), given, row)
 
 
-@kernel("void(int64[::1], Stored, int32[::1], int32[::1])")
+@kernel("void(int64[::1], SlotRows, int32[::1], int32[::1])")
 def read_tags(hashing: Any, stored: SlotRows, slots: Any, tags: Any) -> None:
     """Set tags[i] to that of the stored row at slots[i]. O(1) a row."""
     end, cells = len(slots) - 1, stored.cells.reshape(stored.cells.size)
@@ -246,7 +246,7 @@ def _copy_entries(entries: Any, first: int, end: int, larger: Any) -> None:
             _put(larger, entries[position])
 
 
-@kernel("void(int64[::1], int64, int64[::1], int64[::1], Stored, int32[::1])")
+@kernel("void(int64[::1], int64, int64[::1], int64[::1], SlotRows, int32[::1])")
 def _copy_rows(entries: Any, rest: int, larger: Any, hashing: Any, stored: SlotRows, slots: Any) -> None:
     """Insert into the larger table the entries of stored rows that the copying will not find: all except those below `rest`, from the
     places of their tags on. O(1) a row, expected."""

@@ -134,14 +134,14 @@ def look_alike(stored: SlotRows, columns: Any, row: int, row2: int) -> bool:
     return True
 
 
-@kernel("void(Stored, int64[::1], int32[::1], int32[::1], boolean[::1])")
+@kernel("void(SlotRows, int64[::1], int32[::1], int32[::1], boolean[::1])")
 def same(stored: SlotRows, columns: Any, slots: Any, others: Any, out: Any) -> None:
     """Set out[i] to whether the rows slots[i] and others[i] are identical in these columns. O(1) a cell, and a byte of text."""
     for i in range(len(slots)):
         out[i] = look_alike(stored, columns, wide(slots[i]), wide(others[i]))
 
 
-@kernel("int64(Stored, int64[::1], Run, Moved)")
+@kernel("int64(SlotRows, int64[::1], Run, RowMoves)")
 def differing(stored: SlotRows, columns: Any, run: Run, moved: RowMoves) -> int:
     """Find the rows that changes to one of these columns remove and add. Returns their number. O(columns) a change."""
     n = wide(0)

@@ -38,9 +38,9 @@ from structures.rows.reading import STRETCH_BITS, RowMoves, Run, differing, gath
 from structures.rows.retired import LIVING, NEVER, RetiredSlots
 from structures.rows.succession import (
     NewestRows,
-    ReportedSuccession,
     Slots,
     Succession,
+    SuccessionRows,
     VersionSlots,
     begin_life,
     prefetch_slot,
@@ -79,7 +79,7 @@ def _text_bytes(kinds: Any, cells: Any, row: int) -> int:
     return length
 
 
-@kernel("UniTuple(int64, 2)(int64[::1], int64[::1], Stored, RowSet, Slots, int64, int64, int32[::1])")
+@kernel("UniTuple(int64, 2)(int64[::1], int64[::1], SlotRows, RowSet, Slots, int64, int64, int32[::1])")
 def _enter(
     entries: Any, hashing: Any, stored_rows: SlotRows, given: RowSet, slots: Slots, version: int, heap_used: int, out: Any
 ) -> tuple[int, int]:  # fmt: skip
@@ -87,7 +87,7 @@ def _enter(
     return store_rows(entries, hashing, stored_rows, given, slots, version, heap_used, out)
 
 
-@kernel("UniTuple(int64, 2)(int64[::1], int64[::1], Stored, RowSet, Slots, int64, int32[::1], Uses)")
+@kernel("UniTuple(int64, 2)(int64[::1], int64[::1], SlotRows, RowSet, Slots, int64, int32[::1], KeyUses)")
 def _enter_used(
     entries: Any, hashing: Any, stored_rows: SlotRows, given: RowSet, slots: Slots, version: int, out: Any, uses: KeyUses
 ) -> tuple[int, int]:  # fmt: skip
@@ -170,7 +170,7 @@ def _copy_text(stored: SlotRows, slot: int, texts: Texts, end: int) -> int:
     return end + length
 
 
-@kernel("UniTuple(int64, 2)(Stored, int64[::1], int64, int64, Texts, int64, int64)")
+@kernel("UniTuple(int64, 2)(SlotRows, int64[::1], int64, int64, Texts, int64, int64)")
 def _rewrite(stored: SlotRows, born: Any, at: int, used: int, texts: Texts, end: int, most: int) -> tuple[int, int]:
     """Copy the texts of the slots [at, used) that are not free, about `most` bytes. Returns the slot from which to continue, and the end of
     the new texts. O(most + slots passed)."""
@@ -182,7 +182,7 @@ def _rewrite(stored: SlotRows, born: Any, at: int, used: int, texts: Texts, end:
     return slot, end
 
 
-@kernel("int64(Stored, int32[::1], int64, int64, Texts, int64)")
+@kernel("int64(SlotRows, int32[::1], int64, int64, Texts, int64)")
 def _rewrite_new(stored: SlotRows, slots: Any, at: int, since: int, texts: Texts, end: int) -> int:
     """Copy the texts of those slots (each once) below `at` whose texts lie from `since` on. Returns the end of the new texts. O(bytes)."""
     for slot in slots:
@@ -253,7 +253,7 @@ class RowStore:
     def slots(self) -> Slots:
         return Slots(self.born, self.died, self._kept, self._free, self._free_count, self.used)
 
-    def succeed(self, version: int, emitted: ReportedSuccession, succession: Succession) -> tuple[VersionSlots, int, int]:
+    def succeed(self, version: int, emitted: SuccessionRows, succession: Succession) -> tuple[VersionSlots, int, int]:
         """Let the rows in `emitted` replace the previous ones (`succession.py`); they have neither texts nor keys. Returns what the
         versions change, the number of rows removed, and the number of rows added.
 

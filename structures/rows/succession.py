@@ -50,7 +50,7 @@ class NewestRows(NamedTuple):
 
 
 @arrays("int32[::1]", "int64[::1]", "int64[:, ::1]", "boolean[::1]")
-class ReportedSuccession(NamedTuple):
+class SuccessionRows(NamedTuple):
     """Reported rows, in the order of versions: for each one the code, the number of the version (a code occurs once in each), the row, and
     whether there is one at all; afterwards, whether it has been added."""
 
@@ -115,15 +115,15 @@ def begin_life(slots: Slots, slot: int, version: int) -> None:
     slots.kept[slot >> STRETCH_BITS] += 1
 
 
-@kernel("UniTuple(int64, 3)(Newest, Told, int64, Succeeded, int32[::1])")
-def succeed(newest: NewestRows, emitted: ReportedSuccession, version: int, found: VersionSlots, deleted: Any) -> tuple[int, int, int]:
+@kernel("UniTuple(int64, 3)(NewestRows, SuccessionRows, int64, VersionSlots, int32[::1])")
+def succeed(newest: NewestRows, emitted: SuccessionRows, version: int, found: VersionSlots, deleted: Any) -> tuple[int, int, int]:
     """`take_positions` as an entry point. O(width) for each reported row."""
     return take_positions(newest, emitted, version, found, deleted)
 
 
 @kernel
 def take_positions(
-    newest: NewestRows, emitted: ReportedSuccession, version: int, found: VersionSlots, deleted: Any
+    newest: NewestRows, emitted: SuccessionRows, version: int, found: VersionSlots, deleted: Any
 ) -> tuple[int, int, int]:
     """Let the reported rows replace the newest ones. Returns the numbers of versions that change something, of rows removed, and of rows
     added. The slots of removed rows are written into `deleted`. O(cells)."""

@@ -72,7 +72,7 @@ def move_roots(groups: Groups, roots: Any, g: int, a: int) -> None:
                 roots[m] = groups.after[e]
 
 
-@kernel("int64(Nodes, Walking, Groups, Items, Told, int64[::1], int64[::1])")
+@kernel("int64(Nodes, TreeTrackerWalk, Groups, Items, RowBuffer, int64[::1], int64[::1])")
 def follow_run(nodes: Nodes, walking: TreeTrackerWalk, groups: Groups, items: Items, emitted: RowBuffer, done: Any, run: Any) -> int:
     """Follow groups from number run[GROUP] on until all are done, there is no room for more rows, or the table must be replaced. Returns
     the number of rows written, at most `stride`.

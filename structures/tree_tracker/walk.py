@@ -258,7 +258,7 @@ def walk(nodes: Nodes, walking: TreeTrackerWalk, items: Items, end: int, emitted
     return n
 
 
-@kernel("int64(Nodes, Walking, Items, Told, int64)")
+@kernel("int64(Nodes, TreeTrackerWalk, Items, RowBuffer, int64)")
 def tracker_fill(nodes: Nodes, walking: TreeTrackerWalk, items: Items, emitted: RowBuffer, budget: int) -> int:
     """Write further rows of the items, from the position in `state` on. Returns their number, at most `stride`. All are written once
     state[AT] is the number of items.

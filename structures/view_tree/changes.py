@@ -89,7 +89,7 @@ def flip(nodes: Nodes, writing: WriteState, view: View, coordinates: Any, start:
         child, v = v, members[node + PARENT]
 
 
-@kernel("void(Nodes, Writing, View, Items, int64)")
+@kernel("void(Nodes, WriteState, View, Items, int64)")
 def recheck_all(nodes: Nodes, writing: WriteState, view: View, items: Items, atom: int) -> None:
     """Make those prefixes of n entries live in the nodes above the atom that all their children have, as the children are now. There must
     be room for a flip of each entry in each of them. Cost: O(t log n) an entry."""
@@ -118,7 +118,7 @@ def changes_of(changes: TupleChanges, g: int, a: int) -> tuple[int, int]:
     return e, last
 
 
-@kernel("int64(Nodes, Writing, View, Walking, Changes, Items, Told, int64[::1])")
+@kernel("int64(Nodes, WriteState, View, ViewTreeWalk, TupleChanges, Items, RowBuffer, int64[::1])")
 def follow_run(
     nodes: Nodes, writing: WriteState, view: View, walking: ViewTreeWalk, changes: TupleChanges, items: Items, emitted: RowBuffer, done: Any
 ) -> int:  # fmt: skip

@@ -201,7 +201,7 @@ def walk(nodes: Nodes, walking: ViewTreeWalk, first: int, items: Items, end: int
     return n
 
 
-@kernel("int64(Nodes, Walking, int64, Items, Told, int64)")
+@kernel("int64(Nodes, ViewTreeWalk, int64, Items, RowBuffer, int64)")
 def view_fill(nodes: Nodes, walking: ViewTreeWalk, first: int, items: Items, emitted: RowBuffer, budget: int) -> int:
     """Write further rows of the items, from the position in `state` on. Returns their number, at most `stride`. All are written once
     state[AT] is the number of items.

@@ -40,7 +40,7 @@ _Of = tuple[int, int]  # an accumulator's kind, and the output that it reads
 Kinds = npt.NDArray[np.int8]
 
 
-class _CountedRows(NamedTuple):
+class _Counted(NamedTuple):
     """Rows that take part: as intervals, with the codes of their groups and their weights; which: their numbers among the given rows."""
 
     entries: Entries
@@ -82,18 +82,18 @@ class _Role:
         self._operands = [self._columns.operand(len(columns) + number, RAW) for number in range(len(weights))]
         self.source = Source(input, 0, plan.keys[input.position], plan.spans[input.position])
 
-    def take(self, slots: Slots, inserted: bool, codes: Codes | None) -> _CountedRows:
+    def take(self, slots: Slots, inserted: bool, codes: Codes | None) -> _Counted:
         """Take the rows at these slots; inserted rows add a reference to their groups' codes. `codes`: returns those of the rows' keys."""
         entries, which = self.source.entries(slots, codes)
         which = np.arange(len(slots)) if which is None else which
         weights = np.zeros((len(which), self._first + len(self._kinds)), np.int64)
         if not len(which):
-            return _CountedRows(entries, NO_SLOTS, weights, which)
+            return _Counted(entries, NO_SLOTS, weights, which)
         read = self._columns.read((entries.slot,), (np.ones(len(which), np.bool_), 0) if inserted else None)
         for number, (kind, operand) in enumerate(zip(self._kinds, self._operands, strict=True), self._first):
             there = read.nulls[operand] == 0
             weights[:, number] = there if kind == layout.COUNT else np.where(there, read.values[operand], 0)
-        return _CountedRows(entries, read.codes if self._grouped else np.full(len(which), -1, np.int32), weights, which)
+        return _Counted(entries, read.codes if self._grouped else np.full(len(which), -1, np.int32), weights, which)
 
 
 class Counter(Defaults):
@@ -154,11 +154,11 @@ class Counter(Defaults):
         """Return an empty structure."""
         raise NotImplementedError
 
-    def load(self, structure: Any, version: int, found: Sequence[_CountedRows]) -> Iterator[Amounts]:
+    def load(self, structure: Any, version: int, found: Sequence[_Counted]) -> Iterator[Amounts]:
         """Fill an empty structure with the rows of each alias, or of the one set, at a version; yield the amounts in pieces."""
         raise NotImplementedError
 
-    def make(self, structure: Any, kind: Kinds, role: Kinds, taken: _CountedRows, former: Slots) -> Amounts:
+    def make(self, structure: Any, kind: Kinds, role: Kinds, taken: _Counted, former: Slots) -> Amounts:
         """Apply these changes and return the amounts."""
         raise NotImplementedError
 
@@ -199,7 +199,7 @@ class Counter(Defaults):
     def _all(self, structure: Any, version: int, inserted: bool, progress: Callable[[float], None]) -> Iterator[Amounts]:
         """`inserted`: codes of keys and groups gain references; otherwise they are only looked up."""
         total = sum(role.input.relation.table.rows for role in self._roles) or 1
-        found, done = list[_CountedRows](), 0
+        found, done = list[_Counted](), 0
         for role in self._roles:
             start, parts = (-1 if self._never else 0), [role.take(NO_SLOTS, False, None)]
             while start >= 0:
@@ -210,14 +210,14 @@ class Counter(Defaults):
             found.append(_together(parts))
         yield from self.load(structure, version, found)
 
-    def _take(self, role: _Role, slots: Slots, inserted: bool) -> _CountedRows:
+    def _take(self, role: _Role, slots: Slots, inserted: bool) -> _Counted:
         """Take rows of an alias. `inserted`: they are inserted."""
         taken = role.take(slots, inserted and self._references is None, self._acquire if inserted else self._look_up)
         if inserted:
             self._refer(taken.codes, 1)
         return taken
 
-    def of_all(self, structure: Any, taken: _CountedRows, role: int, kind: int) -> Iterator[Amounts]:
+    def of_all(self, structure: Any, taken: _Counted, role: int, kind: int) -> Iterator[Amounts]:
         """Make the same change for all these rows, in pieces."""
         for first in range(0, len(taken.codes), PIECE_ROWS):
             part = _part(taken, slice(first, first + PIECE_ROWS))
@@ -238,7 +238,7 @@ class Counter(Defaults):
 
     def follow(self, version: int, runs: Runs) -> Iterator[GroupAmounts]:
         """Follow the changed relations to `version`, the last of the runs, some changes at a time; the caller must exhaust the iterator."""
-        kinds, roles, taken, formers, offsets = list[int](), list[int](), list[_CountedRows](), list[Slots](), list[Numbers]()
+        kinds, roles, taken, formers, offsets = list[int](), list[int](), list[_Counted](), list[Slots](), list[Numbers]()
         for number, role in enumerate(self._roles):
             run = runs.get(role.input.relation.name)
             if run is None or self._never:
@@ -268,9 +268,7 @@ class Counter(Defaults):
         if self._references is None and self._groups.domain is not None:
             self._groups.domain.release(every.codes[deleted], version)
 
-    def changed(
-        self, version: int, offsets: Numbers, kind: Kinds, role: Kinds, taken: _CountedRows, former: Slots
-    ) -> Iterator[GroupAmounts]:
+    def changed(self, version: int, offsets: Numbers, kind: Kinds, role: Kinds, taken: _Counted, former: Slots) -> Iterator[GroupAmounts]:
         """Apply these changes, whose versions have these numbers."""
         yield GroupAmounts(offsets, self.make(self.structure, kind, role, taken, former))
 
@@ -306,13 +304,13 @@ class PartnerCounter(Counter):
     def made(self) -> Counting:
         return Counting((self.weights[0], self.weights[1]), (self.recipe(0), self.recipe(1)), self._itself)
 
-    def load(self, structure: Counting, version: int, found: Sequence[_CountedRows]) -> Iterator[Amounts]:
+    def load(self, structure: Counting, version: int, found: Sequence[_Counted]) -> Iterator[Amounts]:
         """Load both trees at once, then measure the rows of the first side; load a set with itself row by row."""
         if not self._itself:
             structure.load(found[0].entries, found[1].entries, (found[0].weights, found[1].weights))
         yield from self.of_all(structure, found[0], 0, INSERT if self._itself else MEASURE)
 
-    def make(self, structure: Counting, kind: Kinds, role: Kinds, taken: _CountedRows, former: Slots) -> Amounts:
+    def make(self, structure: Counting, kind: Kinds, role: Kinds, taken: _Counted, former: Slots) -> Amounts:
         entries, weights = taken.entries, _widened(taken.weights, max(self.weights))
         measured = structure.follow(EventChanges(kind, role, entries.key, entries.left, entries.right, entries.slot, former, weights))
         return Amounts(taken.codes, np.where(kind == DELETE, -1, 1).astype(np.int8), measured.rows, measured.sums)
@@ -332,11 +330,11 @@ class ProductCounter(Counter):
     def made(self) -> Products:
         return Products(len(self.weights), self.sums)
 
-    def load(self, structure: Products, version: int, found: Sequence[_CountedRows]) -> Iterator[Amounts]:
+    def load(self, structure: Products, version: int, found: Sequence[_Counted]) -> Iterator[Amounts]:
         for role, taken in enumerate(found):
             yield from self.of_all(structure, taken, role, INSERT)
 
-    def make(self, structure: Products, kind: Kinds, role: Kinds, taken: _CountedRows, former: Slots) -> Amounts:
+    def make(self, structure: Products, kind: Kinds, role: Kinds, taken: _Counted, former: Slots) -> Amounts:
         """Problem `view-failed`: a group has more rows than can be counted."""
         signs = np.where(kind == DELETE, -1, 1).astype(np.int8)
         signs[kind == MOVE] = 0
@@ -386,25 +384,23 @@ class VisitCounter(Counter):
     def made(self) -> Visits:
         return Visits(self.weights[1 - self._grouped], self.recipe(self._grouped))
 
-    def load(self, structure: Visits, version: int, found: Sequence[_CountedRows]) -> Iterator[Amounts]:
+    def load(self, structure: Visits, version: int, found: Sequence[_Counted]) -> Iterator[Amounts]:
         rows, partners = found[self._grouped], found[1 - self._grouped]
         self._version = version
         structure.load(version, rows.entries, partners.entries, partners.weights)
         yield from self.of_all(structure, rows, self._grouped, MEASURE)
 
-    def make(self, structure: Visits, kind: Kinds, role: Kinds, taken: _CountedRows, former: Slots) -> Amounts:
+    def make(self, structure: Visits, kind: Kinds, role: Kinds, taken: _Counted, former: Slots) -> Amounts:
         """For rows that are only measured."""
         ((_, measured, _, _),) = structure.follow(self._version, self._changes(kind, role, taken, former))
         return Amounts(taken.codes, np.ones(len(kind), np.int8), measured.rows, measured.sums)
 
-    def _changes(self, kind: Kinds, role: Kinds, taken: _CountedRows, former: Slots) -> EventChanges:
+    def _changes(self, kind: Kinds, role: Kinds, taken: _Counted, former: Slots) -> EventChanges:
         entries, weights = taken.entries, _widened(taken.weights, max(self.weights))
         input = (role != self._grouped).astype(np.int8)
         return EventChanges(kind, input, entries.key, entries.left, entries.right, entries.slot, former, weights)
 
-    def changed(
-        self, version: int, offsets: Numbers, kind: Kinds, role: Kinds, taken: _CountedRows, former: Slots
-    ) -> Iterator[GroupAmounts]:
+    def changed(self, version: int, offsets: Numbers, kind: Kinds, role: Kinds, taken: _Counted, former: Slots) -> Iterator[GroupAmounts]:
         """Measure the changed rows that are groups; a changed partner adds to each group that it overlaps."""
         self._version, done = version, 0
         sign = np.where(kind == DELETE, -1, 1).astype(np.int8)
@@ -419,7 +415,7 @@ class VisitCounter(Counter):
             yield GroupAmounts(offsets[at[order]], Amounts(codes, sign[at[order]], rows, sums))
             done = end
 
-    def _of_met(self, met: _CountedRows, partners: _CountedRows) -> npt.NDArray[np.int64]:
+    def _of_met(self, met: _Counted, partners: _Counted) -> npt.NDArray[np.int64]:
         """int64[n, sums, 3]: by what each sum changes for these pairs of rows and partners."""
         amounts = np.empty((len(met.which), len(self.sums), 3), np.int64)
         if not len(met.which):
@@ -453,9 +449,9 @@ class VisitCounter(Counter):
         return (self.structure.rows.arena,)
 
 
-def _part(taken: _CountedRows, part: slice | Numbers) -> _CountedRows:
+def _part(taken: _Counted, part: slice | Numbers) -> _Counted:
     entries = Entries(*(np.ascontiguousarray(column[part]) for column in taken.entries))
-    return _CountedRows(entries, taken.codes[part], np.ascontiguousarray(taken.weights[part]), taken.which[part])
+    return _Counted(entries, taken.codes[part], np.ascontiguousarray(taken.weights[part]), taken.which[part])
 
 
 def _widened(weights: npt.NDArray[np.int64], width: int) -> npt.NDArray[np.int64]:
@@ -467,7 +463,7 @@ def _widened(weights: npt.NDArray[np.int64], width: int) -> npt.NDArray[np.int64
     return wide
 
 
-def _together(parts: Sequence[_CountedRows]) -> _CountedRows:
+def _together(parts: Sequence[_Counted]) -> _Counted:
     """Concatenate the parts; those with fewer weights are padded with zeros."""
     if len(parts) == 1:
         return parts[0]
@@ -475,7 +471,7 @@ def _together(parts: Sequence[_CountedRows]) -> _CountedRows:
     weights = [_widened(part.weights, most) for part in parts]
     entries = Entries(*(np.concatenate(columns) for columns in zip(*(part.entries for part in parts), strict=True)))
     codes, which = np.concatenate([part.codes for part in parts]), np.concatenate([part.which for part in parts])
-    return _CountedRows(entries, codes, np.concatenate(weights), which)
+    return _Counted(entries, codes, np.concatenate(weights), which)
 
 
 def _equal(query: Query, ref: ColumnRef, alias: str) -> ColumnRef:

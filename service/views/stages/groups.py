@@ -37,7 +37,7 @@ from service.views.stages.table import GroupTable
 from structures.aggregate.groups import Groups
 from structures.aggregate.layout import GroupedColumns
 from structures.grouped.following import FollowResult
-from structures.rows.succession import ReportedSuccession, VersionSlots
+from structures.rows.succession import SuccessionRows, VersionSlots
 
 Cells = npt.NDArray[np.int64]
 
@@ -293,7 +293,7 @@ class GroupsStage(Defaults):
         if not len(codes):
             return
         self._succeed(
-            version, self._table.change(version, ReportedSuccession(codes, numbers, cells, self._there(codes, cells))), first, sink
+            version, self._table.change(version, SuccessionRows(codes, numbers, cells, self._there(codes, cells))), first, sink
         )
 
     def _succeed(self, version: int, found: VersionSlots, first: int, sink: RowCollector | None) -> None:

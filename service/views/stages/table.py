@@ -27,7 +27,7 @@ from structures.core.reserve import reserve
 from structures.grouped.following import OPERATORS
 from structures.rows.ending import end_others
 from structures.rows.key_table import NULLS_A_CELL
-from structures.rows.succession import ReportedSuccession, Succession, VersionSlots
+from structures.rows.succession import Succession, SuccessionRows, VersionSlots
 
 _CODE = "code"
 
@@ -130,7 +130,7 @@ class GroupTable:
         cells: npt.NDArray[np.int64] = self.table.store.cells
         return cells
 
-    def change(self, version: int, emitted: ReportedSuccession) -> VersionSlots:
+    def change(self, version: int, emitted: SuccessionRows) -> VersionSlots:
         """Replace the rows of groups by the reported ones. MemoryError."""
         self.changed = version  # set before a group loses its place
         return self.table.succeed(version, emitted, self.succession)

@@ -9,7 +9,7 @@ import pytest
 from livejoin.wire.batch import RowBlock
 from service.tables.store import Domain, Table
 from structures.rows.reading import Run
-from structures.rows.succession import ReportedSuccession, Succession
+from structures.rows.succession import Succession, SuccessionRows
 
 SCHEMA = pa.schema([pa.field("k", pa.int64(), False), pa.field("t", pa.utf8()), pa.field("n", pa.int64())])
 NUMBERS = pa.schema([pa.field("a", pa.int64(), False), pa.field("b", pa.int64(), False)])
@@ -27,7 +27,7 @@ def test_rows_without_a_key(seed: int) -> None:
         codes = np.concatenate([rng.permutation(9)[:count] for count in np.bincount(numbers, minlength=3)]).astype(np.int32)
         cells, there = np.stack([codes, rng.integers(0, 2, len(codes))], axis=1).astype(np.int64), rng.random(len(codes)) < 0.7
         emitted = list(zip(numbers.tolist(), codes.tolist(), cells[:, 1].tolist(), there.tolist(), strict=True))
-        found = table.succeed(version, ReportedSuccession(codes, numbers, cells, there), Succession(positions, np.full(2, -1)))
+        found = table.succeed(version, SuccessionRows(codes, numbers, cells, there), Succession(positions, np.full(2, -1)))
         deltas = {}
         for number, start, end, deletes in zip(found.versions, found.starts[:-1], found.starts[1:], found.deletes, strict=True):
             deltas[int(number)] = found.slots[start : start + deletes].tolist(), found.slots[start + deletes : end].tolist()
@@ -64,7 +64,7 @@ def test_rows_that_look_alike_do_not_succeed() -> None:
     table, succession = Table(pa.schema(fields), []), Succession(np.zeros(2, np.int32), np.array([0, -1, 0, 1 << 1]))
 
     def emit(version: int, cells: list[int]) -> list[int]:
-        emitted = ReportedSuccession(np.zeros(1, np.int32), np.zeros(1, np.int64), np.array([cells]), np.ones(1, np.bool_))
+        emitted = SuccessionRows(np.zeros(1, np.int32), np.zeros(1, np.int64), np.array([cells]), np.ones(1, np.bool_))
         found = table.succeed(version, emitted, succession)
         if len(found.slots):
             slots[:] = found.slots[-1:]

@@ -13,7 +13,7 @@ from structures.aggregate.groups import Groups, Step
 from structures.aggregate.layout import GroupedColumns as Given
 from structures.rows.key_table import PLAIN
 from structures.rows.rows import RowStore
-from structures.rows.succession import ReportedSuccession, Succession
+from structures.rows.succession import Succession, SuccessionRows
 from tests.naive.aggregate import Row, bits_of, emitted
 
 CODES = 4
@@ -165,7 +165,7 @@ class AggregateMachine(RuleBasedStateMachine):
             return
         self.version += 1
         succession = Succession(self.positions, np.full(out.shape[1], -1))
-        found, lost, inserted = self.kept.succeed(self.version, ReportedSuccession(codes, versions, out, out[:, 0] >= 0), succession)
+        found, lost, inserted = self.kept.succeed(self.version, SuccessionRows(codes, versions, out, out[:, 0] >= 0), succession)
         by_version: dict[int, tuple[list[int], list[int]]] = {}  # the groups whose rows go, and those that get one
         for code, version, mine in zip(codes.tolist(), versions.tolist(), members, strict=True):
             before, now = self.shown.pop(code, None), emitted(mine) if mine else None

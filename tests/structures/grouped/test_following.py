@@ -18,7 +18,7 @@ from structures.rows.key_table import FLOAT as FLOAT_KIND
 from structures.rows.key_table import PLAIN, RowSet
 from structures.rows.reading import Run
 from structures.rows.rows import RowStore as StoredRows
-from structures.rows.succession import ReportedSuccession, Succession, VersionSlots
+from structures.rows.succession import Succession, SuccessionRows, VersionSlots
 
 COLUMNS = 4  # key, a number, a float, another one; all but the key may be null
 WIDTH = 5  # of a row of a group: its code, COUNT(*), SUM of the number, MAX of the float, null bits
@@ -114,7 +114,7 @@ def by_steps(of: Kept, relation: Relation, version: int, run: Run, having: list[
     for operator, cell, value in having:
         words, valid = emitted[:, cell], (emitted[:, 4] >> cell & 1) == 0
         there &= valid & (words == value, words != value, words < value, words <= value, words > value, words >= value)[operator]
-    return of.rows.succeed(version, ReportedSuccession(emitted_codes, numbers, emitted, there), of.succession)[0]
+    return of.rows.succeed(version, SuccessionRows(emitted_codes, numbers, emitted, there), of.succession)[0]
 
 
 @pytest.mark.parametrize("seed", range(5))
@@ -166,8 +166,8 @@ def test_emitted_alone_the_rows_of_groups_stay() -> None:
     words = np.stack([relation.half(run.old), relation.half(run.new)]).reshape(1, 2, -1)
     followed = grouped.follow((1, 1), relation.rows.stored, GroupChanges(run, words), False)
     emitted = followed.found
-    assert isinstance(emitted, ReportedSuccession) and followed.lost == followed.new == one.rows.used == 0
-    one.rows.succeed(1, ReportedSuccession(emitted.codes, emitted.versions, emitted.rows, emitted.rows[:, 0] >= 0), one.succession)
+    assert isinstance(emitted, SuccessionRows) and followed.lost == followed.new == one.rows.used == 0
+    one.rows.succeed(1, SuccessionRows(emitted.codes, emitted.versions, emitted.rows, emitted.rows[:, 0] >= 0), one.succession)
     by_steps(other, relation, 1, run, [])
     assert np.array_equal(one.positions, other.positions) and one.rows.used == other.rows.used > 0
 

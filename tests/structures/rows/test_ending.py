@@ -11,7 +11,7 @@ from structures.core.reserve import reserve
 from structures.rows.ending import end_others
 from structures.rows.key_table import PLAIN
 from structures.rows.rows import RowStore
-from structures.rows.succession import ReportedSuccession, Succession
+from structures.rows.succession import Succession, SuccessionRows
 
 CODES = 40
 
@@ -30,7 +30,7 @@ class Things:
         codes = np.array([*given], np.int32)
         emitted = np.stack((codes.astype(np.int64), np.array([*given.values()])), axis=1)
         found, _, _ = self.rows.succeed(
-            self.version, ReportedSuccession(codes, np.zeros(len(codes), np.int64), emitted, np.ones(len(codes), np.bool_)), self.succession
+            self.version, SuccessionRows(codes, np.zeros(len(codes), np.int64), emitted, np.ones(len(codes), np.bool_)), self.succession
         )
         if len(found.versions):
             for slot in found.slots[found.deletes[0] :].tolist():

@@ -10,7 +10,7 @@ from structures.core.reserve import MEMORY
 from structures.rows import key_table, reading, rows
 from structures.rows.key_table import FLOAT, PLAIN, TEXT, RowSet
 from structures.rows.rows import RowStore
-from structures.rows.succession import ReportedSuccession, Succession
+from structures.rows.succession import Succession, SuccessionRows
 
 NO_PINS = np.empty(0, np.int64)
 ALL = 2**31  # slots
@@ -243,7 +243,7 @@ def test_a_scan_passes_over_stretches_of_free_slots():
 
     def inserted(version: int, count: int) -> np.ndarray:
         codes, rows = np.arange(count, dtype=np.int32), np.zeros((count, 1), np.int64)
-        emitted = ReportedSuccession(codes, np.zeros(count, np.int64), rows, np.ones(count, np.bool_))
+        emitted = SuccessionRows(codes, np.zeros(count, np.int64), rows, np.ones(count, np.bool_))
         found, lost, new = store.succeed(version, emitted, Succession(positions, np.full(1, -1)))
         assert (lost, new, found.deletes.tolist()) == (0, count, [0])
         return found.slots
