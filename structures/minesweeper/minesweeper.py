@@ -10,8 +10,9 @@ result (a *certificate* C), few look-ups find it, however many entries there are
 
 A search keeps the gaps that it meets in a constraint tree (`cds.py`), asks it for the least tuple that may yet be a row (`shadow.py`; all
 rows of a triangle: `triangle.py`), and looks that up in all atoms (`walk.py`). The variables are searched in one order; where an entry or a
-key is given, its variables are bound (`shape.py`). The tree of the readings of all rows is kept for the versions to come (`logged_tree.py`), but
-not that of a triangle. Nested elimination orders, which beta-acyclic joins have, give the bounds below; others depend on their width.
+key is given, its variables are bound (`shape.py`). The tree of the readings of all rows is kept for the versions to come
+(`logged_tree.py`), but not that of a triangle. Nested elimination orders, which beta-acyclic joins have, give the bounds below; others
+depend on their width.
 
 Invariants, by which `check()` names what broke
     M1  the roots of the atoms are those of their indexes
