@@ -7,10 +7,10 @@
                         died, `died` is never written, and takes no memory
             kept        for each stretch of slots, the number not free: a scan skips stretches of free ones
 
-Arrays are reserved (`core/reserve.py`) and never move. A reader takes the pair `texts` once and uses only slots that its
-pinned version sees; those are in the pair that it holds, old or new, because a rewrite copies all texts that any reader
-can see and never changes the old pair. So nobody waits, and the old pair is freed when its last reader releases it.
-A rewrite proceeds by slots, some bytes at a time (`tidy`); texts entered meanwhile at a slot that it has passed go into both heaps.
+Arrays are reserved (`core/reserve.py`) and never move. A reader takes the pair `texts` once and uses only slots that its pinned version
+sees; those are in the pair that it holds, old or new, because a rewrite copies all texts that any reader can see and never changes the
+old pair. So nobody waits, and the old pair is freed when its last reader releases it. A rewrite proceeds by slots, some bytes at a time
+(`tidy`); texts entered meanwhile at a slot that it has passed go into both heaps.
 
 Invariants
     I1  every slot below `used` is living, or retired, or free: exactly one of them
