@@ -255,10 +255,8 @@ class RowStore:
 
     def succeed(self, version: int, emitted: SuccessionRows, succession: Succession) -> tuple[VersionSlots, int, int]:
         """Let the rows in `emitted` replace the previous ones (`succession.py`); they have neither texts nor keys. Returns what the
-        versions change, the number of rows removed, and the number of rows added.
-
-        Raises MemoryError, with nothing changed, if there may be too few slots.
-        """
+        versions change, the number of rows removed, and the number of rows added. MemoryError, with nothing changed, if there may be
+        too few slots."""
         n = len(emitted.codes)
         self.require_slots(n)
         found = VersionSlots(np.empty(n, np.int64), np.empty(n + 1, np.int64), np.empty(n, np.int64), np.empty(2 * n, np.int32))
