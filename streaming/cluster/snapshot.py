@@ -69,7 +69,7 @@ def status(checkpoint: str) -> DataFrame:
     found = [
         _state(spark, checkpoint, operator, f"{stage}_mark", None).select(
             F.lit(stage).alias("stage"), F.col("key.cell").alias("cell"), F.col("partition_id").alias("partition"),
-            *(F.col(f"value.{name}").alias(name) for name in ("rows", "bytes", "logged", "candidates", "told", "ignored", "rebuilds")),
+            *(F.col(f"value.{name}").alias(name) for name in ("rows", "bytes", "logged", "candidates", "emitted", "ignored", "rebuilds")),
         )
         for stage, operator in _operators(spark, checkpoint).items()
     ]  # fmt: skip

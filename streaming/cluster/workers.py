@@ -15,7 +15,7 @@ from pyspark import TaskContext
 from pyspark.sql.streaming.stateful_processor import MapState, StatefulProcessor, StatefulProcessorHandle, TimerValues, ValueState
 from pyspark.sql.types import BinaryType, LongType, StringType, StructField, StructType
 
-_LONG = ("first", "next", "logged", "rows", "bytes", "candidates", "told", "ignored", "rebuilds")
+_LONG = ("first", "next", "logged", "rows", "bytes", "candidates", "emitted", "ignored", "rebuilds")
 _MARK = StructType([StructField("nonce", StringType()), *(StructField(name, LongType()) for name in _LONG)])
 _NUMBER, _BLOB = StructType([StructField("number", LongType())]), StructType([StructField("blob", BinaryType())])
 _PLAN = StructType([StructField("plan", StringType())])

@@ -51,7 +51,7 @@ class Job:
         query = writer.option("checkpointLocation", self.checkpoint("write")).trigger(availableNow=True).start()
         query.awaitTermination(120)
         emitted = sorted([row["_op"], row["x"], row["y"]] for row in self.run(changes, "follow"))
-        return {"before": before, "told": emitted, "after": self.pairs(self.view())}
+        return {"before": before, "emitted": emitted, "after": self.pairs(self.view())}
 
     def joined(self) -> dict[str, Any]:
         """The join of the same rows on the cluster: of DataFrames, and of streams."""

@@ -43,7 +43,7 @@ def test_the_data_source_over_spark_connect(quick_java: None, tmp_path: Path) ->
         after = sorted([row["x"], row["y"]] for row in lj.view("v").rows())
     assert found["before"] == before and found["after"] == after
     deleted, inserted = [row for row in before if row not in after], [row for row in after if row not in before]
-    assert deleted and inserted and found["told"] == sorted([["delete", *row] for row in deleted] + [["insert", *row] for row in inserted])
+    assert deleted and inserted and found["emitted"] == sorted([["delete", *row] for row in deleted] + [["insert", *row] for row in inserted])
 
 
 @pytest.mark.soak  # a minute
@@ -55,4 +55,4 @@ def test_joins_over_spark_connect(quick_java: None, tmp_path: Path) -> None:
     assert re.search(r"cells +1, 1\.00 copies a row; 600 of 600 rows in one\n(?s:.)*plan +cells", found["explain"])
     cells = [row for row in found["status"] if row["stage"] == "cells"]
     assert len(cells) > 1 and sum(row["rows"] for row in cells) >= 2 * len(rows)
-    assert sum(row["told"] for row in cells) == len(expected)
+    assert sum(row["emitted"] for row in cells) == len(expected)

@@ -127,7 +127,7 @@ def test_groups_follow_all_that_others_write(
             over.set()
             written.release()
 
-    monkeypatch.setattr(GroupsStage, "_take_come", take_slowly)
+    monkeypatch.setattr(GroupsStage, "_take_inserted", take_slowly)
     meanwhile = Meanwhile(monkeypatch, lambda: None)
     with ThreadPoolExecutor(1) as pool:
         writing = pool.submit(write)

@@ -212,7 +212,7 @@ def test_samples_of_wide_rows(tables: dict[str, FrameTable], monkeypatch: pytest
         seen.update(*(batch.schema.names for batch in batches))
         return validated(self, [part for batch in batches for part in (batch.slice(0, 20), batch.slice(20))], partition)
 
-    monkeypatch.setattr(CellValidator, "judged", noted)
+    monkeypatch.setattr(CellValidator, "validated", noted)
     sql = VIEWS["keyed pair with a hot key"]
     planned = batch._plan_view(sql, {name: tables[name] for name in "ab"})
     assert {name: len(one.ties) for name, one in planned.samples.items()} == {"x": 170, "y": 150}

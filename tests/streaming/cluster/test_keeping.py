@@ -331,7 +331,7 @@ def test_a_cell_without_room_for_what_it_emits_is_named(task: Task, monkeypatch:
         raise pa.lib.ArrowMemoryError("malloc of size 64 failed")
         yield
 
-    monkeypatch.setattr(OpenedCell, "told", full)
+    monkeypatch.setattr(OpenedCell, "emitted", full)
     with pytest.raises(CellTooLarge, match="the cell 7 of cells does not fit .*malloc of size 64"):
         task.attempt(*of(1))
 

@@ -343,7 +343,7 @@ def test_copies_in_bands_are_limited() -> None:
 def test_without_ties_equal_starts_stay_in_one_cell(monkeypatch: pytest.MonkeyPatch) -> None:
     """The canary of the last."""
     positions = layouts.positions
-    monkeypatch.setattr(layouts, "places", lambda bounds, hashes, points, ties: positions(bounds, hashes, points, 0 * ties))
+    monkeypatch.setattr(layouts, "positions", lambda bounds, hashes, points, ties: positions(bounds, hashes, points, 0 * ties))
     with pytest.raises(AssertionError):
         test_cells_have_about_equally_much_to_do("equal starts")
 

@@ -185,7 +185,7 @@ def test_all_orders_inserted_in_pieces(tmp_path: Path, monkeypatch: pytest.Monke
         sizes.append(len(rows[0]))
         return rows, which
 
-    monkeypatch.setattr(Shape, "told", counted)
+    monkeypatch.setattr(Shape, "emitted", counted)
     engine.apply(to_batch([("a", INSERT, _a(random.Random(1), number) | {"starts": 5, "ends": 9}) for number in range(13)]))
     feed = engine.views["v"].feed
     assert feed is not None and sum(sizes) >= 1_000_000 and max(sizes) <= 1 << 16
