@@ -75,7 +75,7 @@ class Service:
     def post(self, body: bytes, source: str, epoch: int, run: str, reset: bool) -> livejoin.Receipt:
         """Sends one batch (Arrow streams); returns the receipt when it is on the service's disk.
 
-        Every change is judged already, so a bad row is a failure. Raises SourceTaken, TooLarge, StreamError for any other refusal,
+        Every change is validated already, so a bad row is a failure. Raises SourceTaken, TooLarge, StreamError for any other refusal,
         Stopped.
         """
         try:

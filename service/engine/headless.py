@@ -132,7 +132,7 @@ class Cell:
         self._build()
         batch = Batch(list(changes), sum(len(part.ops) for part in changes), 0, [], 0)
         validated = self._state.validate([batch])
-        assert validated is not None, "only several batches are judged anew"
+        assert validated is not None, "only several batches are validated anew"
         deltas = {} if self._views else {one.relation.name: _rows_of(one) for one in validated.resolved}
         candidates = sum(len(keys) for emitted in deltas.values() for keys, _ in (*emitted.deletes, *emitted.inserts))
         applied = self._state.apply(validated)

@@ -209,7 +209,7 @@ class State:
 
     def validate(self, batches: Sequence[Batch]) -> Outcome | None:
         """Compute the effect of a batch, or of consecutive single changes (`is_single`), without changing anything. None: several must be
-        judged in `subruns`, as one of them is invalid, or two concern the same row. Cost: once per relation.
+        validated in `subruns`, as one of them is invalid, or two concern the same row. Cost: once per relation.
 
         Problems `unknown-relation` (`not-found` for a `Rewrite`), `bad-rows`, `no-room`.
         """
@@ -282,7 +282,7 @@ class State:
         return touched, views
 
     def apply(self, validated: Outcome) -> AppliedBatches:
-        """Make a version of each judged batch; they are on disk together or not at all. If this raises, the state is broken; a view that
+        """Make a version of each validated batch; they are on disk together or not at all. If this raises, the state is broken; a view that
         cannot follow fails alone."""
         batches, first = validated.batches, self.newest + 1
         last = first + len(batches) - 1
@@ -402,7 +402,7 @@ class State:
 
 
 def _enter(version: int, resolved: Resolution, versions: int) -> Run:
-    """Apply a judged change to its table."""
+    """Apply a validated change to its table."""
     table, previous, deletes = resolved.relation.table, resolved.previous, resolved.deletes
     if len(deletes):
         table.delete(version, deletes)

@@ -258,8 +258,8 @@ class Writer:
         return [*applied.receipts]
 
     def _validate(self, batches: list[Batch]) -> Outcome | Receipt | Problem | None:
-        """Return the outcome to apply, or the answer to a batch that is not applied. None: several must be judged in smaller runs, as one
-        of them has an answer of its own; nothing was changed yet."""
+        """Return the outcome to apply, or the answer to a batch that is not applied. None: several must be validated in smaller runs, as
+        one of them has an answer of its own; nothing was changed yet."""
         answer: Receipt | Problem | None = None
         try:
             for batch in batches:

@@ -1,8 +1,8 @@
-"""Compute the net effect of changes to one relation: they are judged in order against the table, and the last one of each key is kept.
+"""Compute the net effect of changes to one relation: they are validated in order against the table, and the last one of each key is kept.
 
 The changes of a key form a chain: the key exists before a change iff the previous change was no delete (for the first one: iff the table
-has it). So one stable sort by key suffices, without walking the chains. A truncate splits the batch: the changes before it are judged and
-then discarded, those after it start from an empty table.
+has it). So one stable sort by key suffices, without walking the chains. A truncate splits the batch: the changes before it are validated
+and then discarded, those after it start from an empty table.
 """
 
 from __future__ import annotations

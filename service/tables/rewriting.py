@@ -32,7 +32,7 @@ _NO_OPS = np.empty(0, np.uint8)
 
 
 class Rewrite(Changes):
-    """A change to a whole relation, judged at `version`, which the caller holds until it is applied. `backlog`: of the changes since."""
+    """A change to a whole relation, validated at `version`, which the caller holds until it is applied. `backlog`: of the changes since."""
 
     __slots__ = ("target", "version", "backlog", "count")
 

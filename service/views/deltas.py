@@ -220,7 +220,7 @@ class Sink(Protocol):
     deleted."""
 
     limit: int
-    """Rows of one change: of more, none need be told (`exceeded`)."""
+    """Rows of one change: of more, none need be emitted (`exceeded`)."""
 
     def __call__(self, offsets: Indices, inserted: Mask, rows: Combination, /) -> bool:
         """Take some rows, or none: for each one the number of its version, and whether it is inserted. Return False if no more of the last

@@ -189,7 +189,7 @@ class Keeper:
                     yield Row(**one)
 
     def handleInitialState(self, key: Any, initialState: Any, timerValues: TimerValues) -> None:
-        """A blob of rows of a state that begins with them; nothing is told."""
+        """A blob of rows of a state that begins with them; nothing is emitted."""
         if initialState["role"] == ASKS:
             self._require_own()
             return

@@ -63,8 +63,8 @@ def by_cell(batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[int, Iterator[b
 def status(checkpoint: str) -> DataFrame:
     """The states of a query over streams, as of its last epoch; for each cell of the join (`stage` is cells) and each bucket of keys
     (keys): the partition, rows, bytes in memory, rows of its log, changes of the view that it has found (candidates) and those of them that
-    it has reported as their home (told), deletes of rows that did not exist, and how often it was rebuilt from the log. Candidates, told,
-    ignored and rebuilds count from the beginning of the checkpoint; the rest is current. Raises ValueError."""
+    it has reported as their home (`emitted`), deletes of rows that did not exist, and how often it was rebuilt from the log. Candidates,
+    emitted, ignored and rebuilds count from the beginning of the checkpoint; the rest is current. Raises ValueError."""
     spark = SparkSession.active()
     found = [
         _state(spark, checkpoint, operator, f"{stage}_mark", None).select(

@@ -1,4 +1,4 @@
-"""Kafka records of one topic → judged changes of one relation, and the records that are no good.
+"""Kafka records of one topic → validated changes of one relation, and the records that are no good.
 
 Order. Within a topic records are taken by (partition, offset): Kafka gives a key's changes an order only within a
 partition, so a key, byte for byte, must live in one (`KeyPlaces` notices where it does not). Topics that feed one relation are taken

@@ -31,7 +31,7 @@ class Relation(Readings):
     def __init__(self, http: Http, name: str) -> None:
         super().__init__(http, f"/v1/relations/{quote(name, safe='')}")
         self.name = name
-        self._known: dict[str, Any] | None = None  # its definition, as the service last told it
+        self._known: dict[str, Any] | None = None  # its definition, as last received
 
     def __repr__(self) -> str:
         known = "" if self._known is None else f" {relation_words(self._known)}"
@@ -79,7 +79,7 @@ class Relation(Readings):
         before is applied: the exception's `receipt` tells. A request whose connection broke is not repeated, as the service may have
         applied it: use a `batch` with source and epoch for that.
 
-        Raises BadRows, whose indexes count from the first row (of a file the `line` is told too); with `on_error="skip"` good rows are
+        Raises BadRows, whose indexes count from the first row (of a file, with the `line`); with `on_error="skip"` good rows are
         applied and the receipt lists the bad ones.
         """
         return self._post(rows, "upsert", on_error, progress)

@@ -34,7 +34,7 @@ class View(Readings):
     def __init__(self, http: Http, name: str) -> None:
         super().__init__(http, f"/v1/views/{quote(name, safe='')}")
         self.name = name
-        self._known: dict[str, Any] | None = None  # what the service has last told of it
+        self._known: dict[str, Any] | None = None  # its last known state
 
     def __repr__(self) -> str:
         known = "" if self._known is None else f": {view_words(self._known)},"

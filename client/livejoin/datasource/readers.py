@@ -104,7 +104,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 return {"token": reading["token"], "version": reading["version"], "since": ""}
             end = view.changes_end(start["token"], limit.max_rows if isinstance(limit, ReadMaxRows) else None)
         target = self._target
-        if target is not None and start["version"] >= target["version"]:  # of the same timeline: the service has judged the token
+        if target is not None and start["version"] >= target["version"]:  # of the same timeline: the service has validated the token
             end = {**start, "rows": 0}
         if not end["rows"] and "since" in start:
             return start

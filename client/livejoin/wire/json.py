@@ -340,7 +340,7 @@ def decode_relation_jsonl(body: bytes, relation: str, definitions: Definitions, 
             if not plain:
                 rows.refuse(index, row.name, row.reason)
                 continue
-            row = row.value  # of a plain row, all columns are judged, and its key is needed
+            row = row.value  # of a plain row, all columns are validated, and its key is needed
         if type(row) is not dict:
             raise MalformedBody(f"line {line} is {shown(row)}, not an object", line)
         if plain and OP_COLUMN in row:

@@ -1,4 +1,4 @@
-"""Changes that arrive as a table (CSV, Arrow, Parquet): ops from a text column `_op`, the rest judged column by column."""
+"""Changes that arrive as a table (CSV, Arrow, Parquet): ops from a text column `_op`, the rest validated column by column."""
 
 from __future__ import annotations
 

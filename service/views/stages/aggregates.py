@@ -2,7 +2,7 @@
 
 form     how a value is taken: RAW, its word (of a float its bits); ORDERED, a number in its order; CODED, a text's code
 kept     kinds of accumulators (`structures.aggregate.layout`), the reported one first
-told     what is reported of it
+emitted  what is reported of it
 """
 
 from __future__ import annotations
