@@ -43,7 +43,8 @@ def test_the_data_source_over_spark_connect(quick_java: None, tmp_path: Path) ->
         after = sorted([row["x"], row["y"]] for row in lj.view("v").rows())
     assert found["before"] == before and found["after"] == after
     deleted, inserted = [row for row in before if row not in after], [row for row in after if row not in before]
-    assert deleted and inserted and found["emitted"] == sorted([["delete", *row] for row in deleted] + [["insert", *row] for row in inserted])
+    assert deleted and inserted
+    assert found["emitted"] == sorted([["delete", *row] for row in deleted] + [["insert", *row] for row in inserted])
 
 
 @pytest.mark.soak  # a minute
