@@ -87,7 +87,7 @@ class Service:
                 if not content:
                     return
                 rows = pa.BufferReader(content)
-                while rows.emit() < len(content):
+                while rows.tell() < len(content):
                     yield pa.ipc.read_record_batch(pa.ipc.read_message(rows), schema)
         except GeneratorExit:
             with self._lock:

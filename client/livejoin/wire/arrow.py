@@ -66,7 +66,7 @@ def _decode(
     parts: dict[str, list[ValidatedRows]] = {}
     source = pa.BufferReader(body)
     sent = rows = number = 0
-    while (start := source.emit()) < len(body):
+    while (start := source.tell()) < len(body):
         number += 1
         try:
             rows = take_arrow_stream(source, rows, room)
