@@ -18,8 +18,8 @@ from typing import NamedTuple
 
 import pyarrow as pa
 
+from livejoin.wire.budget import Budget, take_arrow_stream
 from livejoin.wire.kinds import SENT_TYPES
-from livejoin.wire.room import Budget, take_arrow_stream
 from service.adhoc import frames, narrowing
 from service.adhoc.failures import Limits, fate, problem_of
 from service.adhoc.process import Child

@@ -73,7 +73,7 @@ class Build:
     join: Join  # from the phase `loading` on
     _former: ViewRoot
     _former_core: Join
-    is_in_position = False
+    is_in_place = False
 
     def __init__(
         self, view: LiveView, client: str = "", since: Backlog | None = None, replaces: bool = False, without: Collection[str] = ()
@@ -147,7 +147,7 @@ class Build:
         turn."""
         self._former = self.view.root
         self._former_core = self.view.replace(self.join)
-        self.is_in_position = True
+        self.is_in_place = True
 
     def apply(self, version: int, runs: Runs) -> Delta | None:
         """Follow the batch, once in place; return the delta if the view may be followed."""

@@ -179,7 +179,7 @@ class Builds:
         former = build.view.core if build.replaces else None  # its memory is freed here, not in the writer's turn
         try:
             self._begin_and_load(build)
-            reach("in-replay" if build.is_replay else "in-build")
+            reach("in-replay") if build.is_replay else reach("in-build")
             while not self._in_turn(partial(self._last_round, build), urgent=True):
                 self.go_on(build)
         finally:

@@ -174,5 +174,5 @@ class Truncates:
             if build.difference is not None:
                 build.difference.hold(self._versions.holding(rows_only=False))
             builds.remove(build)
-            self._builds.finish(build, Phase.LIVE if build.is_in_position else Phase.DROPPED)
+            self._builds.finish(build, Phase.LIVE if build.is_in_place else Phase.DROPPED)
         return True

@@ -87,8 +87,8 @@ class Difference:
             new.add(rows)
             if kept.count + new.count > _MOST_READ:
                 return too_large(self._version)
-        deleted_too, inserted = self._apart(kept.all, new.all)
-        return self._delta(_together([lost.all, *deleted_too]), _together(inserted))
+        gone_too, inserted = self._apart(kept.all, new.all)
+        return self._delta(_together([lost.all, *gone_too]), _together(inserted))
 
     def _rows(self, root: ViewRoot) -> Iterator[Combination]:
         cursor = root.join.rows(root.root, None)

@@ -23,7 +23,7 @@ from service.views.parse import parse_view
 from streaming.cluster.buckets import BucketInput, Buckets, best_buckets, is_whole, join_in_buckets
 from streaming.cluster.candidates import ChosenLayout, candidates, choose
 from streaming.cluster.cells_batch import VIEW, CellValidator, join_in_cells
-from streaming.cluster.frames import FrameTable, require_kept, with_values
+from streaming.cluster.frames import Table, require_kept, with_values
 from streaming.cluster.layout import Coordinate, CoordinateValues, Role
 from streaming.cluster.sampling import SAMPLED, Sample, Samples, pairs_of
 
@@ -38,7 +38,7 @@ Interval = Sequence[str]
 class PlannedJoin(NamedTuple):
     """`pairs`: the estimated rows of the join, if known. `buckets`: the costs of a pair in buckets, if it can be joined so."""
 
-    tables: Mapping[str, FrameTable]
+    tables: Mapping[str, Table]
     definitions: Mapping[str, RelationDefinition]
     view: dict[str, Any]
     chosen: ChosenLayout
@@ -95,7 +95,7 @@ def overlap_join(
     return joined.select(*(F.col(name).cast(one.dataType).alias(one.name) for name, one in fields))
 
 
-def live_join(definition: Mapping[str, Any] | str, tables: Mapping[str, FrameTable], max_copies: float = 8.0) -> DataFrame:
+def live_join(definition: Mapping[str, Any] | str, tables: Mapping[str, Table], max_copies: float = 8.0) -> DataFrame:
     """The rows of the view that `definition` (SQL, or JSON as for a service) defines over these tables, by name.
 
     Raises NotDistributable (rows that belong together would not be in one cell; or more than `max_copies` copies of a row), Problem (the
@@ -131,12 +131,12 @@ def _plan_overlap(
         require_kept(frame)
         start, end = (names[name] for name in interval)
         renamed = frame.toDF(*names.values())
-        FrameTable(renamed, (), {"i": (start, end, bounds)}).definition()  # bounds, and types that intervals may have
+        Table(renamed, (), {"i": (start, end, bounds)}).definition()  # bounds, and types that intervals may have
         said = f"{letter}.{interval[0]}", f"{letter}.{interval[1]}"
         renamed = with_values(renamed, start, end, bounds if start != end else "[]", said)
         inputs.append(BucketInput(renamed, [names[name] for name in on], start, end, bounds))
     tables = {
-        one: FrameTable(input.frame, (), {"i": (input.start, input.end, input.bounds)}) for one, input in zip("ab", inputs, strict=True)
+        one: Table(input.frame, (), {"i": (input.start, input.end, input.bounds)}) for one, input in zip("ab", inputs, strict=True)
     }
     equal = [{"equal": [f"a.{x}", f"b.{y}"]} for x, y in zip(inputs[0].on, inputs[1].on, strict=True)]
     select = [f"{one}.{name} as {name}" for one, input in zip("ab", inputs, strict=True) for name in input.frame.columns]
@@ -151,7 +151,7 @@ def _plan_overlap(
     return planned._replace(pairs=pairs, buckets=buckets, inputs=(inputs[0], inputs[1]))
 
 
-def _plan_view(definition: Mapping[str, Any] | str, tables: Mapping[str, FrameTable], max_copies: float = 8.0) -> PlannedJoin:
+def _plan_view(definition: Mapping[str, Any] | str, tables: Mapping[str, Table], max_copies: float = 8.0) -> PlannedJoin:
     """The caller checks `max_copies`. Raises ValueError (a stream)."""
     if streams := [name for name, table in tables.items() if table.frame.isStreaming]:
         raise ValueError(f"{min(streams)} is a stream, which cannot be sampled: use stream_layout with batch frames of similar rows")
@@ -171,7 +171,7 @@ def _plan_view(definition: Mapping[str, Any] | str, tables: Mapping[str, FrameTa
 
 
 def sample_of(
-    alias: str, relation: str, table: FrameTable, definition: RelationDefinition, possible: Sequence[Coordinate], rows: int
+    alias: str, relation: str, table: Table, definition: RelationDefinition, possible: Sequence[Coordinate], rows: int
 ) -> Sample:
     """Of an alias's frame. `rows`: their number. The driver gets only the columns that determine cells."""
     role = Role(relation, tuple(one.members.get(alias) for one in possible))
@@ -220,5 +220,5 @@ def _cells(spark: SparkSession, rows: int) -> int:
     return 1 << (wanted - 1).bit_length()
 
 
-def _spark(tables: Mapping[str, FrameTable]) -> SparkSession:
+def _spark(tables: Mapping[str, Table]) -> SparkSession:
     return next(iter(tables.values())).frame.sparkSession

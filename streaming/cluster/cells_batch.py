@@ -21,14 +21,14 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.pandas.types import from_arrow_schema
 
 from livejoin.wire.arrow import validate_record_batch
-from livejoin.wire.room import UNBOUNDED
+from livejoin.wire.budget import UNBOUNDED
 from livejoin.wire.schema import RelationDefinition, parse_relation
 from service.engine.headless import Cell, CellHome, over
 from service.errors import Problem
 from service.query.model import ColumnRef, Filter
 from service.tables.endpoints import endpoints
 from service.views.parse import View, parse_view
-from streaming.cluster.frames import ROW, TIE, FrameTable, hashed
+from streaming.cluster.frames import ROW, TIE, Table, hashed
 from streaming.cluster.layout import CoordinateValues, Layout, Member, Role
 from streaming.cluster.packing import SCHEMA, gathered, here, packed, unpacked
 from streaming.cluster.workers import freeze_modules
@@ -160,7 +160,7 @@ def _with_flags(definition: RelationDefinition, role: Role, layout: Layout) -> R
     return parse_relation(plain | {"columns": [*plain["columns"], *flags]})
 
 
-def join_in_cells(tables: Mapping[str, FrameTable], definitions: Mapping[str, RelationDefinition], view: Mapping[str, Any], layout: Layout,
+def join_in_cells(tables: Mapping[str, Table], definitions: Mapping[str, RelationDefinition], view: Mapping[str, Any], layout: Layout,
                   strict: bool) -> DataFrame:  # fmt: skip
     """The rows of the view. `tables`, `definitions`: by relation. Raises ValueError (`require_address_space`)."""
     require_address_space(next(iter(tables.values())).frame.sparkSession)

@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 
 from livejoin.wire.arrow import validate_record_batch
 from livejoin.wire.batch import DELETE, INSERT, OP_DICTIONARY, TRUNCATE, UPSERT, Changes, RowBlock
-from livejoin.wire.room import UNBOUNDED
+from livejoin.wire.budget import UNBOUNDED
 from livejoin.wire.schema import OP_COLUMN, RelationDefinition, parse_relation
 from service.tables.endpoints import endpoints
 from streaming.cluster.cells_batch import BadRows

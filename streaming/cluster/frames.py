@@ -32,7 +32,7 @@ _LOWEST, _HIGHEST = -(2**63), 2**63 - 1
 
 
 @dataclass(frozen=True)
-class FrameTable:
+class Table:
     """A frame as a relation. `key`: the columns that identify a row; without a key, rows may be equal, and views cannot refer to a key.
     `intervals`: by name, the columns of start and end, optionally followed by bounds: "[)" (the default), "[]", "(]" or "()"; a null end is
     unbounded."""

@@ -25,7 +25,7 @@ from streaming.cluster.cells_batch import VIEW, all_rows, require_address_space
 from streaming.cluster.cells_stream import StreamPlan
 from streaming.cluster.changes import Source, labels
 from streaming.cluster.checkpoint import Checkpoint
-from streaming.cluster.frames import FrameTable
+from streaming.cluster.frames import Table
 from streaming.cluster.layout import Layout
 from streaming.cluster.snapshot import by_cell, logs_of_cells
 from streaming.cluster.streams import kept_by, layout_of, require_settings, resolver_of, sent, sources_of
@@ -90,7 +90,7 @@ def _require_order(old: Sequence[Source], new: Sequence[Source]) -> None:
         raise ValueError(f"{said}: use a layout by the same columns, or read the streams from their beginning into a new checkpoint")
 
 
-def _begin(spark: SparkSession, plan: StreamPlan, sources: Sequence[Source], tables: Sequence[FrameTable]) -> DataFrame:
+def _begin(spark: SparkSession, plan: StreamPlan, sources: Sequence[Source], tables: Sequence[Table]) -> DataFrame:
     """The stages of the query, which read nothing and begin with these rows."""
     ticks = spark.readStream.format("rate-micro-batch").option("rowsPerBatch", 1).load()
     blobs = ticks.where("value < 0").selectExpr("int(value) AS cell", "int(value) AS role", "binary(string(value)) AS rows")
@@ -135,10 +135,10 @@ class _RelationRead(NamedTuple):
             yield pa.RecordBatch.from_arrays(rows.filter(first).columns[: len(names)], schema=schema)
 
 
-def _rows(plan: StreamPlan, logs: DataFrame, relation: str) -> FrameTable:
+def _rows(plan: StreamPlan, logs: DataFrame, relation: str) -> Table:
     """Of the relation, each once."""
     layout = Layout.of_json(plan.cells.layout)
     number, role = next((number, role) for number, role in enumerate(layout.roles) if role.relation == relation)
     read = _RelationRead(json.dumps(plan.to_json()), number, frozenset(labels(layout.cells)[layout.firsts(role)].tolist()))
     frame = logs.mapInArrow(partial(_RelationRead.run, read), from_arrow_schema(read.schema()))
-    return FrameTable(frame, plan.cells.definitions()[relation].key)
+    return Table(frame, plan.cells.definitions()[relation].key)

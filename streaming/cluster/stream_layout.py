@@ -20,7 +20,7 @@ from streaming.cluster.batch import sample_of
 from streaming.cluster.candidates import MUCH_COPIED, candidates, choose
 from streaming.cluster.cells_batch import VIEW
 from streaming.cluster.changes import SEQ_COLUMN
-from streaming.cluster.frames import FrameTable
+from streaming.cluster.frames import Table
 from streaming.cluster.layout import Coordinate, CoordinateValues, Layout, Mask
 from streaming.cluster.sampling import Sample, Samples, copies_of
 
@@ -31,7 +31,7 @@ _UNBOUNDED = np.iinfo(np.int64).min  # a start
 _WIDEST = 1 << 62
 
 
-def stream_layout(definition: Mapping[str, Any] | str, tables: Mapping[str, FrameTable], cells: int, max_copies: float = 8.0) -> str:
+def stream_layout(definition: Mapping[str, Any] | str, tables: Mapping[str, Table], cells: int, max_copies: float = 8.0) -> str:
     """The layout of streams, found from samples: `tables` are frames with similar rows, over a time that is much longer than the intervals.
     Keep the text: the states of a query have one layout. `cells`: a power of two, ideally four times the state partitions
     (`spark.sql.shuffle.partitions`).
@@ -75,7 +75,7 @@ def require_fits(layout: str, query: Query) -> None:
         raise ValueError(f"the layout belongs to a different view: make one for this view with stream_layout\nlayout: {layout}")
 
 
-def plain(table: FrameTable) -> FrameTable:
+def plain(table: Table) -> Table:
     """The table without the columns that describe changes."""
     return replace(table, frame=table.frame.drop(OP_COLUMN, SEQ_COLUMN))
 

@@ -24,7 +24,7 @@ from streaming.cluster import batch
 from streaming.cluster.cells_batch import VIEW, CellPlan, require_address_space
 from streaming.cluster.cells_stream import StreamPlan
 from streaming.cluster.changes import SEQ_COLUMN, Kind, Source, send
-from streaming.cluster.frames import WHOLE, FrameTable
+from streaming.cluster.frames import WHOLE, Table
 from streaming.cluster.keeping import Keeper, Plan
 from streaming.cluster.layout import Layout, Member
 from streaming.cluster.netting import EPOCH_COLUMN, Netting
@@ -39,7 +39,7 @@ _CELLS_A_PARTITION = 4
 
 
 def live_join(
-    definition: Mapping[str, Any] | str, tables: Mapping[str, FrameTable], max_copies: float = 8.0, *,
+    definition: Mapping[str, Any] | str, tables: Mapping[str, Table], max_copies: float = 8.0, *,
     layout: str | None = None, width: int | None = None, before_images: bool = False,
 ) -> DataFrame:  # fmt: skip
     """The rows of the view that `definition` (SQL, or JSON as for a service) defines over these tables, by name; for streams, its changes:
@@ -73,7 +73,7 @@ def live_join(
     return _changes_of_view(StreamPlan(cells, kinds, parts), tables, definitions)
 
 
-def _changes_of_view(plan: StreamPlan, tables: Mapping[str, FrameTable], definitions: Mapping[str, RelationDefinition]) -> DataFrame:
+def _changes_of_view(plan: StreamPlan, tables: Mapping[str, Table], definitions: Mapping[str, RelationDefinition]) -> DataFrame:
     opened = plan.opened()
     netting = Netting.of(opened.form)
     if taken := {OP_COLUMN, EPOCH_COLUMN} & set(opened.form.names):
@@ -89,7 +89,7 @@ def _changes_of_view(plan: StreamPlan, tables: Mapping[str, FrameTable], definit
     return emitted.repartitionById(plan.parts, "cell").mapInArrow(netting.run, from_arrow_schema(netting.schema))
 
 
-def sent(source: Source, table: FrameTable) -> DataFrame:
+def sent(source: Source, table: Table) -> DataFrame:
     """Its rows as blobs."""
     return table.prepared(source.members).mapInArrow(partial(send, source), from_arrow_schema(SCHEMA))
 
@@ -99,7 +99,7 @@ def sources_of(plan: StreamPlan, definitions: Mapping[str, RelationDefinition]) 
     layout, found, resolved = Layout.of_json(plan.cells.layout), list[Source](), 0
     for name in dict.fromkeys(role.relation for role in layout.roles):
         members = tuple(member for role in layout.roles if role.relation == name for member in role.members)
-        is_resolved = plan.kinds[name] == "ordered" and not _key_emits(members, definitions[name])
+        is_resolved = plan.kinds[name] == "ordered" and not _key_tells(members, definitions[name])
         found.append(Source(name, resolved, plan.cells.relations[name], plan.kinds[name], members, plan.cells.layout, is_resolved))
         resolved += is_resolved
     return found
@@ -116,12 +116,12 @@ def kept_by(plan: Plan, blobs: DataFrame, begin: DataFrame | None = None) -> Dat
     return blobs.groupBy("cell").transformWithState(Processor(plan.stage, Keeper(plan)), from_arrow_schema(SCHEMA), "Append", "None", state)
 
 
-def _key_emits(members: Sequence[Member | None], definition: RelationDefinition) -> bool:
+def _key_tells(members: Sequence[Member | None], definition: RelationDefinition) -> bool:
     """Whether the key of a row determines its cells."""
     return all(one is None or (one.interval is None and set(one.columns) <= set(definition.key)) for one in members)
 
 
-def _kind(name: str, table: FrameTable, before_images: bool) -> Kind:
+def _kind(name: str, table: Table, before_images: bool) -> Kind:
     """Raises ValueError."""
     if not table.key:
         raise ValueError(f"the stream {name} has no key: give Table(…, key=[…])")

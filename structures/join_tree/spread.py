@@ -200,7 +200,7 @@ def turned_partners(nodes: Nodes, writing: WriteState, tables: Tables, spreading
     w, bit, n = LINKS[e, layout.FAR], LINKS[e ^ 1, layout.BIT], first
     gets_bit = inserted and d < 0 and gets_bit_from_partners(tables, u)
     # FREE links have no bits.
-    bit_emits = not gets_bit and LINKS[e, layout.KIND] != FREE and not has_own_live_tree(tables, e)
+    bit_tells = not gets_bit and LINKS[e, layout.KIND] != FREE and not has_own_live_tree(tables, e)
     take_up(C, tables.T, tables.PORTS[LINKS[e, layout.PORT], layout.ALL_TREE])
     opened, are_near = CLOSED, are_dense(run[END] - run[FIRST_], C[COUNT])
     for i in range(run[FIRST_], run[END]):
@@ -209,7 +209,7 @@ def turned_partners(nodes: Nodes, writing: WriteState, tables: Tables, spreading
             read_block(tables, LINKS[e ^ 1, layout.PORT], rows[: run[END]], i, block)
         if block[b, 0] < 0 or not live_but(tables, u, rows[i], d, e):
             continue
-        if bit_emits and not has_partner(tables, u, e, rows[i]):
+        if bit_tells and not has_partner(tables, u, e, rows[i]):
             continue
         Z[STEPS] += 1
         search_start(Z, C[ROOT], C[HEIGHT], 0, block[b, 0], Bounds(NEG_INF, NOTHING_BEFORE, block[b, 2], block[b, 1]))

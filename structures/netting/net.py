@@ -103,7 +103,7 @@ def net(emitted: NetRows, moves: Moves, table: MoveTable, left: Remainder) -> No
                 note_values(emitted, moves, table, low, high, True)
             add_up(emitted, table, low, high)
             take_what_comes(table, left, low, high)
-            take_what_deleted(emitted, moves, table, left, low, high)
+            take_what_goes(emitted, moves, table, left, low, high)
             if many and high - low < len(emitted.versions):  # other rows may follow
                 note_values(emitted, moves, table, low, high, False)
                 for r in range(low, high):
@@ -212,7 +212,7 @@ def take_what_comes(table: MoveTable, left: Remainder, low: int, high: int) -> N
 
 
 @kernel
-def take_what_deleted(emitted: NetRows, moves: Moves, table: MoveTable, left: Remainder, low: int, high: int) -> None:
+def take_what_goes(emitted: NetRows, moves: Moves, table: MoveTable, left: Remainder, low: int, high: int) -> None:
     for r in range(low, high):
         if table.sums[r] < 0:
             put(left, DELETED, r)

@@ -30,7 +30,7 @@ from livejoin.wire.schema import OP_COLUMN, parse_relation
 from service.engine.headless import Cell
 from service.views.parse import parse_view
 from streaming.cluster.changes import SEQ_COLUMN, Kind, hashes
-from streaming.cluster.frames import TIE, FrameTable
+from streaming.cluster.frames import TIE, Table
 from streaming.cluster.streams import live_join
 from tests.benchmarks.cluster_batch import MODEL_CORES, MODEL_ROWS, Took, between, of_others, processor, shown
 from tests.benchmarks.figures import Figure, Rival, Scale, middle, seconds
@@ -281,7 +281,7 @@ def stream(spark: SparkSession, folder: Path, kind: Kind, layout: str, epochs: S
             pq.write_table(epoch[name], path)
             os.utime(path, (1 + number, 1 + number))  # Spark reads them in the order of their times
         frame = spark.readStream.schema(_schema(kind)).option("maxFilesPerTrigger", 1).parquet(str(folder / name))
-        tables[name] = FrameTable(frame, ["id"], {"i": ("s", "e")})
+        tables[name] = Table(frame, ["id"], {"i": ("s", "e")})
     changes = live_join(SQL, tables, layout=layout, before_images=kind == "images")
     found, before = Streamed([], []), (time.perf_counter(), processor())
 

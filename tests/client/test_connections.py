@@ -104,7 +104,7 @@ def test_a_connection_that_was_closed_meanwhile_is_not_used() -> None:
         assert asked.connections == [0, 1]
 
 
-def test_a_refusal_before_the_end_of_a_body_is_emitted() -> None:
+def test_a_refusal_before_the_end_of_a_body_is_told() -> None:
     """The service closes the connection of a body that is too large: what it has said first counts."""
     problem = b'{"type": "/problems/body-too-large", "title": "t", "detail": "because"}'
     answer = b"HTTP/1.1 413 x\r\nConnection: close\r\nContent-Length: %d\r\n\r\n%b" % (len(problem), problem)

@@ -92,7 +92,7 @@ def arrow_file(path: Path, table: pa.Table) -> None:
 
 
 @pytest.mark.parametrize("name", ["a.parquet", "a.arrow", "a.arrows", "a.feather"])
-def test_arrow_and_parquet_inserted_in_the_relation_s_types(tmp_path: Path, small: None, name: str) -> None:
+def test_arrow_and_parquet_come_in_the_relation_s_types(tmp_path: Path, small: None, name: str) -> None:
     table = pa.table(
         {
             "id": pa.array(range(100), pa.int32()),
@@ -138,6 +138,6 @@ def test_a_damaged_file_is_named(tmp_path: Path, name: str, content: bytes) -> N
         list(open_file(tmp_path / name).bodies(TYPES))
 
 
-def test_a_name_that_emits_nothing(tmp_path: Path) -> None:
+def test_a_name_that_tells_nothing(tmp_path: Path) -> None:
     with pytest.raises(BadFile, match="unknown file type"):
         open_file(write(tmp_path / "rows.xlsx", b""))

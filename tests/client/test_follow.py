@@ -69,7 +69,7 @@ def test_a_token_file_needs_its_folder(tmp_path: Path) -> None:
         lj.view("v").follow(store=tmp_path / "none" / "token")
 
 
-def test_each_version_inserted_once_over_broken_connections(caplog: pytest.LogCaptureFixture) -> None:
+def test_each_version_comes_once_over_broken_connections(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO, "livejoin.client")
     first = jsonl(change(3, "insert", 1), change(3, "insert", 2), progress(3), change(4, "delete", 1), whole=False)
     second = jsonl(change(4, "delete", 1), change(4, "insert", 9), progress(4), whole=False)
@@ -113,7 +113,7 @@ def test_rows_may_say_what_ends_a_version() -> None:
     assert versions == [[*said[:2], progress(3)], [said[2], change(4, "delete", 1), progress(4)]]
 
 
-def test_too_slow_deleted_on_and_a_gap_ends_it() -> None:
+def test_too_slow_goes_on_and_a_gap_ends_it() -> None:
     slow = jsonl(progress(3), change(4, "insert", 1), ended("reader-too-slow", "t3b"))
     gap = jsonl(change(4, "insert", 1), progress(4), ended("delta-too-large", "t4"))
     with scripted(slow, gap) as (url, asked):
@@ -171,7 +171,7 @@ def test_versions_are_kept_by_whoever_keeps_them(monkeypatch: pytest.MonkeyPatch
 
 
 @pytest.mark.parametrize("read", ["follow", "rows"])
-def test_who_is_dropped_is_deleted_without_the_garbage_collector(read: str) -> None:
+def test_who_is_dropped_is_gone_without_the_garbage_collector(read: str) -> None:
     """That may run while the pool of connections is locked; closing a connection there would wait for the lock for ever."""
     records = [change(3, "insert", 1), progress(3), progress(4)]
     gc.disable()
@@ -273,7 +273,7 @@ def test_the_same_with_asyncio(shared_server: ServerProcess, hotel: Hotel) -> No
     assert copy.rows == pairs(hotel.clashes.rows()) and cutter.cuts > 1
 
 
-def test_a_follower_with_a_store_deleted_on_where_it_was(hotel: Hotel, tmp_path: Path) -> None:
+def test_a_follower_with_a_store_goes_on_where_it_was(hotel: Hotel, tmp_path: Path) -> None:
     """It comes and goes; a version whose body was left comes again."""
     hotel.jobs.upsert([row(0)])
     copy, store = Copy(), tmp_path / "clashes.token"

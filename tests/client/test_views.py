@@ -148,7 +148,7 @@ def test_a_million_rows_pass_through_little_memory(server: ServerProcess) -> Non
     assert largest + python < 8 << 20 and python_rows < 8 << 20  # of 16 MB; a batch has 1 MB
 
 
-def test_a_batch_is_handed_out_before_the_next_has_inserted() -> None:
+def test_a_batch_is_handed_out_before_the_next_has_come() -> None:
     """By a server that sends the second only when the first was taken."""
     batches = [pa.record_batch({"a": [1, 2]}), pa.record_batch({"a": [3]})]
     whole = stream_of(batches)

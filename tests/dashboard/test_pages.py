@@ -90,7 +90,7 @@ def test_the_keyboard_is_enough(service: ServerProcess, visitor: Visitor) -> Non
     page.wait_for_function("() => document.getElementById('say').textContent.startsWith('Lane 1 of 62')")
 
 
-def test_a_chosen_lane_stays_chosen_when_others_inserted_into_view(service: ServerProcess, visitor: Visitor) -> None:
+def test_a_chosen_lane_stays_chosen_when_others_come_into_view(service: ServerProcess, visitor: Visitor) -> None:
     page = visitor()
     page.goto(f"{service.url}/#/views/{PRESIDENTS}")
     page.locator("text=62 rows in view").wait_for()

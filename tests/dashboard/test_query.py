@@ -59,7 +59,7 @@ def test_names_are_completed_and_words_coloured(editor: Page) -> None:
         ("SELECT a.id FROM stays a JOIN stays a ON overlaps(a.stay, a.stay)", None, "used twice"),
     ],
 )
-def test_a_refusal_stands_at_its_position(editor: Page, sql: str, marked: str | None, said: str) -> None:
+def test_a_refusal_stands_at_its_place(editor: Page, sql: str, marked: str | None, said: str) -> None:
     editor.locator("#sql").fill(sql)
     editor.keyboard.press("Control+Enter")
     trouble = editor.get_by_role("alert").filter(has_text=said).first

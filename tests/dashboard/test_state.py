@@ -32,7 +32,7 @@ def status(client: httpx.Client, **headers: str) -> dict[str, Any]:
     return found
 
 
-def test_views_and_relations_emit_what_they_hold(client: httpx.Client) -> None:
+def test_views_and_relations_tell_what_they_hold(client: httpx.Client) -> None:
     found = status(client)
     one = found["views"][PRESIDENTS]
     assert (one["state"], one["algorithm"], one["guarantee"]) == ("live", "interval-tree", "strict")
@@ -96,7 +96,7 @@ def test_the_list_of_problems_is_bounded(client: httpx.Client) -> None:
     assert all(len(one["path"]) <= 500 and len(one["detail"]) <= 500 for one in status(client)["problems"])
 
 
-def test_events_emit_the_state_every_second(client: httpx.Client) -> None:
+def test_events_tell_the_state_every_second(client: httpx.Client) -> None:
     versions = []
     with client.stream("GET", "/v1/status", headers={"Accept": talk.SSE}) as answer:
         assert answer.headers["content-type"].startswith(talk.SSE)

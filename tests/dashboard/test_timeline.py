@@ -121,7 +121,7 @@ def _pinch(page: Page, x: float, y: float) -> None:
     )
 
 
-def test_rows_that_inserted_flash_and_rows_that_go_fade(service: ServerProcess, visitor: Visitor) -> None:
+def test_rows_that_come_flash_and_rows_that_go_fade(service: ServerProcess, visitor: Visitor) -> None:
     client = service.client()
     page = visitor()
     page.goto(f"{service.url}/#/views/clashes")
@@ -193,7 +193,7 @@ def test_it_stays_where_somebody_moves_it_while_everything_is_asked_for(service:
     talk.drop(client, ["held"], ["before", "after"])
 
 
-def test_a_new_last_row_inserted_into_view_until_somebody_scrolls(service: ServerProcess, visitor: Visitor) -> None:
+def test_a_new_last_row_comes_into_view_until_somebody_scrolls(service: ServerProcess, visitor: Visitor) -> None:
     client = service.client()
     for relation in ("hosts", "guests"):
         talk.define(client, relation, PLAIN)
@@ -360,7 +360,7 @@ def frames_of(times: list[float]) -> dict[str, float]:
     return {"a_second": 1000 * len(gaps) / (times[-1] - times[0]), "longest_milliseconds": float(gaps.max())}
 
 
-def test_frames_while_a_thousand_changes_a_second_inserted(large: ServerProcess, visitor: Visitor) -> None:
+def test_frames_while_a_thousand_changes_a_second_come(large: ServerProcess, visitor: Visitor) -> None:
     client = large.client()
     page = visitor()
     page.goto(f"{large.url}/#/views/pairs")

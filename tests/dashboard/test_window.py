@@ -59,7 +59,7 @@ def test_a_window_has_the_rows_that_its_bounds_say(client: httpx.Client) -> None
     assert 0 < len(found["lanes"][0]["rows"]) < 10
 
 
-def test_a_limit_is_kept_and_emitted(client: httpx.Client) -> None:
+def test_a_limit_is_kept_and_told(client: httpx.Client) -> None:
     lane = window(client, PRESIDENTS, limit=5)["lanes"][0]
     assert len(lane["rows"]) == 5 and lane["more"]
     assert not window(client, PRESIDENTS, limit=62)["lanes"][0]["more"]

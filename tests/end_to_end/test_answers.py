@@ -122,7 +122,7 @@ def _check_window(client: httpx.Client, name: str, view: dict[str, Any], everyth
         assert talk.count(client, view["name"], overlaps=window) == len(expected)
 
 
-def test_relations_inserted_back(loaded: httpx.Client) -> None:
+def test_relations_come_back(loaded: httpx.Client) -> None:
     for name in NAMES:
         table = datasets.tables(name)[0]
         expected = datasets.table(name, table)

@@ -225,7 +225,7 @@ def test_a_stop_meanwhile(tmp_path: Path) -> None:
     assert livejoin(0, "check", tmp_path / "data").splitlines()[-1].startswith("verdict    sound")
 
 
-def test_what_the_service_emits_of_another_one() -> None:
+def test_what_the_service_tells_of_another_one() -> None:
     mine = {"id": "1", "state": "done"}
     assert command._of("1", {**mine, "previous": {"id": "0", "state": "done"}})["state"] == "done"
     assert command._of("1", {"id": "2", "state": "running", "previous": mine}) == mine
@@ -273,7 +273,7 @@ def test_a_kill_in_the_middle(tmp_path: Path) -> None:
         pass
 
 
-def test_while_batches_inserted(server: ServerProcess, tmp_path: Path) -> None:
+def test_while_batches_come(server: ServerProcess, tmp_path: Path) -> None:
     """Each backup has exactly one version: everything that was acknowledged before it began, and no partial batch."""
     stop, sent = threading.Event(), [30]
 

@@ -109,7 +109,7 @@ def test_several_relations_at_once_or_not_at_all(case: Case) -> None:
     assert len(relation_rows(case, case.b)) == len(relation_rows(case, case.m)) == 1
 
 
-def test_insert_is_validated_at_its_position(case: Case) -> None:
+def test_insert_is_judged_at_its_place(case: Case) -> None:
     case.define()
     talk.ok(talk.send(case.client, [case.booking(1, "A", 1, 5)]))
     emitted = talk.problem(talk.send(case.client, [
@@ -349,7 +349,7 @@ def test_a_cut_arrow_stream_is_malformed(case: Case) -> None:
         talk.problem(post(case, ARROW, body[:size], case.b), 400, "malformed-body")
 
 
-def test_malformed_emits_the_line(case: Case) -> None:
+def test_malformed_tells_the_line(case: Case) -> None:
     case.define()
     lines = [json.dumps({**GOOD, "id": number}) for number in range(5)]
     emitted = talk.problem(post(case, JSONL, "\n".join([*lines[:3], "{oops", *lines[3:]]), case.b), 400, "malformed-body")

@@ -86,7 +86,7 @@ def test_snapshot(live: Case) -> None:
     assert [record["op"] for record in records(live, since=found[-1]["token"])] == ["delete", "progress"]
 
 
-def test_snapshot_while_batches_inserted(live: Case) -> None:
+def test_snapshot_while_batches_come(live: Case) -> None:
     """A snapshot and the changes after it, while rows are inserted and deleted: nothing is lost, and nothing is sent twice."""
     talk.ok(talk.send(live.client, [live.booking(number, "A", 4, 6) for number in range(100, 1100)]))
     stop = threading.Event()
@@ -131,7 +131,7 @@ def test_last_event_id_wins(live: Case) -> None:
         assert [record["op"] for record in records(live, last=token, **parameters)] == ["delete", "progress"]
 
 
-def test_wait_ends_after_silence_and_carries_what_inserted(live: Case) -> None:
+def test_wait_ends_after_silence_and_carries_what_comes(live: Case) -> None:
     token = now(live)
     start = time.monotonic()
     found: list[dict[str, Any]] = []

@@ -46,7 +46,7 @@ def test_a_used_relation_stays(live: Case) -> None:
     talk.drop(live.client, [live.v], [live.b, live.m])
 
 
-def test_a_dropped_relation_inserted_back_empty(live: Case) -> None:
+def test_a_dropped_relation_comes_back_empty(live: Case) -> None:
     talk.drop(live.client, [live.v], [live.b])
     talk.define(live.client, live.b, BOOKINGS)
     assert talk.ok(live.client.get(f"/v1/relations/{live.b}"))["rows"] == 0

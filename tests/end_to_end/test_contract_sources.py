@@ -32,7 +32,7 @@ def test_duplicates(case: Case) -> None:
     assert [row["id"] for row in relation_rows(case, case.b)] == [1, 2, 3, 5]
 
 
-def test_a_duplicate_is_answered_before_its_rows_are_validated(case: Case) -> None:
+def test_a_duplicate_is_answered_before_its_rows_are_judged(case: Case) -> None:
     case.define()
     source = f"judge {case.b}"
     talk.ok(talk.send(case.client, [case.booking(1, "A", 1, 5)], source=source, epoch=1))

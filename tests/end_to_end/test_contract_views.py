@@ -108,7 +108,7 @@ def test_names_of_columns_without_as(live: Case) -> None:
     assert list(row) == ["b.id", "m.id", "place"]
 
 
-def test_duration_and_unbounded_inputs(live: Case) -> None:
+def test_duration_and_unbounded_sides(live: Case) -> None:
     sql = (
         f"SELECT x.id AS one, y.id AS two, intersection(x.stay, y.stay) AS both, duration(x.stay, y.stay) AS d"
         f" FROM {live.b} x JOIN {live.b} y ON overlaps(x.stay, y.stay) AND x.id < y.id"
@@ -198,7 +198,7 @@ def test_bad_sql(case: Case, sql: str) -> None:
     assert answer.status_code == 422 and answer.json()["type"] in ("/problems/bad-query", "/problems/unsupported-query"), answer.text
 
 
-def test_bad_sql_emits_the_position(case: Case) -> None:
+def test_bad_sql_tells_the_position(case: Case) -> None:
     case.define()
     emitted = talk.problem(put(case, f"SELECT b.id\nFROM {case.b} b JOIN ON"), 422, "bad-query")
     assert "2" in emitted["detail"]

@@ -115,7 +115,7 @@ def test_nothing_is_applied(server: ServerProcess, live: Case, link: Link) -> No
 
 
 @pytest.mark.parametrize("method", ["GET", "HEAD", "OPTIONS", "POST", "PUT", "DELETE", "PATCH"])
-def test_nothing_is_emitted(server: ServerProcess, live: Case, link: Link, method: str) -> None:
+def test_nothing_is_told(server: ServerProcess, live: Case, link: Link, method: str) -> None:
     paths = ["/", "/livez", "/readyz", "/metrics", "/docs", "/openapi.json", "/v1/status", "/v1/relations", "/v1/changes", "/v1/explain"]
     paths += ["/problems/forbidden", "/nothing", f"//{EVIL}/v1/status", f"http://{EVIL}/v1/status", "/v1/views/"]
     paths += [f"/v1/views/{live.v}{rest}" for rest in ("", "/rows?limit=1", "/count", "/changes?snapshot=true")]

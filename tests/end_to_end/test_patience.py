@@ -123,7 +123,7 @@ def patient(shared_server: ServerProcess) -> Iterator[Case]:
     talk.drop(case.client, [f"{case.v}_x", case.v], [case.b, case.m])
 
 
-def test_a_follower_that_takes_nothing_is_emitted_where_it_was(shared_server: ServerProcess, patient: Case) -> None:
+def test_a_follower_that_takes_nothing_is_told_where_it_was(shared_server: ServerProcess, patient: Case) -> None:
     """Its last record is an error with a token, then the connection closes; nothing was skipped before it."""
     small = f"{patient.v}_x"
     talk.view(patient.client, small, {**patient.json, "changes": {"retain_rows": 2000}})

@@ -95,7 +95,7 @@ def refused(client: httpx.Client, sql: str, status: int, kind: str) -> dict[str,
     return talk.problem(ask(client, sql), status, kind)
 
 
-def test_values_inserted_back_as_they_were_sent(client: httpx.Client) -> None:
+def test_values_come_back_as_they_were_sent(client: httpx.Client) -> None:
     """Decimals, times, nulls, NaN, -0.0: the rows of a query are those of the relation."""
     read = [json.loads(line) for line in client.get("/v1/relations/bookings/rows").text.splitlines()]
     assert rows(client, "SELECT * FROM bookings ORDER BY id") == sorted(read, key=lambda one: one["id"]) == ROWS
@@ -173,7 +173,7 @@ def test_types_of_duckdb(client: httpx.Client, expression: str, shown: Any) -> N
     assert rows(client, f"SELECT {expression} AS v") == [{"v": shown}]
 
 
-def test_a_sum_beyond_int64_is_emitted(client: httpx.Client) -> None:
+def test_a_sum_beyond_int64_is_told(client: httpx.Client) -> None:
     refused(client, "SELECT sum(9223372036854775807 + id * 0) AS s FROM bookings", 400, "bad-query")
     (found,) = rows(client, "SELECT sum(9223372036854775807 + id * 0)::DECIMAL(38, 0) AS s FROM bookings")
     assert found == {"s": str(300 * (2**63 - 1))}
@@ -239,7 +239,7 @@ def test_names_of_with_go_first(client: httpx.Client) -> None:
         ("SELECT * INTO x FROM bookings", 400, "bad-query", (1, 8)),
     ],
 )
-def test_what_is_wrong_is_emitted(client: httpx.Client, sql: str, status: int, kind: str, position: tuple[int, int] | None) -> None:
+def test_what_is_wrong_is_told(client: httpx.Client, sql: str, status: int, kind: str, position: tuple[int, int] | None) -> None:
     emitted = refused(client, sql, status, kind)
     assert position is None or emitted["position"] == {"line": position[0], "column": position[1]}, emitted
 
@@ -267,7 +267,7 @@ def test_bodies(client: httpx.Client) -> None:
     talk.problem(client.get("/v1/query"), 405, "method-not-allowed")
 
 
-def test_columns_that_duckdb_does_not_emit_apart(client: httpx.Client) -> None:
+def test_columns_that_duckdb_does_not_tell_apart(client: httpx.Client) -> None:
     talk.define(client, "cases", {"columns": [{"name": "id", "type": "int64"}, {"name": "Id", "type": "int64"}], "key": ["id"]})
     assert "'id'" in refused(client, "SELECT * FROM cases", 422, "unsupported-query")["detail"]
     talk.drop(client, relations=["cases"])

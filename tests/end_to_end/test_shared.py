@@ -242,7 +242,7 @@ def test_files_of_rows_that_a_token_is_not_for(service: Service) -> None:
             assert answer.status_code in (200, 206, 412, 416) and answer.headers.get("etag") != head.headers["etag"]
 
 
-def test_slots_for_queries_emit_nothing_of_who_holds_them(service: Service) -> None:
+def test_slots_for_queries_tell_nothing_of_who_holds_them(service: Service) -> None:
     """All are held by queries of relations that the token is not for; once these end, there is one for it."""
     talk.ok(service.client("ops").post("/v1/changes", json={"changes": [change("secret_r", id_) for id_ in range(200, 300)]}))
     sql = "SELECT count(*) AS n FROM " + ", ".join(f"secret_r AS r{number}" for number in range(20))
@@ -258,7 +258,7 @@ def test_slots_for_queries_emit_nothing_of_who_holds_them(service: Service) -> N
     until(lambda: mine().status_code == 200)
 
 
-def test_the_id_of_another_request_emits_nothing_of_it(service: Service) -> None:
+def test_the_id_of_another_request_tells_nothing_of_it(service: Service) -> None:
     """A client names the id of another's request, which failed: it gets its own answer under this id, and no more."""
     id_ = {"X-Request-Id": "the-owner-s"}
     talk.problem(service.client("owner").get("/v1/views/secret_v/rows?cursor=none", headers=id_), 400, "bad-cursor")

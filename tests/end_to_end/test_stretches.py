@@ -227,7 +227,7 @@ def read_in_parts(client: httpx.Client, tables: Rows, wanted: dict[str, list[tup
     )
 
 
-def test_what_the_service_emits(server: ServerProcess) -> None:
+def test_what_the_service_tells(server: ServerProcess) -> None:
     client = server.client()
     emitted = ok(client.get("/v1/views/free"))
     assert emitted["plan"]["class"] == "gaps, 1-D, 2 relations, keyed" and emitted["plan"]["algorithm"] == "event-tree"

@@ -204,7 +204,7 @@ def test_what_a_named_token_reads(house: House) -> None:
     talk.ok(client.delete(f"/v1/readings/{reading['id']}"), 204)
 
 
-def test_batches_are_validated_relation_by_relation(house: House) -> None:
+def test_batches_are_judged_relation_by_relation(house: House) -> None:
     client, every = house.client("write-named"), house.client("read-all")
     version = talk.ok(every.get("/v1/status"))["version"]
     assert talk.ok(client.post("/v1/changes", json={"changes": [change("a", 3)]}))["version"] == version + 1
@@ -376,7 +376,7 @@ def test_a_body_does_not_outlive_its_token(house: House, path: str, body: dict[s
         ("admin-relations", "GET", "/v1/relations/gone", None, "there is no relation 'gone'"),
     ],
 )
-def test_what_is_emitted_instead_of_a_name_is_what_the_token_is_for(
+def test_what_is_told_instead_of_a_name_is_what_the_token_is_for(
     house: House, token: str, method: str, path: str, body: Any, says: str
 ) -> None:
     answer = house.client(token).request(method, path, **({"content": body} if body == "" else {"json": body}))

@@ -110,7 +110,7 @@ def test_each_failpoint_is_killed_at() -> None:
         assert step in text or ("_STEPS" in text and step not in HERE), f"{step} is not in {path_of_test}"
 
 
-def test_a_service_that_does_not_start_is_emitted(tmp_path: Path) -> None:
+def test_a_service_that_does_not_start_is_told(tmp_path: Path) -> None:
     """An unknown failpoint is reported, not ignored."""
     with pytest.raises(NotStarted), ServerProcess(tmp_path / "data", environment={"LIVEJOIN_FAILPOINT": "in-no-step"}):
         pass

@@ -46,7 +46,7 @@ class _Socket:
         self.aborted = True
 
 
-def test_a_client_that_takes_something_now_and_then_is_emitted_of_and_stays(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_client_that_takes_something_now_and_then_is_told_of_and_stays(monkeypatch: pytest.MonkeyPatch) -> None:
     """Seen: its version was released if it read less than a chunk of 2 MiB during --pin-idle, and its connection was closed if the system,
     which takes a megabyte at a time, took no more from the service."""
     emitted, transport = list[float](), _Socket()

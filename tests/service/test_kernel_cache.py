@@ -88,7 +88,7 @@ def test_what_is_in_it_is_used_and_what_is_missing_is_an_error(cache: Path) -> N
     assert "compiled kernels cannot be stored" in missing.stderr and "set LIVEJOIN_CACHE to a folder that can be written" in missing.stderr
 
 
-def test_a_cache_without_a_position_for_them_leaves_them_to_that_of_the_user(cache: Path) -> None:
+def test_a_cache_without_a_place_for_them_leaves_them_to_that_of_the_user(cache: Path) -> None:
     """Numba's own locator, which identifies a source by its path alone, kept outdated callers of a helper that had changed."""
     cache.mkdir()
     close(cache)

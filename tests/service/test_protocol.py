@@ -98,7 +98,7 @@ def test_a_head_that_is_too_large(small: ServerProcess, head: bytes) -> None:
     is_problem(said(small, head), 431, "headers-too-large")
 
 
-def test_a_head_of_the_maximum_size_passes_however_it_inserted(small: ServerProcess) -> None:
+def test_a_head_of_the_maximum_size_passes_however_it_comes(small: ServerProcess) -> None:
     head = GET + b"Connection: close\r\nLarge: " + b"x" * 3900 + b"\r\n\r\n"
     for pieces in ([head], [head[:3000], head[3000:]], [head + b"GET /livez HTTP/1.1\r\n" + b"x" * 300]):
         assert said(small, *pieces).startswith(b"HTTP/1.1 200 ")
@@ -358,7 +358,7 @@ def nobody_reads(client: httpx.Client) -> bool:
     return "\nlivejoin_pins 0.0" in text and "\nlivejoin_subscribers 0.0" in text
 
 
-def test_a_stream_whose_client_has_deleted_with_a_request_behind_it(small: ServerProcess) -> None:
+def test_a_stream_whose_client_has_gone_with_a_request_behind_it(small: ServerProcess) -> None:
     """Seen: only the newest request of the connection was notified."""
     with small.client() as client:
         for path in (b"/v1/relations/texts/rows", b"/v1/views/followed/changes"):

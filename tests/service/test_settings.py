@@ -107,7 +107,7 @@ def test_every_setting_is_declared_whole() -> None:
         assert getattr(read_settings({one.name: one.default}), one.name) == Settings.model_fields[one.name].default
 
 
-def test_help_emits_all_of_it() -> None:
+def test_help_tells_all_of_it() -> None:
     done = subprocess.run([sys.executable, "-m", "service.cli", "serve", "--help"], cwd=ROOT, capture_output=True, text=True, check=True)
     emitted = " ".join(done.stdout.split())
     for one in settings():

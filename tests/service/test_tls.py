@@ -95,7 +95,7 @@ def test_versions_of_tls(server: ServerProcess, pairs: Pairs) -> None:
         shown(server, TLSVersion.TLSv1, TLSVersion.TLSv1_1)
 
 
-def test_who_is_emitted_the_ca_reaches_it(server: ServerProcess, pairs: Pairs, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_who_is_told_the_ca_reaches_it(server: ServerProcess, pairs: Pairs, monkeypatch: pytest.MonkeyPatch) -> None:
     """The client and the job take a path; a command takes its variable."""
     with livejoin.connect(server.url, ca=pairs.first.certificate) as client:
         assert client.relations() == []

@@ -22,7 +22,7 @@ print(before - psutil.Process().memory_info().rss)
 """
 
 
-def test_what_is_free_deleted_back() -> None:
+def test_what_is_free_goes_back() -> None:
     found = subprocess.run([sys.executable, "-c", _PROGRAM], cwd=ROOT, capture_output=True, text=True, check=True)
     assert int(found.stdout) > 150e6
 
@@ -78,7 +78,7 @@ def test_it_is_time_once_work_has_ended() -> None:
     assert leftovers.are_due(first, 0, 1e6 + _QUIET)
 
 
-def test_it_is_time_though_work_deleted_on() -> None:
+def test_it_is_time_though_work_goes_on() -> None:
     leftovers, step = MemoryTrimmer(), _QUIET / 2
     due = [number * step for number in range(int(4 * _LONGEST)) if leftovers.are_due(object(), 0, number * step)]
     assert len(due) >= 1 and due[0] >= _LONGEST and all(later - sooner >= _LONGEST for sooner, later in zip(due, due[1:], strict=False))

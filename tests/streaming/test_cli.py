@@ -63,7 +63,7 @@ def test_the_log_s_format(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
         assert status == 2 and "'xml' is not a format of the log: use text or json" in emitted
 
 
-def test_every_failure_is_emitted(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, tmp_path: Path) -> None:
+def test_every_failure_is_told(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, tmp_path: Path) -> None:
     job = OutJob(tmp_path, *NOWHERE, "v", "one")
     with job.path.open("a") as file:
         file.write('\n[[out]]\nview = "v"\ntopic = "two"\n')

@@ -174,7 +174,7 @@ def test_a_new_checkpoint_is_a_new_source(stays: ServerProcess, topics: Topics, 
     assert ids(stays) == [1, 2]
 
 
-def test_the_service_deleted_and_inserted_back(mortal_stays: ServerProcess, topics: Topics, topic: str, job_of: Jobs) -> None:
+def test_the_service_goes_and_comes_back(mortal_stays: ServerProcess, topics: Topics, topic: str, job_of: Jobs) -> None:
     mortal_stays.kill()
     topics.put(topic, [create(1)])
     with job_of(mortal_stays.url, (topic, "stays")) as job:
@@ -201,7 +201,7 @@ def test_the_service_deleted_and_inserted_back(mortal_stays: ServerProcess, topi
     assert ids(mortal_stays) == [1, 2, 3]
 
 
-def test_the_broker_deleted_and_inserted_back(stays: ServerProcess, shared_spark: SharedSpark, tmp_path: Path) -> None:
+def test_the_broker_goes_and_comes_back(stays: ServerProcess, shared_spark: SharedSpark, tmp_path: Path) -> None:
     """For a moment, for longer than Spark bears (made short here), under a stop, and at the start."""
     impatient = {"request.timeout.ms": 1000, "default.api.timeout.ms": 1000}
     with Broker() as broker:

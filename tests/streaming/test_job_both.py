@@ -108,7 +108,7 @@ def test_a_port_that_is_taken(tmp_path: Path) -> None:
     assert "choose another --metrics-port" in job.said
 
 
-def test_a_long_wait_is_emitted_seldom(caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_long_wait_is_told_seldom(caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch) -> None:
     """An hour of tries, on a clock that is set forward by each wait."""
     now = 0.0
 

@@ -336,7 +336,7 @@ def test_a_batch_too_large_for_the_service(tmp_path: Path, broker: Broker, spark
         topic = stage.topic(*range(300))
         said = stage.fails(topic)
         assert "too large for the service" in said and "--max-body" in said
-        do_as_emitted(stage, topic, said, max_offsets=30)
+        do_as_told(stage, topic, said, max_offsets=30)
         assert stage.ids() == list(range(300))
 
 
@@ -352,13 +352,13 @@ def test_a_batch_too_large_for_spark(stage: Stage) -> None:
     try:
         said = stage.fails(topic)
         assert "too large for Spark's driver" in said and "more memory" in said
-        do_as_emitted(stage, topic, said, max_offsets=1)
+        do_as_told(stage, topic, said, max_offsets=1)
     finally:
         settings.set("spark.driver.maxResultSize", usual)
     assert stage.ids() == [0, 1, 2, 3]
 
 
-def do_as_emitted(stage: Stage, topic: str, said: str, max_offsets: int) -> None:
+def do_as_told(stage: Stage, topic: str, said: str, max_offsets: int) -> None:
     """Lowers max_offsets alone, which does not help, and then deletes the file in which the batch is planned."""
     offsets = stage.checkpoint / "offsets"
     assert f"lower max_offsets in [stream] and delete the newest file in {offsets}" in said
@@ -368,7 +368,7 @@ def do_as_emitted(stage: Stage, topic: str, said: str, max_offsets: int) -> None
     stage.run(topic, max_offsets=max_offsets)
 
 
-def test_what_has_no_order_is_emitted_once(stage: Stage, caplog: pytest.LogCaptureFixture) -> None:
+def test_what_has_no_order_is_told_once(stage: Stage, caplog: pytest.LogCaptureFixture) -> None:
     def warnings() -> list[str]:
         emitted = [record.getMessage() for record in caplog.records if record.name == "livejoin.pipeline" and record.levelname == "WARNING"]
         caplog.clear()
@@ -393,7 +393,7 @@ def test_what_has_no_order_is_emitted_once(stage: Stage, caplog: pytest.LogCaptu
     assert f"topic {one} has a truncate, but the changes of its relation come from several topics" in warnings()[0]
 
 
-def test_a_partition_added_under_way_is_emitted(stage: Stage, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_partition_added_under_way_is_told(stage: Stage, caplog: pytest.LogCaptureFixture) -> None:
     def emitted() -> list[str]:
         return [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
 
@@ -424,7 +424,7 @@ def test_dead_letters_keep_their_headers(stage: Stage) -> None:
     assert len(second) == 4
 
 
-def test_how_far_behind_is_emitted_where_it_is_known() -> None:
+def test_how_far_behind_is_told_where_it_is_known() -> None:
     known = {"t": FoundTopic("id", 3), "u": FoundTopic("id", 1)}
     watch = TopicWatch(quiet_admin({"bootstrap.servers": "127.0.0.1:1"}), known, {("t", 0): 5, ("t", 1): 7, ("t", 2): 7}, Metrics())
     watch._ends = {("t", 0): 9, ("t", 1): 7, ("t", 2): 1007, ("u", 0): 10**9}  # of u nothing was read yet, and it may begin anywhere
@@ -465,7 +465,7 @@ def test_checkpoints_that_are_no_good(stage: Stage) -> None:
     assert stage.ids() == [1]
 
 
-def test_what_prometheus_is_emitted(stage: Stage) -> None:
+def test_what_prometheus_is_told(stage: Stage) -> None:
     topic = stage.topic(1, 2)
     unknown = {"before": {"id": 9}, "after": None, "op": "d"}
     Topics(stage.broker).put(topic, [({"id": 2}, None), ({"id": 9}, unknown), ({"id": 9}, None)])

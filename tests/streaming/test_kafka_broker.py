@@ -54,7 +54,7 @@ def test_a_taken_port_is_said() -> None:
             pass
 
 
-def test_a_folder_in_use_is_said_and_its_own_deleted_with_it() -> None:
+def test_a_folder_in_use_is_said_and_its_own_goes_with_it() -> None:
     with Broker() as first:
         assert first.data.exists()
         with pytest.raises(StreamError, match="is in use by another broker"), Broker(first.data):

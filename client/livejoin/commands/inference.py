@@ -17,11 +17,11 @@ import pyarrow.csv
 from livejoin.commands.judging import names_of
 from livejoin.files import File, csv_chunks, csv_header, jsonl_chunks
 from livejoin.terminal import Failure
+from livejoin.wire.budget import is_bytes
 from livejoin.wire.csv import refuse_other_separators
 from livejoin.wire.errors import MalformedBody
 from livejoin.wire.json import FlawedObject, loads
 from livejoin.wire.kinds import MOST_DIGITS, decimal_kind, digits_of
-from livejoin.wire.room import is_bytes
 from livejoin.wire.schema import OP_COLUMN
 from livejoin.wire.table import is_text
 from livejoin.wire.values.open_ends import EARLY, LATE

@@ -312,12 +312,12 @@ def _post(
         raise Failure(f"{relation.name} was not replaced: {error}") from error
     ignored = f", {loaded.ignored:,} ignored" if loaded.ignored else ""
     reached = f", version {loaded.version}" if loaded.version else ""
-    emitted = f"{loaded.applied:,} row{'s' if loaded.applied != 1 else ''} loaded"
+    summary = f"{loaded.applied:,} row{'s' if loaded.applied != 1 else ''} loaded"
     lost, positions = repeats.emitted(files)
     if lost:
         kept = loaded.applied - lost
-        emitted = f"{loaded.applied:,} rows read, {kept:,} kept: {lost:,} replaced by later rows with the same key ({positions})"
-    print(f"{relation.name}: {emitted}{ignored}{reached}")
+        summary = f"{loaded.applied:,} rows read, {kept:,} kept: {lost:,} replaced by later rows with the same key ({positions})"
+    print(f"{relation.name}: {summary}{ignored}{reached}")
     if rejected.count:
         rejected.show()
         others = " and the others were loaded" if loaded.applied or loaded.ignored else ""

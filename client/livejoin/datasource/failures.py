@@ -27,7 +27,7 @@ NEW_CHECKPOINT = (
     'changes if it is defined with larger limits, "changes": {"retain_rows": n, "retain_bytes": n}'
 )
 OTHER_COLUMNS = "the columns of the view have changed since it was loaded: load the DataFrame again, or restart the query"
-FIRST_BATCH_DELETED = (
+FIRST_BATCH_GONE = (
     "this query cannot continue: start it with a new checkpoint; the service keeps the version of the first batch (option 'snapshot') for "
     "an hour, and not across a restart: give the query more cores to read it in time, or start without 'snapshot'"
 )

@@ -24,7 +24,7 @@ from pyspark.sql.types import StructType
 
 from livejoin import Arrow, LivejoinError, SnapshotExpired, Unreachable, View
 from livejoin.datasource.errors import DataSourceError
-from livejoin.datasource.failures import FIRST_BATCH_DELETED, LOAD_AGAIN, NEW_CHECKPOINT, OTHER_COLUMNS, converting_errors
+from livejoin.datasource.failures import FIRST_BATCH_GONE, LOAD_AGAIN, NEW_CHECKPOINT, OTHER_COLUMNS, converting_errors
 from livejoin.datasource.options import LONGEST_HOLD, MOST_PARTS, Options, Service
 
 _PARTS, _HOLD = 8, 600
@@ -118,12 +118,12 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             return [ChangesPartition(since, end["token"], end["version"])]
         reading = self._reading
         if reading is None or reading["version"] != end["version"]:  # the query was restarted within its first batch
-            with _opened(self._service, self._view, FIRST_BATCH_DELETED) as view:
+            with _opened(self._service, self._view, FIRST_BATCH_GONE) as view:
                 self._reading = reading = self._begin(view, end["version"])
         return [RowsPartition(cursor) for cursor in reading["cursors"]]
 
     def read(self, partition: RowsPartition | ChangesPartition) -> Iterator[pa.RecordBatch]:
-        with _opened(self._service, self._view, FIRST_BATCH_DELETED if isinstance(partition, RowsPartition) else NEW_CHECKPOINT) as view:
+        with _opened(self._service, self._view, FIRST_BATCH_GONE if isinstance(partition, RowsPartition) else NEW_CHECKPOINT) as view:
             if isinstance(partition, RowsPartition):
                 found = _held(lambda: view.part_as_changes(partition.cursor))
             else:

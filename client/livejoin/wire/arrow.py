@@ -11,11 +11,11 @@ from collections.abc import Callable
 import pyarrow as pa
 
 from livejoin.wire.batch import RELATION_METADATA, Batch, concatenated
+from livejoin.wire.budget import UNBOUNDED, Budget, is_bytes, is_view, take_arrow_stream, without_junk
 from livejoin.wire.columns import checked, mask_of
 from livejoin.wire.errors import MalformedBody
 from livejoin.wire.json import Definitions
 from livejoin.wire.kinds import SENT_TYPES, ByKind, kept
-from livejoin.wire.room import UNBOUNDED, Budget, is_bytes, is_view, take_arrow_stream, without_junk
 from livejoin.wire.schema import OP_COLUMN, RowRules
 from livejoin.wire.table import is_text, refuse_twice, validate_table
 from livejoin.wire.validate import Findings, ValidatedRows, assemble

@@ -14,10 +14,10 @@ import pyarrow as pa
 from pyarrow import csv
 
 from livejoin.wire.batch import Batch
+from livejoin.wire.budget import CSV_WEIGHTS, UNBOUNDED, Budget, take_text
 from livejoin.wire.columns import from_texts
 from livejoin.wire.errors import MalformedBody, check_utf8, cut
 from livejoin.wire.json import Definitions
-from livejoin.wire.room import CSV_WEIGHTS, UNBOUNDED, Budget, take_text
 from livejoin.wire.schema import OP_COLUMN, RowRules
 from livejoin.wire.table import refuse_twice, validate_table
 from livejoin.wire.validate import Findings, assemble

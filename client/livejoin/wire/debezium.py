@@ -19,11 +19,11 @@ from typing import Any
 import orjson
 
 from livejoin.wire.batch import DELETE, TRUNCATE, UPSERT, Batch
+from livejoin.wire.budget import UNBOUNDED, Budget
 from livejoin.wire.columns import DEBEZIUM_READERS, mask_of
 from livejoin.wire.errors import MalformedBody
 from livejoin.wire.grammar import Unreadable, shown
 from livejoin.wire.json import Definitions, FlawedObject, JsonRows, fault_of, lines, validate_rows
-from livejoin.wire.room import UNBOUNDED, Budget
 from livejoin.wire.schema import RelationDefinition, RowRules
 from livejoin.wire.semantics import NO_SEMANTICS, Semantics, Settler, has_open_ends, settler, structs_of
 from livejoin.wire.validate import Findings, ValidatedRows, assemble

@@ -7,12 +7,12 @@ from typing import TypeVar
 
 from livejoin.wire.arrow import decode_arrow, decode_relation_arrow
 from livejoin.wire.batch import Batch
+from livejoin.wire.budget import UNBOUNDED, Budget
 from livejoin.wire.csv import decode_csv
 from livejoin.wire.debezium import decode_debezium
 from livejoin.wire.errors import UnsupportedMediaType
 from livejoin.wire.json import Definitions, decode_json, decode_jsonl, decode_relation_jsonl
 from livejoin.wire.parquet.decode import decode_parquet
-from livejoin.wire.room import UNBOUNDED, Budget
 
 _CHANGES: dict[str, Callable[[bytes, Definitions, Budget], Batch]] = {
     "application/json": decode_json,

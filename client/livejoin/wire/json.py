@@ -15,11 +15,11 @@ import numpy as np
 import orjson
 
 from livejoin.wire.batch import DELETE, ONE_INDEX, ONE_OP, OPS, TRUNCATE, UPSERT, Batch, Changes, RowBlock
+from livejoin.wire.budget import JSON_WEIGHTS, UNBOUNDED, Budget, take_text
 from livejoin.wire.columns import FEW, from_values, mask_of, one_by_one
 from livejoin.wire.errors import BadParameter, MalformedBody, RowError, UnknownRelation, check_utf8, cut
 from livejoin.wire.grammar import INT64_MAX, INT64_MIN, JSON_READERS, Reader, Unreadable, shown
 from livejoin.wire.kinds import ByKind
-from livejoin.wire.room import JSON_WEIGHTS, UNBOUNDED, Budget, take_text
 from livejoin.wire.schema import OP_COLUMN, RelationDefinition, RowRules
 from livejoin.wire.validate import Findings, ValidatedRows, are_surely_valid, assemble, is_surely_valid, validate
 from livejoin.wire.wording import instead

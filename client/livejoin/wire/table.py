@@ -11,10 +11,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from livejoin.wire.batch import OP_DICTIONARY, UPSERT
+from livejoin.wire.budget import Budget, is_view, repeated
 from livejoin.wire.errors import MalformedBody
 from livejoin.wire.grammar import shown
 from livejoin.wire.json import NO_OPS
-from livejoin.wire.room import Budget, is_view, repeated
 from livejoin.wire.schema import OP_COLUMN, RowRules
 from livejoin.wire.validate import Findings, Mask, RequiredColumns, ValidatedRows, validate
 from livejoin.wire.wording import instead

@@ -12,8 +12,8 @@ import threading
 from collections.abc import MutableMapping
 from typing import Any
 
+from livejoin.wire.budget import Budget
 from livejoin.wire.errors import TooLarge
-from livejoin.wire.room import Budget
 from service.errors import Problem
 from service.settings import Settings
 

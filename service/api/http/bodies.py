@@ -10,8 +10,8 @@ from typing import Any, cast
 
 import orjson
 
+from livejoin.wire.budget import JSON_WEIGHTS, take_text
 from livejoin.wire.errors import check_utf8
-from livejoin.wire.room import JSON_WEIGHTS, take_text
 from livejoin.wire.table import first_twice
 from service.api.http import media
 from service.api.http.admission import FREE, Bodies, BodyBudget

@@ -63,7 +63,7 @@ def test_what_is_no_token(form: dict[str, Any], said: str) -> None:
     assert caught.value.type == "bad-definition" and said in caught.value.detail
 
 
-def test_expiry_is_emitted_in_utc() -> None:
+def test_expiry_is_told_in_utc() -> None:
     token = made(expires="2030-01-01T02:00:00.5+02:00")
     assert token.expires == 1_893_456_000 and token.to_json()["expires"] == "2030-01-01T00:00:00Z" == moment(token.expires)
     assert made().to_json()["expires"] is None and math.isinf(made().expires)

@@ -102,7 +102,7 @@ def test_commands_append_to_it(tmp_path: Path, log: Audit) -> None:
     ]  # fmt: skip
 
 
-def test_a_log_that_cannot_be_written_is_emitted_and_stops_nobody(tmp_path: Path, loop: Loop, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_log_that_cannot_be_written_is_told_and_stops_nobody(tmp_path: Path, loop: Loop, caplog: pytest.LogCaptureFixture) -> None:
     log = Audit(tmp_path / "none", loop.later, lambda: loop.now)
     log.request(ETL, "GET", "/v1/views", 200, CLIENT)
     assert "the audit log cannot be written: No such file or directory" in caplog.text

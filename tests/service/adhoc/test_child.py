@@ -132,13 +132,13 @@ def test_what_the_child_itself_refuses(nursery: Nursery, sql: str, reason: str) 
         ("CAST('n' || id AS INT)", "ConversionException", "Could not convert string 'n9000' to INT32"),
     ],
 )
-def test_what_deleted_wrong_while_rows_are_emitted(nursery: Nursery, value: str, reason: str, words: str) -> None:
+def test_what_goes_wrong_while_rows_are_told(nursery: Nursery, value: str, reason: str, words: str) -> None:
     """Arrow says it then, in place of DuckDB."""
     found = Talk(nursery, f"SELECT CASE WHEN id < 9000 THEN id ELSE {value} END AS a FROM mine").run()
     assert isinstance(found, dict) and found["error"] == reason and words in found["message"], found
 
 
-def test_with_deleted_before_the_tables(nursery: Nursery) -> None:
+def test_with_goes_before_the_tables(nursery: Nursery) -> None:
     found = Talk(nursery, "WITH mine AS (SELECT count(*) AS n FROM mine) SELECT n FROM mine").run()
     assert isinstance(found, pa.Table) and found.to_pylist() == [{"n": 10_000}]
 
@@ -280,7 +280,7 @@ def test_a_nursery_whose_end_cannot_be_seen_yet_is_replaced(monkeypatch: pytest.
         children.close()
 
 
-def test_the_status_outlives_the_nursery_s_limits() -> None:
+def test_the_status_outlives_the_nursery_s_door() -> None:
     """A query may run while the processes for others are let go."""
     nursery = Nursery()
     child = nursery.child()

@@ -109,7 +109,7 @@ def test_a_frame_of_many_parts() -> None:
         assert received.result() == (frames.ROWS, b"".join(parts))
 
 
-def test_too_many_scans_are_emitted_as_such(asking: tuple[Asking, Session]) -> None:
+def test_too_many_scans_are_told_as_such(asking: tuple[Asking, Session]) -> None:
     child, session = asking
     for scan in range(256):
         child.open(scan)

@@ -214,7 +214,7 @@ def test_one_alone_reads_for_itself() -> None:
     drive(work)
 
 
-def test_who_sleeps_when_an_broadcast_begins_is_woken() -> None:
+def test_who_sleeps_when_an_audience_begins_is_woken() -> None:
     """One who was alone sleeps behind the version where it begins, of which the ring is used up."""
 
     async def work(context: Context) -> None:
@@ -293,7 +293,7 @@ def test_records_that_everybody_has_are_dropped() -> None:
     drive(work)
 
 
-def test_slow_followers_of_all_broadcasts_share_what_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_slow_followers_of_all_audiences_share_what_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     """One that takes nothing keeps the newest records of its audience, up to its share, which shrinks as audiences come."""
     monkeypatch.setattr(broadcasts, "_KEPT_BYTES", 4 * (1000 + broadcasts._OVERHEAD_BYTES))
 

@@ -140,7 +140,7 @@ def test_a_view_that_has_failed() -> None:
     is_problem(ask("GET", "/v1/views/v/changes", on(engine)), "view-failed")
 
 
-def test_progress_inserted_when_nothing_else_does(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_progress_comes_when_nothing_else_does(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(followers, "PROGRESS_INTERVAL", 0.01)
     feed = Feed(Subscription())
     records = [json.loads(line) for line in get(feed, "?limit=3").text.splitlines()]

@@ -53,7 +53,7 @@ def test_every_problem_has_its_page(kind: str) -> None:
     assert page.headers["content-type"].startswith("text/html") and CATALOGUE[kind].title.split("'")[0] in page.text
 
 
-def test_what_a_probe_is_emitted_is_no_problem() -> None:
+def test_what_a_probe_is_told_is_no_problem() -> None:
     context = Context(Settings())  # recovering
     for path in ("/readyz", "/v1/views"):
         is_problem(ask("GET", path, context), "recovering")
@@ -195,7 +195,7 @@ def test_a_chunked_body_is_cut_off_at_the_limit() -> None:
     assert sent < 20
 
 
-def test_an_error_of_our_own_emits_a_request_id_and_nothing_else(caplog: pytest.LogCaptureFixture) -> None:
+def test_an_error_of_our_own_tells_a_request_id_and_nothing_else(caplog: pytest.LogCaptureFixture) -> None:
     class Broken(NoEngine):
         @property
         def views(self) -> dict[str, Any]:  # type: ignore[override]
@@ -214,7 +214,7 @@ def test_an_error_of_our_own_emits_a_request_id_and_nothing_else(caplog: pytest.
         assert set(body) == {"type", "title", "status", "detail", "request_id"} and "secret" not in response.text
 
 
-def test_what_the_writer_could_not_do_emits_the_request_id_too(caplog: pytest.LogCaptureFixture) -> None:
+def test_what_the_writer_could_not_do_tells_the_request_id_too(caplog: pytest.LogCaptureFixture) -> None:
     """Its thread knows no requests: the id is in a line of its own."""
 
     class Failing(NoEngine):

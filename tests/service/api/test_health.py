@@ -41,7 +41,7 @@ def test_a_busy_writer_delays_neither(engine: Instance, context: Context) -> Non
     held.release()
 
 
-def test_a_stuck_writer_is_emitted(engine: Instance, context: Context, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_stuck_writer_is_told(engine: Instance, context: Context, monkeypatch: pytest.MonkeyPatch) -> None:
     held = HeldWriter(engine)
     monkeypatch.setattr(writer, "_STUCK", -1.0)  # any work at all is too long
     for path in ("/livez", "/readyz"):
@@ -52,7 +52,7 @@ def test_a_stuck_writer_is_emitted(engine: Instance, context: Context, monkeypat
     assert ask("GET", "/livez", context).status_code == 200
 
 
-def test_a_writer_that_has_died_is_emitted(engine: Instance, context: Context, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_writer_that_has_died_is_told(engine: Instance, context: Context, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(engine, "state", "failed")
     is_problem(ask("GET", "/livez", context), "internal")
     is_problem(ask("GET", "/readyz", context), "internal")

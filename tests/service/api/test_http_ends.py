@@ -77,7 +77,7 @@ def test_a_signal_ends_it_with_status_0_and_breaks_streams_off(server: ServerPro
         assert again.get("/v1/relations/points").json()["rows"] == 1500
 
 
-def test_an_answer_whose_version_is_deleted_is_broken_off(tmp_path: Path) -> None:
+def test_an_answer_whose_version_is_gone_is_broken_off(tmp_path: Path) -> None:
     with ServerProcess(tmp_path / "data", environment={"LIVEJOIN_PIN_IDLE": "5"}) as server:
         client = server.client()
         load(client)
@@ -138,7 +138,7 @@ def test_one_owner_of_a_folder(shared_server: ServerProcess) -> None:
     assert shared_server.client().get("/readyz").status_code == 200
 
 
-def test_port_0_emits_the_port(tmp_path: Path) -> None:
+def test_port_0_tells_the_port(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "service.cli", "serve", "--data", str(tmp_path / "data"), "--port", "0"]
     process = subprocess.Popen(command, cwd=ROOT, stderr=subprocess.PIPE, text=True)
     try:

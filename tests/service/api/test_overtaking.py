@@ -184,7 +184,7 @@ def test_another_run_does_not_wait(tmp_path: Path) -> None:
     in_a_service(tmp_path, work)
 
 
-def test_one_that_is_sent_again_takes_its_position(tmp_path: Path) -> None:
+def test_one_that_is_sent_again_takes_its_place(tmp_path: Path) -> None:
     """The first copy's connection may be lost, which is noticed late."""
 
     async def work(engine: Instance, asked: httpx.AsyncClient) -> None:

@@ -73,7 +73,7 @@ def test_a_later_batch_does_not_overtake(tmp_path: Path, how: str) -> None:
     engine.close()
 
 
-def test_a_repeated_batch_is_emitted_so_though_its_relation_was_dropped(tmp_path: Path) -> None:
+def test_a_repeated_batch_is_told_so_though_its_relation_was_dropped(tmp_path: Path) -> None:
     """Otherwise its sender could never continue."""
     engine, context, go = busy(tmp_path)
     go.set()
@@ -104,7 +104,7 @@ def test_a_repeated_batch_is_emitted_so_though_its_relation_was_dropped(tmp_path
     engine.close()
 
 
-def test_who_has_deleted_is_not_waited_for(tmp_path: Path) -> None:
+def test_who_has_gone_is_not_waited_for(tmp_path: Path) -> None:
     engine, context, go = busy(tmp_path)
 
     async def run() -> None:

@@ -67,7 +67,7 @@ def test_a_target_that_cannot_be_made_is_no_full_disk(engine: Instance) -> None:
 
 
 @pytest.mark.skipif(not hasattr(os, "getuid") or os.getuid() != 0, reason="a file system of our own needs root")
-def test_a_full_disk_of_the_target_is_emitted_and_harms_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_full_disk_of_the_target_is_told_and_harms_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     mount = tmp_path / "small"
     mount.mkdir()
     if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=1m", "livejoin-test", str(mount)], capture_output=True, check=False).returncode:
@@ -135,7 +135,7 @@ def test_a_sync_of_the_target_that_fails(engine: Instance, target: Path, is_new:
     raise AssertionError("there is no end of syncs")
 
 
-def test_a_table_that_deleted_while_it_is_copied(
+def test_a_table_that_goes_while_it_is_copied(
     engine: Instance, target: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As of an older generation, when a newer one takes its place."""
@@ -154,7 +154,7 @@ def test_a_table_that_deleted_while_it_is_copied(
     assert restored(target, tmp_path / "restored") == 1010
 
 
-def test_a_snapshot_that_inserted_while_those_before_go(
+def test_a_snapshot_that_comes_while_those_before_go(
     engine: Instance, target: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The list of snapshots is not that of before: the newer one is taken."""

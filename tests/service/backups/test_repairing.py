@@ -89,7 +89,7 @@ def test_both_generations_stay(tmp_path: Path, caplog: pytest.LogCaptureFixture)
     engine.close()
 
 
-def test_snapshots_in_the_position_of_others(tmp_path: Path) -> None:
+def test_snapshots_in_the_place_of_others(tmp_path: Path) -> None:
     """A copy of the older one in the place of the newer one is left out; two that have changed places are named, and nothing is touched."""
     for case in ("copied", "swapped"):
         folder = tmp_path / case

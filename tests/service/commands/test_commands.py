@@ -146,7 +146,7 @@ def test_actions_are_listed(capsys: pytest.CaptureFixture[str]) -> None:
     assert "revoke    Revoke a token." in capsys.readouterr().out
 
 
-def test_a_refusal_is_emitted_with_its_detail() -> None:
+def test_a_refusal_is_told_with_its_detail() -> None:
     with scripted(problem("forbidden", 403), problem("not-found", 404)) as (url, _):
         done = livejoin("rows", "v", url=url)
     assert (done.returncode, done.stdout, done.stderr) == (1, "", "livejoin: forbidden: because\n")
@@ -247,14 +247,14 @@ def test_watch_in_a_pipe_prints_each_version_whole() -> None:
     assert "token-expired" in done.stderr.splitlines()[-1] and "--snapshot" in done.stderr.splitlines()[-1]
 
 
-def test_watch_from_now_on_emits_the_token_at_once() -> None:
+def test_watch_from_now_on_tells_the_token_at_once() -> None:
     with scripted(Answer(jsonl(progress(5))), Answer(jsonl(change(6, "insert", 1), progress(6)))) as (url, asked):
         done = livejoin("watch", "v", url=url)
     assert done.stdout.encode() == jsonl(progress(5), change(6, "insert", 1), progress(6))
     assert [request.params for request in asked] == [{"wait": "0"}, {"since": "t5"}, {"since": "t6"}]
 
 
-def test_watch_on_a_terminal_colours_what_inserted_and_deleted() -> None:
+def test_watch_on_a_terminal_colours_what_comes_and_goes() -> None:
     body = jsonl(change(3, "insert", 1), progress(3), change(4, "delete", 1), progress(4))
     with scripted(Answer(body)) as (url, _):
         text = on_terminal("watch", "v", "--snapshot", url=url)
@@ -321,7 +321,7 @@ def test_explain_on_a_terminal_and_in_a_pipe() -> None:
     assert orjson.loads(done.stdout) == {"plan": PLAN, "alternatives": []}
 
 
-def test_explain_emits_of_a_natural_join() -> None:
+def test_explain_tells_of_a_natural_join() -> None:
     natural = {
         "class": "cyclic", "elimination_order": None,
         "variables": {"x.dst": ["x.dst", "y.src"], "x.src": ["x.src", "z.dst"]},

@@ -26,7 +26,7 @@ def types(path: Path, content: bytes) -> dict[str, str]:
     return {column["name"]: column["type"] + ("?" if column.get("nullable") else "") for column in columns}
 
 
-def test_csv_columns_are_emitted_from_all_values(tmp_path: Path, small: None) -> None:
+def test_csv_columns_are_told_from_all_values(tmp_path: Path, small: None) -> None:
     rows = ["i,f,d,t,b,s,zip,n,e,_op", *(f"{k},1.5,2026-01-01,2026-01-01T00:00:00Z,true,x,0{k},{k},," for k in range(50))]
     rows.append("-7,2e3,,2026-01-01T00:00:00.5+02:00,false,,1,late,,upsert")
     assert types(tmp_path / "a.csv", "\n".join(rows).encode()) == {
@@ -182,7 +182,7 @@ def test_a_column_that_only_one_of_two_files_has_may_be_null(tmp_path: Path) -> 
         ("2026-01-01", pa.array(["x"]), "string"), ("14:00:00", pa.array([0], pa.time64("us")), "time"),
     ],
 )  # fmt: skip
-def test_a_file_that_emits_types_beside_one_of_texts(tmp_path: Path, text: str, column: pa.Array, wanted: str) -> None:
+def test_a_file_that_tells_types_beside_one_of_texts(tmp_path: Path, text: str, column: pa.Array, wanted: str) -> None:
     csv = write(tmp_path / "a.csv", f"v\n{text}\n".encode())
     pq.write_table(pa.table({"v": column}), tmp_path / "b.parquet")
     for files_of in ([csv, tmp_path / "b.parquet"], [tmp_path / "b.parquet", csv]):

@@ -101,7 +101,7 @@ TEXTS = {"u": ID.upper(), "t": "14:00:01.5", "ts": "2026-02-17 14:00:00+00", "d"
 
 
 @pytest.mark.parametrize("name", ["t.csv", "t.jsonl"])
-def test_types_that_texts_emit(client: livejoin.Client, load: Any, tmp_path: Path, name: str) -> None:
+def test_types_that_texts_tell(client: livejoin.Client, load: Any, tmp_path: Path, name: str) -> None:
     """A time without seconds may be a duration, and is text; an open end makes its column nullable."""
     if name == "t.csv":
         texts = ",".join(TEXTS.values())

@@ -26,7 +26,7 @@ KINDS = ["csv", "csv.gz", "jsonl", "jsonl.gz", "parquet", "arrow", "arrows"]
 FIRST = {"csv": 2, "jsonl": 1}  # the line of the first row; other rows are counted from 1
 
 
-def test_rows_that_are_not_kept_are_emitted(shared_server: ServerProcess, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_rows_that_are_not_kept_are_told(shared_server: ServerProcess, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     rooms = pa.table({"id": range(6), "room_id": [101, 102, 102, 102, 103, 103]})
     with livejoin.connect(shared_server.url) as client:
         for kind in KINDS:

@@ -190,7 +190,7 @@ def test_through_kafka_and_spark(tmp_path: Path) -> None:
 
 
 @kafka
-def test_deleted_on_by_rest_when_kafka_cannot_be_installed(tmp_path: Path) -> None:
+def test_goes_on_by_rest_when_kafka_cannot_be_installed(tmp_path: Path) -> None:
     """What make says at its end is not the reason."""
     failing = "sh -c 'echo no route to the packages; echo make: Error 1; exit 2'"
     with demo(tmp_path, "--pace", "100", "--prepare", failing) as (process, output):
@@ -202,7 +202,7 @@ def test_deleted_on_by_rest_when_kafka_cannot_be_installed(tmp_path: Path) -> No
 @kafka
 @pytest.mark.soak
 @pytest.mark.usefixtures("quick_java")
-def test_deleted_on_by_rest_when_the_stream_breaks(tmp_path: Path) -> None:
+def test_goes_on_by_rest_when_the_stream_breaks(tmp_path: Path) -> None:
     with demo(tmp_path, "--pace", "5") as (process, output):
         read_until(output, "(through Kafka and Spark)")
         (stream,) = [child for child in psutil.Process(process.pid).children() if "stream" in child.cmdline()]

@@ -34,7 +34,7 @@ def test_equal_values_alone_have_equal_checksums(some: list[int | str | bytes | 
         assert checksum(*some) != checksum(*others), "one in four billion"
 
 
-def test_the_same_text_in_another_type_or_position() -> None:
+def test_the_same_text_in_another_type_or_place() -> None:
     assert len({checksum("a", "b"), checksum("ab", ""), checksum("", "ab"), checksum(b"a", "b"), checksum("a", "b", None)}) == 5
 
 

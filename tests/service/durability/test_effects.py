@@ -88,7 +88,7 @@ def an_effect(draw: st.DrawFn) -> Effect:
 
 
 @given(st.lists(an_effect(), max_size=4))
-def test_any_effects_inserted_back(effects: list[Effect]) -> None:
+def test_any_effects_come_back(effects: list[Effect]) -> None:
     come_back(effects)
 
 
@@ -123,7 +123,7 @@ OTHERS = pa.schema([("key", pa.binary()), ("at", pa.time64("us")), ("note", pa.u
     st.lists(st.tuples(st.binary(max_size=9), st.none() | st.integers(0, 86_399_999_999), st.none() | TEXT), min_size=1, max_size=3),
     st.booleans(),
 )
-def test_bytes_and_times_inserted_back(rows: list[tuple[Any, ...]], as_arrow: bool) -> None:
+def test_bytes_and_times_come_back(rows: list[tuple[Any, ...]], as_arrow: bool) -> None:
     """All bytes, which JSON has as text of as many characters, beside a table that knows the columns."""
     keys = pa.schema([OTHERS.field("key")])
     given_keys, given_rows = (RowBlock.few(values, pa.struct(of)) for values, of in (([row[:1] for row in rows], keys), (rows, OTHERS)))

@@ -46,7 +46,7 @@ def die(folder: Path, code: str, **environment: str) -> int:
 
 
 @pytest.mark.parametrize("synchronous", ["full", "normal"])
-def test_what_is_committed_inserted_back(tmp_path: Path, synchronous: str) -> None:
+def test_what_is_committed_comes_back(tmp_path: Path, synchronous: str) -> None:
     log = Log(tmp_path / "new" / "folder", synchronous)  # type: ignore[arg-type]
     assert log.last_version == 0 and log.sources() == {} and list(log.replay(0)) == []
     log.append([LogRow(1, "a", None, -5, b"one")])
@@ -63,7 +63,7 @@ def test_what_is_committed_inserted_back(tmp_path: Path, synchronous: str) -> No
     log.close()
 
 
-def test_uncommitted_batches_are_deleted(tmp_path: Path) -> None:
+def test_uncommitted_batches_are_gone(tmp_path: Path) -> None:
     log = Log(tmp_path)
     fill(log, range(1, 3))
     log.append([LogRow(3, "pms", "run-1", 30, b"lost")])

@@ -47,7 +47,7 @@ def ids(folder: Path, relation_id: int = 1) -> list[int]:
     return [row["id"] for part in snapshot.batches(relation_id) for row in part.to_pylist()]
 
 
-def test_rows_inserted_back(tmp_path: Path) -> None:
+def test_rows_come_back(tmp_path: Path) -> None:
     assert newest_snapshot(tmp_path) is None
     write(tmp_path, 5)
     snapshot = newest_snapshot(tmp_path)

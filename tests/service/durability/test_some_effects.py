@@ -27,7 +27,7 @@ def emitted(effect: Effect) -> tuple[Any, ...]:
     return effect.relation_id, effect.truncate, effect.deletes.arrow.to_pylist(), effect.inserts.arrow.to_pylist()
 
 
-def test_effects_inserted_back() -> None:
+def test_effects_come_back() -> None:
     effects = [
         Effect(3, False, keys([4, 5]), rows([1, 2, 3])),
         Effect(9, True, keys([]), rows([7])),
@@ -39,7 +39,7 @@ def test_effects_inserted_back() -> None:
     assert encode_effects([]) == b"" and decoded(b"", schemas, dict.fromkeys(schemas, ["id"])) == []
 
 
-def test_few_rows_are_kept_as_json_if_it_can_emit_them() -> None:
+def test_few_rows_are_kept_as_json_if_it_can_tell_them() -> None:
     def few(values: list[tuple[Any, ...]], schema: pa.Schema = SCHEMA) -> RowBlock:
         return RowBlock.few(values, pa.struct(schema))
 

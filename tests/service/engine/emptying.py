@@ -75,7 +75,7 @@ class Meanwhile:
                 self.built += 1
                 then()
 
-        def deleted_on(builds: Builds, build: Build) -> None:
+        def gone_on(builds: Builds, build: Build) -> None:
             go_on(builds, build)
             if build.without:
                 self.rounds += 1
@@ -88,7 +88,7 @@ class Meanwhile:
             self.placed += 1
 
         monkeypatch.setattr(Build, "load", loaded)
-        monkeypatch.setattr(Builds, "go_on", deleted_on)
+        monkeypatch.setattr(Builds, "go_on", gone_on)
         monkeypatch.setattr(Build, "put_in_place", placed)
 
 

@@ -79,7 +79,7 @@ def test_a_log_that_cannot_be_cut(
     assert parts(engine).log.forgotten == 1
 
 
-def test_a_start_deleted_on_with_a_cut(engine: Instance, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_start_goes_on_with_a_cut(engine: Instance, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with monkeypatch.context() as patch:
         patch.setattr(Log, "forget", lambda *_: None)
         for _ in range(2):
@@ -93,7 +93,7 @@ def test_a_start_deleted_on_with_a_cut(engine: Instance, tmp_path: Path, monkeyp
     engine.close()
 
 
-def test_who_keeps_batches_is_emitted_what_is_deleted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_who_keeps_batches_is_told_what_is_gone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Between the commit that removes some, and whatever comes after it."""
     emitted: list[tuple[int, int]] = []
 

@@ -53,7 +53,7 @@ def test_every_store_counts_once(tmp_path: Path, kind: str) -> None:
     engine.close()
 
 
-def test_what_pins_have_held_is_free_when_they_have_deleted(tmp_path: Path) -> None:
+def test_what_pins_have_held_is_free_when_they_have_gone(tmp_path: Path) -> None:
     engine = running(tmp_path)
     n = 20_000
     engine.apply(batch(("upsert", "a", rows_of(0, n, length=1))))

@@ -25,7 +25,7 @@ def engine(tmp_path: Path) -> Iterator[Instance]:
     engine.close()
 
 
-def test_what_inserted_is_not_behind_all_pieces(engine: Instance, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_comes_is_not_behind_all_pieces(engine: Instance, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("service.engine.writer._PIECE", 0.0)
     happened: list[str] = []
     ended = threading.Event()

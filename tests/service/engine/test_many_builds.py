@@ -84,7 +84,7 @@ def test_a_small_view_is_live_before_large_ones(engine: Instance, monkeypatch: p
         engine.drop_view(name)
 
 
-def test_large_views_are_built_while_smaller_ones_inserted(engine: Instance, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_large_views_are_built_while_smaller_ones_come(engine: Instance, monkeypatch: pytest.MonkeyPatch) -> None:
     """One of two is the oldest, however many smaller ones wait."""
     held = OneByOne(monkeypatch)
     for name in ("large_0", "large_1", "large_2"):

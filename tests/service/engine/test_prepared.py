@@ -60,7 +60,7 @@ def test_others_write_between(engine: Instance) -> None:
     engine.close()
 
 
-def test_an_insert_is_validated_when_it_is_applied(engine: Instance) -> None:
+def test_an_insert_is_judged_when_it_is_applied(engine: Instance) -> None:
     late = prepared(engine, batch(("insert", "a", rows_of(0, N))))
     engine.apply(of_ops("a", ("upsert", 17)))
     with pytest.raises(Problem) as refused:
@@ -123,7 +123,7 @@ def test_few_changes_are_not_prepared(engine: Instance) -> None:
     engine.close()
 
 
-def test_rows_are_let_go_before_the_client_is_emitted(engine: Instance) -> None:
+def test_rows_are_let_go_before_the_client_is_told(engine: Instance) -> None:
     """By then the room of its body is another's."""
     given, left, emitted = prepared(engine, batch(("upsert", "a", rows_of(0, N)))), list[int](), threading.Event()
 

@@ -41,7 +41,7 @@ def figures(receipt: Receipt) -> tuple[int, int, int, int]:
 # the order within a batch
 
 
-def test_an_insert_is_validated_at_its_position(engine: Instance) -> None:
+def test_an_insert_is_judged_at_its_place(engine: Instance) -> None:
     engine.apply(of_ops("a", ("upsert", 1), ("upsert", 2)))
     good = of_ops("a", ("delete", 1), ("insert", 1), ("delete", 7), ("insert", 7), ("truncate", 0), ("insert", 2), ("insert", 3))
     assert figures(engine.apply(good)) == (2, 6, 1, 0)
@@ -66,7 +66,7 @@ def test_a_single_insert_of_a_key_that_exists(engine: Instance) -> None:
     assert figures(engine.apply(Batch([], 2, 2, [], 0))) == (5, 0, 2, 0)
 
 
-def test_rows_of_bad_form_and_existing_keys_are_emitted_together(engine: Instance) -> None:
+def test_rows_of_bad_form_and_existing_keys_are_told_together(engine: Instance) -> None:
     engine.apply(batch(("upsert", "a", rows_of(0, 300))))
     bad = batch(("insert", "a", rows_of(0, 200)))
     bad.errors, bad.error_count, bad.sent = [RowError(i, None, "empty-interval") for i in range(200, 250)], 50, 250
@@ -115,7 +115,7 @@ def test_runs_of_a_source(engine: Instance, tmp_path: Path) -> None:
         ({"source": "s", "epoch": 1, "reset": True}, "run"),
     ],
 )
-def test_what_must_inserted_together(engine: Instance, fields: dict[str, Any], lacks: str) -> None:
+def test_what_must_come_together(engine: Instance, fields: dict[str, Any], lacks: str) -> None:
     for ask in (engine.apply, engine.repeated):
         problem = refused(lambda ask=ask: ask(of_ops("a", ("upsert", 1), **fields)))
         assert problem.type == "bad-parameter" and problem.extensions["parameter"] == lacks and problem.detail.startswith(f"{lacks}: ")
@@ -147,7 +147,7 @@ NOT_NULLABLE = [column | {"nullable": False} for column in DEFINITION.to_json()[
 
 
 @pytest.mark.parametrize("change", [{"intervals": {}}, {"columns": NOT_NULLABLE}])
-def test_a_batch_that_was_validated_by_another_definition(tmp_path: Path, change: dict[str, Any]) -> None:
+def test_a_batch_that_was_judged_by_another_definition(tmp_path: Path, change: dict[str, Any]) -> None:
     engine = opened(tmp_path)
     other = parse_relation(DEFINITION.to_json() | change)
     assert other.to_json() != DEFINITION.to_json() and other.arrow_schema() == DEFINITION.arrow_schema()
@@ -364,7 +364,7 @@ def stop_hard(engine: Instance) -> None:
     engine.state = "closed"
 
 
-def test_a_batch_that_cannot_be_validated_is_dropped_alone(engine: Instance, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_batch_that_cannot_be_judged_is_dropped_alone(engine: Instance, monkeypatch: pytest.MonkeyPatch) -> None:
     with monkeypatch.context() as patch:
         patch.setattr("service.engine.state.resolve", lambda *_: 1 / 0)
         assert refused(lambda: engine.apply(of_ops("a", ("upsert", 1)))).type == "internal"

@@ -187,7 +187,7 @@ def test_dimensions_in_another_order(tmp_path: Path, monkeypatch: pytest.MonkeyP
     engine.close()
 
 
-def test_points_that_inserted_far_from_all_others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_points_that_come_far_from_all_others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A bow-tie has too few levels for them; with many points, the missing ones are made beside the writer."""
     monkeypatch.setattr(bow_tie, "MOST_AT_ONCE", 10)
     rng = random.Random(6)
@@ -222,7 +222,7 @@ def first_of(engine: Instance, name: str) -> str | None:
     return cast(OverlapJoin, engine.views[name].join)._boxes[0][0].start
 
 
-def test_boxes_that_inserted_over_time(tmp_path: Path) -> None:
+def test_boxes_that_come_over_time(tmp_path: Path) -> None:
     """Long ones among short ones, of three dimensions, so that no rotation balances the tree. Nobody asks for it: the housekeeping of the
     writer notices."""
     engine = running(tmp_path, {})

@@ -302,7 +302,7 @@ def test_no_snapshot_before_all_views_are_replayed(tmp_path: Path, gate: Gate) -
     assert files(tmp_path) != before
 
 
-def test_slots_inserted_back_when_all_views_are_live(tmp_path: Path, gate: Gate) -> None:
+def test_slots_come_back_when_all_views_are_live(tmp_path: Path, gate: Gate) -> None:
     engine = with_rows(tmp_path)
     engine.close()
     restart = Restarted(tmp_path, gate)

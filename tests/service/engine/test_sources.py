@@ -90,7 +90,7 @@ def test_an_empty_batch_under_a_new_name_records_nothing(engine: Instance) -> No
 
 @pytest.mark.parametrize("rows", [1, 16])
 @pytest.mark.parametrize("second", ["b", None])
-def test_two_tokens_at_once_are_validated_in_the_order_of_the_writer(engine: Instance, rows: int, second: str | None) -> None:
+def test_two_tokens_at_once_are_judged_in_the_order_of_the_writer(engine: Instance, rows: int, second: str | None) -> None:
     """Both batches wait, neither name is known yet; others wait between them, which are applied together with them."""
     held = HeldWriter(engine)
     first = of_ops("a", *(("upsert", id_) for id_ in range(rows)), source="pay", epoch=1, writes=A)
@@ -106,7 +106,7 @@ def test_two_tokens_at_once_are_validated_in_the_order_of_the_writer(engine: Ins
     assert engine.sources()["pay"].epoch == 2 and engine.relations["a"].table.rows == rows + 1
 
 
-def test_the_runs_and_the_first_answer_are_not_emitted_to_others(engine: Instance) -> None:
+def test_the_runs_and_the_first_answer_are_not_told_to_others(engine: Instance) -> None:
     engine.apply(of("b", 1, "pay", 5, BOTH, run="secret"))
     engine.stage("a", "night", None, of_ops("a", ("upsert", 3)))
     ways = [
@@ -120,7 +120,7 @@ def test_the_runs_and_the_first_answer_are_not_emitted_to_others(engine: Instanc
     assert engine.relations["a"].table.rows == 0
 
 
-def test_the_answer_to_a_batch_deleted_with_its_relation(tmp_path: Path) -> None:
+def test_the_answer_to_a_batch_goes_with_its_relation(tmp_path: Path) -> None:
     """It may have values of the dropped rows, and a new relation may have the name."""
     engine = running(tmp_path, {})
     engine.apply(of("a", 1, "pay", 5, A))

@@ -51,7 +51,7 @@ def versions(answers: list[Receipt | Problem]) -> list[int | str]:
     return [answer.type if isinstance(answer, Problem) else answer.version for answer in answers]
 
 
-def test_a_run_ends_where_a_row_inserted_again(tmp_path: Path, single: Callable[[str, str, int], Batch]) -> None:
+def test_a_run_ends_where_a_row_comes_again(tmp_path: Path, single: Callable[[str, str, int], Batch]) -> None:
     """64 clients that write 100,000 rows meet at one of them every fiftieth time, and clients that write few rows always."""
     engine = running(tmp_path)
     ids = [*range(10), 5, *range(10, 20), 5, 3]

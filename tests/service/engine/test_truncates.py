@@ -165,7 +165,7 @@ def test_a_build_that_fails(engine: Instance, monkeypatch: pytest.MonkeyPatch, c
     left_nothing(engine)
 
 
-def test_a_view_that_deleted_meanwhile(engine: Instance, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_view_that_goes_meanwhile(engine: Instance, monkeypatch: pytest.MonkeyPatch) -> None:
     engine.put_view("w", VIEWS["keyed"], wait=60)
     deleted: list[str] = []
 
@@ -211,7 +211,7 @@ def test_the_only_group_meets_having_without_rows(engine: Instance) -> None:
     check(engine)
 
 
-def test_a_relation_that_deleted_meanwhile(engine: Instance, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_relation_that_goes_meanwhile(engine: Instance, monkeypatch: pytest.MonkeyPatch) -> None:
     definition = engine.relations["a"].definition
 
     def another() -> None:
@@ -329,7 +329,7 @@ def test_the_end_in_the_midst_of_a_build(engine: Instance, monkeypatch: pytest.M
     assert answers_of_the_end(engine, begun, go) == ended == ["recovering"]
 
 
-def test_a_batch_of_its_source_that_still_waits_inserted_first(engine: Instance) -> None:
+def test_a_batch_of_its_source_that_still_waits_comes_first(engine: Instance) -> None:
     """Else it would be taken for a duplicate."""
     rng, answers = random.Random(8), [Future[Receipt | Problem]() for _ in range(2)]
     held = HeldWriter(engine)

@@ -57,7 +57,7 @@ def refused(engine: Instance, token: str, name: str = "v") -> str:
     return caught.value.type
 
 
-def test_deletes_inserted_before_inserts_and_a_progress_closes(engine: Instance) -> None:
+def test_deletes_come_before_inserts_and_a_progress_closes(engine: Instance) -> None:
     engine.apply(batch(("upsert", "a", rows_of(0, 3)), ("upsert", "b", rows_of(0, 1))))
     subscription = feed(engine).subscribe()
     engine.apply(batch(("delete", "a", rows_of(0, 1)), ("upsert", "b", rows_of(1, 1))))
@@ -241,7 +241,7 @@ def test_a_snapshot_loses_nothing_while_the_view_changes(engine: Instance) -> No
     assert replayed(chunks, set()) == {(i, j) for i in [*range(100, 110), *range(200, 400)] for j in range(110)}
 
 
-def test_a_large_version_inserted_in_pieces(engine: Instance) -> None:
+def test_a_large_version_comes_in_pieces(engine: Instance) -> None:
     engine.apply(batch(("upsert", "a", rows_of(0, 300))))
     subscription = feed(engine).subscribe()
     engine.apply(batch(("upsert", "b", rows_of(0, 200))))
@@ -253,7 +253,7 @@ def test_a_large_version_inserted_in_pieces(engine: Instance) -> None:
     assert len(replayed(chunks, set())) == 60_000
 
 
-def test_followers_of_a_dropped_view_are_emitted(engine: Instance) -> None:
+def test_followers_of_a_dropped_view_are_told(engine: Instance) -> None:
     old, subscription = feed(engine), feed(engine).subscribe()
     engine.drop_view("v")
     assert [chunk.problem.type for chunk in subscription.next(10) if chunk.problem] == ["not-found"]

@@ -105,7 +105,7 @@ def test_an_acyclic_one() -> None:
     assert shown["agm"]["exponent"] == 2 and shown["agm"]["rows"] == pytest.approx(5000.0, rel=1e-3)
 
 
-def test_rows_are_emitted_apart_by_their_keys() -> None:
+def test_rows_are_told_apart_by_their_keys() -> None:
     """Of two relations joined on what is no key every pair of rows may be a row; a key bounds them by the other relation."""
     query = parse_view("v", {"sql": "SELECT b.id FROM bookings b JOIN maintenance m ON b.room = m.room"}, RELATIONS).query
     assert [len(edge) for edge in edges_of_rows(query, hypergraph(query), RELATIONS)] == [2, 2]

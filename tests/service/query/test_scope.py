@@ -41,7 +41,7 @@ DELETED = "r cannot be used here: the right side of SEMI JOIN and ANTI JOIN is v
         ("SELECT l.id FROM {} WHERE l.a IN (SELECT r.a FROM s WHERE s.a = l.a)", "r.a"),
     ],
 )
-def test_the_right_input_of_semi_and_anti_join_is_visible_in_its_on_alone(join: str, on: str, text: str, name: str | None) -> None:
+def test_the_right_side_of_semi_and_anti_join_is_visible_in_its_on_alone(join: str, on: str, text: str, name: str | None) -> None:
     text = text.format(f"l {join} JOIN r {on}")
     if name is not None:
         problem = refused(text, RELATIONS)

@@ -60,7 +60,7 @@ def test_a_column_of_using_needs_no_alias() -> None:
     assert apart.type == "bad-query" and "write ON s.room = b.room" in apart.detail
 
 
-def test_a_natural_join_is_emitted_its_columns() -> None:
+def test_a_natural_join_is_told_its_columns() -> None:
     problem = refused("SELECT b.id FROM bookings b NATURAL JOIN maintenance m")
     assert problem.detail.endswith("write JOIN maintenance m USING (id, room, floor)")
     relations = {"r": RELATIONS["shifts"], "t": relation("id:int64", {})}
@@ -103,7 +103,7 @@ def test_null_ends(conditions: str, interval: str, compared: bool) -> None:
     assert query.filters == ((Filter(ColumnRef("b", "until"), "not_null", None),) if compared else ())
 
 
-def test_null_on_both_inputs_of_a_comparison() -> None:
+def test_null_on_both_sides_of_a_comparison() -> None:
     """m.since and b.until may both be null: guarding only one of them is neither SQL's rule nor an overlap."""
     closed = on("b.checkin <= m.e AND COALESCE(m.since, '-infinity') < b.checkout")
     assert closed.overlaps[0][1].interval == "shut" and closed.filters == ()
@@ -251,7 +251,7 @@ def test_select() -> None:
         ("SELECT startDate FROM bookings", "unknown-column", 'write "startDate"'),
     ],
 )
-def test_names_are_validated_first(text: str, type_: str, says: str) -> None:
+def test_names_are_judged_first(text: str, type_: str, says: str) -> None:
     problem = refused(text)
     assert problem.type == type_ and says in problem.detail
 
@@ -367,7 +367,7 @@ def test_what_is_not_supported(text: str, says: str) -> None:
         ("SELECT id FROM bookings WHERE day = TIMESTAMP '2026-01-01 10:00'", 1, 47),
     ],
 )
-def test_bad_queries_emit_where(text: str, line: int, column: int) -> None:
+def test_bad_queries_tell_where(text: str, line: int, column: int) -> None:
     problem = refused(text)
     assert problem.type == "bad-query", problem.detail
     assert problem.extensions["position"] == {"line": line, "column": column}, problem.detail
@@ -478,7 +478,7 @@ def test_products_and_what_needs_none() -> None:
     assert needless == sql(f"{JOIN} overlaps(b.stay, m.slot)").query and needless.cross == ()
 
 
-def test_a_definition_inserted_back_as_given() -> None:
+def test_a_definition_comes_back_as_given() -> None:
     given = {"sql": "SELECT id FROM bookings", "changes": False}
     view = parse_view("v", given, RELATIONS)
     assert view.definition == given and view.definition is not given and view.query.retain is None

@@ -82,7 +82,7 @@ def test_a_page_is_asked_for_again_whose_cursor_has_made_room(tmp_path: Path) ->
     engine.close()
 
 
-def test_counting_deleted_on_from_a_cursor(engine: Instance) -> None:
+def test_counting_goes_on_from_a_cursor(engine: Instance) -> None:
     reader = open_rows(engine.readers, "v")
     reader.read(3)
     assert counted(open_rows(engine.readers, "v", cursor=reader.token())) == 17
@@ -194,7 +194,7 @@ def test_a_client_that_is_taking_a_page_keeps_its_version_and_the_next_cursor(en
     assert len(engine.versions) == 1, "of the cursor"
 
 
-def test_the_oldest_pin_deleted_when_memory_is_short_but_not_under_a_reading() -> None:
+def test_the_oldest_pin_goes_when_memory_is_short_but_not_under_a_reading() -> None:
     pins = Pins()
     held = []
     for number in (1, 2, 3):
@@ -247,7 +247,7 @@ def read_on(reader: RowReader) -> str:
     return caught.value.type
 
 
-def test_readers_and_cursors_are_emitted_when_their_pin_is_deleted(tmp_path: Path) -> None:
+def test_readers_and_cursors_are_told_when_their_pin_is_gone(tmp_path: Path) -> None:
     engine = running(tmp_path, pin_bytes=1, pin_idle=3600)
     engine.apply(batch(("upsert", "a", rows_of(0, 500)), ("upsert", "b", rows_of(0, 4))))
     reader = open_rows(engine.readers, "v")

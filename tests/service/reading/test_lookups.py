@@ -328,7 +328,7 @@ def test_a_look_up_does_not_wait_for_the_writer(tmp_path: Path) -> None:
     engine.close()
 
 
-def test_what_the_key_table_cannot_emit(tmp_path: Path) -> None:
+def test_what_the_key_table_cannot_tell(tmp_path: Path) -> None:
     """A row that is no more, or another one, and a key that came since: of these it knows the newest only."""
     engine = running(tmp_path)
     engine.apply(batch(("upsert", "a", rows_of(0, 3))))

@@ -107,7 +107,7 @@ def test_two_at_once_are_one(spools: Spools, tmp_path: Path) -> None:
     assert len(files(tmp_path)) == 1 and spools.read(kept, 0, 9) == b"same" and (spools.bytes, spools.written) == (4, 1)
 
 
-def test_a_reader_deleted_on_where_it_was(spools: Spools, clock: Clock) -> None:
+def test_a_reader_goes_on_where_it_was(spools: Spools, clock: Clock) -> None:
     first = written(spools, "a", "1", b"x", "port 1", "client")
     second = written(spools, "a", "2", b"x", "port 2", "client")
     assert spools.last("a", ("port 1", "client"), False) is first, "as the same connection"

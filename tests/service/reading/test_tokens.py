@@ -44,7 +44,7 @@ def of_every_length() -> list[str]:
 @example(kind="cursor", fields=["view v 00ff", 17])
 @example(kind="", fields=[])
 @example(kind="ä", fields=['"', "\\", "\0", "\udc80", "", -(2**63), 2**63 - 1, 0])
-def test_fields_inserted_back(kind: str, fields: list[Any]) -> None:
+def test_fields_come_back(kind: str, fields: list[Any]) -> None:
     text = SIGNER.seal(kind, *fields)
     assert set(text) <= URL_SAFE, "it goes into URLs and headers as it is"
     assert SIGNER.open(kind, text) == fields and SIGNER.seal(kind, *fields) == text

@@ -94,7 +94,7 @@ def test_what_differs() -> None:
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_codes_of_keys_that_inserted_and_go(seed: int) -> None:
+def test_codes_of_keys_that_come_and_go(seed: int) -> None:
     """As if those that come were counted by one call, and those that go released by another."""
     rng, there, types = np.random.default_rng(seed), list[tuple[int, int]](), [pa.int64(), pa.int64()]
     at_once, apart = Domain(types), Domain(types)

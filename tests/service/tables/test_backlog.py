@@ -84,7 +84,7 @@ def test_what_came_before_a_relation_is_read_is_skipped() -> None:
     assert found(backlog.take(4)) == {"r": ([7], [8])} and backlog.left == 0
 
 
-def test_what_is_noted_while_others_are_taken_inserted_behind_what_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_is_noted_while_others_are_taken_comes_behind_what_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
     """The writer does not wait while the changes are looked at."""
     recorder, backlog = opened("r")
     slots, versions = backlogs._slots, iter(range(3, 9))

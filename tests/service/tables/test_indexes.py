@@ -279,7 +279,7 @@ def test_texts_are_coded_once_for_all(case: Case) -> None:
     case.indexes.check()
 
 
-def test_what_nobody_has_deleted_once_no_reader_can_know_it(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_nobody_has_goes_once_no_reader_can_know_it(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
     """Its texts go in pieces."""
     monkeypatch.setattr(tables_indexes, "_FEW", 30)
     case.put(*({"id": i, "n": i % 7, "t": f"t{i % 5}"} for i in range(100)))
@@ -320,7 +320,7 @@ def test_nothing_without_room_and_without_views() -> None:
     assert indexes.structure is structure
 
 
-def test_no_room_is_emitted_before_anything_is_touched(case: Case) -> None:
+def test_no_room_is_told_before_anything_is_touched(case: Case) -> None:
     case.indexes._structure = OrderedIndexes(1 << 16)
     one = case.take("v", input(case.state), order("n"))
     case.put({"id": 0, "n": 1})
@@ -332,7 +332,7 @@ def test_no_room_is_emitted_before_anything_is_touched(case: Case) -> None:
 
 
 @pytest.mark.parametrize("together", [False, True])
-def test_what_deleted_wrong_is_emitted_to_those_who_follow(case: Case, together: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_goes_wrong_is_told_to_those_who_follow(case: Case, together: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     case.take("v", input(case.state), order("n"))
 
     def broken(*_: Any) -> None:
@@ -403,7 +403,7 @@ def test_random_changes_at_pinned_versions(case: Case, seed: int) -> None:
     assert case.indexes.structure.live_bytes == case.indexes.retired_bytes == case.indexes._texts.keys == 0
 
 
-def test_a_run_and_a_batch_inserted_to_the_same() -> None:
+def test_a_run_and_a_batch_come_to_the_same() -> None:
     """The same changes in both ways, over rows that are there, change, or go."""
     cases = Case(), Case()
     chance, indexes = random.Random(7), []

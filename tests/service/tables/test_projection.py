@@ -55,7 +55,7 @@ def test_whole_numbers_by_counting(left: str, right: str) -> None:
 
 
 @pytest.mark.parametrize("bounds", BOUNDS)
-def test_unbounded_inputs_are_null(bounds: str) -> None:
+def test_unbounded_sides_are_null(bounds: str) -> None:
     rows = common(
         pair("int64", bounds, bounds), [(None, None), (None, 5), (3, None), (None, None)], [(None, None), (3, None), (None, 5), (3, 5)]
     )

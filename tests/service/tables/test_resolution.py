@@ -207,7 +207,7 @@ def net(present: list[int], *changes: tuple[int, int, int]) -> tuple[Resolution,
     }
 
 
-def test_what_is_replaced_inserted_before_what_is_deleted() -> None:
+def test_what_is_replaced_comes_before_what_is_deleted() -> None:
     changes = [(DELETE, 0, 0), (UPSERT, 3, 1), (UPSERT, 2, 2), (UPSERT, 1, 3), (DELETE, 3, 0), (DELETE, 3, 0), (UPSERT, 2, 5)]
     found, emitted_ = net([0, 1, 2], *changes)
     assert emitted_ == {"says": [3, 5], "previous": [1, 2], "deletes": [1, 2, 0], "keys": [0]}
@@ -224,7 +224,7 @@ def test_after_a_truncate_nothing_is_there() -> None:
     assert found.ignored == 1 and found.truncate and found.bad.tolist() == [7], "what stands before it is judged"
 
 
-def test_bad_inserts_are_emitted_at_their_position() -> None:
+def test_bad_inserts_are_told_at_their_place() -> None:
     found, emitted_ = net([0], (INSERT, 0, 1), (DELETE, 0, 0), (INSERT, 0, 2), (INSERT, 0, 3), (UPSERT, 0, 4), (INSERT, 0, 5))
     assert found.bad.tolist() == [7, 16, 22] and emitted_ == {"says": [4], "previous": [0], "deletes": [0], "keys": []}
     found, emitted_ = net([0], (INSERT, 0, 1), (INSERT, 0, 2))

@@ -38,7 +38,7 @@ EDGES = [
 
 @pytest.mark.parametrize("type,values", EDGES, ids=[str(type) for type, _ in EDGES])
 @pytest.mark.parametrize("offset", [0, 1, 7, 8, 9])
-def test_values_inserted_back(type, values, offset):
+def test_values_come_back(type, values, offset):
     schema = pa.schema([pa.field("k", pa.int64(), False), pa.field("v", type)])
     table = Table(schema, ["k"])
     padded = pa.array([values[0]] * offset + values, type)
@@ -171,7 +171,7 @@ def test_misuse_is_noticed():
         Table(pa.schema([pa.field("k", pa.int32(), False)]), ["k"])
 
 
-def test_reclaimed_slots_inserted_first_and_old_pins_stay_right():
+def test_reclaimed_slots_come_first_and_old_pins_stay_right():
     table = Table(SCHEMA, ["k"])
     slots = table.insert(1, RowBlock(make(range(4))))
     table.delete(2, slots[:2])

@@ -182,7 +182,7 @@ def test_a_footer_that_contradicts_itself_is_refused() -> None:
         relation_changes(PARQUET, body[:at] + b"\xf9" + body[at + 1 :])
 
 
-def test_what_inserted_from_outside_is_validated_in_full() -> None:
+def test_what_comes_from_outside_is_validated_in_full() -> None:
     body = stream(table(room=pa.array(["wwww", "zzzz"])))
     assert body.count(b"wwww") == 1
     with pytest.raises(MalformedBody, match="UTF8"):

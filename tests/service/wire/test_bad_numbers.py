@@ -73,7 +73,7 @@ def test_only_its_line_is_bad(number: str) -> None:
 
 
 @pytest.mark.parametrize("number", HUGE[:3])
-def test_a_record_of_kafka_emits_the_number(number: str) -> None:
+def test_a_record_of_kafka_tells_the_number(number: str) -> None:
     for decoder, value in (
         (JsonDecoder("bookings", BOOKINGS), {**ROW, "unused": "@"}),
         (DebeziumDecoder("bookings", BOOKINGS), {"op": "c", "after": {**ROW, "unused": "@"}}),

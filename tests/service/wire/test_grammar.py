@@ -26,14 +26,14 @@ USUAL = st.integers(-62_135_596_800_000_000, 253_402_300_799_999_999)
 
 
 @given(st.lists(INT64 | USUAL | st.integers(-(10**10), 10**10).map(lambda s: s * 1_000_000) | st.none(), max_size=20))
-def test_timestamps_go_out_and_inserted_back(micros: list[int | None]) -> None:
+def test_timestamps_go_out_and_come_back(micros: list[int | None]) -> None:
     texts = timestamp_texts(pa.array(micros, STAMP)).to_pylist()
     assert [None if text is None else parse_timestamp(text) for text in texts] == micros
     assert [None if m is None else timestamp_text(m) for m in micros] == texts
 
 
 @given(st.lists(st.integers(DATE_MIN, DATE_MAX) | st.integers(-719_528, 2_932_896) | st.none(), max_size=20))
-def test_dates_go_out_and_inserted_back(days: list[int | None]) -> None:
+def test_dates_go_out_and_come_back(days: list[int | None]) -> None:
     texts = date_texts(pa.array(days, pa.date32())).to_pylist()
     assert [None if text is None else parse_date(text) for text in texts] == days
 

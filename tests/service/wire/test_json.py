@@ -157,7 +157,7 @@ def test_malformed_bodies(body: bytes, line: int | None, says: str) -> None:
 
 
 @pytest.mark.parametrize("bad", [b"[1]", b"{", b"1", b'"x"', b"null", b'{"row": {}}', b'{"row": "\xff"}'])
-def test_malformed_lines_are_emitted_by_number(bad: bytes) -> None:
+def test_malformed_lines_are_told_by_number(bad: bytes) -> None:
     with pytest.raises(MalformedBody) as fault:
         changes("application/jsonl", b'{"relation": "bookings", "op": "truncate"}\n\n' + bad)
     assert fault.value.line == 3
@@ -268,7 +268,7 @@ def test_nested_keys(depth: int) -> None:
     assert faults(changes("application/json", body)) == [(0, "id")]
 
 
-def test_what_is_emitted_of_a_body_is_short() -> None:
+def test_what_is_told_of_a_body_is_short() -> None:
     """Names in a body may be as long as the body, and a reason repeats them."""
     name = "\u0080" * 1_000_000
     with pytest.raises(UnknownRelation) as unknown:

@@ -90,7 +90,7 @@ def test_what_is_refused(seed: int) -> None:
             assert fault_of_json(changed) is None, changed
 
 
-def test_faults_have_their_position() -> None:
+def test_faults_have_their_place() -> None:
     assert fault_of_json('{"a": 1e400, "b": 01}') == "not JSON: number with leading zero is not allowed, at character 18"
     assert fault_of_json("[" * 1024 + "]" * 1024) is None
     assert "depth" in str(fault_of_json("[" * 1025 + "]" * 1025))

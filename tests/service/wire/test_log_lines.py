@@ -94,7 +94,7 @@ BROKEN = "try: int('a row')\nexcept ValueError: logging.getLogger({name!r}).exce
 
 
 @pytest.mark.parametrize("name", ["livejoin.api", "asyncio"])
-def test_an_error_is_named_by_its_type_and_position_only(name: str) -> None:
+def test_an_error_is_named_by_its_type_and_place_only(name: str) -> None:
     (line,) = logged(BROKEN.format(name=name))
     assert f" ERROR {name}: " in line and re.fullmatch(r"broken off: ValueError \(<string>:\d <module>\)", message_of(line))
 

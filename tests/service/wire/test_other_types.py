@@ -244,8 +244,8 @@ def test_views_of_null_bytes_that_point_anywhere() -> None:
 
 def test_what_a_dictionary_repeats_is_counted() -> None:
     """Before it is made: a row takes a byte in the body, and 4,000 when it is read."""
+    from livejoin.wire.budget import Budget
     from livejoin.wire.errors import TooLarge
-    from livejoin.wire.room import Budget
 
     class Small(Budget):
         left = 1 << 20

@@ -54,7 +54,7 @@ def same(left: list[Any], right: list[Any]) -> bool:
 
 @given(st.lists(VALUES, max_size=5), st.integers(0, 2))
 @settings(deadline=None, max_examples=100)
-def test_rows_inserted_back(values: list[tuple[Any, ...]], start: int) -> None:
+def test_rows_come_back(values: list[tuple[Any, ...]], start: int) -> None:
     batch, values = record_batch(values).slice(start), values[start:]
     kinds = [*TYPES, "string"]
 
@@ -72,7 +72,7 @@ def test_rows_inserted_back(values: list[tuple[Any, ...]], start: int) -> None:
 
 @given(st.lists(VALUES, max_size=5))
 @settings(deadline=None, max_examples=100)
-def test_csv_inserted_back(values: list[tuple[Any, ...]]) -> None:
+def test_csv_comes_back(values: list[tuple[Any, ...]]) -> None:
     text = (csv_header(SCHEMA) + encode_rows("text/csv", record_batch(values))).decode()
     head, *lines = csv.reader(io.StringIO(text, newline=""))
     assert head == SCHEMA.names

@@ -109,7 +109,7 @@ def test_all_is_well(server: ServerProcess, broker: Broker, topics: Topics, name
     assert emitted(lines, "source") == ("ok", f"{job.name}: new to the service")
 
 
-def test_each_fault_is_emitted(server: ServerProcess, broker: Broker, topics: Topics, name: str, tmp_path: Path, look: Any) -> None:
+def test_each_fault_is_told(server: ServerProcess, broker: Broker, topics: Topics, name: str, tmp_path: Path, look: Any) -> None:
     """All of them in one run: no fault hides another."""
     talk.define(server.client(), "stays", STAYS)
     talk.view(server.client(), "unfollowed", {"sql": PAIRS, "changes": False})  # type: ignore[dict-item]
@@ -214,7 +214,7 @@ def test_the_checkpoint(server: ServerProcess, broker: Broker, topics: Topics, n
     assert status == 1 and "cannot be read" in emitted(lines, "checkpoint")[1]
 
 
-def test_records_that_do_not_inserted(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_records_that_do_not_come(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """None of a topic that has some is not "ok"."""
     columns = {"partition": pa.int32(), "offset": pa.int64(), "key": pa.binary(), "value": pa.binary()}
     monkeypatch.setattr(check_module, "last_records", lambda *arguments: pa.schema(columns.items()).empty_table())

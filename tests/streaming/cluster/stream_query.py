@@ -19,7 +19,7 @@ import pyarrow.parquet as pq
 from pyspark.sql import DataFrame, SparkSession
 
 from streaming.cluster.changes import Kind
-from streaming.cluster.frames import FrameTable
+from streaming.cluster.frames import Table
 from streaming.cluster.streams import live_join
 from streaming.spark import prepare_own
 from tests.streaming.cluster.churn import KEYS, SCHEMAS
@@ -54,7 +54,7 @@ def changes_of(
         fields = [*((field.name, field.type) for field in SCHEMAS[one]), *_FIELDS[kind].items()]
         schema = ", ".join(f"{name} {'string' if type_ == pa.utf8() else 'long'}" for name, type_ in fields)
         frame = spark.readStream.schema(schema).option("maxFilesPerTrigger", 1).parquet(str(folder / one))
-        tables[one] = FrameTable(frame, [KEYS[one]], SPANS[one])
+        tables[one] = Table(frame, [KEYS[one]], SPANS[one])
     return live_join(sql, tables, width=width, layout=layout, before_images=kind == "images")
 
 

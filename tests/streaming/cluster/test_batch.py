@@ -21,7 +21,7 @@ from streaming.cluster import batch, packing
 from streaming.cluster.batch import PlannedJoin, explain, live_join, overlap_join
 from streaming.cluster.candidates import NotDistributable
 from streaming.cluster.cells_batch import CellValidator, join_in_cells
-from streaming.cluster.frames import FrameTable
+from streaming.cluster.frames import Table
 from streaming.spark import prepare_own
 from tests.docs.pages import Reader
 from tests.server_process import ROOT, ServerProcess
@@ -75,8 +75,8 @@ SPANS: dict[str, dict[str, tuple[str, str, str]]] = {
 
 
 @pytest.fixture(scope="module")
-def tables(spark: SparkSession) -> dict[str, FrameTable]:
-    return {name: FrameTable(spark.createDataFrame(rows), KEYS[name], SPANS[name]) for name, rows in TABLES.items()}
+def tables(spark: SparkSession) -> dict[str, Table]:
+    return {name: Table(spark.createDataFrame(rows), KEYS[name], SPANS[name]) for name, rows in TABLES.items()}
 
 
 def in_runs(points: str, by: str) -> str:
@@ -165,7 +165,7 @@ LIKE_OTHERS = (
 
 
 @pytest.mark.parametrize("name", [pytest.param(name, marks=pytest.mark.soak) if name in LIKE_OTHERS else name for name in VIEWS])
-def test_each_class_of_views_has_the_rows_that_duckdb_finds(name: str, tables: dict[str, FrameTable]) -> None:
+def test_each_class_of_views_has_the_rows_that_duckdb_finds(name: str, tables: dict[str, Table]) -> None:
     sql = VIEWS[name]
     named = {one: tables[one] for one in dict.fromkeys(re.findall(r"(?:FROM|JOIN|,) ([abe])\b", sql))}
     planned = batch._plan_view(sql, named)
@@ -197,12 +197,12 @@ def test_each_class_of_views_has_the_rows_that_duckdb_finds(name: str, tables: d
         ("SELECT x.id, y.nr FROM a x JOIN b y ON x.low < y.least", "each row would go to 2.* set max_copies=3"),
     ],
 )
-def test_what_needs_rows_of_several_cells_is_refused(sql: str, reason: str, tables: dict[str, FrameTable]) -> None:
+def test_what_needs_rows_of_several_cells_is_refused(sql: str, reason: str, tables: dict[str, Table]) -> None:
     with pytest.raises(NotDistributable, match=f"^not-distributable: .*{reason}"):
         live_join(sql, tables, max_copies=1.5)
 
 
-def test_samples_of_wide_rows(tables: dict[str, FrameTable], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_samples_of_wide_rows(tables: dict[str, Table], monkeypatch: pytest.MonkeyPatch) -> None:
     """They come in several portions, and without the columns that decide nothing."""
     monkeypatch.setattr(packing, "MOST_BYTES", 500)
     seen: set[str] = set()
@@ -329,7 +329,7 @@ def test_explain_shows_the_plan_and_skew(spark: SparkSession) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(batch, "_cells", lambda spark, rows: 2)
         assert explain(long, again, ("s", "e"), ("s2", "e2")).endswith("plan        cells"), "many rows come out"
-    tables = {"p": FrameTable(even, intervals={"i": ("s", "e")}), "q": FrameTable(burst, intervals={"i": ("s", "e")})}
+    tables = {"p": Table(even, intervals={"i": ("s", "e")}), "q": Table(burst, intervals={"i": ("s", "e")})}
     emitted = explain("SELECT p.s, q.s AS t FROM p JOIN q ON p.k = q.k AND overlaps(p.i, q.i)", tables)
     assert "slabs of p.i, q.i" in emitted and "hash of" not in emitted and "hot key" not in emitted
     emitted = explain("SELECT p.s, q.s AS t FROM p LEFT JOIN q ON p.k = q.k AND overlaps(p.i, q.i)", tables)
@@ -342,17 +342,17 @@ def test_bad_rows_and_frames_are_refused(spark: SparkSession) -> None:
     sql = "SELECT p.id FROM p"
     twice = spark.createDataFrame(pa.table({"id": [1, 1], "s": [1, 2], "e": [2, 3]}))
     with pytest.raises(PythonException, match=r"two rows of p have the same key \(id\)"):
-        live_join(sql, {"p": FrameTable(twice, ["id"])}).count()
+        live_join(sql, {"p": Table(twice, ["id"])}).count()
     with pytest.raises(PythonException, match="1 rows of p are invalid; the first, in s"):
-        live_join(sql, {"p": FrameTable(twice, ["s"], {"i": ("e", "s")})}).count()
+        live_join(sql, {"p": Table(twice, ["s"], {"i": ("e", "s")})}).count()
     with pytest.raises(TypeError, match="the column l is array<int>, which cells do not support"):
-        live_join(sql, {"p": FrameTable(spark.sql("SELECT 1 AS id, array(1) AS l"), ["id"])})
+        live_join(sql, {"p": Table(spark.sql("SELECT 1 AS id, array(1) AS l"), ["id"])})
     text = spark.sql("SELECT 'a' COLLATE UTF8_LCASE AS t, 1 AS s, 2 AS e")
     with pytest.raises(TypeError, match="the column t is string collate UTF8_LCASE, which cells do not support: .* cast it"):
         overlap_join(text, text.toDF("t", "f", "g"), ("s", "e"), ("f", "g"), on=["t"])  # 'A' met 'a' in buckets alone
     for name in ("_tie", "_hash0", "_here11"):
         with pytest.raises(ValueError, match=f"the column name {name} is reserved for cells: rename"):
-            live_join(sql, {"p": FrameTable(twice.withColumnRenamed("s", name), ["id"])})
+            live_join(sql, {"p": Table(twice.withColumnRenamed("s", name), ["id"])})
     with pytest.raises(ValueError, match="both frames have the column e: rename it"):
         overlap_join(twice, twice, ("s", "e"), ("s", "e"))
     with pytest.raises(ValueError, match="a has no column t"):
@@ -361,18 +361,18 @@ def test_bad_rows_and_frames_are_refused(spark: SparkSession) -> None:
     with pytest.raises(ValueError, match="b is a stream, but overlap_join joins only batch frames: join streams with live_join"):
         overlap_join(twice, stream, ("s", "e"), ("timestamp", "timestamp"))
     with pytest.raises(ValueError, match="p is a stream, .* use stream_layout"):
-        explain(sql, {"p": FrameTable(stream, ["value"])})
+        explain(sql, {"p": Table(stream, ["value"])})
 
 
 def test_columns_may_have_names_that_are_no_words(spark: SparkSession) -> None:
     """But for two, of which Spark told no more than that it cannot parse them."""
     frame = spark.range(100).selectExpr("id AS `select`", "id % 7 AS `a b`", "id AS `x as y`")
     sql = 'SELECT x."select" AS i, y."x as y" AS j FROM p x JOIN p y ON x."a b" = y."a b"'
-    assert live_join(sql, {"p": FrameTable(frame, ["select"])}).count() == sum(i % 7 == j % 7 for i in range(100) for j in range(100))
+    assert live_join(sql, {"p": Table(frame, ["select"])}).count() == sum(i % 7 == j % 7 for i in range(100) for j in range(100))
     for name in ("i`d", "*"):
         odd = frame.toDF("select", "a b", name)
         with pytest.raises(ValueError, match=rf"cannot pass a column named {re.escape(name)} to Python: rename it"):
-            live_join(sql, {"p": FrameTable(odd, ["select"])})
+            live_join(sql, {"p": Table(odd, ["select"])})
         assert overlap_join(odd, odd.toDF("b", "c", "d"), ("select", "select"), ("b", "b")).columns[2] == name
 
 
@@ -385,13 +385,13 @@ def test_points_that_are_null_are_in_no_cell(spark: SparkSession) -> None:
     assert overlap_join(frame, points, ("s", "e"), ("t", "t")).count() == 200
 
 
-def test_frames_without_rows_join_to_none(spark: SparkSession, tables: dict[str, FrameTable]) -> None:
-    empty = {"a": tables["a"], "b": FrameTable(tables["b"].frame.limit(0), KEYS["b"], SPANS["b"])}
+def test_frames_without_rows_join_to_none(spark: SparkSession, tables: dict[str, Table]) -> None:
+    empty = {"a": tables["a"], "b": Table(tables["b"].frame.limit(0), KEYS["b"], SPANS["b"])}
     assert live_join(VIEWS["pair"], empty).count() == 0
     assert live_join(VIEWS["left join"], empty).count() == TABLES["a"].num_rows
 
 
-def test_a_limit_of_address_space_is_refused(spark: SparkSession, tables: dict[str, FrameTable]) -> None:
+def test_a_limit_of_address_space_is_refused(spark: SparkSession, tables: dict[str, Table]) -> None:
     spark.conf.set("spark.sql.legacy.setCommandRejectsSparkCoreConfs", "false")
     spark.conf.set("spark.executor.pyspark.memory", "1g")
     try:

@@ -326,7 +326,7 @@ def test_a_cell_without_room_is_named(task: Task) -> None:
         resource.setrlimit(resource.RLIMIT_AS, (soft, hard))
 
 
-def test_a_cell_without_room_for_what_it_emits_is_named(task: Task, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_cell_without_room_for_what_it_tells_is_named(task: Task, monkeypatch: pytest.MonkeyPatch) -> None:
     def full(self: OpenedCell, deltas: dict[str, ViewChange]) -> Iterator[pa.RecordBatch]:
         raise pa.lib.ArrowMemoryError("malloc of size 64 failed")
         yield
@@ -357,7 +357,7 @@ def test_a_row_whose_key_is_there_is_refused_by_the_name_of_its_table(task: Task
         task.attempt(*of(1))
 
 
-def test_the_rows_of_a_step_are_emitted_as_blobs(task: Task) -> None:
+def test_the_rows_of_a_step_are_told_as_blobs(task: Task) -> None:
     emitted, _ = task.attempt(*of(1, 2))
     form = task.local.plan.opened().form
     rows = [row for one in emitted for row in pa.ipc.read_record_batch(pa.py_buffer(one["rows"]), form).to_pylist()]

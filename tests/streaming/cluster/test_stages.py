@@ -80,12 +80,12 @@ def in_bands(width: int, hot: str | None) -> tuple[Local, Churn, str]:
 
 
 @pytest.mark.parametrize(("width", "hot"), [(1, None), (3, None), (1000, None), (4, "A")])
-def test_a_row_in_many_bands_is_emitted_once(width: int, hot: str | None) -> None:
+def test_a_row_in_many_bands_is_told_once(width: int, hot: str | None) -> None:
     """Also one that changes its home while it stays in a cell, and looks as before."""
     prove(*in_bands(width, hot))
 
 
-def test_without_home_tests_rows_are_emitted_twice(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_home_tests_rows_are_told_twice(monkeypatch: pytest.MonkeyPatch) -> None:
     """The canary of the last."""
     monkeypatch.setattr("streaming.cluster.layout.Layout.homes", lambda layout: iter(()))
     monkeypatch.setattr(cells_batch, "_parsed", cells_batch._parsed.__wrapped__)  # what it keeps of the last has them

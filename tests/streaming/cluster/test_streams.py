@@ -19,7 +19,7 @@ import livejoin
 from service.views.parse import parse_view
 from streaming.cluster.candidates import NotDistributable
 from streaming.cluster.changes import Kind, _spark_hash
-from streaming.cluster.frames import FrameTable
+from streaming.cluster.frames import Table
 from streaming.cluster.layout import CoordinateValues, Layout
 from streaming.cluster.reshard import reshard
 from streaming.cluster.snapshot import snapshot, status
@@ -102,7 +102,7 @@ class Query:
         assert Counter(tuple(row.values()) for row in snapshot(self.spark, self.checkpoint).toArrow().to_pylist()) == expected
 
 
-def test_changes_are_emitted_once_over_restarts_and_failures(spark: SparkSession, tmp_path: Path) -> None:
+def test_changes_are_told_once_over_restarts_and_failures(spark: SparkSession, tmp_path: Path) -> None:
     one = Query(spark, tmp_path, "keyed pair with a hot key", "ordered", 3)
     query = one.start()
     for _ in range(2):
@@ -153,7 +153,7 @@ def in_bands(width: int, size: int) -> str:
 
 
 @pytest.mark.parametrize("back", [False, pytest.param(True, marks=pytest.mark.soak)])
-def test_another_layout_deleted_on_with_the_next_epoch(spark: SparkSession, tmp_path: Path, back: bool) -> None:
+def test_another_layout_goes_on_with_the_next_epoch(spark: SparkSession, tmp_path: Path, back: bool) -> None:
     """`back`: and then another one with that after an earlier epoch."""
     one = Query(spark, tmp_path, "keyed pair with a hot key", "ordered", 3)
     one.layout = in_bands(8, 4)
@@ -301,8 +301,8 @@ def test_streams_that_cannot_be_joined_are_refused(spark: SparkSession, tmp_path
     stream = spark.readStream.schema("id long, s long, e long, _op string, _seq long").parquet(str(tmp_path / "a"))
     sql = "SELECT p.id AS i, q.id AS j FROM p JOIN q ON overlaps(p.t, q.t)"
 
-    def tables(frame: DataFrame, key: Sequence[str] = ("id",)) -> dict[str, FrameTable]:
-        return dict.fromkeys("pq", FrameTable(frame, key, {"t": ("s", "e")}))
+    def tables(frame: DataFrame, key: Sequence[str] = ("id",)) -> dict[str, Table]:
+        return dict.fromkeys("pq", Table(frame, key, {"t": ("s", "e")}))
 
     with pytest.raises(ValueError, match="_op without _seq: a micro-batch has no order"):
         live_join(sql, tables(stream.drop("_seq")), width=5)
@@ -311,7 +311,7 @@ def test_streams_that_cannot_be_joined_are_refused(spark: SparkSession, tmp_path
     with pytest.raises(ValueError, match="the stream p has no key"):
         live_join(sql, tables(stream, ()), width=5)
     with pytest.raises(ValueError, match="p is not a stream"):
-        live_join(sql, tables(stream) | {"p": FrameTable(spark.range(3).selectExpr("id", "id AS s", "id AS e"), ["id"])}, width=5)
+        live_join(sql, tables(stream) | {"p": Table(spark.range(3).selectExpr("id", "id AS s", "id AS e"), ["id"])}, width=5)
     with pytest.raises(NotDistributable, match="no column of its key"):
         live_join("SELECT count(*) AS n FROM p", {"p": tables(stream)["p"]})
     with pytest.raises(ValueError, match="the view has a column _epoch"):
@@ -328,7 +328,7 @@ def test_a_layout_by_samples_divides_hot_keys_alone(spark: SparkSession) -> None
     """And cells are about equally full, though every fifth row has an open end."""
     ends = "if(id % 25 < 5, NULL, id * 10 + 25) AS e"
     frame = spark.range(4000).selectExpr("id", "if(id % 5 < 3, 'hot', string(id)) AS room", "id * 10 AS s", ends)
-    tables = {name: FrameTable(frame, ["id"], {"t": ("s", "e")}) for name in "pq"}
+    tables = {name: Table(frame, ["id"], {"t": ("s", "e")}) for name in "pq"}
     sql = "SELECT p.id AS i, q.id AS j FROM p JOIN q ON p.room = q.room AND overlaps(p.t, q.t)"
     layout = stream_layout(sql, tables, 16)
     hot = spark.sql("SELECT xxhash64('hot')").first()

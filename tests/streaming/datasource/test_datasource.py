@@ -270,7 +270,7 @@ def test_a_first_batch_that_failed_is_read_again_as_it_was(hotel: Made, snapshot
     assert h.batches == [sum(before.values()), 1] and +h.found == h.clashes
 
 
-def test_a_first_batch_whose_version_is_deleted_needs_a_new_checkpoint(hotel: Made) -> None:
+def test_a_first_batch_whose_version_is_gone_needs_a_new_checkpoint(hotel: Made) -> None:
     """More kept changes would not help: it is rows that are gone."""
     h = hotel()
     h.book(1)

@@ -101,7 +101,7 @@ def test_a_batch_that_is_too_large_is_refused_before_it_is_sent(monkeypatch: pyt
         writer.commit([*written, None], 0)
 
 
-def test_a_task_that_is_slower_than_the_service_waits_deleted_on_behind_its_rows(tmp_path: Path) -> None:
+def test_a_task_that_is_slower_than_the_service_waits_goes_on_behind_its_rows(tmp_path: Path) -> None:
     """As where what follows in Spark takes minutes for a batch: the service closes the connection, and holds the version still."""
     with ServerProcess(tmp_path / "data", arguments=["--pin-idle", "1"]) as server, livejoin.connect(server.url) as lj:
         lj.relation("wide").create({"id": "int64", "text": "string"}, "id")
@@ -128,7 +128,7 @@ def test_a_token_that_is_not_valid_any_more_is_named(tmp_path: Path) -> None:
         assert "bbb" not in str(error.value)
 
 
-def test_some_of_the_rows_that_were_skipped_are_emitted(shared_server: ServerProcess, caplog: pytest.LogCaptureFixture) -> None:
+def test_some_of_the_rows_that_were_skipped_are_told(shared_server: ServerProcess, caplog: pytest.LogCaptureFixture) -> None:
     with livejoin.connect(shared_server.url) as lj:
         lj.relation("skipped").create({"id": "int64", "room": "string"}, "id")
     options = Options({"url": shared_server.url, "relation": "skipped", "on_error": "skip"}, "for writing", BATCH)
@@ -138,7 +138,7 @@ def test_some_of_the_rows_that_were_skipped_are_emitted(shared_server: ServerPro
     assert "2 bad rows were skipped" in caplog.text and caplog.text.count("room of row 0: ") == 2
 
 
-def test_changes_that_inserted_while_the_newest_token_is_asked_for() -> None:
+def test_changes_that_come_while_the_newest_token_is_asked_for() -> None:
     """The answer has their version then, before its progress."""
 
     class Busy:

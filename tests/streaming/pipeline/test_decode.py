@@ -345,7 +345,7 @@ def test_plain_rows() -> None:
 # -- order
 
 
-def test_changes_inserted_by_partition_and_offset() -> None:
+def test_changes_come_by_partition_and_offset() -> None:
     partitions = [2, 0, 1, 0, 2, 1, 0]
     sent = [({"id": number}, envelope("c", after=row(number))) for number in range(len(partitions))]
     records = table(sent, partitions)
@@ -415,7 +415,7 @@ def test_a_key_that_moves_between_batches_is_noticed() -> None:
     assert not positions.is_disordered(placed((b"b", 0)))
 
 
-def test_partitions_that_inserted_one_by_one() -> None:
+def test_partitions_that_come_one_by_one() -> None:
     positions = KeyPlaces()
     assert not positions.is_disordered(placed((b"a", 3)))
     assert not positions.is_disordered(placed((b"a", 4)))  # what was before the second partition is not remembered
@@ -425,7 +425,7 @@ def test_partitions_that_inserted_one_by_one() -> None:
 # -- what has no order
 
 
-def test_changes_without_a_key_and_truncates_are_emitted() -> None:
+def test_changes_without_a_key_and_truncates_are_told() -> None:
     keyed, keyless = ({"id": 1}, envelope("c", after=row(1))), (None, envelope("c", after=row(2)))
     truncate, message, bad = (None, envelope("t")), (None, envelope("m")), (None, b"not json")
     for records, want in (
@@ -442,7 +442,7 @@ def test_changes_without_a_key_and_truncates_are_emitted() -> None:
 @pytest.mark.parametrize(
     ("of_topic", "of_column", "hour"), [(None, None, None), (None, "Asia/Tokyo", 5), ("Europe/Berlin", "Asia/Tokyo", 12)]
 )
-def test_the_zone_of_a_topic_deleted_before_that_of_a_column(of_topic: str | None, of_column: str | None, hour: int | None) -> None:
+def test_the_zone_of_a_topic_goes_before_that_of_a_column(of_topic: str | None, of_column: str | None, hour: int | None) -> None:
     relation = ROOMS.in_zone(of_column) if of_column else ROOMS
     topic = Topic(name="t", relation="rooms", format="json", zone=of_topic)
     times = ["2026-07-01T14:00:00", "2026-10-25T02:30:00"]

@@ -189,7 +189,7 @@ def test_a_stack_that_grows_and_one_that_may_not() -> None:
     assert counted[1]["ranges"] == 70 and counted[1]["forgotten"] > 0 and counted[1]["probes"] > n
 
 
-def test_levels_inserted_with_points_far_away() -> None:
+def test_levels_come_with_points_far_away() -> None:
     """Small numbers of either sign need few; a batch, and single changes, raise the top, once; pinned versions keep their own."""
     indexes, tree = made(BOW_TIE, [singles([-3, 0, 4]), [(-3, 1), (0, 1), (4, 2)], singles([1, 2])])
     assert tree.root.levels == (1,), "-8 to 7 are one block of level 1"

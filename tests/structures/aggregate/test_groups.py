@@ -57,7 +57,7 @@ def test_a_row_without_cells_for_nulls_ends_where_it_ends() -> None:
     assert around[1, 0] == -1 and (around[[0, 2]] == 99).all()
 
 
-def test_any_order_and_all_that_has_deleted_leave_no_trace() -> None:
+def test_any_order_and_all_that_has_gone_leave_no_trace() -> None:
     rng = random.Random(4)
     hostile = [1e308, -1e308, 5e-324, 1e16, 1.0, -1e16, 0.1, 2.0**-1022, 1e300, -1e300]
     values = [rng.choice(hostile) * rng.choice((1, 0.5, 0.3)) for _ in range(200)]

@@ -95,7 +95,7 @@ def some_boxes(dimensions: int) -> list[Box]:
 
 @pytest.mark.parametrize("kind", ["pair", "self"])
 @pytest.mark.parametrize("dimensions", [2, 3, 4])
-def test_ties_touching_inputs_points_and_unbounded_ends(dimensions: int, kind: str) -> None:
+def test_ties_touching_sides_points_and_unbounded_ends(dimensions: int, kind: str) -> None:
     boxes = [box if kind == "pair" else box._replace(set=0) for box in some_boxes(dimensions)]
     tree = BoxTree(dimensions, kind, 1 << 22)
     root = tree.bulk_load(1, entries(boxes[::2], dimensions))

@@ -35,7 +35,7 @@ from structures.view_tree.tree import Member, ViewTree
 from tests.structures.batches import Changes, apply_batch, apply_to_indexes, apply_to_join, follow_batch
 
 LINE = 10**9  # values are below
-IN_POSITION = ("groups",)  # nobody but the writer reads them: pins hold nothing
+IN_PLACE = ("groups",)  # nobody but the writer reads them: pins hold nothing
 MAINTAINED = 1 << 16  # steps of maintenance between two versions, where a structure has some
 
 

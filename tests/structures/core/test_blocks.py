@@ -19,7 +19,7 @@ from structures.core.control import DELETED, HELD, SHIFT, STASHED, UNDER_WAY, UN
 from structures.core.kernel import JIT
 from tests.forked import finished
 from tests.structures.core.churn import NO_PINS, Held, churn, emit
-from tests.structures.core.churned import IN_POSITION, SUBJECTS
+from tests.structures.core.churned import IN_PLACE, SUBJECTS
 from tests.structures.core.machine import SIZES, BlocksMachine, lose, make
 
 
@@ -27,7 +27,7 @@ def test_against_the_twin() -> None:
     run_state_machine_as_test(BlocksMachine, settings=settings(max_examples=60, stateful_step_count=30))
 
 
-def test_the_front_is_filled_first_and_the_rest_deleted_back(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_front_is_filled_first_and_the_rest_goes_back(monkeypatch: pytest.MonkeyPatch) -> None:
     """After many blocks were retired under a pin, and written anew, the store is as large as what is in use."""
     given: list[int] = []
     monkeypatch.setattr("structures.core.blocks.give_back", lambda array, first, end: given.append(8 * (end - first)))
@@ -161,7 +161,7 @@ def test_as_many_changes_as_entries_under_pins(structure: str) -> None:
     fresh, most, last = (Held(*held) for held in json.loads(emitted))
     print(fresh, most, last)
     assert last.store < _MOST.get(structure, 1.5) * fresh.store
-    if structure not in IN_POSITION:
+    if structure not in IN_PLACE:
         assert most.store > 2 * fresh.store, "the pins held nothing"
         assert most.resident - last.resident > (most.store - last.store) // 2
 

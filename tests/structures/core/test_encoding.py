@@ -16,7 +16,7 @@ def test_floats_keep_their_order(a, b):
 
 
 @given(FLOATS, SHIFTS)
-def test_floats_inserted_back(value, shift):
+def test_floats_come_back(value, shift):
     encoded = encode_floats(np.array([value]), shift)
     assert NEG_INF < encoded[0] < POS_INF
     back = decode_floats(encoded, shift)
@@ -35,7 +35,7 @@ def test_no_value_between_the_neighbours_of_zero():
 
 
 @given(INTS, SHIFTS)
-def test_ints_inserted_back(value, shift):
+def test_ints_come_back(value, shift):
     assert decode_ints(np.array([value + shift]), shift).tolist() == [value]
 
 

@@ -105,7 +105,7 @@ def test_an_edit_compiles_what_it_concerns_and_nothing_else(tmp_path: Path):
 
 
 @pytest.mark.skipif(not JIT, reason="nothing is compiled")
-def test_what_is_deleted_from_the_cache_is_not_said_to_be_there(tmp_path: Path):
+def test_what_is_gone_from_the_cache_is_not_said_to_be_there(tmp_path: Path):
     """A service that believes it compiles in the middle of a request."""
     package = Package(tmp_path)
     package.run()

@@ -25,7 +25,7 @@ def test_nothing_fits():
         reserve(7, np.int64)
 
 
-def test_pages_inserted_when_touched():
+def test_pages_come_when_touched():
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     arrays = [reserve(1 << 36, np.int64) for _ in range(16)]  # 1 TiB
     for array in arrays:

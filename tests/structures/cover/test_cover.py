@@ -60,7 +60,7 @@ def test_intervals_that_touch_are_jumped_over() -> None:
 
 @pytest.mark.parametrize("covered", [False, True])
 @pytest.mark.parametrize("limit", [1, 2, 3])
-def test_a_reading_deleted_on_between_rows_in_a_window(covered: bool, limit: int) -> None:
+def test_a_reading_goes_on_between_rows_in_a_window(covered: bool, limit: int) -> None:
     """A stretch that begins before the window is whole, wherever a chunk ends."""
     cover = Cover(covered, 1 << 20)
     rows = {i: Interval(0, i % 2, -i, 20 + i, i) for i in range(7)}

@@ -158,7 +158,7 @@ def test_one_call_does_what_the_steps_do(seed: int) -> None:
     assert changed > 100
 
 
-def test_emitted_alone_the_rows_of_groups_stay() -> None:
+def test_told_alone_the_rows_of_groups_stay() -> None:
     rng = random.Random(1)
     relation, one, other = Relation(rng), kept(), kept()
     grouped = GroupedRows(one.keys, one.counts.counts, one.groups, one.rows, one.succession, READS)

@@ -32,7 +32,7 @@ def over(branches: list[Shape], relations: list[list[Entry]]) -> tuple[Or, Trees
 
 
 @pytest.mark.parametrize("n", [5, 400] if JIT else [5, 50])
-def test_a_branch_twice_emits_each_row_once(n: int) -> None:
+def test_a_branch_twice_tells_each_row_once(n: int) -> None:
     """L3; the second branch costs a step a row and a look-up, besides its own."""
     points = random_points(1, n, 40, 2)
     branch = Shape((2,), ((0, (0, 1)),))
@@ -48,7 +48,7 @@ def test_a_branch_twice_emits_each_row_once(n: int) -> None:
     assert cursor.steps == 2 * alone.steps + len(points) and alone.counters["repeated"] == 0
 
 
-def test_rows_of_one_tuple_are_emitted_once() -> None:
+def test_rows_of_one_tuple_are_told_once() -> None:
     """In leaves, in cells of many leaves, of the driving atom and of the others; at the cost of one row each."""
     many = [(1, 2, slot) for slot in range(300)] + [(1, 3, 900), (1, 3, 901), (4, 2, 902)]
     more = [(2, 7, 1000 + slot) for slot in range(500)] + [(3, 7, 2000), (3, 8, 2001), (3, 8, 2002)]

@@ -97,7 +97,7 @@ def test_retired_twice_in_one_version_is_freed_once():
 
 
 @given(LIVES, st.lists(st.sets(st.integers(0, 14)), max_size=6), st.integers(1, 4))
-def test_in_pieces_it_inserted_to_the_same(lives, leavings, most):
+def test_in_pieces_it_comes_to_the_same(lives, leavings, most):
     kept, born = store(lives)
     pinned, expected = set(range(15)), set(range(len(lives)))
     for leaving in leavings:

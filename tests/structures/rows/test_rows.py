@@ -45,7 +45,7 @@ def test_true_collisions_go_on_probing():
     assert store.find(row_set(store, values)).tolist() == [-1 if i % 3 == 0 else i for i in range(200)]
 
 
-def test_the_hash_emits_neighbours_apart():
+def test_the_hash_tells_neighbours_apart():
     """31 bits for 50,000 keys: some collisions by chance (0.6 expected), not many."""
     n = 50_000 if JIT else 2_000
     for kinds, values in (

@@ -193,7 +193,7 @@ def test_a_clone_knows_what_the_other_found() -> None:
     assert read_all(cursor, 11) == rows[1:]
 
 
-def test_a_cursor_deleted_without_what_another_holds() -> None:
+def test_a_cursor_goes_without_what_another_holds() -> None:
     """While a clone reads, its table is out of reach; the rows are the same."""
     tree = fans(40)
     cursor = tree.rows(tree.root, 0)
@@ -274,7 +274,7 @@ def test_a_sink_that_wants_no_more() -> None:
     assert tree.update_steps == steps and tree.is_empty(tree.root)
 
 
-def test_a_delta_beyond_the_limit_is_given_up_and_the_rest_emitted(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_delta_beyond_the_limit_is_given_up_and_the_rest_told(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("structures.tree_tracker.tracker.CHUNK", 1 << 10)
     n = 60
     indexes, tree = tracked([(0,)] * 3, [(0, 1), (1, 2)], [[(0,)] * n, [(0,)] * n, [(1,)]])

@@ -76,7 +76,7 @@ def test_more_variables_than_coordinates() -> None:
         view.of_key(view.root, 0, (1, 2))
 
 
-def test_rows_inserted_in_the_order_of_the_variables() -> None:
+def test_rows_come_in_the_order_of_the_variables() -> None:
     given = [[(x, y, 10 * x + y) for x in range(5) for y in range(5)], [(x, z, 10 * x + z) for x in range(1, 4) for z in range(4)]]
     _, view = viewed([(0, 1), (0, 2)], given)
     rows = read_all(view.rows(view.root), 7)
@@ -97,7 +97,7 @@ def test_no_dead_ends_whatever_dangles() -> None:
     view.check()
 
 
-def test_a_delta_beyond_the_limit_is_given_up_and_the_rest_emitted(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_delta_beyond_the_limit_is_given_up_and_the_rest_told(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("structures.view_tree.tree.CHUNK", 1 << 10)
     n = 60
     indexes, view = viewed([(0,)] * 3, [[(0, i) for i in range(n)], [(0, i) for i in range(n)], [(1, 0)]])

@@ -7,10 +7,10 @@ import pyarrow.parquet as pq
 
 from livejoin.wire.arrow import known_columns, one_batch, validate_record_batch
 from livejoin.wire.batch import Batch
+from livejoin.wire.budget import UNBOUNDED, Budget
 from livejoin.wire.errors import MalformedBody
 from livejoin.wire.json import Definitions
 from livejoin.wire.parquet.pages import look_at_pages
-from livejoin.wire.room import UNBOUNDED, Budget
 from livejoin.wire.schema import RowRules
 from livejoin.wire.table import is_text
 from livejoin.wire.validate import assemble

@@ -13,9 +13,9 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from livejoin.wire.budget import Budget
 from livejoin.wire.errors import MalformedBody
 from livejoin.wire.parquet.thrift import BINARY, FALSE, I32, I64, LIST, STRUCT, Struct, read_struct, read_varint
-from livejoin.wire.room import Budget
 
 _MAX_PAGES = 500_000
 _DICTIONARY_PAGE, _DATA_PAGE_2 = 2, 3

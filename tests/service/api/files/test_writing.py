@@ -91,7 +91,7 @@ def test_a_file_without_rows_is_one() -> None:
 
 @pytest.mark.parametrize("suffix", ["parquet", "arrow"])
 @pytest.mark.usefixtures("small")
-def test_a_column_that_inserted_to_allow_nulls_while_it_is_written(tmp_path: Path, suffix: str) -> None:
+def test_a_column_that_comes_to_allow_nulls_while_it_is_written(tmp_path: Path, suffix: str) -> None:
     """A file in Parquet broke off there: what was collected of a group and what came to it were of two schemas."""
     engine = running(tmp_path, {"sql": "SELECT id AS i, s AS s, SUM(e) AS e FROM a GROUP BY id, s"}, synchronous="normal")
     engine.apply(batch(("upsert", "a", rows_of(0, 5000))))

@@ -98,7 +98,7 @@ def batch(**fields: Any) -> Batch:
     return Batch(changes=[], sent=0, ignored=0, errors=[], error_count=0, **fields)
 
 
-def test_query_and_body_inserted_together() -> None:
+def test_query_and_body_come_together() -> None:
     made = batch(source="pms")
     given = parameters.read(b"epoch=-9223372036854775808&run=r&reset=true&on_error=skip", changes.BatchParameters).given
     changes.settle(made, given, EVERYONE)

@@ -143,7 +143,7 @@ def test_a_look_up_by_the_join_key(tmp_path: Path) -> None:
     engine.close()
 
 
-def test_what_explain_emits_of_live_ones(tmp_path: Path) -> None:
+def test_what_explain_tells_of_live_ones(tmp_path: Path) -> None:
     """Two relations whose numbers lie apart: three look-ups; and all floors of x lie in one hole of y."""
     n = 40
     pair = view(AB, [("x.id", "y.nr")], **SECT)

@@ -173,7 +173,7 @@ def test_what_it_saves(tmp_path: Path) -> None:
     assert found["interval-tree"][2] == 0 and found["ij-heap"][2] > 20 * found["ij-heap"][0] > 0
 
 
-def test_all_orders_inserted_in_pieces(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_all_orders_come_in_pieces(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """13 intervals of one point give 1,235,520 rows of six: a delta that the feed does not keep is never gathered."""
     engine = prepared(tmp_path, {})
     assert engine.put_view("v", definition(6, False), wait=60)[1] == "created"

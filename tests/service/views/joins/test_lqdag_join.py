@@ -126,7 +126,7 @@ def test_a_row_that_is_null_only_where_groups_compare_stays(tmp_path: Path) -> N
     engine.close()
 
 
-def test_what_explain_emits_of_a_live_one(tmp_path: Path) -> None:
+def test_what_explain_tells_of_a_live_one(tmp_path: Path) -> None:
     definition = VIEWS["triangles"].definition
     engine = prepared(tmp_path, {"triangles": VIEWS["triangles"], "nulls": VIEWS["nulls"]})
     edges = [(i, j) for i in range(3) for j in range(3) if i != j]

@@ -113,7 +113,7 @@ def test_a_look_up_by_the_join_key(tmp_path: Path) -> None:
     engine.close()
 
 
-def test_what_explain_emits_of_a_live_one(tmp_path: Path) -> None:
+def test_what_explain_tells_of_a_live_one(tmp_path: Path) -> None:
     """n floors of z that no row of y has are one gap: a few probes find it, a second reading needs none, and it outlives a delete."""
     n = 60
     definition = BETA["path"].definition

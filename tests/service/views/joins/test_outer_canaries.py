@@ -29,7 +29,7 @@ from tests.service.views.joins.test_outer_identities import (
 )
 from tests.service.views.joins.test_outer_join import test_random_views as random_views
 from tests.service.views.joins.test_tree_parts import (
-    test_a_part_that_inserted_and_deleted_flips_all_rows_of_its_key as flipped,
+    test_a_part_that_comes_and_goes_flips_all_rows_of_its_key as flipped,
 )
 
 

@@ -187,7 +187,7 @@ def test_one_interval_over_all_rows_on_and_off(tmp_path: Path, algorithm: str) -
     engine.close()
 
 
-def test_a_key_with_many_rows_whose_only_partner_inserted_and_deleted(tmp_path: Path) -> None:
+def test_a_key_with_many_rows_whose_only_partner_comes_and_goes(tmp_path: Path) -> None:
     """They flip together; those of other keys are not touched, nor is any when the key has another partner. A restart has the same."""
     count, part = 20_000, "(SELECT 1 FROM b WHERE b.tag = a.tag)"
     engine = running(tmp_path, {})

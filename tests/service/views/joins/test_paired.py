@@ -303,7 +303,7 @@ def test_very_many_pairs_are_counted_anew(monkeypatch: pytest.MonkeyPatch) -> No
         assert sum(sink.pieces) < 2_000, "of up to 60,000 pairs"
 
 
-def test_the_pairs_of_a_run_are_emitted_in_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_pairs_of_a_run_are_told_in_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
     """However many there are, no more than a piece is in memory."""
     monkeypatch.setattr(entry_tree, "CHUNK", PIECE)
     kept, sink = Kept("LEFT"), _Full(0)
@@ -316,7 +316,7 @@ def test_the_pairs_of_a_run_are_emitted_in_pieces(monkeypatch: pytest.MonkeyPatc
     assert len(sink.alone) == 200 and not any(inserted for inserted, _ in sink.alone)
 
 
-def test_a_view_that_emits_nothing_visits_no_partners() -> None:
+def test_a_view_that_tells_nothing_visits_no_partners() -> None:
     """A partner over all rows comes and goes, at the cost of the rows that it flips."""
     kept = Kept("LEFT", changes=False)
     assert all(isinstance(input, MatchedInputs) for input in kept.join.matched)

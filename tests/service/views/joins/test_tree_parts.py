@@ -77,7 +77,7 @@ def test_identities_and_duckdb(tmp_path: Path, seed: int) -> None:
     engine.close()
 
 
-def test_a_part_that_inserted_and_deleted_flips_all_rows_of_its_key(tmp_path: Path) -> None:
+def test_a_part_that_comes_and_goes_flips_all_rows_of_its_key(tmp_path: Path) -> None:
     """The rows of b are there all the while, and their partner in c comes and goes. As one goes and another comes nothing is told."""
     count = 20_000
     engine = running(tmp_path, {})

@@ -157,7 +157,7 @@ def test_a_look_up_by_the_join_key(tmp_path: Path) -> None:
     engine.close()
 
 
-def test_what_explain_emits_of_a_live_one(tmp_path: Path) -> None:
+def test_what_explain_tells_of_a_live_one(tmp_path: Path) -> None:
     """Of n rows of x that want one group of n dangling rows of y: nested loops look at n² of them, TreeTracker looks up each once."""
     n = 40
     definition = ACYCLIC["path"].definition

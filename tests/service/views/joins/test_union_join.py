@@ -293,7 +293,7 @@ def test_brute_force_agrees(tmp_path: Path) -> None:
     engine.close()
 
 
-def test_what_explain_emits_of_a_live_one(tmp_path: Path) -> None:
+def test_what_explain_tells_of_a_live_one(tmp_path: Path) -> None:
     engine = prepared(tmp_path, VIEWS)
     engine.apply(to_batch([("a", UPSERT, a_row(i, floor=i)) for i in range(20)] + [("b", UPSERT, b_row(i)) for i in range(5)]))
     assert len(read_all(open_rows(engine.readers, "numbers"))) == 20
@@ -308,7 +308,7 @@ def test_what_explain_emits_of_a_live_one(tmp_path: Path) -> None:
     engine.close()
 
 
-def test_relations_of_all_inputs_are_in_use(tmp_path: Path) -> None:
+def test_relations_of_all_sides_are_in_use(tmp_path: Path) -> None:
     """Of those that never have a row too."""
     engine = prepared(tmp_path, {"never": VIEWS["never"]})
     for name in "ab":

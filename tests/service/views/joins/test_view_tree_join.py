@@ -246,7 +246,7 @@ def test_floats_are_joined_by_value(tmp_path: Path) -> None:
     engine.close()
 
 
-def test_what_explain_emits_of_a_live_one(tmp_path: Path) -> None:
+def test_what_explain_tells_of_a_live_one(tmp_path: Path) -> None:
     """The bound by the rows that there are, filters and all; and what the view has met."""
     engine = prepared(tmp_path, {"two_levels": HIERARCHICAL["two_levels"]})
     rows = [("a", UPSERT, a(i, floor=i % 5, tag="uv"[i % 2])) for i in range(20)] + [("b", UPSERT, b(i, floor=i % 5)) for i in range(10)]

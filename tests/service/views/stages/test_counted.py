@@ -254,7 +254,7 @@ def test_values_lengths_and_keys(tmp_path: Path, seed: int) -> None:
     engine.close()
 
 
-def test_sums_out_of_range_are_null_and_inserted_back(tmp_path: Path) -> None:
+def test_sums_out_of_range_are_null_and_come_back(tmp_path: Path) -> None:
     engine = _registered(tmp_path, {"v": OF_HALVES["by_k"]})
     rng = np.random.default_rng(7)
     beyond = set()
@@ -286,7 +286,7 @@ _ROWS = 'write "algorithm": "auto"'
         ("SELECT SUM(a.v) AS v FROM l a JOIN l b ON overlaps(a.i, b.i) AND a.id < b.id", "each pair once, only COUNT(*) can be counted"),
     ],
 )  # fmt: skip
-def test_what_deleted_by_rows(sql: str, says: str) -> None:
+def test_what_goes_by_rows(sql: str, says: str) -> None:
     view = parse_view("v", {"sql": sql}, HALVES)
     assert view.plan.shape == "groups" and view.plan.guarantee == "delay"
     assert any(says in note for note in view.plan.notes), view.plan.notes

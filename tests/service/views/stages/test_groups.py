@@ -159,7 +159,7 @@ HIDDEN = {  # HAVING reads aggregates that followers do not see
 
 
 @pytest.mark.parametrize("name", HIDDEN)
-def test_followers_are_not_emitted_of_changes_that_they_do_not_see(tmp_path: Path, name: str) -> None:
+def test_followers_are_not_told_of_changes_that_they_do_not_see(tmp_path: Path, name: str) -> None:
     """No change deletes a row and inserts the same one; a group's row comes and goes as HAVING says."""
     sql, algorithm = HIDDEN[name]
     source, twin, engine = Source(7, 12), Twin({}), prepared(tmp_path, {})

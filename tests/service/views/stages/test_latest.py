@@ -98,7 +98,7 @@ _ORDERED = {"i": "int64", "f": "float64", "m": "timestamp", "d": "date", "h": "t
 _EXTREMES: dict[str, Any] = {"i": 2**63 - 1, "f": float("nan"), "m": 2**63 - 1, "d": date.max, "h": time(23, 59, 59, 999999), "p": 10**17}
 
 
-def test_nulls_that_a_column_inserted_to_have_stand_where_postgresql_has_them(tmp_path: Path) -> None:
+def test_nulls_that_a_column_comes_to_have_stand_where_postgresql_has_them(tmp_path: Path) -> None:
     """First with DESC, last otherwise, unless the text says else; before all values that there are, and after a restart too."""
     digits = {"precision": 18, "scale": 0}
     columns = [{"name": name, "type": kind} | (digits if kind == "decimal" else {}) for name, kind in _ORDERED.items()]

@@ -13,10 +13,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from livejoin.wire.budget import UNBOUNDED, Budget
 from livejoin.wire.decode import decode_changes, decode_relation_changes
 from livejoin.wire.errors import MalformedBody, TooLarge
 from livejoin.wire.parquet.decode import _PIECE
-from livejoin.wire.room import UNBOUNDED, Budget
 from livejoin.wire.schema import parse_relation
 
 MIB = 1 << 20
