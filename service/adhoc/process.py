@@ -26,10 +26,10 @@ _ENVIRONMENT = {"ARROW_DEFAULT_MEMORY_POOL": "system", "MALLOC_ARENA_MAX": "1", 
 class Child:
     """One process; `socket` is connected to it."""
 
-    def __init__(self, ours: socket.socket, emitted: socket.socket) -> None:
-        """`emitted`: the socket on which the nursery reports about the child. OSError: no further process is possible."""
-        self.socket, self._emitted = ours, emitted
-        word, files, _, _ = socket.recv_fds(emitted, STATUS.size, 1, socket.MSG_CMSG_CLOEXEC)
+    def __init__(self, ours: socket.socket, reports: socket.socket) -> None:
+        """`reports`: the socket on which the nursery reports about the child. OSError: no further process is possible."""
+        self.socket, self._emitted = ours, reports
+        word, files, _, _ = socket.recv_fds(reports, STATUS.size, 1, socket.MSG_CMSG_CLOEXEC)
         if not files:
             raise ChildProcessError("no process for a query")
         self.pid: int = STATUS.unpack(word)[0]
@@ -98,18 +98,18 @@ class Nursery:
 
     def child(self) -> Child:
         """Return a new child. OSError. The first call waits until the nursery has imported everything."""
-        (ours, theirs), (emitted, emits) = socket.socketpair(), socket.socketpair()
+        (ours, theirs), (reports, reporting) = socket.socketpair(), socket.socketpair()
         try:
-            with theirs, emits:
+            with theirs, reporting:
                 theirs.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, _BUFFER)
                 ours.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _BUFFER)
-                socket.send_fds(self._socket, [b"\0"], [theirs.fileno(), emits.fileno()])
+                socket.send_fds(self._socket, [b"\0"], [theirs.fileno(), reporting.fileno()])
             ours.settimeout(_PATIENCE)
-            emitted.settimeout(_PATIENCE)
-            return Child(ours, emitted)
+            reports.settimeout(_PATIENCE)
+            return Child(ours, reports)
         except OSError:
             ours.close()
-            emitted.close()
+            reports.close()
             raise
 
     def close(self) -> None:

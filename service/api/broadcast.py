@@ -3,7 +3,7 @@
     writer -- rings --> broadcast: fetches new changes in a thread -> `_said`, the newest versions' records -> wakes the seats
     follower at position p, base <= p: is sent the records after p, already encoded; before base, it reads for itself until it is up to date
 
-Records are kept until all followers have taken them; for slow followers, all audiences together keep `_KEPT_BYTES`, in equal parts.
+Records are kept until all followers have taken them; for slow followers, all broadcasts together keep `_KEPT_BYTES`, in equal parts.
 
 Everything here runs in the event loop, except `ring` and the work that `_take` does in a thread.
 """
@@ -24,7 +24,7 @@ from service.following.feeds import Feed
 log = logging.getLogger("livejoin.api")
 
 _LARGEST_BYTES = 8 << 20  # of one version: each follower reads a larger version itself
-_KEPT_BYTES = 16 << 20  # of records that slow followers have not taken, in all audiences
+_KEPT_BYTES = 16 << 20  # of records that slow followers have not taken, in all broadcasts
 _OVERHEAD_BYTES = 256  # of the objects that hold the records of one version
 _JOINED_BYTES = 1 << 20  # of records per send, except that one version is never divided: they are copied in the event loop
 _PAUSE = 0.25  # seconds at most between two rounds
@@ -95,7 +95,7 @@ class Broadcast:
         self._bytes = 0  # of `_said`
         self._joined: tuple[int, EncodedChanges] | None = None  # all of `_said` from this index on: most followers are at the same one
         self._base = self._head = -1  # `_said` covers the versions after the first, up to the second; -1: none
-        self._untold = -1  # each follower reads what follows this version itself: a problem, or a very large version
+        self._unsent = -1  # each follower reads what follows this version itself: a problem, or a very large version
         self._news = asyncio.Event()
         self._rung = False
         self._telling = loop.create_task(self._emit(), context=Context())  # without the context of the first follower's request
@@ -108,7 +108,7 @@ class Broadcast:
         return seat
 
     def leave(self, seat: Waiter) -> bool:
-        """Remove a follower; return whether any is left. If not, the audience stops encoding."""
+        """Remove a follower; return whether any is left. If not, the broadcast stops encoding."""
         seat.close()
         self._seats.discard(seat)
         if not self._seats:
@@ -125,10 +125,10 @@ class Broadcast:
     def after(self, position: int, versions: int | None, seat: Waiter) -> EncodedChanges | None:
         """Return the records after `position`, of at most `versions` versions; None: the follower on `seat` must read by itself.
 
-        The caller was up to date a moment ago; the first caller determines where the audience begins.
+        The caller was up to date a moment ago; the first caller determines where the broadcast begins.
         """
         seat.position = position
-        if position <= self._untold or self._is_alone:
+        if position <= self._unsent or self._is_alone:
             return None
         if self._base < 0:
             self._base = self._head = position
@@ -173,14 +173,14 @@ class Broadcast:
 
     @property
     def _is_alone(self) -> bool:
-        """A single follower reads by itself: going through the audience costs a fifth more for one."""
+        """A single follower reads by itself: going through the broadcast costs a fifth more for one."""
         return len(self._seats) == 1
 
     def _emitted_no_more(self, telling: asyncio.Task[None]) -> None:
         """Handle the end of `_emit`: no follower is left, or encoding has failed, and each follower reads by itself."""
         if not telling.cancelled():
             log.error("shared encoding for followers has failed; each follower now reads for itself", exc_info=telling.exception())
-            self._untold = 1 << 62
+            self._unsent = 1 << 62
             self._forget()
             self._wake()
 
@@ -216,7 +216,7 @@ class Broadcast:
     def _keep(self, new: list[EncodedChanges] | None) -> None:
         self._joined = None
         if new is None:
-            self._untold = self._head
+            self._unsent = self._head
             self._forget()
             return
         self._said += new
@@ -261,7 +261,7 @@ def _together(said: list[EncodedChanges]) -> EncodedChanges:
 
 
 class Broadcasts:
-    """The audiences of every feed and format that has followers."""
+    """The broadcasts of every feed and format that has followers."""
 
     def __init__(self, pool: Executor) -> None:
         self._pool = pool

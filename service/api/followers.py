@@ -59,7 +59,7 @@ class FeedRead(NamedTuple):
 
 
 class Follower:
-    """Encodes the chunks of a subscription as records, or passes on the records of an audience. One thread at a time."""
+    """Encodes the chunks of a subscription as records, or passes on the records of a broadcast. One thread at a time."""
 
     def __init__(self, subscription: Subscription, kind: str, limit: int | None) -> None:
         self._subscription = subscription
@@ -80,7 +80,7 @@ class Follower:
         return self._taken(found, self._subscription.ended)._replace(news=bool(chunks), more=more)
 
     def hear(self, broadcast: Broadcast, seat: Waiter) -> FeedRead | None:
-        """Return the audience's records that this follower does not have yet; None: it must read by itself."""
+        """Return the broadcast's records that this follower does not have yet; None: it must read by itself."""
         position = self._subscription.position
         said = None if position is None else broadcast.after(position, self._left, seat)
         if said is None or not said.versions:
@@ -129,15 +129,15 @@ class FollowResponse(Response):
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         context = self._context
-        deleted = asyncio.ensure_future(client_gone(receive))
+        gone = asyncio.ensure_future(client_gone(receive))
         broadcast, seat = context.broadcasts.join(self._feed, self._kind, context.loop)
-        deleted.add_done_callback(seat.wake)
+        gone.add_done_callback(seat.wake)
         context.track()
         try:
             await send({"type": "http.response.start", "status": 200, "headers": self.raw_headers, TAKEN: self._follower.touch})
             if scope["method"] != "HEAD":
-                await self._follow(send, broadcast, seat, deleted)
-            if not deleted.done():
+                await self._follow(send, broadcast, seat, gone)
+            if not gone.done():
                 await send({"type": "http.response.body", "body": b"", "more_body": False, TAKEN: None})
         except asyncio.CancelledError:
             if not context.closing:
@@ -147,20 +147,20 @@ class FollowResponse(Response):
         except Exception:
             log.exception("%s aborted", scope["path"])
         finally:
-            deleted.cancel()
+            gone.cancel()
             context.broadcasts.leave(broadcast, seat)
             context.followers.submit(self._follower.close)
 
-    async def _follow(self, send: Send, broadcast: Broadcast, seat: Waiter, deleted: asyncio.Future[None]) -> None:
+    async def _follow(self, send: Send, broadcast: Broadcast, seat: Waiter, gone: asyncio.Future[None]) -> None:
         """Send records until the stream ends or the client disconnects."""
         context, follower, wait = self._context, self._follower, self._wait
         news = sent = context.loop.time()
         up_to_date = False  # whether it had read everything itself a moment ago
-        while not deleted.done():
+        while not gone.done():
             due = sent + PROGRESS_INTERVAL if wait is None else min(sent + PROGRESS_INTERVAL, news + wait)
             taken = follower.hear(broadcast, seat) if up_to_date else None
             heard = taken is not None and (taken.news or context.loop.time() < due)
-            if taken is None or not heard:  # only the feed knows that there is nothing new: the audience may be behind it
+            if taken is None or not heard:  # only the feed knows that there is nothing new: the broadcast may be behind it
                 taken = await context.loop.run_in_executor(context.followers, follower.take)
             now = context.loop.time()
             if taken.news:

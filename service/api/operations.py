@@ -123,7 +123,7 @@ _PAGE = {
 @open_routes.get(
     "/problems/{type}",
     summary="What a problem type means, and what to do",
-    responses={**answer(200, "the page", _PAGE), **failures("bad-parameter", "not-found", "not-acceptable")},
+    responses={**answer(200, "the page", _PAGE), **failures("not-found", "not-acceptable")},
 )
 async def problem(
     request: Request, type_: Annotated[str, Path(alias="type", description="the last part of a problem's `type`", examples=["too-busy"])]

@@ -30,18 +30,18 @@ async def finish(context: Context, pool: Executor, receive: Receive, steps: Step
     """Return the result of all steps, run in threads of `pool`. Raises what they raise, and ClientGone; cancelled when the service shuts
     down."""
     context.track()
-    deleted: asyncio.Future[None] | None = None  # most work is done within its first turn: until then, the connection is not watched
+    gone: asyncio.Future[None] | None = None  # most work is done within its first turn: until then, the connection is not watched
     job = context.loop.run_in_executor(pool, _turn, steps)
     try:
         while True:
-            await asyncio.wait((job,) if deleted is None else (job, deleted), return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait((job,) if gone is None else (job, gone), return_when=asyncio.FIRST_COMPLETED)
             if job.done():
                 done = job.result()
                 if done is not None:
                     return done.result
-            if deleted is None:
-                deleted = asyncio.ensure_future(client_gone(receive))
-            elif deleted.done():
+            if gone is None:
+                gone = asyncio.ensure_future(client_gone(receive))
+            elif gone.done():
                 raise ClientGone
             if job.done():
                 job = context.loop.run_in_executor(pool, _turn, steps)
@@ -49,8 +49,8 @@ async def finish(context: Context, pool: Executor, receive: Receive, steps: Step
         release(pool, job, steps)
         raise
     finally:
-        if deleted is not None:
-            deleted.cancel()
+        if gone is not None:
+            gone.cancel()
 
 
 def _turn(steps: Steps[T]) -> _Result[T] | None:

@@ -69,7 +69,7 @@ class StreamedResponse(Response):
             self.rest()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        deleted = asyncio.ensure_future(client_gone(receive))
+        gone = asyncio.ensure_future(client_gone(receive))
         job: asyncio.Future[Chunk] = self._context.loop.create_future()
         job.set_result(self._first)
         self._context.track()
@@ -78,8 +78,8 @@ class StreamedResponse(Response):
             more = True
             while more:
                 if not job.done():
-                    await asyncio.wait((job, deleted), return_when=asyncio.FIRST_COMPLETED)
-                if deleted.done():
+                    await asyncio.wait((job, gone), return_when=asyncio.FIRST_COMPLETED)
+                if gone.done():
                     return
                 body, more = job.result()
                 if more:
@@ -98,7 +98,7 @@ class StreamedResponse(Response):
         except Exception:
             log.exception("%s aborted", scope["path"])
         finally:
-            deleted.cancel()
+            gone.cancel()
             self._release(job)
 
 

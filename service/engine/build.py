@@ -222,7 +222,7 @@ class LargeLane:
         if self.closed_for is not None and (not builds or now - self._changes > _MOST_CLOSED):
             for build in builds:
                 build.closings += build in self._asked
-            self.closed_for, self._changes = None, now + _LEAST_OPEN
+            self.closed_for, self._asked, self._changes = None, (), now + _LEAST_OPEN
         if self.closed_for is None and builds and now >= self._changes:
             self._changes, self._asked = now, [build for build in builds if build.phase != Phase.LOADING]
         self.closed_for = builds[0].view.name if builds and now >= self._changes else None

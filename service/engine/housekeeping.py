@@ -92,7 +92,7 @@ class Housekeeping:
 
     def _give_up_pins(self) -> bool:
         """Expire the oldest pinned versions, more at each check, until the memory they retain is within the bound."""
-        held_otherwise = self._state.recorder.is_replaying  # views that are replayed retain it: no pin is to blame
+        held_otherwise = self._state.is_behind  # no pin is to blame
         if not held_otherwise and self._state.retired_bytes > self._settings.pin_bytes and self._versions.expire_oldest(self._giving_up):
             self._giving_up *= 2
             self._reclaim()

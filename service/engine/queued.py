@@ -168,7 +168,7 @@ class Queue:
             self._taken = []
 
     def put_back(self, group: Sequence[QueuedBatch]) -> None:
-        """Return the last of those that were taken. A small one that would now pass one of its source begins the large lane."""
+        """Put back the last of those that were taken. A small one that would now pass one of its source begins the large lane."""
         with self._ready:
             for _ in group:
                 number, waiting = self._taken.pop()

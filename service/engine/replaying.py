@@ -67,7 +67,7 @@ class Replay:
             inserts = widened(effect.inserts, relation.schema)
             if effect.truncate or effect.deletes.values is None or inserts.values is None:
                 self.flush()
-                self._note([_entered(self._relations[one.relation_id], version, one) for one in effects])
+                self._recorder.add([_entered(self._relations[one.relation_id], version, one) for one in effects])
                 return
             few.append((effect, inserts.values, [*effect.deletes.values, *(relation.keys_of(inserts).values or ())]))
         waits = self._waiting
@@ -86,10 +86,7 @@ class Replay:
             relation = self._relations[id_]
             entered.append(_entered(relation, *waits.effect(relation)))
         if entered:
-            self._note(entered)
-
-    def _note(self, changes: list[_Changed]) -> None:
-        self._recorder.add(changes)
+            self._recorder.add(entered)
 
 
 def _entered(relation: Relation, version: int, effect: Effect) -> _Changed:

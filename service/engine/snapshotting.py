@@ -79,7 +79,7 @@ class SnapshotWriter:
         """Begin a snapshot, or continue to cut the log, if it is time and neither is running. The writer's thread."""
         if time.monotonic() < self._not_before or self.under_way:
             return
-        if self.log_bytes > self._worth and not self._is_behind:
+        if self.log_bytes > self._worth and not self._state.is_behind:
             work: Callable[[], None] = partial(self._try, *self._what)
         elif self._log.forgotten < self._to_forget and not self._log.is_kept:
             work = self._cut
@@ -100,17 +100,11 @@ class SnapshotWriter:
     def under_way(self) -> bool:
         return self._thread is not None and self._thread.is_alive()
 
-    @property
-    def _is_behind(self) -> bool:
-        """Whether the feeds of some views are still behind the log, or have changes that are yet to be read."""
-        feeds = [view.feed for view in self._state.views.values() if view.feed is not None]
-        return self._state.recorder.is_replaying or any(feed.is_behind for feed in feeds)
-
     def finish(self) -> None:
         """Write a last snapshot after the writer has ended, so that the next start is fast; abandon it if it takes long."""
         self._until = time.monotonic() + _AT_THE_END
         self.wait()
-        if self.failure is None and self._versions.published.number > self._version and not self._is_behind:
+        if self.failure is None and self._versions.published.number > self._version and not self._state.is_behind:
             self.write()
 
     def write(self) -> None:

@@ -101,7 +101,7 @@ class Stages:
         sent with `on_error=skip`. Problems `not-found`, `bad-rows` (of other parts). The rows are read from the files as they are used.
         """
         with self._lock:
-            self._forget()
+            self._discard_expired()
             stage = self._stages.pop((relation.id, name), None)
         if stage is None:
             said = f"{relation.name} has no stage {name!r}: it was committed, or dropped an hour after its last part or at a restart"
@@ -134,7 +134,7 @@ class Stages:
     def sweep(self) -> None:
         """Discard expired stages."""
         with self._lock:
-            self._forget()
+            self._discard_expired()
 
     def close(self) -> None:
         """Discard all stages, and the files that an earlier process has left."""
@@ -144,7 +144,7 @@ class Stages:
 
     def _validate(self, relation: Relation, name: str, number: int | None, rows: int) -> int:
         """Validate the part against the limits, and return its number. Raises as `put`."""
-        self._forget()
+        self._discard_expired()
         stage = self._stages.get((relation.id, name))
         if stage is None:
             if len(self._stages) >= _MOST and any(id_ == relation.id for id_, _ in self._stages):
@@ -175,7 +175,7 @@ class Stages:
             raise Problem("disk-full", said) from error
         return path
 
-    def _forget(self) -> None:
+    def _discard_expired(self) -> None:
         """Discard expired stages."""
         limit = self._clock() - _FORGOTTEN_AFTER
         for key, stage in list(self._stages.items()):
@@ -190,7 +190,7 @@ def _remove(stage: Stage) -> None:
 
 
 def _gather(relation: Relation, parts: Iterable[StagedPart], batch: Batch) -> None:
-    """Return the changes of all parts, under the present definition. Problem `bad-rows`."""
+    """Give the batch the changes of all parts, under the present definition. Problem `bad-rows`."""
     refused, count = list[RowError](), 0
     batch.changes, batch.on_error = [], "skip"  # bad rows in other parts are refused here
     for part in parts:

@@ -115,6 +115,12 @@ class State:
         self._forget_derived()
 
     @property
+    def is_behind(self) -> bool:
+        """Whether the feeds of some views are still behind the log, or have changes that are yet to be read: they hold former rows."""
+        feeds = [view.feed for view in self.views.values() if view.feed is not None]
+        return self.recorder.is_replaying or any(feed.is_behind for feed in feeds)
+
+    @property
     def views(self) -> dict[str, LiveView]:
         """Replaced, never changed."""
         return self._views
@@ -237,7 +243,7 @@ class State:
         return Outcome(batches, resolved, errors, count, touched, views, rebuilt)
 
     def _as_defined(self, batch: Batch) -> Batch:
-        """Return the batch as the present definitions of its relations judge it."""
+        """Return the batch, validated against the present definitions of its relations."""
         others = {}
         for changes in batch.changes:
             relation = self._relations.get(changes.relation)
@@ -259,8 +265,9 @@ class State:
         changes = concatenated(parts)
         if isinstance(changes, Rewrite):
             (batch,) = batches
+            effect = changes.resolve(self.newest)
             batch.sent = changes.sent(batch.sent)
-            return changes.resolve(self.newest)
+            return effect
         return resolve(relation, changes, self.newest)
 
     def _require_room(
@@ -281,44 +288,44 @@ class State:
             raise Problem("no-room", f"{error}; nothing of the batch was applied") from None
         return touched, views
 
-    def apply(self, validated: Outcome) -> AppliedBatches:
+    def apply(self, outcome: Outcome) -> AppliedBatches:
         """Make a version of each validated batch; they are on disk together or not at all. If this raises, the state is broken; a view that
         cannot follow fails alone."""
-        batches, first = validated.batches, self.newest + 1
+        batches, first = outcome.batches, self.newest + 1
         last = first + len(batches) - 1
         runs: dict[str, Run] = {}
         ignored = 0  # none of several batches
-        for one in validated.resolved:
+        for one in outcome.resolved:
             ignored += one.ignored
             if len(one.deletes) or one.inserts.num_rows:
                 runs[one.relation.name] = run = _enter(last, one, len(batches))
                 self.rows_changed += run.rows
         self.recorder.note(first, runs)
-        for view, build in validated.rebuilt.items():
-            if view in validated.views:
+        for view, build in outcome.rebuilt.items():
+            if view in outcome.views and view.state == "live":
                 build.put_in_place()  # first: the structures that it shares with no other view stop following changes
-        self.indexes.apply(last, runs, validated.touched)
+        self.indexes.apply(last, runs, outcome.touched)
         self._changed.update(runs)
         deltas: list[tuple[LiveView, Delta]] = []
-        for view in validated.views:
+        for view in outcome.views:
             if view.state == "live":
                 self._asked.add(view)
                 self._behind[view] = None
                 try:
-                    rebuilt = validated.rebuilt.get(view)
+                    rebuilt = outcome.rebuilt.get(view)
                     delta = view.apply(first, len(batches), runs) if rebuilt is None else rebuilt.apply(first, runs)
                 except Exception as error:
                     self.fail(view, error)
                     continue
                 if delta is not None:
                     deltas.append((view, delta))
-        receipts, errors, bad = [], validated.errors, validated.error_count
+        receipts, errors, bad = [], outcome.errors, outcome.error_count
         for version, batch in enumerate(batches, first):
             passed_over = batch.ignored + ignored
             receipt = Receipt(version, batch.sent - passed_over - bad, passed_over, bad, errors, False, self.timeline)
             self._count(version, batch, receipt)
             receipts.append(receipt)
-        return AppliedBatches(receipts, _payload(validated), deltas)
+        return AppliedBatches(receipts, _payload(outcome), deltas)
 
     def _count(self, version: int, batch: Batch, receipt: Receipt) -> None:
         self.newest = version
@@ -418,14 +425,14 @@ def _enter(version: int, resolved: Resolution, versions: int) -> Run:
     return Run(versions, of[order], run.old[order], run.new[order], run.rows)
 
 
-def _payload(validated: Outcome) -> bytes:
+def _payload(outcome: Outcome) -> bytes:
     effects = []
-    for one in validated.resolved:
+    for one in outcome.resolved:
         if one.truncate or len(one.deletes) or one.inserts.num_rows:
             ages = None
             if one.offsets is not None:
                 inserted, deleted = one.offsets
-                ages = (len(validated.batches) - 1 - np.concatenate((deleted, inserted))).astype(np.uint16)
+                ages = (len(outcome.batches) - 1 - np.concatenate((deleted, inserted))).astype(np.uint16)
             effects.append(Effect(one.relation.id, one.truncate, one.delete_keys, one.inserts, ages))
     return encode_effects(effects)
 

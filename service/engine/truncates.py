@@ -33,7 +33,7 @@ from service.views.live_view import LiveView
 log = logging.getLogger("livejoin.views")
 
 _WORTH = 1 << 14  # rows of a relation: a view takes at most some 30 ms for the deletes of fewer
-_SOON = 1e-3  # seconds until earlier batches of the source may be done
+_SOON, _LATER = 1e-3, 0.05  # seconds until earlier batches of the source may be done, at first and after a while
 
 
 class Truncates:
@@ -108,8 +108,10 @@ class Truncates:
                 done(given)
 
         try:
+            wait = _SOON
             while self._writer.has_of(batch) and not self.under_way.is_ending:
-                time.sleep(_SOON)
+                time.sleep(wait)
+                wait = min(2 * wait, _LATER)
             for view, names in self._views(batch).items():
                 build = Build(view, without=names)
                 builds.append(build)

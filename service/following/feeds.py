@@ -180,14 +180,14 @@ class Feed:
         """End the followers with this problem: the view is dropped or has failed. Rows that are being gathered are discarded: their slots
         may be reused."""
 
-        def deleted(*_: object) -> NoReturn:
+        def unavailable(*_: object) -> NoReturn:
             raise problem
 
         with self._lock:
             self._closed = problem
             self._cut_at(self.versions.published.number)
             # They hold the view, which holds this feed: its memory must be freed at once, not by the cycle collector.
-            self.gather = self._text_bytes = deleted
+            self.gather = self._text_bytes = unavailable
         self.wake()
 
     # followers
@@ -433,13 +433,13 @@ class Feed:
 
     def _take_in(self, segment: Segment) -> None:
         """Replace the oldest pending versions by their segment, without those dropped meanwhile."""
-        deleted = bisect_right(segment.versions, self._lost)
-        if deleted == len(segment.versions) or self._closed is not None:
+        dropped = bisect_right(segment.versions, self._lost)
+        if dropped == len(segment.versions) or self._closed is not None:
             return
-        if deleted:
+        if dropped:
             assert not self.segments, "the oldest go first"
-            self._first = deleted
-        rows = segment.starts[-1] - segment.starts[deleted]
+            self._first = dropped
+        rows = segment.starts[-1] - segment.starts[dropped]
         self.segments.append(segment)
         self._pending.leave_out(segment.versions[-1])
         self._rows += rows

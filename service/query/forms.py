@@ -489,7 +489,7 @@ def _sentence(fault: ErrorDetails) -> str:
         return wording(fault)
     if kind == "form":
         return f"{where}: {fault['msg']}; this one is {given}"
-    emits_all = kind == "missing" or fault["input"] in ([], {})
-    words = wording(fault) if emits_all else f"{wording(fault)}, not {given}"
+    says_all = kind == "missing" or fault["input"] in ([], {})
+    words = wording(fault) if says_all else f"{wording(fault)}, not {given}"
     hint = _HINTS.get(path[-1]) if path else None
     return f"{where}: {words}; {hint}" if hint else f"{where}: {words}"

@@ -53,6 +53,7 @@ class Cursor(Holding):
         super().__init__(owner, client)
         self.pin: Pin = pin
         self.state: tuple[Reading, Combination | None] | None = (reading, held)
+        self.made = _made(pin, reading)
         self.empty, self.asked = empty, asked
         self.passed = passed  # number of rows before it
         self.number = 0
@@ -61,8 +62,9 @@ class Cursor(Holding):
 
     @property
     def position(self) -> tuple[Any, ...]:
-        """The key that equivalent cursors share: rows have one order in a version. One that stays shares it with no other."""
-        return self.client, self.owner, self.pin.version.number, repr(self.asked), self.passed, self.stays
+        """The key that equivalent cursors share: rows of one structure have one order in a version. One that stays shares it with no
+        other."""
+        return self.client, self.owner, self.pin.version.number, self.made, repr(self.asked), self.passed, self.stays
 
     def discard(self) -> None:
         self.state = None
@@ -165,8 +167,7 @@ class RowReader:
     def order(self) -> str:
         """Equal for two readers of a version with the same filters if they return the same rows in the same order, until the service
         restarts."""
-        made = self._pin.version.roots[self._reading.view.id].made if isinstance(self._reading, ViewReading) else 0
-        return f"{self._owner} {made}"
+        return f"{self._owner} {_made(self._pin, self._reading)}"
 
     def empty(self) -> bool | None:
         """Whether there is no row at all, before the first one was read; None: not known yet, call again."""
@@ -324,6 +325,11 @@ def live_view(readers: Readers, name: str) -> LiveView:
     if view.state != "live":
         raise Problem("view-building", f"the view {name} is being built", progress=view.progress)
     return view
+
+
+def _made(pin: Pin, reading: Reading) -> int:
+    """Return which of its structures a view's rows are read from."""
+    return pin.version.roots[reading.view.id].made if isinstance(reading, ViewReading) else 0
 
 
 def owner_of(thing: LiveView | Relation) -> str:

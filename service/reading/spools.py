@@ -193,7 +193,7 @@ class Draft:
 
 @contextmanager
 def _disk(fails: str) -> Iterator[None]:
-    """Return Problem `disk-full` for an error of the disk, which `fails` to do something with the file."""
+    """Raise Problem `disk-full` for an error of the disk, which `fails` to do something with the file."""
     try:
         yield
     except OSError as error:

@@ -159,13 +159,13 @@ class SharedIndexes:
 
     def forget(self, owner: object) -> None:
         """Remove a user: what has no other user is removed by a later `reclaim`, when no reader of the newest version can have it."""
-        deleted: list[SharedIndex | IndexLoader] = [tree for other, tree in self._trees if other is owner]
+        unused: list[SharedIndex | IndexLoader] = [tree for other, tree in self._trees if other is owner]
         self._trees = [(other, tree) for other, tree in self._trees if other is not owner]
         for one in self._kept.values():
             one.users = [(other, input) for other, input in one.users if other is not owner]
-        deleted += [one for one in self._kept.values() if not one.users]
+        unused += [one for one in self._kept.values() if not one.users]
         self._kept, self._known = {key: one for key, one in self._kept.items() if one.users}, None
-        self._leaving += [_UnusedIndex(self._newest, one) for one in deleted]
+        self._leaving += [_UnusedIndex(self._newest, one) for one in unused]
 
     # batches
 

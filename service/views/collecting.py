@@ -71,7 +71,7 @@ def delta_left(first: int, emitted: ReportedRows, view: RetainedRows, too_many: 
     """Return the delta of the versions that change something; `first`: version number 0. `emitted`: in the order of versions; `too_many`:
     the versions that have too many rows, of which `emitted` has none. Cost: O(1) per reported row, and a gather of the moved ones."""
     if 0 < len(emitted.inserted) <= _FEW and emitted.offsets[0] == emitted.offsets[-1] and not too_many:
-        deleted, inserted = (tuple(slots[input] for slots in emitted.rows) for input in (~emitted.inserted, emitted.inserted))
+        deleted, inserted = (tuple(slots[mask] for slots in emitted.rows) for mask in (~emitted.inserted, emitted.inserted))
         if not len(deleted[0]) or not len(inserted[0]) or _are_apart(deleted, inserted, view):
             return of_one(first + emitted.offsets.item(0), deleted, inserted, view.most)
     is_deleted, is_inserted = rows_left(emitted, view)
@@ -87,7 +87,7 @@ def rows_left(emitted: ReportedRows, view: RetainedRows) -> tuple[Indices, Indic
     is_deleted, is_inserted, pairs = netted(NetRows(emitted.offsets, emitted.inserted, columns), _moves(view.moved, len(columns)))
     if pairs.shape[1] and view.shown is not None:
         before, after = (
-            tuple(slots[input[some]] for slots in emitted.rows) for input, some in zip((is_deleted, is_inserted), pairs, strict=True)
+            tuple(slots[rows[some]] for slots in emitted.rows) for rows, some in zip((is_deleted, is_inserted), pairs, strict=True)
         )
         equal = agree(before, after, view.inputs)
         others = np.flatnonzero(~equal)

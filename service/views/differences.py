@@ -41,8 +41,8 @@ class Difference:
         self._most = most_candidates(query.retain[0])
         self._retained = view.retained(runs)
         self._is_union = bool(query.branches)
-        # Aliases whose rows have all deleted: a row of the view that has one of these is deleted.
-        self._deleted = [] if self._is_union or view.owns_rows else [
+        # Aliases whose rows are all deleted: a row of the view that has one of these is deleted.
+        self._truncated = [] if self._is_union or view.owns_rows else [
             input.position for input in view.inputs if input.relation.name in names
         ]
         self._held, self._lock = held, threading.Lock()
@@ -77,7 +77,7 @@ class Difference:
         lost, kept, new = (_GatheredRows(self._view.width) for _ in range(3))
         for rows in self._rows(self._before):
             deleted = np.zeros(len(rows[0]), np.bool_)
-            for position in self._deleted:
+            for position in self._truncated:
                 deleted |= rows[position] >= 0
             lost.add(_some(rows, deleted))
             kept.add(_some(rows, ~deleted))

@@ -41,7 +41,6 @@ log = logging.getLogger("livejoin.views")
 _LESS = 0.75  # of the bytes for whose copy there was no room: with fewer it is tried again
 
 
-
 def _reason(error: Exception) -> str:
     """Return the part of an error that clients may see: the texts of unexpected errors may contain rows, and those of the system paths."""
     if isinstance(error, MemoryError | Problem | Unusable):

@@ -173,14 +173,14 @@ def finish(nodes: Nodes, writing: WriteState, seen: Any, level: int, h: int, box
             fork = o
             break
         o = child_of(W, o, c)
-    for input in range(2 if fork != 0 else 0):
-        value, tie = (left, code) if input == 0 else (right, layout.RIGHT_TIE + code)
-        o = child_of(W, fork, input)
+    for child in range(2 if fork != 0 else 0):
+        value, tie = (left, code) if child == 0 else (right, layout.RIGHT_TIE + code)
+        o = child_of(W, fork, child)
         seen[n] = o
         n += 1
         while W[2 * o + layout.FLAGS] & layout.LEAF_NODE == 0:
             c = 1 if goes_right(M, o, key, value, tie) else 0
-            if c == input:
+            if c == child:
                 seen[n] = child_of(W, o, 1 - c)
                 n += 1
             o = child_of(W, o, c)

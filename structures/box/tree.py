@@ -178,7 +178,7 @@ class BoxTree(EntryTree[BoxArena]):
         self.arena.C[UNEVEN] = 0
         if self.arena.C.item(FULL):
             self._undo()
-        ends = (input.reshape(-1, self.dimensions) for input in (entries.left, entries.right))
+        ends = (side.reshape(-1, self.dimensions) for side in (entries.left, entries.right))
         self._boxes[entries.set, entries.slot] = np.hstack(tuple(ends))
 
     def _top(self) -> np.ndarray:

@@ -285,12 +285,12 @@ def divide(nodes: MultiwayNodes, walking: HeapWalk, o: int, g: int, r: int, key:
     for m in range(table[topology.POS + v], table[topology.POS + v] + table[topology.SIZE + v]):
         before |= 1 << table[topology.MEMBER + m]
     free, low = state[g + goals.G_FREE] != 0, table[r + topology.SPLIT_L]
-    for input in range(1, -1, -1):
-        for c in range(table[r + topology.SPLIT_COUNT + input]):
-            part = table[r + topology.SPLIT_PARTS + 6 * input + c]
+    for side in range(1, -1, -1):
+        for c in range(table[r + topology.SPLIT_COUNT + side]):
+            part = table[r + topology.SPLIT_PARTS + 6 * side + c]
             for m in range(table[topology.POS + part], table[topology.POS + part] + table[topology.SIZE + part]):
                 before &= ~(1 << table[topology.MEMBER + m])
-            next = add_goal(table, walking, M[o + CHILD + input], part, next, before, key, key)
+            next = add_goal(table, walking, M[o + CHILD + side], part, next, before, key, key)
             for m in range(table[topology.POS + part], table[topology.POS + part] + table[topology.SIZE + part]):
                 i = table[topology.MEMBER + m]
                 if not free:

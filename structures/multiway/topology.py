@@ -122,7 +122,7 @@ class Topology:
         return np.array(head + tail, np.int64)
 
     def _split(self, low: int, high: int, edges: list[tuple[int, int]], head: list[int]) -> list[int]:
-        parts = [[self.number[part] for part in components(input, self.near)] for input in (low, high)]
+        parts = [[self.number[part] for part in components(members, self.near)] for members in (low, high)]
         crossing = []
         for i, j in edges:
             if (low >> i & 1) == (low >> j & 1):

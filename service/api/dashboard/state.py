@@ -116,16 +116,16 @@ class _Events(Response):
         self._context, self._token, self._first = context, token, first
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        deleted = asyncio.ensure_future(client_gone(receive))
+        gone = asyncio.ensure_future(client_gone(receive))
         self._context.track()
         found = self._first
         try:
             await send({"type": "http.response.start", "status": 200, "headers": self.raw_headers})
-            while scope["method"] != "HEAD" and not deleted.done():
+            while scope["method"] != "HEAD" and not gone.done():
                 await send({"type": "http.response.body", "body": formats.event("status", found), "more_body": True})
-                await asyncio.wait((deleted,), timeout=INTERVAL)
+                await asyncio.wait((gone,), timeout=INTERVAL)
                 found = await self._context.look(_encoded, self._context, self._token)
-            if not deleted.done():
+            if not gone.done():
                 await send({"type": "http.response.body", "body": b"", "more_body": False})
         except asyncio.CancelledError:
             if not self._context.closing:
@@ -133,7 +133,7 @@ class _Events(Response):
         except Problem as problem:  # the access token was revoked, or has expired
             log.info("%s aborted: %s", scope["path"], problem)
         finally:
-            deleted.cancel()
+            gone.cancel()
 
 
 def _encoded(context: Context, token: AccessToken) -> bytes:

@@ -147,6 +147,6 @@ def checked(model: type[M], given: Any) -> M:
 def refusal(fault: Any, path: Sequence[Any]) -> Problem:
     """Return Problem `bad-parameter` for pydantic's error at this path."""
     name, given = str(path[1] if path[0].endswith(".*") else path[0]), fault["input"]
-    emits_all = fault["type"] == "missing" or not isinstance(given, str | int | float)
+    says_all = fault["type"] == "missing" or not isinstance(given, str | int | float)
     shown = given[:TEXT_LIMIT] if isinstance(given, str) else given
-    return bad_parameter(name, wording(fault) if emits_all else f"{wording(fault)}, not {shown!r}")
+    return bad_parameter(name, wording(fault) if says_all else f"{wording(fault)}, not {shown!r}")

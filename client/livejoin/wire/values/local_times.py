@@ -65,8 +65,8 @@ class LocalTimes:
         known = pa.array(np.where(within, numbers, 0)).view(pa.timestamp("us"))
         try:
             early, late = (
-                pc.assume_timezone(known, self.zone, ambiguous=input, nonexistent=input).cast(pa.int64()).to_numpy()
-                for input in ("earliest", "latest")
+                pc.assume_timezone(known, self.zone, ambiguous=choice, nonexistent=choice).cast(pa.int64()).to_numpy()
+                for choice in ("earliest", "latest")
             )
             single = within & (early != late)
         except pa.ArrowException:  # no database of zones where Arrow expects it
