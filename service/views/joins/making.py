@@ -74,7 +74,7 @@ def _rooms_of(plan: Plan) -> set[str]:
         kept = [one for one in plan.outer.joins if plan.shape == "outer" or len(one.positions) > 1]
         own = set[str]()
         if plan.shape == "match":
-            own = {"event_tree", "outer"} if any(one.plan is not None and one.plan.shape == "pair" for one in kept) else {"event_tree"}
+            own = {"outer"} if any(one.plan is not None and one.plan.shape == "pair" for one in kept) else {"event_tree"}
         return own.union(*(_rooms_of(one.plan) for one in kept if one.plan is not None))
     if plan.parts:
         return set().union(*(_rooms_of(part.plan) for part in plan.parts))

@@ -1,8 +1,8 @@
 """The product of joins that no condition connects: each part has its own structures, and their combinations are not stored.
 
 An odometer reads the rows of a version: a block of rows of the parts before, with all rows of the next part. A changed part reports its
-delta, and each row of it is combined with the current rows of the others, part by part: old1 x old2 -> new1 x old2 -> new1 x new2. Rows of
-which two parts change may be reported both ways.
+delta, and each row of it is combined with the rows of the others. If a version changes several parts, all of them follow it first; then
+deleted rows are combined with what the others had, and inserted rows with what they have.
 
 If a part is known to have no rows, the others report nothing.
 
@@ -18,6 +18,7 @@ from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from service.tables.changes import Runs, by_version
@@ -26,12 +27,16 @@ from service.tables.masks import Mask
 from service.tables.resolution import NO_SLOTS, Indices, Resolution, Slots
 from service.tables.store import Numbers
 from service.views.deltas import Combination, Sink, emit
+from service.views.joins.outer_cursor import CursorChain
 from service.views.joins.protocol import Bounds, Defaults, Enumeration, Join, Store
+from service.views.joins.slots_cursor import Wrapper
+from structures.netting.net import Moves, NetRows, netted
 
 _FIRST, _BLOCK, _CHUNK = 64, 4096, 1 << 14  # rows to read ahead: at first; at most, of the left part and of the right one
 _PIECE = 1 << 16  # rows of a delta at a time
 _LOOKS = 16  # attempts at parts without rows before a call ends
 NO_ROWS: Combination = (NO_SLOTS,)
+_Deltas = tuple[Combination, Combination]  # deleted and inserted rows
 
 
 class Factor(NamedTuple):
@@ -228,9 +233,42 @@ class ProductJoin(Defaults):
 
     def apply(self, version: int, runs: Runs, sink: Sink | None) -> None:
         for offset, changes in by_version(runs):
-            for factor in self.factors:
-                if any(input.relation.name in changes for input in factor.inputs):
+            touched = [factor for factor in self.factors if any(input.relation.name in changes for input in factor.inputs)]
+            if sink is None or len(touched) < 2:
+                for factor in touched:
                     factor.join.apply(version, changes, self._sink_of(factor, offset, sink))
+                continue
+            deltas = {factor.positions: _FactorDelta(sink.limit) for factor in touched}
+            for factor in touched:
+                factor.join.apply(version, changes, deltas[factor.positions])
+            if any(delta.is_too_large for delta in deltas.values()):
+                sink.exceeded(offset)
+            else:
+                self._emit({positions: delta.rows(len(positions)) for positions, delta in deltas.items()}, offset, sink)
+
+    def _emit(self, deltas: Mapping[tuple[int, ...], _Deltas], offset: int, sink: Sink) -> None:
+        """Emit the delta of a version that changes several factors, which have followed it: their deltas by position. Each row belongs to
+        the first factor that changes it."""
+        wanted = True
+        for is_inserted in (False, True):
+            for number, factor in enumerate(self.factors):
+                given = deltas[factor.positions][is_inserted] if factor.positions in deltas else NO_ROWS
+                others = [(other, other_number < number) for other_number, other in enumerate(self.factors) if other is not factor]
+                begins = [partial(self._rows_of, other, is_before, is_inserted, deltas.get(other.positions)) for other, is_before in others]
+                if len(given[0]):
+                    cursor = ProductCursor(GivenRowsCursor(given), begins, [factor.positions, *(other.positions for other, _ in others)])
+                    while wanted and not cursor.done:
+                        wanted = emit(sink, offset, is_inserted, cursor.fill(_PIECE))
+
+    @staticmethod
+    def _rows_of(factor: Factor, is_before: bool, is_inserted: bool, delta: _Deltas | None) -> Enumeration:
+        """Read the rows of another factor after the version, if `is_inserted`, or else before it; if `is_before`, those of both."""
+        rows: Enumeration = factor.join.rows(factor.join.root, None)
+        if delta is None or (is_inserted and not is_before):
+            return rows
+        deleted, inserted = delta
+        kept = _Without(rows, inserted) if len(inserted[0]) else rows
+        return kept if is_before else CursorChain([lambda: kept, lambda: GivenRowsCursor(deleted)], len(deleted))
 
     def _sink_of(self, factor: Factor, offset: int, sink: Sink | None) -> _ProductSink | None:
         """None if there is no sink, or one of the other parts has no rows."""
@@ -292,6 +330,53 @@ class ProductJoin(Defaults):
     def check(self) -> None:
         for factor in self.factors:
             factor.join.check()
+
+
+class _FactorDelta:
+    """A sink that keeps what a factor reports of one version."""
+
+    def __init__(self, limit: int) -> None:
+        self.limit, self.is_too_large = limit, False
+        self._parts: list[tuple[Mask, npt.NDArray[np.int64]]] = []
+        self._counts = np.zeros(2, np.int64)
+
+    def __call__(self, offsets: Indices, inserted: Mask, rows: Combination) -> bool:
+        self._counts += np.bincount(inserted, minlength=2)
+        if self._counts.max() > self.limit:
+            self.exceeded(0)
+        if not self.is_too_large:
+            self._parts.append((inserted, np.array(rows, np.int64)))
+        return not self.is_too_large
+
+    def exceeded(self, offset: int) -> None:
+        self.is_too_large, self._parts = True, []
+
+    def rows(self, columns: int) -> _Deltas:
+        """Return the deleted and the inserted rows."""
+        inserted = np.concatenate([np.empty(0, np.bool_), *(part for part, _ in self._parts)])
+        rows = np.concatenate([np.empty((columns, 0), np.int64), *(part for _, part in self._parts)], axis=1)
+        none = np.empty(0, np.int64)
+        still = Moves(none, none, none, np.zeros(columns, np.int64))
+        deletes, inserts, _ = netted(NetRows(np.zeros(len(inserted), np.int64), inserted, rows), still)
+        return tuple(rows[:, deletes].astype(np.int32)), tuple(rows[:, inserts].astype(np.int32))
+
+
+class _Without(Wrapper):
+    """The rows of another cursor, without some."""
+
+    def __init__(self, cursor: Enumeration, excluded: Combination) -> None:
+        super().__init__(cursor)
+        self._excluded = _packed(excluded)
+
+    def fill(self, limit: int) -> Combination:
+        rows = self._cursor.fill(limit)
+        kept = ~np.isin(_packed(rows), self._excluded)
+        return tuple(slots[kept] for slots in rows)
+
+
+def _packed(rows: Combination) -> npt.NDArray[Any]:
+    """Return a value for each row."""
+    return np.ascontiguousarray(np.stack(rows, axis=1)).view([("", np.int32)] * len(rows)).reshape(-1)
 
 
 class _ProductSink:

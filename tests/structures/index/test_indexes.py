@@ -124,8 +124,6 @@ def test_what_is_none_of_an_index_is_refused_first() -> None:
         with pytest.raises(ValueError, match="an index takes 2 coordinates and a slot"):
             indexes.load(empty, wrong)
         with pytest.raises(ValueError, match="an index takes 2 coordinates and a slot"):
-            apply_to_indexes(indexes, {index: Changes(good, wrong)})
-        with pytest.raises(ValueError, match="an index takes 2 coordinates and a slot"):
             apply_steps(indexes, np.full(len(wrong.slot), index), np.ones(len(wrong.slot), np.int8), wrong)
     with pytest.raises(ValueError, match="not 2, 1 and 2 for 1"):
         apply_steps(indexes, np.array([index, index]), np.ones(1, np.int8), good)
