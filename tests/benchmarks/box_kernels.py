@@ -14,7 +14,7 @@ from structures.core.runs import AT, MISSING, RunChanges
 from tests.benchmarks.kernels import RECLAIM_EVERY, one_of
 
 
-@kernel("int64(Nodes, Writing, int64[::1], int64[:,:,::1], Told, Changes, int64[::1])")
+@kernel("int64(Nodes, WriteState, int64[::1], int64[:,:,::1], RowBuffer, RunChanges, int64[::1])")
 def box_singles(nodes: Nodes, writing: WriteState, state: Any, boxes: Any, emitted: RowBuffer, changes: RunChanges, pins: Any) -> int:
     """Apply each box as a version of its own, a `run_changes` of one; its delta is written and ignored. `changes.order`: 0. Return the rows
     gained."""

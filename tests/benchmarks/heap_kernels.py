@@ -17,7 +17,7 @@ from structures.multiway.layout import MultiwayNodes
 from tests.benchmarks.kernels import RECLAIM_EVERY, one_of
 
 
-@kernel("int64(MultiwayNodes, Writing, Walking, int64[::1], Changes, Told, int64[::1], boolean)")
+@kernel("int64(MultiwayNodes, WriteState, HeapWalk, int64[::1], RunChanges, RowBuffer, int64[::1], boolean)")
 def heap_singles(
     nodes: MultiwayNodes, writing: WriteState, walking: HeapWalk, N: Any, changes: RunChanges, emitted: RowBuffer, pins: Any, deltas: bool
 ) -> int:
@@ -37,7 +37,7 @@ def heap_singles(
     return rows
 
 
-@kernel("int64(MultiwayNodes, Writing, int64[::1], CliqueWalking, int64[::1], Changes, Told, int64[::1])")
+@kernel("int64(MultiwayNodes, WriteState, int64[::1], CliqueWalking, int64[::1], RunChanges, RowBuffer, int64[::1])")
 def clique_singles(
     nodes: MultiwayNodes, writing: WriteState, X: Any, walking: CliqueWalking, N: Any, changes: RunChanges, emitted: RowBuffer, pins: Any
 ) -> int:

@@ -28,7 +28,7 @@ def one_of(changes: RunChanges, i: int, d: int) -> RunChanges:
     return RunChanges(changes.signs[i : i + 1], one, changes.order, changes.done)
 
 
-@kernel("int64(Nodes, Writing, int64[::1], Entries, int64[::1], int32[::1], int32[::1], int64[::1])")
+@kernel("int64(Nodes, WriteState, int64[::1], Entries, int64[::1], int32[::1], int32[::1], int64[::1])")
 def single_changes(nodes: Nodes, writing: WriteState, signs: Any, entries: Entries, Z: Any, out0: Any, out1: Any, pins: Any) -> int:
     """Apply each entry as a version of its own, as `run_changes` does; its delta is written and ignored. Return the rows gained."""
     C = writing.C

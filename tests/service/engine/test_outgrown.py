@@ -84,7 +84,7 @@ def test_memory_returns_after_most_rows_were_deleted(engine: Instance, name: str
     engine.put_view("v", VIEWS[name], wait=120)
     fresh = held(engine)
     delete(engine, np.random.default_rng(3).permutation(ROWS)[: ROWS * 9 // 10])
-    until(lambda: (look(engine), held(engine) < fresh // 3)[1], lambda: f"{held(engine)} of {fresh} bytes are held")
+    until(lambda: (look(engine), held(engine) < fresh // 2)[1], lambda: f"{held(engine)} of {fresh} bytes are held")
     check(engine)
     found = sorted(ids(open_rows(engine.readers, "v")))
     engine.put_view("w", VIEWS[name], wait=120)

@@ -154,7 +154,7 @@ def test_one_that_finds_no_room(engine: Instance, monkeypatch: pytest.MonkeyPatc
     ended(engine)
     engine._builds.renew()
     ended(engine)
-    assert tried == 1 and "could not be rebuilt" in caplog.text
+    assert tried == 1 and "there is no room to rebuild" in caplog.text
     assert engine.views["v"].join is former and engine.views["v"].state == "live"
     engine.apply(some_changes(random.Random(6), 9))
     check(engine)

@@ -21,7 +21,7 @@ def make(M: Any, C: Any, cls: int) -> int:
     return allocate(M, C, cls)
 
 
-@kernel("void(int64[::1], Writing, int64, int64)")
+@kernel("void(int64[::1], WriteState, int64, int64)")
 def lose(M: Any, writing: WriteState, o: int, cls: int) -> None:
     drop(M, writing, o, cls)
 
