@@ -40,7 +40,7 @@ STRUCTURES = {
             Canary("structures.qdag.walk", "loaded", "lambda nodes, walking, t, ref, level: 1 if ref & 2**19 else ref"),
             Canary("structures.quadtree.remaking", "find_leaf", "lambda *given: was(*given[:-1], given[-1] + 1)"),
             # Of merges: a change meanwhile is lost; what the switch leaves behind is forgotten.
-            Canary("structures.quadtree.merging", "replay", "lambda nodes, writing, t, entries, come: len(come)", 4),
+            Canary("structures.quadtree.merging", "replay", "lambda nodes, writing, t, entries, inserted: len(inserted)", 4),
             Canary(
                 "structures.quadtree.trees",
                 "drop_blocks",
@@ -77,7 +77,7 @@ STRUCTURES = {
             Canary("structures.aggregate.results", "fits_int64", "lambda s1, s2: True"),
             Canary("structures.aggregate.results", "bits_of", "lambda order: order"),
             Canary("structures.aggregate.values", "is_thin", "lambda tree, block: False"),
-            Canary("structures.rows.succession", "differ", "lambda told, i, cells, slot, shown: True"),
+            Canary("structures.rows.succession", "differ", "lambda emitted, i, cells, slot, shown: True"),
         ),
     ),
     "products": Structure(
@@ -142,7 +142,7 @@ STRUCTURES = {
             Canary("structures.box.changes", "as_point", "lambda nodes, writing, stack, n, level, o, s: n"),
             Canary("structures.box.changes", "count_rows", "lambda nodes, writing, o, level, single, tag, lo, hi: 0"),
             Canary("structures.box.balance", "drop_flat", "lambda nodes, writing, root, height: None"),
-            Canary("structures.box.build", "sort_by", "lambda column, places, other: (places[np.argsort(abs(column)[places])], other)"),
+            Canary("structures.box.build", "sort_by", "lambda column, positions, other: (positions[np.argsort(abs(column)[positions])], other)"),
             Canary("structures.box.rotation", "is_even", "lambda a, b: True"),
             Canary("structures.box.rotation", "is_free", "lambda W, C, level, light, heavy, inner, wide: True"),
             Canary("structures.box.rotation", "is_wide", "lambda M, C, level, slab, c, o: True"),
@@ -195,12 +195,12 @@ STRUCTURES = {
             Canary("structures.join_tree.spread", "group", "lambda tables, p, code, out, n: n"),
             Canary("structures.join_tree.spread", "leave_group", "lambda tables, p, slot: None"),
             Canary("structures.join_tree.walk", "within", "lambda tables, bounds, u, slot: True", 5),
-            Canary("structures.join_tree.changes", "begin_walk", "lambda state, place: None"),
+            Canary("structures.join_tree.changes", "begin_walk", "lambda state, position: None"),
             # Of parts: what is missing is no entry; a null is a code; no run turns its sign; what a part brings and ends is not told.
             Canary("structures.join_tree.walk", "miss_level", "lambda walking, level: None"),
             Canary("structures.join_tree.spread", "sees", "lambda tables, p, slot: True"),
             Canary("structures.join_tree.spread", "begin_run", "lambda tables, run, sign: run.__setitem__(5, sign)"),
-            Canary("structures.join_tree.changes", "told_now", "lambda tables, spreading, u, sign: (u, 0, 0, 0)"),
+            Canary("structures.join_tree.changes", "emitted_now", "lambda tables, spreading, u, sign: (u, 0, 0, 0)"),
             Canary("structures.join_tree.spread", "has_own_live_tree", "lambda tables, e: False"),
             Canary("structures.join_tree.spread", "gets_bit_from_partners", "lambda tables, u: True"),
             Canary("structures.join_tree.spread", "read_block", "lambda tables, p, slots, i, block: None"),
@@ -240,8 +240,8 @@ STRUCTURES = {
             ),
             Canary(
                 "structures.cover.changes",
-                "tell_split",
-                "lambda state, row, partner, comes, out, n: was(state, row, partner._replace(right=row.right), comes, out, n)",
+                "emit_split",
+                "lambda state, row, partner, is_inserted, out, n: was(state, row, partner._replace(right=row.right), is_inserted, out, n)",
             ),
             Canary(
                 "structures.cover.changes",
@@ -256,13 +256,13 @@ STRUCTURES = {
         "not thousands",
         (
             # Other rows count as the same; what comes back in the place of another is not known for it.
-            Canary("structures.netting.net", "looks_so", "lambda told, wanted, r: told.columns[0, r] == wanted[0]"),
-            Canary("structures.netting.net", "alike", "lambda told, table, low, high: high"),
-            Canary("structures.netting.net", "place_of", "lambda told, table: 0"),
-            Canary("structures.netting.net", "may_be", "lambda table, side: False", 3),
+            Canary("structures.netting.net", "looks_so", "lambda emitted, wanted, r: emitted.columns[0, r] == wanted[0]"),
+            Canary("structures.netting.net", "alike", "lambda emitted, table, low, high: high"),
+            Canary("structures.netting.net", "position_of", "lambda emitted, table: 0"),
+            Canary("structures.netting.net", "may_be", "lambda table, input: False", 3),
             Canary("structures.netting.net", "find_move", "lambda moves, table, c, version, old: -1"),
             # What comes is told before what goes.
-            Canary("structures.netting.merging", "merge", "lambda goes, comes, found: was(comes, goes, found)"),
+            Canary("structures.netting.merging", "merge", "lambda is_deleted, is_inserted, found: was(is_inserted, is_deleted, found)"),
         ),
     ),
     "ranked": Structure(
@@ -291,7 +291,7 @@ STRUCTURES = {
         "validity",
         (
             # The place before is forgotten; an end that is one too early.
-            Canary("structures.ranked.changes", "seek_last", "lambda nodes, o, arity, place: (0, 0)"),
+            Canary("structures.ranked.changes", "seek_last", "lambda nodes, o, arity, position: (0, 0)"),
             Canary("structures.ranked.changes", "last_before", "lambda nodes, arity, leaf, i, key: was(nodes, arity, leaf, i, key) - 1"),
             Canary("structures.ranked.changes", "change_some", "lambda nodes, writing, h, items, signs, first, end: 0"),
             # Of rows that words tell apart the entry that comes first, whatever is below it.
@@ -348,7 +348,7 @@ STRUCTURES = {
             ),
             Canary("structures.tree_tracker.walk", "address_of", "lambda leaf, i: leaf", seed=3),
             Canary("structures.tree_tracker.walk", "next_entry", "lambda nodes, root, arity, leaf, i: (0, 0)"),
-            Canary("structures.tree_tracker.no_goods", "place_of", "lambda table, address, atom: was(table, address, 0)", 4),
+            Canary("structures.tree_tracker.no_goods", "position_of", "lambda table, address, atom: was(table, address, 0)", 4),
             Canary("structures.tree_tracker.runs", "forget_all", "lambda table: None"),
             Canary("structures.tree_tracker.runs", "changes_of", "lambda groups, g, a: (groups.starts[g], groups.starts[g + 1])"),
             Canary("structures.index.changes", "own_block", "lambda nodes, writing, o: o"),
@@ -424,7 +424,7 @@ STRUCTURES = {
         ("tests/structures/qdag/test_union.py",),
         "not told_once and not costs_its_entries",
         (
-            Canary("structures.qdag.union", "is_told", "lambda nodes, walking: False"),
+            Canary("structures.qdag.union", "is_emitted", "lambda nodes, walking: False"),
             Canary("structures.qdag.union", "is_there", "lambda nodes, walking, t: True"),
             Canary("structures.qdag.walk", "first_of_each", "lambda leaves, s, leading, arity, some: some"),
             Canary("structures.qdag.scan", "first_of_each", "lambda leaves, s, leading, arity, some: some"),

@@ -11,7 +11,7 @@ EVENTS = {
         "not tens_of_thousands",
         (
             # An END before the rows that its interval still meets; the rows behind the last event forgotten.
-            Canary("structures.event_tree.changes", "end_place", "lambda key, right: (key, right)"),
+            Canary("structures.event_tree.changes", "end_position", "lambda key, right: (key, right)"),
             Canary("structures.event_tree.search", "dead_in_leaf", "lambda tree, o, depth, next_key, next_at: was(tree, o, depth, -1, 0)"),
             Canary("structures.event_tree.search", "precedes", "lambda key, at, other, its: key <= other"),
             Canary(
@@ -24,11 +24,11 @@ EVENTS = {
             Canary("structures.event_tree.search", "partners", "lambda tree, key, left, right: was(tree, key, left, left)"),
             Canary(
                 "structures.event_tree.runs",
-                "place_of_row",
+                "position_of_row",
                 "lambda tree, key, left, right, slot, base: was(tree, key, left, left, slot, base)",
             ),
             Canary("structures.event_tree.runs", "enlist", "lambda lists, row: None"),
-            Canary("structures.event_tree.runs", "move", "lambda tree, lists, tells_matched, is_outer, row, former: True"),
+            Canary("structures.event_tree.runs", "move", "lambda tree, lists, emits_matched, is_outer, row, former: True"),
             Canary("structures.event_tree.changes", "belongs", "lambda tree, name, at: True"),
             # The fields of nodes that are evened out or halved stay as they are; so do those of all others.
             Canary("structures.event_tree.changes", "refresh", "lambda tree, o, c, leaf: None"),
@@ -79,7 +79,7 @@ EVENTS = {
         ("tests/structures/event_tree/test_counting.py",),
         "not tens_of_thousands",
         (
-            Canary("structures.event_tree.changes", "end_place", "lambda key, right: (key, right)"),
+            Canary("structures.event_tree.changes", "end_position", "lambda key, right: (key, right)"),
             # Sums that are stale, of the wrong half, or of a row that is its own partner.
             Canary("structures.event_tree.summary", "weigh_leaf", "lambda tree, o, c, w: was(tree, o, c, 0)"),
             Canary("structures.event_tree.summary", "weigh_inner", "lambda tree, o, c, w: False"),
@@ -104,7 +104,7 @@ EVENTS = {
         (
             Canary("structures.event_tree.visits", "take_out", "lambda nodes, writing, s, key, left, slot: True"),
             Canary("structures.event_tree.visits", "measure", "lambda tree, both, changes, i, measured: None"),
-            Canary("structures.event_tree.visits", "change_partner", "lambda sides, changes, i: None"),
+            Canary("structures.event_tree.visits", "change_partner", "lambda inputs, changes, i: None"),
             Canary("structures.event_tree.visits", "give", "lambda tree, both, changes, i: None"),
             Canary("structures.event_tree.visits", "overlong_of", "lambda recipes, itself, words: []"),
         ),

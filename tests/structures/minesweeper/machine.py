@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import initialize
 
 from structures.index.indexes import OrderedIndexes
-from structures.minesweeper import kept
+from structures.minesweeper import logged_tree
 from structures.minesweeper.cds import KEPT_SIZE, PRIVATE_SIZE, Size
 from structures.minesweeper.minesweeper import Minesweeper, MinesweeperCursor, index_orders
 from tests.naive.natural_join import Entry
@@ -19,7 +19,7 @@ from tests.structures.tree_tracker.machine import TUPLES, TrackerMachine
 
 Atoms = tuple[tuple[int, tuple[int, ...]], ...]  # of each its relation, and its variables
 SMALL = Size(100, 100)
-MOST_LOGGED, BUDGET = kept.MOST_LOGGED, MinesweeperCursor._BUDGET
+MOST_LOGGED, BUDGET = logged_tree.MOST_LOGGED, MinesweeperCursor._BUDGET
 
 # Arities of the relations; of each view its atoms, and the order of its variables.
 SHAPES: list[tuple[tuple[int, ...], tuple[tuple[Atoms, tuple[int, ...]], ...]]] = [
@@ -69,7 +69,7 @@ class MinesweeperMachine(TrackerMachine):
         self, shape: tuple[tuple[int, ...], tuple[tuple[Atoms, tuple[int, ...]], ...]], tuples: list[tuple[int, Entry, int]], most: int,
         small: tuple[bool, bool],
     ) -> None:  # fmt: skip
-        kept.MOST_LOGGED = most  # of the logs that are made next
+        logged_tree.MOST_LOGGED = most  # of the logs that are made next
         self.prepare(shape[0], tuples)
         sizes = SMALL if small[0] else PRIVATE_SIZE, SMALL if small[1] else KEPT_SIZE
         given = {position: sorted(one) for position, one in self.now.items()}
@@ -77,7 +77,7 @@ class MinesweeperMachine(TrackerMachine):
         self._settle()
 
     def teardown(self) -> None:
-        kept.MOST_LOGGED = MOST_LOGGED
+        logged_tree.MOST_LOGGED = MOST_LOGGED
         super().teardown()
 
     def _settle(self) -> None:
