@@ -142,7 +142,7 @@ STRUCTURES = {
             Canary("structures.box.changes", "as_point", "lambda nodes, writing, stack, n, level, o, s: n"),
             Canary("structures.box.changes", "count_rows", "lambda nodes, writing, o, level, single, tag, lo, hi: 0"),
             Canary("structures.box.balance", "drop_flat", "lambda nodes, writing, root, height: None"),
-            Canary("structures.box.build", "sort_by", "lambda column, positions, other: (positions[np.argsort(abs(column)[positions])], other)"),
+            Canary("structures.box.build", "sort_by", "lambda column, at, other: (at[np.argsort(abs(column)[at])], other)"),
             Canary("structures.box.rotation", "is_even", "lambda a, b: True"),
             Canary("structures.box.rotation", "is_free", "lambda W, C, level, light, heavy, inner, wide: True"),
             Canary("structures.box.rotation", "is_wide", "lambda M, C, level, slab, c, o: True"),
