@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,16 @@ import pytest
 from streaming.kafka_broker import Broker
 from tests.streaming.shared_spark import SharedSpark
 from tests.streaming.stream_job import Jobs, StreamJob, Topics
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+@pytest.fixture(scope="module", autouse=True)
+def packages() -> Iterator[None]:
+    """A process starts one JVM, in its first module that uses Spark; its Python finds the data source on the path."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PYTHONPATH", os.pathsep.join((str(ROOT), str(ROOT / "client"))))
+        yield
 
 
 @pytest.fixture(scope="session")

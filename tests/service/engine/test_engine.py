@@ -30,9 +30,8 @@ SEEDS = [0, pytest.param(1, marks=pytest.mark.soak), pytest.param(2, marks=pytes
 
 @pytest.fixture(autouse=True)
 def few_are_many(monkeypatch: pytest.MonkeyPatch) -> None:
-    """All entries of a set, an index or a quadtree go at once however few they are: the twin's truncates are small."""
-    for module in ("core.entry_tree", "index.indexes", "quadtree.trees"):
-        monkeypatch.setattr(f"structures.{module}._MANY", 1)
+    """All entries of a quadtree go at once however few they are: the twin's truncates are small."""
+    monkeypatch.setattr("structures.quadtree.trees._MANY", 1)
 
 
 def prepared(folder: Path, views: dict[str, TwinView]) -> Instance:

@@ -72,7 +72,7 @@ def _moves(input: Any, run: Any, followed: bool) -> DividedRun:
 
 
 BUGS = {
-    "a missing alias counts as the row at slot 0": (collecting, "Told", _missing_is_first, lambda path: random_views(path, 2)),
+    "a missing alias counts as the row at slot 0": (collecting, "NetRows", _missing_is_first, lambda path: random_views(path, 2)),
     "not_null on the preserved side": (outer, "_kept", _filtered, nulls),
     "counts stay at the old slot": (flips.Counts, "follow", lambda made: _stays, lambda path: identities(path, 0, "by counts")),
     "partners are not counted": (
