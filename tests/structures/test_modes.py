@@ -15,7 +15,7 @@ from tests.structures.processes import MODES, run
 
 _EACH = 10  # of so many canaries of a structure one is not left to the soak
 _EXAMPLES = 2  # of a state machine with tiny blocks, outside the soak
-_LONG = {"seek_last", "take_out"}  # their machines run out of time under load before they notice
+_LONG = {"seek_last", "take_out"}  # their machines run out of time before they notice; whether they hang is not known
 CANARIES = [
     pytest.param(
         structure.machine,
