@@ -132,6 +132,14 @@ class Collector:
         self._too_large.add(offset)
         self._parts = [_without(part, {offset}) for part in self._parts]
 
+    def left(self, inputs: Sequence[Input]) -> tuple[Combination, Combination] | None:
+        """Of a run of one version, return the deleted and the inserted rows after netting, which may look alike; None: too many."""
+        if self._too_large:
+            return None
+        emitted = joined(self._parts, len(inputs))
+        deleted, inserted = rows_left(emitted, RetainedRows(inputs, {}, None, self.limit))
+        return tuple(slots[deleted] for slots in emitted.rows), tuple(slots[inserted] for slots in emitted.rows)
+
     def delta(self, first: int, view: RetainedRows) -> Delta | None:
         """As `delta_left`."""
         return delta_left(first, joined(self._parts, len(view.inputs)), view, self._too_large)

@@ -26,11 +26,11 @@ from service.tables.inputs import Input
 from service.tables.masks import Mask
 from service.tables.resolution import NO_SLOTS, Indices, Resolution, Slots
 from service.tables.store import Numbers
+from service.views.collecting import Collector
 from service.views.deltas import Combination, Sink, emit
 from service.views.joins.outer_cursor import CursorChain
 from service.views.joins.protocol import Bounds, Defaults, Enumeration, Join, Store
 from service.views.joins.slots_cursor import Wrapper
-from structures.netting.net import Moves, NetRows, netted
 
 _FIRST, _BLOCK, _CHUNK = 64, 4096, 1 << 14  # rows to read ahead: at first; at most, of the left part and of the right one
 _PIECE = 1 << 16  # rows of a delta at a time
@@ -238,27 +238,29 @@ class ProductJoin(Defaults):
                 for factor in touched:
                     factor.join.apply(version, changes, self._sink_of(factor, offset, sink))
                 continue
-            deltas = {factor.positions: _FactorDelta(sink.limit) for factor in touched}
+            collectors = {factor.positions: Collector(sink.limit, 1) for factor in touched}
             for factor in touched:
-                factor.join.apply(version, changes, deltas[factor.positions])
-            if any(delta.is_too_large for delta in deltas.values()):
-                sink.exceeded(offset)
-            else:
-                self._emit({positions: delta.rows(len(positions)) for positions, delta in deltas.items()}, offset, sink)
+                factor.join.apply(version, changes, collectors[factor.positions])
+            deltas = {factor.positions: collectors[factor.positions].left(factor.inputs) for factor in touched}
+            self._emit(deltas, offset, sink)
 
-    def _emit(self, deltas: Mapping[tuple[int, ...], _Deltas], offset: int, sink: Sink) -> None:
-        """Emit the delta of a version that changes several factors, which have followed it: their deltas by position. Each row belongs to
-        the first factor that changes it."""
+    def _emit(self, deltas: Mapping[tuple[int, ...], _Deltas | None], offset: int, sink: Sink) -> None:
+        """Emit the delta of a version that changes several factors, which have followed it: their deltas by position, None for one that is
+        too large. Each row belongs to the first factor that changes it."""
+        if None in deltas.values():
+            sink.exceeded(offset)
+            return
         wanted = True
         for is_inserted in (False, True):
             for number, factor in enumerate(self.factors):
-                given = deltas[factor.positions][is_inserted] if factor.positions in deltas else NO_ROWS
+                if (delta := deltas.get(factor.positions)) is None:
+                    continue
                 others = [(other, other_number < number) for other_number, other in enumerate(self.factors) if other is not factor]
                 begins = [partial(self._rows_of, other, is_before, is_inserted, deltas.get(other.positions)) for other, is_before in others]
-                if len(given[0]):
-                    cursor = ProductCursor(GivenRowsCursor(given), begins, [factor.positions, *(other.positions for other, _ in others)])
-                    while wanted and not cursor.done:
-                        wanted = emit(sink, offset, is_inserted, cursor.fill(_PIECE))
+                positions = [factor.positions, *(other.positions for other, _ in others)]
+                cursor = ProductCursor(GivenRowsCursor(delta[is_inserted]), begins, positions)
+                while wanted and not cursor.done:
+                    wanted = emit(sink, offset, is_inserted, cursor.fill(_PIECE))
 
     @staticmethod
     def _rows_of(factor: Factor, is_before: bool, is_inserted: bool, delta: _Deltas | None) -> Enumeration:
@@ -330,35 +332,6 @@ class ProductJoin(Defaults):
     def check(self) -> None:
         for factor in self.factors:
             factor.join.check()
-
-
-class _FactorDelta:
-    """A sink that keeps what a factor reports of one version."""
-
-    def __init__(self, limit: int) -> None:
-        self.limit, self.is_too_large = limit, False
-        self._parts: list[tuple[Mask, npt.NDArray[np.int64]]] = []
-        self._counts = np.zeros(2, np.int64)
-
-    def __call__(self, offsets: Indices, inserted: Mask, rows: Combination) -> bool:
-        self._counts += np.bincount(inserted, minlength=2)
-        if self._counts.max() > self.limit:
-            self.exceeded(0)
-        if not self.is_too_large:
-            self._parts.append((inserted, np.array(rows, np.int64)))
-        return not self.is_too_large
-
-    def exceeded(self, offset: int) -> None:
-        self.is_too_large, self._parts = True, []
-
-    def rows(self, columns: int) -> _Deltas:
-        """Return the deleted and the inserted rows."""
-        inserted = np.concatenate([np.empty(0, np.bool_), *(part for part, _ in self._parts)])
-        rows = np.concatenate([np.empty((columns, 0), np.int64), *(part for _, part in self._parts)], axis=1)
-        none = np.empty(0, np.int64)
-        still = Moves(none, none, none, np.zeros(columns, np.int64))
-        deletes, inserts, _ = netted(NetRows(np.zeros(len(inserted), np.int64), inserted, rows), still)
-        return tuple(rows[:, deletes].astype(np.int32)), tuple(rows[:, inserts].astype(np.int32))
 
 
 class _Without(Wrapper):
