@@ -251,7 +251,7 @@ def test_a_follower_that_leaves_is_forgotten(live: Case) -> None:
         return int(talk.ok(live.client.get("/v1/status"))["figures"]["subscribers"])
 
     before = followers()
-    with live.client.stream("GET", f"/v1/views/{live.v}/changes", params={"snapshot": "true"}) as answer:
+    with live.client.stream("GET", f"/v1/views/{live.v}/changes", params={"wait": 60, "snapshot": "true"}) as answer:
         next(answer.iter_lines())
         assert followers() == before + 1
     until(lambda: followers() == before, lambda: f"{followers()} followers")

@@ -44,7 +44,7 @@ def test_what_comes_is_not_behind_all_pieces(engine: Instance, monkeypatch: pyte
     assert happened == ["piece"] * 3 + ["change"] + ["piece"] * 6
 
 
-@pytest.mark.parametrize(("owed", "pieces"), [(0.0, 0), (0.0005, 1), (0.0015, 2), (0.1, 2), (0.2495, 2), (0.3, 20)])
+@pytest.mark.parametrize(("debt", "pieces"), [(0.0, 0), (0.0005, 1), (0.0015, 2), (0.1, 2), (0.2495, 2), (0.3, 20)])
 def test_housekeeping_is_done_in_pieces_while_others_wait(
     engine: Instance, monkeypatch: pytest.MonkeyPatch, debt: float, pieces: int
 ) -> None:

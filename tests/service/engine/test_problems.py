@@ -173,14 +173,14 @@ def test_a_relation_that_was_made_again_is_another_one(engine: Instance, tmp_pat
 
 
 @pytest.mark.parametrize(
-    ("error", "told"),
+    ("error", "message"),
     [
         (MemoryError("no room"), "no room"),
         (OSError(errno.ENOMEM, "Cannot allocate memory", "/a/path"), "Cannot allocate memory"),
         (KeyError("a row of data"), "KeyError, see the service's log"),
     ],
 )
-def test_a_view_that_cannot_be_built(engine: Instance, monkeypatch: pytest.MonkeyPatch, error: Exception, emitted: str) -> None:
+def test_a_view_that_cannot_be_built(engine: Instance, monkeypatch: pytest.MonkeyPatch, error: Exception, message: str) -> None:
     """The texts of unforeseen errors may hold rows and paths: nobody is told them."""
 
     def fail(*_: object) -> None:
@@ -189,7 +189,7 @@ def test_a_view_that_cannot_be_built(engine: Instance, monkeypatch: pytest.Monke
     monkeypatch.setattr("service.engine.builds.Builds._load", fail)
     view, _ = engine.put_view("v", PAIR, wait=60)
     assert view.state == "failed" and view.problem is not None and view.problem.type == "view-failed"
-    assert view.problem.detail == f"the structures of the view v could not be built: {emitted}"
+    assert view.problem.detail == f"the structures of the view v could not be built: {message}"
     assert refused(lambda: open_rows(engine.readers, "v")).type == "view-failed"
     assert engine.apply(of_ops("a", ("upsert", 1))).version == 1
     engine.drop_view("v")

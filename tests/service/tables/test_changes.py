@@ -50,7 +50,7 @@ class Input:
 
 
 @pytest.mark.parametrize(
-    ("previous", "deletes", "come", "wanted"),
+    ("previous", "deletes", "inserted", "wanted"),
     [
         ([], [], [], []),
         ([-1], [], [5], [(0, -1, 5)]),

@@ -27,7 +27,7 @@ def emitted(matching: Matching, version: int, moves: Moves) -> tuple[list[int], 
     return sorted((~rows[rows < 0]).tolist()), sorted(rows[rows >= 0].tolist())
 
 
-@pytest.mark.parametrize("tells_matched", [False, True])
+@pytest.mark.parametrize("emits_matched", [False, True])
 def test_a_partner_of_all_rows_on_and_off(emits_matched: bool) -> None:
     """None flips, some do, all do; each that does is told, and the others are not looked at."""
     rows = [Interval(0, 0, 10 * i, 10 * i + 5, i) for i in range(300)]

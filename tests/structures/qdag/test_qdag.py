@@ -70,14 +70,14 @@ def complete(input: int) -> list[Entry]:
 
 
 @pytest.mark.parametrize("side", [1, 2, 7, 8])
-def test_the_triangle_at_its_agm_bound(input: int) -> None:
+def test_the_triangle_at_its_agm_bound(side: int) -> None:
     """Three relations of n tuples with n^(3/2) rows: no joint node is a dead end."""
     of = Trees(TRIANGLE)
     for relation in range(3):
-        of.load(1, relation, complete(input))
+        of.load(1, relation, complete(side))
     cursor = of.join.rows([of.trees.roots] * 3)
     rows = read_all(cursor)
-    assert len(rows) == len(set(rows)) == input**3 and cursor.dead_ends == 0
+    assert len(rows) == len(set(rows)) == side**3 and cursor.dead_ends == 0
 
 
 @pytest.mark.parametrize("atoms", list(permutations([(0, (0,)), (1, (0, 1)), (2, (1,))])))

@@ -68,7 +68,7 @@ def in_order(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 @pytest.mark.parametrize("suffix", ["parquet", "arrow"])
-@pytest.mark.parametrize("place", ["relations/typed", "views/typed_all"])
+@pytest.mark.parametrize("position", ["relations/typed", "views/typed_all"])
 def test_columns(server: ServerProcess, position: str, suffix: str) -> None:
     content = file(server, f"{position}/rows.{suffix}")
     table = pq.read_table(io.BytesIO(content)) if suffix == "parquet" else pa.ipc.open_stream(content).read_all()
@@ -77,7 +77,7 @@ def test_columns(server: ServerProcess, position: str, suffix: str) -> None:
     assert table.schema.field("data").type == pa.binary() and table.schema.field("since").type == pa.timestamp("us", "UTC")
 
 
-@pytest.mark.parametrize("place", ["relations/typed", "views/typed_all"])
+@pytest.mark.parametrize("position", ["relations/typed", "views/typed_all"])
 def test_texts(server: ServerProcess, position: str) -> None:
     lines = in_order([orjson.loads(line) for line in file(server, f"{position}/rows.jsonl").splitlines()])
     assert lines == list(map(as_text, ROWS))
