@@ -10,7 +10,7 @@ from service.adhoc import frames
 from service.adhoc.statement import no_functions, refused
 from service.errors import Problem
 from service.query.assembly import unsupported
-from service.query.sql_names import bad_query, line_and_column
+from service.query.sql.names import bad_query, line_and_column
 
 _LONGEST = 500  # characters of DuckDB's message
 _JOIN = 4 << 20  # bytes of a hash table in DuckDB, at least: 16 partitions with a block of 256 KiB each

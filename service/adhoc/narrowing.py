@@ -15,7 +15,7 @@ from livejoin.wire.schema import Interval, RelationDefinition
 from service.adhoc.statement import QueriedTable
 from service.query.literals import BadLiteral, from_text
 from service.query.model import GROUP
-from service.query.sql_names import fold
+from service.query.sql.names import fold
 from service.reading.lookups import Point
 from service.reading.windows import Window
 from service.views.live_view import LiveView

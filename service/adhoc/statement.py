@@ -19,8 +19,8 @@ from service.access.access_token import AccessToken
 from service.access.rights import require_relation
 from service.errors import Problem
 from service.query.assembly import unsupported
-from service.query.sql_names import Text, bad_query, fold
-from service.query.sql_text import BoundedParser, check_length, no_select, parse
+from service.query.sql.names import Text, bad_query, fold
+from service.query.sql.text import BoundedParser, check_length, no_select, parse
 
 Kind = Literal["relation", "view"]
 RELATION: Kind = "relation"

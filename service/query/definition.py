@@ -1,4 +1,4 @@
-"""Turns the JSON form of a view's definition (`forms.py`) into the syntax tree of the same query in SQL, which `sql.py` reads.
+"""Turns the JSON form of a view's definition (`forms.py`) into the syntax tree of the same query in SQL, which `sql.select` reads.
 
 `path` in the metadata of a node is the field that it was made of; a complaint about the node begins with it. Constants keep their value
 (`value`), as JSON and SQL write some types differently. JSON has more than SQL's syntax in three places, which the readers know: a product
@@ -23,11 +23,11 @@ from service.query.latest import as_of_alone
 from service.query.model import ColumnRef, Condition, Filter
 from service.query.scope import Scope
 from service.query.set_operations import Expression
-from service.query.sql import Dialect, read_query
-from service.query.sql_conditions import Conditions
-from service.query.sql_names import Fields, Names
-from service.query.sql_terms import COMPARED
-from service.query.sql_text import parse
+from service.query.sql.conditions import Conditions
+from service.query.sql.names import Fields, Names
+from service.query.sql.select import Dialect, read_query
+from service.query.sql.terms import COMPARED
+from service.query.sql.text import parse
 
 _AS = re.compile(r"\s(?:as)\s+(?=\S)", re.IGNORECASE)
 _COMPARED = {op: kind for kind, op in COMPARED.items()}

@@ -14,9 +14,9 @@ from livejoin.wire.kinds import digits_of
 from service.errors import Problem
 from service.query.assembly import Draft, unsupported
 from service.query.model import MOST_LATEST, AsOf, ColumnRef, Latest
-from service.query.sql_conditions import Conditions
-from service.query.sql_groups import is_grouped
-from service.query.sql_names import Names
+from service.query.sql.conditions import Conditions
+from service.query.sql.groups import is_grouped
+from service.query.sql.names import Names
 
 _ORDERED = ("int64", "float64", "timestamp", "date", "time", "bool")  # and decimals
 _QUALIFY = "write QUALIFY ROW_NUMBER() OVER (PARTITION BY columns ORDER BY column DESC) <= n"

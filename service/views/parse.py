@@ -20,8 +20,8 @@ from service.query.distinct import as_exists
 from service.query.forms import SqlView, bad, check_form
 from service.query.model import Query
 from service.query.set_operations import drafts_of, query_of
-from service.query.sql import read_sql
-from service.query.sql_text import check_length
+from service.query.sql.select import read_sql
+from service.query.sql.text import check_length
 
 
 class View(NamedTuple):

@@ -41,7 +41,7 @@ def broken(folder: Path, function: str, call: int) -> ServerProcess:
 @pytest.mark.parametrize(
     ("function", "call"),
     [
-        ("service.query.sql.parse", 0),
+        ("service.query.sql.select.parse", 0),
         ("service.planning.planner._best", 0),
         ("service.views.live_view.shown_of", 0),
         ("service.durability.log.Log.require_room", 1),

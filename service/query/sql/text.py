@@ -15,7 +15,7 @@ from sqlglot.errors import ParseError, TokenError
 from sqlglot.tokenizer_core import Token, TokenType
 
 from service.errors import Problem
-from service.query.sql_names import bad_query, line_and_column
+from service.query.sql.names import bad_query, line_and_column
 
 if TYPE_CHECKING:
     from sqlglot.parser import Parser

@@ -1,7 +1,7 @@
 """A view's definition in SQL: one SELECT in PostgreSQL's dialect, with `overlaps(x, y)`, `intersection(...)`, `duration(...)`, or several
-with UNION and EXCEPT. `definition.py` turns JSON into the same syntax tree.
+with UNION and EXCEPT. `query.definition` turns JSON into the same syntax tree.
 
-This module reads the text, FROM and SELECT; `sql_conditions` reads ON and WHERE. Names are checked before anything is rejected.
+This module reads the text, FROM and SELECT; `conditions` reads ON and WHERE. Names are checked before anything is rejected.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from service.query.latest import is_latest, read_as_of, read_latest
 from service.query.model import STRETCHES, ColumnRef, Output, SubqueryKind
 from service.query.scope import Scope, check_relation
 from service.query.set_operations import Expression, SetOperation
-from service.query.sql_conditions import Conditions, ReadSubquery
-from service.query.sql_groups import is_grouped, read_groups
-from service.query.sql_names import Names, Source, Sources, Text, bad_query, fold, read_sources
-from service.query.sql_terms import read_term
-from service.query.sql_text import BoundedParser, parse
+from service.query.sql.conditions import Conditions, ReadSubquery
+from service.query.sql.groups import is_grouped, read_groups
+from service.query.sql.names import Names, Source, Sources, Text, bad_query, fold, read_sources
+from service.query.sql.terms import read_term
+from service.query.sql.text import BoundedParser, parse
 
 _CLAUSES = {
     "with_": ("a WITH clause", "define the view on the relations directly"),

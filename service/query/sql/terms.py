@@ -14,7 +14,7 @@ from service.query.assembly import unsupported
 from service.query.filters import pattern
 from service.query.literals import BadLiteral, Physical, convert, from_json, from_number, from_text, interval_from_text
 from service.query.model import Term
-from service.query.sql_names import Names, meant
+from service.query.sql.names import Names, meant
 
 CASTS = {
     **dict.fromkeys(("BIGINT", "INT"), "int64"),

@@ -12,9 +12,9 @@ from service.query.filters import OPPOSITE
 from service.query.groups import GroupsDraft, distinct_of, refuse_stretch, refuse_term
 from service.query.literals import Physical
 from service.query.model import AGGREGATE, GROUP, GroupOutput, Output
-from service.query.sql_conditions import MIRRORED, is_empty, operands
-from service.query.sql_names import Names, fold
-from service.query.sql_terms import COMPARED, read_constant, read_like, require_text
+from service.query.sql.conditions import MIRRORED, is_empty, operands
+from service.query.sql.names import Names, fold
+from service.query.sql.terms import COMPARED, read_constant, read_like, require_text
 
 _FUNCTIONS: dict[type[exp.Expr], str] = {exp.Count: "count", exp.Sum: "sum", exp.Avg: "avg", exp.Min: "min", exp.Max: "max"}
 _SQL = "postgres"

@@ -17,8 +17,8 @@ from service.query.filters import OPPOSITE
 from service.query.literals import BadLiteral, Physical, distance_from_json, distance_from_text, interval_from_text
 from service.query.model import ColumnRef, Filter, Within
 from service.query.scope import Scope
-from service.query.sql_names import Names, meant
-from service.query.sql_terms import COMPARED, is_clock, is_constant, read_like, read_value, require_text, text_of
+from service.query.sql.names import Names, meant
+from service.query.sql.terms import COMPARED, is_clock, is_constant, read_like, read_value, require_text, text_of
 
 MIRRORED = {"=": "=", "!=": "!=", "<": ">", ">": "<", "<=": ">=", ">=": "<="}
 _WHOLE_INFINITIES = {str(2**63 - 1): "high", str(-(2**63)): "low"}  # the bounds of bigint, which no endpoint reaches

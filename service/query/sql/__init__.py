@@ -1,0 +1,1 @@
+"""From SQL to the drafts that `assembly` makes queries of."""
