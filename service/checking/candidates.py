@@ -15,7 +15,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from livejoin.wire.schema import RelationDefinition
-from service.query.model import ColumnRef, IntervalRef, Query
+from service.query.conditions import ColumnRef, IntervalRef
+from service.query.model import Query
 from service.tables.endpoints import endpoints
 
 Ints = npt.NDArray[np.int64]

@@ -15,8 +15,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from livejoin.wire.kinds import SENT_TYPES, kept
-from service.query.model import AGGREGATE, GROUP, Aggregate, Condition, Either, Filter, Grouping
-from service.tables.masks import select_mask
+from service.query.conditions import Condition, Either, Filter, Holds
+from service.query.model import AGGREGATE, GROUP, Aggregate, Grouping
+from service.tables.masks import holding, select_mask
 from service.tables.truncation import trunc_dates, trunc_timestamps
 
 Ints = npt.NDArray[np.int64]
@@ -85,6 +86,9 @@ def _having(having: Sequence[Condition], columns: Sequence[pa.Array], emitted: S
     for one in having:
         if isinstance(one, Either):
             mask &= np.logical_or.reduce([_having(case, columns, emitted, count) for case in one.cases])
+            continue
+        if isinstance(one, Holds):
+            mask &= holding(one, lambda ref, kind: (emitted if ref.alias == AGGREGATE else columns)[int(ref.column)], count)
             continue
         column = (emitted if one.column.alias == AGGREGATE else columns)[int(one.column.column)]
         if pa.types.is_decimal(column.type):

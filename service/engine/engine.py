@@ -42,7 +42,7 @@ from service.engine.versions import Pins, Version
 from service.engine.writer import Writer
 from service.errors import Problem, dropped, ending
 from service.query.assembly import Limits
-from service.query.model import Condition
+from service.query.conditions import Condition
 from service.settings import Settings
 from service.tables.backlog import Backlog
 from service.tables.estimates import estimates_of

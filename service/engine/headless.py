@@ -28,8 +28,9 @@ from service.engine.state import State
 from service.engine.versions import VersionsInUse
 from service.errors import Problem
 from service.planning.planner import plan
+from service.query.conditions import ColumnRef, Filter
 from service.query.filters import ordered
-from service.query.model import ColumnRef, Filter, Output, Query
+from service.query.model import Output, Query
 from service.tables.endpoints import stored_endpoints
 from service.tables.relations import Relation
 from service.tables.resolution import NO_SLOTS, Resolution

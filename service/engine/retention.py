@@ -19,7 +19,7 @@ from service.engine.refusals import OWN
 from service.engine.state import State
 from service.engine.versions import Pins
 from service.errors import Problem
-from service.query.model import ColumnRef, Filter
+from service.query.conditions import ColumnRef, Filter
 from service.tables.relations import Relation
 from service.tables.resolution import Slots
 from service.tables.rewriting import Removal, slots_that_meet

@@ -21,7 +21,7 @@ from service.engine.state import Receipt, State
 from service.engine.versions import Pins
 from service.engine.writer import Writer
 from service.errors import Problem, dropped
-from service.query.model import Condition
+from service.query.conditions import Condition
 from service.tables.backlog import Backlog
 from service.tables.evolution import validated_again
 from service.tables.relations import Relation

@@ -17,7 +17,8 @@ from typing import NamedTuple, Protocol
 
 from service.planning.classes import joined
 from service.planning.meets import Relations, meets_of, residual_of
-from service.query.model import ColumnRef, Comparison, Meet, Query, Span
+from service.query.conditions import ColumnRef
+from service.query.model import Comparison, Meet, Query, Span
 
 
 class Index(NamedTuple):

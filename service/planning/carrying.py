@@ -12,8 +12,9 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from service.planning.classes import joined
+from service.query.conditions import ColumnRef, Condition, Either, Holds, columns_of, replaced
 from service.query.filters import either, ordered
-from service.query.model import ColumnRef, Condition, Either, Query
+from service.query.model import Query
 
 _NEEDED = ("exists", "coverage")  # without a partner there is no row
 
@@ -67,12 +68,23 @@ def _both(one: _KnownConditions, other: _KnownConditions) -> _KnownConditions:
 def _about(column: ColumnRef, one: Condition) -> list[Condition]:
     """Return what the condition requires of this column alone; nothing where equality requires it anyway."""
     if isinstance(one, Either):
-        return either([each for each in case if each.columns == (column,)] for case in one.cases)
+        return either([each for each in case if each.columns == (column,) and not _may_tell_apart(each)] for case in one.cases)
+    if isinstance(one, Holds):
+        return [one] if one.columns == (column,) and not _may_tell_apart(one) else []
     return [one] if one.op != "not_null" else []
+
+
+def _may_tell_apart(one: Condition) -> bool:
+    """Return whether equal values may differ in the condition: an expression may show the sign of zero."""
+    if isinstance(one, Either):
+        return any(_may_tell_apart(each) for case in one.cases for each in case)
+    return isinstance(one, Holds) and "float64" in columns_of(one.term).values()
 
 
 def _on(ref: ColumnRef, one: Condition) -> Condition:
     """Return the condition, which is on one column, on another."""
     if isinstance(one, Either):
         return Either(tuple(tuple(_on(ref, each) for each in case) for case in one.cases))
+    if isinstance(one, Holds):
+        return one._replace(term=replaced(one.term, lambda column: ref))
     return one._replace(column=ref)

@@ -12,7 +12,8 @@ from typing import NamedTuple
 
 from service.planning.acyclicity import Edge, is_acyclic, is_hierarchical, nested_elimination_order, treewidth
 from service.planning.binding import equal_classes
-from service.query.model import AntiJoin, ColumnRef, Query
+from service.query.conditions import ColumnRef
+from service.query.model import AntiJoin, Query
 
 
 class Attribute(NamedTuple):

@@ -6,7 +6,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from livejoin.wire.schema import RelationDefinition
-from service.query.model import ColumnRef, Comparison, IntervalRef, Meet, Query, Span
+from service.query.conditions import ColumnRef, IntervalRef
+from service.query.model import Comparison, Meet, Query, Span
 
 _ORDERED = ("int64", "decimal", "timestamp", "date", "time")
 

@@ -21,7 +21,8 @@ from typing import Literal, NamedTuple
 
 from service.planning.binding import equal_classes
 from service.planning.meets import Relations, meets_of, residual_of
-from service.query.model import MAX_ALIASES, ColumnRef, Condition, Meet, Query, Span, Subquery, SubqueryKind
+from service.query.conditions import ColumnRef, Condition
+from service.query.model import MAX_ALIASES, Meet, Query, Span, Subquery, SubqueryKind
 
 LinkKind = Literal["required", "exists", "absent", "optional", "inward"]
 _OF_SUBQUERIES: Mapping[SubqueryKind, LinkKind] = {"exists": "exists", "absent": "absent", "optional": "optional"}

@@ -16,25 +16,11 @@ from typing import NamedTuple, TypeVar
 
 from livejoin.wire.schema import MAX_NAME, OP_COLUMN
 from service.errors import Problem
+from service.query.conditions import ColumnRef, Condition, Filter, IntervalRef
 from service.query.filters import either, ordered
 from service.query.groups import GroupsDraft
 from service.query.literals import Physical
-from service.query.model import (
-    MAX_ALIASES,
-    MOST_GROUPS,
-    AntiJoin,
-    AsOf,
-    ColumnRef,
-    Condition,
-    Filter,
-    GroupOutput,
-    IntervalRef,
-    Latest,
-    Output,
-    Query,
-    SubqueryKind,
-    Within,
-)
+from service.query.model import MAX_ALIASES, MOST_GROUPS, AntiJoin, AsOf, GroupOutput, Latest, Output, Query, SubqueryKind, Within
 from service.query.scope import Scope
 
 Ref = TypeVar("Ref", ColumnRef, IntervalRef)

@@ -18,9 +18,9 @@ from sqlglot import exp
 from livejoin.wire.schema import NAME, RelationDefinition
 from service.errors import Problem
 from service.query.assembly import Draft, Options, unsupported
+from service.query.conditions import ColumnRef, Condition, Filter
 from service.query.forms import JsonForm, LatestRows, SqlView, as_json, bad
 from service.query.latest import as_of_alone
-from service.query.model import ColumnRef, Condition, Filter
 from service.query.scope import Scope
 from service.query.set_operations import Expression
 from service.query.sql.conditions import Conditions

@@ -11,7 +11,8 @@ from dataclasses import replace
 from typing import Any
 
 from livejoin.wire.schema import RelationDefinition
-from service.query.model import GROUP, ColumnRef, GroupOutput, Output, Query, Subquery
+from service.query.conditions import ColumnRef
+from service.query.model import GROUP, GroupOutput, Output, Query, Subquery
 from service.query.subqueries import oriented
 
 _PAIRS = ("equal", "overlaps", "less", "at_most", "not_equal", "within")

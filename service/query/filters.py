@@ -1,15 +1,17 @@
-"""Conditions on the rows of one alias: OR in a normal form that does not depend on how it was written, and patterns of LIKE.
+"""Conditions on the rows of one alias: OR in a normal form that does not depend on how it was written, expressions, and patterns of LIKE.
 
 There is no NOT here: the readers of a definition push it inwards (`OPPOSITE`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import operator
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
+from livejoin.wire.kinds import digits_of
+from service.query.conditions import ColumnRef, Condition, Either, Filter, Holds, Term
 from service.query.literals import BadLiteral
-from service.query.model import ColumnRef, Condition, Either, Filter
 
 OPPOSITE = {
     "=": "!=", "!=": "=", "<": ">=", ">=": "<", ">": "<=", "<=": ">", "is_null": "not_null", "not_null": "is_null", "like": "not_like",
@@ -47,6 +49,70 @@ def either(cases: Iterable[Sequence[Condition]]) -> list[Condition]:
     if len(found) == 1:
         return list(*found)
     return [Either(tuple(sorted(found, key=repr)))]
+
+
+def holds(term: Term) -> Holds:
+    """Return the condition that an expression of kind bool is true."""
+    known = on_nulls(term)
+    return Holds(term, known is not None and known.value is not True)
+
+
+_COMPARED: dict[str, Callable[[Any, Any], bool]] = {
+    "=": operator.eq, "!=": operator.ne, "<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge,
+}  # fmt: skip
+
+
+def on_nulls(term: Term) -> Term | None:
+    """Return the constant that an expression is where all columns are null; None where that takes more than casts and comparisons of
+    numbers."""
+    if term.op in ("column", "constant"):
+        return term if term.op == "constant" else Term("constant", term.kind)
+    args = [on_nulls(one) for one in term.args]
+    if term.op == "coalesce":
+        return next((one for one in args if one is None or one.value is not None), args[-1])
+    if term.op == "case":
+        pairs = zip(args[:-1:2], args[1::2], strict=True)
+        return next((value if condition else None for condition, value in pairs if condition is None or condition.value), args[-1])
+    if term.op in ("and", "or"):
+        return _connected(term.op == "or", args)
+    if term.op in ("is_null", "not_null"):
+        (of,) = args
+        return None if of is None else _truth((of.value is None) == (term.op == "is_null"))
+    if any(one is not None and one.value is None for one in args):  # null, like all others of a null
+        return Term("constant", term.kind)
+    known = [one for one in args if one is not None]
+    return _computed(term, known) if len(known) == len(args) else None
+
+
+def _truth(value: bool | None) -> Term:
+    return Term("constant", "bool", (), value)
+
+
+def _connected(decisive: bool, args: Sequence[Term | None]) -> Term | None:
+    """`decisive`: the value that decides AND (false) or OR (true)."""
+    if any(one is not None and one.value is decisive for one in args):
+        return _truth(decisive)
+    if None in args:
+        return None
+    return _truth(None if _truth(None) in args else not decisive)
+
+
+def _computed(term: Term, args: Sequence[Term]) -> Term | None:
+    """Return the result of an operation on constants, if it is one of those that conditions on missing rows usually have."""
+    values = [one.value for one in args]
+    if term.op == "not":
+        return _truth(not values[0])
+    if term.op in _COMPARED and not any(value != value for value in values):
+        return _truth(_COMPARED[term.op](*values))
+    given = args[0].kind if args else ""
+    if term.op != "cast" or (given != "int64" and digits_of(given) is None):
+        return None
+    scale = (digits_of(given) or (0, 0))[1]
+    if term.kind == "float64":
+        return Term("constant", term.kind, (), values[0] / 10**scale)
+    precision, wanted = digits_of(term.kind) or (0, 0)
+    value = values[0] * 10 ** max(wanted - scale, 0)
+    return Term("constant", term.kind, (), value) if wanted >= scale and abs(value) < 10**precision else None
 
 
 def pattern(text: str, escape: str = "\\") -> str:

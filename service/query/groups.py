@@ -11,23 +11,10 @@ from dataclasses import dataclass, field, replace
 
 from livejoin.wire.kinds import decimal_kind, digits_of
 from service.errors import Problem
+from service.query.conditions import ColumnRef, Condition, Filter, IntervalRef
 from service.query.filters import either, ordered
 from service.query.literals import Physical
-from service.query.model import (
-    AGGREGATE,
-    GROUP,
-    STRETCH_END,
-    Aggregate,
-    ColumnRef,
-    Condition,
-    Filter,
-    GroupColumn,
-    Grouping,
-    GroupOutput,
-    IntervalRef,
-    Output,
-    is_stretch,
-)
+from service.query.model import AGGREGATE, GROUP, STRETCH_END, Aggregate, GroupColumn, Grouping, GroupOutput, Output, is_stretch
 from service.query.scope import Scope
 
 _ORDERED = ("int64", "float64", "timestamp", "date", "time", "bool")

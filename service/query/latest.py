@@ -13,7 +13,8 @@ from sqlglot import exp
 from livejoin.wire.kinds import digits_of
 from service.errors import Problem
 from service.query.assembly import Draft, unsupported
-from service.query.model import MOST_LATEST, AsOf, ColumnRef, Latest
+from service.query.conditions import ColumnRef
+from service.query.model import MOST_LATEST, AsOf, Latest
 from service.query.sql.conditions import Conditions
 from service.query.sql.groups import is_grouped
 from service.query.sql.names import Names

@@ -7,7 +7,9 @@ overlap, and SQL or JSON make no difference.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any, Literal, NamedTuple, get_args
+from typing import Literal, NamedTuple, get_args
+
+from service.query.conditions import ColumnRef, Condition, IntervalRef, Term, columns_of
 
 Guarantee = Literal["best-effort", "delay", "strict"]
 GUARANTEES: tuple[Guarantee, ...] = get_args(Guarantee)
@@ -31,116 +33,6 @@ RETAIN = (1_000_000, 268_435_456)
 """The default retention of a view's feed: rows, bytes."""
 
 
-class ColumnRef(NamedTuple):
-    """A column of an alias."""
-
-    alias: str
-    column: str
-
-    def __str__(self) -> str:
-        return f"{self.alias}.{self.column}"
-
-
-class IntervalRef(NamedTuple):
-    """A declared interval of an alias."""
-
-    alias: str
-    interval: str
-
-    def __str__(self) -> str:
-        return f"{self.alias}.{self.interval}"
-
-
-class Filter(NamedTuple):
-    """A condition on one column: `= != < <= > >= in is_null not_null like not_like`.
-
-    `value` is in the column's physical form: microseconds for a timestamp, days for a date, otherwise int, float, str or bool; a sorted
-    tuple for `in`; None for `is_null` and `not_null`; a pattern for the last two, in which a backslash escapes the next character.
-    Otherwise never None.
-    """
-
-    column: ColumnRef
-    op: str
-    value: Any
-
-    @property
-    def alias(self) -> str:
-        return self.column.alias
-
-    @property
-    def columns(self) -> tuple[ColumnRef, ...]:
-        """The columns that the condition reads."""
-        return (self.column,)
-
-    @property
-    def rejects_null(self) -> bool:
-        """Whether a row of nulls fails the condition."""
-        return self.op != "is_null"
-
-    @property
-    def size(self) -> int:
-        """The number of comparisons."""
-        return 1
-
-    def of(self, alias: str) -> Filter:
-        """Return the same condition on another alias."""
-        return self._replace(column=self.column._replace(alias=alias))
-
-    def __str__(self) -> str:
-        if self.op in ("is_null", "not_null"):
-            return f"{self.column} IS {'NOT ' if self.op == 'not_null' else ''}NULL"
-        return f"{self.column} {self.op.replace('_', ' ').upper()} {self.value!r}"
-
-
-class Either(NamedTuple):
-    """OR over conditions on one alias: a case is met if all of its conditions are. Made by `filters.either`, which normalises it.
-
-    There is no NOT: it is pushed inwards to the operators, each of which has an opposite. Neither is then met where SQL's result is
-    unknown, so that two truth values suffice.
-    """
-
-    cases: tuple[tuple[Condition, ...], ...]
-
-    @property
-    def alias(self) -> str:
-        return self.cases[0][0].alias
-
-    @property
-    def columns(self) -> tuple[ColumnRef, ...]:
-        return tuple(dict.fromkeys(ref for case in self.cases for one in case for ref in one.columns))
-
-    @property
-    def rejects_null(self) -> bool:
-        return all(any(one.rejects_null for one in case) for case in self.cases)
-
-    @property
-    def size(self) -> int:
-        return sum(one.size for case in self.cases for one in case)
-
-    def of(self, alias: str) -> Either:
-        return Either(tuple(tuple(one.of(alias) for one in case) for case in self.cases))
-
-    def __str__(self) -> str:
-        return "(" + " OR ".join(" AND ".join(map(str, case)) for case in self.cases) + ")"
-
-
-Condition = Filter | Either
-
-
-class Term(NamedTuple):
-    """An expression over a row, made by `terms`, which has the typing rules. `kind`: of its values, as in `wire.kinds`.
-
-    op     column (value: the ColumnRef), constant (value in physical form, None for null), + - * / % negative || lower upper cast coalesce
-           case (args: condition, value, …, else), date_trunc (value: unit), ->> (value: the path), = != < <= > >= and or not is_null
-           not_null like (value: the pattern)
-    """
-
-    op: str
-    kind: str
-    args: tuple[Term, ...] = ()
-    value: Any = None
-
-
 class Output(NamedTuple):
     """A column of the view's rows: `kind` is column, intersection_start, intersection_end, duration, term, or, for `Stretches`, gaps_start,
     gaps_end, coverage_start or coverage_end."""
@@ -155,13 +47,7 @@ class Output(NamedTuple):
     def refs(self) -> tuple[ColumnRef | IntervalRef, ...]:
         """What the output reads."""
         if self.term is not None:
-            found, pending = dict[ColumnRef | IntervalRef, None](), [self.term]
-            while pending:
-                one = pending.pop()
-                if one.op == "column":
-                    found[one.value] = None
-                pending += one.args
-            return tuple(found)
+            return tuple(columns_of(self.term))
         return (self.column,) if self.column is not None else self.intervals
 
 

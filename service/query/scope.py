@@ -12,7 +12,7 @@ from typing import get_args
 from livejoin.wire.schema import Bounds, Column, Interval, RelationDefinition
 from livejoin.wire.wording import instead
 from service.errors import Problem
-from service.query.model import ColumnRef, IntervalRef
+from service.query.conditions import ColumnRef, IntervalRef
 
 
 class Scope:

@@ -12,7 +12,8 @@ from dataclasses import dataclass, replace
 from typing import Literal, NamedTuple
 
 from service.query.assembly import Draft, Options, unsupported, unused
-from service.query.model import AntiJoin, Branch, ColumnRef, Condition, Filter, Output, Query
+from service.query.conditions import ColumnRef, Condition, Filter
+from service.query.model import AntiJoin, Branch, Output, Query
 from service.query.scope import Scope
 from service.query.subqueries import assemble_view, words_of
 

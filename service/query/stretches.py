@@ -13,9 +13,10 @@ from dataclasses import replace
 from livejoin.wire.schema import NAME
 from service.errors import Problem
 from service.query.assembly import Draft, SubqueryDraft, unsupported
+from service.query.conditions import ColumnRef, Filter, IntervalRef
 from service.query.filters import ordered
 from service.query.groups import GroupsDraft, refuse_stretch
-from service.query.model import ColumnRef, Filter, IntervalRef, Output, Query, Stretches, is_stretch
+from service.query.model import Output, Query, Stretches, is_stretch
 from service.query.scope import Scope
 
 _INSTEAD = {

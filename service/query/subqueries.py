@@ -13,8 +13,9 @@ from typing import Any
 
 from service.errors import Problem
 from service.query.assembly import Draft, Options, SubqueryDraft, assemble, check_outputs, column_output, forwards, unsupported, unused
+from service.query.conditions import ColumnRef, Either, Filter, Holds, IntervalRef
 from service.query.latest import settled
-from service.query.model import MAX_ALIASES, ColumnRef, Either, Filter, IntervalRef, Query, Subquery, SubqueryKind, Within
+from service.query.model import MAX_ALIASES, Query, Subquery, SubqueryKind, Within
 from service.query.stretches import finish, of_groups, take
 
 WORDS: Mapping[SubqueryKind, str] = {
@@ -142,7 +143,7 @@ def _make_absent(draft: Draft) -> None:
     optional, scope = _optional(draft), draft.scope
     missing = dict[int, Filter]()
     for one in [one for one in draft.filters if one.alias in optional]:
-        if isinstance(one, Either):
+        if not isinstance(one, Filter):
             raise _accepts_missing(one)
         if scope.describe(one.column).nullable:
             instead = f"the column may be null itself: write the condition in ON, or take a column of {one.column.alias} that is never null"
@@ -201,8 +202,8 @@ def _settled_full(draft: Draft, subquery: SubqueryDraft) -> SubqueryDraft:
     return SubqueryDraft("optional", replace(subquery.draft, scope=draft.scope.of([a])))
 
 
-def _accepts_missing(one: Either) -> Problem:
-    """Return the problem for an OR in WHERE that a row without its optional subquery meets, and perhaps one with it."""
+def _accepts_missing(one: Either | Holds) -> Problem:
+    """Return the problem for an OR or an expression in WHERE that a row without its optional subquery meets, and perhaps one with it."""
     what = f"the condition {one} after an outer join, which rows without {one.alias} meet"
     return unsupported(what, f"write it in ON, or define a view for each case: one with {one.alias}, and NOT EXISTS for the rows without")
 
@@ -289,7 +290,7 @@ def _renamed(join: Query, names: Mapping[str, str]) -> Query:
             return value._replace(alias=names.get(value.alias, value.alias))
         if isinstance(value, Within):
             return value._replace(left=named(value.left), right=named(value.right))
-        if isinstance(value, Filter | Either):
+        if isinstance(value, Filter | Either | Holds):
             return value.of(names.get(value.alias, value.alias))
         return tuple(map(named, value)) if isinstance(value, tuple) else names.get(value, value)
 

@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection, Sequence
 
 from livejoin.wire.kinds import decimal_kind, digits_of
 from service.errors import Problem
-from service.query.model import ColumnRef, Term
+from service.query.conditions import ColumnRef, Term
 
 MOST_DIGITS = 38
 _DIGITS_OF_INT64 = 19

@@ -15,8 +15,9 @@ import pyarrow.compute as pc
 from livejoin.wire.kinds import KEPT_TYPES, sent
 from service.engine.versions import Version
 from service.errors import Problem, bad_parameter
+from service.query.conditions import ColumnRef
 from service.query.literals import BadLiteral, comparable, value_of
-from service.query.model import GROUP, ColumnRef, Stretches
+from service.query.model import GROUP, Stretches
 from service.reading.readings import Delays, Matching, ViewReading
 from service.reading.windows import BoundWindow, ChosenRows, Window, bound_of, met, parameter_of, window_of
 from service.tables.inputs import Input

@@ -14,8 +14,9 @@ import numpy.typing as npt
 from livejoin.wire.schema import RelationDefinition
 from service.errors import bad_parameter
 from service.planning.meets import span_of
+from service.query.conditions import IntervalRef
 from service.query.literals import BadLiteral, from_text
-from service.query.model import IntervalRef, Span
+from service.query.model import Span
 from service.tables.endpoints import stored_endpoints
 from service.tables.relations import Relation
 from service.tables.resolution import NO_SLOTS, Slots

@@ -11,7 +11,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from service.planning.meets import span_of
-from service.query.model import ColumnRef, Condition, Query, Span
+from service.query.conditions import ColumnRef, Condition
+from service.query.model import Query, Span
 from service.tables.endpoints import stored_endpoints
 from service.tables.masks import select_mask
 from service.tables.projection import needed_columns

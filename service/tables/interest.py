@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from livejoin.wire.batch import RowBlock
-from service.query.model import ColumnRef, Condition, Either, Filter
+from service.query.conditions import ColumnRef, Condition, Either, Filter
 from service.tables.endpoints import TEXT_OR_BOOL, numbers
 from service.tables.masks import select_mask
 from service.tables.resolution import Resolution
@@ -121,7 +121,7 @@ def _admitted(filters: Iterable[Condition]) -> dict[str, frozenset[Any]]:
             cases = [_admitted(case) for case in one.cases]
             common = set(cases[0]).intersection(*cases[1:])
             mine = {column: frozenset().union(*(case[column] for case in cases)) for column in common}
-        elif one.op in ("=", "in"):
+        elif isinstance(one, Filter) and one.op in ("=", "in"):
             mine = {one.column.column: frozenset(one.value if one.op == "in" else (one.value,))}
         else:
             continue

@@ -18,7 +18,8 @@ import pyarrow.compute as pc
 
 from livejoin.wire.kinds import SENT_TYPES, sent
 from livejoin.wire.schema import Interval, RelationDefinition
-from service.query.model import ColumnRef, IntervalRef, Output, Query, is_stretch
+from service.query.conditions import ColumnRef, IntervalRef
+from service.query.model import Output, Query, is_stretch
 from service.query.terms import is_nullable
 from service.tables.endpoints import Ends, endpoints
 from service.tables.terms import evaluated

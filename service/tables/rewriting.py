@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from livejoin.wire.batch import Changes, RowBlock
-from service.query.model import Condition
+from service.query.conditions import Condition
 from service.tables.arrow import null_mask, reader
 from service.tables.backlog import Backlog, Net, Recorder
 from service.tables.masks import select_mask

@@ -6,6 +6,7 @@ value, a part of JSON with a fraction in it more.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from decimal import Context, Decimal
 from fractions import Fraction
@@ -19,9 +20,8 @@ import pyarrow.compute as pc
 from livejoin.wire.grammar import DAY, date_texts, decimal_texts, timestamp_texts
 from livejoin.wire.kinds import SENT_TYPES, digits_of
 from livejoin.wire.values.json_texts import part_of_json
+from service.query.conditions import ColumnRef, Term
 from service.query.literals import BadLiteral, value_of
-from service.query.model import ColumnRef, Term
-from service.tables.masks import like_mask
 from service.tables.truncation import trunc_dates, trunc_timestamps
 
 LONGEST_TEXT = 1 << 24
@@ -283,6 +283,16 @@ def _folded(combine: Callable[[pa.Array, pa.Array], pa.Array]) -> Callable[..., 
         return made
 
     return fold
+
+
+def like_mask(column: pa.Array, pattern: str) -> pa.Array:
+    """`column LIKE pattern`, null for null. Arrow's own function takes escapes literally in a pattern that begins or ends in `%` and has no
+    other wildcard."""
+    if "\\" not in pattern:
+        return pc.match_like(column, pattern)
+    pieces = re.findall(r"\\.|.", pattern, re.DOTALL)
+    words = [{"%": ".*", "_": "."}.get(one, re.escape(one[-1])) for one in pieces]
+    return pc.match_substring_regex(column, f"^(?s:{''.join(words)})$")
 
 
 def _truncated(term: Term, of: pa.Array) -> pa.Array:

@@ -7,7 +7,8 @@ other columns from the start, and a column that becomes nullable changes nothing
 from __future__ import annotations
 
 from livejoin.wire.schema import RelationDefinition, parse_relation
-from service.query.model import ColumnRef, Query
+from service.query.conditions import ColumnRef
+from service.query.model import Query
 from service.views.shown import Definitions
 
 

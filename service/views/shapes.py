@@ -19,7 +19,8 @@ import pyarrow.compute as pc
 
 from service.planning.plans.clique import in_order
 from service.planning.plans.plan import Plan
-from service.query.model import ColumnRef, Query
+from service.query.conditions import ColumnRef
+from service.query.model import Query
 from service.tables.inputs import Input
 from service.tables.masks import Mask, compare, residual_columns, residual_mask
 from service.tables.resolution import Indices, Slots

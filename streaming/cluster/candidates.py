@@ -7,7 +7,8 @@ from itertools import combinations
 from typing import NamedTuple
 
 from service.planning.classes import joined
-from service.query.model import ColumnRef, IntervalRef, Query
+from service.query.conditions import ColumnRef, IntervalRef
+from service.query.model import Query
 from streaming.cluster.layout import Coordinate, Layout, Member
 from streaming.cluster.sampling import Samples, bounds_of, copies_of, largest_share
 

@@ -25,7 +25,7 @@ from livejoin.wire.budget import UNBOUNDED
 from livejoin.wire.schema import RelationDefinition, parse_relation
 from service.engine.headless import Cell, CellHome, over
 from service.errors import Problem
-from service.query.model import ColumnRef, Filter
+from service.query.conditions import ColumnRef, Filter
 from service.tables.endpoints import endpoints
 from service.views.parse import View, parse_view
 from streaming.cluster.frames import ROW, TIE, Table, hashed

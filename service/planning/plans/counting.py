@@ -12,7 +12,8 @@ from service.planning.binding import equal_classes
 from service.planning.meets import Relations, is_natural, meets_of
 from service.planning.plans import groups, pair, view_tree
 from service.planning.plans.plan import Plan, PlanShape, first_notes
-from service.query.model import Aggregate, ColumnRef, Guarantee, Output, Query
+from service.query.conditions import ColumnRef
+from service.query.model import Aggregate, Guarantee, Output, Query
 
 WORDS = (
     "COUNT, SUM and AVG of whole numbers in groups by join columns, or in one group, of two relations on one interval condition, or of "

@@ -11,7 +11,8 @@ from dataclasses import replace
 from service.errors import Problem
 from service.planning.meets import Relations
 from service.planning.plans.plan import Plan, lengths_of, no_such_promise
-from service.query.model import GUARANTEES, ColumnRef, Guarantee, Query
+from service.query.conditions import ColumnRef
+from service.query.model import GUARANTEES, Guarantee, Query
 
 _OF_ALIASES: dict[int, Guarantee] = {1: "strict", 2: "delay"}
 _LOGARITHMIC = ("min", "max", "count_distinct")

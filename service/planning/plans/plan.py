@@ -11,7 +11,8 @@ from service.planning.binding import Binding, equal_classes
 from service.planning.hypergraph import Hypergraph
 from service.planning.meets import Relations, meets_of
 from service.planning.tree_shape import Edge
-from service.query.model import AGGREGATE, GROUP, GUARANTEES, ColumnRef, Comparison, Either, Filter, Grouping, Output, Query, Span
+from service.query.conditions import ColumnRef, Either, Filter
+from service.query.model import AGGREGATE, GROUP, GUARANTEES, Comparison, Grouping, Output, Query, Span
 
 THEOREM_1 = "Tao and Yi, Theorem 1"
 THEOREM_2 = "Tao and Yi, Theorem 2"

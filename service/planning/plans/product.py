@@ -12,7 +12,8 @@ from dataclasses import replace
 
 from service.planning.meets import Relations
 from service.planning.plans.plan import Plan, ProductFactor, names, outputs_on
-from service.query.model import GUARANTEES, ColumnRef, IntervalRef, Query
+from service.query.conditions import ColumnRef, IntervalRef
+from service.query.model import GUARANTEES, Query
 
 Plans = Callable[[Query, Relations], list[Plan]]
 

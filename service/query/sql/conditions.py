@@ -13,9 +13,10 @@ from sqlglot import exp
 
 from service.errors import Problem
 from service.query.assembly import Draft, Inequality, SubqueryDraft, unsupported
+from service.query.conditions import ColumnRef, Filter
 from service.query.filters import OPPOSITE
 from service.query.literals import BadLiteral, Physical, distance_from_json, distance_from_text, interval_from_text
-from service.query.model import ColumnRef, Filter, Within
+from service.query.model import Within
 from service.query.scope import Scope
 from service.query.sql.names import Names, meant
 from service.query.sql.terms import COMPARED, is_clock, is_constant, read_like, read_value, require_text, text_of

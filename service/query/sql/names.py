@@ -12,7 +12,8 @@ from sqlglot import exp
 from livejoin.wire.schema import NAME, RelationDefinition
 from service.errors import Problem
 from service.query.assembly import unsupported
-from service.query.model import MAX_ALIASES, STRETCHES, ColumnRef, IntervalRef
+from service.query.conditions import ColumnRef, IntervalRef
+from service.query.model import MAX_ALIASES, STRETCHES
 from service.query.scope import Scope
 
 _OF_INTERVALS = ("overlaps", "intersection", "duration", *STRETCHES)

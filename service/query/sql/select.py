@@ -18,8 +18,9 @@ from sqlglot.tokenizer_core import TokenType
 from livejoin.wire.schema import RelationDefinition
 from service.errors import Problem
 from service.query.assembly import Draft, SubqueryDraft, check_output_name, column_output, computed_outputs, unsupported
+from service.query.conditions import ColumnRef
 from service.query.latest import is_latest, read_as_of, read_latest
-from service.query.model import STRETCHES, ColumnRef, Output, SubqueryKind
+from service.query.model import STRETCHES, Output, SubqueryKind
 from service.query.scope import Scope, check_relation
 from service.query.set_operations import Expression, SetOperation
 from service.query.sql.conditions import Conditions, ReadSubquery

@@ -11,9 +11,9 @@ from livejoin.wire.grammar import INT64_MAX, INT64_MIN
 from livejoin.wire.kinds import decimal_kind, digits_of
 from service.query import terms
 from service.query.assembly import unsupported
+from service.query.conditions import Term
 from service.query.filters import pattern
 from service.query.literals import BadLiteral, Physical, convert, from_json, from_number, from_text, interval_from_text
-from service.query.model import Term
 from service.query.sql.names import Names, meant
 
 CASTS = {

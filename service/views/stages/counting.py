@@ -17,7 +17,8 @@ import numpy.typing as npt
 from service.errors import Problem
 from service.planning.binding import equal_classes
 from service.planning.plans.plan import Plan
-from service.query.model import ColumnRef, GroupColumn, IntervalRef, Output, Query
+from service.query.conditions import ColumnRef, IntervalRef
+from service.query.model import GroupColumn, Output, Query
 from service.tables.changes import Runs, order_of, parted
 from service.tables.inputs import NEWEST, Codes, Input, Source
 from service.tables.resolution import NO_SLOTS, Resolution, Slots
@@ -114,10 +115,9 @@ class Counter(Defaults):
         self.common = [len(query.outputs[of].intervals) > 1 for _, of in self.outputs]
         owners = [0 if itself else _position(query, query.outputs[of]) for _, of in self.outputs]
         mine = [
-            [
-                number for number, owner in enumerate(owners) if owner == position and not self.common[number]
-            ] for position in range(len(inputs))
-        ]  # fmt: skip
+            [number for number, owner in enumerate(owners) if owner == position and not self.common[number]]
+            for position in range(len(inputs))
+        ]
         first = int(any(self.common))  # the structure's own weight
         self.weights = [first + len(numbers) for numbers in mine]
         self.sums = [  # alias, and number of the weight

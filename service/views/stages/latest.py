@@ -16,7 +16,8 @@ import pyarrow as pa
 from service.planning.plans.plan import Plan
 from service.planning.plans.stages.latest import has_null_apart
 from service.query.assembly import column_output
-from service.query.model import ColumnRef, GroupColumn, Grouping, Query
+from service.query.conditions import ColumnRef
+from service.query.model import GroupColumn, Grouping, Query
 from service.tables.changes import Runs, order_of, parted
 from service.tables.inputs import Input
 from service.tables.resolution import NO_SLOTS, Resolution, Slots

@@ -12,9 +12,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from livejoin.wire.kinds import KEPT_TYPES, SENT_TYPES, digits_of, kept, sent
-from service.query.model import AGGREGATE, GROUP, Aggregate, Condition, Either, Filter, Query
+from service.query.conditions import ColumnRef, Condition, Either, Filter, Holds
+from service.query.model import AGGREGATE, GROUP, Aggregate, Query
 from service.tables.inputs import Input
-from service.tables.masks import select_mask
+from service.tables.masks import holding, select_mask
 from service.tables.resolution import NO_SLOTS, Slots
 from service.tables.store import Numbers, Table
 from service.views.deltas import Combination
@@ -153,7 +154,7 @@ class GroupTable:
         """HAVING as conditions on the cells of a row, each as in `structures.grouped`; None if some cannot be expressed so."""
         names, found = [field.name for field in self._fields], list[tuple[int, int, int]]()
         for one in self._groups.having:
-            if isinstance(one, Either) or one.column.alias != AGGREGATE or one.op not in OPERATORS or type(one.value) is not int:
+            if not isinstance(one, Filter) or one.column.alias != AGGREGATE or one.op not in OPERATORS or type(one.value) is not int:
                 return None
             if self._groups.aggregates[int(one.column.column)].type != "int64" or not -(1 << 63) <= one.value < 1 << 63:
                 return None
@@ -162,10 +163,18 @@ class GroupTable:
 
     def _meet(self, having: Sequence[Condition], rows: pa.RecordBatch, key: Callable[[int], pa.Array]) -> npt.NDArray[np.bool_]:
         """`key`: a grouping column."""
+
+        def read(ref: ColumnRef, kind: str) -> pa.Array:
+            number = int(ref.column)
+            return self._shown(rows, number) if ref.alias == AGGREGATE else sent(key(number), SENT_TYPES[kind])
+
         mask = np.ones(rows.num_rows, np.bool_)
         for one in having:
             if isinstance(one, Either):
                 mask &= np.logical_or.reduce([self._meet(case, rows, key) for case in one.cases])
+                continue
+            if isinstance(one, Holds):
+                mask &= holding(one, read, rows.num_rows)
                 continue
             kind, number = one.column.alias, int(one.column.column)
             if kind == AGGREGATE and _is_wide(self._groups.aggregates[number]):

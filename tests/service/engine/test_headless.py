@@ -13,7 +13,7 @@ import pytest
 from livejoin.wire.schema import parse_relation
 from service.engine.headless import Cell, Rows, over
 from service.errors import Problem
-from service.query.model import ColumnRef, Filter
+from service.query.conditions import ColumnRef, Filter
 from service.views.parse import View, parse_view
 from tests.service.random_views import NATURAL, by_all_algorithms
 from tests.service.stretched import VIEWS as STRETCHED

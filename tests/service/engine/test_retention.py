@@ -16,7 +16,7 @@ from livejoin.wire.schema import RelationDefinition, parse_patch, parse_relation
 from service.engine import retention
 from service.engine.retention import SOURCE
 from service.instance import Instance
-from service.query.model import ColumnRef, Filter
+from service.query.conditions import ColumnRef, Filter
 from service.tables.relations import Relation
 from service.tables.rewriting import Removal, slots_that_meet
 from tests.service.running import opened, parts

@@ -16,7 +16,7 @@ from service.engine.rewrites import HeldRelation
 from service.engine.state import Receipt
 from service.errors import Problem
 from service.instance import Instance
-from service.query.model import ColumnRef, Filter
+from service.query.conditions import ColumnRef, Filter
 from service.reading.cursors import open_relation_rows, open_rows
 from service.tables.relations import Relation
 from service.tables.rewriting import Deletion, Replacement, Rewrite

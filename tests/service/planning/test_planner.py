@@ -8,7 +8,8 @@ import pytest
 
 from livejoin.wire.schema import parse_relation
 from service.planning.planner import BUILT, alternatives
-from service.query.model import ALGORITHMS, ColumnRef, Comparison
+from service.query.conditions import ColumnRef
+from service.query.model import ALGORITHMS, Comparison
 from service.views.parse import View, parse_view
 from tests.service.definitions import RELATIONS, refused, sql
 

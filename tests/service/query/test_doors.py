@@ -21,9 +21,9 @@ from livejoin.wire.schema import RelationDefinition, parse_relation
 from service.api.models.requests import Deletion
 from service.errors import Problem
 from service.instance import Instance
+from service.query.conditions import Filter
 from service.query.definition import read_where
 from service.query.forms import checked
-from service.query.model import Filter
 from service.reading.lookups import parsed
 from service.reading.windows import window_of
 from service.views.parse import View, parse_view

@@ -8,7 +8,8 @@ import pytest
 
 from livejoin.wire.schema import parse_relation
 from service.errors import Problem
-from service.query.model import AsOf, ColumnRef, Latest, Query
+from service.query.conditions import ColumnRef
+from service.query.model import AsOf, Latest, Query
 from service.views.parse import parse_view
 
 READINGS = parse_relation(

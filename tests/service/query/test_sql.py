@@ -8,7 +8,7 @@ import pytest
 
 from livejoin.wire.schema import RelationDefinition, parse_relation
 from service.errors import Problem
-from service.query.model import ColumnRef, Filter, IntervalRef
+from service.query.conditions import ColumnRef, Filter, IntervalRef
 from service.query.sql.text import check_length
 from service.views.parse import parse_view
 from tests.service.definitions import RELATIONS, on, refused, relation, sql

@@ -13,8 +13,8 @@ import pytest
 
 from livejoin.wire.batch import RowBlock
 from livejoin.wire.schema import parse_relation
+from service.query.conditions import ColumnRef, Condition, Filter
 from service.query.filters import either
-from service.query.model import ColumnRef, Condition, Filter
 from service.tables.interest import Interest, Selection, TouchedRows
 from service.tables.masks import select_mask
 from service.tables.relations import Relation
