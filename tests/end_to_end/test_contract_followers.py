@@ -252,8 +252,9 @@ def test_a_follower_that_leaves_is_forgotten(live: Case) -> None:
 
     before = followers()
     with live.client.stream("GET", f"/v1/views/{live.v}/changes", params={"wait": 60, "snapshot": "true"}) as answer:
-        next(answer.iter_lines())
-        assert followers() == before + 1
+        lines = answer.iter_lines()
+        next(lines)
+        assert followers() == before + 1  # the answer is read on as long as `lines` lives
     until(lambda: followers() == before, lambda: f"{followers()} followers")
 
 
