@@ -61,7 +61,7 @@ def test_housekeeping_is_done_in_pieces_while_others_wait(
             inside.setattr(writer, "_housekeep", piece)
             inside.setattr(writer, "_queue", [None])  # somebody waits
             inside.setattr("service.engine.writer.time", SimpleNamespace(monotonic=lambda: now[0]))
-            inside.setattr(writer, "_owed", debt)
+            inside.setattr(writer, "_debt", debt)
             writer._tidy()
             assert writer._debt == pytest.approx(max(0.0, debt - 1.001e-3 * pieces))
 
