@@ -38,7 +38,7 @@ STRUCTURES = {
             Canary("structures.qdag.walk", "fill_others", "lambda walking, t, out, start, n: None"),
             Canary("structures.qdag.scan", "children_of", "lambda nodes, base, o, arity: 1", 2),
             Canary("structures.qdag.walk", "loaded", "lambda nodes, walking, t, ref, level: 1 if ref & 2**19 else ref"),
-            Canary("structures.quadtree.remaking", "find_leaf", "lambda *given: was(*given[:-1], given[-1] + 1)"),
+            Canary("structures.quadtree.remaking", "find_leaf", "lambda compact, base, position, shape, level: was(compact, base, position, shape, level + 1)"),
             # Of merges: a change meanwhile is lost; what the switch leaves behind is forgotten.
             Canary("structures.quadtree.merging", "replay", "lambda nodes, writing, t, entries, inserted: len(inserted)", 4),
             Canary(
@@ -142,7 +142,7 @@ STRUCTURES = {
             Canary("structures.box.changes", "as_point", "lambda nodes, writing, stack, n, level, o, s: n"),
             Canary("structures.box.changes", "count_rows", "lambda nodes, writing, o, level, single, tag, lo, hi: 0"),
             Canary("structures.box.balance", "drop_flat", "lambda nodes, writing, root, height: None"),
-            Canary("structures.box.build", "sort_by", "lambda column, at, other: (at[np.argsort(abs(column)[at])], other)"),
+            Canary("structures.box.build", "sort_by", "lambda column, positions, other: (positions[np.argsort(abs(column)[positions])], other)"),
             Canary("structures.box.rotation", "is_even", "lambda a, b: True"),
             Canary("structures.box.rotation", "is_free", "lambda W, C, level, light, heavy, inner, wide: True"),
             Canary("structures.box.rotation", "is_wide", "lambda M, C, level, slab, c, o: True"),
@@ -291,7 +291,7 @@ STRUCTURES = {
         "validity",
         (
             # The place before is forgotten; an end that is one too early.
-            Canary("structures.ranked.changes", "seek_last", "lambda nodes, o, arity, position: (0, 0)"),
+            Canary("structures.ranked.changes", "seek_last", "lambda nodes, o, arity, point: (0, 0)"),
             Canary("structures.ranked.changes", "last_before", "lambda nodes, arity, leaf, i, key: was(nodes, arity, leaf, i, key) - 1"),
             Canary("structures.ranked.changes", "change_some", "lambda nodes, writing, h, items, signs, first, end: 0"),
             # Of rows that words tell apart the entry that comes first, whatever is below it.
@@ -408,8 +408,7 @@ STRUCTURES = {
         ("tests/structures/minesweeper/test_triangle.py",),
         "not tens_of_thousands",
         (
-            # The gaps of T under another a; a pair that is left at its first value of C; a walk that leaves out what is not known.
-            Canary("structures.minesweeper.triangle", "take_out", "lambda tree, v, low, high, mask: tree.table.__setitem__(8 * v + 6, 0)"),
+            # A pair that is left at its first value of C; a walk that leaves out what is not known.
             Canary(
                 "structures.minesweeper.triangle",
                 "advance",

@@ -15,13 +15,12 @@ from tests.structures.processes import MODES, run
 
 _EACH = 10  # of so many canaries of a structure one is not left to the soak
 _EXAMPLES = 2  # of a state machine with tiny blocks, outside the soak
-_LONG = {"seek_last", "take_out"}  # their machines run out of time before they notice; whether they hang is not known
 CANARIES = [
     pytest.param(
         structure.machine,
         canary,
         id=f"{name}-{canary.module.removeprefix('structures.')}.{canary.function}",
-        marks=pytest.mark.soak if number % _EACH or canary.function in _LONG else (),
+        marks=pytest.mark.soak if number % _EACH else (),
     )
     for name, structure in STRUCTURES.items()
     for number, canary in enumerate(structure.canaries)
