@@ -40,8 +40,8 @@ _SPARK = "tests/streaming/spark"  # files with a Spark in their own process: one
 _WITH_SPARK = ("tests/streaming/cluster/test_batch.py", "tests/streaming/cluster/test_streams.py", "tests/streaming/datasource/")
 _LONGEST = (_SPARK, "tests/streaming/test_job.py", "tests/streaming/publishing/test_publisher.py")
 _LONG = (  # other files with few tests that take half a minute or more
-    "tests/deploy/test_wheels.py", "tests/faults/", "tests/histories/", "tests/service/engine/test_loaded_kernels.py", "tests/service/matrix/",
-    "tests/test_lint.py",
+    "tests/deploy/test_wheels.py", "tests/faults/", "tests/histories/", "tests/service/engine/test_loaded_kernels.py",
+    "tests/service/matrix/", "tests/test_lint.py",
 )  # fmt: skip
 
 

@@ -38,7 +38,11 @@ STRUCTURES = {
             Canary("structures.qdag.walk", "fill_others", "lambda walking, t, out, start, n: None"),
             Canary("structures.qdag.scan", "children_of", "lambda nodes, base, o, arity: 1", 2),
             Canary("structures.qdag.walk", "loaded", "lambda nodes, walking, t, ref, level: 1 if ref & 2**19 else ref"),
-            Canary("structures.quadtree.remaking", "find_leaf", "lambda compact, base, position, shape, level: was(compact, base, position, shape, level + 1)"),
+            Canary(
+                "structures.quadtree.remaking",
+                "find_leaf",
+                "lambda compact, base, position, shape, level: was(compact, base, position, shape, level + 1)",
+            ),
             # Of merges: a change meanwhile is lost; what the switch leaves behind is forgotten.
             Canary("structures.quadtree.merging", "replay", "lambda nodes, writing, t, entries, inserted: len(inserted)", 4),
             Canary(
@@ -142,7 +146,11 @@ STRUCTURES = {
             Canary("structures.box.changes", "as_point", "lambda nodes, writing, stack, n, level, o, s: n"),
             Canary("structures.box.changes", "count_rows", "lambda nodes, writing, o, level, single, tag, lo, hi: 0"),
             Canary("structures.box.balance", "drop_flat", "lambda nodes, writing, root, height: None"),
-            Canary("structures.box.build", "sort_by", "lambda column, positions, other: (positions[np.argsort(abs(column)[positions])], other)"),
+            Canary(
+                "structures.box.build",
+                "sort_by",
+                "lambda column, positions, other: (positions[np.argsort(abs(column)[positions])], other)",
+            ),
             Canary("structures.box.rotation", "is_even", "lambda a, b: True"),
             Canary("structures.box.rotation", "is_free", "lambda W, C, level, light, heavy, inner, wide: True"),
             Canary("structures.box.rotation", "is_wide", "lambda M, C, level, slab, c, o: True"),

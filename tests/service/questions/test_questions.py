@@ -11,7 +11,7 @@ from tests.service.questions.reading import FILES, complaint, read
 
 PAGE = Path("docs/reference/sql.md")
 _ROW = re.compile(r"^\| (\w+) \| (\d+) \| (\d+) \| (\d+) \| (\d+) \|$", re.MULTILINE)
-"""A domain; how many questions were accepted as written at first, how many are, how many once they are rewritten, how many are impossible."""
+"""A domain; how many of its questions were accepted as written at first, how many are now, once they are rewritten, and not at all."""
 
 
 @pytest.mark.parametrize("file", FILES, ids=lambda file: str(file.stem))
