@@ -281,14 +281,11 @@ def _check_group(group: Draft) -> None:
 
 
 def _refuse_single_alias(draft: Draft) -> None:
-    """Reject conditions between two columns, or two intervals, of one alias."""
-    within = ((one.left, one.right) for one in draft.within)
-    for left, right in [*draft.equal, *draft.not_equal, *within, *((i.low, i.high) for i in draft.inequalities)]:
-        if left.alias == right.alias:
-            raise unsupported(
-                f"a comparison of columns of one alias ({left} with {right})",
-                "filters compare a column with a constant; store the result in a bool column",
-            )
+    """Reject distances between two columns, or overlaps of two intervals, of one alias."""
+    for one in draft.within:
+        if one.left.alias == one.right.alias:
+            what = f"a distance between columns of one alias ({one.left} and {one.right})"
+            raise unsupported(what, 'write an expression in "where"')
     for x, y in draft.overlaps:
         if x.alias == y.alias:
             raise unsupported(

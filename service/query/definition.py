@@ -55,7 +55,7 @@ def read_where(relation: str, definition: RelationDefinition, where: Sequence[An
     """Read valid entries of `where` about the rows of one relation, with columns written without an alias. Problems `bad-definition`,
     `unknown-column`."""
     draft = Draft(Scope({relation: relation}, {relation: definition}))
-    conditions = Conditions(draft, Names(draft.scope, Fields()), None)
+    conditions = Conditions(draft, Names(draft.scope, Fields()), None, "a delete")
     with _refusing_depth():
         for number, entry in enumerate(where):
             conditions.add(_entry(entry, f"where.{number}", lambda name, path: _located(_column_of(relation, name), path)))
@@ -183,6 +183,8 @@ def _entry(entry: Any, path: str, column: Callable[[str, str], exp.Expr]) -> exp
         if field in entry:
             cases = [_entry(one, f"{path}.{field}.{number}", column) for number, one in enumerate(entry[field])]
             return _located(exp.Paren(this=_all(kind, cases)), path)
+    if "expression" in entry:
+        return _expression(entry["expression"], f"{path}.expression")
     return _located(_comparison(entry, path, column(entry["column"], f"{path}.column")), path)
 
 

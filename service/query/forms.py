@@ -141,14 +141,9 @@ class IsAsOf(Form):
 
 _KINDS = ("equal", "overlaps", "at_most", "less", "not_equal", "within", "cross", "as_of")
 Condition = Annotated[
-    Annotated[Equal, Tag("equal")]
-    | Annotated[Overlaps, Tag("overlaps")]
-    | Annotated[AtMost, Tag("at_most")]
-    | Annotated[Less, Tag("less")]
-    | Annotated[NotEqual, Tag("not_equal")]
-    | Annotated[Within, Tag("within")]
-    | Annotated[Cross, Tag("cross")]
-    | Annotated[IsAsOf, Tag("as_of")],
+    Annotated[Equal, Tag("equal")] | Annotated[Overlaps, Tag("overlaps")] | Annotated[AtMost, Tag("at_most")]
+    | Annotated[Less, Tag("less")] | Annotated[NotEqual, Tag("not_equal")] | Annotated[Within, Tag("within")]
+    | Annotated[Cross, Tag("cross")] | Annotated[IsAsOf, Tag("as_of")],
     one_of(by_field(*_KINDS), f"an entry of join has one of {', '.join(_KINDS)}"),
 ]
 
@@ -183,16 +178,24 @@ class Not(Form):
     entry: Entry = Field(alias="not", description="the entry")
 
 
+class Holding(Form):
+    """Holds where a condition in SQL over the columns of one alias is true."""
+
+    what = 'the entry "expression" of where'
+    expression: str = Field(min_length=1, max_length=MAX_SQL, description="a condition in SQL, such as `b.price * b.nights > 100`")
+
+
 def _entry(data: Any) -> str | None:
-    if isinstance(data, dict) and not {"or", "and", "not"} & data.keys():
+    if isinstance(data, dict) and not {"expression", "or", "and", "not"} & data.keys():
         return _COMPARISON
-    return by_field("column", "or", "and", "not")(data)
+    return by_field("column", "expression", "or", "and", "not")(data)
 
 
 _COMPARISON = ""  # not part of the path in an error
 Entry = Annotated[
-    Annotated[Where, Tag(_COMPARISON)] | Annotated[Or, Tag("or")] | Annotated[And, Tag("and")] | Annotated[Not, Tag("not")],
-    one_of(_entry, 'an entry of where has "column", "or", "and", or "not"'),
+    Annotated[Where, Tag(_COMPARISON)] | Annotated[Holding, Tag("expression")]
+    | Annotated[Or, Tag("or")] | Annotated[And, Tag("and")] | Annotated[Not, Tag("not")],
+    one_of(_entry, 'an entry of where has "column", "expression", "or", "and", or "not"'),
 ]
 
 

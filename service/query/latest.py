@@ -151,8 +151,6 @@ def read_as_of(join: exp.Join, before: Sequence[str], alias: str, draft: Draft, 
     of, point = (one.low, one.high) if low_is_own else (one.high, one.low)
     op = ("<" if low_is_own else ">") + ("" if one.strict else "=")
     draft.equal += on.equal
-    if of.alias == point.alias:
-        raise unsupported(f"{of} {op} {point} as the comparison of an ASOF JOIN", "compare a column of each of the two relations")
     kind = names.scope.describe(of).kind
     if kind == "bool" or not is_ordered(kind):
         raise unsupported(f"an ASOF JOIN by {of} ({kind})", "compare numbers or times")

@@ -1,6 +1,6 @@
 """Reads ON and WHERE, conditions joined by AND, into a draft.
 
-NOT is pushed inwards (`NOT (a OR b)` is two conditions). OR combines conditions that compare columns of one alias with constants; between
+NOT is pushed inwards (`NOT (a OR b)` is two conditions). OR combines conditions on the columns of one alias, which `filters` reads; between
 aliases, it can take a null end as unbounded: `b.e IS NULL OR a.s < b.e`; `COALESCE(b.e, 'infinity')` means the same.
 """
 
@@ -13,27 +13,15 @@ from sqlglot import exp
 
 from service.errors import Problem
 from service.query.assembly import Draft, Inequality, SubqueryDraft, unsupported
-from service.query.conditions import ColumnRef, Filter
+from service.query.conditions import ColumnRef
 from service.query.filters import OPPOSITE
-from service.query.literals import BadLiteral, Physical, distance_from_json, distance_from_text, interval_from_text
+from service.query.literals import BadLiteral, distance_from_json, distance_from_text, interval_from_text
 from service.query.model import Within
 from service.query.scope import Scope
-from service.query.sql.names import Names, meant
-from service.query.sql.terms import COMPARED, is_clock, is_constant, read_like, read_value, require_text, text_of
+from service.query.sql.filters import MIRRORED, RowConditions, end_of, refuse
+from service.query.sql.names import Names
+from service.query.sql.terms import COMPARED, text_of
 
-MIRRORED = {"=": "=", "!=": "!=", "<": ">", ">": "<", "<=": ">=", ">=": "<="}
-_WHOLE_INFINITIES = {str(2**63 - 1): "high", str(-(2**63)): "low"}  # the bounds of bigint, which no endpoint reaches
-_INFINITIES = {
-    "infinity": "high",
-    "+infinity": "high",
-    "inf": "high",
-    "-infinity": "low",
-    "-inf": "low",
-    **_WHOLE_INFINITIES,
-}
-_NOT_MAINTAINED: dict[type[exp.Expr], str] = {
-    exp.ILike: "write LIKE, once for each spelling, joined by OR",
-}
 ReadSubquery = Callable[[exp.Expr, str, Scope], Draft]
 """Reads the SELECT of EXISTS, NOT EXISTS or IN, given its words and the names around it."""
 
@@ -54,6 +42,7 @@ class Conditions:
         self._names = names
         self._read_subquery = read_subquery
         self._within = within
+        self._rows = RowConditions(draft, names)
 
     def add(self, node: exp.Expr, negated: bool = False) -> None:
         """Add a condition that must hold, or (`negated`) must be false."""
@@ -71,35 +60,52 @@ class Conditions:
         if isinstance(node, exp.Boolean | exp.Null):
             if isinstance(node, exp.Null) or node.this == negated:
                 draft.never = True
-        elif type(node) in COMPARED:
-            op = COMPARED[type(node)]
-            self._compare(OPPOSITE[op] if negated else op, node.this, node.args["expression"])
         elif isinstance(node, exp.Overlaps) or (isinstance(node, exp.Anonymous) and node.name.lower() == "overlaps"):
             self._overlaps(node, negated)
         elif "product" in node.meta:
             self._product(*node.expressions)
-        elif isinstance(node, exp.Between):
-            self._between(node, negated)
-        elif isinstance(node, exp.In):
-            self._in(node, negated)
-        elif isinstance(node, exp.Like | exp.Escape):
-            self._like(node, negated)
-        elif isinstance(node, exp.Is):
-            self._is(node, bool(node.args.get("negate")) != negated)
-        elif isinstance(node, exp.NullSafeEQ | exp.NullSafeNEQ):
-            self._distinct(node, isinstance(node, exp.NullSafeNEQ) != negated)
-        elif isinstance(node, exp.Column):
-            self._filter(self._names.column(node), "=", [not negated], node)
         elif isinstance(node, exp.Exists):
             group = self._read(node.this.unnest(), "NOT EXISTS" if negated else "EXISTS")
             if negated:
                 draft.absent.append(group)
             else:
                 draft.subqueries.append(SubqueryDraft("exists", group))
+        elif isinstance(node, exp.Between):
+            self._between(node, negated)
+        elif isinstance(node, exp.In) and node.args.get("query") is not None:
+            self._in_query(node, negated)
+        elif type(node) in COMPARED:
+            op = COMPARED[type(node)]
+            self._compare(OPPOSITE[op] if negated else op, node.this, node.args["expression"])
+        elif len(aliases := self._aliases(node)) < 2:
+            self._rows.add(node, negated)
+        elif isinstance(node, exp.NullSafeEQ | exp.NullSafeNEQ):
+            instead = "between aliases = and <> leave out nulls: store a value in their place"
+            raise unsupported(_sql(node), instead)
         else:
-            part = ("NOT " if negated else "") + _sql(node)
-            instead = "write overlaps(x, y), comparisons, IN, LIKE, IS NULL and BETWEEN, joined by AND"
-            raise unsupported(part, meant(node) or _NOT_MAINTAINED.get(type(node), instead))
+            raise self._over_several(_sql(node), aliases)
+
+    def _aliases(self, *nodes: exp.Expr) -> list[str]:
+        """Return the aliases whose columns, or intervals, the nodes name."""
+        found = dict[str, None]()
+        for column in (one for node in nodes for one in node.walk(prune=lambda one: isinstance(one, exp.Query))):
+            if not isinstance(column, exp.Column):
+                continue
+            try:
+                found[self._names.column(column).alias] = None
+            except Problem:
+                if not isinstance(column.parent, exp.Anonymous):
+                    raise
+                found[self._names.interval(column).alias] = None
+        return list(found)
+
+    @staticmethod
+    def _over_several(words: str, aliases: Sequence[str]) -> Problem:
+        instead = (
+            "an expression in a condition reads the columns of one alias; between aliases, compare columns with columns; a distance is "
+            "abs(a.t - b.t) <= c, or b.t BETWEEN a.t - c AND a.t + c"
+        )
+        return unsupported(f"the expression {words} over {' and '.join(aliases)}", instead)
 
     def _branch(self) -> Conditions:
         """Return a reader for one case of OR, with conditions of its own."""
@@ -139,7 +145,7 @@ class Conditions:
             below._compare("<", node.this, node.args["low"])
             above._compare(">", node.this, node.args["high"])
             if not (below._draft.has_filters_only and above._draft.has_filters_only):
-                instead = "NOT BETWEEN compares a column with constants: define a view for each side of the range"
+                instead = "NOT BETWEEN is over the columns of one alias: define a view for each side of the range"
                 raise unsupported(f"NOT {_sql(node)}", instead)
             self._choose((below, above), node)
             return
@@ -151,7 +157,7 @@ class Conditions:
     def _around(self, node: exp.Between) -> bool:
         """Read `b.t BETWEEN a.t - c AND a.t + c`; return whether the condition has this form."""
         point, low, high = (part.unnest() for part in (node.this, node.args["low"], node.args["high"]))
-        if not (isinstance(point, exp.Column) and isinstance(low, exp.Sub) and isinstance(high, exp.Add)):
+        if not (isinstance(point, exp.Column) and isinstance(low, exp.Sub) and isinstance(high, exp.Add)) or len(self._aliases(node)) < 2:
             return False
         center = low.left.unnest()
         if not isinstance(center, exp.Column) or center != high.left.unnest():
@@ -168,6 +174,8 @@ class Conditions:
             return False
         x, y = inner.left.unnest(), inner.right.unnest()
         if not isinstance(x, exp.Column) or not isinstance(y, exp.Column):
+            return False
+        if "value" not in right.meta and len(self._aliases(x, y)) < 2:
             return False
         if op != "<=":
             raise unsupported(f"{_sql(left)} {op} {_sql(right)}", "a distance is compared with <=: write abs(a.t - b.t) <= c")
@@ -191,29 +199,6 @@ class Conditions:
             raise self._names.bad(node, f"the distance of {left} and {right}: {error}") from None
         self._draft.within.append(Within(left, right, value))
 
-    def _in(self, node: exp.In, negated: bool) -> None:
-        if node.args.get("query") is not None:
-            return self._in_query(node, negated)
-        if is_empty(node) or any(isinstance(value, exp.Query) for value in node.expressions):
-            raise unsupported(_sql(node), "write IN (…) over constants, or IN (SELECT …)")
-        side = self._input(node.this)
-        if not isinstance(side, _Input) or side.infinity:
-            raise unsupported(_sql(node), "write a column before IN")
-        values = [self._value(side.ref, value) for value in node.expressions]
-        if not negated:
-            self._draft.restrict(side.ref, "in", [value for value in values if value is not None])
-            return
-        for value in values:
-            self._draft.restrict(side.ref, "!=", [] if value is None else [value])
-
-    def _like(self, node: exp.Expr, negated: bool) -> None:
-        column, op, values = read_like(self._names, node, negated)
-        if not isinstance(column, exp.Column):
-            raise unsupported(_sql(node), "write a column before LIKE, and one pattern in quotes after it")
-        ref = self._names.column(column)
-        require_text(self._names, node, self._draft.scope.describe(ref).kind)
-        self._draft.restrict(ref, op, values)
-
     def _in_query(self, node: exp.In, negated: bool) -> None:
         """Read `a.k IN (SELECT b.k …)` as EXISTS with an equality."""
         if negated:
@@ -233,62 +218,22 @@ class Conditions:
             part.equal.append((ref, output.column))
         self._draft.subqueries.append(SubqueryDraft("exists", part))
 
-    def _is(self, node: exp.Is, negated: bool) -> None:
-        side = self._input(node.this)
-        if not isinstance(side, _Input) or side.infinity:
-            raise unsupported(_sql(node), "write a column before IS")
-        value = node.expression
-        if isinstance(value, exp.Null):
-            self._draft.filters.append(Filter(side.ref, "not_null" if negated else "is_null", None))
-        elif isinstance(value, exp.Boolean) and not negated:
-            self._filter(side.ref, "=", [value.this], node)
-        elif isinstance(value, exp.Boolean):
-            other, null = self._branch(), self._branch()
-            other._filter(side.ref, "=", [not value.this], node)
-            null._draft.filters.append(Filter(side.ref, "is_null", None))
-            self._choose((other, null), node)
-        else:
-            raise unsupported(_sql(node), "write IS NULL, IS NOT NULL, IS [NOT] TRUE, IS [NOT] FALSE")
-
-    def _distinct(self, node: exp.NullSafeEQ | exp.NullSafeNEQ, distinct: bool) -> None:
-        """Read `IS [NOT] DISTINCT FROM` a constant: null is a value like any other."""
-        x, y = self._input(node.this), self._input(node.expression)
-        side, constant = (x, node.expression) if x is not None else (y, node.this)
-        if side is None or side.infinity or (x is not None and y is not None):
-            instead = "it compares a column with a constant; between relations = and <> leave out nulls: store a value in their place"
-            raise unsupported(_sql(node), instead)
-        value = self._value(side.ref, constant)
-        if value is None:
-            self._draft.filters.append(Filter(side.ref, "not_null" if distinct else "is_null", None))
-        elif distinct:
-            other, null = self._branch(), self._branch()
-            other._draft.restrict(side.ref, "!=", [value])
-            null._draft.filters.append(Filter(side.ref, "is_null", None))
-            self._choose((other, null), node)
-        else:
-            self._draft.restrict(side.ref, "=", [value])
-
     def _compare(self, op: str, left: exp.Expr, right: exp.Expr) -> None:
         if self._apart(op, left.unnest(), right.unnest()) or self._apart(MIRRORED[op], right.unnest(), left.unnest()):
             return
+        aliases = self._aliases(left, right)
+        if len(aliases) < 2:
+            return self._rows.compare(op, left, right)
         x, y = self._input(left), self._input(right)
-        if isinstance(x, _Input) and isinstance(y, _Input):
-            if op in ("=", "!="):
-                if x.infinity or y.infinity:
-                    raise unsupported(
-                        f"{_sql(left)} {op} {_sql(right)}", "use COALESCE with an infinity around the ends of an interval in < and <="
-                    )
-                (self._draft.equal if op == "=" else self._draft.not_equal).append((x.ref, y.ref))
-            else:
-                self._draft.inequalities.append(self._inequality(op, x, y))
-        elif isinstance(x, _Input):
-            self._constant(op, x, left, right)
-        elif isinstance(y, _Input):
-            self._constant(MIRRORED[op], y, right, left)
-        elif isinstance(left.unnest(), exp.Null) or isinstance(right.unnest(), exp.Null):
-            self._draft.never = True
-        elif left != right or op not in ("=", "<=", ">="):
-            raise unsupported(f"{_sql(left)} {op} {_sql(right)}", "a comparison of constants: write TRUE or FALSE, or leave it out")
+        if x is None or y is None:
+            raise self._over_several(f"{_sql(left)} {op} {_sql(right)}", aliases)
+        if op not in ("=", "!="):
+            self._draft.inequalities.append(self._inequality(op, x, y))
+        elif x.infinity or y.infinity:
+            instead = "use COALESCE with an infinity around the ends of an interval in < and <="
+            raise unsupported(f"{_sql(left)} {op} {_sql(right)}", instead)
+        else:
+            (self._draft.equal if op == "=" else self._draft.not_equal).append((x.ref, y.ref))
 
     def _inequality(self, op: str, x: _Input, y: _Input) -> Inequality:
         low, high = (x, y) if op in ("<", "<=") else (y, x)
@@ -303,7 +248,7 @@ class Conditions:
 
     def _either(self, node: exp.Expr, negated: bool) -> None:
         """Read OR of conditions on one alias, or one that takes null ends as unbounded."""
-        instead = "OR combines comparisons of the columns of one alias with constants: define a view for each case"
+        instead = "OR combines conditions on the columns of one alias: define a view for each case"
         if isinstance(node, exp.Xor) or node.find(exp.Query) is not None:
             raise unsupported(f"OR in {_sql(node)}" if not isinstance(node, exp.Xor) else _sql(node), instead)
         cases = operands(node, negated, exp.Or)
@@ -356,64 +301,17 @@ class Conditions:
                 )
         return guarded
 
-    def _constant(self, op: str, side: _Input, column: exp.Expr, constant: exp.Expr) -> None:
-        if side.infinity:
-            raise unsupported(
-                f"comparing {_sql(column)} with the constant {_sql(constant)}",
-                f"write {side.ref} without COALESCE; for nulls, register another view with IS NULL",
-            )
-        value = self._value(side.ref, constant)
-        self._draft.restrict(side.ref, op, [] if value is None else [value])
-
-    def _filter(self, ref: ColumnRef, op: str, values: list[Physical], node: exp.Expr) -> None:
-        """Read a condition that is a bool column alone, or IS TRUE."""
-        type_ = self._draft.scope.describe(ref).kind
-        if type_ != "bool":
-            raise self._names.bad(node, f"{ref} is {type_}, not a condition")
-        self._draft.restrict(ref, op, values)
-
     def _input(self, node: exp.Expr) -> _Input | None:
-        """Return a column, plain or in COALESCE with an infinity; None for a constant."""
+        """Return a column, plain or in COALESCE with an infinity; None for anything else."""
         node = node.unnest()
         if isinstance(node, exp.Column):
             return _Input(self._names.column(node))
-        if isinstance(node, exp.Coalesce) and isinstance(node.this.unnest(), exp.Column) and len(node.expressions) == 1:
-            ref = self._names.column(node.this.unnest())
-            text = text_of(node.expressions[0]).lower()
-            infinity = _INFINITIES.get(text)
-            whole = self._draft.scope.describe(ref).kind == "int64"
-            if infinity is None or (text in _WHOLE_INFINITIES and not whole):
-                raise unsupported(_sql(node), f"write COALESCE({ref}, 'infinity') for an end, '-infinity' for a start")
-            return _Input(ref, infinity)
-        if is_constant(node):
-            return None
-        if isinstance(node, exp.Any) and not isinstance(node.this.unnest(), exp.Query):
-            raise unsupported(_sql(node), "list the values: IN (1, 2)")
-        if isinstance(node, exp.Query | exp.Any | exp.All):
-            raise unsupported("a subquery in a condition", "put its relation into FROM and its condition into WHERE")
-        if isinstance(node, exp.AggFunc | exp.Window):
-            raise unsupported(_sql(node), "compare columns; compute aggregates and window functions when you read the rows")
-        if isinstance(node, exp.Tuple):
-            raise unsupported(f"the comparison of {_sql(node)}", "compare column by column, joined by AND")
-        if any(map(is_clock, node.walk())):
-            instead = 'a view changes only when its relations do: delete old rows ("retain" of the relation), or read a window of the view'
-            raise unsupported(f"{_sql(node)} in a condition", instead)
-        if not any(True for _ in node.find_all(exp.Column)):
-            raise unsupported(_sql(node), "write a constant; a view changes only when its relations do")
-        raise unsupported(
-            f"the expression {_sql(node)}",
-            "compare columns with columns or constants; a distance is abs(a.t - b.t) <= c, or b.t BETWEEN a.t - c AND a.t + c",
-        )
-
-    def _value(self, ref: ColumnRef, node: exp.Expr) -> Physical | None:
-        """Return a constant in the physical form of the column's type; None for NULL."""
-        if not is_constant(node.unnest()):
-            raise unsupported(_sql(node), f"compare {ref} with constants")
-        self._draft.scope.require_comparable(ref)
-        try:
-            return read_value(node.unnest(), self._draft.scope.describe(ref).kind)
-        except BadLiteral as error:
-            raise self._names.bad(node, f"{ref}: {error}") from None
+        if (end := end_of(node, self._names)) is not None:
+            return _Input(*end)
+        if isinstance(node, exp.Coalesce) and isinstance(node.this.unnest(), exp.Column):
+            raise unsupported(_sql(node), f"write COALESCE({_sql(node.this)}, 'infinity') for an end, '-infinity' for a start")
+        refuse(node)
+        return None
 
 
 def operands(node: exp.Expr, negated: bool, joined: type[exp.Connector]) -> list[tuple[exp.Expr, bool]]:
@@ -430,11 +328,6 @@ def operands(node: exp.Expr, negated: bool, joined: type[exp.Connector]) -> list
         else:
             found.append((one, negative))
     return found
-
-
-def is_empty(node: exp.In) -> bool:
-    """Return whether IN has no list of values. In JSON the list may be empty: then no value is in it."""
-    return not node.expressions and "path" not in node.meta
 
 
 def _sql(node: exp.Expr) -> str:

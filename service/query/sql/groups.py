@@ -12,7 +12,8 @@ from service.query.filters import OPPOSITE
 from service.query.groups import GroupsDraft, distinct_of, refuse_stretch, refuse_term
 from service.query.literals import Physical
 from service.query.model import AGGREGATE, GROUP, GroupOutput, Output
-from service.query.sql.conditions import MIRRORED, is_empty, operands
+from service.query.sql.conditions import operands
+from service.query.sql.filters import MIRRORED, is_empty
 from service.query.sql.names import Names, fold
 from service.query.sql.terms import COMPARED, read_constant, read_like, require_text
 

@@ -67,7 +67,7 @@ class _Reader:
             raise unsupported(_sql(node), "a view changes only when its relations do: compare with the time when you read the rows")
         if isinstance(node, exp.Anonymous) and node.name.lower() in ("duration", "intersection"):
             raise unsupported(f"{node.name.lower()}(…) within an expression", "select it alone, or compute with the columns of its ends")
-        raise unsupported(f"the expression {_sql(node)} in SELECT", meant(node) or _INSTEAD)
+        raise unsupported(f"the expression {_sql(node)}", meant(node) or _INSTEAD)
 
     def _constant(self, node: exp.Expr, wanted: str | None) -> Term:
         if isinstance(node, exp.Null):
@@ -211,6 +211,13 @@ class _Reader:
     def _compared(self, node: exp.Expr, wanted: str | None) -> Term:
         return terms.compared(COMPARED[type(node)], *self._pair(node))
 
+    def _distinct(self, node: exp.Expr, wanted: str | None) -> Term:
+        """Return `IS [NOT] DISTINCT FROM`: equality in which null equals null."""
+        left, right = self._pair(node)
+        nulls = terms.logical("and", terms.tested("is_null", left), terms.tested("is_null", right))
+        same = terms.coalesced([terms.compared("=", left, right), nulls])
+        return terms.logical("not", same) if isinstance(node, exp.NullSafeNEQ) else same
+
     def _connected(self, node: exp.Expr, wanted: str | None) -> Term:
         return terms.logical(node.key, self.read(node.this, "bool"), self.read(node.args["expression"], "bool"))
 
@@ -263,6 +270,7 @@ class _Reader:
         (exp.JSONExtract, exp.JSONExtractScalar): _extracted,
         (exp.Cast,): _cast,
         tuple(COMPARED): _compared,
+        (exp.NullSafeEQ, exp.NullSafeNEQ): _distinct,
         (exp.And, exp.Or): _connected,
         (exp.Not,): _not,
         (exp.Is,): _is,

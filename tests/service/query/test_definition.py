@@ -150,7 +150,7 @@ def test_bad_definitions(definition: Any, says: str) -> None:
         ({**TWO, "join": [{"within": ["b.checkin", "m.s"], "distance": -1}]}, "bad-definition", "non-negative integer"),
         ({**TWO, "join": [{"within": ["b.room", "m.room"], "distance": 1}]}, "bad-definition", "string"),
         ({**TWO, "join": [{"cross": ["b", "b"]}]}, "bad-definition", "itself"),
-        ({**TWO, "join": [OVERLAP, {"at_most": ["b.floor", "b.id"]}]}, "unsupported-query", "columns of one alias"),
+        ({**TWO, "join": [OVERLAP, {"within": ["b.floor", "b.id"], "distance": 1}]}, "unsupported-query", "columns of one alias"),
         ({"from": {"a": "bookings", "b": "bookings", "c": "bookings"}}, "unsupported-query", "without a condition between a and b"),
         ({"union": [TWO | {"join": [OVERLAP]}, ONE]}, "unsupported-query", "overlaps(b.stay, m.slot) in UNION or EXCEPT"),
         ({"union": [ONE, {"sql": "SELECT 1"}]}, "bad-definition", "has one of from, union, except"),

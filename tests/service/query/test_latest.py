@@ -189,7 +189,7 @@ def test_as_of_in_json_is_the_same_view() -> None:
         ("JOIN others b USING (room, at)", "ASOF JOIN without ON is not supported: write a ASOF [LEFT] JOIN b ON a.k"),
         ("RIGHT JOIN others b ON b.at <= a.at", "ASOF RIGHT JOIN is not supported: write a ASOF [LEFT] JOIN b"),
         ("LEFT ANTI JOIN others b ON b.at <= a.at", "ASOF LEFT ANTI JOIN is not supported"),
-        ("JOIN others b ON b.at <= b.nr", "as the comparison of an ASOF JOIN is not supported: compare a column of each"),
+        ("JOIN others b ON b.at <= b.at", "a filter in the ON of ASOF JOIN is not supported: write it in WHERE"),
         ("JOIN others b ON b.room <= a.room", "an ASOF JOIN by b.room (string) is not supported: compare numbers or times"),
         ("JOIN others b ON b.nr <= a.at", "the types differ, int64 and timestamp"),
         ("JOIN others b ON b.value <= a.value", 'b.value, which may be NaN, is not supported: declare {"at": "value"}'),

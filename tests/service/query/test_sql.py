@@ -280,14 +280,11 @@ JOIN = "SELECT b.id FROM bookings b JOIN maintenance m ON "
         (JOIN + "abs(b.checkin - m.s) <= m.n", "write the distance as a number"),
         (JOIN + "m.s <= b.checkin + interval '1 day'", "a distance is abs(a.t - b.t) <= c"),
         (JOIN + "(b.room, b.floor) = (m.room, m.floor)", "column by column"),
-        ("SELECT id FROM bookings WHERE floor = id", "columns of one alias"),
-        ("SELECT id FROM bookings WHERE id = id", "columns of one alias"),
         (JOIN + "overlaps(b.stay, m.slot) AND (b.floor = 1 OR m.floor = 1)", "OR over b and m (b.floor = 1 OR m.floor = 1)"),
         (JOIN + "overlaps(b.stay, m.slot) AND NOT (b.floor = 1 AND m.floor = 1)", "define a view for each case"),
-        (JOIN + "overlaps(b.stay, m.slot) AND b.floor NOT BETWEEN m.floor AND 2", "NOT BETWEEN compares a column with constants"),
-        (JOIN + "b.floor IS NOT DISTINCT FROM m.floor", "it compares a column with a constant; between relations = and <> leave out nulls"),
-        (JOIN + "b.id = m.id AND b.floor IS DISTINCT FROM m.floor", "it compares a column with a constant"),
-        ("SELECT id FROM bookings WHERE room ILIKE 'A%'", "write LIKE, once for each spelling, joined by OR"),
+        (JOIN + "overlaps(b.stay, m.slot) AND b.floor NOT BETWEEN m.floor AND 2", "NOT BETWEEN is over the columns of one alias"),
+        (JOIN + "b.floor IS NOT DISTINCT FROM m.floor", "between aliases = and <> leave out nulls"),
+        (JOIN + "b.id = m.id AND b.floor IS DISTINCT FROM m.floor", "between aliases = and <> leave out nulls"),
         ("SELECT id FROM bookings WHERE room LIKE guest", "one pattern in quotes"),
         ("SELECT id FROM bookings WHERE 'A' LIKE room", "write a column before LIKE"),
         ("SELECT id FROM bookings WHERE room LIKE ANY (ARRAY['A'])", "one pattern in quotes"),
@@ -296,7 +293,8 @@ JOIN = "SELECT b.id FROM bookings b JOIN maintenance m ON "
         ("SELECT id FROM bookings WHERE floor = 1 OR room IN (SELECT room FROM shifts)", "define a view for each case"),
         ("SELECT b.id FROM bookings b LEFT JOIN maintenance m ON m.id = b.id WHERE m.n = 1 OR m.id IS NULL", "write it in ON, or define"),
         ("SELECT b.id FROM bookings b FULL JOIN maintenance m ON m.id = b.id WHERE m.n = 1 OR m.id IS NULL", "write it in ON, or define"),
-        ("SELECT id FROM bookings WHERE floor + 1 = 2", "floor + 1"),
+        (JOIN + "b.floor + 1 = m.floor", "the expression b.floor + 1 = m.floor over b and m"),
+        (JOIN + "b.id = m.id AND CASE WHEN b.vip THEN m.n > 1 ELSE b.floor > 1 END", "reads the columns of one alias"),
         ("SELECT id FROM bookings WHERE checkin < now()", 'delete old rows ("retain" of the relation), or read a window of the view'),
         ("SELECT id FROM bookings WHERE checkin < now() - interval '1 day' OR floor = 1", '"retain"'),
         ("SELECT id FROM bookings WHERE day < current_date", '"retain"'),
@@ -362,7 +360,7 @@ def test_what_is_not_supported(text: str, says: str) -> None:
         ("SELECT id FROM bookings WHERE floor", 1, 31),
         ("SELECT room FROM bookings b, maintenance m WHERE overlaps(b.stay, m.slot)", 1, 8),
         ("SELECT id FROM bookings, bookings", 1, 26),
-        ("SELECT id FROM bookings WHERE floor = 9223372036854775808", 1, 39),
+        ("SELECT id FROM bookings WHERE floor = '9223372036854775808'", 1, 39),
         ("SELECT id FROM bookings WHERE price = 'NaN'", 1, 39),
         ("SELECT id FROM bookings WHERE day = TIMESTAMP '2026-01-01 10:00'", 1, 47),
     ],
@@ -371,10 +369,6 @@ def test_bad_queries_tell_where(text: str, line: int, column: int) -> None:
     problem = refused(text)
     assert problem.type == "bad-query", problem.detail
     assert problem.extensions["position"] == {"line": line, "column": column}, problem.detail
-
-
-def test_a_number_that_is_none_of_the_column_is_no_text() -> None:
-    assert "the number 1.5 is not a valid int64" in refused("SELECT id FROM bookings WHERE floor = 1.5").detail
 
 
 def test_deep_and_long_queries_are_refused() -> None:

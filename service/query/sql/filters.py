@@ -1,0 +1,247 @@
+"""Reads conditions on the columns of one alias: filters where a column is compared with constants, and otherwise expressions."""
+
+from __future__ import annotations
+
+import re
+from decimal import Decimal
+from fractions import Fraction
+from math import floor
+from typing import NamedTuple
+
+from sqlglot import exp
+
+from livejoin.wire.grammar import INT64_MAX, INT64_MIN
+from livejoin.wire.kinds import digits_of
+from service.query import terms
+from service.query.assembly import Draft, unsupported
+from service.query.conditions import ColumnRef, columns_of
+from service.query.filters import holds
+from service.query.literals import BadLiteral, Physical
+from service.query.sql.names import Names
+from service.query.sql.terms import CASTS, COMPARED, is_clock, is_constant, read_like, read_term, read_value, require_text, text_of
+
+MIRRORED = {"=": "=", "!=": "!=", "<": ">", ">": "<", "<=": ">=", ">=": "<="}
+_WRITTEN = {op: kind for kind, op in COMPARED.items()}
+_WHOLE_INFINITIES = {str(2**63 - 1): "high", str(-(2**63)): "low"}  # the bounds of bigint, which no endpoint reaches
+_INFINITIES = {"infinity": "high", "+infinity": "high", "inf": "high", "-infinity": "low", "-inf": "low"}
+_NUMBER = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]{1,6})?")
+
+
+class RowConditions:
+    """Reads conditions that name columns of at most one alias into a draft whose names are known."""
+
+    def __init__(self, draft: Draft, names: Names) -> None:
+        self._draft = draft
+        self._names = names
+
+    def add(self, node: exp.Expr, negated: bool) -> None:
+        """Add a condition that must hold, or (`negated`) must be false; not a comparison, nor one that NOT, AND or OR makes."""
+        column = self._column(node.this) if isinstance(node.this, exp.Expr) else None
+        if isinstance(node, exp.Column):
+            self._bool(self._names.column(node), not negated, node)
+        elif isinstance(node, exp.In) and is_empty(node):
+            raise unsupported(_sql(node), "write IN (…) over constants, or IN (SELECT …)")
+        elif isinstance(node, exp.In) and column is not None and all(is_constant(one.unnest()) for one in node.expressions):
+            self._among(column, node, negated)
+        elif isinstance(node, exp.Is) and column is not None:
+            self._is(column, node, bool(node.args.get("negate")) != negated)
+        elif isinstance(node, exp.NullSafeEQ | exp.NullSafeNEQ):
+            self._distinct(node, isinstance(node, exp.NullSafeNEQ) != negated)
+        elif isinstance(node, exp.Like | exp.Escape) and isinstance(of := read_like(self._names, node, negated)[0], exp.Column):
+            _, op, values = read_like(self._names, node, negated)
+            ref = self._names.column(of)
+            require_text(self._names, node, self._kind(ref))
+            self._draft.restrict(ref, op, values)
+        else:
+            self._holds(node, negated)
+
+    def compare(self, op: str, left: exp.Expr, right: exp.Expr) -> None:
+        """Add `left op right`."""
+        for op_of, of, with_ in ((op, left, right), (MIRRORED[op], right, left)):
+            if not is_constant(with_.unnest()):
+                continue
+            if (column := self._column(of)) is not None:
+                if _is_exact(self._kind(column)) and _cast_kind(with_.unnest()) == "float64":
+                    continue  # both sides are compared as floats
+                return self._restrict(self._draft, column, op_of, with_, of)
+            if (end := end_of(of, self._names)) is not None and self._kind(end[0]) != "int64":
+                return self._end(*end, op_of, with_, of)
+        if isinstance(left.unnest(), exp.Null) or isinstance(right.unnest(), exp.Null):
+            self._draft.never = True
+        elif not is_constant(left.unnest()) or not is_constant(right.unnest()):
+            self._holds(_WRITTEN[op](this=left.copy(), expression=right.copy()), False)
+        elif left != right or op not in ("=", "<=", ">="):
+            raise unsupported(f"{_sql(left)} {op} {_sql(right)}", "a comparison of constants: write TRUE or FALSE, or leave it out")
+
+    def _kind(self, ref: ColumnRef) -> str:
+        return self._draft.scope.describe(ref).kind
+
+    def _column(self, node: exp.Expr) -> ColumnRef | None:
+        node = node.unnest()
+        return self._names.column(node) if isinstance(node, exp.Column) else None
+
+    def _holds(self, node: exp.Expr, negated: bool) -> None:
+        """Add an expression that must be true, or (`negated`) must be false."""
+        refuse(node)
+        term = read_term(node, self._names)
+        if term.kind != "bool":
+            raise self._names.bad(node, f"{_sql(node)} is {term.kind}, not a condition")
+        if not columns_of(term):
+            raise unsupported(_sql(node), "write a constant; a view changes only when its relations do")
+        self._draft.filters.append(holds(terms.logical("not", term) if negated else term))
+
+    def _bool(self, ref: ColumnRef, value: bool, node: exp.Expr) -> None:
+        """Add a bool column that must have a value."""
+        if (type_ := self._kind(ref)) != "bool":
+            raise self._names.bad(node, f"{ref} is {type_}, not a condition")
+        self._draft.restrict(ref, "=", [value])
+
+    def _among(self, ref: ColumnRef, node: exp.In, negated: bool) -> None:
+        if not negated:
+            values = [value for one in node.expressions for value in self._values(ref, one, node.this)]
+            self._draft.restrict(ref, "in", values)
+            return
+        for one in node.expressions:
+            self._restrict(self._draft, ref, "!=", one, node.this)
+
+    def _is(self, ref: ColumnRef, node: exp.Is, negated: bool) -> None:
+        value = node.expression
+        if isinstance(value, exp.Null):
+            self._draft.restrict(ref, "not_null" if negated else "is_null", [])
+        elif not isinstance(value, exp.Boolean):
+            raise unsupported(_sql(node), "write IS NULL, IS NOT NULL, IS [NOT] TRUE, IS [NOT] FALSE")
+        elif negated:
+            other = RowConditions(Draft(self._draft.scope), self._names)
+            other._bool(ref, not value.this, node)
+            self._or_null(other._draft, ref, node)
+        else:
+            self._bool(ref, value.this, node)
+
+    def _distinct(self, node: exp.NullSafeEQ | exp.NullSafeNEQ, distinct: bool) -> None:
+        """Read `IS [NOT] DISTINCT FROM`: null is a value like any other."""
+        for of, constant in ((node.this, node.expression), (node.expression, node.this)):
+            if (ref := self._column(of)) is None or not is_constant(constant.unnest()):
+                continue
+            if isinstance(constant.unnest(), exp.Null):
+                self._draft.restrict(ref, "not_null" if distinct else "is_null", [])
+            elif distinct:
+                other = Draft(self._draft.scope)
+                self._restrict(other, ref, "!=", constant, of)
+                self._or_null(other, ref, node)
+            else:
+                self._restrict(self._draft, ref, "=", constant, of)
+            return
+        self._holds(node, (isinstance(node, exp.NullSafeNEQ)) != distinct)
+
+    def _end(self, ref: ColumnRef, infinity: str, op: str, constant: exp.Expr, of: exp.Expr) -> None:
+        """Read a comparison of `COALESCE(end, 'infinity')` with a constant."""
+        other = Draft(self._draft.scope)
+        self._restrict(other, ref, op, constant, of)
+        if op in (("<", "<=", "!=") if infinity == "low" else (">", ">=", "!=")):
+            self._or_null(other, ref, of)
+        else:
+            self._draft.choose([other], _sql(of))
+
+    def _or_null(self, other: Draft, ref: ColumnRef, node: exp.Expr) -> None:
+        null = Draft(self._draft.scope)
+        null.restrict(ref, "is_null", [])
+        self._draft.choose([other, null], _sql(node))
+
+    def _restrict(self, draft: Draft, ref: ColumnRef, op: str, constant: exp.Expr, of: exp.Expr) -> None:
+        """Add the comparison of a column, written as `of`, with a constant, which may have more digits than the values of the column."""
+        number = _number(constant, self._kind(ref))
+        if number is None or number.is_exact:
+            draft.restrict(ref, op, self._values(ref, constant, of))
+        else:
+            draft.restrict(ref, *_decided(op, number.floor))
+
+    def _values(self, ref: ColumnRef, constant: exp.Expr, of: exp.Expr) -> list[Physical]:
+        """Return a constant in the physical form of a column's type; nothing for NULL, and for a number that no value equals."""
+        self._draft.scope.require_comparable(ref)
+        number = _number(constant, kind := self._kind(ref))
+        if number is not None:
+            return [number.floor] if number.is_exact else []
+        try:
+            value = read_value(constant.unnest(), kind)
+        except BadLiteral as error:
+            raise self._names.bad(constant, f"{_sql(of)}: {error}") from None
+        return [] if value is None else [value]
+
+
+class _Number(NamedTuple):
+    """A number in the unit of a column, rounded down."""
+
+    floor: int
+    is_exact: bool
+
+
+def _number(node: exp.Expr, kind: str) -> _Number | None:
+    """Return a number that SQL compares with an int64 or a decimal column; None for anything else."""
+    node = node.unnest()
+    while _cast_kind(node) == "decimal":
+        node = node.this.unnest()
+    if not _is_exact(kind) or not isinstance(node, exp.Literal | exp.Neg) or node.is_string or "value" in node.meta:
+        return None
+    text = text_of(node)
+    if not _NUMBER.fullmatch(text):
+        return None
+    value, unit = Decimal(text), 10 ** (digits_of(kind) or (0, 0))[1]
+    if value and not -50 < value.adjusted() < 50:
+        return _Number((1 if value > 0 else -1) * 10**50 if value.adjusted() > 0 else -1 if value < 0 else 0, False)
+    scaled = Fraction(value) * unit
+    return _Number(floor(scaled), scaled.denominator == 1 and INT64_MIN <= scaled <= INT64_MAX)
+
+
+def _is_exact(kind: str) -> bool:
+    return kind == "int64" or digits_of(kind) is not None
+
+
+def _cast_kind(node: exp.Expr) -> str | None:
+    """Return the kind to which a constant is cast; `decimal` without digits; None if it is no cast, or one with parameters."""
+    if not isinstance(node, exp.Cast) or node.to.expressions:
+        return None
+    name = node.to.this.name if isinstance(node.to.this, exp.DType) else str(node.to)
+    return "decimal" if name == "DECIMAL" else CASTS.get(name)
+
+
+def _decided(op: str, below: int) -> tuple[str, list[Physical]]:
+    """Return the comparison with a number that no value of a column equals; `below` is the number rounded down."""
+    if op in ("<", "<=", ">", ">=") and INT64_MIN <= below <= INT64_MAX:
+        return ("<=" if op in ("<", "<=") else ">"), [below]
+    always = "!=", *(("<", "<=") if below > 0 else (">", ">="))
+    return ("not_null" if op in always else "in"), []
+
+
+def end_of(node: exp.Expr, names: Names) -> tuple[ColumnRef, str] | None:
+    """Return the column and `low` or `high` of `COALESCE(end, 'infinity')`; None for anything else."""
+    node = node.unnest()
+    if not isinstance(node, exp.Coalesce) or not isinstance(node.this.unnest(), exp.Column) or len(node.expressions) != 1:
+        return None
+    ref, text = names.column(node.this.unnest()), text_of(node.expressions[0]).lower()
+    infinity = _INFINITIES.get(text) or (_WHOLE_INFINITIES.get(text) if names.scope.describe(ref).kind == "int64" else None)
+    return None if infinity is None else (ref, infinity)
+
+
+def is_empty(node: exp.In) -> bool:
+    """Return whether IN has no list of values. In JSON the list may be empty: then no value is in it."""
+    return not node.expressions and "path" not in node.meta
+
+
+def refuse(node: exp.Expr) -> None:
+    """Refuse an operand that no condition can have, wherever it is in one. Problem `unsupported-query`."""
+    for one in node.walk():
+        if isinstance(one, exp.Any) and not isinstance(one.this.unnest(), exp.Query):
+            raise unsupported(_sql(one), "list the values: IN (1, 2)")
+        if isinstance(one, exp.Query | exp.Any | exp.All):
+            raise unsupported("a subquery in a condition", "put its relation into FROM and its condition into WHERE")
+        if isinstance(one, exp.AggFunc | exp.Window):
+            raise unsupported(_sql(one), "compare columns; compute aggregates and window functions when you read the rows")
+        if isinstance(one, exp.Tuple):
+            raise unsupported(f"the comparison of {_sql(one)}", "compare column by column, joined by AND")
+        if is_clock(one):
+            instead = 'a view changes only when its relations do: delete old rows ("retain" of the relation), or read a window of the view'
+            raise unsupported(f"{_sql(one)} in a condition", instead)
+
+
+def _sql(node: exp.Expr) -> str:
+    return node.sql("postgres")
