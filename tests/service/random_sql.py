@@ -323,10 +323,14 @@ class Statement:
     def _filter(self, alias: str, columns: Sequence[str] = ()) -> str:
         """`columns`: more that are equated."""
         rng = self.random
+        if rng.random() < 0.25:
+            self.kinds.add("condition by expression")
+            return Terms(rng, [alias]).condition()
         constants = {
             "k": rng.choice(("0", "2")), "t": rng.choice(("'b'", "''", "'é'")), "f": rng.choice(("0.0", "2", "-1")), "v": "TRUE",
-            "d": "DATE '2026-02-01'", "w": "TIMESTAMPTZ '2026-01-30 03:00:00+00'", "m": rng.choice(("19.99", "0", "-1.25")), "n": "1.5",
-            "p": "20", "u": f"'{_U[1]}'", "h": rng.choice(("'06:00'", "TIME '12:00:00.5'")), "y": rng.choice(("'\\x61'", "'\\x00'")),
+            "d": "DATE '2026-02-01'", "w": "TIMESTAMPTZ '2026-01-30 03:00:00+00'", "n": "1.5",
+            "m": rng.choice(("19.99", "0", "-1.25", "19.985")), "p": rng.choice(("20", "20.5", "1e30")), "u": f"'{_U[1]}'",
+            "h": rng.choice(("'06:00'", "TIME '12:00:00.5'")), "y": rng.choice(("'\\x61'", "'\\x00'")),
         }  # fmt: skip
         equated = [one for one in (*self.equated, *columns) if one in constants]
         column = rng.choice(equated if equated and rng.random() < 0.5 else list(constants))

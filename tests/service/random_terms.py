@@ -25,6 +25,12 @@ class Terms:
         kind = self._random.choice((*self._KINDS, "other"))
         return self._other() if kind == "other" else self._of(kind, self._random.choice((1, 1, 2)))
 
+    def condition(self) -> str:
+        """Of kind bool, over several columns or with a function of one."""
+        a, b = self._column("kpqs"), self._column("kpqs")
+        forms = (f"{a} < {b}", f"{a} IS NOT DISTINCT FROM {b}", f"{a} + {b} > 9", self._of("bool", 1), self._of("bool", 2))
+        return self._random.choice(forms)
+
     def _column(self, names: str) -> str:
         return f"{self._random.choice(self._aliases)}.{self._random.choice(names)}"
 
