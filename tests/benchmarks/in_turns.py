@@ -43,7 +43,7 @@ def run(folder: Path, checkout: Path, input: str, subject: str, number: int, cac
     """Run a subject once, with its result in a separate folder."""
     results = folder / f"{input}-{subject}-{number}"
     results.mkdir(parents=True, exist_ok=True)
-    environment = {**os.environ, **({} if cache is None else {"LIVEJOIN_CACHE": str(cache)})}
+    environment = {**os.environ, "PYTHONPATH": str(checkout / "client"), **({} if cache is None else {"LIVEJOIN_CACHE": str(cache)})}
     command = [sys.executable, "-m", "tests.benchmarks", subject, "--results", str(results)]
     subprocess.run(command, cwd=checkout, env=environment, check=True, stdout=subprocess.DEVNULL)
 
