@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import weakref
 from concurrent.futures import Future, ThreadPoolExecutor
 from itertools import count
 from types import SimpleNamespace
@@ -133,5 +134,9 @@ def test_the_lane_of_large_batches() -> None:
     assert [at(130), at(185, second), at(186, second), at(190), at(249, first), at(250, first)] == [False, False, True, False, False, True]
     assert (first.closings, second.closings) == (1, 0)
     assert not at(371, first) and first.closings == 2
+    gone = weakref.ref(second)
+    assert at(431, second) and not at(552, first)
+    del second
+    assert gone() is None
     with pytest.raises(Problem, match="faster than it can be built"):
         first.require()

@@ -91,6 +91,28 @@ def test_what_changes_meanwhile(engine: Instance, monkeypatch: pytest.MonkeyPatc
     assert len(engine.versions) == 0
 
 
+def test_cursors_of_one_version_before_and_after_a_rebuild(engine: Instance, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each goes on in the order in which it began."""
+    rng = random.Random(2)
+    for _ in range(30):
+        engine.apply(some_changes(rng, 12))
+    begun = []
+    held = Held(monkeypatch)
+    held.go.set()
+    for _ in range(2):
+        reader = open_rows(engine.readers, "v")
+        first = reader.read(6)
+        assert first is not None
+        begun.append((reader.version, [tuple(row.values()) for row in first.to_pylist()], reader.token()))
+        reader.close()
+        renewing(engine, held)
+        ended(engine)
+    rows = ids(open_rows(engine.readers, "v"))
+    assert len({version for version, _, _ in begun}) == 1 and begun[0][1] != begun[1][1]
+    for _, first_rows, token in begun:
+        assert sorted(first_rows + ids(open_rows(engine.readers, "v", cursor=token))) == rows
+
+
 def test_structures_that_were_replaced_count_while_they_are_read(engine: Instance, monkeypatch: pytest.MonkeyPatch) -> None:
     held = Held(monkeypatch)
     held.go.set()

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from livejoin.wire.schema import parse_relation
+from service.engine.state import State
 from service.engine.versions import Pins, Version
 from service.errors import Problem
 from service.instance import Instance
@@ -263,6 +264,20 @@ def test_readers_and_cursors_are_told_when_their_pin_is_gone(tmp_path: Path) -> 
     assert len(ids(young)) == 2000
     look(engine)
     assert engine.readers.holdings.count(Cursor) == 0 and len(engine.versions) == 0
+    engine.close()
+
+
+def test_a_pin_is_not_to_blame_while_deltas_wait_to_be_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    engine = running(tmp_path, pin_bytes=1, pin_idle=3600)
+    engine.apply(batch(("upsert", "a", rows_of(0, 500)), ("upsert", "b", rows_of(0, 4))))
+    reader = open_rows(engine.readers, "v")
+    with monkeypatch.context() as behind:
+        behind.setattr(State, "is_behind", True)
+        engine.apply(batch(("upsert", "a", rows_of(0, 500, start=3))))
+        look(engine)
+        assert reader.read(1) is not None
+    look(engine)
+    assert read_on(reader) == "snapshot-expired"
     engine.close()
 
 
