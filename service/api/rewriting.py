@@ -30,7 +30,7 @@ from service.api.routing import RelationName, ServiceRequest, router
 from service.engine.state import Receipt
 from service.errors import Problem, bad_parameter
 from service.query.definition import read_where
-from service.query.forms import checked, size_of
+from service.query.forms import checked
 from service.tables.relations import Relation
 
 routes = router("changes")
@@ -166,12 +166,12 @@ def _answer(receipt: Receipt, turn: float | None) -> Response:
 @routes.post(
     "/v1/relations/{name}/delete",
     summary="Delete the rows of a relation that meet conditions",
-    description="All conditions must hold; operators are those of the `where` of a view. Columns are written without an alias. `applied` "
-    "is the number of deleted rows.",
+    description="All conditions must hold; operators and expressions are those of the `where` of a view. Columns are written without an "
+    "alias. `applied` is the number of deleted rows.",
     openapi_extra=body(json_content(Deletion, DELETION)),
     responses={
         **answer(200, "deleted, on disk and published", json_content(answers.Receipt, RECEIPT), RECEIPT_HEAD),
-        **failures(*_REFUSALS, "malformed-body", "bad-definition", "unknown-column"),
+        **failures(*_REFUSALS, "malformed-body", "bad-definition", "unknown-column", "unsupported-query"),
     },
 )
 async def delete_rows(request: ServiceRequest, name: RelationName, query: Annotated[BatchParameters, Query()]) -> Response:
@@ -185,24 +185,22 @@ async def delete_rows(request: ServiceRequest, name: RelationName, query: Annota
     with engine.under_way.expecting(given, request.token.relations):
         async with definition(request.scope, request.receive, context.bodies, context.work) as data:
             form = checked(Deletion, data)
-        _require_where(form, context.settings.max_conditions)
+        _require_where(form)
         batch = Batch([], 0, 0, [], 0, **_fields(form))
         settle(batch, given, request.token)
         engine.under_way.begin(batch)
 
     def filters(relation: Relation) -> Any:
-        return read_where(relation.name, relation.definition, data["where"])
+        return read_where(relation.name, relation.definition, data["where"], context.settings.max_conditions)
 
     return await _rewritten(context, batch, partial(engine.delete, name, batch, filters))
 
 
-def _require_where(form: Deletion, most: int) -> None:
-    """Problem `bad-definition` if there are no conditions, or more than `most`."""
+def _require_where(form: Deletion) -> None:
+    """Problem `bad-definition` if there are no conditions."""
     if not form.where:
         said = '"where" is empty, which would delete all rows: to do that, send the change {"relation": …, "op": "truncate"} to /v1/changes'
         raise Problem("bad-definition", said)
-    if (found := sum(map(size_of, form.where))) > most:
-        raise Problem("bad-definition", f"where: {most} conditions are allowed (--max-conditions), not {found}")
 
 
 def _fields(form: Deletion) -> dict[str, Any]:

@@ -51,14 +51,18 @@ def read_json(data: Any, relations: Mapping[str, RelationDefinition]) -> Express
         return read_query(_query(data, "", relations), Fields(), relations)
 
 
-def read_where(relation: str, definition: RelationDefinition, where: Sequence[Any]) -> list[Condition]:
-    """Read valid entries of `where` about the rows of one relation, with columns written without an alias. Problems `bad-definition`,
-    `unknown-column`."""
+def read_where(relation: str, definition: RelationDefinition, where: Sequence[Any], most: int) -> list[Condition]:
+    """Read valid entries of `where` about the rows of one relation, at most so many comparisons, with columns written without an alias.
+    Problems `bad-definition`, `unknown-column`, `unsupported-query`."""
     draft = Draft(Scope({relation: relation}, {relation: definition}))
     conditions = Conditions(draft, Names(draft.scope, Fields()), None, "a delete")
     with _refusing_depth():
         for number, entry in enumerate(where):
             conditions.add(_entry(entry, f"where.{number}", lambda name, path: _located(_column_of(relation, name), path)))
+    if not draft.has_filters_only:
+        raise unsupported("overlaps(…) of two intervals of one row", "compare the columns of their ends")
+    if (found := sum(one.size for one in draft.filters)) > most:
+        raise bad(f"where: {most} conditions are allowed (--max-conditions), not {found}")
     if draft.never:
         return [Filter(ColumnRef(relation, definition.key[0]), "in", ())]
     return draft.filters

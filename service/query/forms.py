@@ -199,16 +199,6 @@ Entry = Annotated[
 ]
 
 
-def size_of(entry: Entry) -> int:
-    """Return the number of comparisons in the entry."""
-    match entry:
-        case Or(cases=cases) | And(cases=cases):
-            return sum(map(size_of, cases))
-        case Not(entry=inner):
-            return size_of(inner)
-    return 1
-
-
 _INTERVALS: Any = Field(min_length=1, description="the intervals, as `alias.interval`; if there are several, they overlap pairwise")
 _BEGINNING = "the beginning of the names of the columns, `<as>_start` and `<as>_end`"
 _COLUMN = "the name of the column"

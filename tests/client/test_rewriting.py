@@ -37,6 +37,8 @@ def test_conditions(hotel: Hotel) -> None:
     both = {"column": "id", "op": "in", "value": [0, 1]}, {"column": "room", "op": "=", "value": "A"}
     assert hotel.bookings.delete_where(*both).applied == 2
     assert ids(hotel.bookings) == [2, 3, 4, 5]
+    assert hotel.bookings.delete_where("s + id > 7", {"expression": "room IS NOT NULL"}).applied == 2
+    assert ids(hotel.bookings) == [2, 3]
     with pytest.raises(livejoin.BadDefinition, match="truncate"):
         hotel.bookings.delete_where()
 

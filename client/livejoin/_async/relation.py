@@ -155,21 +155,21 @@ class AsyncRelation(AsyncReadings):
 
     async def delete_where(
         self,
-        *where: Mapping[str, Any],
+        *where: Mapping[str, Any] | str,
         source: str | None = None,
         epoch: int | None = None,
         run: str | None = None,
         reset: bool = False,
     ) -> Receipt:
-        """Delete the rows that meet all conditions, such as `{"column": "ends", "op": "<", "value": "2025-01-01"}`, in one version; the
-        receipt's `applied` is their number. Operators as of a view's `where`. source, epoch, run, reset: as of `Client.batch`.
+        """Delete the rows that meet all conditions, such as `{"column": "ends", "op": "<", "value": "2025-01-01"}`, or in SQL
+        `"ends < '2025-01-01' AND price * nights > 100"`, in one version; the receipt's `applied` is their number. The conditions are those
+        of a view's `where`. source, epoch, run, reset: as of `Client.batch`.
 
-        Raises BadDefinition (also without a condition: see `truncate`), UnknownColumn.
+        Raises BadDefinition (also without a condition: see `truncate`), UnknownColumn, UnsupportedQuery.
         """
         params = batch_params(source, epoch, run, reset, "reject")
-        return await self._http.post_changes(
-            f"{self._path}/delete", {"where": [dict(one) for one in where]}, params=params, repeatable=source is not None
-        )
+        entries = [{"expression": one} if isinstance(one, str) else dict(one) for one in where]
+        return await self._http.post_changes(f"{self._path}/delete", {"where": entries}, params=params, repeatable=source is not None)
 
     async def patch(
         self,

@@ -125,8 +125,24 @@ def test_both_forms_are_the_same_view() -> None:
     inner = {"from": {"m": "maintenance"}, "join": [{"equal": ["m.room", "b.room"]}], "where": [{"expression": "m.n > m.code"}]}
     view = parse_view("v", {"from": {"b": "bookings"}, "exists": [inner], "select": ["b.id"]}, RELATIONS)
     assert view.query == where("EXISTS (SELECT 1 FROM maintenance m WHERE m.room = b.room AND m.n > m.code)")
-    (one,) = read_where("bookings", RELATIONS["bookings"], [{"not": {"expression": "price * bookings.floor > 100"}}])
+    (one,) = read_where("bookings", RELATIONS["bookings"], [{"not": {"expression": "price * bookings.floor > 100"}}], 1)
     assert str(one) == "((bookings.price * cast(bookings.floor)) <= 100.0)"
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("overlaps(stay, open)", "compare the columns of their ends"),
+        ("floor + 1 > 2 OR floor = 7", "1 conditions are allowed (--max-conditions), not 2"),
+        ("EXISTS (SELECT 1 FROM maintenance)", "EXISTS within a delete"),
+        ("floor > 1 AS x", "is not one expression"),
+        ("floor > 1; DELETE FROM bookings", "where.0.expression"),
+    ],
+)
+def test_what_a_delete_does_not_take(text: str, words: str) -> None:
+    with pytest.raises(Problem) as caught:
+        read_where("bookings", RELATIONS["bookings"], [{"expression": text}], 1)
+    assert words in str(caught.value.detail)
 
 
 @pytest.mark.parametrize(
