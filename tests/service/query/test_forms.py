@@ -168,7 +168,7 @@ def test_the_document_says_choices_and_bounds() -> None:
         ({"join": [3]}, "join.0: an entry of join has one of equal, overlaps, at_most, less, not_equal, within, cross, as_of; this one"),
         ({"where": [{"column": "b.id", "op": "ilike", "value": 1}]}, 'where.0.op: must be "=", "!=", "<", "<=", ">", ">=", "in", '),
         ({"where": [{"op": "="}]}, "where.0.column: is missing"),
-        ({"where": [{"or": [], "column": "b.id"}]}, 'where.0: an entry of where has "column", "or", "and", or "not"; this one is '),
+        ({"where": [{"or": [], "column": "b.id"}]}, 'where.0: an entry of where has "column", "expression", "or", "and", or "not"; this '),
         ({"where": [{"or": [{"not": {"op": "="}}]}]}, "where.0.or.0.not.column: is missing"),
         ({"where": [{"or": [{"not": {"xor": []}}]}]}, "an entry of where has no field xor; its fields are column, op, value"),
         ({"where": [{"and": []}]}, "where.0.and: must not be empty"),
