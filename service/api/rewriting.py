@@ -30,7 +30,7 @@ from service.api.routing import RelationName, ServiceRequest, router
 from service.engine.state import Receipt
 from service.errors import Problem, bad_parameter
 from service.query.definition import read_where
-from service.query.forms import checked
+from service.query.form_checks import checked
 from service.tables.relations import Relation
 
 routes = router("changes")

@@ -18,6 +18,7 @@ from livejoin.wire.kinds import SENT_TYPES, kept
 from service.query.conditions import Condition, Either, Filter, Holds
 from service.query.model import AGGREGATE, GROUP, Aggregate, Grouping
 from service.tables.masks import holding, select_mask
+from service.tables.terms import evaluated
 from service.tables.truncation import trunc_dates, trunc_timestamps
 
 Ints = npt.NDArray[np.int64]
@@ -41,8 +42,14 @@ def grouped(groups: Grouping, rows: pa.Table) -> tuple[pa.RecordBatch, pa.Record
     emitted = [_aggregate(one, rows, order, starts, ends) for one in groups.aggregates]
     kept = pa.array(_having(groups.having, columns, emitted, len(starts)))
     columns, emitted = [column.filter(kept) for column in columns], [column.filter(kept) for column in emitted]
-    shown = [(emitted if output.kind == AGGREGATE else columns)[output.number] for output in groups.outputs]
-    identity = columns or [pa.nulls(len(emitted[0]))]
+    found = {GROUP: columns, AGGREGATE: emitted}
+    groups_left = len((emitted or columns)[0])
+    shown = [
+        found[output.kind][output.number] if output.term is None
+        else evaluated(output.term, lambda ref: found[ref.alias][int(ref.column)], groups_left)
+        for output in groups.outputs
+    ]  # fmt: skip
+    identity = columns or [pa.nulls(groups_left)]
     names = [f"{GROUP}.{column.name}" for column in groups.columns] or [GROUP]
     return pa.RecordBatch.from_arrays(identity, names), pa.RecordBatch.from_arrays(shown, [output.name for output in groups.outputs])
 
@@ -132,6 +139,8 @@ def _aggregate(one: Aggregate, rows: pa.Table, order: Ints, starts: Ints, ends: 
 
 def _items(known: pa.Array) -> list[Any]:
     """Return integers, floats, or texts."""
+    if pa.types.is_decimal(known.type):
+        return list(map(int, known.view(pa.decimal128(38, 0)).to_pylist()))
     known = kept(known)
     if known.type == _DATE:
         return list(known.view(pa.int32()).to_pylist())

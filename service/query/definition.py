@@ -179,16 +179,16 @@ def _condition(entry: Any, path: str) -> exp.Expr:
     return _JOINED[kind](this=left, expression=right)
 
 
-def _entry(entry: Any, path: str, column: Callable[[str, str], exp.Expr]) -> exp.Expr:
+def _entry(entry: Any, path: str, column: Callable[[str, str], exp.Expr], over_groups: bool = False) -> exp.Expr:
     """Return an entry of `where` or `having`. `column`: from the name of a column and its path."""
     if "not" in entry:
-        return _located(exp.Not(this=_entry(entry["not"], f"{path}.not", column)), path)
+        return _located(exp.Not(this=_entry(entry["not"], f"{path}.not", column, over_groups)), path)
     for field, kind in _CONNECTED.items():
         if field in entry:
-            cases = [_entry(one, f"{path}.{field}.{number}", column) for number, one in enumerate(entry[field])]
+            cases = [_entry(one, f"{path}.{field}.{number}", column, over_groups) for number, one in enumerate(entry[field])]
             return _located(exp.Paren(this=_all(kind, cases)), path)
     if "expression" in entry:
-        return _expression(entry["expression"], f"{path}.expression")
+        return _expression(entry["expression"], f"{path}.expression", over_groups)
     return _located(_comparison(entry, path, column(entry["column"], f"{path}.column")), path)
 
 
@@ -224,7 +224,7 @@ def _output(entry: Any, path: str, columns: _Columns) -> exp.Expr:
     return _named(made, entry.get("as", function), path)
 
 
-def _expression(text: str, path: str) -> exp.Expr:
+def _expression(text: str, path: str, over_groups: bool = False) -> exp.Expr:
     try:
         tree = parse(f"SELECT {text}", Dialect, "an expression is one")
     except RecursionError:
@@ -235,7 +235,7 @@ def _expression(text: str, path: str) -> exp.Expr:
     if not isinstance(tree, exp.Select) or others or len(tree.expressions) != 1 or isinstance(tree.expressions[0], exp.Alias):
         raise bad(f"{path}: {text[:200]!r} is not one expression")
     made: exp.Expr = _located(tree.expressions[0], path)
-    if any(not isinstance(node.parent, exp.Window) for node in made.find_all(exp.AggFunc)):
+    if not over_groups and any(not isinstance(node.parent, exp.Window) for node in made.find_all(exp.AggFunc)):
         raise Fields().placed(unsupported(f"{made.sql(Dialect)} in an expression", 'write aggregates in "aggregate"'), made)
     return made
 
@@ -254,9 +254,8 @@ def _grouped(form: Any, select: exp.Select, outputs: list[exp.Expr], columns: _C
         select.set("group", exp.Group(expressions=[one.unalias().copy() for one in keys]))
     if having:
         shown = {one.alias or f"{one.text('table')}.{one.name}": one.unalias() for one in (*reversed(aggregates), *reversed(keys))}
-        select.set(
-            "having", exp.Having(this=_all(exp.And, [_entry(one, f"having.{n}", partial(_shown, shown)) for n, one in enumerate(having)]))
-        )
+        conditions = [_entry(one, f"having.{number}", partial(_shown, shown), True) for number, one in enumerate(having)]
+        select.set("having", exp.Having(this=_all(exp.And, conditions)))
     return [*keys, *outputs, *aggregates]
 
 
@@ -271,17 +270,27 @@ def _shown(shown: dict[str, exp.Expr], name: str, path: str) -> exp.Expr:
 def _key(entry: Any, path: str, columns: _Columns) -> exp.Expr:
     if isinstance(entry, str):
         return _column_as(entry, path, columns)
+    if "expression" in entry:
+        return _named(_expression(entry["expression"], f"{path}.expression"), entry["as"], path)
     return _named(exp.TimestampTrunc(this=_column(entry["of"], f"{path}.of"), unit=exp.var(entry["trunc"])), entry["as"], path)
 
 
 def _aggregate(entry: Any, path: str) -> exp.Expr:
-    (function,) = entry.keys() - {"as"}
-    of, path = entry[function], f"{path}.{function}"
-    if isinstance(of, dict):
-        value: exp.Expr = exp.Anonymous(this="duration", expressions=_intervals(of["duration"], f"{path}.duration"))
+    (function,) = entry.keys() - {"as", "filter"}
+    of, inner = entry[function], f"{path}.{function}"
+    if function == "expression":
+        return _expression(of, inner, over_groups=True)
+    if isinstance(of, str):
+        value: exp.Expr = exp.Star() if (function, of) == ("count", "*") else _column(of, inner)
+    elif "duration" in of:
+        value = exp.Anonymous(this="duration", expressions=_intervals(of["duration"], f"{inner}.duration"))
     else:
-        value = exp.Star() if (function, of) == ("count", "*") else _column(of, path)
-    return exp.Count(this=exp.Distinct(expressions=[value])) if function == "count_distinct" else _FUNCTIONS[function](this=value)
+        value = _expression(of["expression"], f"{inner}.expression")
+    made = exp.Count(this=exp.Distinct(expressions=[value])) if function == "count_distinct" else _FUNCTIONS[function](this=value)
+    if not entry.get("filter"):
+        return made
+    conditions = [_entry(one, f"{path}.filter.{number}", _column) for number, one in enumerate(entry["filter"])]
+    return exp.Filter(this=made, expression=exp.Where(this=_all(exp.And, conditions)))
 
 
 def _latest(form: LatestRows) -> exp.Qualify:

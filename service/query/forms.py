@@ -4,15 +4,14 @@ definitions; the OpenAPI document shows the schemas of the same models."""
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Annotated, Any, ClassVar, Literal, TypeVar
+from typing import Annotated, Any, ClassVar, Literal
 
 import orjson
-from pydantic import AfterValidator, BaseModel, ConfigDict, Discriminator, Field, Tag, ValidationError, model_validator
-from pydantic_core import ErrorDetails, PydanticCustomError
+from pydantic import AfterValidator, BaseModel, ConfigDict, Discriminator, Field, Tag, model_validator
+from pydantic_core import PydanticCustomError
 
 from livejoin.wire.errors import cut
 from livejoin.wire.schema import NAME
-from livejoin.wire.wording import wording
 from service.errors import Problem
 from service.query.model import (
     AGGREGATE_FUNCTIONS,
@@ -26,7 +25,6 @@ from service.query.model import (
     TruncUnit,
 )
 
-T = TypeVar("T", bound=BaseModel)
 Operator = Literal["=", "!=", "<", "<=", ">", ">=", "in", "is_null", "not_null", "like"]
 
 
@@ -139,12 +137,12 @@ class IsAsOf(Form):
     as_of: list[str] = Field(min_length=3, max_length=3, description="a column, `<`, `<=`, `>` or `>=`, a column of the other alias")
 
 
-_KINDS = ("equal", "overlaps", "at_most", "less", "not_equal", "within", "cross", "as_of")
+KINDS = ("equal", "overlaps", "at_most", "less", "not_equal", "within", "cross", "as_of")
 Condition = Annotated[
     Annotated[Equal, Tag("equal")] | Annotated[Overlaps, Tag("overlaps")] | Annotated[AtMost, Tag("at_most")]
     | Annotated[Less, Tag("less")] | Annotated[NotEqual, Tag("not_equal")] | Annotated[Within, Tag("within")]
     | Annotated[Cross, Tag("cross")] | Annotated[IsAsOf, Tag("as_of")],
-    one_of(by_field(*_KINDS), f"an entry of join has one of {', '.join(_KINDS)}"),
+    one_of(by_field(*KINDS), f"an entry of join has one of {', '.join(KINDS)}"),
 ]
 
 
@@ -187,13 +185,13 @@ class Holding(Form):
 
 def _entry(data: Any) -> str | None:
     if isinstance(data, dict) and not {"expression", "or", "and", "not"} & data.keys():
-        return _COMPARISON
+        return COMPARISON
     return by_field("column", "expression", "or", "and", "not")(data)
 
 
-_COMPARISON = ""  # not part of the path in an error
+COMPARISON = ""  # not part of the path in an error
 Entry = Annotated[
-    Annotated[Where, Tag(_COMPARISON)] | Annotated[Holding, Tag("expression")]
+    Annotated[Where, Tag(COMPARISON)] | Annotated[Holding, Tag("expression")]
     | Annotated[Or, Tag("or")] | Annotated[And, Tag("and")] | Annotated[Not, Tag("not")],
     one_of(_entry, 'an entry of where has "column", "expression", "or", "and", or "not"'),
 ]
@@ -272,11 +270,19 @@ class Trunc(Form):
     name: str = Field(alias="as", description=_COLUMN)
 
 
+class GroupedBy(Form):
+    """Groups by a SQL expression over the columns of a row."""
+
+    what = 'the entry "expression" of group'
+    expression: str = Field(min_length=1, max_length=MAX_SQL, description="SQL over the columns of a row, such as `lower(b.guest)`")
+    name: str = Field(alias="as", description=_COLUMN)
+
+
 Grouped = Annotated[
-    Annotated[str, Tag("column")] | Annotated[Trunc, Tag("trunc")],
+    Annotated[str, Tag("column")] | Annotated[Trunc, Tag("trunc")] | Annotated[GroupedBy, Tag("expression")],
     one_of(
-        lambda data: "column" if isinstance(data, str) else by_field("trunc")(data),
-        'an entry of group is "alias.column", "alias.column as name", or has "trunc"',
+        lambda data: "column" if isinstance(data, str) else by_field("trunc", "expression")(data),
+        'an entry of group is "alias.column", "alias.column as name", or has "trunc" or "expression"',
     ),
 ]
 
@@ -288,22 +294,40 @@ class OfDuration(Form):
     duration: list[str] = _INTERVALS
 
 
+class OfExpression(Form):
+    """A SQL expression over the columns of a row, as the argument of an aggregate function."""
+
+    what = 'the entry "expression" of an aggregate'
+    expression: str = Field(min_length=1, max_length=MAX_SQL, description="SQL over the columns of a row, such as `b.price * b.nights`")
+
+
+Of = str | OfDuration | OfExpression
+
+
 class Aggregated(Form):
-    """One aggregate function of a column, a duration, or (`count` only) "*"."""
+    """One aggregate function of a column, an expression, a duration, or (`count` only) "*"; or a SQL expression over aggregates and the
+    columns of the groups."""
 
     what = "an entry of aggregate"
-    count: str | OfDuration | None = Field(None, description="the number of rows (`*`), or of values that are not null")
-    count_distinct: str | OfDuration | None = Field(None, description="the number of different values that are not null")
-    sum: str | OfDuration | None = Field(None, description="the sum of the values; null if there are none, or if it does not fit its type")
-    avg: str | OfDuration | None = Field(None, description="the mean of the values; null if there are none")
-    min: str | OfDuration | None = Field(None, description="the least value; null if there are none")
-    max: str | OfDuration | None = Field(None, description="the greatest value; null if there are none")
+    count: Of | None = Field(None, description="the number of rows (`*`), or of values that are not null")
+    count_distinct: Of | None = Field(None, description="the number of different values that are not null")
+    sum: Of | None = Field(None, description="the sum of the values; null if there are none, or if it does not fit its type")
+    avg: Of | None = Field(None, description="the mean of the values; null if there are none")
+    min: Of | None = Field(None, description="the least value; null if there are none")
+    max: Of | None = Field(None, description="the greatest value; null if there are none")
+    expression: str | None = Field(
+        None, min_length=1, max_length=MAX_SQL, description="SQL over aggregates and columns of groups, such as `sum(b.price) / count(*)`"
+    )
+    filter: list[Entry] = Field([], description="filters of the rows that the function takes, all of which must hold")
     name: str = Field(alias="as", description=_COLUMN)
 
     @model_validator(mode="after")
     def _check_function(self) -> Aggregated:
-        if len(self.model_fields_set) != 2:
-            raise ValueError(f"an entry of aggregate has one of {', '.join(AGGREGATE_FUNCTIONS)}, and \"as\"")
+        of = self.model_fields_set - {"name", "filter"}
+        if len(of) != 1 or (self.filter and "expression" in of):
+            raise ValueError(
+                f"an entry of aggregate has one of {', '.join(AGGREGATE_FUNCTIONS)}, perhaps \"filter\", or \"expression\"; and \"as\""
+            )
         return self
 
 
@@ -440,49 +464,3 @@ class ExceptView(Except, _Options):
 
 
 JsonForm = JsonView | UnionView | ExceptView
-
-_HINTS = {
-    "from": 'an object of aliases and relations, as {"b": "bookings"}',
-    "select": "leave it out for all columns",
-    **{kind: f'"{kind}" is a list of two, as {{"{kind}": [x, y]}}' for kind in _KINDS if kind != "as_of"},
-    "as_of": '"as_of" is a list of three, as {"as_of": ["b.at", "<=", "a.at"]}',
-    **{kind: f'a list of intervals, as {{"{kind}": ["b.stay", "m.slot"], "as": "clash"}}' for kind in ("intersection", "duration")},
-    **{kind: f'a list of two intervals, as {{"{kind}": ["s.hours", "b.stay"], "as": "free"}}' for kind in ("gaps", "coverage")},
-    **dict.fromkeys(("retain_rows", "retain_bytes"), 'to keep nothing write "changes": false'),
-}
-
-
-def check_form(data: dict[str, Any]) -> SqlView | JsonForm:
-    """Return the definition, validated. Problem `bad-definition` for the first error: where it is, what is wrong, and the value there."""
-    forms: dict[str, type[SqlView | JsonForm]] = {"sql": SqlView, "union": UnionView, "except": ExceptView}
-    form = next((form for field, form in forms.items() if field in data), JsonView)
-    if form is JsonView and "from" not in data:
-        has = f"this one has {cut(', '.join(data))}" if data else "this one is empty"
-        raise bad(f'a view\'s definition has sql, a SELECT, or from, an object of aliases and relations, as {{"b": "bookings"}}; {has}')
-    return checked(form, data)
-
-
-def checked(form: type[T], data: Any) -> T:
-    """Return the data, validated against `form`. Problem `bad-definition`, as in `check_form`."""
-    try:
-        return form.model_validate(data)
-    except ValidationError as error:
-        raise bad(_sentence(error.errors(include_url=False)[0])) from None
-
-
-def _sentence(fault: ErrorDetails) -> str:
-    kind, given = fault["type"], as_json(fault["input"])
-    path = [str(part) for part in fault["loc"]]
-    # a tag repeats the field that it is taken from, or adds nothing
-    path = [part for part, before in zip(path, ["", *path], strict=False) if part not in (_COMPARISON, before)]
-    where = ".".join(path)
-    if kind == "recursion_depth_exceeded":
-        return f"{'.'.join(path[:3])}: nested too deeply"
-    if kind in ("fields", "value_error"):
-        return wording(fault)
-    if kind == "form":
-        return f"{where}: {fault['msg']}; this one is {given}"
-    says_all = kind == "missing" or fault["input"] in ([], {})
-    words = wording(fault) if says_all else f"{wording(fault)}, not {given}"
-    hint = _HINTS.get(path[-1]) if path else None
-    return f"{where}: {words}; {hint}" if hint else f"{where}: {words}"

@@ -1,7 +1,7 @@
 """Groups of a definition: which functions take which types, and the resulting rows of the view.
 
-Null is a group, and so is NaN; -0.0 is 0.0. Aggregates ignore nulls. A column is read from the join only once, for all groups and
-aggregates.
+Null is a group, and so is NaN; -0.0 is 0.0. Aggregates ignore nulls. A column, or an expression, is read from the join only once, for all
+groups and aggregates.
 """
 
 from __future__ import annotations
@@ -11,17 +11,21 @@ from dataclasses import dataclass, field, replace
 
 from livejoin.wire.kinds import decimal_kind, digits_of
 from service.errors import Problem
-from service.query.conditions import ColumnRef, Condition, Filter, IntervalRef
+from service.query.conditions import ColumnRef, Condition, Filter, IntervalRef, Term
 from service.query.filters import either, ordered
 from service.query.literals import Physical
 from service.query.model import AGGREGATE, GROUP, STRETCH_END, Aggregate, GroupColumn, Grouping, GroupOutput, Output, is_stretch
 from service.query.scope import Scope
+from service.query.terms import cast, chosen
 
 _ORDERED = ("int64", "float64", "timestamp", "date", "time", "bool")
 _COMPARED = (*_ORDERED, "string", "uuid", "bytes")
 _SAME: Mapping[str, str] = {type_: type_ for type_ in _ORDERED}
 LONGEST_DIFFERENCE = 19  # digits of the difference of two decimals
 DIGITS_OF_SUM = 38
+_DIGITS_OF_MANY = 12
+"""What a sum of decimals has more digits than its values, where an expression computes with it: with 38 none could be added or
+multiplied."""
 _Results = tuple[Mapping[str, str], Callable[[int, int], str]]
 RESULTS: Mapping[str, _Results] = {
     "count": (dict.fromkeys((*_COMPARED, "json"), "int64"), lambda precision, scale: "int64"),
@@ -77,6 +81,8 @@ class GroupsDraft:
         """Return the kind of the output's values (`wire.kinds`)."""
         if output.column is not None:
             return self.scope.describe(output.column).kind
+        if output.term is not None:
+            return output.term.kind
         start = self.scope.declared(output.intervals[0]).start_column
         ends = self.scope.describe(ColumnRef(output.intervals[0].alias, start)).kind
         if output.kind != "duration" or ends == "float64":
@@ -104,14 +110,16 @@ class GroupsDraft:
                 raise unsupported(f"date_trunc by hour of {output.column} (date)", "a date has no hours; the units are day to year")
         if output.column is not None:
             self.scope.require_comparable(output.column, "GROUP BY or DISTINCT of")
+        elif self.type_of(output) == "json":
+            raise unsupported(f"GROUP BY or DISTINCT of the expression {name}, which is json,", "extract texts from it: doc ->> 'key'")
         known = self.find(output, trunc)
         if known is not None:
             return known
         self.columns.append(GroupColumn(name, self.read(output), trunc))
         return len(self.columns) - 1
 
-    def aggregate(self, function: str, output: Output | None) -> int:
-        """Return the number of the aggregate; add it if it is new."""
+    def aggregate(self, function: str, output: Output | None, of: str = "") -> int:
+        """Return the number of the aggregate; add it if it is new. `of`: what it is an aggregate of, for messages."""
         if output is None:
             made = Aggregate("count", None, "int64")
         else:
@@ -119,17 +127,38 @@ class GroupsDraft:
             words = WORDS.get(function, function.upper())
             result = result_of(function, type_)
             if result is None:
-                raise unsupported(f"{words} of {output.column} ({type_})", _INSTEAD.get(function, "use another column"))
+                raise unsupported(f"{words} of {output.column or of} ({type_})", _INSTEAD.get(function, "use another column"))
             made = Aggregate(function, self.read(output), result)
         if made not in self.aggregates:
             self.aggregates.append(made)
         return self.aggregates.index(made)
 
-    def show(self, name: str, kind: str, number: int) -> None:
+    def only_where(self, condition: Term, output: Output | None) -> Output:
+        """Return what an aggregate with FILTER reads: null where the condition does not hold. None: the rows themselves."""
+        if output is None:
+            value = Term("constant", "int64", (), 1)
+        elif output.column is not None:
+            value = Term("column", self.type_of(output), (), output.column)
+        elif output.term is not None:
+            value = output.term
+        else:
+            raise unsupported("FILTER of an aggregate of duration(…)", "compute the length with the columns of its ends")
+        return Output("", "term", None, (), chosen([(condition, value)], None))
+
+    def value(self, one: GroupOutput) -> Term:
+        """Return a column of the groups as a part of an expression."""
+        if one.term is not None:
+            return one.term
+        term = Term("column", self.result_type(one), (), ColumnRef(one.kind, str(one.number)))
+        of = self.aggregates[one.number].of if one.kind == AGGREGATE and self.aggregates[one.number].function == "sum" else None
+        digits = None if of is None else digits_of(self.type_of(self.reads[of]))
+        return term if digits is None else cast(term, decimal_kind(min(digits[0] + _DIGITS_OF_MANY, DIGITS_OF_SUM), digits[1]))
+
+    def show(self, name: str, kind: str, number: int, term: Term | None = None) -> None:
         """Add a column to the view's rows."""
         if any(output.name == name for output in self.outputs):
             raise Problem("bad-definition", f"the view has two columns named {name}: rename one of them with AS")
-        self.outputs.append(GroupOutput(name, kind, number))
+        self.outputs.append(GroupOutput(name, kind, number, term))
 
     def cover(self, name: str, of: IntervalRef) -> None:
         """Add to the view's rows what the intervals of a group's rows cover."""
@@ -194,13 +223,6 @@ def refuse_stretch(output: Output) -> None:
         function = output.kind.partition("_")[0]
         instead = f"define a view of {function}(…), and group its rows where they are read"
         raise unsupported(f"{function}(…) with groups or DISTINCT", instead)
-
-
-def refuse_term(output: Output) -> None:
-    """Reject expressions: groups take columns."""
-    if output.term is not None:
-        instead = "select columns, and compute the rest when you read the rows"
-        raise unsupported(f"the expression {output.name} with groups or DISTINCT", instead)
 
 
 def distinct_of(scope: Scope, outputs: Sequence[Output]) -> GroupsDraft:

@@ -144,7 +144,7 @@ class Branch(NamedTuple):
 AggregateFunction = Literal["count", "count_distinct", "sum", "avg", "min", "max"]
 AGGREGATE_FUNCTIONS: tuple[AggregateFunction, ...] = get_args(AggregateFunction)
 TruncUnit = Literal["hour", "day", "week", "month", "quarter", "year"]
-GROUP, AGGREGATE, STRETCH_END = "group", "aggregate", "stretch"
+GROUP, AGGREGATE, COMPUTED, STRETCH_END = "group", "aggregate", "computed", "stretch"
 
 
 class GroupColumn(NamedTuple):
@@ -165,11 +165,13 @@ class Aggregate(NamedTuple):
 
 
 class GroupOutput(NamedTuple):
-    """A column of the view's rows: GROUP or AGGREGATE, and its number; or STRETCH_END, and 0 for the start, 1 for the end."""
+    """A column of the view's rows: GROUP or AGGREGATE, and its number; COMPUTED, by `term` over columns as in `Grouping.having`; or
+    STRETCH_END, and 0 for the start, 1 for the end."""
 
     name: str
     kind: str
     number: int
+    term: Term | None = None
 
 
 class Grouping(NamedTuple):

@@ -12,7 +12,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from livejoin.wire.kinds import KEPT_TYPES, sent
+from livejoin.wire.kinds import KEPT_TYPES, MOST_DIGITS, digits_of, sent
 from service.engine.versions import Version
 from service.errors import Problem, bad_parameter
 from service.query.conditions import ColumnRef
@@ -302,6 +302,8 @@ def _value(type_: str, parameter: str, text: str, is_key: bool = False) -> pa.Ar
             comparable(value)
     except BadLiteral as error:
         raise bad_parameter(parameter, str(error)) from None
+    if (digits_of(type_) or (0, 0))[0] > MOST_DIGITS:  # of an expression
+        return pa.array([value], pa.decimal128(38, 0))
     if type_ == "date":
         return pa.array([value], pa.int32()).cast(KEPT_TYPES[type_])
     return pa.array([value], KEPT_TYPES[type_])

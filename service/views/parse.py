@@ -17,7 +17,8 @@ from service.planning.plans.plan import Plan
 from service.query.assembly import Limits, check_size, unsupported
 from service.query.definition import options_of, read_json
 from service.query.distinct import as_exists
-from service.query.forms import SqlView, bad, check_form
+from service.query.form_checks import check_form
+from service.query.forms import SqlView, bad
 from service.query.model import Query
 from service.query.set_operations import drafts_of, query_of
 from service.query.sql.select import read_sql

@@ -3,7 +3,7 @@
     cells[code]   ROWS, STAMP, OUT (how many of its sums were out of range when last reported), then the words of each accumulator
     steps         int64[k, 3]: for each accumulator its kind, the column of the values that it takes, and its first word
     results       int64[r, 5]: for each result column its kind, the first word that it reads, the word of its count of values, the number of
-                  its values in the tree, and a further divisor of its sum (10**s of a decimal; 1)
+                  its values in the tree (or the first word of a second sum), and a further divisor of its sum (10**s of a decimal; 1)
 
     COUNT     1 word: values that are not null
     INT_SUM   3 words: the sum in two's complement of 128 bits: 32 bits, 32 bits, and the rest with the sign
@@ -28,6 +28,7 @@ ROWS, STAMP, OUT, HEAD = range(4)
 OF_ROWS, OF_COUNT, OF_INT_SUM, OF_INT_MEAN, OF_FLOAT_SUM, OF_FLOAT_MEAN = range(6)
 OF_LEAST, OF_GREATEST, OF_LEAST_FLOAT, OF_GREATEST_FLOAT = range(6, 10)
 OF_WIDE_SUM = 10  # of an INT_SUM, in two columns: the high and the low word of 128 bits; out of range with more than 38 digits
+OF_WIDER_SUM, OF_WIDER_MEAN = 11, 12  # the same of two INT_SUMs, of low words and of high ones (`results.wider`)
 STEP_KIND, STEP_COLUMN, STEP_WORD = range(3)  # columns of `steps`
 KIND, WORD, COUNTED, TREE, SCALE = range(5)  # columns of `results`
 LOWEST, MIDDLE, HIGHEST, DIGITS = range(4)  # words of an INT_SUM, and of an amount that is added to one

@@ -23,6 +23,8 @@ from structures.aggregate.layout import (
     OF_LEAST_FLOAT,
     OF_ROWS,
     OF_WIDE_SUM,
+    OF_WIDER_MEAN,
+    OF_WIDER_SUM,
     OUT,
     ROWS,
     SCALE,
@@ -50,6 +52,11 @@ def low_word(s0: int, s1: int) -> int:
 
 
 @kernel
+def is_wide(kind: int) -> bool:
+    return kind == OF_WIDE_SUM or kind == OF_WIDER_SUM
+
+
+@kernel
 def fits_int64(s1: int, s2: int) -> bool:
     return s2 == -(s1 >> 31)
 
@@ -63,22 +70,41 @@ def fits_38_digits(low: int, high: int) -> bool:
 
 
 @kernel
-def int_mean(cells: Any, code: int, w: int, digits: Any, divisors: tuple[int, int]) -> int:
-    """The bits of the sum divided by both divisors, rounded once."""
-    s0, s1, s2 = cells[code, w + LOWEST], cells[code, w + MIDDLE], cells[code, w + HIGHEST]
+def of_int(cells: Any, code: int, w: int) -> tuple[int, int, int, int, int]:
+    """The digits of an INT_SUM: four of 32 bits, and the rest with the sign."""
+    s2 = cells[code, w + HIGHEST]
+    return cells[code, w + LOWEST], cells[code, w + MIDDLE], s2 & LOW32, (s2 >> 32) & LOW32, s2 >> 63
+
+
+@kernel
+def wider(cells: Any, code: int, w: int, h: int) -> tuple[int, int, int, int, int]:
+    """The same of a sum of 2**64 h + w, words as signed numbers."""
+    s2 = cells[code, w + HIGHEST]
+    d2 = (s2 & LOW32) + cells[code, h + LOWEST]
+    d3 = (s2 >> 32) + cells[code, h + MIDDLE] + (d2 >> 32)
+    return cells[code, w + LOWEST], cells[code, w + MIDDLE], d2 & LOW32, d3 & LOW32, cells[code, h + HIGHEST] + (d3 >> 32)
+
+
+@kernel
+def mean(sum: tuple[int, int, int, int, int], n: int, digits: Any, divisors: tuple[int, int]) -> int:
+    """The bits of the sum divided by both divisors, rounded once; n: 5, or 7 for a sum of more than 127 bits."""
+    d0, d1, d2, d3, d4 = sum
     sign = 1
-    if s2 < 0:
-        sign, over = -1, -s0
-        s0 = over & LOW32
-        over = -s1 + (over >> 32)
-        s1 = over & LOW32
-        s2 = -s2 + (over >> 32)
-    digits[0] = (s0 << _UP) & LOW32
-    digits[1] = (s0 >> _DOWN) | ((s1 << _UP) & LOW32)
-    digits[2] = (s1 >> _DOWN) | ((s2 & ((1 << _DOWN) - 1)) << _UP)
-    digits[3] = (s2 >> _DOWN) & LOW32
-    digits[4] = (s2 >> _DOWN) >> 32
-    bits = quotient(digits, 5, _FIRST, divisors)
+    if d4 < 0:
+        sign, d0 = -1, -d0
+        d1 = -d1 + (d0 >> 32)
+        d2 = -d2 + (d1 >> 32)
+        d3 = -d3 + (d2 >> 32)
+        d4 = -d4 + (d3 >> 32)
+        d0, d1, d2, d3 = d0 & LOW32, d1 & LOW32, d2 & LOW32, d3 & LOW32
+    digits[0] = (d0 << _UP) & LOW32
+    digits[1] = (d0 >> _DOWN) | ((d1 << _UP) & LOW32)
+    digits[2] = (d1 >> _DOWN) | ((d2 << _UP) & LOW32)
+    digits[3] = (d2 >> _DOWN) | ((d3 << _UP) & LOW32)
+    digits[4] = (d3 >> _DOWN) | ((d4 << _UP) & LOW32)
+    digits[5] = (d4 >> _DOWN) & LOW32
+    digits[6] = (d4 >> _DOWN) >> 32
+    bits = quotient(digits, n, _FIRST, divisors)
     return bits | SIGN if sign < 0 else bits
 
 
@@ -89,7 +115,7 @@ def emit(plan: Plan, store: Store, code: int, out: Any, k: int) -> None:
     cells, results = store.cells, plan.results
     width, columns = out.shape[1], 1
     for r in range(len(results)):
-        columns += 2 if results[r, KIND] == OF_WIDE_SUM else 1
+        columns += 2 if is_wide(results[r, KIND]) else 1
     for i in range(columns, width):
         out[k, i] = 0
     out[k, 0] = code if cells[code, ROWS] > 0 else -1 - code
@@ -111,14 +137,17 @@ def emit(plan: Plan, store: Store, code: int, out: Any, k: int) -> None:
             else:
                 value = low_word(cells[code, w + LOWEST], cells[code, w + MIDDLE])
         elif kind == OF_INT_MEAN:
-            value = int_mean(cells, code, w, store.scratch, (count, results[r, SCALE]))
+            value = mean(of_int(cells, code, w), 5, store.scratch, (count, results[r, SCALE]))
+        elif kind == OF_WIDER_MEAN:
+            value = mean(wider(cells, code, w, results[r, TREE]), 7, store.scratch, (count, results[r, SCALE]))
         elif kind == OF_FLOAT_SUM:
             value = float_sum(cells, code, w, store.limbs, store.scratch, (1, 1))
         elif kind == OF_FLOAT_MEAN:
             value = float_sum(cells, code, w, store.limbs, store.scratch, (count, 1))
-        elif kind == OF_WIDE_SUM:
-            low, high = low_word(cells[code, w + LOWEST], cells[code, w + MIDDLE]), cells[code, w + HIGHEST]
-            null = not fits_38_digits(low, high)
+        elif is_wide(kind):
+            d0, d1, d2, d3, d4 = wider(cells, code, w, results[r, TREE]) if kind == OF_WIDER_SUM else of_int(cells, code, w)
+            low, high = low_word(d0, d1), low_word(d2, d3)
+            null = not fits_int64(d3, d4) or not fits_38_digits(low, high)
             if null:
                 beyond += 1
             else:
@@ -137,7 +166,7 @@ def emit(plan: Plan, store: Store, code: int, out: Any, k: int) -> None:
         if null:
             out[k, columns + column // NULLS_A_CELL] |= 1 << (column % NULLS_A_CELL)
         column += 1
-        if kind == OF_WIDE_SUM:
+        if is_wide(kind):
             if null:
                 out[k, column] = 0
                 out[k, columns + column // NULLS_A_CELL] |= 1 << (column % NULLS_A_CELL)

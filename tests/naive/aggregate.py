@@ -48,14 +48,21 @@ def position(value: float) -> tuple[bool, float]:
     return (True, 0.0) if math.isnan(value) else (False, value + 0.0)
 
 
+def _words(total: int | None) -> tuple[int | None, int | None]:
+    if total is None or abs(total) >= 10**38:
+        return None, None
+    return total >> 64, (total + 2**63) % 2**64 - 2**63
+
+
 def emitted(rows: list[Row]) -> list[int | None]:
-    """Return COUNT(*), then COUNT, SUM, AVG, MIN, MAX, COUNT(DISTINCT) of the integers, then COUNT, SUM, AVG, MIN, MAX, COUNT(DISTINCT) of
-    the floats, the latter as bits; then the sum of the integers as two words."""
+    """Return COUNT(*), then COUNT, SUM, AVG, MIN, MAX, COUNT(DISTINCT) of the integers, then COUNT, SUM, AVG, MIN, MAX, COUNT(DISTINCT)
+    of the floats, the latter as bits; then the sum of the integers as two words, that of the integers times 2**64 + 1, and a thousandth
+    of the mean of these."""
     numbers = [row.number for row in rows if row.number is not None]
     floats = [float_of(row.bits) for row in rows if row.bits is not None]
     total = sum(numbers)
     fits = bool(numbers) and -(2**63) <= total < 2**63
-    wide = bool(numbers) and abs(total) < 10**38
+    wider = total * (2**64 + 1) if numbers else None
     summed, mean = float_sum(floats), float_sum(floats, max(1, len(floats)))
     least, greatest = (pick(map(position, floats), default=None) for pick in (min, max))
     return [
@@ -64,5 +71,5 @@ def emitted(rows: list[Row]) -> list[int | None]:
         *(None if value is None else bits_of(value) for value in (summed, mean)),
         *(None if value is None else bits_of(math.nan if value[0] else value[1]) for value in (least, greatest)),
         len(set(map(position, floats))),
-        total >> 64 if wide else None, (total + 2**63) % 2**64 - 2**63 if wide else None,
+        *_words(total if numbers else None), *_words(wider), None if wider is None else bits_of(wider / (1000 * len(numbers))),
     ]  # fmt: skip

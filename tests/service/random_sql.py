@@ -22,6 +22,7 @@ from livejoin.wire.batch import DELETE, TRUNCATE, UPSERT, Batch, Changes, RowBlo
 from livejoin.wire.kinds import SENT_TYPES
 from livejoin.wire.schema import parse_relation
 from tests.service.random_forms import Form, coverage, set_operation, stretches
+from tests.service.random_group_terms import GroupTerms
 from tests.service.random_terms import JSON, Terms
 from tests.service.twin import Row
 
@@ -228,6 +229,7 @@ class Statement:
             select, rest = self._shown(), ""
         elif shape == "distinct":
             columns = self._columns(rng.randrange(1, 4), json=False) if rng.random() < 0.5 else self._with_keys()
+            columns = [self._terms.of() if rng.random() < 0.2 else one for one in columns]
             select, rest = "DISTINCT " + ", ".join(f"{one} AS c{at}" for at, one in enumerate(columns)), ""
         else:
             select, rest = self._groups(shape)
@@ -349,9 +351,17 @@ class Statement:
             return f"{alias}.k {rng.choice(('', 'NOT '))}IN (0, {rng.choice(('1', 'NULL', '3'))})"
         return f"{alias}.p BETWEEN 5 AND {rng.choice((15, 30))}" if form == 8 else f"NOT {alias}.{column} < {value}"
 
+    @property
+    def _terms(self) -> Terms:
+        return Terms(self.random, [alias for alias, _ in self.aliases])
+
+    @property
+    def _over(self) -> GroupTerms:
+        return GroupTerms(self.random, [alias for alias, _ in self.aliases])
+
     def _shown(self) -> str:
         """Return columns and expressions."""
-        rng, terms = self.random, Terms(self.random, [alias for alias, _ in self.aliases])
+        rng, terms = self.random, self._terms
         found = [terms.term() if rng.random() < 0.5 else column for column in self._columns(rng.randrange(1, 5))]
         return ", ".join(f"{one} AS c{at}" for at, one in enumerate(found))
 
@@ -360,7 +370,7 @@ class Statement:
         rng, (alias, of) = self.random, self.random.choice(self.aliases)
         left_out = rng.sample([column["name"] for column in _COLUMNS] + KEYS[of], rng.choice((1, 1, 3)))
         self.kinds.add("exclude")
-        shown = Terms(rng, [alias for alias, _ in self.aliases]).term()
+        shown = self._terms.term()
         ours, theirs = (", ".join(names) for names in (left_out, [*left_out, "i", "j"]))
         return Form(*(f"SELECT {alias}.* EXCLUDE ({names}), {shown} AS shown FROM {source}" for names in (ours, theirs)))
 
@@ -400,7 +410,9 @@ class Statement:
         for _ in range(0 if shape == "one" else rng.choice((1, 1, 2, 3))):
             alias = rng.choice(self.aliases)[0]
             columns.append(
-                rng.choice(
+                self._terms.of()
+                if rng.random() < 0.2
+                else rng.choice(
                     (
                         *(f"{alias}.{c}" for c in f"ktf{_GROUPED}"),
                         f"date_trunc('{rng.choice(('hour', 'day', 'week', 'month', 'quarter', 'year'))}', {alias}.w)",
@@ -410,6 +422,9 @@ class Statement:
             )
         columns = list(dict.fromkeys(columns))
         aggregates = [self._aggregate() for _ in range(rng.randrange(0 if columns else 1, 5))]
+        if rng.random() < 0.4:
+            self.kinds.add("computed")
+            aggregates.append((self._over.computed(columns), ""))
         shown = [at for at in range(len(columns)) if rng.random() < 0.8]
         if not shown and not aggregates:
             shown = [0]
@@ -425,6 +440,10 @@ class Statement:
     def _aggregate(self) -> tuple[str, str]:
         """Return an aggregate, and a constant to compare it with that is not near any sum of floats."""
         rng = self.random
+        if rng.random() < 0.3:
+            text, constant = self._over.of_term()
+            self.kinds |= {"of term", "filter"} if "FILTER" in text else {"of term"}
+            return text, constant
         alias = rng.choice(self.aliases)[0]
         column, constant = rng.choice((("k", "3"), ("f", "1.37"), ("m", "20.04"), ("n", "3.02"), ("p", "60"), ("q", "22")))
         whole = rng.choice(
@@ -447,6 +466,8 @@ class Statement:
         rng = self.random
         if columns and rng.random() < 0.2:
             return f"{rng.choice(columns)} IS {rng.choice(('', 'NOT '))}NULL"
+        if rng.random() < 0.3:
+            return self._over.condition()
         text, constant = self._aggregate()
         form = rng.randrange(8)
         if not constant:  # a sum that DuckDB has a type for

@@ -31,6 +31,10 @@ class Terms:
         forms = (f"{a} < {b}", f"{a} IS NOT DISTINCT FROM {b}", f"{a} + {b} > 9", self._of("bool", 1), self._of("bool", 2))
         return self._random.choice(forms)
 
+    def of(self, *kinds: str) -> str:
+        """Of one of these kinds, by default of any that can be compared."""
+        return self._of(self._random.choice(kinds or tuple(self._KINDS)), self._random.choice((1, 1, 2)))
+
     def _column(self, names: str) -> str:
         return f"{self._random.choice(self._aliases)}.{self._random.choice(names)}"
 

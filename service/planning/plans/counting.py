@@ -126,6 +126,8 @@ def _obstacle(query: Query, one: Aggregate, relations: Relations) -> str | None:
     if one.of is None:
         return None
     output = query.outputs[one.of]
+    if output.term is not None:
+        return "an aggregate of an expression requires visiting rows"
     name = "COUNT(DISTINCT)" if one.function == "count_distinct" else one.function.upper()
     of = str(output.column) if output.column is not None else f"duration({', '.join(map(str, output.intervals))})"
     if one.function not in (*_SUMS, "count"):

@@ -3,23 +3,29 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from itertools import chain, count
 
 from sqlglot import exp
 
 from service.errors import Problem
 from service.query.assembly import Draft, check_output_name, column_output, unsupported
-from service.query.filters import OPPOSITE
-from service.query.groups import GroupsDraft, distinct_of, refuse_stretch, refuse_term
+from service.query.conditions import Term
+from service.query.filters import OPPOSITE, holds
+from service.query.groups import GroupsDraft, distinct_of, refuse_stretch
 from service.query.literals import Physical
-from service.query.model import AGGREGATE, GROUP, GroupOutput, Output
+from service.query.model import AGGREGATE, COMPUTED, GROUP, STRETCHES, GroupOutput, Output
 from service.query.sql.conditions import operands
 from service.query.sql.filters import MIRRORED, is_empty
 from service.query.sql.names import Names, fold
-from service.query.sql.terms import COMPARED, read_constant, read_like, require_text
+from service.query.sql.over_groups import read_over
+from service.query.sql.terms import COMPARED, is_constant, read_constant, read_like, read_term, require_text
+from service.query.terms import logical
 
 _FUNCTIONS: dict[type[exp.Expr], str] = {exp.Count: "count", exp.Sum: "sum", exp.Avg: "avg", exp.Min: "min", exp.Max: "max"}
 _SQL = "postgres"
-_COLUMNS_ONLY = "take columns or duration(…), and compute the rest when you read the rows"
+_IN_HAVING = "in HAVING is not in GROUP BY: write the condition in WHERE"
+_IN_SELECT = "must be in GROUP BY, or in an aggregate: a group has several values of it"
+_OF_INTERVALS = ("duration", "intersection", *STRETCHES)
 ReadOutput = Callable[[exp.Expr, Names], list[Output]]
 
 
@@ -30,7 +36,7 @@ def is_grouped(select: exp.Select) -> bool:
         return True
     if any(_covered(expression.unalias()) is not None for expression in select.expressions):
         return True
-    return any(isinstance(node, exp.AggFunc) for part in select.expressions for node in part.walk())
+    return any(map(_has_aggregate, select.expressions))
 
 
 def read_groups(select: exp.Select, names: Names, draft: Draft, read_output: ReadOutput) -> GroupsDraft:
@@ -43,14 +49,11 @@ def read_groups(select: exp.Select, names: Names, draft: Draft, read_output: Rea
 
 
 def _read_distinct(select: exp.Select, names: Names, distinct: exp.Expr, read_output: ReadOutput) -> GroupsDraft:
-    if select.args.get("group") or any(isinstance(node, exp.AggFunc) for part in select.expressions for node in part.walk()):
+    if select.args.get("group") or any(map(_has_aggregate, select.expressions)):
         raise unsupported("DISTINCT with GROUP BY or aggregates", "omit it; each group is one row")
     if select.args.get("having"):
         raise unsupported("HAVING with DISTINCT", "write the condition in WHERE")
-    outputs = [output for expression in select.expressions for output in read_output(expression, names)]
-    for output in outputs:
-        refuse_term(output)
-    return distinct_of(names.scope, outputs)
+    return distinct_of(names.scope, [output for expression in select.expressions for output in read_output(expression, names)])
 
 
 class _Groups:
@@ -59,6 +62,8 @@ class _Groups:
     def __init__(self, select: exp.Select, names: Names, draft: Draft, read_output: ReadOutput) -> None:
         self._select, self._names, self._draft, self._read_output = select, names, draft, read_output
         self._groups = GroupsDraft(names.scope)
+        self._reads_having = False
+        self._found: list[tuple[exp.Expr, tuple[Output, str | None] | None]] | None = None
         self._named: dict[str, exp.Expr] = {}  # expressions of SELECT by their names given with AS
         for expression in select.expressions:
             if isinstance(expression, exp.Alias):
@@ -72,13 +77,19 @@ class _Groups:
                     what = "GROUP BY ALL" if name == "all" else name.replace("_", " ").upper()
                     raise unsupported(what, "name the columns; define a view for each grouping")
             for expression in group.expressions:
-                self._group_by(expression)
+                self._placed(self._group_by, expression)
         for expression in self._select.expressions:
-            self._show(expression)
-        having = self._select.args.get("having")
+            self._placed(self._show, expression)
+        having, self._reads_having = self._select.args.get("having"), True
         if having is not None:
             self._having(self._groups, having.this)
         return self._groups
+
+    def _placed(self, read: Callable[[exp.Expr], None], node: exp.Expr) -> None:
+        try:
+            read(node)
+        except Problem as problem:
+            raise self._names.placed(problem, node) from None
 
     def _group_by(self, node: exp.Expr) -> None:
         node = node.unnest()
@@ -106,29 +117,45 @@ class _Groups:
         return True
 
     def _grouped(self, node: exp.Expr) -> tuple[Output, str | None]:
-        if isinstance(node, exp.TimestampTrunc | exp.DateTrunc):
-            unit, of = node.args["unit"], node.this.unnest()
-            if node.args.get("zone"):
-                raise unsupported("date_trunc with a time zone", "units are truncated in UTC")
-            if not isinstance(of, exp.Column):
-                raise unsupported(f"{node.sql(_SQL)}", "date_trunc takes a unit and a column")
-            return column_output(self._names.column(of)), unit.name.lower()
+        """Return what an expression of GROUP BY reads, and the unit to which that is truncated."""
+        of = node.this.unnest() if isinstance(node, exp.TimestampTrunc | exp.DateTrunc) and not node.args.get("zone") else None
+        if isinstance(of, exp.Column):
+            return column_output(self._names.column(of)), node.args["unit"].name.lower()
         if isinstance(node, exp.Column):
             return column_output(self._names.column(node)), None
-        if any(isinstance(part, exp.AggFunc) for part in node.walk()):
+        if _has_aggregate(node):
             raise self._names.bad(node, "aggregates cannot be used in GROUP BY")
-        raise unsupported(f"the expression {node.sql(_SQL)} in GROUP BY", "group by columns, and by date_trunc(unit, column)")
+        if isinstance(node, exp.Rollup | exp.Cube | exp.GroupingSets):
+            raise unsupported(f"{node.sql(_SQL)} in GROUP BY", "group by columns and expressions; define a view for each grouping")
+        return self._computed(node), None
+
+    def _computed(self, node: exp.Expr) -> Output:
+        """Read an expression over a row of the join, or `duration(…)`."""
+        if isinstance(node, exp.Anonymous) and node.name.lower() == "duration":
+            (output,) = self._read_output(node, self._names)
+            return output
+        return Output("", "term", None, (), read_term(node, self._names))
 
     def _name_of(self, output: Output, trunc: str | None) -> str:
         """Return the name of a group column in the view: as in SELECT, if it is there."""
-        for expression in self._select.expressions:
-            shown = expression.this if isinstance(expression, exp.Alias) else expression
-            node = shown.unnest()
-            if not isinstance(node, exp.Column | exp.TimestampTrunc | exp.DateTrunc) or isinstance(node.this, exp.Star):
-                continue
-            if self._grouped(node) == (output, trunc):
-                return self._output_name(expression) if isinstance(expression, exp.Alias) else trunc or output.name
-        return trunc or output.name
+        if self._found is None:
+            shown = [(one, one.unalias().unnest()) for one in self._select.expressions]
+            self._found = [(one, self._find(node)) for one, node in shown if not _is_star(node) and not _has_aggregate(node)]
+        for expression, found in self._found:
+            if found == (output._replace(name=""), trunc):
+                if isinstance(expression, exp.Alias):
+                    return self._output_name(expression)
+                return trunc or output.name or _word(expression.unnest())
+        name, taken = trunc or output.name or "column", [column.name for column in self._groups.columns]
+        return next(one for one in chain([name], (f"{name}_{number}" for number in count(1))) if one not in taken)
+
+    def _find(self, node: exp.Expr) -> tuple[Output, str | None] | None:
+        """Return what an expression reads, as `_grouped` but unnamed; None if it is none that GROUP BY can have."""
+        try:
+            output, trunc = self._grouped(node)
+        except Problem:
+            return None
+        return output._replace(name=""), trunc
 
     def _output_name(self, expression: exp.Alias) -> str:
         try:
@@ -138,62 +165,65 @@ class _Groups:
 
     def _show(self, expression: exp.Expr) -> None:
         name = self._output_name(expression) if isinstance(expression, exp.Alias) else None
-        node = (expression.this if isinstance(expression, exp.Alias) else expression).unnest()
-        if _is_aggregate(node):
-            if name is None:
-                raise self._names.bad(node, f"{node.sql(_SQL)} needs a name: write {node.sql(_SQL)} AS …")
-            self._add(expression, name, AGGREGATE, self._aggregate(node))
-            return
-        if any(isinstance(part, exp.AggFunc) for part in node.walk()):
-            instead = "select the aggregates alone, and compute the rest when you read the rows"
-            raise unsupported(f"the expression {node.sql(_SQL)}", instead)
+        node = expression.unalias().unnest()
         if (interval := _covered(node)) is not None:
             self._groups.cover(name or "coverage", self._names.interval(interval))
-            return
-        if isinstance(node, exp.TimestampTrunc | exp.DateTrunc):
-            output, trunc = self._grouped(node)
-            self._show_group(expression, name or trunc or "", output, trunc)
-            return
-        for output in self._read_output(expression, self._names):
-            refuse_term(output)
-            refuse_stretch(output)
-            self._show_group(expression, output.name, output, None)
+        elif _is_star(node) or isinstance(node, exp.Column) or (isinstance(node, exp.Anonymous) and node.name.lower() in _OF_INTERVALS):
+            for output in self._read_output(expression, self._names):
+                refuse_stretch(output)
+                self._show_group(expression, output.name, output, None)
+        elif isinstance(node, exp.TimestampTrunc | exp.DateTrunc) and (found := self._find(node)) is not None and found[1] is not None:
+            self._show_group(expression, name or found[1], *found)
+        elif (one := self._input(node)) is not None:
+            self._add(expression, name or self._needs_name(node), one.kind, one.number)
+        else:
+            term = read_over(node, self._names, self._value)
+            self._add(expression, name or self._needs_name(node), COMPUTED, 0, term)
+
+    def _needs_name(self, node: exp.Expr) -> str:
+        if one := self._input(node):
+            if one.kind == GROUP:
+                return self._groups.columns[one.number].name
+        raise self._names.bad(node, f"{node.sql(_SQL)} needs a name: write {node.sql(_SQL)} AS …")
 
     def _show_group(self, expression: exp.Expr, name: str, output: Output, trunc: str | None) -> None:
         number = self._groups.find(output, trunc)
         if number is None:
-            what = expression.sql(_SQL)
-            raise self._names.bad(expression, f"{what} must be in GROUP BY, or in an aggregate: a group has several values of it")
+            raise self._names.bad(expression, f"{expression.sql(_SQL)} {_IN_SELECT}")
         self._add(expression, name, GROUP, number)
 
-    def _add(self, expression: exp.Expr, name: str, kind: str, number: int) -> None:
+    def _add(self, expression: exp.Expr, name: str, kind: str, number: int, term: Term | None = None) -> None:
         if any(output.name == name for output in self._groups.outputs):
             raise self._names.bad(expression, f"the view has two columns named {name}: rename one of them with AS")
-        self._groups.show(name, kind, number)
+        self._groups.show(name, kind, number, term)
 
     def _aggregate(self, node: exp.Expr) -> int:
         """Return the number of an aggregate. Rejects unsupported ones."""
+        said, condition = node.sql(_SQL), None
         if isinstance(node, exp.Filter):
-            raise unsupported(f"{node.sql(_SQL)}", "write a view with the condition in WHERE")
+            node, condition = node.this, node.expression.this
         function = _FUNCTIONS.get(type(node))
         if function is None:
-            raise unsupported(f"{node.sql(_SQL)}", "the aggregates are COUNT, SUM, AVG, MIN and MAX")
+            raise unsupported(said, "the aggregates are COUNT, SUM, AVG, MIN and MAX")
         of = node.this.unnest() if node.this is not None else None
         if node.args.get("expressions"):
-            raise unsupported(f"{node.sql(_SQL)}", _COLUMNS_ONLY)
+            raise unsupported(said, "an aggregate takes one value")
         if isinstance(of, exp.Distinct):
             if function != "count":
-                raise unsupported(f"{node.sql(_SQL)}", "DISTINCT is only supported in COUNT")
-            if len(of.expressions) != 1:
-                raise unsupported(f"{node.sql(_SQL)}", "count one column")
+                raise unsupported(said, "DISTINCT is only supported in COUNT")
+            if len(of.expressions) != 1 or isinstance(of.expressions[0].unnest(), exp.Tuple):
+                raise unsupported(said, "count one value")
             function, of = "count_distinct", of.expressions[0].unnest()
-        if function == "count" and (of is None or isinstance(of, exp.Literal) or of == exp.Star()):
-            return self._groups.aggregate("count", None)
-        if isinstance(of, exp.Column) and not isinstance(of.this, exp.Star):
-            return self._groups.aggregate(function, column_output(self._names.column(of)))
-        if isinstance(of, exp.Anonymous) and of.name.lower() == "duration":
-            return self._groups.aggregate(function, self._read_output(of, self._names)[0])
-        raise unsupported(f"{node.sql(_SQL)}", _COLUMNS_ONLY)
+        inner = next((one for part in (of, condition) if part is not None for one in part.walk() if is_aggregate(one)), None)
+        if inner is not None:
+            raise self._names.bad(inner, f"{inner.sql(_SQL)} cannot be within {said}: an aggregate takes values of rows")
+        is_rows = function == "count" and (of is None or isinstance(of, exp.Literal) or of == exp.Star())
+        if of is None or (_is_star(of) and not is_rows):
+            raise unsupported(said, "an aggregate takes one value")
+        output = None if is_rows else self._grouped(of)[0] if isinstance(of, exp.Column) else self._computed(of)
+        if condition is not None:
+            output = self._groups.only_where(read_term(condition, self._names), output)
+        return self._groups.aggregate(function, output, of.sql(_SQL))
 
     def _having(self, into: GroupsDraft, node: exp.Expr, negated: bool = False) -> None:
         """Read conditions that must hold, or (`negated`) must be false. `into`: the groups, or a case of OR."""
@@ -213,23 +243,34 @@ class _Groups:
         into.choose(cases)
 
     def _one(self, into: GroupsDraft, node: exp.Expr, negated: bool) -> None:
+        if self._compares(into, node, negated):
+            return
+        if node.find(exp.Query) is not None:
+            raise unsupported(f"{node.sql(_SQL)} in HAVING", "compare aggregates and columns of the group, joined by AND and OR")
+        term = read_over(node, self._names, self._value)
+        opposite = logical("not", term)  # refuses what is no condition
+        into.having.append(holds(opposite if negated else term))
+
+    def _compares(self, into: GroupsDraft, node: exp.Expr, negated: bool) -> bool:
+        """Read a condition that compares an aggregate or a group column with constants; return whether it is one."""
         op = COMPARED.get(type(node))
         if op is not None:
             left, right = node.this.unnest(), node.expression.unnest()
-            one = self._input(left)
-            if one is None:
-                left, right, op, one = right, left, MIRRORED[op], self._input(right)
-            if one is not None:
-                self._restrict(into, one, OPPOSITE[op] if negated else op, [self._constant(one, right)])
-                return
-        elif isinstance(node, exp.Is) and isinstance(node.expression.unnest(), exp.Null) and (one := self._input(node.this.unnest())):
+            if is_constant(left):
+                left, right, op = right, left, MIRRORED[op]
+            if not is_constant(right) or (one := self._compared(left)) is None:
+                return False
+            self._restrict(into, one, OPPOSITE[op] if negated else op, [self._constant(one, right)])
+        elif isinstance(node, exp.Is) and isinstance(node.expression.unnest(), exp.Null):
+            if (one := self._compared(node.this.unnest())) is None:
+                return False
             self._restrict(into, one, "not_null" if negated != bool(node.args.get("negate")) else "is_null", [])
-            return
-        elif isinstance(node, exp.In) and not is_empty(node) and (one := self._input(node.this.unnest())):
+        elif isinstance(node, exp.In) and not is_empty(node) and all(map(is_constant, node.expressions)):
+            if (one := self._compared(node.this.unnest())) is None:
+                return False
             values = [self._constant(one, value) for value in node.expressions]
             for op, some in [("!=", [value]) for value in values] if negated else [("in", values)]:
                 self._restrict(into, one, op, some)
-            return
         elif isinstance(node, exp.Between) and not node.args.get("symmetric"):
             low, high = exp.GTE(this=node.this, expression=node.args["low"]), exp.LTE(this=node.this, expression=node.args["high"])
             if negated:
@@ -237,34 +278,43 @@ class _Groups:
             else:
                 self._one(into, low, False)
                 self._one(into, high, False)
-            return
         elif isinstance(node, exp.Like | exp.Escape):
             of, operator, pattern = read_like(self._names, node, negated)
-            if one := self._input(of):
-                require_text(self._names, node, self._groups.result_type(one))
-                self._draft.having(into, one, operator, pattern)
-                return
-        part = ("NOT " if negated else "") + node.sql(_SQL)
-        raise unsupported(f"{part} in HAVING", "compare an aggregate or a group column with a constant, join conditions by AND and OR")
+            if (one := self._compared(of)) is None:
+                return False
+            require_text(self._names, node, self._groups.result_type(one))
+            self._draft.having(into, one, operator, pattern)
+        else:
+            return False
+        return True
+
+    def _compared(self, node: exp.Expr) -> GroupOutput | None:
+        """As `_input`, without expressions over groups."""
+        one = self._input(node)
+        return None if one is None or one.term is not None else one
 
     def _restrict(self, into: GroupsDraft, one: GroupOutput, op: str, values: list[Physical | None]) -> None:
         self._draft.having(into, one, op, [value for value in values if value is not None])
 
     def _input(self, node: exp.Expr) -> GroupOutput | None:
-        """Return the aggregate or group column in an expression."""
-        if _is_aggregate(node):
+        """Return the aggregate or group column that an expression is; None if it is neither."""
+        if is_aggregate(node):
             return GroupOutput("", AGGREGATE, self._aggregate(node))
         if isinstance(node, exp.Column):
             if not node.args.get("table") and not self._is_column(node) and (one := self._groups.named(fold(node.this))):
                 return one
             number = self._groups.find(column_output(self._names.column(node)), None)
-        elif isinstance(node, exp.TimestampTrunc | exp.DateTrunc):
-            number = self._groups.find(*self._grouped(node))
-        else:
-            return None
-        if number is None:
-            raise self._names.bad(node, f"{node.sql(_SQL)} in HAVING is not in GROUP BY: write the condition in WHERE")
-        return GroupOutput("", GROUP, number)
+            if number is None:
+                raise self._names.bad(node, f"{node.sql(_SQL)} {_IN_HAVING if self._reads_having else _IN_SELECT}")
+            return GroupOutput("", GROUP, number)
+        found = None if _is_constant(node) or _has_aggregate(node) else self._find(node)
+        number = None if found is None else self._groups.find(*found)
+        return None if number is None else GroupOutput("", GROUP, number)
+
+    def _value(self, node: exp.Expr) -> Term | None:
+        """Return an aggregate, or a group column, as a part of an expression; None if it is neither."""
+        one = self._input(node)
+        return None if one is None else self._groups.value(one)
 
     def _constant(self, one: GroupOutput, node: exp.Expr) -> Physical | None:
         return read_constant(self._names, node, self._groups.result_type(one), "HAVING")
@@ -279,5 +329,22 @@ def _covered(node: exp.Expr) -> exp.Expr | None:
     return None
 
 
-def _is_aggregate(node: exp.Expr) -> bool:
+def is_aggregate(node: exp.Expr) -> bool:
     return isinstance(node, exp.AggFunc | exp.Filter)
+
+
+def _has_aggregate(node: exp.Expr) -> bool:
+    return any(map(is_aggregate, node.walk()))
+
+
+def _is_star(node: exp.Expr) -> bool:
+    return isinstance(node, exp.Star) or (isinstance(node, exp.Column) and isinstance(node.this, exp.Star))
+
+
+def _is_constant(node: exp.Expr) -> bool:
+    return not any(isinstance(part, exp.Column) for part in node.walk())
+
+
+def _word(node: exp.Expr) -> str:
+    """Return the name of an expression without AS."""
+    return node.sql_name().lower() if isinstance(node, exp.Func) else "column"

@@ -42,10 +42,15 @@ _INSTEAD = (
 
 def read_term(node: exp.Expr, names: Names) -> Term:
     """Read an expression. Problems `unsupported-query`, `unknown-column`; `bad-query` with `position`."""
+    check_steps(node)
+    return _Reader(names).read(node)
+
+
+def check_steps(node: exp.Expr) -> None:
+    """Problem `unsupported-query` for an expression of more than MOST_STEPS."""
     steps = sum(1 for one in node.walk() if isinstance(one, exp.Column | exp.Literal | exp.Func | exp.Binary | exp.Unary))
     if steps > MOST_STEPS:
         raise unsupported(f"an expression of {steps} steps", f"at most {MOST_STEPS} are allowed; compute the rest when you read the rows")
-    return _Reader(names).read(node)
 
 
 class _Reader:

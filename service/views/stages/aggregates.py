@@ -1,8 +1,8 @@
 """How an aggregate takes the values of a group's rows, what it stores, and what it returns: a table by function and type.
 
-form     how a value is taken: RAW, its word (of a float its bits); ORDERED, a number in its order; CODED, a text's code
-kept     kinds of accumulators (`structures.aggregate.layout`), the reported one first
-emitted  what is reported of it
+kept     kinds of accumulators (`structures.aggregate.layout`), the reported one first, and how each takes a value: RAW, its word (of a
+         float its bits); ORDERED, a number in its order; CODED, a text's code; LOW and HIGH, the words of a decimal of more than 18 digits
+emitted  what is reported of them
 """
 
 from __future__ import annotations
@@ -10,53 +10,64 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
-from livejoin.wire.kinds import digits_of
+from livejoin.wire.kinds import MOST_DIGITS, digits_of
 from service.query.model import Aggregate
 from structures.aggregate import layout
 
-RAW, ORDERED, CODED = range(3)
+RAW, ORDERED, CODED, LOW, HIGH = range(5)
 
 
 class Kind(NamedTuple):
-    form: int
-    kept: tuple[int, ...]
+    kept: tuple[tuple[int, int], ...]
     emitted: int
     scale: int = 1
 
 
-_COUNT = Kind(RAW, (layout.COUNT,), layout.OF_COUNT)
+_COUNT = Kind(((layout.COUNT, RAW),), layout.OF_COUNT)
+_IN_ORDER, _IN_CODES = ((layout.VALUES, ORDERED),), ((layout.VALUES, CODED),)
+_INT_SUM = (layout.INT_SUM, RAW), (layout.COUNT, RAW)
+_FLOAT_SUM = (layout.FLOAT_SUM, RAW), (layout.COUNT, RAW)
+_WIDE_SUM = (layout.INT_SUM, LOW), (layout.INT_SUM, HIGH), (layout.COUNT, LOW)
 _INTS = ("int64", "timestamp", "date", "time", "bool")
 _ANY = (*_INTS, "float64", "string", "bytes")
 
 KINDS: Mapping[tuple[str, str], Kind] = {
     **{("count", type_): _COUNT for type_ in _ANY},
-    **{("count_distinct", type_): Kind(ORDERED, (layout.VALUES,), layout.OF_COUNT) for type_ in (*_INTS, "float64")},
-    **{("count_distinct", type_): Kind(CODED, (layout.VALUES,), layout.OF_COUNT) for type_ in ("string", "bytes")},
-    ("sum", "int64"): Kind(RAW, (layout.INT_SUM, layout.COUNT), layout.OF_INT_SUM),
-    ("avg", "int64"): Kind(RAW, (layout.INT_SUM, layout.COUNT), layout.OF_INT_MEAN),
-    ("sum", "float64"): Kind(RAW, (layout.FLOAT_SUM, layout.COUNT), layout.OF_FLOAT_SUM),
-    ("avg", "float64"): Kind(RAW, (layout.FLOAT_SUM, layout.COUNT), layout.OF_FLOAT_MEAN),
-    **{("min", type_): Kind(ORDERED, (layout.VALUES,), layout.OF_LEAST) for type_ in _INTS},
-    **{("max", type_): Kind(ORDERED, (layout.VALUES,), layout.OF_GREATEST) for type_ in _INTS},
-    ("min", "float64"): Kind(ORDERED, (layout.VALUES,), layout.OF_LEAST_FLOAT),
-    ("max", "float64"): Kind(ORDERED, (layout.VALUES,), layout.OF_GREATEST_FLOAT),
+    **{("count_distinct", type_): Kind(_IN_ORDER, layout.OF_COUNT) for type_ in (*_INTS, "float64")},
+    **{("count_distinct", type_): Kind(_IN_CODES, layout.OF_COUNT) for type_ in ("string", "bytes")},
+    ("sum", "int64"): Kind(_INT_SUM, layout.OF_INT_SUM),
+    ("avg", "int64"): Kind(_INT_SUM, layout.OF_INT_MEAN),
+    ("sum", "float64"): Kind(_FLOAT_SUM, layout.OF_FLOAT_SUM),
+    ("avg", "float64"): Kind(_FLOAT_SUM, layout.OF_FLOAT_MEAN),
+    **{("min", type_): Kind(_IN_ORDER, layout.OF_LEAST) for type_ in _INTS},
+    **{("max", type_): Kind(_IN_ORDER, layout.OF_GREATEST) for type_ in _INTS},
+    ("min", "float64"): Kind(_IN_ORDER, layout.OF_LEAST_FLOAT),
+    ("max", "float64"): Kind(_IN_ORDER, layout.OF_GREATEST_FLOAT),
 }
 
 
 _OF_DECIMALS: Mapping[str, Callable[[int], Kind]] = {
     "count": lambda scale: _COUNT,
     "count_distinct": lambda scale: KINDS["count_distinct", "int64"],
-    "sum": lambda scale: Kind(RAW, (layout.INT_SUM, layout.COUNT), layout.OF_WIDE_SUM),
-    "avg": lambda scale: Kind(RAW, (layout.INT_SUM, layout.COUNT), layout.OF_INT_MEAN, 10**scale),
+    "sum": lambda scale: Kind(_INT_SUM, layout.OF_WIDE_SUM),
+    "avg": lambda scale: Kind(_INT_SUM, layout.OF_INT_MEAN, 10**scale),
     "min": lambda scale: KINDS["min", "int64"],
     "max": lambda scale: KINDS["max", "int64"],
+}
+_OF_WIDE_DECIMALS: Mapping[str, Callable[[int], Kind]] = {
+    "count": lambda scale: _COUNT,
+    "count_distinct": lambda scale: KINDS["count_distinct", "bytes"],
+    "sum": lambda scale: Kind(_WIDE_SUM, layout.OF_WIDER_SUM),
+    "avg": lambda scale: Kind(_WIDE_SUM, layout.OF_WIDER_MEAN, 10**scale),
 }
 
 
 def kind_of(function: str, of: str) -> Kind:
-    """`of`: the kind of the values, as in `wire.kinds`. Decimals are integers of their digits."""
+    """`of`: the kind of the values, as in `wire.kinds`. Decimals of up to 18 digits are integers of their digits."""
     digits = digits_of(of)
-    return KINDS[function, of] if digits is None else _OF_DECIMALS[function](digits[1])
+    if digits is None:
+        return KINDS[function, of]
+    return (_OF_DECIMALS if digits[0] <= MOST_DIGITS else _OF_WIDE_DECIMALS)[function](digits[1])
 
 
 def never_null(one: Aggregate, of_null: bool, grouped: bool) -> bool:

@@ -7,7 +7,7 @@ directly, without Arrow.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -16,7 +16,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from livejoin.wire.kinds import KEPT_TYPES, decimal_kind, digits_of, kept, sent
-from service.query.model import Query
+from livejoin.wire.schema import RelationDefinition
+from service.query.model import Output, Query
 from service.tables.arrow import is_text, null_mask, reader
 from service.tables.inputs import Input
 from service.tables.projection import Projection
@@ -26,7 +27,8 @@ from service.tables.truncation import trunc_dates, trunc_timestamps
 from service.views.deltas import Combination
 from service.views.nulls import loosened
 from service.views.shown import Definitions, ShownAliases
-from service.views.stages.aggregates import CODED, ORDERED
+from service.views.stages import wide
+from service.views.stages.aggregates import CODED, HIGH, LOW, ORDERED
 from structures.aggregate.layout import INFINITY_BITS, NAN_BITS, NAN_ORDER
 from structures.grouped import following
 from structures.grouped.following import Reads
@@ -91,7 +93,7 @@ class TruncatedColumn(NamedTuple):
 
 
 class _Column(NamedTuple):
-    """n values of an output: words, unless they are texts; null: where they are null (None: nowhere)."""
+    """n values of an output: words, or else the array of texts or wide decimals; null: where they are null (None: nowhere)."""
 
     words: Words
     null: Mask | None
@@ -114,23 +116,21 @@ class Columns:
         self._types = [_kept_type(type_) for type_ in self._sent]  # as stored in the domain
         self.nullable = [field.nullable for field in fields]
         by_alias = {alias: definitions[relation] for alias, relation in query.aliases}
-        refs = [query.outputs[column.of].column for column in self._columns]
-        self.kinds = [  # of the grouping columns (`wire.kinds`)
-            kind_of_sent(field.type) if ref is None else by_alias[ref.alias].column(ref.column).kind
-            for ref, field in zip(refs, fields, strict=True)
-        ]
+        both = zip(self._columns, fields, strict=True)
+        self.kinds = [kind_of_output(query.outputs[column.of], by_alias, field.type) for column, field in both]
         self.domain: Domain | None = None
         self.has_texts = any(map(is_text, self._types))  # in the domain
         self.operands: list[tuple[int, int]] = []  # output, form
         self._texts: dict[int, Domain] = {}  # by number of a CODED operand
         self._read: list[tuple[int, list[int], list[str]]] = []  # for each input: its place, its outputs, and their columns
         for position, input in enumerate(inputs):
-            given = [(at, one.column) for at, one in enumerate(query.outputs) if one.column is not None]
-            mine = [(at, ref.column) for at, ref in given if ref.alias == input.alias]
+            given = [(at, one.column) for at, one in enumerate(query.outputs) if one.column is not None and self._is_number(at)]
+            mine = [(at, ref.column) for at, ref in given if ref.alias == input.alias and input.alias not in query.optional]
             if mine:
                 self._read.append((position, [at for at, _ in mine], [name for _, name in mine]))
-        plain = all(output.column is not None for output in query.outputs)
-        self._of_tables = plain and not any(is_text(field.type) for field in self.schema) and not query.optional
+        numbers = {at for _, outputs, _ in self._read for at in outputs}
+        self._others = [at for at in range(len(query.outputs)) if at not in numbers]
+        self._arrow = self._parts.only([self.schema.field(at).name for at in self._others])
 
     def follow(self, definitions: Definitions) -> None:
         """Adopt the present definitions of the relations."""
@@ -145,7 +145,10 @@ class Columns:
     @property
     def are_numbers(self) -> bool:
         """Whether only columns of numbers are read, and there are grouping columns."""
-        return self._of_tables and len(self._columns) > 0
+        return not self._others and len(self._columns) > 0
+
+    def _is_number(self, output: int) -> bool:
+        return not is_text(self.schema.field(output).type)
 
     @property
     def truncated(self) -> list[TruncatedColumn]:
@@ -181,18 +184,20 @@ class Columns:
         types = [part for type_, null in zip(self._types, self.nullable, strict=True) for part in ([_BOOL, type_] if null else [type_])]
         self.domain = Domain(types) if types else None
         self._texts = {
-            number: Domain([self.schema.field(output).type]) for number, (output, form) in enumerate(self.operands) if form == CODED
+            number: Domain([_kept_type(self.schema.field(output).type)])
+            for number, (output, form) in enumerate(self.operands)
+            if form == CODED
         }
 
     def read(self, rows: Combination, inserted: Inserted | None) -> StageRows:
         """Read the rows. Codes of inserted rows gain a reference and those of deleted rows lose one; come=None: they are only looked up.
         O(n)."""
         n = len(rows[0])
-        if self._of_tables or not len(self.schema):
+        if not self._others:
             return self._of_columns(n, self._numbers(rows), inserted)
         parts = [
             self._read_some(tuple(slots[part] for slots in rows), None if inserted is None else (inserted[0][part], inserted[1]))
-            for part in pieces(self._parts.text_bytes(rows))
+            for part in (pieces(self._arrow.text_bytes(rows)) if n else [slice(0, 0)])
         ]
         if len(parts) == 1:
             return parts[0]
@@ -201,7 +206,8 @@ class Columns:
         return StageRows(np.concatenate([part.codes for part in parts]), values, nulls, texts)
 
     def _read_some(self, rows: Combination, inserted: Inserted | None) -> StageRows:
-        return self._of_columns(len(rows[0]), [_of_arrow(column) for column in self._parts.rows(rows).columns], inserted)
+        computed = map(_of_arrow, self._arrow.rows(rows).columns)
+        return self._of_columns(len(rows[0]), self._numbers(rows) | dict(zip(self._others, computed, strict=True)), inserted)
 
     def release(self, read: StageRows, those: Mask, version: int) -> None:
         """Drop a reference to the codes of each of these rows."""
@@ -246,7 +252,8 @@ class Columns:
         for wanted, type_, null in zip(self._sent, self._types, self.nullable, strict=True):
             flags = next(taken) if null else None
             column = next(taken)
-            columns.append(sent(column if flags is None else pc.if_else(flags, pa.scalar(None, type_), column), wanted))
+            column = column if flags is None else pc.if_else(flags, pa.scalar(None, type_), column)
+            columns.append(wide.decoded(column, wanted) if wide.is_wide(wanted) else sent(column, wanted))
         return pa.RecordBatch.from_arrays(columns, list(names))
 
     def text_bytes(self, codes: Slots) -> Words:
@@ -270,15 +277,15 @@ class Columns:
         for domain in self._domains:
             domain.check()
 
-    def _numbers(self, rows: Combination) -> list[_Column]:
-        """Read the outputs, all of them columns of numbers, from their tables."""
+    def _numbers(self, rows: Combination) -> dict[int, _Column]:
+        """Read the outputs that are columns of numbers from their tables."""
         found: dict[int, _Column] = {}
         for position, outputs, names in self._read:
             words, nulls = self._inputs[position].relation.table.numbers(names, rows[position])
             found.update(zip(outputs, map(_Column, words, nulls), strict=True))
-        return [found[at] for at in range(len(found))]
+        return found
 
-    def _of_columns(self, n: int, columns: Sequence[_Column], inserted: Inserted | None) -> StageRows:
+    def _of_columns(self, n: int, columns: Mapping[int, _Column], inserted: Inserted | None) -> StageRows:
         codes = np.zeros(n, np.int32)
         if self.domain is not None:
             codes = self._coded([self._key(number, columns[column.of]) for number, column in enumerate(self._columns)], inserted)
@@ -290,9 +297,12 @@ class Columns:
                 nulls[number] = null
             if form == CODED:
                 assert text is not None
-                domain, batch = self._texts[number], pa.RecordBatch.from_arrays([text], [""])
+                domain, batch = self._texts[number], pa.RecordBatch.from_arrays([wide.encoded(text)], [""])
                 texts.append(_codes_of(domain, batch, inserted))
                 values[number] = texts[-1]
+            elif form in (LOW, HIGH):
+                assert text is not None
+                values[number] = wide.signed_words(text)[form == HIGH]
             elif text is None:
                 values[number] = _ordered(words) if form == ORDERED and self.schema.field(output).type == _FLOAT else words
         return StageRows(codes, values, nulls, texts)
@@ -318,6 +328,8 @@ class Columns:
     def _arrays(self, number: int, column: _Column) -> list[pa.Array]:
         type_ = self._types[number]
         if column.text is not None:
+            column = column._replace(text=wide.encoded(column.text))
+            assert column.text is not None
             value = column.text.fill_null(pa.scalar("", type_)) if column.text.null_count else column.text
         else:
             words = column.words if column.null is None else np.where(column.null, 0, column.words)
@@ -343,8 +355,10 @@ def _codes_of(domain: Domain, batch: pa.RecordBatch, inserted: Inserted | None) 
 
 
 def _of_arrow(array: pa.Array) -> _Column:
-    array = kept(array)
-    read, null = reader(array.type), null_mask(array)
+    if not wide.is_wide(array.type):
+        array = kept(array)
+    null = null_mask(array)
+    read = None if wide.is_wide(array.type) else reader(array.type)
     if read is None:
         return _Column(_NO_WORDS, null, array)
     return _Column(read(array).astype(np.int64) if len(array) else _NO_WORDS, null)
@@ -352,6 +366,8 @@ def _of_arrow(array: pa.Array) -> _Column:
 
 def _kept_type(type_: pa.DataType) -> pa.DataType:
     """Return the stored type of a column that is sent as this type."""
+    if wide.is_wide(type_):
+        return pa.binary()
     return pa.int64() if pa.types.is_decimal(type_) else type_
 
 
@@ -389,6 +405,13 @@ def _ordered(bits: Words) -> Words:
     magnitude = bits & ~_SIGN
     ordered: Words = np.where(magnitude > INFINITY_BITS, NAN_ORDER, np.where(bits >= 0, bits, -magnitude))
     return ordered
+
+
+def kind_of_output(output: Output, by_alias: Mapping[str, RelationDefinition], type_: pa.DataType) -> str:
+    """Return the kind (`wire.kinds`) of an output that is sent as this type."""
+    if output.column is not None:
+        return by_alias[output.column.alias].column(output.column.column).kind
+    return kind_of_sent(type_) if output.term is None else output.term.kind
 
 
 def kind_of_sent(type_: pa.DataType) -> str:

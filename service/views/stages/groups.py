@@ -300,8 +300,8 @@ class GroupsStage(Defaults):
         """Take over the new rows of groups, and report them to the sink."""
         if len(found.versions):
             self.root = GroupsRoot(version, self._table.rows_now)
-            if sink is not None:
-                sink.take(first, found)
+            if sink is not None and len((seen := self._table.seen(found)).versions):
+                sink.take(first, seen)
 
     def _went_on(self, version: int, followed: FollowResult, first: int, sink: RowCollector | None) -> None:
         """Take over the result of `GroupFollower.follow`. Problem `too-many-groups`."""

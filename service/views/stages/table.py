@@ -12,14 +12,17 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from livejoin.wire.kinds import KEPT_TYPES, SENT_TYPES, digits_of, kept, sent
-from service.query.conditions import ColumnRef, Condition, Either, Filter, Holds
+from service.query.conditions import ColumnRef, Condition, Either, Filter, Holds, columns_of
 from service.query.model import AGGREGATE, GROUP, Aggregate, Query
+from service.query.terms import is_nullable
 from service.tables.inputs import Input
 from service.tables.masks import holding, select_mask
 from service.tables.resolution import NO_SLOTS, Slots
 from service.tables.store import Numbers, Table
-from service.views.deltas import Combination
+from service.tables.terms import evaluated
+from service.views.deltas import Combination, look_alike
 from service.views.shown import Definitions
+from service.views.stages import wide
 from service.views.stages.aggregates import kind_of, never_null
 from service.views.stages.columns import Columns, kind_of_sent
 from structures.aggregate import layout
@@ -71,11 +74,15 @@ class GroupTable:
         assert one.of is not None
         field = self.columns.schema.field(one.of)
         kind = kind_of(one.function, kind_of_sent(field.type))
-        operand = self.columns.operand(one.of, kind.form)
-        words = [self.steps.of(kept, operand) for kept in kind.kept if kept != layout.COUNT or field.nullable or len(kind.kept) == 1]
-        counted = words[-1] if kind.kept[-1] == layout.VALUES or len(words) == len(kind.kept) else layout.ROWS
-        tree = self.steps.tree(operand) if layout.VALUES in kind.kept else 0
-        return kind.emitted, words[0], counted, tree, kind.scale
+        sums, count = list[int](), layout.ROWS
+        for step, form in kind.kept:
+            if step != layout.COUNT or field.nullable or len(kind.kept) == 1:
+                word = self.steps.of(step, self.columns.operand(one.of, form))
+                count = word if step in (layout.COUNT, layout.VALUES) else count
+                sums.append(word)
+        if kind.kept[0][0] == layout.VALUES:
+            return kind.emitted, sums[0], count, self.steps.tree(self.columns.operand(one.of, kind.kept[0][1])), kind.scale
+        return kind.emitted, sums[0], count, sums[1] if len(sums) > 1 else 0, kind.scale
 
     def _schema(self) -> pa.Schema:
         fields = []
@@ -83,10 +90,19 @@ class GroupTable:
             if output.kind == AGGREGATE:
                 one = self._groups.aggregates[output.number]
                 fields.append(pa.field(output.name, SENT_TYPES[one.type], self._may_be_null(one, self.columns.now)))
+            elif output.term is not None:
+                fields.append(pa.field(output.name, SENT_TYPES[output.term.kind], is_nullable(output.term, self._is_nullable)))
             else:
                 column = self._groups.columns[output.number]
                 fields.append(self.columns.now.field(column.of).with_name(output.name))
         return pa.schema(fields)
+
+    def _is_nullable(self, ref: ColumnRef) -> bool:
+        """Return whether a column of an expression over groups may be null now."""
+        number = int(ref.column)
+        if ref.alias == AGGREGATE:
+            return self._may_be_null(self._groups.aggregates[number], self.columns.now)
+        return bool(self.columns.now.field(self._groups.columns[number].of).nullable)
 
     def follow(self, definitions: Definitions) -> None:
         """Adopt the present definitions of the relations."""
@@ -109,7 +125,7 @@ class GroupTable:
 
     def _bits_shown(self) -> npt.NDArray[np.int64]:
         """int64[width]: the bits of a stored row that its readers see, without aggregates that only HAVING reads."""
-        shown = {field.name for output in self._groups.outputs if output.kind == AGGREGATE for field in self._fields_of(output.number)}
+        shown = {field.name for number in self._read(AGGREGATE) for field in self._fields_of(number)}
         bits = np.zeros(self.width, np.int64)
         for at, field in enumerate(self._fields):
             if field.name in shown:
@@ -144,11 +160,29 @@ class GroupTable:
         count = np.array([len(slots)])
         return VersionSlots(np.zeros(min(1, len(slots)), np.int64), np.append(0, count), count, slots)
 
+    def seen(self, found: VersionSlots) -> VersionSlots:
+        """Return the changes that readers see: not those of groups whose expressions have the same values as before."""
+        if not any(output.term is not None for output in self._groups.outputs):
+            return found
+        versions = np.repeat(np.arange(len(found.versions)), np.diff(found.starts))
+        deleted = np.arange(len(found.slots)) - found.starts[versions] < found.deletes[versions]
+        both = (versions << 32) | self.cells[found.slots, 0]
+        gone, come = np.flatnonzero(deleted), np.flatnonzero(~deleted)
+        _, before, after = np.intersect1d(both[gone], both[come], assume_unique=True, return_indices=True)
+        before, after = gone[before], come[after]
+        same = look_alike((found.slots[before],), (found.slots[after],), self.rows, self.text_bytes)
+        left = np.ones(len(found.slots), np.bool_)
+        left[before[same]] = left[after[same]] = False
+        counts = np.bincount(versions[left], minlength=len(found.versions))
+        some = counts > 0
+        deletes = np.bincount(versions[left & deleted], minlength=len(found.versions))
+        return VersionSlots(found.versions[some], np.append(0, np.cumsum(counts[some])), deletes[some], found.slots[left])
+
     def meets(self, codes: Slots, cells: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:
         """bool[n]: whether the groups with these reported rows meet HAVING."""
         rows = self.table.of_cells(cells)
         keys = cache(lambda: self.columns.keys(codes, [str(at) for at in range(len(self._groups.columns))]))
-        return self._meet(self._groups.having, rows, lambda number: kept(keys().column(number)))
+        return self._meet(self._groups.having, rows, lambda number: keys().column(number))
 
     def plain_conditions(self) -> list[tuple[int, int, int]] | None:
         """HAVING as conditions on the cells of a row, each as in `structures.grouped`; None if some cannot be expressed so."""
@@ -162,11 +196,11 @@ class GroupTable:
         return found
 
     def _meet(self, having: Sequence[Condition], rows: pa.RecordBatch, key: Callable[[int], pa.Array]) -> npt.NDArray[np.bool_]:
-        """`key`: a grouping column."""
+        """`key`: returns a grouping column."""
 
         def read(ref: ColumnRef, kind: str) -> pa.Array:
             number = int(ref.column)
-            return self._shown(rows, number) if ref.alias == AGGREGATE else sent(key(number), SENT_TYPES[kind])
+            return self._shown(rows, number) if ref.alias == AGGREGATE else key(number)
 
         mask = np.ones(rows.num_rows, np.bool_)
         for one in having:
@@ -177,11 +211,11 @@ class GroupTable:
                 mask &= holding(one, read, rows.num_rows)
                 continue
             kind, number = one.column.alias, int(one.column.column)
-            if kind == AGGREGATE and _is_wide(self._groups.aggregates[number]):
-                mask &= _meets(one, self._shown(rows, number))
-                continue
-            column = rows.column(str(number)) if kind == AGGREGATE else key(number)
-            mask &= select_mask([one], pa.RecordBatch.from_arrays([column], [str(number)]))
+            column = self._shown(rows, number) if kind == AGGREGATE else key(number)
+            if wide.is_wide(column.type):
+                mask &= _meets(one, column)
+            else:
+                mask &= select_mask([one], pa.RecordBatch.from_arrays([kept(column)], [str(number)]))
         return mask
 
     def _shown(self, taken: pa.RecordBatch, number: int) -> pa.Array:
@@ -245,21 +279,35 @@ class GroupTable:
         return self.columns.keys(self._codes(slots), self._names) if self._names else None
 
     def _shows_keys(self) -> bool:
-        return any(output.kind == GROUP for output in self._groups.outputs)
+        return len(self._read(GROUP)) > 0
+
+    def _read(self, kind: str) -> list[int]:
+        """Return the numbers of the columns of this kind, GROUP or AGGREGATE, that the view's rows read."""
+        found = dict[int, None]()
+        for output in self._groups.outputs:
+            if output.term is not None:
+                found |= {int(ref.column): None for ref in columns_of(output.term) if ref.alias == kind}
+            elif output.kind == kind:
+                found[output.number] = None
+        return list(found)
 
     def _taken(self, slots: Slots) -> pa.RecordBatch:
-        numbers = [output.number for output in self._groups.outputs if output.kind == AGGREGATE]
-        names = [field.name for number in dict.fromkeys(numbers) for field in self._fields_of(number)]
+        names = [field.name for number in self._read(AGGREGATE) for field in self._fields_of(number)]
         return self.table.take(names or [_CODE], slots)
 
     def _rows(self, taken: pa.RecordBatch, keys: pa.RecordBatch | None) -> pa.RecordBatch:
+        def column(ref: ColumnRef) -> pa.Array:
+            if ref.alias == AGGREGATE:
+                return self._shown(taken, int(ref.column))
+            assert keys is not None
+            return keys.column(int(ref.column))
+
         columns = []
         for output in self._groups.outputs:
-            if output.kind == AGGREGATE:
-                columns.append(self._shown(taken, output.number))
+            if output.term is not None:
+                columns.append(evaluated(output.term, column, len(taken)))
             else:
-                assert keys is not None
-                columns.append(keys.column(output.number))
+                columns.append(column(ColumnRef(output.kind, str(output.number))))
         return pa.RecordBatch.from_arrays(columns, schema=self.schema)
 
     # lookups
@@ -314,7 +362,7 @@ _COMPARED = {
 
 
 def _meets(condition: Filter, column: pa.Array) -> npt.NDArray[np.bool_]:
-    """bool[n], for sums of decimals, whose constants are integers of their digits."""
+    """bool[n], for decimals of more than 18 digits, whose constants are integers of their digits."""
     op = condition.op
     if op in ("is_null", "not_null"):
         found = pc.is_null(column) if op == "is_null" else pc.is_valid(column)

@@ -12,7 +12,7 @@ from service.api.models.requests import Deletion
 from service.errors import Problem
 from service.query.conditions import ColumnRef, Filter
 from service.query.definition import read_where
-from service.query.forms import checked
+from service.query.form_checks import checked
 from service.query.model import RETAIN
 from service.views.parse import View, parse_view
 from tests.service.definitions import RELATIONS, refused, sql

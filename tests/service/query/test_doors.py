@@ -23,7 +23,7 @@ from service.errors import Problem
 from service.instance import Instance
 from service.query.conditions import Filter
 from service.query.definition import read_where
-from service.query.forms import checked
+from service.query.form_checks import checked
 from service.reading.lookups import parsed
 from service.reading.windows import window_of
 from service.views.parse import View, parse_view

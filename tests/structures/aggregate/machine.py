@@ -26,7 +26,7 @@ FLOATS = st.one_of(
 )
 A_ROW = st.builds(lambda number, value: Row(number, None if value is None else bits_of(value)), NUMBERS, FLOATS)
 ROWS = st.tuples(st.integers(0, CODES - 1), A_ROW)
-COLUMNS = 15
+COLUMNS = 18
 
 
 def made() -> Groups:
@@ -40,6 +40,7 @@ def made() -> Groups:
         (layout.OF_COUNT, values, 0, 0, 1), (layout.OF_COUNT, floats, 0, 0, 1), (layout.OF_FLOAT_SUM, exact, floats, 0, 1),
         (layout.OF_FLOAT_MEAN, exact, floats, 0, 1), (layout.OF_LEAST_FLOAT, ordered, ordered, 1, 1),
         (layout.OF_GREATEST_FLOAT, ordered, ordered, 1, 1), (layout.OF_COUNT, ordered, 0, 0, 1), (layout.OF_WIDE_SUM, total, count, 0, 1),
+        (layout.OF_WIDER_SUM, total, count, total, 1), (layout.OF_WIDER_MEAN, total, count, total, 1000),
     ]  # fmt: skip
     return Groups(steps, results, 1 + COLUMNS + 1, 64)
 
@@ -215,5 +216,5 @@ class AggregateMachine(RuleBasedStateMachine):
         for row, mine in zip(self.numbers.emit(np.arange(CODES, dtype=np.int32)), self.rows, strict=True):
             assert unpacked_numbers(row) == [emitted(mine)[i] for i in NUMBERS_ALONE]
         wide = [emitted(rows) for rows in self.rows if any(row.number is not None for row in rows)]
-        assert self.groups.out_of_range == sum(row[2] is None for row in wide) + sum(row[13] is None for row in wide)
+        assert self.groups.out_of_range == sum(row[at] is None for row in wide for at in (2, 13, 15))
 

@@ -147,6 +147,8 @@ def test_rows_that_are_distinct_by_their_keys(tmp_path: Path, seed: int) -> None
 HIDDEN = {  # HAVING reads aggregates that followers do not see
     "by one call": ("SELECT x.floor AS f, max(x.id) AS m FROM a x GROUP BY x.floor HAVING count(*) > 1 AND sum(x.floor) > 0", None),
     "by steps": ("SELECT x.room AS r, min(x.floor) AS m FROM a x GROUP BY x.room HAVING avg(x.weight) >= 0 OR max(x.weight) IS NULL", None),
+    "by an expression": ("SELECT x.tag AS t, count(*) / 4 AS c, sum(x.id) > 20 AS m FROM a x GROUP BY x.tag", None),
+    "of numbers by an expression": ("SELECT x.floor + 1 AS t, count(*) / 4 AS c FROM a x GROUP BY x.floor", None),
     "the only one": ("SELECT max(x.floor) AS m FROM a x HAVING count(*) <> 1 AND sum(x.id) > 0", None),
     "of a join": (
         "SELECT x.tag AS t, max(y.floor) AS f FROM a x JOIN b y ON x.room = y.room GROUP BY x.tag HAVING count(*) <> 3", "view-tree",
@@ -166,7 +168,7 @@ def test_followers_are_not_told_of_changes_that_they_do_not_see(tmp_path: Path, 
     view, _ = engine.put_view("v", {"sql": sql, "algorithm": algorithm or "auto"}, wait=60)
     assert algorithm is None or view.view.plan.algorithm == algorithm
     added, emitted, changes = Added(engine, "v"), 0, 0
-    assert np.count_nonzero(view.shown.succession.shown == 0) > 1, "the code, and what HAVING alone reads"
+    assert "HAVING" not in sql or np.count_nonzero(view.shown.succession.shown == 0) > 1, "the code, and what HAVING alone reads"
     for size in [1] * 60 + [9] * 20:
         given = source.changes(size, twin.relations)
         twin.apply(given, "skip")
