@@ -20,6 +20,7 @@ from service.query.model import Within
 from service.query.scope import Scope
 from service.query.sql.filters import MIRRORED, RowConditions, end_of, refuse
 from service.query.sql.names import Names
+from service.query.sql.ranges import OPERATORS, range_of
 from service.query.sql.terms import COMPARED, text_of
 
 ReadSubquery = Callable[[exp.Expr, str, Scope], Draft]
@@ -64,6 +65,8 @@ class Conditions:
             self._overlaps(node, negated)
         elif "product" in node.meta:
             self._product(*node.expressions)
+        elif isinstance(node, OPERATORS):
+            self._ranges(node, negated)
         elif isinstance(node, exp.Exists):
             group = self._read(node.this.unnest(), "NOT EXISTS" if negated else "EXISTS")
             if negated:
@@ -128,6 +131,35 @@ class Conditions:
         if len(inputs) != 2:
             raise self._names.bad(node, "overlaps takes two intervals")
         self._draft.overlaps.append((self._names.interval(inputs[0]), self._names.interval(inputs[1])))
+
+    def _ranges(self, node: exp.Binary, negated: bool) -> None:
+        """Read `tstzrange(a.s, a.e) && tstzrange(b.s, b.e)`, and `@>` or `<@` with a point, as comparisons of ends."""
+        first, second = (node.right, node.left) if isinstance(node, exp.ArrayContainedBy) else (node.left, node.right)
+        left, right = range_of(first, self._names), range_of(second, self._names)
+        if negated or left is None or (right is None) == isinstance(node, exp.ArrayOverlaps):
+            what = f"{'NOT ' * negated}{_sql(node)}"
+            raise unsupported(what, "write tstzrange(a.s, a.e) && tstzrange(b.s, b.e), or tstzrange(a.s, a.e) @> b.t")
+        if right is None:
+            self._order(left.start, second.unnest(), True, high_unbounded=False)
+            self._order(second.unnest(), left.end, left.closed, low_unbounded=False)
+            return
+        self._order(left.start, right.end, right.closed)
+        self._order(right.start, left.end, left.closed)
+        for one in (left, right):
+            if not one.is_never_empty(self._names):
+                self._order(one.start, one.end, one.closed)
+
+    def _order(self, low: exp.Expr, high: exp.Expr, equal: bool, low_unbounded: bool = True, high_unbounded: bool = True) -> None:
+        """Add `low <= high`, or `low < high` unless they may be equal. A null is unbounded, or else meets nothing."""
+        aliases = self._aliases(low, high)
+        if len(aliases) < 2:
+            self._rows.order(exp.LTE if equal else exp.LT, low, high, [low] * low_unbounded + [high] * high_unbounded)
+            return
+        if not isinstance(low, exp.Column) or not isinstance(high, exp.Column):
+            raise self._over_several(f"{_sql(low)} {'<=' if equal else '<'} {_sql(high)}", aliases)
+        x, y, scope = self._names.column(low), self._names.column(high), self._draft.scope
+        nullable = low_unbounded and scope.describe(x).nullable, high_unbounded and scope.describe(y).nullable
+        self._draft.inequalities.append(Inequality(x, y, not equal, *nullable))
 
     def _product(self, left: exp.Identifier, right: exp.Identifier) -> None:
         """Read a requested product of two aliases, which only JSON writes among the conditions."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from decimal import Decimal
 from fractions import Fraction
 from math import floor
@@ -15,7 +16,7 @@ from livejoin.wire.kinds import digits_of
 from service.query import terms
 from service.query.assembly import Draft, unsupported
 from service.query.conditions import ColumnRef, columns_of
-from service.query.filters import holds
+from service.query.filters import holds, on_nulls
 from service.query.literals import BadLiteral, Physical
 from service.query.sql.names import Names
 from service.query.sql.terms import CASTS, COMPARED, is_clock, is_constant, read_like, read_term, read_value, require_text, text_of
@@ -72,6 +73,25 @@ class RowConditions:
             self._holds(_WRITTEN[op](this=left.copy(), expression=right.copy()), False)
         elif left != right or op not in ("=", "<=", ">="):
             raise unsupported(f"{_sql(left)} {op} {_sql(right)}", "a comparison of constants: write TRUE or FALSE, or leave it out")
+
+    def order(self, kind: type[exp.Binary], low: exp.Expr, high: exp.Expr, unbounded: Sequence[exp.Expr]) -> None:
+        """Add a comparison that is also met where one of `unbounded` is null."""
+        if any(isinstance(one, exp.Null) for one in unbounded):
+            return
+        node = kind(this=low.copy(), expression=high.copy())
+        if is_constant(low) and is_constant(high):
+            known = on_nulls(read_term(node, self._names))
+            if known is None:
+                raise unsupported(_sql(node), "write numbers, or timestamps and dates with their type, as in DATE '2026-01-31'")
+            self._draft.never = self._draft.never or known.value is not True
+            return
+        cases = [RowConditions(Draft(self._draft.scope), self._names)]
+        cases[0].compare(COMPARED[kind], low, high)
+        for one in unbounded:
+            if not is_constant(one):
+                cases.append(RowConditions(Draft(self._draft.scope), self._names))
+                cases[-1].add(exp.Is(this=one.copy(), expression=exp.Null()), False)
+        self._draft.choose([case._draft for case in cases], _sql(node))
 
     def _kind(self, ref: ColumnRef) -> str:
         return self._draft.scope.describe(ref).kind
