@@ -24,6 +24,7 @@ import pyarrow.acero  # `filter` would import it, which is impossible then
 import pyarrow.dataset
 
 from service.adhoc import frames
+from service.adhoc.output_names import names_of
 
 _NO_NEW_PRIVS = 38  # PR_SET_NO_NEW_PRIVS of prctl(2)
 _BATCH = 8192  # rows of the result
@@ -203,9 +204,8 @@ def _select(database: duckdb.DuckDBPyConnection, sql: str, tables: Sequence[str]
     _require_tables(tree, tables)
     text = statements[0].query
     with _located(sql.encode(), sql.encode().find(text.encode()) - len(_DESCRIBE)):
-        names = [row[0] for row in database.execute(_DESCRIBE + text).fetchall()]
-    if (twice := next((name for name in names if names.count(name) > 1), None)) is not None:
-        raise QueryRefused(frames.TWICE, twice)
+        bound_names = [row[0] for row in database.execute(_DESCRIBE + text).fetchall()]
+    names = names_of(tree["statements"][0]["node"], bound_names)
     bound = database.sql(statements[0])
     columns = [_cast(f"#{position}", type_) for position, type_ in enumerate(bound.types, 1)]
     return bound.project(", ".join(f'{column} AS "{_quoted(name)}"' for column, name in zip(columns, names, strict=True)))

@@ -36,8 +36,6 @@ def problem_of(failure: dict[str, Any], sql: str, reads: int, memory: int) -> Pr
         return refused(bad_query("this is not one SELECT (and PIVOT needs the values: ON column IN (…))", 1, 1))
     if error == frames.SOURCE:
         return no_functions()
-    if error == frames.TWICE:
-        return refused(bad_query(f"two columns are named {message}: rename one of them with AS", 1, 1))
     if error in _RULES:
         return unsupported("what the query asks of DuckDB", f"no files, extensions and settings can be used ({message})")
     if error in _STATE or "Traceback" in message or not re.fullmatch("[A-Z]+[A-Za-z_]*", error):

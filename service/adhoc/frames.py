@@ -21,7 +21,7 @@ import socket
 import struct
 
 QUERY, SCHEMA, OPEN, NEXT, CLOSE, ROWS, END, FAILED = range(1, 9)
-NOT_A_SELECT, SOURCE, TWICE, TOO_LARGE = "not a SELECT", "source", "twice", "too large"
+NOT_A_SELECT, SOURCE, TOO_LARGE = "not a SELECT", "source", "too large"
 
 LONGEST = 64 << 20  # bytes of a frame that the service accepts
 NUMBER = struct.Struct("<I")

@@ -50,7 +50,7 @@ def feed_of(view: LiveView) -> Feed:
 
 
 class _ArrowEncoder:
-    """Encodes changes as Arrow. A key column that the row has too appears once."""
+    """Encodes changes as Arrow."""
 
     def __init__(self, view: LiveView) -> None:
         """Raises Problem `not-acceptable` if a column of the view has a reserved name."""
@@ -59,7 +59,7 @@ class _ArrowEncoder:
             if field.name in rows.names:
                 said = f"the view {view.name} has a column {field.name}, which Arrow changes use themselves: request JSON lines"
                 raise Problem("not-acceptable", said)
-        self._keys = [name for name in keys.names if "." in name and name not in rows.names]  # a name without a dot: no key columns
+        self._keys = [name for name in keys.names if "." in name]  # a name without a dot: no key columns
         fields = [*_OWN, *(keys.field(name).remove_metadata() for name in self._keys), *rows]
         self._schema = pa.schema(fields)
         self._stream = ArrowRows(self._schema)

@@ -142,7 +142,7 @@ def unsupported(part: str, instead: str) -> Problem:
 
 
 def column_output(ref: ColumnRef, name: str | None = None) -> Output:
-    return Output(name or str(ref), "column", ref, ())
+    return Output(name or ref.column, "column", ref, ())
 
 
 def computed_outputs(function: str, intervals: tuple[IntervalRef, ...], name: str | None) -> list[Output]:
@@ -170,7 +170,7 @@ def check_size(drafts: Sequence[Draft], limits: Limits) -> None:
 
 
 def assemble(draft: Draft, options: Options) -> Query:
-    """Check and classify the conditions. Raises `unsupported-query` for unsupported ones, `bad-definition` for output names."""
+    """Check and classify the conditions. Raises `unsupported-query` for unsupported ones."""
     scope = draft.scope
     if len(scope.aliases) > MAX_ALIASES:
         raise unsupported(f"a join of {len(scope.aliases)} relations", f"a view joins at most {MAX_ALIASES}")
@@ -447,12 +447,8 @@ def _met(scope: Scope, pair: tuple[IntervalRef, IntervalRef]) -> frozenset[tuple
 
 
 def check_outputs(scope: Scope, outputs: list[Output], overlaps: list[tuple[IntervalRef, IntervalRef]]) -> None:
-    seen = set()
     met = {_met(scope, pair) for pair in overlaps}
     for output in outputs:
-        if output.name in seen:
-            raise Problem("bad-definition", f"the view has two columns named {output.name}: rename one of them with AS")
-        seen.add(output.name)
         if output.kind != "column":
             for x, y in combinations(dict.fromkeys(output.intervals), 2):
                 ends = scope.endpoint_type(x), scope.endpoint_type(y)

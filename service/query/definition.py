@@ -21,10 +21,12 @@ from service.query.assembly import Draft, Options, unsupported
 from service.query.conditions import ColumnRef, Condition, Filter
 from service.query.forms import JsonForm, LatestRows, SqlView, as_json, bad
 from service.query.latest import as_of_alone
+from service.query.naming import told_apart
 from service.query.scope import Scope
 from service.query.set_operations import Expression
 from service.query.sql.conditions import Conditions
 from service.query.sql.names import Fields, Names
+from service.query.sql.output_names import CALLED, name_of
 from service.query.sql.select import Dialect, read_query
 from service.query.sql.terms import COMPARED
 from service.query.sql.text import parse
@@ -220,8 +222,8 @@ def _output(entry: Any, path: str, columns: _Columns) -> exp.Expr:
     if function == "expression":
         made = _expression(entry[function], f"{path}.{function}")
     else:
-        made = exp.Anonymous(this=function, expressions=_intervals(entry[function], f"{path}.{function}"))
-    return _named(made, entry.get("as", function), path)
+        made = _called(exp.Anonymous(this=function, expressions=_intervals(entry[function], f"{path}.{function}")), function)
+    return _named(made, entry.get("as"), path)
 
 
 def _expression(text: str, path: str, over_groups: bool = False) -> exp.Expr:
@@ -249,11 +251,15 @@ def _grouped(form: Any, select: exp.Select, outputs: list[exp.Expr], columns: _C
     if outputs and not covered and (group or aggregate or having):
         raise bad('"select" cannot be used with groups: their rows are the columns of "group", then those of "aggregate"')
     keys = [_key(one, f"group.{number}", columns) for number, one in enumerate(group)]
-    aggregates = [_named(_aggregate(one, f"aggregate.{number}"), one["as"], f"aggregate.{number}") for number, one in enumerate(aggregate)]
+    aggregates = [
+        _named(_aggregate(one, f"aggregate.{number}"), one.get("as"), f"aggregate.{number}") for number, one in enumerate(aggregate)
+    ]
     if keys:
         select.set("group", exp.Group(expressions=[one.unalias().copy() for one in keys]))
     if having:
-        shown = {one.alias or f"{one.text('table')}.{one.name}": one.unalias() for one in (*reversed(aggregates), *reversed(keys))}
+        own = [*keys, *aggregates]
+        names = told_apart([(one.alias or name_of(one), isinstance(one, exp.Alias)) for one in own])
+        shown = {name: one.unalias() for name, one in zip(names, own, strict=True)}
         conditions = [_entry(one, f"having.{number}", partial(_shown, shown), True) for number, one in enumerate(having)]
         select.set("having", exp.Having(this=_all(exp.And, conditions)))
     return [*keys, *outputs, *aggregates]
@@ -262,7 +268,7 @@ def _grouped(form: Any, select: exp.Select, outputs: list[exp.Expr], columns: _C
 def _shown(shown: dict[str, exp.Expr], name: str, path: str) -> exp.Expr:
     """Return what a column of the groups is, by its name."""
     if name not in shown:
-        there = ", ".join(reversed(shown)) or "none: name them in group and aggregate"
+        there = ", ".join(shown) or "none: name them in group and aggregate"
         raise bad(f"{path}: the groups have no column {as_json(name)}; they have {there}")
     return _located(shown[name].copy(), path)
 
@@ -271,8 +277,9 @@ def _key(entry: Any, path: str, columns: _Columns) -> exp.Expr:
     if isinstance(entry, str):
         return _column_as(entry, path, columns)
     if "expression" in entry:
-        return _named(_expression(entry["expression"], f"{path}.expression"), entry["as"], path)
-    return _named(exp.TimestampTrunc(this=_column(entry["of"], f"{path}.of"), unit=exp.var(entry["trunc"])), entry["as"], path)
+        return _named(_expression(entry["expression"], f"{path}.expression"), entry.get("as"), path)
+    trunc = exp.TimestampTrunc(this=_column(entry["of"], f"{path}.of"), unit=exp.var(entry["trunc"]))
+    return _named(_called(trunc, "date_trunc"), entry.get("as"), path)
 
 
 def _aggregate(entry: Any, path: str) -> exp.Expr:
@@ -286,7 +293,8 @@ def _aggregate(entry: Any, path: str) -> exp.Expr:
         value = exp.Anonymous(this="duration", expressions=_intervals(of["duration"], f"{inner}.duration"))
     else:
         value = _expression(of["expression"], f"{inner}.expression")
-    made = exp.Count(this=exp.Distinct(expressions=[value])) if function == "count_distinct" else _FUNCTIONS[function](this=value)
+    name = function.removesuffix("_distinct")
+    made = _called(_FUNCTIONS[name](this=value if name == function else exp.Distinct(expressions=[value])), name)
     if not entry.get("filter"):
         return made
     conditions = [_entry(one, f"{path}.filter.{number}", _column) for number, one in enumerate(entry["filter"])]
@@ -336,7 +344,14 @@ def _intervals(texts: Sequence[str], path: str) -> list[exp.Column]:
     return [_column(text, f"{path}.{number}", "interval") for number, text in enumerate(texts)]
 
 
-def _named(node: exp.Expr, name: str, path: str) -> exp.Alias:
+def _called(node: _Node, name: str) -> _Node:
+    node.meta[CALLED] = name
+    return node
+
+
+def _named(node: exp.Expr, name: str | None, path: str) -> exp.Expr:
+    if name is None:
+        return _located(node, path)
     return _located(exp.Alias(this=node, alias=exp.Identifier(this=name, quoted=True)), path)
 
 

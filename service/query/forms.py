@@ -200,6 +200,7 @@ Entry = Annotated[
 _INTERVALS: Any = Field(min_length=1, description="the intervals, as `alias.interval`; if there are several, they overlap pairwise")
 _BEGINNING = "the beginning of the names of the columns, `<as>_start` and `<as>_end`"
 _COLUMN = "the name of the column"
+_NAME = f"{_COLUMN}; if absent, that of a column, or of the function that is called, else `column`; repeated names are numbered"
 
 
 class Intersection(Form):
@@ -207,7 +208,7 @@ class Intersection(Form):
 
     what = 'the entry "intersection" of select'
     intersection: list[str] = _INTERVALS
-    name: str = Field("intersection", alias="as", description=_BEGINNING)
+    name: str | None = Field(None, alias="as", description=f"{_BEGINNING}; `intersection` if absent")
 
 
 class Duration(Form):
@@ -215,7 +216,7 @@ class Duration(Form):
 
     what = 'the entry "duration" of select'
     duration: list[str] = _INTERVALS
-    name: str = Field("duration", alias="as", description=_COLUMN)
+    name: str | None = Field(None, alias="as", description=f"{_COLUMN}; `duration` if absent")
 
 
 class Gaps(Form):
@@ -223,7 +224,7 @@ class Gaps(Form):
 
     what = 'the entry "gaps" of select'
     gaps: Pair = Field(description="two intervals, as `alias.interval`")
-    name: str = Field("gaps", alias="as", description=_BEGINNING)
+    name: str | None = Field(None, alias="as", description=f"{_BEGINNING}; `gaps` if absent")
 
 
 class Coverage(Form):
@@ -232,7 +233,7 @@ class Coverage(Form):
 
     what = 'the entry "coverage" of select'
     coverage: list[str] = Field(min_length=1, max_length=2, description="two intervals, as `alias.interval`; one with groups")
-    name: str = Field("coverage", alias="as", description=_BEGINNING)
+    name: str | None = Field(None, alias="as", description=f"{_BEGINNING}; `coverage` if absent")
 
 
 class Computed(Form):
@@ -240,7 +241,7 @@ class Computed(Form):
 
     what = 'the entry "expression" of select'
     expression: str = Field(min_length=1, max_length=MAX_SQL, description="SQL over the columns of a row, such as `b.price * b.nights`")
-    name: str = Field(alias="as", description=_COLUMN)
+    name: str | None = Field(None, alias="as", description=_NAME)
 
 
 _COMPUTED = ("intersection", "duration", "expression", "gaps", "coverage")
@@ -267,7 +268,7 @@ class Trunc(Form):
     what = 'the entry "trunc" of group'
     trunc: TruncUnit = Field(description="the unit; weeks begin on Monday")
     of: str = Field(description="a column of type timestamp or date, as `alias.column`")
-    name: str = Field(alias="as", description=_COLUMN)
+    name: str | None = Field(None, alias="as", description=_NAME)
 
 
 class GroupedBy(Form):
@@ -275,7 +276,7 @@ class GroupedBy(Form):
 
     what = 'the entry "expression" of group'
     expression: str = Field(min_length=1, max_length=MAX_SQL, description="SQL over the columns of a row, such as `lower(b.guest)`")
-    name: str = Field(alias="as", description=_COLUMN)
+    name: str | None = Field(None, alias="as", description=_NAME)
 
 
 Grouped = Annotated[
@@ -319,14 +320,14 @@ class Aggregated(Form):
         None, min_length=1, max_length=MAX_SQL, description="SQL over aggregates and columns of groups, such as `sum(b.price) / count(*)`"
     )
     filter: list[Entry] = Field([], description="filters of the rows that the function takes, all of which must hold")
-    name: str = Field(alias="as", description=_COLUMN)
+    name: str | None = Field(None, alias="as", description=_NAME)
 
     @model_validator(mode="after")
     def _check_function(self) -> Aggregated:
         of = self.model_fields_set - {"name", "filter"}
         if len(of) != 1 or (self.filter and "expression" in of):
             raise ValueError(
-                f"an entry of aggregate has one of {', '.join(AGGREGATE_FUNCTIONS)}, perhaps \"filter\", or \"expression\"; and \"as\""
+                f"an entry of aggregate has one of {', '.join(AGGREGATE_FUNCTIONS)}, perhaps \"filter\", or \"expression\"; \"as\" is optional"
             )
         return self
 
@@ -414,7 +415,7 @@ class Select(Form):
     select: list[Selected] = Field(
         default_factory=list,
         min_length=1,
-        description="`alias.column`, `alias.column as name`, or what is computed. Absent: all columns of all relations, as `alias.column`",
+        description="`alias.column`, `alias.column as name`, or what is computed. Absent: all columns of all relations",
     )
 
 

@@ -15,6 +15,7 @@ from service.query.conditions import ColumnRef, Condition, Filter, IntervalRef, 
 from service.query.filters import either, ordered
 from service.query.literals import Physical
 from service.query.model import AGGREGATE, GROUP, STRETCH_END, Aggregate, GroupColumn, Grouping, GroupOutput, Output, is_stretch
+from service.query.naming import told_apart
 from service.query.scope import Scope
 from service.query.terms import cast, chosen
 
@@ -156,8 +157,6 @@ class GroupsDraft:
 
     def show(self, name: str, kind: str, number: int, term: Term | None = None) -> None:
         """Add a column to the view's rows."""
-        if any(output.name == name for output in self.outputs):
-            raise Problem("bad-definition", f"the view has two columns named {name}: rename one of them with AS")
         self.outputs.append(GroupOutput(name, kind, number, term))
 
     def cover(self, name: str, of: IntervalRef) -> None:
@@ -167,6 +166,13 @@ class GroupsDraft:
         self.covered = name, of
         for number, end in enumerate(("start", "end")):
             self.show(f"{name}_{end}", STRETCH_END, number)
+
+    def settle_names(self, names: Sequence[str]) -> None:
+        """Name the columns of the view's rows; a group column is called as it is shown first, and otherwise what it is."""
+        self.outputs = [output._replace(name=name) for output, name in zip(self.outputs, names, strict=True)]
+        shown = {output.number: output.name for output in reversed(self.outputs) if output.kind == GROUP}
+        own = [(shown.get(number, column.name), number in shown) for number, column in enumerate(self.columns)]
+        self.columns = [column._replace(name=name) for column, name in zip(self.columns, told_apart(own), strict=True)]
 
     def named(self, name: str) -> GroupOutput | None:
         """Return the column of the view's rows with this name, or else the group column."""
@@ -210,10 +216,6 @@ class GroupsDraft:
 
     def finish(self, most: int) -> Grouping:
         """`most`: the maximum number of groups."""
-        named = [column.name for column in self.columns]
-        twice = next((name for name in named if named.count(name) > 1), None)
-        if twice is not None:
-            raise Problem("bad-definition", f"the view is grouped by two columns named {twice}: rename one of them with AS")
         return Grouping(tuple(self.columns), tuple(self.aggregates), tuple(self.outputs), ordered(self.having), most)
 
 

@@ -263,16 +263,10 @@ def _of_group(columns: Sequence[tuple[str, str, bool]], point: Point) -> list[pa
     if alias != GROUP or not names:
         has = f"where.{GROUP}.<column>=value" if names else "nothing: it has one group"
         raise bad_parameter("where", f"a view with groups is looked up by {has}")
-    known = {name: name for name in names}
-    for name in names:  # without its alias, where that is unambiguous
-        short = name.partition(".")[2]
-        if short and [other.partition(".")[2] or other for other in names].count(short) == 1:
-            known.setdefault(short, name)
-    values = {known.get(name, name): value for name, value in given.items()}
-    if set(values) != set(names):
+    if set(given) != set(names):
         all_of = ", ".join(f"where.{GROUP}.{name}" for name in names)
         raise bad_parameter("where", f"a group is looked up by all of its columns: {all_of}")
-    return [_field(kind, nullable, f"where.{GROUP}.{name}", values[name]) for name, kind, nullable in columns]
+    return [_field(kind, nullable, f"where.{GROUP}.{name}", given[name]) for name, kind, nullable in columns]
 
 
 def parsed(relation: Relation, names: list[str], given: Mapping[str, str], parameter: str) -> pa.RecordBatch:

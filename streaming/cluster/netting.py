@@ -116,8 +116,8 @@ def _plain(column: pa.Array) -> npt.NDArray[np.uint64]:
 
 
 def emitted_together(identities: pa.RecordBatch, rows: pa.RecordBatch) -> pa.RecordBatch:
-    """As one batch. A column that both the identity and the row have is included once."""
-    names = [name for name in identities.schema.names if "." in name and name not in rows.schema.names]  # without a dot: no column's
+    """As one batch."""
+    names = [name for name in identities.schema.names if "." in name]  # without a dot: no column's
     fields = [*(identities.schema.field(name).remove_metadata() for name in names), *rows.schema]
     return pa.RecordBatch.from_arrays([*(identities.column(name) for name in names), *rows.columns], schema=pa.schema(fields))
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from itertools import chain, count
 
 from sqlglot import exp
 
@@ -17,6 +16,7 @@ from service.query.model import AGGREGATE, COMPUTED, GROUP, STRETCHES, GroupOutp
 from service.query.sql.conditions import operands
 from service.query.sql.filters import MIRRORED, is_empty
 from service.query.sql.names import Names, fold
+from service.query.sql.output_names import name_of, told_apart
 from service.query.sql.over_groups import read_over
 from service.query.sql.terms import COMPARED, is_constant, read_constant, read_like, read_term, require_text
 from service.query.terms import logical
@@ -27,6 +27,7 @@ _IN_HAVING = "in HAVING is not in GROUP BY: write the condition in WHERE"
 _IN_SELECT = "must be in GROUP BY, or in an aggregate: a group has several values of it"
 _OF_INTERVALS = ("duration", "intersection", *STRETCHES)
 ReadOutput = Callable[[exp.Expr, Names], list[Output]]
+ReadOutputs = Callable[[exp.Select, Names], list[Output]]
 
 
 def is_grouped(select: exp.Select) -> bool:
@@ -39,21 +40,23 @@ def is_grouped(select: exp.Select) -> bool:
     return any(map(_has_aggregate, select.expressions))
 
 
-def read_groups(select: exp.Select, names: Names, draft: Draft, read_output: ReadOutput) -> GroupsDraft:
-    """Read the groups. `read_output` reads an expression of SELECT without aggregates. Problems `unsupported-query`, `bad-query`,
-    `bad-definition`."""
+def read_groups(
+    select: exp.Select, names: Names, draft: Draft, read_output: ReadOutput, read_outputs: ReadOutputs
+) -> GroupsDraft:  # fmt: skip
+    """Read the groups. `read_output` reads an expression of SELECT without aggregates, `read_outputs` all of them. Problems
+    `unsupported-query`, `bad-query`, `bad-definition`."""
     distinct = select.args.get("distinct")
     if distinct is not None:
-        return _read_distinct(select, names, distinct, read_output)
+        return _read_distinct(select, names, read_outputs)
     return _Groups(select, names, draft, read_output).read()
 
 
-def _read_distinct(select: exp.Select, names: Names, distinct: exp.Expr, read_output: ReadOutput) -> GroupsDraft:
+def _read_distinct(select: exp.Select, names: Names, read_outputs: ReadOutputs) -> GroupsDraft:
     if select.args.get("group") or any(map(_has_aggregate, select.expressions)):
         raise unsupported("DISTINCT with GROUP BY or aggregates", "omit it; each group is one row")
     if select.args.get("having"):
         raise unsupported("HAVING with DISTINCT", "write the condition in WHERE")
-    return distinct_of(names.scope, [output for expression in select.expressions for output in read_output(expression, names)])
+    return distinct_of(names.scope, read_outputs(select, names))
 
 
 class _Groups:
@@ -63,11 +66,8 @@ class _Groups:
         self._select, self._names, self._draft, self._read_output = select, names, draft, read_output
         self._groups = GroupsDraft(names.scope)
         self._reads_having = False
-        self._found: list[tuple[exp.Expr, tuple[Output, str | None] | None]] | None = None
-        self._named: dict[str, exp.Expr] = {}  # expressions of SELECT by their names given with AS
-        for expression in select.expressions:
-            if isinstance(expression, exp.Alias):
-                self._named[fold(expression.args["alias"])] = expression.this
+        self._named = {_name_of(one): one.unalias() for one in reversed(select.expressions)}  # expressions of SELECT by their names
+        self._origins: list[exp.Expr] = []  # the expressions of SELECT that the outputs are of
 
     def read(self) -> GroupsDraft:
         group = self._select.args.get("group")
@@ -80,6 +80,8 @@ class _Groups:
                 self._placed(self._group_by, expression)
         for expression in self._select.expressions:
             self._placed(self._show, expression)
+        shown = [(output.name, origin) for output, origin in zip(self._groups.outputs, self._origins, strict=True)]
+        self._groups.settle_names(told_apart(self._names, shown))
         having, self._reads_having = self._select.args.get("having"), True
         if having is not None:
             self._having(self._groups, having.this)
@@ -98,7 +100,7 @@ class _Groups:
         elif isinstance(node, exp.Column) and not node.args.get("table") and fold(node.this) in self._named and not self._is_column(node):
             node = self._named[fold(node.this)]
         output, trunc = self._grouped(node.unnest())
-        self._groups.group(self._name_of(output, trunc), output, trunc)
+        self._groups.group(name_of(node), output, trunc)
 
     def _by_position(self, node: exp.Expr) -> exp.Expr:
         """Resolve the position in GROUP BY 2."""
@@ -136,19 +138,6 @@ class _Groups:
             return output
         return Output("", "term", None, (), read_term(node, self._names))
 
-    def _name_of(self, output: Output, trunc: str | None) -> str:
-        """Return the name of a group column in the view: as in SELECT, if it is there."""
-        if self._found is None:
-            shown = [(one, one.unalias().unnest()) for one in self._select.expressions]
-            self._found = [(one, self._find(node)) for one, node in shown if not _is_star(node) and not _has_aggregate(node)]
-        for expression, found in self._found:
-            if found == (output._replace(name=""), trunc):
-                if isinstance(expression, exp.Alias):
-                    return self._output_name(expression)
-                return trunc or output.name or _word(expression.unnest())
-        name, taken = trunc or output.name or "column", [column.name for column in self._groups.columns]
-        return next(one for one in chain([name], (f"{name}_{number}" for number in count(1))) if one not in taken)
-
     def _find(self, node: exp.Expr) -> tuple[Output, str | None] | None:
         """Return what an expression reads, as `_grouped` but unnamed; None if it is none that GROUP BY can have."""
         try:
@@ -168,23 +157,18 @@ class _Groups:
         node = expression.unalias().unnest()
         if (interval := _covered(node)) is not None:
             self._groups.cover(name or "coverage", self._names.interval(interval))
+            self._origins += [expression] * 2
         elif _is_star(node) or isinstance(node, exp.Column) or (isinstance(node, exp.Anonymous) and node.name.lower() in _OF_INTERVALS):
             for output in self._read_output(expression, self._names):
                 refuse_stretch(output)
                 self._show_group(expression, output.name, output, None)
         elif isinstance(node, exp.TimestampTrunc | exp.DateTrunc) and (found := self._find(node)) is not None and found[1] is not None:
-            self._show_group(expression, name or found[1], *found)
+            self._show_group(expression, name or name_of(node), *found)
         elif (one := self._input(node)) is not None:
-            self._add(expression, name or self._needs_name(node), one.kind, one.number)
+            self._add(expression, name or name_of(node), one.kind, one.number)
         else:
             term = read_over(node, self._names, self._value)
-            self._add(expression, name or self._needs_name(node), COMPUTED, 0, term)
-
-    def _needs_name(self, node: exp.Expr) -> str:
-        if one := self._input(node):
-            if one.kind == GROUP:
-                return self._groups.columns[one.number].name
-        raise self._names.bad(node, f"{node.sql(_SQL)} needs a name: write {node.sql(_SQL)} AS …")
+            self._add(expression, name or name_of(node), COMPUTED, 0, term)
 
     def _show_group(self, expression: exp.Expr, name: str, output: Output, trunc: str | None) -> None:
         number = self._groups.find(output, trunc)
@@ -193,9 +177,8 @@ class _Groups:
         self._add(expression, name, GROUP, number)
 
     def _add(self, expression: exp.Expr, name: str, kind: str, number: int, term: Term | None = None) -> None:
-        if any(output.name == name for output in self._groups.outputs):
-            raise self._names.bad(expression, f"the view has two columns named {name}: rename one of them with AS")
         self._groups.show(name, kind, number, term)
+        self._origins.append(expression)
 
     def _aggregate(self, node: exp.Expr) -> int:
         """Return the number of an aggregate. Rejects unsupported ones."""
@@ -320,6 +303,10 @@ class _Groups:
         return read_constant(self._names, node, self._groups.result_type(one), "HAVING")
 
 
+def _name_of(expression: exp.Expr) -> str:
+    return fold(expression.args["alias"]) if isinstance(expression, exp.Alias) else name_of(expression)
+
+
 def _covered(node: exp.Expr) -> exp.Expr | None:
     """Return the argument of `coverage(…)` with one interval."""
     node = node.unnest()
@@ -343,8 +330,3 @@ def _is_star(node: exp.Expr) -> bool:
 
 def _is_constant(node: exp.Expr) -> bool:
     return not any(isinstance(part, exp.Column) for part in node.walk())
-
-
-def _word(node: exp.Expr) -> str:
-    """Return the name of an expression without AS."""
-    return node.sql_name().lower() if isinstance(node, exp.Func) else "column"

@@ -26,6 +26,7 @@ from service.query.set_operations import Expression, SetOperation
 from service.query.sql.conditions import Conditions, ReadSubquery
 from service.query.sql.groups import is_grouped, read_groups
 from service.query.sql.names import Names, Source, Sources, Text, bad_query, fold, read_sources
+from service.query.sql.output_names import CALLED, name_of, told_apart
 from service.query.sql.terms import read_term
 from service.query.sql.text import BoundedParser, parse
 
@@ -68,6 +69,17 @@ class _Parser(BoundedParser, PostgresParser):
         if isinstance(made, exp.Interval) and token and token.token_type == TokenType.STRING and made.this.name != token.text:
             made.set("this", exp.Literal.string(token.text))
             made.set("unit", None)
+        return made
+
+    def _parse_function(self, *args: Any, **options: Any) -> exp.Expr | None:
+        """Keep the name of a function as it is written: the tree has `pow` and `power` as one."""
+        token = self._curr
+        made = super()._parse_function(*args, **options)
+        called = made
+        while isinstance(called, exp.Filter | exp.Window | exp.WithinGroup):
+            called = called.this
+        if called is not None and token is not None:
+            called.meta[CALLED] = token.text.lower()
         return made
 
     def _parse_join(self, *args: Any, **options: Any) -> exp.Join | None:
@@ -195,11 +207,11 @@ def _read_select(
         Conditions(draft, names, read_subquery if outer is None else None, words).add(select.args["where"].this)
     if outer is None and is_latest(select):
         draft.latest = read_latest(select, names)
-        _read_outputs(select, names, draft)
+        draft.outputs = _read_outputs(select, names)
     elif outer is None and is_grouped(select):
-        draft.groups = read_groups(select, names, draft, _read_output)
+        draft.groups = read_groups(select, names, draft, _read_output, _read_outputs)
     elif outer is None or words == "IN":
-        _read_outputs(select, names, draft)
+        draft.outputs = _read_outputs(select, names)
     elif any(isinstance(node, exp.Func) for part in select.expressions for node in part.walk()):  # it may return no row, or several
         raise unsupported(f"a function in the SELECT list of {words}", "write SELECT 1")
     return draft
@@ -250,16 +262,16 @@ def _is_comma(join: exp.Join) -> bool:
     return not (join.method or join.side or join.kind or join.args.get("on") or join.args.get("using"))
 
 
-def _read_outputs(select: exp.Select, names: Names, draft: Draft) -> None:
+def _read_outputs(select: exp.Select, names: Names) -> list[Output]:
     if not select.expressions:
         raise bad_query("SELECT has no columns", 1, 1)
-    seen = set()
+    outputs, origins = list[Output](), list[exp.Expr]()
     for expression in select.expressions:
-        for output in _read_output(expression, names):
-            if output.name in seen:
-                raise names.bad(expression, f"the view has two columns named {output.name}: rename one of them with AS")
-            seen.add(output.name)
-            draft.outputs.append(output)
+        made = _read_output(expression, names)
+        outputs += made
+        origins += [expression] * len(made)
+    found = told_apart(names, [(output.name, origin) for output, origin in zip(outputs, origins, strict=True)])
+    return [output._replace(name=name) for output, name in zip(outputs, found, strict=True)]
 
 
 def _refuse_clauses(select: exp.Select, sources: Sources | None, words: str) -> None:
@@ -353,10 +365,7 @@ def _outputs_of(expression: exp.Expr, names: Names) -> list[Output]:
         if not expression.expressions:
             raise unsupported(expression.sql(Dialect), f"{function} takes intervals, as in {function}(b.stay, m.slot)")
         return computed_outputs(function, tuple(names.interval(argument) for argument in expression.expressions), name)
-    term = read_term(expression, names)
-    if name is None:
-        raise names.bad(expression, f"{expression.sql(Dialect)} needs a name: write {expression.sql(Dialect)} AS …")
-    return [Output(name, "term", None, (), term)]
+    return [Output(name or name_of(expression), "term", None, (), read_term(expression, names))]
 
 
 def _read_star(expression: exp.Star | exp.Column, names: Names) -> list[ColumnRef]:

@@ -97,7 +97,7 @@ def query(definition: dict[str, Any]) -> Query:
                 "having": [
                     {"or": [
                         {"and": [{"column": "n", "op": ">", "value": 3}, {"column": "s", "op": "<", "value": 9}]},
-                        {"column": "b.room", "op": "=", "value": "a"},
+                        {"column": "room", "op": "=", "value": "a"},
                     ]},
                     {"not": {"or": [{"column": "n", "op": "=", "value": 7}, {"column": "s", "op": "in", "value": [2, 1]}]}},
                 ],
@@ -110,8 +110,8 @@ def query(definition: dict[str, Any]) -> Query:
                 "group": ["b.room"], "aggregate": [{"count": "*", "as": "n"}],
                 "having": [
                     {"or": [
-                        {"column": "n", "op": "<=", "value": 3}, {"column": "b.room", "op": "!=", "value": "b"},
-                        {"column": "n", "op": "=", "value": 1}, {"column": "b.room", "op": "=", "value": "a"},
+                        {"column": "n", "op": "<=", "value": 3}, {"column": "room", "op": "!=", "value": "b"},
+                        {"column": "n", "op": "=", "value": 1}, {"column": "room", "op": "=", "value": "a"},
                     ]},
                 ],
             },
@@ -155,7 +155,6 @@ def test_sql_and_json_are_the_same(sql: str, json: dict[str, Any] | None) -> Non
         ("SELECT room FROM bookings GROUP BY room HAVING guests > 1", "bad-query", "guests in HAVING is not in GROUP BY"),
         ("SELECT DISTINCT room FROM bookings HAVING room > 'a'", "unsupported-query", "write the condition in WHERE"),
         ("SELECT DISTINCT room, COUNT(*) AS n FROM bookings", "unsupported-query", "each group is one row"),
-        ("SELECT DISTINCT lower(room) FROM bookings", "bad-query", "needs a name"),
         ("SELECT COUNT(DISTINCT room, guests) AS n FROM bookings", "unsupported-query", "count one value"),
         ("SELECT AVG(starts) AS a FROM bookings", "unsupported-query", "AVG of bookings.starts (timestamp) is not"),
         ("SELECT SUM(made) AS a FROM bookings", "unsupported-query", "SUM of bookings.made (date) is not"),
@@ -178,7 +177,6 @@ def test_sql_and_json_are_the_same(sql: str, json: dict[str, Any] | None) -> Non
         ("SELECT RANK() OVER (ORDER BY id) AS r FROM bookings", "unsupported-query", "compute others when you read the rows"),
         ("SELECT room, COUNT(*) AS n FROM bookings GROUP BY ALL", "unsupported-query", "GROUP BY ALL"),
         ("SELECT COUNT(*) AS n FROM bookings GROUP BY 3", "bad-query", "GROUP BY 3"),
-        ("SELECT room, COUNT(*) FROM bookings GROUP BY room", "bad-query", "COUNT(*) needs a name"),
         ("SELECT guests, COUNT(*) AS n FROM bookings GROUP BY room", "bad-query", "guests must be in GROUP BY"),
         ("SELECT * FROM bookings GROUP BY room", "bad-query", "must be in GROUP BY"),
         ("SELECT SUM(room) AS s FROM bookings", "unsupported-query", "SUM of bookings.room (string) is not"),
@@ -211,11 +209,11 @@ def test_what_is_not_supported(sql: str, kind: str, says: str) -> None:
     ("json", "says"),
     [
         ({"group": ["b.room"], "select": ["b.room"]}, '"select" cannot be used with groups'),
-        ({"group": ["b.room"], "having": [{"column": "n", "op": ">", "value": 1}]}, 'the groups have no column "n"; they have b.room'),
+        ({"group": ["b.room"], "having": [{"column": "n", "op": ">", "value": 1}]}, 'the groups have no column "n"; they have room'),
         ({"having": [{"column": "n", "op": ">", "value": 1}]}, 'the groups have no column "n"; they have none: name them'),
         ({"group": ["b.room", "b.guests as b"], "aggregate": [{"count": "*", "as": "b"}]}, "two columns named b"),
         ({"aggregate": [{"count": "*", "sum": "b.guests", "as": "n"}]}, "an entry of aggregate has one of count"),
-        ({"aggregate": [{"count": "*"}]}, "as"),
+        ({"aggregate": [{"as": "n"}]}, "an entry of aggregate has one of count"),
         ({"aggregate": [{"count": "*", "as": "n"}], "groups": 0}, "groups"),
     ],
 )

@@ -220,12 +220,12 @@ def test_conditions_that_nothing_meets(condition: str) -> None:
 
 def test_select() -> None:
     names = [o.name for o in sql('SELECT *, b.id AS booking, guest g, "some col" AS "Some Col" FROM bookings b').query.outputs]
-    assert names == [f"b.{c.name}" for c in RELATIONS["bookings"].columns] + ["booking", "g", "Some Col"]
+    assert names == [c.name for c in RELATIONS["bookings"].columns] + ["booking", "g", "Some Col"]
     assert [o.name for o in sql("SELECT b.* EXCLUDE (b.room, guest), b.room AS r FROM bookings b").query.outputs] == [
-        *(f"b.{c.name}" for c in RELATIONS["bookings"].columns if c.name not in ("room", "guest")), "r",
+        *(c.name for c in RELATIONS["bookings"].columns if c.name not in ("room", "guest")), "r",
     ]  # fmt: skip
     both = [o.name for o in sql("SELECT * EXCLUDE (id, m.room) FROM bookings b JOIN maintenance m USING (room)").query.outputs]
-    assert "b.room" in both and not {"b.id", "m.id", "m.room"} & set(both), "a name without alias is that of each relation"
+    assert "room" in both and not {"id", "id_1", "room_1"} & set(both), "a name without alias is that of each relation"
     columns = "m.*, intersection(b.stay, m.slot) AS clash, duration(stay, slot), intersection(slot)"
     view = sql(f"SELECT {columns} FROM bookings b, maintenance m WHERE stay OVERLAPS slot")
     assert [o.name for o in view.query.outputs][-5:] == ["clash_start", "clash_end", "duration", "intersection_start", "intersection_end"]

@@ -63,7 +63,7 @@ def test_coverage_of_groups_in_sql_and_json(text: str, data: dict[str, Any]) -> 
 def test_plans_of_groups() -> None:
     view = sql(BY_ROOM, guarantee="strict")
     plan = view.plan.to_json()
-    assert (plan["class"], plan["algorithm"], plan["guarantee"]) == ("coverage by b.room, 1-D, 1 relation", "event-tree", "strict")
+    assert (plan["class"], plan["algorithm"], plan["guarantee"]) == ("coverage by room, 1-D, 1 relation", "event-tree", "strict")
     assert plan["notes"] == [] and alternatives(view.query, RELATIONS) == []
     assert sql("SELECT coverage(b.stay) AS busy FROM bookings b").plan.cls == "coverage, 1-D, 1 relation"
     found = refused({"sql": BY_ROOM, "algorithm": "interval-tree"})
@@ -112,7 +112,7 @@ def test_what_is_shown() -> None:
     view = sql(GAPS)
     assert view.query.aliases == (("b", "bookings"),) and [one.kind for one in view.query.subqueries] == ["gaps"]
     schema = Projection(view.query, RELATIONS).schema
-    assert schema.names == ["b.id", "free_start", "free_end"] and schema.field("free_end").type == pa.timestamp("us", "UTC")
+    assert schema.names == ["id", "free_start", "free_end"] and schema.field("free_end").type == pa.timestamp("us", "UTC")
     plain = sql(GAPS.replace(" AS free", "").replace("b.stay", "b.open").replace("m.slot", "m.shut")).query
     assert [one.name for one in plain.outputs] == ["b.id", "gaps_start", "gaps_end"]
 

@@ -386,7 +386,6 @@ def test_refusals(expression: str, type_: str, says: str) -> None:
 @pytest.mark.parametrize(
     ("query", "says"),
     [
-        ("SELECT k + 1 FROM t", "k + 1 needs a name: write k + 1 AS"),
         ("SELECT k + 1 AS x FROM t UNION SELECT k FROM t", "the computed column x in UNION or EXCEPT"),
         ("SELECT k AS x, k + 1 AS x FROM t", "two columns named x"),
     ],
@@ -405,7 +404,6 @@ def test_where_there_are_none(query: str, says: str) -> None:
         ({"expression": "k, i", "as": "x"}, "is not one expression"),
         ({"expression": "k FROM t", "as": "x"}, "is not one expression"),
         ({"expression": "1 FROM t; DROP TABLE t", "as": "x"}, "an expression is one"),
-        ({"expression": "k"}, "as: is missing"),
         ({"expression": "", "as": "x"}, "expression"),
         ({"expression": "(" * 3000 + "k" + ")" * 3000, "as": "x"}, "select.0.expression: "),
     ],
