@@ -35,7 +35,7 @@ def _listed(node: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 def _is_wide(item: dict[str, Any]) -> bool:
-    """Return whether an item of SELECT may stand for any number of columns: `*`, COLUMNS(…), and what contains it, or unnest of a struct."""
+    """Return whether an item of SELECT may be several columns: one with `*` or COLUMNS(…), or unnest of a struct."""
     pending: list[Any] = [item]
     while pending:
         one = pending.pop()

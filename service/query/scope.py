@@ -28,7 +28,7 @@ class Scope:
         self._visible = {**(outer.aliases if outer is not None else {}), **aliases}
         self._definitions = {alias: relations[relation] for alias, relation in self._visible.items()}
         self._hidden: Mapping[str, str] = {}
-        self._merged: list[set[ColumnRef]] = []  # columns that USING makes one
+        self._merged: list[list[ColumnRef]] = []  # columns that USING makes one: first the one that the name alone means
 
     def without(self, hidden: Mapping[str, str]) -> Scope:
         """Return this scope as it is seen where some of its aliases cannot be used, each for a reason."""
@@ -37,13 +37,13 @@ class Scope:
         made.aliases, made._visible = ({a: names[a] for a in names if a not in hidden} for names in (self.aliases, self._visible))
         return made
 
-    def merge(self, left: ColumnRef, right: ColumnRef) -> None:
-        """Make two columns one, as USING does: the name then needs no alias."""
+    def merge(self, left: ColumnRef, right: ColumnRef, is_right: bool) -> None:
+        """Make two columns one, as USING does: the name then needs no alias, and means the right one or (not `is_right`) the left one."""
         known = next((one for one in self._merged if left in one), None)
         if known is None:
-            self._merged.append({left, right})
-        else:
-            known.add(right)
+            known = [left]
+            self._merged.append(known)
+        known.insert(0 if is_right else len(known), right)
 
     def of(self, aliases: Iterable[str]) -> Scope:
         """Return a scope of these aliases, in this order, in which the other aliases of this scope are usable."""
@@ -102,8 +102,9 @@ class Scope:
         """Return the aliases whose relations have this name: one of those that USING makes one, those of the enclosing scope if there are
         none here. If only aliases have it that cannot be used here, the problem says so."""
         found = [alias for alias in self.aliases if has(self._definitions[alias])]
-        if found and any({ColumnRef(alias, name) for alias in found} <= one for one in self._merged):
-            return found[:1]
+        for merged in self._merged if found else ():
+            if set(merged).issuperset(ColumnRef(alias, name) for alias in found):
+                return [next(one.alias for one in merged if one.alias in found)]
         if not found and self._outer is not None:
             found = self._outer._find(name, has)
             for alias in found:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from itertools import chain
 from typing import Any
 
 from service.errors import Problem
@@ -213,7 +214,7 @@ def _accepts_missing(one: Either | Holds) -> Problem:
 
 def _outside(subquery: Draft) -> list[str]:
     """Return the aliases outside of the subquery that its conditions name."""
-    named = dict.fromkeys(ref.alias for pair in _pairs(subquery) for ref in pair)
+    named = dict.fromkeys([*(ref.alias for pair in _pairs(subquery) for ref in pair), *chain(*subquery.cross)])
     return [alias for alias in named if alias not in subquery.scope.aliases]
 
 

@@ -99,13 +99,13 @@ def test_without_select_all_columns(live: Case) -> None:
     definition = {name: value for name, value in live.json.items() if name != "select"}
     talk.view(live.client, f"{live.v}_x", definition)
     row = talk.ok(live.client.get(f"/v1/views/{live.v}_x/rows", headers={"Accept": talk.JSON}))["rows"][0]
-    assert list(row) == ["b.id", "b.room", "b.starts", "b.ends", "b.status", "m.id", "m.room", "m.begins", "m.finishes"]
+    assert list(row) == ["id", "room", "starts", "ends", "status", "id_1", "room_1", "begins", "finishes"]
 
 
 def test_names_of_columns_without_as(live: Case) -> None:
     talk.view(live.client, f"{live.v}_x", f"SELECT b.id, m.id, m.room AS place FROM {live.b} b, {live.m} m WHERE overlaps(b.stay, m.slot)")
     row = talk.ok(live.client.get(f"/v1/views/{live.v}_x/rows", headers={"Accept": talk.JSON}))["rows"][0]
-    assert list(row) == ["b.id", "m.id", "place"]
+    assert list(row) == ["id", "id_1", "place"]
 
 
 def test_duration_and_unbounded_sides(live: Case) -> None:
@@ -155,7 +155,6 @@ def test_where_null(live: Case) -> None:
 
 FROM = "FROM {b} b JOIN {m} m ON b.room = m.room AND overlaps(b.stay, m.slot)"
 UNSUPPORTED = {
-    "left join without a condition": "SELECT b.id FROM {b} b LEFT JOIN {m} m ON TRUE",
     "left join with a condition on the preserved side": "SELECT b.id FROM {b} b LEFT JOIN {m} m ON m.room = b.room AND b.id > 3",
     "left join on two aliases": "SELECT b.id FROM {b} b JOIN {b} c ON b.room = c.room LEFT JOIN {m} m ON m.room = b.room AND m.id = c.id",
     "full join of three": "SELECT b.id FROM {b} b JOIN {b} c ON b.room = c.room FULL JOIN {m} m ON m.room = b.room",

@@ -89,7 +89,7 @@ def test_columns(server: ServerProcess, client: httpx.Client, kill: bool) -> Non
         assert changes_since(client, token) == emitted, "the token goes on over restarts"
     problem(client.put("/v1/views/everything", json={"sql": ALL.replace("*", "a.note")}), 409, "definition-differs")
     view(client, "noted", "SELECT a.id, a.note FROM stays a JOIN stays b ON a.note = b.note")
-    assert [row["a.note"] for row in rows_of(client, "/v1/views/noted/rows")] == ["late"]
+    assert [row["note"] for row in rows_of(client, "/v1/views/noted/rows")] == ["late"]
 
 
 def test_bodies_without_the_column(client: httpx.Client) -> None:
@@ -208,7 +208,7 @@ def test_nulls(server: ServerProcess, client: httpx.Client) -> None:
     ok(client.post(url, content=lines(rows), headers={"Content-Type": JSONL}))
     for _ in range(2):
         assert rows_of(client, "/v1/relations/rooms/rows") == [{"size": None} | row for row in sorted(rows, key=lambda row: row["id"])]
-        assert {row["r.size"] for row in rows_of(client, "/v1/views/sized/rows")} == {9}
+        assert {row["size"] for row in rows_of(client, "/v1/views/sized/rows")} == {9}
         ok(client.put("/v1/views/sized", json=shown), 200)
         client = again(server, True)
 

@@ -131,7 +131,7 @@ class Followed:
                 case "insert":
                     row, (alias, columns) = record["row"], KEYS[self.name]
                     stretch = "free" if self.name == "free" else "busy"
-                    of = {column: row[f"{alias}.{column}" if alias != "group" else column] for column in columns}
+                    of = {column: row[column] for column in columns}
                     assert record["key"] == {alias: of, stretch: {"start": row[f"{stretch}_start"]}}
                     assert json.dumps(record["key"]) not in self.rows
                     self.rows[json.dumps(record["key"])] = tuple(row.values())
@@ -217,7 +217,7 @@ def read_in_parts(client: httpx.Client, tables: Rows, wanted: dict[str, list[tup
     assert sorted(parts, key=repr) == wanted["free"]
     table = pyarrow.parquet.read_table(io.BytesIO(client.get("/v1/views/free/rows.parquet").content))
     stream = pa.ipc.open_stream(client.get("/v1/views/free/rows", headers={"Accept": ARROW}).content).read_all()
-    assert table.column_names == stream.column_names == ["s.id", "s.room", "free_start", "free_end"]
+    assert table.column_names == stream.column_names == ["id", "room", "free_start", "free_end"]
     for one in (table, stream):
         assert one.num_rows == len(wanted["free"]) and one.schema.field("free_end").type == pa.timestamp("us", "UTC")
     assert len(client.get("/v1/views/busy/rows", headers={"Accept": CSV}).text.splitlines()) == 1 + len(wanted["busy"])

@@ -208,6 +208,7 @@ class Statement:
         self.kinds: set[str] = set()
         self.in_common: list[str] = []  # intervals of x and y that overlap
         self.equated: list[str] = []  # columns of both sides that some condition equates
+        self.merged: list[str] = []  # columns of USING
         self.text, self.theirs = self._form() if rng.random() < 0.2 else self._select()
 
     def _form(self) -> Form:
@@ -252,7 +253,13 @@ class Statement:
             return self._as_of(first)
         second = first if kind == "self" else rng.choice("lr")
         word = {"left": "LEFT ", "right": "RIGHT ", "full": "FULL ", "semi": "SEMI ", "anti": "ANTI "}.get(kind, "")
-        text = f"{first} x {word}JOIN {second} y ON {self._on('x', 'y', first if first == second else None)}"
+        if rng.random() < 0.15:
+            self.merged = rng.sample("ktvphu", rng.choice((1, 1, 2)))
+            self.kinds.add("using")
+            self.equated += self.merged
+            text = f"{first} x {word}JOIN {second} y USING ({', '.join(self.merged)})"
+        else:
+            text = f"{first} x {word}JOIN {second} y ON {self._on('x', 'y', first if first == second else None)}"
         if kind in ("semi", "anti"):
             self.in_common = []
         else:
@@ -275,6 +282,9 @@ class Statement:
 
     def _on(self, x: str, y: str, of_one: str | None) -> str:
         rng = self.random
+        if rng.random() < 0.1:
+            self.kinds.add("product")
+            return rng.choice(("TRUE", self._filter(y), f"{self._filter(y)} AND {self._filter(x)}"))
         chosen = rng.sample(
             [
                 *(f"{x}.{c} = {y}.{c}" for c in f"k{_GROUPED}"), f"overlaps({x}.i, {y}.i)",
@@ -363,6 +373,7 @@ class Statement:
         """Return columns and expressions."""
         rng, terms = self.random, self._terms
         found = [terms.term() if rng.random() < 0.5 else column for column in self._columns(rng.randrange(1, 5))]
+        found += [name for name in self.merged if rng.random() < 0.7]
         return ", ".join(f"{one} AS c{at}" for at, one in enumerate(found))
 
     def _excluding(self, source: str) -> Form:

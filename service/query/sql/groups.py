@@ -73,11 +73,12 @@ class _Groups:
         group = self._select.args.get("group")
         if group is not None:
             for name, value in group.args.items():
-                if value and name != "expressions":
-                    what = "GROUP BY ALL" if name == "all" else name.replace("_", " ").upper()
-                    raise unsupported(what, "name the columns; define a view for each grouping")
+                if value and name not in ("expressions", "all"):
+                    raise unsupported(name.replace("_", " ").upper(), "name the columns; define a view for each grouping")
             for expression in group.expressions:
                 self._placed(self._group_by, expression)
+            if group.args.get("all"):
+                self._group_by_all()
         for expression in self._select.expressions:
             self._placed(self._show, expression)
         shown = [(output.name, origin) for output, origin in zip(self._groups.outputs, self._origins, strict=True)]
@@ -101,6 +102,15 @@ class _Groups:
             node = self._named[fold(node.this)]
         output, trunc = self._grouped(node.unnest())
         self._groups.group(name_of(node), output, trunc)
+
+    def _group_by_all(self) -> None:
+        for expression in self._select.expressions:
+            node = expression.unalias()
+            if _is_star(node):
+                for output in self._read_output(node, self._names):
+                    self._groups.group(output.name, output)
+            elif not _has_aggregate(node):
+                self._placed(self._group_by, node)
 
     def _by_position(self, node: exp.Expr) -> exp.Expr:
         """Resolve the position in GROUP BY 2."""

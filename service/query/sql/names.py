@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from difflib import get_close_matches
 from itertools import chain
 from typing import NamedTuple
@@ -93,11 +93,15 @@ def meant(node: exp.Expr) -> str | None:
     return f"did you mean {close[0]}(…)?" if close else None
 
 
-class Names:
-    """Resolves names within one SELECT."""
+Shown = tuple[ColumnRef, ...]
+"""A column of `*`; both sides of one that FULL JOIN merges: it has the value of the one that is there."""
 
-    def __init__(self, scope: Scope, source: Source) -> None:
-        self.scope = scope
+
+class Names:
+    """Resolves names within one SELECT. `shown`: the columns of `*`."""
+
+    def __init__(self, scope: Scope, source: Source, shown: Sequence[Shown] = ()) -> None:
+        self.scope, self.shown = scope, shown
         self.bad, self.placed = source.bad, source.placed
 
     def check(self, column: exp.Column) -> None:
@@ -166,7 +170,7 @@ class Names:
         return found[0]
 
     def _parts(self, node: exp.Column) -> tuple[str | None, str]:
-        if node.args.get("db"):
+        if node.args.get("db") and not is_public(node):
             raise unsupported(f"the schema in {node.sql('postgres')}", "write alias.column")
         table = node.args.get("table")
         return (fold(table) if table else None), fold(node.this)
@@ -185,6 +189,14 @@ class JoinedRelation(NamedTuple):
     def before(self) -> list[str]:
         """The visible aliases to its left."""
         return [alias for alias in self.names.scope.aliases if alias not in self.aliases]
+
+    @property
+    def may_be_product(self) -> bool:
+        """Whether a product is asked for if nothing compares its columns with others: by CROSS JOIN, NATURAL JOIN, or ON. (Conditions in
+        JSON ask for none: there it is an entry of its own.)"""
+        join, table = self.join, self.join.find(exp.Table)
+        is_written = bool(join.args.get("on")) and table is not None and "path" not in table.meta
+        return join.kind == "CROSS" or join.method == "NATURAL" or is_written
 
 
 class Sources(NamedTuple):
@@ -216,18 +228,37 @@ def read_sources(select: exp.Select, source: Source, relations: Mapping[str, Rel
         aliases[alias] = fold(table.this)
     whole, joined = Scope(aliases, relations, outer), list[JoinedRelation]()
     deleted, later = dict[str, str](), {} if isinstance(source, Fields) else dict.fromkeys(list(aliases)[1:], _LATER)
+    apart, shown = list[Shown](), _columns(whole, list(aliases)[:1])  # of `*`: behind a comma another join begins
     for join, own_tables in zip(joins, joined_tables, strict=True):
         own = [_alias(table) for table in own_tables]
         for alias in own:
             later.pop(alias, None)
+        if is_comma(join):
+            apart, shown = [*apart, *shown], []
         names = Names(whole.without({**deleted, **later}), source)
-        left = Names(whole.without({**deleted, own[0]: "no relation before it has a column of this name", **later}), source)
-        joined.append(JoinedRelation(join, own, names, list(_using(join, own[0], names, left))))
-        if join.kind in ("SEMI", "ANTI") and not join.method:
+        others = {ref.alias: _COMMA for one in apart for ref in one}
+        left = Names(whole.without({**deleted, **others, own[0]: "no relation before it has a column of this name", **later}), source)
+        using = list(_using(join, own[0], names, left, shown))
+        joined.append(JoinedRelation(join, own, names, using))
+        if join.kind in ("SEMI", "ANTI") and join.method != "ASOF":
             deleted[own[0]] = _DELETED
-    return Sources(tables, joined, whole, Names(whole.without(deleted), source))
+        else:
+            shown = _joined(shown, _columns(whole, own), using, join.side)
+    return Sources(tables, joined, whole, Names(whole.without(deleted), source, [*apart, *shown]))
 
 
+def _columns(scope: Scope, aliases: Sequence[str]) -> list[Shown]:
+    return [(ColumnRef(alias, column.name),) for alias in aliases for column in scope.definition(alias).columns]
+
+
+def _joined(left: list[Shown], right: list[Shown], using: Sequence[tuple[ColumnRef, ColumnRef]], side: str) -> list[Shown]:
+    """Return the columns of a join: those of USING come first, each once."""
+    merged = [{"RIGHT": (y,), "FULL": (x, y)}.get(side, (x,)) for x, y in using]
+    known = {ref for pair in using for ref in pair}
+    return [*merged, *(one for one in (*left, *right) if known.isdisjoint(one))]
+
+
+_COMMA = "JOIN binds before the comma, so this relation is not a side of it"
 _LATER = "ON can refer only to relations joined before it; move the condition to the ON of the later join, or to WHERE"
 _DELETED = "the right side of SEMI JOIN and ANTI JOIN is visible in its ON alone"
 
@@ -237,13 +268,30 @@ def _alias(table: exp.Expr) -> str:
     return fold(given.this if given and given.this else table.this)
 
 
+def is_comma(join: exp.Join) -> bool:
+    """Return whether the relation follows a comma, which binds less than JOIN."""
+    return not (join.method or join.side or join.kind or join.args.get("on") or join.args.get("using"))
+
+
+def is_public(node: exp.Expr) -> bool:
+    """Return whether the schema of a table or a column is that in which all relations are, as in PostgreSQL."""
+    return not node.args.get("catalog") and fold(node.args["db"]) == "public"
+
+
 def _is_plain(table: exp.Expr) -> bool:
     return isinstance(table, exp.Table) and isinstance(table.this, exp.Identifier)
 
 
-def _using(join: exp.Join, alias: str, names: Names, left: Names) -> Iterator[tuple[ColumnRef, ColumnRef]]:
-    """Yield the pairs of columns of USING. `left`: the names to the left of the join."""
-    for node in join.args.get("using") or []:
+def _using(
+    join: exp.Join, alias: str, names: Names, left: Names, shown: Sequence[Shown]
+) -> Iterator[tuple[ColumnRef, ColumnRef]]:  # fmt: skip
+    """Yield the pairs of columns of USING, or of NATURAL JOIN. `left`: the names to the left of the join; `shown`: its columns."""
+    using = join.args.get("using") or []
+    if join.method == "NATURAL":
+        own = {column.name for column in names.scope.definition(alias).columns}
+        common = dict.fromkeys(refs[0].column for refs in shown if refs[0].column in own)
+        using = [_at(join.this, exp.to_identifier(name, quoted=True)) for name in common]
+    for node in using:
         identifier = node.this if isinstance(node, exp.Column) else node
         try:
             right = names.scope.column(alias, fold(identifier))
@@ -255,6 +303,11 @@ def _using(join: exp.Join, alias: str, names: Names, left: Names) -> Iterator[tu
         if len(found) > 1:
             instead = f"write ON {right} = {found[0]}, or use another alias"
             raise names.bad(identifier, f"USING ({right.column}) is ambiguous: {instead}")
-        if join.side not in ("RIGHT", "FULL"):  # for those, the name would mean the other column, or either
-            names.scope.merge(found[0], right)
+        names.scope.merge(found[0], right, join.side == "RIGHT")
         yield found[0], right
+
+
+def _at(place: exp.Expr, node: exp.Identifier) -> exp.Identifier:
+    """Return the node with the position of another one."""
+    node.meta.update(next((one.meta for one in place.walk() if "start" in one.meta), {}))
+    return node

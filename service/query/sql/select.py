@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
+from itertools import chain
 from typing import Any, TypeVar
 
 from sqlglot import exp
@@ -25,7 +26,7 @@ from service.query.scope import Scope, check_relation
 from service.query.set_operations import Expression, SetOperation
 from service.query.sql.conditions import Conditions, ReadSubquery
 from service.query.sql.groups import is_grouped, read_groups
-from service.query.sql.names import Names, Source, Sources, Text, bad_query, fold, read_sources
+from service.query.sql.names import Names, Shown, Source, Sources, Text, bad_query, fold, is_comma, is_public, read_sources
 from service.query.sql.output_names import CALLED, name_of, told_apart
 from service.query.sql.terms import read_term
 from service.query.sql.text import BoundedParser, parse
@@ -44,6 +45,7 @@ _CLAUSES = {
     "into": ("INTO", "omit it; the name of the view is in the URL"),
 }
 T = TypeVar("T")
+_SOURCES = ("from_", "joins", "with_")
 _GROUPED = ("distinct", "group", "having")
 
 _INPUTS: dict[str, SubqueryKind] = {"LEFT": "optional", "RIGHT": "optional", "FULL": "full"}
@@ -167,11 +169,30 @@ def _check_names(
     sources = read_sources(select, source, relations, outer)
     if sources is None:
         return None
+    _write_out(select, sources)
     parts = [(one, sources.names) for one in (*select.expressions, *filter(None, map(select.args.get, ("where", "qualify"))))]
     for part, names in (*parts, *((one.join.args.get("on"), one.names) for one in sources.joined)):
         for column in _own_columns(part) if part is not None else ():
             names.check(column)
     return sources
+
+
+def _write_out(select: exp.Select, sources: Sources) -> None:
+    """Replace each name that means a column of both sides of a FULL JOIN, by USING, by COALESCE of the two."""
+    either = {refs[0].column: refs for refs in sources.names.shown if len(refs) > 1}
+    for part in chain(*(value if isinstance(value, list) else [value] for name, value in select.args.items() if name not in _SOURCES)):
+        for column in list(_own_columns(part)) if either and isinstance(part, exp.Expr) else ():
+            if not column.args.get("table") and (refs := either.get(fold(column.this))) is not None:
+                column.replace(_merged(refs, column.this))
+
+
+def _merged(refs: Shown, written: exp.Identifier | None = None) -> exp.Coalesce:
+    """Return the value of a column of both sides of a FULL JOIN; it keeps the name and the position of what was written."""
+    columns = [exp.Column(this=exp.to_identifier(ref.column, quoted=True), table=exp.to_identifier(ref.alias)) for ref in refs]
+    made = exp.Coalesce(this=columns[0], expressions=columns[1:])
+    made.meta.update({} if written is None else written.meta)
+    made.meta[CALLED] = refs[0].column
+    return made
 
 
 def _own_columns(part: exp.Expr) -> Iterator[exp.Column]:
@@ -228,11 +249,13 @@ def _read_joins(sources: Sources, read_subquery: ReadSubquery | None, words: str
             read_as_of(join, one.before, join.meta.get("of", own[0]), draft, names)
             continue
         if kind is None:
+            mine = Draft(draft.scope, equal=list(one.using))
             draft.equal += one.using
-            if join.kind == "CROSS":
-                draft.cross.append((one.before[-1], own[0]))
             if join.args.get("on"):
+                Conditions(mine, names, read_subquery, words).add(join.args["on"])
                 Conditions(draft, names, read_subquery, words).add(join.args["on"])
+            if one.may_be_product and mine.has_filters_only:
+                draft.cross.append((one.before[-1], own[0]))
             continue
         if words:
             raise unsupported(f"{_join_words(join)} in {words}", f"write {words} (SELECT … FROM … WHERE …), joined by JOIN")
@@ -240,7 +263,7 @@ def _read_joins(sources: Sources, read_subquery: ReadSubquery | None, words: str
         if join.side == "RIGHT":  # the mirror of LEFT JOIN: everything before it is the part
             if draft.subqueries or draft.absent:
                 raise unsupported("RIGHT JOIN after another outer join", f"begin with {own[0]}: write FROM {own[0]} LEFT JOIN …")
-            if any(_is_comma(earlier.join) for earlier in sources.joined[: sources.joined.index(one)]):
+            if any(is_comma(earlier.join) for earlier in sources.joined[: sources.joined.index(one)]):
                 raise unsupported("RIGHT JOIN after a comma", f"begin with {own[0]}: write FROM {own[0]} LEFT JOIN …")
             draft.scope = whole.of(one.before)
             part, draft = draft, Draft(whole)
@@ -249,17 +272,14 @@ def _read_joins(sources: Sources, read_subquery: ReadSubquery | None, words: str
         part.equal += one.using
         if on is not None:
             Conditions(part, names, None, _join_words(join)).add(on)
+        if one.may_be_product and part.has_filters_only:
+            part.cross.append((one.before[-1], own[0]))
         if kind == "absent":
             draft.absent.append(part)
         else:
             draft.subqueries.append(SubqueryDraft(kind, part))
     draft.scope = whole.of(list(sources.names.scope.aliases))
     return draft
-
-
-def _is_comma(join: exp.Join) -> bool:
-    """Return whether the relation follows a comma, which binds less than JOIN."""
-    return not (join.method or join.side or join.kind or join.args.get("on") or join.args.get("using"))
 
 
 def _read_outputs(select: exp.Select, names: Names) -> list[Output]:
@@ -284,9 +304,7 @@ def _refuse_clauses(select: exp.Select, sources: Sources | None, words: str) -> 
                 part, instead = f"{part} in {words}", f"write {words} (SELECT … FROM … WHERE …)"
             problem = unsupported(part, instead)
             raise names.placed(problem, value) if names is not None and isinstance(value, exp.Expr) else problem
-    for position, join in enumerate(select.args.get("joins") or [], 1):
-        if join.method == "NATURAL" and sources is not None:
-            _refuse_natural(sources.whole, position)
+    for join in select.args.get("joins") or []:
         _refuse_join(join)
     for part in select.expressions:
         _refuse_expression(part, names)
@@ -294,25 +312,15 @@ def _refuse_clauses(select: exp.Select, sources: Sources | None, words: str) -> 
             raise unsupported(f"{aggregate.sql(Dialect)} in {words}", "write SELECT 1")
 
 
-def _refuse_natural(scope: Scope, position: int) -> None:
-    """Reject NATURAL JOIN, whose columns would change with the relations."""
-    alias, before = list(scope.aliases)[position], list(scope.aliases)[:position]
-    known = {column.name for other in before for column in scope.definition(other).columns}
-    shared = [column.name for column in scope.definition(alias).columns if column.name in known]
-    table = alias if alias == scope.aliases[alias] else f"{scope.aliases[alias]} {alias}"
-    instead = f"JOIN {table} USING ({', '.join(shared)})" if shared else f"CROSS JOIN {table}"
-    raise unsupported("NATURAL JOIN", f"name the join columns: write {instead}")
-
-
 def _refuse_join(join: exp.Join) -> None:
     if join.method == "ASOF":
         return
-    if join.method:
+    if join.method not in ("", "NATURAL"):
         raise unsupported(f"{join.method} JOIN", "write JOIN … ON a.k = b.k AND overlaps(a.x, b.y)")
     if (join.side or join.kind not in ("", "INNER", "CROSS")) and (join.side, join.kind) not in _KINDS:
         raise unsupported(_join_words(join), "write JOIN, LEFT JOIN, RIGHT JOIN, FULL JOIN, SEMI JOIN or ANTI JOIN with ON …")
     for name, value in join.args.items():
-        if value and name not in ("this", "on", "using", "kind", "side"):
+        if value and name not in ("this", "on", "using", "kind", "side", "method"):
             raise unsupported(f"{name.strip('_').upper()} of a JOIN", "write JOIN … ON …")
 
 
@@ -322,9 +330,9 @@ def _join_words(join: exp.Join) -> str:
 
 def _refuse_table(table: exp.Expr) -> None:
     for name, value in table.args.items():
-        if value and name in ("db", "catalog"):
-            raise unsupported(f"the schema of {table.sql(Dialect)}", f"relations have no schema: write {table.name}")
-        if value and (name not in ("this", "alias") or (name == "alias" and value.args.get("columns"))):
+        if value and name in ("db", "catalog") and not is_public(table):
+            raise unsupported(f"the schema of {table.sql(Dialect)}", f"all relations are in the schema public: write {table.name}")
+        if value and (name not in ("this", "alias", "db") or (name == "alias" and value.args.get("columns"))):
             raise unsupported(f"{table.sql(Dialect)} in FROM", f"write {table.name} alone, or with an alias")
 
 
@@ -349,7 +357,7 @@ def _read_output(expression: exp.Expr, names: Names) -> list[Output]:
 
 def _outputs_of(expression: exp.Expr, names: Names) -> list[Output]:
     if isinstance(expression, exp.Star) or (isinstance(expression, exp.Column) and isinstance(expression.this, exp.Star)):
-        return [column_output(ref) for ref in _read_star(expression, names)]
+        return [_shown_output(refs, names) for refs in _read_star(expression, names)]
     name = None
     if isinstance(expression, exp.Alias):
         try:
@@ -368,12 +376,18 @@ def _outputs_of(expression: exp.Expr, names: Names) -> list[Output]:
     return [Output(name or name_of(expression), "term", None, (), read_term(expression, names))]
 
 
-def _read_star(expression: exp.Star | exp.Column, names: Names) -> list[ColumnRef]:
+def _shown_output(refs: Shown, names: Names) -> Output:
+    if len(refs) == 1:
+        return column_output(refs[0])
+    return Output(refs[0].column, "term", None, (), read_term(_merged(refs), names))
+
+
+def _read_star(expression: exp.Star | exp.Column, names: Names) -> list[Shown]:
     """Read `*` or `x.*`, perhaps with EXCLUDE."""
-    star, aliases = expression, list(names.scope.aliases)
+    star, shown = expression, list(names.shown)
     if isinstance(expression, exp.Column):
-        star, aliases = expression.this, [fold(expression.args["table"])]
-    refs = [ColumnRef(alias, column.name) for alias in aliases for column in names.scope.definition(alias, "*").columns]
+        star, of = expression.this, fold(expression.args["table"])
+        shown = [(ColumnRef(of, column.name),) for column in names.scope.definition(of, "*").columns]
     for what, value in star.args.items():
         if value and what != "except_":
             raise unsupported(f"{what.upper()} behind *", "name the columns")
@@ -381,8 +395,8 @@ def _read_star(expression: exp.Star | exp.Column, names: Names) -> list[ColumnRe
         if not isinstance(column, exp.Column):
             raise names.bad(column, f"EXCLUDE takes names of columns, not {column.sql(Dialect)}")
         alias, name = (fold(column.args["table"]) if column.args.get("table") else None), fold(column.this)
-        left = [ref for ref in refs if ref.column != name or alias not in (None, ref.alias)]
-        if len(left) == len(refs):
+        left = [refs for refs in shown if refs[0].column != name or alias not in (None, *(ref.alias for ref in refs))]
+        if len(left) == len(shown):
             raise names.bad(column, f"EXCLUDE: * has no column {column.sql(Dialect)}")
-        refs = left
-    return refs
+        shown = left
+    return shown

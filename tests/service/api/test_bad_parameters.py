@@ -60,7 +60,7 @@ ROWS = [
     ("views/grouped/rows?overlaps=1,2", "overlaps"),
     ("views/grouped/rows?where.a.id=1", "where"),
     ("views/grouped/rows?where.group.n=1", "where"),
-    ("views/grouped/rows?where.group.a.tag=%22", "where.group.a.tag"),
+    ("views/grouped/rows?where.group.tag=%22", "where.group.tag"),
     ("views/either/rows?overlaps.a.x=1,2", "overlaps.a.x"),
     ("views/either/rows?where.a.id=1", "where"),
     ("views/v/changes?since=x&snapshot=true", "since"),

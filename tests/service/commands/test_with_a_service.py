@@ -73,7 +73,7 @@ def test_the_tour(server: ServerProcess, capfd: pytest.CaptureFixture[str]) -> N
     assert senator["id"] == 1
     assert main(["view", "senator_terms", "--sql", "SELECT count(*) AS n FROM senator_terms", *url]) == 1
     assert "definition-differs" in capfd.readouterr().err
-    assert main(["view", "other", "--sql", "SELECT * FROM senator_terms s LEFT JOIN rep_terms r ON true", *url]) == 1
+    assert main(["view", "other", "--sql", "SELECT * FROM senator_terms s LEFT JOIN rep_terms r ON s.id > 3", *url]) == 1
     assert capfd.readouterr().err.startswith("livejoin: unsupported-query: LEFT JOIN")
 
 
@@ -122,7 +122,7 @@ def test_files_of_every_kind(shared_server: ServerProcess, tmp_path: Path, monke
         view = client.view(f"v_{relation}", f"SELECT a.id, a.at, a.note FROM {relation} a")
         assert view.count() == 2000
         (found,) = view.rows(where={"a.id": 999})
-    assert found == {"a.id": 999, "a.at": "2023-11-14T22:13:20.000999Z", "a.note": "n,999"}
+    assert found == {"id": 999, "at": "2023-11-14T22:13:20.000999Z", "note": "n,999"}
 
 
 def test_rejected_rows_are_shown_by_their_lines(

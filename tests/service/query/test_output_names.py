@@ -63,7 +63,10 @@ def test_one_row(expression: str, name: str) -> None:
 
 
 def test_groups() -> None:
-    text = "SELECT t.word, date_trunc('day', t.at), COUNT(*), count(n), COUNT(DISTINCT n), Sum(n), AVG(n) AS sum, MIN(n), MAX(n) FROM t GROUP BY 1, 2"
+    text = (
+        "SELECT t.word, date_trunc('day', t.at), COUNT(*), count(n), COUNT(DISTINCT n), Sum(n), AVG(n) AS sum, MIN(n), MAX(n) FROM t "
+        "GROUP BY 1, 2"
+    )
     assert names(text) == ["word", "date_trunc", "count", "count_1", "count_2", "sum_1", "sum", "min", "max"]
     assert [column.name for column in parse_view("v", {"sql": text}, {"t": DEFINITION}).query.groups.columns] == ["word", "date_trunc"]  # type: ignore[union-attr]
     assert names("SELECT word, COUNT(*) FROM t GROUP BY word HAVING count > 1") == ["word", "count"]
@@ -93,7 +96,8 @@ def test_repeated_names_are_duckdbs() -> None:
     database = duckdb.connect()
     database.execute('CREATE TABLE t (id BIGINT, "at" TIMESTAMP, doc JSON, word VARCHAR, n_1 BIGINT, "M" BIGINT, n BIGINT)')
     choice = random.Random(1)
-    definition = parse_relation({"columns": [{"name": name.replace("N", "M"), "type": type_} for name, type_ in COLUMNS.items()], "key": ["id"]})
+    columns = [{"name": name.replace("N", "M"), "type": type_} for name, type_ in COLUMNS.items()]
+    definition = parse_relation({"columns": columns, "key": ["id"]})
     for _ in range(100):
         chosen = choice.choices(["a.n", "b.n", "n_1", "*", "a.*", "b.id", "a.word"], k=choice.randint(1, 5))
         text = f"SELECT {', '.join(chosen)} FROM t a JOIN t b ON a.id = b.id".replace(" n_1", " a.n_1")

@@ -56,7 +56,7 @@ def test_the_right_side_of_semi_and_anti_join_is_visible_in_its_on_alone(join: s
     [
         ("SELECT l.id FROM l JOIN r ON l.a = s.a JOIN s ON s.a = r.a", "s.a: s cannot be used here: ON can refer only to relations"),
         ("SELECT l.id FROM l, r RIGHT JOIN s ON r.a = s.a", "RIGHT JOIN after a comma is not supported: begin with s"),
-        ("SELECT a FROM l JOIN r USING (a), s JOIN l m USING (a) WHERE l.b = m.b", "USING (a) is ambiguous"),
+        ("SELECT a FROM l JOIN r USING (a), s JOIN l m USING (a) WHERE l.b = m.b", "the column a is ambiguous: write l.a or r.a or"),
         ("SELECT l.id FROM l JOIN r USING (nope)", "r has no column nope"),
         ("SELECT l.id FROM l JOIN s USING (c)", "s.c: s cannot be used here: no relation before it has a column of this name"),
         ("SELECT l.id FROM l WHERE EXISTS (SELECT 1 FROM r JOIN s USING (b) WHERE r.a = l.a)", "s has no column b"),

@@ -114,7 +114,7 @@ def test_what_is_shown() -> None:
     schema = Projection(view.query, RELATIONS).schema
     assert schema.names == ["id", "free_start", "free_end"] and schema.field("free_end").type == pa.timestamp("us", "UTC")
     plain = sql(GAPS.replace(" AS free", "").replace("b.stay", "b.open").replace("m.slot", "m.shut")).query
-    assert [one.name for one in plain.outputs] == ["b.id", "gaps_start", "gaps_end"]
+    assert [one.name for one in plain.outputs] == ["id", "gaps_start", "gaps_end"]
 
 
 def test_plans() -> None:
