@@ -29,9 +29,10 @@ class IntervalRef(NamedTuple):
 class Term(NamedTuple):
     """An expression over a row, made by `terms`, which has the typing rules. `kind`: of its values, as in `wire.kinds`.
 
-    op     column (value: the ColumnRef), constant (value in physical form, None for null), + - * / % negative || lower upper cast coalesce
-           case (args: condition, value, …, else), date_trunc (value: unit), ->> (value: the path), = != < <= > >= and or not is_null
-           not_null like (value: the pattern)
+    op     column (value: the ColumnRef), constant (value in physical form, None for null), + - * / % negative || cast coalesce greatest
+           least nullif, case (args: condition, value, …, else), ->> -> (value: the path), = != < <= > >= and or not is_null not_null,
+           like ilike matches (value: the pattern), date_trunc extract date_bin to_char to_local from_local months_later round trunc
+           floor ceil (value: what is constant), and the functions of `functions.calls`
     """
 
     op: str

@@ -7,7 +7,7 @@ int64 -> int, float64 -> float, timestamp -> microseconds since 1970 UTC, date -
 from __future__ import annotations
 
 import math
-from string import ascii_letters
+import re
 from typing import Any
 
 from livejoin.wire.grammar import DAY, INT64_MAX, INT64_MIN, JSON_READERS, TEXT_READERS, Reader, parse_duration, parse_moment, shown
@@ -17,6 +17,13 @@ from livejoin.wire.values.texts import HEX
 _UNIT_MICROS = {
     "microsecond": 1, "millisecond": 1_000, "second": 1_000_000, "minute": 60_000_000, "hour": 3_600_000_000, "day": DAY, "week": 7 * DAY,
 }  # fmt: skip
+_SHORT_UNITS = {"sec": "second", "min": "minute", "hr": "hour", "h": "hour", "d": "day", "w": "week"}
+_UNIT_MONTHS = {"month": 1, "mon": 1, "quarter": 3, "year": 12, "yr": 12, "y": 12}
+_INTERVAL_PART = re.compile(
+    r"\s*([+-]?)\s*(?:([0-9]{1,9}):([0-5]?[0-9])(?::([0-9]{1,2}(?:\.[0-9]*)?))?(?![0-9:a-z])"
+    r"|((?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:e[+-]?[0-9]+)?)\s*([a-z]+)?(?![0-9_.:]))",
+    re.ASCII,
+)
 
 _INFINITY = "; an unbounded end is null here: write IS NULL or IS NOT NULL, or COALESCE(end, 'infinity') in an overlap"
 
@@ -120,13 +127,48 @@ def distance_from_text(type_: str, number: str, unit: str) -> int | float:
 
 
 def interval_from_text(type_: str, text: str, unit: str) -> int | float:
-    """Convert the same from the text of `INTERVAL`, which has the unit, or is before it."""
-    number, _, own = text.strip().partition(" ")
-    if not own:
-        number, own = (digits := number.rstrip(ascii_letters)), number[len(digits) :]
-    if not (own or unit):
-        raise BadLiteral(f"INTERVAL '{text[:60]}' has no unit: write one, such as INTERVAL '15 minutes'")
-    return distance_from_text(type_, number, own.strip() or unit)
+    """Convert the same from the text of `INTERVAL`, as `read_interval`."""
+    months, micros = read_interval(text, unit)
+    if months:
+        raise BadLiteral("a month has no fixed length: write a number of days, such as INTERVAL '30 days'")
+    if type_ not in ("timestamp", "date"):
+        raise BadLiteral(f"INTERVAL '{text[:60]}' is not a distance between columns of type {type_}")
+    if type_ == "date" and micros % DAY:
+        raise BadLiteral("a distance between dates is a whole number of days")
+    return distance_from_json(type_, micros // DAY if type_ == "date" else micros)
+
+
+def read_interval(text: str, unit: str = "") -> tuple[int, int]:
+    """Return the months and the microseconds of an INTERVAL: `1 day 2 hours`, `-1:30`, `3 hours ago`, `PT15M`, or a number whose
+    unit stands behind the text."""
+    words = text.strip().lower()
+    if words.startswith("p"):
+        return 0, _duration(words.upper())
+    words, ago = words.removesuffix("ago"), words.endswith("ago")
+    months, micros, at = 0, 0, 0
+    while not at or words[at:].strip():
+        found = _INTERVAL_PART.match(words, at)
+        if found is None:
+            raise BadLiteral(f"INTERVAL '{text[:60]}': write numbers and units, such as INTERVAL '1 day 15 minutes'")
+        sign, hours, minutes, seconds, number, own = found.groups()
+        at, factor = found.end(), -1 if (sign == "-") != ago else 1
+        if hours is not None:
+            micros += factor * _rounded(int(hours) * 3.6e9 + int(minutes) * 6e7 + float(seconds or 0) * 1e6, text)
+            continue
+        name = (own or unit.lower() if own or not words[at:].strip() else "day" if ":" in words[at:] else "").removesuffix("s")
+        if not name:
+            raise BadLiteral(f"INTERVAL '{text[:60]}' has no unit: write one, such as INTERVAL '15 minutes'")
+        if (some := _UNIT_MONTHS.get(name)) is not None:
+            if not (count := float(number) * some).is_integer() or count > 1e6:
+                raise BadLiteral(f"INTERVAL '{text[:60]}' is no whole number of months up to a million")
+            months += factor * int(count)
+        elif (size := _UNIT_MICROS.get(_SHORT_UNITS.get(name, name))) is not None:
+            micros += factor * _rounded(float(number) * size, text)
+        else:
+            raise BadLiteral(f"INTERVAL '{text[:60]}': there is no unit {name[:20]}")
+    if not -(2**63) < micros < 2**63:
+        raise BadLiteral(f"INTERVAL '{text[:60]}' is out of range")
+    return months, micros
 
 
 def _duration(text: str) -> int:

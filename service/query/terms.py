@@ -10,27 +10,46 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Sequence
 
 from livejoin.wire.kinds import decimal_kind, digits_of
+from livejoin.wire.values.json_texts import Key
 from service.errors import Problem
 from service.query.conditions import ColumnRef, Term
 
 MOST_DIGITS = 38
+LONGEST_TEXT = 1 << 24
+"""Bytes; a longer one that a function would make is null."""
 _DIGITS_OF_INT64 = 19
-UNITS = ("hour", "day", "week", "month", "quarter", "year")
+LOCAL = "local time"
+"""The kind of a timestamp that clocks show, without a zone, within an expression: elsewhere it is a timestamp, in UTC."""
+_TIMES = ("date", LOCAL, "timestamp")
+UNITS = (
+    "microseconds", "milliseconds", "second", "minute", "hour",
+    "day", "week", "month", "quarter", "year", "decade", "century", "millennium",
+)  # fmt: skip
+_OF_DAYS = UNITS[UNITS.index("day") :]
 _CASTS = {
     "int64": ("float64", "string", "decimal"),
     "float64": ("int64", "decimal"),
     "decimal": ("int64", "float64", "string", "decimal"),
-    "timestamp": ("date", "string"),
-    "date": ("timestamp", "string"),
+    "timestamp": ("date", "time", LOCAL, "string"),
+    LOCAL: ("date", "time", "timestamp", "string"),
+    "time": ("string",),
+    "uuid": ("string",),
+    "date": ("timestamp", LOCAL, "string"),
     "bool": ("string", "int64"),
     "string": ("int64", "float64", "decimal", "timestamp", "date", "bool"),
     "json": ("string",),
 }
 _NEVER_NULL = ("is_null", "not_null")
-_MAY_BE_NULL = ("->>", "/", "%")
+_MAY_BE_NULL = (
+    "->", "->>", "/", "%", "||", "concat", "nullif", "sqrt", "power", "substr", "replace", "split_part", "make_date", "date_bin",
+    "to_local", "from_local", "months_later", "date_trunc_there", "json_array_length",
+)  # fmt: skip
+_OVERFLOWS = ("+", "-", "*", "negative", "abs")
+_PARTS = ("left", "right", "substr", "btrim", "ltrim", "rtrim", "split_part", "nullif")
+_IF_ALL = ("coalesce", "greatest", "least")
 
 
-def _refused(what: str, instead: str) -> Problem:
+def refused(what: str, instead: str) -> Problem:
     return Problem("unsupported-query", f"{what} is not supported: {instead}")
 
 
@@ -40,10 +59,15 @@ def _family(kind: str) -> str:
 
 def is_plain(kind: str) -> bool:
     """Return whether values of this kind can be compared here, and have constants."""
-    return _family(kind) in ("int64", "float64", "decimal", "timestamp", "date", "string", "bool")
+    return _family(kind) != "json"
 
 
-def _is_number(kind: str) -> bool:
+def named(kind: str) -> str:
+    """Return how messages call a kind."""
+    return "timestamp without a zone" if kind == LOCAL else kind
+
+
+def is_number(kind: str) -> bool:
     return _family(kind) in ("int64", "float64", "decimal")
 
 
@@ -54,29 +78,29 @@ def _digits(kind: str) -> tuple[int, int]:
 def arithmetic(op: str, left: Term, right: Term) -> Term:
     """Return `+ - * / %` of numbers, `-` of two timestamps (microseconds) or dates (days), or `+ -` of a date and days."""
     kinds = left.kind, right.kind
-    if op == "-" and kinds in (("timestamp", "timestamp"), ("date", "date")):
+    if op == "-" and kinds == ("date", "date"):
         return Term("-", "int64", (left, right))
+    if op == "-" and set(kinds) <= set(_TIMES):
+        return Term("-", "int64", tuple(alike("-", (left, right))))
     if op in ("+", "-") and kinds == ("date", "int64"):
         return Term(op, "date", (left, right))
     if op == "+" and kinds == ("int64", "date"):
         return Term(op, "date", (right, left))
-    if not all(map(_is_number, kinds)):
+    if not all(map(is_number, kinds)):
         instead = "numbers are computed with numbers; timestamps and dates may be subtracted, and take INTERVAL '15 minutes' or days"
-        raise _refused(f"{kinds[0]} {op} {kinds[1]}", instead)
+        raise refused(f"{named(kinds[0])} {op} {named(kinds[1])}", instead)
     if "float64" in kinds:
         return Term(op, "float64", (cast(left, "float64"), cast(right, "float64")))
     if kinds == ("int64", "int64"):
         return Term(op, "int64", (left, right))
     if op == "/":
         return Term(op, "float64", (_decimal(left), _decimal(right)))
-    if op == "%":
-        raise _refused(f"{kinds[0]} % {kinds[1]}", "the remainder is of int64 and float64")
     (p, s), (q, t) = map(_digits, kinds)
     scale = s + t if op == "*" else max(s, t)
-    precision = p + q + 1 if op == "*" else max(p - s, q - t) + scale + 1
+    precision = p + q + 1 if op == "*" else min(p - s, q - t) + scale if op == "%" else max(p - s, q - t) + scale + 1
     if precision > MOST_DIGITS:
         said = f"it would need {precision} digits, and a decimal has at most {MOST_DIGITS}: cast one side to fewer digits, or to float64"
-        raise _refused(f"{kinds[0]} {op} {kinds[1]}", said)
+        raise refused(f"{kinds[0]} {op} {kinds[1]}", said)
     return Term(op, decimal_kind(precision, scale), (_decimal(left), _decimal(right)))
 
 
@@ -84,43 +108,51 @@ def _decimal(term: Term) -> Term:
     return cast(term, decimal_kind(_DIGITS_OF_INT64, 0)) if term.kind == "int64" else term
 
 
-def moved(term: Term, micros: int) -> Term:
-    """Return a timestamp plus a fixed time."""
-    if term.kind != "timestamp":
-        raise _refused(f"INTERVAL beside {term.kind}", "a timestamp takes an INTERVAL, a date a number of days")
-    return Term("+", "timestamp", (term, Term("constant", "int64", (), micros)))
+def moved(term: Term, months: int, micros: int) -> Term:
+    """Return a time plus a number of months, then a fixed time. Of a date it is a local time."""
+    if term.kind not in _TIMES:
+        raise refused(f"INTERVAL beside {named(term.kind)}", "a timestamp or a date takes an INTERVAL")
+    of = cast(term, LOCAL) if term.kind == "date" else term
+    if months:
+        of = Term("months_later", of.kind, (of,), months)
+    return Term("+", of.kind, (of, Term("constant", "int64", (), micros))) if micros or not months else of
+
+
+def is_elapsed(term: Term) -> bool:
+    """Return whether the term is a difference of timestamps, which PostgreSQL has as an interval."""
+    if term.op == "case":
+        return all(one == Term("constant", "int64", (), None) or is_elapsed(one) for one in (*term.args[1::2], term.args[-1]))
+    return term.op == "-" and term.kind == "int64" and term.args[0].kind in ("timestamp", LOCAL)
 
 
 def negative(term: Term) -> Term:
-    if not _is_number(term.kind):
-        raise _refused(f"- of {term.kind}", "write it before a number")
+    if not is_number(term.kind):
+        raise refused(f"- of {term.kind}", "write it before a number")
     return Term("negative", term.kind, (term,))
 
 
-def texts(op: str, *parts: Term) -> Term:
-    """Return `||`, `lower` or `upper`."""
-    for part in parts:
-        if part.kind != "string":
-            raise _refused(f"{op} of {part.kind}", "it takes texts: write CAST(… AS text)")
-    return Term(op, "string", parts)
-
-
-def extracted(doc: Term, key: str | int, as_text: bool) -> Term:
-    """Return `doc ->> key` or `doc -> key`."""
+def extracted(doc: Term, path: Sequence[Key], as_text: bool) -> Term:
+    """Return the part of JSON at a path: `doc ->> key`, `doc -> key`, `doc #>> path`."""
     if doc.kind not in ("string", "json"):
-        raise _refused(f"{'->>' if as_text else '->'} of {doc.kind}", "it takes JSON, in a column of texts")
+        raise refused(f"{'->>' if as_text else '->'} of {doc.kind}", "it takes JSON, in a column of texts")
     if doc.op == "->":  # a path, read in one step
         (whole,) = doc.args
-        return Term("->>" if as_text else "->", "string", (whole,), (*doc.value, key))
-    return Term("->>" if as_text else "->", "string", (doc,), (key,))
+        return Term("->>" if as_text else "->", "string", (whole,), (*doc.value, *path))
+    return Term("->>" if as_text else "->", "string", (doc,), tuple(path))
 
 
 def truncated(unit: str, of: Term) -> Term:
-    if of.kind not in ("timestamp", "date"):
-        raise _refused(f"date_trunc of {of.kind}", "it takes a timestamp or a date")
-    if unit not in UNITS or (unit == "hour" and of.kind == "date"):
-        raise _refused(f"date_trunc by {unit} of {of.kind}", f"its units are {', '.join(UNITS)}; a date has no hours")
+    if of.kind not in _TIMES:
+        raise refused(f"date_trunc of {named(of.kind)}", "it takes a timestamp or a date")
+    units = _OF_DAYS if of.kind == "date" else UNITS
+    if unit not in units:
+        raise refused(f"date_trunc by {unit} of {named(of.kind)}", f"its units are {', '.join(units)}")
     return Term("date_trunc", of.kind, (of,), unit)
+
+
+def is_of_days(unit: str) -> bool:
+    """Return whether a unit of `truncated` is a day or longer."""
+    return unit in _OF_DAYS
 
 
 def alike(what: str, terms: Sequence[Term]) -> list[Term]:
@@ -128,21 +160,23 @@ def alike(what: str, terms: Sequence[Term]) -> list[Term]:
     kinds = dict.fromkeys(term.kind for term in terms)
     if len(kinds) == 1:
         return list(terms)
-    if not all(map(_is_number, kinds)):
-        raise _refused(f"{what} of {' and '.join(kinds)}", "use the same type for all: write CAST(… AS …)")
+    if kinds.keys() <= set(_TIMES):
+        return [cast(term, "timestamp" if "timestamp" in kinds else LOCAL) for term in terms]
+    if not all(map(is_number, kinds)):
+        raise refused(f"{what} of {' and '.join(map(named, kinds))}", "use the same type for all: write CAST(… AS …)")
     if "float64" in kinds:
         return [cast(term, "float64") for term in terms]
     scale = max(_digits(kind)[1] for kind in kinds)
     precision = max(p - s for p, s in map(_digits, kinds)) + scale
     if precision > MOST_DIGITS:
-        raise _refused(f"{what} of {' and '.join(kinds)}", f"a decimal has at most {MOST_DIGITS} digits, and they need {precision}")
+        raise refused(f"{what} of {' and '.join(kinds)}", f"a decimal has at most {MOST_DIGITS} digits, and they need {precision}")
     return [cast(term, decimal_kind(precision, scale)) for term in terms]
 
 
 def compared(op: str, left: Term, right: Term) -> Term:
     left, right = alike(f"the comparison {op}", (left, right))
     if not is_plain(left.kind) or (left.kind == "bool" and op not in ("=", "!=")):
-        raise _refused(f"the comparison {op} of {left.kind}", "compare other columns")
+        raise refused(f"the comparison {op} of {left.kind}", "compare other columns")
     return Term(op, "bool", (left, right))
 
 
@@ -150,7 +184,7 @@ def logical(op: str, *parts: Term) -> Term:
     """Return `and`, `or` or `not`."""
     for part in parts:
         if part.kind != "bool":
-            raise _refused(f"{op.upper()} of {part.kind}", "write conditions there")
+            raise refused(f"{op.upper()} of {part.kind}", "write conditions there")
     return Term(op, "bool", parts)
 
 
@@ -159,16 +193,24 @@ def tested(op: str, of: Term) -> Term:
     return Term(op, "bool", (of,))
 
 
-def like(of: Term, pattern: str) -> Term:
-    """`pattern`: as returned by `filters.pattern`."""
+def matched(op: str, of: Term, pattern: str) -> Term:
+    """Return `like` or `ilike` with a pattern of `filters.pattern`, or `matches` with one of `functions.patterns`."""
     if of.kind != "string":
-        raise _refused(f"LIKE of {of.kind}", "it takes a text")
-    return Term("like", "bool", (of,), pattern)
+        raise refused(f"{'~' if op == 'matches' else op.upper()} of {named(of.kind)}", "it takes a text")
+    return Term(op, "bool", (of,), pattern)
 
 
-def coalesced(parts: Sequence[Term]) -> Term:
-    made = alike("COALESCE", parts)
-    return Term("coalesce", made[0].kind, tuple(made))
+def coalesced(parts: Sequence[Term], op: str = "coalesce") -> Term:
+    """Return `coalesce`, `greatest` or `least`."""
+    made = alike(op.upper(), parts)
+    if op != "coalesce" and not is_plain(made[0].kind):
+        raise refused(f"{op.upper()} of {made[0].kind}", "use other columns")
+    return Term(op, made[0].kind, tuple(made))
+
+
+def null_if(left: Term, right: Term) -> Term:
+    equal = compared("=", left, right)
+    return Term("nullif", equal.args[0].kind, equal.args)
 
 
 def chosen(cases: Sequence[tuple[Term, Term]], otherwise: Term | None) -> Term:
@@ -185,9 +227,11 @@ def chosen(cases: Sequence[tuple[Term, Term]], otherwise: Term | None) -> Term:
 def cast(term: Term, kind: str) -> Term:
     if term.kind == kind:
         return term
+    if term.op == "constant" and (term.value is None or {term.kind, kind} == {"timestamp", LOCAL}):
+        return term._replace(kind=kind)
     if _family(kind) not in _CASTS.get(_family(term.kind), ()):
-        possible = ", ".join(_CASTS.get(_family(term.kind), ())) or "nothing"
-        raise _refused(f"a cast of {term.kind} to {kind}", f"it can be cast to {possible}")
+        possible = ", ".join(one for one in _CASTS.get(_family(term.kind), ()) if one != LOCAL) or "nothing"
+        raise refused(f"a cast of {named(term.kind)} to {named(kind)}", f"it can be cast to {possible}")
     return Term("cast", kind, (term,))
 
 
@@ -200,25 +244,25 @@ def is_nullable(term: Term, column: Callable[[ColumnRef], bool]) -> bool:
     if term.op in _NEVER_NULL:
         return False
     args = [is_nullable(one, column) for one in term.args]
-    if term.op == "coalesce":
+    if term.op in _IF_ALL:
         return all(args)
     if term.op == "case":
         return any(args[1::2]) or args[-1]
-    if term.op in _MAY_BE_NULL or (term.op in ("+", "-", "*", "negative") and term.kind in ("int64", "date", "timestamp")):
-        return True
-    if term.op == "||":  # null beyond the longest text
+    if term.op in _MAY_BE_NULL or (term.op in _OVERFLOWS and term.kind in ("int64", *_TIMES)):
         return True
     return any(args) or (term.op == "cast" and not _is_whole(term.args[0].kind, term.kind))
 
 
 def _is_whole(given: str, wanted: str) -> bool:
     """Return whether each value of a kind is also one of another."""
-    if _family(wanted) == "decimal" and _is_number(given) and given != "float64":
+    if _family(wanted) == "decimal" and is_number(given) and given != "float64":
         (p, s), (q, t) = _digits(given), _digits(wanted)
         return p - s <= q - t and s <= t
     if wanted == "int64" and _family(given) == "decimal":
         p, s = _digits(given)
         return p - s < _DIGITS_OF_INT64
+    if given in ("timestamp", LOCAL):
+        return True
     return wanted in ("string", "float64") and given != "string" or (given, wanted) == ("bool", "int64")
 
 
@@ -227,11 +271,20 @@ def growth(term: Term, texts: Collection[str] = ("string", "json", "uuid", "byte
     if term.kind not in texts:
         return 0, 0
     if term.op == "constant":
-        return 0, 0 if term.value is None else len(term.value.encode())
+        return 0, 0 if term.value is None else len(term.value if isinstance(term.value, bytes) else term.value.encode())
     if term.op == "column":
         return 1, 0
     if term.op == "cast":
         return growth(term.args[0])[0] or 1, 64
     parts = [growth(one) for one in term.args]
     times, more = sum(one[0] for one in parts), sum(one[1] for one in parts)
-    return (times if term.op in ("||", "coalesce", "case") else 8 * times), 8 * more
+    if term.op in ("||", "concat", "case", *_IF_ALL):
+        return times, more
+    if term.op in _PARTS:
+        return parts[0]
+    if term.op in ("md5", "to_char"):
+        return 0, 32 if term.op == "md5" else 16 * sum(len(one) for one in term.value)
+    if term.op == "replace":
+        new = term.args[2]
+        return (parts[0][0] * (1 + parts[2][1]), parts[0][1] * (1 + parts[2][1])) if new.op == "constant" else (0, LONGEST_TEXT)
+    return 8 * times, 8 * more

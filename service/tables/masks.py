@@ -18,7 +18,8 @@ from livejoin.wire.kinds import SENT_TYPES, sent
 from service.query.conditions import ColumnRef, Condition, Either, Holds, columns_of
 from service.query.model import Comparison
 from service.tables.endpoints import TEXT_OR_BOOL, numbers
-from service.tables.terms import evaluated, like_mask
+from service.tables.terms import evaluated
+from service.tables.values.texts import like_mask
 
 Mask = npt.NDArray[np.bool_]
 Values = npt.NDArray[Any]

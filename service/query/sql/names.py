@@ -15,12 +15,10 @@ from service.query.assembly import unsupported
 from service.query.conditions import ColumnRef, IntervalRef
 from service.query.model import MAX_ALIASES, STRETCHES
 from service.query.scope import Scope
+from service.query.sql.functions import NAMES
 
 _OF_INTERVALS = ("overlaps", "intersection", "duration", *STRETCHES)
-_FUNCTIONS = (
-    *(*_OF_INTERVALS, "latest", "exists", "coalesce", "lower", "upper", "abs", "date_trunc"),
-    *("count", "sum", "avg", "min", "max"),
-)
+_FUNCTIONS = (*_OF_INTERVALS, "latest", "exists", "count", "sum", "avg", "min", "max", *NAMES)
 
 
 def bad_query(detail: str, line: int, column: int) -> Problem:

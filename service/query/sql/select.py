@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from itertools import chain
-from typing import Any, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 from sqlglot import exp
 from sqlglot.dialects.postgres import Postgres
@@ -57,8 +57,15 @@ _KINDS: dict[tuple[str, str], SubqueryKind] = {
 """By a JOIN's side and kind; other joins are inner ones."""
 
 
+_KEPT = ("DATE_BIN", "DATE_PART", "TO_CHAR")
+"""Functions that sqlglot rewrites: these remain as they are written."""
+
+
 class _Parser(BoundedParser, PostgresParser):
     FUNC_TOKENS = {*PostgresParser.FUNC_TOKENS, TokenType.OVERLAPS}
+    FUNCTIONS = {name: made for name, made in PostgresParser.FUNCTIONS.items() if name not in _KEPT}
+    FUNCTION_PARSERS = {name: made for name, made in PostgresParser.FUNCTION_PARSERS.items() if name not in _KEPT}
+    LAMBDAS: ClassVar[dict[TokenType, Any]] = {}  # doc -> 'key' as an argument
 
     def _parse_csv(self, parse_method: Callable[[], T | None], sep: TokenType = TokenType.COMMA) -> list[T]:
         """Reject commas with nothing before or after them, which sqlglot ignores, as DuckDB does; in PostgreSQL they are errors."""

@@ -11,9 +11,14 @@ from livejoin.wire.grammar import INT64_MAX, INT64_MIN
 from livejoin.wire.kinds import decimal_kind, digits_of
 from service.query import terms
 from service.query.assembly import unsupported
-from service.query.conditions import Term
+from service.query.conditions import IntervalRef, Term
 from service.query.filters import pattern
-from service.query.literals import BadLiteral, Physical, convert, from_json, from_number, from_text, interval_from_text
+from service.query.functions.calls import SIGNATURES, called, joined
+from service.query.functions.intervals import duration, intersection_end
+from service.query.functions.patterns import regular
+from service.query.functions.times import binned, extracted, in_zone, shown, truncated_in
+from service.query.literals import BadLiteral, Physical, convert, from_json, from_number, from_text
+from service.query.sql.functions import call_of, interval_of
 from service.query.sql.names import Names, meant
 
 CASTS = {
@@ -33,9 +38,11 @@ MOST_STEPS = 200
 """The maximum for an expression: names, constants and operators."""
 _ARITHMETIC: dict[type[exp.Expr], str] = {exp.Add: "+", exp.Sub: "-", exp.Mul: "*", exp.Div: "/", exp.Mod: "%"}
 COMPARED: dict[type[exp.Expr], str] = {exp.EQ: "=", exp.NEQ: "!=", exp.LT: "<", exp.LTE: "<=", exp.GT: ">", exp.GTE: ">="}
+_LOCAL_TIMES = ("TIMESTAMP", "TIMESTAMPNTZ")
+_PATH_KEY = re.compile(r'(\s*"((?:[^"\\]|\\.)*)"\s*|\s*([^\s",{}\\](?:[^",{}\\]*[^\s",{}\\])?)\s*)(?:,|$)', re.DOTALL)
 _DECIMAL = re.compile(r"([0-9]*)\.?([0-9]*)")
 _INSTEAD = (
-    "an expression has + - * / %, ||, lower, upper, coalesce, CASE, CAST, date_trunc, ->> and conditions; "
+    "an expression has + - * / % ^, ||, CASE, CAST, ->>, AT TIME ZONE, conditions, and the functions in docs/reference/sql.md; "
     "compute the rest when you read the rows"
 )
 
@@ -43,7 +50,8 @@ _INSTEAD = (
 def read_term(node: exp.Expr, names: Names) -> Term:
     """Read an expression. Problems `unsupported-query`, `unknown-column`; `bad-query` with `position`."""
     check_steps(node)
-    return _Reader(names).read(node)
+    term = _Reader(names).read(node)
+    return terms.cast(term, "timestamp") if term.kind == terms.LOCAL else term
 
 
 def check_steps(node: exp.Expr) -> None:
@@ -68,10 +76,14 @@ class _Reader:
         rule = next((rule for types, rule in self._RULES.items() if isinstance(node, types)), None)
         if rule is not None:
             return rule(self, node, wanted)
+        if (call := call_of(node)) is not None:
+            return self._called(*call)
+        if isinstance(node, exp.Anonymous) and (named := self._NAMED.get(node.name.lower())) is not None:
+            return named(self, node)
         if is_clock(node):
             raise unsupported(_sql(node), "a view changes only when its relations do: compare with the time when you read the rows")
-        if isinstance(node, exp.Anonymous) and node.name.lower() in ("duration", "intersection"):
-            raise unsupported(f"{node.name.lower()}(…) within an expression", "select it alone, or compute with the columns of its ends")
+        if isinstance(node, exp.Interval) or self._interval(node) is not None:
+            raise unsupported(_sql(node), "add an INTERVAL to a time, or compare a difference of two timestamps with it")
         raise unsupported(f"the expression {_sql(node)}", meant(node) or _INSTEAD)
 
     def _constant(self, node: exp.Expr, wanted: str | None) -> Term:
@@ -104,36 +116,112 @@ class _Reader:
 
     def _text(self, node: exp.Expr, text: str, kind: str) -> Term:
         if not terms.is_plain(kind):
-            raise unsupported(f"a constant of type {kind} in an expression", "compare such columns in WHERE")
+            raise unsupported(f"a constant of type {kind} in an expression", "write CAST(… AS text)")
         try:
-            return Term("constant", kind, (), from_text(kind, text))
+            return Term("constant", kind, (), from_text("timestamp" if kind == terms.LOCAL else kind, text))
         except BadLiteral as error:
             raise self._names.bad(node, str(error)) from None
 
     def _pair(self, node: exp.Expr) -> tuple[Term, Term]:
-        """Return the sides of an operator; a constant takes the kind of the other side."""
+        """Return the sides of an operator."""
         left, right = node.this, node.args["expression"]
-        if _is_constant(left.unnest()) and not _is_constant(right.unnest()):
+        if isinstance(left.unnest(), exp.Null) or self._takes_kind(left) and not self._takes_kind(right):
             second = self.read(right)
-            return self.read(left, second.kind), second
+            return self._beside(left, second), second
         first = self.read(left)
-        return first, self.read(right, first.kind)
+        return first, self._beside(right, first)
+
+    def _takes_kind(self, node: exp.Expr) -> bool:
+        return _is_constant(node.unnest()) or self._interval(node) is not None
+
+    def _beside(self, node: exp.Expr, other: Term) -> Term:
+        """Read an operand: a constant takes the kind of the other one, an interval beside a difference of timestamps is microseconds."""
+        interval = self._interval(node) if terms.is_elapsed(other) else None
+        if interval is None:
+            return self.read(node, other.kind)
+        if interval[0]:
+            raise unsupported(f"{_sql(node)} beside a difference of timestamps", "a month has no fixed length: write a number of days")
+        return Term("constant", "int64", (), interval[1])
+
+    def _interval(self, node: exp.Expr) -> tuple[int, int] | None:
+        try:
+            return interval_of(node)
+        except BadLiteral as error:
+            raise self._names.bad(node, str(error)) from None
 
     def _calculated(self, node: exp.Expr, wanted: str | None) -> Term:
         op = _ARITHMETIC[type(node)]
-        left, right = node.this.unnest(), node.args["expression"].unnest()
-        if isinstance(left, exp.Interval) and op == "+":
+        left, right = node.this, node.args["expression"]
+        if op == "+" and self._interval(left) is not None:
             left, right = right, left
-        if isinstance(right, exp.Interval) and op in ("+", "-"):
-            text = text_of(right.this).strip()
-            sign = -1 if text.startswith("-") else 1
-            try:
-                micros = interval_from_text("timestamp", text[1:] if text[:1] in ("+", "-") else text, right.text("unit"))
-            except BadLiteral as error:
-                raise self._names.bad(right, str(error)) from None
-            return terms.moved(self.read(left), int(micros) * (sign if op == "+" else -sign))
+        if op in ("+", "-") and (interval := self._interval(right)) is not None:
+            of = self.read(left)
+            if terms.is_elapsed(of):
+                return terms.arithmetic(op, of, self._beside(right, of))
+            return terms.moved(of, *(interval if op == "+" else (-interval[0], -interval[1])))
         first, second = self._pair(node)
         return terms.arithmetic(op, first, second)
+
+    def _called(self, name: str, nodes: list[exp.Expr]) -> Term:
+        if name in ("lower", "upper") and isinstance(of := nodes[0].unnest(), exp.Anonymous) and of.name.lower() == "intersection":
+            return intersection_end(self._intervals(of), self._names.scope, "start" if name == "lower" else "end")
+        takes = SIGNATURES[name].takes if name in SIGNATURES else (("float64",),) * len(nodes)
+        return called(name, [self._argument(one, takes[min(at, len(takes) - 1)][0]) for at, one in enumerate(nodes)])
+
+    def _argument(self, node: exp.Expr, kind: str) -> Term:
+        """Read an argument: NULL and texts take the kind that the function takes."""
+        plain = node.unnest()
+        return self.read(node, kind if isinstance(plain, exp.Null) or (isinstance(plain, exp.Literal) and plain.is_string) else None)
+
+    def _intervals(self, node: exp.Expr) -> list[IntervalRef]:
+        if not node.expressions:
+            raise unsupported(_sql(node), "it takes intervals, as in duration(b.stay, m.slot)")
+        return [self._names.interval(one) for one in node.expressions]
+
+    def _duration(self, node: exp.Expr) -> Term:
+        return duration(self._intervals(node), self._names.scope)
+
+    def _intersection(self, node: exp.Expr) -> Term:
+        raise unsupported("intersection(…) within an expression", "select it alone, or write lower(…) or upper(…) around it")
+
+    def _times(self, node: exp.Expr, *which: str) -> list[exp.Expr]:
+        """Return the arguments of a function of PostgreSQL that takes these."""
+        if len(node.expressions) != len(which):
+            raise unsupported(f"{node.name.lower()} with {len(node.expressions)} arguments", f"it takes {', '.join(which)}")
+        return list(node.expressions)
+
+    def _text_constant(self, node: exp.Expr | None, what: str) -> str:
+        of = node.unnest() if node is not None else None
+        if not isinstance(of, exp.Literal) or not of.is_string:
+            raise unsupported(_sql(node) if node is not None else what, f"write {what} in quotes")
+        return of.name
+
+    def _part_of_date(self, node: exp.Expr) -> Term:
+        field, of = self._times(node, "a part", "a time")
+        return extracted(self._text_constant(field, "the part"), self._argument(of, "timestamp"), True)
+
+    def _extract(self, node: exp.Expr, wanted: str | None) -> Term:
+        return extracted(node.this.name, self._argument(node.args["expression"], "timestamp"), False)
+
+    def _zoned(self, node: exp.Expr) -> Term:
+        zone, of = self._times(node, "a zone", "a timestamp")
+        return in_zone(self._argument(of, "timestamp"), self._text_constant(zone, "a time zone"))
+
+    def _in_zone(self, node: exp.Expr, wanted: str | None) -> Term:
+        return in_zone(self._argument(node.this, "timestamp"), self._text_constant(node.args["zone"], "a time zone"))
+
+    def _binned(self, node: exp.Expr) -> Term:
+        length, of, origin = self._times(node, "an interval", "a timestamp", "an origin")
+        plain = length.unnest()
+        text = isinstance(plain, exp.Literal) and plain.is_string
+        interval = self._interval(exp.Interval(this=plain.copy()) if text else length)
+        if interval is None or interval[0]:
+            raise unsupported(f"date_bin with {_sql(length)}", "write an interval of days or less, such as INTERVAL '15 minutes'")
+        return binned(interval[1], self._argument(of, "timestamp"), self._argument(origin, "timestamp"))
+
+    def _shown(self, node: exp.Expr) -> Term:
+        of, form = self._times(node, "a time", "a pattern")
+        return shown(self._argument(of, "timestamp"), self._text_constant(form, "the pattern"))
 
     def _negated(self, node: exp.Expr, wanted: str | None) -> Term:
         return terms.negative(self.read(node.this, wanted))
@@ -146,13 +234,16 @@ class _Reader:
                 pending += [one.args["expression"], one.this]
             else:
                 parts.append(self.read(one, "string"))
-        return terms.texts("||", *parts)
+        return joined("||", parts)
 
-    def _changed(self, node: exp.Expr, wanted: str | None) -> Term:
-        return terms.texts(node.key, self.read(node.this))
+    def _concatenated(self, node: exp.Expr, wanted: str | None) -> Term:
+        return joined("concat", [self._argument(one, "string") for one in node.expressions])
 
     def _coalesced(self, node: exp.Expr, wanted: str | None) -> Term:
-        return terms.coalesced(self._alike([node.this, *node.expressions], wanted))
+        return terms.coalesced(self._alike([node.this, *node.expressions], wanted), node.key)
+
+    def _null_if(self, node: exp.Expr, wanted: str | None) -> Term:
+        return terms.null_if(*self._pair(node))
 
     def _alike(self, nodes: list[exp.Expr], wanted: str | None) -> list[Term]:
         """Read operands of the same kind: constants take the kind of the others; if all are constants, that of the first."""
@@ -168,7 +259,7 @@ class _Reader:
         conditions = list[Term]()
         for one in cases:
             if node.this is None:
-                conditions.append(self.read(one.this))
+                conditions.append(self.read(one.this, "bool"))
             else:
                 of = self.read(node.this)
                 conditions.append(terms.compared("=", of, self.read(one.this, of.kind)))
@@ -176,23 +267,31 @@ class _Reader:
         return terms.chosen(list(zip(conditions, values, strict=False)), values[-1] if default is not None else None)
 
     def _truncated(self, node: exp.Expr, wanted: str | None) -> Term:
-        if node.args.get("zone"):
-            raise unsupported("date_trunc with a time zone", "units are truncated in UTC")
-        return terms.truncated(node.args["unit"].name.lower(), self.read(node.this))
+        unit, of = node.args["unit"].name.lower(), self._argument(node.this, "timestamp")
+        zone = node.args.get("zone")
+        return terms.truncated(unit, of) if zone is None else truncated_in(unit, of, self._text_constant(zone, "a time zone"))
 
     def _extracted(self, node: exp.Expr, wanted: str | None) -> Term:
         path = node.args["expression"]
         found = [part.this for part in path.expressions[1:]] if isinstance(path, exp.JSONPath) else []
         if len(found) != 1 or not isinstance(found[0], str | int):
             raise unsupported(_sql(node), "write one key in quotes, or a number of an array, after -> and ->>")
-        return terms.extracted(self.read(node.this), found[0], isinstance(node, exp.JSONExtractScalar))
+        return terms.extracted(self.read(node.this), found, isinstance(node, exp.JSONExtractScalar))
+
+    def _at_path(self, node: exp.Expr, wanted: str | None) -> Term:
+        text = self._text_constant(node.args["expression"], "a path, such as '{rooms,0}',")
+        keys = _PATH_KEY.findall(text[1:-1])
+        if text[:1] + text[-1:] != "{}" or (text != "{}" and ",".join(whole for whole, *_ in keys) != text[1:-1]):
+            raise unsupported(_sql(node), "write a path as '{rooms,0,\"the name\"}'")
+        path = [(re.sub(r"\\(.)", r"\1", quoted, flags=re.DOTALL) if whole.strip()[:1] == '"' else plain,) for whole, quoted, plain in keys]
+        return terms.extracted(self.read(node.this), path, isinstance(node, exp.JSONBExtractScalar))
 
     def _cast(self, node: exp.Expr, wanted: str | None) -> Term:
         to = node.args["to"]
         name = to.this.name if isinstance(to.this, exp.DType) else str(to)
-        kind = self._decimal(to) if name == "DECIMAL" else CASTS.get(name, "")
-        if not terms.is_plain(kind) or (to.expressions and name != "DECIMAL"):  # such as varchar(3), which truncates
-            instead = "the types are bigint, double precision, decimal(p, s), timestamp, date, text and boolean"
+        kind = self._decimal(to) if name == "DECIMAL" else terms.LOCAL if name in _LOCAL_TIMES else CASTS.get(name, "")
+        if not kind or (to.expressions and name != "DECIMAL"):  # such as varchar(3), which truncates
+            instead = "the types are bigint, double precision, decimal(p, s), timestamptz, timestamp, date, time, text, boolean, uuid"
             raise unsupported(f"a cast to {_sql(to)}", instead)
         of = node.this.unnest()
         if isinstance(of, exp.Null):
@@ -243,35 +342,54 @@ class _Reader:
         if node.args.get("query") is not None or not node.expressions:
             raise unsupported(_sql(node), "write IN (…) over constants and expressions")
         of = self.read(node.this)
-        return terms.logical("or", *(terms.compared("=", of, self.read(one, of.kind)) for one in node.expressions))
+        return terms.logical("or", *(terms.compared("=", of, self._beside(one, of)) for one in node.expressions))
 
     def _between(self, node: exp.Expr, wanted: str | None) -> Term:
         if node.args.get("symmetric"):
             raise unsupported("BETWEEN SYMMETRIC", "write BETWEEN with the smaller end first")
         of = self.read(node.this)
-        low, high = (self.read(node.args[end], of.kind) for end in ("low", "high"))
+        low, high = (self._beside(node.args[end], of) for end in ("low", "high"))
         return terms.logical("and", terms.compared(">=", of, low), terms.compared("<=", of, high))
 
     def _like(self, node: exp.Expr, wanted: str | None) -> Term:
         like = node.this if isinstance(node, exp.Escape) else node
-        text = like.args["expression"].unnest() if isinstance(like, exp.Like) else None
-        if not isinstance(text, exp.Literal) or not text.is_string:
+        if not isinstance(like, exp.Like | exp.ILike):
             raise unsupported(_sql(node), "write one pattern in quotes after LIKE")
+        text = self._text_constant(like.args["expression"], "one pattern after LIKE")
         try:
-            made = pattern(text.name, text_of(node.args["expression"]) if isinstance(node, exp.Escape) else "\\")
+            made = pattern(text, text_of(node.args["expression"]) if isinstance(node, exp.Escape) else "\\")
         except BadLiteral as error:
             raise self._names.bad(node, str(error)) from None
-        term = terms.like(self.read(like.this), made)
+        term = terms.matched(like.key, self._argument(like.this, "string"), made)
         return terms.logical("not", term) if like.args.get("negate") else term
 
+    def _matched(self, node: exp.Expr, wanted: str | None) -> Term:
+        try:
+            made = regular(self._text_constant(node.args["expression"], "one pattern after ~"), isinstance(node, exp.RegexpILike))
+        except BadLiteral as error:
+            raise self._names.bad(node, str(error)) from None
+        return terms.matched("matches", self._argument(node.this, "string"), made)
+
+    _NAMED: dict[str, Callable[[_Reader, exp.Expr], Term]] = {
+        "date_part": _part_of_date,
+        "date_bin": _binned,
+        "to_char": _shown,
+        "timezone": _zoned,
+        "duration": _duration,
+        "intersection": _intersection,
+    }
     _RULES: dict[tuple[type[exp.Expr], ...], Callable[[_Reader, exp.Expr, str | None], Term]] = {
         tuple(_ARITHMETIC): _calculated,
         (exp.Neg,): _negated,
         (exp.DPipe,): _joined,
-        (exp.Lower, exp.Upper): _changed,
-        (exp.Coalesce,): _coalesced,
+        (exp.Concat,): _concatenated,
+        (exp.Coalesce, exp.Greatest, exp.Least): _coalesced,
+        (exp.Nullif,): _null_if,
         (exp.Case,): _case,
         (exp.TimestampTrunc, exp.DateTrunc): _truncated,
+        (exp.Extract,): _extract,
+        (exp.AtTimeZone,): _in_zone,
+        (exp.JSONBExtract, exp.JSONBExtractScalar): _at_path,
         (exp.JSONExtract, exp.JSONExtractScalar): _extracted,
         (exp.Cast,): _cast,
         tuple(COMPARED): _compared,
@@ -281,7 +399,8 @@ class _Reader:
         (exp.Is,): _is,
         (exp.In,): _in,
         (exp.Between,): _between,
-        (exp.Like, exp.Escape): _like,
+        (exp.Like, exp.ILike, exp.Escape): _like,
+        (exp.RegexpLike, exp.RegexpILike): _matched,
     }
 
 

@@ -51,7 +51,8 @@ POSSIBLE = {
     ("string", "int64"), ("string", "float64"), ("string", "decimal"), ("string", "timestamp"), ("string", "date"), ("string", "bool"),
     ("string", "string"), ("timestamp", "timestamp"), ("timestamp", "date"), ("timestamp", "string"),
     ("date", "date"), ("date", "timestamp"), ("date", "string"), ("bool", "bool"), ("bool", "int64"), ("bool", "string"),
-    ("json", "string"),
+    ("json", "string"), ("timestamp", "time"), ("time", "time"), ("time", "string"), ("uuid", "string"), ("uuid", "uuid"),
+    ("bytes", "bytes"),
 }  # fmt: skip
 """As docs/reference/sql.md says."""
 
@@ -152,12 +153,12 @@ def converted(kind: str, value: Any, target: str) -> Any:
         return text_to(value, target)
     if target == "text":
         texts: dict[str, Callable[[Any], str]] = {
-            "bool": lambda one: str(one).lower(), "date": date.isoformat, "json": str,
+            "bool": lambda one: str(one).lower(), "date": date.isoformat, "json": str, "uuid": str, "time": time.isoformat,
             "timestamp": lambda one: one.isoformat(timespec="microseconds" if one.microsecond else "seconds").replace("+00:00", "Z"),
         }  # fmt: skip
         return texts[kind](value)
-    if (kind, target) == ("timestamp", "date"):
-        return value.date()
+    if kind == "timestamp" and target in ("date", "time"):
+        return value.date() if target == "date" else value.time()
     if (kind, target) == ("date", "timestamptz"):
         return datetime(value.year, value.month, value.day, tzinfo=UTC)
     return int(value) if (kind, target) == ("bool", "bigint") else value
@@ -229,11 +230,14 @@ def test_numbers_that_are_none(expression: str) -> None:
     [
         ("'.5 hours'", 30), ("'1.5 hours'", 90), ("'-.5 hours'", -30), ("'+2 hours'", 120), ("' 2hours '", 120), ("'1e1 minutes'", 10),
         ("'2' hours", 120), ("'.5' hour", 30), ("'-2' hour", -120), ("'1_0 days'", None), ("'1 0 days'", None), ("'1_0' days", None),
-        ("'1٣ days'", None), ("'2 days 3 hours'", None), ("'in 3 hours'", None), ("'3 hours ago'", None), ("'- 2 hours'", -120),
-        ("'--2 days'", None), ("'days'", None), ("''", None), ("'2'", None),
+        ("'1٣ days'", None), ("'2 days 3 hours'", 3060), ("'in 3 hours'", None), ("'3 hours ago'", -180), ("'- 2 hours'", -120),
+        ("'--2 days'", None), ("'days'", None), ("''", None), ("'2'", None), ("'1 day 02:30'", 1590), ("'-1:30'", -90),
+        ("'00:00:30.5' ", 30.5 / 60),
+        ("'PT1H30M'", 90), ("'2 02:00'", 3000), ("'1 h 3 min'", 63), ("'1 day -2 hours'", 1320), ("'1:30 hours'", None), ("'ago'", None),
+        ("'1 fortnight'", None), ("'1e400 days'", None), ("'9999999999 days'", None), ("'1.5:30'", None),
     ],
 )  # fmt: skip
-def test_intervals(text: str, minutes: int | None) -> None:
+def test_intervals(text: str, minutes: float | None) -> None:
     """In an expression, and, where it is not negative, as a distance."""
     joined = f"SELECT x.id FROM t x JOIN t y ON abs(x.w - y.w) <= INTERVAL {text}"
     if minutes is None:
@@ -242,9 +246,10 @@ def test_intervals(text: str, minutes: int | None) -> None:
                 parse_view("v", {"sql": query}, {"t": T})
             assert caught.value.status == 422
         return
-    assert cast_of({"w": (EPOCH,)}, f"w + INTERVAL {text}") == [EPOCH + timedelta(minutes=minutes)]
+    assert cast_of({"w": (EPOCH,)}, f"w + INTERVAL {text}") == [EPOCH + timedelta(seconds=round(minutes * 60, 1))]
     if minutes > 0 and "+" not in text:
-        assert parse_view("v", {"sql": joined}, {"t": T}).query.within[0].distance == minutes * 60_000_000
+        distance = parse_view("v", {"sql": joined}, {"t": T}).query.within[0].distance
+        assert distance == round(minutes * 60, 1) * 1_000_000
 
 
 def test_constants_of_many_digits() -> None:

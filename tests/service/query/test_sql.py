@@ -315,7 +315,7 @@ JOIN = "SELECT b.id FROM bookings b JOIN maintenance m ON "
         ("SELECT id FROM bookings OFFSET 3", "OFFSET"),
         ("SELECT id FROM bookings FOR UPDATE", "FOR UPDATE"),
         ("SELECT row_number() OVER () FROM bookings", "window function"),
-        ("SELECT sqrt(floor) AS x FROM bookings", "SQRT(floor)"),
+        ("SELECT cot(floor) AS x FROM bookings", "COT(floor)"),
         ("SELECT (SELECT 1) FROM bookings", "subquery"),
         ("SELECT 1", "FROM"),
         ("WITH x AS (SELECT 1) SELECT * FROM x", "WITH"),

@@ -1,0 +1,1 @@
+"""Functions in expressions: the types of their arguments and results."""

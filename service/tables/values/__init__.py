@@ -1,0 +1,1 @@
+"""Values of the functions of `query.terms`, a column at a time."""
