@@ -216,6 +216,7 @@ def row_params(
     limit: int | None = None,
     cursor: str | None = None,
     version: int | None = None,
+    order: str | None = None,
 ) -> dict[str, str]:
     """The query parameters of GET …/rows."""
     params = {f"where.{column}": _sought(column, value) for column, value in (where or {}).items()}
@@ -223,7 +224,8 @@ def row_params(
         params |= {f"overlaps.{interval}": _window(window) for interval, window in overlaps.items()}
     elif overlaps is not None:
         params["overlaps"] = _window(overlaps)
-    params |= {name: str(value) for name, value in (("limit", limit), ("cursor", cursor), ("version", version)) if value is not None}
+    given = {"limit": limit, "cursor": cursor, "version": version, "order": order}
+    params |= {name: str(value) for name, value in given.items() if value is not None}
     return params
 
 

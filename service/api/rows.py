@@ -37,6 +37,7 @@ from service.errors import bad_parameter
 from service.query.model import GROUP
 from service.reading.ahead import Walkers
 from service.reading.cursors import RowReader, open_relation_rows, open_rows
+from service.reading.first_rows import MOST_FIRST, FirstRows, parse_order
 from service.tables.arrow import is_text
 from service.views.deltas import Combination
 from service.views.shown import ROW
@@ -50,9 +51,10 @@ _EARLY = 8  # chunks of this size; later ones are half as large again
 CHUNK_TIME = 0.010  # processor seconds; a chunk is sent when it is full or after this time
 _BEGINNING = 0.0002  # seconds, approximately: several times what it takes another thread to start
 HELD_BYTES = 32 << 20  # of slots: up to here, a page is enumerated before it is sent, for its Link header
+_SCANNED = 16_384  # rows to sort at once
 _FOUND_BYTES = 512  # of Python objects, for each set of found rows
 
-Opened = Callable[[], RowReader]
+Opened = Callable[..., RowReader]
 
 routes = router("rows", route=PlainRoute)
 
@@ -118,6 +120,13 @@ class LimitParameters(VersionParameters):
 
 class PageParameters(LimitParameters):
     cursor: str | Absent = Field(None, description="continue after the page that returned it, at its version")
+    order: str | Absent = Field(
+        None,
+        description=f"with `limit`, at most {MOST_FIRST}: the first of all rows (or of those that the filters choose) by these "
+        "columns, each with `asc` or `desc` and `nulls first` or `nulls last`, separated by commas; a name may be in double quotes. Every "
+        "row is read: `Livejoin-Rows-Read` is their number",
+        examples=["price desc,id"],
+    )
 
 
 class CountParameters(FilterParameters, VersionParameters): ...
@@ -172,6 +181,7 @@ class RowsEndpoint:
         self._begun = self._looks_ahead = False
         self.empty = True
         self.following: str | None = None
+        self.read: int | None = None  # how many rows were read to find these
 
     def look(self) -> Steps[None]:
         """Determine whether there are rows. Raises the problems of the reader."""
@@ -202,6 +212,12 @@ class RowsEndpoint:
             self.following = yield from _after(scout, self._left)
         finally:
             scout.close()
+
+    def hold(self, first: FirstRows) -> None:
+        """Send these rows, in place of those that the reader finds."""
+        slots, self.read, self._left = first.slots(), first.added, 0
+        self._found.extend(() if slots is None else self.reader.parts(slots))
+        self.empty = slots is None
 
     def step(self) -> Chunk:
         parts: Pieces = []
@@ -292,17 +308,37 @@ def _after(reader: RowReader, rows: int) -> Steps[str | None]:
     return None if ended else reader.token()
 
 
-def _begin(opened: Opened, kind: str, limit: int | None, client: str, walkers: Walkers) -> Steps[tuple[RowsEndpoint, Chunk]]:
+def _begin(
+    opened: Opened, kind: str, limit: int | None, order: str | None, client: str, walkers: Walkers
+) -> Steps[tuple[RowsEndpoint, Chunk]]:  # fmt: skip
     """Return the prepared rows and their first chunk."""
     reader = opened()
     reader.client = client
     try:
+        first = None if order is None else FirstRows(parse_order(order, reader.schema), limit or 0)
         rows = RowsEndpoint(reader, formats.make(kind, reader.version, reader.schema), limit, walkers)
-        yield from rows.prepare()
+        if first is None or not limit:
+            yield from rows.prepare()
+        else:
+            for _ in _read_all(opened(version=reader.version, columns=first.columns), first, limit):
+                reader.touch()
+                yield
+            rows.hold(first)
         return rows, rows.step()
     except BaseException:
         reader.close()
         raise
+
+
+def _read_all(reader: RowReader, first: FirstRows, count: int) -> Steps[None]:
+    """Add all rows that the reader finds."""
+    try:
+        while (found := reader.find(max(count, _SCANNED))) is not None:
+            if len(found[0]):
+                first.add(found, reader.rows(found))
+            yield
+    finally:
+        reader.close()
 
 
 class RowsRequest(NamedTuple):
@@ -336,15 +372,17 @@ def _pool(context: Context, asked: dict[str, Any]) -> Executor:
     return context.waiters if waits else context.readers
 
 
-async def _answer(request: Request, context: Context, asked: RowsRequest) -> Response:
+async def _answer(request: Request, context: Context, asked: RowsRequest, query: PageParameters) -> Response:
     """Return the response to `…/rows`: negotiate, open in threads, and stream; HEAD and limit=0 only open."""
+    if query.order is not None:
+        _require_first(query)
     kind = media.negotiate(request.headers.get("accept"), formats.OFFERED)
     limit = asked.limit
     if limit is None and kind == media.JSON:
         limit = JSON_PAGE
     if request.method == "HEAD":
         limit = 0
-    begun = _begin(asked.opened, kind, limit, client_of(request.scope), context.walkers)
+    begun = _begin(asked.opened, kind, limit, query.order, client_of(request.scope), context.walkers)
     rows, first = await finish(context, asked.pool, request.receive, begun)
     headers = {
         "Livejoin-Version": str(rows.reader.version),
@@ -352,12 +390,24 @@ async def _answer(request: Request, context: Context, asked: RowsRequest) -> Res
         "Vary": "Accept",
         "Cache-Control": "no-cache",
     }
+    if rows.read is not None:
+        headers["Livejoin-Rows-Read"] = str(rows.read)
     if rows.following is not None:
         headers["Link"] = f'<{_following(request, rows.following)}>; rel="next"'
     stream = Stream(context, context.readers, rows, first, formats.content_type_of(kind), headers)
     if rows.following is not None:
         stream.rest = partial(context.engine.readers.touch, rows.following)
     return stream
+
+
+def _require_first(query: PageParameters) -> None:
+    """Raise Problem `bad-parameter` for parameters that cannot be beside `order`."""
+    if query.limit is None:
+        raise bad_parameter("limit", f"order returns the first rows: add limit=n, at most {MOST_FIRST}")
+    if query.limit > MOST_FIRST:
+        raise bad_parameter("limit", f"with order at most {MOST_FIRST}, not {query.limit}: read all rows without order, and sort them")
+    if query.cursor is not None:
+        raise bad_parameter("cursor", "order has no pages: its rows are in one response")
 
 
 def _following(request: Request, token: str) -> str:
@@ -378,9 +428,10 @@ _CONTENT = {
 _HEADERS = {
     "Livejoin-Version": "42",
     "Livejoin-Empty": "false",
+    "Livejoin-Rows-Read": "1000000",
     "Link": '</v1/views/clashes/rows?limit=1000&cursor=eyJ2IjogNDJ9>; rel="next"',
 }
-_HEAD_HEADERS = {name: value for name, value in _HEADERS.items() if name != "Link"}
+_HEAD_HEADERS = {name: value for name, value in _HEADERS.items() if name in ("Livejoin-Version", "Livejoin-Empty")}
 _NEXT = "$response.body#/next"
 _FAILURES = ("bad-parameter", "bad-cursor", "not-found", "not-acceptable", "snapshot-expired", "too-busy")
 _VIEW_FAILURES = failures(*_FAILURES, "view-building", "view-failed")
@@ -401,7 +452,7 @@ _VIEW_FAILURES = failures(*_FAILURES, "view-building", "view-failed")
 async def view_rows(request: ServiceRequest, name: ViewName, query: Annotated[ViewRowsParameters, Query()]) -> Response:
     context = request.context
     request.require_view(name)
-    return await _answer(request, context, of_view(context, name, query, query.version, query.limit, query.cursor))
+    return await _answer(request, context, of_view(context, name, query, query.version, query.limit, query.cursor), query)
 
 
 @routes.get(
@@ -414,7 +465,7 @@ async def view_rows(request: ServiceRequest, name: ViewName, query: Annotated[Vi
 async def relation_rows(request: ServiceRequest, name: RelationName, query: Annotated[RelationRowsParameters, Query()]) -> Response:
     context = request.context
     request.require_relation(name)
-    return await _answer(request, context, of_relation(context, name, query, query.version, query.limit, query.cursor))
+    return await _answer(request, context, of_relation(context, name, query, query.version, query.limit, query.cursor), query)
 
 
 @routes.get(

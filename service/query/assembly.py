@@ -83,6 +83,7 @@ class Draft:
     groups: GroupsDraft | None = None  # what is selected, if rows are grouped
     latest: Latest | None = None
     as_of: AsOf | None = None
+    ordered: bool = False  # by ORDER BY, which a view ignores
 
     def restrict(self, ref: ColumnRef, op: str, values: Sequence[Physical]) -> None:
         """Add the filter `ref op value`, `in` with several values. Without values (nulls are removed before), nothing matches, except for

@@ -23,6 +23,7 @@ class SetOperation:
     left: Expression
     operation: Literal["UNION", "EXCEPT"]
     right: Expression
+    ordered: bool = False
 
 
 Expression = Draft | SetOperation

@@ -12,11 +12,12 @@ from __future__ import annotations
 import itertools
 import secrets
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from functools import partial
 from typing import Any, TypeVar
 
+import numpy as np
 import pyarrow as pa
 
 from service.engine.published import PublishedState
@@ -210,6 +211,13 @@ class RowReader:
         """Return the rows that `find` has found."""
         with self._readers.versions.reading(self._pin):
             return self._reading.rows(found)
+
+    def parts(self, found: Combination) -> Iterator[Combination]:
+        """Yield the same in parts, of which `rows` returns texts of limited size each."""
+        with self._readers.versions.reading(self._pin):
+            sizes = self._reading.text_bytes(found) if self._reading.has_texts else np.zeros(len(found[0]), np.int64)
+        for piece in pieces(sizes):
+            yield tuple(part[piece] for part in found)
 
     def read_with_keys(self, max_rows: int) -> tuple[pa.RecordBatch, pa.RecordBatch] | None:
         """As `read`, for a view: (keys, rows)."""

@@ -6,7 +6,7 @@ import copy
 import json
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import Any, NamedTuple
 
 from livejoin.wire.schema import NAME, RelationDefinition, parse_relation
@@ -37,6 +37,7 @@ class View(NamedTuple):
     relations: dict[str, RelationDefinition]  # the relations it names, as they were at registration
 
 
+ORDERED = "ORDER BY has no effect: a view is a set of rows; read its first ones with ?order=column desc&limit=n"
 _RESERVED = ("group", "row")  # stands for an alias in the key of a change
 
 
@@ -67,7 +68,10 @@ def parse_view(
     if "groups" in form.model_fields_set and query.groups is None and not kept:
         raise bad('the option "groups" limits the groups of a view, and this view has no groups: omit it')
     named = {one: relations[one] for one in query.named}
-    return View(name, copy.deepcopy(data), *_planned(query, relations, counted), named)
+    stated, kept_for, planned = _planned(query, relations, counted)
+    if read.ordered:
+        planned = replace(planned, notes=(*planned.notes, ORDERED))
+    return View(name, copy.deepcopy(data), stated, kept_for, planned, named)
 
 
 def _planned(query: Query, relations: Mapping[str, RelationDefinition], counted: Counted | None) -> tuple[Query, Query, Plan]:

@@ -162,7 +162,6 @@ UNSUPPORTED = {
     "rollup": f"SELECT b.room {FROM} GROUP BY ROLLUP (b.room)",
     "an expression of aggregates": f"SELECT count(*) + 1 AS n {FROM}",
     "another aggregate": f"SELECT string_agg(b.room, ',') AS n {FROM}",
-    "order by": f"SELECT b.id {FROM} ORDER BY b.id",
     "limit": f"SELECT b.id {FROM} LIMIT 3",
     "subquery": "SELECT b.id FROM (SELECT * FROM {b}) b JOIN {m} m ON overlaps(b.stay, m.slot)",
     "with": "WITH x AS (SELECT * FROM {b}) SELECT x.id FROM x JOIN {m} m ON overlaps(x.stay, m.slot)",

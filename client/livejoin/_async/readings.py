@@ -32,9 +32,11 @@ class AsyncReadings:
         limit: int | None = None,
         cursor: str | None = None,
         version: int | None = None,
+        order: str | None = None,
     ) -> AsyncRows:
-        """Its rows at one version, as they come."""
-        return AsyncRows(self._http, f"{self._path}/rows", row_params(where, overlaps, limit, cursor, version))
+        """Its rows at one version, as they come. order: with `limit`, at most 10,000, the first of all rows by these columns, as in
+        `price desc, id`; the service reads every row."""
+        return AsyncRows(self._http, f"{self._path}/rows", row_params(where, overlaps, limit, cursor, version, order))
 
     def arrow(
         self,
@@ -44,9 +46,10 @@ class AsyncReadings:
         limit: int | None = None,
         cursor: str | None = None,
         version: int | None = None,
+        order: str | None = None,
     ) -> AsyncArrow:
-        """Its rows at one version as Arrow batches, as they come."""
-        return AsyncArrow(self._http, f"{self._path}/rows", row_params(where, overlaps, limit, cursor, version))
+        """Its rows at one version as Arrow batches, as they come. Arguments as of `rows`."""
+        return AsyncArrow(self._http, f"{self._path}/rows", row_params(where, overlaps, limit, cursor, version, order))
 
     async def to_arrow(self, **filters: Any) -> pa.Table:
         """Its rows at one version as a table, in memory. Arguments as of `arrow`."""

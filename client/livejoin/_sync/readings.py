@@ -33,9 +33,11 @@ class Readings:
         limit: int | None = None,
         cursor: str | None = None,
         version: int | None = None,
+        order: str | None = None,
     ) -> Rows:
-        """Its rows at one version, as they come."""
-        return Rows(self._http, f"{self._path}/rows", row_params(where, overlaps, limit, cursor, version))
+        """Its rows at one version, as they come. order: with `limit`, at most 10,000, the first of all rows by these columns, as in
+        `price desc, id`; the service reads every row."""
+        return Rows(self._http, f"{self._path}/rows", row_params(where, overlaps, limit, cursor, version, order))
 
     def arrow(
         self,
@@ -45,9 +47,10 @@ class Readings:
         limit: int | None = None,
         cursor: str | None = None,
         version: int | None = None,
+        order: str | None = None,
     ) -> Arrow:
-        """Its rows at one version as Arrow batches, as they come."""
-        return Arrow(self._http, f"{self._path}/rows", row_params(where, overlaps, limit, cursor, version))
+        """Its rows at one version as Arrow batches, as they come. Arguments as of `rows`."""
+        return Arrow(self._http, f"{self._path}/rows", row_params(where, overlaps, limit, cursor, version, order))
 
     def to_arrow(self, **filters: Any) -> pa.Table:
         """Its rows at one version as a table, in memory. Arguments as of `arrow`."""

@@ -34,10 +34,19 @@ def main(arguments: list[str]) -> int:
         help="look up by the key of one alias, by the columns it is joined on, or by all columns of a group (group.COLUMN= for null); "
         "COLUMN=VALUE by the key of a relation; repeat for each column",
     )
+    parser.add_argument(
+        "--order",
+        metavar="COLUMN [desc],...",
+        help="with --limit, at most 10,000: the first of all rows, such as --order 'price desc, id'; the service reads every row",
+    )
     add_url(parser)
     args = parser.parse_args(arguments)
     wanted = _wanted(args.limit, args.overlaps, args.where)
     terminal = sys.stdout.isatty()
+    if args.order is not None:
+        if args.limit is None and not terminal:
+            raise Failure("--order needs --limit N", 2)
+        wanted["order"] = args.order
     if terminal and args.limit is None:
         wanted["limit"] = SCREENFUL
     with connect(args) as client, ExitStack() as opened:

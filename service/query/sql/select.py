@@ -36,8 +36,12 @@ _CLAUSES = {
     "distinct": ("DISTINCT", "omit it"),
     "group": ("GROUP BY", "group the rows of the view"),
     "having": ("HAVING", "write the condition in WHERE"),
-    "order": ("ORDER BY", "rows have no defined order; sort them when you read them (DISTINCT ON (k) … ORDER BY k, t has one row per k)"),
-    "limit": ("LIMIT", "a view has all rows; use ?limit= when reading them, or QUALIFY ROW_NUMBER() OVER (…) <= n for some of each key"),
+    "order": ("ORDER BY", "omit it"),
+    "limit": (
+        "LIMIT",
+        "a view has all rows; read the first ones with ?order=column desc&limit=n, or write QUALIFY ROW_NUMBER() OVER (…) <= n for the "
+        "first of each key",
+    ),
     "offset": ("OFFSET", "a view has all rows; use ?limit= and ?cursor= when reading them"),
     "windows": ("WINDOW", "compute it when you read the rows"),
     "laterals": ("LATERAL", "write JOIN … ON overlaps(x, y)"),
@@ -154,18 +158,21 @@ def _read_query(tree: exp.Expr, source: Source, relations: Mapping[str, Relation
     if not isinstance(tree, exp.Subquery | exp.SetOperation):
         raise unsupported(f"{tree.key.upper()}", "a view is defined by one SELECT … FROM … WHERE …")
     for name, value in tree.args.items():
-        if value and name not in ("this", "expression", "distinct"):
+        if value and name not in ("this", "expression", "distinct", "order"):
             part, instead = _CLAUSES.get(name, (name.strip("_").upper(), "a view is SELECT … UNION SELECT …"))
             raise unsupported(f"{part} with UNION or EXCEPT", instead)
     if isinstance(tree, exp.Subquery):
-        return _read_query(tree.this, source, relations)
+        within = _read_query(tree.this, source, relations)
+        within.ordered = within.ordered or bool(tree.args.get("order"))
+        return within
     keyword = tree.key.upper()
     if isinstance(tree, exp.Intersect):
         raise unsupported(keyword, "write one SELECT that joins the relations of both sides on all columns")
     if not tree.args.get("distinct"):
         raise unsupported(f"{keyword} ALL", f"write {keyword}: a view with {keyword} has each row once")
     left, right = (_read_query(side, source, relations) for side in (tree.left, tree.right))
-    return SetOperation(left, "UNION" if isinstance(tree, exp.Union) else "EXCEPT", right)
+    ordered = bool(tree.args.get("order")) or left.ordered or right.ordered
+    return SetOperation(left, "UNION" if isinstance(tree, exp.Union) else "EXCEPT", right, ordered)
 
 
 def _check_names(
@@ -177,10 +184,12 @@ def _check_names(
     if sources is None:
         return None
     _write_out(select, sources)
-    parts = [(one, sources.names) for one in (*select.expressions, *filter(None, map(select.args.get, ("where", "qualify"))))]
+    parts = [(one, sources.names) for one in (*select.expressions, *filter(None, map(select.args.get, ("where", "qualify", "order"))))]
+    named = {one.alias or name_of(one) for one in select.expressions}
     for part, names in (*parts, *((one.join.args.get("on"), one.names) for one in sources.joined)):
         for column in _own_columns(part) if part is not None else ():
-            names.check(column)
+            if not isinstance(part, exp.Order) or column.args.get("table") or fold(column.this) not in named:
+                names.check(column)
     return sources
 
 
@@ -230,7 +239,9 @@ def _read_select(
     for table in sources.tables:
         _refuse_table(table)
     names, read_subquery = sources.names, partial(_read_subquery, source=source, relations=relations)
+    is_chosen = is_latest(select) and not select.args.get("qualify")
     draft = _read_joins(sources, read_subquery if outer is None else None, words)
+    draft.ordered = bool(select.args.get("order")) and not is_chosen
     if "where" in select.args and select.args["where"]:
         Conditions(draft, names, read_subquery if outer is None else None, words).add(select.args["where"].this)
     if outer is None and is_latest(select):
@@ -303,7 +314,7 @@ def _read_outputs(select: exp.Select, names: Names) -> list[Output]:
 
 def _refuse_clauses(select: exp.Select, sources: Sources | None, words: str) -> None:
     names = sources.names if sources is not None else None
-    more = () if words or not is_latest(select) else ("qualify",) if select.args.get("qualify") else ("order",)
+    more = () if words else ("order", "qualify") if is_latest(select) else ("order",)
     for name, value in select.args.items():
         if value and name not in ("expressions", "from_", "joins", "where", *(() if words else _GROUPED), *more):
             part, instead = _CLAUSES.get(name, (name.strip("_").upper(), "a view is SELECT … FROM … JOIN … ON … WHERE …"))

@@ -108,7 +108,6 @@ def test_json_is_the_same_view() -> None:
         ("nr FROM readings r QUALIFY ROW_NUMBER() OVER w <= 3", "a named window or a frame"),
         (f"nr FROM readings r {OVER} at ROWS 3 PRECEDING) <= 3", "a named window or a frame"),
         ("ROW_NUMBER() OVER (ORDER BY at) AS n FROM readings", "write QUALIFY ROW_NUMBER() OVER (PARTITION BY … ORDER BY …) <= n"),
-        ("nr FROM readings ORDER BY nr", "DISTINCT ON (k) … ORDER BY k, t has one row per k"),
         (f"nr FROM readings r {OVER} at) <= 1 UNION SELECT nr FROM others", "DISTINCT ON or QUALIFY in UNION or EXCEPT"),
         (f"nr FROM others o WHERE EXISTS (SELECT 1 FROM readings r WHERE r.nr = o.nr {OVER} at) = 1)", "QUALIFY in EXISTS"),
     ],
