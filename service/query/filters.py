@@ -78,7 +78,10 @@ def on_nulls(term: Term) -> Term | None:
     if term.op in ("is_null", "not_null"):
         (of,) = args
         return None if of is None else _truth((of.value is None) == (term.op == "is_null"))
-    if any(one is not None and one.value is None for one in args):  # null, like all others of a null
+    nulls = [one is not None and one.value is None for one in args]
+    if term.op in ("concat", "greatest", "least"):
+        return Term("constant", term.kind) if term.op != "concat" and all(nulls) else None
+    if any(nulls[:1] if term.op == "nullif" else nulls):  # all others are null where an operand is
         return Term("constant", term.kind)
     known = [one for one in args if one is not None]
     return _computed(term, known) if len(known) == len(args) else None

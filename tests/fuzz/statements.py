@@ -35,7 +35,7 @@ _SQL: dict[str, Sequence[str]] = {  # beyond the greatest depth, the first alter
         "overlaps(<interval>, <value>, <value>)", "<column>", "<column> <op> ALL (<sub>)", "<term> <op> <value>"),
     "condition": ("<filter>", "<filter>", "<join>", "(<condition> OR <condition>)", "(<filter> OR <filter>)", "NOT (<condition>)",
         "<part>", "<condition> AND <condition>", "<column> IN (<sub>)", "<column> NOT IN (<sub>)", "<term> <op> <term>",
-        "<term> IS NULL"),
+        "<term> IS NULL", "int8range(<column>, <term>) && int8range(<column>, <column>)", "<term> <@ tstzrange(<column>, NULL, '[]')"),
     "part": ("EXISTS (<sub>)", "NOT EXISTS (<sub>)", "NOT EXISTS (<sub>)", "<part> AND <part>", "NOT (<part>)", "(<part> OR <part>)"),
     "op": ("=", "<", "<=", ">", ">=", "<>", "!=", "=", "IS NOT DISTINCT FROM"),
     "value": ("1", "2", "0", "-3", "1.5", "'a'", "'2'", "TRUE", "NULL", "DATE '2026-02-01'", "TIMESTAMP '2026-01-30 03:00:00'",
@@ -248,6 +248,8 @@ class Drawn:
         if depth < 3 and (form := rng.random()) < 0.25:
             entries = [self._entry(column if rng.random() < 0.7 else self.column(), depth + 1) for _ in range(2)]
             return {"not": entries[0]} if form < 0.08 else {rng.choice(("or", "and")): entries}
+        if rng.random() < 0.1:
+            return {"expression": self._fill("<condition>")}
         found = {"column": column, "op": rng.choice(_OPS), "value": rng.choice(_JSON)}
         if rng.random() < 0.5:
             found |= {"column": f"{self._alias()[0]}.k", "value": 2, "op": rng.choice(_OPS[:6])}

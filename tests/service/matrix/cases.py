@@ -32,7 +32,7 @@ class Maker:
         return Edge(x, y, Edges(self.random, self.of[x], self.of[y]).drawn(self.random.choice(_OTHERS)))
 
     def least(self) -> int | None:
-        return 1 if self.random.random() < 0.2 else None
+        return self.random.choice((1, 2)) if self.random.random() < 0.2 else None
 
     def pair(self, kind: str) -> View:
         return View(self.of, "x", (), [Part(kind, "x", "y", [self.edge("x", "y")], self.least())], self.least() if kind != "full" else None)

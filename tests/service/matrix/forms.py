@@ -57,7 +57,8 @@ def passes(row: Mapping[str, Any] | None, least: int | None) -> bool:
 
 
 def filtered(alias: str, least: int | None) -> list[str]:
-    return [] if least is None else [f"{alias}.v >= {least}"]
+    """Return the filter, half of the time as an expression."""
+    return [] if least is None else [f"{alias}.v >= {least}" if least % 2 else f"{alias}.v * 2 >= {2 * least}"]
 
 
 class View:
