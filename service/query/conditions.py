@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from decimal import Decimal
 from typing import Any, NamedTuple
+
+from livejoin.wire.kinds import digits_of
 
 
 class ColumnRef(NamedTuple):
@@ -41,16 +44,24 @@ class Term(NamedTuple):
     value: Any = None
 
     def __str__(self) -> str:
+        words = [*map(str, self.args), *([repr(self.value)] if self.value is not None else [])]
         match self.op:
             case "column":
                 return str(self.value)
+            case "constant" if self.value is None:
+                return "NULL"
             case "constant":
-                return "NULL" if self.value is None else repr(self.value)
+                digits = digits_of(self.kind)
+                return repr(self.value) if digits is None else str(Decimal(self.value).scaleb(-digits[1]))
+            case "cast":
+                return f"CAST({self.args[0]} AS {self.kind})"
+            case "and" | "or" | "like" | "ilike":
+                return "(" + f" {self.op.upper()} ".join(words) + ")"
+            case "is_null" | "not_null":
+                return f"({self.args[0]} IS {'NOT ' if self.op == 'not_null' else ''}NULL)"
             case _ if len(self.args) == 2 and not self.op.isidentifier():
                 return f"({self.args[0]} {self.op} {self.args[1]})"
-            case "and" | "or":
-                return "(" + f" {self.op.upper()} ".join(map(str, self.args)) + ")"
-        return f"{self.op}({', '.join(map(str, self.args))})"
+        return f"{self.op}({', '.join(words)})"
 
 
 def columns_of(term: Term) -> dict[ColumnRef, str]:

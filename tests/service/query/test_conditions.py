@@ -47,7 +47,7 @@ def test_a_column_beside_a_constant_is_a_filter(condition: str) -> None:
         ("COALESCE(b.until, 'infinity') < '1970-01-01'", ["b.until < 0"]),
         ("b.floor = 1 OR b.floor * 2 > b.id", ["(b.floor = 1 OR ((b.floor * 2) > b.id))"]),
         ("NOT (b.vip OR b.floor + 1 < b.id)", ["((b.floor + 1) >= b.id)", "b.vip = False"]),
-        ("b.floor > 1.5::double precision", ["(cast(b.floor) > cast(15))"]),
+        ("b.floor > 1.5::double precision", ["(CAST(b.floor AS float64) > CAST(1.5 AS float64))"]),
     ],
 )  # fmt: skip
 def test_conditions(condition: str, filters: list[str]) -> None:
@@ -126,7 +126,7 @@ def test_both_forms_are_the_same_view() -> None:
     view = parse_view("v", {"from": {"b": "bookings"}, "exists": [inner], "select": ["b.id"]}, RELATIONS)
     assert view.query == where("EXISTS (SELECT 1 FROM maintenance m WHERE m.room = b.room AND m.n > m.code)")
     (one,) = read_where("bookings", RELATIONS["bookings"], [{"not": {"expression": "price * bookings.floor > 100"}}], 1)
-    assert str(one) == "((bookings.price * cast(bookings.floor)) <= 100.0)"
+    assert str(one) == "((bookings.price * CAST(bookings.floor AS float64)) <= 100.0)"
 
 
 @pytest.mark.parametrize(
