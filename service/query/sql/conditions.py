@@ -83,8 +83,7 @@ class Conditions:
         elif len(aliases := self._aliases(node)) < 2:
             self._rows.add(node, negated)
         elif isinstance(node, exp.NullSafeEQ | exp.NullSafeNEQ):
-            instead = "between aliases = and <> leave out nulls: store a value in their place"
-            raise unsupported(_sql(node), instead)
+            self._distinct(node, isinstance(node, exp.NullSafeNEQ) != negated, aliases)
         else:
             raise self._over_several(_sql(node), aliases)
 
@@ -266,6 +265,21 @@ class Conditions:
             raise unsupported(f"{_sql(left)} {op} {_sql(right)}", instead)
         else:
             (self._draft.equal if op == "=" else self._draft.not_equal).append((x.ref, y.ref))
+
+    def _distinct(self, node: exp.Binary, distinct: bool, aliases: Sequence[str]) -> None:
+        """Read `IS [NOT] DISTINCT FROM` between two columns as `=` or `<>`, which differ from it only where both are null, or either is."""
+        x, y = self._input(node.left), self._input(node.right)
+        if x is None or y is None or x.infinity or y.infinity:
+            raise self._over_several(_sql(node), aliases)
+        draft = self._draft
+        missing = {alias for one in draft.subqueries if one.kind == "optional" for alias in one.draft.scope.aliases}
+        missing |= {draft.as_of.of.alias} if draft.as_of is not None and draft.as_of.optional else set()
+        missing |= {alias for one in draft.subqueries if one.kind == "full" for alias in draft.scope.aliases}
+        known = [ref for ref in (x.ref, y.ref) if not draft.scope.describe(ref).nullable and ref.alias in {*draft.scope.aliases} - missing]
+        if len(known) <= distinct:
+            instead = "one of the two columns, and for IS DISTINCT FROM both, must be declared without nulls: store a value in their place"
+            raise unsupported(_sql(node), instead)
+        (draft.not_equal if distinct else draft.equal).append((x.ref, y.ref))
 
     def _inequality(self, op: str, x: _Input, y: _Input) -> Inequality:
         low, high = (x, y) if op in ("<", "<=") else (y, x)

@@ -118,6 +118,18 @@ def test_filters_by_expression_follow_equalities() -> None:
     assert sorted(map(str, view.query.filters)) == ["(lower(b.room) = 'x')", "(lower(m.room) = 'x')"]
 
 
+def test_is_not_distinct_from_is_an_equality_beside_a_column_without_nulls() -> None:
+    inner = "SELECT b.id FROM bookings b JOIN maintenance m ON "
+    outer = "SELECT b.id FROM bookings b LEFT JOIN maintenance m ON b.room = m.room "
+    exists = "SELECT b.id FROM bookings b WHERE NOT EXISTS (SELECT 1 FROM maintenance m WHERE TRUE AND "
+    for text, condition, same in [
+        (inner, "m.s IS NOT DISTINCT FROM b.until", "m.s = b.until"), (exists, "NOT b.until IS DISTINCT FROM m.s)", "m.s = b.until)"),
+        (inner, "b.room = m.room AND b.floor IS DISTINCT FROM m.floor", "b.room = m.room AND b.floor <> m.floor"),
+        (outer, "WHERE b.floor IS NOT DISTINCT FROM m.floor", "WHERE b.floor = m.floor"),
+    ]:  # fmt: skip
+        assert sql(text + condition).query == sql(text + same).query
+
+
 def test_both_forms_are_the_same_view() -> None:
     condition = "b.price * b.floor > 100 AND (b.vip OR lower(b.guest) = 'x')"
     json = {"from": {"b": "bookings"}, "where": [{"expression": condition}], "select": ["b.id"]}

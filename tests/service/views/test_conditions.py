@@ -25,7 +25,7 @@ VIEWS = (
     "WHERE CASE WHEN y.v THEN y.p > 9 ELSE y.n > 1.005 END GROUP BY x.t",
     "SELECT DISTINCT ON (x.t) x.t, x.w, x.p FROM l x WHERE x.q - x.p > 1 ORDER BY x.t, x.w DESC NULLS LAST, x.id DESC",
 )
-DELETED = "p + coalesce(k, 0) > 25 AND (q - p > 1 OR t = 'b')"
+DELETED = "p + coalesce(k, 0) > 12 AND (q - p > 0 OR lower(t) = 'b')"
 
 
 def with_nulls(rng: random.Random, row: Row) -> Row:
