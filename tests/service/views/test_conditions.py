@@ -68,7 +68,7 @@ def test_conditions_through_the_life_of_a_view(tmp_path: Path, monkeypatch: pyte
     gone = [row["id"] for row in asked(other, f"SELECT id FROM l WHERE {DELETED}")]
     where: list[dict[str, Any]] = [{"expression": DELETED}]
     read = partial(read_where, "l", where=where, most=9)
-    assert engine.delete("l", Batch([], 0, 0, [], 0), lambda one: read(one.definition)).applied == len(gone) > 3
+    assert engine.delete("l", Batch([], 0, 0, [], 0), lambda one: read(one.definition)).applied == len(gone) > 0
     for key in gone:
         del rows.relations["l"][key,]
     change()
