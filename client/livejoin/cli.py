@@ -31,7 +31,7 @@ OWN = {
 }
 SERVICE = {
     "serve": "run the service",
-    "demo": "serve a real data set, replay its history, suggest commands to try",
+    "demo": "serve a real data set, replay its history, and suggest commands to try",
     "stream": "run the Kafka job of a stream.toml: topics into relations, views to topics",
     "token": "create, list and revoke access tokens",
     "restore": "create a data folder from a backup",

@@ -52,7 +52,7 @@ class Parser(argparse.ArgumentParser):
 
 def add_url(parser: argparse.ArgumentParser) -> None:
     """Add `--url` and `--ca`; without them, the client uses LIVEJOIN_URL and LIVEJOIN_CA, otherwise the service on this machine."""
-    parser.add_argument("--url", help="address of the service (LIVEJOIN_URL; http://127.0.0.1:8080)")
+    parser.add_argument("--url", help="the URL of the service (LIVEJOIN_URL; default: http://127.0.0.1:8080)")
     parser.add_argument("--ca", metavar="FILE", help="the CA that signs the certificate of an https service, in PEM (LIVEJOIN_CA)")
 
 

@@ -48,10 +48,11 @@ def main(arguments: list[str]) -> int:
 
 
 def _parser() -> Parser:
-    description = "Verify a data folder or a backup and recompute its views by brute force, without changing it. It must not be in use."
-    parser = Parser("check", f"{description} The last line is the verdict; status 0: sound, 1: not.")
+    description = """Verify a data folder or a backup and recompute its views by brute force, without changing it. No service may be
+using the folder. The last line is the verdict. The exit status is 0 if the folder is sound, 1 if not."""
+    parser = Parser("check", description)
     parser.add_argument("folder", metavar="DIR", type=Path, help="the data folder, or the backup")
-    parser.add_argument("--views", metavar="A,B", help="recompute only these views; none verifies only the checksums (default: all)")
+    parser.add_argument("--views", metavar="A,B", help="the views to recompute; `none` verifies only the checksums (default: all)")
     return parser
 
 
@@ -97,7 +98,7 @@ def describe(report: Report) -> list[str]:
     if report.tokens is not None:
         lines.append(f"tokens     {report.tokens}")
     lines += [f"unfinished {path.name} (left by a crash, not used)" for path in report.unfinished]
-    said = "a start found this snapshot damaged; it is not used, and will be removed with the next snapshot: check the disk"
+    said = "found damaged when the service started; it is not used, and the next snapshot removes it: check the disk"
     lines += [f"set aside  {path.name} ({said})" for path in report.set_aside]
     lines += [f"damage     {problem.what} in {problem.where}" for problem in report.problems]
     lines += [f"damage     {problem}" for problem in report.spared]

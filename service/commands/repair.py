@@ -11,7 +11,7 @@ from service.backups.repairing import finish, plan, repair
 from service.durability.folder import DATABASE, DamagedFolder, FolderInUse, FolderLock, reason, refuse_backup
 
 _DESCRIPTION = """Remove damaged data from a data folder, after listing it and asking for confirmation, and keep everything up to the last
-good batch. The removed files are moved to a folder of their own. The repaired folder begins a new timeline. It must not be in use."""
+good batch. What is removed is moved to a separate folder. The repaired folder begins a new timeline. No service may be using it."""
 
 
 def main(arguments: list[str]) -> int:
@@ -37,7 +37,7 @@ def main(arguments: list[str]) -> int:
     except DamagedFolder as error:
         raise Failure(f"{folder} cannot be repaired: {error}") from error
     except (OSError, sqlite3.Error) as error:
-        raise Failure(f"{folder} was not repaired ({reason(error)}): free space and allow writing there") from error
+        raise Failure(f"{folder} was not repaired ({reason(error)}): free disk space, or make the folder writable") from error
 
 
 def _repaired(folder: Path, yes: bool) -> int:
@@ -52,7 +52,7 @@ def _repaired(folder: Path, yes: bool) -> int:
     print(f"keep       version {found.version}, and everything else", flush=True)
     if not yes:
         if not sys.stdin.isatty():
-            raise Failure("nothing was changed: use --yes to drop this, or run the command in a terminal", 2)
+            raise Failure("nothing was changed: use --yes to drop what is listed above, or run the command in a terminal", 2)
         print("Drop this? [y/N] ", end="", flush=True)
         if sys.stdin.readline().strip().lower() not in ("y", "yes"):
             say("nothing was changed")
@@ -61,5 +61,5 @@ def _repaired(folder: Path, yes: bool) -> int:
     print(f"repaired   {folder}, version {found.version}, timeline {timelines[-1][0]}")
     print(f"dropped    moved to {aside}; remove it when it is no longer needed")
     if found.rows:
-        print("next       each source must resend what was dropped; the streaming job notices this before its first post")
+        print("next       each source must resend what was dropped; the streaming job detects this before its first post")
     return 0

@@ -13,7 +13,7 @@ from service.durability import database
 from service.durability.folder import DATABASE, DamagedFolder, FolderLock, reason
 
 _DESCRIPTION = """Verify a backup and create a data folder from it. The earlier backups that an incremental one depends on are found
-where they were made, or beside it. The restored folder begins a new timeline."""
+where they were made, or next to the backup. The restored folder begins a new timeline."""
 
 
 def main(arguments: list[str]) -> int:
@@ -34,7 +34,7 @@ def main(arguments: list[str]) -> int:
         raise Failure(str(error)) from error
     except (OSError, sqlite3.Error) as error:
         where = f"the data folder {folder} could not be written ({reason(error)})"
-        raise Failure(f"{where}: remove what is in it, free space, and restore again") from error
+        raise Failure(f"{where}: remove its contents, free disk space, and restore again") from error
     return 0
 
 
@@ -65,7 +65,7 @@ def _summary(folder: Path, chain: list[Backup], timelines: database.Timelines) -
         lines.append(f"tokens     {len(tokens)}; those revoked since the backup are valid again: revoke them again")
     if sources:
         lines.append(
-            "next       each source must resend what came after its epoch; the streaming job notices this before its first post, "
+            "next       each source must resend what came after its epoch; the streaming job detects this before its first post, "
             "and says what to do"
         )
     return lines

@@ -20,7 +20,7 @@ from service.durability.folder import FOLDER_MODE, DamagedFolder, FolderInUse, r
 from service.errors import Problem
 
 _DESCRIPTION = """Create, list and revoke access tokens. The first token of a data folder puts it into token mode: from then
-on, a service that uses it requires a token. A running service notices each change immediately."""
+on, a service that uses it requires a token. Changes take effect in a running service immediately."""
 
 
 def main(arguments: list[str]) -> int:
@@ -41,17 +41,17 @@ def main(arguments: list[str]) -> int:
 def _parser() -> Parser:
     parser = Parser("token", _DESCRIPTION)
     actions = parser.add_subparsers(metavar="ACTION", required=True, parser_class=_ActionParser)
-    create = _action(actions, "create", "Create a token and print it, once, on standard output.")
+    create = _action(actions, "create", "Create a token and print it to standard output. It cannot be shown again.")
     create.add_argument("name", metavar="NAME", help="its name, which appears in the list of tokens and in the audit log")
     create.add_argument("--scope", required=True, choices=SCOPES, help="what it allows; each scope includes those before it")
     create.add_argument("--relations", metavar="A,B", help="only these relations, and no view unless --views is given; * for all")
     create.add_argument("--views", metavar="A,B", help="only these views, and no relation unless --relations is given; * for all")
     create.add_argument("--expires", metavar="TIME", help="when it expires, such as 2027-01-01T00:00:00Z (default: never)")
     create.set_defaults(run=_create)
-    listed = _action(actions, "list", "List the tokens; the text of a token cannot be shown again.")
+    listed = _action(actions, "list", "List the tokens, without their texts.")
     listed.set_defaults(run=_list)
-    revoke = _action(actions, "revoke", "Revoke a token. With --data it may be the last one; token mode remains.")
-    revoke.add_argument("name", metavar="NAME")
+    revoke = _action(actions, "revoke", "Revoke a token. With --data, even the last one can be revoked; the folder stays in token mode.")
+    revoke.add_argument("name", metavar="NAME", help="the name of the token")
     revoke.set_defaults(run=_revoke)
     for action in (create, listed, revoke):
         action.add_argument("--data", type=Path, metavar="DIR", help="the data folder (default: ask the service, with LIVEJOIN_TOKEN)")
@@ -83,7 +83,7 @@ def _create(args: argparse.Namespace) -> int:
         token = make({"name": args.name, "scope": args.scope, **restricted}, text, now)
         is_new = not args.data.exists()
         if is_new and not administers(token, now):  # a misspelt name, rather than a first start
-            remedy = "the first token of a new one has --scope admin, and neither --relations nor --views"
+            remedy = "for a new folder, the first token needs --scope admin, without --relations and --views"
             raise Failure(f"there is no folder {args.data}: give --data an existing data folder; {remedy}")
         with _writing(args.data):
             args.data.mkdir(FOLDER_MODE, parents=True, exist_ok=True)
@@ -141,7 +141,7 @@ def _writing(folder: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        remedy = "choose another folder, or free space and allow writing there; check with `livejoin token list` before you try again"
+        remedy = "choose another folder, free disk space, or make the folder writable; check with `livejoin token list` before you try again"
         raise Failure(f"the tokens in {folder} could not be written ({reason(error)}): {remedy}") from error
 
 

@@ -171,7 +171,7 @@ def test_damage_that_loses_nothing(folder: Path, tmp_path: Path) -> None:
     with ServerProcess(data) as server:
         expect(server.client(), 30)
     emitted = livejoin_check(data, 0)
-    assert "set aside  20.damaged (a start found this snapshot damaged" in emitted
+    assert "set aside  20.damaged (found damaged when the service started" in emitted
     assert emitted.splitlines()[-1] == f"verdict    sound: {every}"
     path = next(data.glob("snapshots/10/view-*.arrow"))
     path.write_bytes(path.read_bytes()[:-1])

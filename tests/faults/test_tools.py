@@ -174,7 +174,7 @@ def test_a_restoration_on_a_disk_that_is_too_small(backed_up: tuple[Contents, St
         disk.faults.room = needed * part // 8
         emitted = command(disk, 1, "restore", disk.root / "backup", disk.root / "restored")
         assert emitted.startswith(f"livejoin: the data folder {disk.root / 'restored'} could not be written (") and emitted.count("\n") == 1
-        assert emitted.endswith("): remove what is in it, free space, and restore again\n"), emitted
+        assert emitted.endswith("): remove its contents, free disk space, and restore again\n"), emitted
 
 
 @each_seed
@@ -228,11 +228,11 @@ def test_a_read_only_disk_says_what_to_do(begun: tuple[Contents, Steady], disk: 
     prepared(disk, begun)
     command(disk, 0, "token", "create", "old", "--scope", "admin", "--data", disk.data)
     disk.faults.read_only = 1
-    assert command(disk, 1, "repair", disk.data, "--yes").endswith("(Read-only file system): free space and allow writing there\n")
+    assert command(disk, 1, "repair", disk.data, "--yes").endswith("(Read-only file system): free disk space, or make the folder writable\n")
     for action in (["create", "x", "--scope", "admin"], ["revoke", "old"], ["disable"]):
         emitted = command(disk, 1, "token", *action, "--data", disk.data)
         assert emitted.startswith(f"livejoin: the tokens in {disk.data} could not be written (Read-only file system): "), emitted
-        assert emitted.count("\n") == 1 and "free space and allow writing there" in emitted and "livejoin token list" in emitted
+        assert emitted.count("\n") == 1 and "free disk space, or make the folder writable" in emitted and "livejoin token list" in emitted
     assert "old" in command(disk, 0, "token", "list", "--data", disk.data)
 
 

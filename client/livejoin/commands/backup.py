@@ -14,14 +14,14 @@ from livejoin.terminal import Failure, Parser, add_url
 
 _POLL = 0.1  # seconds
 
-_DESCRIPTION = """Make a backup of a running service. The service writes it into TARGET, a new or empty folder on its own machine,
+_DESCRIPTION = """Back up a running service. The service writes the backup to TARGET, a new or empty folder on its own machine,
 and accepts batches in the meantime. The command ends when the backup is complete; interrupting it does not stop the
 backup."""
 
 
 def main(arguments: list[str]) -> int:
     parser = Parser("backup", _DESCRIPTION)
-    parser.add_argument("target", metavar="TARGET", help="the folder, as an absolute path on the machine of the service")
+    parser.add_argument("target", metavar="TARGET", help="the absolute path of a new or empty folder on the service's machine")
     parser.add_argument("--since", metavar="BACKUP", help="the folder of an earlier backup: write only what is newer")
     add_url(parser)
     args = parser.parse_args(arguments)
@@ -57,5 +57,5 @@ def _of(id_: str, emitted: dict[str, Any]) -> dict[str, Any]:
             return dict(state)
     lost = "the service was restarted before the backup was complete: remove the folder and repeat the command"
     if emitted["state"] != "none":
-        lost = "the service has made other backups since and no longer reports on this one: `livejoin check` tells whether it is complete"
+        lost = "the service has made other backups since and no longer reports on this one: `livejoin check` shows whether it is complete"
     return {"state": "unknown", "problem": lost}

@@ -14,7 +14,7 @@ dropped."""
 def main(arguments: list[str]) -> int:
     parser = Parser("drop", _DESCRIPTION)
     parser.add_argument("kind", metavar="view|relation", choices=("view", "relation"), help="what to drop")
-    parser.add_argument("name", metavar="NAME", help="its name")
+    parser.add_argument("name", metavar="NAME", help="the name of the view or relation")
     add_url(parser)
     args = parser.parse_args(arguments)
     with connect(args) as client:

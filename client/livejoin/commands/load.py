@@ -107,7 +107,7 @@ def _parser() -> Parser:
     parser = Parser("load", "Load files into a relation: rows are upserts, unless a column _op says otherwise.")
     parser.add_argument("relation", metavar="RELATION", help="the relation; registered from the files if it is new (needs --key)")
     parser.add_argument("files", metavar="FILE", nargs="+", type=Path, help="Parquet, Arrow, CSV or JSON lines, by file name extension")
-    parser.add_argument("--key", metavar="A,B", help="columns of the key of a new relation")
+    parser.add_argument("--key", metavar="A,B", help="the key columns of a new relation")
     parser.add_argument(
         "--interval",
         action="append",

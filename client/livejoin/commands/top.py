@@ -158,7 +158,7 @@ def _third_line(between: ReadingChange) -> str:
     now = between.now
     answers = (between.quantile(share, "livejoin_request_seconds", method="POST") for share in (0.5, 0.99))
     emitted = [
-        ("answers to POST", " / ".join(_seconds(one) for one in answers) + " (p50 / p99)"),
+        ("latency of POST", " / ".join(_seconds(one) for one in answers) + " (p50 / p99)"),
         ("followers", _number(now.value("livejoin_subscribers"))),
         ("pins", _number(now.value("livejoin_pins"))),
         ("cursors", _number(now.value("livejoin_cursors"))),

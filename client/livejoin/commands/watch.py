@@ -18,7 +18,7 @@ SCREENFUL = 50  # changes whose widths are measured before they are printed
 
 def main(arguments: list[str]) -> int:
     parser = Parser("watch", "Follow the changes of a view: a table on a terminal (+ and −), JSON lines in a pipe.")
-    parser.add_argument("view", metavar="VIEW")
+    parser.add_argument("view", metavar="VIEW", help="the view")
     parser.add_argument("--snapshot", action="store_true", help="print all rows first, then the changes after them")
     parser.add_argument("--since", metavar="TOKEN", help="resume from the token of an earlier progress record")
     add_url(parser)

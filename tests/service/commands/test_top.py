@@ -76,7 +76,7 @@ def test_once_in_a_pipe(server: ServerProcess, capsys: pytest.CaptureFixture[str
     assert lines[0].startswith(f"{server.url}  ") and "2 relations with" in lines[0]
     rates = re.search(r"changes/s ([\d,.]+)  batches/s ([\d,.]+)", lines[1])
     assert rates and float(rates[1].replace(",", "")) > 0
-    assert "memory" in lines[2] and "MiB" in lines[2] and "answers to POST · " not in lines[2]
+    assert "memory" in lines[2] and "MiB" in lines[2] and "latency of POST · " not in lines[2]
     (view,) = (line for line in lines if line.startswith("clashes "))
     assert view.split()[1] == "live" and float(view.split()[2].replace(",", "")) > 0
 
