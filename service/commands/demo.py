@@ -16,9 +16,9 @@ PORT = 8080
 def main(arguments: list[str]) -> int:
     parser = Parser("demo", "Serve terms of office in the United States, replay their history since 1789, and suggest commands to try.")
     parser.add_argument("--port", type=int, help=f"the port of the service ({PORT}, or a free port if it is in use)")
-    parser.add_argument("--pace", type=float, default=0.6, help="years of history per second from 1989 on (default: 0.6); 20 times as many before")
+    parser.add_argument("--pace", type=float, default=0.6, help="years of history per second from 1989 on (0.6); earlier, 20 times as many")
     parser.add_argument("--no-kafka", action="store_true", help="send all changes by REST, without Kafka and Spark")
-    parser.add_argument("--prepare", metavar="COMMAND", help="a command that installs what Kafka and Spark need, run while the service starts")
+    parser.add_argument("--prepare", metavar="COMMAND", help="run while the service starts, to install what Kafka and Spark need")
     parser.add_argument("--brokers", metavar="LIST", help="only produce the records to these Kafka brokers, for a running livejoin stream")
     parser.add_argument("--url", help="with --brokers: the URL of the service (LIVEJOIN_URL)")
     args = parser.parse_args(arguments)

@@ -52,7 +52,7 @@ def _repaired(folder: Path, yes: bool) -> int:
     print(f"keep       version {found.version}, and everything else", flush=True)
     if not yes:
         if not sys.stdin.isatty():
-            raise Failure("nothing was changed: use --yes to drop what is listed above, or run the command in a terminal", 2)
+            raise Failure("nothing was changed: use --yes to drop these parts, or run the command in a terminal", 2)
         print("Drop this? [y/N] ", end="", flush=True)
         if sys.stdin.readline().strip().lower() not in ("y", "yes"):
             say("nothing was changed")

@@ -10,7 +10,7 @@ from service.settings import BadSetting, read_settings, settings
 
 
 def main(arguments: list[str]) -> int:
-    parser = Parser("serve", "Run the service until Ctrl-C or SIGTERM. Each option can also be set by the environment variable in parentheses.")
+    parser = Parser("serve", "Run the service until Ctrl-C or SIGTERM. Each option has an environment variable, shown in parentheses.")
     for one in settings():
         text = f"{one.purpose} ({one.variable}; default: {one.default})"
         parser.add_argument(one.flag, dest=one.name, metavar=one.metavar, help=text)

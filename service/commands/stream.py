@@ -11,7 +11,7 @@ def main(arguments: list[str]) -> int:
         room = imported("streaming.cli")
     except ModuleNotFoundError as error:
         raise Failure(f"stream needs {error.name}, which is not installed: install livejoin[kafka]") from error
-    parser = Parser("stream", "Run the pipelines that a file describes: from Kafka through Spark into the service, and from its views to Kafka.")
+    parser = Parser("stream", "Run the pipelines in a file: from Kafka through Spark into the service, and from its views to Kafka.")
     room.add_arguments(parser)
     status: int = room.command(parser.parse_args(arguments))
     return status

@@ -141,7 +141,7 @@ def _writing(folder: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        remedy = "choose another folder, free disk space, or make the folder writable; check with `livejoin token list` before you try again"
+        remedy = "choose another folder, free disk space, or make the folder writable; run `livejoin token list` before you try again"
         raise Failure(f"the tokens in {folder} could not be written ({reason(error)}): {remedy}") from error
 
 

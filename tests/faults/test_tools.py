@@ -228,11 +228,12 @@ def test_a_read_only_disk_says_what_to_do(begun: tuple[Contents, Steady], disk: 
     prepared(disk, begun)
     command(disk, 0, "token", "create", "old", "--scope", "admin", "--data", disk.data)
     disk.faults.read_only = 1
-    assert command(disk, 1, "repair", disk.data, "--yes").endswith("(Read-only file system): free disk space, or make the folder writable\n")
+    remedy = "free disk space, or make the folder writable"
+    assert command(disk, 1, "repair", disk.data, "--yes").endswith(f"(Read-only file system): {remedy}\n")
     for action in (["create", "x", "--scope", "admin"], ["revoke", "old"], ["disable"]):
         emitted = command(disk, 1, "token", *action, "--data", disk.data)
         assert emitted.startswith(f"livejoin: the tokens in {disk.data} could not be written (Read-only file system): "), emitted
-        assert emitted.count("\n") == 1 and "free disk space, or make the folder writable" in emitted and "livejoin token list" in emitted
+        assert emitted.count("\n") == 1 and remedy in emitted and "livejoin token list" in emitted
     assert "old" in command(disk, 0, "token", "list", "--data", disk.data)
 
 
