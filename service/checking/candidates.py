@@ -1,12 +1,13 @@
 """Candidate pairs of rows, found by sorting and searching, without trees: what the brute force of `livejoin check` examines.
 
-Rows pair by equal keys and one ordered condition (an overlap, a comparison, a distance), each of which means that two spans share a point:
+Rows pair by equal keys and one ordered condition (an overlap, a comparison, two of them), each of which means that two spans share a point:
 of all conditions between an alias and the previous ones, the one with the fewest candidates. The rest is checked pair by pair.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import permutations
 from typing import Any, Literal, NamedTuple, TypeVar
 
 import numpy as np
@@ -16,8 +17,9 @@ import pyarrow.compute as pc
 
 from livejoin.wire.schema import RelationDefinition
 from service.query.conditions import ColumnRef, IntervalRef
-from service.query.model import Query
-from service.tables.endpoints import endpoints
+from service.query.model import Comparison, Number, Query
+from service.tables.endpoints import endpoints, sums, sums_of_floats
+from structures.core.encoding import encode_any_floats
 
 Ints = npt.NDArray[np.int64]
 Mask = npt.NDArray[np.bool_]
@@ -128,12 +130,16 @@ def _conditions(
     for x, y in between(query.overlaps, bound, alias):
         yield _all_known(ends_of(x, aliased, bound)), _all_known(ends_of(y, aliased, {alias: part}))
     parts = {**bound, alias: part}
-    ordered = [(left, right, op) for left, op, right in query.comparisons if op != "<>"]
-    for left, right, how in [*ordered, *query.within]:
-        if alias in (left.alias, right.alias) and left.alias in parts and right.alias in parts:
-            columns = parts[left.alias].column(left.column), parts[right.alias].column(right.column)
-            inputs = _compared(*columns, how) if isinstance(how, str) else _near(*columns, how)
-            yield inputs if right.alias == alias else (inputs[1], inputs[0])
+    ordered = [
+        one for one in query.comparisons if one.op != "<>" and alias in (ends := {one.left.alias, one.right.alias}) and ends <= parts.keys()
+    ]  # fmt: skip
+    for one in ordered:
+        left, right = (parts[ref.alias].column(ref.column) for ref in (one.left, one.right))
+        inputs = _beyond(one, left, right) if one in query.shifted else _compared(left, right, one.op)
+        yield inputs if one.right.alias == alias else (inputs[1], inputs[0])
+    for one, other in permutations(ordered, 2):
+        if one.left.alias == other.right.alias != alias and other.left.alias == alias and {one, other} & {*query.shifted}:
+            yield from _window(one, other, parts)
 
 
 def _all_known(ends: tuple[Ints, Ints]) -> Spans:
@@ -155,17 +161,33 @@ def _compared(left: pa.Array, right: pa.Array, op: str) -> tuple[Spans, Spans]:
     return Spans(from_, np.full(len(mine), len(values) + 1), known[: len(left)]), Spans(theirs, theirs, known[len(left) :])
 
 
-def _near(left: pa.Array, right: pa.Array, distance: int | float) -> tuple[Spans, Spans]:
-    """Return the spans of `right` in [left - distance, left + distance]: the right value is a point."""
-    x, y = numbers_of(left), numbers_of(right)
-    known = [np.asarray(column.is_valid()) for column in (left, right)]
-    if x.dtype == np.float64:
-        with np.errstate(over="ignore", invalid="ignore"):
-            low, high = x - distance, x + distance
-    else:
-        by = min(int(distance), _MOST)
-        low, high = np.where(x < _LEAST + by, _LEAST, x - by), np.where(x > _MOST - by, _MOST, x + by)
-    return Spans(low, high, known[0]), Spans(y, y, known[1])
+def _beyond(one: Comparison, left: pa.Array, right: pa.Array) -> tuple[Spans, Spans]:
+    """Return the spans of a comparison of sums: the right sum is a point, and the left one everything from it on."""
+    at, known = _sums(right, one.right_plus), (np.asarray(left.is_valid()), np.asarray(right.is_valid()))
+    return Spans(_sums(left, one.plus), np.full(len(left), _MOST), known[0]), Spans(at, at, known[1])
+
+
+def _window(low: Comparison, high: Comparison, parts: Mapping[str, pa.RecordBatch]) -> Iterator[tuple[Spans, Spans]]:
+    """Yield the spans that share a point where both comparisons hold: of the rows that `low` has on its left, and of the others. Nothing if
+    the comparisons may hold where a span is empty: none must be, unless all of the others are points."""
+    (x, y), (z, w) = ([parts[ref.alias].column(ref.column) for ref in (one.left, one.right)] for one in (low, high))
+    if x.type != z.type:
+        return
+    shift = (high.right_plus, high.plus, low.right_plus) if pa.types.is_floating(x.type) else (-high.plus, 0, 0)
+    begin, end = _sums(x, low.plus), _sums(w, shift[0])
+    other_begin, other_end = _sums(z, shift[1]), _sums(y, shift[2])
+    mine = np.asarray(x.is_valid()) & np.asarray(w.is_valid()) & (begin <= end)
+    theirs = np.asarray(z.is_valid()) & np.asarray(y.is_valid()) & (other_begin <= other_end)
+    if (mine.all() and theirs.all()) or (begin == end).all() or (other_begin == other_end).all():
+        yield Spans(begin, end, mine), Spans(other_begin, other_end, theirs)
+
+
+def _sums(column: pa.Array, plus: Number) -> Ints:
+    """Return int64 in the order of the sums, clamped to its extremes."""
+    values = numbers_of(column)
+    if values.dtype == np.float64:
+        return encode_any_floats(sums_of_floats(values, plus))
+    return sums(values, int(plus))[0]
 
 
 def codes_of_pairs(columns: list[tuple[pa.Array, pa.Array]], count0: int, count1: int) -> tuple[Ints, Ints]:

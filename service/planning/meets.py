@@ -1,13 +1,18 @@
-"""Conditions between aliases as spans that share a point (`docs/design/data-model.md`): an overlap of declared intervals, a comparison as
-two rays, a distance as a widened point. Other conditions (texts, bools, floats that may be NaN, `<>`) are checked row by row."""
+"""Conditions between aliases as spans that share a point (`docs/design/data-model.md`): an overlap of declared intervals, two comparisons
+as a window, one as two rays. Other conditions (texts, bools, floats that may be NaN, `<>`) are checked row by row.
+
+    window    `a.s + c <= b.t AND b.u <= a.e + d` says that [a.s + c, a.e + d] and [b.u, b.t] share a point, if one of the two is a point:
+              then an empty one meets nothing, in either reading. Of sums, also if neither can be empty; of columns alone that is an overlap
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from itertools import combinations, product
 
 from livejoin.wire.schema import RelationDefinition
 from service.query.conditions import ColumnRef, IntervalRef
-from service.query.model import Comparison, Meet, Query, Span
+from service.query.model import Comparison, Meet, Number, Query, Span
 
 _ORDERED = ("int64", "decimal", "timestamp", "date", "time")
 
@@ -21,30 +26,29 @@ def span_of(ref: IntervalRef, definition: RelationDefinition) -> Span:
 
 
 def meets_of(query: Query, relations: Relations) -> list[Meet]:
-    """All interval conditions: those of `overlaps_of` first, then comparisons of columns that can be endpoints."""
-    by_alias = {alias: relations[name] for alias, name in query.aliases}
-    return overlaps_of(query, relations) + [_rays(comparison) for comparison in query.comparisons if is_meet(comparison, by_alias)]
+    """All interval conditions: those of `overlaps_of` first, then other comparisons of columns that can be endpoints, and of sums."""
+    by_alias, found = {alias: relations[name] for alias, name in query.aliases}, overlaps_of(query, relations)
+    taken = {one for meet in found for one in meet.comparisons}
+    others = [one for one in query.comparisons if one not in taken]
+    return found + [_rays(one) for one in others if one in query.shifted or is_meet(one, by_alias)]
 
 
 def overlaps_of(query: Query, relations: Relations) -> list[Meet]:
-    """Overlaps, then distances."""
+    """Overlaps, then windows."""
     by_alias = {alias: relations[name] for alias, name in query.aliases}
     found = [Meet(span_of(x, by_alias[x.alias]), span_of(y, by_alias[y.alias]), f"overlaps({x}, {y})") for x, y in query.overlaps]
-    for left, right, distance in query.within:
-        around = Span(left.alias, left.column, left.column, widen=distance, declared=False)
-        found.append(Meet(around, Span(right.alias, right.column, right.column, declared=False), f"abs({left} - {right}) <= {distance}"))
-    return found
+    return found + list(_windows(query, by_alias))
 
 
 def residual_of(query: Query, relations: Relations) -> tuple[Comparison, ...]:
     """The comparisons that are not spans."""
-    by_alias = {alias: relations[name] for alias, name in query.aliases}
-    return tuple(comparison for comparison in query.comparisons if not is_meet(comparison, by_alias))
+    met = {one for meet in meets_of(query, relations) for one in meet.comparisons}
+    return tuple(one for one in query.comparisons if one not in met)
 
 
 def is_natural(query: Query, relations: Relations) -> bool:
     """Whether it is a join on equality only."""
-    return len(query.aliases) > 1 and query.as_of is None and not meets_of(query, relations) and not residual_of(query, relations)
+    return len(query.aliases) > 1 and query.as_of is None and not query.overlaps and not query.comparisons
 
 
 def is_meet(comparison: Comparison, by_alias: Relations) -> bool:
@@ -60,10 +64,71 @@ def can_be_endpoint(ref: ColumnRef, definition: RelationDefinition) -> bool:
     return type_ in _ORDERED or (type_ == "float64" and (ref.column in ends or ref.column in definition.key))
 
 
-def _rays(comparison: Comparison) -> Meet:
-    left, op, right = comparison
-    return Meet(
-        Span(left.alias, left.column, None, start_open=op == "<", declared=False),
-        Span(right.alias, None, right.column, declared=False),
-        str(comparison),
-    )
+def _rays(one: Comparison) -> Meet:
+    left = Span(one.left.alias, one.left.column, None, start_open=one.op == "<", start_plus=one.plus, declared=False)
+    right = Span(one.right.alias, None, one.right.column, end_plus=one.right_plus, declared=False)
+    return Meet(left, right, str(one), (one,))
+
+
+def _windows(query: Query, by_alias: Relations) -> Iterator[Meet]:
+    """The windows, each of two comparisons that are in no other one."""
+    positions = {alias: position for position, (alias, _) in enumerate(query.aliases)}
+    plain = [one for one in query.comparisons if one not in query.shifted and one.op != "<>"]
+    left = [*query.shifted, *(one for one in plain if _type_of(one.left, by_alias) in (*_ORDERED, "float64"))]
+    for one, other in combinations(left, 2):
+        if one not in left or other not in left or (one.left.alias, one.right.alias) != (other.right.alias, other.left.alias):
+            continue
+        pair = (one, other) if positions[one.left.alias] < positions[one.right.alias] else (other, one)
+        if (spans := _window(*pair, by_alias, one in query.shifted)) is not None:
+            yield Meet(*spans, " AND ".join(map(str, pair)), pair)
+            left = [each for each in left if each not in pair]
+
+
+def _window(low: Comparison, high: Comparison, by_alias: Relations, is_sum: bool) -> tuple[Span, Span] | None:
+    """The spans of two aliases of which `low` compares the start of the first with the end of the second, and `high` the start of the
+    second with the end of the first; None if to share a point is another condition. `is_sum`: of at least one of them.
+
+    Exact sums can be moved from one span to the other: a column alone is then a point. Moved nowhere, a sum of floats is a point if both
+    comparisons have the same one.
+    """
+    exact = _type_of(low.left, by_alias) != "float64"
+    mine, theirs = (low.left.alias, low.left.column, high.right.column), (low.right.alias, high.left.column, low.right.column)
+    if exact:
+        shift: tuple[Number, Number, Number, Number] = (low.plus, -high.plus, 0, 0)
+        if theirs[1] != theirs[2] and mine[1] == mine[2]:
+            shift = (0, 0, high.plus, -low.plus)
+    else:
+        shift = (low.plus, high.right_plus, high.plus, low.right_plus)
+    one = Span(*mine, start_plus=shift[0], end_plus=shift[1], declared=False)
+    other = Span(*theirs, start_plus=shift[2], end_plus=shift[3], declared=False)
+    room = _room(one, by_alias, exact), _room(other, by_alias, exact)
+    # An open end is that of either span.
+    for first, second in product((True, False), repeat=2):
+        opens = (low.op == "<" and first, high.op == "<" and second), (high.op == "<" and not second, low.op == "<" and not first)
+        points = [_is_point(span) and not any(at) for span, at in zip((one, other), opens, strict=True)]
+        if any(points) or (is_sum and all(width is not None and width >= sum(at) for width, at in zip(room, opens, strict=True))):
+            first_span, second_span = (
+                span._replace(start_open=start, end_open=end) for span, (start, end) in zip((one, other), opens, strict=True)
+            )
+            return first_span, second_span
+    return None
+
+
+def _type_of(ref: ColumnRef, by_alias: Relations) -> str:
+    return by_alias[ref.alias].column(ref.column).type
+
+
+def _is_point(span: Span) -> bool:
+    return (span.start, span.start_plus) == (span.end, span.end_plus)
+
+
+def _room(span: Span, by_alias: Relations, exact: bool) -> Number | None:
+    """By how much the span's end is above its start, at least, in steps from one value to the next; None if it may be below it."""
+    definition = by_alias[span.alias]
+    declared = [one for one in definition.intervals.values() if (one.start_column, one.end_column) == (span.start, span.end)]
+    least = max((one.start_open + one.end_open for one in declared), default=0 if span.start == span.end else None)
+    if least is None or exact:
+        return None if least is None else least + span.end_plus - span.start_plus
+    if not (span.start_plus or span.end_plus):
+        return least
+    return 0 if span.start_plus <= span.end_plus else None  # rounding keeps the order of sums, but not their distance

@@ -20,23 +20,41 @@ from service.query.conditions import ColumnRef, Condition, Filter, IntervalRef
 from service.query.filters import either, ordered
 from service.query.groups import GroupsDraft
 from service.query.literals import Physical
-from service.query.model import MAX_ALIASES, MOST_GROUPS, AntiJoin, AsOf, GroupOutput, Latest, Output, Query, SubqueryKind, Within
+from service.query.model import (
+    MAX_ALIASES,
+    MOST_GROUPS,
+    AntiJoin,
+    AsOf,
+    Comparison,
+    GroupOutput,
+    Latest,
+    Number,
+    Output,
+    Query,
+    SubqueryKind,
+)
 from service.query.scope import Scope
 
 Ref = TypeVar("Ref", ColumnRef, IntervalRef)
 
 
 class Inequality(NamedTuple):
-    """`low < high` (strict) or `low <= high` between two columns; an unbounded side takes null as its infinity."""
+    """`low < high` (strict) or `low <= high` between two columns; an unbounded side takes null as its infinity. `plus`: if it is between
+    sums, what is added to each of the two."""
 
     low: ColumnRef
     high: ColumnRef
     strict: bool
     low_unbounded: bool = False
     high_unbounded: bool = False
+    plus: tuple[Number, Number] | None = None
 
     def __str__(self) -> str:
-        return f"{self.low} {'<' if self.strict else '<='} {self.high}"
+        return str(self.comparison)
+
+    @property
+    def comparison(self) -> Comparison:
+        return Comparison(self.low, "<" if self.strict else "<=", self.high, *(self.plus or ()))
 
     @property
     def written(self) -> str:
@@ -73,7 +91,6 @@ class Draft:
     overlaps: list[tuple[IntervalRef, IntervalRef]] = field(default_factory=list)
     inequalities: list[Inequality] = field(default_factory=list)
     not_equal: list[tuple[ColumnRef, ColumnRef]] = field(default_factory=list)
-    within: list[Within] = field(default_factory=list)
     cross: list[tuple[str, str]] = field(default_factory=list)
     filters: list[Condition] = field(default_factory=list)
     outputs: list[Output] = field(default_factory=list)
@@ -113,7 +130,7 @@ class Draft:
     @property
     def has_filters_only(self) -> bool:
         """Whether the draft compares columns with constants, and nothing else."""
-        others = (self.equal, self.overlaps, self.inequalities, self.not_equal, self.within, self.cross, self.absent, self.subqueries)
+        others = (self.equal, self.overlaps, self.inequalities, self.not_equal, self.cross, self.absent, self.subqueries)
         return not any(others)
 
     @property
@@ -158,7 +175,7 @@ def check_size(drafts: Sequence[Draft], limits: Limits) -> None:
     """Raise Problem `unsupported-query` for a definition, of one SELECT or several, that exceeds the limits."""
     joins = [one for draft in drafts for one in (draft, *draft.absent, *(subquery.draft for subquery in draft.subqueries))]
     conditions = sum(
-        len(one.equal) + len(one.overlaps) + len(one.inequalities) + len(one.not_equal) + len(one.within) + len(one.cross)
+        len(one.equal) + len(one.overlaps) + len(one.inequalities) + len(one.not_equal) + len(one.cross)
         + sum(condition.size for condition in (*one.filters, *(one.groups.having if one.groups else ()))) for one in joins
     )  # fmt: skip
     for what, found, most in (
@@ -178,16 +195,16 @@ def assemble(draft: Draft, options: Options) -> Query:
     _refuse_single_alias(draft)
     overlaps, filters, left = _match(draft)
     less, at_most = _inequalities(draft, left)
+    shifted = [one.comparison for one in left if one.plus is not None]
     equal = [_oriented(scope, pair) for pair in draft.equal]
     not_equal = {_oriented(scope, pair) for pair in draft.not_equal}
     not_equal = {(x, y) for x, y in not_equal if (x, y) not in less and (y, x) not in less}
-    within = [forwards(one, list(scope.aliases)) for one in draft.within]
     oriented = sorted({_oriented(scope, pair) for pair in overlaps}, reverse=True)
     overlaps = sorted({_met(scope, pair): pair for pair in oriented}.values())
-    compared = [*less, *at_most, *not_equal, *((one.left, one.right) for one in within)]
+    compared = [*less, *at_most, *not_equal, *((one.left, one.right) for one in shifted)]
     points = [] if draft.as_of is None else [(draft.as_of.of, draft.as_of.point)]
     _check_types(scope, [*equal, *compared, *points], overlaps)
-    cross = _products(draft, [*equal, *less, *at_most, *points, *((one.left, one.right) for one in within)], overlaps)
+    cross = _products(draft, [*equal, *less, *at_most, *points, *((one.left, one.right) for one in shifted)], overlaps)
     met = [ref for pair in overlaps for one in pair if (ref := _point(scope, one)) is not None]
     more = [Filter(ref, "not_null", None) for ref in (*chain(*compared), *met) if scope.describe(ref).nullable]
     check_outputs(scope, draft.reads, overlaps)
@@ -199,7 +216,7 @@ def assemble(draft: Draft, options: Options) -> Query:
         less=tuple(sorted(set(less))),
         at_most=tuple(sorted(set(at_most))),
         not_equal=tuple(sorted(not_equal)),
-        within=tuple(sorted(set(within))),
+        shifted=tuple(sorted(set(shifted))),
         cross=cross,
         filters=ordered(kept),
         outputs=tuple(draft.reads),
@@ -282,11 +299,7 @@ def _check_group(group: Draft) -> None:
 
 
 def _refuse_single_alias(draft: Draft) -> None:
-    """Reject distances between two columns, or overlaps of two intervals, of one alias."""
-    for one in draft.within:
-        if one.left.alias == one.right.alias:
-            what = f"a distance between columns of one alias ({one.left} and {one.right})"
-            raise unsupported(what, 'write an expression in "where"')
+    """Reject overlaps of two intervals of one alias."""
     for x, y in draft.overlaps:
         if x.alias == y.alias:
             raise unsupported(
@@ -301,13 +314,6 @@ def _oriented(scope: Scope, pair: tuple[Ref, Ref]) -> tuple[Ref, Ref]:
     return pair if aliases.index(pair[0].alias) < aliases.index(pair[1].alias) else (pair[1], pair[0])
 
 
-def forwards(within: Within, aliases: list[str]) -> Within:
-    """Return the same in the order of the aliases; sums of floats are rounded, so for them the other direction is another condition."""
-    left, right, distance = within
-    keeps = isinstance(distance, float) or aliases.index(left.alias) < aliases.index(right.alias)
-    return within if keeps else Within(right, left, distance)
-
-
 def _point(scope: Scope, ref: IntervalRef) -> ColumnRef | None:
     """Return the column of a point; None for other intervals."""
     declared = scope.declared(ref)
@@ -319,7 +325,7 @@ def _match(draft: Draft) -> tuple[list[tuple[IntervalRef, IntervalRef]], list[Fi
     scope = draft.scope
     overlaps, filters = list(draft.overlaps), []
     left = list(dict.fromkeys(draft.inequalities))
-    for p, q in combinations(draft.inequalities, 2):
+    for p, q in combinations([one for one in draft.inequalities if one.plus is None], 2):
         if p not in left or q not in left or p == q:
             continue
         pair = next((pair for pair, fits in _over_intervals(scope, p, q) if fits), None)
@@ -343,7 +349,9 @@ def _not_null(scope: Scope, inequality: Inequality) -> list[Filter]:
 
 
 def _inequalities(draft: Draft, left: list[Inequality]) -> tuple[list[tuple[ColumnRef, ColumnRef]], list[tuple[ColumnRef, ColumnRef]]]:
-    """Return the `<` and `<=` that are not part of an overlap. Rejects those that take null as unbounded, which is not a comparison."""
+    """Return the `<` and `<=` between columns that are not part of an overlap. Rejects those that take null as unbounded, which is no
+    comparison."""
+    left = [one for one in left if one.plus is None]
     for inequality in left:
         if inequality.low_unbounded or inequality.high_unbounded:
             raise _no_overlap(draft.scope, left, inequality)

@@ -175,10 +175,16 @@ def _condition(entry: Any, path: str) -> exp.Expr:
         return product
     if kind == "overlaps":
         return exp.Anonymous(this=kind, expressions=_intervals(pair, path))
-    left, right = (_column(text, f"{path}.{number}") for number, text in enumerate(pair))
+    left, right = (_summed(one, f"{path}.{number}") for number, one in enumerate(pair))
     if kind == "within":
         return exp.LTE(this=exp.Abs(this=exp.Sub(this=left, expression=right)), expression=_constant(entry["distance"], path))
     return _JOINED[kind](this=left, expression=right)
+
+
+def _summed(one: Any, path: str) -> exp.Expr:
+    if isinstance(one, str):
+        return _column(one, path)
+    return exp.Add(this=_column(one["column"], f"{path}.column"), expression=_constant(one["plus"], f"{path}.plus"))
 
 
 def _entry(entry: Any, path: str, column: Callable[[str, str], exp.Expr], over_groups: bool = False) -> exp.Expr:

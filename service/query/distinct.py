@@ -12,10 +12,10 @@ from typing import Any
 
 from livejoin.wire.schema import RelationDefinition
 from service.query.conditions import ColumnRef
-from service.query.model import GROUP, GroupOutput, Output, Query, Subquery
+from service.query.model import GROUP, Comparison, GroupOutput, Output, Query, Subquery
 from service.query.subqueries import oriented
 
-_PAIRS = ("equal", "overlaps", "less", "at_most", "not_equal", "within")
+_PAIRS = ("equal", "overlaps", "less", "at_most", "not_equal", "shifted")
 
 
 def as_exists(query: Query, relations: Mapping[str, RelationDefinition]) -> Query | None:
@@ -53,8 +53,14 @@ def _columns(query: Query) -> tuple[Output, ...] | None:
 
 def _linked(query: Query) -> Iterator[tuple[str, str]]:
     """Yield the pairs of aliases that a condition compares."""
-    yield from ((one[0].alias, one[1].alias) for field in _PAIRS for one in getattr(query, field))
+    yield from (_aliases(one) for field in _PAIRS for one in getattr(query, field))
     yield from query.cross
+
+
+def _aliases(one: Any) -> tuple[str, str]:
+    """Return the aliases of a comparison, or of a pair of columns or intervals."""
+    left, right = (one.left, one.right) if isinstance(one, Comparison) else one
+    return left.alias, right.alias
 
 
 def _pieces(query: Query, aliases: Collection[str]) -> Iterator[set[str]]:
@@ -74,7 +80,7 @@ def _pieces(query: Query, aliases: Collection[str]) -> Iterator[set[str]]:
 def _restricted(query: Query, names: Collection[str]) -> Query:
     """Return the query restricted to these aliases and the conditions on them alone."""
     fields: dict[str, Any] = {
-        field: tuple(one for one in getattr(query, field) if {one[0].alias, one[1].alias} <= set(names)) for field in _PAIRS
+        field: tuple(one for one in getattr(query, field) if {*_aliases(one)} <= set(names)) for field in _PAIRS
     }
     return replace(
         query,

@@ -76,6 +76,31 @@ def by_field(*names: str) -> Callable[[Any], str | None]:
 Pair = Annotated[list[str], Field(min_length=2, max_length=2)]
 
 
+class Sum(Form):
+    """A column plus a constant."""
+
+    what = "a sum"
+    column: str = Field(description="`alias.column`")
+    plus: Any = Field(  # validated by the column's type
+        json_schema_extra={"type": ["number", "string"]},
+        description="microseconds or an ISO 8601 duration, perhaps with a minus sign, for timestamps, days for dates, a number otherwise",
+    )
+
+
+Sums = Annotated[
+    list[
+        Annotated[
+            Annotated[str, Tag("column")] | Annotated[Sum, Tag("plus")],
+            one_of(
+                lambda data: "column" if isinstance(data, str) else by_field("plus")(data),
+                'a comparison has columns, as "alias.column", and sums, as {"column": "alias.column", "plus": 5}',
+            ),
+        ]
+    ],
+    Field(min_length=2, max_length=2),
+]
+
+
 class Equal(Form):
     """`[x, y]`: x = y. Null is not equal to anything."""
 
@@ -94,14 +119,14 @@ class AtMost(Form):
     """`[x, y]`: x <= y."""
 
     what = 'the entry "at_most" of join'
-    at_most: Pair = Field(description="two columns, as `alias.column`: the first is at most the second")
+    at_most: Sums = Field(description="two columns, as `alias.column`, or sums: the first is at most the second")
 
 
 class Less(Form):
     """`[x, y]`: x < y."""
 
     what = 'the entry "less" of join'
-    less: Pair = Field(description="two columns, as `alias.column`: the first is less than the second")
+    less: Sums = Field(description="two columns, as `alias.column`, or sums: the first is less than the second")
 
 
 class NotEqual(Form):

@@ -143,10 +143,12 @@ def read_as_of(join: exp.Join, before: Sequence[str], alias: str, draft: Draft, 
     Conditions(on, names, None, words).add(join.args["on"])
     if on.filters or on.never:
         raise unsupported(f"a filter in the ON of {words}", "write it in WHERE, where it applies to the rows that are found")
-    others = on.overlaps or on.within or on.not_equal or on.cross
+    others = on.overlaps or on.not_equal or on.cross
     if others or len(on.inequalities) != 1 or on.inequalities[0].low_unbounded or on.inequalities[0].high_unbounded:
         raise unsupported(f"the ON of this {words}", f"it has equalities, and one comparison of a time: {instead}")
     (one,) = on.inequalities
+    if one.plus is not None:
+        raise unsupported(f"{one} as the comparison of an ASOF JOIN", "compare two columns: store the sum in a column of its own")
     low_is_own = one.low.alias == alias
     of, point = (one.low, one.high) if low_is_own else (one.high, one.low)
     op = ("<" if low_is_own else ">") + ("" if one.strict else "=")
@@ -175,7 +177,7 @@ def settled(draft: Draft) -> Draft:
         raise as_of_alone("EXISTS, NOT EXISTS or an outer join")
     if len(aliases) != 2 or draft.cross:
         raise as_of_alone("other joins")
-    if draft.overlaps or draft.within or draft.not_equal or draft.inequalities:
+    if draft.overlaps or draft.not_equal or draft.inequalities:
         raise as_of_alone("another comparison of the two relations")
     mine = [one for one in draft.filters if one.alias == as_of.of.alias]
     if as_of.optional and any(one.rejects_null for one in mine):

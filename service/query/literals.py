@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import math
 import re
+from decimal import Decimal, InvalidOperation
+from fractions import Fraction
 from typing import Any
 
 from livejoin.wire.grammar import DAY, INT64_MAX, INT64_MIN, JSON_READERS, TEXT_READERS, Reader, parse_duration, parse_moment, shown
@@ -24,6 +26,8 @@ _INTERVAL_PART = re.compile(
     r"|((?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:e[+-]?[0-9]+)?)\s*([a-z]+)?(?![0-9_.:]))",
     re.ASCII,
 )
+
+_MOST_DIGITS = 400  # of a number, before and after the point; a float64 has fewer
 
 _INFINITY = "; an unbounded end is null here: write IS NULL or IS NOT NULL, or COALESCE(end, 'infinity') in an overlap"
 
@@ -84,58 +88,31 @@ def _read(readers: ByKind[Reader], type_: str, value: Any) -> Physical:
     return read
 
 
-def distance_from_json(type_: str, value: Any) -> int | float:
-    """Convert a distance between two columns of this type: non-negative, in their unit; for timestamps microseconds or an ISO 8601
-    duration."""
-    if type_ == "timestamp" and isinstance(value, str):
-        return _duration(value)
-    if digits_of(type_):
-        read = from_json(type_, value)
-        if isinstance(read, int) and read >= 0:
-            return read
-        raise BadLiteral(f"{value!r} is not a non-negative number")
-    if type_ == "float64":
-        if type(value) not in (int, float) or not 0 <= value < math.inf:
-            raise BadLiteral(f"{value!r} is not a non-negative number")
-        return float(value)
-    if type_ not in ("int64", "timestamp", "date"):
-        raise BadLiteral(f"a distance needs columns of type int64, float64, decimal, timestamp or date, not {type_}")
-    if type(value) is not int or not 0 <= value < 2**63:
-        unit = {"timestamp": "microseconds or an ISO 8601 duration such as PT15M", "date": "days"}.get(type_, "the column's unit")
-        raise BadLiteral(f"{value!r} is not a non-negative integer ({unit})")
-    return value
+def number_from(value: Any) -> Fraction:
+    """Convert a number, or its text, exactly."""
+    text = value if isinstance(value, str) else repr(value)
+    try:
+        number = Decimal(text if text.isascii() else "")
+    except InvalidOperation:
+        raise BadLiteral(f"{shown(value)} is not a number") from None
+    if not number.is_finite() or not -_MOST_DIGITS <= number.adjusted() <= _MOST_DIGITS:
+        raise BadLiteral(f"{shown(value)} is out of range")
+    return Fraction(number)
 
 
-def distance_from_text(type_: str, number: str, unit: str) -> int | float:
-    """Convert the same from `INTERVAL '15 minutes'` in SQL: number and unit; "" for a plain number."""
-    if not unit and digits_of(type_):
-        return distance_from_json(type_, number)
-    if not unit:
-        try:
-            return distance_from_json(type_, int(value_of("int64", number)))
-        except BadLiteral:
-            return distance_from_json(type_, float(value_of("float64", number)))
-    name = unit.lower().rstrip("s")
-    if (calendar := next((word for word in ("month", "quarter", "year") if word in name), None)) is not None:
-        raise BadLiteral(f"a {calendar} has no fixed length: write a number of days, such as INTERVAL '30 days'")
-    if name not in _UNIT_MICROS or type_ not in ("timestamp", "date"):
-        raise BadLiteral(f"INTERVAL '{number} {unit}' is not a distance between columns of type {type_}")
-    micros = _rounded(float(value_of("float64", number)) * _UNIT_MICROS[name], f"INTERVAL '{number} {unit}'")
-    if type_ == "date" and micros % DAY:
-        raise BadLiteral("a distance between dates is a whole number of days")
-    return distance_from_json(type_, micros // DAY if type_ == "date" else micros)
-
-
-def interval_from_text(type_: str, text: str, unit: str) -> int | float:
-    """Convert the same from the text of `INTERVAL`, as `read_interval`."""
-    months, micros = read_interval(text, unit)
-    if months:
-        raise BadLiteral("a month has no fixed length: write a number of days, such as INTERVAL '30 days'")
-    if type_ not in ("timestamp", "date"):
-        raise BadLiteral(f"INTERVAL '{text[:60]}' is not a distance between columns of type {type_}")
-    if type_ == "date" and micros % DAY:
-        raise BadLiteral("a distance between dates is a whole number of days")
-    return distance_from_json(type_, micros // DAY if type_ == "date" else micros)
+def difference(kind: str, number: Fraction, micros: int) -> Fraction:
+    """Return the constant that is added to a column of this kind, in its unit: a number and an interval. A number is microseconds for a
+    timestamp, days for a date."""
+    digits = digits_of(kind)
+    if digits is None and kind not in ("int64", "float64", "timestamp", "date"):
+        raise BadLiteral(f"a sum with a constant needs columns of type int64, float64, decimal, timestamp or date, not {kind}")
+    if kind not in ("timestamp", "date") and micros:
+        raise BadLiteral(f"an INTERVAL is not added to columns of type {kind}")
+    if kind in ("timestamp", "date") and number.denominator > 1:
+        raise BadLiteral(f"{number} is not a whole number of {'days' if kind == 'date' else 'microseconds'}")
+    if digits is not None:
+        return number * Fraction(10) ** digits[1]
+    return number + (Fraction(micros, DAY) if kind == "date" else micros)
 
 
 def read_interval(text: str, unit: str = "") -> tuple[int, int]:
@@ -173,7 +150,7 @@ def read_interval(text: str, unit: str = "") -> tuple[int, int]:
 
 def _duration(text: str) -> int:
     try:
-        return int(distance_from_json("timestamp", parse_duration(text)))
+        return parse_duration(text)
     except ValueError as error:
         raise BadLiteral(str(error)) from None
 

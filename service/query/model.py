@@ -59,39 +59,42 @@ def is_stretch(output: Output) -> bool:
     return output.kind.partition("_")[0] in STRETCHES
 
 
+Number = int | float
+"""In the unit of a column, a float for floats alone."""
+
+
 class Comparison(NamedTuple):
-    """`left op right` between two aliases, op `<`, `<=` or `<>`; null matches nothing."""
+    """`left + plus op right + right_plus` between two aliases, op `<`, `<=` or `<>`; null matches nothing. Sums are exact, of any size; of
+    floats they are rounded, and only floats have one on the right."""
 
     left: ColumnRef
     op: str
     right: ColumnRef
+    plus: Number = 0
+    right_plus: Number = 0
 
     def __str__(self) -> str:
-        return f"{self.left} {self.op} {self.right}"
+        exact = self.plus < 0 and isinstance(self.plus, int)
+        plus, right_plus = (0, -self.plus) if exact else (self.plus, self.right_plus)
+        return f"{_sum(self.left, plus)} {self.op} {_sum(self.right, right_plus)}"
 
 
-class Within(NamedTuple):
-    """`right` lies in [left - distance, left + distance]; null matches nothing. In the column's physical unit, a float only for floats."""
-
-    left: ColumnRef
-    right: ColumnRef
-    distance: int | float
-
-    def __str__(self) -> str:
-        return f"abs({self.left} - {self.right}) <= {self.distance}"
+def _sum(ref: ColumnRef, plus: Number) -> str:
+    return f"{ref} {'-' if plus < 0 else '+'} {abs(plus)}" if plus else str(ref)
 
 
 class Span(NamedTuple):
-    """The interval of an alias in an interval condition: from one of its columns to another, without an open end, both widened by `widen`
-    (in the columns' unit). Without a column, that side is unbounded. `declared`: it is an interval of the relation, so none is empty, and a
-    null is unbounded, except that of a point; otherwise null matches nothing."""
+    """The interval of an alias in an interval condition: from one of its columns plus a constant to another plus a constant. Without a
+    column, that side is unbounded. `declared`: it is an interval of the relation, so none is empty, and a null is unbounded, except that of
+    a point; otherwise it may be empty, and null matches nothing."""
 
     alias: str
     start: str | None
     end: str | None
     start_open: bool = False
     end_open: bool = False
-    widen: int | float = 0
+    start_plus: Number = 0
+    end_plus: Number = 0
     declared: bool = True
 
     @property
@@ -103,11 +106,12 @@ class Span(NamedTuple):
 
 
 class Meet(NamedTuple):
-    """The condition that two spans share a point; `words` is the condition as written."""
+    """The condition that two spans share a point; `words` is the condition as written, `comparisons` those that it consists of."""
 
     left: Span
     right: Span
     words: str
+    comparisons: tuple[Comparison, ...] = ()
 
     def of(self, alias: str) -> Span:
         return self.left if self.left.alias == alias else self.right
@@ -272,7 +276,7 @@ class Query:
     less        `<` as (smaller, larger): in the order of the comparison, not of the aliases
     at_most     `<=` likewise
     not_equal   in the order of the aliases
-    within      distances, likewise
+    shifted     `<` and `<=` between columns of which at least one is in a sum with a constant
     cross       pairs of aliases whose product is requested
     retain      (rows, bytes) of the feed, None if the view cannot be followed
     never       some condition is never true (x = NULL): the view is always empty
@@ -294,7 +298,7 @@ class Query:
     less: tuple[tuple[ColumnRef, ColumnRef], ...]
     at_most: tuple[tuple[ColumnRef, ColumnRef], ...]
     not_equal: tuple[tuple[ColumnRef, ColumnRef], ...]
-    within: tuple[Within, ...]
+    shifted: tuple[Comparison, ...]
     cross: tuple[tuple[str, str], ...]
     filters: tuple[Condition, ...]
     outputs: tuple[Output, ...]
@@ -374,7 +378,7 @@ class Query:
             less=self.less + tuple(pair for join in joins for pair in join.less),
             at_most=self.at_most + tuple(pair for join in joins for pair in join.at_most),
             not_equal=self.not_equal + tuple(pair for join in joins for pair in join.not_equal),
-            within=self.within + tuple(pair for join in joins for pair in join.within),
+            shifted=self.shifted + tuple(one for join in joins for one in join.shifted),
             filters=self.filters
             + tuple(one for group in self.absent for one in group.filters)
             + tuple(one for subquery in self.subqueries if subquery.kind != "full" for one in subquery.filters),  # all rows of those matter
@@ -385,4 +389,4 @@ class Query:
     def comparisons(self) -> tuple[Comparison, ...]:
         """`<`, `<=` and `<>` between the aliases."""
         lists = (("<", self.less), ("<=", self.at_most), ("<>", self.not_equal))
-        return tuple(Comparison(left, op, right) for op, pairs in lists for left, right in pairs)
+        return (*(Comparison(left, op, right) for op, pairs in lists for left, right in pairs), *self.shifted)

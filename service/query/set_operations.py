@@ -120,7 +120,7 @@ def _selected(draft: Draft, options: Options) -> _Select:
             raise unsupported(f"the computed column {output.name} in UNION or EXCEPT", "select columns of the relations")
         assert output.column is not None
         draft.scope.require_comparable(output.column, "UNION or EXCEPT of")
-    others = [*(f"overlaps({x}, {y})" for x, y in query.overlaps), *map(str, query.comparisons), *map(str, query.within)]
+    others = [*(f"overlaps({x}, {y})" for x, y in query.overlaps), *map(str, query.comparisons)]
     if others:
         raise unsupported(f"{others[0]} in UNION or EXCEPT", "compare the columns of different aliases with = only")
     if query.cross:

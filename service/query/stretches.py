@@ -102,7 +102,7 @@ def _partners(draft: Draft, function: str, words: str, of: IntervalRef, by: Inte
 def _compared(draft: Draft) -> list[ColumnRef]:
     """Return the columns that the draft's conditions compare."""
     pairs = [*draft.equal, *draft.not_equal, *((one.low, one.high) for one in draft.inequalities)]
-    return [ref for pair in pairs for ref in pair] + [ref for one in draft.within for ref in (one.left, one.right)]
+    return [ref for pair in pairs for ref in pair]
 
 
 def _require_columns(outputs: list[Output], alias: str, words: str) -> None:
@@ -115,7 +115,7 @@ def _require_columns(outputs: list[Output], alias: str, words: str) -> None:
 def _without(draft: Draft, partner: str) -> Draft:
     """Return the draft without the conditions that name a partner: they belong to the subquery."""
     return replace(
-        draft, equal=[], overlaps=[], inequalities=[], not_equal=[], within=[], cross=[],
+        draft, equal=[], overlaps=[], inequalities=[], not_equal=[], cross=[],
         filters=[one for one in draft.filters if one.alias != partner],
     )  # fmt: skip
 
@@ -127,7 +127,7 @@ def finish(query: Query, stretches: Stretches, scope: Scope) -> Query:
     of, declared = stretches.of, scope.declared(stretches.of)
     join = subquery.join
     words = f"{stretches.function}({of}, …)"
-    others = [*map(str, join.comparisons), *map(str, join.within), *(f"overlaps({x}, {y})" for x, y in join.overlaps[1:])]
+    others = [*map(str, join.comparisons), *(f"overlaps({x}, {y})" for x, y in join.overlaps[1:])]
     if others or not join.overlaps:
         what = f"{words} with {others[0]}" if others else f"{words} without overlaps"
         raise unsupported(what, f"its {_WHERE[stretches.function]} has overlaps of the two intervals, and perhaps equal columns, in ON")

@@ -13,10 +13,10 @@ from itertools import chain
 from typing import Any
 
 from service.errors import Problem
-from service.query.assembly import Draft, Options, SubqueryDraft, assemble, check_outputs, column_output, forwards, unsupported, unused
+from service.query.assembly import Draft, Options, SubqueryDraft, assemble, check_outputs, column_output, unsupported, unused
 from service.query.conditions import ColumnRef, Either, Filter, Holds, IntervalRef
 from service.query.latest import settled
-from service.query.model import MAX_ALIASES, Query, Subquery, SubqueryKind, Within
+from service.query.model import MAX_ALIASES, Comparison, Query, Subquery, SubqueryKind
 from service.query.stretches import finish, of_groups, take
 
 WORDS: Mapping[SubqueryKind, str] = {
@@ -62,7 +62,7 @@ def assemble_view(draft: Draft, options: Options) -> Query:
 
 def _compares_otherwise(group: Draft) -> bool:
     """Return whether NOT EXISTS has conditions other than equalities."""
-    return bool(group.overlaps or group.inequalities or group.within or group.not_equal or group.cross)
+    return bool(group.overlaps or group.inequalities or group.not_equal or group.cross)
 
 
 def oriented(query: Query) -> Query:
@@ -72,8 +72,7 @@ def oriented(query: Query) -> Query:
     def turned(pairs: tuple[tuple[ColumnRef, ColumnRef], ...] | tuple[tuple[IntervalRef, IntervalRef], ...]) -> tuple[object, ...]:
         return tuple(sorted((x, y) if order.index(x.alias) < order.index(y.alias) else (y, x) for x, y in pairs))
 
-    within = tuple(forwards(one, order) for one in query.within)
-    return replace(query, equal=turned(query.equal), overlaps=turned(query.overlaps), not_equal=turned(query.not_equal), within=within)  # type: ignore[arg-type]
+    return replace(query, equal=turned(query.equal), overlaps=turned(query.overlaps), not_equal=turned(query.not_equal))  # type: ignore[arg-type]
 
 
 # --- the effect of WHERE
@@ -84,7 +83,7 @@ def _settled(draft: Draft) -> Draft:
     draft = replace(
         draft, subqueries=list(draft.subqueries), equal=list(draft.equal), overlaps=list(draft.overlaps),
         inequalities=list(draft.inequalities),
-        not_equal=list(draft.not_equal), within=list(draft.within), filters=list(draft.filters), cross=list(draft.cross),
+        not_equal=list(draft.not_equal), filters=list(draft.filters), cross=list(draft.cross),
     )  # fmt: skip
     for at, subquery in enumerate(draft.subqueries):
         if subquery.kind == "full":
@@ -103,7 +102,6 @@ def _pairs(draft: Draft) -> list[tuple[ColumnRef, ColumnRef] | tuple[IntervalRef
     """Return the pairs that the draft's conditions compare."""
     return [
         *draft.equal, *draft.overlaps, *draft.not_equal, *((one.low, one.high) for one in draft.inequalities),
-        *((one.left, one.right) for one in draft.within),
     ]  # fmt: skip
 
 
@@ -133,7 +131,6 @@ def _take_in(draft: Draft, subquery: Draft) -> None:
     draft.overlaps += subquery.overlaps
     draft.inequalities += subquery.inequalities
     draft.not_equal += subquery.not_equal
-    draft.within += subquery.within
     draft.cross += subquery.cross
     draft.filters += subquery.filters
     draft.never = draft.never or subquery.never
@@ -289,13 +286,13 @@ def _renamed(join: Query, names: Mapping[str, str]) -> Query:
     def named(value: Any) -> Any:
         if isinstance(value, ColumnRef | IntervalRef):
             return value._replace(alias=names.get(value.alias, value.alias))
-        if isinstance(value, Within):
+        if isinstance(value, Comparison):
             return value._replace(left=named(value.left), right=named(value.right))
         if isinstance(value, Filter | Either | Holds):
             return value.of(names.get(value.alias, value.alias))
         return tuple(map(named, value)) if isinstance(value, tuple) else names.get(value, value)
 
-    fields = ("equal", "overlaps", "less", "at_most", "not_equal", "within", "cross", "filters")
+    fields = ("equal", "overlaps", "less", "at_most", "not_equal", "shifted", "cross", "filters")
     renamed = {field: named(getattr(join, field)) for field in fields}
     aliases = tuple((names.get(alias, alias), relation) for alias, relation in join.aliases)
     return replace(join, aliases=aliases, **renamed)

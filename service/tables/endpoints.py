@@ -10,12 +10,13 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from livejoin.wire.schema import Interval
-from service.query.model import Span
+from service.query.model import Number, Span
 from service.tables.arrow import null_mask
 from service.tables.store import Table
 from structures.core.encoding import NEG_INF, POS_INF, encode_any_floats, encode_floats
 
 Ends = npt.NDArray[np.int64]
+Mask = npt.NDArray[np.bool_]
 
 
 def endpoints(rows: pa.RecordBatch, interval: Interval) -> tuple[Ends, Ends]:
@@ -42,30 +43,39 @@ def _of_span(span: Span, type_: pa.DataType, values: Ends, nulls: Sequence[npt.N
         return left, right
     left, right = np.full(len(values[0]), NEG_INF), np.full(len(values[0]), POS_INF)
     at = dict(zip(span.columns, values, strict=True))
+    nothing = [null for null in nulls if null is not None]
     if span.start is not None:
-        left = _moved(at[span.start], type_, -span.widen)
+        left, _, above = _moved(at[span.start], type_, span.start_plus, int(span.start_open))
+        nothing.append(above)
     if span.end is not None:
-        right = _moved(at[span.end], type_, span.widen)
-    if span.start_open:
-        last = left == POS_INF
-        left += ~last
-        right[last] = NEG_INF
-    for null in nulls:
-        if null is not None:
-            left[null], right[null] = POS_INF, NEG_INF
+        right, below, _ = _moved(at[span.end], type_, span.end_plus, -int(span.end_open))
+        nothing.append(below)
+    for some in nothing:
+        left[some], right[some] = POS_INF, NEG_INF
     return left, right
 
 
-def _moved(values: Ends, type_: pa.DataType, by: int | float) -> Ends:
-    """Encoded `values + by`; integers are clamped to the extremes, floats added as floats are, so that NaN and infinities stay."""
+def _moved(values: Ends, type_: pa.DataType, plus: Number, steps: int) -> tuple[Ends, Mask, Mask]:
+    """Encoded `values + plus`, and so many steps further, clamped to the extremes; and which are below and above these. Floats are added as
+    floats are, so that NaN and infinities stay."""
     if type_.id == _FLOAT64:
-        with np.errstate(over="ignore", invalid="ignore"):
-            return encode_any_floats(values.view(np.float64) + by)
-    if by == 0:
-        return values.copy()
-    if by > 0:
-        return np.where(values > POS_INF - by, POS_INF, values + np.int64(min(by, POS_INF)))
-    return np.where(values < NEG_INF - by, NEG_INF, values + np.int64(max(by, -POS_INF)))
+        none = np.zeros(len(values), bool)
+        return encode_any_floats(sums_of_floats(values.view(np.float64), plus)) + steps, none, none
+    assert isinstance(plus, int)
+    return sums(values, plus + steps)
+
+
+def sums(values: Ends, plus: int) -> tuple[Ends, Mask, Mask]:
+    """`values + plus`, clamped to the extremes of int64, and which are below and above these."""
+    moved = (values.view(np.uint64) + np.uint64(plus % 2**64)).view(np.int64)
+    below, above = values < NEG_INF - plus, values > POS_INF - plus
+    moved[below], moved[above] = NEG_INF, POS_INF
+    return moved, below, above
+
+
+def sums_of_floats(values: npt.NDArray[np.float64], plus: Number) -> npt.NDArray[np.float64]:
+    with np.errstate(over="ignore", invalid="ignore"):
+        return values + plus
 
 
 def _encode(

@@ -202,8 +202,7 @@ def _used(query: Query, alias: str, relation: Relation) -> list[str]:
     """Return the columns that the view reads of an alias, or of another one of the same relation: one set may represent both."""
     aliases = [other for other, name in query.aliases if name == relation.name]
     used = [column for other in aliases for column in needed_columns(query, other, relation.definition)]
-    pairs: list[tuple[ColumnRef, ...]] = [*query.equal, *query.less, *query.at_most, *query.not_equal]
-    pairs += [(one.left, one.right) for one in query.within]
+    pairs: list[tuple[ColumnRef, ColumnRef]] = [*query.equal, *((one.left, one.right) for one in query.comparisons)]
     used += [ref.column for pair in pairs for ref in pair if ref.alias in aliases]
     for pair in query.overlaps:
         used += [name for ref in pair if ref.alias in aliases for name in span_of(ref, relation.definition).columns]

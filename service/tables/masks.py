@@ -17,7 +17,8 @@ import pyarrow.compute as pc
 from livejoin.wire.kinds import SENT_TYPES, sent
 from service.query.conditions import ColumnRef, Condition, Either, Holds, columns_of
 from service.query.model import Comparison
-from service.tables.endpoints import TEXT_OR_BOOL, numbers
+from service.tables.arrow import null_mask
+from service.tables.endpoints import TEXT_OR_BOOL, numbers, sums, sums_of_floats
 from service.tables.terms import evaluated
 from service.tables.values.texts import like_mask
 
@@ -40,14 +41,15 @@ def select_mask(filters: Sequence[Condition], rows: pa.RecordBatch) -> Mask:
 def residual_mask(residual: Sequence[Comparison], parts: Mapping[str, pa.RecordBatch]) -> Mask:
     """bool[n]: whether the rows, given as parts of equal length by alias, meet all comparisons."""
     mask = np.ones(next(iter(parts.values())).num_rows, bool)
-    for left, op, right in residual:
-        mask &= compare(op, parts[left.alias].column(left.column), parts[right.alias].column(right.column))
+    for one in residual:
+        left, right = (parts[ref.alias].column(ref.column) for ref in (one.left, one.right))
+        mask &= _compare_sums(one, left, right) if one.plus or one.right_plus else compare(one.op, left, right)
     return mask
 
 
 def residual_columns(residual: Sequence[Comparison], alias: str) -> list[str]:
     """Return the columns of this alias that `residual_mask` reads."""
-    refs: list[ColumnRef] = [ref for left, _, right in residual for ref in (left, right)]
+    refs: list[ColumnRef] = [ref for one in residual for ref in (one.left, one.right)]
     return list(dict.fromkeys(ref.column for ref in refs if ref.alias == alias))
 
 
@@ -67,6 +69,19 @@ def compare(op: str, left: pa.Array, right: pa.Array) -> Mask:
         mask = (x < y) | (y_nan & ~x_nan) if op == "<" else (x != y) & ~(x_nan & y_nan)
     else:
         mask = x < y if op == "<" else x != y
+    return _and_valid(_and_valid(mask, left), right)
+
+
+def _compare_sums(one: Comparison, left: pa.Array, right: pa.Array) -> Mask:
+    """The same between sums, with `<` or `<=`."""
+    if left.type == pa.float64():
+        both = ((left, one.plus), (right, one.right_plus))
+        added = [sums_of_floats(numbers(column).astype(np.float64), plus) for column, plus in both]
+        return compare(one.op, *(pa.array(values, mask=null_mask(column)) for values, (column, _) in zip(added, both, strict=True)))
+    assert isinstance(one.plus, int)
+    x, below, above = sums(numbers(left).astype(np.int64), one.plus)
+    y: Values = numbers(right)
+    mask: Mask = ((x < y if one.op == "<" else x <= y) | below) & ~above
     return _and_valid(_and_valid(mask, left), right)
 
 

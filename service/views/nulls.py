@@ -16,8 +16,7 @@ def compared_columns(query: Query, relation: str, definition: RelationDefinition
     """The columns of a relation by which a view joins, finds the row as of a point, or compares in UNION or EXCEPT."""
     whole = query.whole
     aliases = {alias for alias, name in whole.aliases if name == relation}
-    pairs: list[tuple[ColumnRef, ColumnRef]] = [*whole.equal, *whole.less, *whole.at_most, *whole.not_equal]
-    pairs += [(one.left, one.right) for one in whole.within]
+    pairs: list[tuple[ColumnRef, ColumnRef]] = [*whole.equal, *((one.left, one.right) for one in whole.comparisons)]
     refs = [ref for pair in pairs for ref in pair] + [*query.values, *(query.as_of.columns if query.as_of is not None else ())]
     found = {ref.column for ref in refs if ref.alias in aliases}
     for pair in whole.overlaps:

@@ -26,8 +26,10 @@ _SQL: dict[str, Sequence[str]] = {  # beyond the greatest depth, the first alter
     "join": ("<column> = <column>", "<same>", "<same>", "<same>", "overlaps(<interval>, <interval>)", "overlaps(<interval>, <interval>)",
         "<interval> OVERLAPS <interval>", "<column> <op> <column>", "<alias>.s < <alias>.e AND <alias>.s < <alias>.e",
         "<alias>.p <= <alias>.q AND <alias>.p <= <alias>.q", "abs(<column> - <column>) <= <number>",
-        "<column> BETWEEN <column> AND <column>", "<same> AND <same>", "<column> BETWEEN <column> - <number> AND <column> + <number>",
-        "<column> <= <column> + <value>", "(<alias>.e IS NULL OR <alias>.s < <alias>.e) AND <alias>.s < <alias>.e"),
+        "<column> BETWEEN <column> AND <column>", "<same> AND <same>",
+        "<column> BETWEEN <column> - <number> AND <column> + <number>",
+        "<column> - <column> < <number>", "<column> <= <column> + <value>",
+        "(<alias>.e IS NULL OR <alias>.s < <alias>.e) AND <alias>.s < <alias>.e"),
     "filter": ("<compared>", "<compared>", "<compared>", "<compared>", "<column> <op> <value>", "<column> IS NULL",
         "<column> IS NOT NULL", "<column> IN (<value>, <value>)", "NOT <column> = <value>", "<column> NOT IN (<value>, NULL)",
         "<column> BETWEEN <value> AND <value>", "<column> LIKE '<pattern>'", "<column> IS NOT TRUE",
@@ -42,7 +44,8 @@ _SQL: dict[str, Sequence[str]] = {  # beyond the greatest depth, the first alter
         "'20240101'", "'2026-01-30T00:00:00Z'", "INTERVAL '2 hours'", "INTERVAL '1 month'", "'06:00'", "'\\x61'", "9223372036854775808",
         "1e400", "'NaN'", "CAST('1' AS bigint)", "'00000000-0000-4000-8000-00000000000a'", "1 + 1", "now()", "?", "$1", "(1, 2)",
         "ARRAY[1]", "'infinity'"),
-    "number": ("2", "0", "1.5", "-1", "INTERVAL '15 minutes'", "'x'", "1e10", "9223372036854775807"),
+    "number": ("2", "0", "1.5", "-1", "INTERVAL '15 minutes'", "'1 day 04:30'", "2 * INTERVAL '1' HOUR", "'x'", "1e10",
+        "9223372036854775807"),
     "pattern": ("a%", "%", "_", "", "%\\", "é_", "!%"),
     "term": ("<column>", "<value>", "(<term> <arith> <term>)", "(<column> <arith> <column>)", "(<column> <arith> <value>)", "-<column>",
         "abs(<term>)", "coalesce(<term>, <term>)", "CASE WHEN <condition> THEN <term> ELSE <term> END",
@@ -241,7 +244,10 @@ class Drawn:
         pair = [f"{input}.{name if rng.random() < 0.8 else rng.choice(_NAMES)}" for input in inputs]
         if kind == "as_of":
             return {kind: [pair[0], rng.choice(_OPS[2:6] * 3 + _OPS), pair[1]]}
-        return {kind: pair, "distance": rng.choice((2, 2, 2, 0.5, "PT15M", "P1D", -1))} if kind == "within" else {kind: pair}
+        number = rng.choice((2, 2, 2, 0.5, "PT15M", "P1D", -1))
+        if kind in ("less", "at_most") and rng.random() < 0.3:
+            return {kind: [{"column": pair[0], "plus": number}, pair[1]]}
+        return {kind: pair, "distance": number} if kind == "within" else {kind: pair}
 
     def _entry(self, column: str, depth: int = 0) -> dict[str, Any]:
         rng = self.random

@@ -25,7 +25,7 @@ from service.api.http.bodies import parse_json
 from service.api.problems import problem_of
 from service.api.rows import ViewRowsParameters, filters
 from service.errors import Problem
-from service.query.literals import BadLiteral, distance_from_json, distance_from_text, from_number, from_text, value_of
+from service.query.literals import BadLiteral, difference, from_number, from_text, number_from, read_interval, value_of
 from service.reading.tokens import ForgedToken, Signer
 from service.views.parse import parse_view
 from streaming.config import BadConfig, read_config
@@ -143,9 +143,13 @@ _NO_NUMBERS = ("string", "bool", "float64", "uuid", "json", "bytes")
 
 def _literal(data: bytes) -> None:
     text = data.decode(errors="replace")
-    number, _, unit = text.partition(" ")
     for kind in KINDS:
-        for read in (from_text, value_of, from_number, distance_from_json, lambda kind, _: distance_from_text(kind, number, unit)):
+        for number, interval in ((text, "0 s"), ("0", text)):
+            try:
+                difference(kind, number_from(number), read_interval(interval)[1])
+            except BadLiteral as error:
+                orjson.dumps(str(error))
+        for read in (from_text, value_of, from_number):
             try:
                 value = read(kind, text)
             except BadLiteral as error:

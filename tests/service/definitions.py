@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from datetime import timedelta
+from datetime import date, datetime, timedelta
+from decimal import Decimal
 from typing import Any
 
 import pyarrow as pa
@@ -105,16 +106,26 @@ def _joined(query: Query, definitions: Mapping[str, RelationDefinition], bound: 
             p, q = definitions[by_alias[x.alias]].intervals[x.interval], definitions[by_alias[y.alias]].intervals[y.interval]
             if not (_before(bound[x.alias], p, bound[y.alias], q) and _before(bound[y.alias], q, bound[x.alias], p)):
                 return False
-    for left, right, distance in query.within:
+    for left, op, right, plus, right_plus in query.shifted:
         if alias in (left.alias, right.alias) and left.alias in bound and right.alias in bound:
-            values = bound[left.alias][left.column], bound[right.alias][right.column]
-            if None in values or not _micros(abs(values[0] - values[1])) <= distance:
+            x, y = bound[left.alias][left.column], bound[right.alias][right.column]
+            if x is None or y is None or not compared(op, x, plus, y, right_plus):
                 return False
     return True
 
 
-def _micros(length: Any) -> Any:
-    return length // timedelta(microseconds=1) if isinstance(length, timedelta) else length
+def compared(op: str, x: Any, plus: Any, y: Any, right_plus: Any) -> bool:
+    """Return whether `x + plus op y + right_plus`, for values as rows have them: whole numbers, decimals of one scale and times exactly."""
+    if isinstance(x, float):
+        x, y = x + plus, y + right_plus
+    elif isinstance(x, datetime | date):
+        unit = timedelta(microseconds=1) if isinstance(x, datetime) else timedelta(1)
+        x, y = plus, (y - x) // unit
+    elif isinstance(x, Decimal):
+        x, y = plus, (y - x).scaleb(-int(x.as_tuple().exponent))
+    else:
+        x, y = x + plus, y
+    return x < y if op == "<" else x <= y
 
 
 def _before(one: dict[str, Any], p: Interval, other: dict[str, Any], q: Interval) -> bool:

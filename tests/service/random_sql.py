@@ -290,7 +290,8 @@ class Statement:
                 *(f"{x}.{c} = {y}.{c}" for c in f"k{_GROUPED}"), f"overlaps({x}.i, {y}.i)",
                 f"overlaps({x}.j, {y}.j)", f"{x}.p < {y}.q AND {y}.p < {x}.q", f"{x}.p <= {y}.p", f"{x}.m < {y}.m", f"{x}.f <= {y}.f",
                 f"{x}.h < {y}.h",
-                f"abs({x}.p - {y}.p) <= 2", f"{x}.s BETWEEN {y}.p AND {y}.q",
+                f"abs({x}.p - {y}.p) <= 2", f"{x}.s BETWEEN {y}.p AND {y}.q", f"{x}.p + 3 < {y}.q",
+                f"{x}.s - 2 < {y}.e AND {y}.s < {x}.e + 3", f"{x}.s + 2 < {y}.e AND {y}.s + 1 < {x}.e", f"{y}.p - {x}.s BETWEEN -1 AND 2",
             ],
             rng.choice((1, 2, 2, 3)),
         )  # fmt: skip

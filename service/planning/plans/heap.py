@@ -40,7 +40,7 @@ def make(query: Query, relations: Relations) -> Plan | None:
     edges = tuple(sorted({(aliases.index(meet.left.alias), aliases.index(meet.right.alias)) for meet in meets}))
     if not (common and 2 <= len(aliases) <= MOST and connected(len(aliases), edges)):
         return None
-    residual = query.comparisons
+    residual = tuple(one for one in query.comparisons if all(one not in meet.comparisons for meet in meets))
     guarantee, notes = "strict", first_notes(query, relations)
     bounds: Mapping[str, str] = {"space": "O(n)", "update": "O(polylog n)", "delay": "O(polylog n)"}
     if residual:

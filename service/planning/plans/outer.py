@@ -90,7 +90,7 @@ def _as_subquery(query: Query, core: Query, group: AntiJoin) -> Subquery | str:
     relation = dict(query.aliases)[on := next(iter(outside))]
     join = replace(
         core, aliases=((on, relation), *group.aliases), equal=group.equal, filters=group.filters, overlaps=(), less=(), at_most=(),
-        not_equal=(), within=(), cross=(), outputs=(), never=False, retain=None, algorithm="auto", guarantee="best-effort", named=(),
+        not_equal=(), shifted=(), cross=(), outputs=(), never=False, retain=None, algorithm="auto", guarantee="best-effort", named=(),
     )  # fmt: skip
     return Subquery("absent", join) if len(components(join)) == 1 else "a relation in NOT EXISTS has no equality with the others"
 
@@ -163,7 +163,7 @@ def _tests(query: Query, subqueries: Sequence[Subquery], matched: Matched) -> di
     return found
 
 
-_PAIRS = ("equal", "overlaps", "less", "at_most", "not_equal")
+_PAIRS = ("equal", "overlaps", "less", "at_most", "not_equal", "shifted")
 
 
 def _kept(query: Query, subqueries: Sequence[Subquery], matched: Matched, tests: Mapping[str, tuple[tuple[int, bool], ...]]) -> InnerJoin:
@@ -176,7 +176,6 @@ def _kept(query: Query, subqueries: Sequence[Subquery], matched: Matched, tests:
     aliases = tuple((alias, f"{by_alias[alias]}#{alias}" if alias in tests else by_alias[alias]) for alias in there)
     made = replace(
         core, aliases=aliases, filters=ordered(filters),
-        within=tuple(sorted({one for join in joins for one in join.within})),
         cross=tuple(sorted({one for join in joins for one in join.cross})),
         never=core.never or any(join.never for join in joins),
         outputs=outputs_on(query.outputs, there), algorithm="auto", guarantee="best-effort",

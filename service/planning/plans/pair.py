@@ -1,4 +1,4 @@
-"""Two aliases with one overlap or distance, or else with one comparison as two rays: an interval tree.
+"""Two aliases with one overlap or window, or else with one comparison as two rays: an interval tree.
 
 Shapes
     pair            two sets (the same relation twice too: both orders and the diagonal)
@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from service.planning.meets import Relations, meets_of
+from service.planning.meets import Relations, meets_of, overlaps_of
 from service.planning.plans.plan import (
     THEOREM_1,
     Plan,
@@ -32,11 +32,10 @@ from service.query.model import Meet, Query
 
 def make(query: Query, relations: Relations) -> Plan | None:
     meets = meets_of(query, relations)
-    emitted = len(query.overlaps) + len(query.within)
-    if len(query.aliases) != 2 or emitted > 1 or not meets:
+    if len(query.aliases) != 2 or len(overlaps_of(query, relations)) > 1 or not meets:
         return None
     meet = meets[0]
-    comparisons = [one for one in query.comparisons if str(one) != meet.words]
+    comparisons = [one for one in query.comparisons if one not in meet.comparisons]
     bounds: Mapping[str, str] = {"space": "O(n)", "update": "O(log n)", "delay": "O(log n)"}
     notes = first_notes(query, relations)
     shape: PlanShape = "pair"

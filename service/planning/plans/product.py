@@ -48,7 +48,6 @@ def components(query: Query) -> list[tuple[int, ...]]:
     """The numbers of the aliases that conditions connect, part by part."""
     refs: list[tuple[ColumnRef | IntervalRef, ColumnRef | IntervalRef]] = [*query.equal, *query.overlaps]
     refs += [(one.left, one.right) for one in query.comparisons]
-    refs += [(one.left, one.right) for one in query.within]
     part = {alias: {alias} for alias in names(query)}
     for x, y in refs:
         one = part[x.alias] | part[y.alias]
@@ -75,7 +74,7 @@ def _part(query: Query, positions: tuple[int, ...]) -> Query:
         less=tuple(pair for pair in query.less if pair[0].alias in aliases),
         at_most=tuple(pair for pair in query.at_most if pair[0].alias in aliases),
         not_equal=tuple(pair for pair in query.not_equal if pair[0].alias in aliases),
-        within=tuple(one for one in query.within if one.left.alias in aliases),
+        shifted=tuple(one for one in query.shifted if one.left.alias in aliases),
         cross=tuple(pair for pair in query.cross if set(pair) <= aliases),
         filters=tuple(one for one in query.filters if one.alias in aliases),
         outputs=outputs_on(query.outputs, aliases),

@@ -15,13 +15,12 @@ from service.errors import Problem
 from service.query.assembly import Draft, Inequality, SubqueryDraft, unsupported
 from service.query.conditions import ColumnRef
 from service.query.filters import OPPOSITE
-from service.query.literals import BadLiteral, distance_from_json, distance_from_text, interval_from_text
-from service.query.model import Within
 from service.query.scope import Scope
-from service.query.sql.filters import MIRRORED, RowConditions, end_of, refuse
+from service.query.sql.filters import RowConditions, end_of, refuse
 from service.query.sql.names import Names
 from service.query.sql.ranges import OPERATORS, range_of
-from service.query.sql.terms import COMPARED, text_of
+from service.query.sql.sums import read_sums
+from service.query.sql.terms import COMPARED
 
 ReadSubquery = Callable[[exp.Expr, str, Scope], Draft]
 """Reads the SELECT of EXISTS, NOT EXISTS or IN, given its words and the names around it."""
@@ -104,8 +103,8 @@ class Conditions:
     @staticmethod
     def _over_several(words: str, aliases: Sequence[str]) -> Problem:
         instead = (
-            "an expression in a condition reads the columns of one alias; between aliases, compare columns with columns; a distance is "
-            "abs(a.t - b.t) <= c, or b.t BETWEEN a.t - c AND a.t + c"
+            "an expression in a condition reads the columns of one alias; between aliases, compare columns, and sums of a column and "
+            "constants; a distance is abs(a.t - b.t) <= c"
         )
         return unsupported(f"the expression {words} over {' and '.join(aliases)}", instead)
 
@@ -180,55 +179,8 @@ class Conditions:
                 raise unsupported(f"NOT {_sql(node)}", instead)
             self._choose((below, above), node)
             return
-        if self._around(node):
-            return
         self._compare(">=", node.this, node.args["low"])
         self._compare("<=", node.this, node.args["high"])
-
-    def _around(self, node: exp.Between) -> bool:
-        """Read `b.t BETWEEN a.t - c AND a.t + c`; return whether the condition has this form."""
-        point, low, high = (part.unnest() for part in (node.this, node.args["low"], node.args["high"]))
-        if not (isinstance(point, exp.Column) and isinstance(low, exp.Sub) and isinstance(high, exp.Add)) or len(self._aliases(node)) < 2:
-            return False
-        center = low.left.unnest()
-        if not isinstance(center, exp.Column) or center != high.left.unnest():
-            return False
-        if low.right.unnest() != high.right.unnest():
-            raise unsupported(_sql(node), "the distance must be the same on both sides: write BETWEEN a.t - c AND a.t + c")
-        self._distance(center, point, low.right.unnest(), node)
-        return True
-
-    def _apart(self, op: str, left: exp.Expr, right: exp.Expr) -> bool:
-        """Read `abs(a.t - b.t) <= c`; return whether the condition has this form."""
-        inner = left.this.unnest() if isinstance(left, exp.Abs) else None
-        if not isinstance(inner, exp.Sub):
-            return False
-        x, y = inner.left.unnest(), inner.right.unnest()
-        if not isinstance(x, exp.Column) or not isinstance(y, exp.Column):
-            return False
-        if "value" not in right.meta and len(self._aliases(x, y)) < 2:
-            return False
-        if op != "<=":
-            raise unsupported(f"{_sql(left)} {op} {_sql(right)}", "a distance is compared with <=: write abs(a.t - b.t) <= c")
-        self._distance(x, y, right, left)
-        return True
-
-    def _distance(self, x: exp.Column, y: exp.Column, distance: exp.Expr, node: exp.Expr) -> None:
-        left, right = self._names.column(x), self._names.column(y)
-        type_ = self._draft.scope.describe(left).kind
-        try:
-            value: int | float
-            if "value" in distance.meta:
-                value = distance_from_json(type_, distance.meta["value"])
-            elif isinstance(distance, exp.Interval):
-                value = interval_from_text(type_, text_of(distance.this), distance.text("unit"))
-            elif isinstance(distance, exp.Literal) and not distance.is_string:
-                value = distance_from_text(type_, distance.name, "")
-            else:
-                raise unsupported(_sql(distance), "write the distance as a number or INTERVAL '15 minutes'")
-        except BadLiteral as error:
-            raise self._names.bad(node, f"the distance of {left} and {right}: {error}") from None
-        self._draft.within.append(Within(left, right, value))
 
     def _in_query(self, node: exp.In, negated: bool) -> None:
         """Read `a.k IN (SELECT b.k …)` as EXISTS with an equality."""
@@ -250,11 +202,12 @@ class Conditions:
         self._draft.subqueries.append(SubqueryDraft("exists", part))
 
     def _compare(self, op: str, left: exp.Expr, right: exp.Expr) -> None:
-        if self._apart(op, left.unnest(), right.unnest()) or self._apart(MIRRORED[op], right.unnest(), left.unnest()):
-            return
         aliases = self._aliases(left, right)
         if len(aliases) < 2:
             return self._rows.compare(op, left, right)
+        if (sums := read_sums(op, left, right, self._names)) is not None:
+            self._draft.inequalities += sums
+            return None
         x, y = self._input(left), self._input(right)
         if x is None or y is None:
             raise self._over_several(f"{_sql(left)} {op} {_sql(right)}", aliases)

@@ -73,7 +73,7 @@ class _Role:
         outputs = [output._replace(name=str(number)) for number, output in enumerate(outputs)]
         groups = tuple(GroupColumn(one.name, number, one.trunc) for number, one in enumerate(query.groups.columns) if grouped)
         alone = replace(
-            query, aliases=(query.aliases[input.position],), equal=(), overlaps=(), less=(), at_most=(), not_equal=(), within=(), cross=(),
+            query, aliases=(query.aliases[input.position],), equal=(), overlaps=(), less=(), at_most=(), not_equal=(), shifted=(), cross=(),
             filters=(), outputs=tuple(outputs), groups=query.groups._replace(columns=groups, aggregates=(), outputs=(), having=()),
         )  # fmt: skip
         self._columns = Columns(alone, [Input(alone, 0, input.relation)], definitions)

@@ -15,7 +15,7 @@ from tests.service.matrix.forms import AsOf, Covered, Distinct, Edge, Grouped, P
 from tests.service.matrix.rows import BOUNDS, NULLS, TYPES, Relation
 
 Choice = tuple[Any, ...]
-_OTHERS = ("equal", "overlap", "plain", "guarded", "before", "near", "point", "keyed overlap", "keyed plain")
+_OTHERS = ("equal", "overlap", "plain", "guarded", "before", "near", "point", "window", "keyed overlap", "keyed plain")
 
 
 class Maker:

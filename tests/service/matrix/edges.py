@@ -94,6 +94,36 @@ class Edges:
         written = self.random.choice((f"abs({{x}}.t - {{y}}.t) <= {text}", f"{{y}}.t BETWEEN {{x}}.t - {text} AND {{x}}.t + {text}"))
         return Condition(written, lambda x, y: None if x["t"] is None or y["t"] is None else abs(x["t"] - y["t"]) <= distance)
 
+    def shifted(self, mine: str = "", theirs: str = "", op: str = "") -> Condition:
+        """`x.mine + n op y.theirs`, in one of the ways to write it."""
+        mine, theirs = mine or self.random.choice("setn"), theirs or self.random.choice("setn")
+        op, n, type_ = op or self.random.choice(("<", "<=", ">", ">=", "=")), self.random.choice(self.x.ends.lengths), self.x.ends
+        left, right, length = f"{{x}}.{mine}", f"{{y}}.{theirs}", type_.distance(abs(n))
+        less, more = ("-", "+") if n < 0 else ("+", "-")
+        texts = [f"{left} {less} {length} {op} {right}", f"{left} {op} {right} {more} {length}"]
+        texts += [f"{more}{length} {_MIRRORED[op]} {left} - {right}", f"{right} - {left} {_MIRRORED[op]} {less}{length}"]
+        texts += [f"NOT ({left} {_OPPOSITE[op]} {right} {more} {length})"] * (op != "=")
+
+        def test(x: Row, y: Row) -> Truth:
+            return compared(op, None if x[mine] is None else x[mine] + n, y[theirs])
+
+        return Condition(self.random.choice(texts), test)
+
+    def window(self) -> Condition:
+        """A point between two sums, which may be empty."""
+        ops, point = [self.random.choice(one) for one in (("<", "<="), (">", ">="))], self.random.choice("tn")
+        ends = [self.random.choice("sen") for _ in ops]
+        if point == "n" and self.random.random() < 0.2:
+            return together([self.compare(end, op, point) for end, op in zip(ends, ops, strict=True)])
+        if self.random.random() < 0.5:
+            return together([self.shifted(end, point, op) for end, op in zip(ends, ops, strict=True)])
+        return together([self.shifted(point, end, op) for end, op in zip(ends, ops, strict=True)])
+
+    def slack(self) -> Condition:
+        """An overlap of intervals that are longer, or shorter, than those of the rows."""
+        ops = self.random.choice((("<", ">"), ("<=", ">="), ("<", ">=")))
+        return together([self.shifted("s", "e", ops[0]), self.shifted("e", "s", ops[1])])
+
     def overlap(self, mine: str = "i", theirs: str = "i") -> Condition:
         def test(x: Row, y: Row) -> Truth:
             one, other = self.x.closed(x, mine), self.y.closed(y, theirs)
@@ -181,5 +211,5 @@ class Edges:
 
 
 OVERLAPPING = ("overlap", "plain", "guarded", "point", "within")
-ALONE = ("equal", "equals", "before", "after", "near", "loose", "box", "unequal", "words", *OVERLAPPING)
-KINDS = (*ALONE, *(f"keyed {kind}" for kind in ("before", "near", "loose", "box", *OVERLAPPING)))
+ALONE = ("equal", "equals", "before", "after", "near", "loose", "box", "unequal", "words", "shifted", "window", "slack", *OVERLAPPING)
+KINDS = (*ALONE, *(f"keyed {kind}" for kind in ("before", "near", "loose", "box", "shifted", "window", "slack", *OVERLAPPING)))

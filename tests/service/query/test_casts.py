@@ -248,8 +248,7 @@ def test_intervals(text: str, minutes: float | None) -> None:
         return
     assert cast_of({"w": (EPOCH,)}, f"w + INTERVAL {text}") == [EPOCH + timedelta(seconds=round(minutes * 60, 1))]
     if minutes > 0 and "+" not in text:
-        distance = parse_view("v", {"sql": joined}, {"t": T}).query.within[0].distance
-        assert distance == round(minutes * 60, 1) * 1_000_000
+        assert parse_view("v", {"sql": joined}, {"t": T}).query.shifted[0].plus == -round(minutes * 60, 1) * 1_000_000
 
 
 def test_constants_of_many_digits() -> None:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from fractions import Fraction
+from typing import Any
+
 import pytest
 
-from service.query.literals import BadLiteral, convert, distance_from_json, distance_from_text, from_text
+from service.query.literals import BadLiteral, convert, difference, from_text, number_from
 
 NOON = 1_767_268_800_000_000
 
@@ -35,16 +38,25 @@ def test_a_date_beyond_the_timestamps() -> None:
 
 
 @pytest.mark.parametrize(
-    ("type_", "number", "unit"),
+    ("kind", "number", "micros", "says"),
     [
-        ("timestamp", "inf", "days"), ("timestamp", "1e308", "weeks"), ("date", "Infinity", "day"), ("timestamp", f"P{'9' * 400}D", ""),
-        ("timestamp", "1_0", "minutes"), ("timestamp", "٣", "minutes"), ("timestamp", "P٣D", ""), ("timestamp", "NaN", "days"),
-        ("timestamp", "900000000", ""),
+        ("string", "1", 0, "not string"), ("time", "0", 5, "not time"), ("int64", "0", 5, "INTERVAL"), ("float64", "0", 5, "INTERVAL"),
+        ("timestamp", "0.5", 0, "whole number of microseconds"), ("date", "1.5", 0, "whole number of days"),
     ],
 )  # fmt: skip
-def test_what_is_no_distance(type_: str, number: str, unit: str) -> None:
+def test_constants_that_are_not_added(kind: str, number: str, micros: int, says: str) -> None:
+    with pytest.raises(BadLiteral, match=says):
+        difference(kind, number_from(number), micros)
+
+
+@pytest.mark.parametrize("number", [None, True, [1], "x", "NaN", "inf", "1e401", "1e-401", "\u0663"])
+def test_what_is_no_number(number: Any) -> None:
     with pytest.raises(BadLiteral):
-        if unit:
-            distance_from_text(type_, number, unit)
-        else:
-            distance_from_json(type_, number)
+        number_from(number)
+
+
+def test_constants_in_the_unit_of_a_column() -> None:
+    assert difference("decimal(10,2)", number_from("0.005"), 0) == Fraction(1, 2)
+    assert difference("date", number_from(1), 43_200_000_000) == Fraction(3, 2)
+    assert difference("timestamp", number_from(1), 43) == 44
+    assert difference("int64", number_from("1e30"), 0) == 10**30

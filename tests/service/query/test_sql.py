@@ -266,10 +266,11 @@ JOIN = "SELECT b.id FROM bookings b JOIN maintenance m ON "
         (JOIN + "NOT overlaps(b.stay, m.slot)", "NOT"),
         (JOIN + "overlaps(b.stay, m.slot) AND b.room = m.floor", "string and int64"),
         (JOIN + "overlaps(b.stay, m.slot) OR b.room = m.room", "OR"),
-        (JOIN + "abs(b.checkin - m.s) < interval '1 day'", "a distance is compared with <="),
-        (JOIN + "m.s BETWEEN b.checkin - interval '1 day' AND b.checkin + interval '2 days'", "same on both sides"),
-        (JOIN + "abs(b.checkin - m.s) <= m.n", "write the distance as a number"),
-        (JOIN + "m.s <= b.checkin + interval '1 day'", "a distance is abs(a.t - b.t) <= c"),
+        (JOIN + "abs(b.checkin - m.s) >= interval '1 day'", "a distance is compared with a constant by < or <="),
+        (JOIN + "abs(b.checkin - m.s) <= m.e", "the expression ABS(b.checkin - m.s)"),
+        (JOIN + "m.s <> b.checkin + interval '1 day'", "sums are compared by =, <, <=, > and >="),
+        (JOIN + "m.s + b.checkin < interval '1 day'", "a distance is abs(a.t - b.t) <= c"),
+        (JOIN + "overlaps(b.stay, m.slot) AND b.floor + 5 < m.s", "int64 and timestamp"),
         (JOIN + "(b.room, b.floor) = (m.room, m.floor)", "column by column"),
         (JOIN + "overlaps(b.stay, m.slot) AND (b.floor = 1 OR m.floor = 1)", "OR over b and m (b.floor = 1 OR m.floor = 1)"),
         (JOIN + "overlaps(b.stay, m.slot) AND NOT (b.floor = 1 AND m.floor = 1)", "define a view for each case"),
@@ -289,7 +290,7 @@ JOIN = "SELECT b.id FROM bookings b JOIN maintenance m ON "
         ("SELECT id FROM bookings WHERE floor = 1 OR room IN (SELECT room FROM shifts)", "define a view for each case"),
         ("SELECT b.id FROM bookings b LEFT JOIN maintenance m ON m.id = b.id WHERE m.n = 1 OR m.id IS NULL", "write it in ON, or define"),
         ("SELECT b.id FROM bookings b FULL JOIN maintenance m ON m.id = b.id WHERE m.n = 1 OR m.id IS NULL", "write it in ON, or define"),
-        (JOIN + "b.floor + 1 = m.floor", "the expression b.floor + 1 = m.floor over b and m"),
+        (JOIN + "2 * b.floor = m.floor", "the expression 2 * b.floor = m.floor over b and m"),
         (JOIN + "b.id = m.id AND CASE WHEN b.vip THEN m.n > 1 ELSE b.floor > 1 END", "reads the columns of one alias"),
         ("SELECT id FROM bookings WHERE checkin < now()", 'delete old rows ("retain" of the relation), or read a window of the view'),
         ("SELECT id FROM bookings WHERE checkin < now() - interval '1 day' OR floor = 1", '"retain"'),
@@ -414,6 +415,7 @@ def test_a_point_between_the_ends_of_an_interval() -> None:
         ("INTERVAL '1' DAY >= abs(b.checkin - m.s)", 86_400_000_000),
         ("m.s BETWEEN b.checkin - INTERVAL '2 hours' AND b.checkin + INTERVAL '2 hours'", 7_200_000_000),
         ("b.checkin BETWEEN m.s - 5 AND m.s + 5", 5),
+        ("m.s - b.checkin BETWEEN -'2 hours'::interval AND 2 * INTERVAL '1 hour'", 7_200_000_000),
         ("abs(b.floor - m.floor) <= 2", 2),
         ("abs(b.day - m.day) <= INTERVAL '2 days'", None),
     ],
@@ -422,7 +424,7 @@ def test_distances(condition: str, distance: int | None) -> None:
     if distance is None:
         assert refused(JOIN + condition).type == "unknown-column"
         return
-    assert [(one.left.alias, one.distance) for one in on(condition).within] == [("b", distance)]
+    assert [(one.op, one.plus) for one in on(condition).shifted] == [("<=", -distance)] * 2
 
 
 @pytest.mark.parametrize(
