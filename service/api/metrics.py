@@ -150,7 +150,7 @@ class EngineCollector(Collector):
 
 
 def _of_process(context: Context) -> Iterator[Metric]:
-    build = GaugeMetricFamily("livejoin_build_info", "1; the software that runs.", labels=["version", "python"])
+    build = GaugeMetricFamily("livejoin_build_info", "Always 1; its labels give the versions.", labels=["version", "python"])
     build.add_metric([VERSION, platform.python_version()], 1.0)
     yield build
     requests = CounterMetricFamily("livejoin_requests", "Responses, by method and status.", labels=["method", "status"])
