@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import ast
+import json
 import re
+import subprocess
 import sys
 from collections.abc import Iterator, Mapping
 from functools import cache
@@ -21,6 +23,7 @@ LINES_A_FUNCTION = 70
 LINES_A_FILE = 500
 PARAMETERS = 8
 CODE = 73_000  # lines of the packages
+PRIVATE = 340  # accesses of tests to what is private
 WORDS, WORDS_A_LINE = {"ARCHITECTURE.md": 4500, "CHANGELOG.md": 800}, 60
 
 
@@ -167,6 +170,12 @@ def test_the_packages_and_the_pages_about_them_are_small() -> None:
         text = (ROOT / page).read_text()
         assert len(text.split()) <= most, page
         assert max(len(cell.split()) for line in text.splitlines() for cell in line.split("|")) <= WORDS_A_LINE, page
+
+
+def test_tests_use_what_is_public() -> None:
+    command = [sys.executable, "-m", "ruff", "check", "--select", "SLF001", "--output-format", "json", "--exit-zero", "tests"]
+    found = json.loads(subprocess.run(command, cwd=ROOT, capture_output=True, check=True).stdout)
+    assert 100 < len(found) <= PRIVATE
 
 
 def test_lines_of_code_are_counted() -> None:

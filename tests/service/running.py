@@ -14,9 +14,12 @@ import pytest
 from livejoin.wire.batch import DELETE, INSERT, TRUNCATE, UPSERT, Batch, Changes, RowBlock
 from livejoin.wire.schema import RelationPatch, parse_relation
 from service.durability.log import Log
+from service.engine.build import Build
 from service.engine.builds import Builds
 from service.engine.housekeeping import Housekeeping
+from service.engine.rewrites import Rewrites
 from service.engine.state import Receipt, State
+from service.engine.truncates import Truncates
 from service.engine.writer import Writer
 from service.errors import Problem
 from service.instance import Instance
@@ -53,11 +56,17 @@ class Parts(NamedTuple):
     log: Log
     builds: Builds
     housekeeping: Housekeeping
+    rewrites: Rewrites
+    truncates: Truncates
 
 
 def parts(engine: Instance) -> Parts:
     """What an engine is made of, for tests of one part beside the others."""
-    return Parts(engine._writer, engine._state, engine._log, engine._builds, engine._housekeeping)
+    return Parts(engine._writer, engine._state, engine._log, engine._builds, engine._housekeeping, engine._rewrites, engine._truncates)
+
+
+def building(engine: Instance) -> list[Build]:
+    return parts(engine).builds._builds
 
 
 def refuses_nulls(engine: Instance, column: str, said: str) -> None:
@@ -79,7 +88,7 @@ def running(folder: Path, view: dict[str, Any] | None = None, **settings: Any) -
 
 def look(engine: Instance) -> None:
     """Do what the writer does once a second, all pieces of it."""
-    engine._housekeeping._looked = -100.0
+    parts(engine).housekeeping._looked = -100.0
     keep_house(engine)
 
 
@@ -87,7 +96,7 @@ def keep_house(engine: Instance) -> None:
     """Let the writer do everything that is due."""
 
     def pieces() -> None:
-        while engine._housekeeping.piece():
+        while parts(engine).housekeeping.piece():
             pass
 
     engine.at_rest(pieces)
@@ -193,5 +202,5 @@ class HeldWriter:
     def release(self) -> list[Receipt | Problem]:
         self.go.set()
         self.thread.join()
-        self.engine._writer._thread.join(0.01)
+        parts(self.engine).writer._thread.join(0.01)
         return self.answers

@@ -16,7 +16,7 @@ from service.api.context import WAITERS, Context
 from service.settings import Settings
 from tests.service.api.asking import ask, client
 from tests.service.engine.test_kernels import HEAP, Held
-from tests.service.running import PAIR, HeldWriter, parts, running
+from tests.service.running import PAIR, HeldWriter, building, parts, running
 
 
 def test_others_do_not_wait_for_registrations(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -37,7 +37,7 @@ def test_others_do_not_wait_for_registrations(tmp_path: Path, monkeypatch: pytes
             await asyncio.wait_for(registered(), 60)
             dropped = await asyncio.wait_for(asked.delete("/v1/views/v0"), 60)
             assert dropped.status_code == 204 and not any(put.done() for put in puts)
-            assert {build.client for build in parts(engine).builds._builds} == {"address 127.0.0.1"}
+            assert {build.client for build in building(engine)} == {"address 127.0.0.1"}
             kernels.release()
             return [(await put).status_code for put in puts]
 

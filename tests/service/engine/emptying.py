@@ -23,7 +23,7 @@ from service.errors import Problem
 from service.instance import Instance
 from service.reading.cursors import RowReader, open_relation_rows, open_rows
 from tests.service.engine.test_builds import BOXES, agrees, ended, filled, rows_like, some_changes
-from tests.service.running import ORDER, check, look
+from tests.service.running import ORDER, check, look, parts
 from tests.service.twin import values
 from tests.service.views.test_random_sql import Added
 from tests.waiting import until
@@ -147,15 +147,15 @@ def add_up(engine: Instance, added: Added) -> None:
 def apply_unprepared(engine: Instance, given: Batch) -> int:
     """Its version. It does not wait for one that is being prepared."""
     answer: Future[Receipt | Problem] = Future()
-    engine._writer.submit(given, answer.set_result)
+    parts(engine).writer.submit(given, answer.set_result)
     receipt = answer.result(60)
     assert isinstance(receipt, Receipt), receipt
     return receipt.version
 
 
 def left_nothing(engine: Instance) -> None:
-    engine._truncates._thread.submit(lambda: None).result()  # behind what it does after the answer
+    parts(engine).truncates._thread.submit(lambda: None).result()  # behind what it does after the answer
     ended(engine)  # what shares nothing with others is rebuilt
     look(engine)  # feeds are settled
     until(lambda: len(engine.versions) == 0)
-    assert len(engine._state.recorder) == 0
+    assert len(parts(engine).state.recorder) == 0

@@ -39,7 +39,7 @@ from structures.core import kernel
 from tests.service.engine.test_builds import BOXES, SHARING, VIEWS, ended, rows_like, some_changes
 from tests.service.engine.test_room_of_views import GROUPS, RANKED, STATEMENTS
 from tests.service.engine.test_truncates import MORE
-from tests.service.running import ORDER, HeldWriter, look
+from tests.service.running import ORDER, HeldWriter, look, parts
 
 _CHOSEN = (
     "groups by text", "one group", "groups of numbers", "left", "left of two", "exists", "latest", "as of", "gaps", "coverage", "full",
@@ -118,7 +118,7 @@ def in_runs(engine: Instance, rng: random.Random, op: str, ids: range) -> None:
         for relation in "ab":
             held.submit(_batch(op, relation, sparse(id_, 1) if id_ >= 1000 else rows_like(rng, [id_])))
     held.release()
-    engine._writer.call(lambda: None).result()
+    parts(engine).writer.call(lambda: None).result()
     assert all(isinstance(answer, Receipt) for answer in held.answers) and len(held.answers) == 2 * len(ids)
     look(engine)
 
@@ -162,7 +162,7 @@ def end(engine: Instance, rng: random.Random) -> None:
     """Views are rebuilt; a relation gets another column; relations are truncated, with and without preparation; all is dropped."""
     for view in engine.views.values():
         if not isinstance(view.join, CountedStage):  # these never outgrow what they have
-            engine._builds.rebuild(view)
+            parts(engine).builds.rebuild(view)
     ended(engine)
     singles(engine, rng)
     engine.patch_relation("a", RelationPatch.model_validate({"add_columns": [{"name": "more", "type": "int64", "nullable": True}]}))

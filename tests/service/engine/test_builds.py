@@ -27,7 +27,7 @@ from service.views.joins.reading_join import ReadingJoin
 from service.views.live_view import LiveView
 from structures.index import planting
 from tests.service.definitions import relation
-from tests.service.running import ORDER, PAIR, batch, check, ids, look, of_ops, opened, rows_of, running
+from tests.service.running import ORDER, PAIR, batch, building, check, ids, look, of_ops, opened, parts, rows_of, running
 
 BOXES = relation(
     "id:int64, s:int64, e:int64, t:int64, u:int64, tag:string?",
@@ -80,7 +80,7 @@ class Held:
 
 
 def ended(engine: Instance) -> None:
-    for build in engine._builds._builds:
+    for build in building(engine):
         build.future.exception(60)
 
 
@@ -206,7 +206,7 @@ def test_what_changes_between_the_steps_of_a_build(tmp_path: Path, monkeypatch: 
         agrees(engine, view)
         engine.drop_view(view)
     look(engine)
-    assert engine._state.indexes.structure.live_bytes == 0 and len(engine._state.recorder) == 0
+    assert parts(engine).state.indexes.structure.live_bytes == 0 and len(parts(engine).state.recorder) == 0
     engine.close()
 
 
@@ -270,7 +270,7 @@ def test_all_are_built_while_two_write(tmp_path: Path, monkeypatch: pytest.Monke
 def test_drops(engine: Instance, monkeypatch: pytest.MonkeyPatch) -> None:
     """Two are being built, further ones wait; any of them may be dropped, and registered again."""
     held = Held(monkeypatch)
-    monkeypatch.setattr(engine._builds._line, "_few", 0)
+    monkeypatch.setattr(parts(engine).builds._line, "_few", 0)
     engine.apply(batch(("upsert", "a", rows_of(0, 3)), ("upsert", "b", rows_of(0, 1))))
     first, _ = held.put(engine, "v"), held.put(engine, "w")
     queued = engine.put_view("x", PAIR, wait=0)[0]
@@ -278,10 +278,10 @@ def test_drops(engine: Instance, monkeypatch: pytest.MonkeyPatch) -> None:
     assert not held.loaded.acquire(timeout=0.05), "three builds at a time"
     with pytest.raises(Problem, match="is used by v, w, x, y"):
         engine.drop_relation("a")
-    all_four = [build.future for build in engine._builds._builds]
+    all_four = [build.future for build in building(engine)]
     engine.drop_view("v")
     engine.drop_view("x")
-    assert set(engine.views) == {"w", "y"} and len(engine._state.recorder) == 1
+    assert set(engine.views) == {"w", "y"} and len(parts(engine).state.recorder) == 1
     again = engine.put_view("v", PAIR, wait=0)[0]
     assert again is not first
     engine.apply(of_ops("a", ("upsert", 7), ("upsert", 8)))
@@ -290,7 +290,7 @@ def test_drops(engine: Instance, monkeypatch: pytest.MonkeyPatch) -> None:
     assert first.state == queued.state == "building" and first.feed is None
     assert all(len(ids(open_rows(engine.readers, name))) == 5 for name in "vwy")
     assert not wait(all_four, 60).not_done
-    assert len(engine.versions) == 0 and len(engine._state.recorder) == 0
+    assert len(engine.versions) == 0 and len(parts(engine).state.recorder) == 0
 
 
 def test_views_that_want_the_same_indexes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -309,7 +309,7 @@ def test_views_that_want_the_same_indexes(tmp_path: Path, monkeypatch: pytest.Mo
     held.go.clear()
     held.put(engine, "dropped", VIEWS["tracker"])
     engine.apply(some_changes(rng, 12))
-    builds_ = [build.future for build in engine._builds._builds]
+    builds_ = [build.future for build in building(engine)]
     engine.drop_view("dropped")
     engine.drop_view(first)
     engine.drop_view(second)
@@ -319,7 +319,7 @@ def test_views_that_want_the_same_indexes(tmp_path: Path, monkeypatch: pytest.Mo
     for _ in range(3):
         engine.apply(some_changes(rng, 3))
         look(engine)
-    indexes = engine._state.indexes
+    indexes = parts(engine).state.indexes
     assert indexes._texts.keys == 0 and indexes.structure.live_bytes == 0
     check(engine)
     engine.close()
@@ -341,7 +341,7 @@ def test_a_build_that_fails_in_a_round(engine: Instance, monkeypatch: pytest.Mon
     held.go.set()
     assert [state(engine, name) for name in "vwx"] == ["failed", "failed", "live"]
     assert other.problem is None and len(ids(open_rows(engine.readers, "x"))) == 3
-    assert len(engine._state.recorder) == 0 and len(engine.versions) == 0
+    assert len(parts(engine).state.recorder) == 0 and len(engine.versions) == 0
 
 
 def test_a_stop_in_the_midst_of_a_build(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

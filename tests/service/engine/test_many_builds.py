@@ -13,7 +13,7 @@ from service.engine import builds
 from service.engine.builds import Builds
 from service.instance import Instance
 from service.reading.cursors import open_rows
-from tests.service.running import DEFINITION, PAIR, batch, ids, opened, rows_of
+from tests.service.running import DEFINITION, PAIR, batch, building, ids, opened, parts, rows_of
 
 SMALL: dict[str, Any] = {**PAIR, "from": {"a": "c", "b": "c"}}
 OTHER: dict[str, Any] = {**PAIR, "from": {"a": "c", "b": "a"}}
@@ -97,7 +97,7 @@ def test_large_views_are_built_while_smaller_ones_come(engine: Instance, monkeyp
     held.go("large_1")
     held.wait("large_0", "large_1", "large_2", "smaller_0")
     held.go("large_2", *(f"smaller_{number}" for number in range(20)))
-    for build in engine._builds._builds:
+    for build in building(engine):
         build.future.result(60)
     assert {view.state for view in engine.views.values()} == {"live"}
 
@@ -111,7 +111,7 @@ def test_a_client_does_not_wait_for_the_views_of_another(engine: Instance, monke
     held.go("many_1")
     held.wait("many_0", "many_1", "one")
     held.go("many_0", "one", *(f"many_{number}" for number in range(30)))
-    for build in engine._builds._builds:
+    for build in building(engine):
         build.future.result(60)
 
 
@@ -131,4 +131,4 @@ def test_drops_wait_for_no_build(engine: Instance, monkeypatch: pytest.MonkeyPat
         assert future is not None
         future.result(60)
     assert {view.state for view in engine.views.values()} == {"live"}
-    assert len(engine._state.recorder) == 0 and len(engine.versions) == 0 and engine._builds._line._taken == {}
+    assert len(parts(engine).state.recorder) == 0 and len(engine.versions) == 0 and parts(engine).builds._line._taken == {}

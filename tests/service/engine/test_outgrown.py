@@ -17,7 +17,7 @@ from service.views.live_view import LiveView
 from structures.core import blocks
 from structures.core.kernel import JIT
 from tests.service.definitions import relation
-from tests.service.running import check, ids, look, opened
+from tests.service.running import building, check, ids, look, opened, parts
 from tests.waiting import until
 
 ROWS = 20_000 if JIT else 1_000
@@ -68,7 +68,7 @@ def engine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
 
 
 def held(engine: Instance) -> int:
-    stores = [store for view in engine.views.values() for store in view.stores] + [*engine._state.indexes.stores]
+    stores = [store for view in engine.views.values() for store in view.stores] + [*parts(engine).state.indexes.stores]
     return sum(store.held_bytes for store in stores)
 
 
@@ -103,7 +103,7 @@ def test_steady_churn_rebuilds_nothing(engine: Instance, name: str, monkeypatch:
         look(engine)
         if reader is not None:
             reader.close()
-    assert engine.views["v"].core is core and not engine._builds._builds
+    assert engine.views["v"].core is core and not building(engine)
 
 
 @pytest.mark.skipif(not JIT, reason="so many rows need compiled kernels; the run with the JIT on has them")
@@ -139,7 +139,7 @@ def test_without_room_it_stays_and_is_tried_again(
     numbers = np.random.default_rng(3).permutation(ROWS)
     with caplog.at_level(logging.WARNING, "livejoin.views"):
         delete(engine, numbers[: ROWS * 8 // 10])
-        until(lambda: (look(engine), bool(tried) and view.refused is not None and not engine._builds._builds)[1])
+        until(lambda: (look(engine), bool(tried) and view.refused is not None and not building(engine))[1])
         for _ in range(3):
             look(engine)
     assert len(tried) == 1 or tried[-1] <= 0.75 * tried[-2]

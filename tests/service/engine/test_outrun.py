@@ -19,7 +19,7 @@ from service.engine.state import Receipt
 from service.errors import Problem
 from service.instance import Instance
 from tests.service.engine.test_builds import Held, state
-from tests.service.running import PAIR, check, of_ops
+from tests.service.running import PAIR, building, check, of_ops
 from tests.waiting import until
 
 
@@ -99,7 +99,7 @@ def test_a_build_that_is_outrun_by_small_batches_fails_alone(engine: Instance, m
         writing, piping = [threads.submit(write, number) for number in range(32)], threads.submit(pipe)
         try:
             view = held.put(engine, "v")
-            until(lambda: engine._builds._builds[0].backlog.changes > 1)
+            until(lambda: building(engine)[0].backlog.changes > 1)
             held.go.set()
             seen = set[str | None]()
             until(lambda: seen.add(engine.large_batches_wait_for) or view.state != "building")

@@ -17,7 +17,7 @@ from livejoin.wire.batch import Batch
 from service.engine.queued import Item, Job, Queue, QueuedBatch, is_small
 from service.engine.state import Receipt
 from service.errors import Problem
-from tests.service.running import HeldWriter, batch, of_ops, rows_of, running
+from tests.service.running import HeldWriter, batch, of_ops, parts, rows_of, running
 from tests.waiting import until
 
 
@@ -146,7 +146,7 @@ def test_jobs_have_their_turns_among_batches(tmp_path: Path, monkeypatch: pytest
     held = HeldWriter(engine)
     for id_ in range(3):
         put(id_)
-    first, second = (engine._writer.call(partial(order.append, name)) for name in ("first job", "second job"))
+    first, second = (parts(engine).writer.call(partial(order.append, name)) for name in ("first job", "second job"))
     for id_ in range(3, 8):
         put(id_)
     held.release()
@@ -170,15 +170,15 @@ def test_a_group_ends_when_it_has_taken_long_enough(tmp_path: Path, monkeypatch:
         held = HeldWriter(engine)
         put(0, changes)
         put(10, changes)
-        first = engine._writer.call(partial(order.append, "first"))
+        first = parts(engine).writer.call(partial(order.append, "first"))
         put(20, changes)
         put(30, changes)
-        second = engine._writer.call(partial(order.append, "second"))
+        second = parts(engine).writer.call(partial(order.append, "second"))
         held.release()
         assert (first.result(60), second.result(60)) == (None, None)
         until(lambda: len(order) == 6)
         assert order == expected
-    until(lambda: engine._writer.waiting == engine._writer._waiting_bytes == 0)
+    until(lambda: parts(engine).writer.waiting == parts(engine).writer._waiting_bytes == 0)
     engine.close()
 
 
@@ -187,7 +187,7 @@ def test_small_batches_wait_for_one_large_one(tmp_path: Path) -> None:
     keep their order: otherwise the larger one would be taken for a duplicate. An urgent job comes after the group."""
     engine = running(tmp_path, {})
     order: list[str | int] = []
-    apply = engine._state.apply
+    apply = parts(engine).state.apply
 
     def put(id_: int, changes: int, **source: Any) -> None:
         def done(answer: Receipt | Problem) -> None:
@@ -197,9 +197,9 @@ def test_small_batches_wait_for_one_large_one(tmp_path: Path) -> None:
         engine.submit(of_ops("a", *(("upsert", id_ + n) for n in range(changes)), **source), done)
 
     def put_more(*given: Any) -> Any:
-        if engine._state.newest == 0:
-            engine._writer.call(partial(order.append, "urgent"), urgent=True)
-        put(1000 + engine._state.newest, 1)
+        if parts(engine).state.newest == 0:
+            parts(engine).writer.call(partial(order.append, "urgent"), urgent=True)
+        put(1000 + parts(engine).state.newest, 1)
         return apply(*given)
 
     held = HeldWriter(engine)
@@ -207,11 +207,11 @@ def test_small_batches_wait_for_one_large_one(tmp_path: Path) -> None:
     put(100, 20, source="s", epoch=1)
     put(200, 1, source="s", epoch=2)
     put(300, 1, source="t", epoch=1)
-    engine._state.apply = put_more  # type: ignore[method-assign]
+    parts(engine).state.apply = put_more  # type: ignore[method-assign]
     held.release()
     until(lambda: 200 in order)
-    engine._state.apply = apply  # type: ignore[method-assign]
-    until(lambda: engine._writer.waiting == engine._writer._waiting_bytes == 0)
+    parts(engine).state.apply = apply  # type: ignore[method-assign]
+    until(lambda: parts(engine).writer.waiting == parts(engine).writer._waiting_bytes == 0)
     large = [one for one in order if one in (0, 100, 200)]
     assert order[:2] == [300, "urgent"] and large == [0, 100, 200]
     between = [order.index(one) for one in large]
@@ -224,7 +224,7 @@ def test_what_a_group_leaves_is_refused_like_all_that_waits(tmp_path: Path, monk
     """Whether it has put them back already or not."""
     monkeypatch.setattr("service.engine.writer._GROUP_SECONDS", 0.0)
     engine = running(tmp_path, {})
-    writer, apply = engine._writer, engine._state.apply
+    writer, apply = parts(engine).writer, parts(engine).state.apply
     answers: list[Receipt | Problem] = []
 
     def answered(answer: Receipt | Problem) -> None:
@@ -237,7 +237,7 @@ def test_what_a_group_leaves_is_refused_like_all_that_waits(tmp_path: Path, monk
             writer.refuse_waiting()
         return apply(*given)
 
-    engine._state.apply = refuse_meanwhile  # type: ignore[method-assign]
+    parts(engine).state.apply = refuse_meanwhile  # type: ignore[method-assign]
     held = HeldWriter(engine)
     for id_, done in ((0, answered), (10, answers.append), (20, answers.append)):
         engine.submit(of_ops("a", ("upsert", id_), ("upsert", id_ + 1)), done)
@@ -253,11 +253,11 @@ def test_the_end_waits_for_all_jobs(tmp_path: Path) -> None:
     done: list[int] = []
     held = HeldWriter(engine)
     for number in range(3):
-        engine._writer.call(partial(done.append, number))
+        parts(engine).writer.call(partial(done.append, number))
     engine.submit(single(1), lambda answer: None)
-    ending = threading.Thread(target=engine._writer.stop)
+    ending = threading.Thread(target=parts(engine).writer.stop)
     ending.start()
-    until(lambda: engine._writer._ended)
+    until(lambda: parts(engine).writer._ended)
     held.release()
     ending.join(60)
     assert not ending.is_alive()
@@ -272,10 +272,10 @@ def test_a_failure_reaches_all_who_wait(tmp_path: Path, monkeypatch: pytest.Monk
     answers: list[Receipt | Problem] = []
     held = HeldWriter(engine)
     engine.submit(single(1), answers.append)
-    first, second = (engine._writer.call(work) for work in (fails, fails))
+    first, second = (parts(engine).writer.call(work) for work in (fails, fails))
     engine.submit(batch(("upsert", "a", rows_of(0, 100))), answers.append)
     held.go.set()
-    engine._writer._thread.join(60)
+    parts(engine).writer._thread.join(60)
     assert isinstance(first.exception(60), Problem) and isinstance(second.exception(60), Problem)
     assert [type(answer) for answer in answers] == [Receipt, Problem]
     assert engine.close() is False

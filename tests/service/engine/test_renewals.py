@@ -25,7 +25,7 @@ from structures.adaptive import bow_tie
 from structures.box import layout
 from tests.service.definitions import relation
 from tests.service.engine.test_builds import BOXES, TWO, VIEWS, Held, agrees, ended, filled, rows_like, some_changes
-from tests.service.running import ORDER, check, ids, look, running
+from tests.service.running import ORDER, building, check, ids, look, parts, running
 from tests.waiting import until
 
 XY = {"a": "x", "b": "y"}
@@ -53,7 +53,7 @@ def engine(tmp_path: Path) -> Iterator[Instance]:
 def renewing(engine: Instance, held: Held) -> Any:
     """The join that the view has, while another one is built."""
     former = engine.views["v"].core
-    engine._builds.rebuild(engine.views["v"])
+    parts(engine).builds.rebuild(engine.views["v"])
     assert held.loaded.acquire(timeout=60)
     return former
 
@@ -86,7 +86,7 @@ def test_what_changes_meanwhile(engine: Instance, monkeypatch: pytest.MonkeyPatc
         check(engine)
     agrees(engine, "v")
     assert ids(before) == known and ids(during) == known_during
-    assert len(engine._state.recorder) == 0 and engine.views["v"].state == "live"
+    assert len(parts(engine).state.recorder) == 0 and engine.views["v"].state == "live"
     before.close(), during.close()
     assert len(engine.versions) == 0
 
@@ -129,12 +129,12 @@ def test_structures_that_were_replaced_count_while_they_are_read(engine: Instanc
 def test_a_view_that_is_dropped_meanwhile(engine: Instance, monkeypatch: pytest.MonkeyPatch) -> None:
     held = Held(monkeypatch)
     renewing(engine, held)
-    (build,) = engine._builds._builds
+    (build,) = building(engine)
     engine.drop_view("v")
     held.go.set()
     assert build.future.exception(60) is None
     engine.apply(some_changes(random.Random(4), 9))
-    assert not engine.views and len(engine._state.recorder) == 0 and len(engine.versions) == 0
+    assert not engine.views and len(parts(engine).state.recorder) == 0 and len(engine.versions) == 0
 
 
 def test_a_view_that_fails_meanwhile(engine: Instance, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -149,7 +149,7 @@ def test_a_view_that_fails_meanwhile(engine: Instance, monkeypatch: pytest.Monke
     held.go.set()
     ended(engine)
     assert engine.views["v"].state == "failed"
-    assert len(engine._state.recorder) == 0 and len(engine.versions) == 0
+    assert len(parts(engine).state.recorder) == 0 and len(engine.versions) == 0
 
 
 @pytest.mark.parametrize("step", ["_begin", "_load", "_catch_up"])
@@ -172,15 +172,15 @@ def test_one_that_finds_no_room(engine: Instance, monkeypatch: pytest.MonkeyPatc
         held.go.set()
     else:
         former = engine.views["v"].join
-        engine._builds.renew()
+        parts(engine).builds.renew()
     ended(engine)
-    engine._builds.renew()
+    parts(engine).builds.renew()
     ended(engine)
     assert tried == 1 and "there is no room to rebuild" in caplog.text
     assert engine.views["v"].join is former and engine.views["v"].state == "live"
     engine.apply(some_changes(random.Random(6), 9))
     check(engine)
-    assert len(engine._state.recorder) == 0 and len(engine.versions) == 0
+    assert len(parts(engine).state.recorder) == 0 and len(engine.versions) == 0
 
 
 def test_dimensions_in_another_order(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -215,7 +215,7 @@ def test_points_that_come_far_from_all_others(tmp_path: Path, monkeypatch: pytes
     rng = random.Random(6)
     engine = filled(tmp_path, rng)
     engine.put_view("v", VIEWS["bow_tie"], wait=60)
-    view, indexes = engine.views["v"], engine._state.indexes
+    view, indexes = engine.views["v"], parts(engine).state.indexes
     former, before, known = view.join, open_rows(engine.readers, "v"), ids(open_rows(engine.readers, "v"))
     for name, shift in (("b", 10_000), ("a", 10_000), ("a", 0)):
         rows = rows_like(rng, list(range(100, 130)))
@@ -225,7 +225,7 @@ def test_points_that_come_far_from_all_others(tmp_path: Path, monkeypatch: pytes
         check(engine)
         agrees(engine, "v")
     assert view.join is former and view.is_outgrown(engine.versions.published.number)
-    engine.at_rest(engine._builds.renew)
+    engine.at_rest(parts(engine).builds.renew)
     ended(engine)
     assert view.join is not former and not view.is_outgrown(engine.versions.published.number)
     for _ in range(3):

@@ -24,7 +24,7 @@ from structures.rows import change_queue
 from tests.service.engine.test_engine import Follower, compare, grouped, prepared
 from tests.service.following.test_feeds import all_of, feed, killed, refused
 from tests.service.random_views import NATURAL, by_all_algorithms
-from tests.service.running import DEFINITION, PAIR, batch, check, keep_house, look, of_ops, opened, rows_of, running
+from tests.service.running import DEFINITION, PAIR, batch, building, check, keep_house, look, of_ops, opened, parts, rows_of, running
 from tests.service.twin import MANY, VIEWS, Source, Twin, TwinView, of_different_rows, to_batch
 from tests.service.views.joins.test_random_views import drawn
 from tests.service.views.stages.test_groups import JOINS, SINGLE
@@ -62,8 +62,8 @@ class Restarted:
         if clean:
             engine.close()
         else:
-            engine._writer.stop()
-            engine._log.close()
+            parts(engine).writer.stop()
+            parts(engine).log.close()
             engine.state = "closed"
         self.gate.open.clear()
         again, opened_ = Instance(self.folder, engine.settings), threading.Event()
@@ -105,7 +105,7 @@ def restarts(folder: Path, gate: Gate, seed: int, views: dict[str, TwinView], ro
             engine = restart.begin(engine, clean=pick.random() < 0.5)
             some_batches(engine, twin, source, 1, 12)
         restart.end()
-        assert {view.state for view in engine.views.values()} == {"live"} and not engine._state.recorder.is_replaying
+        assert {view.state for view in engine.views.values()} == {"live"} and not parts(engine).state.recorder.is_replaying
         some_batches(engine, twin, source, 1, 12)
         compare(engine, twin)
         for follower in followers:
@@ -293,7 +293,7 @@ def test_no_snapshot_before_all_views_are_replayed(tmp_path: Path, gate: Gate) -
     engine = restart.begin(opened(tmp_path), clean=False)
     engine.apply(of_ops("a", ("upsert", 50)))
     engine.snapshots.consider()
-    assert engine._state.recorder.is_replaying and not engine.snapshots.under_way
+    assert parts(engine).state.recorder.is_replaying and not engine.snapshots.under_way
     engine = restart.begin(engine, clean=True)
     assert files(tmp_path) == before, "none was written at the end either"
     restart.end()
@@ -329,7 +329,7 @@ def test_too_much_is_written_while_a_view_waits_for_its_turn(tmp_path: Path, gat
     engine.close()
     restart = Restarted(tmp_path, gate)
     engine = restart.begin(opened(tmp_path), clean=False)
-    while len(begun := {build.view.name for build in engine._builds._builds if build.has_begun}) < Line.THREADS:
+    while len(begun := {build.view.name for build in building(engine) if build.has_begun}) < Line.THREADS:
         time.sleep(0.01)
     for id_ in range(8):
         engine.apply(of_ops("a", ("upsert", id_)))

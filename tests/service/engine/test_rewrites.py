@@ -102,7 +102,7 @@ def test_others_write_between(tmp_path: Path, seed: int) -> None:
     model: Model = {key: rng.choice(["x", "y", None]) for key in rng.sample(range(40), 25)}
     engine.apply(batch(("upsert", "a", of(model))))
     for _ in range(4):
-        with engine._rewrites.held("a") as held:
+        with parts(engine).rewrites.held("a") as held:
             new: Model = {key: rng.choice([model.get(key), "x", "z"]) for key in rng.sample(range(40), rng.randrange(40))}
             if rng.random() < 0.7:
                 replacement(rng, engine, held, model, new)
@@ -148,7 +148,7 @@ def test_two_commits_of_a_stage_at_once(tmp_path: Path) -> None:
         for epoch, source in ((1, "s"), (2, "s"), (3, None)):
             engine.stage("a", "night", None, batch(("upsert", "a", rows_of(epoch, 5))))
             owner: dict[str, Any] = {"source": source, "epoch": epoch} if source is not None else {}
-            with engine._rewrites.held("a"):
+            with parts(engine).rewrites.held("a"):
                 commits = [pool.submit(engine.commit_stage, "a", "night", Batch([], 0, 0, [], 0, **owner)) for _ in range(2)]
                 assert not wait(commits, 0.3, "FIRST_COMPLETED").done, "both wait for whoever rewrites the relation"
             results = [commit.exception() or commit.result() for commit in commits]
@@ -157,7 +157,7 @@ def test_two_commits_of_a_stage_at_once(tmp_path: Path) -> None:
             assert isinstance(done, Receipt) and not done.duplicate and done.applied == 5
             if source is not None:
                 assert isinstance(other, Receipt) and other.duplicate and other.first is not None and other.version == done.version
-                with engine._rewrites.held("a"):
+                with parts(engine).rewrites.held("a"):
                     again = pool.submit(engine.commit_stage, "a", "night", Batch([], 0, 0, [], 0, **owner)).result(60)
                 assert again.duplicate and again.version == done.version, "a repetition waits for nobody"
             else:

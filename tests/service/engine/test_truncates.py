@@ -25,7 +25,7 @@ from service.views import differences
 from tests.service.engine.emptying import Meanwhile, apply_unprepared, left_nothing, rows_left, truncate_meanwhile, truncating
 from tests.service.engine.test_builds import BOXES, VIEWS, agrees, filled, rows_like, some_changes
 from tests.service.engine.test_renewals import keeping
-from tests.service.running import ORDER, HeldWriter, check
+from tests.service.running import ORDER, HeldWriter, check, parts
 from tests.service.views.test_random_sql import Added
 
 SELF = {"from": {"a": "a", "b": "a"}, "join": [{"overlaps": ["a.x", "b.x"]}, {"less": ["a.id", "b.id"]}]}
@@ -270,7 +270,7 @@ def test_a_later_batch_of_its_source_waits(engine: Instance, monkeypatch: pytest
 
 def test_no_more_wait_than_may(engine: Instance, monkeypatch: pytest.MonkeyPatch) -> None:
     stopped, answers = Stopped(monkeypatch), list[Receipt | Problem]()
-    monkeypatch.setattr(engine._writer, "_max_waiting", 2)
+    monkeypatch.setattr(parts(engine).writer, "_max_waiting", 2)
     for _ in range(2):
         engine.submit(truncating(random.Random(13), "b"), answers.append)
         assert stopped.begun.wait(60)
@@ -294,7 +294,7 @@ def test_the_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     version = engine.published.number
     engine.close()
     stopped.go.set()
-    engine._truncates._thread.shutdown(wait=True)
+    parts(engine).truncates._thread.shutdown(wait=True)
     assert [answer.type for answer in answers] == ["recovering"] * 2 and engine.published.number == version
     with pytest.raises(Problem):
         engine.submit(truncating(random.Random(3), "b"), answers.append)
@@ -307,7 +307,7 @@ def answers_of_the_end(engine: Instance, begun: threading.Event, go: threading.E
     assert begun.wait(60)
     engine.close()
     go.set()
-    engine._truncates._thread.shutdown(wait=True)
+    parts(engine).truncates._thread.shutdown(wait=True)
     return [answer.type for answer in answers]
 
 

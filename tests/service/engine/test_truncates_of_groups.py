@@ -24,7 +24,7 @@ from service.views.stages.table import GroupTable
 from tests.service.engine.emptying import Meanwhile, add_up, apply_unprepared, left_nothing, truncating
 from tests.service.engine.test_builds import BOXES, agrees, filled, rows_like, some_changes
 from tests.service.engine.test_truncates import MORE
-from tests.service.running import ORDER, batch, check, look, of_ops, rows_of, running
+from tests.service.running import ORDER, batch, building, check, look, of_ops, rows_of, running
 from tests.service.views.test_random_sql import Added
 from tests.waiting import until
 
@@ -112,7 +112,7 @@ def test_groups_follow_all_that_others_write(
     take, over, written = GroupsStage._take_inserted, threading.Event(), threading.Semaphore(0)
 
     def take_slowly(*given: Any) -> None:
-        if any(build.phase == Phase.LOADING for build in engine._builds._builds):  # batches come between two rows
+        if any(build.phase == Phase.LOADING for build in building(engine)):  # batches come between two rows
             while written.acquire(blocking=False):
                 pass
             assert over.is_set() or written.acquire(timeout=60)
