@@ -22,6 +22,7 @@ from tests.benchmarks.raw_client import post_all
 from tests.benchmarks.resident import Resident, resident
 from tests.benchmarks.served import LOAD, serving
 from tests.end_to_end import talk
+from tests.relations import declared
 from tests.server_process import ServerProcess
 
 TITLE = "The service: memory per row"
@@ -32,17 +33,7 @@ SIZES = ((1_000_000, 3), (10_000_000, 0))  # rows, and how often each is replace
 
 _STILL = 1 << 20  # bytes by which memory may change in two seconds at rest
 
-DEFINITION = {
-    "columns": [
-        {"name": "id", "type": "int64"},
-        {"name": "room", "type": "int64"},
-        {"name": "guest", "type": "string"},
-        {"name": "starts", "type": "timestamp"},
-        {"name": "ends", "type": "timestamp"},
-    ],
-    "key": ["id"],
-    "intervals": {"stay": {"start": "starts", "end": "ends"}},
-}
+DEFINITION = declared("id:int64, room:int64, guest:string, starts:timestamp, ends:timestamp", stay="starts ends")
 SQL = "SELECT a.id AS x, b.id AS y FROM bookings a JOIN bookings b ON a.room = b.room AND overlaps(a.stay, b.stay) AND a.id < b.id"
 FIRST = "Ada Alan Barbara Edsger Frances Grace Hedy Jean John Katherine Margaret Niklaus Radia Sophie Tim Whitfield".split()
 LAST = "Allen Diffie Dijkstra Hamilton Hopper Johnson Kaldewaij Lamarr Liskov Lovelace Perlman Sammet Turing Wilson Wing Wirth".split()

@@ -9,6 +9,7 @@ import httpx
 
 from service.demo.history import RELATIONS, VIEWS, history
 from tests.end_to_end import talk
+from tests.relations import declared
 
 PRESIDENTS, DELEGATION = "presidents_with_vices", "delegation"
 LAND = {
@@ -18,17 +19,7 @@ LAND = {
 }
 LAND["columns"].insert(0, {"name": "id", "type": "int64"})
 EDGES = {"columns": [{"name": "id", "type": "int64"}, {"name": "a", "type": "int64"}, {"name": "b", "type": "int64"}], "key": ["id"]}
-STAYS = {
-    "columns": [
-        {"name": "id", "type": "int64"},
-        {"name": "room", "type": "string"},
-        {"name": "guest", "type": "string"},
-        {"name": "starts", "type": "timestamp"},
-        {"name": "ends", "type": "timestamp", "nullable": True},
-    ],
-    "key": ["id"],
-    "intervals": {"stay": {"start": "starts", "end": "ends"}},
-}
+STAYS = declared("id:int64, room:string, guest:string, starts:timestamp, ends:timestamp?", stay="starts ends")
 TRIANGLES = "SELECT r.id AS r, s.id AS s, t.id AS t FROM edges r JOIN edges s ON r.b = s.a JOIN edges t ON s.b = t.a AND t.b = r.a"
 CLASHES = (
     "SELECT a.room AS room, a.guest AS guest, b.guest AS other, a.id AS a_id, b.id AS b_id FROM stays a JOIN stays b "

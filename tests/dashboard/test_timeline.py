@@ -16,15 +16,12 @@ from tests.dashboard.chromium import FRAMES
 from tests.dashboard.conftest import measured, picture, until
 from tests.dashboard.data import DELEGATION, LAND, PRESIDENTS, box, stay, upsert
 from tests.end_to_end import talk
+from tests.relations import declared
 from tests.server_process import ServerProcess
 
 Visitor = Callable[..., Page]
 MILLION = 1_000_000
-PLAIN = {
-    "columns": [{"name": "id", "type": "int64"}, {"name": "lo", "type": "int64"}, {"name": "hi", "type": "int64"}],
-    "key": ["id"],
-    "intervals": {"x": {"start": "lo", "end": "hi"}},
-}
+PLAIN = declared("id:int64, lo:int64, hi:int64", x="lo hi")
 
 
 def windows(page: Page) -> list[dict[str, str]]:

@@ -6,40 +6,11 @@ from typing import Any
 import httpx
 
 from tests.end_to_end import talk
+from tests.relations import bookings, declared
 
-BOOKINGS: dict[str, Any] = {
-    "columns": [
-        {"name": "id", "type": "int64"},
-        {"name": "room", "type": "string"},
-        {"name": "starts", "type": "timestamp"},
-        {"name": "ends", "type": "timestamp", "nullable": True},
-        {"name": "status", "type": "string", "nullable": True},
-    ],
-    "key": ["id"],
-    "intervals": {"stay": {"start": "starts", "end": "ends", "bounds": "[)"}},
-}
-MAINTENANCE: dict[str, Any] = {
-    "columns": [
-        {"name": "id", "type": "int64"},
-        {"name": "room", "type": "string"},
-        {"name": "begins", "type": "timestamp"},
-        {"name": "finishes", "type": "timestamp"},
-    ],
-    "key": ["id"],
-    "intervals": {"slot": {"start": "begins", "end": "finishes"}},
-}
-EVERYTHING: dict[str, Any] = {
-    "columns": [
-        {"name": "k", "type": "int64"},
-        {"name": "i", "type": "int64", "nullable": True},
-        {"name": "x", "type": "float64", "nullable": True},
-        {"name": "at", "type": "timestamp", "nullable": True},
-        {"name": "day", "type": "date", "nullable": True},
-        {"name": "text", "type": "string", "nullable": True},
-        {"name": "yes", "type": "bool", "nullable": True},
-    ],
-    "key": ["k"],
-}
+BOOKINGS = bookings("status:string?")
+MAINTENANCE = declared("id:int64, room:string, begins:timestamp, finishes:timestamp", slot="begins finishes")
+EVERYTHING = declared("k:int64, i:int64?, x:float64?, at:timestamp?, day:date?, text:string?, yes:bool?", "k")
 
 
 class Case:

@@ -11,6 +11,7 @@ import pytest
 from tests.end_to_end import talk
 from tests.end_to_end.bookings import CLASHES, EVERYTHING, Case, day
 from tests.end_to_end.talk import ARROW, CSV, DEBEZIUM, JSON, JSONL, PARQUET
+from tests.relations import declared
 from tests.server_process import ServerProcess
 
 NAN, INFINITY = float("nan"), float("inf")
@@ -277,11 +278,7 @@ def test_bad_rows(case: Case, row: dict[str, Any], column: str | None) -> None:
     assert relation_rows(case, case.b) == []
 
 
-FLOATS = {
-    "columns": [{"name": "k", "type": "float64"}, {"name": "a", "type": "float64", "nullable": True}, {"name": "b", "type": "float64"}],
-    "key": ["k"],
-    "intervals": {"x": {"start": "a", "end": "b", "bounds": "[]"}},
-}
+FLOATS = declared("k:float64, a:float64?, b:float64", "k", x="a b []")
 
 
 @pytest.mark.parametrize(("row", "column"), [

@@ -10,22 +10,11 @@ import httpx
 import pyarrow as pa
 
 from tests.end_to_end.talk import ARROW, define, ok, problem, view
+from tests.relations import declared
 from tests.server_process import ServerProcess
 
-ITEMS: dict[str, Any] = {
-    "columns": [
-        {"name": "id", "type": "int64"},
-        {"name": "room", "type": "string"},
-        {"name": "price", "type": "decimal", "precision": 10, "scale": 2},
-        {"name": "nights", "type": "int64"},
-        {"name": "note", "type": "string", "nullable": True},
-    ],
-    "key": ["id"],
-}
-ROOMS: dict[str, Any] = {
-    "columns": [{"name": "room", "type": "string"}, {"name": "info", "type": "string", "nullable": True}],
-    "key": ["room"],
-}
+ITEMS: dict[str, Any] = declared("id:int64, room:string, price:decimal(10,2), nights:int64, note:string?")
+ROOMS: dict[str, Any] = declared("room:string, info:string?", "room")
 SQL = (
     "SELECT i.id AS id, i.price * i.nights AS total, lower(i.room) || coalesce('-' || i.note, '') AS label, "
     "coalesce(r.info ->> 'floor', 'none') AS floor, CASE WHEN i.nights > 3 THEN 'long' END AS kind "

@@ -10,19 +10,10 @@ from typing import Any
 import httpx
 
 from tests.end_to_end.talk import define, ok, problem, view
+from tests.relations import declared
 from tests.server_process import ServerProcess
 
-ROOMS: dict[str, Any] = {
-    "columns": [
-        {"name": "id", "type": "int64"},
-        {"name": "room", "type": "string", "nullable": True},
-        {"name": "floor", "type": "int64", "nullable": True},
-        {"name": "starts", "type": "int64"},
-        {"name": "ends", "type": "int64"},
-    ],
-    "key": ["id"],
-    "intervals": {"stay": {"start": "starts", "end": "ends"}},
-}
+ROOMS: dict[str, Any] = declared("id:int64, room:string?, floor:int64?, starts:int64, ends:int64", stay="starts ends")
 WHERE = "(a.room LIKE 'A\\_%' OR a.floor IN (1, 2) AND a.room NOT LIKE '%x') AND NOT (a.floor = 2 OR a.room = 'A_y')"
 ENTRIES = [
     {

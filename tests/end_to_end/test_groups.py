@@ -14,20 +14,10 @@ import httpx
 import pytest
 
 from tests.end_to_end import talk
+from tests.relations import declared
 from tests.server_process import ServerProcess
 
-BOOKINGS = {
-    "columns": [
-        {"name": "id", "type": "int64"},
-        {"name": "room", "type": "string", "nullable": True},
-        {"name": "price", "type": "float64", "nullable": True},
-        {"name": "fee", "type": "decimal", "precision": 12, "scale": 2},
-        {"name": "starts", "type": "timestamp"},
-        {"name": "ends", "type": "timestamp", "nullable": True},
-    ],
-    "key": ["id"],
-    "intervals": {"stay": {"start": "starts", "end": "ends"}},
-}
+BOOKINGS = declared("id:int64, room:string?, price:float64?, fee:decimal(12,2), starts:timestamp, ends:timestamp?", stay="starts ends")
 ROOMS = {"columns": [{"name": "room", "type": "string"}, {"name": "floor", "type": "int64"}], "key": ["room"]}
 VIEWS = {  # in SQL that DuckDB accepts as well
     "arrivals": "SELECT date_trunc('day', starts) AS d, COUNT(*) AS n, COUNT(DISTINCT room) AS rooms FROM bookings GROUP BY d",

@@ -15,18 +15,10 @@ import pytest
 
 from tests.end_to_end.talk import view
 from tests.end_to_end.test_backups import livejoin
+from tests.relations import declared
 from tests.server_process import ServerProcess
 
-READINGS = {
-    "columns": [
-        {"name": "sensor", "type": "string"},
-        {"name": "t", "type": "int64"},
-        {"name": "value", "type": "float64", "nullable": True},
-        {"name": "until", "type": "int64", "nullable": True},
-    ],
-    "key": ["sensor", "t"],
-    "intervals": {"valid": {"start": "t", "end": "until"}},
-}
+READINGS = declared("sensor:string, t:int64, value:float64?, until:int64?", "sensor, t", valid="t until")
 _NEWEST = "SELECT DISTINCT ON (r.sensor) r.sensor AS sensor, r.t AS t, r.value AS value FROM readings r"
 VIEWS = {  # in SQL that DuckDB accepts as well
     "newest": f"{_NEWEST} ORDER BY r.sensor, r.t DESC",
@@ -36,14 +28,7 @@ VIEWS = {  # in SQL that DuckDB accepts as well
     "coldest": "SELECT r.sensor AS sensor, r.t AS t, r.value AS value FROM readings r "
     "QUALIFY ROW_NUMBER() OVER (ORDER BY r.value NULLS LAST, r.sensor DESC, r.t DESC) <= 5",
 }
-TRADES = {
-    "columns": [
-        {"name": "id", "type": "int64"},
-        {"name": "sensor", "type": "string", "nullable": True},
-        {"name": "t", "type": "int64", "nullable": True},
-    ],
-    "key": ["id"],
-}
+TRADES = declared("id:int64, sensor:string?, t:int64?")
 _BESIDE = "SELECT x.id AS id, r.sensor AS sensor, r.t AS t, r.value AS value FROM trades x ASOF"
 AS_OF = {
     "at": f"{_BESIDE} JOIN readings r ON x.sensor = r.sensor AND r.t <= x.t",

@@ -8,12 +8,9 @@ import httpx
 import pytest
 
 from tests.end_to_end import talk
+from tests.relations import declared
 
-EVENTS = {
-    "columns": [{"name": "id", "type": "int64"}, {"name": "t", "type": "timestamp"}],
-    "key": ["t"],
-    "intervals": {"at": {"at": "t"}},
-}
+EVENTS = declared("id:int64, t:timestamp", "t", at="t")
 TIMES = ["2023-06-01T00:00:00Z", "2024-01-01T00:00:00Z", "2024-01-02T12:00:00Z"]
 MICROS = "1704067200000000"  # the second of them
 SELECT = "SELECT e.id AS id FROM events e WHERE"

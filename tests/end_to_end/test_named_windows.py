@@ -11,20 +11,10 @@ import httpx
 import pytest
 
 from tests.end_to_end.talk import JSON, define, drop, ok, problem, view
+from tests.relations import declared
 from tests.server_process import ServerProcess
 
-EDGES: dict[str, Any] = {
-    "columns": [
-        {"name": "id", "type": "int64"},
-        {"name": "x", "type": "int64"},
-        {"name": "y", "type": "int64", "nullable": True},
-        {"name": "starts", "type": "int64"},
-        {"name": "ends", "type": "int64", "nullable": True},
-        {"name": "seen", "type": "int64", "nullable": True},
-    ],
-    "key": ["id"],
-    "intervals": {"stay": {"start": "starts", "end": "ends", "bounds": "[]"}, "at": {"at": "seen"}},
-}
+EDGES: dict[str, Any] = declared("id:int64, x:int64, y:int64?, starts:int64, ends:int64?, seen:int64?", stay="starts ends []", at="seen")
 PATH = "SELECT a.id AS a, b.id AS b FROM edges a JOIN edges b ON a.y = b.x"
 TRIANGLE = "SELECT a.id AS a, b.id AS b, c.id AS c FROM edges a JOIN edges b ON a.y = b.x JOIN edges c ON b.y = c.x AND c.y = a.x"
 VIEWS: dict[str, dict[str, Any]] = {

@@ -18,21 +18,13 @@ import pytest
 import livejoin
 from service.cli import main
 from tests.end_to_end import talk
+from tests.relations import declared
 from tests.server_process import ServerProcess
 
 U = [f"00000000-0000-4000-8000-00000000000{n}" for n in range(6)]
 B = [base64.b64encode(bytes([n, 255 - n])).decode() for n in range(6)]
-SHIFTS = {
-    "columns": [
-        {"name": "id", "type": "uuid"}, {"name": "begins", "type": "time"}, {"name": "badge", "type": "bytes", "nullable": True},
-        {"name": "note", "type": "json", "nullable": True},
-    ],
-    "key": ["id"],
-}  # fmt: skip
-BADGES = {
-    "columns": [{"name": "badge", "type": "bytes"}, {"name": "from", "type": "time"}, {"name": "owner", "type": "uuid", "nullable": True}],
-    "key": ["badge", "from"],
-}
+SHIFTS = declared("id:uuid, begins:time, badge:bytes?, note:json?")
+BADGES = declared("badge:bytes, from:time, owner:uuid?", "badge, from")
 WORN = """SELECT s.id AS id, s.begins AS begins, s.note AS note, b.owner AS owner
           FROM shifts s JOIN badges b ON s.badge = b.badge AND b."from" <= s.begins"""
 

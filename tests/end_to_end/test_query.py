@@ -21,23 +21,11 @@ import pytest
 import livejoin
 from service.adhoc.frames import is_readable
 from tests.end_to_end import talk
+from tests.relations import bookings
 from tests.server_process import ServerProcess
 from tests.waiting import until
 
-BOOKINGS: dict[str, Any] = {
-    "columns": [
-        {"name": "id", "type": "int64"},
-        {"name": "room", "type": "string"},
-        {"name": "starts", "type": "timestamp"},
-        {"name": "ends", "type": "timestamp", "nullable": True},
-        {"name": "day", "type": "date", "nullable": True},
-        {"name": "price", "type": "decimal", "precision": 12, "scale": 2},
-        {"name": "score", "type": "float64", "nullable": True},
-        {"name": "vip", "type": "bool", "nullable": True},
-    ],
-    "key": ["id"],
-    "intervals": {"stay": {"start": "starts", "end": "ends"}},
-}
+BOOKINGS = bookings("day:date?, price:decimal(12,2), score:float64?, vip:bool?")
 CLASHES = (
     "SELECT a.id AS x, b.id AS y, intersection(a.stay, b.stay) AS clash FROM bookings a JOIN bookings b "
     "ON a.room = b.room AND overlaps(a.stay, b.stay) AND a.id < b.id"

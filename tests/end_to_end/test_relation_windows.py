@@ -11,20 +11,12 @@ import httpx
 import pytest
 
 from tests.end_to_end.talk import ARROW, CSV, JSON, define, drop, ok, problem
+from tests.relations import declared
 from tests.server_process import ServerProcess
 
-STAYS: dict[str, Any] = {
-    "columns": [
-        {"name": "id", "type": "int64"},
-        {"name": "room", "type": "string"},
-        {"name": "starts", "type": "int64", "nullable": True},
-        {"name": "ends", "type": "int64", "nullable": True},
-        {"name": "seen", "type": "float64", "nullable": True},
-        {"name": "day", "type": "date"},
-    ],
-    "key": ["id", "room"],
-    "intervals": {"stay": {"start": "starts", "end": "ends"}, "at": {"at": "seen"}, "on": {"at": "day"}},
-}
+STAYS: dict[str, Any] = declared(
+    "id:int64, room:string, starts:int64?, ends:int64?, seen:float64?, day:date", "id, room", stay="starts ends", at="seen", on="day"
+)
 Key = tuple[int, str]
 
 

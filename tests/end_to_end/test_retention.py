@@ -15,14 +15,12 @@ import pytest
 from service.engine import retention
 from tests.end_to_end.talk import JSONL, define, ok, view
 from tests.faults import patches
+from tests.relations import declared
 from tests.server_process import ServerProcess
 
 Rows = dict[int, dict[str, Any]]
 OLD, NEW = "2000-01-01T00:00:00Z", "2900-01-01T00:00:00Z"
-EVENTS = {
-    "columns": [{"name": "id", "type": "int64"}, {"name": "at", "type": "timestamp", "nullable": True}, {"name": "n", "type": "int64"}],
-    "key": ["id"],
-}
+EVENTS = declared("id:int64, at:timestamp?, n:int64")
 RETAIN = {"retain": {"column": "at", "for": "P10D"}}
 PATCHES = [RETAIN, RETAIN, {"retain": None}, {"add_columns": [{"name": "more", "type": "string", "nullable": True}]}, {"nullable": ["n"]}]
 

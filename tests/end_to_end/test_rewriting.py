@@ -13,18 +13,10 @@ import pyarrow as pa
 import pytest
 
 from tests.end_to_end.talk import ARROW, CSV, JSONL, PARQUET, define, encode_table, ok, problem, send, view
+from tests.relations import bookings
 from tests.server_process import ServerProcess
 
-STAYS: dict[str, Any] = {
-    "columns": [
-        {"name": "id", "type": "int64"},
-        {"name": "room", "type": "string"},
-        {"name": "starts", "type": "timestamp"},
-        {"name": "ends", "type": "timestamp", "nullable": True},
-    ],
-    "key": ["id"],
-    "intervals": {"stay": {"start": "starts", "end": "ends"}},
-}
+STAYS = bookings()
 PAIRS = {
     "from": {"a": "stays", "b": "stays"},
     "join": [{"equal": ["a.room", "b.room"]}, {"overlaps": ["a.stay", "b.stay"]}],

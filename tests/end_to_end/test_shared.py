@@ -18,20 +18,12 @@ from service.access.access_token import AccessToken, digest, new_text
 from service.access.rights import RIGHTS
 from service.access.store import add_token
 from tests.end_to_end import talk
+from tests.relations import declared
 from tests.server_process import ServerProcess
 
 Json = dict[str, Any]
 
-TABLE = {
-    "columns": [
-        {"name": "id", "type": "int64"},
-        {"name": "s", "type": "int64"},
-        {"name": "e", "type": "int64"},
-        {"name": "t", "type": "timestamp", "nullable": True},
-    ],
-    "key": ["id"],
-    "intervals": {"during": {"start": "s", "end": "e"}},
-}
+TABLE = declared("id:int64, s:int64, e:int64, t:timestamp?", during="s e")
 OPEN = "SELECT x.id AS x, x.s AS s FROM open_r x WHERE x.s > 0"
 SECRET = "SELECT x.id AS x, y.id AS y FROM open_r x JOIN secret_r y ON overlaps(x.during, y.during) AND x.s = y.s"
 # `secre_…` exist nowhere: names that are suggested instead would be those of others.

@@ -19,18 +19,10 @@ import pytest
 from service.cli import main
 from tests.end_to_end.talk import ARROW, CSV, JSON, define, ok, problem, view
 from tests.naive.cover import runs
+from tests.relations import declared
 from tests.server_process import ServerProcess
 
-SHIFTS: dict[str, Any] = {
-    "columns": [
-        {"name": "id", "type": "int64"},
-        {"name": "room", "type": "string", "nullable": True},
-        {"name": "starts", "type": "timestamp", "nullable": True},
-        {"name": "ends", "type": "timestamp", "nullable": True},
-    ],
-    "key": ["id"],
-    "intervals": {"hours": {"start": "starts", "end": "ends"}},
-}
+SHIFTS: dict[str, Any] = declared("id:int64, room:string?, starts:timestamp?, ends:timestamp?", hours="starts ends")
 BOOKINGS = SHIFTS | {
     "columns": [*SHIFTS["columns"], {"name": "status", "type": "string"}],
     "intervals": {"stay": {"start": "starts", "end": "ends"}},

@@ -28,13 +28,10 @@ from streaming.connection import Service
 from streaming.errors import StreamError
 from streaming.metrics import Metrics
 from tests.end_to_end import talk
+from tests.relations import declared
 from tests.server_process import NotStarted, ServerProcess
 
-TABLE = {
-    "columns": [{"name": "id", "type": "int64"}, {"name": "s", "type": "int64"}, {"name": "e", "type": "int64"}],
-    "key": ["id"],
-    "intervals": {"during": {"start": "s", "end": "e"}},
-}
+TABLE = declared("id:int64, s:int64, e:int64", during="s e")
 SAME = "SELECT x.id AS x, y.id AS y FROM a x JOIN b y ON overlaps(x.during, y.during)"
 SELF = "SELECT x.id AS x, y.id AS y FROM a x JOIN a y ON overlaps(x.during, y.during) AND x.id < y.id"
 # Names in tokens: `deleted` exists in none of the tests, so that a request that is allowed has no effect.

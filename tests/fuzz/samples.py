@@ -11,25 +11,12 @@ import pyarrow.parquet as pq
 
 from livejoin.wire.batch import OP_DICTIONARY
 from livejoin.wire.schema import parse_relation
+from tests.relations import BOOKINGS, declared
 from tests.streaming.test_config import WHOLE
 
-DEFINITION: dict[str, Any] = {
-    "columns": [
-        {"name": "id", "type": "int64"},
-        {"name": "room", "type": "string"},
-        {"name": "starts", "type": "timestamp"},
-        {"name": "ends", "type": "timestamp", "nullable": True},
-        {"name": "price", "type": "float64", "nullable": True},
-        {"name": "day", "type": "date", "nullable": True},
-        {"name": "paid", "type": "bool", "nullable": True},
-        {"name": "guest", "type": "uuid", "nullable": True},
-        {"name": "wake", "type": "time", "nullable": True},
-        {"name": "wishes", "type": "json", "nullable": True},
-        {"name": "scan", "type": "bytes", "nullable": True},
-    ],
-    "key": ["id"],
-    "intervals": {"stay": {"start": "starts", "end": "ends"}, "on": {"at": "day"}},
-}
+DEFINITION: dict[str, Any] = declared(
+    f"{BOOKINGS}, price:float64?, day:date?, paid:bool?, guest:uuid?, wake:time?, wishes:json?, scan:bytes?", stay="starts ends", on="day"
+)
 RELATIONS = {
     "bookings": parse_relation(DEFINITION),
     "rooms": parse_relation(

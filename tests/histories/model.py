@@ -6,21 +6,13 @@ from collections.abc import Callable, Iterable, Mapping
 from random import Random
 from typing import Any, NamedTuple
 
+from tests.relations import declared
+
 Row = tuple[Any, ...]
 Rows = Mapping[str, Row]  # by identity: the JSON of a follower's `key`
 
 _COLUMNS = ("id", "room", "a", "b", "tag")
-DEFINITION = {
-    "columns": [
-        {"name": "id", "type": "int64"},
-        {"name": "room", "type": "string"},
-        {"name": "a", "type": "int64"},
-        {"name": "b", "type": "int64"},
-        {"name": "tag", "type": "string", "nullable": True},
-    ],
-    "key": ["id"],
-    "intervals": {"span": {"start": "a", "end": "b"}},
-}
+DEFINITION = declared("id:int64, room:string, a:int64, b:int64, tag:string?", span="a b")
 RELATIONS = ("stays", "jobs")
 ADDED = tuple(f"n{number}" for number in range(3))  # columns by which a definition is extended
 Relations = Mapping[str, Mapping[int, Row]]

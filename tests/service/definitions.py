@@ -16,15 +16,11 @@ from service.query.model import Query
 from service.tables.masks import residual_mask, select_mask
 from service.tables.projection import Projection, needed_columns
 from service.views.parse import View, parse_view
+from tests.relations import declared
 
 
-def relation(columns: str, intervals: dict[str, Any], key: str = "id") -> RelationDefinition:
-    """Return a relation with columns given as "name:type", separated by commas; a trailing `?` means nullable."""
-    parsed = []
-    for column in columns.split(","):
-        name, type_ = column.strip().split(":")
-        parsed.append({"name": name, "type": type_.rstrip("?"), "nullable": type_.endswith("?")})
-    return parse_relation({"columns": parsed, "key": key.split(","), "intervals": intervals})
+def relation(described: str, intervals: dict[str, Any], key: str = "id") -> RelationDefinition:
+    return parse_relation(declared(described, key) | {"intervals": intervals})
 
 
 RELATIONS = {

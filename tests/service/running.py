@@ -26,19 +26,9 @@ from service.instance import Instance
 from service.reading.cursors import RowReader, open_rows
 from service.reading.held import begin_reading
 from service.settings import Settings
+from tests.relations import declared
 
-DEFINITION = parse_relation(
-    {
-        "columns": [
-            {"name": "id", "type": "int64"},
-            {"name": "s", "type": "int64"},
-            {"name": "e", "type": "int64"},
-            {"name": "tag", "type": "string", "nullable": True},
-        ],
-        "key": ["id"],
-        "intervals": {"x": {"start": "s", "end": "e", "bounds": "[]"}},
-    }
-)
+DEFINITION = parse_relation(declared("id:int64, s:int64, e:int64, tag:string?", x="s e []"))
 PAIR: dict[str, Any] = {"from": {"a": "a", "b": "b"}, "join": [{"overlaps": ["a.x", "b.x"]}], "select": ["a.id as i", "b.id as j"]}
 ORDER = {"upsert": UPSERT, "insert": INSERT, "delete": DELETE, "truncate": TRUNCATE}
 

@@ -13,39 +13,21 @@ import pyarrow as pa
 
 from livejoin.wire.batch import DELETE, INSERT, TRUNCATE, UPSERT, Batch, Changes, RowBlock
 from livejoin.wire.schema import RelationDefinition, parse_relation
+from tests.relations import declared
 
 Row = dict[str, Any]
 KEYS = {"a": ("id",), "b": ("site", "nr")}
 DEFINITIONS: dict[str, RelationDefinition] = {
     "a": parse_relation(
-        {
-            "columns": [
-                {"name": "id", "type": "int64"},
-                {"name": "room", "type": "string", "nullable": True},
-                {"name": "floor", "type": "int64", "nullable": True},
-                {"name": "starts", "type": "timestamp"},
-                {"name": "ends", "type": "timestamp", "nullable": True},
-                {"name": "tag", "type": "string"},
-                {"name": "weight", "type": "float64", "nullable": True},
-            ],
-            "key": ["id"],
-            "intervals": {"stay": {"start": "starts", "end": "ends", "bounds": "[)"}},
-        }
+        declared(
+            "id:int64, room:string?, floor:int64?, starts:timestamp, ends:timestamp?, tag:string, weight:float64?", stay="starts ends [)"
+        )
     ),
     "b": parse_relation(
-        {
-            "columns": [
-                {"name": "nr", "type": "int64"},
-                {"name": "site", "type": "string"},
-                {"name": "room", "type": "string", "nullable": True},
-                {"name": "floor", "type": "int64", "nullable": True},
-                {"name": "starts", "type": "timestamp", "nullable": True},
-                {"name": "ends", "type": "timestamp", "nullable": True},
-                {"name": "note", "type": "string", "nullable": True},
-            ],
-            "key": ["site", "nr"],
-            "intervals": {"slot": {"start": "starts", "end": "ends", "bounds": "[]"}},
-        }
+        declared(
+            "nr:int64, site:string, room:string?, floor:int64?, starts:timestamp?, ends:timestamp?, note:string?",
+            "site, nr", slot="starts ends []",
+        )
     ),
 }
 _INF = math.inf

@@ -16,20 +16,12 @@ from confluent_kafka import Producer
 from streaming.kafka_broker import Broker
 from tests.end_to_end import talk
 from tests.modes_of_files import exposed
+from tests.relations import declared
 from tests.server_process import ServerProcess
 from tests.streaming.shared_spark import SharedSpark
 from tests.streaming.stream_job import LIMIT, Jobs, StreamJob, Topics
 
-STAYS = {
-    "columns": [
-        {"name": "id", "type": "int64"},
-        {"name": "room", "type": "string"},
-        {"name": "starts", "type": "int64"},
-        {"name": "ends", "type": "int64", "nullable": True},
-    ],
-    "key": ["id"],
-    "intervals": {"stay": {"start": "starts", "end": "ends"}},
-}
+STAYS = declared("id:int64, room:string, starts:int64, ends:int64?", stay="starts ends")
 
 
 @pytest.fixture

@@ -9,19 +9,14 @@ import orjson
 
 from streaming.kafka_broker import Broker
 from tests.end_to_end import talk
+from tests.relations import declared
 from tests.server_process import ServerProcess
 from tests.streaming.out_job import Believer
 from tests.streaming.stream_job import Jobs, Topics
 from tests.streaming.test_job_both import with_out
 
 ID = "3f2504e0-4f89-41d3-9a0c-0305e82c330"
-SHIFTS = {
-    "columns": [
-        {"name": "id", "type": "uuid"}, {"name": "begins", "type": "time"}, {"name": "note", "type": "json", "nullable": True},
-        {"name": "badge", "type": "bytes", "nullable": True}, {"name": "state", "type": "string"},
-    ],
-    "key": ["id"],
-}  # fmt: skip
+SHIFTS = declared("id:uuid, begins:time, note:json?, badge:bytes?, state:string")
 D = "io.debezium."
 FIELDS = [
     {"field": "id", "type": "string", "name": D + "data.Uuid"}, {"field": "begins", "type": "int64", "name": D + "time.NanoTime"},

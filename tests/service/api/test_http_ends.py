@@ -19,13 +19,10 @@ from livejoin.wire.log_lines import message_of
 from service import server as serving
 from service.settings import Settings
 from tests.forked import finished
+from tests.relations import declared
 from tests.server_process import ROOT, ServerProcess
 
-DEFINITION: dict[str, Any] = {
-    "columns": [{"name": "id", "type": "int64"}, {"name": "text", "type": "string"}, {"name": "lo", "type": "int64"}],
-    "key": ["id"],
-    "intervals": {"at": {"at": "lo"}},
-}
+DEFINITION: dict[str, Any] = declared("id:int64, text:string, lo:int64", at="lo")
 ROWS = "".join(json.dumps({"id": i, "text": "x" * 50, "lo": 0}) + "\n" for i in range(1500))
 
 

@@ -18,19 +18,11 @@ import pyarrow as pa
 import pytest
 
 from tests.end_to_end import talk
+from tests.relations import declared
 from tests.server_process import ServerProcess
 
 NUMBERS = itertools.count(1)
-TABLE: dict[str, Any] = {
-    "columns": [
-        {"name": "id", "type": "int64"},
-        {"name": "room", "type": "string", "nullable": True},
-        {"name": "lo", "type": "int64"},
-        {"name": "hi", "type": "int64"},
-    ],
-    "key": ["id"],
-    "intervals": {"span": {"start": "lo", "end": "hi"}},
-}
+TABLE: dict[str, Any] = declared("id:int64, room:string?, lo:int64, hi:int64", span="lo hi")
 CLASSES = {
     "keyed": "SELECT a.id AS i, b.id AS j, intersection(a.span, b.span) AS m FROM {l} a JOIN {r} b "
     "ON a.room = b.room AND a.span OVERLAPS b.span",
@@ -57,11 +49,7 @@ CLASSES = {
 }
 
 
-DEFINITION: dict[str, Any] = {
-    "columns": [{"name": "id", "type": "int64"}, {"name": "lo", "type": "int64"}, {"name": "hi", "type": "int64"}],
-    "key": ["id"],
-    "intervals": {"span": {"start": "lo", "end": "hi"}},
-}
+DEFINITION: dict[str, Any] = declared("id:int64, lo:int64, hi:int64", span="lo hi")
 Records = list[dict[str, Any]]
 
 

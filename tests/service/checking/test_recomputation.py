@@ -14,18 +14,9 @@ from service.checking import recomputation
 from service.checking.candidates import candidates
 from service.checking.recomputation import Sum, hashes, recompute, total
 from service.views.parse import parse_view
+from tests.relations import declared
 
-DEFINITION = {
-    "columns": [
-        {"name": "id", "type": "int64"},
-        {"name": "room", "type": "string", "nullable": True},
-        {"name": "level", "type": "float64", "nullable": True},
-        {"name": "s", "type": "int64"},
-        {"name": "e", "type": "int64", "nullable": True},
-    ],
-    "key": ["id"],
-    "intervals": {"stay": {"start": "s", "end": "e", "bounds": "[)"}},
-}
+DEFINITION = declared("id:int64, room:string?, level:float64?, s:int64, e:int64?", stay="s e [)")
 RELATIONS = {"r": parse_relation(DEFINITION), "q": parse_relation(DEFINITION)}
 SELECT = "SELECT a.id AS a_id, b.id AS b_id"
 Row = dict[str, Any]

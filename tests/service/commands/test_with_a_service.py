@@ -23,14 +23,11 @@ from service.demo.history import FOLDER
 from service.tables import inputs
 from service.views.joins import overlap_join
 from structures.core.encoding import NEG_INF
+from tests.relations import declared
 from tests.server_process import ROOT, ServerProcess
 from tests.service.commands.tables import write
 
-BOOKINGS: dict[str, Any] = {
-    "columns": [{"name": "id", "type": "int64"}, {"name": "s", "type": "int64"}, {"name": "e", "type": "int64", "nullable": True}],
-    "key": ["id"],
-    "intervals": {"stay": {"start": "s", "end": "e"}},
-}
+BOOKINGS: dict[str, Any] = declared("id:int64, s:int64, e:int64?", stay="s e")
 CLASHES = "SELECT a.id AS a, b.id AS b FROM bookings a JOIN bookings b ON overlaps(a.stay, b.stay) AND a.id < b.id"
 
 

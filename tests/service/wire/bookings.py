@@ -8,31 +8,10 @@ from livejoin.wire.batch import OP_NAMES, Batch
 from livejoin.wire.decode import decode_changes, decode_relation_changes
 from livejoin.wire.errors import UnknownRelation
 from livejoin.wire.schema import RelationDefinition, parse_relation
+from tests.relations import bookings, declared
 
-BOOKINGS = parse_relation(
-    {
-        "columns": [
-            {"name": "id", "type": "int64"},
-            {"name": "room", "type": "string"},
-            {"name": "starts", "type": "timestamp"},
-            {"name": "ends", "type": "timestamp", "nullable": True},
-            {"name": "note", "type": "string", "nullable": True},
-        ],
-        "key": ["id"],
-        "intervals": {"stay": {"start": "starts", "end": "ends"}},
-    }
-)
-VALUES = parse_relation(
-    {
-        "columns": [
-            {"name": "k", "type": "float64"},
-            {"name": "day", "type": "date"},
-            {"name": "x", "type": "float64", "nullable": True},
-            {"name": "ok", "type": "bool", "nullable": True},
-        ],
-        "key": ["k", "day"],
-    }
-)
+BOOKINGS = parse_relation(bookings("note:string?"))
+VALUES = parse_relation(declared("k:float64, day:date, x:float64?, ok:bool?", "k, day"))
 NAMES = {"bookings": BOOKINGS, "values": VALUES}
 
 

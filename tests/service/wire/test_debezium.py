@@ -13,21 +13,11 @@ from livejoin.wire.debezium import DebeziumDecoder, decode_debezium
 from livejoin.wire.errors import MalformedBody
 from livejoin.wire.schema import RelationDefinition, parse_relation
 from tests.datasets import definition, folder
+from tests.relations import declared
 from tests.service.wire.bookings import faults, rows
 
 KIND = "application/vnd.debezium+jsonl"
-T = parse_relation(
-    {
-        "columns": [
-            {"name": "id", "type": "int64"},
-            {"name": "at", "type": "timestamp", "nullable": True},
-            {"name": "day", "type": "date", "nullable": True},
-            {"name": "name", "type": "string", "nullable": True},
-            {"name": "price", "type": "float64", "nullable": True},
-        ],
-        "key": ["id"],
-    }
-)
+T = parse_relation(declared("id:int64, at:timestamp?, day:date?, name:string?, price:float64?"))
 ROW = {"id": 1, "at": None, "day": None, "name": "x", "price": None}
 NOON = dt.datetime(2026, 1, 1, 12, tzinfo=dt.UTC)
 MICROS = 1_767_268_800_000_000
@@ -288,18 +278,7 @@ def test_a_decimal_as_a_number_is_one() -> None:
     assert rows(both((None, wrapped(None, None, price=1.5))))[0][2][4] == 1.5
 
 
-NUMBERS = parse_relation(
-    {
-        "columns": [
-            {"name": "id", "type": "int64"},
-            {"name": "x", "type": "float64", "nullable": True},
-            {"name": "n", "type": "int64", "nullable": True},
-            {"name": "s", "type": "string", "nullable": True},
-            {"name": "ok", "type": "bool", "nullable": True},
-        ],
-        "key": ["id"],
-    }
-)
+NUMBERS = parse_relation(declared("id:int64, x:float64?, n:int64?, s:string?, ok:bool?"))
 DECIMAL = "org.apache.kafka.connect.data.Decimal"
 VARIABLE = "io.debezium.data.VariableScaleDecimal"
 

@@ -20,11 +20,9 @@ from livejoin.wire.grammar import JSON_READERS, decimal_texts
 from livejoin.wire.kinds import KEPT_TYPES, SENT_TYPES, digits_of, kept, sent
 from livejoin.wire.rows import encode_rows
 from livejoin.wire.schema import parse_relation
+from tests.relations import declared
 
-PRICES = parse_relation({
-    "columns": [{"name": "id", "type": "int64"}, {"name": "price", "type": "decimal", "precision": 12, "scale": 2, "nullable": True}],
-    "key": ["id"],
-})  # fmt: skip
+PRICES = parse_relation(declared("id:int64, price:decimal(12,2)?"))
 JSONL, CSV = "application/jsonl", "text/csv"
 ARROW, PARQUET = "application/vnd.apache.arrow.stream", "application/vnd.apache.parquet"
 MOST = 10**18 - 1

@@ -21,6 +21,7 @@ from livejoin.wire.errors import BadDefinition, MalformedBody
 from livejoin.wire.grammar import JSON_READERS, TEXT_READERS, time_texts
 from livejoin.wire.rows import encode_rows
 from livejoin.wire.schema import parse_relation
+from tests.relations import declared
 
 KINDS = ("uuid", "time", "json", "bytes")
 THINGS = parse_relation({
@@ -320,9 +321,7 @@ def test_debezium_refuses(kind: str, value: Any, semantic: str | None, why: str)
 
 def test_debezium_enums_and_domains_are_text() -> None:
     """An enum, a set and what else has a name of its own is text; a domain comes as what it is made of, with that type's name."""
-    definition = parse_relation({
-        "columns": [{"name": "id", "type": "int64"}, {"name": "s", "type": "string"}, {"name": "n", "type": "int64"}], "key": ["id"],
-    })  # fmt: skip
+    definition = parse_relation(declared("id:int64, s:string, n:int64"))
     names = (
         "data.Enum",
         "data.EnumSet",

@@ -7,23 +7,15 @@ import pytest
 
 from livejoin.wire.errors import BadDefinition
 from livejoin.wire.schema import parse_relation
+from tests.relations import bookings
 
-BOOKINGS: dict[str, Any] = {
-    "columns": [
-        {"name": "id", "type": "int64"},
-        {"name": "room", "type": "string"},
-        {"name": "starts", "type": "timestamp"},
-        {"name": "ends", "type": "timestamp", "nullable": True},
-    ],
-    "key": ["id"],
-    "intervals": {"stay": {"start": "starts", "end": "ends", "bounds": "[)"}},
-}
+BOOKINGS = bookings()
 
 
 def test_defaults_are_part_of_the_normal_form() -> None:
-    short = {**BOOKINGS, "intervals": {"stay": {"start": "starts", "end": "ends"}}}
-    form = parse_relation(short).to_json()
-    assert form == parse_relation(BOOKINGS).to_json() == parse_relation(form).to_json()
+    form = parse_relation(BOOKINGS).to_json()
+    spelt_out = {**BOOKINGS, "intervals": {"stay": {"start": "starts", "end": "ends", "bounds": "[)"}}}
+    assert form == parse_relation(spelt_out).to_json() == parse_relation(form).to_json()
 
 
 def test_definitions_that_differ_have_other_normal_forms() -> None:

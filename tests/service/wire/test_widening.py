@@ -16,6 +16,7 @@ from livejoin.wire.batch import Batch
 from livejoin.wire.decode import decode_relation_changes
 from livejoin.wire.errors import MalformedBody
 from livejoin.wire.schema import RelationDefinition, parse_relation
+from tests.relations import declared
 
 ARROW, PARQUET = "application/vnd.apache.arrow.stream", "application/vnd.apache.parquet"
 NOON = dt.datetime(2026, 2, 17, 14, tzinfo=dt.UTC)
@@ -179,11 +180,7 @@ def test_fields_that_may_be_null(nullable: bool) -> None:
 )  # fmt: skip
 @pytest.mark.parametrize("copies", [1, 40])
 def test_postgresql_s_own_output_in_csv(text: str, micros: int | None, copies: int) -> None:
-    definition = parse_relation({
-        "columns": [{"name": "id", "type": "int64"}, {"name": "s", "type": "timestamp"},
-        {"name": "v", "type": "timestamp", "nullable": True}],
-        "key": ["id"], "intervals": {"valid": {"start": "s", "end": "v", "bounds": "[]"}},
-    })  # fmt: skip
+    definition = parse_relation(declared("id:int64, s:timestamp, v:timestamp?", valid="s v []"))
     rows = "".join(f"{number},2026-02-17 14:00:00+00,{text}\n" for number in range(copies))
     batch = read("text/csv", f"id,s,v\n{rows}".encode(), definition)
     expected = None if micros is None else NOON + dt.timedelta(microseconds=micros)

@@ -19,20 +19,9 @@ from livejoin.wire.schema import RelationDefinition, parse_relation
 from streaming.config import Topic
 from streaming.pipeline.decode import BadRecord, DecodedTopic, Decoder, KeyPlaces, decode_topic, decoder_for, in_order
 from tests.datasets import debezium, definition, expected, samples
+from tests.relations import declared
 
-ROOMS = parse_relation(
-    {
-        "columns": [
-            {"name": "id", "type": "int64"},
-            {"name": "room", "type": "string", "nullable": True},
-            {"name": "starts", "type": "timestamp"},
-            {"name": "ends", "type": "timestamp", "nullable": True},
-            {"name": "price", "type": "float64", "nullable": True},
-        ],
-        "key": ["id"],
-        "intervals": {"stay": {"start": "starts", "end": "ends"}},
-    }
-)
+ROOMS = parse_relation(declared("id:int64, room:string?, starts:timestamp, ends:timestamp?, price:float64?", stay="starts ends"))
 Record = tuple[bytes | None, bytes | None]
 
 

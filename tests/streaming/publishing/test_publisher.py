@@ -26,16 +26,13 @@ from streaming.publishing.own_topic import OwnTopic
 from streaming.publishing.publisher import Publisher
 from streaming.publishing.transactions import Transactions
 from tests.end_to_end import talk
+from tests.relations import declared
 from tests.server_process import ServerProcess
 from tests.streaming.out_job import Believer, OutJob, rows_of
 from tests.streaming.stream_job import Topics
 
 NUMBERS = count()
-LEFT = {
-    "columns": [{"name": "id", "type": "int64"}, {"name": "from", "type": "int64"}, {"name": "to", "type": "int64"}],
-    "key": ["id"],
-    "intervals": {"span": {"start": "from", "end": "to"}},
-}
+LEFT = declared("id:int64, from:int64, to:int64", span="from to")
 SQL = 'SELECT a.id AS one, b.id AS two, a."from" AS since FROM {a} a JOIN {b} b ON overlaps(a.span, b.span)'
 
 

@@ -16,19 +16,11 @@ import pyarrow.parquet as pq
 import pytest
 
 from tests.end_to_end import talk
+from tests.relations import columns
 from tests.server_process import ServerProcess
 
 U = [uuid.UUID(int=number) for number in range(3)]
-COLUMNS = [
-    {"name": "id", "type": "uuid"},
-    {"name": "at", "type": "time"},
-    {"name": "note", "type": "json", "nullable": True},
-    {"name": "data", "type": "bytes", "nullable": True},
-    {"name": "price", "type": "decimal", "precision": 12, "scale": 2, "nullable": True},
-    {"name": "since", "type": "timestamp"},
-    {"name": "day", "type": "date"},
-    {"name": "good", "type": "bool"},
-]
+COLUMNS = columns("id:uuid, at:time, note:json?, data:bytes?, price:decimal(12,2)?, since:timestamp, day:date, good:bool")
 SINCE, DAY = dt.datetime(2026, 1, 1, 12, tzinfo=dt.UTC), dt.date(2026, 1, 2)
 ROWS: list[dict[str, Any]] = [
     {"id": U[0], "at": dt.time(12, 30), "note": '{"a": [1, null]}', "data": b"\x00\xff", "price": Decimal("12.50"), "good": True},
