@@ -7,7 +7,7 @@ import io
 import json
 import time
 from collections.abc import Iterable, Iterator, Sequence
-from operator import itemgetter
+from contextlib import contextmanager
 from typing import Any
 
 import httpx
@@ -166,6 +166,28 @@ def read(client: httpx.Client, name: str, media: str, columns: Sequence[str], **
     return list(decode(answer.content, media, columns))
 
 
+def rows(client: httpx.Client, name: str, **parameters: Any) -> list[Row]:
+    """Return a page of rows."""
+    return list(ok(client.get(f"/v1/views/{name}/rows", params=parameters, headers={"Accept": JSON}))["rows"])
+
+
+def tuples(client: httpx.Client, name: str, **parameters: Any) -> list[tuple[Any, ...]]:
+    """Return all rows, in some order."""
+    answer = client.get(f"/v1/views/{name}/rows", params=parameters)
+    ok_status(answer)
+    return sorted((tuple(json.loads(line).values()) for line in answer.text.splitlines()), key=repr)
+
+
+@contextmanager
+def passing_view(client: httpx.Client, definition: dict[str, Any] | str) -> Iterator[dict[str, Any]]:
+    """The view `some`, which is dropped at the end."""
+    made = view(client, "some", definition)
+    try:
+        yield made
+    finally:
+        drop(client, ["some"])
+
+
 def decode(body: bytes, media: str, columns: Sequence[str]) -> Iterator[tuple[Any, ...]]:
     """Return the rows of a streamed answer."""
     if media == JSONL:
@@ -233,9 +255,10 @@ class Follower:
     insert adds a new one; and no identity has the same values before and after a version.
     """
 
-    def __init__(self, client: httpx.Client, name: str, columns: Sequence[str], snapshot: bool = False) -> None:
+    def __init__(self, client: httpx.Client, name: str, columns: Sequence[str] = (), snapshot: bool = False) -> None:
+        """`columns`: of its rows; all if there are none."""
         self.client, self.name = client, name
-        self._values = itemgetter(*columns) if len(columns) > 1 else lambda row: (row[columns[0]],)
+        self._values = lambda row: tuple(row[column] for column in columns or row)
         self.records = self.progresses = 0  # that it has taken
         self.rows: dict[bytes, tuple[Any, ...]] = {}
         self.version = -1

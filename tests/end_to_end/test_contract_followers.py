@@ -6,8 +6,6 @@ import threading
 import time
 from typing import Any
 
-import pytest
-
 from tests.end_to_end import talk
 from tests.end_to_end.bookings import CLASHES, Case, day
 from tests.server_process import client_of
@@ -162,15 +160,6 @@ def test_without_since_from_now_on(live: Case) -> None:
         talk.ok(talk.send(live.client, [live.booking(30, "A", 4, 5)]))
         found = [json.loads(line) for line in answer.iter_lines()]
     assert [record["op"] for record in found] in (["insert", "progress"], ["progress"])
-
-
-BAD_PARAMETERS = [{"limit": "x"}, {"limit": -1}, {"wait": "x"}, {"wait": -1}, {"snapshot": "yes"}, {"nonsense": 1}, {"limit": 0},
-                  {"since": "x", "snapshot": "true"}]
-
-
-@pytest.mark.parametrize("parameters", BAD_PARAMETERS, ids=str)
-def test_bad_parameters(live: Case, parameters: dict[str, Any]) -> None:
-    talk.problem(live.client.get(f"/v1/views/{live.v}/changes", params={"wait": 0, **parameters}), 400, "bad-parameter")
 
 
 def test_bad_tokens(live: Case) -> None:

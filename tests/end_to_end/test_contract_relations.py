@@ -4,6 +4,7 @@ from __future__ import annotations
 import copy
 from typing import Any
 
+import httpx
 import pytest
 
 from tests.end_to_end import talk
@@ -105,9 +106,9 @@ def test_names_that_are_allowed(case: Case) -> None:
 
 
 @pytest.mark.parametrize("name", ["Upper", "1st", "a" * 64, "with-dash", "a.b", "ü"])
-def test_names_that_are_not(case: Case, name: str) -> None:
-    answer = case.client.put(f"/v1/relations/{name}", json=BOOKINGS)
-    assert answer.status_code in (400, 404, 422) and answer.headers["content-type"].startswith(talk.PROBLEM), answer.text
+@pytest.mark.parametrize("kind", ["relations", "views"])
+def test_names_that_are_not(client: httpx.Client, kind: str, name: str) -> None:
+    talk.problem(client.put(f"/v1/{kind}/{name}", json=BOOKINGS), 422, "bad-definition")
 
 
 def test_points_and_nullable_points(case: Case) -> None:
@@ -120,7 +121,14 @@ def test_points_and_nullable_points(case: Case) -> None:
 
 def test_malformed_and_unsupported_bodies(case: Case) -> None:
     url = f"/v1/relations/{case.b}"
-    talk.problem(case.client.put(url, content=b"{", headers={"Content-Type": talk.JSON}), 400, "malformed-body")
+    json = {"Content-Type": talk.JSON}
+    talk.problem(case.client.put(url, content=b"{", headers=json), 400, "malformed-body")
+    assert talk.problem(case.client.put(url, content=b'{"columns":\n[}', headers=json), 400, "malformed-body")["line"] == 2
+    for twice in (b'{"from": {"a": "r", "a": "s"}}', b'{"where": [{"op": "=", "op": "<"}], "from": 1}'):
+        problem = talk.problem(case.client.put(f"/v1/views/{case.v}", content=twice, headers=json), 422, "bad-definition")
+        assert "twice" in problem["detail"]
+    talk.problem(case.client.post("/v1/explain", content=b"{}"), 415, "unsupported-media-type")
+    talk.problem(case.client.get("/v1/views?x=1"), 400, "bad-parameter")
     talk.problem(case.client.put(url, content=b"a,b", headers={"Content-Type": talk.CSV}), 415, "unsupported-media-type")
 
 

@@ -58,11 +58,6 @@ def client(server: ServerProcess) -> httpx.Client:
     return server.client()
 
 
-def rows(client: httpx.Client, view: str, **parameters: Any) -> list[dict[str, Any]]:
-    answer = client.get(f"/v1/views/{view}/rows", params=parameters, headers={"Accept": talk.JSON})
-    return list(talk.ok(answer)["rows"])
-
-
 def changes(client: httpx.Client, **parameters: Any) -> list[dict[str, Any]]:
     answer = client.get("/v1/views/in_band/changes", params=parameters)
     return [orjson.loads(line) for line in answer.content.splitlines()]
@@ -70,15 +65,12 @@ def changes(client: httpx.Client, **parameters: Any) -> list[dict[str, Any]]:
 
 def found(client: httpx.Client, sql: str) -> list[int]:
     """The ids of the offers that a view selects."""
-    talk.view(client, "some", sql)
-    try:
-        return sorted(row["id"] for row in rows(client, "some"))
-    finally:
-        talk.drop(client, ["some"])
+    with talk.passing_view(client, sql):
+        return sorted(row["id"] for row in talk.rows(client, "some"))
 
 
 def test_bands(client: httpx.Client) -> None:
-    got = {row["offer"]: row for row in rows(client, "in_band")}
+    got = {row["offer"]: row for row in talk.rows(client, "in_band")}
     assert {offer: row["rate"] for offer, row in got.items()} == {1: "0.10", 2: "0.20", 3: "0.20", 4: "0.30"}
     assert got[3] == {
         "offer": 3, "price": "19.99", "rate": "0.20", "common_start": "19.99", "common_end": "20.00", "width": "10.00",
@@ -134,9 +126,9 @@ def test_what_cannot_be_compared_is_refused(client: httpx.Client) -> None:
 
 
 def test_windows_and_look_ups(client: httpx.Client) -> None:
-    assert [row["offer"] for row in rows(client, "in_band", overlaps="15,19.99")] == [3]
-    assert [row["offer"] for row in rows(client, "in_band", **{"where.b.rate": "0.3"})] == [4]
-    assert rows(client, "in_band", **{"where.b.rate": "0.30", "overlaps": ",19.99"}) == []
+    assert [row["offer"] for row in talk.rows(client, "in_band", overlaps="15,19.99")] == [3]
+    assert [row["offer"] for row in talk.rows(client, "in_band", **{"where.b.rate": "0.3"})] == [4]
+    assert talk.rows(client, "in_band", **{"where.b.rate": "0.30", "overlaps": ",19.99"}) == []
     answer = client.get("/v1/views/in_band/rows", params={"where.b.rate": "0.301"})
     assert "finer than its scale" in talk.problem(answer, 400, "bad-parameter")["detail"]
 
@@ -157,8 +149,8 @@ def test_union(client: httpx.Client) -> None:
     answer = client.put("/v1/views/rates", json={"sql": sql})
     assert "decimal(9,2) and decimal(12,2)" in talk.problem(answer, 422, "unsupported-query")["detail"]
     talk.view(client, "rates", "SELECT a.rate AS rate FROM bands a EXCEPT SELECT b.rate AS rate FROM bands b WHERE b.rate = 0.1")
-    assert sorted(row["rate"] for row in rows(client, "rates")) == ["0.20", "0.30"]
-    assert rows(client, "rates", **{"where.row.rate": "0.2"}) == [{"rate": "0.20"}]
+    assert sorted(row["rate"] for row in talk.rows(client, "rates")) == ["0.20", "0.30"]
+    assert talk.rows(client, "rates", **{"where.row.rate": "0.2"}) == [{"rate": "0.20"}]
     talk.drop(client, ["rates"])
 
 
@@ -208,7 +200,7 @@ def test_after_a_restart(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> 
             {"rate": "0.10", "low": "-5.01", "high": "99.99"}, {"rate": "0.20", "low": None, "high": None},
         ]  # fmt: skip
         assert talk.ok(client.put("/v1/relations/bands", json=BANDS))
-        assert rows(client, "wide") == [{"a": "0.10", "b": "0.20"}]
+        assert talk.rows(client, "wide") == [{"a": "0.10", "b": "0.20"}]
     assert main(["check", str(tmp_path / "data")]) == 0
     emitted = capsys.readouterr().out
     assert all(f"view {name}" in " ".join(emitted.split()) for name in ("wide", "other"))

@@ -98,31 +98,6 @@ def rows(client: httpx.Client, view: str) -> list[tuple[Any, ...]]:
     return [tuple(json.loads(line).values()) for line in client.get(f"/v1/views/{view}/rows").text.splitlines()]
 
 
-class Followed:
-    """The changes of a view, added up."""
-
-    def __init__(self, client: httpx.Client, view: str) -> None:
-        self.view, self.token = view, ""
-        self.rows: dict[str, tuple[Any, ...]] = {}
-        self.read(client, {"snapshot": "true"})
-
-    def read(self, client: httpx.Client, more: dict[str, str] | None = None) -> None:
-        parameters = {"wait": "0", **(more or {"since": self.token})}
-        answer = client.get(f"/v1/views/{self.view}/changes", params=parameters)
-        assert answer.status_code == 200, answer.text
-        for line in answer.text.splitlines():
-            record = json.loads(line)
-            key = json.dumps(record.get("key"), sort_keys=True)
-            match record["op"]:
-                case "insert":
-                    assert key not in self.rows and list(record["key"]) == ["group"]
-                    self.rows[key] = tuple(record["row"].values())
-                case "delete":
-                    assert self.rows.pop(key) == tuple(record["row"].values())
-                case _:
-                    self.token = record["token"]
-
-
 def test_groups_beside_duckdb(server: ServerProcess) -> None:
     client, rng = server.client(), random.Random(7)
     define(client)
@@ -131,7 +106,7 @@ def test_groups_beside_duckdb(server: ServerProcess) -> None:
         tables["rooms"][room] = {"room": room, "floor": number // 2}
     changes: list[dict[str, Any]] = [{"relation": "rooms", "op": "upsert", "row": row} for row in tables["rooms"].values()]
     assert client.post("/v1/changes", json={"changes": changes}).status_code == 200
-    followed = [Followed(client, name) for name in VIEWS]
+    followed = [talk.Follower(client, name, snapshot=True) for name in VIEWS]
     for step in range(12):
         changes = [drawn(rng, rng.randrange(40)) for _ in range(rng.choice((1, 5, 30)))]
         changes += [{"relation": "bookings", "op": "delete", "key": {"id": rng.randrange(40)}} for _ in range(5)]
@@ -150,8 +125,9 @@ def test_groups_beside_duckdb(server: ServerProcess) -> None:
         counted = len(client.get("/v1/relations/bookings/rows").text.splitlines())
         assert sum(count for _, _, count, _ in averages) == every == counted == len(tables["bookings"]), "of groups, of all, of rows"
         for one in followed:
-            one.read(client)
-            assert sorted(one.rows.values(), key=repr) == sorted(rows(client, one.view), key=repr)
+            one.resume(client)
+            assert sorted(one.rows.values(), key=repr) == sorted(rows(client, one.name), key=repr)
+            assert all(key.startswith(b'{"group":') for key in one.rows)
         if step == 6:
             before = {name: sorted(rows(client, name), key=repr) for name in VIEWS}
             server.stop()

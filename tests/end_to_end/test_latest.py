@@ -13,7 +13,7 @@ import duckdb
 import httpx
 import pytest
 
-from tests.end_to_end.talk import view
+from tests.end_to_end.talk import Follower, tuples, view
 from tests.end_to_end.test_backups import livejoin
 from tests.relations import declared
 from tests.server_process import ServerProcess
@@ -84,37 +84,13 @@ def pages(client: httpx.Client, view: str, limit: int) -> list[tuple[Any, ...]]:
         answer = client.get(answer.links["next"]["url"])
 
 
-class Followed:
-    """The sum of the changes of a view, by the keys of its rows."""
-
-    def __init__(self, client: httpx.Client, view: str) -> None:
-        self.view, self.token = view, ""
-        self.rows: dict[str, tuple[Any, ...]] = {}
-        self.read(client, {"snapshot": "true"})
-
-    def read(self, client: httpx.Client, more: dict[str, str] | None = None) -> None:
-        answer = client.get(f"/v1/views/{self.view}/changes", params={"wait": "0", **(more or {"since": self.token})})
-        assert answer.status_code == 200, answer.text
-        for line in answer.text.splitlines():
-            record = json.loads(line)
-            if record["op"] == "progress":
-                self.token = record["token"]
-                continue
-            key = json.dumps(record["key"], sort_keys=True)
-            if record["op"] == "insert":
-                assert key not in self.rows
-                self.rows[key] = tuple(record["row"].values())
-            else:
-                assert self.rows.pop(key) == tuple(record["row"].values())
-
-
 def test_beside_duckdb(server: ServerProcess, tmp_path: Path) -> None:
     client, rng, table = server.client(), random.Random(3), Table()
     assert client.put("/v1/relations/readings", json=READINGS).status_code == 201
     apply(client, table, [drawn(rng) for _ in range(30)])
     for name, sql in VIEWS.items():
         view(client, name, {"sql": sql}, 300)
-    followed = [Followed(client, name) for name in VIEWS]
+    followed = [Follower(client, name, snapshot=True) for name in VIEWS]
 
     def change(client: httpx.Client) -> dict[str, list[tuple[Any, ...]]]:
         for _ in range(3):
@@ -132,7 +108,7 @@ def test_beside_duckdb(server: ServerProcess, tmp_path: Path) -> None:
 
 
 def agreeing(
-    server: ServerProcess, followed: list[Followed], limit: int, change: Callable[[httpx.Client], dict[str, list[tuple[Any, ...]]]]
+    server: ServerProcess, followed: list[Follower], limit: int, change: Callable[[httpx.Client], dict[str, list[tuple[Any, ...]]]]
 ) -> tuple[httpx.Client, dict[str, list[tuple[Any, ...]]]]:
     """Check that pages, counts and followers have the rows that `change` returns after the batches that it sends, also across a kill.
     Return the client of the restarted service, and the last rows."""
@@ -147,19 +123,13 @@ def agreeing(
             server.start()
             client = server.client()
         for one in followed:
-            one.read(client)
-            assert sorted(one.rows.values(), key=repr) == wanted[one.view], one.view
+            one.resume(client)
+            assert sorted(one.rows.values(), key=repr) == wanted[one.name], one.name
     return client, wanted
 
 
-def lines(client: httpx.Client, view: str, **parameters: str) -> list[tuple[Any, ...]]:
-    answer = client.get(f"/v1/views/{view}/rows", params=parameters)
-    assert answer.status_code == 200, answer.text
-    return sorted((tuple(json.loads(line).values()) for line in answer.text.splitlines()), key=repr)
-
-
 def restored(
-    server: ServerProcess, folder: Path, followed: list[Followed], write: Callable[[httpx.Client], dict[str, list[tuple[Any, ...]]]]
+    server: ServerProcess, folder: Path, followed: list[Follower], write: Callable[[httpx.Client], dict[str, list[tuple[Any, ...]]]]
 ) -> None:
     """Check that a backup is intact, and that the restored service has the same rows, whose followers continue with their earlier tokens.
     `write` sends a batch, and returns the rows of the views after it."""
@@ -169,11 +139,11 @@ def restored(
     with ServerProcess(folder / "restored") as other:
         client = other.client()
         for one in followed:
-            assert pages(client, one.view, 5) == sorted(one.rows.values(), key=repr), one.view
+            assert pages(client, one.name, 5) == sorted(one.rows.values(), key=repr), one.name
         wanted = write(client)
         for one in followed:
-            one.read(client)
-            assert sorted(one.rows.values(), key=repr) == wanted[one.view] == pages(client, one.view, 7), one.view
+            one.resume(client)
+            assert sorted(one.rows.values(), key=repr) == wanted[one.name] == pages(client, one.name, 7), one.name
         assert other.stop() == 0
     for position in (server.data, folder / "backup", folder / "restored"):
         assert "verdict    sound" in livejoin(0, "check", position)
@@ -190,7 +160,7 @@ def test_as_of_beside_duckdb(server: ServerProcess, tmp_path: Path) -> None:
     assert client.put("/v1/relations/trades", json=TRADES).status_code == 201
     for name, sql in AS_OF.items():
         view(client, name, {"sql": sql}, 300)
-    followed = [Followed(client, name) for name in AS_OF]
+    followed = [Follower(client, name, snapshot=True) for name in AS_OF]
 
     def change(client: httpx.Client) -> dict[str, list[tuple[Any, ...]]]:
         for _ in range(3):
@@ -202,16 +172,16 @@ def test_as_of_beside_duckdb(server: ServerProcess, tmp_path: Path) -> None:
 
     client, wanted = agreeing(server, followed, 3, change)
     for row in wanted["at_or_none"]:
-        assert lines(client, "at_or_none", **{"where.x.id": str(row[0])}) == [row]
+        assert tuples(client, "at_or_none", **{"where.x.id": str(row[0])}) == [row]
     mine = [row for row in wanted["at_or_none"] if row[1] == "A"]
     first = [row for row in mine if row[2] == mine[0][2]]
-    assert lines(client, "at_or_none", **{"where.r.sensor": "A", "where.r.t": str(mine[0][2])}) == first
-    assert lines(client, "at_or_none", **{"where.r.sensor": "A"}) == mine
+    assert tuples(client, "at_or_none", **{"where.r.sensor": "A", "where.r.t": str(mine[0][2])}) == first
+    assert tuples(client, "at_or_none", **{"where.r.sensor": "A"}) == mine
     of_a = [row for row in wanted["at_or_none"] if trades[row[0]]["sensor"] == "A"]
-    assert lines(client, "at_or_none", **{"where.x.sensor": "A"}) == of_a
+    assert tuples(client, "at_or_none", **{"where.x.sensor": "A"}) == of_a
     until = {row[0]: table[row[1], row[2]]["until"] for row in wanted["at"]}
     valid = [row for row in wanted["at"] if row[2] <= 8 and (until[row[0]] is None or until[row[0]] > 6)]
-    assert lines(client, "at", **{"overlaps.r.valid": "6,8"}) == valid
+    assert tuples(client, "at", **{"overlaps.r.valid": "6,8"}) == valid
     for media in ("csv", "arrow", "parquet", "jsonl"):
         assert client.get(f"/v1/views/at_or_none/rows.{media}").status_code == 200
     shown = client.get("/v1/views/at_or_none").json()
@@ -230,13 +200,13 @@ def test_as_of_beside_duckdb(server: ServerProcess, tmp_path: Path) -> None:
 
 def answer_all_readings(client: httpx.Client, hottest: list[tuple[Any, ...]], table: Table) -> None:
     of_a = [row for row in hottest if row[0] == "A"]
-    assert lines(client, "hottest", **{"where.r.sensor": "A"}) == of_a
-    assert lines(client, "hottest", **{"where.r.sensor": "Z"}) == []
-    assert lines(client, "hottest", **{"where.r.sensor": "A", "where.r.t": str(of_a[0][1])}) == of_a[:1]
+    assert tuples(client, "hottest", **{"where.r.sensor": "A"}) == of_a
+    assert tuples(client, "hottest", **{"where.r.sensor": "Z"}) == []
+    assert tuples(client, "hottest", **{"where.r.sensor": "A", "where.r.t": str(of_a[0][1])}) == of_a[:1]
     left_out = next(key for key in table if key[0] == "A" and key[1] not in {row[1] for row in of_a})
-    assert lines(client, "hottest", **{"where.r.sensor": "A", "where.r.t": str(left_out[1])}) == []
+    assert tuples(client, "hottest", **{"where.r.sensor": "A", "where.r.t": str(left_out[1])}) == []
     met = [row for row in hottest if row[1] <= 8 and ((until := table[row[:2]]["until"]) is None or until > 6)]
-    assert lines(client, "hottest", **{"overlaps.r.valid": "6,8"}) == met
+    assert tuples(client, "hottest", **{"overlaps.r.valid": "6,8"}) == met
     refused = client.get("/v1/views/hottest/rows", params={"where.r.value": "0"})
     assert refused.status_code == 400 and "all of the key (sensor, t) or columns that join it (sensor)" in refused.json()["detail"]
     for media in ("csv", "arrow", "parquet", "jsonl"):

@@ -30,12 +30,6 @@ Row = dict[str, Any]
 
 
 @pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
-    with ServerProcess(tmp_path_factory.mktemp("named") / "data") as server:
-        yield server
-
-
-@pytest.fixture(scope="module")
 def edges(server: ServerProcess) -> Iterator[dict[int, Row]]:
     seed = 11
     print(f"seed {seed}")

@@ -36,12 +36,8 @@ def client(shared_server: ServerProcess) -> Iterator[httpx.Client]:
 
 def found(client: httpx.Client, definition: dict[str, Any] | str) -> tuple[list[tuple[Any, ...]], list[str]]:
     """Return the rows of a view as tuples, and the notes of its plan."""
-    made = talk.view(client, "some", definition)
-    try:
-        answer = client.get("/v1/views/some/rows", headers={"Accept": talk.JSON})
-        return sorted((tuple(row.values()) for row in talk.ok(answer)["rows"]), key=orjson.dumps), made["plan"]["notes"]
-    finally:
-        talk.drop(client, ["some"])
+    with talk.passing_view(client, definition) as made:
+        return sorted((tuple(row.values()) for row in talk.rows(client, "some")), key=orjson.dumps), made["plan"]["notes"]
 
 
 PAIRS = [(1, 1), (1, 3), (2, 1), (2, 3), (3, 1), (4, 3)]

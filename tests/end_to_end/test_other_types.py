@@ -66,22 +66,14 @@ def in_order(some: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return sorted(some, key=orjson.dumps)
 
 
-def rows(client: httpx.Client, view: str, **parameters: Any) -> list[dict[str, Any]]:
-    answer = client.get(f"/v1/views/{view}/rows", params=parameters, headers={"Accept": talk.JSON})
-    return list(talk.ok(answer)["rows"])
-
-
 def found(client: httpx.Client, sql: str | dict[str, Any]) -> list[dict[str, Any]]:
     """The rows of a view."""
-    talk.view(client, "some", sql)
-    try:
-        return in_order(rows(client, "some"))
-    finally:
-        talk.drop(client, ["some"])
+    with talk.passing_view(client, sql):
+        return in_order(talk.rows(client, "some"))
 
 
 def test_a_join(client: httpx.Client) -> None:
-    assert in_order(rows(client, "worn")) == in_order(
+    assert in_order(talk.rows(client, "worn")) == in_order(
         [
             {"id": U[1], "begins": "06:00:00", "note": '{"k": 1}', "owner": U[5]},
             {"id": U[2], "begins": "14:00:00.500000", "note": None, "owner": None},
@@ -174,7 +166,7 @@ def test_groups(client: httpx.Client) -> None:
     assert found(client, "SELECT DISTINCT b.badge AS badge FROM badges b") == in_order([{"badge": B[n]} for n in (1, 2, 3)])
     talk.view(client, "owners", "SELECT b.owner AS owner, b.badge AS badge, COUNT(*) AS n FROM badges b GROUP BY owner, badge")
     for given in (B[1], "\\x01fe"):
-        assert rows(client, "owners", **{"where.group.owner": U[5].upper(), "where.group.badge": given}) == [
+        assert talk.rows(client, "owners", **{"where.group.owner": U[5].upper(), "where.group.badge": given}) == [
             {"owner": U[5], "badge": B[1], "n": 1}
         ]
     talk.drop(client, ["owners"])
@@ -187,7 +179,7 @@ def test_the_group_of_no_bytes_is_looked_up_as_that_of_the_empty_text(client: ht
     talk.ok(talk.send(client, [{"relation": "seals", "op": "upsert", "row": row} for row in rows_of]))
     talk.view(client, "sealed", "SELECT s.seal AS seal, COUNT(*) AS n FROM seals s GROUP BY seal")
     for given, seal, n in (('""', "", 2), ("\\x", "", 2), ("", None, 1), (B[1], B[1], 1), (f'"{B[1]}"', B[1], 1)):
-        assert rows(client, "sealed", **{"where.group.seal": given}) == [{"seal": seal, "n": n}], given
+        assert talk.rows(client, "sealed", **{"where.group.seal": given}) == [{"seal": seal, "n": n}], given
     talk.drop(client, ["sealed"])
 
 
@@ -195,8 +187,8 @@ def test_union_and_except(client: httpx.Client) -> None:
     got = found(client, "SELECT s.badge AS badge FROM shifts s WHERE s.badge IS NOT NULL UNION SELECT b.badge FROM badges b")
     assert got == in_order([{"badge": B[n]} for n in (1, 2, 3)])
     talk.view(client, "some", 'SELECT s.id AS id, s.begins AS at FROM shifts s EXCEPT SELECT b.owner, b."from" FROM badges b')
-    assert [U.index(row["id"]) for row in in_order(rows(client, "some"))] == [1, 2, 3, 4]
-    assert rows(client, "some", **{"where.row.id": U[1].upper(), "where.row.at": "06:00"}) == [{"id": U[1], "at": "06:00:00"}]
+    assert [U.index(row["id"]) for row in in_order(talk.rows(client, "some"))] == [1, 2, 3, 4]
+    assert talk.rows(client, "some", **{"where.row.id": U[1].upper(), "where.row.at": "06:00"}) == [{"id": U[1], "at": "06:00:00"}]
     talk.drop(client, ["some"])
 
 
@@ -237,10 +229,10 @@ def test_refusals(client: httpx.Client, definition: str | dict[str, Any], words:
 
 
 def test_look_ups_and_pages(client: httpx.Client) -> None:
-    assert [row["owner"] for row in rows(client, "worn", **{"where.s.id": U[1].upper()})] == [U[5]]
+    assert [row["owner"] for row in talk.rows(client, "worn", **{"where.s.id": U[1].upper()})] == [U[5]]
     for given in (B[1], "\\x01fe"):
-        assert len(rows(client, "worn", **{"where.b.badge": given, "where.b.from": "05:00"})) == 2
-        assert len(rows(client, "worn", **{"where.s.badge": given})) == 3
+        assert len(talk.rows(client, "worn", **{"where.b.badge": given, "where.b.from": "05:00"})) == 2
+        assert len(talk.rows(client, "worn", **{"where.s.badge": given})) == 3
     for parameters, words in (
         ({"where.s.id": "x"}, "expected a UUID"),
         ({"where.b.badge": "?", "where.b.from": "05:00"}, "expected bytes in base64"),
@@ -248,7 +240,7 @@ def test_look_ups_and_pages(client: httpx.Client) -> None:
         answer = client.get("/v1/views/worn/rows", params=parameters)
         assert words in talk.problem(answer, 400, "bad-parameter")["detail"]
     pages = [row for page in talk.pages(client, "worn", 1) for row in page["rows"]]
-    assert in_order(pages) == in_order(rows(client, "worn"))
+    assert in_order(pages) == in_order(talk.rows(client, "worn"))
 
 
 def test_changes(client: httpx.Client) -> None:
@@ -334,7 +326,7 @@ def test_after_a_restart(tmp_path: Path, capsys: pytest.CaptureFixture[str], cle
         )
         talk.load(client, "shifts", many, talk.PARQUET)
         talk.ok(talk.send(client, [shift(5, "05:30", "\\x01fe")]))
-        expected = {name: in_order(rows(client, name)) for name in ("worn", "times", "both")}
+        expected = {name: in_order(talk.rows(client, name)) for name in ("worn", "times", "both")}
         assert len(expected["worn"]) == 5 and len(expected["times"]) == 5
         if clean:
             assert server.stop() == 0
@@ -342,7 +334,7 @@ def test_after_a_restart(tmp_path: Path, capsys: pytest.CaptureFixture[str], cle
         client = server.client()
         for name, wanted in expected.items():
             talk.live(client.get(f"/v1/views/{name}"), client, name)
-            assert in_order(rows(client, name)) == wanted
+            assert in_order(talk.rows(client, name)) == wanted
         answer = client.get("/v1/views/worn/changes", params={"since": orjson.loads(line)["token"], "limit": 2, "wait": 0})
         records = [orjson.loads(one) for one in answer.content.splitlines()]
         assert sorted(one["key"]["s"]["id"] for one in records if one["op"] == "insert") == [U[0], U[5]]

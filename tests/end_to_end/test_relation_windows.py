@@ -20,12 +20,6 @@ STAYS: dict[str, Any] = declared(
 Key = tuple[int, str]
 
 
-@pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
-    with ServerProcess(tmp_path_factory.mktemp("windows") / "data") as server:
-        yield server
-
-
 def _row(rng: random.Random, key: Key) -> dict[str, Any]:
     start = rng.choice((None, rng.randrange(40)))
     end = rng.choice((None, (start or 0) + rng.randrange(1, 9)))

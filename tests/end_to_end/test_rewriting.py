@@ -65,12 +65,6 @@ def changes_since_now(client: httpx.Client, name: str = "pairs") -> list[dict[st
     return [json.loads(line) for line in client.get(f"/v1/views/{name}/changes", params={"wait": 0}).text.splitlines()]
 
 
-@pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
-    with ServerProcess(tmp_path_factory.mktemp("rewriting") / "data") as server:
-        yield server
-
-
 @pytest.fixture
 def client(server: ServerProcess) -> Iterator[httpx.Client]:
     client = server.client()

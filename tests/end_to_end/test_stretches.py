@@ -17,7 +17,7 @@ import pyarrow.parquet
 import pytest
 
 from service.cli import main
-from tests.end_to_end.talk import ARROW, CSV, JSON, define, ok, problem, view
+from tests.end_to_end.talk import ARROW, CSV, JSON, Follower, define, ok, problem, tuples, view
 from tests.naive.cover import runs
 from tests.relations import declared
 from tests.server_process import ServerProcess
@@ -100,56 +100,24 @@ def expected(tables: Rows) -> dict[str, list[tuple[Any, ...]]]:
     return {name: sorted(some, key=repr) for name, some in found.items()}
 
 
-def rows(client: httpx.Client, name: str, **parameters: Any) -> list[tuple[Any, ...]]:
-    answer = client.get(f"/v1/views/{name}/rows", params=parameters)
-    assert answer.status_code == 200, answer.text
-    return sorted((tuple(json.loads(line).values()) for line in answer.text.splitlines()), key=repr)
-
-
-class Followed:
-    """The changes of a view, added up: by identity, once each."""
-
-    def __init__(self, client: httpx.Client, name: str) -> None:
-        self.name, self.token = name, ""
-        self.rows: dict[str, tuple[Any, ...]] = {}
-        self.read(client, {"snapshot": "true"})
-
-    def read(self, client: httpx.Client, more: dict[str, str] | None = None) -> None:
-        answer = client.get(f"/v1/views/{self.name}/changes", params={"wait": "0", **(more or {"since": self.token})})
-        assert answer.status_code == 200, answer.text
-        for line in answer.text.splitlines():
-            record = json.loads(line)
-            match record["op"]:
-                case "insert":
-                    row, (alias, columns) = record["row"], KEYS[self.name]
-                    stretch = "free" if self.name == "free" else "busy"
-                    of = {column: row[column] for column in columns}
-                    assert record["key"] == {alias: of, stretch: {"start": row[f"{stretch}_start"]}}
-                    assert json.dumps(record["key"]) not in self.rows
-                    self.rows[json.dumps(record["key"])] = tuple(row.values())
-                case "delete":
-                    assert self.rows.pop(json.dumps(record["key"])) == tuple(record["row"].values())
-                case _:
-                    self.token = record["token"]
-
-
 def test_beside_sorted_runs(server: ServerProcess, capsys: pytest.CaptureFixture[str]) -> None:
     seed = 5
     print("seed", seed)
     client, rng = server.client(), random.Random(seed)
     tables: Rows = {"shifts": {}, "bookings": {}}
-    followed = [Followed(client, name) for name in KEYS]
+    followed = [Follower(client, name, snapshot=True) for name in KEYS]
     for step in range(25):
         ok(client.post("/v1/changes", json={"changes": drawn(rng, tables)}))
         wanted = expected(tables)
         for name, some in wanted.items():
-            assert rows(client, name) == some, (step, name)
+            assert tuples(client, name) == some, (step, name)
             assert client.get(f"/v1/views/{name}/count").json()["count"] == len(some)
         hold(tables, wanted)
         if step % 4:
             for one in followed:
-                one.read(client)
+                one.resume(client)
                 assert sorted(one.rows.values(), key=repr) == wanted[one.name]
+                identify(one)
         if step in (9, 18):
             (server.stop if step == 9 else server.kill)()
             server.start()
@@ -158,6 +126,15 @@ def test_beside_sorted_runs(server: ServerProcess, capsys: pytest.CaptureFixture
     assert server.stop() == 0
     assert main(["check", str(server.data)]) == 0
     assert "free" in capsys.readouterr().out
+
+
+def identify(follower: Follower) -> None:
+    """Check that rows are identified by the key of an alias, or of a group, and by their start."""
+    alias, columns = KEYS[follower.name]
+    stretch = "free" if follower.name == "free" else "busy"
+    for key, row in follower.rows.items():
+        of = dict(zip(columns, row, strict=False))
+        assert json.loads(key) == {alias: of, stretch: {"start": row[-2]}}
 
 
 def hold(tables: Rows, found: dict[str, list[tuple[Any, ...]]]) -> None:
@@ -179,23 +156,23 @@ def read_in_parts(client: httpx.Client, tables: Rows, wanted: dict[str, list[tup
         met = [one for one in wanted[name] if (one[2] or "") <= str(at(high)) and (one[3] is None or one[3] > str(at(low)))]
         window = f"{at(low)},{at(high)}"
         for parameter in ("overlaps", f"overlaps.{name}"):
-            assert rows(client, name, **{parameter: window}) == met, (name, parameter)
+            assert tuples(client, name, **{parameter: window}) == met, (name, parameter)
         ids = {number for number, one in tables["shifts"].items() if hours_of(one)[0] <= high and hours_of(one)[1] > low}
-        assert rows(client, name, **{"overlaps.hours": window}) == [one for one in wanted[name] if one[0] in ids]
+        assert tuples(client, name, **{"overlaps.hours": window}) == [one for one in wanted[name] if one[0] in ids]
         of_room = {"where.s.room": "A"}
-        assert rows(client, name, **of_room) == [one for one in wanted[name] if one[1] == "A"]
-        assert rows(client, name, overlaps=window, **of_room) == [one for one in met if one[1] == "A"]
+        assert tuples(client, name, **of_room) == [one for one in wanted[name] if one[1] == "A"]
+        assert tuples(client, name, overlaps=window, **of_room) == [one for one in met if one[1] == "A"]
         for number in range(12):
-            assert rows(client, name, **{"where.s.id": number}) == [one for one in wanted[name] if one[0] == number]
+            assert tuples(client, name, **{"where.s.id": number}) == [one for one in wanted[name] if one[0] == number]
         problem(client.get(f"/v1/views/{name}/rows", params={"overlaps": window, f"overlaps.{name}": window}), 400, "bad-parameter")
         problem(client.get(f"/v1/views/{name}/rows", params={"overlaps.stay": window}), 400, "bad-parameter")
         problem(client.get(f"/v1/views/{name}/rows", params={"where.b.id": 1}), 400, "bad-parameter")
     for room, text in (("A", "A"), ("B", "B"), (None, "")):
-        assert rows(client, "by_room", **{"where.group.room": text}) == [one for one in wanted["by_room"] if one[0] == room]
+        assert tuples(client, "by_room", **{"where.group.room": text}) == [one for one in wanted["by_room"] if one[0] == room]
         met = [one for one in wanted["by_room"] if (one[1] or "") <= str(at(20)) and (one[2] is None or one[2] > str(at(12)))]
         window = f"{at(12)},{at(20)}"
-        assert rows(client, "by_room", overlaps=window) == rows(client, "by_room", **{"overlaps.busy": window}) == met
-        assert rows(client, "by_room", overlaps=window, **{"where.group.room": text}) == [one for one in met if one[0] == room]
+        assert tuples(client, "by_room", overlaps=window) == tuples(client, "by_room", **{"overlaps.busy": window}) == met
+        assert tuples(client, "by_room", overlaps=window, **{"where.group.room": text}) == [one for one in met if one[0] == room]
     problem(client.get("/v1/views/by_room/rows", params={"overlaps.hours": window}), 400, "bad-parameter")
     problem(client.get("/v1/views/by_room/rows", params={"where.b.id": 1}), 400, "bad-parameter")
     parts, cursor = list[Any](), None

@@ -33,12 +33,6 @@ KEPT = [
 ]
 
 
-@pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
-    with ServerProcess(tmp_path_factory.mktemp("zones") / "data") as server:
-        yield server
-
-
 @pytest.fixture
 def client(server: ServerProcess) -> Iterator[httpx.Client]:
     client = server.client()

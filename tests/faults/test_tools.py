@@ -8,7 +8,6 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 from random import Random
-from typing import Any
 
 import httpx
 import pytest
@@ -244,21 +243,6 @@ def lose_a_version(data: Path) -> int:
         db.execute("DELETE FROM log WHERE version = ?", (lost,))
     db.close()
     return int(lost)
-
-
-# a folder of format 1
-
-
-def emitted_by(server: FaultyServer) -> dict[str, Any]:
-    """Return the version, the sources, and the rows of all relations."""
-    client = server.client()
-    found: dict[str, Any] = {"version": talk.ok(client.get("/v1/status"))["version"]}
-    found["/sources"] = [(one["name"], one["epoch"]) for one in talk.ok(client.get("/v1/sources"))["sources"]]
-    for one in talk.ok(client.get("/v1/relations"))["relations"]:
-        answer = client.get(f"/v1/relations/{one['name']}/rows")
-        talk.ok_status(answer)
-        found[one["name"]] = sorted(answer.text.splitlines())
-    return found
 
 
 # bugs that are planted in the tools: each is found

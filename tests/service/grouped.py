@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from fractions import Fraction
 from typing import Any
 
+from tests.naive.aggregate import nearest
 from tests.service.twin import Row, TwinView, values
 
 Of = Callable[..., Any]  # a function of the rows of the aliases
@@ -17,13 +18,13 @@ def exact_sum(numbers: Sequence[float]) -> float:
     """Return the exact sum, rounded once."""
     if special := _special(numbers):
         return special[0]
-    return _rounded(sum(map(Fraction, numbers), Fraction()))
+    return nearest(sum(map(Fraction, numbers), Fraction()))
 
 
 def exact_mean(numbers: Sequence[float]) -> float:
     if special := _special(numbers):
         return special[0]
-    return _rounded(sum(map(Fraction, numbers), Fraction()) / len(numbers))
+    return nearest(sum(map(Fraction, numbers), Fraction()) / len(numbers))
 
 
 def _special(numbers: Sequence[float]) -> list[float]:
@@ -31,13 +32,6 @@ def _special(numbers: Sequence[float]) -> list[float]:
     if any(math.isnan(one) for one in numbers) or len(odd) == 2:
         return [math.nan]
     return list(odd)
-
-
-def _rounded(number: Fraction) -> float:
-    try:
-        return number.numerator / number.denominator
-    except OverflowError:
-        return math.inf if number > 0 else -math.inf
 
 
 def int_sum(numbers: Sequence[int]) -> int | None:

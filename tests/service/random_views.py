@@ -233,7 +233,7 @@ class RandomView(TwinView):
 class KeptBy(TwinView):
     """The same view, maintained by another algorithm."""
 
-    def __init__(self, view: RandomView, algorithm: str) -> None:
+    def __init__(self, view: TwinView, algorithm: str) -> None:
         super().__init__(view.aliases, view.definition | {"algorithm": algorithm}, view.on, view.select, view.ends)
         self._view = view
 

@@ -55,13 +55,6 @@ class Topics:
             self._producer.produce(topic, as_bytes(value), as_bytes(key), partition)
         assert self._producer.flush(60) == 0
 
-    def put_all(self, records: Iterable[dict[str, Any]]) -> None:
-        """Send records of a Debezium log, each to its topic and partition."""
-        for record in records:
-            self._producer.produce(record["topic"], as_bytes(record["value"]), as_bytes(record["key"]), record["partition"])
-            self._producer.poll(0)
-        assert self._producer.flush(60) == 0
-
     def read(self, topic: str, count: int) -> list[Message]:
         """The first `count` committed records of a topic."""
         consumer = Consumer({**self._settings, "group.id": f"test-{topic}", "auto.offset.reset": "earliest"}, logger=quiet)

@@ -136,3 +136,11 @@ def joined(parts: list[Tuples]) -> Tuples:
     width = max(part.coordinates.shape[1] for part in parts)
     padded = [np.pad(part.coordinates, ((0, 0), (0, width - part.coordinates.shape[1]))) for part in parts]
     return Tuples(np.concatenate(padded), np.concatenate([part.slot for part in parts]))
+
+
+def drained(cursor: Any) -> int:
+    """Return how many rows there are left."""
+    rows = 0
+    while not cursor.done:
+        rows += cursor.fill(1 << 16).shape[1]
+    return rows

@@ -20,7 +20,7 @@ from service.api.context import Context, Mailbox
 from service.api.http.joined import JoinedTransport
 from service.engine.state import Receipt
 from service.engine.under_way import PendingSources
-from service.errors import CATALOGUE, Problem
+from service.errors import Problem
 from service.settings import Settings
 from tests.service.api.asking import ask, client, is_problem
 from tests.service.running import DEFINITION, HeldWriter, opened, parts, running
@@ -44,44 +44,11 @@ def ready() -> Context:
     return context
 
 
-@pytest.mark.parametrize("kind", CATALOGUE)
-def test_every_problem_has_its_page(kind: str) -> None:
-    text = ask("GET", f"/problems/{kind}")
-    assert text.status_code == 200 and text.headers["content-type"].startswith("text/plain")
-    assert CATALOGUE[kind].remedy in text.text and CATALOGUE[kind].meaning in text.text
-    page = ask("GET", f"/problems/{kind}", headers={"Accept": "text/html,*/*;q=0.1"})
-    assert page.headers["content-type"].startswith("text/html") and CATALOGUE[kind].title.split("'")[0] in page.text
-
-
 def test_what_a_probe_is_told_is_no_problem() -> None:
     context = Context(Settings())  # recovering
     for path in ("/readyz", "/v1/views"):
         is_problem(ask("GET", path, context), "recovering")
     assert [one.path for one in context.problems.newest()] == ["/v1/views"]
-
-
-def test_statuses_are_those_of_the_interface() -> None:
-    table = {
-        400: "malformed-body bad-parameter bad-cursor bad-token",
-        401: "unauthorized",
-        403: "forbidden",
-        404: "not-found",
-        405: "method-not-allowed",
-        406: "not-acceptable",
-        409: "definition-differs relation-in-use source-reset not-followed",
-        410: "snapshot-expired token-expired",
-        413: "body-too-large",
-        415: "unsupported-media-type",
-        422: "bad-rows bad-definition unknown-relation unknown-column unsupported-query bad-query infeasible-view",
-        429: "too-busy",
-        500: "internal",
-        503: "view-building recovering disk-full",
-    }
-    for status, kinds in table.items():
-        for kind in kinds.split():
-            assert CATALOGUE[kind].status == status
-    for kind in ("too-busy", "view-building", "recovering"):
-        assert "Retry-After" in Problem(kind, "").headers
 
 
 def test_while_it_starts() -> None:
@@ -106,64 +73,6 @@ def test_while_it_starts() -> None:
     assert shown.status_code == 200 and not re.search("src=|<link|href=.http|@import|url[(]", shown.text), "it needs nothing from elsewhere"
     for path in ask("GET", "/openapi.json").json()["paths"]:
         assert f" {html.escape(path)}</code>" in shown.text
-
-
-_NOTHING = ["/v1", "/v2/views", "/v1/views/", "/v1/nothing", "/v1/relations/a/b/changes", "/v1/views/a/rows.txt", "/problems/none"]
-
-
-@pytest.mark.parametrize("path", _NOTHING)
-def test_nothing_there(path: str) -> None:
-    is_problem(ask("GET", path, ready()), "not-found")
-
-
-@pytest.mark.parametrize(
-    ("method", "path", "allow"),
-    [
-        ("POST", "/v1/views/a", "DELETE, GET, HEAD, PUT"),
-        ("PATCH", "/v1/views/a", "DELETE, GET, HEAD, PUT"),
-        ("GET", "/v1/changes", "POST"),
-        ("DELETE", "/v1/relations/a/changes", "POST"),
-        ("PUT", "/v1/views/a/rows", "GET, HEAD"),
-        ("POST", "/livez", "GET, HEAD"),
-        ("OPTIONS", "/v1/explain", "POST"),
-    ],
-)
-def test_method_not_allowed(method: str, path: str, allow: str) -> None:
-    response = ask(method, path, ready())
-    is_problem(response, "method-not-allowed")
-    assert response.headers["allow"] == allow
-
-
-def test_names_that_are_not_there() -> None:
-    for method, path in (
-        ("GET", "/v1/relations/a"),
-        ("DELETE", "/v1/relations/a"),
-        ("GET", "/v1/relations/a/rows"),
-        ("POST", "/v1/relations/a/changes"),
-        ("GET", "/v1/views/a"),
-        ("DELETE", "/v1/views/a"),
-        ("GET", "/v1/views/a/rows"),
-        ("GET", "/v1/views/a/count"),
-        ("GET", "/v1/views/a/changes"),
-    ):
-        is_problem(ask(method, path, ready()), "not-found")
-
-
-def test_names_that_cannot_be() -> None:
-    for name in ("Upper", "a-b", "1a", "a" * 64, "%C3%A4"):
-        for kind in ("relations", "views"):
-            is_problem(ask("PUT", f"/v1/{kind}/{name}", ready(), json={}), "bad-definition")
-
-
-def test_bodies() -> None:
-    json = {"Content-Type": "application/json"}
-    assert is_problem(ask("PUT", "/v1/relations/a", ready(), content=b'{"columns":\n[}', headers=json), "malformed-body")["line"] == 2
-    for twice in (b'{"from": {"a": "r", "a": "s"}}', b'{"where": [{"op": "=", "op": "<"}], "from": 1}'):
-        assert "twice" in is_problem(ask("PUT", "/v1/views/v", ready(), content=twice, headers=json), "bad-definition")["detail"]
-    is_problem(ask("POST", "/v1/explain", ready(), content=b"{}"), "unsupported-media-type")
-    assert is_problem(ask("POST", "/v1/changes", ready(), content=b" " * 101, headers=json), "body-too-large")["limit"] == 100
-    is_problem(ask("POST", "/v1/changes?limit=1", ready(), content=b"{}", headers=json), "bad-parameter")
-    is_problem(ask("GET", "/v1/views?x=1", ready()), "bad-parameter")
 
 
 @pytest.mark.parametrize(

@@ -18,6 +18,7 @@ import pyarrow as pa
 import pytest
 
 from tests.end_to_end import talk
+from tests.end_to_end.talk import problem
 from tests.relations import declared
 from tests.server_process import ServerProcess
 
@@ -95,11 +96,6 @@ class Followed:
 @pytest.fixture
 def followed(shared_server: ServerProcess) -> Followed:
     return Followed(shared_server.client())
-
-
-def is_problem(response: httpx.Response, kind: str, status: int) -> None:
-    assert (response.status_code, response.headers["content-type"]) == (status, "application/problem+json"), response.text
-    assert response.json()["type"] == f"/problems/{kind}"
 
 
 class Writing:
@@ -200,10 +196,10 @@ def test_a_part_as_inserts(shared_server: ServerProcess) -> None:
     wanted = [{"_op": "insert", "_version": reading["version"], "a.id": x, "b.id": y} for x in (1, 2) for y in (1, 2)]
     assert sorted(found, key=str) == sorted(wanted, key=str)
     asked = {"snapshot": "true", "cursor": reading["cursors"][0]}
-    is_problem(view.client.get(view.at, params=asked, headers={"Accept": talk.JSONL}), "not-acceptable", 406)
+    problem(view.client.get(view.at, params=asked, headers={"Accept": talk.JSONL}), 406, "not-acceptable")
     for wrong in ({"snapshot": "false"}, {"limit": 1}, {"wait": 0}):
-        is_problem(view.client.get(view.at, params=asked | wrong, headers={"Accept": talk.ARROW}), "bad-parameter", 400)
-    is_problem(view.client.get(view.at, params=asked | {"cursor": "x"}, headers={"Accept": talk.ARROW}), "bad-cursor", 400)
+        problem(view.client.get(view.at, params=asked | wrong, headers={"Accept": talk.ARROW}), 400, "bad-parameter")
+    problem(view.client.get(view.at, params=asked | {"cursor": "x"}, headers={"Accept": talk.ARROW}), 400, "bad-cursor")
 
 
 def test_a_reading_ends(shared_server: ServerProcess) -> None:
@@ -215,10 +211,10 @@ def test_a_reading_ends(shared_server: ServerProcess) -> None:
     assert len(page.text.splitlines()) == 7 and page.headers["Livejoin-Version"] == str(reading["version"])
     assert json.loads(view.client.get(page.links["next"]["url"]).text.splitlines()[0])["y"] == 7
     assert view.client.delete(f"/v1/readings/{reading['id']}").status_code == 204
-    is_problem(view.client.delete(f"/v1/readings/{reading['id']}"), "not-found", 404)
+    problem(view.client.delete(f"/v1/readings/{reading['id']}"), 404, "not-found")
     for one in reading["cursors"]:
         deleted = view.client.get(at, params={"cursor": one})
-        is_problem(deleted, "snapshot-expired", 410)
+        problem(deleted, 410, "snapshot-expired")
         assert "its reading has been released" in deleted.json()["detail"]
 
 
@@ -227,13 +223,13 @@ def test_what_a_reading_may_be(shared_server: ServerProcess) -> None:
     at = f"/v1/views/{view.view}/readings"
     assert begin(view.client, view.view)["token"] is None
     for asked in ({"parts": 0}, {"parts": 1001}, {"parts": "8"}, {"parts": True}, {"parts": 2.5}, {"hold": 0}, {"hold": 3601}, {"x": 1}):
-        is_problem(view.client.post(at, json=asked), "bad-parameter", 400)
-    is_problem(view.client.post(at, json={"version": 10**9}), "snapshot-expired", 410)
-    is_problem(view.client.post(at, json={"version": -1}), "bad-parameter", 400)
-    is_problem(view.client.post(at + "?parts=3", json={}), "bad-parameter", 400)
-    is_problem(view.client.post(at, json=[]), "malformed-body", 400)
-    is_problem(view.client.post(at, content=b"{", headers={"Content-Type": "application/json"}), "malformed-body", 400)
-    is_problem(view.client.post("/v1/views/nothing/readings", json={}), "not-found", 404)
+        problem(view.client.post(at, json=asked), 400, "bad-parameter")
+    problem(view.client.post(at, json={"version": 10**9}), 410, "snapshot-expired")
+    problem(view.client.post(at, json={"version": -1}), 400, "bad-parameter")
+    problem(view.client.post(at + "?parts=3", json={}), 400, "bad-parameter")
+    problem(view.client.post(at, json=[]), 400, "malformed-body")
+    problem(view.client.post(at, content=b"{", headers={"Content-Type": "application/json"}), 400, "malformed-body")
+    problem(view.client.post("/v1/views/nothing/readings", json={}), 404, "not-found")
 
 
 # changes between two tokens
@@ -324,12 +320,12 @@ def test_changes_as_arrow_are_a_follower_s(tmp_path: Path) -> None:
             reader.sendall(asked.encode())
             assert reader.recv(100).startswith(b"HTTP/1.1 200")  # and takes no more of some 30 MB
             for accept in (talk.ARROW, talk.JSONL):
-                is_problem(view.client.get(view.at, params=tokens, headers={"Accept": accept}), "too-busy", 429)
+                problem(view.client.get(view.at, params=tokens, headers={"Accept": accept}), 429, "too-busy")
         nothing = {"since": last, "until": last}
         while view.client.get(view.at, params=nothing, headers={"Accept": talk.ARROW}).status_code == 429:
             pass  # the test's time limit ends this if the one that has gone is not forgotten
         for _ in range(2):
-            is_problem(view.client.get(view.at, params=nothing | {"since": "x"}, headers={"Accept": talk.ARROW}), "bad-token", 400)
+            problem(view.client.get(view.at, params=nothing | {"since": "x"}, headers={"Accept": talk.ARROW}), 400, "bad-token")
             assert arrow(view, **nothing).num_rows == 0
 
 
@@ -343,7 +339,7 @@ def test_columns_of_the_key_and_of_the_row(shared_server: ServerProcess) -> None
     taken = Followed(shared_server.client(), select=["a.id as _version"])
     (token,) = taken.poll()
     params = {"since": token["token"], "until": token["token"]}
-    is_problem(taken.client.get(taken.at, params=params, headers={"Accept": talk.ARROW}), "not-acceptable", 406)
+    problem(taken.client.get(taken.at, params=params, headers={"Accept": talk.ARROW}), 406, "not-acceptable")
 
 
 def test_groups_and_rows_that_are_values(shared_server: ServerProcess) -> None:
@@ -377,7 +373,7 @@ def test_what_is_refused_between_tokens(followed: Followed, shared_server: Serve
 
     def refused(kind: str, status: int, path: str = "", accept: str = "*/*", **params: Any) -> str:
         response = followed.client.get(followed.at + path, params=params, headers={"Accept": accept})
-        is_problem(response, kind, status)
+        problem(response, status, kind)
         return str(response.json()["detail"])
 
     tokens = {"since": start["token"], "until": last["token"]}
@@ -391,9 +387,9 @@ def test_what_is_refused_between_tokens(followed: Followed, shared_server: Serve
     refused("bad-parameter", 400, "/end")
     refused("bad-parameter", 400, "/end", since=start["token"], rows=0)
     refused("bad-token", 400, "/end", since=theirs["token"])
-    is_problem(followed.client.get("/v1/views/nothing/changes/end?since=x"), "not-found", 404)
+    problem(followed.client.get("/v1/views/nothing/changes/end?since=x"), 404, "not-found")
     unfollowed = Followed(followed.client, changes=False)
-    is_problem(followed.client.get(f"{unfollowed.at}/end?since=x"), "not-followed", 409)
+    problem(followed.client.get(f"{unfollowed.at}/end?since=x"), 409, "not-followed")
 
 
 def test_between_tokens_that_are_no_longer_kept(shared_server: ServerProcess) -> None:
@@ -402,8 +398,8 @@ def test_between_tokens_that_are_no_longer_kept(shared_server: ServerProcess) ->
     view.change((view.left, 1, 0))
     for number in range(8):
         view.change((view.right, number, 5))
-    is_problem(view.client.get(f"{view.at}/end", params={"since": start["token"]}), "token-expired", 410)
+    problem(view.client.get(f"{view.at}/end", params={"since": start["token"]}), 410, "token-expired")
     (now,) = view.poll()
     params = {"since": start["token"], "until": now["token"]}
     for accept in (talk.ARROW, talk.JSONL):
-        is_problem(view.client.get(view.at, params=params, headers={"Accept": accept}), "token-expired", 410)
+        problem(view.client.get(view.at, params=params, headers={"Accept": accept}), 410, "token-expired")

@@ -85,13 +85,6 @@ def lines(text: str) -> Rows:
     return [json.loads(line) for line in text.splitlines()]
 
 
-def is_problem(response: httpx.Response, kind: str, status: int) -> dict[str, Any]:
-    assert (response.status_code, response.headers["content-type"]) == (status, "application/problem+json"), response.text
-    body: dict[str, Any] = response.json()
-    assert body["type"] == f"/problems/{kind}"
-    return body
-
-
 def test_every_media_type_has_all_rows(loaded: Loaded) -> None:
     jsonl = loaded.get()
     assert jsonl.headers["content-type"] == "application/jsonl"

@@ -25,6 +25,7 @@ from service.durability.log import Log
 from service.errors import Problem
 from service.instance import Instance
 from tests.service.running import batch, opened, rows_of, running
+from tests.waiting import HeldCall
 
 
 def ended(engine: Instance) -> dict[str, Any]:
@@ -236,21 +237,15 @@ def test_the_service_ends_meanwhile(engine: Instance, target: Path, what: str, m
 
 def test_an_end_that_a_backup_holds_up(engine: Instance, target: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """It waits for a while, and is no clean one then: what is written of the backup says that it is unfinished."""
-    reached, go_on = threading.Event(), threading.Event()
-
-    def stubborn(path: Path, look: Look) -> Any:
-        reached.set()
-        assert go_on.wait(60)
-        return digest(path, look)
-
+    stubborn = HeldCall(digest)
     monkeypatch.setattr(making, "digest", stubborn)
     monkeypatch.setattr(making, "_PATIENCE", 0.1)
     engine.backups.start(target, None)
-    assert reached.wait(60)
+    assert stubborn.begun.wait(60)
     assert not engine.close()
     with pytest.raises(Exception, match="unfinished"):
         read_backup(target)
-    go_on.set()
+    stubborn.go.set()
     ended(engine)
 
 

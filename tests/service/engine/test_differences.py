@@ -15,7 +15,6 @@ from livejoin.wire.batch import Batch, Changes, RowBlock
 from service.engine import truncates
 from service.instance import Instance
 from service.views import differences
-from service.views.deltas import Delta
 from service.views.differences import Difference
 from tests.service.engine.emptying import Meanwhile, add_up, apply_unprepared, left_nothing, truncating
 from tests.service.engine.test_builds import BOXES, VIEWS, agrees, filled, rows_like, some_changes
@@ -23,7 +22,7 @@ from tests.service.engine.test_renewals import keeping
 from tests.service.engine.test_truncates import MORE
 from tests.service.running import ORDER, look
 from tests.service.views.test_random_sql import Added
-from tests.waiting import until
+from tests.waiting import HeldCall, until
 
 
 @pytest.fixture(autouse=True)
@@ -103,17 +102,11 @@ def test_more_rows_than_the_feed_keeps(engine: Instance, monkeypatch: pytest.Mon
         assert chunk.problem is not None and chunk.problem.type == "delta-too-large"
 
 
-class Reading:
-    """The reading of what a truncate has changed waits until `go`; `begun`: it has begun."""
-
-    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.go, self.begun, self.read = threading.Event(), threading.Event(), Difference._read
-        monkeypatch.setattr(Difference, "_read", lambda one: self._wait(one))
-
-    def _wait(self, one: Difference) -> Delta | None:
-        self.begun.set()
-        assert self.go.wait(60)
-        return self.read(one)
+def held_reading(monkeypatch: pytest.MonkeyPatch) -> HeldCall:
+    """The reading of what a truncate has changed."""
+    held = HeldCall(Difference._read)
+    monkeypatch.setattr(Difference, "_read", lambda one: held(one))
+    return held
 
 
 @pytest.mark.parametrize("name", ["absent", "gaps", "left", "union", "pairs"])
@@ -122,7 +115,7 @@ def test_what_is_written_before_its_changes_are_read(tmp_path: Path, monkeypatch
     rng = random.Random(name)
     engine = filled(tmp_path, rng)
     engine.put_view("v", {**VIEWS, **MORE}[name], wait=60)
-    added, reading = Added(engine, "v"), Reading(monkeypatch)
+    added, reading = Added(engine, "v"), held_reading(monkeypatch)
     added.catch_up()
     for names in ("b", "ab", "a"):
         engine.apply(truncating(rng, *names))
@@ -145,7 +138,7 @@ def test_what_is_written_before_its_changes_are_read(tmp_path: Path, monkeypatch
 @pytest.mark.parametrize("end", ["drop", "close"])
 def test_a_view_that_ends_before_its_changes_are_read(engine: Instance, monkeypatch: pytest.MonkeyPatch, end: str) -> None:
     """What is held for that is released."""
-    reading = Reading(monkeypatch)
+    reading = held_reading(monkeypatch)
     engine.apply(truncating(random.Random(5), "b"))
     look(engine)
     assert reading.begun.wait(60)

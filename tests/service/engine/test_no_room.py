@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import errno
 import gc
-import threading
 import weakref
 from pathlib import Path
 from typing import Any
@@ -21,7 +20,7 @@ from service.reading.cursors import open_relation_rows, open_rows
 from service.views.live_view import LiveView
 from structures.interval.tree import IntervalTree
 from structures.rows.rows import RowStore
-from tests.service.running import DEFINITION, PAIR, batch, check, ids, look, of_ops, opened, parts, rows_of, running
+from tests.service.running import DEFINITION, PAIR, HeldWriter, batch, check, ids, look, of_ops, opened, parts, rows_of, running
 
 
 def no_address_space(*_: object) -> Any:
@@ -280,21 +279,12 @@ def test_a_dropped_view_gives_its_memory_back_at_once(tmp_path: Path) -> None:
 
 def test_batches_that_wait_are_bounded_by_their_bytes(engine: Instance, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("service.engine.writer._WAITING_BYTES", 10_000)
-    go, reached, answers = threading.Event(), threading.Event(), []
-
-    def wait() -> None:
-        reached.set()
-        assert go.wait(60)
-
-    held = threading.Thread(target=lambda: engine.at_rest(wait), daemon=True)
-    held.start()
-    assert reached.wait(60)
+    held, answers = HeldWriter(engine), []
     engine.submit(batch(("upsert", "a", rows_of(0, 1, tag="x" * 20_000))), answers.append)
     with pytest.raises(Problem) as caught:
         engine.submit(of_ops("a", ("upsert", 1)), answers.append)
     assert caught.value.type == "too-busy"
-    go.set()
-    held.join()
+    held.release()
     engine.at_rest(lambda: None)
     assert engine.apply(of_ops("a", ("upsert", 1))).version == 2 and len(answers) == 1
 

@@ -27,6 +27,7 @@ from tests.service.engine.test_builds import BOXES, VIEWS, agrees, filled, rows_
 from tests.service.engine.test_renewals import keeping
 from tests.service.running import ORDER, HeldWriter, check, parts
 from tests.service.views.test_random_sql import Added
+from tests.waiting import HeldCall
 
 SELF = {"from": {"a": "a", "b": "a"}, "join": [{"overlaps": ["a.x", "b.x"]}, {"less": ["a.id", "b.id"]}]}
 FILTERED = VIEWS["pairs"] | {"where": [{"column": "a.tag", "op": "=", "value": "none has it"}]}
@@ -226,16 +227,10 @@ def test_a_relation_that_goes_meanwhile(engine: Instance, monkeypatch: pytest.Mo
     check(engine)
 
 
-class Stopped:
-    """Preparations wait until `go`; `begun`: one does."""
-
-    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.go, self.begun = threading.Event(), threading.Event()
-        Meanwhile(monkeypatch, self._wait)
-
-    def _wait(self) -> None:
-        self.begun.set()
-        assert self.go.wait(60)
+def stopped_preparations(monkeypatch: pytest.MonkeyPatch) -> HeldCall:
+    held = HeldCall(lambda: None)
+    Meanwhile(monkeypatch, held)
+    return held
 
 
 def of_source(batch: Batch, epoch: int) -> Batch:
@@ -250,7 +245,7 @@ def one_row(rng: random.Random, name: str) -> Batch:
 
 def test_a_later_batch_of_its_source_waits(engine: Instance, monkeypatch: pytest.MonkeyPatch) -> None:
     """Else the truncate would be taken for a duplicate, and its changes be lost. One that is sent twice is applied once."""
-    stopped, answers = Stopped(monkeypatch), [Future[Receipt | Problem]() for _ in range(4)]
+    stopped, answers = stopped_preparations(monkeypatch), [Future[Receipt | Problem]() for _ in range(4)]
     rng = random.Random(12)
     batches = [truncating(rng, "a"), truncating(rng, "a"), one_row(rng, "a"), some_changes(rng, 9)]
     for epoch, given, answer in zip((1, 1, 2, 3), batches, answers, strict=True):
@@ -269,7 +264,7 @@ def test_a_later_batch_of_its_source_waits(engine: Instance, monkeypatch: pytest
 
 
 def test_no_more_wait_than_may(engine: Instance, monkeypatch: pytest.MonkeyPatch) -> None:
-    stopped, answers = Stopped(monkeypatch), list[Receipt | Problem]()
+    stopped, answers = stopped_preparations(monkeypatch), list[Receipt | Problem]()
     monkeypatch.setattr(parts(engine).writer, "_max_waiting", 2)
     for _ in range(2):
         engine.submit(truncating(random.Random(13), "b"), answers.append)
@@ -286,7 +281,7 @@ def test_the_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Who waits for a preparation is told that the service ends, and nothing of it is applied."""
     engine = filled(tmp_path, random.Random(1))
     engine.put_view("v", VIEWS["pairs"], wait=60)
-    stopped = Stopped(monkeypatch)
+    stopped = stopped_preparations(monkeypatch)
     answers: list[Any] = []
     for _ in range(2):
         engine.submit(truncating(random.Random(3), "b"), answers.append)
@@ -366,7 +361,7 @@ def test_large_batches_wait_for_one_that_is_outrun(engine: Instance, monkeypatch
 
 def test_a_relation_without_views_waits_for_no_build(engine: Instance, monkeypatch: pytest.MonkeyPatch) -> None:
     engine.put_relation("other", BOXES)
-    stopped = Stopped(monkeypatch)
+    stopped = stopped_preparations(monkeypatch)
     first: Future[Receipt | Problem] = Future()
     engine.submit(truncating(random.Random(2), "b"), first.set_result)
     assert stopped.begun.wait(60)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 import time
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -21,6 +20,7 @@ from service.engine.under_way import PendingSources
 from service.errors import Problem
 from service.instance import Instance
 from tests.service.running import PAIR, batch, of_ops, parts, rows_of, running
+from tests.waiting import HeldCall
 
 Key = tuple[str, int, str | None]  # source, epoch and run
 
@@ -33,23 +33,16 @@ def engine(tmp_path: Path) -> Iterator[Instance]:
     engine.close()
 
 
-class Late:
-    """Rewrites wait until `go`, once their rows are to be found; `begun`: one does."""
-
-    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.go, self.begun, submit = threading.Event(), threading.Event(), Rewrites._submit
-
-        def submit_late(rewrites: Rewrites, given: Batch, make: Any) -> Receipt:
-            self.begun.set()
-            assert self.go.wait(60)
-            return submit(rewrites, given, make)
-
-        monkeypatch.setattr(Rewrites, "_submit", submit_late)
+def late_rewrites(monkeypatch: pytest.MonkeyPatch) -> HeldCall:
+    """Rewrites wait, once their rows are to be found."""
+    held = HeldCall(Rewrites._submit)
+    monkeypatch.setattr(Rewrites, "_submit", lambda *given: held(*given))
+    return held
 
 
 @pytest.mark.parametrize("how", ["replace", "delete", "commit"])
 def test_a_later_batch_waits_for_a_rewrite_of_its_source(engine: Instance, monkeypatch: pytest.MonkeyPatch, how: str) -> None:
-    late, rows = Late(monkeypatch), batch(("upsert", "a", rows_of(0, 5)))
+    late, rows = late_rewrites(monkeypatch), batch(("upsert", "a", rows_of(0, 5)))
     engine.stage("a", "night", None, batch(("upsert", "a", rows_of(0, 5))))
     rewrite = {
         "replace": partial(engine.replace, "a", rows), "delete": partial(engine.delete, "a", Batch([], 0, 0, [], 0), lambda relation: []),
@@ -74,7 +67,7 @@ def test_a_later_batch_waits_for_a_rewrite_of_its_source(engine: Instance, monke
 def test_the_end(engine: Instance, monkeypatch: pytest.MonkeyPatch) -> None:
     """Who waits is told that the service stops, and nothing of it is applied."""
     version = engine.published.number
-    late, answer = Late(monkeypatch), Future[Receipt | Problem]()
+    late, answer = late_rewrites(monkeypatch), Future[Receipt | Problem]()
     with ThreadPoolExecutor(2) as threads:
         first = threads.submit(engine.replace, "a", batch(("upsert", "a", rows_of(0, 5)), source="s", epoch=1))
         assert late.begun.wait(60)
@@ -142,7 +135,7 @@ def test_a_batch_that_waits_for_a_rewrite_holds_up_no_truncate_of_another_source
     monkeypatch.setattr(truncates, "_WORTH", 1)
     engine.put_view("v", PAIR, wait=60)
     engine.apply(batch(("upsert", "a", rows_of(0, 5)), ("upsert", "b", rows_of(0, 5))))
-    late, answer = Late(monkeypatch), Future[Receipt | Problem]()
+    late, answer = late_rewrites(monkeypatch), Future[Receipt | Problem]()
     with ThreadPoolExecutor(1) as threads:
         first = threads.submit(engine.replace, "a", batch(("upsert", "a", rows_of(0, 5)), source="s", epoch=1))
         assert late.begun.wait(60)

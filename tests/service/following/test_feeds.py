@@ -18,6 +18,7 @@ from service.following.feeds import Feed
 from service.following.subscriptions import Subscription
 from service.instance import Instance
 from tests.service.running import DEFINITION, PAIR, batch, keep_house, look, of_ops, opened, parts, rows_of, running
+from tests.waiting import HeldCall
 
 
 @pytest.fixture
@@ -319,26 +320,18 @@ def test_nobody_waits_while_rows_are_gathered(engine: Instance) -> None:
     engine.apply(batch(("upsert", "b", rows_of(0, 1))))
     found = feed(engine)
     subscription = found.subscribe()
-    begun, go_on = threading.Event(), threading.Event()
-    gather = found.gather
-
-    def slow(slots: Any) -> Any:
-        begun.set()
-        assert go_on.wait(60)
-        return gather(slots)
-
-    found.gather = slow
+    held = found.gather = HeldCall(found.gather)
     engine.apply(batch(("upsert", "a", rows_of(0, 3))))
     emitted: list[Chunk] = []
     reader = threading.Thread(target=lambda: emitted.extend(all_of(subscription)))
     reader.start()
-    assert begun.wait(60)
+    assert held.begun.wait(60)
     first = engine.published.number
     assert found.floor() == first - 1
     for start in (3, 6, 9):
         engine.apply(batch(("upsert", "a", rows_of(start, 3))))
     assert found.quiet_until(first) == first and found.floor() == first - 1
-    go_on.set()
+    held.go.set()
     reader.join(60)
     assert [chunk.version for chunk in emitted if chunk.kind == "progress"] == list(range(first, first + 4))
     assert len(replayed(emitted, set())) == 12
@@ -398,47 +391,30 @@ def test_a_long_version_is_settled_in_a_thread(engine: Instance, monkeypatch: py
     engine.apply(batch(("upsert", "b", rows_of(0, 1))))
     found = feed(engine)
     subscription = found.subscribe()
-    begun, go_on = threading.Event(), threading.Event()
-    gather, names = found.gather, []
-
-    def slow(slots: Any) -> Any:
-        names.append(threading.current_thread().name)
-        begun.set()
-        assert go_on.wait(60)
-        return gather(slots)
-
-    found.gather = slow
+    held = found.gather = HeldCall(found.gather)
     engine.apply(batch(("upsert", "a", rows_of(0, 11))))
     look(engine)
-    assert begun.wait(60) and found.floor() == engine.published.number - 1
+    assert held.begun.wait(60) and found.floor() == engine.published.number - 1
     engine.apply(of_ops("a", ("upsert", 100)))
     look(engine)
-    go_on.set()
+    held.go.set()
     assert len(replayed(all_of(subscription), set())) == 12
-    assert names[0] == "settle" and found.floor() is None
+    assert held.threads[0] == "settle" and found.floor() is None
 
 
 def test_a_view_is_dropped_while_its_rows_are_gathered(engine: Instance) -> None:
     engine.apply(batch(("upsert", "b", rows_of(0, 1))))
     found = feed(engine)
     subscription = found.subscribe()
-    begun, go_on = threading.Event(), threading.Event()
-    gather = found.gather
-
-    def slow(slots: Any) -> Any:
-        begun.set()
-        assert go_on.wait(60)
-        return gather(slots)
-
-    found.gather = slow
+    held = found.gather = HeldCall(found.gather)
     engine.apply(batch(("upsert", "a", rows_of(0, 3))))
     emitted: list[Chunk] = []
     reader = threading.Thread(target=lambda: emitted.extend(subscription.next()))
     reader.start()
-    assert begun.wait(60)
+    assert held.begun.wait(60)
     engine.drop_view("v")  # does not wait
-    assert not go_on.is_set()
-    go_on.set()
+    assert not held.go.is_set()
+    held.go.set()
     reader.join(60)
     assert [chunk.problem.type for chunk in emitted if chunk.problem is not None] == ["not-found"] and len(emitted) == 1
 

@@ -16,7 +16,6 @@ from tests.datasets import definition, folder
 from tests.relations import declared
 from tests.service.wire.bookings import faults, rows
 
-KIND = "application/vnd.debezium+jsonl"
 T = parse_relation(declared("id:int64, at:timestamp?, day:date?, name:string?, price:float64?"))
 ROW = {"id": 1, "at": None, "day": None, "name": "x", "price": None}
 NOON = dt.datetime(2026, 1, 1, 12, tzinfo=dt.UTC)

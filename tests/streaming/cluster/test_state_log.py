@@ -18,17 +18,12 @@ from service.engine.headless import Cell
 from service.views.parse import parse_view
 from streaming.cluster import state_log
 from streaming.cluster.state_log import LoggedCell
+from tests.streaming.cluster.local import Blobs
 
 COLUMNS = [{"name": "id", "type": "int64"}, {"name": "room", "type": "string", "nullable": True}]
 RELATIONS = {name: parse_relation({"columns": COLUMNS, "key": ["id"]}) for name in ("p", "q")}
 VIEW = parse_view("v", {"sql": "SELECT p.id AS id, p.room AS room FROM p WHERE p.room IS NOT NULL"}, RELATIONS)
 ROOMS = st.sampled_from(["a", "b", None])
-
-
-class Kept(dict[int, bytes]):
-    """As a state's map."""
-
-    get, put, remove = dict.__getitem__, dict.__setitem__, dict.__delitem__  # type: ignore[assignment]
 
 
 def empty() -> Cell:
@@ -51,7 +46,7 @@ class Log(RuleBasedStateMachine):
 
     @initialize()
     def begin(self) -> None:
-        self.blobs, self.logged = Kept(), LoggedCell(empty())
+        self.blobs, self.logged = Blobs(), LoggedCell(empty())
         self.rows: dict[str, dict[int, str | None]] = {"p": {}, "q": {}}
         self.steps = 0
 
@@ -99,7 +94,7 @@ def test_steps_of_several_blobs_leave_a_short_log(least: int, monkeypatch: pytes
     between few change at a time, so that the oldest blobs are small."""
     monkeypatch.setattr(state_log, "_SMALL", least)
     monkeypatch.setattr(state_log, "_LARGEST", 1024)
-    blobs, logged, rng = Kept(), LoggedCell(empty()), np.random.default_rng(1)
+    blobs, logged, rng = Blobs(), LoggedCell(empty()), np.random.default_rng(1)
     logged.step([changed("p", [(id_, "a", False) for id_ in range(500)])], blobs)
     most = 0
     for number in range(300):
@@ -115,7 +110,7 @@ def test_steps_of_several_blobs_leave_a_short_log(least: int, monkeypatch: pytes
 def test_a_log_stays_short_over_replays(monkeypatch: pytest.MonkeyPatch) -> None:
     """All keys change again and again: what later blobs tell is not kept twice."""
     monkeypatch.setattr(state_log, "_SMALL", 1)
-    blobs, logged = Kept(), LoggedCell(empty())
+    blobs, logged = Blobs(), LoggedCell(empty())
     for number in range(60):
         logged.step([changed("p", [(id_, f"{number}", False) for id_ in range(20)])], blobs)
         if number % 10 == 9:

@@ -16,7 +16,7 @@ from structures.core.kernel import JIT
 from structures.index.indexes import Entries, OrderedIndexes
 from tests.naive.natural_join import Entry, join
 from tests.structures.adaptive.machine import AdaptiveMachine, Variables, adaptive_of
-from tests.structures.batches import Changes, apply_steps, apply_to_indexes, follow_batch, follow_steps
+from tests.structures.batches import Changes, apply_steps, apply_to_indexes, drained, follow_batch, follow_steps
 from tests.structures.index.machine import packed
 from tests.structures.machines import Row, drive, read_all
 
@@ -296,16 +296,9 @@ def test_tens_of_thousands() -> None:
         for position in range(3):
             here[position][some] = new[position]
         count += gained
-        assert counted() == count == rows_of(tree.rows(tree.root)) == rows_of(Elimination.rows(tree, tree.root))
-    assert begun + rows_of(older) == first == rows_of(tree.rows(root))
+        assert counted() == count == drained(tree.rows(tree.root)) == drained(Elimination.rows(tree, tree.root))
+    assert begun + drained(older) == first == drained(tree.rows(root))
     tree.check()
-
-
-def rows_of(cursor: Any) -> int:
-    rows = 0
-    while not cursor.done:
-        rows += cursor.fill(1 << 16).shape[1]
-    return rows
 
 
 def test_rows_leave_in_order() -> None:

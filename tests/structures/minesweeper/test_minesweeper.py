@@ -14,10 +14,10 @@ from structures.core.kernel import JIT
 from structures.index.indexes import NO_ENTRIES, Entries, OrderedIndexes
 from structures.minesweeper import minesweeper
 from structures.minesweeper.cds import KEPT_SIZE, PRIVATE_SIZE, Size
-from structures.minesweeper.minesweeper import Member, Minesweeper, MinesweeperCursor, index_orders
+from structures.minesweeper.minesweeper import Member, Minesweeper, index_orders
 from tests.naive.minesweeper import Miner
 from tests.naive.natural_join import Entry, join
-from tests.structures.batches import Changes, apply_to_indexes, follow_batch
+from tests.structures.batches import Changes, apply_to_indexes, drained, follow_batch
 from tests.structures.index.following_machine import permuted
 from tests.structures.index.machine import packed
 from tests.structures.machines import drive, read_all
@@ -287,7 +287,7 @@ def test_tens_of_thousands() -> None:
         variables = [(0, 1), (1, 2), (2, 3), (0,), (1,), (2,), (3,)]
         miner = loaded(variables, (0, 1, 2, 3), [edges] * 3 + ends)
         cursor = miner.rows(miner.root)
-        drain(cursor)
+        drained(cursor)
         counts.append(cursor.counters["probes"])
     assert max(counts) < 200
     miner = loaded([(0, 1), (1, 2), (2, 3)], (0, 1, 2, 3), [edges] * 2 + [edges[:9]])
@@ -296,12 +296,12 @@ def test_tens_of_thousands() -> None:
     of_middle = {int(b): 0 for b in edges[:, 0]}
     for b, c in edges.tolist():
         of_middle[b] += int((edges[:9, 0] == c).sum())
-    assert drain(cursor) == sum(int(into[b]) * rows for b, rows in of_middle.items())
+    assert drained(cursor) == sum(int(into[b]) * rows for b, rows in of_middle.items())
     assert cursor.counters["resets"] == 0 and out.sum() == len(edges)
     miner.check()
     small = loaded([(0, 1), (1, 2), (2, 3)], (0, 1, 2, 3), [edges] * 2 + [edges[:9]], (Size(400, 400), Size(400, 400)))
     again = small.rows(small.root)
-    assert drain(again) == cursor.counters["outputs"] and again.counters["resets"] > 0
+    assert drained(again) == cursor.counters["outputs"] and again.counters["resets"] > 0
 
 
 def loaded(variables: Variables, order: tuple[int, ...], given: Sequence[np.ndarray], sizes: tuple[Size, Size] = SIZES) -> Minesweeper:
@@ -314,10 +314,3 @@ def loaded(variables: Variables, order: tuple[int, ...], given: Sequence[np.ndar
             columns = np.ascontiguousarray(some[:, [own.index(v) for v in member.variables]].astype(np.int64))
             indexes.load(member.index, Entries(columns, np.arange(len(some), dtype=np.int32)))
     return Minesweeper(indexes, atoms, order, *sizes)
-
-
-def drain(cursor: MinesweeperCursor) -> int:
-    rows = 0
-    while not cursor.done:
-        rows += cursor.fill(1 << 16).shape[1]
-    return rows

@@ -17,9 +17,10 @@ from structures.minesweeper.cds import COUNT, KEPT_SIZE, MADE, NODE_WORDS, PRIVA
 from structures.minesweeper.triangle import ABOVE, FIRST, GAPS, KEY, LEFT, OWN, RIGHT, WHOLE, TriangleTree
 from tests.naive.minesweeper import Miner
 from tests.naive.natural_join import join
+from tests.structures.batches import drained
 from tests.structures.machines import Row, drive, read_all, transposed
 from tests.structures.minesweeper.machine import TriangleMachine, mined
-from tests.structures.minesweeper.test_minesweeper import FULL, SMALL, Tuples, drain, entries, loaded, of, slotted
+from tests.structures.minesweeper.test_minesweeper import FULL, SMALL, Tuples, entries, loaded, of, slotted
 
 TRIANGLE = [(0, 1), (1, 2), (0, 2)]
 VALUES: list[Any] = [range(4), range(9), FULL]
@@ -152,7 +153,7 @@ def test_tens_of_thousands() -> None:
     for size in (PRIVATE_SIZE, Size(2_000, 4_000)):
         miner = loaded(TRIANGLE, (0, 1, 2), [edges] * 3, (size, size))
         cursor = miner.rows(miner.root)
-        assert drain(cursor) == wanted and (cursor.counters["resets"] > 0) == (size != PRIVATE_SIZE)
+        assert drained(cursor) == wanted and (cursor.counters["resets"] > 0) == (size != PRIVATE_SIZE)
         miner.check()
     steps = []
     for n in (50, 200):
@@ -160,6 +161,6 @@ def test_tens_of_thousands() -> None:
         up = np.arange(n)
         miner = loaded(TRIANGLE, (0, 1, 2), [square, np.column_stack((up, up * 0 + 2)), np.column_stack((up, up * 0 + 1))])
         cursor = miner.rows(miner.root)
-        assert drain(cursor) == 0
+        assert drained(cursor) == 0
         steps.append(cursor.steps)
     assert steps[1] < 6 * steps[0]

@@ -13,10 +13,10 @@ from structures.core.kernel import JIT
 from structures.index.indexes import NO_ENTRIES, Entries, OrderedIndexes
 from structures.tree_tracker import no_goods
 from structures.tree_tracker.shape import is_join_tree
-from structures.tree_tracker.tracker import Member, TreeTracker, TreeTrackerCursor, index_orders
+from structures.tree_tracker.tracker import Member, TreeTracker, index_orders
 from tests.naive.natural_join import Entry, join
 from tests.naive.tree_tracker import Tracker
-from tests.structures.batches import Changes, apply_steps, apply_to_indexes, follow_batch, follow_steps
+from tests.structures.batches import Changes, apply_steps, apply_to_indexes, drained, follow_batch, follow_steps
 from tests.structures.index.following_machine import permuted
 from tests.structures.index.machine import packed
 from tests.structures.machines import drive, read_all
@@ -378,16 +378,9 @@ def test_tens_of_thousands() -> None:
         indexes.reclaim(version, pinned)
         count += sum(gained)
         cursor = tree.rows(tree.root)
-        assert count == counted() == rows_of(cursor)
+        assert count == counted() == drained(cursor)
         emitted = cursor.counters
         assert emitted["lookups"] <= 2 * (count + emitted["removed"]) and emitted["removed"] <= 3 * n
-    assert begun + rows_of(older) == first and begun > 0
+    assert begun + drained(older) == first and begun > 0
     tree.check()
     indexes.check([(2, one) for one in root.roots])
-
-
-def rows_of(cursor: TreeTrackerCursor) -> int:
-    rows = 0
-    while not cursor.done:
-        rows += cursor.fill(1 << 16).shape[1]
-    return rows

@@ -18,8 +18,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from tests.end_to_end import talk
+from tests.end_to_end.talk import problem
 from tests.server_process import ServerProcess
-from tests.service.api.test_http_rows import Loaded, is_problem, meet
+from tests.service.api.test_http_rows import Loaded, meet
 
 READ: dict[str, Callable[[bytes], pa.Table]] = {
     "parquet": lambda data: pq.read_table(io.BytesIO(data)),
@@ -117,7 +118,7 @@ def test_filters_of_a_relation(files: Files, suffix: str) -> None:
     assert files.client.get(f"{path}?where.id=7&overlaps=100000,").headers["Livejoin-Empty"] == "true"
     refused = {"where.room=A": "by its whole key", "overlaps.room=1,2": "room", "where.l.id=7": "where", "cursor=x": "cursor: unknown"}
     for query, said in refused.items():
-        assert said in is_problem(files.client.get(f"{path}?{query}"), "bad-parameter", 400)["detail"]
+        assert said in problem(files.client.get(f"{path}?{query}"), 400, "bad-parameter")["detail"]
 
 
 @pytest.mark.parametrize(
@@ -134,15 +135,15 @@ def test_refused_parameters(files: Files, query: str, said: str, method: str) ->
     answer = files.client.request(method, files.at(query=query))
     assert answer.status_code == 400
     if method == "GET":
-        assert said in is_problem(answer, "bad-parameter", 400)["detail"]
+        assert said in problem(answer, 400, "bad-parameter")["detail"]
 
 
 def test_names_that_are_not_there(files: Files) -> None:
-    is_problem(files.client.get("/v1/views/nobody/rows.csv"), "not-found", 404)
-    is_problem(files.client.get("/v1/relations/nobody/rows.csv"), "not-found", 404)
-    is_problem(files.client.get(f"/v1/views/{files.view}/rows.xlsx"), "not-found", 404)
+    problem(files.client.get("/v1/views/nobody/rows.csv"), 404, "not-found")
+    problem(files.client.get("/v1/relations/nobody/rows.csv"), 404, "not-found")
+    problem(files.client.get(f"/v1/views/{files.view}/rows.xlsx"), 404, "not-found")
     assert files.client.head("/v1/views/nobody/rows.csv").status_code == 404
-    is_problem(files.client.put(files.at()), "method-not-allowed", 405)
+    problem(files.client.put(files.at()), 405, "method-not-allowed")
 
 
 def test_parts(files: Files) -> None:
@@ -155,7 +156,7 @@ def test_parts(files: Files) -> None:
         start = size - len(part) if text != "0-3" else 0
         assert answer.headers["Content-Range"] == f"bytes {start}-{start + len(part) - 1}/{size}"
     beyond = files.part(f"{size}-")
-    assert is_problem(beyond, "unsatisfiable-range", 416)["size"] == size and beyond.headers["Content-Range"] == f"bytes */{size}"
+    assert problem(beyond, 416, "unsatisfiable-range")["size"] == size and beyond.headers["Content-Range"] == f"bytes */{size}"
     several = files.part("0-3,8-9")
     assert (several.status_code, several.content) == (200, whole)
 
@@ -201,8 +202,8 @@ def test_if_match(files: Files) -> None:
     assert files.client.get(files.at(), headers={"If-Match": tag}).headers["Content-Length"] == old.headers["Content-Length"]
     assert files.client.get(files.at(), headers={"If-Match": "*"}).status_code == 200
     for headers in ({"If-Match": '"x"'}, {"If-Match": '"x"', "Range": "bytes=0-3"}, {"If-Match": f"W/{tag}"}):
-        problem = is_problem(files.client.get(files.at(), headers=headers), "range-changed", 412)
-        assert problem["tag"] == files.client.head(files.at()).headers["ETag"] and "no longer kept" in problem["detail"]
+        said = problem(files.client.get(files.at(), headers=headers), 412, "range-changed")
+        assert said["tag"] == files.client.head(files.at()).headers["ETag"] and "no longer kept" in said["detail"]
     assert files.client.head(files.at(), headers={"If-Match": '"x"'}).status_code == 412
 
 
@@ -269,15 +270,15 @@ def test_nothing_of_one_that_was_dropped(shared_server: ServerProcess, kind: str
     page = talk.ok(client.get(f"{path}/rows?limit=2", headers={"Accept": "application/json"}))
     assert part().text == "100\n" and part().headers["ETag"] == tag
     drop()
-    is_problem(part(), "not-found", 404)
+    problem(part(), 404, "not-found")
     make(200)
     assert part().text == "200\n" and part().headers["ETag"] != tag
-    is_problem(part(**{"If-Match": tag}), "range-changed", 412)
+    problem(part(**{"If-Match": tag}), 412, "range-changed")
     assert (whole := part(**{"If-Range": tag})).status_code == 200 and whole.text.splitlines()[1] == "200"
     assert client.get(f"{path}/rows.csv", headers={"If-None-Match": tag}).status_code == 200
-    is_problem(client.get(f"{path}/rows?cursor={page['next']}"), "bad-cursor", 400)
-    is_problem(client.get(f"{path}/rows?version={page['version']}"), "snapshot-expired", 410)
-    is_problem(client.get(f"{path}/rows.csv?version={page['version']}"), "snapshot-expired", 410)
+    problem(client.get(f"{path}/rows?cursor={page['next']}"), 400, "bad-cursor")
+    problem(client.get(f"{path}/rows?version={page['version']}"), 410, "snapshot-expired")
+    problem(client.get(f"{path}/rows.csv?version={page['version']}"), 410, "snapshot-expired")
     drop()
 
 
@@ -348,7 +349,7 @@ def test_what_a_killed_service_has_left_is_removed(tmp_path: Path) -> None:
         server.start()
         assert not (server.data / "spools").exists()
         client = server.client()
-        is_problem(client.get("/v1/relations/a/rows.csv", headers={"If-Match": tag}), "range-changed", 412)
+        problem(client.get("/v1/relations/a/rows.csv", headers={"If-Match": tag}), 412, "range-changed")
 
 
 def test_a_client_that_leaves_leaves_nothing(dense: ServerProcess) -> None:

@@ -23,6 +23,7 @@ from service.api.http.admission import DEFINITION, FREE, Bodies, BodyBudget
 from service.api.http.bodies import definition, parse_json
 from service.errors import Problem
 from service.settings import Settings
+from tests.end_to_end.talk import problem
 from tests.server_process import ServerProcess
 
 MIB = 1 << 20
@@ -36,12 +37,6 @@ def small(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
         with server.client() as client:
             assert client.put("/v1/relations/r", json=RELATION).status_code == 201
         yield server
-
-
-def is_problem(response: httpx.Response, status: int, kind: str) -> dict[str, Any]:
-    problem: dict[str, Any] = response.json()
-    assert (response.status_code, problem["type"]) == (status, f"/problems/{kind}"), response.text
-    return problem
 
 
 def begun(server: ServerProcess, length: int, *more: bytes) -> socket.socket:
@@ -76,11 +71,11 @@ def test_too_large_by_its_declared_length(small: ServerProcess) -> None:
     with begun(small, MIB + 1, b"Expect: 100-continue\r\n") as connection:
         answer = connection.makefile("rb").read()
     assert answer.startswith(b"HTTP/1.1 413 ") and b"connection: close" in answer, "not even 100 Continue"
-    assert is_problem(post(small, b" " * (MIB + 1)), 413, "body-too-large")["limit"] == MIB
+    assert problem(post(small, b" " * (MIB + 1)), 413, "body-too-large")["limit"] == MIB
 
 
 def test_too_large_in_chunks(small: ServerProcess) -> None:
-    is_problem(post(small, (b" " * 10_000 for _ in range(200))), 413, "body-too-large")
+    problem(post(small, (b" " * 10_000 for _ in range(200))), 413, "body-too-large")
 
 
 def test_bodies_that_are_not_finished_leave_room_for_others(small: ServerProcess) -> None:
@@ -96,7 +91,7 @@ def test_bodies_that_are_not_finished_leave_room_for_others(small: ServerProcess
             assert answer.startswith(b"HTTP/1.1 429 ") and b"\r\nretry-after: 1\r\n" in answer and b"/problems/too-busy" in answer
         assert held(small) == 2 * MIB
         assert post(small, b'{"id":1}').status_code == 200, "small changes are taken all the same"
-        is_problem(post(small, (b" " * 10_000 for _ in range(10))), 429, "too-busy")
+        problem(post(small, (b" " * 10_000 for _ in range(10))), 429, "too-busy")
     while held(small):
         time.sleep(0.01)
     assert post(small, b" " * MIB).status_code == 200
@@ -122,16 +117,16 @@ def test_a_small_body_that_becomes_large(small: ServerProcess) -> None:
     before = peak(small)
     for kind, body in (("application/vnd.apache.arrow.stream", arrow(table)), ("application/vnd.apache.parquet", parquet(table))):
         assert len(body) < MIB
-        assert is_problem(post(small, body, kind), 413, "body-too-large")["limit"] == 8 * MIB
+        assert problem(post(small, body, kind), 413, "body-too-large")["limit"] == 8 * MIB
     assert peak(small) - before < 100 * MIB
     assert held(small) == 0
 
 
 def test_rows_of_a_batch(small: ServerProcess) -> None:
     lines = "".join(json.dumps({"id": i}) + "\n" for i in range(1001))
-    assert is_problem(post(small, lines), 413, "body-too-large")["limit"] == 1000
+    assert problem(post(small, lines), 413, "body-too-large")["limit"] == 1000
     changes = {"changes": [{"relation": "r", "row": {"id": i}} for i in range(1001)]}
-    assert is_problem(post(small, json.dumps(changes), "application/json", "/v1/changes"), 413, "body-too-large")["limit"] == 1000
+    assert problem(post(small, json.dumps(changes), "application/json", "/v1/changes"), 413, "body-too-large")["limit"] == 1000
     assert post(small, lines[: lines.rindex("\n", 0, -1) + 1]).json()["applied"] == 1000
 
 
@@ -139,7 +134,7 @@ def test_definitions_are_smaller(shared_server: ServerProcess) -> None:
     with shared_server.client() as client:
         for path in ("/v1/relations/large", "/v1/views/large"):
             response = client.put(path, content=b" " * (DEFINITION + 1), headers={"Content-Type": "application/json"})
-            assert is_problem(response, 413, "body-too-large")["limit"] == DEFINITION
+            assert problem(response, 413, "body-too-large")["limit"] == DEFINITION
 
 
 def test_definitions_that_become_large(small: ServerProcess) -> None:
@@ -147,7 +142,7 @@ def test_definitions_that_become_large(small: ServerProcess) -> None:
     body = b'{"sql":[' + b"{}," * 300_000 + b"{}]}"
     with small.client() as client:
         response = client.post("/v1/explain", content=body, headers={"Content-Type": "application/json"})
-    assert is_problem(response, 413, "body-too-large")["limit"] == 8 * MIB
+    assert problem(response, 413, "body-too-large")["limit"] == 8 * MIB
     assert held(small) == 0
 
 

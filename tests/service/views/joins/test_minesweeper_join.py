@@ -4,6 +4,7 @@ refused."""
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -19,9 +20,9 @@ from service.views.parse import parse_view
 from tests.service.definitions import refused
 from tests.service.engine.test_engine import prepared, read_all, run
 from tests.service.running import check
-from tests.service.twin import DEFINITIONS, to_batch
+from tests.service.twin import DEFINITIONS, TwinView, to_batch
 from tests.service.views.joins.test_qdag_join import BBB, EDGES, view
-from tests.service.views.joins.test_tree_tracker_join import ABA, ABBA, PATH, product
+from tests.service.views.joins.test_tree_tracker_join import ABA, ABBA, ACYCLIC, PATH, product
 from tests.service.views.joins.test_view_tree_join import U, a, b
 
 MINED, ELIMINATED = {"algorithm": "minesweeper"}, {"algorithm": "elimination"}
@@ -100,8 +101,9 @@ def test_elimination_wants_a_nested_order() -> None:
         assert '"minesweeper"' in problem.detail
 
 
-def test_a_look_up_by_the_join_key(tmp_path: Path) -> None:
-    engine = prepared(tmp_path, {name: BETA[name] for name in ("path", "twice")})
+@pytest.mark.parametrize("views", [ACYCLIC, BETA], ids=["tree-tracker", "minesweeper"])
+def test_a_look_up_by_the_join_key(tmp_path: Path, views: Mapping[str, TwinView]) -> None:
+    engine = prepared(tmp_path, {name: views[name] for name in ("path", "twice")})
     rows = [("b", b(i, site=site, floor=i % 2, note="A")) for i in range(4) for site in ("N", "S")] + [("a", a(1)), ("a", a(2, room="B"))]
     engine.apply(to_batch([(name, UPSERT, row) for name, row in rows]))
     found = read_all(open_rows(engine.readers, "path", point=("y", {"room": "A", "floor": "1"})))

@@ -14,6 +14,7 @@ from service.planning.planner import alternatives
 from service.views.parse import parse_view
 from tests.naive.outer_join import NaivePart, outer_join
 from tests.service.engine.test_engine import run
+from tests.service.random_views import KeptBy
 from tests.service.twin import _INF, DEFINITIONS, Row, TwinView, _equal, _meet, _not_null, _slot, _stay
 
 SPANS = {"a": ("stay", _stay), "b": ("slot", _slot)}
@@ -150,17 +151,6 @@ def drawn(rng: random.Random, kinds: list[str], shape: str = "") -> PartsView:
             assert plan.shape in ("outer", "match", "join_tree") or plan.algorithm == "lqdag"
             if shape in ("", plan.shape):
                 return view
-
-
-class KeptBy(TwinView):
-    """The same view by another algorithm."""
-
-    def __init__(self, view: PartsView, algorithm: str) -> None:
-        super().__init__(view.aliases, view.definition | {"algorithm": algorithm}, view.on, view.select, view.ends)
-        self._view = view
-
-    def combinations(self, relations: dict[str, dict[tuple[Any, ...], Row]]) -> list[tuple[Row, ...]]:
-        return self._view.combinations(relations)
 
 
 @pytest.mark.parametrize("seed", [0, 1, 2, *(pytest.param(seed, marks=pytest.mark.soak) for seed in range(3, 60))])

@@ -144,19 +144,6 @@ def test_another_view_reads_more_of_one_of_its_indexes(tmp_path: Path, equal: li
     engine.close()
 
 
-def test_a_look_up_by_the_join_key(tmp_path: Path) -> None:
-    engine = prepared(tmp_path, {name: ACYCLIC[name] for name in ("path", "twice")})
-    rows = [("b", b(i, site=site, floor=i % 2, note="A")) for i in range(4) for site in ("N", "S")] + [("a", a(1)), ("a", a(2, room="B"))]
-    engine.apply(to_batch([(name, UPSERT, row) for name, row in rows]))
-    found = read_all(open_rows(engine.readers, "path", point=("y", {"room": "A", "floor": "1"})))
-    assert found == Counter({(1, i, j): 2 for i in (1, 3) for j in (1, 2)}) == read_all(open_rows(engine.readers, "path"))
-    assert read_all(open_rows(engine.readers, "path", point=("x", {"room": "A"}))) == found
-    for point in (("x", {"room": "B"}), ("y", {"room": "A", "floor": "0"}), ("z", {"floor": "7"}), ("x", {"room": "never seen"})):
-        assert read_all(open_rows(engine.readers, "path", point=point)) == Counter(), point
-    assert read_all(open_rows(engine.readers, "twice", point=("x", {"id": "1", "floor": "1"}))) == Counter({(1, 1, 1): 2})
-    engine.close()
-
-
 def test_what_explain_tells_of_a_live_one(tmp_path: Path) -> None:
     """Of n rows of x that want one group of n dangling rows of y: nested loops look at n² of them, TreeTracker looks up each once."""
     n = 40

@@ -3,43 +3,50 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode
 
+import httpx
 import pytest
 
 import service
-from service.api.context import Context
 from service.errors import bad_parameter
-from service.instance import Instance
-from service.settings import Settings
-from tests.service.api.asking import ask, is_problem
-from tests.service.running import of_ops, running
+from tests.end_to_end import talk
+from tests.relations import declared
+from tests.service.running import PAIR
 
-VIEWS = {
+VIEWS: dict[str, Any] = {
+    "v": PAIR,
     "grouped": "SELECT a.tag, count(*) AS n FROM a GROUP BY a.tag",
     "keyed": "SELECT a.id AS i, b.id AS j FROM a JOIN b ON a.s = b.s",
     "either": "SELECT a.id FROM a UNION SELECT b.id FROM b",
 }
 
 
-@pytest.fixture(scope="module")
-def context(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Context]:
-    folder = tmp_path_factory.mktemp("parameters")
-    engine: Instance = running(folder, synchronous="normal")
-    for name, sql in VIEWS.items():
-        assert engine.put_view(name, {"sql": sql}, wait=60)[1] == "created"
-    engine.apply(of_ops("a", ("upsert", 1), ("upsert", 2)))
-    made = Context(Settings(data=folder))
-    made.open(engine)
-    yield made
-    engine.close()
+@pytest.fixture(scope="module", autouse=True)
+def defined(client: httpx.Client) -> None:
+    for name in "ab":
+        talk.define(client, name, declared("id:int64, s:int64, e:int64, tag:string?", x="s e []"))
+    for name, definition in VIEWS.items():
+        talk.view(client, name, definition)
+    talk.ok(talk.send(client, [{"relation": "a", "row": {"id": id_, "s": 0, "e": 1}} for id_ in (1, 2)]))
 
 
 ROWS = [
     ("views/v/rows?overlaps=x,1", "overlaps"),
+    ("views/v/rows?overlaps=5", "overlaps"),
+    ("views/v/rows?overlaps=1,2,3", "overlaps"),
+    ("views/v/rows?limit=x", "limit"),
+    ("views/v/rows?limit=-1", "limit"),
+    ("views/v/rows?version=x", "version"),
+    ("views/v/rows?where.a.nope=1", "where"),
+    ("views/v/rows?where.a=1", "where.a"),
+    ("views/v/changes?limit=0", "limit"),
+    ("views/v/changes?limit=-1", "limit"),
+    ("views/v/changes?wait=x", "wait"),
+    ("views/v/changes?wait=-1", "wait"),
+    ("views/v/changes?snapshot=yes", "snapshot"),
     ("views/v/rows?overlaps=2,1", "overlaps"),
     ("views/v/rows?overlaps.=,", "overlaps."),
     ("views/v/rows?overlaps=7,8&overlaps.=,", "overlaps."),
@@ -87,17 +94,19 @@ ROWS = [
 
 
 @pytest.mark.parametrize(("path", "parameter"), ROWS)
-def test_of_a_query(context: Context, path: str, parameter: str) -> None:
-    problem = is_problem(ask("GET", f"/v1/{path}", context), "bad-parameter")
-    assert problem["parameter"] == parameter and problem["detail"].startswith(f"{parameter}: ")
+def test_of_a_query(client: httpx.Client, path: str, parameter: str) -> None:
+    counted = [path.replace("/rows?", "/count?")] if path.startswith("views/") and "lim" not in path else []
+    for url in (path, *counted):
+        problem = talk.problem(client.get(f"/v1/{url}"), 400, "bad-parameter")
+        assert problem["parameter"] == parameter and problem["detail"].startswith(f"{parameter}: ")
 
 
 @pytest.mark.parametrize(
     ("field", "value"), [("source", 1), ("run", "x" * 201), ("epoch", "1"), ("epoch", 2**63), ("reset", 1), ("on_error", "ignore")]
 )
-def test_of_a_body(context: Context, field: str, value: Any) -> None:
+def test_of_a_body(client: httpx.Client, field: str, value: Any) -> None:
     body = {"changes": [], "source": "s", "epoch": 1, field: value}
-    assert is_problem(ask("POST", "/v1/changes", context, json=body), "bad-parameter")["parameter"] == field
+    assert talk.problem(client.post("/v1/changes", json=body), 400, "bad-parameter")["parameter"] == field
 
 
 @pytest.mark.parametrize(
@@ -113,16 +122,16 @@ def test_of_a_body(context: Context, field: str, value: Any) -> None:
         ("views/v/readings", {"parts": 0}, "parts"),
     ],
 )
-def test_of_a_request(context: Context, path: str, body: dict[str, Any], parameter: str) -> None:
-    problem = is_problem(ask("POST", f"/v1/{path}", context, json=body), "bad-parameter")
+def test_of_a_request(client: httpx.Client, path: str, body: dict[str, Any], parameter: str) -> None:
+    problem = talk.problem(client.post(f"/v1/{path}", json=body), 400, "bad-parameter")
     assert problem["parameter"] == parameter and problem["detail"].startswith(f"{parameter}: ")
 
 
-def test_of_a_cursor_that_was_begun_otherwise(context: Context) -> None:
-    page = ask("GET", "/v1/relations/a/rows?limit=1", context, headers={"Accept": "application/json"}).json()
+def test_of_a_cursor_that_was_begun_otherwise(client: httpx.Client) -> None:
+    page = client.get("/v1/relations/a/rows?limit=1", headers={"Accept": "application/json"}).json()
     path = f"/v1/relations/a/rows?{urlencode({'cursor': page['next']})}"
-    assert is_problem(ask("GET", f"{path}&version=0", context), "bad-parameter")["parameter"] == "version"
-    assert is_problem(ask("GET", f"{path}&where.id=1", context), "bad-parameter")["parameter"] == "cursor"
+    assert talk.problem(client.get(f"{path}&version=0"), 400, "bad-parameter")["parameter"] == "version"
+    assert talk.problem(client.get(f"{path}&where.id=1"), 400, "bad-parameter")["parameter"] == "cursor"
 
 
 def test_every_one_is_made_with_its_parameter() -> None:
