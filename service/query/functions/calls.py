@@ -40,7 +40,7 @@ SIGNATURES: dict[str, Signature] = {
     "replace": Signature("replace", (_TEXT, _TEXT, _TEXT), "string"),
     "split_part": Signature("split_part", (_TEXT, _TEXT, _INT), "string"),
     "make_date": Signature("make_date", (_INT, _INT, _INT), "date"),
-    "json_array_length": Signature("json_array_length", (("json", "string"),), "int64"),
+    "json_array_length": Signature("json_array_length", (("string", "json"),), "int64"),
 }
 """By PostgreSQL's name."""
 NUMERIC = {"abs": 1, "sign": 1, "round": 2, "trunc": 2, "floor": 1, "ceil": 1, "sqrt": 1, "power": 2, "mod": 2}

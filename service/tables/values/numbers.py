@@ -139,7 +139,7 @@ def _power(term: Term, left: pa.Array, right: pa.Array) -> pa.Array:
     x, y = floats(left), floats(right)
     with np.errstate(all="ignore"):
         found = np.power(x, y)
-        bad = ((x == 0) & (y < 0)) | ((x < 0) & (np.floor(y) != y))
+        bad = ((x == 0) & (y < 0)) | ((x < 0) & (np.floor(y) != y) & ~np.isnan(y))
         finite = np.isfinite(x) & np.isfinite(y)
         bad |= finite & (np.isinf(found) | ((found == 0) & (x != 0)))
     return made(found, nulls(left, right) | bad, "float64")

@@ -6,17 +6,21 @@ import json
 import math
 import os
 import random
+import re
+from datetime import UTC, datetime
 from decimal import Decimal
 from typing import Any
 
 import pyarrow as pa
 import pytest
 
+from livejoin.wire.kinds import sent_batch
 from service.errors import Problem
 from service.tables.projection import Projection
 from service.views.parse import parse_view
 from tests.service import postgres
-from tests.service.random_functions import HELPERS, IN_POSTGRES, KIND_OF, STEPS, Node, T, drawn, filled, literal, rooted, rows
+from tests.service.duck import connected
+from tests.service.random_functions import HELPERS, IN_DUCKDB, IN_POSTGRES, KIND_OF, STEPS, Node, T, drawn, filled, literal, rooted, rows
 
 ROWS = 20
 KINDS = [kind for kind in IN_POSTGRES if kind not in ("json", "bytes")]
@@ -101,6 +105,101 @@ def check(nodes: list[Node], seed: int) -> int:
 def test_each_step() -> None:
     rng = random.Random(1)
     assert check([rooted(rng, step, 1) for step in STEPS], 1) > 0.9 * ROWS * len(STEPS)
+
+
+def in_duckdb(nodes: list[Node], batch: pa.RecordBatch) -> dict[int, list[str | None]]:
+    shown = {**dict.fromkeys(("time", "local", "clock"), "epoch_us({0})"), "day": "({0} - DATE '1970-01-01')"}
+    found = {}
+    with connected() as connection:
+        connection.register("sent", pa.Table.from_batches([sent_batch(batch, T.sent_schema())]))
+        for number, node in enumerate(nodes):
+            value = shown.get(node.step.kind, "{0}").replace("{0}", tried(node))
+            found[number] = [one for (one,) in connection.sql(f"SELECT ({value})::text FROM sent ORDER BY id").fetchall()]
+    return found
+
+
+def tried(node: Node) -> str:
+    """Null where DuckDB has an error."""
+    return f"TRY({filled(node.step.form, [tried(arg) for arg in node.args])})" if node.args else node.sql
+
+
+def test_against_duckdb() -> None:
+    rng, given = random.Random(3), rows(random.Random(3), ROWS)
+    batch = pa.RecordBatch.from_pylist(given, schema=T.arrow_schema())
+    nodes = [rooted(rng, step, 1) for some in IN_DUCKDB.values() for step in some]
+    nodes += [drawn(rng, rng.choice(KINDS), 2, IN_DUCKDB) for _ in range(200)]
+    mine, other = ours(nodes, batch), in_duckdb(nodes, batch)
+    wrong = []
+    for number, values in mine.items():
+        pairs = list(zip(values, other[number], strict=True))
+        kind = nodes[number].step.kind
+        wrong += [(nodes[number].sql, *pair, row) for pair, row in zip(pairs, given, strict=True) if not same(kind, *pair)][:1]
+    assert not wrong, f"{len(wrong)} of {len(mine)}: " + "\n".join(map(str, wrong[:40]))
+    assert len(mine) > 0.9 * len(nodes) > 400
+
+
+@pytest.mark.parametrize(
+    ("expression", "shown"),
+    [
+        ("btrim('xxaxx', 'x')", "a"), ("substring('hotel' FROM -1 FOR 4)", "ho"), ("split_part('a,b,c', ',', -1)", "c"),
+        ("octet_length('é')", 2), ("round(2.5)", Decimal(3)), ("round(2.5::double precision)", 2.0), ("round(1234.567, -2)", Decimal(1200)),
+        ("sign((-3)::bigint)", -1.0), ("(-8) ^ (1.0 / 3)", None), ("0 ^ -1", None), ("sqrt(-1)", None), ("-2 ^ 2", 4.0),
+        ("2 ^ 3 ^ 2", 64.0),
+        ("10.5 % 3", Decimal("1.5")), ("'Room 12' ~ '[0-9]+$'", True), ("'ROOM' !~* 'room'", False),
+        ("'50%' ILIKE '5_\\%'", True),
+        ("to_char(DATE '2026-01-05', 'FMDay, DD Mon YYYY')", "Monday, 05 Jan 2026"),
+        ("to_char((TIMESTAMPTZ '2026-01-05 15:04Z') AT TIME ZONE 'Europe/Berlin', 'YYYY-MM-DD\"T\"HH24:MI')", "2026-01-05T16:04"),
+        ("date_trunc('day', (TIMESTAMPTZ '2026-07-01 23:00:00Z'), 'Europe/Berlin')", datetime(2026, 7, 1, 22, tzinfo=UTC)),
+        ("(TIMESTAMP '2026-03-29 02:30:00') AT TIME ZONE 'Europe/Berlin'", datetime(2026, 3, 29, 1, 30, tzinfo=UTC)),
+        ("(TIMESTAMP '2026-10-25 02:30:00') AT TIME ZONE 'Europe/Berlin'", datetime(2026, 10, 25, 1, 30, tzinfo=UTC)),
+        ("date_bin('15 minutes', (TIMESTAMPTZ '2020-02-11 15:44:17Z'), (TIMESTAMPTZ '2001-01-01'))",
+         datetime(2020, 2, 11, 15, 30, tzinfo=UTC)),
+        ("(DATE '2026-01-31') + INTERVAL '1 month'", datetime(2026, 2, 28, tzinfo=UTC)), ("make_date(2026, 2, 29)", None),
+        ("extract(century FROM (DATE '2000-12-31'))", Decimal(20)),
+        ("extract(epoch FROM (TIMESTAMPTZ '1970-01-01 00:00:01.5Z'))", Decimal("1.5")),
+        ("(TIMESTAMPTZ '2026-01-05') - (TIMESTAMPTZ '2026-01-04') > 20 * INTERVAL '1 hour'", True),
+        ("json_array_length('[1, [2, 3], 1e400]')", 3), ("json_array_length('{}')", None),
+        ("""'{"a": [1, {"b c": 1.10}]}' #>> '{a,1,"b c"}'""", "1.10"),
+        ("concat('a', NULL, 1, DATE '2026-01-05')", "a12026-01-05"), ("greatest(1, NULL, 2.5)", Decimal("2.5")), ("nullif(2, 2.0)", None),
+        ("'a' || 1 || TRUE", "a1true"), ("replace('aaa', '', 'b')", "aaa"), ("md5('')", "d41d8cd98f00b204e9800998ecf8427e"),
+    ],
+)  # fmt: skip
+def test_results_that_postgresql_has(expression: str, shown: Any) -> None:
+    """Those of which DuckDB has others, or none."""
+    view = parse_view("v", {"sql": f"SELECT {expression} AS x FROM t"}, {"t": T})
+    batch = pa.RecordBatch.from_pylist(rows(random.Random(1), 1), schema=T.arrow_schema())
+    (found,) = Projection(view.query, {"t": T}).rows({"t": batch}).column(0).to_pylist()
+    assert found == shown and type(found) is type(shown)
+
+
+def test_a_text_that_is_too_long_is_null() -> None:
+    doubled = "t"
+    for _ in range(5):
+        doubled = f"replace({doubled}, 'a', repeated)".replace("repeated", "'" + "a" * 40 + "'")
+    view = parse_view("v", {"sql": f"SELECT {doubled} AS x FROM t"}, {"t": T})
+    batch = pa.RecordBatch.from_pylist([dict.fromkeys(T.arrow_schema().names) | {"id": 1, "t": "a"}], schema=T.arrow_schema())
+    assert Projection(view.query, {"t": T}).rows({"t": batch}).column(0).to_pylist() == [None]
+
+
+def test_arguments_of_any_types() -> None:
+    """Are refused, or have values."""
+    rng = random.Random(4)
+    batch = pa.RecordBatch.from_pylist(rows(rng, 20), schema=T.arrow_schema())
+    refused = 0
+    for _ in range(2000):
+        step = rng.choice(STEPS)
+        takes = tuple(one if rng.random() < 0.5 else rng.choice(list(IN_POSTGRES)) for one in step.takes)
+        text = rooted(rng, step._replace(takes=takes), 1).sql
+        text = re.sub(r"'[^']*'|[0-9]+", lambda one: rng.choice(("NULL", "-7", "''", "1e300", "'x'", *[one[0]] * 12)), text)
+        try:
+            view = parse_view("v", {"sql": f"SELECT {text} AS x FROM t"}, {"t": T})
+        except Problem as problem:
+            assert problem.type in ("unsupported-query", "bad-query", "unknown-column"), text
+            refused += 1
+            continue
+        made = Projection(view.query, {"t": T}).rows({"t": batch})
+        made.validate(full=True)
+    assert 200 < refused < 1800
 
 
 def depths(seed: int, count: int) -> list[Node]:

@@ -374,7 +374,7 @@ def test_both_forms_are_one_view() -> None:
         ("greatest(k, t)", "unsupported-query", "GREATEST of int64 and string"),
         ("nullif(doc, doc)", "unsupported-query", "the comparison = of json"),
         ("date_trnc('day', w)", "unsupported-query", "did you mean date_trunc(…)?"),
-        ("json_array_length(k)", "unsupported-query", "it takes JSON or a text"),
+        ("json_array_length(k)", "unsupported-query", "it takes a text or JSON"),
         ("c * c * c * c", "unsupported-query", "a decimal has at most 38: cast one side to fewer digits, or to float64"),
         ("k + INTERVAL '1 day'", "unsupported-query", "a timestamp or a date takes an INTERVAL"),
         ("CASE WHEN k THEN 1 END", "unsupported-query", "AND of int64"),
