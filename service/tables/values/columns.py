@@ -27,7 +27,10 @@ def type_of(kind: str) -> pa.DataType:
 
 
 def nulls(*arrays: pa.Array) -> Mask:
-    null: Mask = np.logical_or.reduce([np.asarray(array.is_null()) for array in arrays])
+    null = np.zeros(len(arrays[0]), np.bool_)
+    for array in arrays:
+        if array.null_count:
+            null |= np.asarray(array.is_null())
     return null
 
 
@@ -37,11 +40,11 @@ def ints(array: pa.Array) -> Ints:
         array = array.view(pa.int64())
     elif pa.types.is_date32(array.type):
         array = array.view(pa.int32()).cast(pa.int64())
-    return np.asarray(array.fill_null(0))
+    return np.asarray(array.fill_null(0) if array.null_count else array)
 
 
 def floats(array: pa.Array) -> Floats:
-    return np.asarray(array.fill_null(0.0))
+    return np.asarray(array.fill_null(0.0) if array.null_count else array)
 
 
 def made(values: Ints | Floats | Mask, null: Mask, kind: str) -> pa.Array:

@@ -20,6 +20,7 @@ from service.query.model import Query
 from service.tables.masks import select_mask
 from service.views.parse import parse_view
 from tests.service.definitions import RELATIONS, refused, sql
+from tests.service.random_functions import T, drawn
 from tests.service.random_sql import DEFINITIONS
 from tests.service.random_terms import Terms
 
@@ -87,17 +88,18 @@ def test_what_rejects_nulls() -> None:
         (one,) = where(condition).filters
         assert isinstance(one, Holds) and one.rejects_null == rejects, condition
     rng = random.Random(5)
-    nulls = pa.RecordBatch.from_pylist([{}], schema=DEFINITIONS["l"].arrow_schema())
+    relations = {"l": DEFINITIONS["l"], "t": T}
+    nulls = {name: pa.RecordBatch.from_pylist([{}], schema=one.arrow_schema()) for name, one in relations.items()}
     seen = Counter[bool]()
-    for _ in range(400):
-        condition = Terms(rng, ["x"]).condition()
+    for number in range(400):
+        name, condition = ("l", Terms(rng, ["x"]).condition()) if number % 2 else ("t", drawn(rng, "bool", 2).sql)
         try:
-            query = sql(f"SELECT x.id FROM l x WHERE {condition}", DEFINITIONS).query
+            query = sql(f"SELECT x.id FROM {name} x WHERE {condition}", relations).query
         except Problem as problem:
-            assert problem.type == "unsupported-query", condition
+            assert problem.type in ("unsupported-query", "bad-query"), condition
             continue
         for one in query.filters:
-            met = bool(select_mask([one], nulls)[0])
+            met = bool(select_mask([one], nulls[name])[0])
             assert not (met and one.rejects_null), condition
             seen[met or one.rejects_null] += 1
     assert seen[True] > 3 * seen[False], seen
