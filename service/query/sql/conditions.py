@@ -89,7 +89,7 @@ class Conditions:
     def _aliases(self, *nodes: exp.Expr) -> list[str]:
         """Return the aliases whose columns, or intervals, the nodes name."""
         found = dict[str, None]()
-        for column in (one for node in nodes for one in node.walk(prune=lambda one: isinstance(one, exp.Query))):
+        for column in (one for node in nodes for one in node.walk(bfs=False, prune=lambda one: isinstance(one, exp.Query))):
             if not isinstance(column, exp.Column):
                 continue
             try:

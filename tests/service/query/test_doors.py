@@ -196,7 +196,7 @@ def json_having(kind: str, value: Any) -> Any:
 def json_delete(kind: str, value: Any) -> Any:
     where = [{"column": "v", "op": "!=", "value": value}]
     checked(Deletion, {"where": where})
-    return _constant(read_where("r", definition(kind), where))
+    return _constant(read_where("r", definition(kind), where, 1))
 
 
 def window(kind: str, text: str) -> Any:
