@@ -18,13 +18,15 @@ from livejoin.wire.schema import Column, RelationDefinition
 from tests.end_to_end import talk
 from tests.server_process import ServerProcess
 from tests.service import postgres
-from tests.service.questions.reading import FILES, complaint, read
+from tests.service.questions.reading import FILES, Question, complaint, read
 
 pytestmark = pytest.mark.skipif(postgres.PROGRAMS is None, reason="PostgreSQL is not installed")
 
 _OURS = re.compile(r"\b(gaps|coverage|overlaps)\(|QUALIFY", re.IGNORECASE)  # PostgreSQL lacks these
 _TYPES = {"int64": "bigint", "float64": "double precision", "string": "text", "timestamp": "timestamptz"}
-_ROWS = 60
+_COMPARED = re.compile(r"(\w+) (?:=|<>|IN|I?LIKE|~\*?) (\([^)]*\)|'[^']*')")
+_LETTERS = ["A", "C", "G", "T", "Smith"]
+_ROWS = 240
 _START = datetime(2000, 1, 1, tzinfo=UTC)
 _DURATION = re.compile(r"P(?:(-?\d+)D)?(?:T(?:(-?\d+)H)?(?:(-?\d+)M)?(?:(-?[\d.]+)S)?)?")
 
@@ -32,8 +34,11 @@ _DURATION = re.compile(r"P(?:(-?\d+)D)?(?:T(?:(-?\d+)H)?(?:(-?\d+)M)?(?:(-?[\d.]
 class Data:
     """Random rows of some relations, and their changes."""
 
-    def __init__(self, relations: dict[str, RelationDefinition], texts: list[str], rng: Random) -> None:
-        self.relations, self._texts, self._rng = relations, texts, rng
+    def __init__(self, relations: dict[str, RelationDefinition], questions: list[Question], rng: Random) -> None:
+        self.relations, self._rng = relations, rng
+        self._texts: dict[str, list[str]] = {}  # with which the questions compare a column
+        for column, texts in _COMPARED.findall(" ".join(one.sql for one in questions)):
+            self._texts.setdefault(column, []).extend(re.findall(r"'(\w+)'", texts))
         self.rows: dict[str, dict[tuple[Any, ...], dict[str, Any]]] = {name: {} for name in relations}
 
     def change(self, count: int) -> list[dict[str, Any]]:
@@ -64,8 +69,10 @@ class Data:
         if column.nullable and rng.random() < 0.2:
             return None
         match column.type:
+            case "int64" if column.name.endswith("id"):
+                return rng.randrange(1, 60)
             case "int64":
-                return rng.randrange(1, 13)
+                return rng.choice([rng.randrange(1, 13), rng.randrange(1, 13), rng.randrange(1, 50_000)])
             case "float64":
                 return rng.randrange(1, 400) / 4
             case "decimal":
@@ -80,7 +87,7 @@ class Data:
                 return str(UUID(int=rng.getrandbits(128)))
             case "json":
                 return rng.choice(['{"cause": "storm"}', '{"cause": null}', "{}", '{"cause": "ice", "n": 1}'])
-        return rng.choice(self._texts)
+        return rng.choice([*_LETTERS, *_LETTERS, *self._texts.get(column.name, []) * 3])
 
 
 def later(value: Any) -> Any:
@@ -139,8 +146,7 @@ def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]
 def test_answers(service: ServerProcess, file: Path) -> None:
     relations, questions = read(file)
     asked = [one for one in questions if complaint(one.sql, relations) is None and not _OURS.search(one.sql)]
-    texts = sorted({text for one in questions for text in re.findall(r"'(\w+)'", one.sql) if not text.isdigit()})
-    data = Data(relations, texts, Random(file.stem))
+    data = Data(relations, questions, Random(file.stem))
     with service.client() as client:
         for name, definition in relations.items():
             talk.define(client, name, definition.to_json())
@@ -156,7 +162,7 @@ def test_answers(service: ServerProcess, file: Path) -> None:
                 pairs = json.loads(row, object_pairs_hook=list, parse_float=Decimal)
                 expected.setdefault(int(number), []).append([value for _, value in pairs])
             empty = [one.words for number, one in enumerate(asked) if number not in expected]
-            assert len(empty) < len(asked) / 4, empty
+            assert len(empty) <= len(asked) / 4, empty
             for number, one in enumerate(asked):
                 lines = client.get(f"/v1/views/{file.stem}_{number}/rows").text.splitlines()
                 found = [list(json.loads(line, parse_float=Decimal).values()) for line in lines]
