@@ -73,6 +73,9 @@ SELECT passenger, SUM(coalesce(miles, 0)) AS miles FROM tickets GROUP BY passeng
 -- Which airports have no flight to Lisbon?
 SELECT a.code FROM airports a WHERE a.code NOT IN (SELECT origin FROM flights WHERE destination = 'LIS');
 
+-- instead
+SELECT a.code FROM airports a WHERE NOT EXISTS (SELECT 1 FROM flights f WHERE f.origin = a.code AND f.destination = 'LIS');
+
 -- Which flight numbers are malformed?
 SELECT id, number FROM flights WHERE number !~ '^[A-Z0-9]{2}[0-9]{1,4}$';
 
@@ -95,6 +98,11 @@ WHERE EXISTS (SELECT 1 FROM duties d JOIN crew c ON c.id = d.crew_id WHERE d.fli
 SELECT country, date_trunc('month', bought) AS month, round(sum(fare), 0) AS total
 FROM (SELECT t.fare, t.bought, a.country FROM tickets t JOIN flights f ON f.id = t.flight_id JOIN airports a ON a.code = f.origin) x
 GROUP BY country, date_trunc('month', bought);
+
+-- instead
+SELECT a.country, date_trunc('month', t.bought) AS month, round(sum(t.fare), 0) AS total
+FROM tickets t JOIN flights f ON f.id = t.flight_id JOIN airports a ON a.code = f.origin
+GROUP BY a.country, date_trunc('month', t.bought);
 
 -- Which flights are delayed and overlap a closure of their origin?
 SELECT DISTINCT f.id FROM flights f JOIN delays d ON d.flight_id = f.id JOIN closures c ON c.airport = f.origin
