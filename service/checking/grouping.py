@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 
 from livejoin.wire.kinds import SENT_TYPES, kept
 from service.query.conditions import Condition, Either, Filter, Holds
-from service.query.model import AGGREGATE, GROUP, Aggregate, Grouping
+from service.query.model import AGGREGATE, GROUP, VARIANCES, Aggregate, Grouping
 from service.tables.masks import holding, select_mask
 from service.tables.terms import evaluated
 from service.tables.truncation import trunc_dates, trunc_timestamps
@@ -190,7 +190,27 @@ def _one(value: Any) -> Any:
     return value + 0.0 if isinstance(value, float) else value
 
 
+def _variance(function: str, unit: int, values: list[Any]) -> float | None:
+    """The exact variance, or its root, rounded once; null if a square is beyond the floats."""
+    less = function.endswith("samp")
+    if len(values) <= less:
+        return None
+    if isinstance(values[0], float):
+        if not all(map(math.isfinite, values)):
+            return math.nan
+        if any(math.isinf(value * value) for value in values):
+            return None
+    exact = [Fraction(value) / unit for value in values]
+    mean = sum(exact, Fraction()) / len(exact)
+    try:
+        found = float(sum(((value - mean) ** 2 for value in exact), Fraction()) / (len(exact) - less))
+    except OverflowError:
+        return None
+    return math.sqrt(found) if function.startswith("stddev") else found
+
+
 _FUNCTIONS: dict[str, Callable[[list[Any]], Any]] = {
+    **{function: partial(_variance, function, 1) for function in VARIANCES},
     "count_distinct": lambda values: len({_position(value) for value in values}),
     "sum": _sum,
     "avg": lambda values: _exactly(values, len(values)),
@@ -198,6 +218,7 @@ _FUNCTIONS: dict[str, Callable[[list[Any]], Any]] = {
     "max": lambda values: _one(max(values, key=_position)),
 }
 _OF_DECIMALS: dict[str, Callable[[int, list[Any]], Any]] = {
+    **{function: partial(_variance, function) for function in VARIANCES},
     "sum": lambda unit, values: total if abs(total := sum(values)) < 10**38 else None,
     "avg": lambda unit, values: _exactly(values, len(values) * unit),
 }

@@ -35,7 +35,10 @@ _AS = re.compile(r"\s(?:as)\s+(?=\S)", re.IGNORECASE)
 _COMPARED = {op: kind for kind, op in COMPARED.items()}
 _JOINED = {"equal": exp.EQ, "at_most": exp.LTE, "less": exp.LT, "not_equal": exp.NEQ}
 _CONNECTED: dict[str, type[exp.Connector]] = {"and": exp.And, "or": exp.Or}
-_FUNCTIONS: dict[str, type[exp.AggFunc]] = {"count": exp.Count, "sum": exp.Sum, "avg": exp.Avg, "min": exp.Min, "max": exp.Max}
+_FUNCTIONS: dict[str, type[exp.AggFunc]] = {
+    "count": exp.Count, "sum": exp.Sum, "avg": exp.Avg, "min": exp.Min, "max": exp.Max, "var_samp": exp.Variance,
+    "var_pop": exp.VariancePop, "stddev_samp": exp.StddevSamp, "stddev_pop": exp.StddevPop,
+}  # fmt: skip
 _Node = TypeVar("_Node", bound=exp.Expr)
 _Columns = Mapping[str, Sequence[str]]
 """The names of columns by alias."""

@@ -341,6 +341,10 @@ class Aggregated(Form):
     avg: Of | None = Field(None, description="the mean of the values; null if there are none")
     min: Of | None = Field(None, description="the least value; null if there are none")
     max: Of | None = Field(None, description="the greatest value; null if there are none")
+    var_samp: Of | None = Field(None, description="the variance of the values as a sample; null if there are less than two")
+    var_pop: Of | None = Field(None, description="the variance of the values; null if there are none")
+    stddev_samp: Of | None = Field(None, description="the standard deviation of the values as a sample: the root of `var_samp`")
+    stddev_pop: Of | None = Field(None, description="the standard deviation of the values: the root of `var_pop`")
     expression: str | None = Field(
         None, min_length=1, max_length=MAX_SQL, description="SQL over aggregates and columns of groups, such as `sum(b.price) / count(*)`"
     )

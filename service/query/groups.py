@@ -9,19 +9,19 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from livejoin.wire.kinds import decimal_kind, digits_of
+from livejoin.wire.kinds import MOST_DIGITS, decimal_kind, digits_of
 from service.errors import Problem
 from service.query.conditions import ColumnRef, Condition, Filter, IntervalRef, Term
 from service.query.filters import either, ordered
 from service.query.literals import Physical
-from service.query.model import AGGREGATE, GROUP, STRETCH_END, Aggregate, GroupColumn, Grouping, GroupOutput, Output, is_stretch
+from service.query.model import AGGREGATE, GROUP, STRETCH_END, VARIANCES, Aggregate, GroupColumn, Grouping, GroupOutput, Output, is_stretch
 from service.query.naming import told_apart
 from service.query.scope import Scope
-from service.query.terms import cast, chosen
+from service.query.terms import cast
 
 _ORDERED = ("int64", "float64", "timestamp", "date", "time", "bool")
 _COMPARED = (*_ORDERED, "string", "uuid", "bytes")
-_SAME: Mapping[str, str] = {type_: type_ for type_ in _ORDERED}
+_SAME: Mapping[str, str] = {type_: type_ for type_ in _COMPARED}
 LONGEST_DIFFERENCE = 19  # digits of the difference of two decimals
 DIGITS_OF_SUM = 38
 _DIGITS_OF_MANY = 12
@@ -35,6 +35,7 @@ RESULTS: Mapping[str, _Results] = {
     "avg": ({"int64": "float64", "float64": "float64"}, lambda precision, scale: "float64"),
     "min": (_SAME, decimal_kind),
     "max": (_SAME, decimal_kind),
+    **dict.fromkeys(VARIANCES, ({"int64": "float64", "float64": "float64"}, lambda precision, scale: "float64")),
 }
 """The kinds of values that each function takes, with the kind of its result; then the kind of its result for decimals."""
 
@@ -43,13 +44,17 @@ def result_of(function: str, kind: str) -> str | None:
     """Return the kind of the result; None: the function does not take such values."""
     plain, decimal = RESULTS[function]
     digits = digits_of(kind)
-    return decimal(*digits) if digits is not None else plain.get(kind)
+    if digits is None:
+        return plain.get(kind)
+    most = {"avg": digits[1], **dict.fromkeys(VARIANCES, digits[0])}.get(function, 0)  # a divisor, or squares, of 64 bits
+    return decimal(*digits) if most <= MOST_DIGITS else None
 
 
 WORDS = {"count_distinct": "COUNT(DISTINCT …)"}  # for the others, the name in capitals
 UNITS = ("hour", "day", "week", "month", "quarter", "year")
 _SUMS = "sums and averages are of int64, float64, decimals and duration(…)"
-_INSTEAD = {"sum": _SUMS, "avg": _SUMS, "min": "compare numbers, times and bools", "max": "compare numbers, times and bools"}
+_FEWER = "it is of int64, float64 and decimals of up to 18 digits: cast it to double precision"
+_INSTEAD = {"sum": _SUMS, "avg": f"{_SUMS}; cast a decimal of more than 18 digits to double precision", **dict.fromkeys(VARIANCES, _FEWER)}
 
 
 def unsupported(part: str, instead: str) -> Problem:
@@ -133,18 +138,6 @@ class GroupsDraft:
         if made not in self.aggregates:
             self.aggregates.append(made)
         return self.aggregates.index(made)
-
-    def only_where(self, condition: Term, output: Output | None) -> Output:
-        """Return what an aggregate with FILTER reads: null where the condition does not hold. None: the rows themselves."""
-        if output is None:
-            value = Term("constant", "int64", (), 1)
-        elif output.column is not None:
-            value = Term("column", self.type_of(output), (), output.column)
-        elif output.term is not None:
-            value = output.term
-        else:
-            raise unsupported("FILTER of an aggregate of duration(…)", "compute the length with the columns of its ends")
-        return Output("", "term", None, (), chosen([(condition, value)], None))
 
     def value(self, one: GroupOutput) -> Term:
         """Return a column of the groups as a part of an expression."""

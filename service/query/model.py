@@ -145,7 +145,10 @@ class Branch(NamedTuple):
     absent: tuple[int, ...]
 
 
-AggregateFunction = Literal["count", "count_distinct", "sum", "avg", "min", "max"]
+AggregateFunction = Literal[
+    "count", "count_distinct", "sum", "avg", "min", "max", "var_samp", "var_pop", "stddev_samp", "stddev_pop"
+]  # fmt: skip
+VARIANCES = ("var_samp", "var_pop", "stddev_samp", "stddev_pop")
 AGGREGATE_FUNCTIONS: tuple[AggregateFunction, ...] = get_args(AggregateFunction)
 TruncUnit = Literal["hour", "day", "week", "month", "quarter", "year"]
 GROUP, AGGREGATE, COMPUTED, STRETCH_END = "group", "aggregate", "computed", "stretch"

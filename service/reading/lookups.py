@@ -280,7 +280,7 @@ def _field(type_: str, nullable: bool, parameter: str, text: str) -> pa.Array:
     """Parse one value, written like a field of CSV: the empty text is null where the column may be null, and texts and bytes may be in
     double quotes."""
     if not text and nullable:
-        return pa.nulls(1, KEPT_TYPES[type_])
+        return pa.nulls(1, _type(type_))
     if type_ in ("string", "bytes") and text.startswith('"'):
         if not _QUOTED.fullmatch(text):
             raise bad_parameter(parameter, f'{text!r} is not quoted as in CSV: write "…", with "" for a double quote inside')
@@ -296,11 +296,14 @@ def _value(type_: str, parameter: str, text: str, is_key: bool = False) -> pa.Ar
             comparable(value)
     except BadLiteral as error:
         raise bad_parameter(parameter, str(error)) from None
-    if (digits_of(type_) or (0, 0))[0] > MOST_DIGITS:  # of an expression
-        return pa.array([value], pa.decimal128(38, 0))
     if type_ == "date":
         return pa.array([value], pa.int32()).cast(KEPT_TYPES[type_])
-    return pa.array([value], KEPT_TYPES[type_])
+    return pa.array([value], _type(type_))
+
+
+def _type(kind: str) -> pa.DataType:
+    """Return the type of a value that is looked up; a decimal of more than 18 digits is that of an expression."""
+    return pa.decimal128(38, 0) if (digits_of(kind) or (0, 0))[0] > MOST_DIGITS else KEPT_TYPES[kind]
 
 
 def _bounds(view: LiveView, window: Window | None) -> Bounds | None:

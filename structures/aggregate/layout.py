@@ -29,6 +29,7 @@ OF_ROWS, OF_COUNT, OF_INT_SUM, OF_INT_MEAN, OF_FLOAT_SUM, OF_FLOAT_MEAN = range(
 OF_LEAST, OF_GREATEST, OF_LEAST_FLOAT, OF_GREATEST_FLOAT = range(6, 10)
 OF_WIDE_SUM = 10  # of an INT_SUM, in two columns: the high and the low word of 128 bits; out of range with more than 38 digits
 OF_WIDER_SUM, OF_WIDER_MEAN = 11, 12  # the same of two INT_SUMs, of low words and of high ones (`results.wider`)
+OF_FILLED = 13  # left to the caller (`grouped/filled.py`)
 STEP_KIND, STEP_COLUMN, STEP_WORD = range(3)  # columns of `steps`
 KIND, WORD, COUNTED, TREE, SCALE = range(5)  # columns of `results`
 LOWEST, MIDDLE, HIGHEST, DIGITS = range(4)  # words of an INT_SUM, and of an amount that is added to one

@@ -14,6 +14,7 @@ from structures.aggregate.layout import (
     MIDDLE,
     NULLS_A_CELL,
     OF_COUNT,
+    OF_FILLED,
     OF_FLOAT_MEAN,
     OF_FLOAT_SUM,
     OF_GREATEST_FLOAT,
@@ -128,7 +129,7 @@ def emit(plan: Plan, store: Store, code: int, out: Any, k: int) -> None:
             value, null = cells[code, ROWS], False
         elif kind == OF_COUNT:
             value, null = cells[code, w], False
-        elif null:
+        elif null or kind == OF_FILLED:
             pass
         elif kind == OF_INT_SUM:
             null = not fits_int64(cells[code, w + MIDDLE], cells[code, w + HIGHEST])

@@ -63,7 +63,9 @@ _SQL: dict[str, Sequence[str]] = {  # beyond the greatest depth, the first alter
     "unit": ("day", "hour", "week", "month", "quarter", "year", "day", "month", "minute", "x"),
     "aggregate": ("COUNT(*)", "COUNT(<column>)", "COUNT(DISTINCT <column>)", "SUM(<column>)", "AVG(<column>)", "MIN(<column>)",
         "MAX(<column>)", "SUM(duration(<interval>))", "SUM(duration(<interval>, <interval>))", "MIN(<term>)", "SUM(DISTINCT <column>)",
-        "COUNT()", "COUNT(*) FILTER (WHERE <filter>)", "MAX(<interval>)", "STRING_AGG(<column>, ',')", "COUNT(<column>, <column>)"),
+        "COUNT()", "COUNT(*) FILTER (WHERE <filter>)", "SUM(<term>) FILTER (WHERE <filter>)",
+        "MAX(<term>)", "stddev(<term>)", "var_pop(<column>)", "bool_or(<term>)", "every(<filter>)", "(SUM(<column>) / COUNT(*))",
+        "MAX(<interval>)", "STRING_AGG(<column>, ',')", "COUNT(<column>, <column>)"),
     "shown": ("<column> AS <fresh>", "<column>", "<alias>.<name> AS <fresh>", "<term> AS <fresh>", "<term>", "<alias>.*",
         "<aggregate> AS <fresh>", "intersection(<interval>, <interval>) AS <fresh>", "intersection(<interval>) AS <fresh>",
         "duration(<interval>) AS <fresh>", "gaps(<interval>, <interval>) AS <fresh>", "coverage(<interval>, <interval>) AS <fresh>",
@@ -74,7 +76,9 @@ _SQL: dict[str, Sequence[str]] = {  # beyond the greatest depth, the first alter
         "DISTINCT ON (<column>, <column>) <shown>", "<column> AS <fresh>, <aggregate> AS <fresh>", "<aggregate> AS <fresh>",
         "<aggregate> AS <fresh>, <aggregate> AS <fresh>"),
     "rest": ("", "", "", "", "", "", "", "", "", "", "", "", "GROUP BY <column>", "GROUP BY <column>, <column>",
-        "GROUP BY <column> HAVING <aggregate> <op> <value>", "GROUP BY ALL", "GROUP BY <term>", "GROUP BY 1", "HAVING COUNT(*) > 1",
+        "GROUP BY <column> HAVING <aggregate> <op> <value>",
+        "GROUP BY <term>, <column> HAVING <aggregate> <op> <aggregate>", "GROUP BY ALL", "GROUP BY <term>", "GROUP BY 1",
+        "HAVING COUNT(*) > 1",
         "GROUP BY <column> HAVING <condition>", "ORDER BY <column>", "ORDER BY <column>, <column> DESC NULLS LAST", "LIMIT 3",
         "QUALIFY ROW_NUMBER() OVER (PARTITION BY <column> ORDER BY <column>) <= 2",
         "QUALIFY ROW_NUMBER() OVER (ORDER BY <column> DESC NULLS LAST) = 1", "QUALIFY RANK() OVER (ORDER BY <column>) = 1",
@@ -282,10 +286,13 @@ class Drawn:
 
     def _aggregated(self) -> dict[str, Any]:
         rng = self.random
-        function = rng.choice(("count", "count_distinct", "sum", "avg", "min", "max"))
+        function = rng.choice(("count", "count_distinct", "sum", "avg", "min", "max", "var_samp", "stddev_pop", "expression"))
         self._fresh += 1
-        of: Any = rng.choice((self.column(), self.column(), "*", {"duration": [self._fill("<interval>")]}))
-        return {function: of, "as": rng.choice(("n", f"c{self._fresh}"))}
+        computed = {"duration": [self._fill("<interval>")]}, {"expression": self._fill("<term>")}
+        of: Any = rng.choice((self.column(), self.column(), "*", *computed))
+        of = self._fill("<aggregate> + <aggregate>") if function == "expression" else of
+        filter = {"filter": [self._entry(self.column())]} if rng.random() < 0.1 else {}
+        return {function: of, "as": rng.choice(("n", f"c{self._fresh}"))} | filter
 
 
 _WORD = re.compile(r"\s+|'[^']*'|\w+|<>|[<>]=|.", re.DOTALL)
@@ -298,7 +305,7 @@ _ALIKE: Sequence[Sequence[str]] = (
     ("LEFT", "RIGHT", "FULL", "SEMI", "ANTI", "ASOF"),
     ("JOIN", "LEFT JOIN", "SEMI JOIN", "ANTI JOIN", "CROSS JOIN"),
     ("AND", "OR", "AND NOT"),
-    ("SUM", "AVG", "MIN", "MAX", "COUNT"),
+    ("SUM", "AVG", "MIN", "MAX", "COUNT", "bool_and", "stddev", "var_samp"),
     ("gaps", "coverage", "intersection", "duration", "overlaps", "abs", "coalesce"),
     ("UNION", "EXCEPT", "INTERSECT"),
     ("EXISTS", "NOT EXISTS"),

@@ -52,13 +52,28 @@ def one_value(value: Any) -> Any:
     return value
 
 
+def spread(found: Sequence[float], less: int, root: bool) -> float | None:
+    """Return the exact variance, rounded once, or its root."""
+    if len(found) <= less:
+        return None
+    if any(isinstance(one, float) and not math.isfinite(one) for one in found):
+        return math.nan
+    mean = sum(map(Fraction, found), Fraction()) / len(found)
+    whole = nearest(sum(((Fraction(one) - mean) ** 2 for one in found), Fraction()) / (len(found) - less))
+    return math.sqrt(whole) if root else whole
+
+
 FUNCTIONS: dict[str, Callable[[list[Any]], Any]] = {
     "count": len,
     "count_distinct": lambda found: len({one_value(value) for value in found}),
     "sum": lambda found: exact_sum(found) if isinstance(found[0], float) else int_sum(found),
     "avg": lambda found: exact_mean(found),
-    "min": lambda found: min(found, key=order) + (0.0 if isinstance(found[0], float) else 0),
-    "max": lambda found: max(found, key=order) + (0.0 if isinstance(found[0], float) else 0),
+    "var_pop": lambda found: spread(found, 0, False),
+    "var_samp": lambda found: spread(found, 1, False),
+    "stddev_pop": lambda found: spread(found, 0, True),
+    "stddev_samp": lambda found: spread(found, 1, True),
+    "min": lambda found: min(found, key=order) + (0.0 if isinstance(found[0], float) else type(found[0])()),
+    "max": lambda found: max(found, key=order) + (0.0 if isinstance(found[0], float) else type(found[0])()),
 }
 
 

@@ -42,6 +42,11 @@ class GroupTerms:
             (
                 (f"SUM({terms.of('int')})", "3"), (f"SUM({terms.of('decimal')})", "3.02"), (f"SUM(({x}.f + {x}.k))", "1.37"),
                 (f"AVG({terms.of('int', 'decimal')})", "1.37"), (f"COUNT({terms.term()})", "2"), (f"COUNT(DISTINCT {terms.of()})", "2"),
+                (f"{rng.choice(('MIN', 'MAX'))}({terms.of('text')})", "'b'"), (f"{rng.choice(('MIN', 'MAX'))}({x}.t)", "'a'"),
+                (f"MIN({x}.u)", "'00000000-0000-4000-8000-00000000000a'"), (f"MAX({x}.y)", "'\\x61'"),
+                (f"{rng.choice(('MIN', 'MAX'))}({terms.of('decimal')})", "3.02"), (f"bool_and({terms.of('bool')})", "TRUE"),
+                (f"bool_or({terms.of('bool')})", "TRUE"), (f"stddev_samp({terms.of('int')})", "3.37"), (f"stddev_pop({x}.m)", "1.37"),
+                (f"var_samp({x}.p)", "33.37"), (f"variance({x}.k)", "1.37"), (f"var_pop({x}.k + {x}.p)", "33.37"),
                 (f"MIN({terms.of('int', 'float')})", "3"), (f"MAX({terms.of('int', 'float')})", "3"), (f"MAX({terms.of('bool')})", "TRUE"),
                 (f"MIN({terms.of('date')})", "'2026-02-01'"), (f"MAX({terms.of('timestamp')})", "'2026-01-30 03:00:00+00'"),
                 (f"SUM({x}.p)", "60"), (f"SUM({x}.m)", "20.04"), ("COUNT(*)", "2"), (f"MIN({x}.w)", "'2026-01-30 03:00:00+00'"),

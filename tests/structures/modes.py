@@ -67,7 +67,11 @@ STRUCTURES = {
     ),
     "aggregate": Structure(
         "aggregate.machine.AggregateMachine",
-        ("tests/structures/aggregate/test_groups.py", "tests/structures/grouped/test_following.py"),
+        (
+            "tests/structures/aggregate/test_groups.py",
+            "tests/structures/grouped/test_following.py",
+            "tests/structures/grouped/test_texts.py",
+        ),
         "not tens_of_thousands",
         (
             Canary(
@@ -81,6 +85,7 @@ STRUCTURES = {
             Canary("structures.aggregate.results", "fits_int64", "lambda s1, s2: True"),
             Canary("structures.aggregate.results", "bits_of", "lambda order: order"),
             Canary("structures.aggregate.values", "is_thin", "lambda tree, block: False"),
+            Canary("structures.grouped.texts", "is_less", "lambda stored, a, b: was(stored, b, a)"),
             Canary("structures.rows.succession", "differ", "lambda emitted, i, cells, slot, shown: True"),
         ),
     ),

@@ -19,9 +19,14 @@ from service.query.sql.names import Names, fold
 from service.query.sql.output_names import name_of, told_apart
 from service.query.sql.over_groups import read_over
 from service.query.sql.terms import COMPARED, is_constant, read_constant, read_like, read_term, require_text
-from service.query.terms import logical
+from service.query.terms import chosen, logical
 
-_FUNCTIONS: dict[type[exp.Expr], str] = {exp.Count: "count", exp.Sum: "sum", exp.Avg: "avg", exp.Min: "min", exp.Max: "max"}
+_FUNCTIONS: dict[type[exp.Expr], str] = {
+    exp.Count: "count", exp.Sum: "sum", exp.Avg: "avg", exp.Min: "min", exp.Max: "max", exp.LogicalAnd: "min", exp.LogicalOr: "max",
+    exp.Variance: "var_samp", exp.VariancePop: "var_pop", exp.Stddev: "stddev_samp", exp.StddevSamp: "stddev_samp",
+    exp.StddevPop: "stddev_pop",
+}  # fmt: skip
+_ALL = "the aggregates are COUNT, SUM, AVG, MIN, MAX, BOOL_AND, BOOL_OR, VAR_SAMP, VAR_POP, STDDEV_SAMP and STDDEV_POP"
 _SQL = "postgres"
 _IN_HAVING = "in HAVING is not in GROUP BY: write the condition in WHERE"
 _IN_SELECT = "must be in GROUP BY, or in an aggregate: a group has several values of it"
@@ -195,9 +200,11 @@ class _Groups:
         said, condition = node.sql(_SQL), None
         if isinstance(node, exp.Filter):
             node, condition = node.this, node.expression.this
+        if isinstance(node, exp.Anonymous):  # EVERY
+            node = exp.LogicalAnd(this=node.expressions[0], expressions=node.expressions[1:])
         function = _FUNCTIONS.get(type(node))
         if function is None:
-            raise unsupported(said, "the aggregates are COUNT, SUM, AVG, MIN and MAX")
+            raise unsupported(said, _ALL)
         of = node.this.unnest() if node.this is not None else None
         if node.args.get("expressions"):
             raise unsupported(said, "an aggregate takes one value")
@@ -213,9 +220,13 @@ class _Groups:
         is_rows = function == "count" and (of is None or isinstance(of, exp.Literal) or of == exp.Star())
         if of is None or (_is_star(of) and not is_rows):
             raise unsupported(said, "an aggregate takes one value")
-        output = None if is_rows else self._grouped(of)[0] if isinstance(of, exp.Column) else self._computed(of)
-        if condition is not None:
-            output = self._groups.only_where(read_term(condition, self._names), output)
+        if condition is None:
+            output = None if is_rows else self._grouped(of)[0] if isinstance(of, exp.Column) else self._computed(of)
+        else:  # null where it does not hold
+            value = Term("constant", "int64", (), 1) if is_rows else read_term(of, self._names)
+            output = Output("", "term", None, (), chosen([(read_term(condition, self._names), value)], None))
+        if isinstance(node, exp.LogicalAnd | exp.LogicalOr) and (output is None or self._groups.type_of(output) != "bool"):
+            raise unsupported(said, "it takes conditions and columns of type bool")
         return self._groups.aggregate(function, output, of.sql(_SQL))
 
     def _having(self, into: GroupsDraft, node: exp.Expr, negated: bool = False) -> None:
@@ -327,7 +338,8 @@ def _covered(node: exp.Expr) -> exp.Expr | None:
 
 
 def is_aggregate(node: exp.Expr) -> bool:
-    return isinstance(node, exp.AggFunc | exp.Filter)
+    every = isinstance(node, exp.Anonymous) and node.name.lower() == "every" and len(node.expressions) > 0
+    return every or isinstance(node, exp.AggFunc | exp.Filter)
 
 
 def _has_aggregate(node: exp.Expr) -> bool:

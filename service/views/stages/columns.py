@@ -7,7 +7,7 @@ directly, without Arrow.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -27,11 +27,12 @@ from service.tables.truncation import trunc_dates, trunc_timestamps
 from service.views.deltas import Combination
 from service.views.nulls import loosened
 from service.views.shown import Definitions, ShownAliases
-from service.views.stages import wide
-from service.views.stages.aggregates import CODED, HIGH, LOW, ORDERED
+from service.views.stages import squares, wide
+from service.views.stages.aggregates import CODED, HIGH, LOW, ORDERED, SORTED
 from structures.aggregate.layout import INFINITY_BITS, NAN_BITS, NAN_ORDER
 from structures.grouped import following
 from structures.grouped.following import Reads
+from structures.rows.key_table import SlotRows
 
 Words = npt.NDArray[np.int64]
 Mask = npt.NDArray[np.bool_]
@@ -186,7 +187,7 @@ class Columns:
         self._texts = {
             number: Domain([_kept_type(self.schema.field(output).type)])
             for number, (output, form) in enumerate(self.operands)
-            if form == CODED
+            if form in (CODED, SORTED)
         }
 
     def read(self, rows: Combination, inserted: Inserted | None) -> StageRows:
@@ -256,6 +257,23 @@ class Columns:
             columns.append(wide.decoded(column, wanted) if wide.is_wide(wanted) else sent(column, wanted))
         return pa.RecordBatch.from_arrays(columns, list(names))
 
+    def texts_at(self, operand: int, codes: pa.Array) -> pa.Array:
+        """Return the texts with these codes, null for null, of an operand of a readable version."""
+        valid = np.asarray(codes.is_valid())
+        schema = pa.schema([pa.field("", _kept_type(self.schema.field(self.operands[operand][0]).type), False)])
+        found = self._texts[operand].take(schema, np.asarray(codes.filter(pa.array(valid))).astype(np.int32)).column(0)
+        return found if valid.all() else found.take(pa.array(np.cumsum(valid) - 1, mask=~valid))
+
+    def operand_bytes(self, operand: int, codes: Slots) -> Words:
+        """int64[n]: bytes of these texts of an operand; 0 for -1."""
+        found, there = np.zeros(len(codes), np.int64), codes >= 0
+        found[there] = self._texts[operand].text_bytes(codes[there])
+        return found
+
+    def stored_texts(self, operand: int) -> Callable[[], SlotRows]:
+        """Return what returns the texts of an operand by code, as they are stored now."""
+        return lambda: self._texts[operand].counted[0].stored
+
     def text_bytes(self, codes: Slots) -> Words:
         """int64[n]: bytes of text of these groups' columns."""
         return self.domain.text_bytes(codes) if self.domain is not None else np.zeros(len(codes), np.int64)
@@ -295,7 +313,7 @@ class Columns:
             words, null, text = columns[output]
             if null is not None:
                 nulls[number] = null
-            if form == CODED:
+            if form in (CODED, SORTED):
                 assert text is not None
                 domain, batch = self._texts[number], pa.RecordBatch.from_arrays([wide.encoded(text)], [""])
                 texts.append(_codes_of(domain, batch, inserted))
@@ -304,7 +322,8 @@ class Columns:
                 assert text is not None
                 values[number] = wide.signed_words(text)[form == HIGH]
             elif text is None:
-                values[number] = _ordered(words) if form == ORDERED and self.schema.field(output).type == _FLOAT else words
+                is_float = self.schema.field(output).type == _FLOAT
+                values[number] = _ordered(words) if form == ORDERED and is_float else squares.of_form(words, form)
         return StageRows(codes, values, nulls, texts)
 
     def _key(self, number: int, column: _Column) -> _Column:

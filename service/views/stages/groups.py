@@ -74,14 +74,14 @@ class GroupsStage(Defaults):
         self._alone = alone
         table.open()
         self._columns = table.columns
-        self._groups = Groups(table.steps, table.results, table.width, most_codes or 4 * groups.most + _SPARE_CODES)
+        self._groups = table.groups_of(most_codes or 4 * groups.most + _SPARE_CODES)
         table.make_positions(self._groups.most_codes)
         self._following = self._follow_few()
         self.root = GroupsRoot(0, 0)
         self._together = 1  # versions that the next part of a run may have
 
     def _follow_few(self) -> GroupFollower | None:
-        if isinstance(self.core, Selection) and self._columns.are_numbers:
+        if isinstance(self.core, Selection) and self._columns.are_numbers and not self._table.is_filled:
             return GroupFollower(self.core.input, self._table, self._groups)
         return None
 

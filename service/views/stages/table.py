@@ -13,8 +13,9 @@ import pyarrow.compute as pc
 
 from livejoin.wire.kinds import KEPT_TYPES, SENT_TYPES, digits_of, kept, sent
 from service.query.conditions import ColumnRef, Condition, Either, Filter, Holds, columns_of
-from service.query.model import AGGREGATE, GROUP, Aggregate, Query
-from service.query.terms import is_nullable
+from service.query.model import AGGREGATE, GROUP, VARIANCES, Aggregate, Query
+from service.query.terms import growth, is_nullable
+from service.tables.arrow import is_text
 from service.tables.inputs import Input
 from service.tables.masks import holding, select_mask
 from service.tables.resolution import NO_SLOTS, Slots
@@ -26,9 +27,11 @@ from service.views.stages import wide
 from service.views.stages.aggregates import kind_of, never_null
 from service.views.stages.columns import Columns, kind_of_sent
 from structures.aggregate import layout
-from structures.aggregate.groups import Step
+from structures.aggregate.groups import Groups, Step
 from structures.core.reserve import reserve
+from structures.grouped.filled import FilledGroups, TextEnd, Variance
 from structures.grouped.following import OPERATORS
+from structures.grouped.texts import Texts
 from structures.rows.ending import end_others
 from structures.rows.key_table import NULLS_A_CELL
 from structures.rows.succession import Succession, SuccessionRows, VersionSlots
@@ -45,6 +48,8 @@ class GroupTable:
         self.columns = Columns(query, inputs, definitions)
         self.steps, self.results = Step(), list[tuple[int, int, int, int, int]]()
         self._fields = [pa.field(_CODE, pa.int64(), False)]
+        self._ends, self._variances = list[TextEnd](), list[Variance]()
+        self._operands: dict[int, int] = {}  # of the aggregates whose codes are in a group's row
         for number, one in enumerate(self._groups.aggregates):
             self._fields += self._fields_of(number)
             self.results.append((layout.OF_ROWS, 0, 0, 0, 1) if one.of is None else self._result(number))
@@ -62,7 +67,13 @@ class GroupTable:
         one = self._groups.aggregates[number]
         nullable = self._may_be_null(one, self.columns.schema)
         names = [str(number), f"{number} low"] if _is_wide(one) else [str(number)]
-        return [pa.field(name, KEPT_TYPES[one.type], nullable) for name in names]
+        return [pa.field(name, pa.int64() if self._is_coded(one) else KEPT_TYPES[one.type], nullable) for name in names]
+
+    def _is_coded(self, one: Aggregate) -> bool:
+        """Return whether a group's row has the code of the aggregate, which is a value of the group."""
+        if one.function not in ("min", "max"):
+            return False
+        return is_text(SENT_TYPES[one.type]) or wide.is_wide(SENT_TYPES[one.type])
 
     def _may_be_null(self, one: Aggregate, read: pa.Schema) -> bool:
         of_null = one.of is not None and read.field(one.of).nullable
@@ -80,9 +91,29 @@ class GroupTable:
                 word = self.steps.of(step, self.columns.operand(one.of, form))
                 count = word if step in (layout.COUNT, layout.VALUES) else count
                 sums.append(word)
-        if kind.kept[0][0] == layout.VALUES:
-            return kind.emitted, sums[0], count, self.steps.tree(self.columns.operand(one.of, kind.kept[0][1])), kind.scale
-        return kind.emitted, sums[0], count, sums[1] if len(sums) > 1 else 0, kind.scale
+        operand, cell = self.columns.operand(one.of, kind.kept[0][1]), len(self._fields) - 1
+        if self._is_coded(one):
+            self._ends.append(TextEnd(cell, operand, one.function == "max"))
+            self._operands[number] = operand
+        elif one.function in VARIANCES:
+            floats, root = kind.kept[0][0] == layout.FLOAT_SUM, one.function.startswith("stddev")
+            squares = sums[1], sums[2]
+            self._variances.append(Variance(cell, sums[0], squares, count, floats, one.function.endswith("samp"), root, kind.scale))
+        tree = self.steps.tree(operand) if kind.kept[0][0] == layout.VALUES else sums[1] if len(sums) > 1 else 0
+        return kind.emitted, sums[0], count, tree, kind.scale
+
+    def groups_of(self, most_codes: int) -> Groups:
+        """Return groups without rows. OSError: there is no room."""
+        if not self.is_filled:
+            return Groups(self.steps, self.results, self.width, most_codes)
+        texts = {one.column: Texts(self.columns.stored_texts(one.column), most_codes) for one in self._ends}
+        filled = self._ends, self._variances
+        return FilledGroups(self.steps, self.results, self.width, most_codes, len(self._fields), filled, texts)
+
+    @property
+    def is_filled(self) -> bool:
+        """Whether some aggregates are not computed by the kernels alone."""
+        return bool(self._ends or self._variances)
 
     def _schema(self) -> pa.Schema:
         fields = []
@@ -222,6 +253,9 @@ class GroupTable:
         """Return an aggregate as it is sent, from its columns."""
         one = self._groups.aggregates[number]
         high, wanted = taken.column(str(number)), SENT_TYPES[one.type]
+        if number in self._operands:
+            found = self.columns.texts_at(self._operands[number], high)
+            return wide.decoded(found, wanted) if wide.is_wide(wanted) else found
         if not _is_wide(one):
             return sent(high, wanted)
         words = [np.asarray(column.fill_null(0), np.int64) for column in (taken.column(f"{number} low"), high)]
@@ -264,11 +298,18 @@ class GroupTable:
 
     @property
     def has_texts(self) -> bool:
-        return self.columns.has_texts
+        return self.columns.has_texts or any(number in self._operands for number in self._read(AGGREGATE))
 
     def text_bytes(self, slots: Combination) -> npt.NDArray[np.int64]:
         """int64[n]: the bytes of text that `with_keys` copies per row."""
-        return self.columns.text_bytes(self._codes(slots[0]))
+        total = self.columns.text_bytes(self._codes(slots[0]))
+        for number in self._read(AGGREGATE):
+            if number in self._operands:
+                (words,), (null,) = self.table.numbers([str(number)], slots[0])
+                codes = words if null is None else np.where(null, -1, words)
+                total = total + self.columns.operand_bytes(self._operands[number], codes.astype(np.int32))
+        grown = [growth(output.term) for output in self._groups.outputs if output.term is not None]
+        return total * (1 + sum(times for times, _ in grown)) + sum(more for _, more in grown)
 
     def _codes(self, slots: Slots) -> Slots:
         words, _ = self.table.numbers([_CODE], slots)

@@ -89,6 +89,21 @@ SINGLE = {
         _ALL, {"group": [{"trunc": "hour", "of": "x.starts", "as": "h"}], "aggregate": _aggregate(("count", "*"))}, [_hour],
         [("count", None)],
     ),
+    "spread": GroupedView(
+        _ALL,
+        {
+            "group": ["x.room as room"],
+            "aggregate": _aggregate(
+                ("var_pop", "x.floor"), ("stddev_samp", "x.floor"), ("var_samp", "x.weight"), ("stddev_pop", "x.weight"), ("min", "x.tag"),
+                ("max", "x.tag"),
+            ),
+        },
+        [_of(0, "room")],
+        [
+            ("var_pop", _of(0, "floor")), ("stddev_samp", _of(0, "floor")), ("var_samp", _of(0, "weight")),
+            ("stddev_pop", _of(0, "weight")), ("min", _of(0, "tag")), ("max", _of(0, "tag")),
+        ],
+    ),
     "distinct": GroupedView(_ALL, {"select": ["x.room as r", "x.tag as t"], "distinct": True}, [_of(0, "room"), _of(0, "tag")], []),
     "whole": GroupedView(_SOME, {"select": ["x.weight as w", "x.id as i"], "distinct": True}, [_of(0, "weight"), _of(0, "id")], []),
 }  # fmt: skip
@@ -240,17 +255,23 @@ def test_decimals(tmp_path: Path) -> None:
     )
     assert engine.put_view("v", {"sql": sql}, wait=60)[1] == "created"
     assert engine.put_view("h", {"sql": f"{sql} HAVING SUM(price) > 100.05"}, wait=60)[1] == "created"
+    computed = (
+        "SELECT id % 3 AS r, SUM(price * id) AS s, AVG(price * id) AS a, MIN(price * id) AS f, MAX(room || 'é') AS l, VAR_POP(price) AS v, "
+        "STDDEV(price) AS d, COUNT(DISTINCT price * id) AS n FROM money GROUP BY 1"
+    )
+    assert engine.put_view("c", {"sql": computed}, wait=60)[1] == "created"
+    assert engine.put_view("w", {"sql": "SELECT price * id AS p, COUNT(*) AS n FROM money GROUP BY 1 HAVING price * id > 5"}, wait=60)
     assert engine.put_view("r", {"sql": "SELECT rate AS rate, COUNT(*) AS n FROM money GROUP BY rate"}, wait=60)[1] == "created"
     most = 10**18 - 1
     engine.apply(priced([("upsert", i, "A", most, 1000 + i) for i in range(20)]))
     engine.apply(priced([("upsert", 100, "B", 10005, 5), ("upsert", 101, None, None, 5), ("upsert", 102, "C", 10006, 5)]))
     compare_with_brute_force(engine)
-    rows = {row["money.room"]: row for row in open_rows(engine.readers, "v").read(100).to_pylist()}  # type: ignore[union-attr]
+    rows = {row["room"]: row for row in open_rows(engine.readers, "v").read(100).to_pylist()}  # type: ignore[union-attr]
     assert rows["A"]["s"] == Decimal(20 * most) / 100 and rows["A"]["d"] == 20 and rows["A"]["l"] == Decimal("1.019")
     assert rows["A"]["a"] == 20 * most / (20 * 100) and rows[None]["s"] is None and rows["B"]["s"] == Decimal("100.05")
     texts = encode_rows("application/jsonl", open_rows(engine.readers, "v").read(100)).decode()  # type: ignore[arg-type]
     assert '"s":"199999999999999999.80"' in texts and '"s":"100.05"' in texts
-    kept = {row["money.room"] for row in open_rows(engine.readers, "h").read(100).to_pylist()}  # type: ignore[union-attr]
+    kept = {row["room"] for row in open_rows(engine.readers, "h").read(100).to_pylist()}  # type: ignore[union-attr]
     assert kept == {"A", "C"}
     found = open_rows(engine.readers, "r", point=("group", {"rate": "0.005"})).read(10)
     assert found is not None and found.to_pylist() == [{"rate": Decimal("0.005"), "n": 3}]
