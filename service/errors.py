@@ -357,6 +357,9 @@ _KINDS = (
 CATALOGUE: dict[str, Kind] = {kind.type: kind for kind in _KINDS}
 
 
+MOST_COMPLAINTS = 100  # about one definition, in `complaints`
+
+
 class Problem(Exception):
     """One problem, of a type in the catalogue.
 

@@ -55,7 +55,8 @@ class Problem(LivejoinError):
     """The service refused a request (RFC 9457). The subclass tells the type; a type that this version does not know is this class.
 
     `type` is the short name ("bad-rows"), `page` the address of the page that explains it, `document` the whole answer, `errors` the bad
-    rows (`index`, `column`, `reason`; the first 100), `retry_after` the seconds that the service asks to wait.
+    rows (`index`, `column`, `reason`; the first 100), `complaints` all of several about a definition (`detail`, perhaps `position`),
+    `retry_after` the seconds that the service asks to wait.
     """
 
     def __init__(self, status: int, document: Mapping[str, Any], page: str = "", retry_after: float | None = None) -> None:
@@ -68,6 +69,8 @@ class Problem(LivejoinError):
         self.retry_after = retry_after
         errors = document.get("errors")
         self.errors: list[dict[str, Any]] = [dict(error) for error in errors] if isinstance(errors, list) else []
+        complaints = document.get("complaints")
+        self.complaints: list[dict[str, Any]] = [dict(one) for one in complaints] if isinstance(complaints, list) else []
         super().__init__()
 
     def __str__(self) -> str:
@@ -75,7 +78,7 @@ class Problem(LivejoinError):
         if self.errors:
             first = self.errors[0]
             said += f" (first: row {first.get('index')}, column {first.get('column')}: {first.get('reason')})"
-        return said
+        return "; ".join([said, *(str(one.get("detail")) for one in self.complaints[1:])])
 
     def __reduce__(self) -> tuple[Any, ...]:
         return type(self), (self.status, self.document, self.page, self.retry_after), self.__dict__

@@ -360,7 +360,7 @@ def _called(node: _Node, name: str) -> _Node:
 
 def _named(node: exp.Expr, name: str | None, path: str) -> exp.Expr:
     if name is None:
-        return _located(node, path)
+        return node if "path" in node.meta else _located(node, path)
     return _located(exp.Alias(this=node, alias=exp.Identifier(this=name, quoted=True)), path)
 
 

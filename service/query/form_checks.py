@@ -1,4 +1,4 @@
-"""Validate a definition in JSON against its form: the first error in words."""
+"""Validate a definition in JSON against its form: its errors in words."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from pydantic_core import ErrorDetails
 
 from livejoin.wire.errors import cut
 from livejoin.wire.wording import wording
+from service.errors import MOST_COMPLAINTS
 from service.query.forms import COMPARISON, KINDS, ExceptView, JsonForm, JsonView, SqlView, UnionView, as_json, bad
 
 T = TypeVar("T", bound=BaseModel)
@@ -25,7 +26,8 @@ _HINTS = {
 
 
 def check_form(data: dict[str, Any]) -> SqlView | JsonForm:
-    """Return the definition, validated. Problem `bad-definition` for the first error: where it is, what is wrong, and the value there."""
+    """Return the definition, validated. Problem `bad-definition`: where the first error is, what is wrong, and the value there; all of
+    them in `complaints`, if there are several."""
     forms: dict[str, type[SqlView | JsonForm]] = {"sql": SqlView, "union": UnionView, "except": ExceptView}
     form = next((form for field, form in forms.items() if field in data), JsonView)
     if form is JsonView and "from" not in data:
@@ -39,7 +41,11 @@ def checked(form: type[T], data: Any) -> T:
     try:
         return form.model_validate(data)
     except ValidationError as error:
-        raise bad(_sentence(error.errors(include_url=False)[0])) from None
+        sentences = list(dict.fromkeys(map(_sentence, error.errors(include_url=False)[:MOST_COMPLAINTS])))
+        problem = bad(sentences[0])
+        if len(sentences) > 1:
+            problem.extensions["complaints"] = [{"detail": sentence} for sentence in sentences]
+        raise problem from None
 
 
 def _sentence(fault: ErrorDetails) -> str:

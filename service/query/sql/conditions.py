@@ -7,6 +7,7 @@ aliases, it can take a null end as unbounded: `b.e IS NULL OR a.s < b.e`; `COALE
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from typing import NamedTuple
 
 from sqlglot import exp
@@ -35,25 +36,26 @@ class _Input(NamedTuple):
 
 class Conditions:
     """Reads conditions into a draft whose names are known. `read_subquery`: None where no part is allowed. `within`: the part that contains
-    the conditions, in words."""
+    the conditions, in words. `notes`: whether a refused condition is noted, and those behind it are read."""
 
-    def __init__(self, draft: Draft, names: Names, read_subquery: ReadSubquery | None, within: str = "") -> None:
+    def __init__(self, draft: Draft, names: Names, read_subquery: ReadSubquery | None, within: str = "", notes: bool = False) -> None:
         self._draft = draft
         self._names = names
         self._read_subquery = read_subquery
-        self._within = within
+        self._within, self._notes = within, notes
         self._rows = RowConditions(draft, names)
 
     def add(self, node: exp.Expr, negated: bool = False) -> None:
         """Add a condition that must hold, or (`negated`) must be false."""
         for part, negative in operands(node, negated, exp.And):
-            try:
-                if isinstance(part, exp.Connector):
-                    self._either(part, negative)
-                else:
-                    self._one(part, negative)
-            except Problem as problem:
-                raise self._names.placed(problem, part) from None
+            with self._names.complaints.noting() if self._notes else nullcontext():
+                try:
+                    if isinstance(part, exp.Connector):
+                        self._either(part, negative)
+                    else:
+                        self._one(part, negative)
+                except Problem as problem:
+                    raise self._names.placed(problem, part) from None
 
     def _one(self, node: exp.Expr, negated: bool) -> None:
         draft = self._draft

@@ -75,23 +75,39 @@ class _Groups:
         self._origins: list[exp.Expr] = []  # the expressions of SELECT that the outputs are of
 
     def read(self) -> GroupsDraft:
-        group = self._select.args.get("group")
+        group, complaints = self._select.args.get("group"), self._names.complaints
+        known = complaints.count
         if group is not None:
             for name, value in group.args.items():
                 if value and name not in ("expressions", "all"):
-                    raise unsupported(name.replace("_", " ").upper(), "name the columns; define a view for each grouping")
+                    with complaints.noting():
+                        raise unsupported(name.replace("_", " ").upper(), "name the columns; define a view for each grouping")
             for expression in group.expressions:
-                self._placed(self._group_by, expression)
+                with complaints.noting():
+                    self._placed(self._group_by, expression)
             if group.args.get("all"):
                 self._group_by_all()
+            if complaints.count > known:
+                self._check_aggregates()
+        complaints.require_no_more(known)
         for expression in self._select.expressions:
-            self._placed(self._show, expression)
+            with complaints.noting():
+                self._placed(self._show, expression)
+        complaints.require_no_more(known)
         shown = [(output.name, origin) for output, origin in zip(self._groups.outputs, self._origins, strict=True)]
         self._groups.settle_names(told_apart(self._names, shown))
         having, self._reads_having = self._select.args.get("having"), True
-        if having is not None:
-            self._having(self._groups, having.this)
+        for part, negated in operands(having.this, False, exp.And) if having is not None else ():
+            with complaints.noting(part):
+                self._having(self._groups, part, negated)
         return self._groups
+
+    def _check_aggregates(self) -> None:
+        """Note complaints about the aggregates in SELECT: what else it has depends on GROUP BY."""
+        for expression in self._select.expressions:
+            for node in expression.find_all(exp.AggFunc):
+                with self._names.complaints.noting(node):
+                    self._aggregate(node)
 
     def _placed(self, read: Callable[[exp.Expr], None], node: exp.Expr) -> None:
         try:

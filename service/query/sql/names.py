@@ -15,6 +15,7 @@ from service.query.assembly import unsupported
 from service.query.conditions import ColumnRef, IntervalRef
 from service.query.model import MAX_ALIASES, STRETCHES
 from service.query.scope import Scope
+from service.query.sql.complaints import Complaints
 from service.query.sql.functions import NAMES
 
 _OF_INTERVALS = ("overlaps", "intersection", "duration", *STRETCHES)
@@ -38,10 +39,11 @@ def fold(identifier: exp.Expr) -> str:
     return name if identifier.args.get("quoted") else name.lower()
 
 
-class Text:
+class Text(Complaints):
     """A query in SQL: a complaint has the line and the column of the first word of its node."""
 
     def __init__(self, text: str) -> None:
+        super().__init__()
         self._text = text
 
     def bad(self, node: exp.Expr, detail: str) -> Problem:
@@ -60,7 +62,7 @@ class Text:
         return line_and_column(self._text, min(starts, default=0))
 
 
-class Fields:
+class Fields(Complaints):
     """A definition in JSON, of whose fields the nodes were made: a complaint begins with the path of the field."""
 
     def bad(self, node: exp.Expr, detail: str) -> Problem:
@@ -100,7 +102,7 @@ class Names:
 
     def __init__(self, scope: Scope, source: Source, shown: Sequence[Shown] = ()) -> None:
         self.scope, self.shown = scope, shown
-        self.bad, self.placed = source.bad, source.placed
+        self.bad, self.placed, self.complaints = source.bad, source.placed, source
 
     def check(self, column: exp.Column) -> None:
         """Check that a column or an interval of that name exists, or the alias of `x.*`. Problem `unknown-column`, with its position."""

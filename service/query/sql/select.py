@@ -26,7 +26,7 @@ from service.query.scope import Scope, check_relation
 from service.query.set_operations import Expression, SetOperation
 from service.query.sql.conditions import Conditions, ReadSubquery
 from service.query.sql.groups import is_grouped, read_groups
-from service.query.sql.names import Names, Shown, Source, Sources, Text, bad_query, fold, is_comma, is_public, read_sources
+from service.query.sql.names import JoinedRelation, Names, Shown, Source, Sources, Text, bad_query, fold, is_comma, is_public, read_sources
 from service.query.sql.output_names import CALLED, name_of, told_apart
 from service.query.sql.terms import read_term
 from service.query.sql.text import BoundedParser, parse
@@ -124,19 +124,25 @@ def read_sql(text: str, relations: Mapping[str, RelationDefinition]) -> Expressi
 def read_query(tree: exp.Expr, source: Source, relations: Mapping[str, RelationDefinition]) -> Expression:
     """Return the draft of a parsed SELECT, or of several. `source`: what it was parsed from. Names are checked before anything else."""
     _check_relations(tree, source, relations)
+    source.finish()
     for branch in _branches(tree):
-        _check_names(branch, source, relations)
-    return _read_query(tree, source, relations)
+        with source.noting():
+            _check_names(branch, source, relations)
+    source.finish()
+    made: Expression | None = None
+    with source.noting():
+        made = _read_query(tree, source, relations)
+    source.finish()
+    assert made is not None
+    return made
 
 
 def _check_relations(tree: exp.Expr, source: Source, relations: Mapping[str, RelationDefinition]) -> None:
     local = {fold(cte.args["alias"].this) for cte in tree.find_all(exp.CTE)}
     for table in tree.find_all(exp.Table):
         if isinstance(table.this, exp.Identifier) and not isinstance(table.parent, exp.Into) and fold(table.this) not in local:
-            try:
+            with source.noting(table):
                 check_relation(fold(table.this), relations)
-            except Problem as problem:
-                raise source.placed(problem, table) from None
 
 
 def _branches(tree: exp.Expr) -> Iterator[exp.Select]:
@@ -160,7 +166,8 @@ def _read_query(tree: exp.Expr, source: Source, relations: Mapping[str, Relation
     for name, value in tree.args.items():
         if value and name not in ("this", "expression", "distinct", "order"):
             part, instead = _CLAUSES.get(name, (name.strip("_").upper(), "a view is SELECT … UNION SELECT …"))
-            raise unsupported(f"{part} with UNION or EXCEPT", instead)
+            with source.noting(value if isinstance(value, exp.Expr) else None):
+                raise unsupported(f"{part} with UNION or EXCEPT", instead)
     if isinstance(tree, exp.Subquery):
         within = _read_query(tree.this, source, relations)
         within.ordered = within.ordered or bool(tree.args.get("order"))
@@ -168,9 +175,15 @@ def _read_query(tree: exp.Expr, source: Source, relations: Mapping[str, Relation
     keyword = tree.key.upper()
     if isinstance(tree, exp.Intersect):
         raise unsupported(keyword, "write one SELECT that joins the relations of both sides on all columns")
-    if not tree.args.get("distinct"):
-        raise unsupported(f"{keyword} ALL", f"write {keyword}: a view with {keyword} has each row once")
-    left, right = (_read_query(side, source, relations) for side in (tree.left, tree.right))
+    known, sides = source.count, list[Expression]()
+    with source.noting():
+        if not tree.args.get("distinct"):
+            raise unsupported(f"{keyword} ALL", f"write {keyword}: a view with {keyword} has each row once")
+    for side in (tree.left, tree.right):
+        with source.noting():
+            sides.append(_read_query(side, source, relations))
+    source.require_no_more(known)
+    left, right = sides
     ordered = bool(tree.args.get("order")) or left.ordered or right.ordered
     return SetOperation(left, "UNION" if isinstance(tree, exp.Union) else "EXCEPT", right, ordered)
 
@@ -189,7 +202,8 @@ def _check_names(
     for part, names in (*parts, *((one.join.args.get("on"), one.names) for one in sources.joined)):
         for column in _own_columns(part) if part is not None else ():
             if not isinstance(part, exp.Order) or column.args.get("table") or fold(column.this) not in named:
-                names.check(column)
+                with source.noting():
+                    names.check(column)
     return sources
 
 
@@ -230,22 +244,36 @@ def _read_select(
 ) -> Draft:
     """Read a SELECT. `outer`: for a part, the enclosing scope; what a part selects does not matter, except in IN. `words`: what part it
     is."""
+    known = source.count
     sources = _check_names(select, source, relations, outer)
-    _refuse_clauses(select, sources, words)
+    source.require_no_more(known)
+    _refuse_clauses(select, source, words)
+    readable = list[exp.Expr]()
+    for part in select.expressions:
+        with source.noting():
+            _refuse_expression(part, source, words)
+            readable.append(part)
     if not select.args.get("from_"):
         raise unsupported("a SELECT without FROM", "a view reads relations, write FROM …")
     if sources is None:
         raise unsupported("a subquery or a function in FROM", "write FROM a JOIN b ON … with the names of relations")
     for table in sources.tables:
-        _refuse_table(table)
+        with source.noting(table):
+            _refuse_table(table)
     names, read_subquery = sources.names, partial(_read_subquery, source=source, relations=relations)
     is_chosen = is_latest(select) and not select.args.get("qualify")
     draft = _read_joins(sources, read_subquery if outer is None else None, words)
     draft.ordered = bool(select.args.get("order")) and not is_chosen
     if "where" in select.args and select.args["where"]:
-        Conditions(draft, names, read_subquery if outer is None else None, words).add(select.args["where"].this)
+        Conditions(draft, names, read_subquery if outer is None else None, words, True).add(select.args["where"].this)
+    if len(readable) < len(select.expressions):
+        for part in readable if outer is None and not is_grouped(select) else ():
+            with source.noting():
+                _read_output(part, names)
+        return draft
     if outer is None and is_latest(select):
-        draft.latest = read_latest(select, names)
+        with source.noting():
+            draft.latest = read_latest(select, names)
         draft.outputs = _read_outputs(select, names)
     elif outer is None and is_grouped(select):
         draft.groups = read_groups(select, names, draft, _read_output, _read_outputs)
@@ -260,43 +288,49 @@ def _read_joins(sources: Sources, read_subquery: ReadSubquery | None, words: str
     """Read FROM and its joins; the scope of the draft has the aliases that rows have."""
     whole, draft = sources.whole, Draft(sources.whole)
     for one in sources.joined:
-        join, own, names, kind = one.join, one.aliases, one.names, _KINDS.get((one.join.side, one.join.kind))
-        if join.method == "ASOF":
-            if words:
-                raise unsupported(f"ASOF JOIN in {words}", f"write {words} (SELECT … FROM … WHERE …), joined by JOIN")
-            read_as_of(join, one.before, join.meta.get("of", own[0]), draft, names)
-            continue
-        if kind is None:
-            mine = Draft(draft.scope, equal=list(one.using))
-            draft.equal += one.using
-            if join.args.get("on"):
-                Conditions(mine, names, read_subquery, words).add(join.args["on"])
-                Conditions(draft, names, read_subquery, words).add(join.args["on"])
-            if one.may_be_product and mine.has_filters_only:
-                draft.cross.append((one.before[-1], own[0]))
-            continue
-        if words:
-            raise unsupported(f"{_join_words(join)} in {words}", f"write {words} (SELECT … FROM … WHERE …), joined by JOIN")
-        on = join.args.get("on")
-        if join.side == "RIGHT":  # the mirror of LEFT JOIN: everything before it is the part
-            if draft.subqueries or draft.absent:
-                raise unsupported("RIGHT JOIN after another outer join", f"begin with {own[0]}: write FROM {own[0]} LEFT JOIN …")
-            if any(is_comma(earlier.join) for earlier in sources.joined[: sources.joined.index(one)]):
-                raise unsupported("RIGHT JOIN after a comma", f"begin with {own[0]}: write FROM {own[0]} LEFT JOIN …")
-            draft.scope = whole.of(one.before)
-            part, draft = draft, Draft(whole)
-        else:
-            part = Draft(whole.of(own))
-        part.equal += one.using
-        if on is not None:
-            Conditions(part, names, None, _join_words(join)).add(on)
-        if one.may_be_product and part.has_filters_only:
-            part.cross.append((one.before[-1], own[0]))
-        if kind == "absent":
-            draft.absent.append(part)
-        else:
-            draft.subqueries.append(SubqueryDraft(kind, part))
+        with one.names.complaints.noting(one.join):
+            draft = _read_join(one, draft, sources, read_subquery, words)
     draft.scope = whole.of(list(sources.names.scope.aliases))
+    return draft
+
+
+def _read_join(one: JoinedRelation, draft: Draft, sources: Sources, read_subquery: ReadSubquery | None, words: str) -> Draft:
+    """Read one more join into the draft of those before it; return the draft of all."""
+    join, own, names, kind = one.join, one.aliases, one.names, _KINDS.get((one.join.side, one.join.kind))
+    on, whole = join.args.get("on"), sources.whole
+    if words and (join.method == "ASOF" or kind is not None):
+        what = "ASOF JOIN" if join.method == "ASOF" else _join_words(join)
+        raise unsupported(f"{what} in {words}", f"write {words} (SELECT … FROM … WHERE …), joined by JOIN")
+    if join.method == "ASOF":
+        read_as_of(join, one.before, join.meta.get("of", own[0]), draft, names)
+        return draft
+    if kind is None:
+        mine = Draft(draft.scope, equal=list(one.using))
+        draft.equal += one.using
+        if on is not None:
+            Conditions(mine, names, read_subquery, words, True).add(on)
+            Conditions(draft, names, read_subquery, words, True).add(on)
+        if one.may_be_product and mine.has_filters_only:
+            draft.cross.append((one.before[-1], own[0]))
+        return draft
+    if join.side == "RIGHT":  # the mirror of LEFT JOIN: everything before it is the part
+        if draft.subqueries or draft.absent:
+            raise unsupported("RIGHT JOIN after another outer join", f"begin with {own[0]}: write FROM {own[0]} LEFT JOIN …")
+        if any(is_comma(earlier.join) for earlier in sources.joined[: sources.joined.index(one)]):
+            raise unsupported("RIGHT JOIN after a comma", f"begin with {own[0]}: write FROM {own[0]} LEFT JOIN …")
+        draft.scope = whole.of(one.before)
+        part, draft = draft, Draft(whole)
+    else:
+        part = Draft(whole.of(own))
+    part.equal += one.using
+    if on is not None:
+        Conditions(part, names, None, _join_words(join), True).add(on)
+    if one.may_be_product and part.has_filters_only:
+        part.cross.append((one.before[-1], own[0]))
+    if kind == "absent":
+        draft.absent.append(part)
+    else:
+        draft.subqueries.append(SubqueryDraft(kind, part))
     return draft
 
 
@@ -304,30 +338,29 @@ def _read_outputs(select: exp.Select, names: Names) -> list[Output]:
     if not select.expressions:
         raise bad_query("SELECT has no columns", 1, 1)
     outputs, origins = list[Output](), list[exp.Expr]()
+    known = names.complaints.count
     for expression in select.expressions:
-        made = _read_output(expression, names)
-        outputs += made
-        origins += [expression] * len(made)
+        with names.complaints.noting():
+            made = _read_output(expression, names)
+            outputs += made
+            origins += [expression] * len(made)
+    names.complaints.require_no_more(known)
     found = told_apart(names, [(output.name, origin) for output, origin in zip(outputs, origins, strict=True)])
     return [output._replace(name=name) for output, name in zip(outputs, found, strict=True)]
 
 
-def _refuse_clauses(select: exp.Select, sources: Sources | None, words: str) -> None:
-    names = sources.names if sources is not None else None
+def _refuse_clauses(select: exp.Select, source: Source, words: str) -> None:
     more = () if words else ("order", "qualify") if is_latest(select) else ("order",)
     for name, value in select.args.items():
         if value and name not in ("expressions", "from_", "joins", "where", *(() if words else _GROUPED), *more):
             part, instead = _CLAUSES.get(name, (name.strip("_").upper(), "a view is SELECT … FROM … JOIN … ON … WHERE …"))
             if words:
                 part, instead = f"{part} in {words}", f"write {words} (SELECT … FROM … WHERE …)"
-            problem = unsupported(part, instead)
-            raise names.placed(problem, value) if names is not None and isinstance(value, exp.Expr) else problem
+            with source.noting(value[0] if isinstance(value, list) else value if isinstance(value, exp.Expr) else None):
+                raise unsupported(part, instead)
     for join in select.args.get("joins") or []:
-        _refuse_join(join)
-    for part in select.expressions:
-        _refuse_expression(part, names)
-        if words and (aggregate := part.find(exp.AggFunc)) is not None:
-            raise unsupported(f"{aggregate.sql(Dialect)} in {words}", "write SELECT 1")
+        with source.noting(join):
+            _refuse_join(join)
 
 
 def _refuse_join(join: exp.Join) -> None:
@@ -354,7 +387,7 @@ def _refuse_table(table: exp.Expr) -> None:
             raise unsupported(f"{table.sql(Dialect)} in FROM", f"write {table.name} alone, or with an alias")
 
 
-def _refuse_expression(part: exp.Expr, names: Names | None) -> None:
+def _refuse_expression(part: exp.Expr, source: Source, words: str) -> None:
     for node in part.walk():
         problem = None
         if isinstance(node, exp.Window):
@@ -363,7 +396,9 @@ def _refuse_expression(part: exp.Expr, names: Names | None) -> None:
         elif isinstance(node, exp.Query):
             problem = unsupported("a subquery in SELECT", "put its relation into FROM")
         if problem is not None:
-            raise names.placed(problem, node) if names is not None else problem
+            raise source.placed(problem, node)
+    if words and (aggregate := part.find(exp.AggFunc)) is not None:
+        raise unsupported(f"{aggregate.sql(Dialect)} in {words}", "write SELECT 1")
 
 
 def _read_output(expression: exp.Expr, names: Names) -> list[Output]:

@@ -1,0 +1,118 @@
+"""A refusal lists all complaints, with their positions: each of a single mistake is also made alone, and nothing else is said."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+import pytest
+
+from service.errors import Problem
+from service.views.parse import parse_view
+from tests.service.definitions import RELATIONS, refused
+
+SELECTED = {
+    "id": None,
+    "b.price": None,
+    "nope(b.price)": "nope",
+    "row_number() OVER (ORDER BY b.id)": "a window function",
+    "b.guest + 1": "string + int64",
+}
+CONDITIONS = {
+    "b.floor > 3": None,
+    "b.guest = 'x'": None,
+    "b.guest = 3": "guest",
+    "nope(b.floor) = 1": "nope",
+    "b.room NOT IN (SELECT m.room FROM maintenance m)": "NOT IN over a subquery",
+    "(b.floor = 1 OR nope(b.id))": "nope",
+    "EXISTS (SELECT 1 FROM maintenance m WHERE m.room = b.room AND nope(m.id) AND m.code = 'x' LIMIT 3)": "LIMIT in EXISTS",
+}
+CLAUSES = {"": None, "LIMIT 3": "LIMIT is not", "LIMIT 3 OFFSET 2": "LIMIT is not", "FOR UPDATE": "FOR UPDATE"}
+
+
+def complaints(problem: Problem) -> list[dict[str, Any]]:
+    listed = problem.extensions.get("complaints")
+    if listed is None:
+        return [{"detail": problem.detail} | ({"position": problem.extensions["position"]} if "position" in problem.extensions else {})]
+    assert len(listed) > 1 and listed[0]["detail"] == problem.detail and listed[0].get("position") == problem.extensions.get("position")
+    found: list[dict[str, Any]] = listed
+    return found
+
+
+def places(text: str, problem: Problem) -> list[str]:
+    """Return the words at the positions."""
+    return [text[one["position"]["column"] - 1 :].split()[0] for one in complaints(problem)]
+
+
+def said(text: str) -> list[dict[str, Any]]:
+    try:
+        parse_view("v", {"sql": text}, RELATIONS)
+    except Problem as problem:
+        return complaints(problem)
+    return []
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_all_at_once(seed: int) -> None:
+    rng = random.Random(seed)
+    columns, clause = rng.sample(list(SELECTED), rng.randrange(1, 4)), rng.choice(list(CLAUSES))
+    columns = ["b.id", *columns] if all(SELECTED[one] for one in columns) else columns
+    conditions = rng.sample(list(CONDITIONS), rng.randrange(1, 5))
+
+    def text(chosen: list[str], where: list[str], end: str) -> str:
+        shown = ", ".join(one if one in chosen else " " * (len(one) - 1) + "1" for one in columns)
+        met = " AND ".join(one if one in where else " " * (len(one) - 4) + "true" for one in conditions)
+        return f"SELECT {shown} FROM bookings b WHERE {met} {end}"
+
+    alone = [said(text([one], [], "")) for one in columns] + [said(text([], [one], "")) for one in conditions]
+    alone.append(said(text([], [], clause)))
+    everything = said(text(columns, conditions, clause))
+    assert sorted(map(repr, everything)) == sorted({repr(one) for some in alone for one in some})
+    wrong = [*map(SELECTED.get, columns), *map(CONDITIONS.get, conditions), CLAUSES[clause]]
+    for part in filter(None, wrong):
+        assert any(part.lower() in one["detail"].lower() for one in everything), part
+    assert all("position" in one for one in everything if "FOR UPDATE" not in one["detail"])
+
+
+def test_names_come_first() -> None:
+    text = "SELECT nothing, b.id, b.other FROM bookings b JOIN maintenance m ON b.room = m.rooms WHERE b.id = 'x' LIMIT 3"
+    problem = refused(text)
+    assert places(text, problem) == ["nothing,", "other", "rooms"]
+    assert all("has no column" in one["detail"] or "no relation of the view has a column" in one["detail"] for one in complaints(problem))
+    both = refused("SELECT id FROM nowhere a JOIN neither b ON a.x = b.x")
+    assert [one["detail"].split(";")[0] for one in complaints(both)] == ["there is no relation nowhere", "there is no relation neither"]
+
+
+def test_groups() -> None:
+    text = (
+        "SELECT guest, SUM(guest), nope(room), COUNT(*) FROM bookings GROUP BY guest, room "
+        "HAVING SUM(guest) > 1 AND COUNT(*) > 2 AND COUNT(*) > 'x'"
+    )
+    assert places(text, refused(text)) == ["SUM(guest),", "nope(room),"]
+    text = text.replace("SUM(guest), nope(room)", "room")
+    assert places(text, refused(text)) == ["SUM(guest)", "'x'"]
+    text = "SELECT nope(room), SUM(guest) FROM bookings GROUP BY nope(room), 7"
+    assert places(text, refused(text)) == ["nope(room),", "7", "SUM(guest)"], "not what depends on the groups"
+    assert text.index("GROUP") < complaints(refused(text))[0]["position"]["column"]
+
+
+def test_unions_and_joins() -> None:
+    text = "SELECT id FROM bookings WHERE id = 'x' UNION ALL SELECT id FROM maintenance WHERE code = 'y' LIMIT 3"
+    assert [one["detail"].split(" is not")[0][:16] for one in complaints(refused(text))][:2] == ["LIMIT with UNION", "UNION ALL"]
+    assert len(complaints(refused(text))) == 4
+    on = "SELECT b.id FROM bookings b JOIN maintenance m ON b.room = m.room AND nope(m.id) AND b.guest = 3 LEFT JOIN shifts s ON nope(s.nr)"
+    assert len(complaints(refused(on))) == 3
+
+
+def test_json() -> None:
+    definition = {
+        "from": {"b": "bookings"}, "select": ["b.id", {"expression": "nope(b.id)"}],
+        "where": [{"column": "b.id", "op": "=", "value": "x"}, {"column": "b.guest", "op": "like", "value": "%\\"}],
+    }  # fmt: skip
+    assert [one["detail"].split(":")[0] for one in complaints(refused(definition))] == ["where.0.value", "where.1", "select.1.expression"]
+    names = {"from": {"b": "bookings"}, "select": ["b.nope", "b.id"], "where": [{"column": "b.other", "op": "=", "value": 1}]}
+    assert [one["detail"].split(":")[0] for one in complaints(refused(names))] == ["select.0", "where.0.column"]
+    form = {"from": {"b": "bookings"}, "selected": [], "wheres": []}
+    assert "has no field" in refused(form).detail
+    form = {"from": {"b": "bookings"}, "select": [], "where": [{"column": 3, "op": "="}]}
+    assert [one["detail"].split(":")[0] for one in complaints(refused(form))] == ["where.0.column", "select"]
