@@ -201,7 +201,7 @@ def _of_zones() -> Iterator[Step]:
     yield step(tim, "{0}::timestamptz", day)
     yield step(loc, "{0}::timestamp", tim)
     yield step("clock", "{0}::time", tim)
-    yield step(day, "make_date({0}, {1}, {2})", int_, int_, int_, judge="make_date({0}::int, {1}::int, {2}::int)")
+    yield step(day, "make_date({0} % 4000, {1}, {2})", int_, int_, int_, judge="make_date(({0} % 4000)::int, {1}::int, {2}::int)")
     for pattern in ("YYYY-MM-DD HH24:MI:SS.MS", "FMDay, DD. Mon YYYY", "IYYY-IW-ID", "HH12:MI am", "Month|DAY|dy|US|Q|WW|DDD|D",
                     "FMMM/FMDD \"of\" yyyy"):  # fmt: skip
         for kind in (tim, loc, day):
@@ -276,7 +276,7 @@ IN_DUCKDB = {
 }  # fmt: skip
 _LEAVES = {kind: [name for name, own in KIND_OF.items() if own == kind] for kind in IN_POSTGRES}
 _CONSTANTS = {
-    "int": ("(3::bigint)", "(-2)::bigint", "(0::bigint)"), "float": ("(1.5::double precision)",), "decimal": ("2.25", "100", "0.5"),
+    "int": ("(3::bigint)", "(-2)::bigint", "(0::bigint)"), "float": ("(1.5::double precision)",), "decimal": ("2.25", "100.0", "0.5"),
     "text": ("'q'", "''", "'a,b'"), "bool": ("TRUE", "FALSE"), "time": ("(TIMESTAMPTZ '2026-03-29 01:30:00Z')",),
     "local": ("(TIMESTAMP '2026-10-25 02:30:00')", "(TIMESTAMP '2026-03-29 02:30:00')"), "day": ("(DATE '2026-02-28')",),
     "clock": ("(TIME '12:30')",),

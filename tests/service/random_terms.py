@@ -58,8 +58,6 @@ class Terms:
         return pick(
             (
                 f"({one} {pick('+-*/%')} {other})", f"({one} {pick('+-*/%')} {pick(('2', '-3'))})", f"-({one})", f"coalesce({one}, 7)",
-                f"abs({one})", f"greatest({one}, {other})", f"length({self._of('text', depth)})",
-
                 self._chosen("int", depth), f"({self._column('d')} - {self._column('d')})", f"CAST({self._column('v')} AS bigint)",
                 f"CAST(CAST({self._column('m')} AS double precision) AS bigint)",
             )
@@ -89,9 +87,7 @@ class Terms:
         t, pick = self._of("text", depth), self._random.choice
         return pick(
             (
-                f"lower({t})", f"upper({t})",
-                f"trim({t})", f"left({t}, {pick((1, -1))})", f"replace({t}, 'a', 'bc')", f"md5({t})",
-                f"({t} || '-' || {self._of('text', depth)})", f"coalesce({t}, 'none')",
+                f"lower({t})", f"upper({t})", f"({t} || '-' || {self._of('text', depth)})", f"coalesce({t}, 'none')",
                 f"CAST({self._of('int', depth)} AS text)", f"CAST({self._column('dmnv')} AS text)", self._chosen("text", depth),
                 f"({self._column('o')} ->> '{pick('kta')}')", f"({self._column('o')} -> 'a' ->> {pick('012')})",
             )
@@ -110,7 +106,6 @@ class Terms:
         w, pick = self._of("timestamp", depth), self._random.choice
         return pick(
             (
-                f"least({w}, {self._column('w')})",
                 f"({w} {pick('+-')} INTERVAL '{pick(('15 minutes', '36 hours'))}')", f"date_trunc('{pick(('hour', 'week', 'year'))}', {w})",
                 f"coalesce({w}, TIMESTAMPTZ '2026-01-30 03:00:00+00')", self._chosen("timestamp", depth),
             )
