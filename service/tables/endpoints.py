@@ -43,7 +43,7 @@ def _of_span(span: Span, type_: pa.DataType, values: Ends, nulls: Sequence[npt.N
         return left, right
     left, right = np.full(len(values[0]), NEG_INF), np.full(len(values[0]), POS_INF)
     at = dict(zip(span.columns, values, strict=True))
-    nothing = [null for null in nulls if null is not None]
+    nothing = [*nulls]
     if span.start is not None:
         left, _, above = _moved(at[span.start], type_, span.start_plus, int(span.start_open))
         nothing.append(above)
@@ -51,26 +51,28 @@ def _of_span(span: Span, type_: pa.DataType, values: Ends, nulls: Sequence[npt.N
         right, below, _ = _moved(at[span.end], type_, span.end_plus, -int(span.end_open))
         nothing.append(below)
     for some in nothing:
-        left[some], right[some] = POS_INF, NEG_INF
+        if some is not None:
+            left[some], right[some] = POS_INF, NEG_INF
     return left, right
 
 
-def _moved(values: Ends, type_: pa.DataType, plus: Number, steps: int) -> tuple[Ends, Mask, Mask]:
+def _moved(values: Ends, type_: pa.DataType, plus: Number, steps: int) -> tuple[Ends, Mask | None, Mask | None]:
     """Encoded `values + plus`, and so many steps further, clamped to the extremes; and which are below and above these. Floats are added as
     floats are, so that NaN and infinities stay."""
     if type_.id == _FLOAT64:
-        none = np.zeros(len(values), bool)
-        return encode_any_floats(sums_of_floats(values.view(np.float64), plus)) + steps, none, none
+        return encode_any_floats(sums_of_floats(values.view(np.float64), plus)) + steps, None, None
     assert isinstance(plus, int)
     return sums(values, plus + steps)
 
 
-def sums(values: Ends, plus: int) -> tuple[Ends, Mask, Mask]:
-    """`values + plus`, clamped to the extremes of int64, and which are below and above these."""
+def sums(values: Ends, plus: int) -> tuple[Ends, Mask | None, Mask | None]:
+    """`values + plus`, clamped to the extremes of int64, and which are below and above these; None: none."""
+    if plus == 0:
+        return values.copy(), None, None
     moved = (values.view(np.uint64) + np.uint64(plus % 2**64)).view(np.int64)
-    below, above = values < NEG_INF - plus, values > POS_INF - plus
-    moved[below], moved[above] = NEG_INF, POS_INF
-    return moved, below, above
+    beyond = values > POS_INF - plus if plus > 0 else values < NEG_INF - plus
+    moved[beyond] = POS_INF if plus > 0 else NEG_INF
+    return (moved, None, beyond) if plus > 0 else (moved, beyond, None)
 
 
 def sums_of_floats(values: npt.NDArray[np.float64], plus: Number) -> npt.NDArray[np.float64]:

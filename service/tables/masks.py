@@ -81,7 +81,11 @@ def _compare_sums(one: Comparison, left: pa.Array, right: pa.Array) -> Mask:
     assert isinstance(one.plus, int)
     x, below, above = sums(numbers(left).astype(np.int64), one.plus)
     y: Values = numbers(right)
-    mask: Mask = ((x < y if one.op == "<" else x <= y) | below) & ~above
+    mask: Mask = x < y if one.op == "<" else x <= y
+    if below is not None:
+        mask |= below
+    if above is not None:
+        mask &= ~above
     return _and_valid(_and_valid(mask, left), right)
 
 

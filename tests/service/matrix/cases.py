@@ -196,6 +196,13 @@ def compared_parts() -> Iterator[Choice]:
             yield form, "plain", "both", "none", "[)", "[]", "int64"
 
 
+def sums_at_the_extremes() -> Iterator[Choice]:
+    """Yield sums beyond the range of their type, in the forms that read their spans in different ways."""
+    for form in ("inner", "left", "full", "exists", "absent", "count", "path", "cycle"):
+        for kind in ("shifted", "window", "slack"):
+            yield form, kind, "none", "none", "[)", "[]", "extremes"
+
+
 def pairwise(seed: int, forms_by_edges: bool = True, tries: int = 40) -> Iterator[Choice]:
     """Yield choices until each possible pair of values of two factors has occurred, each time the one of some random ones that has the most
     new pairs. `forms_by_edges`: also each form with each kind of edge, and with nulls of the other side."""

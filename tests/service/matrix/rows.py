@@ -37,8 +37,8 @@ class Ends(NamedTuple):
 
 
 _LEAST, _MOST = -(2**63), 2**63 - 1
-_ENDS = (*range(_LEAST, _LEAST + 8), *range(-3, 4), *range(_MOST - 9, _MOST + 1))
-_LENGTHS = [sign * n for n in (0, 1, 2, 5, 2**62, _MOST - 1, _MOST, 2**63, 2**64 - 7, 2**64, 10**30) for sign in (1, -1)]
+_ENDS = (_LEAST, _LEAST, _LEAST + 1, _LEAST + 2, -1, 0, 1, _MOST - 8, _MOST - 2, _MOST - 1, _MOST, _MOST)
+_LENGTHS = [sign * n for n in (0, 1, 2, 2**62, _MOST, 2**63, 2**64 - 4, 2**64, 10**30) for sign in (1, -1)]
 _FIRST = datetime(1970, 1, 1, tzinfo=UTC)
 TYPES = {
     "int64": Ends({"type": "int64"}, int, str),

@@ -20,7 +20,7 @@ from service.instance import Instance
 from service.planning.planner import alternatives
 from service.reading.cursors import RowReader, open_rows
 from service.views.parse import parse_view
-from tests.service.matrix.cases import Choice, anywhere, compared_parts, made, pairwise
+from tests.service.matrix.cases import Choice, anywhere, compared_parts, made, pairwise, sums_at_the_extremes
 from tests.service.matrix.forms import AsOf, Covered, Distinct, Grouped, Stretched, Values
 from tests.service.matrix.rows import Relation, Row, Tables
 from tests.service.running import HeldWriter, check, in_parts, opened
@@ -197,7 +197,7 @@ def address_space() -> Iterator[None]:
 
 @pytest.mark.parametrize("part", range(PARTS))
 def test_some_of_all_pairs(tmp_path: Path, part: int) -> None:
-    choices = chain(compared_parts(), pairwise(0, forms_by_edges=False))
+    choices = chain(compared_parts(), sums_at_the_extremes(), pairwise(0, forms_by_edges=False))
     run(tmp_path, list(islice(choices, part, None, PARTS)), part * 1000)
 
 
