@@ -116,9 +116,7 @@ def test_what_cannot_be_compared_is_refused(client: httpx.Client) -> None:
     for sql, words in (
         ("SELECT o.id FROM offers o JOIN thirds t ON o.rate = t.rate", "decimal of scale 2 and decimal of scale 3"),
         ("SELECT a.id FROM offers a JOIN offers b ON a.price = b.id", "decimal of scale 2 and int64"),
-        ("SELECT o.id FROM offers o WHERE o.price = 0.001", "finer than its scale"),
         ("SELECT o.id FROM offers o WHERE o.price = 'cheap'", "expected a decimal"),
-        ("SELECT o.id FROM offers o WHERE o.price = 1::float8", "float64"),
     ):
         answer = client.put("/v1/views/refused", json={"sql": sql})
         assert answer.status_code == 422 and words in answer.json()["detail"], answer.text
