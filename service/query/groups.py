@@ -104,6 +104,14 @@ class GroupsDraft:
                 return number
         return None
 
+    def place(self, name: str, output: Output, trunc: str | None) -> int | None:
+        """As `find`. What depends on the whole key of an alias, by which rows are grouped, becomes a group column, too."""
+        number = self.find(output, trunc)
+        aliases = {ref.alias for ref in (*output.intervals, *filter(None, (output.column,)))}
+        keys = {ColumnRef(alias, name) for alias in aliases for name in self.scope.definition(alias).key}
+        grouped = {self.reads[column.of].column for column in self.columns if column.trunc is None}
+        return self.group(name, output) if number is None and trunc is None and keys and keys <= grouped else number
+
     def group(self, name: str, output: Output, trunc: str | None = None) -> int:
         """Group by this output; return the number of the group column."""
         if trunc is not None:
@@ -166,6 +174,12 @@ class GroupsDraft:
         shown = {output.number: output.name for output in reversed(self.outputs) if output.kind == GROUP}
         own = [(shown.get(number, column.name), number in shown) for number, column in enumerate(self.columns)]
         self.columns = [column._replace(name=name) for column, name in zip(self.columns, told_apart(own), strict=True)]
+
+    @property
+    def hidden(self) -> list[str]:
+        """The group columns that no row of the view has."""
+        shown = {output.number for output in self.outputs if output.kind == GROUP}
+        return [column.name for number, column in enumerate(self.columns) if number not in shown]
 
     def named(self, name: str) -> GroupOutput | None:
         """Return the column of the view's rows with this name, or else the group column."""

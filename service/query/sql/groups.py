@@ -29,7 +29,7 @@ _FUNCTIONS: dict[type[exp.Expr], str] = {
 _ALL = "the aggregates are COUNT, SUM, AVG, MIN, MAX, BOOL_AND, BOOL_OR, VAR_SAMP, VAR_POP, STDDEV_SAMP and STDDEV_POP"
 _SQL = "postgres"
 _IN_HAVING = "in HAVING is not in GROUP BY: write the condition in WHERE"
-_IN_SELECT = "must be in GROUP BY, or in an aggregate: a group has several values of it"
+_IN_SELECT = "must be in GROUP BY, or in an aggregate: a group may have several values of it"
 _OF_INTERVALS = ("duration", "intersection", *STRETCHES)
 ReadOutput = Callable[[exp.Expr, Names], list[Output]]
 ReadOutputs = Callable[[exp.Select, Names], list[Output]]
@@ -50,18 +50,15 @@ def read_groups(
 ) -> GroupsDraft:  # fmt: skip
     """Read the groups. `read_output` reads an expression of SELECT without aggregates, `read_outputs` all of them. Problems
     `unsupported-query`, `bad-query`, `bad-definition`."""
-    distinct = select.args.get("distinct")
-    if distinct is not None:
-        return _read_distinct(select, names, read_outputs)
-    return _Groups(select, names, draft, read_output).read()
-
-
-def _read_distinct(select: exp.Select, names: Names, read_outputs: ReadOutputs) -> GroupsDraft:
-    if select.args.get("group") or any(map(_has_aggregate, select.expressions)):
-        raise unsupported("DISTINCT with GROUP BY or aggregates", "omit it; each group is one row")
-    if select.args.get("having"):
-        raise unsupported("HAVING with DISTINCT", "write the condition in WHERE")
-    return distinct_of(names.scope, read_outputs(select, names))
+    distinct = select.args.get("distinct") is not None
+    if distinct and not select.args.get("group") and not any(map(_has_aggregate, select.expressions)):
+        if select.args.get("having"):
+            raise unsupported("HAVING with DISTINCT", "write the condition in WHERE")
+        return distinct_of(names.scope, read_outputs(select, names))
+    groups = _Groups(select, names, draft, read_output).read()
+    if distinct and (hidden := groups.hidden):  # otherwise each group is another row
+        raise unsupported("DISTINCT of groups that differ only in what SELECT leaves out", f"select {', '.join(hidden)}, too")
+    return groups
 
 
 class _Groups:
@@ -192,20 +189,18 @@ class _Groups:
         elif _is_star(node) or isinstance(node, exp.Column) or (isinstance(node, exp.Anonymous) and node.name.lower() in _OF_INTERVALS):
             for output in self._read_output(expression, self._names):
                 refuse_stretch(output)
-                self._show_group(expression, output.name, output, None)
-        elif isinstance(node, exp.TimestampTrunc | exp.DateTrunc) and (found := self._find(node)) is not None and found[1] is not None:
-            self._show_group(expression, name or name_of(node), *found)
+                self._show_group(expression, output)
         elif (one := self._input(node)) is not None:
             self._add(expression, name or name_of(node), one.kind, one.number)
         else:
             term = read_over(node, self._names, self._value)
             self._add(expression, name or name_of(node), COMPUTED, 0, term)
 
-    def _show_group(self, expression: exp.Expr, name: str, output: Output, trunc: str | None) -> None:
-        number = self._groups.find(output, trunc)
+    def _show_group(self, expression: exp.Expr, output: Output) -> None:
+        number = self._groups.place(output.name, output, None)
         if number is None:
             raise self._names.bad(expression, f"{expression.sql(_SQL)} {_IN_SELECT}")
-        self._add(expression, name, GROUP, number)
+        self._add(expression, output.name, GROUP, number)
 
     def _add(self, expression: exp.Expr, name: str, kind: str, number: int, term: Term | None = None) -> None:
         self._groups.show(name, kind, number, term)
@@ -323,12 +318,12 @@ class _Groups:
         if isinstance(node, exp.Column):
             if not node.args.get("table") and not self._is_column(node) and (one := self._groups.named(fold(node.this))):
                 return one
-            number = self._groups.find(column_output(self._names.column(node)), None)
+            number = self._groups.place(name_of(node), column_output(self._names.column(node)), None)
             if number is None:
                 raise self._names.bad(node, f"{node.sql(_SQL)} {_IN_HAVING if self._reads_having else _IN_SELECT}")
             return GroupOutput("", GROUP, number)
         found = None if _is_constant(node) or _has_aggregate(node) else self._find(node)
-        number = None if found is None else self._groups.find(*found)
+        number = None if found is None else self._groups.place(name_of(node), *found)
         return None if number is None else GroupOutput("", GROUP, number)
 
     def _value(self, node: exp.Expr) -> Term | None:
