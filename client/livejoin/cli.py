@@ -39,6 +39,8 @@ SERVICE = {
     "check": "verify a data folder or a backup and recompute its views by brute force",
     "bench": "run the benchmarks",
 }
+_RELATION = "; `livejoin load` makes a relation from files, PUT /v1/relations/NAME makes one without rows"
+ELSEWHERE = dict.fromkeys(("relation", "relations", "create"), _RELATION)
 
 
 def main(argv: list[str] | None = None, added: Mapping[str, str] | None = None) -> int:
@@ -97,7 +99,7 @@ def _run(argv: list[str], added: Mapping[str, str]) -> int:
     elif name in SERVICE:
         raise Failure(f"{name} is a command of the service, which is not installed here: install the package livejoin")
     else:
-        raise Failure(f"unknown command {name!r}{instead(name, [*OWN, *SERVICE])} (see `livejoin --help`)", 2)
+        raise Failure(f"unknown command {name!r}{ELSEWHERE.get(name) or instead(name, [*OWN, *SERVICE])} (see `livejoin --help`)", 2)
     try:
         command = imported(module)
     except ModuleNotFoundError as error:

@@ -107,7 +107,7 @@ class GroupsDraft:
     def place(self, name: str, output: Output, trunc: str | None) -> int | None:
         """As `find`. What depends on the whole key of an alias, by which rows are grouped, becomes a group column, too."""
         number = self.find(output, trunc)
-        aliases = {ref.alias for ref in (*output.intervals, *filter(None, (output.column,)))}
+        aliases = {output.column.alias} if output.column is not None else {interval.alias for interval in output.intervals}
         keys = {ColumnRef(alias, name) for alias in aliases for name in self.scope.definition(alias).key}
         grouped = {self.reads[column.of].column for column in self.columns if column.trunc is None}
         return self.group(name, output) if number is None and trunc is None and keys and keys <= grouped else number

@@ -20,6 +20,7 @@ LONGEST_TEXT = 1 << 24
 _DIGITS_OF_INT64 = 19
 LOCAL = "local time"
 """The kind of a timestamp that clocks show, without a zone, within an expression: elsewhere it is a timestamp, in UTC."""
+LEAST_SMALL, MOST_SMALL = -(2**15), 2**15 - 1  # PostgreSQL's smallint
 _TIMES = ("date", LOCAL, "timestamp")
 UNITS = (
     "microseconds", "milliseconds", "second", "minute", "hour",
@@ -216,7 +217,8 @@ def null_if(left: Term, right: Term) -> Term:
 def chosen(cases: Sequence[tuple[Term, Term]], otherwise: Term | None) -> Term:
     """Return CASE: the value of the first condition that holds; otherwise `otherwise`, or null."""
     for condition, _ in cases:
-        logical("and", condition)
+        if condition.kind != "bool":
+            raise refused(f"{named(condition.kind)} as a condition", "write a comparison, such as x = 1")
     values = alike("CASE", [value for _, value in cases] + ([otherwise] if otherwise is not None else []))
     kind = values[0].kind
     last = values[-1] if otherwise is not None else Term("constant", kind, (), None)
@@ -233,6 +235,12 @@ def cast(term: Term, kind: str) -> Term:
         possible = ", ".join(one for one in _CASTS.get(_family(term.kind), ()) if one != LOCAL) or "nothing"
         raise refused(f"a cast of {named(term.kind)} to {named(kind)}", f"it can be cast to {possible}")
     return Term("cast", kind, (term,))
+
+
+def small(of: Term) -> Term:
+    """Return an int64, null outside the range of PostgreSQL's smallint."""
+    low, high = (Term("constant", "int64", (), end) for end in (LEAST_SMALL, MOST_SMALL))
+    return chosen([(logical("and", compared(">=", of, low), compared("<=", of, high)), of)], None)
 
 
 def is_nullable(term: Term, column: Callable[[ColumnRef], bool]) -> bool:

@@ -13,10 +13,10 @@ from livejoin.terminal import Parser, add_url
 
 def main(arguments: list[str]) -> int:
     parser = Parser("explain", "Show the plan and the guarantee of a view without registering it: text on a terminal, JSON in a pipe.")
-    add_definition(parser)
+    add_definition(parser).add_argument("given", nargs="?", metavar="SQL", help="the same as --sql SQL")
     add_url(parser)
     args = parser.parse_args(arguments)
-    definition = read_definition(args.sql, args.file)
+    definition = read_definition(args.sql or args.given, args.file)
     with connect(args) as client:
         answer = client.explain(definition=definition)
     if sys.stdout.isatty():

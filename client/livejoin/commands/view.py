@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from argparse import _MutuallyExclusiveGroup
 from pathlib import Path
 from typing import Any
 
@@ -25,11 +26,12 @@ def main(arguments: list[str]) -> int:
     return 0
 
 
-def add_definition(parser: Parser) -> None:
+def add_definition(parser: Parser) -> _MutuallyExclusiveGroup:
     """Add `--sql` and `--file`, exactly one of which is required."""
     one = parser.add_mutually_exclusive_group(required=True)
     one.add_argument("--sql", help="the definition: a SELECT, or several with UNION and EXCEPT")
     one.add_argument("--file", type=Path, help="a file with the definition: SQL, or a JSON object")
+    return one
 
 
 def read_definition(sql: str | None, file: Path | None) -> dict[str, Any]:

@@ -254,8 +254,10 @@ def refuse(node: exp.Expr) -> None:
             raise unsupported(_sql(one), "list the values: IN (1, 2)")
         if isinstance(one, exp.Query | exp.Any | exp.All):
             raise unsupported("a subquery in a condition", "put its relation into FROM and its condition into WHERE")
-        if isinstance(one, exp.AggFunc | exp.Window):
-            raise unsupported(_sql(one), "compare columns; compute aggregates and window functions when you read the rows")
+        if isinstance(one, exp.AggFunc):
+            raise unsupported(f"{_sql(one)} in a condition on rows", "write conditions on aggregates in HAVING")
+        if isinstance(one, exp.Window):
+            raise unsupported(_sql(one), "compare columns; compute window functions when you read the rows")
         if isinstance(one, exp.Tuple):
             raise unsupported(f"the comparison of {_sql(one)}", "compare column by column, joined by AND")
         if is_clock(one):

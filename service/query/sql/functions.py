@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from sqlglot import exp
 
+from service.query.assembly import unsupported
 from service.query.functions.calls import NUMERIC, SIGNATURES
 from service.query.literals import BadLiteral, read_interval
 
@@ -34,6 +35,17 @@ NAMES = (
     "date_trunc", "date_bin", "to_char",
 )  # fmt: skip
 
+INSTEAD = {
+    **{part: f"write extract({part} FROM …)" for part in ("year", "quarter", "month", "week", "day", "hour", "minute", "second")},
+    **dict.fromkeys(("if", "iif"), "write CASE WHEN … THEN … ELSE … END"),
+    **dict.fromkeys(("datediff", "date_diff"), "subtract the times: a - b"),
+    "age": "subtract two times: a - b; compute an age at the present when you read the rows",
+    "date": "write x::date",
+    "div": "write a / b, which is whole for whole numbers, or trunc(a / b)",
+    "isnull": "write coalesce(a, b)",
+}
+"""What to write for functions that PostgreSQL or others have. sqlglot rewrites most of them."""
+
 
 def call_of(node: exp.Expr) -> tuple[str, list[exp.Expr]] | None:
     """Return the name and the arguments of a call of `functions.calls`; None for anything else."""
@@ -46,6 +58,8 @@ def call_of(node: exp.Expr) -> tuple[str, list[exp.Expr]] | None:
     found = _CALLS.get(type(node))
     if found is None or any(isinstance(one, exp.Expr) for key, one in node.args.items() if key not in found[1]):
         return None
+    if isinstance(node, exp.Substring) and isinstance(start := node.args["start"].unnest(), exp.Literal) and start.is_string:
+        raise unsupported("substring by a pattern", "it takes positions: substring(x FROM 2 FOR 3); ~ tests a pattern")
     return found[0], [node.args[key] for key in found[1] if node.args.get(key) is not None]
 
 

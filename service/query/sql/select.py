@@ -29,7 +29,7 @@ from service.query.sql.groups import is_grouped, read_groups
 from service.query.sql.names import JoinedRelation, Names, Shown, Source, Sources, Text, bad_query, fold, is_comma, is_public, read_sources
 from service.query.sql.output_names import CALLED, name_of, told_apart
 from service.query.sql.terms import read_term
-from service.query.sql.text import BoundedParser, parse
+from service.query.sql.text import BoundedParser, check_operators, parse
 
 _CLAUSES = {
     "with_": ("a WITH clause", "define the view on the relations directly"),
@@ -39,8 +39,7 @@ _CLAUSES = {
     "order": ("ORDER BY", "omit it"),
     "limit": (
         "LIMIT",
-        "a view has all rows; read the first ones with ?order=column desc&limit=n, or write QUALIFY ROW_NUMBER() OVER (…) <= n for the "
-        "first of each key",
+        "a view has all rows; read the first ones with ?order=column desc&limit=n",
     ),
     "offset": ("OFFSET", "a view has all rows; use ?limit= and ?cursor= when reading them"),
     "windows": ("WINDOW", "compute it when you read the rows"),
@@ -50,6 +49,7 @@ _CLAUSES = {
 }
 T = TypeVar("T")
 _SOURCES = ("from_", "joins", "with_")
+_FIRST_OF_EACH = ", or write QUALIFY ROW_NUMBER() OVER (…) <= n for the first of each key"
 _GROUPED = ("distinct", "group", "having")
 
 _INPUTS: dict[str, SubqueryKind] = {"LEFT": "optional", "RIGHT": "optional", "FULL": "full"}
@@ -123,6 +123,8 @@ def read_sql(text: str, relations: Mapping[str, RelationDefinition]) -> Expressi
 
 def read_query(tree: exp.Expr, source: Source, relations: Mapping[str, RelationDefinition]) -> Expression:
     """Return the draft of a parsed SELECT, or of several. `source`: what it was parsed from. Names are checked before anything else."""
+    check_operators(tree, source)
+    source.finish()
     _check_relations(tree, source, relations)
     source.finish()
     for branch in _branches(tree):
@@ -354,6 +356,8 @@ def _refuse_clauses(select: exp.Select, source: Source, words: str) -> None:
     for name, value in select.args.items():
         if value and name not in ("expressions", "from_", "joins", "where", *(() if words else _GROUPED), *more):
             part, instead = _CLAUSES.get(name, (name.strip("_").upper(), "a view is SELECT … FROM … JOIN … ON … WHERE …"))
+            if name == "limit" and not select.args.get("joins") and not is_grouped(select):
+                instead += _FIRST_OF_EACH
             if words:
                 part, instead = f"{part} in {words}", f"write {words} (SELECT … FROM … WHERE …)"
             with source.noting(value[0] if isinstance(value, list) else value if isinstance(value, exp.Expr) else None):

@@ -18,11 +18,12 @@ from service.query.functions.intervals import duration, intersection_end
 from service.query.functions.patterns import regular
 from service.query.functions.times import binned, extracted, in_zone, shown, truncated_in
 from service.query.literals import BadLiteral, Physical, convert, from_json, from_number, from_text
-from service.query.sql.functions import call_of, interval_of
+from service.query.sql.functions import INSTEAD, call_of, interval_of
 from service.query.sql.names import Names, meant
+from service.query.sql.output_names import CALLED
 
 CASTS = {
-    **dict.fromkeys(("BIGINT", "INT"), "int64"),
+    **dict.fromkeys(("BIGINT", "INT", "SMALLINT"), "int64"),
     **dict.fromkeys(("DOUBLE", "FLOAT", "DECIMAL"), "float64"),
     **dict.fromkeys(("TIMESTAMP", "TIMESTAMPTZ", "TIMESTAMPNTZ"), "timestamp"),
     **dict.fromkeys(("TEXT", "VARCHAR", "CHAR", "NCHAR", "NVARCHAR", "BPCHAR", "NAME"), "string"),
@@ -41,6 +42,7 @@ COMPARED: dict[type[exp.Expr], str] = {exp.EQ: "=", exp.NEQ: "!=", exp.LT: "<", 
 _LOCAL_TIMES = ("TIMESTAMP", "TIMESTAMPNTZ")
 _PATH_KEY = re.compile(r'(\s*"((?:[^"\\]|\\.)*)"\s*|\s*([^\s",{}\\](?:[^",{}\\]*[^\s",{}\\])?)\s*)(?:,|$)', re.DOTALL)
 _DECIMAL = re.compile(r"([0-9]*)\.?([0-9]*)")
+_TYPES = "the types are bigint, smallint, double precision, decimal(p, s), timestamptz, timestamp, date, time, text, boolean, uuid"
 _INSTEAD = (
     "an expression has + - * / % ^, ||, CASE, CAST, ->>, AT TIME ZONE, conditions, and the functions in docs/reference/sql.md; "
     "compute the rest when you read the rows"
@@ -73,6 +75,8 @@ class _Reader:
             return Term("column", self._names.scope.describe(ref).kind, (), ref)
         if _is_constant(node):
             return self._constant(node, wanted)
+        if (instead := INSTEAD.get(node.meta.get(CALLED, ""))) is not None:
+            raise unsupported(f"{node.meta[CALLED]}(…)", instead)
         rule = next((rule for types, rule in self._RULES.items() if isinstance(node, types)), None)
         if rule is not None:
             return rule(self, node, wanted)
@@ -291,14 +295,15 @@ class _Reader:
         name = to.this.name if isinstance(to.this, exp.DType) else str(to)
         kind = self._decimal(to) if name == "DECIMAL" else terms.LOCAL if name in _LOCAL_TIMES else CASTS.get(name, "")
         if not kind or (to.expressions and name != "DECIMAL"):  # such as varchar(3), which truncates
-            instead = "the types are bigint, double precision, decimal(p, s), timestamptz, timestamp, date, time, text, boolean, uuid"
-            raise unsupported(f"a cast to {_sql(to)}", instead)
+            raise unsupported(f"a cast to {_sql(to)}", _TYPES)
         of = node.this.unnest()
         if isinstance(of, exp.Null):
             return Term("constant", kind, (), None)
         if isinstance(of, exp.Literal) and of.is_string and name != "DECIMAL":
-            return self._text(of, of.name, kind)
-        return terms.cast(self.read(of), kind)
+            made = self._text(of, of.name, kind)
+        else:
+            made = terms.cast(self.read(of), kind)
+        return terms.small(made) if name == "SMALLINT" else made
 
     def _decimal(self, to: exp.Expr) -> str:
         given = [one.name if one.args.get("expression") is None else "" for one in to.expressions]  # "3_0" has one
@@ -458,6 +463,8 @@ def read_value(node: exp.Expr, type_: str) -> Physical | None:
         if name == "DECIMAL" and digits_of(type_):
             return read_value(node.this, type_)
         value = read_value(node.this, CASTS[name])
+        if name == "SMALLINT" and isinstance(value, int) and not terms.LEAST_SMALL <= value <= terms.MOST_SMALL:
+            raise BadLiteral(f"{value} is outside the range of smallint")
         return None if value is None else convert(value, CASTS[name], type_)
     if isinstance(node, exp.Boolean):
         if type_ != "bool":

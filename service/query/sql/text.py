@@ -15,7 +15,7 @@ from sqlglot.errors import ParseError, TokenError
 from sqlglot.tokenizer_core import Token, TokenType
 
 from service.errors import Problem
-from service.query.sql.names import bad_query, line_and_column
+from service.query.sql.names import Source, bad_query, line_and_column
 
 if TYPE_CHECKING:
     from sqlglot.parser import Parser
@@ -38,6 +38,8 @@ _MISSING = {
     **dict.fromkeys((TokenType.GROUP_BY, TokenType.ORDER_BY), "a comma"),
 }
 """By the clause's keyword, what belongs before a word that is not expected in it."""
+_ORDERED = (exp.LT, exp.LTE, exp.GT, exp.GTE)
+_COMPARED = (*_ORDERED, exp.EQ, exp.NEQ)
 _NAMES = (TokenType.VAR, TokenType.IDENTIFIER)
 _OPERANDS = (*_NAMES, TokenType.STRING, TokenType.NUMBER)
 
@@ -87,6 +89,18 @@ def parse(text: str, dialect: type[Dialect], rule: str) -> exp.Expr:
     if isinstance(statements[0], exp.Command | exp.Condition | exp.Alias):  # sqlglot also parses expressions and unknown commands
         raise no_select(text, dialect)
     return statements[0]
+
+
+def check_operators(tree: exp.Expr, source: Source) -> None:
+    """Reject lists and comparisons that sqlglot reads, and PostgreSQL does not."""
+    for node in tree.find_all(exp.In, *_ORDERED):
+        parts = [node.this, node.args.get("expression")]
+        if (alone := node.args.get("field")) is not None:
+            with source.noting(alone):
+                raise source.bad(alone, "the values behind IN are written in parentheses: IN ('a', 'b')")
+        if isinstance(node, _ORDERED) and any(isinstance(part, _COMPARED) for part in parts):
+            with source.noting(node):
+                raise source.bad(node, f"{node.sql('postgres')} compares a comparison: join two by AND, as in 1 < x AND x < 9")
 
 
 def no_select(text: str, dialect: type[Dialect]) -> Problem:

@@ -68,6 +68,7 @@ def on_terminal(*arguments: str, url: str) -> str:
         ([], "livejoin --help"),
         (["fly"], "unknown command 'fly'; there are load, view"),
         (["laod"], "unknown command 'laod'; did you mean load?"),
+        (["relation", "r"], "`livejoin load` makes a relation from files, PUT /v1/relations/NAME"),
         (["rows", "v", "--limti", "3"], "--limti 3; did you mean --limit?"),
         (["rows"], "NAME"),
         (["drop", "view"], "NAME"),
@@ -82,6 +83,8 @@ def on_terminal(*arguments: str, url: str) -> str:
         (["view", "v"], "--sql"),
         (["view", "v", "--sql", " "], "empty"),
         (["explain", "--sql", "SELECT 1", "--file", "x"], "not allowed"),
+        (["explain", "SELECT 1", "--sql", "SELECT 1"], "not allowed"),
+        (["explain"], "--sql --file SQL is required"),
         (["load", "r"], "FILE"),
         (["load", "r", "x.csv", "--interval", "stay"], "--interval"),
         (["load", "r", "x.csv", "--interval", "stay=a,b,[),c"], "--interval"),
@@ -313,7 +316,7 @@ def test_explain_on_a_terminal_and_in_a_pipe() -> None:
     answer = Answer(orjson.dumps({"plan": PLAN, "alternatives": []}))
     with scripted(Answer(orjson.dumps({"plan": PLAN, "alternatives": [], "measured": shown})), answer) as (url, _):
         text = on_terminal("explain", "--sql", "SELECT 1", url=url)
-        done = livejoin("explain", "--sql", "SELECT 1", url=url)
+        done = livejoin("explain", "SELECT 1", url=url)
     assert "algorithm  interval-tree (Theorem 1)\nguarantee  strict\nspace      O(n)\norder      a, b\n" in text
     averages_emitted = "1.414 steps per row, 72 bytes per row, 18.25 bits per tuple (compact)"
     counted = "4,000,000 rows read, 1,200 look-ups, 3 no-goods, at most 21 steps between two rows"

@@ -199,6 +199,30 @@ def test_every_pair(name: str, target: str) -> None:
     assert not wrong, f"(value, found, expected) of {name}::{target}: {wrong}"
 
 
+@pytest.mark.parametrize(
+    ("name", "values"),
+    [
+        ("i", (-(2**15) - 1, -(2**15), 0, 2**15 - 1, 2**15, INT64_MIN, None)),
+        ("f", (-32768.5, -32768.51, 32767.49, 32767.5, math.nan, None)),
+        ("t", ("32767", "32768", " -32768", "-32769", "x", None)),
+    ],
+)
+def test_smallint(name: str, values: tuple[Any, ...]) -> None:
+    """The value is an int64, and null where PostgreSQL raises an error."""
+    whole = cast_of({name: values}, f"{name}::bigint")
+    expected = [one if one is not None and -(2**15) <= one < 2**15 else None for one in whole]
+    assert cast_of({name: values}, f"{name}::smallint") == expected and len({*expected} - {None}) > 1
+    assert cast_of({"i": (1,)}, "'7'::smallint + NULL::smallint") == [None]
+    assert cast_of({"i": (1,)}, "'7'::smallint + (-32768)::int2") == [7 - 2**15]
+
+
+def test_smallint_beside_a_column() -> None:
+    made = [parse_view("v", {"sql": f"SELECT id FROM t WHERE i = {one}"}, {"t": T}).query for one in ("5", "5::smallint", "'5'::smallint")]
+    assert made[0] == made[1] == made[2]
+    with pytest.raises(Problem, match="40000 is outside the range of smallint"):
+        parse_view("v", {"sql": "SELECT id FROM t WHERE i = 40000::smallint"}, {"t": T})
+
+
 @pytest.mark.parametrize("target", ["bigint", "double precision", "decimal(38, 0)", "decimal(38, 1)", "text"])
 def test_decimals_of_many_digits(target: str) -> None:
     expected = [converted("decimal(37,0)", Decimal(value * 12345678901234567), target) for value in VALUES["e"]]
