@@ -155,6 +155,8 @@ def test_every_media_type(client: httpx.Client) -> None:
         ("'infinity'::DATE", None),
         ("DATE '12026-01-01'", "+012026-01-01"),
         ("'1b4e28ba-2fa1-11d2-883f-0016d3cca427'::UUID", "1b4e28ba-2fa1-11d2-883f-0016d3cca427"),
+        ("CASE WHEN 7 / 2 = 3.5 THEN 7 // 2 END", 3),
+        ("strftime(DATE '2026-03-01', '%Y-%m')", "2026-03"),
     ],
 )
 def test_types_of_duckdb(client: httpx.Client, expression: str, shown: Any) -> None:

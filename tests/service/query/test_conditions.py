@@ -166,7 +166,7 @@ def test_what_a_delete_does_not_take(text: str, words: str) -> None:
         ("b.floor + 1 > (SELECT 1)", "a subquery in a condition"),
         ("b.checkin + INTERVAL '1 day' > now()", "a view changes only when its relations do"),
         ("1 + 1 = 2", "write a constant"),
-        ("sum(b.floor) > 1", "compute aggregates"),
+        ("sum(b.floor) > 1", "write conditions on aggregates in HAVING"),
         ("b.floor IN (1, (SELECT 2))", "a subquery in a condition"),
         ("b.nope + 1 > 2", "bookings has no column nope"),
         ("b.guest + 1 > 2", "string + int64"),
