@@ -79,8 +79,9 @@ def on_nulls(term: Term) -> Term | None:
         (of,) = args
         return None if of is None else _truth((of.value is None) == (term.op == "is_null"))
     nulls = [one is not None and one.value is None for one in args]
-    if term.op in ("concat", "greatest", "least"):
-        return Term("constant", term.kind) if term.op != "concat" and all(nulls) else None
+    if term.op in ("concat", "concat_ws", "greatest", "least"):
+        is_null = nulls[0] if term.op == "concat_ws" else term.op != "concat" and all(nulls)
+        return Term("constant", term.kind) if is_null else None
     if any(nulls[:1] if term.op == "nullif" else nulls):  # all others are null where an operand is
         return Term("constant", term.kind)
     known = [one for one in args if one is not None]

@@ -66,7 +66,7 @@ class Scope:
         definition = self.definition(alias, name)
         if name in definition.intervals:
             raise Problem(
-                "unknown-column", f"{alias}.{name} is an interval, not a column: use intervals in overlaps, intersection and duration"
+                "unknown-column", _is_interval(f"{alias}.{name}", definition.intervals[name])
             )
         names = [column.name for column in definition.columns]
         if name not in names:
@@ -86,6 +86,9 @@ class Scope:
         found = [ColumnRef(alias, name) for alias in self._find(name, lambda one: any(c.name == name for c in one.columns))]
         if not found:
             seen = [self._definitions[alias] for alias in self._visible]
+            for one in seen:
+                if name in one.intervals:
+                    raise Problem("unknown-column", _is_interval(name, one.intervals[name]))
             names, intervals = [c.name for one in seen for c in one.columns], [interval for one in seen for interval in one.intervals]
             raise Problem("unknown-column", f"no relation of the view has a column {name}{_instead(name, names, intervals)}")
         return found
@@ -158,6 +161,11 @@ class Scope:
 
     def endpoint_type(self, ref: IntervalRef) -> str:
         return self.definition(ref.alias).column(self.declared(ref).start_column).comparable
+
+
+def _is_interval(name: str, declared: Interval) -> str:
+    ends = " and ".join(dict.fromkeys((declared.start_column, declared.end_column)))
+    return f"{name} is an interval, not a column: use it in overlaps, intersection and duration, or name its ends, {ends}"
 
 
 def _strictness(x: Interval, y: Interval) -> tuple[bool, bool] | None:

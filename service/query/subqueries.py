@@ -23,6 +23,8 @@ WORDS: Mapping[SubqueryKind, str] = {
     "exists": "EXISTS", "absent": "NOT EXISTS", "optional": "LEFT JOIN", "full": "FULL JOIN", "gaps": "gaps(…)", "coverage": "coverage(…)",
 }  # fmt: skip
 _PLAIN = Options("auto", "best-effort", None)
+_NULL_ITSELF = "the column may be null itself: for the rows without {0}, take a column of {0} that is never null"
+_EACH_CASE = "define a view for each case: one with JOIN instead, for the rows that have {0}, and one with NOT EXISTS for those without"
 
 
 def words_of(subquery: Subquery) -> str:
@@ -118,7 +120,7 @@ def _rejected(draft: Draft) -> int | None:
         for ref, unbounded in ((one.low, one.low_unbounded), (one.high, one.high_unbounded)):
             if unbounded and ref.alias in optional:
                 what = f"{one} with nulls as unbounded in WHERE, on an outer join"
-                raise unsupported(what, "write it in ON, or write overlaps(x, y) there")
+                raise unsupported(what, _EACH_CASE.format(ref.alias))
     named = [ref.alias for pair in _pairs(draft) for ref in pair]
     named += [one.alias for one in draft.filters if one.rejects_null]
     named += [alias for subquery in draft.subqueries if subquery.kind == "exists" for alias in _outside(subquery.draft)]
@@ -144,8 +146,7 @@ def _make_absent(draft: Draft) -> None:
         if not isinstance(one, Filter):
             raise _accepts_missing(one)
         if scope.describe(one.column).nullable:
-            instead = f"the column may be null itself: write the condition in ON, or take a column of {one.column.alias} that is never null"
-            raise unsupported(f"{one.column} IS NULL after an outer join", instead)
+            raise unsupported(f"{one.column} IS NULL after an outer join", _NULL_ITSELF.format(one.column.alias))
         missing[optional[one.column.alias]] = one
         draft.filters.remove(one)
     for at, one in missing.items():
@@ -190,7 +191,7 @@ def _settled_full(draft: Draft, subquery: SubqueryDraft) -> SubqueryDraft:
     named |= {one.alias for one in tests if draft.scope.describe(one.column).nullable}
     for one in tests:
         if one.op == "is_null" and one.column.alias in named:
-            raise unsupported(f"{one.column} IS NULL after an outer join", "the column may be null itself: write the condition in ON")
+            raise unsupported(f"{one.column} IS NULL after an outer join", _NULL_ITSELF.format(one.column.alias))
     named |= {ref.alias for pair in _pairs(draft) for ref in pair}
     without = {one.alias for one in tests if one.op == "is_null"} - named
     if not named and not without:
@@ -203,7 +204,7 @@ def _settled_full(draft: Draft, subquery: SubqueryDraft) -> SubqueryDraft:
 def _accepts_missing(one: Either | Holds) -> Problem:
     """Return the problem for an OR or an expression in WHERE that a row without its optional subquery meets, and perhaps one with it."""
     what = f"the condition {one} after an outer join, which rows without {one.alias} meet"
-    return unsupported(what, f"write it in ON, or define a view for each case: one with {one.alias}, and NOT EXISTS for the rows without")
+    return unsupported(what, _EACH_CASE.format(one.alias))
 
 
 # --- the subqueries

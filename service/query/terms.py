@@ -42,8 +42,8 @@ _CASTS = {
 }
 _NEVER_NULL = ("is_null", "not_null")
 _MAY_BE_NULL = (
-    "->", "->>", "/", "%", "||", "concat", "nullif", "sqrt", "power", "substr", "replace", "split_part", "make_date", "date_bin",
-    "to_local", "from_local", "months_later", "date_trunc_there", "json_array_length",
+    "->", "->>", "/", "%", "||", "concat", "concat_ws", "nullif", "sqrt", "power", "substr", "replace", "split_part", "make_date",
+    "date_bin", "to_local", "from_local", "months_later", "date_trunc_there", "json_array_length",
 )  # fmt: skip
 _OVERFLOWS = ("+", "-", "*", "negative", "abs")
 _PARTS = ("left", "right", "substr", "btrim", "ltrim", "rtrim", "split_part", "nullif")
@@ -288,6 +288,9 @@ def growth(term: Term, texts: Collection[str] = ("string", "json", "uuid", "byte
     times, more = sum(one[0] for one in parts), sum(one[1] for one in parts)
     if term.op in ("||", "concat", "case", *_IF_ALL):
         return times, more
+    if term.op == "concat_ws":
+        between = len(parts) - 2
+        return times + between * parts[0][0], more + between * parts[0][1]
     if term.op in _PARTS:
         return parts[0]
     if term.op in ("md5", "to_char"):

@@ -133,6 +133,8 @@ def _of_texts() -> Iterator[Step]:
     yield step(txt, "({0} || {1} || '-')", boo, txt)
     yield step(txt, "concat({0}, '-', {1}, NULL)", txt, txt)
     yield step(txt, "concat({0}, {1})", int_, txt)
+    yield step(txt, "concat_ws(', ', {0}, {1}, NULL, {2})", txt, int_, txt)
+    yield step(txt, "concat_ws({0}, {1}, {2})", txt, txt, txt)
     yield step(txt, "{0}::text", int_)
     yield step(txt, "{0}::text", boo)
     yield step(int_, "({0} || '')::bigint", txt, judge="CASE WHEN {0} ~ '^[ \\t\\n]*[-+]?[0-9]+[ \\t\\n]*$' THEN {0}::bigint END")

@@ -107,10 +107,14 @@ def _rounded(name: str, of: Term, places: int) -> Term:
 
 
 def joined(op: str, parts: Sequence[Term]) -> Term:
-    """Return `||` or `concat`: of texts, and of values that have one form as text."""
+    """Return `||`, `concat` or `concat_ws`, whose first part is the separator: of texts, and of values that have one form as text."""
+    if op == "concat_ws" and len(parts) < 2:
+        raise refused("concat_ws with 1 argument", "it takes a separator and the values to join: concat_ws(', ', a, b)")
+    if op == "concat_ws" and parts[0].kind != "string":
+        raise refused(f"concat_ws with {named(parts[0].kind)} as separator", "it takes a text: write concat_ws(', ', a, b)")
     made = list[Term]()
     for part in parts:
-        takes = _JOINED[:3] if op == "concat" else _JOINED  # concat writes a bool as t or f
+        takes = _JOINED if op == "||" else _JOINED[:3]  # concat writes a bool as t or f
         if part.kind not in takes and digits_of(part.kind) is None:
             raise refused(f"{op} of {named(part.kind)}", "it takes texts: write CAST(… AS text)")
         made.append(terms.cast(part, "string"))

@@ -31,8 +31,8 @@ _CALLS: dict[type[exp.Expr], tuple[str, tuple[str, ...]]] = {
 _TRIMS = {"BOTH": "btrim", "LEADING": "ltrim", "TRAILING": "rtrim"}
 _SYNONYMS = {"jsonb_array_length": "json_array_length"}
 NAMES = (
-    *SIGNATURES, *NUMERIC, "coalesce", "nullif", "greatest", "least", "concat", "trim", "position", "substr", "extract", "date_part",
-    "date_trunc", "date_bin", "to_char",
+    *SIGNATURES, *NUMERIC, "coalesce", "nullif", "greatest", "least", "concat", "concat_ws", "trim", "position", "substr", "extract",
+    "date_part", "date_trunc", "date_bin", "to_char",
 )  # fmt: skip
 
 INSTEAD = {

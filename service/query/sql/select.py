@@ -354,6 +354,8 @@ def _read_outputs(select: exp.Select, names: Names) -> list[Output]:
 def _refuse_clauses(select: exp.Select, source: Source, words: str) -> None:
     more = () if words else ("order", "qualify") if is_latest(select) else ("order",)
     for name, value in select.args.items():
+        if words and name == "distinct" and value and not value.args.get("on"):
+            continue  # whether there is a row, or a value, does not depend on it
         if value and name not in ("expressions", "from_", "joins", "where", *(() if words else _GROUPED), *more):
             part, instead = _CLAUSES.get(name, (name.strip("_").upper(), "a view is SELECT … FROM … JOIN … ON … WHERE …"))
             if name == "limit" and not select.args.get("joins") and not is_grouped(select):
@@ -372,6 +374,14 @@ def _refuse_join(join: exp.Join) -> None:
         return
     if join.method not in ("", "NATURAL"):
         raise unsupported(f"{join.method} JOIN", "write JOIN … ON a.k = b.k AND overlaps(a.x, b.y)")
+    table, on, using = join.find(exp.Table), join.args.get("on"), join.args.get("using")
+    if join.kind == "CROSS" or join.method == "NATURAL":
+        if on is not None or using:
+            words = "CROSS" if join.kind == "CROSS" else "NATURAL"
+            raise Problem("bad-query", f"{words} JOIN takes no {'USING' if using else 'ON'}: write JOIN alone before it")
+    elif (join.side, join.kind) in _KINDS and on is None and not using and table is not None and "path" not in table.meta:
+        words = f"{_join_words(join)} {table.name}"
+        raise Problem("bad-query", f"ON is missing after {words}: its condition stands there, not in WHERE")
     if (join.side or join.kind not in ("", "INNER", "CROSS")) and (join.side, join.kind) not in _KINDS:
         raise unsupported(_join_words(join), "write JOIN, LEFT JOIN, RIGHT JOIN, FULL JOIN, SEMI JOIN or ANTI JOIN with ON …")
     for name, value in join.args.items():
@@ -402,7 +412,10 @@ def _refuse_expression(part: exp.Expr, source: Source, words: str) -> None:
         if problem is not None:
             raise source.placed(problem, node)
     if words and (aggregate := part.find(exp.AggFunc)) is not None:
-        raise unsupported(f"{aggregate.sql(Dialect)} in {words}", "write SELECT 1")
+        instead = "an aggregate is a row even where no row matches; to ask whether one does, write SELECT 1"
+        if words == "IN":
+            instead = "IN compares with columns of single rows: define another view of the groups, with GROUP BY, and look them up there"
+        raise unsupported(f"{aggregate.sql(Dialect)} in {words}", instead)
 
 
 def _read_output(expression: exp.Expr, names: Names) -> list[Output]:

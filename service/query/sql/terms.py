@@ -241,7 +241,7 @@ class _Reader:
         return joined("||", parts)
 
     def _concatenated(self, node: exp.Expr, wanted: str | None) -> Term:
-        return joined("concat", [self._argument(one, "string") for one in node.expressions])
+        return joined(node.sql_name().lower(), [self._argument(one, "string") for one in node.expressions])
 
     def _coalesced(self, node: exp.Expr, wanted: str | None) -> Term:
         return terms.coalesced(self._alike([node.this, *node.expressions], wanted), node.key)

@@ -37,6 +37,17 @@ def _concatenated(term: Term, *parts: pa.Array) -> pa.Array:
     return _joined(term, *(part.fill_null("") for part in parts))
 
 
+def _separated(term: Term, separator: pa.Array, *parts: pa.Array) -> pa.Array:
+    """Nulls are left out, with their separators; a null separator gives null."""
+    lengths = [np.asarray(pc.binary_length(part).fill_null(0), np.int64) for part in (separator, *parts)]
+    there = np.sum([np.asarray(part.is_valid()) for part in parts], axis=0)
+    between = np.maximum(there - 1, 0)
+    if (long := lengths[0] * between + np.sum(lengths[1:], axis=0) > LONGEST_TEXT).any():
+        separator = pc.if_else(pa.array(long), pa.scalar(None, pa.utf8()), separator)
+    first = pc.if_else(pa.array(there == 0), "", parts[0])  # Arrow leaves out rows in which all parts are null
+    return pc.binary_join_element_wise(first, *parts[1:], separator, null_handling="skip")
+
+
 def _extracted(term: Term, docs: pa.Array) -> pa.Array:
     path, as_text = term.value, term.op == "->>"
     return by_value(lambda doc: part_of_json(doc, path, as_text), docs, pa.utf8())
@@ -147,6 +158,7 @@ RULES: dict[str, Callable[..., pa.Array]] = {
     **dict.fromkeys(_TRIMS, _trimmed),
     "||": _joined,
     "concat": _concatenated,
+    "concat_ws": _separated,
     "lower": lambda term, of: pc.utf8_lower(of),
     "upper": lambda term, of: pc.utf8_upper(of),
     "length": _length,

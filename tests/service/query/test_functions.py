@@ -221,3 +221,10 @@ def test_many_deep_ones() -> None:
     while left > 0:
         left -= check(depths(seed, 200), seed)
         seed += 1
+
+
+def test_concat_ws_leaves_out_nulls_and_their_separators() -> None:
+    """The values are those that PostgreSQL's manual gives for it."""
+    view = parse_view("v", {"sql": "SELECT concat_ws(',', 'abcde', 2, NULL, 22) AS x, concat_ws(NULL, 'a', 'b') AS y FROM t"}, {"t": T})
+    batch = pa.RecordBatch.from_pylist(rows(random.Random(1), 1), schema=T.arrow_schema())
+    assert Projection(view.query, {"t": T}).rows({"t": batch}).to_pylist() == [{"x": "abcde,2,22", "y": None}]

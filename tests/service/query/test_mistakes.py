@@ -65,6 +65,7 @@ def test_what_is_wrong_with_the_syntax(text: str, says: str, column: int) -> Non
         ("SELECT id FROM bookings WHERE room IN 'a', 'new'", "bad-query", "values behind IN are written in parentheses: IN ('a', 'b')", 39),
         ("SELECT room, count(*) FROM bookings WHERE count(*) > 3 GROUP BY 1", "unsupported-query", "in HAVING", 43),
         (f"{JOINED} WHERE 1 < b.id < 9", "bad-query", "1 < b.id < 9 compares a comparison", 73),
+        ("SELECT b.id FROM bookings b WHERE lower(stay) = 'a'", "unknown-column", "or name its ends, checkin and checkout", 35),
         ("SELECT b.* EXCLUDE id() FROM bookings b", "bad-query", "EXCLUDE takes names of columns, not ID()", 20),
     ],
 )
@@ -86,3 +87,17 @@ def test_joins_without_from() -> None:
 def test_a_product_with_an_outer_join_that_is_attached_to_nothing() -> None:
     text = "SELECT s.nr FROM bookings b LEFT JOIN maintenance m ON m.room = m.room CROSS JOIN shifts s"
     assert sql(text).query.cross == (("b", "s"),)
+
+
+@pytest.mark.parametrize("join", ["LEFT JOIN", "RIGHT JOIN", "FULL JOIN", "LEFT OUTER JOIN", "SEMI JOIN", "ANTI JOIN"])
+def test_a_forgotten_on(join: str) -> None:
+    """A condition in WHERE would make it an inner join."""
+    where = "" if "I JOIN" in join else " WHERE m.room = b.room"
+    problem = refused(f"SELECT b.id FROM bookings b {join} maintenance m{where}")
+    assert problem.type == "bad-query" and f"ON is missing after {join.replace(' OUTER', '')} maintenance" in problem.detail
+
+
+@pytest.mark.parametrize(("join", "condition"), [("CROSS", "ON b.room = m.room"), ("CROSS", "USING (room)"), ("NATURAL", "ON b.id = m.id")])
+def test_joins_that_take_no_condition(join: str, condition: str) -> None:
+    problem = refused(f"SELECT b.id FROM bookings b {join} JOIN maintenance m {condition}")
+    assert problem.type == "bad-query" and f"{join} JOIN takes no {condition.split()[0]}" in problem.detail
