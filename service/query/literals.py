@@ -29,6 +29,7 @@ _INTERVAL_PART = re.compile(
 
 _MOST_DIGITS = 400  # of a number, before and after the point; a float64 has fewer
 
+_WITH_OFFSET = "a timestamp with an offset, such as 2026-01-01T12:00:00Z"  # of rows
 _INFINITY = "; an unbounded end is null here: write IS NULL or IS NOT NULL, or COALESCE(end, 'infinity') in an overlap"
 
 Physical = int | float | str | bool | bytes
@@ -84,7 +85,8 @@ def _read(readers: ByKind[Reader], type_: str, value: Any) -> Physical:
         read: Physical = parse_moment(value)[0] if type_ == "timestamp" and isinstance(value, str) else readers[type_](value)
     except ValueError as error:
         hint = _INFINITY if type_ in ("timestamp", "date") and isinstance(value, str) and "infinity" in value.lower() else ""
-        raise BadLiteral(f"{error}{hint}") from None
+        said = str(error).replace(_WITH_OFFSET, "a timestamp such as 2026-01-31 12:00, in UTC unless it has an offset")
+        raise BadLiteral(f"{said}{hint}") from None
     return read
 
 

@@ -17,7 +17,9 @@ from service.query.assembly import Draft, Options, SubqueryDraft, assemble, chec
 from service.query.conditions import ColumnRef, Either, Filter, Holds, IntervalRef
 from service.query.latest import settled
 from service.query.model import MAX_ALIASES, Comparison, Query, Subquery, SubqueryKind
+from service.query.scope import Scope
 from service.query.stretches import finish, of_groups, take
+from service.query.written import written
 
 WORDS: Mapping[SubqueryKind, str] = {
     "exists": "EXISTS", "absent": "NOT EXISTS", "optional": "LEFT JOIN", "full": "FULL JOIN", "gaps": "gaps(…)", "coverage": "coverage(…)",
@@ -144,7 +146,7 @@ def _make_absent(draft: Draft) -> None:
     missing = dict[int, Filter]()
     for one in [one for one in draft.filters if one.alias in optional]:
         if not isinstance(one, Filter):
-            raise _accepts_missing(one)
+            raise _accepts_missing(one, draft.scope)
         if scope.describe(one.column).nullable:
             raise unsupported(f"{one.column} IS NULL after an outer join", _NULL_ITSELF.format(one.column.alias))
         missing[optional[one.column.alias]] = one
@@ -186,7 +188,7 @@ def _settled_full(draft: Draft, subquery: SubqueryDraft) -> SubqueryDraft:
         if isinstance(one, Filter):
             tests.append(one)
         elif not one.rejects_null:
-            raise _accepts_missing(one)
+            raise _accepts_missing(one, draft.scope)
     named = {one.alias for one in draft.filters if one.rejects_null}
     named |= {one.alias for one in tests if draft.scope.describe(one.column).nullable}
     for one in tests:
@@ -201,9 +203,9 @@ def _settled_full(draft: Draft, subquery: SubqueryDraft) -> SubqueryDraft:
     return SubqueryDraft("optional", replace(subquery.draft, scope=draft.scope.of([a])))
 
 
-def _accepts_missing(one: Either | Holds) -> Problem:
+def _accepts_missing(one: Either | Holds, scope: Scope) -> Problem:
     """Return the problem for an OR or an expression in WHERE that a row without its optional subquery meets, and perhaps one with it."""
-    what = f"the condition {one} after an outer join, which rows without {one.alias} meet"
+    what = f"the condition {written(one, scope.describe)} after an outer join, which rows without {one.alias} meet"
     return unsupported(what, _EACH_CASE.format(one.alias))
 
 

@@ -255,7 +255,7 @@ _BY_KIND = {kind: [step for step in STEPS if step.kind == kind] for kind in IN_P
 _NOT_IN_DUCKDB = {
     r"octet_length|length\(.*bytes|btrim|date_bin|to_char|#>|date_trunc\(.*, '|timezone": "DuckDB has none, or none of these arguments",
     r"float: round": "halves of floats are rounded to even (9.3), in DuckDB away from zero",
-    r"trunc\(\{0\}, ": "of null, DuckDB's is 0",
+    r"trunc\(\{0\}, |round\(\{0\}, -": "of null, DuckDB's is 0",
     r"sqrt|power|\^ \{1\}": "what is no real number, or out of range, is an error (9.3), in DuckDB NaN or infinite",
     r"subs?tr|split_part|left|right": "characters are counted from 1, also before the first (9.4); 0 is none of DuckDB's positions",
     r"LIKE '%.%%'": "the backslash escapes (9.7.1), in DuckDB only with ESCAPE",

@@ -6,6 +6,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
 
+from livejoin.wire.schema import Column
 from service.errors import Problem
 from service.planning.binding import Binding, equal_classes
 from service.planning.hypergraph import Hypergraph
@@ -13,6 +14,7 @@ from service.planning.meets import Relations, meets_of
 from service.planning.tree_shape import Edge
 from service.query.conditions import ColumnRef, Either, Filter
 from service.query.model import AGGREGATE, GROUP, GUARANTEES, Comparison, Grouping, Output, Query, Span
+from service.query.written import possible, written
 
 THEOREM_1 = "Tao and Yi, Theorem 1"
 THEOREM_2 = "Tao and Yi, Theorem 2"
@@ -257,12 +259,19 @@ def tells_apart(query: Query, ref: ColumnRef, relations: Relations) -> bool:
 
 def first_notes(query: Query, relations: Relations) -> tuple[str, ...]:
     """The notes of every plan of the query."""
-    return _never(query) + _open_ends(query, relations) + _null_ends(query, relations) + lengths_of(query, relations) + _choices(query)
+    lengths, choices = lengths_of(query, relations), _choices(query, relations)
+    return _never(query) + _open_ends(query, relations) + _null_ends(query, relations) + lengths + choices
 
 
-def _choices(query: Query) -> tuple[str, ...]:
+def _choices(query: Query, relations: Relations) -> tuple[str, ...]:
     """How OR was interpreted: NOT is pushed inwards."""
-    return tuple(f"rows of {one.alias} satisfy {one}" for one in query.filters if isinstance(one, Either))
+    by_alias = dict(query.aliases)
+
+    def describe(ref: ColumnRef) -> Column:
+        return relations[by_alias[ref.alias]].column(ref.column)
+
+    choices = [one for one in query.filters if isinstance(one, Either) and len(possible(one, describe)) > 1]
+    return tuple(f"rows of {one.alias} satisfy {written(one, describe)}" for one in choices)
 
 
 def _null_ends(query: Query, relations: Relations) -> tuple[str, ...]:

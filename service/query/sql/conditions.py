@@ -14,14 +14,14 @@ from sqlglot import exp
 
 from service.errors import Problem
 from service.query.assembly import Draft, Inequality, SubqueryDraft, unsupported
-from service.query.conditions import ColumnRef
+from service.query.conditions import ColumnRef, IntervalRef
 from service.query.filters import OPPOSITE
 from service.query.scope import Scope
 from service.query.sql.filters import RowConditions, end_of, refuse
 from service.query.sql.names import Names
-from service.query.sql.ranges import OPERATORS, range_of
+from service.query.sql.ranges import OPERATORS, range_of, range_with
 from service.query.sql.sums import read_sums
-from service.query.sql.terms import COMPARED
+from service.query.sql.terms import COMPARED, is_constant, text_of
 
 ReadSubquery = Callable[[exp.Expr, str, Scope], Draft]
 """Reads the SELECT of EXISTS, NOT EXISTS or IN, given its words and the names around it."""
@@ -130,7 +130,17 @@ class Conditions:
         inputs = [node.left, node.right] if isinstance(node, exp.Overlaps) else node.expressions
         if len(inputs) != 2:
             raise self._names.bad(node, "overlaps takes two intervals")
+        for one, other in (inputs, inputs[::-1]):
+            if isinstance(one := one.unnest(), exp.Tuple) and all(is_constant(end.unnest()) for end in one.expressions):
+                raise self._with_constants(node, one, self._names.interval(other))
         self._draft.overlaps.append((self._names.interval(inputs[0]), self._names.interval(inputs[1])))
+
+    def _with_constants(self, node: exp.Expr, constants: exp.Tuple, of: IntervalRef) -> Problem:
+        """Return the problem for an overlap with a constant period."""
+        declared, name = self._names.scope.declared(of), range_with(self._names.scope.endpoint_type(of))
+        columns = f"{of.alias}.{declared.start_column}, {of.alias}.{declared.end_column}"
+        texts = [f"'{text_of(end)}'" if "'" in _sql(end) else _sql(end) for end in constants.expressions]
+        return unsupported(_sql(node), f"write {name}({columns}) && {name}({', '.join(texts)})")
 
     def _ranges(self, node: exp.Binary, negated: bool) -> None:
         """Read `tstzrange(a.s, a.e) && tstzrange(b.s, b.e)`, and `@>` or `<@` with a point, as comparisons of ends."""

@@ -25,6 +25,12 @@ MIRRORED = {"=": "=", "!=": "!=", "<": ">", ">": "<", "<=": ">=", ">=": "<="}
 _WRITTEN = {op: kind for kind, op in COMPARED.items()}
 _WHOLE_INFINITIES = {str(2**63 - 1): "high", str(-(2**63)): "low"}  # the bounds of bigint, which no endpoint reaches
 _INFINITIES = {"infinity": "high", "+infinity": "high", "inf": "high", "-infinity": "low", "-inf": "low"}
+_BY_COLUMN: dict[type, str] = {
+    exp.EQ: "compare column by column, joined by AND",
+    exp.NEQ: "compare column by column, joined by OR: a <> 1 OR b <> 2",
+    exp.In: "write a = 1 AND b = 2 for each of the values, joined by OR",
+}
+_IN_ORDER = "compare the later columns only where the first are equal: a < 1 OR (a = 1 AND b < 2)"
 _NUMBER = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]{1,6})?")
 
 
@@ -259,7 +265,7 @@ def refuse(node: exp.Expr) -> None:
         if isinstance(one, exp.Window):
             raise unsupported(_sql(one), "compare columns; compute window functions when you read the rows")
         if isinstance(one, exp.Tuple):
-            raise unsupported(f"the comparison of {_sql(one)}", "compare column by column, joined by AND")
+            raise unsupported(f"the comparison of {_sql(one)}", _BY_COLUMN.get(type(one.parent), _IN_ORDER))
         if is_clock(one):
             instead = 'a view changes only when its relations do: delete old rows ("retain" of the relation), or read a window of the view'
             raise unsupported(f"{_sql(one)} in a condition", instead)

@@ -138,6 +138,10 @@ class Names:
             raise self.bad(node, f"the column {name} is ambiguous: write {' or '.join(map(str, found))}")
         return found[0]
 
+    def is_elapsed(self, ref: ColumnRef) -> bool:
+        """Return whether the column stands for an aggregate of differences of timestamps."""
+        return False
+
     def interval(self, node: exp.Expr) -> IntervalRef:
         """Resolve `b.stay`, `stay` if only one relation has it, or `(b.checkin, b.checkout)` over a declared interval."""
         node = node.unnest()

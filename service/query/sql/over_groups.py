@@ -13,6 +13,7 @@ from service.query.conditions import ColumnRef, Term
 from service.query.scope import Scope
 from service.query.sql.names import Names
 from service.query.sql.terms import check_steps, read_term
+from service.query.terms import is_elapsed
 
 _ALIAS = "of the group"  # no relation has it
 
@@ -21,7 +22,7 @@ def read_over(node: exp.Expr, names: Names, value: Callable[[exp.Expr], Term | N
     """Read an expression whose parts are groups' columns and aggregates. `value`: returns such a part, None for any other; it raises a
     problem for columns that are none. Problems as those of `read_term`."""
     check_steps(node)  # each part is read
-    found, words = list[Term](), list[str]()
+    found, words, elapsed = list[Term](), list[str](), set[ColumnRef]()
 
     def replaced(part: exp.Expr) -> exp.Expr:
         term = value(part)
@@ -29,26 +30,39 @@ def read_over(node: exp.Expr, names: Names, value: Callable[[exp.Expr], Term | N
             return part
         made = exp.column(exp.to_identifier(str(len(found)), quoted=True), exp.to_identifier(_ALIAS, quoted=True))
         made.meta.update(part.meta)
+        if _is_elapsed(part, names):
+            elapsed.add(ColumnRef(_ALIAS, str(len(found))))
         found.append(term)
         words.append(part.sql("postgres"))
         return made
 
     try:
-        return _filled(read_term(node.transform(replaced), _Parts(names, found)), found)
+        return _filled(read_term(node.transform(replaced), _Parts(names, found, elapsed)), found)
     except Problem as problem:
         for number, said in enumerate(words):
             problem.detail = str(problem.detail).replace(f'"{_ALIAS}"."{number}"', said)
         raise
 
 
+def _is_elapsed(part: exp.Expr, names: Names) -> bool:
+    """Return whether an aggregate is an interval in PostgreSQL: one of differences of timestamps."""
+    aggregate = part.this if isinstance(part, exp.Filter) else part
+    of = aggregate.this if isinstance(aggregate, exp.Max | exp.Min | exp.Sum | exp.Avg) else None
+    return isinstance(of, exp.Sub | exp.Paren | exp.Case) and is_elapsed(read_term(of, names))
+
+
 class _Parts(Names):
     """Names in an expression whose parts are replaced."""
 
-    def __init__(self, names: Names, found: list[Term]) -> None:
+    def __init__(self, names: Names, found: list[Term], elapsed: set[ColumnRef]) -> None:
         self.scope, self.bad, self.placed = _PartsScope(found), names.bad, names.placed
+        self._elapsed = elapsed
 
     def column(self, node: exp.Column) -> ColumnRef:
         return ColumnRef(_ALIAS, node.name)
+
+    def is_elapsed(self, ref: ColumnRef) -> bool:
+        return ref in self._elapsed
 
 
 class _PartsScope(Scope):

@@ -33,6 +33,12 @@ class Range(NamedTuple):
         return any(self.closed or names.scope.declared(one).end_open for one in declared)
 
 
+def range_with(kind: str) -> str | None:
+    """Return the name of the range whose ends are of this kind."""
+    family = "decimal" if digits_of(kind) is not None else kind
+    return next((name for name, takes in _KINDS.items() if takes == family), None)
+
+
 def range_of(node: exp.Expr, names: Names) -> Range | None:
     """Return the range; None for anything else. Problems `unsupported-query`, `bad-query`."""
     node = node.unnest()
@@ -47,5 +53,7 @@ def range_of(node: exp.Expr, names: Names) -> Range | None:
         if isinstance(end, exp.Column):
             given = names.scope.describe(names.column(end)).kind
             if given != kind and (kind != "decimal" or digits_of(given) is None):
-                raise names.bad(end, f"{node.name.lower()} takes ends of type {kind}, and {end.sql('postgres')} is {given}")
+                right = range_with(given)
+                instead = f": write {right}({ends[0].sql('postgres')}, {ends[1].sql('postgres')})" if right else ""
+                raise names.bad(end, f"{node.name.lower()} takes ends of type {kind}, and {end.sql('postgres')} is {given}{instead}")
     return Range(ends[0], ends[1], bounds == "[]")

@@ -87,7 +87,8 @@ class _Reader:
         if is_clock(node):
             raise unsupported(_sql(node), "a view changes only when its relations do: compare with the time when you read the rows")
         if isinstance(node, exp.Interval) or self._interval(node) is not None:
-            raise unsupported(_sql(node), "add an INTERVAL to a time, or compare a difference of two timestamps with it")
+            instead = "add an INTERVAL, which is a constant, to a time, or compare a difference of two timestamps with it"
+            raise unsupported(_sql(node), instead)
         raise unsupported(f"the expression {_sql(node)}", meant(node) or _INSTEAD)
 
     def _constant(self, node: exp.Expr, wanted: str | None) -> Term:
@@ -140,12 +141,15 @@ class _Reader:
 
     def _beside(self, node: exp.Expr, other: Term) -> Term:
         """Read an operand: a constant takes the kind of the other one, an interval beside a difference of timestamps is microseconds."""
-        interval = self._interval(node) if terms.is_elapsed(other) else None
+        interval = self._interval(node) if self._is_elapsed(other) else None
         if interval is None:
             return self.read(node, other.kind)
         if interval[0]:
             raise unsupported(f"{_sql(node)} beside a difference of timestamps", "a month has no fixed length: write a number of days")
         return Term("constant", "int64", (), interval[1])
+
+    def _is_elapsed(self, term: Term) -> bool:
+        return terms.is_elapsed(term) or (term.op == "column" and self._names.is_elapsed(term.value))
 
     def _interval(self, node: exp.Expr) -> tuple[int, int] | None:
         try:
@@ -160,7 +164,7 @@ class _Reader:
             left, right = right, left
         if op in ("+", "-") and (interval := self._interval(right)) is not None:
             of = self.read(left)
-            if terms.is_elapsed(of):
+            if self._is_elapsed(of):
                 return terms.arithmetic(op, of, self._beside(right, of))
             return terms.moved(of, *(interval if op == "+" else (-interval[0], -interval[1])))
         first, second = self._pair(node)
@@ -241,7 +245,8 @@ class _Reader:
         return joined("||", parts)
 
     def _concatenated(self, node: exp.Expr, wanted: str | None) -> Term:
-        return joined(node.sql_name().lower(), [self._argument(one, "string") for one in node.expressions])
+        name = "concat_ws" if isinstance(node, exp.ConcatWs) else "concat"
+        return joined(name, [self._argument(one, "string") for one in node.expressions])
 
     def _coalesced(self, node: exp.Expr, wanted: str | None) -> Term:
         return terms.coalesced(self._alike([node.this, *node.expressions], wanted), node.key)

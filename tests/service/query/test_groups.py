@@ -10,6 +10,7 @@ from livejoin.wire.schema import parse_relation
 from service.errors import Problem
 from service.query.model import Query
 from service.views.parse import parse_view
+from tests.service.definitions import refused, sql
 
 BOOKINGS = parse_relation(
     {
@@ -302,3 +303,30 @@ def test_a_promise_that_groups_cannot_give() -> None:
         parse_view("v", {"sql": sql, "guarantee": "strict"}, {"bookings": BOOKINGS})
     assert caught.value.type == "infeasible-view" and "a change costs as much as the rows of the join" in str(caught.value.detail)
     assert "MIN of b.id requires visiting rows; without it, groups could be counted" in str(caught.value.detail)
+
+
+@pytest.mark.parametrize(
+    ("text", "micros"),
+    [
+        ("max({0}) > INTERVAL '5 days'", "max({0}) > 432000000000"),
+        ("min({0}) FILTER (WHERE vip) + INTERVAL '1 hour' > sum({0})", "min({0}) FILTER (WHERE vip) + 3600000000 > sum({0})"),
+        ("avg({0}) > max({0}) - INTERVAL '1 hour'", "avg({0}) > max({0}) - 3600000000"),
+        ("sum({0}) > max({0}) + INTERVAL '1 day'", "sum({0}) > max({0}) + 86400000000"),
+    ],
+)
+def test_aggregates_of_differences_are_compared_with_intervals(text: str, micros: str) -> None:
+    """As beside the differences themselves, an interval is a number of microseconds."""
+
+    def having(condition: str) -> list[str]:
+        view = f"SELECT room, count(*) AS n FROM bookings b GROUP BY room HAVING {condition.format('(checkout - checkin)')}"
+        groups = sql(view).query.groups
+        assert groups is not None
+        return [str(one).strip("()") for one in groups.having]
+
+    assert having(text) == having(micros)
+
+
+def test_intervals_beside_other_aggregates() -> None:
+    for aggregate in ("max(floor)", "count(checkout - checkin)"):
+        text = f"SELECT room, count(*) AS n FROM bookings b GROUP BY room HAVING {aggregate} > INTERVAL '5 days'"
+        assert "add an INTERVAL, which is a constant, to a time" in refused(text).detail

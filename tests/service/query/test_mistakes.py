@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.service.definitions import refused, sql
+from tests.service.duck import connected
 
 JOINED = "SELECT b.id FROM bookings b JOIN maintenance m ON b.room = m.room"
 
@@ -101,3 +102,42 @@ def test_a_forgotten_on(join: str) -> None:
 def test_joins_that_take_no_condition(join: str, condition: str) -> None:
     problem = refused(f"SELECT b.id FROM bookings b {join} JOIN maintenance m {condition}")
     assert problem.type == "bad-query" and f"{join} JOIN takes no {condition.split()[0]}" in problem.detail
+
+
+@pytest.mark.parametrize(
+    ("where", "says"),
+    [
+        ("(b.room, b.id) = ('a', 5)", "column by column, joined by AND"),
+        ("(b.room, b.id) <> ('a', 5)", "joined by OR"),
+        ("(b.room, b.id) < ('a', 5)", "a < 1 OR (a = 1 AND b < 2)"),
+        ("(b.room, b.id) IN (('a', 5), ('b', 6))", "a = 1 AND b = 2 for each"),
+        ("b.checkin > '01.03.2026'", "expected a timestamp such as 2026-01-31 12:00, in UTC unless it has an offset"),
+        ("daterange(b.checkin, b.checkout) @> date '2026-01-01'", "write tstzrange(b.checkin, b.checkout)"),
+    ],
+)
+def test_what_to_write_in_a_condition(where: str, says: str) -> None:
+    assert says in refused(f"SELECT b.id FROM bookings b WHERE {where}").detail
+
+
+@pytest.mark.parametrize("period", ["(b.checkin, b.checkout)", "b.stay"])
+def test_the_advice_on_an_overlap_with_constants_is_accepted(period: str) -> None:
+    problem = refused(f"SELECT b.id FROM bookings b WHERE {period} OVERLAPS (date '2026-03-01', date '2026-04-01')")
+    advice = "tstzrange(b.checkin, b.checkout) && tstzrange('2026-03-01', '2026-04-01')"
+    assert problem.detail.endswith(f": write {advice}")
+    assert len(sql(f"SELECT b.id FROM bookings b WHERE {advice}").query.filters) == 2
+
+
+@pytest.mark.parametrize(
+    ("condition", "advice"),
+    [
+        ("b.room = 'a' AND b.id = 5", "(b.room, b.id) = ('a', 5)"),
+        ("b.room < 'a' OR (b.room = 'a' AND b.id < 5)", "(b.room, b.id) < ('a', 5)"),
+    ],
+)
+def test_rows_are_compared_as_the_advice_says(condition: str, advice: str) -> None:
+    """DuckDB compares rows; the condition is accepted here."""
+    sql(f"SELECT b.id FROM bookings b WHERE {condition}")
+    values = "SELECT * FROM (VALUES ('a', 4), ('a', 5), ('b', 1), ('A', 9)) b(room, id)"
+    with connected() as connection:
+        found = [connection.sql(f"SELECT ({one}) FROM ({values}) b").fetchall() for one in (condition, advice)]
+    assert found[0] == found[1]
