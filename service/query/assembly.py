@@ -17,7 +17,7 @@ from typing import NamedTuple, TypeVar
 from livejoin.wire.schema import MAX_NAME, OP_COLUMN
 from service.errors import Problem
 from service.query.conditions import ColumnRef, Condition, Filter, IntervalRef
-from service.query.filters import either, ordered
+from service.query.filters import comparing, either, ordered
 from service.query.groups import GroupsDraft
 from service.query.literals import Physical
 from service.query.model import (
@@ -103,16 +103,11 @@ class Draft:
     ordered: bool = False  # by ORDER BY, which a view ignores
 
     def restrict(self, ref: ColumnRef, op: str, values: Sequence[Physical]) -> None:
-        """Add the filter `ref op value`, `in` with several values. Without values (nulls are removed before), nothing matches, except for
-        the tests for null, which take none."""
-        if op in ("is_null", "not_null"):
-            self.filters.append(Filter(ref, op, None))
-        elif not values:
-            self.never = True
-        elif op == "in":
-            self.filters.append(Filter(ref, op, tuple(sorted(set(values)))))
+        """Add the filter `ref op value`, as `filters.comparing`; nulls are removed before."""
+        if values or op in ("is_null", "not_null"):
+            self.filters.append(comparing(ref, op, values))
         else:
-            self.filters.append(Filter(ref, op, values[0]))
+            self.never = True
 
     def choose(self, cases: Sequence[Draft], words: str) -> None:
         """Add the condition that all filters of at least one case hold; a case contains nothing else (`has_filters_only`). `words`: as
@@ -129,7 +124,7 @@ class Draft:
 
     @property
     def has_filters_only(self) -> bool:
-        """Whether the draft compares columns with constants, and nothing else."""
+        """Whether the draft has conditions on the rows of single aliases, and nothing else."""
         others = (self.equal, self.overlaps, self.inequalities, self.not_equal, self.cross, self.absent, self.subqueries)
         return not any(others)
 

@@ -27,6 +27,17 @@ def ordered(conditions: Iterable[Condition]) -> tuple[Condition, ...]:
     return tuple(sorted(set(conditions), key=repr))
 
 
+def comparing(column: ColumnRef, op: str, values: Sequence[Any]) -> Filter:
+    """Return the filter `column op value`, `in` with several values. Without values nothing meets it, except for the tests for null, which
+    take none."""
+    if op in ("is_null", "not_null"):
+        return Filter(column, op, None)
+    some = tuple(sorted(set(values)))
+    if len(some) == 1:
+        return Filter(column, "=" if op == "in" else op, *some)
+    return Filter(column, "in", some)
+
+
 def either(cases: Iterable[Sequence[Condition]]) -> list[Condition]:
     """Return conditions that all hold iff those of at least one case do. At least one case is required; one without conditions always
     holds."""
@@ -44,8 +55,7 @@ def either(cases: Iterable[Sequence[Condition]]) -> list[Condition]:
             values.setdefault(only.column, set()).update(only.value if only.op == "in" else (only.value,))
         else:
             found.add(case)
-    for column, some in values.items():
-        found.add((Filter(column, "in", tuple(sorted(some))) if len(some) > 1 else Filter(column, "=", *some),))
+    found |= {(comparing(column, "in", list(some)),) for column, some in values.items()}
     if len(found) == 1:
         return list(*found)
     return [Either(tuple(sorted(found, key=repr)))]

@@ -8,13 +8,26 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import get_args
 
 from livejoin.wire.kinds import MOST_DIGITS, decimal_kind, digits_of
 from service.errors import Problem
 from service.query.conditions import ColumnRef, Condition, Filter, IntervalRef, Term
-from service.query.filters import either, ordered
+from service.query.filters import comparing, either, ordered
 from service.query.literals import Physical
-from service.query.model import AGGREGATE, GROUP, STRETCH_END, VARIANCES, Aggregate, GroupColumn, Grouping, GroupOutput, Output, is_stretch
+from service.query.model import (
+    AGGREGATE,
+    GROUP,
+    STRETCH_END,
+    VARIANCES,
+    Aggregate,
+    GroupColumn,
+    Grouping,
+    GroupOutput,
+    Output,
+    TruncUnit,
+    is_stretch,
+)
 from service.query.naming import told_apart
 from service.query.scope import Scope
 from service.query.terms import cast
@@ -51,7 +64,8 @@ def result_of(function: str, kind: str) -> str | None:
 
 
 WORDS = {"count_distinct": "COUNT(DISTINCT …)"}  # for the others, the name in capitals
-UNITS = ("hour", "day", "week", "month", "quarter", "year")
+UNITS: tuple[TruncUnit, ...] = get_args(TruncUnit)
+"""Those of `GroupColumn.trunc`; other units are expressions."""
 _SUMS = "sums and averages are of int64, float64, decimals and duration(…)"
 _FEWER = "it is of int64, float64 and decimals of up to 18 digits: cast it to double precision"
 _INSTEAD = {"sum": _SUMS, "avg": f"{_SUMS}; cast a decimal of more than 18 digits to double precision", **dict.fromkeys(VARIANCES, _FEWER)}
@@ -114,14 +128,6 @@ class GroupsDraft:
 
     def group(self, name: str, output: Output, trunc: str | None = None) -> int:
         """Group by this output; return the number of the group column."""
-        if trunc is not None:
-            type_ = self.type_of(output)
-            if type_ not in ("timestamp", "date"):
-                raise unsupported(f"date_trunc of {output.column} ({type_})", "it takes a timestamp or a date")
-            if trunc not in UNITS:
-                raise unsupported(f"date_trunc by {trunc!r}", f"its units are {', '.join(UNITS)}")
-            if trunc == "hour" and type_ == "date":
-                raise unsupported(f"date_trunc by hour of {output.column} (date)", "a date has no hours; the units are day to year")
         if output.column is not None:
             self.scope.require_comparable(output.column, "GROUP BY or DISTINCT of")
         elif self.type_of(output) == "json":
@@ -203,14 +209,8 @@ class GroupsDraft:
         return self.reads[self.columns[one.number].of].column
 
     def restrict(self, one: GroupOutput, op: str, values: Sequence[Physical]) -> None:
-        """Add a condition on groups. Without values (nulls are removed before), no group meets it."""
-        column = ColumnRef(one.kind, str(one.number))
-        if op in ("is_null", "not_null"):
-            self.having.append(Filter(column, op, None))
-        elif op == "in" or not values:
-            self.having.append(Filter(column, "in", tuple(sorted(set(values)))))
-        else:
-            self.having.append(Filter(column, op, values[0]))
+        """Add a condition on groups, as `filters.comparing`; nulls are removed before."""
+        self.having.append(comparing(ColumnRef(one.kind, str(one.number)), op, values))
 
     def case(self) -> GroupsDraft:
         """Return the draft for the conditions of one case of OR; everything else is shared."""

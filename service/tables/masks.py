@@ -19,13 +19,11 @@ from service.query.conditions import ColumnRef, Condition, Either, Holds, column
 from service.query.model import Comparison
 from service.tables.arrow import null_mask
 from service.tables.endpoints import TEXT_OR_BOOL, numbers, sums, sums_of_floats
-from service.tables.terms import evaluated
+from service.tables.terms import COMPARED, evaluated
 from service.tables.values.texts import like_mask
 
 Mask = npt.NDArray[np.bool_]
 Values = npt.NDArray[Any]
-
-_ARROW = {"=": pc.equal, "!=": pc.not_equal, "<": pc.less, "<=": pc.less_equal, ">": pc.greater, ">=": pc.greater_equal}
 
 
 def select_mask(filters: Sequence[Condition], rows: pa.RecordBatch) -> Mask:
@@ -111,7 +109,7 @@ def _meets(condition: Condition, rows: pa.RecordBatch) -> Mask:
         like = _truth(like_mask(column, value))
         return like if op == "like" else _and_valid(~like, column)
     if column.type in TEXT_OR_BOOL:
-        return _truth(_ARROW[op](column, _constant(column.type, value)))
+        return _truth(COMPARED[op](column, _constant(column.type, value)))
     return _and_valid(_numbers(op, numbers(column), value), column)
 
 

@@ -18,7 +18,7 @@ from service.tables.values import numbers, texts, times
 from service.tables.values.casts import cast
 from service.tables.values.columns import floats, nulls, type_of
 
-_COMPARED = {"=": pc.equal, "!=": pc.not_equal, "<": pc.less, "<=": pc.less_equal, ">": pc.greater, ">=": pc.greater_equal}
+COMPARED = {"=": pc.equal, "!=": pc.not_equal, "<": pc.less, "<=": pc.less_equal, ">": pc.greater, ">=": pc.greater_equal}
 
 
 def evaluated(term: Term, column: Callable[[ColumnRef], pa.Array], count: int) -> pa.Array:
@@ -45,7 +45,7 @@ def _compare(term: Term, left: pa.Array, right: pa.Array) -> pa.Array:
 def _compared(op: str, left: pa.Array, right: pa.Array) -> pa.Array:
     """NaN is the greatest value, and equal to itself."""
     if not pa.types.is_floating(left.type):
-        return _COMPARED[op](left, right)
+        return COMPARED[op](left, right)
     x, y = floats(left), floats(right)
     less = (x < y) | (np.isnan(y) & ~np.isnan(x))
     equal = (x == y) | (np.isnan(x) & np.isnan(y))
@@ -80,7 +80,7 @@ _RULES: dict[str, Callable[..., pa.Array]] = {
     **numbers.RULES,
     **texts.RULES,
     **times.RULES,
-    **dict.fromkeys(_COMPARED, _compare),
+    **dict.fromkeys(COMPARED, _compare),
     "cast": cast,
     "coalesce": lambda term, *args: pc.coalesce(*args),
     "case": _case,

@@ -12,14 +12,14 @@ from typing import NamedTuple
 from sqlglot import exp
 
 from livejoin.wire.grammar import INT64_MAX, INT64_MIN
-from livejoin.wire.kinds import digits_of
+from livejoin.wire.kinds import MOST_DIGITS, digits_of
 from service.query import terms
 from service.query.assembly import Draft, unsupported
 from service.query.conditions import ColumnRef, columns_of
 from service.query.filters import holds, on_nulls
 from service.query.literals import BadLiteral, Physical
 from service.query.sql.names import Names
-from service.query.sql.terms import CASTS, COMPARED, is_clock, is_constant, read_like, read_term, read_value, require_text, text_of
+from service.query.sql.terms import CASTS, COMPARED, is_clock, is_constant, is_null, read_like, read_term, read_value, require_text, text_of
 
 MIRRORED = {"=": "=", "!=": "!=", "<": ">", ">": "<", "<=": ">=", ">=": "<="}
 _WRITTEN = {op: kind for kind, op in COMPARED.items()}
@@ -48,17 +48,16 @@ class RowConditions:
             self._bool(self._names.column(node), not negated, node)
         elif isinstance(node, exp.In) and is_empty(node):
             raise unsupported(_sql(node), "write IN (…) over constants, or IN (SELECT …)")
-        elif isinstance(node, exp.In) and column is not None and all(is_constant(one.unnest()) for one in node.expressions):
+        elif isinstance(node, exp.In) and column is not None and all(is_value(one, self._kind(column)) for one in node.expressions):
             self._among(column, node, negated)
         elif isinstance(node, exp.Is) and column is not None:
             self._is(column, node, bool(node.args.get("negate")) != negated)
         elif isinstance(node, exp.NullSafeEQ | exp.NullSafeNEQ):
             self._distinct(node, isinstance(node, exp.NullSafeNEQ) != negated)
-        elif isinstance(node, exp.Like | exp.Escape) and isinstance(of := read_like(self._names, node, negated)[0], exp.Column):
-            _, op, values = read_like(self._names, node, negated)
-            ref = self._names.column(of)
+        elif (like := read_like(self._names, node, negated)) is not None and isinstance(like[0], exp.Column):
+            ref = self._names.column(like[0])
             require_text(self._names, node, self._kind(ref))
-            self._draft.restrict(ref, op, values)
+            self._draft.restrict(ref, *like[1:])
         else:
             self._holds(node, negated)
 
@@ -67,9 +66,7 @@ class RowConditions:
         for op_of, of, with_ in ((op, left, right), (MIRRORED[op], right, left)):
             if not is_constant(with_.unnest()):
                 continue
-            if (column := self._column(of)) is not None:
-                if _is_exact(self._kind(column)) and _cast_kind(with_.unnest()) == "float64":
-                    continue  # both sides are compared as floats
+            if (column := self._column(of)) is not None and is_value(with_, self._kind(column)):
                 return self._restrict(self._draft, column, op_of, with_, of)
             if (end := end_of(of, self._names)) is not None and self._kind(end[0]) != "int64":
                 return self._end(*end, op_of, with_, of)
@@ -146,9 +143,9 @@ class RowConditions:
     def _distinct(self, node: exp.NullSafeEQ | exp.NullSafeNEQ, distinct: bool) -> None:
         """Read `IS [NOT] DISTINCT FROM`: null is a value like any other."""
         for of, constant in ((node.this, node.expression), (node.expression, node.this)):
-            if (ref := self._column(of)) is None or not is_constant(constant.unnest()):
+            if (ref := self._column(of)) is None or not is_value(constant, self._kind(ref)):
                 continue
-            if isinstance(constant.unnest(), exp.Null):
+            if is_null(constant):
                 self._draft.restrict(ref, "not_null" if distinct else "is_null", [])
             elif distinct:
                 other = Draft(self._draft.scope)
@@ -175,27 +172,46 @@ class RowConditions:
 
     def _restrict(self, draft: Draft, ref: ColumnRef, op: str, constant: exp.Expr, of: exp.Expr) -> None:
         """Add the comparison of a column, written as `of`, with a constant, which may have more digits than the values of the column."""
-        number = _number(constant, self._kind(ref))
-        if number is None or number.is_exact:
-            draft.restrict(ref, op, self._values(ref, constant, of))
-        else:
-            draft.restrict(ref, *_decided(op, number.floor))
+        self._draft.scope.require_comparable(ref)
+        draft.restrict(ref, *against(self._names, self._kind(ref), op, constant, _sql(of)))
 
     def _values(self, ref: ColumnRef, constant: exp.Expr, of: exp.Expr) -> list[Physical]:
-        """Return a constant in the physical form of a column's type; nothing for NULL, and for a number that no value equals."""
         self._draft.scope.require_comparable(ref)
-        number = _number(constant, kind := self._kind(ref))
-        if number is not None:
-            return [number.floor] if number.is_exact else []
-        try:
-            value = read_value(constant.unnest(), kind)
-        except BadLiteral as error:
-            raise self._names.bad(constant, f"{_sql(of)}: {error}") from None
-        return [] if value is None else [value]
+        return values_of(self._names, self._kind(ref), constant, _sql(of))
+
+
+def is_value(node: exp.Expr, kind: str) -> bool:
+    """Return whether it is a constant that is compared with values of a kind as one of them: not where both sides are compared as floats,
+    nor one that a cast to a decimal may round."""
+    node, digits = node.unnest(), tuple(map(str, digits_of(kind) or ()))
+    if not is_constant(node) or (_is_exact(kind) and _cast_kind(node) == "float64"):
+        return False
+    return all(tuple(one.name for one in cast.to.expressions) in ((), digits) for cast in node.find_all(exp.Cast))
+
+
+def against(names: Names, kind: str, op: str, constant: exp.Expr, of: str) -> tuple[str, list[Physical]]:
+    """Return the comparison of a column of a kind with a constant, which may have more digits than its values. `of`: what is compared, for
+    messages."""
+    number = _number(constant, kind)
+    if number is None or number.is_exact:
+        return op, values_of(names, kind, constant, of)
+    return _decided(op, number.floor, kind)
+
+
+def values_of(names: Names, kind: str, constant: exp.Expr, of: str) -> list[Physical]:
+    """Return a constant in the physical form of a kind; nothing for NULL, and for a number that no value equals."""
+    number = _number(constant, kind)
+    if number is not None:
+        return [number.floor] if number.is_exact else []
+    try:
+        value = read_value(constant.unnest(), kind)
+    except BadLiteral as error:
+        raise names.bad(constant, f"{of}: {error}") from None
+    return [] if value is None else [value]
 
 
 class _Number(NamedTuple):
-    """A number in the unit of a column, rounded down."""
+    """A number in the unit of a column, rounded down. `is_exact`: it may be a value of the column."""
 
     floor: int
     is_exact: bool
@@ -215,7 +231,14 @@ def _number(node: exp.Expr, kind: str) -> _Number | None:
     if value and not -50 < value.adjusted() < 50:
         return _Number((1 if value > 0 else -1) * 10**50 if value.adjusted() > 0 else -1 if value < 0 else 0, False)
     scaled = Fraction(value) * unit
-    return _Number(floor(scaled), scaled.denominator == 1 and INT64_MIN <= scaled <= INT64_MAX)
+    least, most = _bounds(kind)
+    return _Number(floor(scaled), scaled.denominator == 1 and least <= scaled <= most)
+
+
+def _bounds(kind: str) -> tuple[int, int]:
+    """Return the least and the greatest value of an int64 or decimal column, or ones beyond them."""
+    digits = digits_of(kind)
+    return (INT64_MIN, INT64_MAX) if digits is None or digits[0] <= MOST_DIGITS else (1 - 10 ** digits[0], 10 ** digits[0] - 1)
 
 
 def _is_exact(kind: str) -> bool:
@@ -230,9 +253,10 @@ def _cast_kind(node: exp.Expr) -> str | None:
     return "decimal" if name == "DECIMAL" else CASTS.get(name)
 
 
-def _decided(op: str, below: int) -> tuple[str, list[Physical]]:
+def _decided(op: str, below: int, kind: str) -> tuple[str, list[Physical]]:
     """Return the comparison with a number that no value of a column equals; `below` is the number rounded down."""
-    if op in ("<", "<=", ">", ">=") and INT64_MIN <= below <= INT64_MAX:
+    least, most = _bounds(kind)
+    if op in ("<", "<=", ">", ">=") and least <= below <= most:
         return ("<=" if op in ("<", "<=") else ">"), [below]
     always = "!=", *(("<", "<=") if below > 0 else (">", ">="))
     return ("not_null" if op in always else "in"), []
@@ -256,6 +280,8 @@ def is_empty(node: exp.In) -> bool:
 def refuse(node: exp.Expr) -> None:
     """Refuse an operand that no condition can have, wherever it is in one. Problem `unsupported-query`."""
     for one in node.walk():
+        if isinstance(one, exp.Any) and isinstance(one.parent, exp.Like | exp.ILike):
+            raise unsupported(_sql(node), "write one pattern in quotes after LIKE, and OR between several")
         if isinstance(one, exp.Any) and not isinstance(one.this.unnest(), exp.Query):
             raise unsupported(_sql(one), "list the values: IN (1, 2)")
         if isinstance(one, exp.Query | exp.Any | exp.All):

@@ -10,15 +10,14 @@ from service.errors import Problem
 from service.query.assembly import Draft, check_output_name, column_output, unsupported
 from service.query.conditions import Term
 from service.query.filters import OPPOSITE, holds
-from service.query.groups import GroupsDraft, distinct_of, refuse_stretch
-from service.query.literals import Physical
+from service.query.groups import UNITS, GroupsDraft, distinct_of, refuse_stretch
 from service.query.model import AGGREGATE, COMPUTED, GROUP, STRETCHES, GroupOutput, Output
 from service.query.sql.conditions import operands
-from service.query.sql.filters import MIRRORED, is_empty
+from service.query.sql.filters import MIRRORED, against, is_empty, is_value, values_of
 from service.query.sql.names import Names, fold
 from service.query.sql.output_names import name_of, told_apart
 from service.query.sql.over_groups import read_over
-from service.query.sql.terms import COMPARED, is_constant, read_constant, read_like, read_term, require_text
+from service.query.sql.terms import COMPARED, is_constant, read_like, read_term, require_text
 from service.query.terms import chosen, logical
 
 _FUNCTIONS: dict[type[exp.Expr], str] = {
@@ -149,8 +148,9 @@ class _Groups:
     def _grouped(self, node: exp.Expr) -> tuple[Output, str | None]:
         """Return what an expression of GROUP BY reads, and the unit to which that is truncated."""
         of = node.this.unnest() if isinstance(node, exp.TimestampTrunc | exp.DateTrunc) and not node.args.get("zone") else None
-        if isinstance(of, exp.Column):
-            return column_output(self._names.column(of)), node.args["unit"].name.lower()
+        if isinstance(of, exp.Column) and (unit := node.args["unit"].name.lower()) in UNITS:
+            read_term(node, self._names)  # refuses another type, or unit of a date
+            return column_output(self._names.column(of)), unit
         if isinstance(node, exp.Column):
             return column_output(self._names.column(node)), None
         if _has_aggregate(node):
@@ -273,19 +273,24 @@ class _Groups:
             left, right = node.this.unnest(), node.expression.unnest()
             if is_constant(left):
                 left, right, op = right, left, MIRRORED[op]
-            if not is_constant(right) or (one := self._compared(left)) is None:
+            if not is_constant(right) or (one := self._compared(left)) is None or not self._is_value(one, right):
                 return False
-            self._restrict(into, one, OPPOSITE[op] if negated else op, [self._constant(one, right)])
+            self._restrict(into, one, OPPOSITE[op] if negated else op, right)
         elif isinstance(node, exp.Is) and isinstance(node.expression.unnest(), exp.Null):
             if (one := self._compared(node.this.unnest())) is None:
                 return False
-            self._restrict(into, one, "not_null" if negated != bool(node.args.get("negate")) else "is_null", [])
+            self._draft.having(into, one, "not_null" if negated != bool(node.args.get("negate")) else "is_null", [])
         elif isinstance(node, exp.In) and not is_empty(node) and all(map(is_constant, node.expressions)):
-            if (one := self._compared(node.this.unnest())) is None:
+            one = self._compared(node.this.unnest())
+            if one is None or not all(self._is_value(one, constant) for constant in node.expressions):
                 return False
-            values = [self._constant(one, value) for value in node.expressions]
-            for op, some in [("!=", [value]) for value in values] if negated else [("in", values)]:
-                self._restrict(into, one, op, some)
+            if negated:
+                for constant in node.expressions:
+                    self._restrict(into, one, "!=", constant)
+            else:
+                kind = self._groups.result_type(one)
+                values = [value for each in node.expressions for value in values_of(self._names, kind, each, "HAVING")]
+                self._draft.having(into, one, "in", values)
         elif isinstance(node, exp.Between) and not node.args.get("symmetric"):
             low, high = exp.GTE(this=node.this, expression=node.args["low"]), exp.LTE(this=node.this, expression=node.args["high"])
             if negated:
@@ -293,12 +298,11 @@ class _Groups:
             else:
                 self._one(into, low, False)
                 self._one(into, high, False)
-        elif isinstance(node, exp.Like | exp.Escape):
-            of, operator, pattern = read_like(self._names, node, negated)
-            if (one := self._compared(of)) is None:
+        elif (like := read_like(self._names, node, negated)) is not None:
+            if (one := self._compared(like[0])) is None:
                 return False
             require_text(self._names, node, self._groups.result_type(one))
-            self._draft.having(into, one, operator, pattern)
+            self._draft.having(into, one, *like[1:])
         else:
             return False
         return True
@@ -308,8 +312,11 @@ class _Groups:
         one = self._input(node)
         return None if one is None or one.term is not None else one
 
-    def _restrict(self, into: GroupsDraft, one: GroupOutput, op: str, values: list[Physical | None]) -> None:
-        self._draft.having(into, one, op, [value for value in values if value is not None])
+    def _is_value(self, one: GroupOutput, constant: exp.Expr) -> bool:
+        return is_value(constant, self._groups.result_type(one))
+
+    def _restrict(self, into: GroupsDraft, one: GroupOutput, op: str, constant: exp.Expr) -> None:
+        self._draft.having(into, one, *against(self._names, self._groups.result_type(one), op, constant, "HAVING"))
 
     def _input(self, node: exp.Expr) -> GroupOutput | None:
         """Return the aggregate or group column that an expression is; None if it is neither."""
@@ -330,9 +337,6 @@ class _Groups:
         """Return an aggregate, or a group column, as a part of an expression; None if it is neither."""
         one = self._input(node)
         return None if one is None else self._groups.value(one)
-
-    def _constant(self, one: GroupOutput, node: exp.Expr) -> Physical | None:
-        return read_constant(self._names, node, self._groups.result_type(one), "HAVING")
 
 
 def _name_of(expression: exp.Expr) -> str:

@@ -414,22 +414,13 @@ class _Reader:
     }
 
 
-def read_constant(names: Names, node: exp.Expr, type_: str, where: str) -> Physical | None:
-    """Return a constant in the physical form of a type; None for NULL. Problems `unsupported-query`, `bad-query`."""
-    if not is_constant(node.unnest()):
-        raise unsupported(f"{_sql(node)} in {where}", "compare with constants")
-    try:
-        return read_value(node.unnest(), type_)
-    except BadLiteral as error:
-        raise names.bad(node, f"{where}: {error}") from None
-
-
-def read_like(names: Names, node: exp.Expr, negated: bool) -> tuple[exp.Expr, str, list[Physical]]:
-    """Return what LIKE compares, the operator, and the pattern; [] for NULL. Problems `unsupported-query`, `bad-query`."""
+def read_like(names: Names, node: exp.Expr, negated: bool) -> tuple[exp.Expr, str, list[Physical]] | None:
+    """Return what LIKE compares with one pattern, the operator, and the pattern, [] for NULL; None for anything else. Problem
+    `bad-query`."""
     like = node.this if isinstance(node, exp.Escape) else node
     text = like.expression.unnest() if isinstance(like, exp.Like) else None
     if not isinstance(text, exp.Literal | exp.Null) or text.args.get("is_string") is False:
-        raise unsupported(_sql(node), "write a column before LIKE, and one pattern in quotes after it")
+        return None
     try:
         escape = text_of(node.expression) if isinstance(node, exp.Escape) else "\\"
         values: list[Physical] = [] if isinstance(text, exp.Null) else [pattern(text.name, escape)]
@@ -454,7 +445,13 @@ def is_constant(node: exp.Expr) -> bool:
     return isinstance(node, exp.Literal | exp.Boolean | exp.Null)
 
 
+def is_null(node: exp.Expr) -> bool:
+    """Return whether a constant is NULL, perhaps cast."""
+    return isinstance(node, exp.Null) or (isinstance(node, exp.Cast | exp.Paren) and is_null(node.this))
+
+
 def read_value(node: exp.Expr, type_: str) -> Physical | None:
+    """Return a constant in the physical form of a type; None for NULL. `BadLiteral`."""
     if "value" in node.meta:
         return from_json(type_, node.meta["value"])
     if isinstance(node, exp.Null):

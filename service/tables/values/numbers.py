@@ -19,9 +19,7 @@ from service.query.conditions import Term
 from service.tables.values.columns import INT64, Floats, Ints, Mask, by_row, days_made, floats, ints, made, nulls, type_of
 
 EXACT = Context(prec=80)
-_TO_FLOAT: dict[str, Callable[[Floats], Floats]] = {
-    "round": np.rint, "trunc": np.trunc, "floor": np.floor, "ceil": np.ceil, "sqrt": np.sqrt, "abs": np.abs,
-}  # fmt: skip
+_TO_WHOLE: dict[str, Callable[[Floats], Floats]] = {"round": np.rint, "trunc": np.trunc, "floor": np.floor, "ceil": np.ceil}
 _MODES = {"round": "half_towards_infinity", "trunc": "towards_zero", "floor": "down", "ceil": "up"}
 
 
@@ -118,7 +116,7 @@ def _sign(term: Term, of: pa.Array) -> pa.Array:
 def _rounded(term: Term, of: pa.Array) -> pa.Array:
     """`round`, `trunc`, `floor` or `ceil`; of decimals to `term.value` digits."""
     if term.kind == "float64":
-        return made(_TO_FLOAT[term.op](floats(of)), nulls(of), "float64")
+        return made(_TO_WHOLE[term.op](floats(of)), nulls(of), "float64")
     precision, scale = of.type.precision, of.type.scale
     if term.value >= scale:
         return of.cast(type_of(term.kind))

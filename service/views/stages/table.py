@@ -20,7 +20,7 @@ from service.tables.inputs import Input
 from service.tables.masks import holding, select_mask
 from service.tables.resolution import NO_SLOTS, Slots
 from service.tables.store import Numbers, Table
-from service.tables.terms import evaluated
+from service.tables.terms import COMPARED, evaluated
 from service.views.deltas import Combination, look_alike
 from service.views.shown import Definitions
 from service.views.stages import wide
@@ -397,11 +397,6 @@ def _is_wide(one: Aggregate) -> bool:
     return one.function == "sum" and digits_of(one.type) is not None
 
 
-_COMPARED = {
-    "=": pc.equal, "!=": pc.not_equal, "<": pc.less, "<=": pc.less_equal, ">": pc.greater, ">=": pc.greater_equal,
-}  # fmt: skip
-
-
 def _meets(condition: Filter, column: pa.Array) -> npt.NDArray[np.bool_]:
     """bool[n], for decimals of more than 18 digits, whose constants are integers of their digits."""
     op = condition.op
@@ -410,5 +405,5 @@ def _meets(condition: Filter, column: pa.Array) -> npt.NDArray[np.bool_]:
     else:
         values = condition.value if op == "in" else (condition.value,)
         constants = pa.array(values, pa.decimal128(38, 0)).view(column.type)
-        found = pc.is_in(column, value_set=constants) if op == "in" else _COMPARED[op](column, constants[0])
+        found = pc.is_in(column, value_set=constants) if op == "in" else COMPARED[op](column, constants[0])
     return np.asarray(pc.fill_null(found, False))

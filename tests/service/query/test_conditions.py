@@ -42,6 +42,7 @@ def test_a_column_beside_a_constant_is_a_filter(condition: str) -> None:
     ("condition", "filters"),
     [
         ("b.floor IN (1, 2.5, 3)", ["b.floor IN (1, 3)"]),
+        ("b.floor IN (1, 2.5, 1)", ["b.floor = 1"]),
         ("b.floor BETWEEN 1 AND b.id", ["(b.floor <= b.id)", "b.floor >= 1"]),
         ("b.guest IS NOT DISTINCT FROM 'x' AND b.vip", ["b.guest = 'x'", "b.vip = True"]),
         ("COALESCE(b.until, 'infinity') > '1970-01-01'", ["(b.until > 0 OR b.until IS NULL)"]),
@@ -49,6 +50,11 @@ def test_a_column_beside_a_constant_is_a_filter(condition: str) -> None:
         ("b.floor = 1 OR b.floor * 2 > b.id", ["(b.floor = 1 OR ((b.floor * 2) > b.id))"]),
         ("NOT (b.vip OR b.floor + 1 < b.id)", ["((b.floor + 1) >= b.id)", "b.vip = False"]),
         ("b.floor > 1.5::double precision", ["(CAST(b.floor AS float64) > CAST(1.5 AS float64))"]),
+        ("b.floor IN (1.5::double precision)", ["((CAST(b.floor AS float64) = CAST(1.5 AS float64)))"]),
+        ("b.price > 1.005::decimal(4, 2)", ["(b.price > CAST(CAST(1.005 AS decimal(4,2)) AS float64))"]),  # it is 1.01
+        ("b.guest IS NOT DISTINCT FROM NULL::text", ["b.guest IS NULL"]),
+        ("CAST(NULL AS text) IS DISTINCT FROM b.guest", ["b.guest IS NOT NULL"]),
+        ("b.guest ILIKE 'a!%' ESCAPE '!'", ["(b.guest ILIKE 'a\\\\%')"]),
     ],
 )  # fmt: skip
 def test_conditions(condition: str, filters: list[str]) -> None:
