@@ -7,13 +7,15 @@ Costs: some 10 µs a step and call, plus 1 to 10 ns (numbers) or 10 to 50 ns (te
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import lru_cache
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from livejoin.wire.kinds import digits_of
-from service.query.conditions import ColumnRef, Term
+from service.query.conditions import ColumnRef, Term, columns_of
+from service.query.terms import growth
 from service.tables.values import numbers, texts, times
 from service.tables.values.casts import cast
 from service.tables.values.columns import floats, nulls, type_of
@@ -21,13 +23,35 @@ from service.tables.values.columns import floats, nulls, type_of
 COMPARED = {"=": pc.equal, "!=": pc.not_equal, "<": pc.less, "<=": pc.less_equal, ">": pc.greater, ">=": pc.greater_equal}
 
 
+_MOST_BYTES = 1 << 28  # of the texts of a step: an array of texts has less than 1 << 31
+
+
 def evaluated(term: Term, column: Callable[[ColumnRef], pa.Array], count: int) -> pa.Array:
-    """Return `count` values, of the Arrow type in which this kind is sent. `column`: returns the column of a reference, in its type."""
+    """Return `count` values, of the Arrow type in which this kind is sent. `column`: returns the column of a reference, in its type. Rows
+    whose texts might become too long are evaluated in parts."""
+    times, more = _growth(term)
+    if count > 1 and (more * count > _MOST_BYTES or times > 1):
+        size = times * sum(column(ref).nbytes for ref in columns_of(term)) + more * count
+        if size > _MOST_BYTES:
+            middle = count // 2
+            first = evaluated(term, lambda ref: column(ref).slice(0, middle), middle)
+            return pa.concat_arrays([first, evaluated(term, lambda ref: column(ref).slice(middle), count - middle)])
+    return _evaluated(term, column, count)
+
+
+@lru_cache(1 << 10)
+def _growth(term: Term) -> tuple[int, int]:
+    """Return bounds on the texts of each step, as `growth` does."""
+    steps = [growth(term), *map(_growth, term.args)]
+    return max(times for times, _ in steps), max(more for _, more in steps)
+
+
+def _evaluated(term: Term, column: Callable[[ColumnRef], pa.Array], count: int) -> pa.Array:
     if term.op == "column":
         return column(term.value)
     if term.op == "constant":
         return pa.repeat(_scalar(term), count)
-    args = [evaluated(one, column, count) for one in term.args]
+    args = [_evaluated(one, column, count) for one in term.args]
     return _RULES[term.op](term, *args)
 
 

@@ -28,7 +28,8 @@ class GroupTerms:
         texts = [f"(coalesce({column}, 'none') || '!')" for column in columns if column.endswith(".t")]
         return self._random.choice(
             (
-                f"({one} + {other})", f"({one} - 2 * {other})", f"({one} / {other})", f"({one} % {other})", f"coalesce({one}, 0)",
+                f"({one} + {other})", f"({one} - 2 * {other})", f"({one} % {other})", f"coalesce({one}, 0)",
+                f"(CAST({one} AS bigint) / CAST({other} AS bigint))",
                 f"CASE WHEN {one} > {other} THEN {one} ELSE {other} END", f"(100.0 * {one} / {other})", f"(SUM({x}.m) / {one})",
                 f"(CAST({one} AS text) || '!')", f"({one} > {other})", f"(MAX({x}.w) + INTERVAL '1 hour')", f"-{one}",
                 *(f"({column} IS NULL)" for column in columns), *texts, *(f"coalesce({column}, {column})" for column in columns),

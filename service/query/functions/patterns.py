@@ -34,11 +34,16 @@ _SUPPORTED = (
 )
 
 
+_MOST_REPEATED = 300
+"""Characters of a pattern whose repetitions are written out: RE2 takes as many steps for each character of a text."""
+
+
 def regular(text: str, ignore_case: bool) -> str:
     """Return a pattern of `~` in the syntax of RE2. `BadLiteral` if it is wrong, or may mean something else there."""
     if len(text) > LONGEST_PATTERN:
         raise BadLiteral(f"the pattern has {len(text)} characters; at most {LONGEST_PATTERN} are allowed")
     made, at, repeated = [], 0, True  # nothing can be repeated at the beginning
+    sizes, last = [0], 0  # with repetitions written out: of the groups that are open, and of what was read last
     while at < len(text):
         found = _TOKEN.match(text, at)
         if found is None or (found["repeat"] and repeated):
@@ -52,13 +57,28 @@ def regular(text: str, ignore_case: bool) -> str:
             made.append(piece)
         else:
             made.append(r"\z" if found["end"] else found[0])
+        if found[0] in ("(", "(?:"):
+            sizes.append(0)
+        else:
+            more = last * (_times(found["repeat"]) - 1) if found["repeat"] else sizes.pop() if found[0] == ")" and len(sizes) > 1 else 1
+            last = last + more if found["repeat"] else more
+            sizes[-1] += more
         repeated = found[0] in ("^", "|", "(", "(?:", "\\A", "$", "\\Z") or found["repeat"] is not None
+    if sum(sizes) > max(_MOST_REPEATED, len(text)):
+        said = f"it has {sum(sizes)} characters when its repetitions are written out, and at most {_MOST_REPEATED} are possible"
+        raise BadLiteral(f"the pattern {text!r}: {said}")
     written = f"(?s{'i' if ignore_case else ''}:{''.join(made)})"
     try:
         pc.match_substring_regex(pa.array([""]), written)
     except pa.ArrowInvalid as error:
         raise BadLiteral(f"the pattern {text!r}: {str(error).removeprefix('Invalid regular expression: ')}") from None
     return written
+
+
+def _times(repeat: str) -> int:
+    """Return how often what is repeated is written out."""
+    counts = [int(count) for count in re.findall("[0-9]+", repeat)]
+    return max(counts, default=1) + ("," in repeat and len(counts) == 1)
 
 
 def _class(text: str, at: int, opened: str, ignore_case: bool) -> tuple[str, int]:

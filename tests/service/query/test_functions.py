@@ -181,6 +181,21 @@ def test_a_text_that_is_too_long_is_null() -> None:
     assert Projection(view.query, {"t": T}).rows({"t": batch}).column(0).to_pylist() == [None]
 
 
+def test_rows_whose_texts_together_are_too_long_are_evaluated_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+    view = parse_view("v", {"sql": "SELECT length(replace(t, 'a', repeat_)) AS x FROM t".replace("repeat_", f"'{'b' * 1000}'")}, {"t": T})
+    none = dict.fromkeys(T.arrow_schema().names)
+    batch = pa.RecordBatch.from_pylist([none | {"id": i, "t": "a" * i or None} for i in range(50)], schema=T.arrow_schema())
+    monkeypatch.setattr("service.tables.terms._MOST_BYTES", 5000)
+    found = Projection(view.query, {"t": T}).rows({"t": batch}).column(0).to_pylist()
+    assert found == [None, *(1000 * i for i in range(1, 50))]
+
+
+@pytest.mark.parametrize("pattern", ["(((a{1,10}){1,10}){1,10})b", "(ab){200}", "(a{200}){2}"])
+def test_patterns_that_repeat_too_much_are_refused(pattern: str) -> None:
+    with pytest.raises(Problem, match="when its repetitions are written out"):
+        parse_view("v", {"sql": f"SELECT id FROM t WHERE t ~ '{pattern}'"}, {"t": T})
+
+
 def test_arguments_of_any_types() -> None:
     """Are refused, or have values."""
     rng = random.Random(4)

@@ -359,3 +359,16 @@ def test_intervals_beside_other_aggregates() -> None:
     for aggregate in ("max(floor)", "count(checkout - checkin)"):
         text = f"SELECT room, count(*) AS n FROM bookings b GROUP BY room HAVING {aggregate} > INTERVAL '5 days'"
         assert "add an INTERVAL, which is a constant, to a time" in refused(text).detail
+
+
+@pytest.mark.parametrize(
+    ("quotient", "kind"),
+    [
+        ("SUM(b.id) / COUNT(*)", "float64"), ("(SUM(b.id) + 1) / 2", "float64"), ("7 / SUM(b.id)", "float64"), ("COUNT(*) / 2", "int64"),
+        ("coalesce(SUM(b.id) FILTER (WHERE b.id > 1), 0) / 2", "float64"), ("SUM(b.id)::bigint / COUNT(*)", "int64"),
+    ],
+)  # fmt: skip
+def test_a_quotient_of_a_sum_has_a_fraction(quotient: str, kind: str) -> None:
+    """As in PostgreSQL, where the sum of bigint is numeric."""
+    groups = query({"sql": f"SELECT {quotient} AS x FROM bookings b"}).groups
+    assert groups is not None and groups.outputs[0].term is not None and groups.outputs[0].term.kind == kind

@@ -65,9 +65,9 @@ def test_unbounded_sides_are_null(bounds: str) -> None:
 def test_times() -> None:
     day, noon = datetime(2026, 1, 1, tzinfo=UTC), datetime(2026, 1, 1, 12, tzinfo=UTC)
     [row] = common(pair("timestamp", "[)", "[]"), [(day, None)], [(noon, datetime(2026, 1, 2, tzinfo=UTC))])
-    assert row == {"c_start": noon, "c_end": datetime(2026, 1, 2, 0, 0, 0, 1, tzinfo=UTC), "d": 43_200_000_001, "y.id": 0}
+    assert row == {"c_start": noon, "c_end": datetime(2026, 1, 2, 0, 0, 0, 1, tzinfo=UTC), "d": 43_200_000_001, "id": 0}
     [row] = common(pair("date", "[]", "[)"), [(date(2026, 1, 1), date(2026, 3, 1))], [(date(2026, 2, 1), date(2026, 2, 3))])
-    assert row == {"c_start": date(2026, 2, 1), "c_end": date(2026, 2, 2), "d": 1, "y.id": 0}
+    assert row == {"c_start": date(2026, 2, 1), "c_end": date(2026, 2, 2), "d": 1, "id": 0}
 
 
 def test_floats_go_to_their_neighbours() -> None:
@@ -98,8 +98,8 @@ def test_three_to_none_and_passed_columns() -> None:
     view = parse_view("v", {"sql": "SELECT duration(i) AS d, intersection(i) AS c, e FROM l"}, definitions)
     part = pa.record_batch({"s": pa.array([1, None]), "e": pa.array([4, 5])})
     assert Projection(view.query, definitions).rows({"l": part}).to_pylist() == [
-        {"d": 3, "c_start": 1, "c_end": 4, "l.e": 4},
-        {"d": None, "c_start": None, "c_end": 5, "l.e": 5},
+        {"d": 3, "c_start": 1, "c_end": 4, "e": 4},
+        {"d": None, "c_start": None, "c_end": 5, "e": 5},
     ]
 
 
