@@ -91,3 +91,10 @@ def _times(interval: tuple[int, int] | None, by: int) -> tuple[int, int] | None:
     if abs(months) > 10**6 or abs(micros) >= 2**63:
         raise BadLiteral("an interval is out of range")
     return months, micros
+
+
+def is_sum(node: exp.Expr) -> bool:
+    """Return whether PostgreSQL has a numeric here, as it has for a sum: then a quotient has a fraction. `read_over` marks the sums."""
+    node = node.unnest()
+    parts = node.iter_expressions() if isinstance(node, exp.Binary | exp.Neg | exp.Coalesce) else ()
+    return bool(node.meta.get("is_sum")) or any(map(is_sum, parts))

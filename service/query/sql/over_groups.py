@@ -29,7 +29,7 @@ def read_over(node: exp.Expr, names: Names, value: Callable[[exp.Expr], Term | N
         if term is None:
             return part
         made = exp.column(exp.to_identifier(str(len(found)), quoted=True), exp.to_identifier(_ALIAS, quoted=True))
-made.meta.update(part.meta)
+        made.meta.update(part.meta)
         if _is_elapsed(part, names):
             elapsed.add(ColumnRef(_ALIAS, str(len(found))))
         else:

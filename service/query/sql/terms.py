@@ -18,7 +18,7 @@ from service.query.functions.intervals import duration, intersection_end
 from service.query.functions.patterns import regular
 from service.query.functions.times import binned, extracted, in_zone, shown, truncated_in
 from service.query.literals import BadLiteral, Physical, convert, from_json, from_number, from_text
-from service.query.sql.functions import INSTEAD, call_of, interval_of
+from service.query.sql.functions import INSTEAD, call_of, interval_of, is_sum
 from service.query.sql.names import Names, meant
 from service.query.sql.output_names import CALLED
 
@@ -168,7 +168,7 @@ class _Reader:
                 return terms.arithmetic(op, of, self._beside(right, of))
             return terms.moved(of, *(interval if op == "+" else (-interval[0], -interval[1])))
         first, second = self._pair(node)
-        if op == "/" and first.kind == second.kind == "int64" and (_is_sum(left) or _is_sum(right)):
+        if op == "/" and first.kind == second.kind == "int64" and (is_sum(left) or is_sum(right)):
             return terms.arithmetic(op, *(terms.cast(one, decimal_kind(19, 0)) for one in (first, second)))
         return terms.arithmetic(op, first, second)
 
@@ -496,10 +496,3 @@ def _is_constant(node: exp.Expr) -> bool:
 
 def _sql(node: exp.Expr) -> str:
     return node.sql("postgres")
-
-
-def _is_sum(node: exp.Expr) -> bool:
-    """Whether PostgreSQL's type is numeric, because that of a sum is: then a quotient has a fraction. `is_sum`: set by `read_over`."""
-    node = node.unnest()
-    parts = node.iter_expressions() if isinstance(node, exp.Binary | exp.Neg | exp.Coalesce) else ()
-    return bool(node.meta.get("is_sum")) or any(map(_is_sum, parts))
