@@ -106,7 +106,7 @@ def test_a_view_follows_its_rows(tmp_path: Path) -> None:
         for key in deleted:
             del rows[key]
         assert _rows(client) == _expected(rows)
-        many = {"or": [{"and": [{"column": "id", "op": "=", "value": number}]} for number in range(65)]}
+        many = {"or": [{"and": [{"column": "id", "op": ">", "value": number}]} for number in range(65)]}
         for where, says in ((many, "64 conditions are allowed"), ({"column": "id", "op": "like", "value": "1"}, "takes a string")):
             refused = client.post("/v1/relations/rooms/delete", json={"where": [where]})
             assert says in problem(refused, 422, "bad-definition")["detail"]

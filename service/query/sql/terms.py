@@ -104,7 +104,8 @@ class _Reader:
         if wanted == "float64" or "e" in text.lower():
             return self._float(node, text)
         negative, digits = text.startswith("-"), _DECIMAL.fullmatch(text.lstrip("+-"))
-        assert digits is not None, text
+        if digits is None:  # a value of JSON that is no number
+            return self._text(node, text, wanted or "string")
         number = int((digits[1] + digits[2]) or "0") * (-1 if negative else 1)
         if not digits[2] and INT64_MIN <= number <= INT64_MAX and digits_of(wanted or "") is None:
             return Term("constant", "int64", (), number)
@@ -123,7 +124,8 @@ class _Reader:
         if not terms.is_plain(kind):
             raise unsupported(f"a constant of type {kind} in an expression", "write CAST(… AS text)")
         try:
-            return Term("constant", kind, (), from_text("timestamp" if kind == terms.LOCAL else kind, text))
+            type_ = "timestamp" if kind == terms.LOCAL else kind
+            return Term("constant", kind, (), from_json(type_, node.meta["value"]) if "value" in node.meta else from_text(type_, text))
         except BadLiteral as error:
             raise self._names.bad(node, str(error)) from None
 

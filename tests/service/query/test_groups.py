@@ -274,6 +274,7 @@ def test_what_is_not_supported(sql: str, kind: str, says: str) -> None:
         ({"group": ["b.room", "b.guests as b"], "aggregate": [{"count": "*", "as": "b"}]}, "two columns named b"),
         ({"aggregate": [{"count": "*", "sum": "b.guests", "as": "n"}]}, "an entry of aggregate has one of count"),
         ({"aggregate": [{"as": "n"}]}, "an entry of aggregate has one of count"),
+        ({"aggregate": [{"count": "*", "as": "n", "filter": [{"column": "b.starts", "op": "<=", "value": [1]}]}]}, "got a list, expected"),
         ({"aggregate": [{"count": "*", "as": "n"}], "groups": 0}, "groups"),
     ],
 )
