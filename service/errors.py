@@ -402,3 +402,8 @@ def dropped(relation: str) -> Problem:
 def ending() -> Problem:
     """Return the problem for requests that arrive while the service stops."""
     return Problem("recovering", "the service is shutting down")
+
+
+def unsupported(part: str, instead: str) -> Problem:
+    """Return the problem for an unsupported part of a definition, with what to write instead."""
+    return Problem("unsupported-query", f"{part} is not supported: {instead}")

@@ -8,8 +8,7 @@ from typing import Any, NamedTuple
 
 from service.adhoc import frames
 from service.adhoc.statement import no_functions, refused
-from service.errors import Problem
-from service.query.assembly import unsupported
+from service.errors import Problem, unsupported
 from service.query.sql.names import bad_query, line_and_column
 
 _LONGEST = 500  # characters of DuckDB's message

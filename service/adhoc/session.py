@@ -24,7 +24,7 @@ from service.adhoc import frames, narrowing
 from service.adhoc.failures import Limits, fate, problem_of
 from service.adhoc.process import Child
 from service.adhoc.statement import RELATION, QueriedTable
-from service.query.assembly import unsupported
+from service.errors import unsupported
 from service.reading.cursors import Readers, RowReader, open_relation_rows, open_rows
 
 _FIRST, _LARGEST = 32 << 10, 1 << 20  # bytes of a chunk, exceeded only by the rows read last

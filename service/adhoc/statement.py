@@ -17,8 +17,7 @@ from livejoin.wire.errors import cut
 from livejoin.wire.wording import instead
 from service.access.access_token import AccessToken
 from service.access.rights import require_relation
-from service.errors import Problem
-from service.query.assembly import unsupported
+from service.errors import Problem, unsupported
 from service.query.sql.names import Text, bad_query, fold
 from service.query.sql.text import BoundedParser, check_length, no_select, parse
 

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import NamedTuple
 
-from service.errors import Problem
+from service.errors import Problem, unsupported
 from service.planning.binding import Counts, equal_classes
 from service.planning.hypergraph import hypergraph
 from service.planning.meets import Relations, is_natural, meets_of, residual_of
@@ -45,7 +45,6 @@ from service.planning.plans.plan import (
     promises,
 )
 from service.planning.plans.stages import as_of, gaps, latest
-from service.query.assembly import unsupported
 from service.query.model import ALGORITHMS, GUARANTEES, Query
 from service.query.subqueries import words_of
 

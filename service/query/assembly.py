@@ -15,7 +15,7 @@ from itertools import chain, combinations, count, permutations
 from typing import NamedTuple, TypeVar
 
 from livejoin.wire.schema import MAX_NAME, OP_COLUMN
-from service.errors import Problem
+from service.errors import Problem, unsupported
 from service.query.conditions import ColumnRef, Condition, Filter, IntervalRef
 from service.query.filters import comparing, either, ordered
 from service.query.groups import GroupsDraft
@@ -147,11 +147,6 @@ class SubqueryDraft(NamedTuple):
 
     kind: SubqueryKind
     draft: Draft
-
-
-def unsupported(part: str, instead: str) -> Problem:
-    """Return the problem for an unsupported part of a definition, with what to write instead."""
-    return Problem("unsupported-query", f"{part} is not supported: {instead}")
 
 
 def column_output(ref: ColumnRef, name: str | None = None) -> Output:

@@ -16,8 +16,8 @@ from typing import Any, TypeVar
 from sqlglot import exp
 
 from livejoin.wire.schema import NAME, RelationDefinition
-from service.errors import Problem
-from service.query.assembly import Draft, Options, unsupported
+from service.errors import Problem, unsupported
+from service.query.assembly import Draft, Options
 from service.query.conditions import ColumnRef, Condition, Filter
 from service.query.forms import JsonForm, LatestRows, SqlView, as_json, bad
 from service.query.latest import as_of_alone

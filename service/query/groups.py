@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from typing import get_args
 
 from livejoin.wire.kinds import MOST_DIGITS, decimal_kind, digits_of
-from service.errors import Problem
+from service.errors import unsupported
 from service.query.conditions import ColumnRef, Condition, Filter, IntervalRef, Term
 from service.query.filters import comparing, either, ordered
 from service.query.literals import Physical
@@ -69,10 +69,6 @@ UNITS: tuple[TruncUnit, ...] = get_args(TruncUnit)
 _SUMS = "sums and averages are of int64, float64, decimals and duration(…)"
 _FEWER = "it is of int64, float64 and decimals of up to 18 digits: cast it to double precision"
 _INSTEAD = {"sum": _SUMS, "avg": f"{_SUMS}; cast a decimal of more than 18 digits to double precision", **dict.fromkeys(VARIANCES, _FEWER)}
-
-
-def unsupported(part: str, instead: str) -> Problem:
-    return Problem("unsupported-query", f"{part} is not supported: {instead}")
 
 
 @dataclass

@@ -11,8 +11,8 @@ from typing import NamedTuple
 from sqlglot import exp
 
 from livejoin.wire.kinds import digits_of
-from service.errors import Problem
-from service.query.assembly import Draft, unsupported
+from service.errors import Problem, unsupported
+from service.query.assembly import Draft
 from service.query.conditions import ColumnRef
 from service.query.model import MOST_LATEST, AsOf, Latest
 from service.query.sql.conditions import Conditions

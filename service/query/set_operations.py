@@ -11,7 +11,8 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Literal, NamedTuple
 
-from service.query.assembly import Draft, Options, unsupported, unused
+from service.errors import unsupported
+from service.query.assembly import Draft, Options, unused
 from service.query.conditions import ColumnRef, Condition, Filter
 from service.query.model import AntiJoin, Branch, Output, Query
 from service.query.scope import Scope

@@ -11,8 +11,8 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from livejoin.wire.schema import NAME
-from service.errors import Problem
-from service.query.assembly import Draft, SubqueryDraft, unsupported
+from service.errors import Problem, unsupported
+from service.query.assembly import Draft, SubqueryDraft
 from service.query.conditions import ColumnRef, Filter, IntervalRef
 from service.query.filters import ordered
 from service.query.groups import GroupsDraft, refuse_stretch

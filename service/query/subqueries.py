@@ -12,8 +12,8 @@ from dataclasses import replace
 from itertools import chain
 from typing import Any
 
-from service.errors import Problem
-from service.query.assembly import Draft, Options, SubqueryDraft, assemble, check_outputs, column_output, unsupported, unused
+from service.errors import Problem, unsupported
+from service.query.assembly import Draft, Options, SubqueryDraft, assemble, check_outputs, column_output, unused
 from service.query.conditions import ColumnRef, Either, Filter, Holds, IntervalRef
 from service.query.latest import settled
 from service.query.model import MAX_ALIASES, Comparison, Query, Subquery, SubqueryKind

@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection, Sequence
 
 from livejoin.wire.kinds import decimal_kind, digits_of
 from livejoin.wire.values.json_texts import Key
-from service.errors import Problem
+from service.errors import unsupported
 from service.query.conditions import ColumnRef, Term
 
 MOST_DIGITS = 38
@@ -50,10 +50,6 @@ _PARTS = ("left", "right", "substr", "btrim", "ltrim", "rtrim", "split_part", "n
 _IF_ALL = ("coalesce", "greatest", "least")
 
 
-def refused(what: str, instead: str) -> Problem:
-    return Problem("unsupported-query", f"{what} is not supported: {instead}")
-
-
 def _family(kind: str) -> str:
     return "decimal" if digits_of(kind) is not None else kind
 
@@ -89,7 +85,7 @@ def arithmetic(op: str, left: Term, right: Term) -> Term:
         return Term(op, "date", (right, left))
     if not all(map(is_number, kinds)):
         instead = "numbers are computed with numbers; timestamps and dates may be subtracted, and take INTERVAL '15 minutes' or days"
-        raise refused(f"{named(kinds[0])} {op} {named(kinds[1])}", instead)
+        raise unsupported(f"{named(kinds[0])} {op} {named(kinds[1])}", instead)
     if "float64" in kinds:
         return Term(op, "float64", (cast(left, "float64"), cast(right, "float64")))
     if kinds == ("int64", "int64"):
@@ -101,7 +97,7 @@ def arithmetic(op: str, left: Term, right: Term) -> Term:
     precision = p + q + 1 if op == "*" else min(p - s, q - t) + scale if op == "%" else max(p - s, q - t) + scale + 1
     if precision > MOST_DIGITS:
         said = f"it would need {precision} digits, and a decimal has at most {MOST_DIGITS}: cast one side to fewer digits, or to float64"
-        raise refused(f"{kinds[0]} {op} {kinds[1]}", said)
+        raise unsupported(f"{kinds[0]} {op} {kinds[1]}", said)
     return Term(op, decimal_kind(precision, scale), (_decimal(left), _decimal(right)))
 
 
@@ -112,7 +108,7 @@ def _decimal(term: Term) -> Term:
 def moved(term: Term, months: int, micros: int) -> Term:
     """Return a time plus a number of months, then a fixed time. Of a date it is a local time."""
     if term.kind not in _TIMES:
-        raise refused(f"INTERVAL beside {named(term.kind)}", "a timestamp or a date takes an INTERVAL")
+        raise unsupported(f"INTERVAL beside {named(term.kind)}", "a timestamp or a date takes an INTERVAL")
     of = cast(term, LOCAL) if term.kind == "date" else term
     if months:
         of = Term("months_later", of.kind, (of,), months)
@@ -128,14 +124,14 @@ def is_elapsed(term: Term) -> bool:
 
 def negative(term: Term) -> Term:
     if not is_number(term.kind):
-        raise refused(f"- of {term.kind}", "write it before a number")
+        raise unsupported(f"- of {term.kind}", "write it before a number")
     return Term("negative", term.kind, (term,))
 
 
 def extracted(doc: Term, path: Sequence[Key], as_text: bool) -> Term:
     """Return the part of JSON at a path: `doc ->> key`, `doc -> key`, `doc #>> path`."""
     if doc.kind not in ("string", "json"):
-        raise refused(f"{'->>' if as_text else '->'} of {doc.kind}", "it takes JSON, in a column of texts")
+        raise unsupported(f"{'->>' if as_text else '->'} of {doc.kind}", "it takes JSON, in a column of texts")
     if doc.op == "->":  # a path, read in one step
         (whole,) = doc.args
         return Term("->>" if as_text else "->", "string", (whole,), (*doc.value, *path))
@@ -144,10 +140,10 @@ def extracted(doc: Term, path: Sequence[Key], as_text: bool) -> Term:
 
 def truncated(unit: str, of: Term) -> Term:
     if of.kind not in _TIMES:
-        raise refused(f"date_trunc of {named(of.kind)}", "it takes a timestamp or a date")
+        raise unsupported(f"date_trunc of {named(of.kind)}", "it takes a timestamp or a date")
     units = _OF_DAYS if of.kind == "date" else UNITS
     if unit not in units:
-        raise refused(f"date_trunc by {unit} of {named(of.kind)}", f"its units are {', '.join(units)}")
+        raise unsupported(f"date_trunc by {unit} of {named(of.kind)}", f"its units are {', '.join(units)}")
     return Term("date_trunc", of.kind, (of,), unit)
 
 
@@ -164,20 +160,20 @@ def alike(what: str, terms: Sequence[Term]) -> list[Term]:
     if kinds.keys() <= set(_TIMES):
         return [cast(term, "timestamp" if "timestamp" in kinds else LOCAL) for term in terms]
     if not all(map(is_number, kinds)):
-        raise refused(f"{what} of {' and '.join(map(named, kinds))}", "use the same type for all: write CAST(… AS …)")
+        raise unsupported(f"{what} of {' and '.join(map(named, kinds))}", "use the same type for all: write CAST(… AS …)")
     if "float64" in kinds:
         return [cast(term, "float64") for term in terms]
     scale = max(_digits(kind)[1] for kind in kinds)
     precision = max(p - s for p, s in map(_digits, kinds)) + scale
     if precision > MOST_DIGITS:
-        raise refused(f"{what} of {' and '.join(kinds)}", f"a decimal has at most {MOST_DIGITS} digits, and they need {precision}")
+        raise unsupported(f"{what} of {' and '.join(kinds)}", f"a decimal has at most {MOST_DIGITS} digits, and they need {precision}")
     return [cast(term, decimal_kind(precision, scale)) for term in terms]
 
 
 def compared(op: str, left: Term, right: Term) -> Term:
     left, right = alike(f"the comparison {op}", (left, right))
     if not is_plain(left.kind) or (left.kind == "bool" and op not in ("=", "!=")):
-        raise refused(f"the comparison {op} of {left.kind}", "compare other columns")
+        raise unsupported(f"the comparison {op} of {left.kind}", "compare other columns")
     return Term(op, "bool", (left, right))
 
 
@@ -185,7 +181,7 @@ def logical(op: str, *parts: Term) -> Term:
     """Return `and`, `or` or `not`."""
     for part in parts:
         if part.kind != "bool":
-            raise refused(f"{op.upper()} of {part.kind}", "write conditions there")
+            raise unsupported(f"{op.upper()} of {part.kind}", "write conditions there")
     return Term(op, "bool", parts)
 
 
@@ -197,7 +193,7 @@ def tested(op: str, of: Term) -> Term:
 def matched(op: str, of: Term, pattern: str) -> Term:
     """Return `like` or `ilike` with a pattern of `filters.pattern`, or `matches` with one of `functions.patterns`."""
     if of.kind != "string":
-        raise refused(f"{'~' if op == 'matches' else op.upper()} of {named(of.kind)}", "it takes a text")
+        raise unsupported(f"{'~' if op == 'matches' else op.upper()} of {named(of.kind)}", "it takes a text")
     return Term(op, "bool", (of,), pattern)
 
 
@@ -205,7 +201,7 @@ def coalesced(parts: Sequence[Term], op: str = "coalesce") -> Term:
     """Return `coalesce`, `greatest` or `least`."""
     made = alike(op.upper(), parts)
     if op != "coalesce" and not is_plain(made[0].kind):
-        raise refused(f"{op.upper()} of {made[0].kind}", "use other columns")
+        raise unsupported(f"{op.upper()} of {made[0].kind}", "use other columns")
     return Term(op, made[0].kind, tuple(made))
 
 
@@ -218,7 +214,7 @@ def chosen(cases: Sequence[tuple[Term, Term]], otherwise: Term | None) -> Term:
     """Return CASE: the value of the first condition that holds; otherwise `otherwise`, or null."""
     for condition, _ in cases:
         if condition.kind != "bool":
-            raise refused(f"{named(condition.kind)} as a condition", "write a comparison, such as x = 1")
+            raise unsupported(f"{named(condition.kind)} as a condition", "write a comparison, such as x = 1")
     values = alike("CASE", [value for _, value in cases] + ([otherwise] if otherwise is not None else []))
     kind = values[0].kind
     last = values[-1] if otherwise is not None else Term("constant", kind, (), None)
@@ -233,7 +229,7 @@ def cast(term: Term, kind: str) -> Term:
         return term._replace(kind=kind)
     if _family(kind) not in _CASTS.get(_family(term.kind), ()):
         possible = ", ".join(one for one in _CASTS.get(_family(term.kind), ()) if one != LOCAL) or "nothing"
-        raise refused(f"a cast of {named(term.kind)} to {named(kind)}", f"it can be cast to {possible}")
+        raise unsupported(f"a cast of {named(term.kind)} to {named(kind)}", f"it can be cast to {possible}")
     return Term("cast", kind, (term,))
 
 

@@ -10,11 +10,11 @@ from dataclasses import asdict, replace
 from typing import Any, NamedTuple
 
 from livejoin.wire.schema import NAME, RelationDefinition, parse_relation
-from service.errors import Problem
+from service.errors import Problem, unsupported
 from service.planning.carrying import carried
 from service.planning.planner import Counted, plan
 from service.planning.plans.plan import Plan
-from service.query.assembly import Limits, check_size, unsupported
+from service.query.assembly import Limits, check_size
 from service.query.definition import options_of, read_json
 from service.query.distinct import as_exists
 from service.query.form_checks import check_form

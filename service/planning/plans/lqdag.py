@@ -5,13 +5,12 @@ Source: Navarro, Reutter and Rojas-Ledesma, section 4; docs/design/natural-joins
 
 from __future__ import annotations
 
-from service.errors import Problem
+from service.errors import Problem, unsupported
 from service.planning.hypergraph import Hypergraph, graph_of_branches, graph_with_absent, hypergraph
 from service.planning.meets import Relations, is_natural
 from service.planning.plans.plan import Plan, first_notes, names
 from service.planning.plans.qdag import AGM
 from service.planning.quadtree_shapes import tree_shapes
-from service.query.assembly import unsupported
 from service.query.model import Query
 from structures.qdag.layout import MOST_ATOMS, MOST_VARIABLES
 from structures.quadtree.layout import MOST_ARITY

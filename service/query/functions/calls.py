@@ -6,9 +6,10 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from livejoin.wire.kinds import decimal_kind, digits_of
+from service.errors import unsupported
 from service.query import terms
 from service.query.conditions import Term
-from service.query.terms import is_number, named, refused
+from service.query.terms import is_number, named
 
 
 class Signature(NamedTuple):
@@ -56,22 +57,22 @@ def called(name: str, args: Sequence[Term]) -> Term:
     op, takes, result, missing, least = SIGNATURES[name]
     args = [*args, *(Term("constant", "string", (), one) for one in missing[len(args) - len(takes) :] if len(args) < len(takes))]
     if not (least or len(takes)) <= len(args) <= len(takes):
-        raise refused(f"{name} with {len(args)} arguments", f"it takes {len(takes)}")
+        raise unsupported(f"{name} with {len(args)} arguments", f"it takes {len(takes)}")
     for number, (arg, kinds) in enumerate(zip(args, takes, strict=False), 1):
         if arg.kind not in kinds:
             wanted = " or ".join(_CALLED[kind] for kind in kinds)
-            raise refused(f"{name} with {named(arg.kind)} as argument {number}", f"it takes {wanted}: write CAST(…)")
+            raise unsupported(f"{name} with {named(arg.kind)} as argument {number}", f"it takes {wanted}: write CAST(…)")
     return Term(op, result, tuple(args))
 
 
 def _of_numbers(name: str, args: Sequence[Term]) -> Term:
     for arg in args:
         if not is_number(arg.kind):
-            raise refused(f"{name} of {named(arg.kind)}", "it takes numbers")
+            raise unsupported(f"{name} of {named(arg.kind)}", "it takes numbers")
     if name in ("round", "trunc") and len(args) == 2:
         return _to_digits(name, *args)
     if len(args) != (2 if name in ("power", "mod") else 1):
-        raise refused(f"{name} with {len(args)} arguments", f"it takes {2 if name in ('power', 'mod') else 1}")
+        raise unsupported(f"{name} with {len(args)} arguments", f"it takes {2 if name in ('power', 'mod') else 1}")
     of = args[0]
     if name == "mod":
         return terms.arithmetic("%", *args)
@@ -89,9 +90,9 @@ def _of_numbers(name: str, args: Sequence[Term]) -> Term:
 
 def _to_digits(name: str, of: Term, digits: Term) -> Term:
     if of.kind == "float64":
-        raise refused(f"{name} of float64 to a number of digits", f"PostgreSQL has it of decimals: write {name}(x::decimal(18, 4), 2)")
+        raise unsupported(f"{name} of float64 to a number of digits", f"PostgreSQL has it of decimals: write {name}(x::decimal(18, 4), 2)")
     if digits.op != "constant" or digits.kind != "int64" or digits.value is None:
-        raise refused(f"{name} to a varying number of digits", f"write a constant: {name}(x, 2)")
+        raise unsupported(f"{name} to a varying number of digits", f"write a constant: {name}(x, 2)")
     return _rounded(name, of if digits_of(of.kind) else terms.cast(of, decimal_kind(19, 0)), digits.value)
 
 
@@ -102,22 +103,22 @@ def _rounded(name: str, of: Term, places: int) -> Term:
     digits = precision - scale + kept + (name != "trunc" and places < scale)
     if digits > terms.MOST_DIGITS:
         said = f"it would need {digits} digits, and a decimal has at most {terms.MOST_DIGITS}"
-        raise refused(f"{name} of {of.kind} to {places} digits", f"{said}: cast it to fewer digits")
+        raise unsupported(f"{name} of {of.kind} to {places} digits", f"{said}: cast it to fewer digits")
     return Term(name, decimal_kind(max(digits, 1), kept), (of,), places)
 
 
 def joined(op: str, parts: Sequence[Term]) -> Term:
     """Return `||`, `concat` or `concat_ws`, whose first part is the separator: of texts, and of values that have one form as text."""
     if op == "concat_ws" and len(parts) < 2:
-        raise refused("concat_ws with 1 argument", "it takes a separator and the values to join: concat_ws(', ', a, b)")
+        raise unsupported("concat_ws with 1 argument", "it takes a separator and the values to join: concat_ws(', ', a, b)")
     if op == "concat_ws" and parts[0].kind != "string":
-        raise refused(f"concat_ws with {named(parts[0].kind)} as separator", "it takes a text: write concat_ws(', ', a, b)")
+        raise unsupported(f"concat_ws with {named(parts[0].kind)} as separator", "it takes a text: write concat_ws(', ', a, b)")
     made = list[Term]()
     for part in parts:
         takes = _JOINED if op == "||" else _JOINED[:3]  # concat writes a bool as t or f
         if part.kind not in takes and digits_of(part.kind) is None:
-            raise refused(f"{op} of {named(part.kind)}", "it takes texts: write CAST(… AS text)")
+            raise unsupported(f"{op} of {named(part.kind)}", "it takes texts: write CAST(… AS text)")
         made.append(terms.cast(part, "string"))
     if op == "||" and all(part.kind != "string" for part in parts):
-        raise refused(f"|| of {' and '.join(part.kind for part in parts)}", "one side has to be a text: write CAST(… AS text)")
+        raise unsupported(f"|| of {' and '.join(part.kind for part in parts)}", "one side has to be a text: write CAST(… AS text)")
     return Term(op, "string", tuple(made))

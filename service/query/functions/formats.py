@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from service.query.terms import refused
+from service.errors import unsupported
 
 MONTHS = (
     "January", "February", "March", "April", "May", "June", "July", "August", "September", "October", "November", "December",
@@ -38,14 +38,14 @@ Part = str | tuple[str, str]
 
 def parts_of(pattern: str) -> tuple[Part, ...]:
     if len(pattern) > LONGEST_PATTERN:
-        raise refused(f"a pattern of {len(pattern)} characters", f"to_char takes at most {LONGEST_PATTERN}")
+        raise unsupported(f"a pattern of {len(pattern)} characters", f"to_char takes at most {LONGEST_PATTERN}")
     parts, at = list[Part](), 0
     while at < len(pattern):
         found = _TOKEN.match(pattern, at)
         if found is None:
             known = ", ".join((*_NUMBERS, *_NAMES, *_HALVES))
             said = f"its patterns are {known}, with FM before them; other letters are written in double quotes"
-            raise refused(f"{pattern[at : at + 10]!r} in a pattern of to_char", said)
+            raise unsupported(f"{pattern[at : at + 10]!r} in a pattern of to_char", said)
         quoted, fill, word, other = found.groups()
         parts.append(_part(word, bool(fill)) if word else re.sub(r"\\(.)", r"\1", quoted, flags=re.DOTALL) if other is None else other)
         at = found.end()

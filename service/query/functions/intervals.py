@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from service.errors import unsupported
 from service.query import terms
 from service.query.conditions import ColumnRef, IntervalRef, Term
 from service.query.scope import Scope
-from service.query.terms import refused
 
 
 def intersection_end(intervals: Sequence[IntervalRef], scope: Scope, side: str) -> Term:
@@ -32,7 +32,7 @@ def _end(intervals: Sequence[IntervalRef], scope: Scope, side: str) -> Term:
         moved = int(getattr(declared, f"{side}_open")) - int(getattr(first, f"{side}_open"))
         if moved:
             if term.kind not in ("int64", "date", "timestamp"):
-                raise refused(f"{ref} with {intervals[0]} in an expression", "their bounds differ: select it alone")
+                raise unsupported(f"{ref} with {intervals[0]} in an expression", "their bounds differ: select it alone")
             one = Term("constant", "int64", (), moved if side == "start" else -moved)
             term = terms.arithmetic("+", term, one) if term.kind != "timestamp" else terms.moved(term, 0, one.value)
         found.append(term)

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from livejoin.wire.kinds import decimal_kind
 from livejoin.wire.values.local_times import is_zone
+from service.errors import unsupported
 from service.query import terms
 from service.query.conditions import Term
 from service.query.functions.formats import parts_of
-from service.query.terms import LOCAL, is_elapsed, named, refused
+from service.query.terms import LOCAL, is_elapsed, named
 
 _SMALL, _YEARS = decimal_kind(2, 0), decimal_kind(7, 0)
 _OF_DATES = {
@@ -33,12 +34,12 @@ def extracted(field: str, of: Term, as_float: bool) -> Term:
     """Return `extract(field FROM of)`, a decimal, or `date_part(field, of)`, a float64."""
     what = "date_part" if as_float else "extract"
     if of.kind not in _FIELDS or (of.kind == "int64" and not is_elapsed(of)):
-        raise refused(f"{what} of {named(of.kind)}", "it takes a timestamp, a date, a time, or a difference of two timestamps")
+        raise unsupported(f"{what} of {named(of.kind)}", "it takes a timestamp, a date, a time, or a difference of two timestamps")
     field = field.lower()
     field = field if field in _FIELDS[of.kind] else field.removesuffix("s") if field.removesuffix("s") in _FIELDS[of.kind] else f"{field}s"
     kind = _FIELDS[of.kind].get(field)
     if kind is None:
-        raise refused(f"{what} of {field.removesuffix('s')} from {named(of.kind)}", f"its parts are {', '.join(_FIELDS[of.kind])}")
+        raise unsupported(f"{what} of {field.removesuffix('s')} from {named(of.kind)}", f"its parts are {', '.join(_FIELDS[of.kind])}")
     term = Term("extract", kind, (of,), field)
     return terms.cast(term, "float64") if as_float else term
 
@@ -49,7 +50,7 @@ def in_zone(of: Term, zone: str) -> Term:
     if of.kind == "date":
         of = terms.cast(of, "timestamp")
     if of.kind not in ("timestamp", LOCAL):
-        raise refused(f"AT TIME ZONE of {named(of.kind)}", "it takes a timestamp")
+        raise unsupported(f"AT TIME ZONE of {named(of.kind)}", "it takes a timestamp")
     return Term("to_local", LOCAL, (of,), zone) if of.kind == "timestamp" else Term("from_local", "timestamp", (of,), zone)
 
 
@@ -58,7 +59,7 @@ def truncated_in(unit: str, of: Term, zone: str) -> Term:
     _check(zone)
     of = terms.cast(of, "timestamp") if of.kind == "date" else of
     if of.kind != "timestamp":
-        raise refused(f"date_trunc of {named(of.kind)} with a time zone", "it takes a timestamp")
+        raise unsupported(f"date_trunc of {named(of.kind)} with a time zone", "it takes a timestamp")
     terms.truncated(unit, of)
     if terms.is_of_days(unit):
         return in_zone(terms.truncated(unit, in_zone(of, zone)), zone)
@@ -67,14 +68,14 @@ def truncated_in(unit: str, of: Term, zone: str) -> Term:
 
 def _check(zone: str) -> None:
     if not is_zone(zone):
-        raise refused(f"the time zone {zone!r}", "write a name of the IANA database, such as 'Europe/Berlin' or 'UTC'")
+        raise unsupported(f"the time zone {zone!r}", "write a name of the IANA database, such as 'Europe/Berlin' or 'UTC'")
 
 
 def binned(micros: int, of: Term, origin: Term) -> Term:
     if not {of.kind, origin.kind} <= {"date", "timestamp", LOCAL}:
-        raise refused(f"date_bin of {named(of.kind)} and {named(origin.kind)}", "it takes an interval and two timestamps")
+        raise unsupported(f"date_bin of {named(of.kind)} and {named(origin.kind)}", "it takes an interval and two timestamps")
     if micros <= 0:
-        raise refused("date_bin with an interval that is not positive", "write one such as INTERVAL '15 minutes'")
+        raise unsupported("date_bin with an interval that is not positive", "write one such as INTERVAL '15 minutes'")
     of, origin = terms.alike("date_bin", (of, origin))
     kind = LOCAL if of.kind == "date" else of.kind
     return Term("date_bin", kind, (terms.cast(of, kind), terms.cast(origin, kind)), micros)
@@ -83,5 +84,5 @@ def binned(micros: int, of: Term, origin: Term) -> Term:
 def shown(of: Term, pattern: str) -> Term:
     """Return `to_char(of, pattern)`."""
     if of.kind not in ("timestamp", "date", LOCAL):
-        raise refused(f"to_char of {named(of.kind)}", "it takes a timestamp or a date; write CAST(… AS text) for numbers")
+        raise unsupported(f"to_char of {named(of.kind)}", "it takes a timestamp or a date; write CAST(… AS text) for numbers")
     return Term("to_char", "string", (of,), parts_of(pattern))

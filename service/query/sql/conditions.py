@@ -12,8 +12,8 @@ from typing import NamedTuple
 
 from sqlglot import exp
 
-from service.errors import Problem
-from service.query.assembly import Draft, Inequality, SubqueryDraft, unsupported
+from service.errors import Problem, unsupported
+from service.query.assembly import Draft, Inequality, SubqueryDraft
 from service.query.conditions import ColumnRef, IntervalRef
 from service.query.filters import OPPOSITE
 from service.query.scope import Scope

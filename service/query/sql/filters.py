@@ -13,8 +13,9 @@ from sqlglot import exp
 
 from livejoin.wire.grammar import INT64_MAX, INT64_MIN
 from livejoin.wire.kinds import MOST_DIGITS, digits_of
+from service.errors import unsupported
 from service.query import terms
-from service.query.assembly import Draft, unsupported
+from service.query.assembly import Draft
 from service.query.conditions import ColumnRef, columns_of
 from service.query.filters import holds, on_nulls
 from service.query.literals import BadLiteral, Physical

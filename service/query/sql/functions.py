@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from sqlglot import exp
 
-from service.query.assembly import unsupported
+from service.errors import unsupported
 from service.query.functions.calls import NUMERIC, SIGNATURES
 from service.query.literals import BadLiteral, read_interval
 

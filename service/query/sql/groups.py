@@ -6,8 +6,8 @@ from collections.abc import Callable, Sequence
 
 from sqlglot import exp
 
-from service.errors import Problem
-from service.query.assembly import Draft, check_output_name, column_output, unsupported
+from service.errors import Problem, unsupported
+from service.query.assembly import Draft, check_output_name, column_output
 from service.query.conditions import Term
 from service.query.filters import OPPOSITE, holds
 from service.query.groups import UNITS, GroupsDraft, distinct_of, refuse_stretch

@@ -10,8 +10,7 @@ from typing import NamedTuple
 from sqlglot import exp
 
 from livejoin.wire.schema import NAME, RelationDefinition
-from service.errors import Problem
-from service.query.assembly import unsupported
+from service.errors import Problem, unsupported
 from service.query.conditions import ColumnRef, IntervalRef
 from service.query.model import MAX_ALIASES, STRETCHES
 from service.query.scope import Scope

@@ -7,7 +7,7 @@ from typing import NamedTuple
 from sqlglot import exp
 
 from livejoin.wire.kinds import digits_of
-from service.query.assembly import unsupported
+from service.errors import unsupported
 from service.query.sql.names import Names
 
 _KINDS = {

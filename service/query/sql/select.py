@@ -17,8 +17,8 @@ from sqlglot.parsers.postgres import PostgresParser
 from sqlglot.tokenizer_core import TokenType
 
 from livejoin.wire.schema import RelationDefinition
-from service.errors import Problem
-from service.query.assembly import Draft, SubqueryDraft, check_output_name, column_output, computed_outputs, unsupported
+from service.errors import Problem, unsupported
+from service.query.assembly import Draft, SubqueryDraft, check_output_name, column_output, computed_outputs
 from service.query.conditions import ColumnRef
 from service.query.latest import is_latest, read_as_of, read_latest
 from service.query.model import STRETCHES, Output, SubqueryKind

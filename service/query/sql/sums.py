@@ -13,7 +13,8 @@ from typing import NamedTuple
 
 from sqlglot import exp
 
-from service.query.assembly import Inequality, unsupported
+from service.errors import unsupported
+from service.query.assembly import Inequality
 from service.query.conditions import ColumnRef
 from service.query.literals import BadLiteral, difference, number_from, read_interval
 from service.query.sql.filters import MIRRORED

@@ -9,8 +9,8 @@ from sqlglot import exp
 
 from livejoin.wire.grammar import INT64_MAX, INT64_MIN
 from livejoin.wire.kinds import decimal_kind, digits_of
+from service.errors import unsupported
 from service.query import terms
-from service.query.assembly import unsupported
 from service.query.conditions import IntervalRef, Term
 from service.query.filters import pattern
 from service.query.functions.calls import SIGNATURES, called, joined

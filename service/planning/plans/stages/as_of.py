@@ -6,10 +6,10 @@ is enumerated is a row, and a change costs its delta.
 
 from __future__ import annotations
 
+from service.errors import unsupported
 from service.planning.meets import Relations, can_be_endpoint
 from service.planning.plans.plan import THEOREM_1, Plan, first_notes, keys_of_two, names
 from service.planning.plans.stages.latest import ties_of
-from service.query.assembly import unsupported
 from service.query.model import Query, Span
 
 
