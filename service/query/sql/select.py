@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
-from itertools import chain
 from typing import Any, ClassVar, TypeVar
 
 from sqlglot import exp
@@ -19,14 +18,14 @@ from sqlglot.tokenizer_core import TokenType
 from livejoin.wire.schema import RelationDefinition
 from service.errors import Problem, unsupported
 from service.query.assembly import Draft, SubqueryDraft, check_output_name, column_output, computed_outputs
-from service.query.conditions import ColumnRef
 from service.query.latest import is_latest, read_as_of, read_latest
 from service.query.model import STRETCHES, Output, SubqueryKind
 from service.query.scope import Scope, check_relation
 from service.query.set_operations import Expression, SetOperation
+from service.query.sql.columns import check_names, merged, read_star
 from service.query.sql.conditions import Conditions, ReadSubquery
 from service.query.sql.groups import is_grouped, read_groups
-from service.query.sql.names import JoinedRelation, Names, Shown, Source, Sources, Text, bad_query, fold, is_comma, is_public, read_sources
+from service.query.sql.names import JoinedRelation, Names, Shown, Source, Sources, Text, bad_query, fold, is_comma, is_public
 from service.query.sql.output_names import CALLED, name_of, told_apart
 from service.query.sql.terms import read_term
 from service.query.sql.text import BoundedParser, check_operators, parse
@@ -48,7 +47,6 @@ _CLAUSES = {
     "into": ("INTO", "omit it; the name of the view is in the URL"),
 }
 T = TypeVar("T")
-_SOURCES = ("from_", "joins", "with_")
 _FIRST_OF_EACH = ", or write QUALIFY ROW_NUMBER() OVER (…) <= n for the first of each key"
 _GROUPED = ("distinct", "group", "having")
 
@@ -129,7 +127,7 @@ def read_query(tree: exp.Expr, source: Source, relations: Mapping[str, RelationD
     source.finish()
     for branch in _branches(tree):
         with source.noting():
-            _check_names(branch, source, relations)
+            check_names(branch, source, relations)
     source.finish()
     made: Expression | None = None
     with source.noting():
@@ -190,50 +188,6 @@ def _read_query(tree: exp.Expr, source: Source, relations: Mapping[str, Relation
     return SetOperation(left, "UNION" if isinstance(tree, exp.Union) else "EXCEPT", right, ordered)
 
 
-def _check_names(
-    select: exp.Select, source: Source, relations: Mapping[str, RelationDefinition], outer: Scope | None = None
-) -> Sources | None:
-    """Return FROM of a SELECT, after checking every column and interval in SELECT, ON, WHERE and QUALIFY; None if it reads from anything
-    but relations."""
-    sources = read_sources(select, source, relations, outer)
-    if sources is None:
-        return None
-    _write_out(select, sources)
-    parts = [(one, sources.names) for one in (*select.expressions, *filter(None, map(select.args.get, ("where", "qualify", "order"))))]
-    named = {one.alias or name_of(one) for one in select.expressions}
-    for part, names in (*parts, *((one.join.args.get("on"), one.names) for one in sources.joined)):
-        for column in _own_columns(part) if part is not None else ():
-            if not isinstance(part, exp.Order) or column.args.get("table") or fold(column.this) not in named:
-                with source.noting():
-                    names.check(column)
-    return sources
-
-
-def _write_out(select: exp.Select, sources: Sources) -> None:
-    """Replace each name that means a column of both sides of a FULL JOIN, by USING, by COALESCE of the two."""
-    either = {refs[0].column: refs for refs in sources.names.shown if len(refs) > 1}
-    for part in chain(*(value if isinstance(value, list) else [value] for name, value in select.args.items() if name not in _SOURCES)):
-        for column in list(_own_columns(part)) if either and isinstance(part, exp.Expr) else ():
-            if not column.args.get("table") and (refs := either.get(fold(column.this))) is not None:
-                column.replace(_merged(refs, column.this))
-
-
-def _merged(refs: Shown, written: exp.Identifier | None = None) -> exp.Coalesce:
-    """Return the value of a column of both sides of a FULL JOIN; it keeps the name and the position of what was written."""
-    columns = [exp.Column(this=exp.to_identifier(ref.column, quoted=True), table=exp.to_identifier(ref.alias)) for ref in refs]
-    made = exp.Coalesce(this=columns[0], expressions=columns[1:])
-    made.meta.update({} if written is None else written.meta)
-    made.meta[CALLED] = refs[0].column
-    return made
-
-
-def _own_columns(part: exp.Expr) -> Iterator[exp.Column]:
-    """Yield the columns of a clause, except those in subqueries and those that * leaves out."""
-    for node in part.walk(prune=lambda n: isinstance(n, exp.Query | exp.Star)):
-        if isinstance(node, exp.Column):
-            yield node
-
-
 def _read_subquery(query: exp.Expr, words: str, outer: Scope, source: Source, relations: Mapping[str, RelationDefinition]) -> Draft:
     """Read the SELECT in EXISTS (…), NOT EXISTS (…) or IN (…); for IN, including what it selects."""
     if not isinstance(query, exp.Select):
@@ -247,7 +201,7 @@ def _read_select(
     """Read a SELECT. `outer`: for a part, the enclosing scope; what a part selects does not matter, except in IN. `words`: what part it
     is."""
     known = source.count
-    sources = _check_names(select, source, relations, outer)
+    sources = check_names(select, source, relations, outer)
     source.require_no_more(known)
     _refuse_clauses(select, source, words)
     readable = list[exp.Expr]()
@@ -427,7 +381,7 @@ def _read_output(expression: exp.Expr, names: Names) -> list[Output]:
 
 def _outputs_of(expression: exp.Expr, names: Names) -> list[Output]:
     if isinstance(expression, exp.Star) or (isinstance(expression, exp.Column) and isinstance(expression.this, exp.Star)):
-        return [_shown_output(refs, names) for refs in _read_star(expression, names)]
+        return [_shown_output(refs, names) for refs in read_star(expression, names)]
     name = None
     if isinstance(expression, exp.Alias):
         try:
@@ -449,24 +403,4 @@ def _outputs_of(expression: exp.Expr, names: Names) -> list[Output]:
 def _shown_output(refs: Shown, names: Names) -> Output:
     if len(refs) == 1:
         return column_output(refs[0])
-    return Output(refs[0].column, "term", None, (), read_term(_merged(refs), names))
-
-
-def _read_star(expression: exp.Star | exp.Column, names: Names) -> list[Shown]:
-    """Read `*` or `x.*`, perhaps with EXCLUDE."""
-    star, shown = expression, list(names.shown)
-    if isinstance(expression, exp.Column):
-        star, of = expression.this, fold(expression.args["table"])
-        shown = [(ColumnRef(of, column.name),) for column in names.scope.definition(of, "*").columns]
-    for what, value in star.args.items():
-        if value and what != "except_":
-            raise unsupported(f"{what.upper()} behind *", "name the columns")
-    for column in star.args.get("except_") or []:
-        if not isinstance(column, exp.Column):
-            raise names.bad(column, f"EXCLUDE takes names of columns, not {column.sql(Dialect)}")
-        alias, name = (fold(column.args["table"]) if column.args.get("table") else None), fold(column.this)
-        left = [refs for refs in shown if refs[0].column != name or alias not in (None, *(ref.alias for ref in refs))]
-        if len(left) == len(shown):
-            raise names.bad(column, f"EXCLUDE: * has no column {column.sql(Dialect)}")
-        shown = left
-    return shown
+    return Output(refs[0].column, "term", None, (), read_term(merged(refs), names))
