@@ -18,8 +18,8 @@ from livejoin.wire.kinds import SENT_TYPES, kept
 from service.query.conditions import Condition, Either, Filter, Holds
 from service.query.model import AGGREGATE, GROUP, VARIANCES, Aggregate, Grouping
 from service.tables.masks import holding, select_mask
-from service.tables.terms import evaluated
 from service.tables.truncation import trunc_dates, trunc_timestamps
+from service.tables.values.terms import evaluated
 
 Ints = npt.NDArray[np.int64]
 _DATE = pa.date32()

@@ -19,12 +19,13 @@ import numpy as np
 import pyarrow as pa
 
 from service.tables.changes import DELETE, SIGNS, Runs, in_order, parted
+from service.tables.domains import Domain
 from service.tables.inputs import Input
 from service.tables.interest import Interest, TouchedRows
 from service.tables.loading import IndexLoad
 from service.tables.resolution import Indices, Resolution
 from service.tables.shared_index import Order, SharedIndex, joined
-from service.tables.store import FREED_AT_ONCE, Domain, Numbers
+from service.tables.store import FREED_AT_ONCE, Numbers
 from structures.index.indexes import Entries, IndexCursor, OrderedIndexes, Run
 from structures.index.layout import IndexArena
 from structures.index.planting import IndexLoader

@@ -19,7 +19,7 @@ from service.query.conditions import ColumnRef, Condition, Either, Holds, column
 from service.query.model import Comparison
 from service.tables.arrow import null_mask
 from service.tables.endpoints import TEXT_OR_BOOL, numbers, sums, sums_of_floats
-from service.tables.terms import COMPARED, evaluated
+from service.tables.values.terms import COMPARED, evaluated
 from service.tables.values.texts import like_mask
 
 Mask = npt.NDArray[np.bool_]

@@ -22,7 +22,7 @@ from service.query.conditions import ColumnRef, IntervalRef
 from service.query.model import Output, Query, is_stretch
 from service.query.terms import is_nullable
 from service.tables.endpoints import Ends, endpoints
-from service.tables.terms import evaluated
+from service.tables.values.terms import evaluated
 from structures.core.encoding import NEG_INF, POS_INF, decode_floats, decode_ints
 
 Numbers = npt.NDArray[Any]

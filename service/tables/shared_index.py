@@ -16,10 +16,10 @@ import pyarrow.compute as pc
 
 from service.tables.arrow import is_text, null_mask, reader
 from service.tables.changes import DELETE, ENTER, INSERT, LEAVE, DividedRun
+from service.tables.domains import Domain
 from service.tables.inputs import Input
 from service.tables.interest import Selection
 from service.tables.resolution import Indices, Slots
-from service.tables.store import Domain
 from structures.core.encoding import encode_any_floats
 from structures.index.indexes import NO_ENTRIES, Entries
 

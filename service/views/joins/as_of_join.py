@@ -28,9 +28,10 @@ import pyarrow as pa
 from service.planning.plans.plan import Plan
 from service.query.model import Query
 from service.tables.changes import DELETE, ENTER, INSERT, LEAVE, SIGNS, Runs, order_of, parted
+from service.tables.domains import Domain
 from service.tables.inputs import Codes, Input, ends_of, joined
 from service.tables.resolution import NO_SLOTS, Resolution, Slots
-from service.tables.store import FREED_AT_ONCE, Domain, Numbers
+from service.tables.store import FREED_AT_ONCE, Numbers
 from service.views.deltas import Combination, Sink
 from service.views.joins.indexed_cursor import Scan
 from service.views.joins.outer_cursor import CursorChain

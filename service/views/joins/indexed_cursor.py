@@ -12,10 +12,11 @@ import pyarrow as pa
 
 from service.planning.binding import Binding, Index, Step
 from service.query.model import Span
+from service.tables.domains import Domain
 from service.tables.inputs import Input, Source, ends_of, joined, read, text_pieces
 from service.tables.masks import compare, residual_columns, residual_mask
 from service.tables.resolution import NO_SLOTS, Slots
-from service.tables.store import FREED_AT_ONCE, Domain, Numbers, Table
+from service.tables.store import FREED_AT_ONCE, Numbers, Table
 from service.views.deltas import Combination
 from service.views.joins.protocol import Bounds
 from structures.core.encoding import NEG_INF, POS_INF

@@ -14,10 +14,11 @@ import pyarrow as pa
 from service.planning.plans.plan import Plan
 from service.query.model import Query
 from service.tables.changes import DELETE, ENTER, INSERT, LEAVE, SIGNS, DividedRun, Runs, parted
+from service.tables.domains import Domain
 from service.tables.estimates import shares_of
 from service.tables.inputs import BoxSource, Input, Source, joined
 from service.tables.resolution import NO_SLOTS, Indices, Resolution, Slots
-from service.tables.store import FREED_AT_ONCE, Domain, Numbers
+from service.tables.store import FREED_AT_ONCE, Numbers
 from service.views.deltas import Combination, Sink
 from service.views.joins.protocol import Bounds, Defaults, Store
 from service.views.joins.slots_cursor import SlotsCursor, SlotSource

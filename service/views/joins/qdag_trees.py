@@ -18,9 +18,9 @@ import pyarrow.compute as pc
 from service.planning.hypergraph import Attribute
 from service.tables.arrow import is_text, null_mask
 from service.tables.changes import DELETE, ENTER, INSERT, LEAVE, DividedRun, in_order
+from service.tables.domains import Domain
 from service.tables.inputs import Input
 from service.tables.resolution import Slots
-from service.tables.store import Domain
 from structures.qdag.run import STEP_DELETE, STEP_ENTER, STEP_INSERT, STEP_LEAVE
 
 Entries = npt.NDArray[np.int32]

@@ -15,9 +15,10 @@ import pyarrow as pa
 from service.planning.hypergraph import Hypergraph
 from service.planning.quadtree_shapes import Shapes
 from service.tables.changes import DividedRun, Runs, by_version, parted
+from service.tables.domains import Domain
 from service.tables.inputs import Input
 from service.tables.resolution import Resolution, Slots
-from service.tables.store import FREED_AT_ONCE, Domain, Numbers
+from service.tables.store import FREED_AT_ONCE, Numbers
 from service.views.deltas import Sink
 from service.views.joins.protocol import Defaults, Store
 from service.views.joins.qdag_trees import Base, Entries, Keys

@@ -22,10 +22,11 @@ import pyarrow as pa
 from service.planning.binding import Index
 from service.planning.tree_shape import Edge, behind, outward
 from service.tables.changes import DELETE, ENTER, INSERT, SIGNS, AliasChanges, DividedRun, Runs, in_order, parted
+from service.tables.domains import Domain
 from service.tables.inputs import NEWEST, Input, ends_of, read
 from service.tables.masks import Mask, select_mask
 from service.tables.resolution import NO_SLOTS, Indices, Resolution, Slots
-from service.tables.store import FREED_AT_ONCE, Domain, Numbers, Table
+from service.tables.store import FREED_AT_ONCE, Numbers, Table
 from service.views.deltas import Sink
 from service.views.joins.indexed_cursor import Scan
 from service.views.joins.protocol import Bounds, Defaults, Store

@@ -13,10 +13,10 @@ import numpy.typing as npt
 
 from service.planning.plans.plan import CountedJoin, InnerJoin, Plan
 from service.tables.changes import DividedRun, Runs, order_of, parted, versions_of
+from service.tables.domains import Domain
 from service.tables.inputs import NEWEST, ChosenEntries, Codes, Input, Source, ends_of, joined
 from service.tables.relations import Relation
 from service.tables.resolution import Indices, Resolution, Slots
-from service.tables.store import Domain
 from service.views.joins.outer_join import named
 from structures.core.entries import NO_ENTRIES, Entries
 from structures.event_tree import runs as kinds

@@ -19,10 +19,11 @@ from livejoin.wire.kinds import KEPT_TYPES, decimal_kind, digits_of, kept, sent
 from livejoin.wire.schema import RelationDefinition
 from service.query.model import Output, Query
 from service.tables.arrow import is_text, null_mask, reader
+from service.tables.domains import Domain
 from service.tables.inputs import Input
 from service.tables.projection import Projection
 from service.tables.resolution import Slots
-from service.tables.store import Domain, Table, pieces
+from service.tables.store import Table, pieces
 from service.tables.truncation import trunc_dates, trunc_timestamps
 from service.views.deltas import Combination
 from service.views.nulls import loosened

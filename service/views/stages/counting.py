@@ -20,9 +20,10 @@ from service.planning.plans.plan import Plan
 from service.query.conditions import ColumnRef, IntervalRef
 from service.query.model import GroupColumn, Output, Query
 from service.tables.changes import Runs, order_of, parted
+from service.tables.domains import Domain
 from service.tables.inputs import NEWEST, Codes, Input, Source
 from service.tables.resolution import NO_SLOTS, Resolution, Slots
-from service.tables.store import FREED_AT_ONCE, PIECE_ROWS, Domain, Numbers
+from service.tables.store import FREED_AT_ONCE, PIECE_ROWS, Numbers
 from service.views.joins.protocol import Defaults, Store
 from service.views.shown import Definitions
 from service.views.stages.aggregates import RAW
@@ -495,6 +496,5 @@ def _position(query: Query, output: Output) -> int:
 
 def _open_ends(output: Output, query: Query, definitions: Definitions) -> int:
     """By how much a length exceeds the one of its closed interval."""
-    ref = output.intervals[0]
-    interval = definitions[dict(query.aliases)[ref.alias]].intervals[ref.interval]
+    interval = definitions[dict(query.aliases)[output.intervals[0].alias]].intervals[output.intervals[0].interval]
     return int(interval.start_open) + int(interval.end_open)

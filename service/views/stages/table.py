@@ -20,7 +20,7 @@ from service.tables.inputs import Input
 from service.tables.masks import holding, select_mask
 from service.tables.resolution import NO_SLOTS, Slots
 from service.tables.store import Numbers, Table
-from service.tables.terms import COMPARED, evaluated
+from service.tables.values.terms import COMPARED, evaluated
 from service.views.deltas import Combination, look_alike
 from service.views.shown import Definitions
 from service.views.stages import wide

@@ -185,7 +185,7 @@ def test_rows_whose_texts_together_are_too_long_are_evaluated_in_parts(monkeypat
     view = parse_view("v", {"sql": "SELECT length(replace(t, 'a', repeat_)) AS x FROM t".replace("repeat_", f"'{'b' * 1000}'")}, {"t": T})
     none = dict.fromkeys(T.arrow_schema().names)
     batch = pa.RecordBatch.from_pylist([none | {"id": i, "t": "a" * i or None} for i in range(50)], schema=T.arrow_schema())
-    monkeypatch.setattr("service.tables.terms._MOST_BYTES", 5000)
+    monkeypatch.setattr("service.tables.values.terms._MOST_BYTES", 5000)
     found = Projection(view.query, {"t": T}).rows({"t": batch}).column(0).to_pylist()
     assert found == [None, *(1000 * i for i in range(1, 50))]
 

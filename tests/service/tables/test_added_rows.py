@@ -7,7 +7,8 @@ import pyarrow as pa
 import pytest
 
 from livejoin.wire.batch import RowBlock
-from service.tables.store import Domain, Table
+from service.tables.domains import Domain
+from service.tables.store import Table
 from structures.rows.reading import Run
 from structures.rows.succession import Succession, SuccessionRows
 

@@ -9,7 +9,8 @@ import pyarrow.compute as pc
 import pytest
 
 from livejoin.wire.batch import RowBlock
-from service.tables.store import Domain, Table
+from service.tables.domains import Domain
+from service.tables.store import Table
 from service.views.deltas import equal_rows
 from structures.core.kernel import JIT, _listed
 from structures.rows import rows

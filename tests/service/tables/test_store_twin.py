@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule, run_state_machine_as_test
 
 from livejoin.wire.batch import RowBlock
-from service.tables.store import Domain, Table
+from service.tables.domains import Domain
+from service.tables.store import Table
 from structures.core.kernel import JIT
 from structures.rows.key_table import ALL_BITS
 
