@@ -26,7 +26,8 @@ class Scope:
             check_relation(relation, relations)
         self.aliases, self._outer = dict(aliases), outer
         self._visible = {**(outer.aliases if outer is not None else {}), **aliases}
-        self._definitions = {alias: relations[relation] for alias, relation in self._visible.items()}
+        own = {alias: relations[relation] for alias, relation in aliases.items()}
+        self._definitions: dict[str, RelationDefinition] = {**(outer._definitions if outer is not None else {}), **own}
         self._hidden: Mapping[str, str] = {}
         self._merged: list[list[ColumnRef]] = []  # columns that USING makes one: first the one that the name alone means
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from itertools import chain
+from typing import TypeGuard
 
 from sqlglot import exp
 
@@ -29,7 +30,7 @@ def check_names(
     parts = [(one, sources.names) for one in (*select.expressions, *filter(None, map(select.args.get, ("where", "qualify", "order"))))]
     named = {one.alias or name_of(one) for one in select.expressions}
     for part, names in (*parts, *((one.join.args.get("on"), one.names) for one in sources.joined)):
-        for column in _own_columns(part) if part is not None else ():
+        for column in own_columns(part) if part is not None else ():
             if not isinstance(part, exp.Order) or column.args.get("table") or fold(column.this) not in named:
                 with source.noting():
                     names.check(column)
@@ -40,7 +41,7 @@ def _write_out(select: exp.Select, sources: Sources) -> None:
     """Replace each name that means a column of both sides of a FULL JOIN, by USING, by COALESCE of the two."""
     either = {refs[0].column: refs for refs in sources.names.shown if len(refs) > 1}
     for part in chain(*(value if isinstance(value, list) else [value] for name, value in select.args.items() if name not in _SOURCES)):
-        for column in list(_own_columns(part)) if either and isinstance(part, exp.Expr) else ():
+        for column in list(own_columns(part)) if either and isinstance(part, exp.Expr) else ():
             if not column.args.get("table") and (refs := either.get(fold(column.this))) is not None:
                 column.replace(merged(refs, column.this))
 
@@ -54,11 +55,16 @@ def merged(refs: Shown, written: exp.Identifier | None = None) -> exp.Coalesce:
     return made
 
 
-def _own_columns(part: exp.Expr) -> Iterator[exp.Column]:
+def own_columns(part: exp.Expr) -> Iterator[exp.Column]:
     """Yield the columns of a clause, except those in subqueries and those that * leaves out."""
     for node in part.walk(prune=lambda n: isinstance(n, exp.Query | exp.Star)):
         if isinstance(node, exp.Column):
             yield node
+
+
+def is_star(node: exp.Expr) -> TypeGuard[exp.Star | exp.Column]:
+    """Return whether this is `*` or `x.*`."""
+    return isinstance(node, exp.Star) or (isinstance(node, exp.Column) and isinstance(node.this, exp.Star))
 
 
 def read_star(expression: exp.Star | exp.Column, names: Names) -> list[Shown]:

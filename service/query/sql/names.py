@@ -223,7 +223,7 @@ def read_sources(select: exp.Select, source: Source, relations: Mapping[str, Rel
         raise unsupported(f"a join of {len(tables)} relations", f"a view joins at most {MAX_ALIASES}")
     aliases: dict[str, str] = {}
     for table in tables:
-        alias = _alias(table)
+        alias = alias_of(table)
         if not NAME.fullmatch(alias):
             raise source.bad(table, f"the alias {alias!r} does not match {NAME.pattern}")
         if alias in aliases:
@@ -233,7 +233,7 @@ def read_sources(select: exp.Select, source: Source, relations: Mapping[str, Rel
     deleted, later = dict[str, str](), {} if isinstance(source, Fields) else dict.fromkeys(list(aliases)[1:], _LATER)
     apart, shown = list[Shown](), _columns(whole, list(aliases)[:1])  # of `*`: behind a comma another join begins
     for join, own_tables in zip(joins, joined_tables, strict=True):
-        own = [_alias(table) for table in own_tables]
+        own = [alias_of(table) for table in own_tables]
         for alias in own:
             later.pop(alias, None)
         if is_comma(join):
@@ -266,7 +266,7 @@ _LATER = "ON can refer only to relations joined before it; move the condition to
 _DELETED = "the right side of SEMI JOIN and ANTI JOIN is visible in its ON alone"
 
 
-def _alias(table: exp.Expr) -> str:
+def alias_of(table: exp.Expr) -> str:
     given = table.args.get("alias")
     return fold(given.this if given and given.this else table.this)
 

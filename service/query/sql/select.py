@@ -22,7 +22,8 @@ from service.query.latest import is_latest, read_as_of, read_latest
 from service.query.model import STRETCHES, Output, SubqueryKind
 from service.query.scope import Scope, check_relation
 from service.query.set_operations import Expression, SetOperation
-from service.query.sql.columns import check_names, merged, read_star
+from service.query.sql.columns import check_names, is_star, merged, read_star
+from service.query.sql.composing import composed
 from service.query.sql.conditions import Conditions, ReadSubquery
 from service.query.sql.groups import is_grouped, read_groups
 from service.query.sql.names import JoinedRelation, Names, Shown, Source, Sources, Text, bad_query, fold, is_comma, is_public
@@ -31,7 +32,6 @@ from service.query.sql.terms import read_term
 from service.query.sql.text import BoundedParser, check_operators, parse
 
 _CLAUSES = {
-    "with_": ("a WITH clause", "define the view on the relations directly"),
     "distinct": ("DISTINCT", "omit it"),
     "group": ("GROUP BY", "group the rows of the view"),
     "having": ("HAVING", "write the condition in WHERE"),
@@ -125,6 +125,9 @@ def read_query(tree: exp.Expr, source: Source, relations: Mapping[str, RelationD
     source.finish()
     _check_relations(tree, source, relations)
     source.finish()
+    with source.noting():
+        tree = composed(tree, source, relations, partial(_read_select, source=source, relations=relations))
+    source.finish()
     for branch in _branches(tree):
         with source.noting():
             check_names(branch, source, relations)
@@ -212,7 +215,7 @@ def _read_select(
     if not select.args.get("from_"):
         raise unsupported("a SELECT without FROM", "a view reads relations, write FROM …")
     if sources is None:
-        raise unsupported("a subquery or a function in FROM", "write FROM a JOIN b ON … with the names of relations")
+        raise unsupported("a function, VALUES or a join in parentheses in FROM", "write FROM a JOIN b ON … with names of relations")
     for table in sources.tables:
         with source.noting(table):
             _refuse_table(table)
@@ -380,7 +383,7 @@ def _read_output(expression: exp.Expr, names: Names) -> list[Output]:
 
 
 def _outputs_of(expression: exp.Expr, names: Names) -> list[Output]:
-    if isinstance(expression, exp.Star) or (isinstance(expression, exp.Column) and isinstance(expression.this, exp.Star)):
+    if is_star(expression):
         return [_shown_output(refs, names) for refs in read_star(expression, names)]
     name = None
     if isinstance(expression, exp.Alias):

@@ -99,11 +99,6 @@ SELECT country, date_trunc('month', bought) AS month, round(sum(fare), 0) AS tot
 FROM (SELECT t.fare, t.bought, a.country FROM tickets t JOIN flights f ON f.id = t.flight_id JOIN airports a ON a.code = f.origin) x
 GROUP BY country, date_trunc('month', bought);
 
--- instead
-SELECT a.country, date_trunc('month', t.bought) AS month, round(sum(t.fare), 0) AS total
-FROM tickets t JOIN flights f ON f.id = t.flight_id JOIN airports a ON a.code = f.origin
-GROUP BY a.country, date_trunc('month', t.bought);
-
 -- Which flights are delayed and overlap a closure of their origin?
 SELECT DISTINCT f.id FROM flights f JOIN delays d ON d.flight_id = f.id JOIN closures c ON c.airport = f.origin
 WHERE d.minutes > 15 AND tstzrange(c.starts, c.ends) && tstzrange(f.departs, f.arrives);

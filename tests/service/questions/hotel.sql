@@ -78,10 +78,6 @@ SELECT id, price FROM bookings WHERE price > (SELECT avg(price) FROM bookings);
 WITH nights AS (SELECT guest_id, checkout::date - checkin::date AS n FROM bookings WHERE status = 'confirmed')
 SELECT g.country, sum(nights.n) AS nights FROM nights JOIN guests g ON g.id = nights.guest_id GROUP BY g.country;
 
--- instead
-SELECT g.country, sum(b.checkout::date - b.checkin::date) AS nights
-FROM bookings b JOIN guests g ON g.id = b.guest_id WHERE b.status = 'confirmed' GROUP BY g.country;
-
 -- Which rooms have less than four hours for cleaning?
 SELECT a.room_id, a.id AS leaves, b.id AS arrives
 FROM bookings a JOIN bookings b ON a.room_id = b.room_id AND b.checkin >= a.checkout AND b.checkin < a.checkout + INTERVAL '4 hours';

@@ -21,6 +21,7 @@ from service.instance import Instance
 from service.reading.cursors import open_rows
 from service.reading.lookups import Point
 from tests.service.engine.test_engine import as_field
+from tests.service.random_composed import Composed
 from tests.service.random_sql import DEFINITIONS, Rows, Statement, alike, asked, in_duckdb, to_batch
 from tests.service.running import check, in_parts, opened
 from tests.service.twin import Row, values
@@ -60,11 +61,13 @@ class Added:
         return emitted
 
 
-def accepted(engine: Instance, rng: random.Random, count: int) -> tuple[dict[str, Statement], Counter[str]]:
+def accepted(
+    engine: Instance, rng: random.Random, count: int, drawn: type[Statement] = Statement
+) -> tuple[dict[str, Statement], Counter[str]]:
     """Register so many statements; and what was said of the others."""
     views, said = dict[str, Statement](), Counter[str]()
     while len(views) < count:
-        statement = Statement(rng)
+        statement = drawn(rng)
         try:
             engine.put_view(f"v{len(views)}", {"sql": statement.text}, wait=60)
         except Problem as problem:
@@ -130,15 +133,16 @@ def address_space() -> Iterator[None]:
     gc.collect()
 
 
+@pytest.mark.parametrize("drawn", [Statement, Composed])
 @pytest.mark.parametrize(("seed", "count"), CASES)
-def test_duckdb_confirms(tmp_path: Path, seed: int, count: int) -> None:
+def test_duckdb_confirms(tmp_path: Path, seed: int, count: int, drawn: type[Statement]) -> None:
     print("seed", seed)
     rng = random.Random(seed)
     engine, rows = opened(tmp_path), Rows(rng, 24)
     for name, definition in DEFINITIONS.items():
         engine.put_relation(name, definition)
     engine.apply(to_batch(rows.changes(30)))
-    views, said = accepted(engine, rng, count)
+    views, said = accepted(engine, rng, count, drawn)
     print(said)
     added = [Added(engine, name) for name in views]
     for step in range(5):

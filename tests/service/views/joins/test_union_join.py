@@ -380,8 +380,8 @@ SELECT = "SELECT x.id AS n FROM a x"
         ("SELECT duration(x.stay) AS n FROM a x UNION SELECT nr FROM b", "the computed column n in UNION or EXCEPT"),
         (f"{SELECT} UNION (SELECT nr FROM b LIMIT 3)", "LIMIT is not supported"),
         (f"({SELECT} UNION SELECT nr FROM b) LIMIT 3", "LIMIT with UNION or EXCEPT"),
-        (f"WITH q AS (SELECT 1) {SELECT} UNION SELECT nr FROM b", "a WITH clause with UNION or EXCEPT"),
-        (f"{SELECT} UNION VALUES (1)", "a subquery or a function in FROM"),
+        (f"WITH q AS (SELECT 1) {SELECT} UNION SELECT nr FROM b", "a SELECT without FROM"),
+        (f"{SELECT} UNION VALUES (1)", "a function, VALUES or a join in parentheses"),
         (" UNION ".join([SELECT] * 9), "it has 9 relations"),
         (
             "SELECT x.id AS i, x.floor AS j, x.room AS r, x.tag AS t, x.id AS k FROM a x UNION SELECT y.nr, z.nr, y.room, w.note, y.floor"

@@ -1,0 +1,264 @@
+"""WITH and subqueries in FROM: names are resolved, and then `merging` writes the subqueries out.
+
+A subquery shows only the columns that it selects, so each SELECT is read with a definition that stands for each of its subqueries. Every
+column then gets its alias, and *, USING, and what stands for an output are written out: what is merged afterwards means the same anywhere.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import TypeVar
+
+from sqlglot import exp
+
+from livejoin.wire.schema import Column, RelationDefinition
+from service.errors import unsupported
+from service.query.conditions import ColumnRef
+from service.query.sql.columns import check_names, is_star, merged, own_columns, read_star
+from service.query.sql.merging import Subquery, absorb, add_condition, column_of, identifier, merge, queries_of, tables_of
+from service.query.sql.names import Names, Source, Sources, alias_of, fold
+from service.query.sql.output_names import name_of, told_apart
+
+_MOST_NODES = 50_000  # that may be copied
+_Node = TypeVar("_Node", bound=exp.Expr)
+Check = Callable[[exp.Select], object]
+_OF_OUTPUTS = ("group", "order", "distinct")  # clauses that may name an output, or its position
+
+
+def composed(tree: exp.Expr, source: Source, relations: Mapping[str, RelationDefinition], check: Check) -> exp.Expr:
+    """Return the query without WITH and without subqueries in FROM. `check` reads a SELECT that has none, to find what is wrong in it: the
+    query around it may leave it out. Notes problems `unsupported-query`, `bad-query`, `unknown-column`."""
+    if any(isinstance(node, exp.With) or is_subquery(node) for node in tree.walk()):
+        return _Composition(source, relations, check).query(tree, {}, [])
+    return tree
+
+
+def is_subquery(node: exp.Expr) -> bool:
+    """Return whether this is a SELECT in FROM."""
+    return isinstance(node, exp.Subquery) and isinstance(node.this, exp.Query) and isinstance(node.parent, exp.From | exp.Join)
+
+
+class _Composition:
+    def __init__(self, source: Source, relations: Mapping[str, RelationDefinition], check: Check) -> None:
+        self._source, self._relations, self._check = source, relations, check
+        self._left = _MOST_NODES
+
+    def query(self, tree: exp.Expr, known: Mapping[str, exp.Subquery], outer: Sequence[Names]) -> exp.Expr:
+        """Compose a query in place; return it. known: what WITH names; outer: the names of the SELECTs around it."""
+        count, with_ = self._source.count, tree.args.get("with_")
+        if with_ is not None:
+            tree.set("with_", None)
+            known = {**known, **self._with(with_, known, outer)}
+            self._source.require_no_more(count)
+        if isinstance(tree, exp.Select):
+            self._select(tree, known, outer)
+        elif isinstance(tree, exp.SetOperation | exp.Subquery):
+            for part in (tree.this, tree.args.get("expression")):
+                if part is not None:
+                    with self._source.noting():
+                        self.query(part, known, outer)
+        return tree
+
+    def _with(self, with_: exp.With, known: Mapping[str, exp.Subquery], outer: Sequence[Names]) -> dict[str, exp.Subquery]:
+        named = dict[str, exp.Subquery]()
+        if with_.args.get("recursive"):
+            with self._source.noting(with_):
+                raise unsupported("WITH RECURSIVE", "a view joins a fixed number of relations: write a join for each step")
+        for one in with_.expressions:
+            alias = one.args["alias"]
+            with self._source.noting(one):
+                if fold(alias.this) in named:
+                    raise self._source.bad(alias, f"WITH names {fold(alias.this)} twice: rename one of them")
+                query = self._checked(self.query(one.this, {**known, **named}, outer), outer)
+                named[fold(alias.this)] = exp.Subquery(this=query, alias=alias)
+        return named
+
+    def _checked(self, query: exp.Expr, outer: Sequence[Names]) -> exp.Expr:
+        if isinstance(query, exp.Select) and not outer and not any(isinstance(one.unalias(), exp.Window) for one in query.expressions):
+            self._check(query.copy())
+        return query
+
+    def _select(self, select: exp.Select, known: Mapping[str, exp.Subquery], outer: Sequence[Names]) -> None:
+        count, found, relations = self._source.count, dict[str, Subquery](), dict(self._relations)
+        for table in tables_of(select):
+            with self._source.noting(table):
+                if (subquery := self._subquery(table, known, outer)) is None:
+                    continue
+                alias = alias_of(table)
+                if alias in found:
+                    raise self._source.bad(table, f"the alias {alias} is used twice: rename one of them")
+                found[alias] = subquery
+                name = alias if alias not in relations else f"the subquery {alias}"
+                relations[name] = _definition_of(subquery, self._relations)
+                table.replace(_table(name, alias, table))
+        self._source.require_no_more(count)
+        sources = check_names(select, self._source, relations, outer[-1].scope if outer else None)
+        self._source.require_no_more(count)
+        if sources is None:  # the reader refuses what else is in FROM
+            return
+        for query in queries_of(select):
+            with self._source.noting():
+                self.query(query, known, [*outer, sources.names])
+        self._resolve(select, sources, outer)
+        self._source.require_no_more(count)
+        with self._source.noting(select):
+            if len(sources.tables) == 1 and found:
+                ((alias, subquery),) = found.items()
+                absorb(select, alias, subquery)
+            elif found:
+                merge(select, found, self._relations, self._source)
+        self._source.require_no_more(count)
+
+    def _subquery(self, table: exp.Expr, known: Mapping[str, exp.Subquery], outer: Sequence[Names]) -> Subquery | None:
+        """Return what a table of FROM is, if it is a subquery or named in WITH."""
+        if is_subquery(table):
+            columns, query = _columns_of(table), self._checked(self.query(table.this, known, outer), outer)
+        elif isinstance(table, exp.Table) and isinstance(table.this, exp.Identifier) and not table.args.get("db"):
+            if (named := known.get(fold(table.this))) is None:
+                return None
+            self.count(named)
+            columns, query = _columns_of(table) or _columns_of(named), named.this.copy()
+        else:
+            return None
+        query = query.unnest() if isinstance(query, exp.Subquery) else query
+        if not isinstance(query, exp.Select):
+            raise unsupported(f"{query.key.upper()} in FROM", "define a view for each part of it")
+        if not query.args.get("from_"):
+            raise unsupported("a subquery that reads no relation", "write FROM in it, or its values where they are used")
+        names = [fold(one.args["alias"]) for one in query.expressions]
+        if len(columns) > len(names):
+            raise self._source.bad(table, f"{len(columns)} names for {len(names)} columns")
+        names[: len(columns)] = columns
+        if repeated := [name for number, name in enumerate(names) if name in names[:number]]:
+            raise self._source.bad(table, f"the subquery has two columns named {repeated[0]}: rename one of them with AS")
+        return Subquery(query, {name: one.this for name, one in zip(names, query.expressions, strict=True)}, self.count)
+
+    def count(self, node: exp.Expr) -> None:
+        """Count what is about to be copied. Problem `unsupported-query`."""
+        self._left -= sum(1 for _ in node.walk())
+        if self._left < 0:
+            raise unsupported("a query that is so large when its subqueries are written out", "define a view for each part of it")
+
+    # --- names
+
+    def _resolve(self, select: exp.Select, sources: Sources, outer: Sequence[Names]) -> None:
+        for one in sources.joined:
+            _write_using(one.join, one.using)
+            self._qualify(one.join.args.get("on"), [*outer, one.names])
+        levels = [*outer, sources.names]
+        self._write_outputs(select, sources.names)
+        for output in select.expressions:
+            self._qualify(output, levels)
+        outputs = {fold(output.args["alias"]): output.this for output in select.expressions}
+        for name, value in select.args.items():
+            if name not in ("expressions", "from_", "joins"):
+                for part in value if isinstance(value, list) else [value]:
+                    if isinstance(part, exp.Expr):
+                        if name in _OF_OUTPUTS:
+                            _write_references(part, outputs, sources.names, name == "order")
+                        self._qualify(part, levels)
+
+    def _qualify(self, part: exp.Expr | None, levels: Sequence[Names]) -> None:
+        """Write the alias of each column of a clause."""
+        for column in list(own_columns(part)) if part is not None else ():
+            with self._source.noting(column):
+                ref = next((ref for names in reversed(levels) if (ref := _found(column, names)) is not None), None)
+                if ref is None:
+                    levels[-1].check(column)
+                else:
+                    column.replace(placed(column_of(*ref), column))
+
+    def _write_outputs(self, select: exp.Select, names: Names) -> None:
+        """Write * out, and give each output its name."""
+        named = list[tuple[str, exp.Expr]]()
+        values = list[exp.Expr]()
+        for one in select.expressions:
+            if is_star(one):
+                with self._source.noting(one):
+                    for refs in read_star(one, names):
+                        named.append((refs[0].column, one))
+                        values.append(placed(column_of(*refs[0]) if len(refs) == 1 else merged(refs), one))
+            else:
+                named.append((fold(one.args["alias"]) if isinstance(one, exp.Alias) else name_of(one), one))
+                values.append(one.unalias())
+        written = zip(told_apart(names, named), values, named, strict=True)
+        select.set("expressions", [placed(exp.Alias(this=value, alias=identifier(name)), one) for name, value, (_, one) in written])
+
+
+def placed(node: _Node, at: exp.Expr) -> _Node:
+    """Return the node with the position of another one, which stood in its place."""
+    starts = [part.meta["start"] for part in at.walk() if "start" in part.meta]
+    if starts:
+        node.meta["start"] = min(starts)
+    return node
+
+
+def _found(column: exp.Column, names: Names) -> ColumnRef | None:
+    """Return the column or the interval of a SELECT's own aliases that a name means; None: it has none. Problem `bad-query`."""
+    table, name = column.args.get("table"), fold(column.this)
+    if table is not None:
+        alias = fold(table)
+        if alias not in names.scope.aliases:
+            return None
+        names.check(column)
+        return ColumnRef(alias, name)
+    for alias in names.scope.aliases:
+        definition = names.scope.definition(alias)
+        if name in definition.intervals:
+            return ColumnRef(*names.interval(column))
+        if any(one.name == name for one in definition.columns):
+            return names.column(column)
+    return None
+
+
+def _write_using(join: exp.Join, using: Sequence[tuple[ColumnRef, ColumnRef]]) -> None:
+    """Write ON in place of USING and NATURAL."""
+    if join.method != "NATURAL" and not join.args.get("using"):
+        return
+    join.set("using", None)
+    join.set("method", None)
+    for left, right in using:
+        add_condition(join, placed(exp.EQ(this=column_of(*left), expression=column_of(*right)), join.this))
+    if not using:
+        join.set("kind", "CROSS")
+
+
+def _write_references(clause: exp.Expr, outputs: Mapping[str, exp.Expr], names: Names, outputs_first: bool) -> None:
+    """Write the outputs of SELECT that a clause names, by position or by name. `outputs_first`: a name means an output before a column."""
+    listed = list(outputs.values())
+    on = clause.args.get("on") if isinstance(clause, exp.Distinct) else clause
+    for one in on.expressions if on is not None else ():
+        node = one.this if isinstance(one, exp.Ordered) else one
+        value = None
+        if isinstance(node, exp.Literal) and node.name.isdigit() and 1 <= int(node.name) <= len(listed):
+            value = listed[int(node.name) - 1]
+        elif isinstance(node, exp.Column) and not node.args.get("table") and (outputs_first or _found(node, names) is None):
+            value = outputs.get(fold(node.this))
+        if value is not None:
+            node.replace(placed(value.copy(), node))
+
+
+def _table(name: str, alias: str, at: exp.Expr) -> exp.Table:
+    made = exp.Table(this=identifier(name), alias=exp.TableAlias(this=identifier(alias)))
+    return placed(made, at.args.get("alias") or at)
+
+
+def _columns_of(table: exp.Expr) -> list[str]:
+    """The names of `AS x (a, b)`."""
+    alias = table.args.get("alias")
+    return [fold(one) for one in alias.args.get("columns") or ()] if alias is not None else []
+
+
+def _definition_of(subquery: Subquery, relations: Mapping[str, RelationDefinition]) -> RelationDefinition:
+    """Return what stands for a subquery while names are resolved: types do not matter. It has the intervals of which it shows both ends."""
+    shown = {(column.text("table"), column.name): name for name, column in subquery.values.items() if isinstance(column, exp.Column)}
+    intervals, values = {}, dict(subquery.values)
+    for table in tables_of(subquery.select):
+        for name, one in relations[fold(table.this)].intervals.items():
+            ends = [shown.get((alias_of(table), end)) for end in (one.start_column, one.end_column)]
+            if all(ends) and name not in values:
+                intervals[name] = one
+                values[name] = column_of(alias_of(table), name)
+    subquery.values = values
+    columns = [Column.model_construct(name=name, type="int64", nullable=True) for name in subquery.values if name not in intervals]
+    return RelationDefinition.model_construct(columns=columns, key=[], intervals=intervals, retain=None)

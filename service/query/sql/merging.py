@@ -1,0 +1,298 @@
+"""Subqueries of FROM, written out: what they select takes the place of their columns, and their conditions join those around them.
+
+    FROM (SELECT t.id, t.a + 1 AS c FROM r AS t WHERE p(t)) AS x     becomes     FROM r AS x … WHERE p(x), with x.a + 1 in place of x.c
+    SELECT u FROM (SELECT … FROM … JOIN … GROUP BY …) AS x WHERE q   becomes     SELECT u FROM … JOIN … GROUP BY … HAVING q
+
+The first form may stand beside other relations. Where an outer join may leave x out, its condition goes to the ON of that join, and its
+expressions are null without x. The second is a SELECT from nothing else. All columns have an alias, all outputs a name (`composing`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator, Mapping
+from dataclasses import dataclass
+from itertools import chain
+
+from sqlglot import exp
+
+from livejoin.wire.schema import NAME, RelationDefinition
+from service.errors import unsupported
+from service.query.latest import is_latest
+from service.query.sql.groups import is_grouped
+from service.query.sql.names import Source, alias_of, fold, is_comma
+
+_PLAIN = ("expressions", "from_", "joins", "where", "order")
+_PROJECTED = "a subquery that is joined selects columns and expressions of one relation, perhaps with WHERE"
+_RANKED = "write SELECT columns FROM (SELECT …, ROW_NUMBER() OVER (…) AS n FROM r) AS t WHERE n <= 3, and other conditions in the subquery"
+_COMPARED = (exp.LTE, exp.LT, exp.EQ, exp.GTE, exp.GT)
+_WRAPPED = (exp.Binary, exp.Unary, exp.Between, exp.In)
+_POSITION = ("start", "end", "line", "col")
+
+Values = Mapping[str, exp.Expr]
+"""What the columns of a subquery stand for, by their names."""
+
+
+@dataclass
+class Subquery:
+    """A SELECT in FROM. `count` is called with each tree before it is copied."""
+
+    select: exp.Select
+    values: Values
+    count: Callable[[exp.Expr], None]
+
+
+def absorb(select: exp.Select, alias: str, inner: Subquery) -> None:
+    """Write out the subquery that is all of FROM. Problem `unsupported-query`."""
+    own, others, tables = inner.select, ", ".join(_words(select)), tables_of(inner.select)
+    is_ranked = any(isinstance(value, exp.Window) for value in inner.values.values())
+    if len(tables) == 1:
+        _rename(inner, alias)
+    _replace(select, {alias: inner}, {})
+    for name in ("from_", "joins"):
+        select.set(name, own.args.get(name))
+    if not (is_ranked or is_grouped(own) or is_latest(own)):
+        add_where(select, _where(own))
+        return
+    if others:
+        inside = " and ".join(_words(own)) or "ROW_NUMBER"
+        raise unsupported(f"{others} over a subquery that has {inside}", "define a view for each of them")
+    if is_ranked:
+        _rank(select, own)
+        return
+    where = select.args.get("where")
+    for name in ("group", "having", "distinct", "qualify", "where", "order"):
+        select.set(name, own.args.get(name) or (select.args.get("order") if name == "order" else None))
+    distinct = own.args.get("distinct")
+    if is_latest(own):
+        if where is not None:
+            what = "a condition on the rows that DISTINCT ON or QUALIFY has chosen"
+            raise unsupported(what, "compare the rows of the view when you read them")
+    elif distinct is not None:
+        if {*map(_text, (one.this for one in select.expressions))} != {*map(_text, (one.this for one in own.expressions))}:
+            raise unsupported("some columns of a subquery that has DISTINCT", "select all of them")
+        add_where(select, None if where is None else where.this)
+    elif where is not None:
+        having = select.args.get("having")
+        select.set("having", exp.Having(this=_both(None if having is None else having.this, where.this)))
+
+
+def _rank(select: exp.Select, own: exp.Select) -> None:
+    """Make QUALIFY of the condition on the number of a row. Other conditions of the query around it may choose among the keys only."""
+    where, order = select.args.get("where"), own.args.get("order")
+    conditions = list(where.this.unnest().flatten()) if where is not None and isinstance(where.this.unnest(), exp.And) else []
+    conditions = [one.unnest() for one in conditions or ([] if where is None else [where.this])]
+    ranks = [one for one in conditions if one.find(exp.Window)]
+    is_shown = any(one.find(exp.Window) for one in select.expressions)
+    if order is not None or is_shown or len(ranks) != 1 or not isinstance(ranks[0], _COMPARED):
+        raise unsupported("a subquery with ROW_NUMBER in any other form", _RANKED)
+    window = next(ranks[0].find_all(exp.Window))
+    keys = {*map(_text, window.args.get("partition_by") or ())}
+    select.set("where", None)
+    for one in conditions:
+        if one is not ranks[0]:
+            if not {*map(_text, one.find_all(exp.Column))} <= keys:
+                raise unsupported(f"{_text(one)} beside the number of the row", _RANKED)
+            add_where(select, one)
+    add_where(select, _where(own))
+    select.set("qualify", exp.Qualify(this=ranks[0]))
+
+
+def merge(select: exp.Select, found: Mapping[str, Subquery], relations: Mapping[str, RelationDefinition], source: Source) -> None:
+    """Write out the subqueries that FROM joins. Notes problems `unsupported-query`."""
+    keys = dict[str, exp.Column]()
+    count = source.count
+    for table in tables_of(select):
+        if (inner := found.get(alias := alias_of(table))) is not None:
+            with source.noting(table):
+                relation = _projected(alias, inner)
+                keys[alias] = column_of(alias, relations[fold(relation)].key[0])
+                _rename(inner, alias)
+    source.require_no_more(count)
+    _replace(select, found, keys)
+    for position, table in enumerate(tables_of(select)):
+        if (inner := found.get(alias := alias_of(table))) is not None:
+            with source.noting(table):
+                if (where := _where(inner.select)) is not None:
+                    _put(select, position, alias, where)
+                table.set("this", tables_of(inner.select)[0].this)
+
+
+def _projected(alias: str, inner: Subquery) -> exp.Expr:
+    """Return the relation of a subquery that may stand beside others. Problem `unsupported-query`."""
+    select, tables = inner.select, tables_of(inner.select)
+    words = _words(select)
+    if words or len(tables) > 1 or any(value.find(exp.Window) for value in inner.values.values()):
+        what = " and ".join(words) or ("a join" if len(tables) > 1 else "a window function")
+        instead = f"{_PROJECTED}: join its relations in the view itself"
+        raise unsupported(f"the subquery {alias}, with {what}, beside other relations", instead)
+    relation: exp.Expr = tables[0].this
+    return relation
+
+
+def _words(select: exp.Select) -> list[str]:
+    """What a SELECT has besides columns, joins and conditions."""
+    words = [name.strip("_").upper() for name, value in select.args.items() if value and name not in (*_PLAIN, "kind")]
+    words = [{"GROUP": "GROUP BY"}.get(word, word) for word in words]
+    if not words and is_grouped(select):
+        words.append("aggregates")
+    return words
+
+
+def _put(select: exp.Select, position: int, alias: str, where: exp.Expr) -> None:
+    """Add the condition of a subquery where it holds of the rows that it is joined with. `position`: of the subquery in FROM."""
+    joins = select.args.get("joins") or []
+    later = joins[position:]
+    join = joins[position - 1] if position else None
+    if join is not None and join.method == "ASOF":
+        raise unsupported(f"a condition in the subquery {alias}, of which ASOF JOIN takes the latest rows", "join the relation itself")
+    is_inner = join is not None and not join.side and join.kind in ("", "INNER", "CROSS")
+    if join is not None and (join.side == "LEFT" or join.kind in ("SEMI", "ANTI") or (is_inner and not is_comma(join))):
+        add_condition(join, where)
+        return
+    outer = [one for one in later if one.side in ("RIGHT", "FULL")]
+    if not outer and (join is None or join.side != "FULL"):
+        add_where(select, where)
+        return
+    inner = next((one for one in later if not one.side and one.kind in ("", "INNER") and not one.method and not is_comma(one)), None)
+    if later and inner is not None and later.index(inner) < later.index(outer[0]):
+        add_condition(inner, where)
+    elif position == 0 and later and later[0].side == "RIGHT":
+        add_condition(later[0], where)
+    else:
+        raise unsupported(f"a condition in the subquery {alias}, which is outside of an outer join", "begin FROM with the rows that stay")
+
+
+# --- trees
+
+
+def tables_of(select: exp.Select) -> list[exp.Expr]:
+    """Return what FROM joins, in order."""
+    start = select.args.get("from_")
+    return [start.this, *(join.this for join in select.args.get("joins") or ())] if start else []
+
+
+def queries_of(select: exp.Select) -> Iterator[exp.Query]:
+    """Yield the queries in the clauses of a SELECT, but for FROM: not those within these."""
+    for clause in _clauses(select):
+        for node in list(clause.walk(prune=lambda one: isinstance(one, exp.Query))):
+            if isinstance(node, exp.Query):
+                yield node
+
+
+def column_of(alias: str, name: str) -> exp.Column:
+    return exp.Column(this=identifier(name), table=identifier(alias))
+
+
+def identifier(name: str) -> exp.Identifier:
+    return exp.Identifier(this=name, quoted=not NAME.fullmatch(name))
+
+
+def add_condition(join: exp.Join, condition: exp.Expr) -> None:
+    """Add a condition to ON."""
+    join.set("on", _both(join.args.get("on"), condition))
+    if join.kind == "CROSS":
+        join.set("kind", None)
+
+
+def add_where(select: exp.Select, condition: exp.Expr | None) -> None:
+    """Add a condition to WHERE."""
+    if condition is not None:
+        where = select.args.get("where")
+        select.set("where", exp.Where(this=_both(None if where is None else where.this, condition)))
+
+
+def _where(select: exp.Select) -> exp.Expr | None:
+    where = select.args.get("where")
+    return None if where is None else where.this
+
+
+def _both(left: exp.Expr | None, right: exp.Expr) -> exp.Expr:
+    return right if left is None else exp.And(this=_wrapped(left), expression=_wrapped(right))
+
+
+def _wrapped(node: exp.Expr) -> exp.Expr:
+    return exp.Paren(this=node) if isinstance(node, _WRAPPED) else node
+
+
+def _text(node: exp.Expr) -> str:
+    return node.sql("postgres")
+
+
+def _clauses(select: exp.Select) -> Iterator[exp.Expr]:
+    """Yield the clauses, those of JOIN without the table."""
+    for name, value in select.args.items():
+        if name == "joins":
+            yield from (join.args["on"] for join in value or () if join.args.get("on") is not None)
+        elif name != "from_":
+            yield from (part for part in (value if isinstance(value, list) else [value]) if isinstance(part, exp.Expr))
+
+
+def _aliases(query: exp.Query) -> set[str]:
+    """The aliases that a query in a clause has of its own, of all its SELECTs."""
+    return {alias_of(table) for select in query.find_all(exp.Select) for table in tables_of(select)}
+
+
+def _columns(part: exp.Expr, inside: Collection[str] = frozenset()) -> Iterator[tuple[exp.Column, Collection[str]]]:
+    """Yield the columns of a clause with the aliases of the queries in it that they are in; those mean other rows there."""
+    for node in list(part.walk(prune=lambda one: isinstance(one, exp.Query))):
+        if isinstance(node, exp.Query):
+            for child in list(node.iter_expressions()):
+                yield from _columns(child, {*inside, *_aliases(node)})
+        elif isinstance(node, exp.Column) and node.text("table") not in inside:
+            yield node, inside
+
+
+def _rename(inner: Subquery, alias: str) -> None:
+    """Give the only relation of a subquery this alias."""
+    (table,) = tables_of(inner.select)
+    was = alias_of(table)
+    if was != alias:
+        for part in chain(inner.values.values(), _clauses(inner.select)):
+            for column, inside in list(_columns(part)):
+                if column.text("table") == was:
+                    _require_free(alias, inside)
+                    column.set("table", identifier(alias))
+        table.set("alias", exp.TableAlias(this=identifier(alias)))
+
+
+def _require_free(alias: str, inside: Collection[str]) -> None:
+    if alias in inside:
+        raise unsupported(f"the alias {alias} both in a subquery of FROM and in one of WHERE", "rename one of the two")
+
+
+def _replace(select: exp.Select, found: Mapping[str, Subquery], keys: Mapping[str, exp.Column]) -> None:
+    """Replace the columns of subqueries by their values. keys: for each subquery that is joined, a column that is never null."""
+    optional = set[str]()  # aliases that an outer join may leave out
+    seen = [alias_of(one) for one in tables_of(select)[:1]]
+    for join in select.args.get("joins") or ():
+        if join.side in ("RIGHT", "FULL"):
+            optional.update(seen)
+        if (on := join.args.get("on")) is not None:
+            _replace_in(on, found, keys, optional)
+        seen.append(alias_of(join.this))
+        if join.side in ("LEFT", "FULL"):
+            optional.add(seen[-1])
+    for clause in _clauses(select):
+        if not isinstance(clause.parent, exp.Join):
+            _replace_in(clause, found, keys, optional)
+
+
+def _replace_in(clause: exp.Expr, found: Mapping[str, Subquery], keys: Mapping[str, exp.Column], optional: Collection[str]) -> None:
+    for column, inside in _columns(clause):
+        alias = column.text("table")
+        if alias not in found:
+            continue
+        value = found[alias].values[column.name]
+        found[alias].count(value)
+        for own in {one.text("table") for one in value.find_all(exp.Column)}:
+            _require_free(own, inside)
+        made = value.copy()
+        for node in made.walk():  # a complaint is about the place where it is used
+            for name in _POSITION:
+                node.meta.pop(name, None)
+        if alias in optional and not isinstance(made, exp.Column):
+            there = exp.Is(this=keys[alias].copy(), expression=exp.Null(), negate=True)
+            made = exp.Case(ifs=[exp.If(this=there, true=made)])
+        made = _wrapped(made)
+        made.meta.update({name: value for name, value in column.meta.items() if name in _POSITION})
+        column.replace(made)

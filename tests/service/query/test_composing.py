@@ -1,0 +1,168 @@
+"""WITH and subqueries in FROM: the view is that of the statement without them, and what cannot be merged is refused at its place."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.service.definitions import refused, sql
+
+SAME = [
+    (
+        "SELECT x.id, d FROM (SELECT id, room, price * 2 AS d FROM bookings WHERE floor > 3) AS x JOIN maintenance m ON m.room = x.room",
+        "SELECT x.id, x.price * 2 AS d FROM bookings x JOIN maintenance m ON m.room = x.room WHERE x.floor > 3",
+    ),
+    (
+        "WITH low AS (SELECT * FROM bookings b WHERE b.floor < 3) SELECT low.*, m.code FROM low JOIN maintenance m ON low.room = m.room",
+        "SELECT low.*, m.code FROM bookings low JOIN maintenance m ON low.room = m.room WHERE low.floor < 3",
+    ),
+    (
+        "WITH a AS (SELECT id, room FROM bookings WHERE floor > 1), b (i, r) AS (SELECT id, room FROM a WHERE id < 9) "
+        "SELECT one.i AS x, two.i AS y FROM b one JOIN b two ON one.r = two.r",
+        "SELECT one.id AS x, two.id AS y FROM bookings one JOIN bookings two ON one.room = two.room "
+        "WHERE one.floor > 1 AND one.id < 9 AND two.floor > 1 AND two.id < 9",
+    ),
+    (
+        "SELECT m.id, x.id AS b FROM (SELECT id, checkin AS ci, checkout AS co FROM bookings) x JOIN maintenance m ON x.ci < "
+        "m.e AND m.s < x.co",
+        "SELECT m.id, x.id AS b FROM bookings x JOIN maintenance m ON overlaps(x.stay, m.slot)",
+    ),
+    (
+        "SELECT m.id, x.id AS b FROM (SELECT id, checkin, checkout AS co FROM bookings) x JOIN maintenance m ON overlaps(stay, m.slot)",
+        "SELECT m.id, x.id AS b FROM bookings x JOIN maintenance m ON overlaps(x.stay, m.slot)",
+    ),
+    (  # the condition of the part that may be missing belongs to ON, and its expressions are null without it
+        "SELECT m.id, x.p FROM maintenance m LEFT JOIN (SELECT room, coalesce(price, 0) AS p FROM bookings WHERE floor = 2) x USING (room)",
+        "SELECT m.id, CASE WHEN x.id IS NOT NULL THEN coalesce(x.price, 0) END AS p "
+        "FROM maintenance m LEFT JOIN bookings x ON m.room = x.room AND x.floor = 2",
+    ),
+    (
+        "SELECT m.id, x.id AS b FROM (SELECT id, room FROM bookings WHERE floor = 2) x RIGHT JOIN maintenance m ON m.room = x.room",
+        "SELECT m.id, x.id AS b FROM bookings x RIGHT JOIN maintenance m ON m.room = x.room AND x.floor = 2",
+    ),
+    (
+        "SELECT x.id FROM (SELECT id, room FROM bookings WHERE floor = 2) x CROSS JOIN maintenance m",
+        "SELECT x.id FROM bookings x CROSS JOIN maintenance m WHERE x.floor = 2",
+    ),
+    (
+        "SELECT m.id FROM maintenance m WHERE EXISTS (SELECT 1 FROM (SELECT room AS r FROM bookings) x WHERE x.r = room)",
+        "SELECT m.id FROM maintenance m WHERE EXISTS (SELECT 1 FROM bookings x WHERE x.room = m.room)",
+    ),
+    (
+        "WITH busy AS (SELECT room FROM bookings WHERE floor = 1) SELECT id FROM maintenance WHERE room IN (SELECT room FROM busy)",
+        "SELECT id FROM maintenance WHERE room IN (SELECT busy.room FROM bookings busy WHERE busy.floor = 1)",
+    ),
+    (
+        "SELECT id, clash FROM (SELECT b.id, m.id AS clash, m.n FROM bookings b JOIN maintenance m ON overlaps(b.stay, "
+        "m.slot)) t WHERE n > 3",
+        "SELECT b.id, m.id AS clash FROM bookings b JOIN maintenance m ON overlaps(b.stay, m.slot) WHERE m.n > 3",
+    ),
+    (
+        "SELECT room, count(*) FROM (SELECT b.room, m.n FROM bookings b JOIN maintenance m ON overlaps(b.stay, m.slot)) t GROUP BY room",
+        "SELECT b.room, count(*) FROM bookings b JOIN maintenance m ON overlaps(b.stay, m.slot) GROUP BY b.room",
+    ),
+    (
+        "SELECT r, n * 2 AS n FROM (SELECT room AS r, count(*) AS n FROM bookings GROUP BY r) t WHERE n > 3 AND r <> 'x'",
+        "SELECT room AS r, count(*) * 2 AS n FROM bookings t GROUP BY room HAVING count(*) > 3 AND room <> 'x'",
+    ),
+    (
+        "SELECT room, guest FROM (SELECT room, guest, row_number() OVER (PARTITION BY room ORDER BY id) AS n FROM bookings "
+        "WHERE floor = 1) t WHERE room <> 'x' AND n <= 3",
+        "SELECT room, guest FROM bookings t WHERE room <> 'x' AND floor = 1 "
+        "QUALIFY row_number() OVER (PARTITION BY room ORDER BY id) <= 3",
+    ),
+    (
+        "SELECT a, f FROM (SELECT DISTINCT room AS a, floor AS f FROM bookings) t WHERE f > 1",
+        "SELECT DISTINCT room AS a, floor AS f FROM bookings t WHERE floor > 1",
+    ),
+    ("SELECT DISTINCT room FROM (SELECT room, id FROM bookings) t", "SELECT DISTINCT room FROM bookings t"),
+    (
+        "SELECT guest FROM (SELECT DISTINCT ON (room) room, guest FROM bookings ORDER BY 1, id DESC) t",
+        "SELECT DISTINCT ON (room) guest FROM bookings t ORDER BY room, id DESC",
+    ),
+    (
+        "SELECT floor + 1 AS f, count(*) FROM (SELECT floor FROM bookings) t GROUP BY 1",
+        "SELECT floor + 1 AS f, count(*) FROM bookings t GROUP BY f",
+    ),
+    (
+        "SELECT room FROM (SELECT room FROM bookings WHERE floor = 1) x UNION (SELECT room FROM (SELECT * FROM maintenance) y)",
+        "SELECT room FROM bookings x WHERE floor = 1 UNION SELECT room FROM maintenance y",
+    ),
+    ("WITH bookings AS (SELECT id, room FROM bookings) SELECT * FROM bookings", "SELECT id, room FROM bookings"),
+    (
+        "SELECT * FROM (SELECT room FROM bookings) x NATURAL JOIN (SELECT room, n FROM maintenance) y",
+        "SELECT x.room, y.n FROM bookings x JOIN maintenance y USING (room)",
+    ),
+    ("SELECT * FROM (SELECT * FROM (SELECT id, room FROM bookings ORDER BY id) a) b", "SELECT id, room FROM bookings b"),
+]  # fmt: skip
+JOINED = "JOIN maintenance m ON m.room = x.room"
+REFUSED = [
+    ("SELECT floor FROM (SELECT room FROM bookings) x", "no relation of the view has a column floor", "floor"),
+    ("SELECT x.floor FROM (SELECT room FROM bookings) x", "x has no column floor", "floor FROM"),
+    ("SELECT m.id FROM (SELECT room, n AS k FROM maintenance) x JOIN maintenance m ON m.n = x.n", "x has no column n", "n"),
+    ("SELECT count(*) FROM (SELECT room FROM bookings) x GROUP BY floor", "no relation of the view has a column floor", "floor"),
+    ("SELECT room FROM (SELECT room FROM bookings) x NATURAL JOIN (SELECT roam FROM maintenance) y", "column roam", "roam"),
+    ("WITH RECURSIVE w AS (SELECT room FROM bookings) SELECT room FROM w", "WITH RECURSIVE", "w AS"),
+    (
+        "WITH w AS (SELECT room FROM bookings), w AS (SELECT room FROM bookings) SELECT room FROM w",
+        "WITH names w twice",
+        "w AS (SELECT room FROM bookings) SELECT",
+    ),
+    ("WITH w (a, b) AS (SELECT room FROM bookings) SELECT a FROM w", "2 names for 1 columns", "w"),
+    ("WITH w AS (SELECT nope(room) AS a FROM bookings) SELECT id FROM bookings", "the expression NOPE(bookings.room)", "nope(room)"),
+    (
+        f"SELECT x.n FROM (SELECT room, count(*) AS n FROM bookings GROUP BY room) x {JOINED}",
+        "the subquery x, with GROUP BY, beside other",
+        "x JOIN",
+    ),
+    (
+        f"SELECT m.id FROM (SELECT b.room FROM bookings b JOIN shifts s ON s.room = b.room) x {JOINED}",
+        "the subquery x, with a join, beside",
+        "x JOIN",
+    ),
+    ("SELECT x.room FROM (SELECT room FROM bookings UNION SELECT room FROM maintenance) x", "UNION in FROM", "room FROM bookings UNION"),
+    (
+        "SELECT max(n) FROM (SELECT room, count(*) AS n FROM bookings GROUP BY room) x",
+        "aggregates over a subquery that has GROUP BY",
+        "max",
+    ),
+    ("SELECT room FROM (SELECT DISTINCT room, floor FROM bookings) x", "some columns of a subquery that has DISTINCT", "room"),
+    (
+        "SELECT * FROM (SELECT room, floor FROM bookings WHERE id > 2) x FULL JOIN maintenance m ON m.room = x.room",
+        "outside of an outer join",
+        "x FULL",
+    ),
+    ("SELECT id, n FROM (SELECT id, row_number() OVER (ORDER BY id) AS n FROM bookings) x", "ROW_NUMBER in any other form", "id, n"),
+    (
+        "SELECT id FROM (SELECT id, floor, row_number() OVER (ORDER BY id) AS n FROM bookings) x WHERE n < 3 AND floor = 1",
+        "beside the number",
+        "id FROM (SELECT id, floor",
+    ),
+    (
+        "SELECT x.id FROM (SELECT id, room FROM bookings) x, (SELECT id FROM maintenance) x",
+        "alias x is used twice",
+        "id FROM maintenance) x",
+    ),
+    (
+        "SELECT x.a FROM (SELECT b.room AS a FROM bookings b JOIN shifts s ON s.room = b.room) x WHERE EXISTS (SELECT 1 FROM "
+        "maintenance b WHERE b.room = x.a)",
+        "the alias b both in a subquery of FROM and in one of WHERE", "x.a FROM",
+    ),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("text", "same"), SAME)
+def test_written_out(text: str, same: str) -> None:
+    assert sql(text).stated == sql(same).stated
+
+
+@pytest.mark.parametrize(("text", "said", "at"), REFUSED)
+def test_refused(text: str, said: str, at: str) -> None:
+    problem = refused(text)
+    assert said in str(problem.detail)
+    position = problem.extensions["position"]
+    assert position["line"] == 1 and text[position["column"] - 1 :].startswith(at), text[position["column"] - 1 :]
+
+
+def test_growth() -> None:
+    text = f"SELECT id FROM (SELECT id, {' + '.join(['floor'] * 90)} AS c FROM bookings) x WHERE {' AND '.join(['c > 1'] * 500)}"
+    assert "a query that is so large" in str(refused(text).detail)

@@ -1,0 +1,58 @@
+"""Random SQL with subqueries in FROM and WITH: statements of `random_sql`, whose relations are written as subqueries."""
+
+from __future__ import annotations
+
+import random
+import re
+
+from tests.service.random_forms import Form
+from tests.service.random_sql import Statement
+
+_READ = re.compile(r"\b([lr]) ([xyzu])\b(?!\.)")
+_COLUMNS = (
+    "*", "*", "* EXCLUDE (t), lower(t) AS t", "* EXCLUDE (k, g), g AS k, k AS g", "* EXCLUDE (v), k > 1 AS v", "* EXCLUDE (m), n AS m",
+    "* EXCLUDE (k), coalesce(k, 0) AS k", "* EXCLUDE (g), CASE WHEN v THEN 1 END AS g", "* EXCLUDE (h, f), p * 0.5 AS f, h",
+)  # fmt: skip
+
+
+class Composed(Statement):
+    """A statement whose relations are read through subqueries, most of them."""
+
+    def __init__(self, rng: random.Random) -> None:
+        self._named: list[str] = []
+        super().__init__(rng)
+
+    def _form(self) -> Form:
+        return self._select()
+
+    def _select(self) -> Form:
+        forms, rng, around = super()._select(), self.random, list[tuple[str, str]]()
+        if rng.random() < 0.3:
+            around.append(("SELECT * FROM (", ") o"))
+        if rng.random() < 0.2:
+            around.append((f"SELECT {rng.choice(('count(*) AS n', '*'))} FROM (", f") {rng.choice('ox')}"))
+        for before, behind in around:
+            forms = Form(*(f"{before}{text}{behind}" for text in forms))
+        named = f"WITH {', '.join(self._named)} " if self._named else ""
+        return Form(*(f"{named}{text}" for text in forms))
+
+    def _from(self) -> str:
+        return _READ.sub(self._wrapped, super()._from())
+
+    def _wrapped(self, found: re.Match[str]) -> str:
+        rng, (of, alias) = self.random, found.groups()
+        if rng.random() < 0.2:
+            return found[0]
+        self.kinds.add("subquery")
+        inner = rng.choice(("", f" {rng.choice('xyz')}"))
+        query = self._query(of, inner)
+        if rng.random() < 0.2:
+            query = f"SELECT * FROM ({query}) AS {rng.choice('xyzw')}"
+        if rng.random() < 0.3:
+            self._named.append(f"c{len(self._named)} AS ({query})")
+            return f"c{len(self._named) - 1} {alias}"
+        return f"({query}) {alias}"
+
+    def _query(self, of: str, inner: str) -> str:
+        where = f" WHERE {self._filter(inner.strip() or of)}" if self.random.random() < 0.5 else ""
+        return f"SELECT {self.random.choice(_COLUMNS)} FROM {of}{inner}{where}"
