@@ -15,8 +15,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from livejoin.wire.kinds import SENT_TYPES, kept
+from livejoin.wire.rows import json_texts
 from service.query.conditions import Condition, Either, Filter, Holds
-from service.query.model import AGGREGATE, GROUP, VARIANCES, Aggregate, Grouping
+from service.query.model import AGGREGATE, GROUP, MOST_LISTED, VARIANCES, Aggregate, Grouping, Listing
 from service.tables.masks import holding, select_mask
 from service.tables.truncation import trunc_dates, trunc_timestamps
 from service.tables.values.terms import evaluated
@@ -121,6 +122,8 @@ def _aggregate(one: Aggregate, rows: pa.Table, order: Ints, starts: Ints, ends: 
     """Return the aggregate of each group, the rows order[start : end]."""
     if one.of is None:
         return pa.array(ends - starts, pa.int64())
+    if one.listing is not None:
+        return pa.array([_list(one, one.listing, rows, order[a:b]) for a, b in zip(starts, ends, strict=True)], pa.utf8())
     values = _array(rows, one.of).take(pa.array(order))
     null = np.asarray(values.is_null())
     before = np.concatenate((np.zeros(1, np.int64), np.cumsum(~null)))
@@ -135,6 +138,30 @@ def _aggregate(one: Aggregate, rows: pa.Table, order: Ints, starts: Ints, ends: 
         make = partial(_OF_DECIMALS[one.function], 10**known.type.scale)
     parts = zip(first.tolist(), behind.tolist(), strict=True)
     return _of_items([make(items[a:b]) if a < b else nothing for a, b in parts], SENT_TYPES[one.type])
+
+
+def _list(one: Aggregate, listing: Listing, rows: pa.Table, mine: Ints) -> str | None:
+    """Return what STRING_AGG or ARRAY_AGG lists of a group's rows."""
+    assert one.of is not None
+    if listing.where is not None:
+        mine = mine[np.asarray(_array(rows, listing.where).take(pa.array(mine)).fill_null(False), np.bool_)]
+    taken = [_array(rows, number).take(pa.array(mine)) for number in (one.of, *(key.of for key in listing.order))]
+    texts = taken[0]
+    if one.type == "json":
+        texts = texts.fill_null("null") if listing.of_json else json_texts(canonical(texts) if listing.distinct else texts)
+    items, places = texts.to_pylist(), list(range(len(mine)))
+    for key, column in reversed(list(zip(listing.order, taken[1:], strict=True))):
+        known = iter(map(_position, _items(column.drop_null())))
+        null = key.nulls_first == key.descending  # behind the others as they are sorted, before they are turned round
+        ranks = [(null, (False, 0)) if column[at].as_py() is None else (not null, next(known)) for at in range(len(column))]
+        places.sort(key=ranks.__getitem__, reverse=key.descending)
+    listed = [items[at] for at in places if items[at] is not None]
+    if listing.distinct:
+        listed = list(dict.fromkeys(listed))
+    text = listing.separator.join(listed)
+    if one.type == "json":
+        text = f"[{text}]"
+    return text if listed and len(text.encode()) <= MOST_LISTED and len(listed) <= MOST_LISTED else None
 
 
 def _items(known: pa.Array) -> list[Any]:

@@ -6,7 +6,7 @@ groups and aggregates.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import get_args
 
@@ -24,7 +24,9 @@ from service.query.model import (
     GroupColumn,
     Grouping,
     GroupOutput,
+    Listing,
     Output,
+    SortKey,
     TruncUnit,
     is_stretch,
 )
@@ -40,7 +42,7 @@ DIGITS_OF_SUM = 38
 _DIGITS_OF_MANY = 12
 """What a sum of decimals has more digits than its values, where an expression computes with it: with 38 none could be added or
 multiplied."""
-_Results = tuple[Mapping[str, str], Callable[[int, int], str]]
+_Results = tuple[Mapping[str, str], Callable[[int, int], str | None]]
 RESULTS: Mapping[str, _Results] = {
     "count": (dict.fromkeys((*_COMPARED, "json"), "int64"), lambda precision, scale: "int64"),
     "count_distinct": (dict.fromkeys(_COMPARED, "int64"), lambda precision, scale: "int64"),
@@ -49,6 +51,8 @@ RESULTS: Mapping[str, _Results] = {
     "min": (_SAME, decimal_kind),
     "max": (_SAME, decimal_kind),
     **dict.fromkeys(VARIANCES, ({"int64": "float64", "float64": "float64"}, lambda precision, scale: "float64")),
+    "string_agg": ({"string": "string"}, lambda precision, scale: None),
+    "array_agg": (dict.fromkeys((*_COMPARED, "json"), "json"), lambda precision, scale: "json"),
 }
 """The kinds of values that each function takes, with the kind of its result; then the kind of its result for decimals."""
 
@@ -68,7 +72,10 @@ UNITS: tuple[TruncUnit, ...] = get_args(TruncUnit)
 """Those of `GroupColumn.trunc`; other units are expressions."""
 _SUMS = "sums and averages are of int64, float64, decimals and duration(…)"
 _FEWER = "it is of int64, float64 and decimals of up to 18 digits: cast it to double precision"
-_INSTEAD = {"sum": _SUMS, "avg": f"{_SUMS}; cast a decimal of more than 18 digits to double precision", **dict.fromkeys(VARIANCES, _FEWER)}
+_INSTEAD = {
+    "sum": _SUMS, "avg": f"{_SUMS}; cast a decimal of more than 18 digits to double precision", **dict.fromkeys(VARIANCES, _FEWER),
+    "string_agg": "it joins texts: cast the values, as in x::text",
+}  # fmt: skip
 
 
 @dataclass
@@ -134,8 +141,8 @@ class GroupsDraft:
         self.columns.append(GroupColumn(name, self.read(output), trunc))
         return len(self.columns) - 1
 
-    def aggregate(self, function: str, output: Output | None, of: str = "") -> int:
-        """Return the number of the aggregate; add it if it is new. `of`: what it is an aggregate of, for messages."""
+    def aggregate(self, function: str, output: Output | None, of: str = "", listing: Listing | None = None) -> int:
+        """Return the number of the aggregate; add it if it is new. `of`: what it is an aggregate of, for messages; listing: of `LISTS`."""
         if output is None:
             made = Aggregate("count", None, "int64")
         else:
@@ -144,10 +151,20 @@ class GroupsDraft:
             result = result_of(function, type_)
             if result is None:
                 raise unsupported(f"{words} of {output.column or of} ({type_})", _INSTEAD.get(function, "use another column"))
-            made = Aggregate(function, self.read(output), result)
+            made = Aggregate(function, self.read(output), result, listing)
         if made not in self.aggregates:
             self.aggregates.append(made)
         return self.aggregates.index(made)
+
+    def identify(self, aliases: Iterable[str]) -> None:
+        """List values of equal order by the keys of these aliases: those that the rows of the join have."""
+        refs = [ColumnRef(alias, name) for alias in aliases for name in self.scope.definition(alias).key]
+        for at, one in enumerate(self.aggregates):
+            if one.listing is not None and not one.listing.distinct:
+                known = {key.of for key in one.listing.order}
+                keys = [SortKey(self.read(Output("", "column", ref, ())), False, False) for ref in refs]
+                order = (*one.listing.order, *(key for key in keys if key.of not in known))
+                self.aggregates[at] = one._replace(listing=one.listing._replace(order=order))
 
     def value(self, one: GroupOutput) -> Term:
         """Return a column of the groups as a part of an expression."""

@@ -149,6 +149,8 @@ AggregateFunction = Literal[
     "count", "count_distinct", "sum", "avg", "min", "max", "var_samp", "var_pop", "stddev_samp", "stddev_pop"
 ]  # fmt: skip
 VARIANCES = ("var_samp", "var_pop", "stddev_samp", "stddev_pop")
+LISTS = ("string_agg", "array_agg")
+MOST_LISTED = 1 << 16  # bytes of a list of values, and values in it
 AGGREGATE_FUNCTIONS: tuple[AggregateFunction, ...] = get_args(AggregateFunction)
 TruncUnit = Literal["hour", "day", "week", "month", "quarter", "year"]
 GROUP, AGGREGATE, COMPUTED, STRETCH_END = "group", "aggregate", "computed", "stretch"
@@ -162,6 +164,25 @@ class GroupColumn(NamedTuple):
     trunc: str | None
 
 
+class SortKey(NamedTuple):
+    """What values are ordered by: output number `of`."""
+
+    of: int
+    descending: bool
+    nulls_first: bool
+
+
+class Listing(NamedTuple):
+    """How a function of `LISTS` lists values: in which order (without `distinct`, the keys of the rows come last), separated by what, and
+    the number of the output that must be true of a row (None: all rows). of_json: the values are JSON."""
+
+    order: tuple[SortKey, ...]
+    separator: str
+    distinct: bool
+    where: int | None
+    of_json: bool
+
+
 class Aggregate(NamedTuple):
     """A function over the rows of a group: over the values of output number `of` (None: the rows themselves). `type`: of the result, as in
     relations."""
@@ -169,6 +190,7 @@ class Aggregate(NamedTuple):
     function: str
     of: int | None
     type: str
+    listing: Listing | None = None
 
 
 class GroupOutput(NamedTuple):

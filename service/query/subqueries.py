@@ -39,6 +39,8 @@ def assemble_view(draft: Draft, options: Options) -> Query:
     full = draft.scope
     draft, stretches = take(draft)
     if not draft.subqueries and not any(map(_compares_otherwise, draft.absent)):
+        if draft.groups is not None:
+            draft.groups.identify(draft.scope.aliases)
         made = assemble(draft, options)
         return made if draft.groups is None or draft.groups.covered is None else of_groups(made, draft.groups)
     if len(full.aliases) > MAX_ALIASES:
@@ -46,6 +48,8 @@ def assemble_view(draft: Draft, options: Options) -> Query:
     draft = _settled(draft)
     shown = [alias for subquery in draft.subqueries if subquery.kind in ("optional", "full") for alias in subquery.draft.scope.aliases]
     rows = [alias for alias in full.aliases if alias in shown or alias in draft.scope.aliases]
+    if draft.groups is not None:
+        draft.groups.identify(rows)
     groups = [group for group in draft.absent if not _compares_otherwise(group)]
     core = replace(draft, scope=full.of([alias for alias in rows if alias not in shown]), absent=groups, outputs=[])
     query = assemble(core, options)

@@ -323,6 +323,7 @@ class LiveView:
             "bytes_per_row": held / rows if join is not None and rows else None,
             "groups": join.groups if join is not None else None,
             "sums_out_of_range": join.sums_out_of_range if join is not None else None,
+            "texts_too_long": join.texts_too_long if join is not None else None,
             "bits_per_tuple": join.bits_per_tuple if join is not None else None,
             "steps_per_update": steps / self.changed_rows if join is not None and self.changed_rows else None,
             "flips_per_update": flips / self.changed_rows if flips is not None and self.changed_rows else None,

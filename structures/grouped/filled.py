@@ -1,16 +1,16 @@
-"""Groups some of whose results are computed outside of the kernels: the least and greatest texts, and variances.
+"""Groups some of whose results are computed outside of the kernels: the least and greatest texts, joined texts, and variances.
 
 The kernels leave these cells empty, or null if a group has no values; they are filled in when a group is reported. So the versions of a run
 are added one after another. A variance is that of the exact sums of the values and of their squares, rounded once: it depends only on the
 rows that are there.
 
-Costs: those of `aggregate.groups`; a text O(log n); a variance some microseconds a report.
+Costs: those of `aggregate.groups`; a text O(log n); a joined text its values; a variance some microseconds a report.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -19,6 +19,7 @@ from structures.aggregate import layout
 from structures.aggregate.groups import Groups, Step
 from structures.aggregate.layout import GroupedColumns
 from structures.aggregate.limbs import LOW, MINUS, NAN, PLUS, SIZE, START
+from structures.grouped.joining import JoinedTexts, Joining
 from structures.grouped.texts import Texts
 
 _POINT = 1074  # of the sums of floats: they are multiples of 2**-1074
@@ -47,12 +48,30 @@ class Variance(NamedTuple):
     unit: int
 
 
+class JoinedText(NamedTuple):
+    """Column `cell` of a reported row is the code of a group's values of column `column` of the rows, joined; null if there are none, or
+    too many. code: given groups (int32[n]) and their texts, keeps these and returns their codes, int64[n], -1 for null."""
+
+    cell: int
+    column: int
+    joining: Joining
+    code: Callable[[np.ndarray, JoinedTexts], np.ndarray]
+
+
+class Filled(NamedTuple):
+    """What is filled in."""
+
+    ends: Sequence[TextEnd]
+    variances: Sequence[Variance]
+    joined: Sequence[JoinedText]
+
+
 class FilledGroups(Groups):
     """See the module's head. One thread."""
 
     def __init__(
         self, steps: Step, results: Sequence[tuple[int, int, int, int, int]], width: int, most_codes: int, columns: int,
-        filled: tuple[Sequence[TextEnd], Sequence[Variance]], texts: dict[int, Texts],
+        filled: Filled, texts: dict[int, Texts],
     ) -> None:  # fmt: skip
         """As `Groups`. columns: of a reported row, before its null bits; texts: by the column of the rows that has their codes."""
         super().__init__(steps, results, width, most_codes)
@@ -86,10 +105,15 @@ class FilledGroups(Groups):
 
     def emit(self, codes: np.ndarray) -> np.ndarray:
         out = super().emit(codes)
-        ends, variances = self._filled
+        ends, variances, joined = self._filled
         for cell, column, greatest in ends:
             found = self._texts[column].ends(codes, greatest)
             out[:, cell] = np.where(found >= 0, found, 0)
+        for cell, column, joining, code in joined:
+            for part, texts in joining.of(self._texts[column], codes):
+                found = code(codes[part], texts)
+                out[part, cell] = np.where(found >= 0, found, 0)
+                out[part, self._columns + cell // layout.NULLS_A_CELL] |= (found < 0).astype(np.int64) << cell % layout.NULLS_A_CELL
         for one in variances:
             for k, code in enumerate(codes.tolist()):
                 value = self._variance(code, one)

@@ -175,6 +175,11 @@ class Texts:
         return found
 
     @property
+    def parts(self) -> tuple[Nodes, SlotRows]:
+        """The nodes, and the rows of the codes as they are now."""
+        return self._nodes, self._stored()
+
+    @property
     def bytes(self) -> int:
         return _NODE_BYTES * int(self._nodes.control[USED])
 

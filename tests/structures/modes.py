@@ -70,6 +70,7 @@ STRUCTURES = {
         (
             "tests/structures/aggregate/test_groups.py",
             "tests/structures/grouped/test_following.py",
+            "tests/structures/grouped/test_joining.py",
             "tests/structures/grouped/test_texts.py",
         ),
         "not tens_of_thousands",
@@ -86,6 +87,7 @@ STRUCTURES = {
             Canary("structures.aggregate.results", "bits_of", "lambda order: order"),
             Canary("structures.aggregate.values", "is_thin", "lambda tree, block: False"),
             Canary("structures.grouped.texts", "is_less", "lambda stored, a, b: was(stored, b, a)"),
+            Canary("structures.grouped.joining", "length_of", "lambda stored, end: was(stored, end) & 15"),
             Canary("structures.rows.succession", "differ", "lambda emitted, i, cells, slot, shown: True"),
         ),
     ),

@@ -40,7 +40,7 @@ def _constant(text: str) -> pa.Scalar:
 _QUOTE, _EMPTY = _constant('"'), _constant("")
 
 
-def _json_texts(array: pa.Array) -> pa.Array:
+def json_texts(array: pa.Array) -> pa.Array:
     """Convert a column to JSON values."""
     kind = array.type
     if pa.types.is_string(kind):
@@ -135,10 +135,10 @@ class _Form(NamedTuple):
 
 
 _FORMS = {
-    "application/jsonl": _Form(_json_texts, "{", True, "}\n"),
-    "application/x-ndjson": _Form(_json_texts, "{", True, "}\n"),
+    "application/jsonl": _Form(json_texts, "{", True, "}\n"),
+    "application/x-ndjson": _Form(json_texts, "{", True, "}\n"),
     "text/csv": _Form(_csv_texts, "", False, "\n"),
-    "text/event-stream": _Form(_json_texts, "event: row\ndata: {", True, "}\n\n"),
+    "text/event-stream": _Form(json_texts, "event: row\ndata: {", True, "}\n\n"),
 }
 
 

@@ -133,6 +133,7 @@ class Statistics(Body):
     bytes_per_row: Measure = Field(description="`bytes` divided by the rows of the view's relations")
     groups: Measure = Field(description="groups that have rows, including those that HAVING excludes; null without groups")
     sums_out_of_range: Measure = Field(description="sums that are null because they do not fit their type; null without groups")
+    texts_too_long: Measure = Field(description="lists of values that are null because they are longer than 64 KiB; null without groups")
     bits_per_tuple: Measure = Field(description="size of quadtrees in their compact form, without the slots of rows")
     update_seconds: UpdateSeconds = Field(description="how long the view takes to follow a version, in seconds, since it was built")
     steps_per_update: Measure = Field(description="steps for the delta of a changed row, the rows of the delta included")

@@ -114,6 +114,7 @@ VIEW = {
         "bytes_per_row": 72.0,
         "groups": None,
         "sums_out_of_range": None,
+        "texts_too_long": None,
         "bits_per_tuple": None,
         "update_seconds": {"p50": 0.00002, "p99": 0.0001},
         "steps_per_update": 9.5,

@@ -12,7 +12,7 @@ from service.errors import Problem
 from service.planning.meets import Relations
 from service.planning.plans.plan import Plan, lengths_of, no_such_promise
 from service.query.conditions import ColumnRef
-from service.query.model import GUARANTEES, Guarantee, Query
+from service.query.model import GUARANTEES, LISTS, Guarantee, Query
 
 _OF_ALIASES: dict[int, Guarantee] = {1: "strict", 2: "delay"}
 _LOGARITHMIC = ("min", "max", "count_distinct")
@@ -46,6 +46,10 @@ def of_core(query: Query, relations: Relations, core: Plan, obstacle: str) -> Pl
         names = " and ".join("COUNT(DISTINCT)" if one == "count_distinct" else one.upper() for one in ordered)
         space += " and O(distinct values of each group)"
         notes.append(f"{names}: each distinct value of a group is kept, with the number of its rows")
+    if lists := sorted({one.function.upper() for one in groups.aggregates if one.function in LISTS}):
+        space += " and O(values that are listed)"
+        update += ", and O(text) per changed group"
+        notes.append(f"{' and '.join(lists)}: the values are kept in order, and the text of each changed group is written anew")
     return replace(
         core,
         cls=f"{words(query)} of: {core.cls}",

@@ -11,9 +11,10 @@ from service.query.assembly import Draft, check_output_name, column_output
 from service.query.conditions import Term
 from service.query.filters import OPPOSITE, holds
 from service.query.groups import UNITS, GroupsDraft, distinct_of, refuse_stretch
-from service.query.model import AGGREGATE, COMPUTED, GROUP, STRETCHES, GroupOutput, Output
+from service.query.model import AGGREGATE, COMPUTED, GROUP, STRETCHES, GroupOutput, Listing, Output, SortKey
 from service.query.sql.conditions import operands
 from service.query.sql.filters import MIRRORED, against, is_empty, is_value, values_of
+from service.query.sql.lists import is_list, read_list, require_ordered
 from service.query.sql.names import Names, fold
 from service.query.sql.output_names import name_of, told_apart
 from service.query.sql.over_groups import read_over
@@ -25,7 +26,9 @@ _FUNCTIONS: dict[type[exp.Expr], str] = {
     exp.Variance: "var_samp", exp.VariancePop: "var_pop", exp.Stddev: "stddev_samp", exp.StddevSamp: "stddev_samp",
     exp.StddevPop: "stddev_pop",
 }  # fmt: skip
-_ALL = "the aggregates are COUNT, SUM, AVG, MIN, MAX, BOOL_AND, BOOL_OR, VAR_SAMP, VAR_POP, STDDEV_SAMP and STDDEV_POP"
+_ALL = (
+    "the aggregates are COUNT, SUM, AVG, MIN, MAX, BOOL_AND, BOOL_OR, VAR_SAMP, VAR_POP, STDDEV_SAMP, STDDEV_POP, STRING_AGG and ARRAY_AGG"
+)
 _SQL = "postgres"
 _IN_HAVING = "in HAVING is not in GROUP BY: write the condition in WHERE"
 _IN_SELECT = "must be in GROUP BY, or in an aggregate: a group may have several values of it"
@@ -213,6 +216,8 @@ class _Groups:
             node, condition = node.this, node.expression.this
         if isinstance(node, exp.Anonymous):  # EVERY
             node = exp.LogicalAnd(this=node.expressions[0], expressions=node.expressions[1:])
+        if is_list(node):
+            return self._listed(node, condition, said)
         function = _FUNCTIONS.get(type(node))
         if function is None:
             raise unsupported(said, _ALL)
@@ -225,20 +230,49 @@ class _Groups:
             if len(of.expressions) != 1 or isinstance(of.expressions[0].unnest(), exp.Tuple):
                 raise unsupported(said, "count one value")
             function, of = "count_distinct", of.expressions[0].unnest()
-        inner = next((one for part in (of, condition) if part is not None for one in part.walk() if is_aggregate(one)), None)
-        if inner is not None:
-            raise self._names.bad(inner, f"{inner.sql(_SQL)} cannot be within {said}: an aggregate takes values of rows")
+        self._refuse_inner(said, of, condition)
         is_rows = function == "count" and (of is None or isinstance(of, exp.Literal) or of == exp.Star())
         if of is None or (_is_star(of) and not is_rows):
             raise unsupported(said, "an aggregate takes one value")
         if condition is None:
-            output = None if is_rows else self._grouped(of)[0] if isinstance(of, exp.Column) else self._computed(of)
+            output = None if is_rows else self._value_of(of)
         else:  # null where it does not hold
             value = Term("constant", "int64", (), 1) if is_rows else read_term(of, self._names)
             output = Output("", "term", None, (), chosen([(read_term(condition, self._names), value)], None))
         if isinstance(node, exp.LogicalAnd | exp.LogicalOr) and (output is None or self._groups.type_of(output) != "bool"):
             raise unsupported(said, "it takes conditions and columns of type bool")
         return self._groups.aggregate(function, output, of.sql(_SQL))
+
+    def _refuse_inner(self, said: str, *parts: exp.Expr | None) -> None:
+        inner = next((one for part in parts if part is not None for one in part.walk() if is_aggregate(one)), None)
+        if inner is not None:
+            raise self._names.bad(inner, f"{inner.sql(_SQL)} cannot be within {said}: an aggregate takes values of rows")
+
+    def _value_of(self, node: exp.Expr) -> Output:
+        """Return what an aggregate takes of a row."""
+        node = node.unnest()
+        return self._grouped(node)[0] if isinstance(node, exp.Column) else self._computed(node)
+
+    def _listed(self, node: exp.Expr, condition: exp.Expr | None, said: str) -> int:
+        """Return the number of STRING_AGG or ARRAY_AGG."""
+        call = read_list(node, said)
+        self._refuse_inner(said, call.of, condition, *(one.this for one in call.order))
+        of = self._value_of(call.of)
+        keys = dict[int, SortKey]()
+        for one in call.order:
+            key = self._value_of(one.this)
+            require_ordered(one.this, self._groups.type_of(key))
+            if call.distinct and key != of:
+                raise unsupported(f"{said}, ordered by another value than the distinct ones,", f"write ORDER BY {call.of.sql(_SQL)}")
+            number = self._groups.read(key)
+            keys.setdefault(number, SortKey(number, bool(one.args.get("desc")), bool(one.args.get("nulls_first"))))
+        where = None
+        if condition is not None:
+            term = read_term(condition, self._names)
+            logical("not", term)  # refuses what is no condition
+            where = self._groups.read(Output("", "term", None, (), term))
+        listing = Listing(tuple(keys.values()), call.separator, call.distinct, where, self._groups.type_of(of) == "json")
+        return self._groups.aggregate(call.function, of, call.of.sql(_SQL), listing)
 
     def _having(self, into: GroupsDraft, node: exp.Expr, negated: bool = False) -> None:
         """Read conditions that must hold, or (`negated`) must be false. `into`: the groups, or a case of OR."""

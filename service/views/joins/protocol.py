@@ -132,6 +132,11 @@ class Defaults:
         """Number of sums that are null because they exceed their type's range; None: rows are not grouped."""
         return None
 
+    @property
+    def texts_too_long(self) -> int | None:
+        """Number of lists of values that are null because they are too long; None: rows are not grouped."""
+        return None
+
 
 class Join(Protocol):
     """The structures of one view; see also `Defaults`. `root` represents the newest applied version: plain data, valid while that version
@@ -222,3 +227,6 @@ class Join(Protocol):
 
     @property
     def sums_out_of_range(self) -> int | None: ...
+
+    @property
+    def texts_too_long(self) -> int | None: ...

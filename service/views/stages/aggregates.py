@@ -3,7 +3,7 @@
 kept     kinds of accumulators (`structures.aggregate.layout`), the reported one first, and how each takes a value: RAW, its word (of a
          float its bits); ORDERED, a number in its order; CODED, a text's code; SORTED, the same in the order of texts; LOW and HIGH, the
          words of a decimal of more than 18 digits; SQUARE_LOW and SQUARE_HIGH, those of the square of a whole number; SQUARE and
-         SQUARE_ERROR, of a float that of its product with itself, and what this lacks
+         SQUARE_ERROR, of a float that of its product with itself, and what this lacks; LISTED, the code of an entry (`listing`)
 emitted  what is reported of them
 """
 
@@ -13,10 +13,10 @@ from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
 from livejoin.wire.kinds import MOST_DIGITS, digits_of
-from service.query.model import VARIANCES, Aggregate
+from service.query.model import LISTS, VARIANCES, Aggregate
 from structures.aggregate import layout
 
-RAW, ORDERED, CODED, SORTED, LOW, HIGH, SQUARE_LOW, SQUARE_HIGH, SQUARE, SQUARE_ERROR = range(10)
+RAW, ORDERED, CODED, SORTED, LOW, HIGH, SQUARE_LOW, SQUARE_HIGH, SQUARE, SQUARE_ERROR, LISTED = range(11)
 
 
 class Kind(NamedTuple):
@@ -30,6 +30,7 @@ _IN_ORDER, _IN_CODES = ((layout.VALUES, ORDERED),), ((layout.VALUES, CODED),)
 _INT_SUM = (layout.INT_SUM, RAW), (layout.COUNT, RAW)
 _FLOAT_SUM = (layout.FLOAT_SUM, RAW), (layout.COUNT, RAW)
 _WIDE_SUM = (layout.INT_SUM, LOW), (layout.INT_SUM, HIGH), (layout.COUNT, LOW)
+_LISTED = Kind(((layout.COUNT, LISTED),), layout.OF_FILLED)
 _TEXT_END = Kind(((layout.COUNT, SORTED),), layout.OF_FILLED)
 _VARIANCE = (layout.INT_SUM, RAW), (layout.INT_SUM, SQUARE_LOW), (layout.INT_SUM, SQUARE_HIGH), (layout.COUNT, RAW)
 _FLOAT_VARIANCE = (layout.FLOAT_SUM, RAW), (layout.FLOAT_SUM, SQUARE), (layout.FLOAT_SUM, SQUARE_ERROR), (layout.COUNT, RAW)
@@ -75,6 +76,8 @@ _OF_WIDE_DECIMALS: Mapping[str, Callable[[int], Kind]] = {
 
 def kind_of(function: str, of: str) -> Kind:
     """`of`: the kind of the values, as in `wire.kinds`. Decimals of up to 18 digits are integers of their digits."""
+    if function in LISTS:
+        return _LISTED
     digits = digits_of(of)
     if digits is None:
         return KINDS[function, of]
@@ -85,4 +88,4 @@ def never_null(one: Aggregate, of_null: bool, grouped: bool) -> bool:
     """Whether the aggregate is null for no group; `of_null`: values may be null; `grouped`: every group has rows."""
     if one.function in ("count", "count_distinct"):
         return True
-    return grouped and not of_null and one.function not in VARIANCES and not (one.function == "sum" and one.type != "float64")
+    return grouped and not of_null and one.function not in (*VARIANCES, *LISTS) and not (one.function == "sum" and one.type != "float64")

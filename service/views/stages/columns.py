@@ -28,8 +28,8 @@ from service.tables.truncation import trunc_dates, trunc_timestamps
 from service.views.deltas import Combination
 from service.views.nulls import loosened
 from service.views.shown import Definitions, ShownAliases
-from service.views.stages import squares, wide
-from service.views.stages.aggregates import CODED, HIGH, LOW, ORDERED, SORTED
+from service.views.stages import listing, squares, wide
+from service.views.stages.aggregates import CODED, HIGH, LISTED, LOW, ORDERED, SORTED
 from structures.aggregate.layout import INFINITY_BITS, NAN_BITS, NAN_ORDER
 from structures.grouped import following
 from structures.grouped.following import Reads
@@ -122,8 +122,8 @@ class Columns:
         self.kinds = [kind_of_output(query.outputs[column.of], by_alias, field.type) for column, field in both]
         self.domain: Domain | None = None
         self.has_texts = any(map(is_text, self._types))  # in the domain
-        self.operands: list[tuple[int, int]] = []  # output, form
-        self._texts: dict[int, Domain] = {}  # by number of a CODED operand
+        self.operands: list[tuple[int, int]] = []  # output (of a LISTED one the aggregate), form
+        self._texts: dict[int, Domain] = {}  # by number of a CODED, SORTED or LISTED operand
         self._read: list[tuple[int, list[int], list[str]]] = []  # for each input: its place, its outputs, and their columns
         for position, input in enumerate(inputs):
             given = [(at, one.column) for at, one in enumerate(query.outputs) if one.column is not None and self._is_number(at)]
@@ -186,9 +186,9 @@ class Columns:
         types = [part for type_, null in zip(self._types, self.nullable, strict=True) for part in ([_BOOL, type_] if null else [type_])]
         self.domain = Domain(types) if types else None
         self._texts = {
-            number: Domain([_kept_type(self.schema.field(output).type)])
+            number: Domain([pa.binary() if form == LISTED else _kept_type(self.schema.field(output).type)])
             for number, (output, form) in enumerate(self.operands)
-            if form in (CODED, SORTED)
+            if form in (CODED, SORTED, LISTED)
         }
 
     def read(self, rows: Combination, inserted: Inserted | None) -> StageRows:
@@ -260,16 +260,11 @@ class Columns:
 
     def texts_at(self, operand: int, codes: pa.Array) -> pa.Array:
         """Return the texts with these codes, null for null, of an operand of a readable version."""
-        valid = np.asarray(codes.is_valid())
-        schema = pa.schema([pa.field("", _kept_type(self.schema.field(self.operands[operand][0]).type), False)])
-        found = self._texts[operand].take(schema, np.asarray(codes.filter(pa.array(valid))).astype(np.int32)).column(0)
-        return found if valid.all() else found.take(pa.array(np.cumsum(valid) - 1, mask=~valid))
+        return listing.texts_at(self._texts[operand], _kept_type(self.schema.field(self.operands[operand][0]).type), codes)
 
     def operand_bytes(self, operand: int, codes: Slots) -> Words:
         """int64[n]: bytes of these texts of an operand; 0 for -1."""
-        found, there = np.zeros(len(codes), np.int64), codes >= 0
-        found[there] = self._texts[operand].text_bytes(codes[there])
-        return found
+        return listing.bytes_at(self._texts[operand], codes)
 
     def stored_texts(self, operand: int) -> Callable[[], SlotRows]:
         """Return what returns the texts of an operand by code, as they are stored now."""
@@ -311,10 +306,10 @@ class Columns:
         values, nulls = np.zeros((max(1, len(self.operands)), n), np.int64), np.zeros((max(1, len(self.operands)), n), np.uint8)
         texts: list[Slots] = []
         for number, (output, form) in enumerate(self.operands):
-            words, null, text = columns[output]
+            words, null, text = columns[output] if form != LISTED else self._listed(output, columns)
             if null is not None:
                 nulls[number] = null
-            if form in (CODED, SORTED):
+            if form in (CODED, SORTED, LISTED):
                 assert text is not None
                 domain, batch = self._texts[number], pa.RecordBatch.from_arrays([wide.encoded(text)], [""])
                 texts.append(_codes_of(domain, batch, inserted))
@@ -326,6 +321,12 @@ class Columns:
                 is_float = self.schema.field(output).type == _FLOAT
                 values[number] = _ordered(words) if form == ORDERED and is_float else squares.of_form(words, form)
         return StageRows(codes, values, nulls, texts)
+
+    def _listed(self, number: int, columns: Mapping[int, _Column]) -> _Column:
+        """Return what an aggregate lists."""
+        assert self._query.groups is not None
+        one = self._query.groups.aggregates[number]
+        return _of_arrow(listing.entries(one, lambda at: _sent(self.schema.field(at).type, columns[at])))
 
     def _key(self, number: int, column: _Column) -> _Column:
         trunc, type_ = self._columns[number].trunc, self._types[number]
@@ -382,6 +383,14 @@ def _of_arrow(array: pa.Array) -> _Column:
     if read is None:
         return _Column(_NO_WORDS, null, array)
     return _Column(read(array).astype(np.int64) if len(array) else _NO_WORDS, null)
+
+
+def _sent(type_: pa.DataType, column: _Column) -> pa.Array:
+    """Return the values as they are sent."""
+    if column.text is not None:
+        return column.text
+    found = _to_arrow(_kept_type(type_), column.words)
+    return sent(found if column.null is None else pc.if_else(pa.array(column.null), pa.scalar(None, found.type), found), type_)
 
 
 def _kept_type(type_: pa.DataType) -> pa.DataType:

@@ -92,6 +92,7 @@ class GroupsStage(Defaults):
     def build(self, version: int, progress: Callable[[float], None]) -> None:
         """Cost: that of the join, and O(1) or O(log n) a row of it."""
         self.core.build(version, lambda part: progress(part / 2))
+        self._table.begin(version)
         self._groups.begin()
         self._begin_with(version, self._take_rows(version, lambda: progress(0.5)))
         progress(1.0)
@@ -136,6 +137,7 @@ class GroupsStage(Defaults):
     def apply(self, version: int, runs: Runs, sink: Sink | None) -> None:
         """Follow the versions of a run together, a few of them at first, and one by one while their deltas are large."""
         assert sink is None or isinstance(sink, RowCollector)
+        self._table.begin(version)
         versions, first = versions_of(runs), 0
         while first < versions:
             end = min(versions, first + (_MOST_TOGETHER if self._alone else self._together))
@@ -211,6 +213,8 @@ class GroupsStage(Defaults):
         self._groups, references = taken
         had_none = self._groups.groups == 0
         self._columns.release_all(version, references)
+        self._table.begin(version)
+        self._table.clear_texts(version)
         self._following = self._follow_few()
         self._require_few()
         self._groups.begin()
@@ -347,6 +351,10 @@ class GroupsStage(Defaults):
     @property
     def sums_out_of_range(self) -> int:
         return self._groups.out_of_range
+
+    @property
+    def texts_too_long(self) -> int:
+        return self._table.texts_too_long
 
     @property
     def bytes(self) -> int:

@@ -24,13 +24,15 @@ from service.tables.values.terms import COMPARED, evaluated
 from service.views.deltas import Combination, look_alike
 from service.views.shown import Definitions
 from service.views.stages import wide
-from service.views.stages.aggregates import kind_of, never_null
+from service.views.stages.aggregates import LISTED, kind_of, never_null
 from service.views.stages.columns import Columns, kind_of_sent
+from service.views.stages.listing import ListedTexts, bytes_at, most_of, texts_at
 from structures.aggregate import layout
 from structures.aggregate.groups import Groups, Step
 from structures.core.reserve import reserve
-from structures.grouped.filled import FilledGroups, TextEnd, Variance
+from structures.grouped.filled import Filled, FilledGroups, JoinedText, TextEnd, Variance
 from structures.grouped.following import OPERATORS
+from structures.grouped.joining import Joining
 from structures.grouped.texts import Texts
 from structures.rows.ending import end_others
 from structures.rows.key_table import NULLS_A_CELL
@@ -50,6 +52,8 @@ class GroupTable:
         self._fields = [pa.field(_CODE, pa.int64(), False)]
         self._ends, self._variances = list[TextEnd](), list[Variance]()
         self._operands: dict[int, int] = {}  # of the aggregates whose codes are in a group's row
+        self._lists: dict[int, int] = {}  # likewise the cells of those that list values
+        self._listed: dict[int, ListedTexts] = {}
         for number, one in enumerate(self._groups.aggregates):
             self._fields += self._fields_of(number)
             self.results.append((layout.OF_ROWS, 0, 0, 0, 1) if one.of is None else self._result(number))
@@ -70,9 +74,9 @@ class GroupTable:
         return [pa.field(name, pa.int64() if self._is_coded(one) else KEPT_TYPES[one.type], nullable) for name in names]
 
     def _is_coded(self, one: Aggregate) -> bool:
-        """Return whether a group's row has the code of the aggregate, which is a value of the group."""
+        """Return whether a group's row has the code of the aggregate, a text."""
         if one.function not in ("min", "max"):
-            return False
+            return one.listing is not None
         return is_text(SENT_TYPES[one.type]) or wide.is_wide(SENT_TYPES[one.type])
 
     def _may_be_null(self, one: Aggregate, read: pa.Schema) -> bool:
@@ -88,11 +92,14 @@ class GroupTable:
         sums, count = list[int](), layout.ROWS
         for step, form in kind.kept:
             if step != layout.COUNT or field.nullable or len(kind.kept) == 1:
-                word = self.steps.of(step, self.columns.operand(one.of, form))
+                word = self.steps.of(step, self.columns.operand(number if form == LISTED else one.of, form))
                 count = word if step in (layout.COUNT, layout.VALUES) else count
                 sums.append(word)
-        operand, cell = self.columns.operand(one.of, kind.kept[0][1]), len(self._fields) - 1
-        if self._is_coded(one):
+        form, cell = kind.kept[0][1], len(self._fields) - 1
+        operand = self.columns.operand(number if form == LISTED else one.of, form)
+        if form == LISTED:
+            self._lists[number], self._operands[number] = cell, operand
+        elif self._is_coded(one):
             self._ends.append(TextEnd(cell, operand, one.function == "max"))
             self._operands[number] = operand
         elif one.function in VARIANCES:
@@ -106,14 +113,22 @@ class GroupTable:
         """Return groups without rows. OSError: there is no room."""
         if not self.is_filled:
             return Groups(self.steps, self.results, self.width, most_codes)
-        texts = {one.column: Texts(self.columns.stored_texts(one.column), most_codes) for one in self._ends}
-        filled = self._ends, self._variances
+        self._listed = {number: ListedTexts(self._groups.aggregates[number], most_codes) for number in self._lists}
+        joined = [self._joined(number, cell) for number, cell in self._lists.items()]
+        columns = [*(one.column for one in self._ends), *(one.column for one in joined)]
+        texts = {column: Texts(self.columns.stored_texts(column), most_codes) for column in columns}
+        filled = Filled(self._ends, self._variances, joined)
         return FilledGroups(self.steps, self.results, self.width, most_codes, len(self._fields), filled, texts)
+
+    def _joined(self, number: int, cell: int) -> JoinedText:
+        one = self._groups.aggregates[number]
+        assert one.listing is not None
+        return JoinedText(cell, self._operands[number], Joining(one.listing.separator.encode(), most_of(one)), self._listed[number].code)
 
     @property
     def is_filled(self) -> bool:
         """Whether some aggregates are not computed by the kernels alone."""
-        return bool(self._ends or self._variances)
+        return bool(self._ends or self._variances or self._lists)
 
     def _schema(self) -> pa.Schema:
         fields = []
@@ -177,6 +192,20 @@ class GroupTable:
         """int64[slots, width]: the rows as they are stored."""
         cells: npt.NDArray[np.int64] = self.table.store.cells
         return cells
+
+    def begin(self, version: int) -> None:
+        """Texts that groups lose from now on end at this version."""
+        for one in self._listed.values():
+            one.version = version
+
+    def clear_texts(self, version: int) -> None:
+        """Drop the texts of all groups; those that have rows are then reported again."""
+        for one in self._listed.values():
+            one.clear(version, self.columns.codes)
+
+    @property
+    def texts_too_long(self) -> int:
+        return sum(one.too_long for one in self._listed.values())
 
     def change(self, version: int, emitted: SuccessionRows) -> VersionSlots:
         """Replace the rows of groups by the reported ones. MemoryError."""
@@ -253,6 +282,8 @@ class GroupTable:
         """Return an aggregate as it is sent, from its columns."""
         one = self._groups.aggregates[number]
         high, wanted = taken.column(str(number)), SENT_TYPES[one.type]
+        if number in self._listed:
+            return texts_at(self._listed[number].domain, wanted, high)
         if number in self._operands:
             found = self.columns.texts_at(self._operands[number], high)
             return wide.decoded(found, wanted) if wide.is_wide(wanted) else found
@@ -267,7 +298,8 @@ class GroupTable:
 
     def reclaim(self, oldest_needed: int, pins: Numbers) -> bool:
         """As `Table.reclaim`, for the rows and the groups' columns."""
-        return any([self.table.reclaim(oldest_needed, pins), self.columns.reclaim(oldest_needed, pins)])
+        listed = [one.domain.reclaim(oldest_needed, pins) for one in self._listed.values()]
+        return any([self.table.reclaim(oldest_needed, pins), self.columns.reclaim(oldest_needed, pins), *listed])
 
     # as `Shown`
 
@@ -307,7 +339,9 @@ class GroupTable:
             if number in self._operands:
                 (words,), (null,) = self.table.numbers([str(number)], slots[0])
                 codes = words if null is None else np.where(null, -1, words)
-                total = total + self.columns.operand_bytes(self._operands[number], codes.astype(np.int32))
+                codes, listed = codes.astype(np.int32), self._listed.get(number)
+                own = self.columns.operand_bytes(self._operands[number], codes) if listed is None else bytes_at(listed.domain, codes)
+                total = total + own
         grown = [growth(output.term) for output in self._groups.outputs if output.term is not None]
         return total * (1 + sum(times for times, _ in grown)) + sum(more for _, more in grown)
 
@@ -376,7 +410,7 @@ class GroupTable:
 
     @property
     def bytes(self) -> int:
-        return self.table.bytes + self.columns.bytes
+        return self.table.bytes + self.columns.bytes + sum(one.bytes for one in self._listed.values())
 
     @property
     def retired_bytes(self) -> int:
@@ -390,6 +424,8 @@ class GroupTable:
     def check(self) -> None:
         self.table.check()
         self.columns.check()
+        for one in self._listed.values():
+            one.check(self.columns.codes)
 
 
 def _is_wide(one: Aggregate) -> bool:

@@ -17,11 +17,11 @@ WORDS = [b"", b"a", b"ab", b"abc", b"b", b"\xff", b"\x00", b"zebra", *(f"prefix 
 class Stored:
     """Codes of texts, which are given to others when the last one of a text is gone."""
 
-    def __init__(self) -> None:
-        self.heap = np.zeros(1 << 20, np.uint8)
+    def __init__(self, most: int = len(WORDS) + 1) -> None:
+        self.heap = np.zeros(1 << 22, np.uint8)
         self.positions, self.cells, self.used = np.zeros(1 << 12, np.int64), np.zeros((1 << 12, 1), np.int64), 0
         self.codes: dict[bytes, int] = {}
-        self.free = list(range(len(WORDS) + 1))
+        self.free = list(range(most))
 
     def code(self, text: bytes) -> int:
         if text not in self.codes:
