@@ -8,20 +8,23 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from livejoin.wire.kinds import MOST_DIGITS, SENT_TYPES, digits_of, kept, sent
 from livejoin.wire.schema import RelationDefinition
 from service.checking.candidates import codes_of_pairs
 from service.checking.grouping import Ints, canonical, codes_of
 from service.checking.parts import CheckedRows, Parts
+from service.query.conditions import ColumnRef, RowValue, columns_of
 from service.query.model import Latest, Query
+from service.tables.values.terms import evaluated
 
 KEPT = "#"  # a column that marks the rows that meet WHERE
 
 
 def latest_rows(latest: Latest, key: Sequence[str], rows: pa.RecordBatch) -> pa.RecordBatch:
     """Return the latest ones of these rows of a relation with this primary key."""
-    codes = codes_of([canonical(rows.column(ref.column)) for ref in latest.by], len(rows))
+    codes = codes_of([canonical(_value(value, rows)) for value in latest.by], len(rows))
     ties = [-_ranks(rows.column(name)) for name in reversed(key)]
-    order = rows.column(latest.order.column)
+    order = _value(latest.order, rows)
     ranks = _ranks(order)
     of_null = -len(rows) - 1 if latest.nulls_first else len(rows) + 1
     ranks = np.where(np.asarray(order.is_null()), of_null, -ranks if latest.descending else ranks)
@@ -31,6 +34,15 @@ def latest_rows(latest: Latest, key: Sequence[str], rows: pa.RecordBatch) -> pa.
     kept = np.zeros(len(rows), np.bool_)
     kept[positions] = number < latest.rows
     return rows.filter(pa.array(kept))
+
+
+def _value(value: RowValue, rows: pa.RecordBatch) -> pa.Array:
+    """Return the values as they are stored; decimals of more digits as they are."""
+    if isinstance(value, ColumnRef):
+        return rows.column(value.column)
+    kinds = columns_of(value)
+    found = evaluated(value, lambda ref: sent(rows.column(ref.column), SENT_TYPES[kinds[ref]]), len(rows))
+    return found if (digits_of(value.kind) or (0, 0))[0] > MOST_DIGITS else kept(found)
 
 
 def _ranks(column: pa.Array) -> Ints:

@@ -16,7 +16,7 @@ from typing import NamedTuple, TypeVar
 
 from livejoin.wire.schema import MAX_NAME, OP_COLUMN
 from service.errors import Problem, unsupported
-from service.query.conditions import ColumnRef, Condition, Filter, IntervalRef
+from service.query.conditions import ColumnRef, Condition, Filter, IntervalRef, RowValue
 from service.query.filters import comparing, either, ordered
 from service.query.groups import GroupsDraft
 from service.query.literals import Physical
@@ -151,6 +151,10 @@ class SubqueryDraft(NamedTuple):
 
 def column_output(ref: ColumnRef, name: str | None = None) -> Output:
     return Output(name or ref.column, "column", ref, ())
+
+
+def value_output(value: RowValue, name: str) -> Output:
+    return column_output(value, name) if isinstance(value, ColumnRef) else Output(name, "term", None, (), value)
 
 
 def computed_outputs(function: str, intervals: tuple[IntervalRef, ...], name: str | None) -> list[Output]:

@@ -75,6 +75,15 @@ def columns_of(term: Term) -> dict[ColumnRef, str]:
     return found
 
 
+RowValue = ColumnRef | Term
+"""A value of a row; an expression that is a column is never a Term."""
+
+
+def refs_of(value: RowValue) -> tuple[ColumnRef, ...]:
+    """Return the columns that a value reads."""
+    return (value,) if isinstance(value, ColumnRef) else tuple(columns_of(value))
+
+
 def replaced(term: Term, column: Callable[[ColumnRef], ColumnRef]) -> Term:
     """Return the expression with other columns of the same kinds."""
     if term.op == "column":

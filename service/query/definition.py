@@ -19,7 +19,7 @@ from livejoin.wire.schema import NAME, RelationDefinition
 from service.errors import Problem, unsupported
 from service.query.assembly import Draft, Options
 from service.query.conditions import ColumnRef, Condition, Filter
-from service.query.forms import JsonForm, LatestRows, SqlView, as_json, bad
+from service.query.forms import JsonForm, LatestRows, OfExpression, SqlView, as_json, bad
 from service.query.latest import as_of_alone
 from service.query.naming import told_apart
 from service.query.scope import Scope
@@ -311,10 +311,14 @@ def _aggregate(entry: Any, path: str) -> exp.Expr:
 
 
 def _latest(form: LatestRows) -> exp.Qualify:
-    order = exp.Ordered(this=_column(form.order, "latest.order"), desc=form.descending, nulls_first=False)
-    by = [_column(text, f"latest.by.{number}") for number, text in enumerate(form.by)]
+    order = exp.Ordered(this=_value(form.order, "latest.order"), desc=form.descending, nulls_first=False)
+    by = [_value(one, f"latest.by.{number}") for number, one in enumerate(form.by)]
     numbered = exp.Window(this=exp.RowNumber(), partition_by=by, order=exp.Order(expressions=[order]), over="OVER")
     return exp.Qualify(this=_located(exp.LTE(this=numbered, expression=exp.Literal.number(form.rows)), "latest"))
+
+
+def _value(of: str | OfExpression, path: str) -> exp.Expr:
+    return _column(of, path) if isinstance(of, str) else _expression(of.expression, f"{path}.expression")
 
 
 # --- names and constants

@@ -321,9 +321,9 @@ class OfDuration(Form):
 
 
 class OfExpression(Form):
-    """A SQL expression over the columns of a row, as the argument of an aggregate function."""
+    """A SQL expression over the columns of a row, in place of a column."""
 
-    what = 'the entry "expression" of an aggregate'
+    what = 'the entry "expression"'
     expression: str = Field(min_length=1, max_length=MAX_SQL, description="SQL over the columns of a row, such as `b.price * b.nights`")
 
 
@@ -366,8 +366,8 @@ class LatestRows(Form):
     last."""
 
     what = "latest"
-    by: list[str] = Field(description="columns, as `alias.column`: each combination of their values keeps `rows` rows; empty: all together")
-    order: str = Field(description="the column, as `alias.column`, by which rows are ordered")
+    by: list[str | OfExpression] = Field(description="columns, as `alias.column`, or expressions: each combination keeps `rows` rows")
+    order: str | OfExpression = Field(description="the column, as `alias.column`, or the expression by which rows are ordered")
     descending: bool = Field(False, description="whether the greatest values come first")
     rows: int = Field(1, gt=0, le=MOST_LATEST, description="how many rows to keep of each combination")
 

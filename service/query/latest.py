@@ -4,20 +4,23 @@ a.k = b.k AND b.at <= a.at`."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
 from sqlglot import exp
 
-from livejoin.wire.kinds import digits_of
+from livejoin.wire.kinds import MOST_DIGITS, digits_of
 from service.errors import Problem, unsupported
 from service.query.assembly import Draft
-from service.query.conditions import ColumnRef
+from service.query.conditions import ColumnRef, RowValue
 from service.query.model import MOST_LATEST, AsOf, Latest
+from service.query.scope import Scope
 from service.query.sql.conditions import Conditions
 from service.query.sql.groups import is_grouped
-from service.query.sql.names import Names
+from service.query.sql.names import Names, fold
+from service.query.sql.terms import read_term
+from service.query.terms import is_plain
 
 _ORDERED = ("int64", "float64", "timestamp", "date", "time", "bool")  # and decimals
 _QUALIFY = "write QUALIFY ROW_NUMBER() OVER (PARTITION BY columns ORDER BY column DESC) <= n"
@@ -45,23 +48,75 @@ def read_latest(select: exp.Select, names: Names) -> Latest:
         raise unsupported("DISTINCT with QUALIFY", "write one of them")
     if is_grouped(select):
         raise unsupported(f"{words} with GROUP BY or aggregates", "define a view for each")
-    return _of_qualify(qualify.this, names) if qualify is not None else _of_distinct(select, names)
+    return _of_qualify(qualify.this, _Values(select, names)) if qualify is not None else _of_distinct(select, _Values(select, names))
 
 
-def _of_distinct(select: exp.Select, names: Names) -> Latest:
+class _Key(NamedTuple):
+    """An entry of ORDER BY."""
+
+    value: RowValue
+    descending: bool
+    nulls_first: bool
+    words: str
+
+
+class _Values:
+    """Reads the values by which rows are chosen: of a row of the relation, or, by names that AS gives, of the output."""
+
+    def __init__(self, select: exp.Select, names: Names) -> None:
+        self.names, self._select = names, select
+        self._named = {fold(one.args["alias"]): one.this for one in select.expressions if isinstance(one, exp.Alias)}
+
+    def value(self, node: exp.Expr) -> RowValue:
+        """Return a value of QUALIFY, where columns come before names of the output."""
+        return self._read(node.unnest(), is_output_first=False)
+
+    def output_value(self, node: exp.Expr) -> RowValue:
+        """Return a value of DISTINCT ON or its ORDER BY, where a name of the output comes first, and a number is a place in it."""
+        node = node.unnest()
+        if isinstance(node, exp.Literal) and not node.is_string:
+            number = int(node.name) if node.name.isdigit() else 0
+            if not 1 <= number <= len(self._select.expressions):
+                raise self.names.bad(node, f"the position {node.name}: SELECT has {len(self._select.expressions)} columns")
+            node = self._select.expressions[number - 1].unalias().unnest()
+        return self._read(node, is_output_first=True)
+
+    def keys(self, order: exp.Order, read: Callable[[exp.Expr], RowValue]) -> list[_Key]:
+        return [
+            _Key(read(one.this), bool(one.args.get("desc")), bool(one.args.get("nulls_first")), one.sql(_SQL)) for one in order.expressions
+        ]
+
+    def _read(self, node: exp.Expr, is_output_first: bool) -> RowValue:
+        if isinstance(node, exp.Column) and not node.args.get("table") and (named := self._named.get(fold(node.this))) is not None:
+            if is_output_first or not self._is_column(node):
+                node = named.unnest()
+        if isinstance(node, exp.Column):
+            return self.names.column(node)
+        term = read_term(node, self.names)
+        return term.value if term.op == "column" else term
+
+    def _is_column(self, node: exp.Column) -> bool:
+        try:
+            self.names.column(node)
+        except Problem:
+            return False
+        return True
+
+
+def _of_distinct(select: exp.Select, values: _Values) -> Latest:
     on = select.args["distinct"].args["on"]
-    by = [_column(one, names, "DISTINCT ON") for one in (on.expressions if isinstance(on, exp.Tuple) else [on])]
+    by = [values.output_value(one) for one in (on.expressions if isinstance(on, exp.Tuple) else [on])]
     written = f"DISTINCT ON ({', '.join(map(str, by))})"
     order = select.args.get("order")
-    keys = [_Key.of(one, names) for one in order.expressions] if order is not None else []
+    keys = values.keys(order, values.output_value) if order is not None else []
     wanted = len(dict.fromkeys(by))
-    if {one.ref for one in keys[:wanted]} != set(by) or len(keys) == wanted:
+    if {one.value for one in keys[:wanted]} != set(by) or len(keys) == wanted:
         instead = f"write ORDER BY {', '.join(map(str, by))}, and the column whose first value is taken, as in at DESC"
         raise unsupported(f"{written} without an ORDER BY that begins with its columns and continues with another one", instead)
-    return _ordered(names, by, keys[wanted:], 1)
+    return _ordered(values.names, by, keys[wanted:], 1)
 
 
-def _of_qualify(node: exp.Expr, names: Names) -> Latest:
+def _of_qualify(node: exp.Expr, values: _Values) -> Latest:
     node = node.unnest()
     left, right, kind = node.this, node.args.get("expression"), type(node)
     if isinstance(right, exp.Window) and kind in _MIRRORED:
@@ -80,50 +135,34 @@ def _of_qualify(node: exp.Expr, names: Names) -> Latest:
         raise unsupported(f"{node.sql(_SQL)} in QUALIFY", f"the first 1 to {MOST_LATEST} rows of each key can be chosen: {_QUALIFY}")
     if left.args.get("order") is None:
         raise unsupported(f"{left.sql(_SQL)} without ORDER BY", _QUALIFY)
-    by = [_column(one, names, "PARTITION BY") for one in left.args.get("partition_by") or []]
-    return _ordered(names, by, [_Key.of(one, names) for one in left.args["order"].expressions], rows)
+    by = [values.value(one) for one in left.args.get("partition_by") or []]
+    return _ordered(values.names, by, values.keys(left.args["order"], values.value), rows)
 
 
-def _column(node: exp.Expr, names: Names, where: str) -> ColumnRef:
-    node = node.unnest()
-    if not isinstance(node, exp.Column):
-        raise unsupported(f"the expression {node.sql(_SQL)} in {where}", "name columns, and store computed values in a column")
-    return names.column(node)
-
-
-class _Key(NamedTuple):
-    """A column of ORDER BY."""
-
-    ref: ColumnRef
-    descending: bool
-    nulls_first: bool
-    words: str
-
-    @staticmethod
-    def of(node: exp.Expr, names: Names) -> _Key:
-        ref = _column(node.this, names, "ORDER BY")
-        return _Key(ref, bool(node.args.get("desc")), bool(node.args.get("nulls_first")), node.sql(_SQL))
-
-
-def _ordered(names: Names, by: Sequence[ColumnRef], keys: Sequence[_Key], rows: int) -> Latest:
+def _ordered(names: Names, by: Sequence[RowValue], keys: Sequence[_Key], rows: int) -> Latest:
     """Order by the first key. The others may only repeat the order of equal rows: the greatest primary key first."""
     scope, first = names.scope, keys[0]
-    if first.nulls_first and scope.describe(first.ref).nullable:
-        direction = " DESC" if first.descending else ""
-        raise unsupported(f"nulls first in ORDER BY {first.words}", f"{first.ref} may be null: write {first.ref}{direction} NULLS LAST")
-    primary = [ref for name in scope.definition(first.ref.alias).key if (ref := ColumnRef(first.ref.alias, name)) not in (*by, first.ref)]
-    ties = [one for one in keys[1:] if one.ref not in (*by, first.ref)]
-    if [one.ref for one in ties] != primary[: len(ties)] or not all(one.descending for one in ties):
-        instead = "one column orders the rows, and of equal ones the greatest primary key is first: "
-        instead += f"leave out what follows {first.ref}" + (f", or write {', '.join(f'{ref} DESC' for ref in primary)}" if primary else "")
+    alias = next(iter(scope.aliases))  # a join is refused later
+    key = scope.definition(alias).key
+    primary = [ref for name in key if (ref := ColumnRef(alias, name)) not in (*by, first.value)]
+    ties = [one for one in keys[1:] if one.value not in (*by, first.value)]
+    if [one.value for one in ties] != primary[: len(ties)] or not all(one.descending for one in ties):
+        instead = f"one value orders the rows, and of equal ones the greatest primary key is first: leave out what follows {first.value}"
+        instead += f", or write {', '.join(f'{ref} DESC' for ref in primary)}" if primary else ""
         raise unsupported(f"ORDER BY {', '.join(one.words for one in keys)}", instead)
-    never = first.ref.column in scope.definition(first.ref.alias).key  # other columns may become nullable
-    for ref in by:
-        scope.require_comparable(ref, "the latest rows by")
-    kind = scope.describe(first.ref).kind
-    if not is_ordered(kind):
-        raise unsupported(f"the latest rows by the order of {first.ref} ({kind})", "order by a number or a time that is stored in a column")
-    return Latest(tuple(dict.fromkeys(by)), first.ref, first.descending, rows, first.nulls_first and not never)
+    for value in by:
+        if not is_plain(_kind(scope, value)):
+            raise unsupported(f"the latest rows by {value}, which is json,", "use a column of another type, or a text of it: doc ->> 'key'")
+    if not is_ordered(kind := _kind(scope, first.value)):
+        raise unsupported(f"the latest rows by the order of {first.value} ({kind})", "order by a number or a time")
+    if (digits_of(kind) or (0, 0))[0] > MOST_DIGITS:
+        raise unsupported(f"the latest rows by the order of {first.value} ({kind})", f"cast it to a decimal of up to {MOST_DIGITS} digits")
+    never = isinstance(first.value, ColumnRef) and first.value.column in key  # other columns may become nullable
+    return Latest(tuple(dict.fromkeys(by)), first.value, first.descending, rows, first.nulls_first and not never)
+
+
+def _kind(scope: Scope, value: RowValue) -> str:
+    return scope.describe(value).kind if isinstance(value, ColumnRef) else value.kind
 
 
 # --- as of

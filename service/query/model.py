@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Literal, NamedTuple, get_args
 
-from service.query.conditions import ColumnRef, Condition, IntervalRef, Term, columns_of
+from service.query.conditions import ColumnRef, Condition, IntervalRef, RowValue, Term, columns_of, refs_of
 
 Guarantee = Literal["best-effort", "delay", "strict"]
 GUARANTEES: tuple[Guarantee, ...] = get_args(Guarantee)
@@ -233,15 +233,16 @@ class Stretches(NamedTuple):
 class Latest(NamedTuple):
     """The first `rows` rows by `order` among the rows of a relation with equal `by`, nulls included; ties go to the greater primary key."""
 
-    by: tuple[ColumnRef, ...]
-    order: ColumnRef
+    by: tuple[RowValue, ...]
+    order: RowValue
     descending: bool
     rows: int
     nulls_first: bool = False
 
     @property
     def columns(self) -> tuple[ColumnRef, ...]:
-        return (*self.by, self.order)
+        """What is read."""
+        return tuple(ref for value in (*self.by, self.order) for ref in refs_of(value))
 
 
 class AsOf(NamedTuple):

@@ -42,7 +42,8 @@ class Input:
     deciding filters that decide whether a changed row matters: changes of other rows can be ignored (`deciding`)
     output   columns that the view's rows read
     varying  columns that the view reads and that may differ between rows of one key: if they are unchanged, so are the view's rows
-    equal    columns that conditions equate with another alias's, or by which the latest rows are chosen: rows can be looked up by them
+    equal    columns that conditions equate with another alias's, or by which alone the latest rows are chosen: rows can be looked up by
+             them
     spans    by name, its declared intervals that overlap others
     ends     the columns of these: (start, end)
     living   while a join with parts is built: a further test that rows must pass
@@ -56,7 +57,8 @@ class Input:
         self.deciding = deciding(query, self.alias)
         self.equal = list(dict.fromkeys(pair.column for pairs in query.equal for pair in pairs if pair.alias == self.alias))
         if query.latest is not None:
-            self.equal = [ref.column for ref in query.latest.by]
+            of_columns = [value.column for value in query.latest.by if isinstance(value, ColumnRef)]
+            self.equal = of_columns if len(of_columns) == len(query.latest.by) else []
         refs = [ref for pair in query.overlaps for ref in pair if ref.alias == self.alias]
         self.spans = {ref.interval: span_of(ref, relation.definition) for ref in refs}
         intervals = {name: relation.definition.intervals[name] for name in self.spans}

@@ -131,7 +131,8 @@ def _needed(query: Query) -> _NeededColumns | None:
         columns = tuple(column for column in found if column.alias not in missing)  # those are null together, in whatever cell
         return _NeededColumns(columns, "the rows of a group must be in one cell, but no column of its key joins all aliases")
     if query.latest is not None:
-        return _NeededColumns(query.latest.by, "the rows of a key must be in one cell, but the view has no key")
+        by = tuple(value for value in query.latest.by if isinstance(value, ColumnRef))
+        return _NeededColumns(by, "the rows of a key must be in one cell, but the view has no key of columns")
     if query.as_of is not None:
         return _NeededColumns(None, "the rows before a point must be in its cell, but the as-of join has no equality")
     if query.subqueries or query.absent or query.stretches is not None:

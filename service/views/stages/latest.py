@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from service.planning.plans.plan import Plan
 from service.planning.plans.stages.latest import has_null_apart
-from service.query.assembly import column_output
+from service.query.assembly import value_output
 from service.query.conditions import ColumnRef
 from service.query.model import GroupColumn, Grouping, Query
 from service.tables.changes import Runs, order_of, parted
@@ -49,7 +49,7 @@ class LatestStage(Defaults):
         self._input, self._never, self._descending, self._nulls_first = input, query.never, latest.descending, latest.nulls_first
         definition = input.relation.definition
         numbers = [latest.order, *(ColumnRef(input.alias, name) for name in plan.ties or ())]
-        outputs = tuple(column_output(ref, str(at)) for at, ref in enumerate((*latest.by, *numbers)))
+        outputs = tuple(value_output(value, str(at)) for at, value in enumerate((*latest.by, *numbers)))
         by = tuple(GroupColumn(str(at), at, None) for at in range(len(latest.by)))
         grouping = Grouping(by, (), (), (), 1)
         read = Query(query.aliases, (), (), (), (), (), (), (), (), outputs, None, "auto", "best-effort", False, groups=grouping)
@@ -57,7 +57,7 @@ class LatestStage(Defaults):
         for at in range(len(latest.by), len(outputs)):
             self._columns.operand(at, ORDERED)
         self._columns.open()
-        self._null_apart = has_null_apart(definition, latest.order.column)
+        self._null_apart = has_null_apart(definition, latest.order)
         self._tops = Tops(1 + self._null_apart + len(numbers), latest.rows, None if plan.ties is not None else input.ranks)
 
     @property

@@ -246,10 +246,10 @@ def test_a_shorter_unit_than_an_hour_is_an_expression() -> None:
         (
             "SELECT string_agg(room, ',') AS s FROM bookings",
             "unsupported-query",
-            "without ORDER BY is not supported: write by what its values are ordered, and of equal ones by the primary keys: string_agg(x, '",
+            "without ORDER BY is not supported: write by what its values are ordered, and of equal ones by the primary keys: string_agg(x,",
         ),
         ("SELECT array_agg(DISTINCT room) AS s FROM bookings", "unsupported-query", "without ORDER BY is not supported"),
-        ("SELECT string_agg(guests, ',' ORDER BY id) AS s FROM bookings", "unsupported-query", "it joins texts: cast the values, as in x::"),
+        ("SELECT string_agg(guests, ',' ORDER BY id) AS s FROM bookings", "unsupported-query", "it joins texts: cast the values"),
         ("SELECT string_agg(room, room ORDER BY id) AS s FROM bookings", "unsupported-query", "second argument is a text in quotes"),
         ("SELECT string_agg(room ORDER BY id) AS s FROM bookings", "unsupported-query", "second argument is a text in quotes"),
         (

@@ -11,8 +11,10 @@ from collections.abc import Collection, Mapping
 from livejoin.wire.schema import RelationDefinition
 from service.planning.meets import Relations
 from service.planning.plans.plan import Plan, first_notes, names
+from service.query.conditions import ColumnRef, RowValue, Term
 from service.query.latest import is_ordered
 from service.query.model import Latest, Query
+from service.query.terms import is_nullable
 
 TIES = "rows that tie in the order are read, to compare their primary keys"
 _ANY_BITS = ("int64", "float64", "timestamp")
@@ -24,10 +26,11 @@ def make(query: Query, relations: Relations) -> Plan:
     assert latest is not None
     ((_, relation),) = query.aliases
     definition = relations[relation]
-    order = latest.order.column
-    ties = ties_of(definition, {ref.column for ref in latest.columns}, 2 + has_null_apart(definition, order))
+    known = {value.column for value in (*latest.by, latest.order) if isinstance(value, ColumnRef)}
+    ties = ties_of(definition, known, 2 + has_null_apart(definition, latest.order))
     notes = [*first_notes(query, relations), "all rows that satisfy the filters are kept in order, and the first ones in a list"]
-    if definition.column(order).nullable:
+    order = latest.order if isinstance(latest.order, Term) else Term("column", "", (), latest.order)
+    if is_nullable(order, lambda ref: definition.column(ref.column).nullable):
         notes.append(f"rows whose {latest.order} is null come {'first' if latest.nulls_first else 'last'}")
     if ties is None:
         notes.append(why_ties(definition))
@@ -37,11 +40,13 @@ def make(query: Query, relations: Relations) -> Plan:
     )  # fmt: skip
 
 
-def has_null_apart(definition: RelationDefinition, order: str) -> bool:
+def has_null_apart(definition: RelationDefinition, order: RowValue) -> bool:
     """Whether a separate coordinate before the order says that it is null: needed if its values may be any 64 bits. Other values, and ends
     of intervals, leave room for null after the greatest of them and before the least, whether the column has nulls yet or not."""
+    if isinstance(order, Term):
+        return order.kind in _ANY_BITS
     bounded = {*definition.key} | {end for one in definition.intervals.values() for end in (one.start_column, one.end_column)}
-    return order not in bounded and definition.column(order).kind in _ANY_BITS
+    return order.column not in bounded and definition.column(order.column).kind in _ANY_BITS
 
 
 def ties_of(definition: RelationDefinition, known: Collection[str], coordinates: int) -> tuple[str, ...] | None:

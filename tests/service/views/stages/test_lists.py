@@ -220,8 +220,8 @@ def test_documents_nulls_and_numbers_that_json_lacks(tmp_path: Path) -> None:
     engine = with_notes(tmp_path, sql)
     engine.apply(
         noted(
-            (1, 1, 'a"b', 1.5, '{"k": [1, null]}'), (2, 1, None, math.nan, None), (3, 1, "\u0000", -math.inf, '"x"'), (4, 2, None, None, None),
-            (5, 3, "", -0.0, "1e400"), (6, 3, "", 0.0, "true"),
+            (1, 1, 'a"b', 1.5, '{"k": [1, null]}'), (2, 1, None, math.nan, None), (3, 1, "\u0000", -math.inf, '"x"'),
+            (4, 2, None, None, None), (5, 3, "", -0.0, "1e400"), (6, 3, "", 0.0, "true"),
         )
     )  # fmt: skip
     assert found(engine) == [
