@@ -404,8 +404,9 @@ class Statement:
         livejoin."""
         rng, ((alias, of),) = self.random, self.aliases
         by = [f"{alias}.{column}" for column in rng.sample((*_GROUPED, *KEYS[of]), rng.choice((0, 1, 1, 2)))]
-        column = rng.choice(("f", "f", "w", "d", "m", "n", "p", "p", "k", "v"))
-        order = f"{alias}.{column} {rng.choice(('DESC NULLS LAST', 'ASC NULLS LAST'))}"
+        by += [self._terms.of()] if rng.random() < 0.3 else []
+        column = rng.choice(("f", "f", "w", "d", "m", "n", "p", "p", "k", "v", "k % 3", "f / 2", "w + INTERVAL '1 day'", "m + 1", "d - 1"))
+        order = f"{alias}.{column} {rng.choice(('ASC', 'DESC'))} NULLS {rng.choice(('FIRST', 'LAST'))}"
         order += "".join(f", {alias}.{name} DESC" for name in KEYS[of] if f"{alias}.{name}" not in by)
         columns = self._shown()
         if by and rng.random() < 0.5:

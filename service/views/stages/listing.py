@@ -20,9 +20,9 @@ from livejoin.wire.kinds import kept
 from livejoin.wire.rows import json_texts
 from service.query.model import MOST_LISTED, Aggregate, SortKey
 from service.tables.arrow import is_text, reader
+from service.tables.domains import Domain
 from service.tables.projection import one_zero
 from service.tables.resolution import Slots
-from service.tables.domains import Domain
 from service.views.stages import wide
 from structures.core.encoding import encode_any_floats
 from structures.core.reserve import reserve

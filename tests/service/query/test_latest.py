@@ -8,7 +8,7 @@ import pytest
 
 from livejoin.wire.schema import parse_relation
 from service.errors import Problem
-from service.query.conditions import ColumnRef
+from service.query.conditions import ColumnRef, Term
 from service.query.model import AsOf, Latest, Query
 from service.views.parse import parse_view
 
@@ -40,6 +40,8 @@ def ref(name: str) -> ColumnRef:
     return ColumnRef("r", name)
 
 
+LOWER = Term("lower", "string", (Term("column", "string", (), ref("room")),))
+REST = Term("%", "int64", (Term("column", "int64", (), ref("nr")), Term("constant", "int64", (), 10)))
 NEWEST = Latest((ref("room"),), ref("at"), True, 1, True)
 OVER = "QUALIFY ROW_NUMBER() OVER (PARTITION BY r.room ORDER BY"
 
@@ -56,6 +58,12 @@ OVER = "QUALIFY ROW_NUMBER() OVER (PARTITION BY r.room ORDER BY"
         (f"nr FROM readings r {OVER} at DESC) = 1", NEWEST),
         (f"nr FROM readings r {OVER} at DESC, sensor DESC) <= 3", Latest((ref("room"),), ref("at"), True, 3, True)),
         (f"nr FROM readings r {OVER} at DESC NULLS LAST) < 3", Latest((ref("room"),), ref("at"), True, 2)),
+        ("DISTINCT ON (room) nr FROM readings r ORDER BY room, value DESC", Latest((ref("room"),), ref("value"), True, 1, True)),
+        ("DISTINCT ON (1) room AS value, nr FROM readings r ORDER BY value, 2", Latest((ref("room"),), ref("nr"), False, 1)),
+        ("DISTINCT ON (lower(room)) nr FROM readings r ORDER BY lower(r.room), nr % 10 NULLS FIRST",
+            Latest((LOWER,), REST, False, 1, True)),
+        ("lower(room) AS room, nr % 10 AS rest FROM readings r QUALIFY ROW_NUMBER() OVER (PARTITION BY room ORDER BY rest) = 1",
+            Latest((ref("room"),), REST, False, 1)),
         ("nr FROM readings r QUALIFY 5 >= ROW_NUMBER() OVER (ORDER BY nr DESC, sensor DESC)", Latest((), ref("nr"), True, 5)),
     ],
 )  # fmt: skip
@@ -69,6 +77,8 @@ def test_json_is_the_same_view() -> None:
     assert query(definition | {"latest": {"by": ["r.room", "r.room"], "order": "r.value", "rows": 2}}).latest == Latest(
         (ref("room"),), ref("value"), False, 2
     )
+    latest = {"by": [{"expression": "lower(r.room)"}], "order": {"expression": "r.nr % 10"}}
+    assert query(definition | {"latest": latest}).latest == Latest((LOWER,), REST, False, 1)
 
 
 @pytest.mark.parametrize(
@@ -77,10 +87,11 @@ def test_json_is_the_same_view() -> None:
         ("DISTINCT ON (room) nr FROM readings", "DISTINCT ON (readings.room) without an ORDER BY that begins with its columns"),
         ("DISTINCT ON (room) nr FROM readings ORDER BY room", "write ORDER BY readings.room, and the column whose first value is taken"),
         ("DISTINCT ON (room) nr FROM readings ORDER BY at DESC, room", "write ORDER BY readings.room, and the column"),
-        ("DISTINCT ON (lower(room)) nr FROM readings ORDER BY lower(room), at", "the expression LOWER(room) in DISTINCT ON"),
-        ("DISTINCT ON (room) nr FROM readings ORDER BY room, -nr", "the expression -nr in ORDER BY is not supported: name columns"),
-        ("DISTINCT ON (room) nr FROM readings ORDER BY room, value DESC", "write readings.value DESC NULLS LAST"),
-        ("DISTINCT ON (room) nr FROM readings ORDER BY room, value NULLS FIRST", "write readings.value NULLS LAST"),
+        ("DISTINCT ON (lower(room)) nr FROM readings ORDER BY room, at", "DISTINCT ON (lower(readings.room)) without an ORDER BY that"),
+        ("DISTINCT ON (room) nr FROM readings ORDER BY room, at + INTERVAL '1 h', -nr DESC", "leave out what follows (readings.at + 36"),
+        ("DISTINCT ON (room) nr FROM readings ORDER BY room, lower(room)", "the latest rows by the order of lower(readings.room) (string)"),
+        ("DISTINCT ON (room) nr FROM readings ORDER BY room, CAST(nr AS decimal(20, 1))", "cast it to a decimal of up to 18 digits"),
+        (f"nr FROM readings r {OVER} count(*)) = 1", "the expression COUNT(*) is not supported"),
         ("DISTINCT ON (room) nr FROM readings ORDER BY room, at DESC, nr DESC", "or write readings.sensor DESC, readings.nr DESC"),
         ("DISTINCT ON (room) nr FROM readings ORDER BY room, at DESC, sensor", "leave out what follows readings.at"),
         ("DISTINCT ON (room) nr FROM readings ORDER BY room, at DESC, value", "of equal ones the greatest primary key is first"),
@@ -133,6 +144,7 @@ LATEST = {"by": ["r.room"], "order": "r.at"}
         ({"latest": LATEST | {"by": ["room"]}}, "bad-definition", '"room" has no alias'),
         ({"latest": LATEST | {"by": ["r.rom"]}}, "unknown-column", "did you mean room?"),
         ({"latest": LATEST | {"order": "r.room"}}, "unsupported-query", "order by a number or a time"),
+        ({"latest": LATEST | {"order": {"expression": "count(*)"}}}, "unsupported-query", 'write aggregates in "aggregate"'),
         ({"from": {"r": "readings", "o": "others"}, "join": [{"equal": ["r.nr", "o.nr"]}], "latest": LATEST}, "unsupported-query", "r "),
     ],
 )
