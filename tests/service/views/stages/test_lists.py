@@ -23,6 +23,7 @@ from service.engine import truncates
 from service.instance import Instance
 from service.query.model import MOST_LISTED
 from tests.relations import declared
+from tests.service import postgres
 from tests.service.random_sql import DEFINITIONS, Rows, asked, in_duckdb, to_batch
 from tests.service.running import HeldWriter, check, opened
 from tests.service.twin import values
@@ -232,3 +233,46 @@ def test_documents_nulls_and_numbers_that_json_lacks(tmp_path: Path) -> None:
     engine.apply(noted(1, 3, 4, (6, 3, "n", -5.0, None)))
     assert found(engine) == [[1, "[null]", '["NaN"]', '["NaN"]', None], [3, "[1e400,null]", "[-5,-0.0]", "[-5,0]", "; n"]]
     engine.close()
+
+
+@pytest.mark.skipif(postgres.PROGRAMS is None, reason="PostgreSQL is not installed")
+def test_postgresql_lists_the_same(tmp_path: Path) -> None:
+    """Where nulls come without NULLS FIRST and NULLS LAST, too."""
+    rng = random.Random(7)
+    engine = opened(tmp_path)
+    engine.put_relation("notes", NOTES)
+    rows = [
+        (n, rng.randrange(6), rng.choice((None, "", "a", "B", "b,c", "é")), rng.choice((None, 0.0, 1.5, -2.25, 1e300, math.nan)), None)
+        for n in range(60)
+    ]
+    engine.apply(noted(*rows))
+    statements = list[str]()
+    for number in range(40):
+        value = rng.choice(("note", "upper(note)", "id::text", "note || id::text"))
+        distinct = rng.random() < 0.3
+        order = value if distinct else f"{rng.choice(('note', 'at', 'at * -1', 'id % 7', 'length(note)'))}{rng.choice(('', ' DESC'))}, id"
+        order += rng.choice(("", " DESC"))
+        separator = rng.choice(("', '", "''", "NULL"))
+        behind = rng.choice(("", "", " FILTER (WHERE at > 1)", " FILTER (WHERE note IS NOT NULL)"))
+        of = f"{'DISTINCT ' * distinct}{value}"
+        made = f"string_agg({of}, {separator} ORDER BY {order})" if number % 2 else f"array_agg({of} ORDER BY {order})"
+        statements.append(f"SELECT room, {made}{behind} AS x FROM notes GROUP BY room HAVING count(*) > 1")
+    texts = ", ".join("(" + ", ".join(map(_in_sql, row[:4])) + ")" for row in rows)
+    script = ["CREATE TEMP TABLE notes (id bigint, room bigint, note text, at double precision);", f"INSERT INTO notes VALUES {texts};"]
+    for number, text in enumerate(statements):
+        engine.put_view(f"v{number}", {"sql": text}, wait=60)
+    script.append(" UNION ALL ".join(f"SELECT {number}, to_json(s)::text FROM ({text}) s" for number, text in enumerate(statements)) + ";")
+    theirs: dict[int, list[Any]] = {number: [] for number in range(len(statements))}
+    for number, row in postgres.answers(script):
+        assert number is not None and row is not None
+        theirs[int(number)].append(json.loads(row))
+    for number, text in enumerate(statements):
+        ours = [{"room": row["room"], "x": plain(row["x"], "x")} for row in rows_of(engine, f"v{number}")]
+        assert sorted(ours, key=repr) == sorted(theirs[number], key=repr), text
+    engine.close()
+
+
+def _in_sql(value: Any) -> str:
+    if value is None:
+        return "NULL"
+    return f"'{value}'" if isinstance(value, str | float) else str(value)
