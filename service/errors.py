@@ -116,8 +116,8 @@ _KINDS = (
     Kind(
         "relation-in-use",
         409,
-        "The relation is used by views",
-        "The views in `views` use the relation, so it cannot be dropped; or they join on a column, so nulls cannot be allowed in it.",
+        "The relation or view is used by views",
+        "The views in `views` read it, so it cannot be dropped; or they join on a column, so nulls cannot be allowed in it.",
         "DELETE those views first.",
     ),
     Kind(

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from operator import itemgetter
 from typing import Annotated, Any
 
@@ -21,8 +19,7 @@ from service.api.http.parameters import Flag, Parameters
 from service.api.models import answers
 from service.api.models.examples import PATCH, RELATION, RELATION_DEFINITION
 from service.api.openapi import answer, body, failures, json_content, links
-from service.api.routing import RelationName, ServiceRequest, checked_name, router
-from service.engine.refusals import InUse
+from service.api.routing import RelationName, ServiceRequest, checked_name, hiding_views, router
 from service.errors import Problem
 from service.instance import Instance
 
@@ -109,7 +106,7 @@ async def patch_relation(request: ServiceRequest, name: RelationName, query: Ann
         for part in ("add_columns", "add_intervals", "nullable"):
             _require_few(data, part, context.settings.max_columns)
         patch = parse_patch(data)
-    with _hiding_views(request.token):
+    with hiding_views(request.token):
         altered = await context.rewrite(engine.patch_relation, name, patch, query.dry_run)
     expired = {} if altered.expired is None else {"expired_rows": altered.expired}
     if name not in engine.relations:  # it was dropped meanwhile
@@ -145,20 +142,6 @@ async def list_relations(request: ServiceRequest) -> Response:
 async def delete_relation(request: ServiceRequest, name: RelationName) -> Response:
     context = request.context
     request.require_relation(name)
-    with _hiding_views(request.token):
+    with hiding_views(request.token):
         await context.wait(context.engine.drop_relation, name)
     return Response(status_code=204)
-
-
-@contextmanager
-def _hiding_views(token: AccessToken) -> Iterator[None]:
-    """Take the names of views that the token does not cover out of the problem of a relation in use."""
-    try:
-        yield
-    except InUse as problem:
-        views = problem.extensions["views"]
-        shown = [view for view in views if token.covers_view(view)]
-        if len(shown) < len(views):
-            emitted = ", ".join([*shown, "views that the access token is not for"])
-            problem.detail, problem.extensions["views"] = f"{problem.before}{emitted}{problem.after}", shown
-        raise

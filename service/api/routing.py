@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterator
+from contextlib import contextmanager
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, Path
@@ -18,6 +19,7 @@ from service.api import problems
 from service.api.context import Context
 from service.api.http import parameters
 from service.api.http.answers import missing
+from service.engine.refusals import InUse
 from service.errors import Problem
 from service.views.live_view import LiveView
 
@@ -133,3 +135,17 @@ def checked_name(name: str, what: str) -> str:
     if not NAME.fullmatch(name):
         raise Problem("bad-definition", f"invalid {what} name {name!r}: names must match {NAME.pattern}")
     return name
+
+
+@contextmanager
+def hiding_views(token: AccessToken) -> Iterator[None]:
+    """Take the names of views that the token does not cover out of the problem of a relation or a view in use."""
+    try:
+        yield
+    except InUse as problem:
+        views = problem.extensions["views"]
+        shown = [view for view in views if token.covers_view(view)]
+        if len(shown) < len(views):
+            emitted = ", ".join([*shown, "views that the access token is not for"])
+            problem.detail, problem.extensions["views"] = f"{problem.before}{emitted}{problem.after}", shown
+        raise

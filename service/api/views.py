@@ -23,17 +23,17 @@ from service.api.models import answers
 from service.api.models.examples import OTHER_PLAN, PLAN, VIEW, VIEW_JSON, VIEW_SQL
 from service.api.models.requests import ViewDefinition
 from service.api.openapi import answer, body, failures, json_content, links
-from service.api.routing import ServiceRequest, ViewName, checked_name, router
+from service.api.routing import ServiceRequest, ViewName, checked_name, hiding_views, router
 from service.api.steps import Steps, finish
 from service.engine.versions import Version
 from service.errors import Problem
 from service.instance import Instance
 from service.planning.natural import natural_json
-from service.planning.planner import alternatives
+from service.planning.planner import Counted, alternatives
 from service.reading.cursors import open_rows
 from service.tables.estimates import estimates_of
 from service.views.live_view import LiveView
-from service.views.parse import parse_view
+from service.views.parse import View, parse_view
 
 routes = router("views")
 
@@ -49,6 +49,7 @@ def view_json(view: LiveView, version: Version) -> dict[str, Any]:
         "version": version.number,
         "empty": None,
         "definition": view.view.definition,
+        "reads": [*view.view.reads],
         "plan": view.view.plan.to_json(),
         "shape": shape_json(view),
         "statistics": view.statistics(),
@@ -125,8 +126,8 @@ async def put_view(request: ServiceRequest, name: ViewName) -> Response:
     checked_name(name, "view")
     token = request.token
     async with definition(request.scope, request.receive, context.bodies, context.work) as data:
-        if token.relations is not None:  # a view gives its definer the rows of its relations
-            await context.work(parse_view, name, data, ReadableRelations(engine, token), None, False, engine.limits)
+        if token.relations is not None or token.views is not None:  # a view gives its definer the rows of what it reads
+            await context.work(_parse, engine, token, name, data)
         view, built = await context.register(engine.register, name, data, client_of(request.scope))
     if built is not None:
         await asyncio.wait([asyncio.wrap_future(built)], timeout=BUILD_WAIT)  # without holding a thread
@@ -159,13 +160,14 @@ async def list_views(request: ServiceRequest) -> Response:
 
 @routes.delete(
     "/v1/views/{name}",
-    summary="Drop a view",
-    responses={**answer(204, "dropped"), **failures("bad-parameter", "not-found", "disk-full")},
+    summary="Drop a view; refused if another view reads it",
+    responses={**answer(204, "dropped"), **failures("bad-parameter", "not-found", "relation-in-use", "disk-full")},
 )
 async def delete_view(request: ServiceRequest, name: ViewName) -> Response:
     context = request.context
     request.require_view(name)
-    await context.wait(context.engine.drop_view, name)
+    with hiding_views(request.token):
+        await context.wait(context.engine.drop_view, name)
     return Response(status_code=204)
 
 
@@ -201,18 +203,24 @@ class ReadableRelations(Mapping[str, RelationDefinition]):
         return sum(1 for _ in self)
 
 
+def _parse(engine: Instance, token: AccessToken, name: str, data: dict[str, Any], counted: Counted | None = None) -> View:
+    """As `parse_view`, of what the token may read. Problem `forbidden`."""
+    definitions = {one.name: one.definition for one in engine.relations.values()}
+    views = {one: source for one, source in engine.view_sources.items() if token.covers_view(one)}
+    return parse_view(name, data, definitions, counted, False, engine.limits, views, ReadableRelations(engine, token))
+
+
 def _explain(engine: Instance, token: AccessToken, data: dict[str, Any]) -> dict[str, Any]:
     """Return the plans; `natural` for a natural join; and `measured`, by name: the statistics of live views with exactly this
     definition."""
     tables = engine.relations
-    relations = ReadableRelations(engine, token)
     pin = engine.versions.pin()
     try:
         with engine.versions.reading(pin) as version:
             counted = partial(estimates_of, relations=tables, version=version.number)
-            view = parse_view("explained", data, relations, counted, limits=engine.limits)
-            others = alternatives(view.query, relations, counted)
-            natural = natural_json(view.query, relations, counted(view.query))
+            view = _parse(engine, token, "explained", data, counted)
+            others = alternatives(view.query, view.relations, counted)
+            natural = natural_json(view.query, view.relations, counted(view.query))
     finally:
         engine.versions.release(pin)
     explained: dict[str, Any] = {"plan": view.plan.to_json(), "alternatives": [plan.to_json() for plan in others]}

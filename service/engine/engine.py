@@ -50,7 +50,7 @@ from service.tables.relations import Relation
 from service.views.deltas import DeltaSink, StoredDeltas
 from service.views.joins.making import rooms_of
 from service.views.live_view import LiveView
-from service.views.parse import View, noted, parse_view
+from service.views.parse import View, ViewSource, noted, parse_view
 from service.warming import EVERY_BATCH, Kernels
 
 log = logging.getLogger("livejoin.engine")
@@ -191,6 +191,11 @@ class Engine(ABC):
     @property
     def views(self) -> Mapping[str, LiveView]:
         return self._state.views
+
+    @property
+    def view_sources(self) -> Mapping[str, ViewSource]:
+        """What definitions may name besides relations."""
+        return self._state.view_sources
 
     def relation(self, name: str) -> Relation:
         """Problem `not-found`."""
@@ -342,10 +347,13 @@ class Engine(ABC):
         return self._writer.call(partial(change, partial(self._put_view, parsed, data, relations, client)))
 
     def drop_view(self, name: str) -> None:
-        """Drop a view. Its followers are notified; its readers finish. Problem `not-found`."""
+        """Drop a view. Its followers are notified; its readers finish. Problems `not-found`, `relation-in-use`: other views read it."""
 
         def drop() -> LiveView:
             view = self.view(name)
+            users = sorted(other.name for other in self._state.views.values() if name in other.view.reads)
+            if users:
+                raise InUse(f"the view {name} is read by ", users, f": drop {'this view' if len(users) == 1 else 'these views'} first")
             self._log.drop_view(name)
             self._builds.cancel(view)
             view.release_shared()
@@ -438,13 +446,14 @@ class Engine(ABC):
         """Parse and plan the view, by the rows of a held version, or of the newest one in the writer's thread."""
         definitions = {name: relation.definition for name, relation in relations.items()}
         counted = partial(estimates_of, relations=relations, version=version)
-        return parse_view(name, data, definitions, counted, limits=self.limits)
+        return parse_view(name, data, definitions, counted, limits=self.limits, views=self._state.view_sources)
 
     def _is_as_registered(self, known: LiveView, data: dict[str, Any]) -> bool:
         """Whether a definition gives the same view, under the definitions that its relations had when it was registered."""
         definitions = {name: relation.definition for name, relation in self._state.relations.items()} | known.view.relations
         try:
-            return parse_view(known.name, data, definitions, None, False, self.limits).stated == known.view.stated
+            views = self._state.view_sources | known.view.reads
+            return parse_view(known.name, data, definitions, None, False, self.limits, views).stated == known.view.stated
         except (Problem, WireError):  # compare under the present definitions
             return False
 
@@ -459,7 +468,8 @@ class Engine(ABC):
             return lambda: (known, None)
         refuse_new("view", parsed.name, self._state.views, self._state.relations, self.settings.max_views)
         self._log.require_room()
-        if any(self._state.relations.get(name) is not relations.get(name) for name in parsed.query.named):
+        read = {name: view.view.source for name, view in self._state.views.items() if name in parsed.reads}
+        if read != parsed.reads or any(self._state.relations.get(name) is not relations.get(name) for name in parsed.query.named):
             parsed = self._parse_view(parsed.name, data, self._state.relations, self._state.newest)
         with or_no_room(f"the view {parsed.name}"):
             view = LiveView("", parsed, self._state.relations, self._state.indexes)

@@ -27,7 +27,7 @@ from service.tables.evolution import widened
 from service.tables.relations import Relation
 from service.tables.store import NO_NUMBERS
 from service.views.live_view import LiveView
-from service.views.parse import View, noted_relations, parse_view, refused_view
+from service.views.parse import View, noted_relations, noted_views, parse_view, refused_view
 
 logger = logging.getLogger("livejoin.recovery")
 
@@ -188,4 +188,5 @@ def _parsed(record: ViewRecord, relations: Mapping[str, Relation], newest: int) 
     """Parse with the definitions that its relations had when it was registered: `SELECT *` means the columns of that time."""
     definitions: dict[str, RelationDefinition] = {name: relation.definition for name, relation in relations.items()}
     counted = partial(estimates_of, relations=relations, version=newest)
-    return parse_view(record.name, record.definition, definitions | noted_relations(record.query), counted, True)
+    definitions |= noted_relations(record.query)
+    return parse_view(record.name, record.definition, definitions, counted, True, views=noted_views(record.query))

@@ -32,6 +32,7 @@ from service.tables.rewriting import Rewrite
 from service.views.deltas import Delta
 from service.views.joins.protocol import Store
 from service.views.live_view import LiveView
+from service.views.parse import ViewSource
 
 T = TypeVar("T")
 KEY_EXISTS = "key-exists"
@@ -159,6 +160,12 @@ class State:
         self._asked.clear()
         self._published = Version(self.newest, roots, counts)
         return self._published
+
+    @property
+    def view_sources(self) -> dict[str, ViewSource]:
+        """What definitions may name besides relations; also the views that others read, where they alone were recovered."""
+        read = {name: one for view in self._views.values() for name, one in view.view.reads.items()}
+        return read | {name: view.view.source for name, view in self._views.items()}
 
     def _forget_derived(self) -> None:
         """Discard what was derived from the relations and views: one was added or removed, or has failed."""

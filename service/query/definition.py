@@ -23,11 +23,11 @@ from service.query.forms import JsonForm, LatestRows, OfExpression, SqlView, as_
 from service.query.latest import as_of_alone
 from service.query.naming import told_apart
 from service.query.scope import Scope
-from service.query.set_operations import Expression
+from service.query.sql.composing import Catalogue, view_tree
 from service.query.sql.conditions import Conditions
-from service.query.sql.names import Fields, Names
+from service.query.sql.names import Fields, Names, Text
 from service.query.sql.output_names import CALLED, name_of
-from service.query.sql.select import Dialect, read_query
+from service.query.sql.select import Dialect, ReadQuery, parse_select, read_query
 from service.query.sql.terms import COMPARED
 from service.query.sql.text import parse
 
@@ -49,11 +49,18 @@ def options_of(form: SqlView | JsonForm) -> Options:
     return Options(form.algorithm, form.guarantee, retain, form.groups)
 
 
-def read_json(data: Any, relations: Mapping[str, RelationDefinition]) -> Expression:
-    """Return the draft of a SELECT, or of several. `data`: a valid `JsonForm`. Raises as `read_sql`, but `bad-definition` in place of
-    `bad-query`."""
+def read_json(data: Any, known: Catalogue) -> ReadQuery:
+    """Read a SELECT, or several. `data`: a valid `JsonForm`. Raises as `read_sql`, but `bad-definition` in place of `bad-query`."""
     with _refusing_depth():
-        return read_query(_query(data, "", relations), Fields(), relations)
+        return read_query(_query(data, "", known), Fields(), known)
+
+
+def tree_of(form: SqlView | JsonForm, data: Any, known: Catalogue) -> exp.Expr:
+    """Return the tree of a valid definition, for queries that read its view. Raises as `read_sql` and `read_json`."""
+    if isinstance(form, SqlView):
+        return view_tree(parse_select(form.sql), Text(form.sql), known)
+    with _refusing_depth():
+        return view_tree(_query(data, "", known), Fields(), known)
 
 
 def read_where(relation: str, definition: RelationDefinition, where: Sequence[Any], most: int) -> list[Condition]:
@@ -81,16 +88,16 @@ def _refusing_depth() -> Iterator[None]:
         raise bad("the conditions are nested too deeply") from None
 
 
-def _query(form: Any, at: str, relations: Mapping[str, RelationDefinition]) -> exp.Expr:
+def _query(form: Any, at: str, known: Catalogue) -> exp.Expr:
     """`form`: an object with "from", "union" or "except"; `at`: its path with a dot behind, "" for the definition itself."""
     for field, operation in (("union", exp.Union), ("except", exp.Except)):
         if field in form:
-            inputs = [_query(side, f"{at}{field}.{number}.", relations) for number, side in enumerate(form[field])]
+            inputs = [_query(side, f"{at}{field}.{number}.", known) for number, side in enumerate(form[field])]
             return reduce(lambda left, right: operation(this=left, expression=right, distinct=True), inputs)
-    return _select(form, at, relations)
+    return _select(form, at, known)
 
 
-def _select(form: Any, at: str, relations: Mapping[str, RelationDefinition]) -> exp.Select:
+def _select(form: Any, at: str, known: Catalogue) -> exp.Select:
     where, outer = list[exp.Expr](), [("LEFT", f"{at}left.{number}.", part) for number, part in enumerate(form.get("left", ()))]
     outer += [("FULL", f"{at}full.", form["full"])] if form.get("full") else []
     for number, part in enumerate(form.get("exists", ())):
@@ -101,7 +108,8 @@ def _select(form: Any, at: str, relations: Mapping[str, RelationDefinition]) -> 
     for side, path, part in outer:
         select.append("joins", _outer_join(part, side, path))
     named = {alias: name for one in (form, *(part for _, _, part in outer)) for alias, name in one["from"].items()}
-    columns = {alias: [column.name for column in relations[name].columns] for alias, name in named.items() if name in relations}
+    there = {alias: known.nameable[name] for alias, name in named.items() if name not in known.views and name in known.nameable}
+    columns = {alias: [column.name for column in definition.columns] for alias, definition in there.items()}
     outputs = [_output(one, f"{at}select.{number}", columns) for number, one in enumerate(form.get("select", ()))]
     select.set("expressions", _grouped(form, select, outputs, columns) or [exp.Star()])
     if form.get("distinct"):

@@ -174,9 +174,9 @@ def _strictness(x: Interval, y: Interval) -> tuple[bool, bool] | None:
     return None if any(map(all, pairs)) else (any(pairs[0]), any(pairs[1]))
 
 
-def check_relation(name: str, relations: Mapping[str, RelationDefinition]) -> None:
+def check_relation(name: str, relations: Mapping[str, RelationDefinition], views: Iterable[str] = ()) -> None:
     if name not in relations:
-        raise Problem("unknown-relation", f"there is no relation {name}{_instead(name, relations)} (views join relations, not views)")
+        raise Problem("unknown-relation", f"there is no relation or view {name}{_instead(name, [*relations, *views])}")
 
 
 def _instead(name: str, names: Iterable[str], others: Iterable[str] = ()) -> str:

@@ -9,20 +9,46 @@ from contextlib import suppress
 from dataclasses import asdict, replace
 from typing import Any, NamedTuple
 
+from sqlglot import exp
+
 from livejoin.wire.schema import NAME, RelationDefinition, parse_relation
 from service.errors import Problem, unsupported
 from service.planning.carrying import carried
 from service.planning.planner import Counted, plan
 from service.planning.plans.plan import Plan
 from service.query.assembly import Limits, check_size
-from service.query.definition import options_of, read_json
+from service.query.definition import options_of, read_json, tree_of
 from service.query.distinct import as_exists
 from service.query.form_checks import check_form
 from service.query.forms import SqlView, bad
 from service.query.model import Query
 from service.query.set_operations import drafts_of, query_of
+from service.query.sql.composing import Catalogue
 from service.query.sql.select import read_sql
 from service.query.sql.text import check_length
+
+
+class ViewSource(NamedTuple):
+    """A view that another one names: its definition, as its user gave it, what its names mean, and the views that it names itself."""
+
+    definition: dict[str, Any]
+    relations: dict[str, RelationDefinition]
+    reads: dict[str, ViewSource]
+
+    def tree(self) -> exp.Expr:
+        """Return its syntax tree. Problem `unsupported-query` if it is no longer accepted."""
+        try:
+            return tree_of(check_form(self.definition), self.definition, _catalogue(self.relations, self.reads))
+        except Problem as problem:
+            raise unsupported(f"a view whose own definition is refused ({problem.detail})", "drop it first") from None
+
+    def to_json(self) -> dict[str, Any]:
+        relations = {name: definition.to_json() for name, definition in sorted(self.relations.items())}
+        return {"definition": self.definition, "relations": relations, "views": _to_json(self.reads)}
+
+    @staticmethod
+    def of_json(noted: dict[str, Any]) -> ViewSource:
+        return ViewSource(noted["definition"], _relations_of(noted), _views_of(noted))
 
 
 class View(NamedTuple):
@@ -34,19 +60,27 @@ class View(NamedTuple):
     stated: Query
     query: Query
     plan: Plan
-    relations: dict[str, RelationDefinition]  # the relations it names, as they were at registration
+    relations: dict[str, RelationDefinition]  # the relations it reads, as they were at registration
+    reads: dict[str, ViewSource]  # the views it names
+
+    @property
+    def source(self) -> ViewSource:
+        return ViewSource(self.definition, self.relations, self.reads)
 
 
 ORDERED = "ORDER BY has no effect: a view is a set of rows; read its first ones with ?order=column desc&limit=n"
+NO_VIEWS: Mapping[str, ViewSource] = {}
 _RESERVED = ("group", "row")  # stands for an alias in the key of a change
 
 
 def parse_view(
     name: str, data: Any, relations: Mapping[str, RelationDefinition], counted: Counted | None = None, kept: bool = False,
-    limits: Limits | None = None,
+    limits: Limits | None = None, views: Mapping[str, ViewSource] = NO_VIEWS,
+    nameable: Mapping[str, RelationDefinition] | None = None,
 ) -> View:  # fmt: skip
     """`counted`: as in `planner.plan`; `kept`: the definition is from the data folder, so it may break rules that are newer than it.
-    `limits`: for a definition from a client.
+    `limits`: for a definition from a client. `views`: what it may name besides relations; `nameable`: the
+    relations that it may name, unless these are all; the views may read others.
 
     Raises Problem: `bad-definition`, `bad-query` (with `position`), `unknown-relation`, `unknown-column`, `unsupported-query`,
     `infeasible-view` (with `theorem`).
@@ -58,10 +92,14 @@ def parse_view(
     form = check_form(data)
     if limits is not None and isinstance(form, SqlView):
         check_length(form.sql, limits.sql)
-    read = read_sql(form.sql, relations) if isinstance(form, SqlView) else read_json(data, relations)
+    known = _catalogue(relations, views, nameable)
+    read = read_sql(form.sql, known) if isinstance(form, SqlView) else read_json(data, known)
     if limits is not None:
-        check_size(list(drafts_of(read)), limits)
-    query = query_of(read, options_of(form))
+        check_size(list(drafts_of(read.draft)), limits)
+    query = query_of(read.draft, options_of(form))
+    reads = {other: views[other] for other in sorted(read.views)}
+    beneath = {relation for one in reads.values() for relation in one.relations}
+    query = replace(query, named=tuple(sorted({*query.named, *read.relations, *beneath})))
     for alias, _ in query.aliases:
         if alias in _RESERVED and not kept:
             raise unsupported(f"the alias {alias}", "this word is reserved for the keys of changes; choose another alias")
@@ -69,9 +107,16 @@ def parse_view(
         raise bad('the option "groups" limits the groups of a view, and this view has no groups: omit it')
     named = {one: relations[one] for one in query.named}
     stated, kept_for, planned = _planned(query, relations, counted)
-    if read.ordered:
-        planned = replace(planned, notes=(*planned.notes, ORDERED))
-    return View(name, copy.deepcopy(data), stated, kept_for, planned, named)
+    notes = [f"{other} is a view: its definition is written out" for other in reads]
+    notes += [ORDERED] if read.draft.ordered else []
+    planned = replace(planned, notes=(*planned.notes, *notes))
+    return View(name, copy.deepcopy(data), stated, kept_for, planned, named, reads)
+
+
+def _catalogue(
+    relations: Mapping[str, RelationDefinition], views: Mapping[str, ViewSource], nameable: Mapping[str, RelationDefinition] | None = None
+) -> Catalogue:
+    return Catalogue(relations, {name: one.tree for name, one in views.items()}, relations if nameable is None else nameable)
 
 
 def _planned(query: Query, relations: Mapping[str, RelationDefinition], counted: Counted | None) -> tuple[Query, Query, Plan]:
@@ -94,16 +139,33 @@ def refused_view(name: str, data: dict[str, Any], text: str, reason: str) -> Vie
         None, "auto", "best-effort", True, named=tuple(relations),
     )  # fmt: skip
     plan = Plan("none", "nested-loop", None, "best-effort", {}, (f"the definition is refused: {reason}",), "indexed", ())
-    return View(name, copy.deepcopy(data), query, query, plan, relations)
+    return View(name, copy.deepcopy(data), query, query, plan, relations, noted_views(text))
 
 
 def noted(view: View) -> str:
-    """A definition as it was understood, stored beside it: with its relations (`SELECT *` means their columns of that time), and
-    normalised."""
+    """A definition as it was understood, stored beside it: with its relations (`SELECT *` means their columns of that time), the views that
+    it reads, and normalised."""
     relations = {name: definition.to_json() for name, definition in sorted(view.relations.items())}
-    return json.dumps({"relations": relations, "query": asdict(view.stated)}, default=str)
+    return json.dumps({"relations": relations, "views": _to_json(view.reads), "query": asdict(view.stated)}, default=str)
 
 
 def noted_relations(text: str) -> dict[str, RelationDefinition]:
     """The relations in the result of `noted`."""
-    return {name: parse_relation(definition) for name, definition in json.loads(text)["relations"].items()}
+    return _relations_of(json.loads(text))
+
+
+def noted_views(text: str) -> dict[str, ViewSource]:
+    """The views in the result of `noted`."""
+    return _views_of(json.loads(text))
+
+
+def _to_json(views: Mapping[str, ViewSource]) -> dict[str, Any]:
+    return {name: one.to_json() for name, one in views.items()}
+
+
+def _relations_of(noted: dict[str, Any]) -> dict[str, RelationDefinition]:
+    return {name: parse_relation(definition) for name, definition in noted["relations"].items()}
+
+
+def _views_of(noted: dict[str, Any]) -> dict[str, ViewSource]:
+    return {name: ViewSource.of_json(one) for name, one in noted.get("views", {}).items()}

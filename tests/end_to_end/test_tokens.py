@@ -96,6 +96,24 @@ def test_every_endpoint_has_a_right() -> None:
     assert all(is_open(path.replace("{type}", "forbidden")) == (right is None) for (_, path), right in RIGHTS.items())
 
 
+def test_views_over_views(house: House) -> None:
+    """Naming a view takes the right to it, and none to its relations, which the text itself cannot name then."""
+    house.create("over-w", "admin", relations=["b"], views=["w", "over"])
+    client, ops = house.client("over-w"), house.client("ops")
+    over = "SELECT x, y FROM w WHERE x > 0"
+    assert talk.view(client, "over", over)["reads"] == ["w"]
+    talk.ok(client.post("/v1/explain", json={"sql": over}))
+    hidden = "WITH a AS (SELECT id FROM a) SELECT a.id FROM w, a"
+    for sql in ("SELECT id FROM a", "SELECT w.x FROM w JOIN a ON a.id = w.x", "SELECT x FROM v", hidden):
+        for answer in (client.put("/v1/views/over", json={"sql": sql}), client.post("/v1/explain", json={"sql": sql})):
+            talk.problem(answer, 403, "forbidden")
+    house.create("drop-w", "admin", relations=[], views=["w"])
+    problem = talk.problem(house.client("drop-w").delete("/v1/views/w"), 409, "relation-in-use")
+    assert problem["views"] == [] and "over" not in problem["detail"]
+    assert talk.problem(ops.delete("/v1/views/w"), 409, "relation-in-use")["views"] == ["over"]
+    talk.ok(ops.delete("/v1/views/over"), 204)
+
+
 def demanded(method: str, path: str) -> str | None:
     """Return the scope that an operation requires according to the interface; None: no token."""
     if path in ("/", "/livez", "/readyz") or path.startswith(("/problems/", "/dashboard/")):

@@ -1,4 +1,4 @@
-"""Random SQL with subqueries in FROM and WITH: statements of `random_sql`, whose relations are written as subqueries."""
+"""Random SQL with subqueries in FROM, WITH, and views: statements of `random_sql`, whose relations are read through such."""
 
 from __future__ import annotations
 
@@ -16,10 +16,11 @@ _COLUMNS = (
 
 
 class Composed(Statement):
-    """A statement whose relations are read through subqueries, most of them."""
+    """A statement whose relations are read through subqueries, most of them, or through `views`, which have to be registered before it."""
 
     def __init__(self, rng: random.Random) -> None:
         self._named: list[str] = []
+        self.views: dict[str, str] = {}
         super().__init__(rng)
 
     def _form(self) -> Form:
@@ -33,8 +34,9 @@ class Composed(Statement):
             around.append((f"SELECT {rng.choice(('count(*) AS n', '*'))} FROM (", f") {rng.choice('ox')}"))
         for before, behind in around:
             forms = Form(*(f"{before}{text}{behind}" for text in forms))
-        named = f"WITH {', '.join(self._named)} " if self._named else ""
-        return Form(*(f"{named}{text}" for text in forms))
+        views = [f"{name} AS ({text})" for name, text in self.views.items()]
+        named = [f"WITH {', '.join(some)} " if some else "" for some in (self._named, [*views, *self._named])]
+        return Form(*(f"{before}{text}" for before, text in zip(named, forms, strict=True)))
 
     def _from(self) -> str:
         return _READ.sub(self._wrapped, super()._from())
@@ -49,10 +51,19 @@ class Composed(Statement):
         if rng.random() < 0.2:
             query = f"SELECT * FROM ({query}) AS {rng.choice('xyzw')}"
         if rng.random() < 0.3:
+            name = f"w{rng.getrandbits(40)}"
+            self.views[name] = query
+            if rng.random() < 0.5:  # a view of a view
+                self.views[f"{name}_"] = f"SELECT * FROM {name} o{self._condition('o')}"
+                name += "_"
+            return f"{name} {alias}"
+        if rng.random() < 0.3:
             self._named.append(f"c{len(self._named)} AS ({query})")
             return f"c{len(self._named) - 1} {alias}"
         return f"({query}) {alias}"
 
     def _query(self, of: str, inner: str) -> str:
-        where = f" WHERE {self._filter(inner.strip() or of)}" if self.random.random() < 0.5 else ""
-        return f"SELECT {self.random.choice(_COLUMNS)} FROM {of}{inner}{where}"
+        return f"SELECT {self.random.choice(_COLUMNS)} FROM {of}{inner}{self._condition(inner.strip() or of)}"
+
+    def _condition(self, alias: str) -> str:
+        return f" WHERE {self._filter(alias)}" if self.random.random() < 0.5 else ""

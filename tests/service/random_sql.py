@@ -8,7 +8,7 @@ another form.
 from __future__ import annotations
 
 import random
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, date, datetime, time, timedelta
 from decimal import Decimal
 from fractions import Fraction
@@ -200,7 +200,9 @@ def _is_beyond(value: Any) -> bool:
 
 
 class Statement:
-    """`text`, and its form for DuckDB, `theirs`; `kinds`: the kinds of clauses that it has."""
+    """`text`, and its form for DuckDB, `theirs`; `kinds`: the kinds of clauses that it has; `views`: those that it reads."""
+
+    views: Mapping[str, str] = {}
 
     def __init__(self, rng: random.Random) -> None:
         self.random = rng

@@ -228,6 +228,7 @@ class View(Body):
         description="null if the view is not live, if it takes over a second to find out, and, in a list, if rows must be read"
     )
     definition: ViewDefinition = Field(description="the definition as it was registered")
+    reads: list[Name] = Field(description="the views that the definition names")
     plan: Plan = Field(description="how the view is maintained")
     shape: Shape = Field(
         description="the structure of its rows; all parts are empty if another version of livejoin had accepted the definition"

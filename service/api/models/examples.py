@@ -88,6 +88,7 @@ VIEW = {
     "version": 42,
     "empty": False,
     "definition": VIEW_JSON,
+    "reads": [],
     "plan": PLAN,
     "shape": {
         "aliases": [

@@ -7,7 +7,7 @@ column then gets its alias, and *, USING, and what stands for an output are writ
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 from sqlglot import exp
 
@@ -15,21 +15,44 @@ from livejoin.wire.schema import Column, RelationDefinition
 from service.errors import unsupported
 from service.query.conditions import ColumnRef
 from service.query.sql.columns import check_names, is_star, merged, own_columns, read_star
-from service.query.sql.merging import Subquery, absorb, add_condition, column_of, identifier, merge, queries_of, tables_of
-from service.query.sql.names import Names, Source, Sources, alias_of, fold
+from service.query.sql.merging import PLACES, Subquery, absorb, add_condition, column_of, identifier, merge, queries_of, tables_of
+from service.query.sql.names import Names, Source, Sources, alias_of, fold, is_public
 from service.query.sql.output_names import name_of, told_apart
 
 _MOST_NODES = 50_000  # that may be copied
 _Node = TypeVar("_Node", bound=exp.Expr)
 Check = Callable[[exp.Select], object]
+Trees = Mapping[str, Callable[[], exp.Expr]]
+"""Views by name: each gives the result of `view_tree`."""
+
+
+class Catalogue(NamedTuple):
+    """What a definition is read with. nameable: the relations that its text itself may name; views may read others."""
+
+    relations: Mapping[str, RelationDefinition]
+    views: Trees
+    nameable: Mapping[str, RelationDefinition]
+
 _OF_OUTPUTS = ("group", "order", "distinct")  # clauses that may name an output, or its position
 
 
-def composed(tree: exp.Expr, source: Source, relations: Mapping[str, RelationDefinition], check: Check) -> exp.Expr:
-    """Return the query without WITH and without subqueries in FROM. `check` reads a SELECT that has none, to find what is wrong in it: the
-    query around it may leave it out. Notes problems `unsupported-query`, `bad-query`, `unknown-column`."""
-    if any(isinstance(node, exp.With) or is_subquery(node) for node in tree.walk()):
-        return _Composition(source, relations, check).query(tree, {}, [])
+def composed(tree: exp.Expr, source: Source, known: Catalogue, check: Check) -> exp.Expr:
+    """Return the query without WITH, and without subqueries and views in FROM. `check` reads a SELECT that has none, to find what is wrong
+    in it: the query around it may leave it out. Notes problems `unsupported-query`, `bad-query`, `unknown-column`."""
+    tables = tree.find_all(exp.Table)
+    if any(table.name in known.views for table in tables) or any(isinstance(node, exp.With) or is_subquery(node) for node in tree.walk()):
+        return _Composition(source, known, check).query(tree, {}, [])
+    return tree
+
+
+def view_tree(tree: exp.Expr, source: Source, known: Catalogue) -> exp.Expr:
+    """Return the query of a view, with what * and names mean in it, for queries that read the view. Raises as `composed`."""
+    with source.noting():
+        tree = _Composition(source, known, lambda select: None).query(tree, {}, [])
+    source.finish()
+    for node in tree.walk():  # a complaint is about the place where the view is named
+        for place in PLACES:
+            node.meta.pop(place, None)
     return tree
 
 
@@ -39,8 +62,8 @@ def is_subquery(node: exp.Expr) -> bool:
 
 
 class _Composition:
-    def __init__(self, source: Source, relations: Mapping[str, RelationDefinition], check: Check) -> None:
-        self._source, self._relations, self._check = source, relations, check
+    def __init__(self, source: Source, known: Catalogue, check: Check) -> None:
+        self._source, self._relations, self._views, self._check = source, known.relations, known.views, check
         self._left = _MOST_NODES
 
     def query(self, tree: exp.Expr, known: Mapping[str, exp.Subquery], outer: Sequence[Names]) -> exp.Expr:
@@ -113,11 +136,15 @@ class _Composition:
         """Return what a table of FROM is, if it is a subquery or named in WITH."""
         if is_subquery(table):
             columns, query = _columns_of(table), self._checked(self.query(table.this, known, outer), outer)
-        elif isinstance(table, exp.Table) and isinstance(table.this, exp.Identifier) and not table.args.get("db"):
-            if (named := known.get(fold(table.this))) is None:
+        elif isinstance(table, exp.Table) and isinstance(table.this, exp.Identifier):
+            if (named := None if table.args.get("db") else known.get(fold(table.this))) is not None:
+                self.count(named)
+                columns, query = _columns_of(table) or _columns_of(named), named.this.copy()
+            elif (tree := self._views.get(fold(table.this))) is not None and (not table.args.get("db") or is_public(table)):
+                columns, query = _columns_of(table), tree()
+                self.count(query)
+            else:
                 return None
-            self.count(named)
-            columns, query = _columns_of(table) or _columns_of(named), named.this.copy()
         else:
             return None
         query = query.unnest() if isinstance(query, exp.Subquery) else query
@@ -190,6 +217,8 @@ def placed(node: _Node, at: exp.Expr) -> _Node:
     starts = [part.meta["start"] for part in at.walk() if "start" in part.meta]
     if starts:
         node.meta["start"] = min(starts)
+    if "path" in at.meta:
+        node.meta["path"] = at.meta["path"]
     return node
 
 

@@ -26,7 +26,8 @@ _PROJECTED = "a subquery that is joined selects columns and expressions of one r
 _RANKED = "write SELECT columns FROM (SELECT …, ROW_NUMBER() OVER (…) AS n FROM r) AS t WHERE n <= 3, and other conditions in the subquery"
 _COMPARED = (exp.LTE, exp.LT, exp.EQ, exp.GTE, exp.GT)
 _WRAPPED = (exp.Binary, exp.Unary, exp.Between, exp.In)
-_POSITION = ("start", "end", "line", "col")
+PLACES = ("start", "end", "line", "col", "path")
+"""What a node has in its metadata about its place in a definition."""
 
 Values = Mapping[str, exp.Expr]
 """What the columns of a subquery stand for, by their names."""
@@ -109,11 +110,11 @@ def merge(select: exp.Select, found: Mapping[str, Subquery], relations: Mapping[
                 _rename(inner, alias)
     source.require_no_more(count)
     _replace(select, found, keys)
-    for position, table in enumerate(tables_of(select)):
+    for table in tables_of(select):
         if (inner := found.get(alias := alias_of(table))) is not None:
             with source.noting(table):
                 if (where := _where(inner.select)) is not None:
-                    _put(select, position, alias, where)
+                    _put(select, table, alias, where)
                 table.set("this", tables_of(inner.select)[0].this)
 
 
@@ -138,11 +139,12 @@ def _words(select: exp.Select) -> list[str]:
     return words
 
 
-def _put(select: exp.Select, position: int, alias: str, where: exp.Expr) -> None:
-    """Add the condition of a subquery where it holds of the rows that it is joined with. `position`: of the subquery in FROM."""
+def _put(select: exp.Select, table: exp.Expr, alias: str, where: exp.Expr) -> None:
+    """Add the condition of a subquery where it holds of the rows that it is joined with."""
     joins = select.args.get("joins") or []
-    later = joins[position:]
-    join = joins[position - 1] if position else None
+    join = table.find_ancestor(exp.Join)
+    join = join if join in joins else None
+    later = joins[joins.index(join) + 1 :] if join is not None else joins
     if join is not None and join.method == "ASOF":
         raise unsupported(f"a condition in the subquery {alias}, of which ASOF JOIN takes the latest rows", "join the relation itself")
     is_inner = join is not None and not join.side and join.kind in ("", "INNER", "CROSS")
@@ -156,7 +158,7 @@ def _put(select: exp.Select, position: int, alias: str, where: exp.Expr) -> None
     inner = next((one for one in later if not one.side and one.kind in ("", "INNER") and not one.method and not is_comma(one)), None)
     if later and inner is not None and later.index(inner) < later.index(outer[0]):
         add_condition(inner, where)
-    elif position == 0 and later and later[0].side == "RIGHT":
+    elif join is None and later and later[0].side == "RIGHT":
         add_condition(later[0], where)
     else:
         raise unsupported(f"a condition in the subquery {alias}, which is outside of an outer join", "begin FROM with the rows that stay")
@@ -168,7 +170,12 @@ def _put(select: exp.Select, position: int, alias: str, where: exp.Expr) -> None
 def tables_of(select: exp.Select) -> list[exp.Expr]:
     """Return what FROM joins, in order."""
     start = select.args.get("from_")
-    return [start.this, *(join.this for join in select.args.get("joins") or ())] if start else []
+    return [start.this, *chain(*map(tables_of_join, select.args.get("joins") or ()))] if start else []
+
+
+def tables_of_join(join: exp.Join) -> list[exp.Expr]:
+    """Return what a join adds: several relations only in JSON."""
+    return list(join.this.expressions) if isinstance(join.this, exp.Tuple) else [join.this]
 
 
 def queries_of(select: exp.Select) -> Iterator[exp.Query]:
@@ -269,9 +276,10 @@ def _replace(select: exp.Select, found: Mapping[str, Subquery], keys: Mapping[st
             optional.update(seen)
         if (on := join.args.get("on")) is not None:
             _replace_in(on, found, keys, optional)
-        seen.append(alias_of(join.this))
+        own = [*map(alias_of, tables_of_join(join))]
+        seen += own
         if join.side in ("LEFT", "FULL"):
-            optional.add(seen[-1])
+            optional.update(own)
     for clause in _clauses(select):
         if not isinstance(clause.parent, exp.Join):
             _replace_in(clause, found, keys, optional)
@@ -288,11 +296,11 @@ def _replace_in(clause: exp.Expr, found: Mapping[str, Subquery], keys: Mapping[s
             _require_free(own, inside)
         made = value.copy()
         for node in made.walk():  # a complaint is about the place where it is used
-            for name in _POSITION:
+            for name in PLACES:
                 node.meta.pop(name, None)
         if alias in optional and not isinstance(made, exp.Column):
             there = exp.Is(this=keys[alias].copy(), expression=exp.Null(), negate=True)
             made = exp.Case(ifs=[exp.If(this=there, true=made)])
         made = _wrapped(made)
-        made.meta.update({name: value for name, value in column.meta.items() if name in _POSITION})
+        made.meta.update({name: value for name, value in column.meta.items() if name in PLACES})
         column.replace(made)

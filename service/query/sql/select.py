@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
-from typing import Any, ClassVar, TypeVar
+from typing import Any, ClassVar, NamedTuple, TypeVar
 
 from sqlglot import exp
 from sqlglot.dialects.postgres import Postgres
@@ -23,7 +23,7 @@ from service.query.model import STRETCHES, Output, SubqueryKind
 from service.query.scope import Scope, check_relation
 from service.query.set_operations import Expression, SetOperation
 from service.query.sql.columns import check_names, is_star, merged, read_star
-from service.query.sql.composing import composed
+from service.query.sql.composing import Catalogue, composed
 from service.query.sql.conditions import Conditions, ReadSubquery
 from service.query.sql.groups import is_grouped, read_groups
 from service.query.sql.names import JoinedRelation, Names, Shown, Source, Sources, Text, bad_query, fold, is_comma, is_public
@@ -108,25 +108,38 @@ class Dialect(Postgres):
     Parser = _Parser
 
 
-def read_sql(text: str, relations: Mapping[str, RelationDefinition]) -> Expression:
-    """Return the draft of a SELECT, or of several. Raises `bad-query` with `position` for syntax errors and ambiguous names."""
+class ReadQuery(NamedTuple):
+    """A draft, and the names of the relations and views that its text names."""
+
+    draft: Expression
+    relations: frozenset[str]
+    views: frozenset[str]
+
+
+def read_sql(text: str, known: Catalogue) -> ReadQuery:
+    """Read a SELECT, or several. Raises `bad-query` with `position` for syntax errors and ambiguous names."""
     try:
-        tree = parse(text, Dialect, "a view is defined by one")
-        if not isinstance(tree, exp.Query):
-            raise unsupported(f"{tree.key.upper()}", "a view is defined by one SELECT … FROM … WHERE …")
-        return read_query(tree, Text(text), relations)
+        return read_query(parse_select(text), Text(text), known)
     except RecursionError:
         raise bad_query("the query is nested too deeply", 1, 1) from None
 
 
-def read_query(tree: exp.Expr, source: Source, relations: Mapping[str, RelationDefinition]) -> Expression:
-    """Return the draft of a parsed SELECT, or of several. `source`: what it was parsed from. Names are checked before anything else."""
+def parse_select(text: str) -> exp.Expr:
+    """Return the syntax tree of a SELECT, or of several. Raises as `read_sql`."""
+    tree = parse(text, Dialect, "a view is defined by one")
+    if not isinstance(tree, exp.Query):
+        raise unsupported(f"{tree.key.upper()}", "a view is defined by one SELECT … FROM … WHERE …")
+    return tree
+
+
+def read_query(tree: exp.Expr, source: Source, known: Catalogue) -> ReadQuery:
+    """Read a parsed SELECT, or several. `source`: what it was parsed from. Names are checked before anything else."""
     check_operators(tree, source)
     source.finish()
-    _check_relations(tree, source, relations)
+    named, relations = frozenset(_named(tree, source, known)), known.relations
     source.finish()
     with source.noting():
-        tree = composed(tree, source, relations, partial(_read_select, source=source, relations=relations))
+        tree = composed(tree, source, known, partial(_read_select, source=source, relations=relations))
     source.finish()
     for branch in _branches(tree):
         with source.noting():
@@ -137,15 +150,33 @@ def read_query(tree: exp.Expr, source: Source, relations: Mapping[str, RelationD
         made = _read_query(tree, source, relations)
     source.finish()
     assert made is not None
-    return made
+    return ReadQuery(made, named - known.views.keys(), named & known.views.keys())
 
 
-def _check_relations(tree: exp.Expr, source: Source, relations: Mapping[str, RelationDefinition]) -> None:
-    local = {fold(cte.args["alias"].this) for cte in tree.find_all(exp.CTE)}
+def _named(tree: exp.Expr, source: Source, known: Catalogue) -> Iterator[str]:
+    """Yield the names of relations and views in a query; note those that do not exist."""
     for table in tree.find_all(exp.Table):
-        if isinstance(table.this, exp.Identifier) and not isinstance(table.parent, exp.Into) and fold(table.this) not in local:
+        if isinstance(table.this, exp.Identifier) and not isinstance(table.parent, exp.Into) and not _is_of_with(table):
             with source.noting(table):
-                check_relation(fold(table.this), relations)
+                if fold(table.this) not in known.views:
+                    check_relation(fold(table.this), known.nameable, known.views)
+                yield fold(table.this)
+
+
+def _is_of_with(table: exp.Table) -> bool:
+    """Whether WITH gives a table its meaning, that of a query around it."""
+    name, node = fold(table.this), table.parent
+    before: exp.Expr = table
+    while node is not None and not table.args.get("db"):
+        with_ = node if isinstance(node, exp.With) else node.args.get("with_")
+        for one in with_.expressions if with_ is not None and with_ is not before else ():
+            if one is before:
+                break  # it sees those before it
+            if fold(one.args["alias"].this) == name:
+                return True
+        before = node
+        node = node.parent
+    return False
 
 
 def _branches(tree: exp.Expr) -> Iterator[exp.Select]:

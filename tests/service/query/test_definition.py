@@ -168,7 +168,7 @@ def test_names_and_what_is_not_supported(definition: dict[str, Any], type_: str,
         ({**TWO, "where": [{"column": "m.nope", "op": "is_null"}]}, "where.0.column: maintenance has no column nope"),
         ({**TWO, "join": [OVERLAP, {"equal": ["b.id", "m.nope"]}]}, "join.1.equal.1: maintenance has no column nope"),
         ({**TWO, "join": [{"within": ["b.checkin", "m.s"], "distance": "P1Y"}]}, "join.0: the distance of b.checkin and m.s"),
-        ({**ONE, "exists": [{"from": {"m": "maintenances"}}]}, "exists.0.from.m: there is no relation maintenances"),
+        ({**ONE, "exists": [{"from": {"m": "maintenances"}}]}, "exists.0.from.m: there is no relation or view maintenances"),
         ({**ONE, "left": [{"from": {"b": "maintenance"}}]}, "left.0.from.b: the alias b is used twice"),
         (
             {**ONE, "left": [{"from": {"m": "maintenance"}, "join": [{"overlaps": ["b.sty", "m.slot"]}]}]},

@@ -85,7 +85,7 @@ def test_what_is_refused(sql: str, says: str) -> None:
 def test_the_schema_public() -> None:
     assert query("SELECT public.x.id, x.a FROM public.x WHERE public.x.b > 1") == query("SELECT id, a FROM x WHERE b > 1")
     assert "all relations are in the schema public: write x" in str(refused("SELECT id FROM other.x").detail)
-    assert "no relation nope" in str(refused("SELECT id FROM public.nope").detail)
+    assert "no relation or view nope" in str(refused("SELECT id FROM public.nope").detail)
 
 
 def test_group_by_all() -> None:

@@ -55,7 +55,7 @@ def test_what_is_wrong_with_the_syntax(text: str, says: str, column: int) -> Non
 @pytest.mark.parametrize(
     ("text", "type_", "says", "column"),
     [
-        ("SELECT id FROM booking", "unknown-relation", "no relation booking; did you mean bookings?", 16),
+        ("SELECT id FROM booking", "unknown-relation", "no relation or view booking; did you mean bookings?", 16),
         ("SELECT b.idd FROM bookings b", "unknown-column", "no column idd; did you mean id?", 10),
         ("SELECT b.id FROM bookings b WHERE overlaps(b.sty, b.open)", "unknown-column", "no interval sty; did you mean stay?", 46),
         ("SELECT bookings.id FROM bookings b", "unknown-column", "no alias bookings; here bookings is called b", 8),

@@ -69,6 +69,8 @@ def accepted(
     while len(views) < count:
         statement = drawn(rng)
         try:
+            for name, text in statement.views.items():
+                engine.put_view(name, {"sql": text, "changes": False}, wait=60)
             engine.put_view(f"v{len(views)}", {"sql": statement.text}, wait=60)
         except Problem as problem:
             assert problem.type in REFUSED, (problem, statement.text)
