@@ -1,6 +1,6 @@
 """The latest rows of each key of a relation, from a definition: `DISTINCT ON (r.k) … ORDER BY r.k, r.at DESC`, `QUALIFY
-ROW_NUMBER() OVER (PARTITION BY r.k ORDER BY r.at DESC) <= n`; and the latest row for each row of another relation: `a ASOF [LEFT] JOIN b ON
-a.k = b.k AND b.at <= a.at`."""
+ROW_NUMBER() OVER (PARTITION BY r.k ORDER BY r.at DESC) <= n`; of the whole relation: `ORDER BY r.at DESC LIMIT n`; and the latest row for
+each row of another relation: `a ASOF [LEFT] JOIN b ON a.k = b.k AND b.at <= a.at`."""
 
 from __future__ import annotations
 
@@ -37,18 +37,25 @@ def is_ordered(kind: str) -> bool:
 def is_latest(select: exp.Select) -> bool:
     """Return whether the SELECT chooses some rows of each key."""
     distinct = select.args.get("distinct")
-    return bool(select.args.get("qualify")) or (distinct is not None and bool(distinct.args.get("on")))
+    is_limited = bool(select.args.get("limit")) and bool(select.args.get("order"))
+    return is_limited or bool(select.args.get("qualify")) or (distinct is not None and bool(distinct.args.get("on")))
 
 
 def read_latest(select: exp.Select, names: Names) -> Latest:
-    """Read DISTINCT ON or QUALIFY. Problems `unsupported-query`, `bad-query`, `unknown-column`."""
-    qualify, distinct = select.args.get("qualify"), select.args.get("distinct")
-    words = "QUALIFY" if qualify is not None else "DISTINCT ON"
-    if qualify is not None and distinct is not None:
-        raise unsupported("DISTINCT with QUALIFY", "write one of them")
+    """Read DISTINCT ON, QUALIFY or LIMIT. Problems `unsupported-query`, `bad-query`, `unknown-column`."""
+    given = {words: part for words in ("DISTINCT", "QUALIFY", "LIMIT") if (part := select.args.get(words.lower())) is not None}
+    if (distinct := given.get("DISTINCT")) is not None and distinct.args.get("on"):
+        given = {"DISTINCT ON": given.pop("DISTINCT"), **given}
+    if len(given) > 1:
+        raise unsupported(" with ".join(given), "write one of them")
+    ((words, part),) = given.items()
     if is_grouped(select):
-        raise unsupported(f"{words} with GROUP BY or aggregates", "define a view for each")
-    return _of_qualify(qualify.this, _Values(select, names)) if qualify is not None else _of_distinct(select, _Values(select, names))
+        instead = "define a view of the groups" + (", and read its first rows with ?order=column desc&limit=n" if words == "LIMIT" else "")
+        raise unsupported(f"{words} with GROUP BY or aggregates", instead)
+    values = _Values(select, names)
+    if words == "QUALIFY":
+        return _of_qualify(part.this, values)
+    return _of_limit(part, select.args["order"], values) if words == "LIMIT" else _of_distinct(select, values)
 
 
 class _Key(NamedTuple):
@@ -114,6 +121,16 @@ def _of_distinct(select: exp.Select, values: _Values) -> Latest:
         instead = f"write ORDER BY {', '.join(map(str, by))}, and the column whose first value is taken, as in at DESC"
         raise unsupported(f"{written} without an ORDER BY that begins with its columns and continues with another one", instead)
     return _ordered(values.names, by, keys[wanted:], 1)
+
+
+def _of_limit(node: exp.Expr, order: exp.Order, values: _Values) -> Latest:
+    number = node.args.get("count") if isinstance(node, exp.Fetch) else node.args.get("expression")
+    options = node.args.get("limit_options")
+    if options is not None and (options.args.get("with_ties") or options.args.get("percent")):
+        raise unsupported(node.sql(_SQL).strip(), f"write LIMIT n, for 1 to {MOST_LATEST} rows")
+    if not isinstance(number, exp.Literal) or not number.name.isdigit() or not 1 <= int(number.name) <= MOST_LATEST:
+        raise unsupported(node.sql(_SQL).strip(), f"write LIMIT n, for 1 to {MOST_LATEST} rows")
+    return _ordered(values.names, (), values.keys(order, values.output_value), int(number.name))
 
 
 def _of_qualify(node: exp.Expr, values: _Values) -> Latest:
@@ -208,8 +225,9 @@ def settled(draft: Draft) -> Draft:
     parts = bool(draft.absent or draft.subqueries)
     if draft.latest is not None and (len(aliases) > 1 or parts):
         what = f"of a join of {' and '.join(aliases)}" if len(aliases) > 1 else "with EXISTS or NOT EXISTS"
-        instead = "they are of one relation, whose rows are filtered by its columns: join or compare when you read the rows"
-        raise unsupported(f"the latest rows of each key (DISTINCT ON, QUALIFY) {what}", instead)
+        instead = "they are of one relation, whose rows are filtered by its columns"
+        instead += "; read the first rows of a join with ?order=column desc&limit=n"
+        raise unsupported(f"the first rows (DISTINCT ON, QUALIFY, LIMIT) {what}", instead)
     if as_of is None:
         return draft
     if parts:

@@ -414,6 +414,9 @@ class Statement:
         if by and rng.random() < 0.5:
             self.kinds.add("distinct on")
             return f"DISTINCT ON ({', '.join(by)}) {columns}", f" ORDER BY {', '.join(by)}, {order}"
+        if not by and rng.random() < 0.5:
+            self.kinds.add("limit")
+            return columns, f" ORDER BY {order} LIMIT {rng.choice((1, 2, 5))}"
         self.kinds.add("qualify")
         partition = f"PARTITION BY {', '.join(by)} " if by else ""
         return columns, f" QUALIFY ROW_NUMBER() OVER ({partition}ORDER BY {order}) <= {rng.choice((1, 1, 2, 5))}"

@@ -61,12 +61,12 @@ def absorb(select: exp.Select, alias: str, inner: Subquery) -> None:
         _rank(select, own)
         return
     where = select.args.get("where")
-    for name in ("group", "having", "distinct", "qualify", "where", "order"):
+    for name in ("group", "having", "distinct", "qualify", "where", "order", "limit"):
         select.set(name, own.args.get(name) or (select.args.get("order") if name == "order" else None))
     distinct = own.args.get("distinct")
     if is_latest(own):
         if where is not None:
-            what = "a condition on the rows that DISTINCT ON or QUALIFY has chosen"
+            what = "a condition on the rows that DISTINCT ON, QUALIFY or LIMIT has chosen"
             raise unsupported(what, "compare the rows of the view when you read them")
     elif distinct is not None:
         if {*map(_text, (one.this for one in select.expressions))} != {*map(_text, (one.this for one in own.expressions))}:

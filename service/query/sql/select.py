@@ -36,10 +36,7 @@ _CLAUSES = {
     "group": ("GROUP BY", "group the rows of the view"),
     "having": ("HAVING", "write the condition in WHERE"),
     "order": ("ORDER BY", "omit it"),
-    "limit": (
-        "LIMIT",
-        "a view has all rows; read the first ones with ?order=column desc&limit=n",
-    ),
+    "limit": ("LIMIT", "a view has all rows; read the first ones with ?order=column desc&limit=n"),
     "offset": ("OFFSET", "a view has all rows; use ?limit= and ?cursor= when reading them"),
     "windows": ("WINDOW", "compute it when you read the rows"),
     "laterals": ("LATERAL", "write JOIN … ON overlaps(x, y)"),
@@ -47,7 +44,6 @@ _CLAUSES = {
     "into": ("INTO", "omit it; the name of the view is in the URL"),
 }
 T = TypeVar("T")
-_FIRST_OF_EACH = ", or write QUALIFY ROW_NUMBER() OVER (…) <= n for the first of each key"
 _GROUPED = ("distinct", "group", "having")
 
 _INPUTS: dict[str, SubqueryKind] = {"LEFT": "optional", "RIGHT": "optional", "FULL": "full"}
@@ -340,14 +336,14 @@ def _read_outputs(select: exp.Select, names: Names) -> list[Output]:
 
 
 def _refuse_clauses(select: exp.Select, source: Source, words: str) -> None:
-    more = () if words else ("order", "qualify") if is_latest(select) else ("order",)
+    more = () if words else ("order", "qualify", "limit") if is_latest(select) else ("order",)
     for name, value in select.args.items():
         if words and name == "distinct" and value and not value.args.get("on"):
             continue  # whether there is a row, or a value, does not depend on it
         if value and name not in ("expressions", "from_", "joins", "where", *(() if words else _GROUPED), *more):
             part, instead = _CLAUSES.get(name, (name.strip("_").upper(), "a view is SELECT … FROM … JOIN … ON … WHERE …"))
-            if name == "limit" and not select.args.get("joins") and not is_grouped(select):
-                instead += _FIRST_OF_EACH
+            if name == "limit" and not words:
+                part, instead = "LIMIT without ORDER BY", "write ORDER BY before it, or read some rows of the whole view with ?limit=n"
             if words:
                 part, instead = f"{part} in {words}", f"write {words} (SELECT … FROM … WHERE …)"
             with source.noting(value[0] if isinstance(value, list) else value if isinstance(value, exp.Expr) else None):

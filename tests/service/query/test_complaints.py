@@ -27,7 +27,7 @@ CONDITIONS = {
     "(b.floor = 1 OR nope(b.id))": "nope",
     "EXISTS (SELECT 1 FROM maintenance m WHERE m.room = b.room AND nope(m.id) AND m.code = 'x' LIMIT 3)": "LIMIT in EXISTS",
 }
-CLAUSES = {"": None, "LIMIT 3": "LIMIT is not", "LIMIT 3 OFFSET 2": "LIMIT is not", "FOR UPDATE": "FOR UPDATE"}
+CLAUSES = {"": None, "LIMIT 3": "LIMIT without ORDER BY", "LIMIT 3 OFFSET 2": "LIMIT without ORDER BY", "FOR UPDATE": "FOR UPDATE"}
 
 
 def complaints(problem: Problem) -> list[dict[str, Any]]:

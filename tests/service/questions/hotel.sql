@@ -91,9 +91,6 @@ SELECT CASE WHEN adults = 1 THEN 'single' WHEN adults = 2 THEN 'couple' ELSE 'gr
 -- Which ten bookings are the most expensive?
 SELECT id, price FROM bookings ORDER BY price DESC LIMIT 10;
 
--- instead
-SELECT id, price FROM bookings QUALIFY row_number() OVER (ORDER BY price DESC) <= 10;
-
 -- Who arrives today?
 SELECT b.id, g.name FROM bookings b JOIN guests g ON g.id = b.guest_id WHERE b.checkin::date = current_date;
 

@@ -378,7 +378,7 @@ SELECT = "SELECT x.id AS n FROM a x"
         (f"{SELECT} JOIN b y ON x.id = y.nr AND x.floor < y.floor UNION SELECT nr FROM b", "x.floor < y.floor in UNION or EXCEPT"),
         (f"{SELECT} CROSS JOIN b y UNION SELECT nr FROM b", "a product (CROSS JOIN) in UNION or EXCEPT"),
         ("SELECT duration(x.stay) AS n FROM a x UNION SELECT nr FROM b", "the computed column n in UNION or EXCEPT"),
-        (f"{SELECT} UNION (SELECT nr FROM b LIMIT 3)", "LIMIT is not supported"),
+        (f"{SELECT} UNION (SELECT nr FROM b LIMIT 3)", "LIMIT without ORDER BY"),
         (f"({SELECT} UNION SELECT nr FROM b) LIMIT 3", "LIMIT with UNION or EXCEPT"),
         (f"WITH q AS (SELECT 1) {SELECT} UNION SELECT nr FROM b", "a SELECT without FROM"),
         (f"{SELECT} UNION VALUES (1)", "a function, VALUES or a join in parentheses"),
