@@ -18,6 +18,7 @@ from service.query.sql.columns import check_names, is_star, merged, own_columns,
 from service.query.sql.merging import PLACES, Subquery, absorb, add_condition, column_of, identifier, merge, queries_of, tables_of
 from service.query.sql.names import Names, Source, Sources, alias_of, fold, is_public
 from service.query.sql.output_names import name_of, told_apart
+from service.query.sql.parentheses import without_parentheses
 
 _MOST_NODES = 50_000  # that may be copied
 _Node = TypeVar("_Node", bound=exp.Expr)
@@ -37,8 +38,10 @@ _OF_OUTPUTS = ("group", "order", "distinct")  # clauses that may name an output,
 
 
 def composed(tree: exp.Expr, source: Source, known: Catalogue, check: Check) -> exp.Expr:
-    """Return the query without WITH, and without subqueries and views in FROM. `check` reads a SELECT that has none, to find what is wrong
-    in it: the query around it may leave it out. Notes problems `unsupported-query`, `bad-query`, `unknown-column`."""
+    """Return the query without WITH, and without parentheses, subqueries and views in FROM. `check` reads a SELECT that has none, to find
+    what is wrong in it: the query around it may leave it out. Notes problems `unsupported-query`, `bad-query`, `unknown-column`."""
+    without_parentheses(tree, source)
+    source.finish()
     tables = tree.find_all(exp.Table)
     if any(table.name in known.views for table in tables) or any(isinstance(node, exp.With) or is_subquery(node) for node in tree.walk()):
         return _Composition(source, known, check).query(tree, {}, [])
@@ -47,6 +50,8 @@ def composed(tree: exp.Expr, source: Source, known: Catalogue, check: Check) -> 
 
 def view_tree(tree: exp.Expr, source: Source, known: Catalogue) -> exp.Expr:
     """Return the query of a view, with what * and names mean in it, for queries that read the view. Raises as `composed`."""
+    without_parentheses(tree, source)
+    source.finish()
     with source.noting():
         tree = _Composition(source, known, lambda select: None).query(tree, {}, [])
     source.finish()
@@ -58,7 +63,7 @@ def view_tree(tree: exp.Expr, source: Source, known: Catalogue) -> exp.Expr:
 
 def is_subquery(node: exp.Expr) -> bool:
     """Return whether this is a SELECT in FROM."""
-    return isinstance(node, exp.Subquery) and isinstance(node.this, exp.Query) and isinstance(node.parent, exp.From | exp.Join)
+    return isinstance(node, exp.Subquery) and isinstance(node.this, exp.Query) and isinstance(node.parent, exp.From | exp.Join | exp.Tuple)
 
 
 class _Composition:

@@ -242,7 +242,7 @@ def _read_select(
     if not select.args.get("from_"):
         raise unsupported("a SELECT without FROM", "a view reads relations, write FROM …")
     if sources is None:
-        raise unsupported("a function, VALUES or a join in parentheses in FROM", "write FROM a JOIN b ON … with names of relations")
+        raise unsupported("a function or VALUES in FROM", "write FROM a JOIN b ON … with names of relations")
     for table in sources.tables:
         with source.noting(table):
             _refuse_table(table)

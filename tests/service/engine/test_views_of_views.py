@@ -16,7 +16,7 @@ from tests.service.running import PAIR, batch, opened, rows_of, running
 
 OVER = {
     "early": {"sql": "SELECT * FROM a WHERE s < 8"},
-    "both": {"sql": "SELECT e.id AS i, y.id AS j FROM early e JOIN b y ON overlaps(e.x, y.x)"},
+    "both": {"sql": "SELECT e.id AS i, y.id AS j FROM (early e JOIN b y ON overlaps(e.x, y.x))"},
     "json": {"from": {"v": "both"}, "where": [{"column": "v.i", "op": ">", "value": 1}], "select": ["v.j as j"]},
     "count": {"sql": "SELECT count(*) AS n FROM both"},
 }

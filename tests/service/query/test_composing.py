@@ -92,6 +92,14 @@ SAME = [
         "SELECT * FROM (SELECT room FROM bookings) x NATURAL JOIN (SELECT room, n FROM maintenance) y",
         "SELECT x.room, y.n FROM bookings x JOIN maintenance y USING (room)",
     ),
+    (
+        "SELECT b.id, s.nr FROM (bookings b JOIN maintenance m ON m.room = b.room) JOIN (shifts s) ON s.room = b.room",
+        "SELECT b.id, s.nr FROM bookings b JOIN maintenance m ON m.room = b.room JOIN shifts s ON s.room = b.room",
+    ),
+    (
+        "SELECT b.id, s.nr FROM bookings b JOIN ((SELECT id, room FROM maintenance) m JOIN shifts s ON s.room = m.room) ON m.room = b.room",
+        "SELECT b.id, s.nr FROM bookings b CROSS JOIN maintenance m JOIN shifts s ON s.room = m.room AND m.room = b.room",
+    ),
     ("SELECT * FROM (SELECT * FROM (SELECT id, room FROM bookings ORDER BY id) a) b", "SELECT id, room FROM bookings b"),
 ]  # fmt: skip
 JOINED = "JOIN maintenance m ON m.room = x.room"
@@ -161,6 +169,13 @@ def test_refused(text: str, said: str, at: str) -> None:
     assert said in str(problem.detail)
     position = problem.extensions["position"]
     assert position["line"] == 1 and text[position["column"] - 1 :].startswith(at), text[position["column"] - 1 :]
+
+
+def test_a_join_that_an_outer_join_leaves_out() -> None:
+    text = "SELECT b.id, s.nr FROM bookings b LEFT JOIN (maintenance m JOIN shifts s ON s.room = m.room) ON m.room = b.room AND m.floor > 1"
+    (part,) = sql(text).query.subqueries
+    assert part.kind == "optional" and [alias for alias, _ in part.join.aliases] == ["b", "m", "s"]
+    assert [str(one) for one in part.join.filters] == ["m.floor > 1"] and len(part.join.equal) == 2
 
 
 def test_growth() -> None:

@@ -381,7 +381,7 @@ SELECT = "SELECT x.id AS n FROM a x"
         (f"{SELECT} UNION (SELECT nr FROM b LIMIT 3)", "LIMIT without ORDER BY"),
         (f"({SELECT} UNION SELECT nr FROM b) LIMIT 3", "LIMIT with UNION or EXCEPT"),
         (f"WITH q AS (SELECT 1) {SELECT} UNION SELECT nr FROM b", "a SELECT without FROM"),
-        (f"{SELECT} UNION VALUES (1)", "a function, VALUES or a join in parentheses"),
+        (f"{SELECT} UNION VALUES (1)", "a function or VALUES in FROM"),
         (" UNION ".join([SELECT] * 9), "it has 9 relations"),
         (
             "SELECT x.id AS i, x.floor AS j, x.room AS r, x.tag AS t, x.id AS k FROM a x UNION SELECT y.nr, z.nr, y.room, w.note, y.floor"
