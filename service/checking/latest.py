@@ -15,6 +15,7 @@ from service.checking.grouping import Ints, canonical, codes_of
 from service.checking.parts import CheckedRows, Parts
 from service.query.conditions import ColumnRef, RowValue, columns_of
 from service.query.model import Latest, Query
+from service.tables.masks import pair_mask
 from service.tables.values.terms import evaluated
 
 KEPT = "#"  # a column that marks the rows that meet WHERE
@@ -77,4 +78,5 @@ def as_of_rows(query: Query, definitions: Mapping[str, RelationDefinition], part
     position = pa.array(at, mask=~has).filter(pa.array(kept))
     taken = [column.take(position) if len(others) else pa.nulls(int(kept.sum()), column.type) for column in others.columns]
     beside = pa.RecordBatch.from_arrays(taken, others.schema.names)
-    return CheckedRows({as_of.point.alias: points.filter(pa.array(kept)), as_of.of.alias: beside}, {as_of.of.alias: ~has[kept]})
+    found_rows = CheckedRows({as_of.point.alias: points.filter(pa.array(kept)), as_of.of.alias: beside}, {as_of.of.alias: ~has[kept]})
+    return found_rows.only(pair_mask(as_of.conditions, lambda ref: found_rows.parts[ref.alias].column(ref.column), int(kept.sum())))

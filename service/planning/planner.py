@@ -272,6 +272,8 @@ def _in_the_way(query: Query, relations: Relations) -> str:
     """The reason why the requested guarantee is impossible; for a product, that of the part with the weakest guarantee."""
     if query.latest is not None:
         return latest.TIES
+    if query.as_of is not None:
+        return as_of.EXCLUDED
     if query.subqueries or (query.absent and not query.branches and _is_counted(query, relations)):
         return f"no algorithm is implemented that keeps {_operations(query)} of this form in polylogarithmic time per change"
     if query.absent or query.branches:

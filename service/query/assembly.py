@@ -100,6 +100,7 @@ class Draft:
     groups: GroupsDraft | None = None  # what is selected, if rows are grouped
     latest: Latest | None = None
     as_of: AsOf | None = None
+    of_pairs: list[Condition] = field(default_factory=list)  # conditions on the rows of an as-of join
     ordered: bool = False  # by ORDER BY, which a view ignores
 
     def restrict(self, ref: ColumnRef, op: str, values: Sequence[Physical]) -> None:

@@ -14,6 +14,7 @@ from livejoin.wire.kinds import MOST_DIGITS, digits_of
 from service.errors import Problem, unsupported
 from service.query.assembly import Draft
 from service.query.conditions import ColumnRef, RowValue
+from service.query.filters import ordered
 from service.query.model import MOST_LATEST, AsOf, Latest
 from service.query.scope import Scope
 from service.query.sql.conditions import Conditions
@@ -237,12 +238,10 @@ def settled(draft: Draft) -> Draft:
     if draft.overlaps or draft.not_equal or draft.inequalities:
         raise as_of_alone("another comparison of the two relations")
     mine = [one for one in draft.filters if one.alias == as_of.of.alias]
-    if as_of.optional and any(one.rejects_null for one in mine):
-        return replace(draft, as_of=as_of._replace(optional=False))
-    if as_of.optional and mine:
-        instead = f"rows without {as_of.of.alias} meet it too: leave it out, or define a view for each case"
-        raise unsupported(f"the condition {mine[0]} after ASOF LEFT JOIN", instead)
-    return draft
+    optional = as_of.optional and not any(one.rejects_null for one in mine)
+    of_rows = [*draft.of_pairs, *(mine if optional else [])]
+    filters = [one for one in draft.filters if one not in of_rows]
+    return replace(draft, filters=filters, as_of=as_of._replace(optional=optional, conditions=ordered(of_rows)))
 
 
 def as_of_alone(what: str) -> Problem:

@@ -247,12 +247,14 @@ class Latest(NamedTuple):
 
 class AsOf(NamedTuple):
     """`of op point`: for each row of the point's alias, the next row of the other (the greatest primary key, if equal) among those with
-    equal join columns. Null matches nothing. `optional`: a row without one is kept, with nulls."""
+    equal join columns. Null matches nothing. `optional`: a row without one is kept, with nulls. Of the resulting rows, the view has those
+    that meet `conditions`, which read both aliases, or are on the optional one and perhaps true of nulls."""
 
     of: ColumnRef
     op: str
     point: ColumnRef
     optional: bool
+    conditions: tuple[Condition, ...] = ()
 
     @property
     def columns(self) -> tuple[ColumnRef, ...]:
@@ -350,8 +352,9 @@ class Query:
 
     @property
     def choosing(self) -> tuple[ColumnRef, ...]:
-        """The columns by which rows are chosen among others, in an order."""
-        return tuple(ref for one in (self.latest, self.as_of) if one is not None for ref in one.columns)
+        """The columns by which rows are chosen among others, in an order, and those of conditions on the rows of an as-of join."""
+        of_conditions = [ref for one in (self.as_of.conditions if self.as_of is not None else ()) for ref in one.columns]
+        return (*(ref for one in (self.latest, self.as_of) if one is not None for ref in one.columns), *of_conditions)
 
     def of_branch(self, number: int) -> Query:
         """Return a branch as a view of its own, ignoring EXCEPT."""

@@ -36,6 +36,18 @@ def select_mask(filters: Sequence[Condition], rows: pa.RecordBatch) -> Mask:
     return mask
 
 
+def pair_mask(conditions: Sequence[Condition], column: Callable[[ColumnRef], pa.Array], count: int) -> Mask:
+    """bool[count]: whether rows of several relations meet all conditions. `column`: returns a column as it is stored."""
+    mask = np.ones(count, bool)
+    for one in conditions:
+        if isinstance(one, Holds):
+            mask &= holding(one, lambda ref, kind: sent(column(ref), SENT_TYPES[kind]), count)
+        else:
+            names = [ref.column for ref in one.columns]
+            mask &= select_mask([one], pa.RecordBatch.from_arrays([column(ref) for ref in one.columns], names))
+    return mask
+
+
 def residual_mask(residual: Sequence[Comparison], parts: Mapping[str, pa.RecordBatch]) -> Mask:
     """bool[n]: whether the rows, given as parts of equal length by alias, meet all comparisons."""
     mask = np.ones(next(iter(parts.values())).num_rows, bool)

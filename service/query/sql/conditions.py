@@ -15,13 +15,14 @@ from sqlglot import exp
 from service.errors import Problem, unsupported
 from service.query.assembly import Draft, Inequality, SubqueryDraft
 from service.query.conditions import ColumnRef, IntervalRef
-from service.query.filters import OPPOSITE
+from service.query.filters import OPPOSITE, holds
 from service.query.scope import Scope
 from service.query.sql.filters import RowConditions, end_of, refuse
 from service.query.sql.names import Names
 from service.query.sql.ranges import OPERATORS, range_of, range_with
 from service.query.sql.sums import read_sums
-from service.query.sql.terms import COMPARED, is_constant, text_of
+from service.query.sql.terms import COMPARED, is_constant, read_term, text_of
+from service.query.terms import logical
 
 ReadSubquery = Callable[[exp.Expr, str, Scope], Draft]
 """Reads the SELECT of EXISTS, NOT EXISTS or IN, given its words and the names around it."""
@@ -50,12 +51,20 @@ class Conditions:
         for part, negative in operands(node, negated, exp.And):
             with self._names.complaints.noting() if self._notes else nullcontext():
                 try:
-                    if isinstance(part, exp.Connector):
+                    if self._is_of_pairs(part):
+                        term = read_term(part, self._names)
+                        opposite = logical("not", term)  # refuses what is no condition
+                        self._draft.of_pairs.append(holds(opposite if negative else term))
+                    elif isinstance(part, exp.Connector):
                         self._either(part, negative)
                     else:
                         self._one(part, negative)
                 except Problem as problem:
                     raise self._names.placed(problem, part) from None
+
+    def _is_of_pairs(self, node: exp.Expr) -> bool:
+        """Return whether a condition is one of both relations of an as-of join in WHERE."""
+        return self._draft.as_of is not None and node.find(exp.Query) is None and len(self._aliases(node)) > 1
 
     def _one(self, node: exp.Expr, negated: bool) -> None:
         draft = self._draft

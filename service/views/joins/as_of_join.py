@@ -26,10 +26,12 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from service.planning.plans.plan import Plan
+from service.query.conditions import ColumnRef
 from service.query.model import Query
 from service.tables.changes import DELETE, ENTER, INSERT, LEAVE, SIGNS, Runs, order_of, parted
 from service.tables.domains import Domain
-from service.tables.inputs import Codes, Input, ends_of, joined
+from service.tables.inputs import Codes, Input, ends_of, joined, text_pieces
+from service.tables.masks import pair_mask
 from service.tables.resolution import NO_SLOTS, Resolution, Slots
 from service.tables.store import FREED_AT_ONCE, Numbers
 from service.views.deltas import Combination, Sink
@@ -73,25 +75,28 @@ class _Step(NamedTuple):
     ranks: Ints
 
 
-class AsOfCursor(SlotsCursor):
-    """Reads the tree as rows of the view, whose alias number `point` is set 0; `keep`: which rows to return."""
+Keep = Callable[[Combination], npt.NDArray[np.bool_]]
 
-    def __init__(self, cursor: SlotSource, point: int, keep: Callable[[Combination], npt.NDArray[np.bool_]] | None = None) -> None:
+
+class AsOfCursor(SlotsCursor):
+    """Reads the tree as rows of the view, whose alias number `point` is set 0; `keep`: which rows to return, all that each one keeps."""
+
+    def __init__(self, cursor: SlotSource, point: int, *keep: Keep | None) -> None:
         super().__init__(cursor)
-        self._point, self._keep, self._dropped = point, keep, 0
+        self._point, self._keep, self._dropped = point, [one for one in keep if one is not None], 0
 
     @property
     def dead_ends(self) -> int | None:
         own = super().dead_ends
-        return own if self._keep is None else self._dropped + (own or 0)
+        return self._dropped + (own or 0) if self._keep else own
 
     def fill(self, limit: int) -> Combination:
         rows = shown(super().fill(limit), self._point)
-        if self._keep is None:
-            return rows
-        kept = self._keep(rows)
-        self._dropped += len(kept) - int(np.count_nonzero(kept))
-        return tuple(slots[kept] for slots in rows)
+        for keep in self._keep:
+            kept = keep(rows)
+            self._dropped += len(kept) - int(np.count_nonzero(kept))
+            rows = tuple(slots[kept] for slots in rows)
+        return rows
 
 
 def shown(rows: Sequence[Slots], point: int) -> Combination:
@@ -110,6 +115,8 @@ class AsOfJoin(Defaults):
         by_alias = {input.alias: input for input in inputs}
         self._point, self._other = by_alias[as_of.point.alias], by_alias[as_of.of.alias]
         self._optional, self._never = as_of.optional, query.never
+        self._conditions, self._inputs = as_of.conditions, inputs
+        self._keep = self._meet if as_of.conditions else None
         self._turned, self._open = as_of.op in (">", ">="), as_of.op in ("<", ">")
         self._spans, self._columns, self._ties = plan.spans, plan.keys, plan.ties
         types = [inputs[0].relation.schema.field(name).type for name in self._columns[0]]
@@ -201,6 +208,24 @@ class AsOfJoin(Defaults):
         entries = self._fill()
         return _Step(ENTER, np.zeros(len(entries.slot), np.int64), entries, np.arange(len(entries.slot)))
 
+    def _meet(self, rows: Combination) -> npt.NDArray[np.bool_]:
+        """bool[n]: which rows of the join meet the conditions on both aliases."""
+
+        inputs = {input.alias: input for input in self._inputs}
+
+        def column(part: slice, ref: ColumnRef) -> pa.Array:
+            slots = rows[inputs[ref.alias].position][part]
+            there = slots >= 0
+            found = inputs[ref.alias].relation.table.take([ref.column], slots[there]).column(0)
+            return found if there.all() else found.take(pa.array(np.cumsum(there) - 1, mask=~there))
+
+        refs = {ref for one in self._conditions for ref in one.columns}
+        given = [(inputs[ref.alias].relation.table, ref.column, np.maximum(rows[inputs[ref.alias].position], 0)) for ref in refs]
+        parts = [np.empty(0, np.bool_)]
+        for part in text_pieces(given):
+            parts.append(pair_mask(self._conditions, partial(column, part), len(rows[0][part])))
+        return np.concatenate(parts)
+
     # --- writing
 
     def build(self, version: int, progress: Callable[[float], None]) -> None:
@@ -276,7 +301,13 @@ class AsOfJoin(Defaults):
         def emit(sink: Sink, at: Ints, rows: npt.NDArray[np.int32]) -> int:
             inserted_rows = np.isin(kinds[at], (INSERT, _GAINED))
             emitted = np.lexsort((inserted_rows, offsets[at]))
-            wanted = sink(offsets[at][emitted], inserted_rows[emitted], shown(tuple(rows[:, emitted]), self._point.position))
+            found = shown(tuple(rows[:, emitted]), self._point.position)
+            if self._keep is not None:
+                kept = self._keep(found)
+                emitted, found = emitted[kept], tuple(slots[kept] for slots in found)
+                if not len(emitted):
+                    return 0
+            wanted = sink(offsets[at][emitted], inserted_rows[emitted], found)
             return 0 if wanted else int(np.searchsorted(offsets, offsets[at[-1]], "right"))
 
         emitted = None if sink is None else partial(emit, sink)
@@ -360,7 +391,7 @@ class AsOfJoin(Defaults):
     # --- reading
 
     def rows(self, root: EntryRoot, window: Bounds | None) -> Enumeration:
-        return AsOfCursor(self.tree.rows(root), self._point.position)
+        return AsOfCursor(self.tree.rows(root), self._point.position, self._keep)
 
     def partners(self, root: EntryRoot, position: int, slots: Slots, window: Bounds | None) -> Enumeration:
         if self._never:
@@ -374,7 +405,7 @@ class AsOfJoin(Defaults):
             held = np.zeros(len(entries.slot), np.uint8)
             compiled(find_ends)(self.tree.arena.nodes, root.offset, root.height, entries, held)
             entries = entries.take(held != 0)
-        return AsOfCursor(self.tree.partners(root, entries), self._point.position)
+        return AsOfCursor(self.tree.partners(root, entries), self._point.position, self._keep)
 
     def of_key(self, root: EntryRoot, position: int, key: pa.RecordBatch, window: Bounds | None) -> Enumeration:
         """Includes rows that nothing can match: all of these are scanned."""
@@ -384,16 +415,19 @@ class AsOfJoin(Defaults):
         def of_code() -> Enumeration:
             others = 1 - self._point.position
             keep = None if position == self._point.position or not self._optional else lambda rows: rows[others] >= 0
-            return AsOfCursor(self.tree.rows(root, code) if code >= 0 else GivenCursor(_NO_ROWS), self._point.position, keep)
+            return AsOfCursor(self.tree.rows(root, code) if code >= 0 else GivenCursor(_NO_ROWS), self._point.position, keep, self._keep)
 
         def lonely() -> Enumeration:
             scan = Scan(self._point, 0, key)
-            return AsOfCursor(self.tree.rows(root, _LONELY), position, lambda rows: np.isin(rows[position], scan.agreeing(rows[position])))
+            def agreeing(rows: Combination) -> npt.NDArray[np.bool_]:
+                return np.isin(rows[position], scan.agreeing(rows[position]))
+
+            return AsOfCursor(self.tree.rows(root, _LONELY), position, agreeing, self._keep)
 
         return CursorChain([of_code, lonely], 2) if self._optional and position == self._point.position else of_code()
 
     def is_empty(self, root: EntryRoot) -> bool | None:
-        return bool(self.tree.is_empty(root))
+        return True if self.tree.is_empty(root) else None if self._keep is not None else False
 
     def entries(self, root: EntryRoot) -> int:
         """Entries in the tree, and in the index of the newest version."""
