@@ -127,6 +127,10 @@ def _joined(form: Any, at: str, more: Sequence[exp.Expr] = ()) -> exp.Select:
     first, *others = _tables(form, at)
     joins = [exp.Join(this=table) for table in others]
     conditions = [*_conditions(form, at, joins[-1] if joins else None), *more]
+    if joins and joins[-1].method:
+        keys = sum("as_of" not in entry for entry in form["join"])
+        joins[-1].set("on", _all(exp.And, [*conditions[:keys], joins[-1].args["on"]]))
+        conditions = conditions[keys:]
     where = exp.Where(this=_all(exp.And, conditions)) if conditions else None
     return exp.Select(expressions=[exp.Literal.number(1)], from_=exp.From(this=first), joins=joins, where=where)
 
