@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import random
 from collections import Counter
 from pathlib import Path
@@ -17,10 +18,18 @@ from service.views.parse import parse_view
 from tests.service.engine.test_engine import Follower, compare, prepared, read_all, run
 from tests.service.latest import AsOfView
 from tests.service.running import check, opened, refuses_nulls
-from tests.service.twin import DEFINITIONS, Source, Twin, TwinView, to_batch, values
+from tests.service.twin import DEFINITIONS, Row, Source, Twin, TwinView, to_batch, values
 from tests.service.views.stages.test_groups import compare_with_brute_force
 
 _V = {"where": [{"column": "y.tag", "op": "=", "value": "v"}]}
+_ODD = {"where": [{"expression": "(coalesce(y.id, 1) + x.floor) % 2 = 1 OR x.tag = 'v'"}]}
+
+
+def _is_odd(x: Row, y: Row) -> bool:
+    number = None if x["floor"] is None else (1 if y["id"] is None else y["id"]) + x["floor"]
+    return (number is not None and math.fmod(number, 2) == 1) or x["tag"] == "v"
+
+
 INNER: dict[str, TwinView] = {
     "latest": AsOfView(("b", "a"), ["room"], "starts", "<=", "starts", False),
     "earlier": AsOfView(("a", "a"), ["room", "floor"], "starts", "<", "starts", False),
@@ -29,6 +38,7 @@ INNER: dict[str, TwinView] = {
     "tagged": AsOfView(("a", "a"), ["room"], "starts", "<=", "ends", False, _V, lambda x, y: y["tag"] == "v"),
     "few": AsOfView(("a", "b"), ["floor"], "nr", "<=", "id", False, {"where": [{"column": "x.tag", "op": "!=", "value": "u"}]},
                     lambda x, y: x["tag"] != "u"),
+    "odd": AsOfView(("a", "a"), ["room"], "starts", "<=", "ends", False, _ODD, _is_odd),
 }  # fmt: skip
 LEFT: dict[str, TwinView] = {
     "latest": AsOfView(("b", "a"), ["room"], "starts", "<=", "starts", True),
@@ -37,12 +47,15 @@ LEFT: dict[str, TwinView] = {
     "last": AsOfView(("b", "b"), [], "starts", ">", "ends", True),
     "whole": AsOfView(("b", "a"), ["floor"], "id", "<=", "nr", True, {"where": [{"column": "x.site", "op": "!=", "value": "N"}]},
                       lambda x, y: x["site"] != "N"),
+    "odd": AsOfView(("a", "a"), ["room"], "starts", "<=", "ends", True, _ODD, _is_odd),
 }  # fmt: skip
 
 
 def test_what_is_promised() -> None:
     plans = {name: parse_view("v", view.definition, DEFINITIONS).plan for name, view in INNER.items()}
-    assert {plan.guarantee for plan in plans.values()} == {"strict"}
+    assert {name: plan.guarantee for name, plan in plans.items()} == {name: "best-effort" if name == "odd" else "strict" for name in plans}
+    with pytest.raises(Problem, match="rows that WHERE excludes by a condition on both relations"):
+        parse_view("v", INNER["odd"].definition | {"guarantee": "strict"}, DEFINITIONS)
     assert plans["latest"].algorithm == "interval-tree" and plans["latest"].cls == "as-of join, 1-D, 2 relations, keyed"
     left = parse_view("v", LEFT["last"].definition, DEFINITIONS).plan
     assert left.cls == "left outer as-of join, 1-D, 2 relations" and any("is joined with nulls" in note for note in left.notes)
