@@ -314,9 +314,7 @@ class Statement:
         found = [self._filter(rng.choice(self.aliases)[0]) for _ in range(rng.choice((0, 0, 1, 1, 2)))]
         if "as of" in self.kinds and rng.random() < 0.5:
             self.kinds.add("condition on both")
-            of_one, of_both = ("coalesce(y.k, 1) = 1", "y.m IS NULL"), ("x.t = y.t", "x.p < y.p + 9", "x.k + y.k > 2", "y.f <> x.f")
-            forms = (*of_one, *of_both, "(y.t IS NULL OR x.v)", Terms(rng, ["x", "y"]).condition())
-            found.append(rng.choice(forms))
+            found.append(Terms(rng, ["x", "y"]).of_pair())
         for _ in range(rng.choice((0, 0, 0, 0, 1))):
             alias, other = rng.choice(self.aliases)[0], rng.choice("lr")
             self.kinds.add("part")

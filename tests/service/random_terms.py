@@ -31,6 +31,11 @@ class Terms:
         forms = (f"{a} < {b}", f"{a} IS NOT DISTINCT FROM {b}", f"{a} + {b} > 9", self._of("bool", 1), self._of("bool", 2))
         return self._random.choice(forms)
 
+    def of_pair(self) -> str:
+        """Of kind bool, of a row of an as-of join of x and y, which may lack y."""
+        of_one, of_both = ("coalesce(y.k, 1) = 1", "y.m IS NULL"), ("x.t = y.t", "x.p < y.p + 9", "x.k + y.k > 2", "y.f <> x.f")
+        return self._random.choice((*of_one, *of_both, "(y.t IS NULL OR x.v)", self.condition()))
+
     def of(self, *kinds: str) -> str:
         """Of one of these kinds, by default of any that can be compared."""
         return self._of(self._random.choice(kinds or tuple(self._KINDS)), self._random.choice((1, 1, 2)))
