@@ -27,14 +27,14 @@ _KINDS = (
         "Malformed request body",
         "The body does not match its Content-Type: invalid JSON, a truncated Arrow stream, a CSV line with too many fields. "
         "`detail` gives the line or position. Nothing was applied. A request that is not valid HTTP, such as one without a valid `Host`, "
-        "is answered like this too.",
+        "gets the same response.",
         "Fix the body at the position in `detail` and resend all of it.",
     ),
     Kind(
         "bad-parameter",
         400,
         "Invalid parameter",
-        "A query parameter (or the field of the same name in a JSON body) is unknown, has an invalid value, is given twice "
+        "A query parameter (or the field of the same name in a JSON body) is unknown, has an invalid value, appears twice "
         "with different values, or requires another parameter that is missing. `detail` names it.",
         "See the operation's parameters in /docs. Unknown parameters are rejected so that a misspelt one is not silently ignored.",
     ),
@@ -92,7 +92,7 @@ _KINDS = (
         "not-acceptable",
         406,
         "Not acceptable",
-        "The resource is not available in any media type of the Accept header. `available` lists the media types it is available in.",
+        "The resource is not available in any media type of the Accept header. `available` lists those that it has.",
         "Accept one of `available`, or */*.",
     ),
     Kind(
@@ -102,7 +102,7 @@ _KINDS = (
         "The operation does not accept this Content-Type; `supported` lists those that it accepts. Or the body has a Content-Encoding, "
         "such as gzip: no operation accepts any.",
         "Send the body as one of `supported`, and set Content-Type accordingly. Send it without Content-Encoding: to send fewer bytes, "
-        "use Parquet, which is compressed in itself.",
+        "use Parquet, which compresses its data.",
     ),
     Kind(
         "definition-differs",
@@ -116,7 +116,7 @@ _KINDS = (
     Kind(
         "relation-in-use",
         409,
-        "The relation or view is used by views",
+        "Views use the relation or view",
         "The views in `views` read it, so it cannot be dropped; or they join on a column, so nulls cannot be allowed in it.",
         "DELETE those views first.",
     ),
@@ -131,11 +131,11 @@ _KINDS = (
     Kind(
         "too-many",
         409,
-        "Too many at a time",
-        "The service already has the maximum number of relations (`--max-relations`), views (`--max-views`) or stages (64), or a backup is "
-        "being made.",
-        "DELETE those that are no longer needed (commit stages, or wait for an hour), or start the service with a higher limit. Make one "
-        "backup at a time.",
+        "Limit reached",
+        "The service already has the maximum number of relations (`--max-relations`), views (`--max-views`) or stages (64), or another "
+        "backup is running.",
+        "DELETE those that are no longer needed (commit stages, or wait for an hour), or start the service with a higher limit. Wait until "
+        "the other backup has ended.",
     ),
     Kind(
         "not-followed",
@@ -148,7 +148,7 @@ _KINDS = (
         "snapshot-expired",
         410,
         "The cursor has expired",
-        "A version is kept for 60 seconds after the page that pinned it, and not across a restart. The rest of the rows at that "
+        "A version is kept for 60 seconds after the page that pinned it, but not across a restart. The rest of the rows at that "
         "version can no longer be read.",
         "Start again without a cursor, at the newest version.",
     ),
@@ -181,7 +181,7 @@ _KINDS = (
         412,
         "The rows have changed",
         "`If-Match` names a version of the file that is no longer kept, and the rows have changed since. A file that is read in parts is "
-        "kept until it has not been read for `--spool-idle`, and not across a restart.",
+        "kept for `--spool-idle` after it was last read, but not across a restart.",
         "Read the file from its beginning: HEAD gives the new ETag.",
     ),
     Kind(
@@ -195,9 +195,9 @@ _KINDS = (
         "body-too-large",
         413,
         "Request body too large",
-        "The body exceeds a maximum: of bytes (`--max-body`), of bytes when it is decoded (`--max-decoded`: a compressed file, or columns "
-        "that repeat long texts, can be much larger than they look), or of rows (`--max-batch-rows`, of a replacement "
-        "`--max-relation-rows`). `limit` is the maximum that was exceeded. "
+        "The body exceeds a limit: its size (`--max-body`), its size when decoded (`--max-decoded`: a compressed file, or columns that "
+        "repeat long texts, can decode to much more than they take), or its number of rows (`--max-batch-rows`; for a replacement, "
+        "`--max-relation-rows`). `limit` is the limit that was exceeded. "
         "Nothing was applied.",
         "Send several smaller batches, or start the service with a higher limit.",
     ),
@@ -205,7 +205,7 @@ _KINDS = (
         "query-too-large",
         413,
         "The query needs too much memory",
-        "The ad hoc query needs more memory than `--query-memory`, or a single row of its result is larger than the service sends.",
+        "The ad hoc query needs more memory than `--query-memory`, or a single row of its result is larger than the service can send.",
         "Select fewer columns, add conditions, or group before joining. If the query is run often, register it as a view, which is kept "
         "up to date.",
     ),
@@ -221,7 +221,7 @@ _KINDS = (
         "request-timeout",
         408,
         "The request took too long to arrive",
-        "The head of the request was not complete after `--head-time`, or no byte of its body arrived for `--body-idle`. Nothing was "
+        "The head of the request did not arrive within `--head-time`, or no byte of its body arrived for `--body-idle`. Nothing was "
         "applied, and the connection was closed.",
         "Send the request again, without pauses.",
     ),
@@ -230,7 +230,7 @@ _KINDS = (
         431,
         "Request head too large",
         "The address and the header fields together exceed `--max-head`, or there are more than 256 fields. The connection was closed.",
-        "Send fewer and shorter header fields, and put long parameters into the body where the operation has one.",
+        "Send fewer and shorter header fields, and send long parameters in the body where the operation takes one.",
     ),
     Kind(
         "bad-rows",
@@ -258,7 +258,7 @@ _KINDS = (
         "unknown-column",
         422,
         "Unknown column",
-        "The definition names a column or an interval that its relation does not have, or that cannot be used in that place.",
+        "The definition names a column or an interval that its relation does not have, or one that cannot be used there.",
         "See the relation's columns and intervals with GET /v1/relations/{name}. SQL folds unquoted names to lower case.",
     ),
     Kind(
@@ -272,8 +272,8 @@ _KINDS = (
         "bad-query",
         422,
         "Invalid SQL",
-        "The SQL text is not a valid query. `detail` gives the position, if it is known. For an ad hoc query, which is itself the "
-        "request, the status is 400; it can also fail while it runs, if a value cannot be converted.",
+        "The SQL text is not a valid query. `detail` gives the position, if it is known. An ad hoc query is itself the request, "
+        "so its status is 400; it can also fail while it runs, if a value cannot be converted.",
         "Fix the text at that position. The dialect of views is PostgreSQL's, extended by `overlaps(x, y)` and `x OVERLAPS y`; that of "
         "ad hoc queries is DuckDB's.",
     ),
@@ -281,7 +281,7 @@ _KINDS = (
         "infeasible-view",
         422,
         "The view cannot have this guarantee or algorithm",
-        "The requested guarantee or algorithm is not possible for this view. `theorem` names the reason.",
+        "This view cannot have the requested guarantee or algorithm. `theorem` names the reason.",
         "Request a weaker guarantee, or the algorithm `auto`; POST /v1/explain lists the possible plans.",
     ),
     Kind(

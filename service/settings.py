@@ -90,7 +90,7 @@ class Settings(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     data: Folder = Field(Path("livejoin-data"), description="the data folder; used by one service at a time")
-    host: Address = Field("127.0.0.1", description="the address to listen on; other than loopback only in token mode")
+    host: Address = Field("127.0.0.1", description="the address to listen on; any but loopback requires token mode")
     port: Port = Field(8080, description="the port to listen on; 0 lets the system choose")
     synchronous: Literal["full", "normal"] = Field(
         "full", description="whether an acknowledged batch survives a power failure (full) or only a crash of the process (normal)"
@@ -100,21 +100,21 @@ class Settings(BaseModel):
         description="whether `/readyz` reports a start as ready once all views are built, or as soon as relations can be read and written",
     )
     max_head: Size = Field(64 << 10, description="the maximum size of a request's head; a larger one is answered with 431")
-    head_time: Seconds = Field(10.0, description="how long a request's head may take to arrive; answered with 408 after that")
+    head_time: Seconds = Field(10.0, description="how long a request's head may take to arrive before it is answered with 408")
     max_body: Size = Field(256 << 20, description="the maximum size of a request body; a larger one is answered with 413")
-    body_idle: Seconds = Field(60.0, description="how long a body may pause between two bytes; answered with 408 after that")
-    max_decoded: Size = Field(1 << 30, description="the maximum size of a body when it is decoded; a larger one is answered with 413")
+    body_idle: Seconds = Field(60.0, description="how long a body may pause between two bytes before it is answered with 408")
+    max_decoded: Size = Field(1 << 30, description="the maximum size of a decoded body; a larger one is answered with 413")
     max_body_memory: Size = Field(
         1 << 30,
-        description="the memory for all bodies of more than 64 KiB together, decoded ones included; further ones are answered with 429 "
-        "before they are read. A single body may always take `--max-body` and `--max-decoded`",
+        description="the memory for all bodies of more than 64 KiB, including decoded ones; when it is used up, further bodies are "
+        "answered with 429 before they are read. A single body may always take `--max-body` and `--max-decoded`",
     )
     max_batch_rows: Count = Field(1_000_000, description="the maximum number of rows in a batch; more are answered with 413")
     max_relation_rows: Count = Field(
         100_000_000, description="the maximum number of rows of a replacement, staged or not; more are answered with 413"
     )
     max_waiting: Count = Field(
-        1024, description="the maximum number of batches that wait to be applied; further ones are answered with 429"
+        1024, description="the maximum number of batches waiting to be applied; further ones are answered with 429"
     )
     max_connections: Count = Field(2000, description="the maximum number of connections; requests on further ones are answered with 429")
     max_followers: Count = Field(1000, description="the maximum number of followers; further ones are answered with 429")
@@ -124,8 +124,8 @@ class Settings(BaseModel):
     )
     pin_idle: Seconds = Field(
         60.0,
-        description="how long a version is kept for a cursor that is not used, or for a reader that reads nothing; the reader's connection "
-        "is then closed",
+        description="how long a version is kept for an idle cursor or for a reader that has stopped reading, whose connection is then "
+        "closed",
     )
     pin_bytes: Size = Field(1 << 30, description="how much memory the oldest reader may keep from being reused")
     spool_bytes: Size = Field(
@@ -136,28 +136,30 @@ class Settings(BaseModel):
     spool_idle: Seconds = Field(60.0, description="how long such a file is kept after its last use")
     max_relations: Count = Field(1000, description="the maximum number of relations; further ones are answered with 409")
     max_columns: Count = Field(
-        1000, description="the maximum number of columns of a relation or view, and of a relation's intervals; more are answered with 422"
+        1000, description="the maximum number of columns of a relation or view, and of intervals of a relation; more are answered with 422"
     )
     max_views: Count = Field(1000, description="the maximum number of views; further ones are answered with 409")
     max_aliases: Aliases = Field(8, description="the maximum number of relations that a view joins; more are answered with 422")
     max_conditions: Count = Field(64, description="the maximum number of conditions of a view; more are answered with 422")
     max_sql: Size = Field(64 << 10, description="the maximum length of SQL; a longer text is answered with 422, an ad hoc query with 400")
-    max_queries: Count = Field(2, description="the maximum number of ad hoc queries at a time; further ones are answered with 429")
+    max_queries: Count = Field(2, description="the maximum number of concurrent ad hoc queries; further ones are answered with 429")
     query_memory: Size = Field(1 << 30, description="the maximum memory of an ad hoc query; one that needs more is answered with 413")
-    query_time: Seconds = Field(30.0, description="how long an ad hoc query may take, including its response; answered with 408 after that")
+    query_time: Seconds = Field(
+        30.0, description="how long an ad hoc query may take, including its response, before it is answered with 408"
+    )
     query_threads: Count = Field(1, description="the number of threads of an ad hoc query")
     tls_certificate: File = Field(
-        None, description="serve HTTPS with this certificate, in PEM, followed by those that sign it; read again on SIGHUP"
+        None, description="serve HTTPS with this certificate, in PEM, followed by its chain; reloaded on SIGHUP"
     )
-    tls_key: File = Field(None, description="the key of the certificate, in PEM, without a password; read again on SIGHUP")
+    tls_key: File = Field(None, description="the key of the certificate, in PEM, without a password; reloaded on SIGHUP")
     forwarded_allow_ips: Networks = Field(
         NONE, description="the proxies whose X-Forwarded-For, -Proto, -Host and -Prefix headers are trusted"
     )
-    log_format: Format = Field("text", description="whether a line of the log is text or a JSON object")
+    log_format: Format = Field("text", description="whether the lines of the log are text or JSON objects")
     log_level: Level = Field("info", description="debug also logs the tracebacks of internal errors, which may hold rows of data")
-    access_log: Literal["off", "on"] = Field("off", description="whether a line is logged for each request when it has been answered")
+    access_log: Literal["off", "on"] = Field("off", description="whether to log a line for each request once it has been answered")
     admin_token_file: File = Field(
-        None, description="a file with the text of an admin token, `lj_` and at least 32 letters and digits; read at the start"
+        None, description="a file with the text of an admin token, `lj_` and at least 32 letters and digits; read at startup"
     )
 
 

@@ -254,7 +254,7 @@ def measured(spark: SparkSession, name: str, rows: int, note: Note) -> list[Figu
     said = ", ".join(f"{one.name} {one.value:.1f} ({one.note})" for one in alone)
     note(f"{name}: {found['cells']:,} rows; chosen {plan}, {chosen:.1f}; {said}")
     about = {"rows a side": rows, "rows out": found["cells"], "plan": plan}
-    figures = [Figure(f"{name}, by the plan that the sample tells", chosen, "s", less=True, rivals=alone, parameters=about)]
+    figures = [Figure(f"{name}, by the plan chosen from a sample", chosen, "s", less=True, rivals=alone, parameters=about)]
     if len(took) == 2:
         times = took[plan].processor / min(one.processor for one in took.values())
         figures.append(Figure(f"{name}, processor time of the chosen plan beside the better one", times, "×", WORST_CHOICE, True))
@@ -275,7 +275,7 @@ def linear(sizes: Mapping[int, Took], alone: Mapping[int, Took], divided: Mappin
     both, few, many = sizes[largest].processor, divided[CELLS[0]].processor, divided[CELLS[-1]].processor
     about = {"rows a side": largest}
     return [
-        Figure("processor time a row, two cores beside one", both / alone[largest].processor, "×", 1.1, True, [], about),
+        Figure("processor time a row, two cores against one", both / alone[largest].processor, "×", 1.1, True, [], about),
         Figure(f"processor time a row, {CELLS[-1]} cells beside {CELLS[0]}", many / few, "×", 1.2, True, [], about),
         Figure(f"processor time a row, of {largest:,} a side beside {min(sizes):,}", each[largest] / each[min(sizes)], "×", 1.2, True),
     ]

@@ -139,16 +139,16 @@ def run(scale: Scale, note: Note) -> list[Figure]:
     seen = {name: [one.clock for one in found.took] for name, found in streamed.items()} | rivals
     figures = [of_size(size, 1 + number * REPEATS, streamed, rivals, anew) for number, size in enumerate(sizes)]
     others = [Rival(name, took[0]) for name, took in seen.items() if name != "resolver"]
-    others.append(Rival("Spark's own join of streams", own, "which takes inserts alone"))
+    others.append(Rival("Spark's own join of streams", own, "which takes inserts only"))
     about, usually = {"rows": changes_in(epochs[0])}, middle(seen["resolver"][1 : 1 + REPEATS])
     replayed = Rival("logs replayed in one process", stages["resolver"].replayed, "of the processor")
-    start = [Rival("in a query that goes on", usually), replayed]
+    start = [Rival("in a query that continues", usually), replayed]
     one, two = (of_processor(found, sizes) for found in (alone, streamed["before-images"]))
     stands = f"a micro-batch: {one.fixed:.2f} s with one, {two.fixed:.2f} s with two"
     figures += [
         Figure("a micro-batch of inserts, the first", seen["resolver"][0], "s", less=True, rivals=others, parameters=about),
         Figure(f"a micro-batch of {sizes[0]:,} after a start", again.clock, "s", less=True, rivals=start, parameters=about),
-        Figure("processor time a change, two executors beside one", two.each / one.each, "×", 1.1, True, note=stands),
+        Figure("processor time a change, two executors against one", two.each / one.each, "×", 1.1, True, note=stands),
     ]
     figures += of_one_executor(alone, sizes, rivals["one service"])
     return [*figures, *of_stages(stages, epochs), *model(stages["resolver"], streamed["resolver"], sizes, note)]
@@ -234,7 +234,7 @@ def model(stages: Stages, streamed: Streamed, sizes: Sequence[int], note: Note) 
     return [
         Figure(f"model: {MODEL_ROWS:,} rows, structures on each of {MODEL_CORES} cores", gib, "GiB", less=True, note=stored),
         Figure(f"model: changes on {MODEL_CORES} cores", rate, "changes/s", note=words),
-        Figure("model: a core's 1 GiB of structures made again", again, "s", less=True, note=lost),
+        Figure("model: a core's 1 GiB of structures rebuilt", again, "s", less=True, note=lost),
     ]
 
 

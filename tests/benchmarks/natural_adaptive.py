@@ -147,7 +147,7 @@ def example(n: int, note: Note) -> list[Figure]:
         sampled(f"{what}: whole view", timed(lambda: live.tree.rows(live.tree.root), 0), "µs", less=True, rivals=rivals, parameters=about),
         Figure(f"{what}: look-ups of the whole view", counted["lookups"], "look-ups", less=True,
                rivals=[Rival("Algorithm 9", by_one["lookups"])], note=f"{counted['probes']} points"),
-        sampled(f"{what}: a row of S that comes or goes, with delta", singles, "µs", less=True),
+        sampled(f"{what}: a row of S inserted or deleted, with delta", singles, "µs", less=True),
         Figure(f"{what}: bytes a row of S in the tree", live.tree.own_bytes / len(points.slot), "B", less=True,
                note=f"besides {shared:.0f} in the two shared indexes"),
     ]  # fmt: skip

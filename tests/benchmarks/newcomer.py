@@ -74,7 +74,7 @@ def run(scale: Scale, note: Note) -> list[Figure]:
                 watch.wait("packages of the service installed", (done / "service").exists, demo, log)
                 watch.wait("project installed", (done / "project").exists, demo, log)
             watch.wait("service ready", lambda: _answers(url), demo, log)
-            watch.wait("views live, address told", lambda: "Open http" in log.read_text(), demo, log)
+            watch.wait("views live, address printed", lambda: "Open http" in log.read_text(), demo, log)
             page.goto(f"{url}/#/views/{VIEW}")
             page.locator(".timeline .note", has_text=re.compile(r"^[1-9]\d* rows? in view")).wait_for()
             watch.over("timeline's first window")

@@ -64,10 +64,10 @@ def kernels(scale: Scale, note: Note) -> list[Figure]:
                 rows = [_rows(codes[part], values[part], sign) for part in pieces]
                 rates.append(n / seconds(partial(_add, kernel, rows)))
             assert kernel.groups == 0
-        again = {"DuckDB anew": regrouped(sql, codes, prices), "Polars anew": by_polars(sql, codes, prices)}
+        again = {"DuckDB from scratch": regrouped(sql, codes, prices), "Polars from scratch": by_polars(sql, codes, prices)}
         note(f"{name}: {middle(rates) / 1e6:.2f} M rows/s; {', '.join(f'{one} in {spent:.3f} s' for one, spent in again.items())}")
         rivals = [Rival(one, n / spent, "groups all rows once; each change would cost as much") for one, spent in again.items()]
-        figure = f"{name} by {groups:,} groups: rows that come and go, in the kernel"
+        figure = f"{name} by {groups:,} groups: rows inserted and deleted, in the kernel"
         found.append(sampled(figure, rates, "rows/s", aim=3e6, rivals=rivals, parameters={"rows": n}))
     return found
 
@@ -137,7 +137,7 @@ def singles(scale: Scale, note: Note) -> list[Figure]:
         left = [one / other for one, other in zip(mine, without, strict=True)]
         aim = 0.6 if connections == 64 else None
         rivals = [Rival("without views", middle(without), "changes/s")]
-        name = f"single changes, connections: {connections}: the part of the speed that is left beside ten views with groups"
+        name = f"single changes, connections: {connections}: part of the speed that remains beside ten views with groups"
         found.append(sampled(name, left, "of 1", aim=aim, rivals=rivals, parameters={"changes/s": middle(mine)}))
     return found
 

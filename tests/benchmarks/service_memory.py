@@ -158,6 +158,6 @@ def figures_of(name: str, n: int, held: dict[str, float], empty: Resident, now: 
     }
     about = {"rows": n, "empty": empty._asdict(), "now": now._asdict()}
     return [
-        Figure(f"{name}: all in all", (now.all - empty.all) / n, "B", AIM, True, parameters=about),
+        Figure(f"{name}: in total", (now.all - empty.all) / n, "B", AIM, True, parameters=about),
         *(Figure(f"{name}: {part}", size / n, "B", less=True) for part, size in parts.items()),
     ]

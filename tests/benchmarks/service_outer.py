@@ -173,7 +173,7 @@ def hostile(n: int, few: bool, note: Note) -> list[Figure]:
     tree = Bench(VIEWS["inner"], n, 11.0, "join-tree")
     others = [(Rival, "counts of partners", counted, ""), (Rival, "join-tree", tree, "of the inner join, whose delta has all rows")]
     figures = []
-    for at, what in enumerate(("comes", "goes")):
+    for at, what in enumerate(("is inserted", "is deleted")):
         rivals = [kind(name, 1e3 * middle([one.on_and_off()[at] for _ in range(3)]), note_) for kind, name, one, note_ in others]
         samples, name = [1e3 * one[at] for one in found], f"an interval over {n // 2:,} rows {what}, {flips} rows flip"
         figures.append(sampled(name, samples, "ms", rivals=rivals, aim=0.1 + 0.002 * flips, less=True))

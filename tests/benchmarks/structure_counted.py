@@ -58,9 +58,9 @@ def overlaps(scale: Scale, note: Note, of_lengths: bool) -> list[Figure]:
         rates.append(2 * RUN * made / spent)
     summed, what = ("least(a.e, b.e) - greatest(a.s, b.s)", "SUM of lengths in common") if of_lengths else ("a.v", "SUM")
     rival = regrouped(inputs, values, summed)
-    note(f"COUNT, {what} of overlaps by key: {middle(rates) / 1e3:.0f} k/s; DuckDB groups all anew in {rival:.3f} s")
-    rivals = [Rival("DuckDB anew", 1 / rival, "groups all rows once; each change would cost as much")]
-    name = f"COUNT, {what} by {keys:,} keys of overlaps: singles, each told, in the kernel"
+    note(f"COUNT, {what} of overlaps by key: {middle(rates) / 1e3:.0f} k/s; DuckDB groups all rows again in {rival:.3f} s")
+    rivals = [Rival("DuckDB from scratch", 1 / rival, "groups all rows once; each change would cost as much")]
+    name = f"COUNT, {what} by {keys:,} keys of overlaps: single changes, each emitted, in the kernel"
     return [sampled(name, rates, "changes/s", aim=None if of_lengths else 250e3, rivals=rivals, parameters={"rows": 2 * n})]
 
 
@@ -79,7 +79,7 @@ def hostile(scale: Scale, note: Note) -> Figure:
         samples.append(1e6 * seconds(lambda changes=changes: _followed(groups, counting, changes)))  # type: ignore[misc]
         assert groups.rows[0] == (0 if number % 2 else n)
     note(f"hostile: {middle(samples):.1f} µs")
-    name = f"COUNT, SUM of overlaps: an interval that {n:,} rows meet comes or goes, in the kernel"
+    name = f"COUNT, SUM of overlaps: an interval that {n:,} rows meet, inserted or deleted, in the kernel"
     return sampled(name, samples, "µs", aim=20, less=True, parameters={"rows": n})
 
 
@@ -108,7 +108,7 @@ def star(scale: Scale, note: Note) -> list[Figure]:
     rivals, of = [Rival("SQLite, a kept table", rival, "counts and sums by key, in memory")], f"SUM by {keys:,} keys, star of three"
     return [
         sampled(f"{of}: {what}, in the kernel", rates[singles], "changes/s", aim=aim, rivals=rivals, parameters={"rows": 3 * n})
-        for what, singles, aim in (("singles, each told", True, 300e3), (f"batches of {RUN:,}", False, 1e6))
+        for what, singles, aim in (("single changes, each emitted", True, 300e3), (f"batches of {RUN:,}", False, 1e6))
     ]
 
 

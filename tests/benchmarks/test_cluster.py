@@ -21,7 +21,7 @@ def test_the_page_is_made_of_figures() -> None:
     rivals += [Rival("Spark's own plan", 9.0, "of 50,000 rows a side")]
     rivals.append(Rival("buckets by hand", 1.0, "1.2 s of the processor"))
     about = {"rows a side": 500_000, "rows out": 1_000_000, "plan": "buckets"}
-    figure = Figure("uniform, by the plan that the sample tells", 1.5, "s", rivals=rivals, parameters=about)
+    figure = Figure("uniform, by the plan chosen from a sample", 1.5, "s", rivals=rivals, parameters=about)
     page = cluster_batch.page([figure, model], (Path(__file__).parents[2] / cluster_batch.PAGE).read_text())
     row = "| uniform | 500,000 | 1,000,000 | 1.5 | buckets | 2.5 (4.0) | 1.25 (1.5) | 1 (1.2) | 5 (4.5 s to load and build, 0.5 to count) "
     assert f"{row}| 0.5 | 0.75 | 9 (of 50,000 rows a side) |" in page
