@@ -154,28 +154,15 @@ def test_where_null(live: Case) -> None:
 
 
 FROM = "FROM {b} b JOIN {m} m ON b.room = m.room AND overlaps(b.stay, m.slot)"
-UNSUPPORTED = {
-    "left join with a condition on the preserved side": "SELECT b.id FROM {b} b LEFT JOIN {m} m ON m.room = b.room AND b.id > 3",
-    "left join on two aliases": "SELECT b.id FROM {b} b JOIN {b} c ON b.room = c.room LEFT JOIN {m} m ON m.room = b.room AND m.id = c.id",
-    "full join of three": "SELECT b.id FROM {b} b JOIN {b} c ON b.room = c.room FULL JOIN {m} m ON m.room = b.room",
-    "not in": "SELECT b.id FROM {b} b WHERE b.room NOT IN (SELECT m.room FROM {m} m)",
-    "rollup": f"SELECT b.room {FROM} GROUP BY ROLLUP (b.room)",
-    "another aggregate": f"SELECT string_agg(b.room, ',') AS n {FROM}",
-    "limit": f"SELECT b.id {FROM} LIMIT 3",
-    "subquery": "SELECT b.id FROM (SELECT * FROM {b}) b JOIN {m} m ON overlaps(b.stay, m.slot)",
-    "with": "WITH x AS (SELECT * FROM {b}) SELECT x.id FROM x JOIN {m} m ON overlaps(x.stay, m.slot)",
-    "union all": "SELECT id FROM {b} UNION ALL SELECT id FROM {m}",
-    "intersect": "SELECT id FROM {b} INTERSECT SELECT id FROM {m}",
-    "except within except": "SELECT id FROM {b} EXCEPT (SELECT id FROM {m} EXCEPT SELECT id FROM {b})",
-    "window": f"SELECT row_number() OVER () AS n {FROM}",
-    "or": "SELECT b.id FROM {b} b JOIN {m} m ON b.room = m.room OR overlaps(b.stay, m.slot)",
-    "nine relations": "SELECT a.id FROM " + ", ".join(f"{{b}} {x}" for x in "abcdefghi") + " WHERE "
+UNSUPPORTED = [
+    "SELECT b.id FROM {b} b JOIN {b} c ON b.room = c.room LEFT JOIN {m} m ON m.room = b.room AND m.id = c.id",
+    f"SELECT b.id {FROM} LIMIT 3",
+    "SELECT a.id FROM " + ", ".join(f"{{b}} {x}" for x in "abcdefghi") + " WHERE "
     + " AND ".join(f"overlaps(a.stay, {x}.stay)" for x in "bcdefghi"),
-    "a product that nobody asked for": "SELECT b.id FROM {b} b, {m} m",
-}
+]  # fmt: skip
 
 
-@pytest.mark.parametrize("sql", UNSUPPORTED.values(), ids=UNSUPPORTED.keys())
+@pytest.mark.parametrize("sql", UNSUPPORTED)
 def test_unsupported_queries(case: Case, sql: str) -> None:
     case.define()
     text = sql.format(b=case.b, m=case.m)
@@ -206,42 +193,22 @@ def join(*conditions: dict[str, Any], **more: Any) -> dict[str, Any]:
 
 
 OVERLAP = {"overlaps": ["b.stay", "m.slot"]}
-REFUSED: dict[str, tuple[Any, str]] = {
-    "unknown relation": (join(OVERLAP) | {"from": {"b": "nowhere", "m": "{m}"}}, "unknown-relation"),
-    "unknown relation in SQL": ({"sql": "SELECT b.id FROM nowhere b JOIN {m} m ON overlaps(b.stay, m.slot)"}, "unknown-relation"),
-    "unknown column": (join(OVERLAP, {"equal": ["b.nope", "m.room"]}), "unknown-column"),
-    "unknown interval": (join({"overlaps": ["b.nope", "m.slot"]}), "unknown-column"),
-    "unknown column in SQL": ({"sql": "SELECT b.nope FROM {b} b JOIN {m} m ON overlaps(b.stay, m.slot)"}, "unknown-column"),
-    "unknown column in select": (join(OVERLAP, select=["b.nope"]), "unknown-column"),
-    "unknown word": (join(OVERLAP, nonsense=1), "bad-definition"),
-    "unknown condition": (join({"touches": ["b.stay", "m.slot"]}), "bad-definition"),
-    "condition of one": (join({"overlaps": ["b.stay"]}), "bad-definition"),
-    "unknown alias": (join({"overlaps": ["z.stay", "m.slot"]}), None),
-    "no from": ({"join": [OVERLAP]}, "bad-definition"),
-    "sql and from": ({"sql": "SELECT", "from": {}}, "bad-definition"),
-    "two columns of a name": (join(OVERLAP, select=["b.id as x", "m.id as x"]), "bad-definition"),
-    "unknown operator": (join(OVERLAP, where=[{"column": "b.id", "op": "like", "value": "x"}]), "bad-definition"),
-    "a value of another type": (join(OVERLAP, where=[{"column": "b.id", "op": "=", "value": "x"}]), "bad-definition"),
-    "unknown guarantee": (join(OVERLAP, guarantee="perhaps"), "bad-definition"),
-    "unknown algorithm": (join(OVERLAP, algorithm="magic"), None),
-    "negative bound": (join(OVERLAP, changes={"retain_rows": -1}), "bad-definition"),
-    "distance of texts": (join({"within": ["b.room", "m.room"], "distance": 5}), "bad-definition"),
-    "inequality of two types": (join({"at_most": ["b.starts", "m.id"]}), "unsupported-query"),
-    "product of one": (join({"cross": ["b", "b"]}), "bad-definition"),
-    "nothing between": (join(), "unsupported-query"),
-    "union": ({"union": [join(OVERLAP), join(OVERLAP)]}, "unsupported-query"),
-    "a promise that is none": (join(OVERLAP, {"less": ["b.room", "m.room"]}, guarantee="strict"), "infeasible-view"),
-    "equality of two types": (join(OVERLAP, {"equal": ["b.room", "m.id"]}), None),
-}
+REFUSED: list[tuple[Any, str]] = [
+    (join(OVERLAP) | {"from": {"b": "nowhere", "m": "{m}"}}, "unknown-relation"),
+    ({"sql": "SELECT b.nope FROM {b} b JOIN {m} m ON overlaps(b.stay, m.slot)"}, "unknown-column"),
+    (join(OVERLAP, nonsense=1), "bad-definition"),
+    ({"sql": "SELECT", "from": {}}, "bad-definition"),
+    (join(), "unsupported-query"),
+    (join(OVERLAP, {"less": ["b.room", "m.room"]}, guarantee="strict"), "infeasible-view"),
+]
 
 
-@pytest.mark.parametrize(("definition", "kind"), REFUSED.values(), ids=REFUSED.keys())
-def test_refused_definitions(case: Case, definition: dict[str, Any], kind: str | None) -> None:
+@pytest.mark.parametrize(("definition", "kind"), REFUSED)
+def test_refused_definitions(case: Case, definition: dict[str, Any], kind: str) -> None:
     case.define()
     named = _fill(definition, case)
     for answer in (put(case, named), case.client.post("/v1/explain", json=named)):
-        assert answer.status_code == 422, answer.text
-        talk.problem(answer, 422, kind or answer.json()["type"].removeprefix("/problems/"))
+        talk.problem(answer, 422, kind)
 
 
 def _fill(value: Any, case: Case) -> Any:

@@ -192,41 +192,6 @@ def test_union_and_except(client: httpx.Client) -> None:
     talk.drop(client, ["some"])
 
 
-@pytest.mark.parametrize(
-    ("definition", "words"),
-    [
-        ("SELECT a.id FROM shifts a JOIN shifts b ON a.note = b.note", "comparing a.note, which is json, is not supported"),
-        ("SELECT a.id FROM shifts a JOIN shifts b ON a.id = b.id AND a.note < b.note", "comparing a.note, which is json"),
-        ("SELECT a.id FROM shifts a JOIN shifts b ON a.id = b.id AND a.note <> b.note", "comparing a.note, which is json"),
-        ("SELECT a.id FROM shifts a WHERE a.note = '{}'", "tested with IS NULL; store values to be compared in a separate column"),
-        ("SELECT a.id FROM shifts a WHERE a.note IN ('{}')", "comparing a.note, which is json"),
-        ("SELECT a.id FROM shifts a WHERE EXISTS (SELECT 1 FROM shifts b WHERE a.note = b.note)", "comparing a.note, which is json"),
-        ("SELECT a.id FROM shifts a WHERE a.note IN (SELECT b.note FROM shifts b)", "which is json"),
-        ("SELECT DISTINCT a.note AS note FROM shifts a", "GROUP BY or DISTINCT of a.note, which is json, is not supported"),
-        ("SELECT a.note AS note, COUNT(*) AS n FROM shifts a GROUP BY note", "GROUP BY or DISTINCT of a.note"),
-        ("SELECT COUNT(DISTINCT a.note) AS n FROM shifts a", "COUNT(DISTINCT …) of a.note (json) is not"),
-        ("SELECT MIN(a.note) AS n FROM shifts a", "MIN of a.note (json) is not"),
-        ("SELECT SUM(a.begins) AS n FROM shifts a", "SUM of a.begins (time) is not"),
-        ("SELECT a.note AS note FROM shifts a UNION SELECT b.note FROM shifts b", "UNION or EXCEPT of a.note, which is json"),
-        ("SELECT a.id AS a FROM shifts a JOIN badges b ON a.id = b.badge", "the types differ, uuid and bytes"),
-        ("SELECT a.id AS a FROM shifts a JOIN badges b ON abs(a.begins - b.\"from\") <= 5", "a sum with a constant needs columns of type"),
-        ("SELECT a.id FROM shifts a WHERE a.id = 'x'", "expected a UUID such as"),
-        ("SELECT a.id FROM shifts a WHERE a.id = 7", "the number 7 is not a valid uuid"),
-        ("SELECT a.id FROM shifts a WHERE a.begins = '24:00'", "no such time"),
-        ("SELECT a.id FROM shifts a WHERE a.begins = 7", "the number 7 is not a valid time"),
-        ("SELECT a.id FROM shifts a WHERE a.begins = '7'", "expected a time of day"),
-        ("SELECT a.id FROM shifts a WHERE a.badge = 'AP8='", "write bytes as hexadecimal digits, such as '\\x00ff'"),
-        ("SELECT a.id FROM shifts a WHERE a.badge = '\\x0'", "hexadecimal digits after"),
-        (f"SELECT a.id FROM shifts a WHERE a.begins = '{U[1]}'::uuid", "a constant of type uuid compared with a column of type time"),
-        ({"from": {"a": "shifts"}, "where": [{"column": "a.note", "op": "=", "value": "{}"}]}, "comparing a.note, which is json"),
-        ({"from": {"a": "shifts"}, "where": [{"column": "a.id", "op": "=", "value": "x"}]}, "expected a UUID"),
-    ],
-)  # fmt: skip
-def test_refusals(client: httpx.Client, definition: str | dict[str, Any], words: str) -> None:
-    answer = client.put("/v1/views/refused", json={"sql": definition} if isinstance(definition, str) else definition)
-    assert answer.status_code == 422 and words in answer.json()["detail"], answer.text
-
-
 def test_look_ups_and_pages(client: httpx.Client) -> None:
     assert [row["owner"] for row in talk.rows(client, "worn", **{"where.s.id": U[1].upper()})] == [U[5]]
     for given in (B[1], "\\x01fe"):

@@ -55,7 +55,6 @@ name = "t"
 relation = "r"
 format = "debezium"
 """
-OUT = '[[out]]\nview = "v"\ntopic = "o"'
 
 
 def read(tmp_path: Path, text: str) -> Config:
@@ -91,59 +90,6 @@ def test_outs_alone_need_no_stream(tmp_path: Path) -> None:
     text = LEAST[: LEAST.index("[stream]")] + '[[out]]\nview = "v"\ntopic = "t"\n'
     out = read(tmp_path, text).outs[0]
     assert (out.snapshot, out.tombstones) == (True, False)
-
-
-@pytest.mark.parametrize(
-    ("old", "new", "named"),
-    [
-        ('url = "http://127.0.0.1:8080"', "", "service.url: is missing"),
-        ('url = "http://127.0.0.1:8080"', 'url = "127.0.0.1:8080"', "service.url"),
-        ('url = "http://127.0.0.1:8080"', "url = 5", "service.url"),
-        ('url = "http://127.0.0.1:8080"', 'url = "http://host:abc"', "service.url"),
-        ('url = "http://127.0.0.1:8080"', 'url = "http://host:65536/"', "service.url"),
-        ('brokers = "127.0.0.1:9092"', 'brokers = "b:1"\nlibrdkafka = {partitioner = "random"}', '"partitioner" is set by livejoin'),
-        ('brokers = "127.0.0.1:9092"', "", "kafka.brokers: is missing"),
-        ('brokers = "127.0.0.1:9092"', 'brokers = "b:1"\nsecurity.protocol = "SSL"', 'kafka: "security" is a table'),
-        ('brokers = "127.0.0.1:9092"', 'brokers = "b:1"\n"bootstrap.servers" = "x:1"', '"bootstrap.servers" is set by livejoin'),
-        ('brokers = "127.0.0.1:9092"', 'brokers = "b:1"\n"isolation.level" = "read_uncommitted"', '"isolation.level" is set by livejoin'),
-        ('brokers = "127.0.0.1:9092"', 'brokers = "b:1"\njava = "x"', "java is not a table"),
-        ('name = "pms"', "", "stream.name: is missing"),
-        ('name = "pms"', f'name = "{"n" * 201}"', "stream.name"),
-        ('name = "pms"', 'name = "livejoin.pms"', "stream.name: names that begin with 'livejoin.' are reserved"),
-        ('checkpoint = "c"', "", "stream.checkpoint: is missing"),
-        ('checkpoint = "c"', 'checkpoint = "c"\ntrigger = "1"', "stream.trigger"),
-        ('checkpoint = "c"', 'checkpoint = "c"\ntrigger = "soon"', "stream.trigger"),
-        ('checkpoint = "c"', 'checkpoint = "c"\nstart = "now"', "stream.start"),
-        ('checkpoint = "c"', 'checkpoint = "c"\nmax_offsets = 0', "stream.max_offsets"),
-        ('checkpoint = "c"', 'checkpoint = "c"\nmax_offsets = "9"', "stream.max_offsets"),
-        ('checkpoint = "c"', 'checkpoint = "c"\nmax_dead_letters = -1', "stream.max_dead_letters"),
-        ('checkpoint = "c"', 'checkpoint = "c"\nreset = 1', "stream.reset"),
-        ('checkpoint = "c"', 'checkpoint = "c"\ndead_letters = "t"', "stream.dead_letters"),
-        ('checkpoint = "c"', 'checkpoint = "c"\ndead_leters = "d"', "stream.dead_leters: is not a known key"),
-        ('name = "t"', 'name = "a,b"', "topic[1].name"),
-        ('relation = "r"', 'relation = "R"', "topic[1].relation"),
-        ('relation = "r"', "", "topic[1].relation: is missing"),
-        ('format = "debezium"', 'format = "avro"', "topic[1].format"),
-        ('format = "debezium"', 'format = "json"\nzone = "Atlantis"', "topic[1].zone: there is no time zone 'Atlantis'"),
-        ('format = "debezium"', 'format = "json"\n[[topic]]\nname = "t"\nrelation = "s"\nformat = "json"', "topic.name"),
-        ('format = "debezium"', 'format = "json"\n[[out]]\nview = "v"', "out[1].topic: is missing"),
-        ('format = "debezium"', 'format = "json"\n[[out]]\nview = "v"\ntopic = "o"\nsnapshot = "yes"', "out[1].snapshot"),
-        ('format = "debezium"', 'format = "json"\n[[out]]\nview = "v"\ntopic = "o"\n[[out]]\nview = "w"\ntopic = "o"', "out.topic"),
-        ('format = "debezium"', 'format = "json"\n[[out]]\nview = "v"\ntopic = "t"', 'out.topic: "t" is a [[topic]] that is read'),
-        ('checkpoint = "c"', 'checkpoint = "c"\ndead_letters = "o"\n[[out]]\nview = "v"\ntopic = "o"', "stream.dead_letters"),
-        ('checkpoint = "c"', f'checkpoint = "c"\ndead_letters = "o.livejoin"\n{OUT}', '"o.livejoin" is reserved for the token'),
-        ('format = "debezium"', f'format = "json"\n{OUT}\n[[out]]\nview = "w"\ntopic = "o.livejoin"', "is reserved for the token"),
-        ('name = "t"', f'name = "t"\nrelation = "r"\nformat = "json"\n{OUT}\n[[topic]]\nname = "o.livejoin"', "is reserved for the token"),
-        ("[[topic]]", "[topic]", "topic: must be an array of tables"),
-        ("[stream]", "[streams]", "streams: is not a known key"),
-    ],
-)
-def test_a_mistake_is_named(tmp_path: Path, old: str, new: str, named: str) -> None:
-    assert old in LEAST
-    with pytest.raises(BadConfig) as raised:
-        read(tmp_path, LEAST.replace(old, new))
-    assert named in str(raised.value)
-    assert "\n" not in str(raised.value)
 
 
 def test_nothing_to_do(tmp_path: Path) -> None:

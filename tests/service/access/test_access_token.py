@@ -5,10 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
-import pytest
-
 from service.access.access_token import EVERYONE, PREFIX, SCOPES, TEXT, AccessToken, digest, make, moment, new_text, of_json
-from service.errors import Problem
 
 NOW = 1_800_000_000.0  # 2027-01-15
 
@@ -29,38 +26,6 @@ def test_each_scope_includes_those_before_it() -> None:
     held = {scope: [wanted for wanted in SCOPES if made(scope=scope).has(wanted)] for scope in SCOPES}
     assert held == {"read": ["read"], "write": ["read", "write"], "admin": ["read", "write", "admin"]}
     assert EVERYONE.has("admin") and EVERYONE.covers_all
-
-
-@pytest.mark.parametrize(
-    ("form", "said"),
-    [
-        ({"name": ""}, "name"),
-        ({"name": "a/b"}, "name"),
-        ({"name": "é"}, "name"),
-        ({"name": "a\n"}, "name"),
-        ({"name": 1}, "name: must be a string"),
-        ({"scope": "root"}, 'scope: must be "read", "write" or "admin"'),
-        ({"scope": None}, "scope"),
-        ({"relations": "a"}, "relations: must be a list"),
-        ({"relations": ["A"]}, "relations.0"),
-        ({"relations": ["a*"]}, "relations.0"),
-        ({"relations": ["a\n"]}, "relations.0"),
-        ({"views": [1]}, "views.0"),
-        ({"relations": [], "views": []}, "both empty"),
-        ({"views": []}, "both empty"),
-        ({"expires": "tomorrow"}, "expires: 'tomorrow' is not a time"),
-        ({"expires": "2030-01-01T00:00:00"}, "is not a time"),
-        ({"expires": "0001-01-01T00:00:00+14:00"}, "expires"),
-        ({"expires": "9999-12-31T23:59:59-12:00"}, "is not a time"),
-        ({"expires": 1_900_000_000}, "expires: must be a string"),
-        ({"expires": "2027-01-01T00:00:00Z"}, "is in the past"),
-        ({"role": "x"}, "role: is unknown"),
-    ],
-)
-def test_what_is_no_token(form: dict[str, Any], said: str) -> None:
-    with pytest.raises(Problem) as caught:
-        made(**form)
-    assert caught.value.type == "bad-definition" and said in caught.value.detail
 
 
 def test_expiry_is_told_in_utc() -> None:

@@ -40,24 +40,14 @@ def test_names(sql: str, found: list[str]) -> None:
 
 
 @pytest.mark.parametrize(
-    ("sql", "kind", "said"),
+    ("sql", "said"),
     [
-        ("SELECT * FROM nix", "unknown-relation", "'nix'"),
-        ("SELECT * FROM relation.a", "unknown-relation", "'relation.a': relations and views are in no schema or database"),
-        ("SELECT * FROM x.main.a", "unknown-relation", "write the name alone"),
-        ('SELECT * FROM "A"', "unknown-relation", "'A'"),
-        ("SELECT * FROM read_csv('x')", "unsupported-query", "in FROM"),
-        ("SELECT * FROM a, unnest([1])", "unsupported-query", "unnest in SELECT"),
-        ("WITH c AS (SELECT * FROM d), d AS (SELECT 1) SELECT * FROM c", "unknown-relation", "'d'"),
-        ("DELETE FROM a", "bad-query", "a query begins with SELECT, not with 'DELETE'"),
-        ("SELECT * FROM a; DROP VIEW a", "bad-query", "one is run at a time"),
-        ("SELECT " + "(" * 5000 + "1" + ")" * 5000, "bad-query", "nested too deeply"),
-        ("SELECT * FROM a" + " JOIN a" * 3000, "bad-query", ""),
-        ("SELECT '" + "x" * 70_000 + "'", "bad-query", "--max-sql"),
+        ("SELECT " + "(" * 5000 + "1" + ")" * 5000, "nested too deeply"),
+        ("SELECT * FROM a" + " JOIN a" * 3000, ""),
+        ("SELECT '" + "x" * 70_000 + "'", "--max-sql"),
     ],
 )
-def test_refused(sql: str, kind: str, said: str) -> None:
+def test_long_texts(sql: str, said: str) -> None:
     with pytest.raises(Problem) as caught:
         names(sql)
-    assert caught.value.type == kind and said in caught.value.detail
-    assert kind != "bad-query" or caught.value.status == 400
+    assert caught.value.type == "bad-query" and caught.value.status == 400 and said in caught.value.detail

@@ -62,46 +62,6 @@ def on_terminal(*arguments: str, url: str) -> str:
 # -- how commands fail
 
 
-@pytest.mark.parametrize(
-    ("arguments", "words"),
-    [
-        ([], "livejoin --help"),
-        (["fly"], "unknown command 'fly'; there are load, view"),
-        (["laod"], "unknown command 'laod'; did you mean load?"),
-        (["relation", "r"], "`livejoin load` makes a relation from files, PUT /v1/relations/NAME"),
-        (["rows", "v", "--limti", "3"], "--limti 3; did you mean --limit?"),
-        (["rows"], "NAME"), (["drop", "view"], "NAME"),
-        (["drop", "clashes"], "choose from 'view', 'relation'"),
-        (["rows", "v", "--limit", "many"], "--limit"),
-        (["rows", "v", "--limit", "-1"], "--limit"),
-        (["rows", "v", "--overlaps", "1"], "--overlaps"),
-        (["rows", "v", "--overlaps", "1,2", "--overlaps", "x=1,2"], "with several --overlaps, each must name its interval"),
-        (["rows", "v", "--overlaps", "x=1,2", "--overlaps", "x=3,4"], "--overlaps has two windows for x: give each interval one window"),
-        (["rows", "v", "--where", "=1"], "--where"),
-        (["watch", "v", "--snapshot", "--since", "x"], "cannot be combined"),
-        (["view", "v"], "--sql"),
-        (["view", "v", "--sql", " "], "empty"),
-        (["explain", "--sql", "SELECT 1", "--file", "x"], "not allowed"),
-        (["explain", "SELECT 1", "--sql", "SELECT 1"], "not allowed"),
-        (["explain"], "--sql --file SQL is required"),
-        (["load", "r"], "FILE"),
-        (["load", "r", "x.csv", "--interval", "stay"], "--interval"),
-        (["load", "r", "x.csv", "--interval", "stay=a,b,[),c"], "--interval"),
-        (["load", "r", "x.csv", "--type", "date"], "COLUMN=TYPE"),
-        (["load", "r", "x.csv", "--type", "a=money"], "no such type"),
-        (["load", "r", "x.csv", "--type", "a=decimal"], "decimal(12,2)"),
-        (["load", "r", "x.csv", "--on-error", "stop"], "--on-error"),
-        (["demo", "--pace", "0"], "--pace"),
-        (["serve", "--port", "many"], "--port"), (["serve", "--nonsense"], "--nonsense"),
-        (["stream"], "--config"),
-    ],
-)
-def test_wrong_use_is_status_2_and_one_line(arguments: list[str], words: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(arguments) == 2
-    emitted = capsys.readouterr()
-    assert emitted.out == "" and emitted.err.count("\n") == 1 and words in emitted.err and emitted.err.startswith("livejoin: ")
-
-
 @pytest.mark.parametrize("command", [*OWN, *SERVICE])
 def test_every_command_has_its_module_and_help(command: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["--help"]) == 0 and command in capsys.readouterr().out

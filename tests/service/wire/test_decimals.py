@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from livejoin.wire.batch import Batch, batch_to_arrow
 from livejoin.wire.decode import decode_changes, decode_relation_changes
-from livejoin.wire.errors import BadDefinition, MalformedBody
+from livejoin.wire.errors import MalformedBody
 from livejoin.wire.grammar import JSON_READERS, decimal_texts
 from livejoin.wire.kinds import KEPT_TYPES, SENT_TYPES, digits_of, kept, sent
 from livejoin.wire.rows import encode_rows
@@ -150,19 +150,6 @@ def test_an_interval_of_prices_that_is_empty_is_shown_with_its_points() -> None:
     body = orjson.dumps({"id": 1, "low": "12.50", "high": "12.50"})
     batch = decode_relation_changes(JSONL, body, "bands", lambda name: bands)
     assert batch.errors[0].reason == "the interval band is empty: [12.50, 12.50)"
-
-
-@pytest.mark.parametrize(
-    ("digits", "words"),
-    [
-        ({"precision": 12}, "precision and scale"), ({}, "precision and scale"), ({"precision": 19, "scale": 2}, "from 1 to 18"),
-        ({"precision": 0, "scale": 0}, "from 1 to 18"), ({"precision": 5, "scale": 6}, "from 0 to its precision"),
-        ({"precision": 5, "scale": -1}, "from 0 to its precision"), ({"type": "int64", "precision": 5, "scale": 0}, "only a decimal"),
-    ],
-)  # fmt: skip
-def test_definitions(digits: dict[str, Any], words: str) -> None:
-    with pytest.raises(BadDefinition, match=words):
-        parse_relation({"columns": [{"name": "id", "type": "decimal", **digits}], "key": ["id"]})
 
 
 def test_kinds() -> None:

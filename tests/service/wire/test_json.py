@@ -67,53 +67,6 @@ def test_a_line_of_a_change_log() -> None:
     assert [op for _, op, _ in rows(batch)] == ["insert"] and not batch.errors
 
 
-@pytest.mark.parametrize(
-    ("change", "column", "says"),
-    [
-        ({"op": "remove", "row": ROW}, "_op", "expected insert, upsert, delete or truncate"),
-        ({"op": 3, "row": ROW}, "_op", "got 3"),
-        ({}, None, 'no "row"'),
-        ({"op": "delete"}, None, 'no "key"'),
-        ({"row": [1]}, None, "a list, not an object"),
-        ({"op": "delete", "key": 1}, None, "1, not an object"),
-        ({"op": "delete", "key": {"id": 1, "room": "A"}}, "room", "not a column of the key"),
-        ({"op": "delete", "key": {}}, "id", "missing"),
-        ({"row": ROW, "foo": 2}, None, 'unknown member "foo"'),
-        ({"row": ROW, "_op": "delete"}, None, 'unknown member "_op"'),
-        ({"operation": "delete", "row": ROW}, None, 'unknown member "operation"'),
-        ({"row": ROW, "key": {"id": 2}}, "id", '"key" has 2, but "row" has 1'),
-        ({"op": "delete", "row": ROW, "key": {"id": 2}}, "id", '"key" has 2, but "row" has 1'),
-        ({"row": ROW, "key": {"room": "A"}}, "room", "not a column of the key"),
-        ({"row": ROW, "key": 7}, None, '"key" is 7, not an object'),
-        ({"op": "delete", "row": 7, "key": {"id": 1}}, None, '"row" is 7, not an object'),
-        ({"op": "delete", "key": {"id": None}}, "id", "null in a key"),
-        ({"op": "delete", "row": {**ROW, "colour": 1}}, "colour", "no such column"),
-        ({"row": {**ROW, "colour": 1}}, "colour", "no such column; there are id, "),
-        ({"row": {**ROW, "rooom": 1}}, "rooom", "bookings has no such column; did you mean room?"),
-        ({"row": {"id": 1, "room": "A"}}, "starts", "missing"),
-        ({"row": {**ROW, "room": None}}, "room", "null, but the column is not nullable"),
-        ({"row": {**ROW, "id": None}}, "id", "null in a key"),
-        ({"row": {**ROW, "id": "1"}}, "id", 'got the text "1", expected a 64-bit integer'),
-        ({"row": {**ROW, "id": 1.0}}, "id", "got 1.0"),
-        ({"row": {**ROW, "id": True}}, "id", "got true"),
-        ({"row": {**ROW, "id": 2**63}}, "id", "got 9223372036854775808"),
-        ({"row": {**ROW, "room": 1}}, "room", "got 1, expected text"),
-        ({"row": {**ROW, "starts": "2026-01-01T12:00:00"}}, "starts", "without an offset"),
-        ({"row": {**ROW, "ends": "2026-01-01T12:00:00Z"}}, "ends", "stay is empty: [2026-01-01T12:00:00Z, 2026-01-01T12:00:00Z)"),
-        ({"row": {**ROW, "starts": 2**63 - 1}}, "starts", "64-bit limits"),
-        ({"row": {**ROW, "ends": -(2**63)}}, "ends", "64-bit limits"),
-    ],
-)
-def test_bad_rows(change: dict[str, Any], column: str | None, says: str) -> None:
-    for around in (1, 20):  # few changes are judged without NumPy, many with it
-        good = [{"relation": "bookings", "op": "upsert", "row": ROW} for _ in range(around)]
-        batch = post(*good, {"relation": "bookings", **change}, *good)
-        assert faults(batch) == [(around, column)]
-        assert says in batch.errors[0].reason
-        assert batch.error_count == 1
-        assert len(rows(batch)) == 2 * around
-
-
 def test_a_row_is_named_once_by_its_first_fault() -> None:
     assert faults(post({"relation": "bookings", "row": {"id": 1, "room": 2, "starts": 3.5}})) == [(0, "room")]
 
@@ -129,31 +82,6 @@ def test_floats_beyond_numbers() -> None:
         assert faults(post({"relation": "values", "row": {**row, "x": name}})) == []
     assert faults(post({"relation": "values", "row": {**row, "x": "nan"}})) == [(0, "x")]
     assert faults(post({"relation": "values", "row": {**row, "day": 20454}})) == [(0, "day")]
-
-
-@pytest.mark.parametrize(
-    ("body", "line", "says"),
-    [
-        (b"", 1, "line 1"),
-        (b'{"changes": [\n{"relation": "bookings",}]}', 2, "line 2 column"),
-        (b"[]", None, "changes"),
-        (b'{"change": []}', None, "changes"),
-        (b'{"changes": {}}', None, "changes"),
-        (b'{"changes": [], "soruce": "x"}', None, "soruce"),
-        (b'{"changes": [1]}', None, "change 0 is 1"),
-        (b'{"changes": [{"row": {}}]}', None, "no relation"),
-        (b'{"changes": [{"relation": null, "row": {}}]}', None, "no relation"),
-        (b'{"changes": [{"relation": 5, "row": {}}]}', None, 'change 0 has the "relation" 5, expected a name'),
-        (b'{"changes": [{"relation": "bookings", "row": {"id": NaN}}]}', 1, "not JSON"),
-        (b'{"changes": "\xff"}', 1, "line 1 is not valid UTF-8 at byte 14"),
-        (b'{"changes": [],\n"source": "\xff"}', 2, "line 2 is not valid UTF-8 at byte 12"),
-    ],
-)
-def test_malformed_bodies(body: bytes, line: int | None, says: str) -> None:
-    with pytest.raises(MalformedBody) as fault:
-        changes("application/json", body)
-    assert fault.value.line == line
-    assert says in fault.value.detail
 
 
 @pytest.mark.parametrize("bad", [b"[1]", b"{", b"1", b'"x"', b"null", b'{"row": {}}', b'{"row": "\xff"}'])

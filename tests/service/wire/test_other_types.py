@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from livejoin.wire.batch import Batch, batch_to_arrow
 from livejoin.wire.decode import decode_changes, decode_relation_changes
-from livejoin.wire.errors import BadDefinition, MalformedBody
+from livejoin.wire.errors import MalformedBody
 from livejoin.wire.grammar import JSON_READERS, TEXT_READERS, time_texts
 from livejoin.wire.rows import encode_rows
 from livejoin.wire.schema import parse_relation
@@ -352,23 +352,6 @@ def test_deletes_by_such_keys() -> None:
     body = orjson.dumps({"key": key, "value": {"op": "d", "before": None, "after": None}})
     batch = decode_relation_changes(DEBEZIUM, body, "r", lambda _: definition)
     assert batch.changes[0].rows.arrow.to_pylist() == [{"at": NOON, "of": ID}]
-
-
-@pytest.mark.parametrize(
-    ("change", "words"),
-    [
-        ({"key": ["json"]}, "the key column 'json' is json, which cannot be compared: use another column"),
-        ({"intervals": {"day": {"at": "time"}}}, "'time' is time; endpoints must be int64, float64, decimal, timestamp, date"),
-        ({"intervals": {"span": {"start": "uuid", "end": "uuid", "bounds": "[]"}}}, "'uuid' is uuid"),
-        ({"retain": {"column": "time", "for": "P1D"}}, "retain needs a timestamp or a date"),
-        ({"columns": [{"name": "id", "type": "time", "zone": "UTC"}], "key": ["id"]}, "only a timestamp has a zone, not time"),
-        ({"columns": [{"name": "id", "type": "uuid", "precision": 3, "scale": 1}], "key": ["id"]}, "has precision and scale, not uuid"),
-    ],
-)  # fmt: skip
-def test_definitions_that_are_refused(change: dict[str, Any], words: str) -> None:
-    columns = [{"name": "id", "type": "int64"}, *({"name": kind, "type": kind} for kind in KINDS)]
-    with pytest.raises(BadDefinition, match=words):
-        parse_relation({"columns": columns, "key": ["id"], **change})
 
 
 def test_times_as_text() -> None:

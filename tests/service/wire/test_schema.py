@@ -1,11 +1,7 @@
 from __future__ import annotations
 
-from typing import Any
-
 import pyarrow as pa
-import pytest
 
-from livejoin.wire.errors import BadDefinition
 from livejoin.wire.schema import parse_relation
 from tests.relations import bookings
 
@@ -49,61 +45,3 @@ def test_arrow_schema() -> None:
 def test_names_of_real_tables() -> None:
     for name in ("startDate", "größe", "a b", "x" * 63, "1st"):
         assert parse_relation({"columns": [{"name": name, "type": "int64"}], "key": [name]}).column(name).name == name
-
-
-def _with_column(**column: Any) -> dict[str, Any]:
-    return {**BOOKINGS, "columns": [*BOOKINGS["columns"], column]}
-
-
-@pytest.mark.parametrize(
-    ("data", "says"),
-    [
-        (None, "JSON object"),
-        ([], "JSON object"),
-        ({}, "columns: is missing"),
-        ({**BOOKINGS, "colums": []}, "colums: is unknown; did you mean columns?"),
-        ({"colums": BOOKINGS["columns"], "key": ["id"]}, "colums: is unknown; did you mean columns?"),
-        ({**BOOKINGS, "primary": ["id"]}, "primary: is unknown; there are columns, key, intervals, retain"),
-        ({**BOOKINGS, "retain": {"column": "ends", "fro": "P90D"}}, "retain.fro: is unknown; did you mean for?"),
-        (_with_column(name="n", type="int64", nulable=True), "columns.4.nulable: is unknown; did you mean nullable?"),
-        (_with_column(name="n", type="integer"), 'not "integer"; did you mean int64?'),
-        (_with_column(name="n", type="VARCHAR"), 'not "VARCHAR"; did you mean string?'),
-        ({**BOOKINGS, "intervals": {"i": {"start": "starts", "ends": "ends"}}}, "intervals.i.ends: is unknown; did you mean end?"),
-        ({**BOOKINGS, "intervals": {"i": {"start": "starts", "end": "endz"}}}, "'endz', which is not a column; did you mean ends?"),
-        ({**BOOKINGS, "intervals": []}, "intervals: must be an object"),
-        ({**BOOKINGS, "columns": [3]}, "columns.0: must be an object"),
-        ({**BOOKINGS, "columns": []}, "columns: must not be empty"),
-        ({**BOOKINGS, "key": []}, "key: must not be empty"),
-        ({**BOOKINGS, "key": "id"}, 'key: must be a list, not "id"'),
-        ({**BOOKINGS, "key": ["nope"]}, "nope"),
-        ({**BOOKINGS, "key": ["id", "id"]}, "twice"),
-        ({**BOOKINGS, "key": ["ends"]}, "nullable"),
-        (_with_column(name="id", type="int64"), "twice"),
-        (_with_column(name="_op", type="string"), "_op"),
-        (_with_column(name="", type="string"), "1 to 63"),
-        (_with_column(name="x" * 64, type="string"), "1 to 63"),
-        (_with_column(name="a.b", type="string"), "'.'"),
-        (_with_column(name='a"b', type="string"), "dots, double quotes"),
-        (_with_column(name="a\nb", type="string"), "control"),
-        (_with_column(name="a\x85b", type="string"), "control"),
-        (_with_column(name="n", type="int32"), 'must be "int64", "float64", "decimal", "timestamp"'),
-        (_with_column(name="n", type="int64", nullable="yes"), "nullable: must be true or false"),
-        (_with_column(name=3, type="int64"), "name: must be a string"),
-        ({**BOOKINGS, "intervals": {"Stay": {"at": "starts"}}}, "Stay"),
-        ({**BOOKINGS, "intervals": {"room": {"at": "starts"}}}, "name of a column"),
-        ({**BOOKINGS, "intervals": {"i": {"at": "nope"}}}, "nope"),
-        ({**BOOKINGS, "intervals": {"i": {"at": "room"}}}, "endpoints"),
-        ({**BOOKINGS, "intervals": {"i": {"at": "starts", "end": "ends"}}}, "cannot be combined"),
-        ({**BOOKINGS, "intervals": {"i": {"at": "starts", "bounds": "[)"}}}, '"[]"'),
-        ({**BOOKINGS, "intervals": {"i": {"start": "starts"}}}, "end"),
-        ({**BOOKINGS, "intervals": {"i": {}}}, "start"),
-        ({**BOOKINGS, "intervals": {"i": {"start": "starts", "end": "starts"}}}, "empty"),
-        ({**BOOKINGS, "intervals": {"i": {"start": "id", "end": "ends"}}}, "the same type"),
-        ({**BOOKINGS, "intervals": {"i": {"start": "starts", "end": "ends", "bounds": "[["}}}, "bounds"),
-    ],
-)
-def test_bad_definitions_say_what_is_wrong(data: Any, says: str) -> None:
-    with pytest.raises(BadDefinition) as fault:
-        parse_relation(data)
-    assert says in fault.value.detail
-    assert "\n" not in fault.value.detail
