@@ -1,6 +1,6 @@
 """One query on the service's input: its child asks for rows of relations and views at one version, and returns rows of the result.
 
-    Session(…) -> turn() until it returns the End; `waits` tells whether the child's message is next -> close()
+    Session(…) -> advance() until it returns the End; `waits` tells whether the child's message is next -> close()
 
 The child has the plan, the service has the rows: DuckDB decides which columns it reads, in which order and how often, and each of its scans
 is a reader of the pinned version. A chunk is prepared while the child processes the previous one, and sent when the child asks for it, so
@@ -106,16 +106,16 @@ class Session:
                 raise fate(child.end(), self._reads, limits) from None
             raise
 
-    def turn(self, until: float) -> pa.RecordBatch | End | None:
+    def advance(self, until: float) -> pa.RecordBatch | End | None:
         """Process the child's requests. Returns first a batch without rows, for the columns, then the rows of the result, then END; None:
         call again (if `waits`, once the child's socket is readable). Raises the query's problem, RuntimeError for a child that has
         failed."""
         try:
-            return self._turn(until)
+            return self._advance(until)
         except frames.PeerGone:
             raise fate(self._child.end(), self._reads, self.limits) from None
 
-    def _turn(self, until: float) -> pa.RecordBatch | End | None:
+    def _advance(self, until: float) -> pa.RecordBatch | End | None:
         while True:
             found = None
             if self._wanted is None:

@@ -31,7 +31,7 @@ from service.api.models.body import Absent
 from service.api.models.examples import PAGE
 from service.api.openapi import answer, binary_content, failures, json_content, links, text_content
 from service.api.routing import PlainRoute, RelationName, ServiceRequest, ViewName, router
-from service.api.steps import TURN, Steps, finish
+from service.api.steps import SLICE, Steps, finish
 from service.api.stream import Chunk, Stream
 from service.errors import bad_parameter
 from service.query.model import GROUP
@@ -249,7 +249,7 @@ class RowsEndpoint:
             return self._found.popleft()
         if self._left == 0:
             return None
-        end = time.perf_counter() + TURN
+        end = time.perf_counter() + SLICE
         while True:
             found = self.reader.find(self._size if self._left is None else min(self._size, self._left))
             if found is None or len(found[0]) or time.perf_counter() >= end:

@@ -1,4 +1,4 @@
-"""Work that may take long, in steps of milliseconds: it holds a thread for one turn at a time, and ends when its client has disconnected.
+"""Work that may take long, in steps of milliseconds: it holds a thread for one slice at a time, and ends when its client has disconnected.
 
 A `Steps` is a generator: it yields wherever it may be interrupted, and returns its result. When the client disconnects or the service shuts
 down, the generator is closed: release what it holds (above all a pin) in a `finally` or an `except BaseException`.
@@ -19,7 +19,7 @@ from service.api.stream import client_gone, release
 T = TypeVar("T")
 Steps = Generator[None, None, T]
 
-TURN = 0.020  # seconds; then the thread serves the request that has waited longest
+SLICE = 0.020  # seconds; then the thread serves the request that has waited longest
 
 
 class _Result(NamedTuple, Generic[T]):
@@ -30,8 +30,8 @@ async def finish(context: Context, pool: Executor, receive: Receive, steps: Step
     """Return the result of all steps, run in threads of `pool`. Raises what they raise, and ClientGone; cancelled when the service shuts
     down."""
     context.track()
-    gone: asyncio.Future[None] | None = None  # most work is done within its first turn: until then, the connection is not watched
-    job = context.loop.run_in_executor(pool, _turn, steps)
+    gone: asyncio.Future[None] | None = None  # most work is done within its first slice: until then, the connection is not watched
+    job = context.loop.run_in_executor(pool, _slice, steps)
     try:
         while True:
             await asyncio.wait((job,) if gone is None else (job, gone), return_when=asyncio.FIRST_COMPLETED)
@@ -44,7 +44,7 @@ async def finish(context: Context, pool: Executor, receive: Receive, steps: Step
             elif gone.done():
                 raise ClientGone
             if job.done():
-                job = context.loop.run_in_executor(pool, _turn, steps)
+                job = context.loop.run_in_executor(pool, _slice, steps)
     except BaseException:
         release(pool, job, steps)
         raise
@@ -53,8 +53,8 @@ async def finish(context: Context, pool: Executor, receive: Receive, steps: Step
             gone.cancel()
 
 
-def _turn(steps: Steps[T]) -> _Result[T] | None:
-    end = time.perf_counter() + TURN
+def _slice(steps: Steps[T]) -> _Result[T] | None:
+    end = time.perf_counter() + SLICE
     try:
         while True:
             next(steps)

@@ -1,4 +1,4 @@
-"""The single writer: batches pass through two lanes to its thread, small ones and others by turns, in groups that share an fsync.
+"""The single writer: batches pass through two lanes to its thread, small ones and others alternately, in groups that share an fsync.
 
     take a group -> apply each in memory, as a version of its own -> append each to the log -> one commit
     -> publish the newest -> wake the followers -> answer each -> a job -> housekeeping

@@ -179,11 +179,11 @@ def order_of(offsets: Indices, steps: npt.NDArray[Any], *within: npt.NDArray[Any
     and within a step as given, or by the columns `within`, the first of them first. Cost: a sort, and one for each column."""
     if len(offsets) < 2:
         return np.arange(len(offsets))
-    turns = offsets * (int(steps.max()) + 1) + steps
+    ticks = offsets * (int(steps.max()) + 1) + steps
     if not within:
-        return np.argsort(turns, kind="stable")
+        return np.argsort(ticks, kind="stable")
     order = np.argsort(within[0]) if len(within) == 1 else np.lexsort(within[::-1])
-    return order[np.argsort(turns[order], kind="stable")]
+    return order[np.argsort(ticks[order], kind="stable")]
 
 
 class InOrder(NamedTuple):

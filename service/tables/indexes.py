@@ -223,14 +223,14 @@ class SharedIndexes:
                         deleted.append((one, some))
         found = in_order(kinds)
         if len(found.order):
-            order, turns = found.order, len(SIGNS) * found.offsets + found.kinds
-            self._applied = self.structure.apply(np.concatenate(numbers)[order], SIGNS[found.kinds], turns, joined(entries).take(order))
+            order, ticks = found.order, len(SIGNS) * found.offsets + found.kinds
+            self._applied = self.structure.apply(np.concatenate(numbers)[order], SIGNS[found.kinds], ticks, joined(entries).take(order))
         for one, some in deleted:
             self._texts.release(one.text_codes(some), version)
 
     @property
     def applied(self) -> Run | None:
-        """The result of the newest run, whose turns are offset * len(SIGNS) + kind; None: no changes. Raises its error, if any."""
+        """The result of the newest run, whose ticks are offset * len(SIGNS) + kind; None: no changes. Raises its error, if any."""
         if self._failure is not None:
             raise self._failure
         return self._applied

@@ -23,8 +23,8 @@ from structures.index.layout import LEAF_ROOM, MOST_ARITY, count_of, slot_at
 from structures.index.search import group_end, next_entry, same
 
 # AT: the item; PHASE: the next step; steps in all, at the last row, most between rows; look-ups in indexes; places tried; tuples found;
-# then for `walk.py`: the last turn, the positions that agree, what is known of the place; TUPLE: the first value.
-AT, PHASE, STEPS, LAST, GAP, LOOKUPS, PROBES, OUTPUTS, TURN, AGREED, LENGTH, IS_BEHIND, TUPLE = range(13)
+# then for `walk.py`: the atom asked last, the positions that agree, what is known of the place; TUPLE: the first value.
+AT, PHASE, STEPS, LAST, GAP, LOOKUPS, PROBES, OUTPUTS, ASKED, AGREED, LENGTH, IS_BEHIND, TUPLE = range(13)
 INDEX_POSITIONS = TUPLE + MOST_ARITY
 LEAF_, ENTRY, END, FIRST = range(4)  # FIRST: the same three at the beginning of the group
 INDEX_POSITION_WORDS = FIRST + 3

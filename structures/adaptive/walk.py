@@ -20,6 +20,7 @@ from typing import Any
 
 from structures.adaptive.product import (
     AGREED,
+    ASKED,
     AT,
     END,
     ENTRY,
@@ -34,7 +35,6 @@ from structures.adaptive.product import (
     PROBES,
     STEPS,
     TUPLE,
-    TURN,
     ProductWalk,
     begin_product,
     emit,
@@ -62,9 +62,9 @@ BEGIN, ASK, EMIT = range(3)  # phases
 
 
 @kernel
-def next_turn(plan: Any, state: Any) -> int:
+def next_asked(plan: Any, state: Any) -> int:
     """The next position that does not agree and may be asked."""
-    q = state[TURN]
+    q = state[ASKED]
     while True:
         q = q + 1 if q + 1 < plan[POSITIONS] else 0
         needs = plan[POSITION + POSITION_WORDS * q + NEEDS]
@@ -137,7 +137,7 @@ def begin_item(plan: Any, state: Any, items: Items) -> None:
     """Set the eliminator to the item's values, or to the beginning of all tuples."""
     for j in range(plan[PREFIX]):
         state[TUPLE + j] = items.coordinates[state[AT] * items.width + j]
-    state[LENGTH], state[IS_BEHIND], state[AGREED], state[TURN] = plan[PREFIX], 0, plan[GIVEN], plan[POSITIONS] - 1
+    state[LENGTH], state[IS_BEHIND], state[AGREED], state[ASKED] = plan[PREFIX], 0, plan[GIVEN], plan[POSITIONS] - 1
     state[PROBES] += plan[PREFIX] > 0
     state[STEPS] += 1
     state[PHASE] = ASK
@@ -156,7 +156,7 @@ def go_behind(plan: Any, state: Any) -> None:
         end_item(state)
         return
     state[AGREED] = still_agreeing(plan, state, plan[WIDTH] - 1)
-    state[IS_BEHIND], state[TURN], state[PHASE] = 1, plan[WIDEST] - 1, ASK
+    state[IS_BEHIND], state[ASKED], state[PHASE] = 1, plan[WIDEST] - 1, ASK
 
 
 @kernel("int64(Nodes, ProductWalk, Items, RowBuffer, int64)")
@@ -177,8 +177,8 @@ def adaptive_fill(nodes: Nodes, walking: ProductWalk, items: Items, emitted: Row
             if not more:
                 go_behind(plan, state)
         else:
-            q = next_turn(plan, state)
-            state[TURN] = q
+            q = next_asked(plan, state)
+            state[ASKED] = q
             if not ask(nodes, walking, q):
                 end_item(state)
             elif state[AGREED] == all_:

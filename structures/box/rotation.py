@@ -65,7 +65,7 @@ def is_wide(M: Any, C: Any, level: int, slab: Any, c: int, o: int) -> bool:
 
 
 @kernel(allocates=True)
-def turn(nodes: Nodes, writing: WriteState, o: int, c: int, wide: bool) -> None:
+def rotate(nodes: Nodes, writing: WriteState, o: int, c: int, wide: bool) -> None:
     """Rotate own node o: its child c takes its place between it and the light child, and the inner child. wide: as for `is_free`."""
     M, W = nodes.M, nodes.W
     heavy, light = own_child(nodes, writing, o, c), child_of(W, o, 1 - c)
@@ -102,7 +102,7 @@ def rotated(nodes: Nodes, writing: WriteState, level: int, o: int, slab: Any) ->
         wide = is_wide(M, C, level, slab, 1 - c, heavy)
         if not (is_large or is_even(a, b)) or not is_free(W, C, level, light, heavy, inner, wide):
             return False
-        turn(nodes, writing, o, c, wide)
+        rotate(nodes, writing, o, c, wide)
         return True
     if W[2 * inner + layout.FLAGS] & layout.LEAF_NODE != 0:
         return False
@@ -113,6 +113,6 @@ def rotated(nodes: Nodes, writing: WriteState, level: int, o: int, slab: Any) ->
     wide, wide_near = is_wide(M, C, level, slab, c, inner), is_wide(M, C, level, slab, 1 - c, inner)
     if not is_free(W, C, level, outer, inner, far, wide) or not is_free(W, C, level, light, heavy, near, wide_near):
         return False
-    turn(nodes, writing, own_child(nodes, writing, o, c), 1 - c, wide)
-    turn(nodes, writing, o, c, wide_near)
+    rotate(nodes, writing, own_child(nodes, writing, o, c), 1 - c, wide)
+    rotate(nodes, writing, o, c, wide_near)
     return True

@@ -97,11 +97,11 @@ class EntryTree(VersionedStructure[Store]):
         """Raise MemoryError unless `changes` deletes and inserts, in `applies` calls of `apply`, surely fit. O(1)."""
         self.arena.require(changes, applies)
 
-    def apply(self, version: int, signs: np.ndarray, entries: Entries, turns: np.ndarray, sink: Sink | None) -> EntryRoot:
-        """Delete and insert entries, as `version` (above every previous version): by ascending turn, those of one turn in the order that
+    def apply(self, version: int, signs: np.ndarray, entries: Entries, ticks: np.ndarray, sink: Sink | None) -> EntryRoot:
+        """Delete and insert entries, as `version` (above every previous version): by ascending tick, those of one tick in the order that
         suits the tree. Returns the root.
 
-        signs: int8[n], of `core/entries`: DELETE, INSERT; LEAVE, ENTER without a delta. turns: int64[n], >= 0. Each change reports the rows
+        signs: int8[n], of `core/entries`: DELETE, INSERT; LEAVE, ENTER without a delta. ticks: int64[n], >= 0. Each change reports the rows
         of its entry in the tree as it is then; sink None: no delta is computed. Deleted entries must be there and inserted ones not
         (KeyError: the tree is then damaged). Raises MemoryError with nothing done.
         """
@@ -109,23 +109,23 @@ class EntryTree(VersionedStructure[Store]):
         self.arena.require(n)
         self._begin(version)
         if n:
-            order, done = self._in_order(entries, turns), np.zeros(n, np.int64)
+            order, done = self._in_order(entries, ticks), np.zeros(n, np.int64)
 
             def go_on(end: int, deltas: bool) -> int:
                 return self._go_on(RunChanges(signs, entries, order[:end], done), deltas)
 
             emitted = None if sink is None else lambda at, rows: sink(order[at], rows)
-            report(self._state, done, self._out, go_on, turns[order], emitted)
+            report(self._state, done, self._out, go_on, ticks[order], emitted)
             if self._state.item(MISSING):
                 raise KeyError(f"{self._state[MISSING]} deleted entries were not in the tree")
         return self.root
 
-    def _in_order(self, entries: Entries, turns: np.ndarray) -> np.ndarray:
+    def _in_order(self, entries: Entries, ticks: np.ndarray) -> np.ndarray:
         """Return int64[n]: the places of the entries in the order in which they are changed."""
-        if len(turns) < 2 or (turns[1:] > turns[:-1]).all():
-            return np.arange(len(turns))
+        if len(ticks) < 2 or (ticks[1:] > ticks[:-1]).all():
+            return np.arange(len(ticks))
         order = self._order(entries)
-        return order[np.argsort(turns[order], kind="stable")]
+        return order[np.argsort(ticks[order], kind="stable")]
 
     def _go_on(self, changes: RunChanges, deltas: bool) -> int:
         """Continue a run. Returns the number of rows reported. Raises ValueError, with nothing done, if an entry is invalid."""

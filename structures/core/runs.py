@@ -39,7 +39,7 @@ class Deltas(NamedTuple):
 
 
 Sink = Callable[[np.ndarray, np.ndarray], int]
-"""Takes rows (int32[t, n], which it may keep), and for each the number of the change that reports it. Returns a turn: of changes before it
+"""Takes rows (int32[t, n], which it may keep), and for each the number of the change that reports it. Returns a tick: of changes before it
 no more rows are wanted (0: of all). They are made all the same."""
 
 
@@ -73,9 +73,9 @@ def has_delta(sign: int) -> bool:
 
 
 def report(
-    state: np.ndarray, done: np.ndarray, out: np.ndarray, go_on: Callable[[int, bool], int], turns: np.ndarray, sink: Sink | None
+    state: np.ndarray, done: np.ndarray, out: np.ndarray, go_on: Callable[[int, bool], int], ticks: np.ndarray, sink: Sink | None
 ) -> None:
-    """Make the n changes of a run, as `gather`, and pass their rows to the sink whenever `out` is full. turns: int64[n], ascending. Memory:
+    """Make the n changes of a run, as `gather`, and pass their rows to the sink whenever `out` is full. ticks: int64[n], ascending. Memory:
     O(changes), and `out`."""
     n = len(done)
     state[:RUN_WORDS] = 0
@@ -85,8 +85,8 @@ def report(
         if emitted and sink is not None:
             lengths = np.append(done[first:at], emitted)  # the change after the last finished one may have reported some of its rows
             lengths[1:] -= lengths[:-1]
-            turn = sink(np.repeat(np.arange(first, at + 1), lengths), out[:, :emitted].copy())
-            if turn and (enough := int(np.searchsorted(turns, turn))) > at:
+            tick = sink(np.repeat(np.arange(first, at + 1), lengths), out[:, :emitted].copy())
+            if tick and (enough := int(np.searchsorted(ticks, tick))) > at:
                 go_on(enough, False)
 
 

@@ -14,11 +14,11 @@ from structures.multiway.topology import SPAN, Topology
 
 def extreme_of(entries: list[Entry], topology: Topology, members: list[int], which: int) -> list[tuple[int, int]] | None:
     """(key, near endpoint) of each member in the least (`which` 0) or greatest tuple, by definition; None if there is no tuple."""
-    turn = 1 if which == 0 else -1
+    sign = 1 if which == 0 else -1
     runs = {}
     for i in members:
         mine = [x for x in entries if x[2] % 8 == i]
-        ends = [((turn * k, turn * left), (turn * k, turn * right)) for k, left, _, right in mine]
+        ends = [((sign * k, sign * left), (sign * k, sign * right)) for k, left, _, right in mine]
         runs[i] = sorted((near, far) if which == 0 else (far, near) for near, far in ends)
     at = dict.fromkeys(members, 0)
     moved = True
@@ -34,7 +34,7 @@ def extreme_of(entries: list[Entry], topology: Topology, members: list[int], whi
                     at[i], moved = at[i] + 1, True
     if any(at[i] == len(runs[i]) for i in members):
         return None
-    return [(turn * runs[i][at[i]][0][0], turn * runs[i][at[i]][0][1]) for i in members]
+    return [(sign * runs[i][at[i]][0][0], sign * runs[i][at[i]][0][1]) for i in members]
 
 
 def check_summary(A: MultiwayArena, topology: Topology, o: int, entries: list[Entry]) -> None:

@@ -2,7 +2,7 @@
 entries.
 
 Each atom has one or more indexes over the same rows, its *members*. A changed entry is joined with the other atoms: those before its atom
-as they are after the turn, those after it as they were before. So each row of a delta is reported once.
+as they are after the tick, those after it as they were before. So each row of a delta is reported once.
 """
 
 from __future__ import annotations
@@ -86,29 +86,29 @@ class IndexReader(ABC):
         return members
 
     def _change(self, atom: int, sign: int, entries: Entries, common: np.ndarray) -> None:
-        """At least one entry was deleted or inserted, and all members of the atom have the turn's roots; `common` as in `Run`."""
+        """At least one entry was deleted or inserted, and all members of the atom have the tick's roots; `common` as in `Run`."""
         self._counts[atom] += sign * len(entries.slot)
 
     def follow(self, run: Run, sink: Sink | None) -> None:
         """Follow the changes of the indexes. Every run that changes one of this view's indexes must be followed, before the next.
 
         The sink gets the rows of the deleted and inserted entries, each row once, with the last of its parts to change, and for each row
-        the first change of the turn that reports it. None: no delta is computed.
+        the first change of the tick that reports it. None: no delta is computed.
         """
         wanted = 0
         for first, end in pairwise(run.groups.tolist()):
-            telling = sink is not None and has_delta(run.signs.item(first)) and run.turns.item(first) >= wanted
-            wanted = max(wanted, self._follow_turn(run, first, end, sink if telling else None))
+            telling = sink is not None and has_delta(run.signs.item(first)) and run.ticks.item(first) >= wanted
+            wanted = max(wanted, self._follow_tick(run, first, end, sink if telling else None))
 
-    def _follow_turn(self, run: Run, first: int, end: int, sink: Sink | None) -> int:
-        """Follow the changes of a turn, which have one sign. Returns the turn before which no more rows are wanted."""
+    def _follow_tick(self, run: Run, first: int, end: int, sink: Sink | None) -> int:
+        """Follow the changes of a tick, which have one sign. Returns the tick before which no more rows are wanted."""
         numbers, sign, wanted = run.indexes[first:end], run.signs.item(first), 0
         for atom, own in enumerate(self._of_atom):
             here = first + np.flatnonzero(numbers == self.members[own[0]].index)
             if not len(here):
                 continue
             entries = run.entries.take(here)
-            if sink is not None and wanted <= run.turns.item(first):
+            if sink is not None and wanted <= run.ticks.item(first):
                 wanted = self._emit(atom, entries, first, sink)
             for m in own:
                 self._roots[m] = run.after[first + np.flatnonzero(numbers == self.members[m].index)[-1]]

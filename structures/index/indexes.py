@@ -62,21 +62,21 @@ def items_of(entries: Entries) -> Items:
 
 
 class Run(NamedTuple):
-    """The result of `apply`: n changes, each of an index, by ascending turn, and the root of the index after it. common: int8[n], the
+    """The result of `apply`: n changes, each of an index, by ascending tick, and the root of the index after it. common: int8[n], the
     number of first coordinates that another entry of the index shared with it, as the changes were made one after another."""
 
     indexes: np.ndarray
     signs: np.ndarray
-    turns: np.ndarray
+    ticks: np.ndarray
     entries: Entries
     common: np.ndarray
     after: np.ndarray
 
     @property
     def groups(self) -> np.ndarray:
-        """int64[g + 1]: the first change of each turn, and the number of changes."""
-        begins = np.ones(len(self.turns) + 1, np.bool_)
-        begins[1:-1] = self.turns[1:] != self.turns[:-1]
+        """int64[g + 1]: the first change of each tick, and the number of changes."""
+        begins = np.ones(len(self.ticks) + 1, np.bool_)
+        begins[1:-1] = self.ticks[1:] != self.ticks[:-1]
         return np.flatnonzero(begins)
 
 
@@ -286,21 +286,21 @@ class OrderedIndexes(VersionedStructure[IndexArena]):
         """int64[n]: the places of the entries in the order of an index, which is the best one for changing them."""
         return index_order(entries, self.arity(index))
 
-    def apply(self, index: np.ndarray, sign: np.ndarray, turn: np.ndarray, entries: Entries) -> Run:
+    def apply(self, index: np.ndarray, sign: np.ndarray, tick: np.ndarray, entries: Entries) -> Run:
         """Insert (sign INSERT or ENTER) and delete (DELETE or LEAVE) entries one after another in the current version, number i in the
-        index that index[i] (int64) names. turn: int64[n], ascending; the roots after each turn stay readable.
+        index that index[i] (int64) names. tick: int64[n], ascending; the roots after each tick stay readable.
 
         Deleted entries must be there and inserted ones not: KeyError, with all others done. KeyError, ValueError, TypeError, and nothing
         done: there is no such index, or entries do not fit it. O(log n) a change.
         """
         n = len(index)
-        contiguous((np.int64, np.int8, np.int64), (index, sign, turn))
-        if not len(sign) == len(turn) == len(entries.slot) == n:
-            given = f"{n}, {len(sign)} and {len(turn)} for {len(entries.slot)}"
-            raise ValueError(f"a run has an index, a sign and a turn for each entry, not {given}")
-        run = Run(index, sign, turn, entries, np.empty(n, np.int8), np.empty(n, np.int64))
+        contiguous((np.int64, np.int8, np.int64), (index, sign, tick))
+        if not len(sign) == len(tick) == len(entries.slot) == n:
+            given = f"{n}, {len(sign)} and {len(tick)} for {len(entries.slot)}"
+            raise ValueError(f"a run has an index, a sign and a tick for each entry, not {given}")
+        run = Run(index, sign, tick, entries, np.empty(n, np.int8), np.empty(n, np.int64))
         self.require(n, len(run.groups) - 1)
-        steps = Steps(index, sign, turn)
+        steps = Steps(index, sign, tick)
         refused = compiled(change_in_order)(*self._arrays, self._arities, steps, items_of(entries), run.after, run.common)
         if refused >= 0:
             _require_entries(entries, self._arity_in_use(index.item(refused)))

@@ -34,26 +34,26 @@ def fits(arities: Any, index: int, items: Items) -> bool:
 
 @arrays("int64[::1]", "int8[::1]", "int64[::1]")
 class Steps(NamedTuple):
-    """Changes, in order: of each its index, its sign and its turn."""
+    """Changes, in order: of each its index, its sign and its tick."""
 
     indexes: np.ndarray
     signs: np.ndarray
-    turns: np.ndarray
+    ticks: np.ndarray
 
 
 @kernel("int64(Nodes, WriteState, int8[::1], Steps, Items, int64[::1], int8[::1])")
 def change_in_order(nodes: Nodes, writing: WriteState, arities: Any, steps: Steps, items: Items, after: Any, common: Any) -> int:
-    """Make each change in its index, those of one turn as one tick; after: the root after each; common: as returned by `change`. Returns
-    -1; or the number of the first entry that does not fit its index, and nothing is done. arities: of the indexes in use, 0 for others.
-    O(log n) a change."""
-    indexes, signs, turns = steps
+    """Make each change in its index; after: the root after each, and those after each tick stay readable; common: as returned by `change`.
+    Returns -1; or the number of the first entry that does not fit its index, and nothing is done. arities: of the indexes in use, 0 for
+    others. O(log n) a change."""
+    indexes, signs, ticks = steps
     C = writing.C
     for e in range(len(indexes)):
         if not fits(arities, indexes[e], items):
             return e
     for e in range(len(indexes)):
         h = TREES + TREE_WORDS * indexes[e]
-        if e == 0 or turns[e] != turns[e - 1]:
+        if e == 0 or ticks[e] != ticks[e - 1]:
             C[VERSION] += 1
         common[e] = change(nodes, writing, h, signs[e], items, e)
         after[e] = C[h + ROOT]

@@ -1,9 +1,9 @@
 """Writer of the join tree: insert and delete rows, and find the rows that become live or die, outward (`tree.py`, J1 to J4).
 
-A run is a set of rows of one alias whose bit for one link turned: (alias, link, first, end) in RUNS, its slots in OUT[first:end]. The first
+A run is a set of rows of one alias whose bit for one link flips: (alias, link, first, end) in RUNS, its slots in OUT[first:end]. The first
 run, with link -1, has the changed rows themselves. As aliases form a tree, each is reached by at most one run, and the other bits of its
-rows do not change meanwhile. An edge answers two questions: which rows of the other side turn when these become live or die (`turned`), and
-whether a row has a live partner (`has_partner`). With equality only, all rows of a key are live or none: one support count a key decides.
+rows do not change meanwhile. An edge answers two questions: which rows of the other side flip when these become live or die (`flipped`),
+and whether a row has a live partner (`has_partner`). With equality only, all rows of a key are live or none: one count per key decides.
 
 Across an absent link a run changes its sign: its rows die where the others became live. At most one run leaves a part: its rows become rows
 of the join, or cease to be. Out of an optional part, rows stop standing beside null, or begin to, and the run ends there.
@@ -160,8 +160,8 @@ def expect_path(nodes: Nodes, tables: Tables, C: Any, p: int, slot: int, height:
 
 
 @kernel(forceinline=True)
-def turned(nodes: Nodes, writing: WriteState, tables: Tables, spreading: SpreadState, run: Any, e: int, inserted: bool) -> int:
-    """The rows where link e leads that turn because rows of a run become live, away from there, or die. Writes them after rows[run[END] :],
+def flipped(nodes: Nodes, writing: WriteState, tables: Tables, spreading: SpreadState, run: Any, e: int, inserted: bool) -> int:
+    """The rows where link e leads that flip because rows of a run become live, away from there, or die. Writes them after rows[run[END] :],
     and returns their end."""
     LINKS, Y, Z, rows = tables.LINKS, tables.Y, spreading.Z, spreading.rows
     u, d, n, p = run[POSITION], run[LINK], run[ROOM], LINKS[e ^ 1, layout.PORT]
@@ -173,7 +173,7 @@ def turned(nodes: Nodes, writing: WriteState, tables: Tables, spreading: SpreadS
                     rows[n] = rows[i]
                     n += 1
             shift_all(nodes, writing, tables, LINKS[e ^ 1, layout.LIVE_TREE], p, rows[run[ROOM] : n], inserted, spreading.block)
-        return turned_partners(nodes, writing, tables, spreading, run, e, inserted)
+        return flipped_partners(nodes, writing, tables, spreading, run, e, inserted)
     for i in range(run[FIRST_], run[END]):
         slot = rows[i]
         expect_record(tables, p, rows[: run[END]], i)
@@ -190,9 +190,9 @@ def turned(nodes: Nodes, writing: WriteState, tables: Tables, spreading: SpreadS
 
 
 @kernel
-def turned_partners(nodes: Nodes, writing: WriteState, tables: Tables, spreading: SpreadState, run: Any, e: int, inserted: bool) -> int:
-    """As `turned`, along a link with spans, once the live tree is up to date. A bit is turned as soon as its row is found, so each row is
-    found once even with several partners; if rows that died have another live partner, their bits are turned back. Also sets the bits of
+def flipped_partners(nodes: Nodes, writing: WriteState, tables: Tables, spreading: SpreadState, run: Any, e: int, inserted: bool) -> int:
+    """As `flipped`, along a link with spans, once the live tree is up to date. A bit is flipped as soon as its row is found, so each row is
+    found once even with several partners; if rows that died have another live partner, their bits are flipped back. Also sets the bits of
     the changed rows, if they depend on these partners only (`gets_bit_from_partners`): nothing has read them yet. Where all rows on the
     other side are live, a row whose bit is not set has no partner, and is not searched."""
     C, LINKS, INPUTS, X, Z, rows, block = writing.C, tables.LINKS, tables.INPUTS, tables.X, spreading.Z, spreading.rows, spreading.block
@@ -264,7 +264,7 @@ def spread(nodes: Nodes, writing: WriteState, tables: Tables, spreading: SpreadS
                 continue
             first = runs[count - 1, END]
             run[ROOM] = first
-            end = turned(nodes, writing, tables, spreading, run, e, run[SIGN] != 0)
+            end = flipped(nodes, writing, tables, spreading, run, e, run[SIGN] != 0)
             if end > first:
                 runs[count, POSITION], runs[count, LINK], runs[count, FIRST_], runs[count, END] = LINKS[e, layout.FAR], e ^ 1, first, end
                 begin_run(tables, runs[count], run[SIGN])
@@ -288,7 +288,7 @@ def spread(nodes: Nodes, writing: WriteState, tables: Tables, spreading: SpreadS
 @kernel(forceinline=True)
 def gets_bit_from_partners(tables: Tables, u: int) -> bool:
     """Whether alias u has a single link, which is required, has spans, and leads to rows that are all live. The bit of a row that comes is
-    then set when its partners are found (`turned_partners`), without a search of its own."""
+    then set when its partners are found (`flipped_partners`), without a search of its own."""
     LINKS, INPUTS = tables.LINKS, tables.INPUTS
     e = INPUTS[u, layout.FIRST_LINK]
     required = INPUTS[u, layout.OUT] == 1 and LINKS[e, layout.SPANNED] != 0 and LINKS[e, layout.KIND] == REQUIRED

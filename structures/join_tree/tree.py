@@ -31,7 +31,7 @@ that it hangs on: reported before its rows leave the trees of full rows, or afte
 
 Costs (n rows): space O(n); a change O(log n) a row that becomes full or ceases to be (each is one of the delta's) and, with equality only,
 O(1) a row of the codes that had no live row before, or have none left; with spans O(log n) a partner of the changed row and of the rows
-whose liveness it turned. Rows of a version: O(log n) between two.
+whose liveness it flipped. Rows of a version: O(log n) between two.
 Source: Yannakakis' algorithm under updates (Idris, Ugarte and Vansummeren, The Dynamic Yannakakis Algorithm); docs/design/ij-heap.md
 (*Overlaps together with equality*) for the other edges.
 """
@@ -155,16 +155,16 @@ class JoinTree(JoinTables):
         """Return int64[n]: the places of described rows of an alias in the best order for changing them."""
         return self._order(self.base[alias], slots)
 
-    def apply(self, version: int, singles: SingleChanges, turns: np.ndarray, sink: Sink | None) -> None:
+    def apply(self, version: int, singles: SingleChanges, ticks: np.ndarray, sink: Sink | None) -> None:
         """Apply changes of able rows one after another (`run_singles`), as `version`; singles.done: zeros. Each reports its delta relative
-        to the state left by the changes before it, rows that come and rows that go (`is_inserted`). turns: int64[n], ascending."""
+        to the state left by the changes before it, rows that come and rows that go (`is_inserted`). ticks: int64[n], ascending."""
         self._begin(version)
         given = (*self._arrays, self._tables, self._newest, self._spreading)
 
         def go_on(end: int, deltas: bool) -> int:
             return int(compiled(run_singles)(*given, singles._replace(signs=singles.signs[:end]), self._out, deltas))
 
-        report(self._Z[RUN:], singles.done, self._out, go_on, turns, sink)
+        report(self._Z[RUN:], singles.done, self._out, go_on, ticks, sink)
 
     # --- reading
 

@@ -304,7 +304,7 @@ def put_triangle_gap(tree: Constraints, state: Any, bits: int, d: int, low: int,
 
 
 @kernel
-def turn_to(tree: Constraints, state: Any, a: int, stop: int) -> bool:
+def move_to(tree: Constraints, state: Any, a: int, stop: int) -> bool:
     """Make the gaps of T those under a; False if the steps reached `stop` while others were dropped."""
     table, u = tree.table, NODE_WORDS * OWN
     if table[u + WHOLE] != 0 and table[u + KEY] == a:
@@ -415,7 +415,7 @@ def next_triple(tree: Constraints, state: Any, stop: int) -> int:
         return STOPPED
     while state[OVER] == 0:
         a = state[FRONTIER]
-        if state[STEPS] >= stop or not turn_to(tree, state, a, stop):
+        if state[STEPS] >= stop or not move_to(tree, state, a, stop):
             return STOPPED
         how = next_of_a(tree, state, stop)
         if how == FREE:

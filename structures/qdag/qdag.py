@@ -152,7 +152,7 @@ class And:
 
     def _new_plan(self, given: int, bound: frozenset[int]) -> _Plan:
         read = [position for position in range(self.lines) if position != given]
-        joint = self._in_turn([position for position in read if not self.atoms[position].variables <= bound], bound)
+        joint = self._ordered([position for position in read if not self.atoms[position].variables <= bound], bound)
         read = joint + [position for position in read if position not in joint]
         tested = self._tested(given)
         words = np.zeros(plan_words(len(read) + len(tested)), np.int64)
@@ -198,7 +198,7 @@ class And:
         positions = [position for position in range(self.lines, len(self.atoms)) if position != given]
         return sorted((layout.MUST if self.groups[position] == own else self.groups[position], position) for position in positions)
 
-    def _in_turn(self, positions: Iterable[int], bound: frozenset[int]) -> list[int]:
+    def _ordered(self, positions: Iterable[int], bound: frozenset[int]) -> list[int]:
         """Return these atoms in an order: first one with the most free variables, then always one that adds the fewest, so that its entries
         are restricted by the atoms before it."""
         rest, known, found = sorted(positions, key=lambda position: -len(self.atoms[position].variables - bound)), set(bound), list[int]()

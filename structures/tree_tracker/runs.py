@@ -1,6 +1,6 @@
-"""Runs of changes, each turn with its delta.
+"""Runs of changes, each tick with its delta.
 
-The changes of a turn are a *group*, whose entries become visible together, atom by atom. The rows of an atom's entries are a walk from them
+The changes of a tick are a *group*, whose entries become visible together, atom by atom. The rows of an atom's entries are a walk from them
 by the atom's plan, in which the atoms before it have their new roots and those after it the old ones.
 No-goods that the walk stores are valid for these roots only, so the table is emptied before a root changes.
 """

@@ -141,7 +141,7 @@ class TreeTracker(IndexReader):
     # --- following
 
     def follow(self, run: Run, sink: Sink | None) -> None:
-        """As `IndexReader.follow`. The changes of one turn and index must be one after another."""
+        """As `IndexReader.follow`. The changes of one tick and index must be one after another."""
         starts = run.groups
         wanted = np.abs(run.signs[starts[:-1]]) == INSERT
         members, order = self._members_of(run.indexes), self._by_size(self._counts)
@@ -162,8 +162,8 @@ class TreeTracker(IndexReader):
                 compiled(follow_run)(self.indexes.arena.nodes, walking._replace(table=known.table), some, items, emitted, done, state)
             )
 
-        given = None if sink is None else lambda turns, rows: sink(starts[turns], rows)
-        report(state, done, self._out, go_on, run.turns[starts[:-1]], given)
+        given = None if sink is None else lambda ticks, rows: sink(starts[ticks], rows)
+        report(state, done, self._out, go_on, run.ticks[starts[:-1]], given)
         for a, first in enumerate(self.first):
             self._counts[a] += int(np.sign(run.signs[members >> first & 1 != 0]).sum())
 

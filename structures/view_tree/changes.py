@@ -17,7 +17,7 @@ import numpy as np
 from structures.core.blocks import Nodes, WriteState
 from structures.core.entries import RowBuffer
 from structures.core.kernel import arrays, kernel, wide
-from structures.core.runs import AT as TURN
+from structures.core.runs import AT as TICK
 from structures.core.runs import BEGUN, RUN_WORDS, end_change, has_delta
 from structures.index.changes import cut, put
 from structures.index.layout import HEAD, LEAF_ROOM, ROOT, size_of
@@ -108,7 +108,7 @@ def recheck_all(nodes: Nodes, writing: WriteState, view: View, items: Items, ato
 
 @kernel
 def changes_of(changes: TupleChanges, g: int, a: int) -> tuple[int, int]:
-    """The changes of turn g to the index of atom a: the first one, and the one after the last; equal if there are none."""
+    """The changes of tick g to the index of atom a: the first one, and the one after the last; equal if there are none."""
     e, end = changes.starts[g], changes.starts[g + 1]
     while e < end and changes.indexes[e] != changes.own[a]:
         e += 1
@@ -122,19 +122,19 @@ def changes_of(changes: TupleChanges, g: int, a: int) -> tuple[int, int]:
 def follow_run(
     nodes: Nodes, writing: WriteState, view: View, walking: ViewTreeWalk, changes: TupleChanges, items: Items, emitted: RowBuffer, done: Any
 ) -> int:  # fmt: skip
-    """Follow turns of changes of indexes from number run[TURN] on until all are done or there is no room for more rows. Returns the number
+    """Follow ticks of changes of indexes from number run[TICK] on until all are done or there is no room for more rows. Returns the number
     of rows written, at most `stride`.
 
-    done: int64[turns], the rows written when turn g was done; empty: no rows are wanted. `items`: entry i is that of change i. `walking`
+    done: int64[ticks], the rows written when tick g was done; empty: no rows are wanted. `items`: entry i is that of change i. `walking`
     reads the view's own roots: for the rows of atom a, those before it have the new root, those after it the old one. There must be room
     for a flip of each entry in each node above its atom. Cost: O(t log n) an entry, and the rows.
     """
     roots, run, state = view.roots, view.run, walking.state
     n = wide(0)
-    while run[TURN] < len(changes.starts) - 1:
+    while run[TICK] < len(changes.starts) - 1:
         while run[ATOM] < len(changes.own):
             a = run[ATOM]
-            e, end = changes_of(changes, run[TURN], a)
+            e, end = changes_of(changes, run[TICK], a)
             if end > e:
                 sign = wide(changes.signs[e])
                 if len(done) > 0 and has_delta(sign):

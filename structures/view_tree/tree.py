@@ -147,7 +147,7 @@ class ViewTree(IndexLoader):
         return sum(counts.get(one.index, 0) * len(self.shape.above(a)) for a, one in enumerate(self.members))
 
     def follow(self, run: Run, sink: Sink | None) -> None:
-        """As `IndexReader.follow`. The changes of one turn and index must be one after another."""
+        """As `IndexReader.follow`. The changes of one tick and index must be one after another."""
         starts, own = run.groups, np.array([one.index for one in self.members], np.int64)
         changes = TupleChanges(run.indexes, run.signs, run.common, run.after, starts, own)
         walking, items = ViewTreeWalk(self.shape.plans, self._roots, self._walk), items_of(run.entries)
@@ -157,8 +157,8 @@ class ViewTree(IndexLoader):
             some = changes._replace(starts=starts[: end + 1])
             return int(compiled(follow_run)(*self._arrays, self._view, walking, some, items, emitted, done if deltas else done[:0]))
 
-        given = None if sink is None else lambda turns, rows: sink(starts[turns], rows)
-        report(self._state, done, self._out, go_on, run.turns[starts[:-1]], given)
+        given = None if sink is None else lambda ticks, rows: sink(starts[ticks], rows)
+        report(self._state, done, self._out, go_on, run.ticks[starts[:-1]], given)
 
     # --- reading
 

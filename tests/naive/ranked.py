@@ -26,7 +26,7 @@ def firsts(rows: Iterable[Ranked], most: int) -> set[int]:
     return found
 
 
-def turns(rows: Iterable[Ranked], last: int) -> dict[tuple[int, int], tuple[int, int]]:
+def validities(rows: Iterable[Ranked], last: int) -> dict[tuple[int, int], tuple[int, int]]:
     """For each key and place (order), return the slot of the first row there, and the last number before the next place."""
     found, before = dict[tuple[int, int], tuple[int, int]](), None
     for row in sorted(rows):

@@ -89,12 +89,12 @@ def apply_to_indexes(indexes: OrderedIndexes, changes: Mapping[int, Changes]) ->
                 numbers += [index] * len(part.slot)
                 signs += [sign] * len(part.slot)
     made = np.array(signs, np.int8)
-    turns = np.cumsum(np.diff(made, prepend=made[:1]) != 0)
-    return indexes.apply(np.array(numbers, np.int64), made, turns, joined(parts))
+    ticks = np.cumsum(np.diff(made, prepend=made[:1]) != 0)
+    return indexes.apply(np.array(numbers, np.int64), made, ticks, joined(parts))
 
 
 def apply_steps(indexes: OrderedIndexes, numbers: np.ndarray, signs: np.ndarray, entries: Tuples, steps: np.ndarray | None = None) -> Run:
-    """Make changes one after another; steps: the number of each one's turn."""
+    """Make changes one after another; steps: the number of each one's tick."""
     return indexes.apply(numbers, signs, np.arange(len(numbers)) if steps is None else steps, entries)
 
 
@@ -113,20 +113,20 @@ def follow_batch(tree: Any, run: Run, sink: Callable[[int, np.ndarray], bool] | 
 
 
 def follow_steps(tree: Any, run: Run, limit: int | None) -> dict[int, np.ndarray]:
-    """The rows of each turn that reports at most `limit`; None: none are asked for."""
+    """The rows of each tick that reports at most `limit`; None: none are asked for."""
     found: dict[int, list[np.ndarray]] = {}
 
     def emitted(changes: np.ndarray, rows: np.ndarray) -> int:
         assert limit is not None
-        turns = run.turns[changes]
-        for turn in np.unique(turns).tolist():
-            found.setdefault(turn, []).append(rows[:, turns == turn])
-        last = int(turns[-1])
+        ticks = run.ticks[changes]
+        for tick in np.unique(ticks).tolist():
+            found.setdefault(tick, []).append(rows[:, ticks == tick])
+        last = int(ticks[-1])
         return last + 1 if sum(part.shape[1] for part in found[last]) > limit else 0
 
     tree.follow(run, None if limit is None else emitted)
-    whole = {turn: np.concatenate(parts, axis=1) for turn, parts in found.items()}
-    return {turn: rows for turn, rows in whole.items() if limit is not None and rows.shape[1] <= limit}
+    whole = {tick: np.concatenate(parts, axis=1) for tick, parts in found.items()}
+    return {tick: rows for tick, rows in whole.items() if limit is not None and rows.shape[1] <= limit}
 
 
 def joined(parts: list[Tuples]) -> Tuples:

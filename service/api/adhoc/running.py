@@ -1,4 +1,4 @@
-"""A query that runs for a request: the event loop waits for the child process, a thread processes its output in turns, and a time limit
+"""A query that runs for a request: the event loop waits for the child process, a thread processes its output in slices, and a time limit
 applies."""
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from service.api.context import Context
 from service.api.http import formats
 from service.api.http.bodies import Receive, Scope, Send
 from service.api.metrics import QUERY_SECONDS, ROWS_SENT
-from service.api.steps import TURN
+from service.api.steps import SLICE
 from service.api.stream import Chunk, StreamedResponse
 from service.errors import Problem
 
@@ -28,7 +28,7 @@ _OUTCOMES = {"query-too-large": "too-large", "query-timeout": "timeout"}  # of p
 
 
 class RunningQuery:
-    """One query, from its first turn to `leave`; it counts as running until then. Used in the event loop."""
+    """One query, from its first slice to `leave`; it counts as running until then. Used in the event loop."""
 
     def __init__(self, context: Context, session: Session, kind: str, begun: float) -> None:
         """`kind`: media type. `begun`: when the request arrived, by time.monotonic."""
@@ -53,7 +53,7 @@ class RunningQuery:
             while True:
                 if self._session.waits:
                     await self._readable()
-                found = await self._in_time(self._context.loop.run_in_executor(self._context.readers, self._turn))
+                found = await self._in_time(self._context.loop.run_in_executor(self._context.readers, self._slice))
                 if found is not None:
                     if not found[1]:
                         self._count("done")  # the child has ended: others need not wait until this client has read everything
@@ -108,9 +108,9 @@ class RunningQuery:
             raise Problem("query-timeout", f"the query has taken {self._session.limits.seconds:g} seconds (--query-time)")
         return job.result()
 
-    def _turn(self) -> Chunk | None:
+    def _slice(self) -> Chunk | None:
         """In a thread: return what `next` returns, or None to continue."""
-        found = self._session.turn(time.perf_counter() + TURN)
+        found = self._session.advance(time.perf_counter() + SLICE)
         if found is None:
             return None
         if isinstance(found, End):

@@ -42,7 +42,7 @@ from service.views.live_view import LiveView
 routes = router("rows", route=PlainRoute)
 _PIECE = 256 << 10  # bytes of a spool that are read at once
 
-_TURNS: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
+_LOCKS: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
 """Held by the request that writes the spool of an address; others that need it wait. A lock exists while somebody refers to it."""
 
 
@@ -80,8 +80,8 @@ class File:
         """Return the response. Problems of the reader; `range-changed`, `unsatisfiable-range`, `too-busy`, `disk-full`."""
         found: Spool | FileStream | FileHeader | None = self._known()
         if found is None and (self.is_head or self.conditions.range is not None):
-            turn = _TURNS.setdefault(self.what, asyncio.Lock())
-            async with turn:
+            lock = _LOCKS.setdefault(self.what, asyncio.Lock())
+            async with lock:
                 found = self._known() or await self._begin(True)
         if found is None or (isinstance(found, Spool) and found.size is None and not self.is_head):
             found = await self._begin(False)

@@ -9,8 +9,8 @@ from uvicorn.protocols.http.httptools_impl import STATUS_LINE, RequestResponseCy
 
 from livejoin.wire.rows import Pieces
 from service.api.http.answers import PIECES, TAKEN, WHOLE
-from service.api.http.joined import in_turns
-from service.api.http.turns import turn
+from service.api.http.joined import in_portions
+from service.api.http.pacing import pace
 
 _LARGE = 1 << 20  # bytes of a body: larger ones are not copied, but sent as pieces
 
@@ -61,10 +61,10 @@ class Cycle(RequestResponseCycle):
         else:
             self.expected_content_length -= size
         encrypted = self.scope["scheme"] == "https"
-        for parts in in_turns(pieces, encrypted):
+        for parts in in_portions(pieces, encrypted):
             if self.flow.write_paused and not self.disconnected:
                 await self.flow.drain()
-            await turn(sum(map(len, parts)), encrypted)
+            await pace(sum(map(len, parts)), encrypted)
             if self.disconnected:
                 return
             self.transport.write_pieces(parts)  # type: ignore[attr-defined]  # a `Joined`

@@ -10,38 +10,38 @@ from typing import Any
 from livejoin.wire.rows import Pieces
 
 _SMALL = 4096  # bytes; smaller pieces are copied, not passed to the system separately
-TURN = 9 << 18  # bytes: the system call for them takes half a millisecond of the event loop
+PORTION = 9 << 18  # bytes: the system call for them takes half a millisecond of the event loop
 
 
-def in_turns(pieces: Pieces, encrypted: bool = False) -> Iterator[Pieces]:
-    """Divide into system calls of about `TURN` bytes, half of that if TLS encrypts them, without copying, except that adjacent small
+def in_portions(pieces: Pieces, encrypted: bool = False) -> Iterator[Pieces]:
+    """Divide into system calls of about `PORTION` bytes, half of that if TLS encrypts them, without copying, except that adjacent small
     pieces are joined."""
-    most = TURN // 2 if encrypted else TURN
-    turn, small, room = Pieces(), Pieces(), most
+    most = PORTION // 2 if encrypted else PORTION
+    portion, small, room = Pieces(), Pieces(), most
     for piece in filter(len, pieces):
         if len(piece) < _SMALL and room > len(piece):
             small.append(piece)
             room -= len(piece)
             continue
         if small:
-            turn.append(b"".join(small))
+            portion.append(b"".join(small))
             small = []
         rest = memoryview(piece)
         while rest:
-            turn.append(rest[:room])
-            rest, room = rest[room:], room - len(turn[-1])
+            portion.append(rest[:room])
+            rest, room = rest[room:], room - len(portion[-1])
             if not room:
-                yield turn
-                turn, room = [], most
+                yield portion
+                portion, room = [], most
     if small:
-        turn.append(b"".join(small))
-    if turn:
-        yield turn
+        portion.append(b"".join(small))
+    if portion:
+        yield portion
 
 
 class JoinedTransport:
-    """A transport that holds written data until the next piece arrives, or for one turn of the loop: so the head and the body of a response
-    leave in one system call, and the client is woken once."""
+    """A transport that holds written data until the next piece arrives, or for one round of the loop: the head and the body of a response
+    thus leave in one system call, and the client is woken once."""
 
     def __init__(self, transport: asyncio.Transport, loop: asyncio.AbstractEventLoop) -> None:
         self._transport, self._loop = transport, loop

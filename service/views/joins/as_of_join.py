@@ -356,17 +356,17 @@ class AsOfJoin(Defaults):
         order = order_of(names[0], ~move, names[2], every.coordinates[:, 1], signed)
         names = names[:, order]
         ends = np.flatnonzero(np.append((names[:, 1:] != names[:, :-1]).any(axis=0), True)) + 1
-        turns = self._validity.apply(RankedChanges(every.take(order), signed[order], ends))
-        offset, stayed, key = names[:, ends[turns.group] - 1]
-        return self._steps(turns, offset, stayed != 0, key)
+        changes = self._validity.apply(RankedChanges(every.take(order), signed[order], ends))
+        offset, stayed, key = names[:, ends[changes.group] - 1]
+        return self._steps(changes, offset, stayed != 0, key)
 
-    def _steps(self, turns: ValidityChanges, offset: Ints, moves: npt.NDArray[np.bool_], key: Ints) -> tuple[list[_Step], list[_Step]]:
-        """Return the changes of entries that make these turns."""
-        before, after = self._shown(turns.before), self._shown(turns.after)
+    def _steps(self, changes: ValidityChanges, offset: Ints, moves: npt.NDArray[np.bool_], key: Ints) -> tuple[list[_Step], list[_Step]]:
+        """Return the changes of entries that these changes make."""
+        before, after = self._shown(changes.before), self._shown(changes.after)
         if self._optional:
-            nobody = np.where(turns.at == NEG_INF, np.int32(_NOBODY), np.int32(NOBODY))
+            nobody = np.where(changes.at == NEG_INF, np.int32(_NOBODY), np.int32(NOBODY))
             before, after = np.where(before == NOBODY, nobody, before), np.where(after == NOBODY, nobody, after)
-        at, old, new = turns.at, turns.until_before, turns.until_after
+        at, old, new = changes.at, changes.until_before, changes.until_after
         there, here, same = before != NOBODY, after != NOBODY, before == after
 
         def step(kind: int, which: npt.NDArray[np.bool_], left: Ints, right: Ints, slots: Slots) -> _Step:

@@ -30,7 +30,7 @@ from structures.core.entries import Entries
 from structures.ij_heap.heap import IJHeap, Topology
 from structures.interval.tree import IntervalTree
 
-_TURNS = INSERT + 1  # of a version: one for each kind of change
+_TICKS = INSERT + 1  # of a version: one for each kind of change
 _CHUNK = 1 << 16  # rows per step of building; rows of a delta at once
 _SOME, _FEW = 2048, 512  # rows of a sample: beside the writer, in its turn
 _FEWEST_ARRANGED, _ARRANGED_AGAIN, _WORTH = 1 << 14, 4, 2.0  # boxes; growth factor; how many times more pairs meet than need be
@@ -141,9 +141,9 @@ class OverlapJoin(Defaults):
                 self._collect(source, parted(source.input, run, sink is not None), work)
         if not work.kinds:
             return
-        entries, turns, kinds = joined(work.entries), np.concatenate(work.turns), np.concatenate(work.kinds)
-        emit = None if sink is None else partial(self._emit, sink, turns)
-        self.root = self.tree.apply(version, SIGNS[kinds], entries, turns, emit)
+        entries, ticks, kinds = joined(work.entries), np.concatenate(work.ticks), np.concatenate(work.kinds)
+        emit = None if sink is None else partial(self._emit, sink, ticks)
+        self.root = self.tree.apply(version, SIGNS[kinds], entries, ticks, emit)
         if self.domain is not None and len(deleted := entries.key[kinds == DELETE]):
             self.domain.release(deleted, version)
 
@@ -151,15 +151,15 @@ class OverlapJoin(Defaults):
         """Changes belong to the version that was loaded, so that blocks are changed in place."""
         self.apply(self._loaded, runs, sink)
 
-    def _emit(self, sink: Sink, turns: Indices, changes: Indices, slots: npt.NDArray[np.int32]) -> int:
-        """Pass rows that changes report to the sink; return the turn before which it wants no more."""
+    def _emit(self, sink: Sink, ticks: Indices, changes: Indices, slots: npt.NDArray[np.int32]) -> int:
+        """Pass rows that changes report to the sink; return the tick before which it wants no more."""
         step = _CHUNK // self.shape.factor  # combinations in all orders are many
         for first in range(0, len(changes), step):
             rows, which = self.shape.emitted(*slots[:, first : first + step])
-            some = turns[changes[first : first + step] if which is None else changes[first + which]]
-            offsets, kinds = np.divmod(some, _TURNS)
+            some = ticks[changes[first : first + step] if which is None else changes[first + which]]
+            offsets, kinds = np.divmod(some, _TICKS)
             if not sink(offsets, kinds == INSERT, rows):
-                return int(_TURNS * (offsets[-1] + 1))
+                return int(_TICKS * (offsets[-1] + 1))
         return 0
 
     def _collect(self, source: Source, part: DividedRun, work: _Work) -> None:
@@ -265,13 +265,13 @@ def _structure(plan: Plan, aliases: int) -> Any:
 
 
 class _Work(NamedTuple):
-    """Entries to be changed, in parts: their turns, which are their versions' offsets and within these their kinds, and the kinds."""
+    """Entries to be changed, in parts: their ticks, which are their versions' offsets and within these their kinds, and the kinds."""
 
     entries: list[Entries]
-    turns: list[Indices]
+    ticks: list[Indices]
     kinds: list[Indices]
 
     def add(self, kind: int, offsets: Indices, entries: Entries) -> None:
         self.entries.append(entries)
-        self.turns.append(_TURNS * offsets + kind)
+        self.ticks.append(_TICKS * offsets + kind)
         self.kinds.append(np.full(len(offsets), kind))

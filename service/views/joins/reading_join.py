@@ -217,7 +217,7 @@ class ReadingJoin(Defaults, ABC, Generic[R]):
             return
 
         def emit(sink: Sink, at: Indices, rows: Slots) -> int:
-            offsets, kinds = np.divmod(applied.turns[at], len(SIGNS))
+            offsets, kinds = np.divmod(applied.ticks[at], len(SIGNS))
             return 0 if sink(offsets, kinds == INSERT, tuple(rows)) else len(SIGNS) * (offsets.item(-1) + 1)
 
         self._reader.follow(applied, None if sink is None else partial(emit, sink))

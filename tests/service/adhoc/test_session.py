@@ -93,7 +93,7 @@ def _answer(child: Asking, session: Session) -> bytes:
         received = pool.submit(frames.receive, child.theirs)
         while not received.done():
             if not session.waits or frames.is_readable(child.socket, 0.01):
-                assert session.turn(time.perf_counter() + 60) is None
+                assert session.advance(time.perf_counter() + 60) is None
         kind, content = received.result()
     assert kind == frames.ROWS
     return bytes(content)
@@ -113,8 +113,8 @@ def test_too_many_scans_are_told_as_such(asking: tuple[Asking, Session]) -> None
     child, session = asking
     for scan in range(256):
         child.open(scan)
-        assert session.turn(time.perf_counter()) is None
+        assert session.advance(time.perf_counter()) is None
     child.open(256)
     with pytest.raises(Problem, match="more than 256 times at once is not supported: read each once, in WITH") as caught:
-        session.turn(time.perf_counter())
+        session.advance(time.perf_counter())
     assert caught.value.type == "unsupported-query"

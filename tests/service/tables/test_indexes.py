@@ -98,7 +98,7 @@ class Case:
         assert validated is not None
         self.state.apply(validated)
         self.note(changes)
-        assert self.indexes.applied is None or len(self.indexes.applied.turns), "nothing has gone wrong"
+        assert self.indexes.applied is None or len(self.indexes.applied.ticks), "nothing has gone wrong"
         return self.state.newest
 
     def run(self, *changes: tuple[str, int, int, Row]) -> int:
@@ -118,8 +118,8 @@ class Case:
         if self.indexes.applied is None:
             return
         run = self.indexes.applied
-        assert (run.turns[1:] >= run.turns[:-1]).all() and (SIGNS[run.turns % len(SIGNS)] == run.signs).all()
-        offsets = run.turns // len(SIGNS)
+        assert (run.ticks[1:] >= run.ticks[:-1]).all() and (SIGNS[run.ticks % len(SIGNS)] == run.signs).all()
+        offsets = run.ticks // len(SIGNS)
         relations = {one.number: one.relation for one in self.indexes._kept.values()}
         for offset, number, slot in zip(offsets.tolist(), run.indexes.tolist(), run.entries.slot, strict=True):
             name, _, id_, _ = changes[offset]

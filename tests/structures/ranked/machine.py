@@ -17,7 +17,7 @@ from structures.index.indexes import Entries
 from structures.ranked.entries import RankedChanges, room
 from structures.ranked.tops import Tops
 from structures.ranked.validity import NOBODY, Validity
-from tests.naive.ranked import Ranked, firsts, turns
+from tests.naive.ranked import Ranked, firsts, validities
 from tests.structures.machines import Reading, ReadingMachine
 
 ORDERS = st.one_of(st.integers(0, 3), st.sampled_from((-(2**63), 2**63 - 1)))
@@ -177,11 +177,11 @@ class ValidityMachine(RuleBasedStateMachine):
         self.validity.check()
         spans = self.validity.spans()
         found = zip(spans.key.tolist(), spans.left.tolist(), spans.slot.tolist(), spans.right.tolist(), strict=True)
-        assert {(key, left): (slot, right) for key, left, slot, right in found} == turns(self.rows.values(), POS_INF)
+        assert {(key, left): (slot, right) for key, left, slot, right in found} == validities(self.rows.values(), POS_INF)
 
     def state(self) -> dict[tuple[int, int], tuple[int, int]]:
         """With nobody at the beginning of each key, if that counts."""
-        found = turns(self.rows.values(), POS_INF)
+        found = validities(self.rows.values(), POS_INF)
         for key in range(3) if self.filled else ():
             first = min((order for of, order in found if of == key), default=None)
             if first != NEG_INF:

@@ -12,7 +12,7 @@ import uvloop
 
 from livejoin.wire.rows import Pieces
 from service.api.http import joined
-from service.api.http.joined import JoinedTransport, in_turns
+from service.api.http.joined import JoinedTransport, in_portions
 
 
 @pytest.mark.parametrize(
@@ -21,18 +21,18 @@ from service.api.http.joined import JoinedTransport, in_turns
 @pytest.mark.parametrize("encrypted", [False, True])
 def test_pieces_are_written_in_turns(monkeypatch: pytest.MonkeyPatch, sizes: list[int], encrypted: bool) -> None:
     monkeypatch.setattr(joined, "_SMALL", 10)
-    monkeypatch.setattr(joined, "TURN", 200 if encrypted else 100)
+    monkeypatch.setattr(joined, "PORTION", 200 if encrypted else 100)
     pieces: Pieces = [bytes([number + 1]) * size for number, size in enumerate(sizes)]
-    turns = list(in_turns(pieces, encrypted))
-    assert b"".join(part for turn in turns for part in turn) == b"".join(pieces)
-    assert all(0 < sum(map(len, turn)) <= 100 for turn in turns)
-    assert len(turns) <= sum(sizes) // 100 + 1
+    portions = list(in_portions(pieces, encrypted))
+    assert b"".join(part for portion in portions for part in portion) == b"".join(pieces)
+    assert all(0 < sum(map(len, portion)) <= 100 for portion in portions)
+    assert len(portions) <= sum(sizes) // 100 + 1
 
 
 def test_large_pieces_are_not_copied(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(joined, "TURN", 1 << 15)
+    monkeypatch.setattr(joined, "PORTION", 1 << 15)
     piece = bytearray(100_000)
-    parts = [part for turn in in_turns([b"head", memoryview(piece), b"tail"]) for part in turn]
+    parts = [part for portion in in_portions([b"head", memoryview(piece), b"tail"]) for part in portion]
     piece[:] = b"x" * 100_000
     assert b"".join(parts) == b"head" + piece + b"tail"
 

@@ -10,24 +10,24 @@ import asyncio
 from collections import deque
 from weakref import WeakKeyDictionary
 
-from service.api.http.joined import TURN
+from service.api.http.joined import PORTION
 
 _SMALL = 1 << 16  # bytes; fewer are written at once
 
 
-class _LoopTurns:
+class _LoopPace:
     """Of one event loop. Refers to it only while something waits, so that it can be collected."""
 
     def __init__(self) -> None:
-        self._left = TURN  # bytes that may be written in this round of the loop
+        self._left = PORTION  # bytes that may be written in this round of the loop
         self._waiting: deque[asyncio.Future[None]] = deque()
         self._renews = False  # whether `_renew` is called in the next round
 
     async def take(self, size: int) -> None:
         if self._waiting or self._left <= 0:
-            turn = asyncio.get_running_loop().create_future()
-            self._waiting.append(turn)
-            await turn
+            waiting = asyncio.get_running_loop().create_future()
+            self._waiting.append(waiting)
+            await waiting
         self._left -= size
         self._renew_soon()
 
@@ -38,21 +38,21 @@ class _LoopTurns:
 
     def _renew(self) -> None:
         """Let the next one write that still waits."""
-        self._left, self._renews = TURN, False
+        self._left, self._renews = PORTION, False
         while self._waiting:
-            turn = self._waiting.popleft()
-            if not turn.done():  # cancelled
-                turn.set_result(None)
+            waiting = self._waiting.popleft()
+            if not waiting.done():  # cancelled
+                waiting.set_result(None)
                 self._renew_soon()
                 break
 
 
-_by_loop: WeakKeyDictionary[asyncio.AbstractEventLoop, _LoopTurns] = WeakKeyDictionary()
+_by_loop: WeakKeyDictionary[asyncio.AbstractEventLoop, _LoopPace] = WeakKeyDictionary()
 
 
-async def turn(size: int, encrypted: bool = False) -> None:
+async def pace(size: int, encrypted: bool = False) -> None:
     """Wait until `size` bytes may be written; to encrypt them takes as long again."""
     if size <= _SMALL:
         return
     loop = asyncio.get_running_loop()
-    await _by_loop.setdefault(loop, _LoopTurns()).take(2 * size if encrypted else size)
+    await _by_loop.setdefault(loop, _LoopPace()).take(2 * size if encrypted else size)

@@ -6,8 +6,8 @@ import asyncio
 
 import pytest
 
-from service.api.http.joined import TURN
-from service.api.http.turns import turn
+from service.api.http.joined import PORTION
+from service.api.http.pacing import pace
 
 
 def run(*sizes: int, cancelled: int = -1, encrypted: bool = False) -> list[list[int]]:
@@ -18,7 +18,7 @@ def run(*sizes: int, cancelled: int = -1, encrypted: bool = False) -> list[list[
         loop = asyncio.get_running_loop()
 
         async def write(number: int, size: int) -> None:
-            await turn(size, encrypted)
+            await pace(size, encrypted)
             rounds[-1].append(number)
 
         def count() -> None:
@@ -39,21 +39,21 @@ def run(*sizes: int, cancelled: int = -1, encrypted: bool = False) -> list[list[
 
 def test_one_large_write_a_round() -> None:
     """Seen: while 300 clients read a view, a change waited for 1.8 seconds, a count for 5.6: a round of the loop wrote to all of them."""
-    assert run(*[TURN] * 5) == [[0], [1], [2], [3], [4]]
+    assert run(*[PORTION] * 5) == [[0], [1], [2], [3], [4]]
 
 
 def test_smaller_ones_share_a_round() -> None:
-    assert run(TURN // 3, TURN // 3, TURN // 3 + 1, TURN // 3, TURN) == [[0, 1, 2], [3], [4]]
+    assert run(PORTION // 3, PORTION // 3, PORTION // 3 + 1, PORTION // 3, PORTION) == [[0, 1, 2], [3], [4]]
 
 
 def test_small_ones_pass() -> None:
-    assert run(TURN, TURN, TURN, 1000, 1 << 16)[0] == [0, 3, 4]
+    assert run(PORTION, PORTION, PORTION, 1000, 1 << 16)[0] == [0, 3, 4]
 
 
 def test_encryption_takes_as_long_again() -> None:
-    assert run(TURN // 2, TURN // 2, TURN // 2, encrypted=True) == [[0], [1], [2]]
+    assert run(PORTION // 2, PORTION // 2, PORTION // 2, encrypted=True) == [[0], [1], [2]]
 
 
 @pytest.mark.parametrize("cancelled", [1, 2, 3])
 def test_a_connection_that_ends_is_passed_over(cancelled: int) -> None:
-    assert run(*[TURN] * 4, cancelled=cancelled) == [[number] for number in range(4) if number != cancelled]
+    assert run(*[PORTION] * 4, cancelled=cancelled) == [[number] for number in range(4) if number != cancelled]
