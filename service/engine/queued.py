@@ -145,7 +145,7 @@ class Queue:
         return len(self._small) > 0
 
     def take(self, timeout: float, batches: int, changes: int, only_small: bool = False) -> list[QueuedBatch]:
-        """Remove and return the next batches of one lane, at most so many with about so many changes; of both lanes alternately, unless only
+        """Remove and return the next batches of one lane, at most so many with about so many changes; of both alternately, unless only
         small ones are wanted. [] if nothing comes within the timeout, or only jobs. What was taken before was released or put back."""
         with self._ready:
             self._only_small = only_small = only_small and not self.ends

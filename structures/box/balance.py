@@ -131,9 +131,9 @@ def gather(nodes: Nodes, C: Any, level: int, top: int, points: int, slab: Any) -
 def activate(nodes: Nodes, writing: WriteState, level: int, node: int, i: int, box: Box) -> None:
     """Build tree i of a node from its points and its first spanner, a member of that tree."""
     C, s = writing.C, box.set
-    single = level == 0 and C[layout.SELF_] != 0
+    is_self = level == 0 and C[layout.SELF_] != 0
     slab = np.zeros(0, np.int64)
-    LO, HI, TAGS, refs, here, n = gather(nodes, C, level, node, OF_EITHER if single else 1 - s, slab)
+    LO, HI, TAGS, refs, here, n = gather(nodes, C, level, node, OF_EITHER if is_self else 1 - s, slab)
     d = C[layout.DIMENSIONS]
     lows, highs = np.empty((n + 1) * d, np.int64), np.empty((n + 1) * d, np.int64)
     tags, members = np.empty(n + 1, np.int64), np.arange(n + 1)

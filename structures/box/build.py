@@ -200,9 +200,9 @@ def build_leaf(nodes: Nodes, writing: WriteState, level: int, o: int, a: int, b:
 
 
 @kernel
-def hand_down(single: bool, a: int, b: int, members: Any, ranked: NodeMembers, below: Any, tree0: Any, tree1: Any) -> tuple[int, int, int]:
+def hand_down(is_self: bool, a: int, b: int, members: Any, ranked: NodeMembers, below: Any, tree0: Any, tree1: Any) -> tuple[int, int, int]:
     """Distribute the members of a node to the child with the ends ranked [a, b): those with an end there into `below`, the members of the
-    child's trees into tree0 and tree1 (`single`: all into tree0). Returns the number of each; 0 for a tree without spanners."""
+    child's trees into tree0 and tree1 (`is_self`: all into tree0). Returns the number of each; 0 for a tree without spanners."""
     refs, left, right = ranked.given.refs, ranked.left, ranked.right
     n, n0, n1, spanners0, spanners1 = 0, 0, 0, 0, 0
     for j in members:
@@ -213,7 +213,7 @@ def hand_down(single: bool, a: int, b: int, members: Any, ranked: NodeMembers, b
             n += 1
         if not (point or spanner):
             continue
-        if single:
+        if is_self:
             tree0[n0] = refs[j] | (1 if point else 0)
             n0 += 1
             spanners0 += spanner
@@ -235,7 +235,7 @@ def build_below(nodes: Nodes, writing: WriteState, level: int, top: int, given: 
     M, W, C, refs, LO, HI, TAGS = nodes.M, nodes.W, writing.C, given.refs, given.LO, given.HI, given.TAGS
     made, used = pending.made, pending.used
     ends, ranked, order = ranked_ends(C, level, given, here)
-    single = level == 0 and C[layout.SELF_] != 0
+    is_self = level == 0 and C[layout.SELF_] != 0
     n, flat = len(refs), level + 2 == C[layout.DIMENSIONS]
     most = len(ends) // (3 * layout.FILL) + 2
     if no_room(C, 2 * most * layout.NODE_WORDS + most * words_of(C, layout.RECORD_LEVELS + level)):
@@ -268,7 +268,7 @@ def build_below(nodes: Nodes, writing: WriteState, level: int, top: int, given: 
                 child = new_node(nodes, C, 0, layout.LEAF_NODE)
                 set_child(W, o, c, child)
                 lo, hi = (a, mid) if c == 0 else (mid, b)
-                m, n0, n1 = hand_down(single, lo, hi, members, ranked, next_lists[end:], tree0, tree1)
+                m, n0, n1 = hand_down(is_self, lo, hi, members, ranked, next_lists[end:], tree0, tree1)
                 for i in range(2):
                     inside = tree0[:n0] if i == 0 else tree1[:n1]
                     if len(inside) > 0 and flat:

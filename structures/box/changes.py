@@ -98,9 +98,9 @@ def in_leaf(nodes: Nodes, writing: WriteState, sign: int, level: int, o: int, bo
     W, C = nodes.W, writing.C
     r = own_records(nodes, writing, level, records_of(W, o))
     tag = tag_of(box.key, box.slot, box.set, here)
-    single = level == 0 and C[layout.SELF_] != 0
+    is_self = level == 0 and C[layout.SELF_] != 0
     set_records(W, o, r)
-    W[2 * o + layout.ROWS] += sign * count_rows(nodes, writing, r, level, single, tag, box.lo, box.hi)
+    W[2 * o + layout.ROWS] += sign * count_rows(nodes, writing, r, level, is_self, tag, box.lo, box.hi)
     if sign > 0:
         put_record(nodes, C, r, level, tag, box.lo, box.hi)
     else:

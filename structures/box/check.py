@@ -44,7 +44,7 @@ class _Proof:
 
     def __init__(self, arena: BoxArena) -> None:
         self.arena = arena
-        self.dimensions, self.single = int(arena.C[layout.DIMENSIONS]), bool(arena.C[layout.SELF_])
+        self.dimensions, self.is_self = int(arena.C[layout.DIMENSIONS]), bool(arena.C[layout.SELF_])
         self.flat: dict[int, int] = {}
         self.nodes: dict[int, int] = {}
 
@@ -69,11 +69,11 @@ class _Proof:
             wanted = 2 * (lo <= box.left() < hi) + (lo <= box.right() < hi)
             assert here == wanted != 0, f"N1: {box} of leaf {node} says {here}, should be {wanted}"
         assert len({box for box, _ in found}) == len(found), f"N1: leaf {node} has a box twice"
-        single = self.single and level == 0
+        is_self = self.is_self and level == 0
         rows = 0
         for i, (a, here) in enumerate(found):
             for b, there in found[:i]:
-                rows += (single or a.set != b.set) and (here | there) & 2 != 0 and meet(a, b)
+                rows += (is_self or a.set != b.set) and (here | there) & 2 != 0 and meet(a, b)
         stored = self.arena.W[2 * node + layout.ROWS]
         assert rows == stored, f"N4: leaf {node} has {stored} rows, should be {rows}"
         return dict(found)
@@ -117,11 +117,11 @@ class _Proof:
 
     def trees(self, level: int, node: int, spanners: list[Box], points: list[Box]) -> None:
         """Prove that the trees of a node have the members that they should have (N3) and are sound."""
-        single = self.single and level == 0
-        for i in range(1 if single else 2):
-            wanted = {Box(0, i, b.slot, b.inputs[1:]) for b in spanners if single or b.set == i}
+        is_self = self.is_self and level == 0
+        for i in range(1 if is_self else 2):
+            wanted = {Box(0, i, b.slot, b.inputs[1:]) for b in spanners if is_self or b.set == i}
             first = len(wanted)
-            wanted |= {Box(0, 1 - i, b.slot, b.inputs[1:]) for b in points if single or b.set == 1 - i}
+            wanted |= {Box(0, 1 - i, b.slot, b.inputs[1:]) for b in points if is_self or b.set == 1 - i}
             h = 2 * node + layout.TREES + layout.TREE_WORDS * i
             if not self.arena.W[h + layout.STATE] & layout.ACTIVE:
                 assert first == 0, f"N3: tree {i} of node {node} is inactive, but has spanners"

@@ -97,7 +97,7 @@ class BoxRoot(NamedTuple):
     """A version of a structure, for reading: the root of its tree of level 0, whether it has one set, and its dimensions."""
 
     root: int
-    single: bool
+    is_self: bool
     dimensions: int
 
 
@@ -333,10 +333,10 @@ def refresh_holder(W: Any, h: int) -> None:
 class BoxArena(EntryBlocks):
     """The store of one box tree: the classes of `Arena`, which the 1-D trees use, then nodes, and the records of each level."""
 
-    def __init__(self, dimensions: int, single: bool, words: int) -> None:
+    def __init__(self, dimensions: int, is_self: bool, words: int) -> None:
         records = [TAG + (1 + 2 * (dimensions - level)) * ROOM for level in range(dimensions - 1)]
         super().__init__((LEAF_WORDS, INNER_WORDS, NODE_WORDS, *records), CONTROL_END - KEPT, words)
-        self.C[KIND], self.C[DIMENSIONS], self.C[SELF_] = PAIR, dimensions, single
+        self.C[KIND], self.C[DIMENSIONS], self.C[SELF_] = PAIR, dimensions, is_self
         self._dimensions = dimensions
         self.sampled = 0  # estimated words a box while the tree is still empty; 0: unknown
 

@@ -125,7 +125,7 @@ def meeting8(M: Any, o: int, i: int, end: int, lo: tuple[int, int], hi: tuple[in
 
 
 @kernel
-def count_rows(nodes: Nodes, writing: WriteState, o: int, level: int, single: bool, tag: int, lo: Any, hi: Any) -> int:
+def count_rows(nodes: Nodes, writing: WriteState, o: int, level: int, is_self: bool, tag: int, lo: Any, hi: Any) -> int:
     """The number of records, besides its own, with which the box makes a row here."""
     M, C = nodes.M, writing.C
     d, rows, end = C[DIMENSIONS], 0, beginning_by(nodes, o, hi[level + 1])
@@ -134,19 +134,19 @@ def count_rows(nodes: Nodes, writing: WriteState, o: int, level: int, single: bo
         while found != 0:
             e = i + lowest(found)
             found &= found - 1
-            if may_make_row(M[o + TAG + e], tag, single) and code_of(M[o + TAG + e]) != code_of(tag):
+            if may_make_row(M[o + TAG + e], tag, is_self) and code_of(M[o + TAG + e]) != code_of(tag):
                 rows += meets(M, o, e, level + 2, level, d, lo, hi)
     return rows
 
 
 @kernel
-def may_make_row(one: int, other: int, single: bool) -> bool:
+def may_make_row(one: int, other: int, is_self: bool) -> bool:
     """Whether boxes with these tags make a row of the leaf if they meet."""
-    return (single or (one ^ other) & SET_BIT != 0) and (one | other) & LEFT_HERE != 0 and key_of(one) == key_of(other)
+    return (is_self or (one ^ other) & SET_BIT != 0) and (one | other) & LEFT_HERE != 0 and key_of(one) == key_of(other)
 
 
 @kernel
-def next_row(M: Any, o: int, level: int, dimensions: int, single: bool, i: int, j: int, end: int) -> int:
+def next_row(M: Any, o: int, level: int, dimensions: int, is_self: bool, i: int, j: int, end: int) -> int:
     """The first place from j on, below `end`, of a record that makes a row with record i; they begin after it in dimension k + 1. If there
     is none, ~place where the search ended: at a record that begins beyond record i, or at `end`."""
     tag, left, right, right1 = M[o + TAG + i], M[o + ENDS + i], M[o + ENDS + ROOM + i], M[o + LEFT1 + ROOM + i]
@@ -157,7 +157,7 @@ def next_row(M: Any, o: int, level: int, dimensions: int, single: bool, i: int, 
         while found != 0:
             e = first + lowest(found)
             found &= found - 1
-            if may_make_row(M[o + TAG + e], tag, single) and both_meet(M, o, i, e, level + 2, level, dimensions):
+            if may_make_row(M[o + TAG + e], tag, is_self) and both_meet(M, o, i, e, level + 2, level, dimensions):
                 return e
         if beginning != here:
             return ~(first + count_bits(beginning))
@@ -176,13 +176,13 @@ def both_meet(M: Any, o: int, i: int, e: int, first: int, level: int, dimensions
 
 
 @kernel
-def rows_inside(nodes: Nodes, C: Any, o: int, level: int, single: bool) -> int:
+def rows_inside(nodes: Nodes, C: Any, o: int, level: int, is_self: bool) -> int:
     """The number of pairs of records that make a row."""
     M, W = nodes.M, nodes.W
     d, n, rows = C[DIMENSIONS], W[2 * o + COUNT], 0
     for i in range(n):
-        j = next_row(M, o, level, d, single, i, i + 1, n)
+        j = next_row(M, o, level, d, is_self, i, i + 1, n)
         while j >= 0:
             rows += 1
-            j = next_row(M, o, level, d, single, i, j + 1, n)
+            j = next_row(M, o, level, d, is_self, i, j + 1, n)
     return rows

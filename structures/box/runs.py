@@ -40,8 +40,8 @@ def run_changes(nodes: Nodes, writing: WriteState, state: Any, boxes: Any, emitt
     W, C = nodes.W, writing.C
     signs, entries, order, done = changes
     n, d = 0, C[layout.DIMENSIONS]
-    single = C[layout.SELF_] != 0
-    if refuses(state, entries, 1 if single else 2):
+    is_self = C[layout.SELF_] != 0
+    if refuses(state, entries, 1 if is_self else 2):
         return REFUSED
     if begins(state):
         note_boxes(boxes, signs, entries, d)
@@ -60,7 +60,7 @@ def run_changes(nodes: Nodes, writing: WriteState, state: Any, boxes: Any, emitt
             else:
                 there = present(nodes, box)
             state[BEGUN] = 1
-            item[0], item[1], item[2], item[3], item[4] = slot, key, 0 if single else 1 - s, BOTH, 2 * slot + s
+            item[0], item[1], item[2], item[3], item[4] = slot, key, 0 if is_self else 1 - s, BOTH, 2 * slot + s
             for j in range(d):
                 item[LO_ + j], item[LO_ + d + j] = lo[j], hi[j]
             ask(Z, root_of(W, layout.TOP))
@@ -68,7 +68,7 @@ def run_changes(nodes: Nodes, writing: WriteState, state: Any, boxes: Any, emitt
             if wanted and C[layout.FULL] == 0:
                 own = out0 if s == 0 else out1
                 other = out1 if s == 0 else out0
-                n = query_fill(nodes, Z, BoxRoot(root_of(W, layout.TOP), single, d), item, own, other, n, layout.EVERY_CODE)
+                n = query_fill(nodes, Z, BoxRoot(root_of(W, layout.TOP), is_self, d), item, own, other, n, layout.EVERY_CODE)
                 if Z[QUEUED] > 0:
                     return n
             if sign < 0:

@@ -75,19 +75,19 @@ def push_tree(nodes: Nodes, state: Any, level: int, dimensions: int, o: int, i: 
 
 
 @kernel
-def push_points(nodes: Nodes, state: Any, single: bool, level: int, dimensions: int, o: int, t: int) -> None:
+def push_points(nodes: Nodes, state: Any, is_self: bool, level: int, dimensions: int, o: int, t: int) -> None:
     """Push the search of the points of set t at node o: in its tree, or leaf by leaf."""
     W = nodes.W
-    alone = single and level == 0
-    i = 0 if alone else 1 - t
+    within = is_self and level == 0
+    i = 0 if within else 1 - t
     if W[2 * o + layout.TREES + layout.TREE_WORDS * i + layout.STATE] & layout.ACTIVE != 0:
-        push_tree(nodes, state, level, dimensions, o, i, 1 if alone else t)
+        push_tree(nodes, state, level, dimensions, o, i, 1 if within else t)
     else:
         push_task(state, POINTS, level, o, 0, t)
 
 
 @kernel
-def expand(nodes: Nodes, state: Any, single: bool, dimensions: int, level: int, root: int, t: int, item: Any) -> None:
+def expand(nodes: Nodes, state: Any, is_self: bool, dimensions: int, level: int, root: int, t: int, item: Any) -> None:
     """Push the searches that a tree of nodes requires for the item."""
     M, W = nodes.M, nodes.W
     mode = item[MODE] if level == 0 else BOTH
@@ -107,7 +107,7 @@ def expand(nodes: Nodes, state: Any, single: bool, dimensions: int, level: int, 
         if fork == 0 and mode != BEFORE and left != goes_right(M, o, key, high, end):
             fork = o
         elif fork != 0 and not left:
-            push_points(nodes, state, single, level, dimensions, child_of(W, o, 1), t)
+            push_points(nodes, state, is_self, level, dimensions, child_of(W, o, 1), t)
         o = child_of(W, o, left)
     if fork == 0:
         return
@@ -115,7 +115,7 @@ def expand(nodes: Nodes, state: Any, single: bool, dimensions: int, level: int, 
     while W[2 * o + layout.FLAGS] & layout.LEAF_NODE == 0:
         state[STEPS] += 1
         if goes_right(M, o, key, high, end):
-            push_points(nodes, state, single, level, dimensions, child_of(W, o, 0), t)
+            push_points(nodes, state, is_self, level, dimensions, child_of(W, o, 0), t)
             o = child_of(W, o, 1)
         else:
             o = child_of(W, o, 0)
@@ -145,12 +145,12 @@ def partners_of(item: Any, slots: Any, lo: int, hi: int) -> int:
 def scan(nodes: Nodes, state: Any, tree: BoxRoot, task: Task, item: Any, out: Any, n: int) -> int:
     """Write the wanted records of a leaf, from out[n] on."""
     M, W, what, level, t = nodes.M, nodes.W, task.what, task.level, task.set
-    single, d = tree.single, tree.dimensions
+    is_self, d = tree.is_self, tree.dimensions
     o = records_of(W, task.node)
     mode = item[MODE] if level == 0 else BOTH
     key = item[KEY_] if level == 0 else 0
     lo, hi = item[LO_ : LO_ + d], item[LO_ + d : LO_ + 2 * d]
-    alone = single and level == 0
+    within = is_self and level == 0
     if what == POINTS:
         least, most = NEG_INF, POS_INF
     elif what == RIGHT_LEAF or mode == WITHIN:
@@ -168,7 +168,7 @@ def scan(nodes: Nodes, state: Any, tree: BoxRoot, task: Task, item: Any, out: An
             i = first + lowest(found)
             found &= found - 1
             tag = M[o + TAG + i]
-            if not (alone or code_of(tag) & 1 == t) or key_of(tag) != key and what != POINTS:
+            if not (within or code_of(tag) & 1 == t) or key_of(tag) != key and what != POINTS:
                 continue
             if what != LEFT_LEAF:
                 asked = tag & LEFT_HERE != 0
@@ -180,7 +180,7 @@ def scan(nodes: Nodes, state: Any, tree: BoxRoot, task: Task, item: Any, out: An
                 asked = True
             if asked and meets(M, o, i, level + 2, level, d, lo, hi):
                 slot = code_of(tag) >> 1
-                if not single or is_partner(item, slot):
+                if not is_self or is_partner(item, slot):
                     out[n] = slot
                     n += 1
     if n > start:
@@ -194,7 +194,7 @@ def query_fill(nodes: Nodes, state: Any, tree: BoxRoot, items: Any, own: Any, ot
     """Continue with the items from state[ITEM_AT] on (the first has begun), and write (item's slot, hit) from place n on. Ends when all are
     done (state[QUEUED] is 0), when fewer than B + ROOM places are left, or after about `budget` steps. Returns the number of rows written
     so far. O(log**d n) steps to a first row and between two, besides O(CAP) a leaf."""
-    W, single, d = nodes.W, tree.single, tree.dimensions
+    W, is_self, d = nodes.W, tree.is_self, tree.dimensions
     words, ends = LO_ + 2 * d, items[:0]
     last, start = len(items) // words - 1, state[STEPS]
     while len(other) - n > B + layout.ROOM and state[STEPS] - start <= budget:
@@ -218,18 +218,18 @@ def query_fill(nodes: Nodes, state: Any, tree: BoxRoot, items: Any, own: Any, ot
             if state[DEPTH] == 0:
                 state[FLAT_IS_ON] = 0
                 state[QUEUED] -= 1
-            if single and m > n:
+            if is_self and m > n:
                 m = partners_of(item, other, n, m)
                 if m == n:
                     state[LAST], state[GAP] = at, gap
         else:
             state[QUEUED] -= 1
             if what == NODES:
-                expand(nodes, state, single, d, level, o, item[SET_] if level == 0 else t, item)
+                expand(nodes, state, is_self, d, level, o, item[SET_] if level == 0 else t, item)
             elif what == POINTS and W[2 * o + layout.FLAGS] & layout.LEAF_NODE == 0:
                 state[STEPS] += 1
-                push_points(nodes, state, single, level, d, child_of(W, o, 1), t)
-                push_points(nodes, state, single, level, d, child_of(W, o, 0), t)
+                push_points(nodes, state, is_self, level, d, child_of(W, o, 1), t)
+                push_points(nodes, state, is_self, level, d, child_of(W, o, 0), t)
             else:
                 m = scan(nodes, state, tree, task, item, other, n)
         for j in range(n, m):

@@ -80,9 +80,9 @@ class BoxTree(EntryTree[BoxArena]):
         space in 8-byte words (not memory). ValueError: not 2 to 8 dimensions, or another kind."""
         if not 2 <= dimensions <= MOST_DIMENSIONS or kind not in ("pair", "self"):
             raise ValueError(f"no structure for {kind!r} in {dimensions} dimensions")
-        self.dimensions, self._single = dimensions, kind == "self"
-        sets = 1 if self._single else 2
-        super().__init__(BoxArena(dimensions, self._single, words), sets, 2, np.zeros(SEARCH + query_words(dimensions), np.int64))
+        self.dimensions, self._is_self = dimensions, kind == "self"
+        sets = 1 if self._is_self else 2
+        super().__init__(BoxArena(dimensions, self._is_self, words), sets, 2, np.zeros(SEARCH + query_words(dimensions), np.int64))
         self._arrays = self.arena.nodes, self.arena.writing
         plant(*self._arrays)
         self._boxes, self._slots = np.empty((sets, 0, 2 * dimensions), np.int64), 0  # by slot: left[d], right[d]
@@ -118,7 +118,7 @@ class BoxTree(EntryTree[BoxArena]):
         except MemoryError:
             if n < _SAMPLE:
                 raise
-            sample = BoxTree(self.dimensions, "self" if self._single else "pair")
+            sample = BoxTree(self.dimensions, "self" if self._is_self else "pair")
             some = Entries(*(column[np.random.default_rng(n).choice(n, _SAMPLE, replace=False)] for column in entries))
             sample.bulk_load(1, some._replace(slot=np.arange(_SAMPLE, dtype=np.int32)))
             self.arena.sampled = 2 * sample.arena.live_bytes // (8 * _SAMPLE)  # twice: a larger tree has more levels
@@ -233,7 +233,7 @@ class BoxTree(EntryTree[BoxArena]):
             entries, lo, hi = entries.take(inside), lo[inside], hi[inside]
         s = entries.only_set() if len(entries.set) else 0
         codes = 2 * entries.slot.astype(np.int64) + s
-        items = items_of(entries.slot, entries.key, 0 if self._single else 1 - s, BOTH, codes, lo, hi)
+        items = items_of(entries.slot, entries.key, 0 if self._is_self else 1 - s, BOTH, codes, lo, hi)
         return QueryCursor(self.arena, root, items, s == 1)
 
     @property

@@ -85,10 +85,10 @@ def rows_of_record(nodes: Nodes, state: Any, tree: BoxRoot, q: int, out0: Any, o
     if level == 0 and state[ONLY] != ANY_KEY and key_of(tag) != state[ONLY]:
         return n
     code = code_of(tag)
-    alone, end, e = tree.single and level == 0, W[2 * o + layout.COUNT], i
-    own, other = (out0, out1) if alone or code & 1 == 0 else (out1, out0)
+    within, end, e = tree.is_self and level == 0, W[2 * o + layout.COUNT], i
+    own, other = (out0, out1) if within or code & 1 == 0 else (out1, out0)
     while True:
-        j = next_row(M, o, level, d, alone, i, e + 1, end)
+        j = next_row(M, o, level, d, within, i, e + 1, end)
         state[STEPS] += (j if j >= 0 else ~j) - e
         if j < 0:
             return n

@@ -72,7 +72,7 @@ def room_for(count: int, dimensions: int = 1) -> Entries:
     return Entries(*(np.empty(size, kind) for size, kind in zip(wide_enough, kinds, strict=True)))
 
 
-ALONE = np.zeros(1, np.int64)  # the order of a single entry; never written
+ORDER_OF_ONE = np.zeros(1, np.int64)  # the order of one entry; never written
 NO_ENTRIES = Entries(*(np.empty(0, kind) for kind in (np.uint8, np.int32, np.int64, np.int64, np.int32)))
 
 
@@ -159,7 +159,7 @@ def tree_order(sets: np.ndarray, keys: np.ndarray, lefts: np.ndarray, slots: np.
     """Return the places of the entries in the tree's order, (key, left, slot code). O(n log n)."""
     n = len(keys)
     if n == 1:
-        return ALONE
+        return ORDER_OF_ONE
     if n == 0:
         return np.empty(0, np.int64)
     codes = 2 * slots.astype(np.int64) + sets

@@ -95,7 +95,7 @@ class Matching:
     def apply(self, version: int, moves: Moves, limit: int | None) -> Deltas:
         """Apply these changes one after another, as `version`. Each reports its delta relative to the state left by the changes before it:
         slots of rows that come, ~slots of rows that go. The changes of a version must be in the order of the kinds of `runs.py`, or of
-        `STEPS_ALONE` there.
+        `STEPS_UNMATCHED` there.
 
         Deltas of more than `limit` rows that fill more than a chunk are abandoned; None: no deltas are reported. KeyError: a row to be
         deleted is not there, and the structure is damaged. MemoryError, TypeError, ValueError: nothing was done.

@@ -29,7 +29,7 @@ from structures.ordered.tree import put as take_in
 OUTER_MOVE, PARTNER_MOVE, OUTER_DELETE, PARTNER_INSERT, PARTNER_DELETE, OUTER_INSERT = range(6)
 # Where rows without a partner are reported, the kinds of a step may be applied in the order in which they lie, so that their leaves are
 # visited together: a row that goes or comes may then flip in addition, but is still reported once.
-STEPS_ALONE = np.array([0, 1, 2, 2, 3, 3], np.int8)
+STEPS_UNMATCHED = np.array([0, 1, 2, 2, 3, 3], np.int8)
 LONELY = KEY_MAX - 1  # the key of rows that can have no partner
 BASE, EMITS_MATCHED, FLIPS, SEARCH = range(RUN_WORDS, RUN_WORDS + 4)  # words of the state; BASE: 1 if each row is its own partner
 HITS = 4 * B  # most hits of a search at once

@@ -91,13 +91,13 @@ def push_source(nodes: Nodes, state: Any, o: int, key0: int, next0: int, key1: i
     M, W = nodes.M, nodes.W
     f = FRAMES + FRAME * state[DEPTH]
     state[f], state[f + 3], state[f + 4], state[f + 5], state[f + 6] = o, key0, next0, key1, next1
-    single = state[KIND_] == SELF
+    is_self = state[KIND_] == SELF
     live = W[2 * o + LIVE_CHILDREN]
     mask = 0
     for c in range(W[2 * o + CHILDREN] - 1, -1, -1):
         kr0, kl0, l0 = W[2 * o + KR + c], W[2 * o + KL + c], M[o + ML + c]
         kr1, kl1, l1 = W[2 * o + KR + F + c], W[2 * o + KL + F + c], M[o + ML + F + c]
-        if single:
+        if is_self:
             enter = not_before(kr0, M[o + MR + c], key0, next0)
         else:
             enter = not_before(kr0, M[o + MR + c], key1, next1) or not_before(kr1, M[o + MR + F + c], key0, next0)

@@ -1,4 +1,4 @@
-"""Single changes of a join tree, one after another, each with its delta.
+"""Changes of rows of a join tree, one after another, each with its delta.
 
 A deleted row reports its rows before it is removed, an inserted one after it is added; only rows that are in the join are visited. Rows
 that a part ends are reported before the trees of full rows change, rows that it adds afterwards. Costs: as `spread`, and the delta's rows.
@@ -40,7 +40,7 @@ BEFORE, ENDED, BROUGHT, AFTER, DONE = range(1, 6)  # run[BEGUN]: the rows of a c
 
 
 @arrays("int8[::1]", "int64[::1]", "int32[::1]", "int32[::1]", "int64[::1]")
-class SingleChanges(NamedTuple):
+class RowChanges(NamedTuple):
     """Change number i: alias positions[i] loses the row at old[i] (DELETE), gains the one at new[i] (INSERT), or has it move (MOVE).
     done[i]: the rows written when it was done."""
 
@@ -51,9 +51,9 @@ class SingleChanges(NamedTuple):
     done: np.ndarray
 
 
-@kernel("int64(Nodes, WriteState, Tables, JoinTreeWalk, SpreadState, SingleChanges, int32[:,::1], boolean)")
-def run_singles(
-    nodes: Nodes, writing: WriteState, tables: Tables, walking: JoinTreeWalk, spreading: SpreadState, singles: SingleChanges, out: Any,
+@kernel("int64(Nodes, WriteState, Tables, JoinTreeWalk, SpreadState, RowChanges, int32[:,::1], boolean)")
+def run_changes(
+    nodes: Nodes, writing: WriteState, tables: Tables, walking: JoinTreeWalk, spreading: SpreadState, changes: RowChanges, out: Any,
     deltas: bool,
 ) -> int:  # fmt: skip
     """Apply the changes from number run[AT] on until all are done or out, int32[t, rows], is full. Returns the number of delta rows
@@ -64,7 +64,7 @@ def run_singles(
     """
     state, run, rows = walking.state, spreading.Z[RUN:], spreading.rows
     reading = JoinTreeWalk(tables.T, walking.PATHS, tables.LINKS[:0], state, walking.lists)
-    signs, positions, old, new, done = singles.signs, singles.positions, singles.old, singles.new, singles.done
+    signs, positions, old, new, done = changes.signs, changes.positions, changes.old, changes.new, changes.done
     n = 0
     while run[AT] < len(signs):
         i = run[AT]

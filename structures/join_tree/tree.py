@@ -48,7 +48,7 @@ from structures.core.entries import Entries, tree_order
 from structures.core.kernel import compiled
 from structures.core.reserve import SLOTS, reserve
 from structures.core.runs import Sink, report
-from structures.join_tree.changes import CHANGES_WORDS, RUN, SingleChanges, run_singles
+from structures.join_tree.changes import CHANGES_WORDS, RUN, RowChanges, run_changes
 from structures.join_tree.check import check_join
 from structures.join_tree.cursors import CodeScan, JoinCursor, Start, TreeScan
 from structures.join_tree.layout import MOST, TREE_VERSION, TREE_WORDS, WORDS, has_own_live_tree, read_positions
@@ -67,7 +67,7 @@ from structures.join_tree.walk import hold
 from structures.ordered.search import STEPS
 from structures.ordered.tree import build
 
-__all__ = ["JoinCursor", "JoinTree", "Port", "Roots", "SingleChanges"]
+__all__ = ["JoinCursor", "JoinTree", "Port", "Roots", "RowChanges"]
 
 _CHUNK = 1 << 16
 _NO_WINDOW = np.empty((0, 2), np.int64)
@@ -155,16 +155,16 @@ class JoinTree(JoinTables):
         """Return int64[n]: the places of described rows of an alias in the best order for changing them."""
         return self._order(self.base[alias], slots)
 
-    def apply(self, version: int, singles: SingleChanges, ticks: np.ndarray, sink: Sink | None) -> None:
-        """Apply changes of able rows one after another (`run_singles`), as `version`; singles.done: zeros. Each reports its delta relative
+    def apply(self, version: int, changes: RowChanges, ticks: np.ndarray, sink: Sink | None) -> None:
+        """Apply changes of able rows one after another (`run_changes`), as `version`; changes.done: zeros. Each reports its delta relative
         to the state left by the changes before it, rows that come and rows that go (`is_inserted`). ticks: int64[n], ascending."""
         self._begin(version)
         given = (*self._arrays, self._tables, self._newest, self._spreading)
 
         def go_on(end: int, deltas: bool) -> int:
-            return int(compiled(run_singles)(*given, singles._replace(signs=singles.signs[:end]), self._out, deltas))
+            return int(compiled(run_changes)(*given, changes._replace(signs=changes.signs[:end]), self._out, deltas))
 
-        report(self._Z[RUN:], singles.done, self._out, go_on, ticks, sink)
+        report(self._Z[RUN:], changes.done, self._out, go_on, ticks, sink)
 
     # --- reading
 

@@ -11,7 +11,7 @@ import numpy as np
 
 from structures.core.entries import INSERT
 from structures.index.indexes import Entries
-from structures.join_tree.tree import JoinCursor, JoinTree, Port, SingleChanges
+from structures.join_tree.tree import JoinCursor, JoinTree, Port, RowChanges
 from tests.benchmarks.figures import Figure, Scale
 from tests.benchmarks.measured_natural import Data, measure
 from tests.benchmarks.measured_tree import NO_PINS, Note
@@ -84,7 +84,7 @@ class Live:
                 self._inserted(position, entries.take(first + np.flatnonzero((signs[some] == INSERT) & (positions[some] == position))))
             slots = entries.slot[some]
             numbers = np.arange(len(slots))
-            self.tree.apply(self.version, SingleChanges(signs[some], positions[some], slots, slots, np.zeros_like(numbers)), numbers, sink)
+            self.tree.apply(self.version, RowChanges(signs[some], positions[some], slots, slots, np.zeros_like(numbers)), numbers, sink)
             self.tree.reclaim(self.version, NO_PINS)
         return sum(emitted)
 

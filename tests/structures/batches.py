@@ -11,7 +11,7 @@ from structures.core.entries import DELETE, ENTER, INSERT, LEAVE, Entries
 from structures.core.entry_tree import EntryRoot, EntryTree
 from structures.index.indexes import NO_ENTRIES, OrderedIndexes, Run
 from structures.index.indexes import Entries as Tuples
-from structures.join_tree.tree import JoinTree, SingleChanges
+from structures.join_tree.tree import JoinTree, RowChanges
 
 
 def apply_batch(
@@ -65,7 +65,7 @@ def apply_to_join(
         return 0 if all(sink(sign, rows[:, is_inserted == sign]) for sign in (False, True)) else 1
 
     n = len(slots)
-    singles = SingleChanges(np.full(n, INSERT if inserted else DELETE, np.int8), np.full(n, alias), slots, slots, np.zeros(n, np.int64))
+    singles = RowChanges(np.full(n, INSERT if inserted else DELETE, np.int8), np.full(n, alias), slots, slots, np.zeros(n, np.int64))
     tree.apply(version, singles, np.zeros(n, np.int64), None if sink is None else emitted)
 
 

@@ -151,7 +151,7 @@ STRUCTURES = {
             Canary("structures.box.changes", "repair", "lambda nodes, writing, level, h, key, value, tie: None"),
             Canary("structures.box.changes", "activate", "lambda nodes, writing, level, node, i, box: None", 2),
             Canary("structures.box.changes", "as_point", "lambda nodes, writing, stack, n, level, o, s: n"),
-            Canary("structures.box.changes", "count_rows", "lambda nodes, writing, o, level, single, tag, lo, hi: 0"),
+            Canary("structures.box.changes", "count_rows", "lambda nodes, writing, o, level, is_self, tag, lo, hi: 0"),
             Canary("structures.box.balance", "drop_flat", "lambda nodes, writing, root, height: None"),
             Canary(
                 "structures.box.build",
@@ -162,7 +162,7 @@ STRUCTURES = {
             Canary("structures.box.rotation", "is_free", "lambda W, C, level, light, heavy, inner, wide: True"),
             Canary("structures.box.rotation", "is_wide", "lambda M, C, level, slab, c, o: True"),
             Canary("structures.box.layout", "note_length", "lambda C, lo, hi: None"),
-            Canary("structures.box.search", "push_points", "lambda nodes, state, single, level, dimensions, o, t: None"),
+            Canary("structures.box.search", "push_points", "lambda nodes, state, is_self, level, dimensions, o, t: None"),
             Canary("structures.box.walk", "goes_right", "lambda M, o, key, value, tie: key > M[o + 10]"),
             PIN_IGNORED,
         ),

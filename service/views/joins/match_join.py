@@ -34,7 +34,7 @@ from service.views.joins.protocol import Bounds, Defaults, Enumeration, Join, St
 from service.views.joins.slots_cursor import SlotsCursor
 from service.views.joins.two_inputs import TwoInputs
 from structures.event_tree.matching import LONELY, Matching
-from structures.event_tree.runs import STEPS_ALONE
+from structures.event_tree.runs import STEPS_UNMATCHED
 from structures.interval.cursors import GivenCursor
 
 _NO_ROWS = np.empty((1, 0), np.int32)
@@ -56,7 +56,7 @@ class MatchedInputs(TwoInputs):
         ((_, wanted),) = kept.tests[0]
         assert support.plan is not None
         if not wanted:
-            self.steps = STEPS_ALONE
+            self.steps = STEPS_UNMATCHED
         self.matching = Matching(wanted, support.plan.shape == "self_not_equal")
 
     def build(self, version: int, progress: Callable[[float], None]) -> None:

@@ -35,7 +35,7 @@ from structures.core.encoding import NEG_INF, POS_INF
 from structures.join_tree import layout
 from structures.join_tree.changes import MOVE
 from structures.join_tree.cursors import GivenRows, Start
-from structures.join_tree.tree import JoinTree, Port, Roots, SingleChanges
+from structures.join_tree.tree import JoinTree, Port, Roots, RowChanges
 
 _NO_WINDOW = np.empty((0, 2), np.int64)
 _SIGNS = SIGNS.copy()
@@ -201,7 +201,7 @@ class TreeJoin(Defaults):
             return
         positions = np.repeat(np.array([position for _, position, _ in work]), [len(some.offsets) for _, _, some in work])[found.order]
         old, new = np.concatenate([some.old for _, _, some in work]), np.concatenate([some.new for _, _, some in work])
-        singles = SingleChanges(_SIGNS[found.kinds], positions, old[found.order], new[found.order], np.zeros(len(positions), np.int64))
+        changes = RowChanges(_SIGNS[found.kinds], positions, old[found.order], new[found.order], np.zeros(len(positions), np.int64))
 
         def emit(sink: Sink, at: Indices, rows: npt.NDArray[np.int32]) -> int:
             offsets, inserted_rows = found.offsets[at], found.kinds[at] == INSERT
@@ -209,7 +209,7 @@ class TreeJoin(Defaults):
                 inserted_rows = self._is_inserted(positions[at], inserted_rows, rows)
             return 0 if sink(offsets, inserted_rows, tuple(rows)) else offsets.item(-1) + 1
 
-        self.tree.apply(version, singles, found.offsets, None if sink is None else partial(emit, sink))
+        self.tree.apply(version, changes, found.offsets, None if sink is None else partial(emit, sink))
 
     def _selected(self, input: Input, part: DividedRun) -> DividedRun:
         """Drop the rows that the filters exclude."""

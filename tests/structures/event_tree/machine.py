@@ -150,10 +150,10 @@ class MatchMachine(SidesMachine):
 
     @rule(shapes=st.lists(SHAPES, max_size=12), data=st.data(), in_steps=st.booleans())
     def batch(self, shapes: list[tuple[bool, int, int, int]], data: st.DataObject, in_steps: bool) -> None:
-        """All as one version: a row that stays flips at most once. `in_steps`: by `STEPS_ALONE`, and within a step in any order."""
+        """All as one version: a row that stays flips at most once. `in_steps`: by `STEPS_UNMATCHED`, and within a step in any order."""
         changes = sorted(change for mine in self.drawn(data, shapes) for change in mine)
         if in_steps and not self.emits_matched:
-            changes = sorted(data.draw(st.permutations(changes)), key=lambda change: int(runs.STEPS_ALONE[change[0]]))
+            changes = sorted(data.draw(st.permutations(changes)), key=lambda change: int(runs.STEPS_UNMATCHED[change[0]]))
         before, moved = self.wanted(), {former: one.slot for kind, one, former in changes if kind == runs.OUTER_MOVE}
         found = self.change(changes, 1 << 40)
         for change in changes:

@@ -15,7 +15,7 @@ from structures.core.entries import DELETE, INSERT
 from structures.join_tree.changes import MOVE
 from structures.join_tree.cursors import GivenRows, Start
 from structures.join_tree.layout import ABSENT, EXISTS, OPTIONAL, REQUIRED
-from structures.join_tree.tree import JoinTree, Port, SingleChanges
+from structures.join_tree.tree import JoinTree, Port, RowChanges
 from tests.naive.tree_join import Rows, Seen, join
 from tests.structures.batches import apply_to_join
 from tests.structures.machines import Reading, ReadingMachine, Row, read_all, transposed
@@ -177,7 +177,7 @@ class JoinMachine(ReadingMachine):
             last = int(at[-1])
             return 0 if limit is None or sum(rows.shape[1] for rows in emitted[last]) <= limit else last + 1
 
-        singles = SingleChanges(signs, np.array([u for _, u, _ in changes], np.int64), slots, slots, np.zeros(len(signs), np.int64))
+        singles = RowChanges(signs, np.array([u for _, u, _ in changes], np.int64), slots, slots, np.zeros(len(signs), np.int64))
         self.tree.apply(self.version, singles, np.arange(len(signs)), None if limit is None else sink)
         self.tree._out = room
         for i, (sign, alias, slot) in enumerate(changes):
@@ -213,7 +213,7 @@ class JoinMachine(ReadingMachine):
             before, behind = np.array(slots, np.int32), np.array(after, np.int32)
             some = self.tree.able(alias, behind)
             n = int(some.sum())
-            singles = SingleChanges(np.full(n, MOVE, np.int8), np.full(n, alias), before[some], behind[some], np.zeros(n, np.int64))
+            singles = RowChanges(np.full(n, MOVE, np.int8), np.full(n, alias), before[some], behind[some], np.zeros(n, np.int64))
             self.tree.apply(self.version, singles, np.zeros(n, np.int64), None)
         self._validate()
 
