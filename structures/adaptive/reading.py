@@ -33,16 +33,16 @@ class Reader(IndexReader):
         return True if min(root.counts) == 0 else None
 
     def partners(self, root: AdaptiveRoot, position: int, entries: Entries) -> AdaptiveCursor:
-        """The rows in which atom number `position` is one of these entries, in their order, which are not looked up."""
+        """The rows in which atom `position` is one of these entries, in their order, which are not looked up."""
         return self._below(root, position, entries, True)
 
     def of_key(self, root: AdaptiveRoot, position: int, coordinates: Sequence[int]) -> AdaptiveCursor:
-        """The rows in which atom number `position` has these values in all its variables."""
+        """The rows in which atom `position` has these values in all its variables."""
         return self._below(root, position, self._entry(position, coordinates), False)
 
     @abstractmethod
     def _below(self, root: AdaptiveRoot, position: int, items: Entries, given: bool) -> AdaptiveCursor:
-        """The rows in which atom number `position` has the values of these items, and, if `given`, their slots."""
+        """The rows in which atom `position` has the values of these items, and, if `given`, their slots."""
 
     @property
     def own_bytes(self) -> int:

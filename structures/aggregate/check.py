@@ -42,8 +42,8 @@ def _check_limbs(plan: Plan, store: Store, codes: int) -> None:
         if kind == FLOAT_SUM:
             mine = store.cells[:codes][store.cells[:codes, w + exact.SIZE] > 0]
             extents += zip(mine[:, w + exact.START].tolist(), mine[:, w + exact.SIZE].tolist(), strict=True)
-    for number, size in enumerate(exact.SIZES):
-        start = int(store.limbs.control[exact.FREE + number])
+    for index, size in enumerate(exact.SIZES):
+        start = int(store.limbs.control[exact.FREE + index])
         while start:
             extents.append((start, size))
             start = int(store.limbs.store[start])

@@ -113,7 +113,7 @@ class Products:
         self._words = relations + DIGITS * len(self.sums)
         self._most = min(most_keys, MEMORY // (8 * self._words))
         cells = reserve(8 * self._most * self._words, np.int64).reshape(self._most, self._words)
-        placed = [(owner, weight, relations + DIGITS * number) for number, (owner, weight) in enumerate(self.sums)]
+        placed = [(owner, weight, relations + DIGITS * index) for index, (owner, weight) in enumerate(self.sums)]
         self._store = Store(cells, np.array(placed, np.int64).reshape(-1, 3), np.zeros(CONTROL_WORDS, np.int64))
 
     def require(self, keys: int) -> None:

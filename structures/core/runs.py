@@ -39,7 +39,7 @@ class Deltas(NamedTuple):
 
 
 Sink = Callable[[np.ndarray, np.ndarray], int]
-"""Takes rows (int32[t, n], which it may keep), and for each the number of the change that reports it. Returns a tick: of changes before it
+"""Takes rows (int32[t, n], which it may keep), and for each the index of the change that reports it. Returns a tick: of changes before it
 no more rows are wanted (0: of all). They are made all the same."""
 
 
@@ -96,7 +96,7 @@ def gather(
     """Make the n changes of a run. Its kernel notes in done (int64[n]) the number of rows reported when each was done. Returns the deltas.
 
     state: int64[>= RUN_WORDS]: AT says where the kernel is, the other words are the kernel's own; all are zero when it begins. `go_on(end,
-    deltas)` makes changes up to number `end` (excluded) until `out` is full, and returns the number of rows reported. Deltas of more than
+    deltas)` makes changes up to index `end` (excluded) until `out` is full, and returns the number of rows reported. Deltas of more than
     `limit` rows that fill more than `out` are given up; limit None: no deltas are computed. Cost: that of the changes, and a copy of their
     deltas.
     """

@@ -67,7 +67,7 @@ class One(NamedTuple):
 
 @kernel("int64(Trees, Scratch, int64[:,::1], Moves, boolean)")
 def run_moves(trees: Trees, scratch: Scratch, out: Any, moves: Moves, deltas: bool) -> int:
-    """Apply the changes from number state[AT] on until all are done or `out` is full. Returns the number of stretches reported: slot
+    """Apply the changes from index state[AT] on until all are done or `out` is full. Returns the number of stretches reported: slot
     (~slot: it goes), start, last. O(log n) a change, and for each stretch visited."""
     state = scratch.state
     n = 0

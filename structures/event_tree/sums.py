@@ -140,7 +140,7 @@ def covered(tree: Tree, key: int, at: int, t: int, totals: Any) -> tuple[int, in
 
 @kernel
 def measure(tree: Tree, both: TreePair, changes: EventChanges, i: int, measured: Measures) -> None:
-    """Measure what change number i adds or removes, where the partners are in this tree."""
+    """Measure what change i adds or removes, where the partners are in this tree."""
     totals, role, Z = both.totals, changes.role[i], both.Z
     key, left, right = wide(changes.key[i]), changes.left[i], changes.right[i]
     common_low, common_high = wide(0), wide(0)
@@ -185,7 +185,7 @@ def give(tree: Tree, both: TreePair, changes: EventChanges, i: int) -> None:
 
 @kernel
 def make(own: Tree, other: Tree, both: TreePair, changes: EventChanges, i: int, measured: Measures) -> None:
-    """Apply change number i, of an interval of `own`, whose partners are in `other`. For a set with itself they are the same tree, without
+    """Apply change i, of an interval of `own`, whose partners are in `other`. For a set with itself they are the same tree, without
     the interval."""
     kind, key, slot = changes.kind[i], wide(changes.key[i]), wide(changes.slot[i])
     left, right = changes.left[i], changes.right[i]

@@ -75,7 +75,7 @@ class Hits(NamedTuple):
 
 @kernel
 def change_row(inputs: VisitInputs, changes: EventChanges, i: int, measured: Measures) -> None:
-    """Apply change number i, of a row."""
+    """Apply change i, of a row."""
     kind, key, left, right = changes.kind[i], wide(changes.key[i]), changes.left[i], changes.right[i]
     measured.rows[i] = 0
     if kind == MOVE or kind == DELETE:
@@ -90,7 +90,7 @@ def change_row(inputs: VisitInputs, changes: EventChanges, i: int, measured: Mea
 
 @kernel
 def change_partner(inputs: VisitInputs, changes: EventChanges, i: int) -> None:
-    """Apply change number i, of a partner."""
+    """Apply change i, of a partner."""
     tree, kind = inputs.both.first, changes.kind[i]
     key, left, right, slot = wide(changes.key[i]), changes.left[i], changes.right[i], wide(changes.slot[i])
     if kind == MOVE or kind == DELETE:
@@ -103,7 +103,7 @@ def change_partner(inputs: VisitInputs, changes: EventChanges, i: int) -> None:
 
 @kernel("int64(VisitInputs, EventChanges, Measures, Hits)")
 def follow(inputs: VisitInputs, changes: EventChanges, measured: Measures, hits: Hits) -> int:
-    """Apply the changes from number run[AT] on, until all are done or there is no room for hits. Returns the number of hits. O(log n) a
+    """Apply the changes from index run[AT] on, until all are done or there is no room for hits. Returns the number of hits. O(log n) a
     change, O(1) a hit."""
     run, Z, C, n = inputs.run, inputs.Z, inputs.writing.C, wide(0)
     while run[AT] < len(changes.kind):

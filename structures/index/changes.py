@@ -188,7 +188,7 @@ def write_entry(tree: IndexTree, o: int, i: int, coordinates: Any, start: int, s
 
 @kernel
 def is_at(nodes: Nodes, arity: int, o: int, i: int, coordinates: Any, start: int, slot: int) -> bool:
-    """Whether entry number i of leaf o is this one."""
+    """Whether entry i of leaf o is this one."""
     M, W = nodes.M, nodes.W
     room = layout.LEAF_ROOM[arity]
     return i < count_of(W, o) and W[slot_at(o, arity, room) + i] == slot and same(M, o, room, i, coordinates, start, 1, arity)

@@ -35,8 +35,8 @@ def entries_of(arena: IndexArena, arity: int, o: int, top: bool, seen: dict[int,
     assert (2 if top else max(2, INNER_ROOM[arity] // 4)) <= len(items) <= INNER_ROOM[arity], f"X3: node {o} has {len(items)} children"
     found: list[Entry] = []
     for c, item in enumerate(items):
-        number, count = item[arity + 1 :]
-        child = BLOCK * number
+        block, count = item[arity + 1 :]
+        child = BLOCK * block
         assert int(arena.W[2 * child + LEVEL]) == level - 1, f"X2: child {c} of node {o} is of another level"
         below = entries_of(arena, arity, child, False, seen)
         assert len(below) == count, f"X2: node {o} says {count} entries below child {c}, there are {len(below)}"

@@ -69,10 +69,10 @@ class IndexReader(ABC):
 
     @abstractmethod
     def partners(self, root: Any, position: int, entries: Entries) -> Cursor:
-        """The rows in which atom number `position` is one of these entries, in their order, which are not looked up."""
+        """The rows in which atom `position` is one of these entries, in their order, which are not looked up."""
 
     def _entry(self, position: int, coordinates: Sequence[int]) -> Entries:
-        """The values of all variables of atom number `position`, without a slot. ValueError: the number of values is wrong."""
+        """The values of all variables of atom `position`, without a slot. ValueError: the number of values is wrong."""
         variables = self.members[self.first[position]].variables
         if len(coordinates) != len(variables):
             raise ValueError(f"atom {position} has {len(variables)} variables, {len(coordinates)} are given")

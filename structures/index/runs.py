@@ -16,7 +16,7 @@ from structures.index.search import Items
 
 @kernel
 def change(nodes: Nodes, writing: WriteState, h: int, sign: int, items: Items, e: int) -> int:
-    """Insert (sign > 0) or delete entry number e. Returns what `put` or `cut` does. C[MISSING] counts changes that could not be made."""
+    """Insert (sign > 0) or delete entry e. Returns what `put` or `cut` does. C[MISSING] counts changes that could not be made."""
     C = writing.C
     coordinates, start, slot = items.coordinates, e * items.width, wide(items.slots[e])
     common = put(nodes, writing, h, coordinates, start, slot) if sign > 0 else cut(nodes, writing, h, coordinates, start, slot)

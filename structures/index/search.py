@@ -175,7 +175,7 @@ def next_entry(nodes: Nodes, root: int, arity: int, leaf: int, i: int) -> tuple[
 
 @kernel
 def group_end(nodes: Nodes, leaf: int, arity: int, i: int, coordinates: Any, start: int, step: int, length: int) -> int:
-    """The place after the last entry of the leaf with these coordinates; entry number i has them."""
+    """The place after the last entry of the leaf with these coordinates; entry i has them."""
     M, W = nodes.M, nodes.W
     room, n = LEAF_ROOM[arity], count_of(W, leaf)
     few = min(n, i + _FEW_OF_GROUP)

@@ -56,7 +56,7 @@ def run_changes(
     nodes: Nodes, writing: WriteState, tables: Tables, walking: JoinTreeWalk, spreading: SpreadState, changes: RowChanges, out: Any,
     deltas: bool,
 ) -> int:  # fmt: skip
-    """Apply the changes from number run[AT] on until all are done or out, int32[t, rows], is full. Returns the number of delta rows
+    """Apply the changes from index run[AT] on until all are done or out, int32[t, rows], is full. Returns the number of delta rows
     written; `JoinTables.is_inserted` says which of them come.
 
     run[BEGUN]: the delta of the current change is being reported; a call with `deltas` off then leaves out the rest. Cost: as the head

@@ -87,8 +87,8 @@ def check_join(tree: JoinTables, rows: Sequence[np.ndarray], others: tuple[Roots
     proof = _Proof(tree, able)
     blocks: dict[int, int] = {}
 
-    def holds(number: int, p: int, slots: list[int], what: str) -> None:
-        root, height, count = tree._T[number, [0, 1, COUNT - ROOT]].tolist()
+    def holds(index: int, p: int, slots: list[int], what: str) -> None:
+        root, height, count = tree._T[index, [0, 1, COUNT - ROOT]].tolist()
         found = check_below(tree.arena, root, height, True, blocks)
         assert found == proof.entries(p, slots) and count == len(found), what
 

@@ -88,7 +88,7 @@ class CodeScan(Resumable):
 
 
 class JoinCursor(Cursor):
-    """Rows of a version that begin with the rows from `start` of alias number `position`, which take part in rows of the join there.
+    """Rows of a version that begin with the rows from `start` of alias `position`, which take part in rows of the join there.
 
     Dead ends are rows of single aliases that did not meet the window.
     """

@@ -21,7 +21,7 @@ _HIDING = (layout.EXISTS, layout.ABSENT)
 
 
 class Port(NamedTuple):
-    """Rows of alias number `alias` as an edge sees them: by codes of a domain (-1: all alike), and optionally by a span."""
+    """Rows of alias `alias` as an edge sees them: by codes of a domain (-1: all alike), and optionally by a span."""
 
     alias: int
     domain: int
@@ -162,9 +162,9 @@ class JoinTables(VersionedStructure[Arena]):
     ) -> None:
         """Describe rows to the ports of the alias (`of_alias`): codes (int32[n], -1: none) for ports with a domain, closed spans.
         ValueError, and nothing done: there is no room for such slots or codes."""
-        for least, numbers in ((0, slots), *((-1, given) for given in codes if given is not None)):
-            if len(numbers) and not least <= numbers.min() <= numbers.max() < self._slots:
-                raise ValueError(f"slots are 0 to {self._slots - 1}, codes from -1 on: {numbers.min()} to {numbers.max()} are given")
+        for least, found in ((0, slots), *((-1, given) for given in codes if given is not None)):
+            if len(found) and not least <= found.min() <= found.max() < self._slots:
+                raise ValueError(f"slots are 0 to {self._slots - 1}, codes from -1 on: {found.min()} to {found.max()} are given")
         for j, p in enumerate(self.of_alias[alias]):
             given, span = codes[j], ends[j]
             self._records[alias][slots, 1 + 3 * j] = 0 if given is None else given

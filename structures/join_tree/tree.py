@@ -176,7 +176,7 @@ class JoinTree(JoinTables):
         return int(roots.trees[:, COUNT - ROOT].sum())
 
     def rows(self, roots: Roots, position: int, start: Start, bounds: np.ndarray = _NO_WINDOW) -> JoinCursor:
-        """Rows of a version that begin with these full rows of alias number `position`. bounds: int64[p, 2], for each port a closed window
+        """Rows of a version that begin with these full rows of alias `position`. bounds: int64[p, 2], for each port a closed window
         that its rows' spans must meet; empty: none."""
         return JoinCursor(self, roots.trees, position, start, bounds)
 

@@ -197,7 +197,7 @@ class Minesweeper(IndexReader):
         return self._cursor(root, None, False, ONE)
 
     def partners(self, root: MinesweeperRoot, position: int, entries: Entries) -> MinesweeperCursor:
-        """The rows in which atom number `position` is one of these entries, in their order, which are not looked up."""
+        """The rows in which atom `position` is one of these entries, in their order, which are not looked up."""
         return self._cursor(root, position, True, entries)
 
     def _rows_of_changed(self, atom: int, entries: Entries) -> MinesweeperCursor:
@@ -210,7 +210,7 @@ class Minesweeper(IndexReader):
         return cursor
 
     def of_key(self, root: MinesweeperRoot, position: int, coordinates: Sequence[int]) -> MinesweeperCursor:
-        """The rows in which atom number `position` has these values in all its variables."""
+        """The rows in which atom `position` has these values in all its variables."""
         return self._cursor(root, position, False, self._entry(position, coordinates))
 
     def _cursor(self, root: MinesweeperRoot, position: int | None, given: bool, items: Entries) -> MinesweeperCursor:

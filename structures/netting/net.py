@@ -25,7 +25,7 @@ FEW = 8
 
 @arrays("int64[::1]", "boolean[::1]", "int64[:,::1]")
 class NetRows(NamedTuple):
-    """For each row the number of its version (ascending), and whether it comes or goes; columns[c]: of all rows."""
+    """For each row the offset of its version (ascending), and whether it comes or goes; columns[c]: of all rows."""
 
     versions: np.ndarray
     is_inserted: np.ndarray
@@ -34,7 +34,7 @@ class NetRows(NamedTuple):
 
 @arrays("int64[::1]", "int64[::1]", "int64[::1]", "int64[::1]")
 class Moves(NamedTuple):
-    """For each move the number of its version, the value of a column before, and after; the moves of column c end before ends[c]."""
+    """For each move the offset of its version, the value of a column before, and after; the moves of column c end before ends[c]."""
 
     versions: np.ndarray
     old: np.ndarray

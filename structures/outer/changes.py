@@ -32,7 +32,7 @@ AHEAD = 2  # changes between prefetching a leaf and using it, and between prefet
 
 @arrays("int64[::1]", "int32[::1]", "int64[::1]", "int32[::1]", "int32[::1]", "uint8[::1]", "int64[::1]", "int32[::1]")
 class OwnRows(NamedTuple):
-    """The rows of one side that a run changes: for each the number of its version, ascending, and its slot. A row that moves to another
+    """The rows of one side that a run changes: for each the offset of its version, ascending, and its slot. A row that moves to another
     slot keeps its state; `emitted`: it is nevertheless reported as deleted and inserted, if it has no partner."""
 
     deleted_at: np.ndarray
@@ -47,7 +47,7 @@ class OwnRows(NamedTuple):
 
 @arrays("int64[::1]", "uint8[::1]", "int32[::1]")
 class Pairs(NamedTuple):
-    """For each pair the number of its version, ascending, whether it comes, and the slot of its row."""
+    """For each pair the offset of its version, ascending, whether it comes, and the slot of its row."""
 
     at: np.ndarray
     is_inserted: np.ndarray
@@ -56,7 +56,7 @@ class Pairs(NamedTuple):
 
 @arrays("int64[::1]", "int32[::1]")
 class Flips(NamedTuple):
-    """For each flip the number of its version, or SILENT, and the slot of a row that now has no partner, or ~slot of one that has a partner
+    """For each flip the offset of its version, or SILENT, and the slot of a row that now has no partner, or ~slot of one that has a partner
     or is deleted; or FEW and a row's slot."""
 
     at: np.ndarray

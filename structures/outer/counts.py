@@ -92,7 +92,7 @@ class PairCounts:
         self._reach = max(self._reach, int(own.inserted.max(initial=-1)) + 1, int(own.moved.max(initial=-1)) + 1)
 
     def take(self, at: np.ndarray, is_inserted: np.ndarray, slots: np.ndarray) -> None:
-        """Count pairs of these rows: int64[n], the number of each pair's version, not below earlier ones; bool[n], whether it comes;
+        """Count pairs of these rows: int64[n], the offset of each pair's version, not below earlier ones; bool[n], whether it comes;
         int32[n], slots."""
         self._count(Pairs(at, is_inserted.view(np.uint8), np.ascontiguousarray(slots)), int(at[-1]) if len(at) else -1)
 
@@ -135,7 +135,7 @@ class PairCounts:
         return counts == 0
 
     def overrule(self, slot: int, count: int, is_all: bool) -> None:
-        """Between `begin` and `end`, set the number of partners of a row that is inserted in version number 0 and whose pairs are not
+        """Between `begin` and `end`, set the number of partners of a row that the first version inserts and whose pairs are not
         reported; unless `is_all`, the row is guessed."""
         self._count(_NO_PAIRS, 0)
         self._counts[slot] = OPEN + count + (0 if is_all else GUESSED)

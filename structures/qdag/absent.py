@@ -53,7 +53,7 @@ from structures.quadtree.layout import QuadNodes
 
 @kernel(forceinline=True)
 def group_of(walking: QdagWalk, u: int) -> int:
-    """Return the group of tested atom number u."""
+    """Return the group of tested atom u."""
     plan = walking.plan
     return plan[ATOM + (plan[ATOMS] + u) * ATOM_WORDS + GROUP]
 

@@ -126,7 +126,7 @@ class And:
         """Variables are numbers below `dimension`; `absent`: the groups; `once`: a row is a tuple of all variables, however many rows have
         it. Raises ValueError for more than 6 variables, more than 8 atoms, trees of other shapes, or a group over variables that the other
         atoms do not have."""
-        grouped = [(number, atom) for number, group in enumerate(absent) for atom in group]
+        grouped = [(index, atom) for index, group in enumerate(absent) for atom in group]
         self.lines, self.atoms = len(atoms), [*atoms, *(atom for _, atom in grouped)]
         if not 1 <= dimension <= layout.MOST_VARIABLES or not 1 <= len(atoms) <= len(self.atoms) <= layout.MOST_ATOMS:
             raise ValueError(f"no AND of {len(self.atoms)} qdags over {dimension} variables")
@@ -138,7 +138,7 @@ class And:
                 if not fits:
                     raise ValueError(f"tree {tree} of shape {trees.shapes[tree]} does not hold {order}, {set(first)} first")
         self.trees, self.dimension, self.once = trees, dimension, once
-        self.groups = [layout.MUST] * len(atoms) + [number for number, _ in grouped]
+        self.groups = [layout.MUST] * len(atoms) + [index for index, _ in grouped]
         self._plans: dict[tuple[int, frozenset[int]], _Plan] = {}
         # Of an atom's entries, in an item.
         self._columns = [[*(1 + v for v in self.variables_of(position)), 0] for position in range(len(self.atoms))]
@@ -237,7 +237,7 @@ class And:
         return min(range(len(counts)), key=lambda position: (counts[position], -len(self.atoms[position].variables)))
 
     def partners(self, versions: Sequence[Roots], position: int, entries: np.ndarray) -> QdagCursor:
-        """Return a cursor over the rows in which atom number `position` is one of these entries, in their order: int32[n, k + 1],
+        """Return a cursor over the rows in which atom `position` is one of these entries, in their order: int32[n, k + 1],
         coordinates as in its plain tree, slot. The version of this atom is not read. For an atom of a group: the rows that only this group
         excludes, because of one of these tuples."""
         items = np.empty((len(entries), 1 + self.dimension), np.int64)
@@ -245,7 +245,7 @@ class And:
         return self._cursor([self.plan_of(position)] * 2, versions, items.reshape(-1))
 
     def having(self, versions: Sequence[Roots], position: int, tuples: np.ndarray) -> QdagCursor:
-        """Return a cursor over the rows that have one of these tuples in the variables of atom number `position`: int32[n, k], coordinates
+        """Return a cursor over the rows that have one of these tuples in the variables of atom `position`: int32[n, k], coordinates
         as in its plain tree. The atom is read like any other."""
         items = np.full((len(tuples), 1 + self.dimension), NO_SLOT, np.int64)
         items[:, self._columns[position][:-1]] = tuples

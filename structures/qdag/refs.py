@@ -78,7 +78,7 @@ def of_child(leaves: Any, s: int, arity: int, leading: int, level: int, some: in
 
 @kernel(forceinline=True)
 def child_at(nodes: QuadNodes, walking: QdagWalk, t: int, ref: int, level: int, i: int) -> int:
-    """Return the ref of qdag t's child number i of this level, which exists."""
+    """Return the ref of qdag t's child i of this level, which exists."""
     plan, roots, leaves = walking.plan, walking.roots, walking.leaves
     if level >= bits_of(roots, t):
         return ref
@@ -91,7 +91,7 @@ def child_at(nodes: QuadNodes, walking: QdagWalk, t: int, ref: int, level: int, 
 
 @kernel(forceinline=True)
 def await_child(W: Any, walking: QdagWalk, t: int, ref: int, level: int, i: int) -> None:
-    """Prefetch the block of qdag t's child number i of this level, which exists, if it is a live one."""
+    """Prefetch the block of qdag t's child i of this level, which exists, if it is a live one."""
     plan, roots = walking.plan, walking.roots
     o = ref >> AT
     if level < bits_of(roots, t) and ref & SUBSET == 0 and o > 0:

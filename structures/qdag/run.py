@@ -2,7 +2,7 @@
 
 A run is a list of steps, in order: an entry is deleted (STEP_LEAVE) or inserted (STEP_ENTER) without a report, or deleted (STEP_DELETE) or
 inserted (STEP_INSERT) and its rows are reported. Steps of one change and of one kind (moves, deletes, inserts) are treated as a batch: all
-are written, then atom number i is joined with the new versions of the atoms before it and with the old versions of those after it.
+are written, then atom i is joined with the new versions of the atoms before it and with the old versions of those after it.
 
     steps      change, sign, base, where its entry lies in `entries`
     trees      by base: tree, words of an entry, which of the base's columns it takes

@@ -97,12 +97,12 @@ class _Test:
     """Tests whether some branches have a tuple at one version."""
 
     def __init__(self, branches: Sequence[And], roots: Roots) -> None:
-        listed = [(number, position, one) for number, one in enumerate(branches) for position in range(len(one.atoms))]
+        listed = [(branch, position, one) for branch, one in enumerate(branches) for position in range(len(one.atoms))]
         plan = np.zeros(layout.plan_words(len(listed)), np.int64)
         plan[ATOMS] = len(listed)
-        for t, (number, position, one) in enumerate(listed):
+        for t, (branch, position, one) in enumerate(listed):
             a, order = ATOM + t * ATOM_WORDS, one.variables_of(position)
-            plan[a + ARITY], plan[a + POSITION], plan[a + GROUP] = len(order), number, one.groups[position]
+            plan[a + ARITY], plan[a + POSITION], plan[a + GROUP] = len(order), branch, one.groups[position]
             plan[a + layout.VARIABLES : a + layout.VARIABLES + len(order)] = order
         words = np.array([word for _, position, one in listed for word in roots[_plain(one.atoms[position])][:ROOT_WORDS]], np.int64)
         leaves, state = np.empty(layout.line_words(len(listed)), np.int32), np.zeros(FRAMES + 1, np.int64)
@@ -124,7 +124,7 @@ def _plain(atom: Atom) -> int:
 class _Part(NamedTuple):
     """A branch to be read, and the tests for tuples that it does not report: those that any test finds."""
 
-    number: int
+    branch: int
     cursor: qdag.QdagCursor
     tests: tuple[_Test, ...]
 
@@ -214,32 +214,32 @@ class Or:
             if frozenset().union(*(variables for variables, _ in atoms)) != frozenset(range(dimension)):
                 raise ValueError("a branch has to have all variables")
         self.branches = [And(trees, dimension, atoms, absent, once=True) for atoms, absent in branches]
-        self.starts = [sum(one.lines for one in self.branches[:number]) for number in range(len(self.branches))]
+        self.starts = [sum(one.lines for one in self.branches[:index]) for index in range(len(self.branches))]
         self.lines = sum(one.lines for one in self.branches)
 
     def rows(self, roots: Roots, codes: Sequence[int] | None = None) -> QdagUnionCursor:
         """Return a cursor over all tuples of a version; `codes`: only the one with these values."""
         parts = []
-        for number, one in enumerate(self.branches):
-            if not self.is_empty(number, roots):
-                parts.append(_Part(number, one.rows([roots] * len(one.atoms), codes), self._tests(number, roots)))
+        for index, one in enumerate(self.branches):
+            if not self.is_empty(index, roots):
+                parts.append(_Part(index, one.rows([roots] * len(one.atoms), codes), self._tests(index, roots)))
         return QdagUnionCursor(self, parts)
 
-    def changes(self, number: int, position: int, tuples: np.ndarray, roots: Roots, others: Roots) -> QdagUnionCursor:
-        """Return a cursor over the tuples of a version that no branch has at another one, and that branch `number` is the first to have:
-        those that agree with one of the given tuples in the variables of its atom number `position` (which may be one of a group's)."""
-        one = self.branches[number]
-        if self.is_empty(number, roots):
+    def changes(self, branch: int, position: int, tuples: np.ndarray, roots: Roots, others: Roots) -> QdagUnionCursor:
+        """Return a cursor over the tuples of a version that no branch has at another one, and that branch `branch` is the first to have:
+        those that agree with one of the given tuples in the variables of its atom `position` (which may be one of a group's)."""
+        one = self.branches[branch]
+        if self.is_empty(branch, roots):
             return QdagUnionCursor(self, [])
-        tests = self._tests(number, roots) + self._tests(len(self.branches), others)
-        return QdagUnionCursor(self, [_Part(number, one.having([roots] * len(one.atoms), position, tuples), tests)])
+        tests = self._tests(branch, roots) + self._tests(len(self.branches), others)
+        return QdagUnionCursor(self, [_Part(branch, one.having([roots] * len(one.atoms), position, tuples), tests)])
 
-    def is_empty(self, number: int, roots: Roots) -> bool:
+    def is_empty(self, branch: int, roots: Roots) -> bool:
         """Return whether a branch surely has no tuples because one of its own atoms has none."""
-        one = self.branches[number]
+        one = self.branches[branch]
         return any(roots[_plain(atom)].count == 0 for atom in one.atoms[: one.lines])
 
     def _tests(self, count: int, roots: Roots) -> tuple[_Test, ...]:
         """Return the tests for the tuples of the first `count` branches."""
-        some = [self.branches[number] for number in range(count) if not self.is_empty(number, roots)]
+        some = [self.branches[index] for index in range(count) if not self.is_empty(index, roots)]
         return (_Test(some, roots),) if some else ()

@@ -37,8 +37,8 @@ class _Reader:
     def entries(self, o: int, level: int) -> list[Entry]:
         """Return the entries of the subtree at place o, after proving its invariants."""
         if o < 0:
-            number, leaf = divmod(-1 - o, 2)
-            return self._leaf(number, level) if leaf else self._inner(o, level, self._children(number))
+            index, leaf = divmod(-1 - o, 2)
+            return self._leaf(index, level) if leaf else self._inner(o, level, self._children(index))
         arity = self.shape[0]
         count, mark = self.W[2 * o + ENTRIES : 2 * o + HEAD].tolist()
         self.seen[o] = 2 * (arity - 1) + (mark == LEAF_MARK)
@@ -74,30 +74,30 @@ class _Reader:
             ranks.append(ranks[-1] + self._bit(kind, len(ranks) - 1))
         return ranks[position]
 
-    def _size(self, number: int) -> int:
+    def _size(self, index: int) -> int:
         """Return the number of entries in the leaves before this one."""
         leaves = int(self.compact[self.base + LEAVES])
-        while len(self.sizes) <= number:
+        while len(self.sizes) <= index:
             q = len(self.sizes) - 1
             self.sizes.append(self.sizes[-1] + 1 + (int(self.compact[leaves + q // SIZES]) >> 4 * (q % SIZES) & 15))
-        return self.sizes[number]
+        return self.sizes[index]
 
-    def _children(self, number: int) -> list[int]:
+    def _children(self, index: int) -> list[int]:
         """Return the places of a compact node's children."""
-        first, children = number << self.shape[0], []
+        first, children = index << self.shape[0], []
         for position in range(first, first + (1 << self.shape[0])):
             inner, leaf = self._bit(1, position), self._bit(2, position)
             assert not inner or not leaf, f"Q3: child {position} of compact nodes is both"
             children.append(-3 - 2 * self._rank(1, position) if inner else -2 - 2 * self._rank(2, position) if leaf else 0)
         return children
 
-    def _leaf(self, number: int, level: int) -> list[Entry]:
+    def _leaf(self, index: int, level: int) -> list[Entry]:
         """Return the entries of a compact leaf, decoded bit by bit in the order in which they were written."""
         arity, first = self.shape
         code = int(self.compact[self.base + CODE])
-        size = self._size(number + 1) - self._size(number)
+        size = self._size(index + 1) - self._size(index)
         q0, entry0, at = self.compact[self.base + TABLE + LEVEL_WORDS * (level - LOWEST) :][:LEVEL_WORDS].tolist()
-        assert q0 <= number and entry0 == self._size(q0), f"Q1: the table of level {level} is wrong"
+        assert q0 <= index and entry0 == self._size(q0), f"Q1: the table of level {level} is wrong"
         low = [0] * arity
         for j in range(arity):
             if level >= CODE_BITS:
@@ -106,7 +106,7 @@ class _Reader:
                 low[j] = max(0, level + 1)
         together = sum(low) <= 32
         whole, *widths = (next(width for width in (0, 1, 2, 4) if 8 * width >= bits) for bits in (code, *([sum(low)] if together else low)))
-        at += (number - q0) * arity * whole + (self._size(number) - entry0) * (sum(widths) + 4)
+        at += (index - q0) * arity * whole + (self._size(index) - entry0) * (sum(widths) + 4)
         read = self.packed[at : at + arity * whole + size * (sum(widths) + 4)].tobytes()
         columns, at = [], arity * whole
         for width in (*widths, 4):

@@ -1,11 +1,11 @@
 """The compact form of a quadtree: level-order bitvectors with rank, ending in packed leaves; never changed once it is built.
 
 Problem: keep the entries of a tree of `layout.py` in little more than the bits that tell them apart, so that a node's children are
-found in constant time. An inner node is its number in level order, as in the paper: 2**k bits that say which children are inner nodes, as
-many that say which are leaves. How many bits are set before a child is the child's number: rank, one directory word for 64 bits of either.
+found in constant time. An inner node is its index in level order, as in the paper: 2**k bits that say which children are inner nodes, as
+many that say which are leaves. How many bits are set before a child is the child's index: rank, one directory word for 64 bits of either.
 
     words at `base`  header: where nodes and leaves lie, bits of a code
-                     table: of each level the number of its first leaf, of that leaf's first entry, and at which byte it is
+                     table: of each level the index of its first leaf, of that leaf's first entry, and at which byte it is
                      nodes: [leaves and inner nodes before | 64 children: inner? | 64 children: leaf?] ...
                      leaves: [the first one's first entry, 8 sizes of 4 bits] ..., in level order
                      leaf: of each coordinate the bits above the leaf's level, once; the entries' bits from it on; their slots
@@ -46,9 +46,9 @@ _LOW = 2**32 - 1
 
 
 @kernel
-def compact_position(number: int, leaf: bool) -> int:
+def compact_position(index: int, leaf: bool) -> int:
     """Return the place of this inner node or leaf."""
-    return ~(2 * number + (1 if leaf else 0))
+    return ~(2 * index + (1 if leaf else 0))
 
 
 @kernel(forceinline=True)

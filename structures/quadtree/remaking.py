@@ -118,13 +118,13 @@ def copy_bytes(packed: Any, at: int, size: int, out: Any, end: int) -> None:
 
 
 @kernel
-def copy_node(nodes: QuadNodes, base: int, making: Construction, shape: QuadtreeShape, number: int, lower: int) -> int:
+def copy_node(nodes: QuadNodes, base: int, making: Construction, shape: QuadtreeShape, index: int, lower: int) -> int:
     """Make the current node a copy of this compact inner node, whose children are of the level `lower`. Returns the amount copied, in
     steps. O(its bytes)."""
     compact, N, state = nodes.compact, making.N, making.state
     k, f = shape
-    bit, made = number << k, state[NODE] << k
-    w, v = node_word(compact, base, compact_position(number, False), k), NODE_WORDS * (made >> 6)
+    bit, made = index << k, state[NODE] << k
+    w, v = node_word(compact, base, compact_position(index, False), k), NODE_WORDS * (made >> 6)
     every, before = (1 << (1 << k)) - 1, ~(wide(-1) << (bit & 63))
     inner, leaves = (compact[w + 1] >> (bit & 63)) & every, (compact[w + 2] >> (bit & 63)) & every
     N[v + 1] |= inner << (made & 63)

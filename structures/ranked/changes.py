@@ -80,7 +80,7 @@ def is_full(count: int, most: int, tied: int) -> bool:
 def list_first(
     nodes: Nodes, root: int, arity: int, begin: RankedPosition, state: Any, listed: ListedRows, n: int, of: int
 ) -> tuple[int, int, int]:
-    """List, from number n on, the first rows of those whose entries begin like this place. Returns the number of rows, or FULL, and where
+    """List, from index n on, the first rows of those whose entries begin like this place. Returns the number of rows, or FULL, and where
     the scan ended."""
     M, W = nodes.M, nodes.W
     position, leaf, i = begin
@@ -105,7 +105,7 @@ def list_first(
 
 @kernel
 def change_some(nodes: Nodes, writing: WriteState, h: int, items: Items, signs: Any, first: int, end: int) -> int:
-    """Insert (sign > 0) or delete the entries from number `first` on. Returns how many could not be changed."""
+    """Insert (sign > 0) or delete the entries from index `first` on. Returns how many could not be changed."""
     missing = 0
     for e in range(first, end):
         coordinates, start, slot = items.coordinates, e * items.width, wide(items.slots[e])
@@ -129,7 +129,7 @@ def change_rows(nodes: Nodes, writing: WriteState, h: int, items: Items, signs: 
 
 @kernel
 def list_row(nodes: Nodes, root: int, at: RankedPosition, words: Words, after: int, listed: ListedRows, n: int, of: int) -> int:
-    """List the first row at a place as number n. Returns the number of rows, or FULL."""
+    """List the first row at a place as row n. Returns the number of rows, or FULL."""
     position, leaf, i = at
     if leaf == 0 or not same(nodes.M, leaf, LEAF_ROOM[WORDED_ARITY], i, position.coordinates, position.start, 1, position.length):
         return 0
@@ -141,7 +141,7 @@ def list_row(nodes: Nodes, root: int, at: RankedPosition, words: Words, after: i
 
 @kernel("int64(Nodes, WriteState, int64, Items, int8[::1], int64[::1], int64[::1], ListedRows)")
 def change_groups(nodes: Nodes, writing: WriteState, h: int, items: Items, signs: Any, ends: Any, state: Any, listed: ListedRows) -> int:
-    """Change the index at holder h group by group, from number state[GROUP] on, until all are done or no more rows fit. Returns the number
+    """Change the index at holder h group by group, from index state[GROUP] on, until all are done or no more rows fit. Returns the number
     of rows listed. The changes of group g, all of one key, end before ends[g]. O(log n) a change and a row listed."""
     C = writing.C
     arity, n = C[h + ARITY], 0

@@ -43,9 +43,9 @@ class ChangeQueue:
         assert self.begin <= first, "these records were dropped"
         found = []
         while first < end:
-            number, at = divmod(first - self._first, _BLOCK)
+            block, at = divmod(first - self._first, _BLOCK)
             some = min(end - first, _BLOCK - at)
-            found.append(self._blocks[number][:, at : at + some])
+            found.append(self._blocks[block][:, at : at + some])
             first += some
         return found
 

@@ -74,7 +74,7 @@ def move_roots(groups: Groups, roots: Any, g: int, a: int) -> None:
 
 @kernel("int64(Nodes, TreeTrackerWalk, Groups, Items, RowBuffer, int64[::1], int64[::1])")
 def follow_run(nodes: Nodes, walking: TreeTrackerWalk, groups: Groups, items: Items, emitted: RowBuffer, done: Any, run: Any) -> int:
-    """Follow groups from number run[GROUP] on until all are done, there is no room for more rows, or the table must be replaced. Returns
+    """Follow groups from index run[GROUP] on until all are done, there is no room for more rows, or the table must be replaced. Returns
     the number of rows written, at most `stride`.
 
     `items`: entry i is that of change i. done: int64[groups], the rows written when group g was done. Updates the roots. run[BEGUN] says

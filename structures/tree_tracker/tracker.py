@@ -183,11 +183,11 @@ class TreeTracker(IndexReader):
         return cursor
 
     def partners(self, root: TreeTrackerRoot, position: int, entries: Entries) -> TreeTrackerCursor:
-        """The rows in which atom number `position` is one of these entries, in their order, which are not looked up."""
+        """The rows in which atom `position` is one of these entries, in their order, which are not looked up."""
         return self._cursor(root, position, -1, entries)
 
     def of_key(self, root: TreeTrackerRoot, position: int, coordinates: Sequence[int]) -> TreeTrackerCursor:
-        """The rows in which atom number `position` has these values in all its variables."""
+        """The rows in which atom `position` has these values in all its variables."""
         return self._cursor(root, position, len(coordinates), self._entry(position, coordinates))
 
     def _cursor(self, root: TreeTrackerRoot, start: int, prefix: int, items: Entries) -> TreeTrackerCursor:

@@ -249,7 +249,7 @@ def step(nodes: Nodes, walking: TreeTrackerWalk, items: Items, emitted: RowBuffe
 
 @kernel
 def walk(nodes: Nodes, walking: TreeTrackerWalk, items: Items, end: int, emitted: RowBuffer, n: int, budget: int) -> int:
-    """Continue: write rows from number n on, until all items before number `end` are done, there are `stride` rows, `budget` steps were
+    """Continue: write rows from index n on, until all items before index `end` are done, there are `stride` rows, `budget` steps were
     taken, or the table has to grow. Returns the number of rows then written."""
     state, table = walking.state, walking.table
     stop = state[STEPS] + budget

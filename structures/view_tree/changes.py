@@ -122,7 +122,7 @@ def changes_of(changes: TupleChanges, g: int, a: int) -> tuple[int, int]:
 def follow_run(
     nodes: Nodes, writing: WriteState, view: View, walking: ViewTreeWalk, changes: TupleChanges, items: Items, emitted: RowBuffer, done: Any
 ) -> int:  # fmt: skip
-    """Follow ticks of changes of indexes from number run[TICK] on until all are done or there is no room for more rows. Returns the number
+    """Follow ticks of changes of indexes from index run[TICK] on until all are done or there is no room for more rows. Returns the number
     of rows written, at most `stride`.
 
     done: int64[ticks], the rows written when tick g was done; empty: no rows are wanted. `items`: entry i is that of change i. `walking`

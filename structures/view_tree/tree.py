@@ -171,11 +171,11 @@ class ViewTree(IndexLoader):
         return self._cursor(root, 2 * self.shape.t, _ONE)
 
     def partners(self, root: ViewTreeRoot, position: int, entries: Entries) -> ViewTreeCursor:
-        """The rows in which atom number `position` is one of these entries, in their order, which are not looked up."""
+        """The rows in which atom `position` is one of these entries, in their order, which are not looked up."""
         return self._cursor(root, position, items_of(entries))
 
     def of_key(self, root: ViewTreeRoot, position: int, coordinates: Sequence[int]) -> ViewTreeCursor:
-        """The rows in which atom number `position` has these values in all its variables."""
+        """The rows in which atom `position` has these values in all its variables."""
         return self._cursor(root, self.shape.t + position, items_of(self._entry(position, coordinates)))
 
     def _cursor(self, root: ViewTreeRoot, plan: int, items: Items) -> ViewTreeCursor:

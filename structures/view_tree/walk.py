@@ -170,7 +170,7 @@ def look_ahead(nodes: Nodes, plans: Any, first: int, roots: Any, coordinates: An
 
 @kernel
 def walk(nodes: Nodes, walking: ViewTreeWalk, first: int, items: Items, end: int, emitted: RowBuffer, n: int, budget: int) -> int:
-    """Continue with the plan at plans[first]: write rows from number n on, until all items before number `end` are done, there are `stride`
+    """Continue with the plan at plans[first]: write rows from index n on, until all items before index `end` are done, there are `stride`
     rows, or `budget` steps were taken. Returns the number of rows then written."""
     plans, roots, state = walking
     coordinates, width, slots = items
