@@ -174,7 +174,7 @@ def _give_up() -> int:
 def _run(database: duckdb.DuckDBPyConnection, connected: socket.socket, size: int) -> None:
     asked = json.loads(frames.receive(connected)[1])
     service = Service(connected)
-    tables = [ChildTable(service, number, pa.ipc.read_schema(_buffer(connected))) for number in range(len(asked["tables"]))]
+    tables = [ChildTable(service, index, pa.ipc.read_schema(_buffer(connected))) for index in range(len(asked["tables"]))]
     memory, threads, seconds = asked["memory"], asked["threads"], asked["seconds"]
     # The second line of defence: DuckDB's own limit does not cover everything that expressions allocate.
     resource.setrlimit(resource.RLIMIT_AS, (size + memory + _SLACK,) * 2)

@@ -99,7 +99,7 @@ class Session:
         try:
             self._held.enter_context(versions.reading(pin))  # it does not expire while the query runs
             self.version = pin.version.number
-            self._ask([self._schema(number) for number in range(len(tables))])
+            self._ask([self._schema(index) for index in range(len(tables))])
         except BaseException as error:
             self._held.close()
             if isinstance(error, frames.PeerGone):

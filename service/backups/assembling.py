@@ -23,7 +23,7 @@ def assemble(chain: list[Backup], folder: Path, *, forks: bool, links: bool = Fa
     The database, without which no service starts on the folder, comes last. Return the timelines. Raises Damaged, also for a backup of
     another format, before anything is written; OSError.
     """
-    base = max((number for number, backup in enumerate(chain) if backup.snapshot is not None), default=-1)
+    base = max((index for index, backup in enumerate(chain) if backup.snapshot is not None), default=-1)
     if base < 0:
         raise DamagedFolder("no backup of the chain has a snapshot", chain[0].folder, "use another backup")
     last = chain[-1]

@@ -39,13 +39,13 @@ def with_parts(
     found = [np.zeros(len(next(iter(own.values()))), np.bool_) for own in by_part]
     for parts in core:
         rows = CheckedRows(parts, {})
-        for number, part in enumerate(query.subqueries):
-            rows = _apply(part, rows, by_part[number], aliased, joined, found[number])
+        for index, part in enumerate(query.subqueries):
+            rows = _apply(part, rows, by_part[index], aliased, joined, found[index])
         yield rows
-    for number, part in enumerate(query.subqueries):
+    for index, part in enumerate(query.subqueries):
         if part.kind == "full":
-            (alias, own), on = next(iter(by_part[number].items())), part.on
-            left = own.filter(pa.array(~found[number]))
+            (alias, own), on = next(iter(by_part[index].items())), part.on
+            left = own.filter(pa.array(~found[index]))
             schema = tables[dict(query.aliases)[on]].schema
             lacking = pa.RecordBatch.from_arrays([pa.nulls(len(left), field.type) for field in schema], schema.names)
             yield CheckedRows({alias: left, on: lacking}, {on: np.ones(len(left), np.bool_)})

@@ -130,9 +130,9 @@ def _distinct(
         return pa.concat_tables(parts)
 
     found = []
-    for number, branch in enumerate(query.branches):
+    for index, branch in enumerate(query.branches):
         inputs = [selected(query.of_right_side(at), 1) for at in branch.absent if query.absent[at].columns]
-        grouped = pa.concat_tables([selected(query.of_branch(number), 0), *inputs]).group_by(names).aggregate([("", "max")])
+        grouped = pa.concat_tables([selected(query.of_branch(index), 0), *inputs]).group_by(names).aggregate([("", "max")])
         found.append(grouped.filter(pc.equal(grouped.column("_max"), 0)).select(names))
     for rows in pa.concat_tables(found).group_by(names).aggregate([]).to_batches(BLOCK):
         yield beside(rows, rows)

@@ -99,7 +99,7 @@ class Cell:
             for alias, (interval, flag) in home.members.items()
             for column in (view.relations[relations[alias]].intervals[interval].start_column, flag)
         ]
-        outputs = (Output(f"home{number}", "column", ref, ()) for number, ref in enumerate(refs))
+        outputs = (Output(f"home{index}", "column", ref, ()) for index, ref in enumerate(refs))
         return view._replace(query=replace(view.query, outputs=(*view.query.outputs, *outputs)))
 
     def load(self, name: str, rows: pa.RecordBatch) -> None:

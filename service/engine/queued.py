@@ -171,11 +171,11 @@ class Queue:
         """Put back the last of those that were taken. A small one that would now pass one of its source begins the large lane."""
         with self._ready:
             for _ in group:
-                number, waiting = self._taken.pop()
+                arrival, waiting = self._taken.pop()
                 if self._took_small and _sender_of(waiting.batch) not in self._sources:
-                    self._small.appendleft((number, waiting))
+                    self._small.appendleft((arrival, waiting))
                 else:
-                    self._large.appendleft((number, waiting))
+                    self._large.appendleft((arrival, waiting))
                     if self._took_small:
                         self._enter(waiting.batch)
 
@@ -185,7 +185,7 @@ class Queue:
             found = [*self._urgent]
             self._urgent.clear()
             waiting = self._small if self._only_small else (*self._small, *self._large)
-            if self._jobs and self._jobs[0][0] < min((number for number, _ in waiting), default=self._arrived + 1):
+            if self._jobs and self._jobs[0][0] < min((arrival for arrival, _ in waiting), default=self._arrived + 1):
                 found.append(self._jobs.popleft()[1])
             return found
 

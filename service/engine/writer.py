@@ -234,9 +234,9 @@ class Writer:
         self.turn_seconds.observe(turn)
         for batch in batches[: len(answers)]:
             batch.turn = turn
-        for number, answer in enumerate(answers):
+        for index, answer in enumerate(answers):
             if isinstance(answer, Receipt) and answer.duplicate:
-                answers[number] = answer._replace(version=newest)
+                answers[index] = answer._replace(version=newest)
         return answers, deltas
 
     def _apply(self, batches: list[Batch], deltas: list[tuple[LiveView, Delta]]) -> list[Receipt | Problem]:

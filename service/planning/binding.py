@@ -22,7 +22,7 @@ from service.query.model import Comparison, Meet, Query, Span
 
 
 class Index(NamedTuple):
-    """Rows of alias number `position` by the values of some columns, and by a span (None: all rows of a key are equivalent)."""
+    """Rows of alias `position` by the values of some columns, and by a span (None: all rows of a key are equivalent)."""
 
     position: int
     columns: tuple[str, ...]
@@ -30,10 +30,10 @@ class Index(NamedTuple):
 
 
 class Step(NamedTuple):
-    """Binds one more alias: the number of the index, the bound alias and column that provide each key column's value, and the bound alias
+    """Binds one more alias: where its index is, the bound alias and column that provide each key column's value, and the bound alias
     whose span is looked up."""
 
-    number: int
+    at: int
     keys: tuple[tuple[int, str], ...]
     probe: tuple[int, Span] | None
     meets: tuple[tuple[int, Span, Span], ...]  # to be checked: a bound alias, its span, the new one's
@@ -42,7 +42,7 @@ class Step(NamedTuple):
 
 @dataclass(frozen=True)
 class Binding:
-    """`orders[p]` begins with alias number p; `steps[p]` binds the others. The whole view is read in orders[first]."""
+    """`orders[p]` begins with alias p; `steps[p]` binds the others. The whole view is read in orders[first]."""
 
     indexes: tuple[Index, ...]
     orders: tuple[tuple[int, ...], ...]

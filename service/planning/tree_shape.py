@@ -29,7 +29,7 @@ _OF_SUBQUERIES: Mapping[SubqueryKind, LinkKind] = {"exists": "exists", "absent":
 
 
 class Edge(NamedTuple):
-    """From the rows of alias number `near` to their partners in `far`: columns that are pairwise equal, spans that meet (None: neither).
+    """From the rows of alias `near` to their partners in `far`: columns that are pairwise equal, spans that meet (None: neither).
 
     kind     what a row of `near` has to have there; of an edge that a subquery hangs on the subquery's kind, and back from the subquery
     "inward"

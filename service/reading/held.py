@@ -54,8 +54,8 @@ def begin_reading(readers: Readers, view_name: str, most: int, seconds: float, v
         with versions.reading(reading.pin) as pinned:
             if view.id not in pinned.roots:
                 raise Problem("snapshot-expired", f"version {pinned.number} is older than the view", version=pinned.number)
-            for number, part in enumerate(parts_of(view, pinned, most, readers.delays)):
-                asked = f"part {number} of the reading {reading.id}"
+            for index, part in enumerate(parts_of(view, pinned, most, readers.delays)):
+                asked = f"part {index} of the reading {reading.id}"
                 reading.add(Cursor(owner_of(view), versions.again(reading.pin), part, None, None, asked, 0, client, stays=True))
     except BaseException:
         versions.release(reading.pin)

@@ -37,7 +37,7 @@ class ChosenEntries(NamedTuple):
 
 
 class Input:
-    """Alias number `position`.
+    """The alias at `position`.
 
     deciding filters that decide whether a changed row matters: changes of other rows can be ignored (`deciding`)
     output   columns that the view's rows read

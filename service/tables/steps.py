@@ -37,7 +37,7 @@ def steps_of(relations: Mapping[str, Relation], parts: Mapping[str, np.ndarray])
     """Return the steps of these changes: of each relation its versions, ascending, with old and new slots, int64[3, n]."""
     names = list(parts)
     changes = np.concatenate(
-        [np.column_stack((part[0], np.full(part.shape[1], number), part[1], part[2])) for number, part in enumerate(parts.values())]
+        [np.column_stack((part[0], np.full(part.shape[1], index), part[1], part[2])) for index, part in enumerate(parts.values())]
     )
     if len(names) > 1:
         changes = changes[np.argsort(changes[:, _VERSION], kind="stable")]
@@ -48,8 +48,8 @@ def _step(relations: list[Relation], changes: Changes) -> Step:
     first = int(changes[0, _VERSION])
     versions = int(changes[-1, _VERSION]) - first + 1
     resolved, runs = {}, {}
-    for number in np.unique(changes[:, _RELATION]).tolist():
-        relation, mine = relations[number], changes[changes[:, _RELATION] == number]
+    for index in np.unique(changes[:, _RELATION]).tolist():
+        relation, mine = relations[index], changes[changes[:, _RELATION] == index]
         old, new = mine[:, _OLD].astype(np.int32), mine[:, _NEW].astype(np.int32)
         deleted, inserted = old[old >= 0], new[new >= 0]
         inserts = StoredRows(relation, inserted)

@@ -68,7 +68,7 @@ def joined(parts: Sequence[ReportedRows], width: int) -> ReportedRows:
 
 
 def delta_left(first: int, emitted: ReportedRows, view: RetainedRows, too_many: Collection[int]) -> Delta | None:
-    """Return the delta of the versions that change something; `first`: version number 0. `emitted`: in the order of versions; `too_many`:
+    """Return the delta of the versions that change something; `first`: that at offset 0. `emitted`: in the order of versions; `too_many`:
     the versions that have too many rows, of which `emitted` has none. Cost: O(1) per reported row, and a gather of the moved ones."""
     if 0 < len(emitted.inserted) <= _FEW and emitted.offsets[0] == emitted.offsets[-1] and not too_many:
         deleted, inserted = (tuple(slots[mask] for slots in emitted.rows) for mask in (~emitted.inserted, emitted.inserted))
@@ -205,7 +205,7 @@ class RowCollector:
         self.limit = limit
         self._parts: list[Delta] = []
         self._pieces: list[VersionSlots] = []  # of a version that is reported in pieces, after those in _parts
-        self._offset, self._rows = -1, 0  # number of that version, and its rows so far
+        self._offset, self._rows = -1, 0  # the offset of that version, and its rows so far
         self._cut = -1  # the last version with too many rows
 
     def take(self, first: int, emitted: VersionSlots) -> None:
@@ -236,7 +236,7 @@ class RowCollector:
         self._pieces, self._offset, self._rows = [], -1, 0
 
     def delta(self, first: int) -> Delta | None:
-        """Return the delta of the versions that change something; `first`: version number 0."""
+        """Return the delta of the versions that change something; `first`: the one at offset 0."""
         self._close()
         cut = self._cut
         if not self._parts:

@@ -57,7 +57,7 @@ class Delta(NamedTuple):
         return self.starts[-1]
 
     def part(self, first: int, end: int) -> Delta:
-        """Return the versions from number first up to end (excluded)."""
+        """Return the versions from index first up to end (excluded)."""
         if first == 0 and end == len(self.versions):
             return self
         low, high = self.starts[first], self.starts[end]
@@ -142,7 +142,7 @@ def most_candidates(retain_rows: int) -> int:
 def delta_of(
     first: int, deleted: tuple[Indices, Combination], inserted: tuple[Indices, Combination], most: int, too_many: Collection[int]
 ) -> Delta | None:
-    """Build a delta of rows with the ascending numbers of their versions; `first`: version number 0. `most`: rows of a version that are
+    """Build a delta of rows with the ascending offsets of their versions; `first`: the one at offset 0. `most`: rows of a version that are
     kept; `too_many`: versions that have more, some of them left out. None: there is no change."""
     every = merged(deleted[0], inserted[0])
     slots = tuple(np.concatenate(both)[every.order] for both in zip(deleted[1], inserted[1], strict=True))
@@ -227,7 +227,7 @@ class Sink(Protocol):
         one's version are wanted."""
 
     def exceeded(self, offset: int, /) -> None:
-        """Note that version number `offset` has more than `limit` rows."""
+        """Note that version `offset` has more than `limit` rows."""
 
 
 def emit(sink: Sink, offset: int, inserted: bool, rows: Combination) -> bool:

@@ -100,8 +100,8 @@ class Difference:
         none = (NO_SLOTS,) * self._view.width
         deleted, inserted = [none], [none]
         count = -(-(len(before[0]) + len(after[0])) // _COMPARED)
-        for number in range(count):
-            old, new = (_some(rows, rows[0] % count == number) for rows in (before, after))
+        for index in range(count):
+            old, new = (_some(rows, rows[0] % count == index) for rows in (before, after))
             is_deleted, is_inserted = _different(old, new, self._view.inputs)
             deleted.append(_some(old, is_deleted))
             inserted.append(_some(new, is_inserted))

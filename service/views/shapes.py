@@ -70,7 +70,7 @@ class Shape:
         return tuple(part[kept] for part in slots), np.flatnonzero(kept)
 
     def combine_given(self, position: int, given: Slots, partners: Slots) -> Combination:
-        """Return the rows of a self join that have each given row as alias number `position`, and its partner."""
+        """Return the rows of a self join that have each given row as alias `position`, and its partner."""
         rows = (given, partners) if position == 0 else (partners, given)
         if self._less is None:
             return rows

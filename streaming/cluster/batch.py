@@ -90,8 +90,8 @@ def overlap_join(
         joined = join_in_buckets(*planned.inputs, planned.buckets)
     else:
         joined = join_in_cells(planned.tables, planned.definitions, planned.view, planned.chosen.layout, strict=False)
-    fields = [(f"a{number}", one) for number, one in enumerate(a.schema.fields)]
-    fields += [(f"b{number}", one) for number, one in enumerate(b.schema.fields) if one.name not in on]
+    fields = [(f"a{index}", one) for index, one in enumerate(a.schema.fields)]
+    fields += [(f"b{index}", one) for index, one in enumerate(b.schema.fields) if one.name not in on]
     return joined.select(*(F.col(name).cast(one.dataType).alias(one.name) for name, one in fields))
 
 

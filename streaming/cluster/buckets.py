@@ -97,7 +97,7 @@ def _candidates(inputs: Sequence[tuple[Numbers, Numbers, Numbers]]) -> float:
 def join_in_buckets(x: BucketInput, y: BucketInput, buckets: Buckets) -> DataFrame:
     """All columns of both sides, whose names differ."""
     left, right = _repeated(x, "x", buckets), _repeated(y, "y", buckets)
-    meets = [F.col(f"_x_on{number}") == F.col(f"_y_on{number}") for number in range(len(x.on))]
+    meets = [F.col(f"_x_on{index}") == F.col(f"_y_on{index}") for index in range(len(x.on))]
     meets += [F.col("_x_bucket") == F.col("_y_bucket"), F.col("_x_start") <= F.col("_y_end"), F.col("_y_start") <= F.col("_x_end")]
     home = _bucket(F.greatest(F.col("_x_start"), F.col("_y_start")), buckets)
     joined = left.join(right, reduce(and_, [*meets, home == F.col("_x_bucket")]))
@@ -106,7 +106,7 @@ def join_in_buckets(x: BucketInput, y: BucketInput, buckets: Buckets) -> DataFra
 
 def _repeated(input: BucketInput, name: str, buckets: Buckets) -> DataFrame:
     start, end = _ends(input)
-    keys = [F.col(column).alias(f"_{name}_on{number}") for number, column in enumerate(input.on)]
+    keys = [F.col(column).alias(f"_{name}_on{index}") for index, column in enumerate(input.on)]
     rows = input.frame.select("*", *keys, start.alias(f"_{name}_start"), end.alias(f"_{name}_end"))
     of = F.explode(F.sequence(*(_bucket(F.col(f"_{name}_{end}"), buckets) for end in ("start", "end"))))
     return rows.withColumn(f"_{name}_bucket", of)

@@ -170,15 +170,15 @@ def choose(aliases: tuple[tuple[str, str], ...], possible: Sequence[Coordinate],
     """The sizes, powers of two with the product `cells`, that leave the fewest rows in the fullest cell. Cost: routing the samples for each
     size of each coordinate."""
     exponents = cells.bit_length() - 1
-    sized = [[_sized(number, one, samples, 1 << power) for power in range(exponents + 1)] for number, one in enumerate(possible)]
-    shares = [[_shares(number, one, samples) for one in sizes] for number, sizes in enumerate(sized)]
+    sized = [[_sized(index, one, samples, 1 << power) for power in range(exponents + 1)] for index, one in enumerate(possible)]
+    shares = [[_shares(index, one, samples) for one in sizes] for index, sizes in enumerate(sized)]
 
     def cost(powers: Sequence[int]) -> tuple[float, float, float]:
         largest = total = 0.0
         for alias, _ in aliases:
             share, copies = 1.0, 1.0
-            for number, power in enumerate(powers):
-                own = shares[number][power].get(alias)
+            for index, power in enumerate(powers):
+                own = shares[index][power].get(alias)
                 share *= 1.0 if own is None else own[0]
                 copies *= (1 << power) if own is None else own[1]
             largest += share * samples[alias].rows
@@ -187,7 +187,7 @@ def choose(aliases: tuple[tuple[str, str], ...], possible: Sequence[Coordinate],
 
     best = min((one for one in _compositions(exponents, len(possible)) if _is_sound(one, possible)), key=lambda powers: cost(powers)[0])
     _, total, largest = cost(best)
-    layout = Layout(aliases, tuple(sized[number][power] for number, power in enumerate(best) if power))
+    layout = Layout(aliases, tuple(sized[index][power] for index, power in enumerate(best) if power))
     hot = [
         (f"{alias}.{'+'.join(one.members[alias].columns)}", share)
         for one, powers, power in zip(possible, shares, best, strict=True)

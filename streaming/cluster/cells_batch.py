@@ -82,13 +82,13 @@ class CellValidator(NamedTuple):
         if validated.error_count:
             batch = batch.take(pa.array(validated.changes.index))
         rows, given = validated.changes.rows.arrow, list[CoordinateValues | None]()
-        for number, member in enumerate(self.members):
+        for index, member in enumerate(self.members):
             if member is None:
                 given.append(None)
             elif member.interval is None:
-                given.append(CoordinateValues(_numbers(batch, hashed(number))))
+                given.append(CoordinateValues(_numbers(batch, hashed(index))))
             else:
-                given.append(CoordinateValues(_numbers(batch, hashed(number)), *endpoints(rows, definition.intervals[member.interval])))
+                given.append(CoordinateValues(_numbers(batch, hashed(index)), *endpoints(rows, definition.intervals[member.interval])))
         return CellRows(rows, _numbers(batch, TIE), given)
 
 
@@ -116,7 +116,7 @@ class CellPlan(NamedTuple):
     def own(self) -> dict[str, RelationDefinition]:
         """The relations of a cell: of each role, with the flags of its rows."""
         layout, relations = Layout.of_json(self.layout), self.definitions()
-        return {f"r{number}": _with_flags(relations[role.relation], role, layout) for number, role in enumerate(layout.roles)}
+        return {f"r{index}": _with_flags(relations[role.relation], role, layout) for index, role in enumerate(layout.roles)}
 
     def cell(self) -> tuple[Cell, list[str], list[pa.Schema]]:
         """An empty one; the names of its views, which have its rows together; what blobs of each role look like."""
@@ -138,9 +138,9 @@ def _parsed(layout_text: str, relation_texts: tuple[tuple[str, str], ...], view_
     layout, own = Layout.of_json(layout_text), plan.own()
     view, names = parse_view(VIEW, json.loads(view_text), plan.definitions()), layout.names()
     views = []
-    for number, tests in enumerate(layout.home_tests()):
+    for index, tests in enumerate(layout.home_tests()):
         filters = [Filter(ColumnRef(alias, here(coordinate)), "=", is_here) for alias, coordinate, is_here in tests]
-        views.append(over(view, own, names, filters)._replace(name=f"{VIEW}{number}"))
+        views.append(over(view, own, names, filters)._replace(name=f"{VIEW}{index}"))
     homes = [CellHome({alias: (of, here(position)) for alias, of in intervals.items()}) for position, intervals in layout.homes()]
     return _ParsedJob(own, views, homes, [one.arrow_schema() for one in own.values()])
 
@@ -152,8 +152,8 @@ def all_rows(name: str, relation: str, definitions: Mapping[str, RelationDefinit
 
 def _with_flags(definition: RelationDefinition, role: Role, layout: Layout) -> RelationDefinition:
     flags = [
-        {"name": here(number), "type": "bool"}
-        for number, (one, member) in enumerate(zip(layout.coordinates, role.members, strict=True))
+        {"name": here(index), "type": "bool"}
+        for index, (one, member) in enumerate(zip(layout.coordinates, role.members, strict=True))
         if one.kind != "hash" and member is not None
     ]
     plain = definition.to_json()
@@ -168,10 +168,10 @@ def join_in_cells(tables: Mapping[str, Table], definitions: Mapping[str, Relatio
     cell, names, _ = plan.cell()
     schema = cell.schema(names[0])
     blobs = []
-    for number, role in enumerate(layout.roles):
+    for index, role in enumerate(layout.roles):
         validate = CellValidator.of(role, definitions[role.relation], strict)
         prepared = tables[role.relation].prepared(role.members)
-        blobs.append(prepared.mapInArrow(partial(_routed, layout.to_json(), number, validate), from_arrow_schema(SCHEMA)))
+        blobs.append(prepared.mapInArrow(partial(_routed, layout.to_json(), index, validate), from_arrow_schema(SCHEMA)))
     together = reduce(DataFrame.unionAll, blobs).repartitionById(layout.cells, "cell")
     return together.mapInArrow(partial(_joined, plan), from_arrow_schema(schema))
 

@@ -64,7 +64,7 @@ class OpenedCell:
         layout = Layout.of_json(plan.cells.layout)
         self.cell, self.views, _ = plan.cells.cell()
         self._roles = layout.roles
-        self._definitions = [self.cell.definition(f"r{number}") for number in range(len(self._roles))]
+        self._definitions = [self.cell.definition(f"r{index}") for index in range(len(self._roles))]
         self._forms = []
         for role in self._roles:
             flags = [here(position) for position, member in enumerate(role.members) if member is not None and member.interval is not None]

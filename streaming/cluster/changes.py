@@ -105,7 +105,7 @@ def _ops(source: Source, given: pa.Array) -> npt.NDArray[np.uint8]:
 
 def hashes(members: Sequence[Member | None]) -> list[str]:
     """The columns that a frame has after the relation's, for these members."""
-    return [hashed(number) for number, member in enumerate(members) if member is not None]
+    return [hashed(index) for index, member in enumerate(members) if member is not None]
 
 
 def route(
@@ -114,7 +114,7 @@ def route(
     """Blobs for cells, for each role of the relation. `rows`: with the hashes of all its roles, and TIE."""
     ties, changed = rows.column(TIE).to_numpy(), _ordered(rows.select(definition.rules.names), ops, order)
     first = 0
-    for number, role in enumerate(layout.roles):
+    for index, role in enumerate(layout.roles):
         if role.relation != relation:
             continue
         given = list[CoordinateValues | None]()
@@ -125,7 +125,7 @@ def route(
             ends = () if member.interval is None else endpoints(rows, definition.intervals[member.interval])
             given.append(CoordinateValues(rows.column(hashed(position)).to_numpy(), *ends))
         first += len(role.members)
-        blobs = packed(number, changed, layout.route(role, ties, given))
+        blobs = packed(index, changed, layout.route(role, ties, given))
         cells = pa.array(labels(layout.cells)[blobs.column(0).to_numpy()], pa.int32())
         yield pa.RecordBatch.from_arrays([cells, *blobs.columns[1:]], schema=SCHEMA)
 

@@ -59,7 +59,7 @@ class Table:
     def prepared(self, members: Sequence[Member | None]) -> DataFrame:
         """The rows in the form for cells, followed by `hashed(i)` of the columns of each member i, and TIE."""
         rows = [F.col(_quoted(one.name)).cast(_type(one)).alias(one.name) for one in self.frame.schema.fields]
-        hashes = [self._hash(member.columns).alias(hashed(number)) for number, member in enumerate(members) if member is not None]
+        hashes = [self._hash(member.columns).alias(hashed(index)) for index, member in enumerate(members) if member is not None]
         return self.frame.select(*rows, *hashes, self._hash(self.key or self.frame.columns).alias(TIE))
 
     def _hash(self, names: Sequence[str]) -> Column:

@@ -117,9 +117,9 @@ class Layout(NamedTuple):
     def homes(self) -> Iterator[tuple[int, dict[str, str]]]:
         """The coordinates in which a row of these views may have its home elsewhere: the number of each, and the intervals of its members.
         There, the member that starts last must be here."""
-        for number, one in enumerate(self.coordinates):
+        for index, one in enumerate(self.coordinates):
             if one.kind == "bands" and one.size > 1:
-                yield number, {alias: member.interval for alias, member in one.members.items() if member.interval is not None}
+                yield index, {alias: member.interval for alias, member in one.members.items() if member.interval is not None}
 
     def firsts(self, role: Role) -> Mask:
         """bool[cells]: where the coordinates in which the role is not a member have their first value. Exactly one copy of each row is in
@@ -137,10 +137,10 @@ class Layout(NamedTuple):
         of = np.repeat(np.arange(len(ties)), copies)
         left = np.arange(len(of)) - np.repeat(np.cumsum(copies) - copies, copies)
         cells, here = np.zeros(len(of), np.int64), list[Mask | None]()
-        for number, (coordinate, own) in enumerate(zip(self.coordinates, given, strict=True)):
-            width = counts[number][of]
+        for index, (coordinate, own) in enumerate(zip(self.coordinates, given, strict=True)):
+            width = counts[index][of]
             offset, left = left % width, left // width
-            cells = cells * coordinate.size + (lowest[number][of] + offset) % coordinate.size
+            cells = cells * coordinate.size + (lowest[index][of] + offset) % coordinate.size
             here.append(offset == 0 if own is not None and own.starts is not None else None)
         return RoutedRows(cells, of, here)
 
@@ -159,16 +159,16 @@ class Layout(NamedTuple):
         """int64[coordinates, n]: the first value of each row, and how many there are from it on, cyclically."""
         rows = len(ties)
         lowest, counts = np.zeros((len(self.coordinates), rows), np.int64), np.ones((len(self.coordinates), rows), np.int64)
-        for number, (coordinate, member, own) in enumerate(zip(self.coordinates, role.members, given, strict=True)):
+        for index, (coordinate, member, own) in enumerate(zip(self.coordinates, role.members, given, strict=True)):
             if member is None or own is None:
-                counts[number] = coordinate.size
+                counts[index] = coordinate.size
             elif own.starts is None or own.ends is None:
-                lowest[number] = (own.hashes if member.columns else ties) % coordinate.size
+                lowest[index] = (own.hashes if member.columns else ties) % coordinate.size
             elif coordinate.kind == "bands":
-                lowest[number], counts[number] = _bands(coordinate, own.hashes, own.starts, own.ends)
+                lowest[index], counts[index] = _bands(coordinate, own.hashes, own.starts, own.ends)
             else:
-                lowest[number] = positions(coordinate.bounds, own.hashes, own.starts, ties)
-                counts[number] = 1 + positions(coordinate.bounds, own.hashes, own.ends, np.full(rows, _LAST_TIE)) - lowest[number]
+                lowest[index] = positions(coordinate.bounds, own.hashes, own.starts, ties)
+                counts[index] = 1 + positions(coordinate.bounds, own.hashes, own.ends, np.full(rows, _LAST_TIE)) - lowest[index]
         return lowest, counts
 
     def to_json(self) -> str:

@@ -64,9 +64,9 @@ def net_of_all(
         yield net(as_one(deleted, form), as_one(inserted, form))
         return
     positions = [[row_hashes(rows) % np.uint64(slices) for rows in some] for some in (deleted, inserted)]
-    for number in range(slices):
+    for index in range(slices):
         own = (
-            as_one([rows.filter(pa.array(of == number)) for rows, of in zip(some, numbers, strict=True)], form)
+            as_one([rows.filter(pa.array(of == index)) for rows, of in zip(some, numbers, strict=True)], form)
             for some, numbers in zip((deleted, inserted), positions, strict=True)
         )
         yield net(*own)

@@ -59,10 +59,10 @@ class LoggedCell:
     def replayed(cls, cell: Cell, extent: Extent, blobs: Blobs) -> LoggedCell:
         """`cell`: an empty one."""
         found = cls(cell)
-        for number in range(extent.first, extent.next):
-            blob = blobs.get(number)
+        for index in range(extent.first, extent.next):
+            blob = blobs.get(index)
             cell.replay(blob)
-            found._versions[number] = cell.version
+            found._versions[index] = cell.version
             found._last = blob if len(blob) < _SMALL else b""
         found.extent = extent
         return found

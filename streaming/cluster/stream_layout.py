@@ -58,11 +58,11 @@ def even_layout(query: Query, cells: int, width: int | None, max_copies: float) 
     samples = {}
     for alias, _ in query.whole.aliases:
         given = {}
-        for number, one in enumerate(possible):
+        for index, one in enumerate(possible):
             if alias in one.members:
                 keys = rng.permutation(points) if one.members[alias].columns else 0 * points
                 ends = () if one.kind == "hash" else (points, points + _EVENLY // (4 * cells))
-                given[number] = CoordinateValues(keys, *ends)
+                given[index] = CoordinateValues(keys, *ends)
         samples[alias] = Sample(_EVENLY, rng.integers(1 << 62, size=_EVENLY), given)
     return choose_layout(query, possible, samples, cells, max_copies, width or 0)
 

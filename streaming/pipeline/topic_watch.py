@@ -98,7 +98,7 @@ class TopicWatch:
                 self.partitions[topic] = found.partitions
                 moved = "the changes of a key that moves to another partition have no defined order"
                 log.warning("topic %s now has %d partitions: %s", topic, found.partitions, moved)
-            partitions += [(topic, number) for number in range(found.partitions)]
+            partitions += [(topic, index) for index in range(found.partitions)]
         return partitions
 
     def look(self) -> None:

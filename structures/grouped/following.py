@@ -82,8 +82,8 @@ class Accumulators(NamedTuple):
 
 @arrays("int64", "int64", "int64", "int64", "int64")
 class Numbers(NamedTuple):
-    """The version since which new keys count as known; the version being written; the stamp of the first version; how many cells of a row of
-    a group are columns; and whether these rows succeed the previous ones (1), or are only reported (0)."""
+    """The version since which new keys count as known; the version being written; the stamp of the first version; how many cells of a
+    group's row are columns; and whether these rows succeed the previous ones (1), or are only reported (0)."""
 
     known: int
     version: int

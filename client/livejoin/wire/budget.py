@@ -165,8 +165,8 @@ def _record_batch(metadata: memoryview, body: pa.Buffer) -> tuple[int, int]:
         return rows, 0
     compressed = header.position(3) is not None
     size, sent = 0, -body.size
-    for number in range(struct.unpack_from("<I", metadata, buffers)[0]):
-        offset, length = struct.unpack_from("<qq", metadata, buffers + 4 + 16 * number)
+    for index in range(struct.unpack_from("<I", metadata, buffers)[0]):
+        offset, length = struct.unpack_from("<qq", metadata, buffers + 4 + 16 * index)
         sent += max(0, length)
         if compressed and length >= 8:
             # The size of a compressed buffer precedes it; -1: it is not compressed.

@@ -99,10 +99,10 @@ def _window(engine: Instance, view: LiveView, query: WindowParameters) -> Steps[
             chosen = keys[query.begin : query.begin + count]
             lanes = [(key, {"point": (input.alias, {name: _text(key[name]) for name in input.equal})}) for key in chosen]
         parts = []
-        for number, (key, point) in enumerate(lanes):
+        for index, (key, point) in enumerate(lanes):
             most = max(1, limit // max(1, len(lanes))) if key is not None else limit
             opened = partial(open_rows, engine.readers, view.name, **asked | point)
-            parts.append((yield from _lane(first.twin() if key is None else opened(version=first.version), key, number, most)))
+            parts.append((yield from _lane(first.twin() if key is None else opened(version=first.version), key, index, most)))
     finally:
         first.close()
     return orjson.dumps(head)[:-1] + b',"lanes":[' + b",".join(parts) + b"]}"

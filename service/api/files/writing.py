@@ -89,7 +89,7 @@ class _Groups:
 
     def __init__(self, schema: pa.Schema) -> None:
         self._schema = schema
-        self._texts = [number for number, field in enumerate(schema) if _is_text(field.type)]
+        self._texts = [index for index, field in enumerate(schema) if _is_text(field.type)]
         self._width = sum(1 + field.type.bit_width // 8 for field in schema if not _is_text(field.type))  # approximately
         self._held: list[pa.RecordBatch] = []
         self._rows = self._bytes = 0

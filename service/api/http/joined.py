@@ -74,9 +74,9 @@ class JoinedTransport:
             taken = os.writev(self._socket.fileno(), pieces)
         except OSError:  # not possible now; or an error, which the transport will find too
             return pieces
-        for number, piece in enumerate(pieces):
+        for index, piece in enumerate(pieces):
             if taken < len(piece):
-                return [memoryview(piece)[taken:], *pieces[number + 1 :]]
+                return [memoryview(piece)[taken:], *pieces[index + 1 :]]
             taken -= len(piece)
         return []
 

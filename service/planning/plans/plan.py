@@ -113,7 +113,7 @@ class ProductFactor:
 
 
 class CountedJoin(NamedTuple):
-    """The rows of join number `join` are counted by those of its alias number `position`: the partners of each."""
+    """The rows of join number `join` are counted by those of its alias `position`: the partners of each."""
 
     join: int
     position: int

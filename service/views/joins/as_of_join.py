@@ -79,7 +79,7 @@ Keep = Callable[[Combination], npt.NDArray[np.bool_]]
 
 
 class AsOfCursor(SlotsCursor):
-    """Reads the tree as rows of the view, whose alias number `point` is set 0; `keep`: which rows to return, all that each one keeps."""
+    """Reads the tree as rows of the view, whose alias `point` is set 0; `keep`: which rows to return, all that each one keeps."""
 
     def __init__(self, cursor: SlotSource, point: int, *keep: Keep | None) -> None:
         super().__init__(cursor)

@@ -125,11 +125,11 @@ def flips(channels: Sequence[Channel], run: Run | None, versions: int) -> Flips 
     compared. Cost: a sort of the events.
     """
     ids, offsets, signs, of = [_NOTHING], [_NOTHING], [_NOTHING], [_NOTHING]
-    for number, (_, (slots, at, sign), _) in enumerate(channels):
+    for index, (_, (slots, at, sign), _) in enumerate(channels):
         ids.append(slots)
         offsets.append(at)
         signs.append(sign)
-        of.append(np.full(len(slots), number))
+        of.append(np.full(len(slots), index))
     if run is not None:
         ids.append(np.where(run.new >= 0, run.new, run.old).astype(np.int64))
         offsets.append(run.offsets)
@@ -152,17 +152,17 @@ def flips(channels: Sequence[Channel], run: Run | None, versions: int) -> Flips 
     old_slot, changed_at, existed = _former(row, run, channels[0][0].table.used)
     exists = np.ones(len(row), np.bool_)
     passes_after = passes_before = np.ones(len(row), np.bool_)
-    for number in range(len(channels) + (run is not None)):
-        own = np.where(channel == number, sign, 0)
+    for index in range(len(channels) + (run is not None)):
+        own = np.where(channel == index, sign, 0)
         total = np.cumsum(own)
         gained = total[ends] - (total[first] - own[first])[of_row]
-        if number < len(channels):
-            counts, _, wanted = channels[number]
+        if index < len(channels):
+            counts, _, wanted = channels[index]
             initial = counts.of(old_slot)
         else:
             initial, wanted = existed, True
         after = ((initial + gained) > 0) == wanted
-        if number == len(channels):
+        if index == len(channels):
             exists = after
         before = np.append(False, after[:-1])
         before[is_first] = ((initial > 0) == wanted)[is_first]

@@ -105,7 +105,7 @@ class KeptIndex:
 
 
 class IndexedPlan(NamedTuple):
-    """What a cursor reads: the aliases, the orders in which they are bound, the indexes by number. `never`: there are no rows."""
+    """What a cursor reads: the aliases, the orders in which they are bound, the indexes. `never`: there are no rows."""
 
     inputs: list[Input]
     binding: Binding
@@ -173,7 +173,7 @@ class _Level(NamedTuple):
 
 
 class IndexedCursor:
-    """Rows of one version that start with those of `start` for alias number `position`. Plain data beside the indexes."""
+    """Rows of one version that start with those of `start` for alias `position`. Plain data beside the indexes."""
 
     counters: Mapping[str, int] = {}
 
@@ -240,7 +240,7 @@ class IndexedCursor:
     def _search(self, bound: Combination) -> Cursor:
         """Find the partners of these bindings in the next step's index."""
         step = self._path[len(bound) - 1]
-        index = self._join.indexes[step.number]
+        index = self._join.indexes[step.at]
         count = len(bound[0])
         numbers = np.arange(count, dtype=np.int32)
         if step.probe is None:
@@ -259,7 +259,7 @@ class IndexedCursor:
         if not kept.all():
             numbers, key, left, right = numbers[kept], key[kept], left[kept], right[kept]
         entries = Entries(np.ones(len(numbers), np.uint8), key, left, right, numbers)
-        return index.tree.partners(self._root.roots[step.number], entries)
+        return index.tree.partners(self._root.roots[step.at], entries)
 
     def _fits(self, depth: int, bound: Combination) -> Mask:
         """bool[n]: whether the newest alias of each binding, number `depth` of the order, fits the others."""

@@ -30,7 +30,7 @@ _CHUNK = 1 << 16  # rows per step of a delta
 
 
 class IndexedJoin(Defaults):
-    """See the module docstring; `protocol` describes the methods. `indexes`: number i belongs to the steps of `binding` with this number;
+    """See the module docstring; `protocol` describes the methods. `indexes`: the i-th belongs to the steps of `binding` whose index is i;
     the last one to the alias that is bound first, if it is `listed`."""
 
     def __init__(self, inputs: Sequence[Input], binding: Binding, never: bool, listed: bool) -> None:

@@ -110,9 +110,9 @@ class OuterJoin(Defaults):
             for input, _ in tested:
                 input.living = None
 
-    def _count(self, number: int, member: Member) -> None:
+    def _count(self, index: int, member: Member) -> None:
         """Count all rows of a join that adds to a count."""
-        mine = [(counts, one.position) for counts, one in zip(self.counts, self.counted, strict=True) if one.join == number]
+        mine = [(counts, one.position) for counts, one in zip(self.counts, self.counted, strict=True) if one.join == index]
         if mine:
             cursor = member.join.rows(member.join.root, None)
             while not cursor.done:
@@ -123,8 +123,8 @@ class OuterJoin(Defaults):
     def _passes(self, tests: Tests, slots: Slots) -> np.ndarray:
         """bool[n], at the newest version."""
         passed = np.ones(len(slots), np.bool_)
-        for number, wanted in tests:
-            passed &= (self.counts[number].of(slots) > 0) == wanted
+        for index, wanted in tests:
+            passed &= (self.counts[index].of(slots) > 0) == wanted
         return passed
 
     def require(self, resolved: Mapping[str, Resolution]) -> None:
@@ -145,9 +145,9 @@ class OuterJoin(Defaults):
     def apply(self, version: int, runs: Runs, sink: Sink | None) -> None:
         self._version = version
         noted_events = [Events() for _ in self.counts]
-        for number, member in enumerate(self.members):
+        for index, member in enumerate(self.members):
             if not member.is_tested:
-                noted = [(one.position, noted_events[at]) for at, one in enumerate(self.counted) if one.join == number]
+                noted = [(one.position, noted_events[at]) for at, one in enumerate(self.counted) if one.join == index]
                 shown = self._sink_of(member, sink, 0)
                 mine = {input.relation.name: runs[input.relation.name] for input in member.inputs if input.relation.name in runs}
                 if mine:
@@ -160,7 +160,7 @@ class OuterJoin(Defaults):
             for input, tests in zip(member.inputs, member.tests, strict=True):
                 name = input.relation.name
                 if tests and (name, tests) not in made:
-                    channels = [(self.counts[number], emitted[number], wanted) for number, wanted in tests]
+                    channels = [(self.counts[index], emitted[index], wanted) for index, wanted in tests]
                     found = flips(channels, runs.get(name.partition("#")[0]), versions_of(runs))
                     made[name, tests] = None if found is None else found.run
                     self.flips_made += 0 if found is None else found.made
@@ -221,18 +221,18 @@ class OuterJoin(Defaults):
     # --- reading
 
     def rows(self, root: tuple[Any, ...], window: Bounds | None) -> Enumeration:
-        return self._chained([partial(self._rows_of, root, number, window) for number in self._shown()])
+        return self._chained([partial(self._rows_of, root, index, window) for index in self._shown()])
 
     def _shown(self) -> list[int]:
-        return [number for number, member in enumerate(self.members) if member.positions]
+        return [index for index, member in enumerate(self.members) if member.positions]
 
     def _chained(self, begins: list[Callable[[], Enumeration]]) -> Enumeration:
         return CursorChain(begins, self._aliases)
 
-    def _rows_of(self, root: tuple[Any, ...], number: int, window: Bounds | None) -> Enumeration:
-        member = self.members[number]
+    def _rows_of(self, root: tuple[Any, ...], index: int, window: Bounds | None) -> Enumeration:
+        member = self.members[index]
         within, others = self._windows(member, window)
-        return ShownCursor(member.join.rows(root[1 + number], within), member.positions, self._aliases, others)
+        return ShownCursor(member.join.rows(root[1 + index], within), member.positions, self._aliases, others)
 
     def _windows(self, member: Member, window: Bounds | None) -> tuple[Bounds | None, list[tuple[Input, Any, tuple[int, int]]]]:
         """Split the windows: those of intervals that its structure handles, and the others of its aliases, to be checked row by row."""
@@ -249,45 +249,45 @@ class OuterJoin(Defaults):
         return within or None, others
 
     def partners(self, root: tuple[Any, ...], position: int, slots: Slots, window: Bounds | None) -> Enumeration:
-        there = [number for number in self._shown() if position in self.members[number].positions]
-        return self._chained([partial(self._partners_of, root, number, position, window, slots) for number in there])
+        there = [index for index in self._shown() if position in self.members[index].positions]
+        return self._chained([partial(self._partners_of, root, index, position, window, slots) for index in there])
 
-    def _partners_of(self, root: tuple[Any, ...], number: int, position: int, window: Bounds | None, slots: Slots) -> Enumeration:
-        member = self.members[number]
+    def _partners_of(self, root: tuple[Any, ...], index: int, position: int, window: Bounds | None, slots: Slots) -> Enumeration:
+        member = self.members[index]
         at = member.positions.index(position)
         within, others = self._windows(member, window)
         passed = self._passing(root, member.tests[at], slots)
-        return ShownCursor(member.join.partners(root[1 + number], at, passed, within), member.positions, self._aliases, others)
+        return ShownCursor(member.join.partners(root[1 + index], at, passed, within), member.positions, self._aliases, others)
 
     def _passing(self, root: tuple[Any, ...], tests: Tests, slots: Slots) -> Slots:
         """Return the slots that pass the tests at this version: each is checked for a partner."""
-        for number, wanted in tests:
-            one = self.counted[number]
+        for index, wanted in tests:
+            one = self.counted[index]
             join, its = self.members[one.join].join, root[1 + one.join]
             found = [_has_row(join.partners(its, one.position, slots[at : at + 1], None)) for at in range(len(slots))]
             slots = slots[np.array(found, np.bool_) == wanted]
         return slots
 
     def of_key(self, root: tuple[Any, ...], position: int, key: pa.RecordBatch, window: Bounds | None) -> Enumeration:
-        there = [number for number in self._shown() if position in self.members[number].positions]
-        return self._chained([partial(self._of_key_in, root, number, position, key, window) for number in there])
+        there = [index for index in self._shown() if position in self.members[index].positions]
+        return self._chained([partial(self._of_key_in, root, index, position, key, window) for index in there])
 
-    def _of_key_in(self, root: tuple[Any, ...], number: int, position: int, key: pa.RecordBatch, window: Bounds | None) -> Enumeration:
+    def _of_key_in(self, root: tuple[Any, ...], index: int, position: int, key: pa.RecordBatch, window: Bounds | None) -> Enumeration:
         """Uses the structure if these are its join columns and no alias is tested; otherwise scans the alias's relation."""
-        member = self.members[number]
+        member = self.members[index]
         at = member.positions.index(position)
         if set(member.inputs[at].equal) == set(key.schema.names) and not member.tests[at]:
             within, others = self._windows(member, window)
-            return ShownCursor(member.join.of_key(root[1 + number], at, key, within), member.positions, self._aliases, others)
+            return ShownCursor(member.join.of_key(root[1 + index], at, key, within), member.positions, self._aliases, others)
         scan = Scan(self._inputs[position], root[0].version, key)
-        return ScanChain(scan, partial(self._partners_of, root, number, position, window), self._aliases)
+        return ScanChain(scan, partial(self._partners_of, root, index, position, window), self._aliases)
 
     def is_empty(self, root: tuple[Any, ...]) -> bool | None:
-        known = {self.members[number].join.is_empty(root[1 + number]) for number in self._shown()}
+        known = {self.members[index].join.is_empty(root[1 + index]) for index in self._shown()}
         return False if False in known else None if None in known else True
 
     def entries(self, root: tuple[Any, ...]) -> int:
-        return sum(member.join.entries(root[1 + number]) for number, member in enumerate(self.members))
+        return sum(member.join.entries(root[1 + index]) for index, member in enumerate(self.members))
 
     @property
     def bytes(self) -> int:
@@ -313,11 +313,11 @@ class OuterJoin(Defaults):
                 slots = cursor.fill(_CHUNK)[one.position].astype(np.int64)
                 again.add(slots, np.ones(len(slots), np.int64))
             assert counts == again, "the partners are miscounted"
-        for number, member in enumerate(self.members):
+        for index, member in enumerate(self.members):
             if member.is_tested and len(member.inputs) == 1:
                 expected = np.concatenate(member.inputs[0].rows_of(NEWEST))
                 expected = expected[self._passes(member.tests[0], expected)]
-                cursor, found = member.join.rows(self.root[1 + number], None), [NO_SLOTS]
+                cursor, found = member.join.rows(self.root[1 + index], None), [NO_SLOTS]
                 while not cursor.done:
                     found.append(cursor.fill(_CHUNK)[0])
                 never = getattr(member.join, "never", False)

@@ -39,7 +39,7 @@ _KINDS = {"pair": "pair", "self_less": "self", "self_not_equal": "self", "list":
 
 class ShapedCursor(SlotsCursor):
     """A cursor whose slots a shape converts to rows. `of`, where two or more aliases share a set: return only the rows with one of these
-    slots as alias number `position`; a structure of pairs returns each beside its partner."""
+    slots as alias `position`; a structure of pairs returns each beside its partner."""
 
     def __init__(self, cursor: SlotSource, shape: Shape, of: tuple[int, Slots] | None = None) -> None:
         super().__init__(cursor)

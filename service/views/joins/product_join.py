@@ -252,10 +252,10 @@ class ProductJoin(Defaults):
             return
         wanted = True
         for is_inserted in (False, True):
-            for number, factor in enumerate(self.factors):
+            for index, factor in enumerate(self.factors):
                 if (delta := deltas.get(factor.positions)) is None:
                     continue
-                others = [(other, other_number < number) for other_number, other in enumerate(self.factors) if other is not factor]
+                others = [(other, other_index < index) for other_index, other in enumerate(self.factors) if other is not factor]
                 begins = [partial(self._rows_of, other, is_before, is_inserted, deltas.get(other.positions)) for other, is_before in others]
                 positions = [factor.positions, *(other.positions for other, _ in others)]
                 cursor = ProductCursor(GivenRowsCursor(delta[is_inserted]), begins, positions)
@@ -290,22 +290,22 @@ class ProductJoin(Defaults):
         return self._reading(root, 0, first.join.rows(root[0], first.within(window)), window)
 
     def partners(self, root: tuple[Any, ...], position: int, slots: Slots, window: Bounds | None) -> Enumeration:
-        number, factor = self._of(position)
-        given = factor.join.partners(root[number], factor.positions.index(position), slots, factor.within(window))
-        return self._reading(root, number, given, window)
+        index, factor = self._of(position)
+        given = factor.join.partners(root[index], factor.positions.index(position), slots, factor.within(window))
+        return self._reading(root, index, given, window)
 
     def of_key(self, root: tuple[Any, ...], position: int, key: pa.RecordBatch, window: Bounds | None) -> Enumeration:
-        number, factor = self._of(position)
-        given = factor.join.of_key(root[number], factor.positions.index(position), key, factor.within(window))
-        return self._reading(root, number, given, window)
+        index, factor = self._of(position)
+        given = factor.join.of_key(root[index], factor.positions.index(position), key, factor.within(window))
+        return self._reading(root, index, given, window)
 
     def _of(self, position: int) -> tuple[int, Factor]:
-        return next((number, factor) for number, factor in enumerate(self.factors) if position in factor.positions)
+        return next((index, factor) for index, factor in enumerate(self.factors) if position in factor.positions)
 
-    def _reading(self, root: tuple[Any, ...], number: int, first: Enumeration, window: Bounds | None) -> Enumeration:
-        """Combine the rows that `first` reads of part `number` with all rows of the others that meet the window."""
-        others = [(factor, its) for at, (factor, its) in enumerate(zip(self.factors, root, strict=True)) if at != number]
-        positions = [self.factors[number].positions, *(factor.positions for factor, _ in others)]
+    def _reading(self, root: tuple[Any, ...], index: int, first: Enumeration, window: Bounds | None) -> Enumeration:
+        """Combine the rows that `first` reads of the factor `index` with all rows of the others that meet the window."""
+        others = [(factor, its) for at, (factor, its) in enumerate(zip(self.factors, root, strict=True)) if at != index]
+        positions = [self.factors[index].positions, *(factor.positions for factor, _ in others)]
         if self.is_empty(root):
             first = GivenRowsCursor((NO_SLOTS,) * len(positions[0]))
         return ProductCursor(first, [partial(factor.join.rows, its, factor.within(window)) for factor, its in others], positions)
@@ -353,7 +353,7 @@ def _packed(rows: Combination) -> npt.NDArray[Any]:
 
 
 class _ProductSink:
-    """Combines the rows of version number `offset` that one part reports, as its only version, with the current rows of the others."""
+    """Combines the rows of version `offset` that one part reports, as its only version, with the current rows of the others."""
 
     def __init__(self, factor: Factor, others: Sequence[Factor], offset: int, sink: Sink) -> None:
         self._others, self._offset, self._sink = others, offset, sink

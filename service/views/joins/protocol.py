@@ -174,11 +174,11 @@ class Join(Protocol):
     def rows(self, root: Any, window: Bounds | None) -> Enumeration: ...
 
     def partners(self, root: Any, position: int, slots: Slots, window: Bounds | None) -> Enumeration:
-        """Read the rows that have one of these rows as alias number `position`."""
+        """Read the rows that have one of these rows as alias `position`."""
         ...
 
     def of_key(self, root: Any, position: int, key: pa.RecordBatch, window: Bounds | None) -> Enumeration:
-        """Read the rows whose alias number `position` has these values (one row) in its join columns."""
+        """Read the rows whose alias `position` has these values (one row) in its join columns."""
         ...
 
     def is_empty(self, root: Any) -> bool | None:

@@ -2,7 +2,7 @@
 
 A changed row gives its variables values; its rows are the AND of the other atoms with these values. A batch has three steps, each at a tick
 of its own, so that the roots before and after each stay intact: rows that only move, deletes, inserts. Of the deletes, and then of the
-inserts, alias number i is joined with the aliases before it as they are after the step, and with those behind it as they were before: so
+inserts, alias i is joined with the aliases before it as they are after the step, and with those behind it as they were before: so
 each row of the delta is reported by exactly one alias.
 
 NOT EXISTS groups work the other way round: inserts into their relations delete rows. So deletes go with the inserts of the groups'
@@ -54,8 +54,8 @@ class QdagJoin(QuadtreeJoin):
 
     def _change(self, deleted: Mapping[int, Entries], inserted: Mapping[int, Entries], sink: Sink | None, offset: int) -> None:
         for come_back in (False, True):
-            changed = {number: entries for number, entries in inserted.items() if (number in self._absent) != come_back}
-            changed |= {number: entries for number, entries in deleted.items() if (number in self._absent) == come_back}
+            changed = {index: entries for index, entries in inserted.items() if (index in self._absent) != come_back}
+            changed |= {index: entries for index, entries in deleted.items() if (index in self._absent) == come_back}
             sink = self._step(changed, come_back, sink, offset)
 
     def _follow(self, version: int, runs: Runs, sink: Sink | None) -> dict[int, Entries]:
@@ -63,7 +63,7 @@ class QdagJoin(QuadtreeJoin):
             return super()._follow(version, runs, sink)
         run = RunSteps()
         parts = self._parted(runs, sink is not None)
-        deleted = {number: run.add(number, self._bases[number], part, version) for number, part in parts.items()}
+        deleted = {index: run.add(index, self._bases[index], part, version) for index, part in parts.items()}
         steps, entries = run.in_order()
         if len(steps):
             for emitted in self._runs.follow(self._tick, steps, entries, None if sink is None else sink.limit):
@@ -78,22 +78,22 @@ class QdagJoin(QuadtreeJoin):
 
     def _step(self, changed: Mapping[int, Entries], inserted: bool, sink: Sink | None, offset: int) -> Sink | None:
         """Make all changes that insert rows of the view, or all that delete rows; return the sink, or None once it wants no more."""
-        changed = {number: in_order(entries) for number, entries in changed.items() if len(entries)}
+        changed = {index: in_order(entries) for index, entries in changed.items() if len(entries)}
         if not changed:
             return sink
         self._tick += 1
         before = self.trees.roots
-        for number, entries in changed.items():
-            self._write(number, entries, inserted != (number in self._absent))
+        for index, entries in changed.items():
+            self._write(index, entries, inserted != (index in self._absent))
         after = self.trees.roots
         if sink is None:
             return None
-        for number in self._absent.intersection(changed):
-            changed[number] = self._tuples(number, changed[number], after if inserted else before)
-        for position, number in enumerate(self._base_of):
-            if number in changed:
+        for index in self._absent.intersection(changed):
+            changed[index] = self._tuples(index, changed[index], after if inserted else before)
+        for position, index in enumerate(self._base_of):
+            if index in changed:
                 versions = [after if other < position else before for other in range(len(self.inputs))]
-                if not self._emit(self._and.partners(versions, position, changed[number]), inserted, sink, offset):
+                if not self._emit(self._and.partners(versions, position, changed[index]), inserted, sink, offset):
                     return None
         return sink
 

@@ -140,18 +140,18 @@ class RunSteps:
         self._entries: list[Entries] = []
         self._words = 0
 
-    def add(self, number: int, base: Base, part: DividedRun, version: int) -> Entries:
+    def add(self, index: int, base: Base, part: DividedRun, version: int) -> Entries:
         """Add the steps of one base; return the entries that are deleted."""
         offsets, before, after = part.moved
         entries, kept = self._take(base, after, version, False)
         old = entries.copy()
         old[:, -1] = before[kept]
-        self._put(number, LEAVE, offsets[kept], old)
-        self._put(number, ENTER, offsets[kept], entries)
+        self._put(index, LEAVE, offsets[kept], old)
+        self._put(index, ENTER, offsets[kept], entries)
         deleted, kept = self._take(base, part.deleted.old, version, False)
-        self._put(number, DELETE, part.deleted.offsets[kept], deleted)
+        self._put(index, DELETE, part.deleted.offsets[kept], deleted)
         entries, kept = self._take(base, part.inserted.new, version, True)
-        self._put(number, INSERT, part.inserted.offsets[kept], entries)
+        self._put(index, INSERT, part.inserted.offsets[kept], entries)
         return deleted
 
     @staticmethod
@@ -160,10 +160,10 @@ class RunSteps:
             return np.empty((0, len(base.domains) + 1), np.int32), np.empty(0, np.int64)
         return base.entries(slots, version, inserted)
 
-    def _put(self, number: int, kind: int, offsets: npt.NDArray[np.int64], entries: Entries) -> None:
+    def _put(self, index: int, kind: int, offsets: npt.NDArray[np.int64], entries: Entries) -> None:
         n, width = entries.shape
         self._parts.append((kind, offsets))
-        self._positions.append(np.column_stack((np.full(n, number), self._words + width * np.arange(n))))
+        self._positions.append(np.column_stack((np.full(n, index), self._words + width * np.arange(n))))
         self._entries.append(entries.reshape(-1))
         self._words += n * width
 

@@ -46,14 +46,14 @@ class QuadtreeJoin(Defaults):
         self._base_of, self._orders = shapes.bases, shapes.orders
         atoms = graph.atoms
         self.keys = _keys(inputs, graph, shapes)
-        of_variable = [self.keys[number] for number in shapes.domains]
+        of_variable = [self.keys[index] for index in shapes.domains]
         firsts = [shapes.bases.index(base) for base in range(max(shapes.bases) + 1)]
         nulls = [{variable for at, variable in graph.nulls if at == position} for position in range(len(atoms))]
         self._bases = [Base(inputs[position], atoms[position], of_variable, nulls[position]) for position in firsts]
-        # For each base its trees: number, and which columns of its entries they use.
+        # For each base its trees: index, and which columns of its entries they use.
         self._trees: list[list[tuple[int, list[int]]]] = [[] for _ in self._bases]
-        for number, (base, first, rest) in enumerate(self._orders):
-            self._trees[base].append((number, [*first, *rest, len(first) + len(rest)]))
+        for index, (base, first, rest) in enumerate(self._orders):
+            self._trees[base].append((index, [*first, *rest, len(first) + len(rest)]))
         self._plain = [own[0][0] for own in self._trees]
         self.trees = QuadTrees([(len(first) + len(rest), len(first)) for _, first, rest in self._orders])
         self._variables = [[one.variable for one in atom] for atom in atoms]
@@ -69,9 +69,9 @@ class QuadtreeJoin(Defaults):
     def _atom(self, position: int) -> Atom:
         variables = self._variables[position]
         own = {}
-        for number, (base, first, rest) in enumerate(self._orders):
+        for index, (base, first, rest) in enumerate(self._orders):
             if base == self._base_of[position]:
-                own[frozenset(variables[j] for j in first)] = number, tuple(variables[j] for j in (*first, *rest))
+                own[frozenset(variables[j] for j in first)] = index, tuple(variables[j] for j in (*first, *rest))
         return Atom(frozenset(variables), own)
 
     def _tuples_of(self, tree: int) -> And:
@@ -91,15 +91,15 @@ class QuadtreeJoin(Defaults):
     def build(self, version: int, progress: Callable[[float], None]) -> None:
         """Cost: O(n log l), l the number of codes."""
         self._begin(version)
-        for number, base in enumerate([] if self.never else self._bases):
+        for index, base in enumerate([] if self.never else self._bases):
             parts, start = [], 0
             while start >= 0:
                 slots, start = base.input.relation.table.scan(version, start, CHUNK)
                 parts.append(base.entries(slots, version, True)[0])
             entries = np.concatenate(parts)
-            for tree, columns in self._trees[number]:
+            for tree, columns in self._trees[index]:
                 self.trees.bulk_load(self._tick, tree, entries[:, columns], base.most_code)
-            progress((number + 1) / len(self._bases))
+            progress((index + 1) / len(self._bases))
         self._end()
 
     def require(self, resolved: Mapping[str, Resolution]) -> None:
@@ -118,8 +118,8 @@ class QuadtreeJoin(Defaults):
             self._version = version
             return
         self._begin(version)
-        for number, entries in self._follow(version, runs, sink).items():
-            self._bases[number].release(entries, version)
+        for index, entries in self._follow(version, runs, sink).items():
+            self._bases[index].release(entries, version)
         for base, own in zip(self._bases, self._trees, strict=True):
             code = base.most_code
             for tree, _ in own:
@@ -128,13 +128,13 @@ class QuadtreeJoin(Defaults):
         self._end()
 
     def _change(self, deleted_slots: Mapping[int, Entries], inserted: Mapping[int, Entries], sink: Sink | None, offset: int) -> None:
-        """Write each base's deleted and inserted entries of version number `offset`, and report the resulting rows of the view."""
+        """Write each base's deleted and inserted entries of version `offset`, and report the resulting rows of the view."""
         raise NotImplementedError
 
     def _parted(self, runs: Runs, followed: bool) -> dict[int, DividedRun]:
         """Return what the runs change, by base."""
-        own = ((number, base.input, runs.get(base.input.relation.name)) for number, base in enumerate(self._bases))
-        return {number: parted(input, run, followed) for number, input, run in own if run is not None}
+        own = ((index, base.input, runs.get(base.input.relation.name)) for index, base in enumerate(self._bases))
+        return {index: parted(input, run, followed) for index, input, run in own if run is not None}
 
     def _follow(self, version: int, runs: Runs, sink: Sink | None) -> dict[int, Entries]:
         """Apply changes, version by version; return the deleted entries, by base."""
@@ -142,17 +142,17 @@ class QuadtreeJoin(Defaults):
         for offset, changes in by_version(runs):
             deleted_slots: dict[int, Entries] = {}
             inserted: dict[int, Entries] = {}
-            for number, part in self._parted(changes, sink is not None).items():
-                base = self._bases[number]
+            for index, part in self._parted(changes, sink is not None).items():
+                base = self._bases[index]
                 if len(part.moved.new):
-                    self._move(number, part.moved.old, part.moved.new)
+                    self._move(index, part.moved.old, part.moved.new)
                 if len(part.deleted.old):
-                    deleted_slots[number] = base.entries(part.deleted.old, version, False)[0]
-                    deleted.setdefault(number, []).append(deleted_slots[number])
+                    deleted_slots[index] = base.entries(part.deleted.old, version, False)[0]
+                    deleted.setdefault(index, []).append(deleted_slots[index])
                 if len(part.inserted.new):
-                    inserted[number] = base.entries(part.inserted.new, version, True)[0]
+                    inserted[index] = base.entries(part.inserted.new, version, True)[0]
             self._change(deleted_slots, inserted, sink, offset)
-        return {number: np.concatenate(entries) for number, entries in deleted.items()}
+        return {index: np.concatenate(entries) for index, entries in deleted.items()}
 
     def maintain(self, steps: int) -> bool:
         return self.trees.maintain(steps)
@@ -164,24 +164,24 @@ class QuadtreeJoin(Defaults):
     def _end(self) -> None:
         self._ticks.end(self._version, self._tick)
 
-    def _move(self, number: int, before: Slots, after: Slots) -> None:
+    def _move(self, index: int, before: Slots, after: Slots) -> None:
         """Move rows whose columns used by the view are unchanged from slot to slot."""
-        new, indices = self._bases[number].entries(after, self._version, False)
+        new, indices = self._bases[index].entries(after, self._version, False)
         old = new.copy()
         old[:, -1] = before[indices]
-        self._write(number, old, False)
-        self._write(number, new, True)
+        self._write(index, old, False)
+        self._write(index, new, True)
 
-    def _write(self, number: int, entries: Entries, inserted: bool) -> None:
+    def _write(self, index: int, entries: Entries, inserted: bool) -> None:
         write = self.trees.insert if inserted else self.trees.delete
-        for tree, columns in self._trees[number]:
+        for tree, columns in self._trees[index]:
             write(self._tick, tree, entries[:, columns])
 
-    def _tuples(self, number: int, entries: Entries, roots: tuple[QuadtreeRoot, ...]) -> Entries:
+    def _tuples(self, index: int, entries: Entries, roots: tuple[QuadtreeRoot, ...]) -> Entries:
         """Return the distinct tuples of these entries of a base that the trees do not have at these roots."""
         tuples = _distinct(entries[:, :-1])
         tuples = np.column_stack((tuples, np.arange(len(tuples), dtype=np.int32)))
-        cursor, found = self._new_tuples[number].partners([roots, roots], 0, tuples), [np.empty(0, np.int32)]
+        cursor, found = self._new_tuples[index].partners([roots, roots], 0, tuples), [np.empty(0, np.int32)]
         while not cursor.done:
             found.append(cursor.fill(CHUNK)[0])
         self._emitted_steps += cursor.steps
@@ -229,7 +229,7 @@ def _distinct(tuples: Entries) -> Entries:
 
 
 def _keys(inputs: Sequence[Input], graph: Hypergraph, shapes: Shapes) -> dict[int, Keys]:
-    """Return the domains by number. Null is a value of a column if it is one for some alias with nulls there."""
+    """Return the domains by index. Null is a value of a column if it is one for some alias with nulls there."""
     found: dict[int, tuple[list[pa.DataType], list[bool]]] = {}
     for position, (input, atom) in enumerate(zip(inputs, graph.atoms, strict=True)):
         for one in atom:
@@ -238,4 +238,4 @@ def _keys(inputs: Sequence[Input], graph: Hypergraph, shapes: Shapes) -> dict[in
             for choice in (one.columns, *one.same):
                 for at, name in enumerate(choice):
                     nulls[at] |= (position, one.variable) in graph.nulls and input.relation.definition.column(name).nullable
-    return {number: Keys.of_types(types, nulls) for number, (types, nulls) in found.items()}
+    return {index: Keys.of_types(types, nulls) for index, (types, nulls) in found.items()}

@@ -44,7 +44,7 @@ _KINDS = {"required": layout.REQUIRED, "exists": layout.EXISTS, "absent": layout
 
 
 class LiveSlots:
-    """The slots of alias number `position` that take part in rows of the version."""
+    """The slots of alias `position` that take part in rows of the version."""
 
     def __init__(self, tree: JoinTree, roots: Roots, position: int, start: Start) -> None:
         self._tree, self._roots, self._position, self._start = tree, roots, position, start
@@ -77,13 +77,13 @@ class TreeJoin(Defaults):
         alone = [(Index(input.position, (), None), ()) for input in inputs if input.position not in finding]
         seen = list(dict.fromkeys([*ends, *alone]))
         self.indexes, self._filters = [index for index, _ in seen], [filters for _, filters in seen]
-        number = domains_of(tree)
+        domain_of = domains_of(tree)
         self.domains: list[Domain] = []
         for index in self.indexes:
-            if number.get(index[:2]) == len(self.domains):
+            if domain_of.get(index[:2]) == len(self.domains):
                 types = inputs[index.position].relation.schema
                 self.domains.append(Domain([types.field(name).type for name in index.columns]))
-        ports = [Port(index.position, number.get(index[:2], -1), index.span is not None) for index in self.indexes]
+        ports = [Port(index.position, domain_of.get(index[:2], -1), index.span is not None) for index in self.indexes]
         edges = [(seen.index(ends[e + 1]), seen.index(ends[e])) for e in range(0, len(tree), 2)]
         self.tree = JoinTree(ports, edges, kinds=[_KINDS[edge.kind] for edge in tree[::2]] if self.has_parts else ())
         self._middle = outward(tree)[0]
@@ -91,8 +91,8 @@ class TreeJoin(Defaults):
         self._version = 0
 
     def _domain(self, port: int) -> Domain | None:
-        number = self.tree.ports[port].domain
-        return self.domains[number] if number >= 0 else None
+        domain = self.tree.ports[port].domain
+        return self.domains[domain] if domain >= 0 else None
 
     @property
     def root(self) -> Roots:

@@ -134,9 +134,9 @@ class TwoInputs:
     def rows_after(self, resolved: Mapping[str, Resolution]) -> tuple[int, int]:
         """Return how many rows and partners there may be after these changes. MemoryError: there is no room for their keys."""
         rows, texts = [0, 0], 0
-        for number, relation in enumerate(self.relations):
+        for index, relation in enumerate(self.relations):
             one = resolved.get(relation.name)
-            rows[number] = relation.table.rows + (one.inserts.num_rows if one is not None else 0)
+            rows[index] = relation.table.rows + (one.inserts.num_rows if one is not None else 0)
             texts += one.inserts.bytes if one is not None else 0
         if self.domain is not None:
             self.domain.require(sum(rows) - sum(relation.table.rows for relation in self.relations), texts)

@@ -42,10 +42,10 @@ class UnionJoin(QuadtreeJoin):
         self._shown = [self.keys[shapes.domains[variable]] for variable in range(graph.dimension)], graph.shown
         made = [self._atom(position) for position in range(len(graph.atoms))]
         # For each branch the places of its atoms: its own, and then those of its groups.
-        self._positions = [(*own, *(position for number in groups for position in graph.absent[number])) for own, groups in graph.families]
+        self._positions = [(*own, *(position for index in groups for position in graph.absent[index])) for own, groups in graph.families]
         self._own = [len(own) for own, _ in graph.families]
         absent = [[made[position] for position in group] for group in graph.absent]
-        branches = [Branch([made[position] for position in own], [absent[number] for number in groups]) for own, groups in graph.families]
+        branches = [Branch([made[position] for position in own], [absent[index] for index in groups]) for own, groups in graph.families]
         self._or = Or(self.trees, graph.dimension, branches)
 
     def _change(self, deleted: Mapping[int, Entries], inserted: Mapping[int, Entries], sink: Sink | None, offset: int) -> None:
@@ -54,13 +54,13 @@ class UnionJoin(QuadtreeJoin):
         before = self.trees.roots
         self._tick += 1
         for entries, is_inserted in ((deleted, False), (inserted, True)):
-            for number, some in entries.items():
-                self._write(number, in_order(some), is_inserted)
+            for index, some in entries.items():
+                self._write(index, in_order(some), is_inserted)
         if sink is None:
             return
         after = self.trees.roots
-        lost = {number: self._tuples(number, some, after)[:, :-1] for number, some in deleted.items()}
-        won = {number: self._tuples(number, some, before)[:, :-1] for number, some in inserted.items()}
+        lost = {index: self._tuples(index, some, after)[:, :-1] for index, some in deleted.items()}
+        won = {index: self._tuples(index, some, before)[:, :-1] for index, some in inserted.items()}
         if self._emit(lost, won, (before, after), sink, offset, False):
             self._emit(won, lost, (after, before), sink, offset, True)
 

@@ -71,14 +71,14 @@ class References:
         """Add or remove rows with these codes; -1 is none. O(1) a row, amortised."""
         more = len(codes) - len(self._counts)
         self._counts, self._codes = self._counts + [_NO_WORDS] * more, self._codes + [0] * more
-        for number, some in enumerate(codes):
+        for index, some in enumerate(codes):
             some = some[some >= 0]
-            self._codes[number] = most = max(self._codes[number], int(some.max(initial=-1)) + 1)
-            before = self._counts[number]
+            self._codes[index] = most = max(self._codes[index], int(some.max(initial=-1)) + 1)
+            before = self._counts[index]
             if most > len(before):
-                self._counts[number] = np.zeros(max(most, 2 * len(before)), np.int64)
-                self._counts[number][: len(before)] = before
-            np.add.at(self._counts[number], some, each)
+                self._counts[index] = np.zeros(max(most, 2 * len(before)), np.int64)
+                self._counts[index][: len(before)] = before
+            np.add.at(self._counts[index], some, each)
 
 
 class TruncatedColumn(NamedTuple):
@@ -186,8 +186,8 @@ class Columns:
         types = [part for type_, null in zip(self._types, self.nullable, strict=True) for part in ([_BOOL, type_] if null else [type_])]
         self.domain = Domain(types) if types else None
         self._texts = {
-            number: Domain([pa.binary() if form == LISTED else _kept_type(self.schema.field(output).type)])
-            for number, (output, form) in enumerate(self.operands)
+            index: Domain([pa.binary() if form == LISTED else _kept_type(self.schema.field(output).type)])
+            for index, (output, form) in enumerate(self.operands)
             if form in (CODED, SORTED, LISTED)
         }
 
@@ -222,8 +222,8 @@ class Columns:
 
     def release_all(self, version: int, kept: References) -> None:
         """Drop all references except these: no other row is in a group any more. O(codes)."""
-        for number, domain in enumerate(self._domains):
-            domain.release_all(version, *kept.counts[number : number + 1])
+        for index, domain in enumerate(self._domains):
+            domain.release_all(version, *kept.counts[index : index + 1])
 
     def drop(self, given: References, version: int) -> None:
         """Drop these references. O(1) a code and a reference."""
@@ -247,8 +247,8 @@ class Columns:
         assert self.domain is not None
         fields = [
             part
-            for number, (type_, null) in enumerate(zip(self._types, self.nullable, strict=True))
-            for part in ([pa.field(f"null{number}", _BOOL, False)] if null else []) + [pa.field(str(number), type_, False)]
+            for index, (type_, null) in enumerate(zip(self._types, self.nullable, strict=True))
+            for part in ([pa.field(f"null{index}", _BOOL, False)] if null else []) + [pa.field(str(index), type_, False)]
         ]
         taken, columns = iter(self.domain.take(pa.schema(fields), codes).columns), list[pa.Array]()
         for wanted, type_, null in zip(self._sent, self._types, self.nullable, strict=True):
@@ -302,24 +302,24 @@ class Columns:
     def _of_columns(self, n: int, columns: Mapping[int, _Column], inserted: Inserted | None) -> StageRows:
         codes = np.zeros(n, np.int32)
         if self.domain is not None:
-            codes = self._coded([self._key(number, columns[column.of]) for number, column in enumerate(self._columns)], inserted)
+            codes = self._coded([self._key(index, columns[column.of]) for index, column in enumerate(self._columns)], inserted)
         values, nulls = np.zeros((max(1, len(self.operands)), n), np.int64), np.zeros((max(1, len(self.operands)), n), np.uint8)
         texts: list[Slots] = []
-        for number, (output, form) in enumerate(self.operands):
+        for index, (output, form) in enumerate(self.operands):
             words, null, text = columns[output] if form != LISTED else self._listed(output, columns)
             if null is not None:
-                nulls[number] = null
+                nulls[index] = null
             if form in (CODED, SORTED, LISTED):
                 assert text is not None
-                domain, batch = self._texts[number], pa.RecordBatch.from_arrays([wide.encoded(text)], [""])
+                domain, batch = self._texts[index], pa.RecordBatch.from_arrays([wide.encoded(text)], [""])
                 texts.append(_codes_of(domain, batch, inserted))
-                values[number] = texts[-1]
+                values[index] = texts[-1]
             elif form in (LOW, HIGH):
                 assert text is not None
-                values[number] = wide.signed_words(text)[form == HIGH]
+                values[index] = wide.signed_words(text)[form == HIGH]
             elif text is None:
                 is_float = self.schema.field(output).type == _FLOAT
-                values[number] = _ordered(words) if form == ORDERED and is_float else squares.of_form(words, form)
+                values[index] = _ordered(words) if form == ORDERED and is_float else squares.of_form(words, form)
         return StageRows(codes, values, nulls, texts)
 
     def _listed(self, number: int, columns: Mapping[int, _Column]) -> _Column:
@@ -337,7 +337,7 @@ class Columns:
     def _coded(self, columns: Sequence[_Column], inserted: Inserted | None) -> Slots:
         assert self.domain is not None
         if self.has_texts:
-            arrays = [part for number, column in enumerate(columns) for part in self._arrays(number, column)]
+            arrays = [part for index, column in enumerate(columns) for part in self._arrays(index, column)]
             batch = pa.RecordBatch.from_arrays(arrays, [str(i) for i in range(len(arrays))])
             return _codes_of(self.domain, batch, inserted)
         parts = [part for column, null in zip(columns, self.nullable, strict=True) for part in _cells(column, null)]

@@ -71,8 +71,8 @@ class _Role:
         refs = [query.outputs[column.of].column for column in query.groups.columns] if grouped else []
         columns = [_equal(query, ref, input.alias) for ref in refs if ref is not None]
         outputs = [Output("", "column", ref, ()) for ref in columns] + [_of_alias(query.outputs[of], input.alias) for _, of in weights]
-        outputs = [output._replace(name=str(number)) for number, output in enumerate(outputs)]
-        groups = tuple(GroupColumn(one.name, number, one.trunc) for number, one in enumerate(query.groups.columns) if grouped)
+        outputs = [output._replace(name=str(index)) for index, output in enumerate(outputs)]
+        groups = tuple(GroupColumn(one.name, index, one.trunc) for index, one in enumerate(query.groups.columns) if grouped)
         alone = replace(
             query, aliases=(query.aliases[input.position],), equal=(), overlaps=(), less=(), at_most=(), not_equal=(), shifted=(), cross=(),
             filters=(), outputs=tuple(outputs), groups=query.groups._replace(columns=groups, aggregates=(), outputs=(), having=()),
@@ -81,7 +81,7 @@ class _Role:
         if grouped:
             self._columns.domain, self._columns.nullable = table.columns.domain, table.columns.nullable
         self._kinds, self._first = [kind for kind, _ in weights], first
-        self._operands = [self._columns.operand(len(columns) + number, RAW) for number in range(len(weights))]
+        self._operands = [self._columns.operand(len(columns) + index, RAW) for index in range(len(weights))]
         self.source = Source(input, 0, plan.keys[input.position], plan.spans[input.position])
 
     def take(self, slots: Slots, inserted: bool, codes: Codes | None) -> _Counted:
@@ -240,7 +240,7 @@ class Counter(Defaults):
     def follow(self, version: int, runs: Runs) -> Iterator[GroupAmounts]:
         """Follow the changed relations to `version`, the last of the runs, some changes at a time; the caller must exhaust the iterator."""
         kinds, roles, taken, formers, offsets = list[int](), list[int](), list[_Counted](), list[Slots](), list[Numbers]()
-        for number, role in enumerate(self._roles):
+        for index, role in enumerate(self._roles):
             run = runs.get(role.input.relation.name)
             if run is None or self._never:
                 continue
@@ -252,7 +252,7 @@ class Counter(Defaults):
                     formers.append(some.old[one.which] if kind == MOVE else np.full(len(one.which), -1, np.int32))
                     offsets.append(some.offsets[one.which])
                     kinds.append(kind)
-                    roles.append(number)
+                    roles.append(index)
                     taken.append(one)
         if not taken:
             return
@@ -421,7 +421,7 @@ class VisitCounter(Counter):
         amounts = np.empty((len(met.which), len(self.sums), 3), np.int64)
         if not len(met.which):
             return amounts
-        for number, ((kind, of), common, (owner, weight)) in enumerate(zip(self.outputs, self.common, self.sums, strict=True)):
+        for index, ((kind, of), common, (owner, weight)) in enumerate(zip(self.outputs, self.common, self.sums, strict=True)):
             if not common:
                 value = (met if owner == self._grouped else partners).weights[:, weight]
             else:
@@ -429,7 +429,7 @@ class VisitCounter(Counter):
                 value = np.minimum(one.right, other.right) - np.maximum(one.left, other.left) + 1 + self.more[of]
                 there = value >= 0  # a length beyond int64, which is null, wraps to a negative one
                 value = there.astype(np.int64) if kind == layout.COUNT else np.where(there, value, 0)
-            amounts[:, number] = np.stack((value & layout.LOW32, (value >> 32) & layout.LOW32, value >> 63), axis=1)
+            amounts[:, index] = np.stack((value & layout.LOW32, (value >> 32) & layout.LOW32, value >> 63), axis=1)
         return amounts
 
     def require_room(self, rows: Sequence[int], more: int) -> None:

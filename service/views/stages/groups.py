@@ -147,7 +147,7 @@ class GroupsStage(Defaults):
             first = end
 
     def _apply_one(self, version: int, runs: Runs, first: int, sink: RowCollector | None) -> int:
-        """Apply version number `first`; return the number of rows of the join's delta. A large delta is taken in pieces, and its groups are
+        """Apply version `first`; return the number of rows of the join's delta. A large delta is taken in pieces, and its groups are
         reported at the end."""
         if isinstance(self.core, Selection) and sum([run.rows for run in runs.values()]) <= PIECE_ROWS:
             return self._apply_run(version, runs, first, sink)
@@ -238,7 +238,7 @@ class GroupsStage(Defaults):
         return taking.rows
 
     def _write_all(self, version: int, codes: Sequence[Slots], first: int, sink: RowCollector | None) -> None:
-        """Write the rows of these groups, each once, as they are after version number `first`."""
+        """Write the rows of these groups, each once, as they are after version `first`."""
         for part in pieces_of(codes):
             self._write(version, part, np.zeros(len(part), np.int64), self._groups.emit(part), first, sink)
 

@@ -75,7 +75,7 @@ class KeyStretches:
 
     def _keys(self, slots: Combination) -> pa.RecordBatch:
         """Return the columns of groups of a readable version; before there is room, those of no group."""
-        names = [str(number) for number in range(len(self._groups.columns))]
+        names = [str(index) for index in range(len(self._groups.columns))]
         if self.columns.domain is None:
             types = [self.columns.schema.field(column.of).type for column in self._groups.columns]
             return pa.RecordBatch.from_arrays([pa.array([], type_) for type_ in types], names)

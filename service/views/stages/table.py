@@ -54,9 +54,9 @@ class GroupTable:
         self._operands: dict[int, int] = {}  # of the aggregates whose codes are in a group's row
         self._lists: dict[int, int] = {}  # likewise the cells of those that list values
         self._listed: dict[int, ListedTexts] = {}
-        for number, one in enumerate(self._groups.aggregates):
-            self._fields += self._fields_of(number)
-            self.results.append((layout.OF_ROWS, 0, 0, 0, 1) if one.of is None else self._result(number))
+        for index, one in enumerate(self._groups.aggregates):
+            self._fields += self._fields_of(index)
+            self.results.append((layout.OF_ROWS, 0, 0, 0, 1) if one.of is None else self._result(index))
         self._names = [f"group.{column.name}" for column in self._groups.columns]
         self.schema = self._schema()
         nullable = any(field.nullable for field in self._fields)
