@@ -23,7 +23,7 @@ _MAPPED = 32 << 20  # bytes; a larger block is a mapping of its own. A fixed thr
 _END = 2 * _MAPPED  # bytes of the free end of an arena that stay while there is work, as glibc's own maximum
 _LEAST_END = 1 << 17  # bytes of it that stay afterwards
 
-_LITTLE, _MUCH = 1 << 11, 1 << 18  # bytes of a block, and of one after whose freeing glibc looks at the arena's end
+_SMALL, _MUCH = 1 << 11, 1 << 18  # bytes of a block, and of one after whose freeing glibc looks at the arena's end
 
 
 class _ArenaEnds:
@@ -50,7 +50,7 @@ class _ArenaEnds:
 
     def _keep(self, all_have: threading.Barrier) -> None:
         """Keep a block of this thread's arena. New threads take arenas that have none, then one after the other."""
-        if block := self._c.malloc(_LITTLE):
+        if block := self._c.malloc(_SMALL):
             self._blocks.append(block)
         all_have.wait()
 
@@ -58,7 +58,7 @@ class _ArenaEnds:
         with self._lock:
             self._c.mallopt(_M_TRIM_THRESHOLD, _LEAST_END)
             try:
-                self._blocks = [self._resized(self._resized(block, _MUCH), _LITTLE) for block in self._blocks]
+                self._blocks = [self._resized(self._resized(block, _MUCH), _SMALL) for block in self._blocks]
             finally:
                 self._c.mallopt(_M_TRIM_THRESHOLD, _END)
 

@@ -22,7 +22,7 @@ from service.errors import Problem
 
 log = logging.getLogger("livejoin.api")
 
-_LITTLE = 1 << 16  # bytes; a smaller last chunk is copied, and sent with the end of the body
+_SMALL = 1 << 16  # bytes; a smaller last chunk is copied, and sent with the end of the body
 
 Chunk = tuple[Pieces, bool]  # the next bytes (perhaps none yet), and whether more will follow
 
@@ -84,7 +84,7 @@ class StreamedResponse(Response):
                 body, more = job.result()
                 if more:
                     job = self._begin()
-                if more or sum(map(len, body)) > _LITTLE:
+                if more or sum(map(len, body)) > _SMALL:
                     if body:
                         await send({"type": PIECES, "pieces": body, "more_body": True})
                     body = []

@@ -104,7 +104,7 @@ class Build:
             self.join = view.another()
         else:
             if not view.has_room:
-                view.make_room(alone=self.is_replay)
+                view.make_room(own_indexes=self.is_replay)
             self.join = view.join
 
     def load(self, version: int, progress: Callable[[float], None]) -> None:

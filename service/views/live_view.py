@@ -94,10 +94,10 @@ class LiveView:
         else:
             self.shown = shown_of(self.view.query, self.inputs, self.definitions)
 
-    def make_room(self, alone: bool = False) -> None:
-        """Reserve address space for the structures, before anything else. `alone`: share nothing with other views. OSError, MemoryError:
+    def make_room(self, own_indexes: bool = False) -> None:
+        """Reserve address space for the structures, before anything else. `own_indexes`: share none with other views. OSError, MemoryError:
         there is no room, and nothing was done."""
-        indexes = None if alone else self._indexes
+        indexes = None if own_indexes else self._indexes
         self._join = kept_by(self.view.query, self.view.plan, self.reads, indexes, self.shown)
 
     @property

@@ -17,7 +17,7 @@ from livejoin.wire.errors import MalformedBody, TooLarge
 # Bytes of Python objects and lists for each of these characters, as measured; lower bounds.
 JSON_WEIGHTS: Mapping[bytes, int] = {b",": 56, b"{": 192, b"[": 64, b"\n": 96}
 CSV_WEIGHTS: Mapping[bytes, int] = {b",": 8, b"\n": 8}  # of Arrow columns of text
-_LITTLE = 64 << 10  # bytes; smaller texts are not examined
+_SMALL = 64 << 10  # bytes; smaller texts are not examined
 _PIECE = 1 << 20
 
 
@@ -42,7 +42,7 @@ UNBOUNDED = Budget()
 def take_text(body: bytes, weights: Mapping[bytes, int], room: Budget) -> None:
     """Reserve the decoded size of a text. An estimate, which also counts characters within strings. Takes 0.25 s per gigabyte, without the
     GIL."""
-    if len(body) < _LITTLE:
+    if len(body) < _SMALL:
         return
     size = len(body) if body.isascii() else 2 * len(body)
     array = np.frombuffer(body, np.uint8)

@@ -33,15 +33,15 @@ def of_core(query: Query, relations: Relations, core: Plan, obstacle: str) -> Pl
     guarantee = min(_OF_ALIASES.get(len(query.whole.aliases), "best-effort"), core.guarantee, key=GUARANTEES.index)
     ordered = sorted({one.function for one in groups.aggregates if one.function in _LOGARITHMIC})
     notes = [*lengths_of(query, relations), *core.notes]
-    alone = core.shape == "list"
-    if alone:
+    is_list = core.shape == "list"
+    if is_list:
         update = "O(log n)"
         notes.append("rows are read from their relation; the view stores only its groups")
     else:
         update = f"{core.bounds['update']}, and O(log n) per row of the join that is added or removed"
         notes.append("groups are kept by rows: each added or removed row of the join is visited; a restart reads the whole join")
         notes += [obstacle] if obstacle else []
-    space = "O(groups)" if alone else f"{core.bounds['space']} and O(groups)"
+    space = "O(groups)" if is_list else f"{core.bounds['space']} and O(groups)"
     if ordered:
         names = " and ".join("COUNT(DISTINCT)" if one == "count_distinct" else one.upper() for one in ordered)
         space += " and O(distinct values of each group)"

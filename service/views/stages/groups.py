@@ -65,13 +65,13 @@ class LoadedGroups(NamedTuple):
 class GroupsStage(Defaults):
     """See the module docstring; `protocol` describes the methods."""
 
-    def __init__(self, query: Query, core: Join, table: GroupTable, alone: bool, most_codes: int | None = None) -> None:
-        """`table`: where the rows are stored; `alone`: the delta of a change is the changed row; `most_codes`: of groups, including those
+    def __init__(self, query: Query, core: Join, table: GroupTable, of_rows: bool, most_codes: int | None = None) -> None:
+        """`table`: where the rows are stored; `of_rows`: the delta of a change is the changed row; `most_codes`: of groups, including those
         without rows. OSError, MemoryError: there is no room."""
         groups = query.groups
         assert groups is not None
         self.core, self._grouping, self._table = core, groups, table
-        self._alone = alone
+        self._of_rows = of_rows
         table.open()
         self._columns = table.columns
         self._groups = table.groups_of(most_codes or 4 * groups.most + _SPARE_CODES)
@@ -140,7 +140,7 @@ class GroupsStage(Defaults):
         self._table.begin(version)
         versions, first = versions_of(runs), 0
         while first < versions:
-            end = min(versions, first + (_MOST_TOGETHER if self._alone else self._together))
+            end = min(versions, first + (_MOST_TOGETHER if self._of_rows else self._together))
             some = of_versions(runs, first, end)
             rows = (self._apply_one if end - first == 1 else self._apply_run)(version, some, first, sink)
             self._together = min(_MOST_TOGETHER, 2 * self._together) if rows < _FEW_ROWS else max(1, self._together // 4)

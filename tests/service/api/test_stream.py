@@ -56,7 +56,7 @@ def sent(source: _Made, first: Chunk, rest: Any = None) -> list[dict[str, Any]]:
 @pytest.mark.parametrize("chunks", [1, 3])
 def test_the_last_chunk_is_joined_only_if_it_is_little(monkeypatch: pytest.MonkeyPatch, large: bool, chunks: int) -> None:
     """Seen: it was sent whole, up to 16 MiB, which the event loop copied twice."""
-    monkeypatch.setattr(stream, "_LITTLE", 10)
+    monkeypatch.setattr(stream, "_SMALL", 10)
     last: Pieces = [b"ab", b"c" * (100 if large else 5)]
     made: list[Pieces] = [[b"first"], [], last] if chunks == 3 else [last]
     messages = sent(_Made(*made[1:]), (made[0], chunks > 1))
