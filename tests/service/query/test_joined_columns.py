@@ -68,20 +68,6 @@ def test_a_join_that_asks_for_a_product() -> None:
     assert query("SELECT * FROM x LEFT JOIN w ON true").subqueries[0].join.cross == (("x", "w"),)
 
 
-@pytest.mark.parametrize(
-    ("sql", "says"),
-    [
-        ("SELECT * FROM x JOIN z ON x.c = z.e NATURAL JOIN y", "USING (a) is ambiguous"),
-        ("SELECT * FROM x, y JOIN z USING (b)", "JOIN binds before the comma"),
-        ("SELECT * FROM x JOIN y USING (c)", "y has no column c"),
-        ("SELECT id FROM x JOIN y USING (a)", "id is ambiguous: write x.id or y.id"),
-    ],
-)
-def test_what_is_refused(sql: str, says: str) -> None:
-    problem = refused(sql)
-    assert says in str(problem.detail) and "position" in problem.extensions
-
-
 def test_the_schema_public() -> None:
     assert query("SELECT public.x.id, x.a FROM public.x WHERE public.x.b > 1") == query("SELECT id, a FROM x WHERE b > 1")
     assert "all relations are in the schema public: write x" in str(refused("SELECT id FROM other.x").detail)

@@ -51,22 +51,6 @@ def test_the_right_side_of_semi_and_anti_join_is_visible_in_its_on_alone(join: s
     assert outputs[:3] == ["id", "a", "b"] if "*" in text else outputs[0] in ("x", "id")
 
 
-@pytest.mark.parametrize(
-    ("text", "says"),
-    [
-        ("SELECT l.id FROM l JOIN r ON l.a = s.a JOIN s ON s.a = r.a", "s.a: s cannot be used here: ON can refer only to relations"),
-        ("SELECT l.id FROM l, r RIGHT JOIN s ON r.a = s.a", "RIGHT JOIN after a comma is not supported: begin with s"),
-        ("SELECT a FROM l JOIN r USING (a), s JOIN l m USING (a) WHERE l.b = m.b", "the column a is ambiguous: write l.a or r.a or"),
-        ("SELECT l.id FROM l JOIN r USING (nope)", "r has no column nope"),
-        ("SELECT l.id FROM l JOIN s USING (c)", "s.c: s cannot be used here: no relation before it has a column of this name"),
-        ("SELECT l.id FROM l WHERE EXISTS (SELECT 1 FROM r JOIN s USING (b) WHERE r.a = l.a)", "s has no column b"),
-        ("SELECT l.id FROM l WHERE EXISTS (SELECT nope.* FROM r WHERE r.a = l.a)", "nope.*: there is no alias nope"),
-    ],
-)
-def test_what_cannot_be_used(text: str, says: str) -> None:
-    assert str(refused(text, RELATIONS).detail).startswith(says)
-
-
 def test_a_part_knows_the_columns_that_using_makes_one() -> None:
     text = "SELECT l.id FROM l JOIN r USING (a) WHERE EXISTS (SELECT 1 FROM s x WHERE x.d = {})"
     relations = RELATIONS | {"s": relation("id:int64, d:int64?", {})}

@@ -75,47 +75,6 @@ def test_an_inner_join_behind_makes_an_outer_one_inner() -> None:
     assert not sql(f"{LEFT} LEFT JOIN shifts s ON s.room = m.room WHERE s.nr = 1").query.subqueries
 
 
-@pytest.mark.parametrize(
-    ("text", "words"),
-    [
-        ("SELECT b.id FROM bookings b WHERE b.id NOT IN (SELECT m.id FROM maintenance m)", "write NOT EXISTS"),
-        (f"{LEFT} AND m.id = s.nr".replace("LEFT", "JOIN shifts s ON b.room = s.room LEFT"), "compared with b and s"),
-        (f"{LEFT} AND b.floor = 3", "one on b alone in WHERE also removes rows that"),
-        (f"{LEFT} WHERE m.since IS NULL", "for the rows without m, take a column of m that is never null"),
-        (f"SELECT * FROM bookings b LEFT JOIN maintenance m ON {ON} WHERE m.id IS NULL", "m.id is null in each of them"),
-        (f"SELECT b.id, m.code FROM bookings b LEFT JOIN maintenance m ON {ON} WHERE m.id IS NULL", "m.code is null in each of them"),
-        (f"{LEFT} WHERE m.since IS NULL OR b.checkin < m.since", "with nulls as unbounded"),
-        (f"{LEFT} WHERE m.id > 3 IS NOT TRUE", "one with JOIN instead, for the rows that have m, and one with NOT EXISTS"),
-        ("SELECT b.id FROM bookings b WHERE b.id IN (SELECT max(m.id) FROM maintenance m WHERE m.room = b.room)", "with GROUP BY"),
-        ("SELECT b.id FROM bookings b WHERE EXISTS (SELECT max(id) FROM maintenance m WHERE m.room = b.room)", "even where no row matches"),
-        ("SELECT b.id FROM bookings b WHERE b.id IN (SELECT DISTINCT ON (m.room) m.id FROM maintenance m)", "DISTINCT in IN"),
-        (LEFT.replace("LEFT", "JOIN shifts s ON b.room = s.room FULL"), "two relations is not supported: define a view with LEFT JOIN"),
-        (f"SELECT b.id, m.id FROM bookings b SEMI JOIN maintenance m ON {ON}", "m.id: m cannot be used here: the right side of SEMI JOIN"),
-        (f"{LEFT} AND EXISTS (SELECT 1 FROM shifts s WHERE s.room = m.room)", "EXISTS within LEFT JOIN"),
-        ("SELECT b.id FROM bookings b WHERE EXISTS (SELECT 1 FROM shifts s LEFT JOIN maintenance m ON s.room = m.room WHERE s.nr = b.id)",
-            "LEFT JOIN in EXISTS"),
-        ("SELECT b.id FROM bookings b WHERE (b.id, b.room) IN (SELECT m.id FROM maintenance m)", "IN compares 2 columns with 1"),
-        (f"{LEFT} UNION SELECT id FROM bookings", "LEFT JOIN in UNION or EXCEPT"),
-        ("SELECT b.id FROM bookings b LEFT JOIN maintenance m ON m.room = b.room RIGHT JOIN shifts s ON s.room = b.room", "begin with s"),
-        (f"SELECT b.id FROM bookings b{FIVE}", "at most 16"),
-        ("SELECT b.id FROM bookings b LEFT JOIN maintenance m ON b.floor = 3", "one on b alone in WHERE also removes rows that"),
-        (f"{LEFT} WHERE EXISTS (SELECT 1 FROM shifts s WHERE s.room = b.room AND s.nr = m.code)", "register a view for each"),
-        (f"{LEFT} WHERE NOT EXISTS (SELECT 1 FROM shifts s WHERE s.room = b.room AND s.nr < m.code)", "register a view for each"),
-        ("SELECT b.id FROM bookings b WHERE EXISTS (SELECT 1 FROM maintenance m WHERE m.code = 3)", "compared with nothing outside of it"),
-        (f"{LEFT.replace('LEFT', 'FULL')} WHERE m.since IS NULL", "for the rows without m, take a column of m that is never null"),
-        ("SELECT b.id FROM bookings b WHERE EXISTS (SELECT 1 FROM maintenance m WHERE m.room = b.room AND EXISTS "
-            "(SELECT 1 FROM shifts s WHERE s.room = m.room))", "a single level of EXISTS"),
-        ("SELECT b.id FROM bookings b WHERE b.room || 'x' IN (SELECT m.room FROM maintenance m)", "write columns before IN"),
-        ("SELECT b.id FROM bookings b WHERE b.room IN (SELECT b.room FROM maintenance b)", "rename one of the two"),
-        ("SELECT b.id FROM bookings b LEFT JOIN maintenance m ON m.room = b.floor", "the types differ"),
-    ],
-)  # fmt: skip
-def test_refusals(text: str, words: str) -> None:
-    problem = refused(text)
-    assert words in str(problem.detail), problem.detail
-    assert problem.type in ("unsupported-query", "bad-query", "unknown-column")
-
-
 def test_an_alias_that_is_used_twice() -> None:
     subquery = {"from": {"b": "maintenance"}, "join": [{"equal": ["b.room", "b.room"]}]}
     assert "used twice" in str(refused(B | {"left": [subquery]}).detail)

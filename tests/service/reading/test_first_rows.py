@@ -9,7 +9,6 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from service.errors import Problem
 from service.reading.first_rows import FirstRows, OrderKey, parse_order
 
 SCHEMA = pa.schema(
@@ -88,22 +87,3 @@ def test_no_rows() -> None:
 )
 def test_orders(text: str, keys: list[tuple[str, bool, bool]]) -> None:
     assert parse_order(text, SCHEMA) == keys
-
-
-@pytest.mark.parametrize(
-    ("text", "says"),
-    [
-        ("", "there is no column ''"),
-        ("n,", "there is no column ''"),
-        ("n,,id", "there is no column ''"),
-        ("m desk", "there is no column 'm desk'"),
-        ("idd", "there is no column 'idd'; did you mean id?"),
-        ('"n', "must be columns, each with asc or desc"),
-        ('"n" x', "must be columns, each with asc or desc"),
-        ("n desc nulls", "there is no column 'n desc nulls'"),
-    ],
-)
-def test_what_is_refused(text: str, says: str) -> None:
-    with pytest.raises(Problem) as caught:
-        parse_order(text, SCHEMA)
-    assert caught.value.type == "bad-parameter" and says in str(caught.value.detail), caught.value.detail

@@ -352,48 +352,6 @@ def test_a_view_with_an_alias_that_is_reserved_now_still_opens() -> None:
 SELECT = "SELECT x.id AS n FROM a x"
 
 
-@pytest.mark.parametrize(
-    ("text", "why"),
-    [
-        (f"{SELECT} UNION ALL SELECT nr FROM b", "UNION ALL is not supported: write UNION"),
-        (f"{SELECT} EXCEPT ALL SELECT nr FROM b", "EXCEPT ALL is not supported: write EXCEPT"),
-        (f"{SELECT} INTERSECT SELECT nr FROM b", "INTERSECT is not supported: write one SELECT"),
-        (f"{SELECT} EXCEPT (SELECT nr FROM b EXCEPT SELECT id FROM a)", "EXCEPT in the right side of an EXCEPT is not supported"),
-        (f"{SELECT} EXCEPT (SELECT nr FROM b UNION (SELECT nr FROM b EXCEPT SELECT id FROM a))", "EXCEPT in the right side of an EXCEPT"),
-        (f"{SELECT} EXCEPT SELECT nr FROM b WHERE NOT EXISTS (SELECT 1 FROM a WHERE id = nr)", "NOT EXISTS in the right side of an EXCEPT"),
-        (f"{SELECT} JOIN b y ON x.floor = y.nr UNION SELECT nr FROM b", "a.floor = b.nr is joined on, but not selected"),
-        (f"{SELECT} EXCEPT SELECT x.id FROM a x JOIN b y ON x.floor = y.nr", "a.floor = b.nr is joined on, but not selected"),
-        (
-            f"{SELECT} WHERE NOT EXISTS (SELECT 1 FROM b WHERE nr = x.floor) UNION SELECT nr FROM b",
-            "must equal a selected one; x.floor = b.nr does not",
-        ),
-        (
-            f"{SELECT} WHERE NOT EXISTS (SELECT 1 FROM b WHERE nr = x.id AND nr = x.floor) UNION SELECT nr FROM b",
-            "must equal a selected one; x.floor does not",
-        ),
-        (f"{SELECT} UNION SELECT nr, floor FROM b", "SELECTs with different numbers of columns, 1 and 2, is not supported"),
-        (f"{SELECT} UNION SELECT room FROM b", "the types differ, int64 and string"),
-        ("SELECT id AS n, floor AS f FROM a UNION SELECT floor AS f, nr AS n FROM b", "select them in the same order"),
-        (f"{SELECT} JOIN b y ON overlaps(x.stay, y.slot) UNION SELECT nr FROM b", "overlaps(x.stay, y.slot) in UNION or EXCEPT"),
-        (f"{SELECT} JOIN b y ON x.id = y.nr AND x.floor < y.floor UNION SELECT nr FROM b", "x.floor < y.floor in UNION or EXCEPT"),
-        (f"{SELECT} CROSS JOIN b y UNION SELECT nr FROM b", "a product (CROSS JOIN) in UNION or EXCEPT"),
-        ("SELECT duration(x.stay) AS n FROM a x UNION SELECT nr FROM b", "the computed column n in UNION or EXCEPT"),
-        (f"{SELECT} UNION (SELECT nr FROM b LIMIT 3)", "LIMIT without ORDER BY"),
-        (f"({SELECT} UNION SELECT nr FROM b) LIMIT 3", "LIMIT with UNION or EXCEPT"),
-        (f"WITH q AS (SELECT 1) {SELECT} UNION SELECT nr FROM b", "a SELECT without FROM"),
-        (f"{SELECT} UNION VALUES (1)", "a function or VALUES in FROM"),
-        (" UNION ".join([SELECT] * 9), "it has 9 relations"),
-        (
-            "SELECT x.id AS i, x.floor AS j, x.room AS r, x.tag AS t, x.id AS k FROM a x UNION SELECT y.nr, z.nr, y.room, w.note, y.floor"
-            " FROM b y JOIN b z ON y.room = z.room JOIN b w ON w.floor = y.floor", "one of its relations is compared in 5 variables",
-        ),
-    ],
-)  # fmt: skip
-def test_what_is_refused(text: str, why: str) -> None:
-    problem = refused({"sql": text}, DEFINITIONS)
-    assert problem.type == "unsupported-query" and why in problem.detail, problem.detail
-
-
 def test_other_algorithms_and_promises_are_refused() -> None:
     definition = VIEWS["pairs"].definition
     union = {"sql": f"{SELECT} JOIN b y ON x.id = y.nr UNION SELECT nr FROM b"}
