@@ -57,7 +57,7 @@ def read(text: str, known: VisibleNames, longest: int) -> list[QueriedTable]:
     `forbidden`."""
     try:
         check_length(text, longest)
-        tree = parse(text, Dialect, "one is run at a time")
+        tree = parse(text, Dialect, "send one at a time")
         if not isinstance(tree, exp.Query | exp.Values | exp.Pivot):
             raise no_select(text, Dialect)
         return _tables(tree, text, known)
@@ -91,7 +91,7 @@ def _tables(tree: exp.Expr, text: str, known: VisibleNames) -> list[QueriedTable
 
 
 def no_functions() -> Problem:
-    return unsupported("a function, or anything but relations, views and subqueries, in FROM", "name relations and views; unnest in SELECT")
+    return unsupported("reading from functions, files and tables of DuckDB", "name relations and views in FROM, and use unnest in SELECT")
 
 
 def _is_local(table: exp.Table) -> bool:

@@ -394,7 +394,7 @@ class _Options(Form):
     )
     changes: Annotated[
         Annotated[Literal[False], Tag("none")] | Annotated[Retain, Tag("changes")],
-        one_of(_kept, 'changes is false, or an object with "retain_rows" and "retain_bytes"'),
+        one_of(_kept, 'must be false, or an object with "retain_rows" and "retain_bytes"'),
     ] = Field(Retain(), description="the most changes to keep for followers; false: none, and the view cannot be followed")
 
 

@@ -100,7 +100,6 @@ def test_null_matches_nothing(op: str, value: Any) -> None:
 
 
 ONE = {"from": {"b": "bookings"}}
-TWO = {"from": BOTH, "join": [OVERLAP]}
 
 
 def test_what_is_nested_too_deeply_is_refused() -> None:
