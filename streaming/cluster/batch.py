@@ -143,8 +143,8 @@ def _plan_overlap(
     view = {"from": {"a": "a", "b": "b"}, "join": [*equal, {"overlaps": ["a.i", "b.i"]}], "select": select, "changes": False}
     planned = _plan_view(view, tables)
     x, y = planned.samples["a"], planned.samples["b"]
-    (number,) = (number for number in x.given if x.given[number].starts is not None)
-    x, y = (one._replace(given={0: one.given[number]}) for one in (x, y))
+    (index,) = (index for index in x.given if x.given[index].starts is not None)
+    x, y = (one._replace(given={0: one.given[index]}) for one in (x, y))
     whole = all(is_whole(input.frame.schema[name].dataType) for input in inputs for name in (input.start, input.end))
     pairs = pairs_of(x, y, 0)
     buckets = best_buckets(x, y, pairs) if whole and a_interval[0] != a_interval[1] and b_interval[0] != b_interval[1] else None
@@ -183,11 +183,11 @@ def sample_of(
     validated = list(CellValidator.of(role, needed, False).validated(drawn.toArrow().to_batches(), 0))
     if not validated:
         ends = (_NOTHING, _NOTHING)
-        members = [(number, one) for number, one in enumerate(role.members) if one is not None]
-        none = {number: CoordinateValues(_NOTHING, *(ends if one.interval else ())) for number, one in members}
+        members = [(index, one) for index, one in enumerate(role.members) if one is not None]
+        none = {index: CoordinateValues(_NOTHING, *(ends if one.interval else ())) for index, one in members}
         return Sample(0, _NOTHING, none)
     given = {
-        number: _together([one.given[number] for one in validated]) for number, member in enumerate(role.members) if member is not None
+        index: _together([one.given[index] for one in validated]) for index, member in enumerate(role.members) if member is not None
     }
     return Sample(rows, np.concatenate([one.ties for one in validated]), given)
 

@@ -70,7 +70,7 @@ def _of_values(query: Query) -> Coordinate:
             column = branch.columns[position]
             classes = [(query.aliases[first : first + branch.aliases], query.equal)]
             first += branch.aliases
-            for group in (query.absent[number] for number in branch.absent):
+            for group in (query.absent[index] for index in branch.absent):
                 same = ((column, group.columns[position]),) if group.columns else ()
                 classes.append((group.aliases, (*query.equal, *group.equal, *same)))
             for aliases, equal in classes:
@@ -205,21 +205,21 @@ def _is_sound(powers: Sequence[int], possible: Sequence[Coordinate]) -> bool:
     return len(used) == len(set(used))
 
 
-def _sized(number: int, coordinate: Coordinate, samples: Samples, size: int) -> Coordinate:
-    bounds = bounds_of(number, coordinate, samples, size) if coordinate.kind == "slabs" and size > 1 else ()
+def _sized(index: int, coordinate: Coordinate, samples: Samples, size: int) -> Coordinate:
+    bounds = bounds_of(index, coordinate, samples, size) if coordinate.kind == "slabs" and size > 1 else ()
     return coordinate._replace(size=len(bounds) + 1 if coordinate.kind == "slabs" else size, bounds=bounds)
 
 
-def _shares(number: int, coordinate: Coordinate, samples: Samples) -> dict[str, tuple[float, float]]:
+def _shares(index: int, coordinate: Coordinate, samples: Samples) -> dict[str, tuple[float, float]]:
     """By member: the part of its rows with the most frequent value, and how many values a row has."""
     found = {}
     for alias in coordinate.members:
         sample = samples[alias]
         if coordinate.kind == "hash":
-            found[alias] = largest_share(coordinate, sample, number, alias), 1.0
+            found[alias] = largest_share(coordinate, sample, index, alias), 1.0
         else:
             alone = Layout(((alias, ""),), (coordinate,))
-            copies = copies_of(alone, alone.roles[0], sample, [sample.given[number]])
+            copies = copies_of(alone, alone.roles[0], sample, [sample.given[index]])
             found[alias] = copies / coordinate.size, copies
     return found
 

@@ -176,21 +176,21 @@ def join_in_cells(tables: Mapping[str, Table], definitions: Mapping[str, Relatio
     return together.mapInArrow(partial(_joined, plan), from_arrow_schema(schema))
 
 
-def _routed(layout_text: str, number: int, validate: CellValidator, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+def _routed(layout_text: str, index: int, validate: CellValidator, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     freeze_modules()
     layout = Layout.of_json(layout_text)
     context = TaskContext.get()
     for validated in validate.validated(batches, context.partitionId() if context is not None else 0):
-        yield packed(number, validated.rows, layout.route(layout.roles[number], validated.ties, validated.given))
+        yield packed(index, validated.rows, layout.route(layout.roles[index], validated.ties, validated.given))
 
 
 def _joined(plan: CellPlan, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     freeze_modules()
     cell, names, schemas = plan.cell()
     one: int | None = None
-    for (number, role), blobs in groupby(unpacked(batches, schemas), itemgetter(0, 1)):
-        assert one in (None, number), "a partition has one cell"
-        one = number
+    for (label, role), blobs in groupby(unpacked(batches, schemas), itemgetter(0, 1)):
+        assert one in (None, label), "a partition has one cell"
+        one = label
         for rows in gathered(blob for _, _, blob in blobs):
             try:
                 cell.load(f"r{role}", rows)

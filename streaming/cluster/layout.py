@@ -106,11 +106,11 @@ class Layout(NamedTuple):
     def home_tests(self) -> Iterator[list[tuple[str, int, bool]]]:
         """The views of a cell, which together find all rows whose home it is, each once: for each view (alias, coordinate, whether its rows
         are here)."""
-        ranges = [(number, list(one.members)) for number, one in enumerate(self.coordinates) if one.kind != "hash" and one.size > 1]
+        ranges = [(index, list(one.members)) for index, one in enumerate(self.coordinates) if one.kind != "hash" and one.size > 1]
         for chosen in product(*(range(len(members)) for _, members in ranges)):
             yield [
-                (alias, number, position == first)
-                for (number, members), first in zip(ranges, chosen, strict=True)
+                (alias, index, position == first)
+                for (index, members), first in zip(ranges, chosen, strict=True)
                 for position, alias in enumerate(members[: first + 1])
             ]
 

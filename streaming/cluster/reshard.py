@@ -138,7 +138,7 @@ class _RelationRead(NamedTuple):
 def _rows(plan: StreamPlan, logs: DataFrame, relation: str) -> Table:
     """Of the relation, each once."""
     layout = Layout.of_json(plan.cells.layout)
-    number, role = next((number, role) for number, role in enumerate(layout.roles) if role.relation == relation)
-    read = _RelationRead(json.dumps(plan.to_json()), number, frozenset(labels(layout.cells)[layout.firsts(role)].tolist()))
+    index, role = next((index, role) for index, role in enumerate(layout.roles) if role.relation == relation)
+    read = _RelationRead(json.dumps(plan.to_json()), index, frozenset(labels(layout.cells)[layout.firsts(role)].tolist()))
     frame = logs.mapInArrow(partial(_RelationRead.run, read), from_arrow_schema(read.schema()))
     return Table(frame, plan.cells.definitions()[relation].key)

@@ -34,10 +34,10 @@ Samples = Mapping[str, Sample]
 """By alias."""
 
 
-def bounds_of(number: int, coordinate: Coordinate, samples: Samples, size: int) -> tuple[Point, ...]:
+def bounds_of(index: int, coordinate: Coordinate, samples: Samples, size: int) -> tuple[Point, ...]:
     """The quantiles of all members' starts, each weighted by its cost: itself, and its partners."""
     members = [samples[alias] for alias in coordinate.members]
-    starts, ends = [_with_hash(one, number, True) for one in members], [_with_hash(one, number, False) for one in members]
+    starts, ends = [_with_hash(one, index, True) for one in members], [_with_hash(one, index, False) for one in members]
     order = _Order([*starts, *ends])
     weights = []
     for mine, one in enumerate(members):
@@ -63,17 +63,17 @@ def copies_of(layout: Layout, role: Role, sample: Sample, given: Sequence[Coordi
     return layout.copies(role, sample.ties, given) / max(1, len(sample.ties))
 
 
-def largest_share(coordinate: Coordinate, sample: Sample, number: int, alias: str) -> float:
+def largest_share(coordinate: Coordinate, sample: Sample, index: int, alias: str) -> float:
     """The part of the rows with the most frequent value of a hash coordinate."""
-    hashes = sample.given[number].hashes if coordinate.members[alias].columns else sample.ties
+    hashes = sample.given[index].hashes if coordinate.members[alias].columns else sample.ties
     if not len(hashes):
         return 0.0
     return float(np.bincount(hashes % coordinate.size).max()) / len(hashes)
 
 
-def pairs_of(x: Sample, y: Sample, number: int) -> float:
+def pairs_of(x: Sample, y: Sample, index: int) -> float:
     """The approximate number of pairs that overlap and whose keys have the same hash."""
-    order = _Order([_with_hash(x, number, True), _with_hash(y, number, True), _with_hash(x, number, False), _with_hash(y, number, False)])
+    order = _Order([_with_hash(x, index, True), _with_hash(y, index, True), _with_hash(x, index, False), _with_hash(y, index, False)])
     x_starts, y_starts, x_ends, y_ends = order.ranks
     begun = np.searchsorted(np.sort(y_starts), x_ends, "right")
     ended = np.searchsorted(np.sort(y_ends), x_starts, "left")
@@ -92,8 +92,8 @@ class _Order:
         self.ranks: list[npt.NDArray[np.int64]] = np.split(ranks, np.cumsum([len(pair[0]) for pair in lists])[:-1])
 
 
-def _with_hash(sample: Sample, number: int, start: bool) -> tuple[Numbers, Numbers]:
-    given = sample.given[number]
+def _with_hash(sample: Sample, index: int, start: bool) -> tuple[Numbers, Numbers]:
+    given = sample.given[index]
     points = given.starts if start else given.ends
     assert points is not None
     return given.hashes, points

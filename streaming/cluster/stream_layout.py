@@ -84,18 +84,18 @@ def choose_layout(
     query: Query, possible: Sequence[Coordinate], samples: Samples, cells: int, max_copies: float, width: int | None
 ) -> str:  # fmt: skip
     chosen = choose(query.whole.aliases, possible, samples, 1 << (cells - 1).bit_length())
-    coordinates, numbers = list[Coordinate](), list[int]()
+    coordinates, indices = list[Coordinate](), list[int]()
     for one in chosen.layout.coordinates:
-        number = next(position for position, other in enumerate(possible) if (other.kind, other.members) == (one.kind, one.members))
-        coordinates.append(one if one.kind == "hash" else _in_bands(one, number, samples, width))
-        numbers.append(number)
+        index = next(position for position, other in enumerate(possible) if (other.kind, other.members) == (one.kind, one.members))
+        coordinates.append(one if one.kind == "hash" else _in_bands(one, index, samples, width))
+        indices.append(index)
     by_samples = width is None  # else rows are even, and a width says nothing of them
-    copies = _copies(coordinates, numbers, samples) if by_samples else chosen.copies
+    copies = _copies(coordinates, indices, samples) if by_samples else chosen.copies
     chosen._replace(copies=copies).require_few_copies(max_copies)
     return Layout(chosen.layout.aliases, tuple(coordinates)).to_json()
 
 
-def _in_bands(slabs: Coordinate, number: int, samples: Samples, width: int | None) -> Coordinate:
+def _in_bands(slabs: Coordinate, index: int, samples: Samples, width: int | None) -> Coordinate:
     if width is not None:
         if width < 1:
             names = ", ".join(f"{alias}.{member.interval}" for alias, member in slabs.members.items())
@@ -103,56 +103,56 @@ def _in_bands(slabs: Coordinate, number: int, samples: Samples, width: int | Non
         return Coordinate("bands", slabs.members, slabs.size, width=width)
     members = {alias: samples[alias] for alias in slabs.members}
     if not _is_keyed(slabs):
-        return _divided(slabs, number, members, None)
-    tried = dict.fromkeys(_hot(slabs, number, members, share) for share in _HOT)
-    return min((_divided(slabs, number, members, hot) for hot in tried), key=lambda bands: _cost(bands, number, members))
+        return _divided(slabs, index, members, None)
+    tried = dict.fromkeys(_hot(slabs, index, members, share) for share in _HOT)
+    return min((_divided(slabs, index, members, hot) for hot in tried), key=lambda bands: _cost(bands, index, members))
 
 
-def _divided(slabs: Coordinate, number: int, members: Samples, hot: tuple[int, ...] | None) -> Coordinate:
+def _divided(slabs: Coordinate, index: int, members: Samples, hot: tuple[int, ...] | None) -> Coordinate:
     """In the narrowest bands for which the rows of hot keys have few copies."""
-    some, widest = _of_a_time(slabs.size, number, members, hot)
+    some, widest = _of_a_time(slabs.size, index, members, hot)
     found = Coordinate("bands", slabs.members, slabs.size, width=1, hot=hot)
-    while 2 * found.width <= widest and _copies([found], [number], some) > _MOST_COPIES:
+    while 2 * found.width <= widest and _copies([found], [index], some) > _MOST_COPIES:
         found = found._replace(width=2 * found.width)
     return found
 
 
-def _of_a_time(size: int, number: int, members: Samples, hot: tuple[int, ...] | None) -> tuple[Samples, int]:
+def _of_a_time(size: int, index: int, members: Samples, hot: tuple[int, ...] | None) -> tuple[Samples, int]:
     """What determines the width of bands: among the rows that they divide, those whose intervals are shorter than the time over which all
     of them start; and the widest bands that divide this time among all cells. Longer intervals, such as open ones, are in all cells,
     whatever the width."""
-    starts = [one.given[number].starts for one in members.values()]
+    starts = [one.given[index].starts for one in members.values()]
     known = np.concatenate([one[one > _UNBOUNDED] for one in starts if one is not None])
     time = int(known.max()) - int(known.min()) if len(known) else 0
-    some = members if hot is None else {alias: _chosen_of(one, number, _is_among(one, number, hot)) for alias, one in members.items()}
-    shorter = {alias: _chosen_of(one, number, _is_shorter(one, number, time)) for alias, one in some.items()}
+    some = members if hot is None else {alias: _chosen_of(one, index, _is_among(one, index, hot)) for alias, one in members.items()}
+    shorter = {alias: _chosen_of(one, index, _is_shorter(one, index, time)) for alias, one in some.items()}
     if any(len(one.ties) for one in shorter.values()):
         return shorter, time // size
     return some, _WIDEST  # of too short a time
 
 
-def _is_among(sample: Sample, number: int, hot: tuple[int, ...]) -> Mask:
-    return np.isin(sample.given[number].hashes, np.array(hot, np.int64))
+def _is_among(sample: Sample, index: int, hot: tuple[int, ...]) -> Mask:
+    return np.isin(sample.given[index].hashes, np.array(hot, np.int64))
 
 
-def _is_shorter(sample: Sample, number: int, time: int) -> Mask:
-    _, starts, ends = sample.given[number]
+def _is_shorter(sample: Sample, index: int, time: int) -> Mask:
+    _, starts, ends = sample.given[index]
     assert starts is not None and ends is not None
     found: Mask = ends.view(np.uint64) - starts.view(np.uint64) < time
     return found
 
 
-def _chosen_of(sample: Sample, number: int, chosen: Mask) -> Sample:
-    given = CoordinateValues(*(column[chosen] for column in sample.given[number] if column is not None))
-    return Sample(round(sample.scale * np.count_nonzero(chosen)), sample.ties[chosen], {number: given})
+def _chosen_of(sample: Sample, index: int, chosen: Mask) -> Sample:
+    given = CoordinateValues(*(column[chosen] for column in sample.given[index] if column is not None))
+    return Sample(round(sample.scale * np.count_nonzero(chosen)), sample.ties[chosen], {index: given})
 
 
-def _cost(bands: Coordinate, number: int, members: Samples) -> float:
+def _cost(bands: Coordinate, index: int, members: Samples) -> float:
     """In rows of the fullest cell, as in `choose`."""
     rows = np.zeros(bands.size)
     for alias, one in members.items():
         alone = Layout(((alias, ""),), (bands,))
-        rows += one.scale * alone.rows_by_cell(alone.roles[0], one.ties, one.given[number])
+        rows += one.scale * alone.rows_by_cell(alone.roles[0], one.ties, one.given[index])
     return float(rows.max() + MUCH_COPIED * rows.mean())
 
 
@@ -160,20 +160,20 @@ def _is_keyed(coordinate: Coordinate) -> bool:
     return any(member.columns for member in coordinate.members.values())
 
 
-def _hot(slabs: Coordinate, number: int, members: Samples, share: float) -> tuple[int, ...]:
+def _hot(slabs: Coordinate, index: int, members: Samples, share: float) -> tuple[int, ...]:
     """The hashes of the keys of which any member has more rows than this fraction of a cell's share."""
     found = set[int]()
     for one in members.values():
-        keys, counts = np.unique(one.given[number].hashes, return_counts=True)
+        keys, counts = np.unique(one.given[index].hashes, return_counts=True)
         found.update(keys[counts > share * counts.sum() / slabs.size].tolist())
     return tuple(sorted(found))
 
 
-def _copies(coordinates: Sequence[Coordinate], numbers: Sequence[int], samples: Samples) -> float:
-    """The copies of a row, on average. `numbers`: those of the coordinates in the samples."""
+def _copies(coordinates: Sequence[Coordinate], indices: Sequence[int], samples: Samples) -> float:
+    """The copies of a row, on average. `indices`: of the coordinates in the samples."""
     total = rows = 0.0
     for alias, sample in samples.items():
         alone = Layout(((alias, ""),), tuple(coordinates))
-        total += sample.rows * copies_of(alone, alone.roles[0], sample, [sample.given.get(number) for number in numbers])
+        total += sample.rows * copies_of(alone, alone.roles[0], sample, [sample.given.get(index) for index in indices])
         rows += sample.rows
     return total / max(1.0, rows)
