@@ -466,7 +466,7 @@ def check_outputs(scope: Scope, outputs: list[Output], overlaps: list[tuple[Inte
 def check_output_name(name: str) -> str:
     """Check a name given with AS, by the rules for columns of relations. Problem `bad-definition`."""
     if not 1 <= len(name) <= MAX_NAME or any(ord(c) < 32 or ord(c) == 127 or c in '".' for c in name):
-        limits = f"1 to {MAX_NAME} characters without dot, double quote and control characters"
+        limits = f"1 to {MAX_NAME} characters, without dots, double quotes and control characters"
         raise Problem("bad-definition", f"{name!r} is not a valid column name: use {limits}")
     if name == OP_COLUMN:
         raise Problem("bad-definition", f"{OP_COLUMN} is not a valid column name: it is reserved for the operation of a change")

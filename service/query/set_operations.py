@@ -97,10 +97,10 @@ def _parts(expression: Expression, rights: list[_Select], options: Options) -> l
     right = _parts(expression.right, rights, options)
     if len(rights) > known:
         instead = "write A EXCEPT (B EXCEPT C) as (A EXCEPT B) UNION (A joined with C on all columns)"
-        raise unsupported("EXCEPT in the right side of an EXCEPT", instead)
+        raise unsupported("EXCEPT on the right side of EXCEPT", instead)
     if any(one.select.query.absent for one in right):
         instead = "write A EXCEPT (B without C) as (A EXCEPT B) UNION (A joined with B and C)"
-        raise unsupported("NOT EXISTS in the right side of an EXCEPT", instead)
+        raise unsupported("NOT EXISTS on the right side of EXCEPT", instead)
     rights += [one.select for one in right]
     less = tuple(range(known, len(rights)))
     return [_Part(one.select, one.less + less) for one in left]
@@ -115,7 +115,7 @@ def _selected(draft: Draft, options: Options) -> _Select:
         raise unsupported("ASOF JOIN in UNION or EXCEPT", "define a view of its own")
     query = assemble_view(draft, options)
     if query.subqueries:
-        raise unsupported(f"{words_of(query.subqueries[0])} in UNION or EXCEPT", "define a view of its own for each SELECT")
+        raise unsupported(f"{words_of(query.subqueries[0])} in UNION or EXCEPT", "define a separate view for each SELECT")
     for output in query.outputs:
         if output.kind != "column":
             raise unsupported(f"the computed column {output.name} in UNION or EXCEPT", "select columns of the relations")

@@ -64,7 +64,7 @@ def of_groups(query: Query, draft: GroupsDraft) -> Query:
     if len(query.aliases) > 1 or query.subqueries or query.absent:
         raise unsupported(f"{words} of a join", "group the rows of one relation, or write coverage(x, y) of two intervals that overlap")
     if draft.aggregates or draft.having:
-        raise unsupported(f"{words} with aggregates, or with HAVING on them", "define a view for each")
+        raise unsupported(f"{words} with aggregates, or with HAVING on them,", "define a view for each")
     _require_name(name, words, aliases)
     if any(column.name == name for column in draft.columns):
         raise Problem("bad-definition", f"{name} names {words} and a column by which its rows are grouped: rename one of them with AS")
@@ -81,7 +81,7 @@ def _partners(draft: Draft, function: str, words: str, of: IntervalRef, by: Inte
     a, b = (f"{draft.scope.aliases.get(ref.alias, '…')} {ref.alias}" for ref in (of, by))
     instead = f"write {_INSTEAD[function].format(a=a, b=b, of=of, by=by)}"
     if of.alias == by.alias or {*draft.scope.aliases} != {of.alias, by.alias} or draft.absent or len(draft.subqueries) > 1:
-        raise unsupported(f"{words} over other relations than these two, or with EXISTS", f"{instead}, and define a view for the rest")
+        raise unsupported(f"{words} over relations other than these two, or with EXISTS,", f"{instead}, and define a view for the rest")
     if function == "gaps":
         if not draft.subqueries or draft.subqueries[0].kind != "optional" or {*draft.subqueries[0].draft.scope.aliases} != {by.alias}:
             raise unsupported(f"{words} without LEFT JOIN of {by.alias}", instead)
@@ -130,7 +130,7 @@ def finish(query: Query, stretches: Stretches, scope: Scope) -> Query:
     others = [*map(str, join.comparisons), *(f"overlaps({x}, {y})" for x, y in join.overlaps[1:])]
     if others or not join.overlaps:
         what = f"{words} with {others[0]}" if others else f"{words} without overlaps"
-        raise unsupported(what, f"its {_WHERE[stretches.function]} has overlaps of the two intervals, and perhaps equal columns, in ON")
+        raise unsupported(what, f"the ON of its {_WHERE[stretches.function]} takes overlaps(…) of the two intervals, and equal columns")
     ((first, _),) = join.overlaps
     if scope.declared(first) != declared:
         raise unsupported(f"{words} where {first} has to overlap", "name the intervals that overlap in ON")

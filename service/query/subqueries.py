@@ -25,7 +25,7 @@ WORDS: Mapping[SubqueryKind, str] = {
     "exists": "EXISTS", "absent": "NOT EXISTS", "optional": "LEFT JOIN", "full": "FULL JOIN", "gaps": "gaps(…)", "coverage": "coverage(…)",
 }  # fmt: skip
 _PLAIN = Options("auto", "best-effort", None)
-_NULL_ITSELF = "the column may be null itself: for the rows without {0}, take a column of {0} that is never null"
+_NULL_ITSELF = "the column may itself be null: to find the rows without {0}, test a column of {0} that is never null"
 _EACH_CASE = "define a view for each case: one with JOIN instead, for the rows that have {0}, and one with NOT EXISTS for those without"
 
 
@@ -209,7 +209,7 @@ def _settled_full(draft: Draft, subquery: SubqueryDraft) -> SubqueryDraft:
 
 def _accepts_missing(one: Either | Holds, scope: Scope) -> Problem:
     """Return the problem for an OR or an expression in WHERE that a row without its optional subquery meets, and perhaps one with it."""
-    what = f"the condition {written(one, scope.describe)} after an outer join, which rows without {one.alias} meet"
+    what = f"the condition {written(one, scope.describe)} after an outer join, which rows without {one.alias} meet,"
     return unsupported(what, _EACH_CASE.format(one.alias))
 
 
@@ -253,7 +253,7 @@ def _attached(subquery: SubqueryDraft) -> str:
         what = "nothing outside of it" if not outside else f"{' and '.join(outside)}"
         raise unsupported(
             f"{words} of {emitted} that is compared with {what}",
-            "it has to be compared with exactly one alias; register a view for each",
+            "it must be compared with exactly one alias: define a view for each",
         )
     return outside[0]
 

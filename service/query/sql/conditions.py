@@ -212,7 +212,7 @@ class Conditions:
         part = self._read(node.args["query"].unnest(), "IN")
         selected, part.outputs = part.outputs, []
         if len(selected) != len(columns):
-            raise self._names.bad(node, f"IN compares {len(columns)} columns with {len(selected)}")
+            raise self._names.bad(node, f"the columns before IN are {len(columns)}, those of the subquery {len(selected)}")
         for column, output in zip(columns, selected, strict=True):
             if not isinstance(column, exp.Column) or output.column is None:
                 raise unsupported(_sql(node), "write columns before IN, and in the SELECT")

@@ -261,7 +261,7 @@ def _joined(left: list[Shown], right: list[Shown], using: Sequence[tuple[ColumnR
     return [*merged, *(one for one in (*left, *right) if known.isdisjoint(one))]
 
 
-_COMMA = "JOIN binds before the comma, so this relation is not a side of it"
+_COMMA = "JOIN binds more tightly than the comma, so this relation is not part of it"
 _LATER = "ON can refer only to relations joined before it; move the condition to the ON of the later join, or to WHERE"
 _DELETED = "the right side of SEMI JOIN and ANTI JOIN is visible in its ON alone"
 

@@ -396,7 +396,7 @@ def _refuse_expression(part: exp.Expr, source: Source, words: str) -> None:
         if problem is not None:
             raise source.placed(problem, node)
     if words and (aggregate := part.find(exp.AggFunc)) is not None:
-        instead = "an aggregate is a row even where no row matches; to ask whether one does, write SELECT 1"
+        instead = "an aggregate returns a row even if no row matches; to test whether one does, write SELECT 1"
         if words == "IN":
             instead = "IN compares with columns of single rows: define another view of the groups, with GROUP BY, and look them up there"
         raise unsupported(f"{aggregate.sql(Dialect)} in {words}", instead)
