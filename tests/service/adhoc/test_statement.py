@@ -8,7 +8,7 @@ from service.access.access_token import EVERYONE
 from service.adhoc.statement import VisibleNames, read
 from service.errors import Problem
 
-KNOWN = VisibleNames({"a", "b"}, {"v"}, EVERYONE)
+KNOWN = VisibleNames(["a", "b"], ["v"], EVERYONE)
 
 
 def names(sql: str) -> list[str]:
