@@ -356,7 +356,8 @@ class Aggregated(Form):
         of = self.model_fields_set - {"name", "filter"}
         if len(of) != 1 or (self.filter and "expression" in of):
             raise ValueError(
-                f"an entry of aggregate has one of {', '.join(AGGREGATE_FUNCTIONS)}, perhaps \"filter\", or \"expression\"; perhaps \"as\""
+                f"an entry of aggregate has one of {', '.join(AGGREGATE_FUNCTIONS)}, "
+                'optionally with "filter", or "expression"; and optionally "as"'
             )
         return self
 

@@ -85,7 +85,7 @@ class _Values:
         if isinstance(node, exp.Literal) and not node.is_string:
             number = int(node.name) if node.name.isdigit() else 0
             if not 1 <= number <= len(self._select.expressions):
-                raise self.names.bad(node, f"the position {node.name}: SELECT has {len(self._select.expressions)} columns")
+                raise self.names.bad(node, f"there is no column {node.name}: SELECT has {len(self._select.expressions)}")
             node = self._select.expressions[number - 1].unalias().unnest()
         return self._read(node, is_output_first=True)
 
@@ -165,7 +165,7 @@ def _ordered(names: Names, by: Sequence[RowValue], keys: Sequence[_Key], rows: i
     primary = [ref for name in key if (ref := ColumnRef(alias, name)) not in (*by, first.value)]
     ties = [one for one in keys[1:] if one.value not in (*by, first.value)]
     if [one.value for one in ties] != primary[: len(ties)] or not all(one.descending for one in ties):
-        instead = f"one value orders the rows, and of equal ones the greatest primary key is first: leave out what follows {first.value}"
+        instead = f"rows are ordered by one value, and equal ones by the primary key, greatest first: leave out what follows {first.value}"
         instead += f", or write {', '.join(f'{ref} DESC' for ref in primary)}" if primary else ""
         raise unsupported(f"ORDER BY {', '.join(one.words for one in keys)}", instead)
     for value in by:

@@ -137,7 +137,7 @@ class _Groups:
         expressions = self._select.expressions
         number = int(node.name) if node.name.isdigit() else 0
         if not 1 <= number <= len(expressions):
-            raise self._names.bad(node, f"GROUP BY {node.name}: SELECT has {len(expressions)} columns")
+            raise self._names.bad(node, f"there is no column {node.name} for GROUP BY: SELECT has {len(expressions)}")
         chosen: exp.Expr = expressions[number - 1]
         return chosen.unalias()
 
@@ -263,7 +263,7 @@ class _Groups:
             key = self._value_of(one.this)
             require_ordered(one.this, self._groups.type_of(key))
             if call.distinct and key != of:
-                raise unsupported(f"{said}, ordered by another value than the distinct ones,", f"write ORDER BY {call.of.sql(_SQL)}")
+                raise unsupported(f"{said}, ordered by a value other than the distinct ones,", f"write ORDER BY {call.of.sql(_SQL)}")
             number = self._groups.read(key)
             keys.setdefault(number, SortKey(number, bool(one.args.get("desc")), bool(one.args.get("nulls_first"))))
         where = None

@@ -42,7 +42,7 @@ def read_list(node: exp.Expr, said: str) -> ListCall:
         raise unsupported(said, f"it lists one value: {_FORMS[function]}")
     if not order:
         last = ", and of equal ones by the primary keys" if not distinct else ""
-        raise unsupported(f"{said} without ORDER BY", f"write by what its values are ordered{last}: {_FORMS[function]}")
+        raise unsupported(f"{said} without ORDER BY", f"write how its values are ordered{last}: {_FORMS[function]}")
     return ListCall(function, values[0].unnest(), order, "," if function == "array_agg" else _separator(node, said), distinct)
 
 

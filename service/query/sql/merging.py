@@ -22,7 +22,7 @@ from service.query.sql.groups import is_grouped
 from service.query.sql.names import Source, alias_of, fold, is_comma
 
 _PLAIN = ("expressions", "from_", "joins", "where", "order")
-_PROJECTED = "a subquery that is joined selects columns and expressions of one relation, perhaps with WHERE"
+_PROJECTED = "a subquery that is joined selects columns and expressions of one relation, optionally with WHERE"
 _RANKED = "write SELECT columns FROM (SELECT …, ROW_NUMBER() OVER (…) AS n FROM r) AS t WHERE n <= 3, and other conditions in the subquery"
 _COMPARED = (exp.LTE, exp.LT, exp.EQ, exp.GTE, exp.GT)
 _WRAPPED = (exp.Binary, exp.Unary, exp.Between, exp.In)
