@@ -97,7 +97,7 @@ def test_json_is_the_same_view() -> None:
         (f"nr FROM readings r {OVER} count(*)) = 1", "the expression COUNT(*) is not supported"),
         ("DISTINCT ON (room) nr FROM readings ORDER BY room, at DESC, nr DESC", "or write readings.sensor DESC, readings.nr DESC"),
         ("DISTINCT ON (room) nr FROM readings ORDER BY room, at DESC, sensor", "leave out what follows readings.at"),
-        ("DISTINCT ON (room) nr FROM readings ORDER BY room, at DESC, value", "of equal ones the greatest primary key is first"),
+        ("DISTINCT ON (room) nr FROM readings ORDER BY room, at DESC, value", "equal ones by the primary key, greatest first"),
         ("DISTINCT ON (room) nr FROM readings ORDER BY room, sensor", "the order of readings.sensor (string) is not"),
         ("DISTINCT ON (note) nr FROM readings ORDER BY note, at", "the latest rows by readings.note, which is json"),
         ("DISTINCT ON (r.room) r.nr FROM readings r JOIN others o ON r.nr = o.nr ORDER BY r.room, r.at", "of a join of r and o is not"),
