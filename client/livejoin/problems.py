@@ -74,14 +74,22 @@ class Problem(LivejoinError):
         super().__init__()
 
     def __str__(self) -> str:
-        said = f"{self.type}: {self.detail or self.title}" if self.type else f"the service answered {self.status} {self.title}"
+        said = f"{self.type}: {_placed(self.document) or self.title}" if self.type else f"the service answered {self.status} {self.title}"
         if self.errors:
             first = self.errors[0]
             said += f" (first: row {first.get('index')}, column {first.get('column')}: {first.get('reason')})"
-        return "; ".join([said, *(str(one.get("detail")) for one in self.complaints[1:])])
+        return "; ".join([said, *map(_placed, self.complaints[1:])])
 
     def __reduce__(self) -> tuple[Any, ...]:
         return type(self), (self.status, self.document, self.page, self.retry_after), self.__dict__
+
+
+def _placed(complaint: Mapping[str, Any]) -> str:
+    """Return what a complaint says, with its place in the text."""
+    said, place = str(complaint.get("detail", "")), complaint.get("position")
+    if not isinstance(place, dict) or "(line " in said:
+        return said
+    return f"{said} (line {place.get('line')}, column {place.get('column')})"
 
 
 class MalformedBody(Problem):

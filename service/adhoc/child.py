@@ -205,10 +205,17 @@ def _select(database: duckdb.DuckDBPyConnection, sql: str, tables: Sequence[str]
     text = statements[0].query
     with _located(sql.encode(), sql.encode().find(text.encode()) - len(_DESCRIBE)):
         bound_names = [row[0] for row in database.execute(_DESCRIBE + text).fetchall()]
-    names = names_of(tree["statements"][0]["node"], bound_names)
+    names = names_of(tree["statements"][0]["node"], bound_names, lambda node: _width(database, node))
     bound = database.sql(statements[0])
     columns = [_cast(f"#{position}", type_) for position, type_ in enumerate(bound.types, 1)]
     return bound.project(", ".join(f'{column} AS "{_quoted(name)}"' for column, name in zip(columns, names, strict=True)))
+
+
+def _width(database: duckdb.DuckDBPyConnection, node: dict[str, Any]) -> int:
+    """Return the number of columns of a query of DuckDB's tree."""
+    tree = json.dumps({"error": False, "statements": [{"node": node}]})
+    text = database.execute("SELECT json_deserialize_sql($1)", [tree]).fetchall()[0][0]
+    return len(database.execute(_DESCRIBE + text).fetchall())
 
 
 @contextlib.contextmanager

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from service.query.naming import UNNAMED, told_apart
@@ -10,15 +10,20 @@ from service.query.naming import UNNAMED, told_apart
 _SPELLED = {"count_star": "count", "trim": "btrim"}
 
 
-def names_of(node: dict[str, Any], bound: Sequence[str]) -> list[str]:
+def names_of(node: dict[str, Any], bound: Sequence[str], width: Callable[[dict[str, Any]], int]) -> list[str]:
     """Return the names of a query's columns. `node`: of the query in the tree; `bound`: DuckDB's names, which are right except for
-    expressions without AS. Those between two `*` keep them too: how many columns a `*` stands for is not known there."""
+    expressions without AS; `width`: returns the number of columns of a query in the tree."""
     listed = _listed(node)
     stars = [at for at, one in enumerate(listed) if _is_wide(one)]
-    first, last = (stars[0], len(listed) - 1 - stars[-1]) if stars else (len(listed), 0)
-    if not stars and len(listed) != len(bound):
+    widths = [1] * len(listed)
+    for at in stars[:-1]:
+        widths[at] = width(_alone(node, at))
+    if stars:
+        widths[stars[-1]] = 0
+        widths[stars[-1]] = len(bound) - sum(widths)
+    elif len(listed) != len(bound):
         return told_apart([(name, False) for name in bound])
-    items: list[dict[str, Any] | None] = [*listed[:first], *[None] * (len(bound) - first - last), *listed[len(listed) - last :]]
+    items = [None if at in stars else item for at, item in enumerate(listed) for _ in range(widths[at])]
     named = list[tuple[str, bool]]()
     for item, name in zip(items, bound, strict=True):
         is_given = item is not None and bool(item["alias"])
@@ -28,10 +33,27 @@ def names_of(node: dict[str, Any], bound: Sequence[str]) -> list[str]:
 
 def _listed(node: dict[str, Any]) -> list[dict[str, Any]]:
     """Return what the SELECT lists, or the first one of a UNION."""
-    while node["type"] == "SET_OPERATION_NODE":
-        node = node.get("left") or node["children"][0]
-    listed: list[dict[str, Any]] = node["select_list"]
+    listed: list[dict[str, Any]] = _selects(node)[-1]["select_list"]
     return listed
+
+
+def _selects(node: dict[str, Any]) -> list[dict[str, Any]]:
+    """Return a query, and if it is a UNION its first part, and so on down to a SELECT."""
+    found = [node]
+    while found[-1]["type"] == "SET_OPERATION_NODE":
+        found.append(found[-1].get("left") or found[-1]["children"][0])
+    return found
+
+
+def _alone(node: dict[str, Any], at: int) -> dict[str, Any]:
+    """Return a query that selects one item only, from the same tables."""
+    selects = _selects(node)
+    named = {one["key"]: one for select in selects for one in select["cte_map"]["map"]}
+    return {
+        "type": "SELECT_NODE", "modifiers": [], "cte_map": {"map": list(named.values())}, "select_list": [_listed(node)[at]],
+        "from_table": selects[-1]["from_table"], "where_clause": None, "group_expressions": [], "group_sets": [],
+        "aggregate_handling": "STANDARD_HANDLING", "having": None, "sample": None, "qualify": None,
+    }  # fmt: skip
 
 
 def _is_wide(item: dict[str, Any]) -> bool:

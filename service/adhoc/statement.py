@@ -6,6 +6,7 @@ there, and reveals nothing that it must not.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection
 from typing import Literal, NamedTuple
 
@@ -18,7 +19,7 @@ from livejoin.wire.wording import instead
 from service.access.access_token import AccessToken
 from service.access.rights import require_relation
 from service.errors import Problem, unsupported
-from service.query.sql.names import Text, bad_query, fold
+from service.query.sql.names import Text, bad_query, fold, is_public
 from service.query.sql.text import BoundedParser, check_length, no_select, parse
 
 Kind = Literal["relation", "view"]
@@ -44,6 +45,13 @@ class QueriedTable(NamedTuple):
     positions: tuple[exp.Table, ...]
 
 
+class Statement(NamedTuple):
+    """A SELECT as DuckDB gets it, and the tables that it reads."""
+
+    text: str
+    tables: list[QueriedTable]
+
+
 class VisibleNames(NamedTuple):
     """The existing relations and views, and the token of the request."""
 
@@ -52,15 +60,14 @@ class VisibleNames(NamedTuple):
     token: AccessToken
 
 
-def read(text: str, known: VisibleNames, longest: int) -> list[QueriedTable]:
-    """Return the tables of a SELECT. Problems `bad-query` (400, with its position), `unsupported-query`, `unknown-relation`,
-    `forbidden`."""
+def read(text: str, known: VisibleNames, longest: int) -> Statement:
+    """Read a SELECT. Problems `bad-query` (400, with its position), `unsupported-query`, `unknown-relation`, `forbidden`."""
     try:
         check_length(text, longest)
         tree = parse(text, Dialect, "send one at a time")
         if not isinstance(tree, exp.Query | exp.Values | exp.Pivot):
             raise no_select(text, Dialect)
-        return _tables(tree, text, known)
+        return Statement(_without_schema(tree, text), _tables(tree, text, known))
     except RecursionError:
         raise refused(bad_query("the query is nested too deeply", 1, 1)) from None
     except Problem as problem:
@@ -75,18 +82,24 @@ def refused(problem: Problem) -> Problem:
 
 
 def _tables(tree: exp.Expr, text: str, known: VisibleNames) -> list[QueriedTable]:
-    found: dict[str, QueriedTable] = {}
+    found, source = dict[str, QueriedTable](), Text(text)
     for node in tree.find_all(exp.Table, exp.Unnest, exp.Into):
-        if isinstance(node, exp.Into):
-            raise Text(text).bad(node.parent or node, "SELECT INTO would write: omit INTO")
-        if not isinstance(node, exp.Table):
-            if isinstance(node.parent, exp.From | exp.Join | exp.Lateral):
+        with source.noting(node):
+            if isinstance(node, exp.Into):
+                raise source.bad(node.parent or node, "SELECT INTO would write: omit INTO")
+            if not isinstance(node, exp.Table):
+                if isinstance(node.parent, exp.From | exp.Join | exp.Lateral):
+                    raise no_functions()
+            elif not isinstance(node.this, exp.Identifier) and not isinstance(node.this, exp.Dot):
                 raise no_functions()
-        elif not isinstance(node.this, exp.Identifier) and not isinstance(node.this, exp.Dot):
-            raise no_functions()
-        elif not _is_local(node):
-            kind, name = _resolve(node, text, known)
-            found[name] = QueriedTable(kind, name, (*(found[name].positions if name in found else ()), node))
+            elif _is_local(node):
+                if node.db:
+                    instead = f"{node.name} is a query in WITH, too: rename that"
+                    raise source.bad(node, f"{'.'.join(part.name for part in node.parts)}: {instead}")
+            else:
+                kind, name = _resolve(node, known)
+                found[name] = QueriedTable(kind, name, (*(found[name].positions if name in found else ()), node))
+    source.finish()
     return list(found.values())
 
 
@@ -94,10 +107,22 @@ def no_functions() -> Problem:
     return unsupported("reading from functions, files and tables of DuckDB", "name relations and views in FROM, and use unnest in SELECT")
 
 
+def _without_schema(tree: exp.Expr, text: str) -> str:
+    """Return the text with blanks in place of the schema `public`, which DuckDB does not have: positions stay."""
+    tables = {fold(table.this) for table in tree.find_all(exp.Table) if table.db and is_public(table)}
+    columns = [one for one in tree.find_all(exp.Column) if tables and one.args.get("db") and fold(one.args["table"]) in tables]
+    for node in [*tree.find_all(exp.Table), *columns]:
+        if (schema := node.args.get("db")) is not None and is_public(node):
+            start = schema.meta["start"]
+            end = (node.this if isinstance(node, exp.Table) else node.args["table"]).meta["start"]
+            text = text[:start] + re.sub(r"[^\n]", " ", text[start:end]) + text[end:]
+    return text
+
+
 def _is_local(table: exp.Table) -> bool:
-    """Return whether the name is that of a query in WITH."""
+    """Return whether the name alone is that of a query in WITH."""
     name, inside, node = table.name.lower(), set[int](), table.parent
-    while node is not None and not table.db:
+    while node is not None:
         inside.add(id(node))
         with_ = node.args.get("with_")
         if with_ is not None:
@@ -112,10 +137,10 @@ def _is_local(table: exp.Table) -> bool:
     return False
 
 
-def _resolve(table: exp.Table, text: str, known: VisibleNames) -> tuple[Kind, str]:
+def _resolve(table: exp.Table, known: VisibleNames) -> tuple[Kind, str]:
     """Return which relation or view it is. A token learns nothing about what it does not cover, whether that exists or not."""
-    if not isinstance(table.this, exp.Identifier) or table.db or table.catalog:
-        raise _unknown(table, text, ": relations and views are in no schema or database: write the name alone")
+    if not isinstance(table.this, exp.Identifier) or ((table.db or table.catalog) and not is_public(table)):
+        raise _unknown(table, ": relations and views are in the schema public: write the name alone")
     name, token = fold(table.this), known.token
     if not token.covers_view(name):
         require_relation(token, name, "read")
@@ -124,9 +149,9 @@ def _resolve(table: exp.Table, text: str, known: VisibleNames) -> tuple[Kind, st
     if name in known.views and token.covers_view(name):
         return VIEW, name
     seen = [*filter(token.covers_relation, known.relations), *filter(token.covers_view, known.views)]
-    raise _unknown(table, text, instead(name, seen) or ": there are none yet")
+    raise _unknown(table, instead(name, seen) or ": there are none yet")
 
 
-def _unknown(table: exp.Table, text: str, hint: str) -> Problem:
+def _unknown(table: exp.Table, hint: str) -> Problem:
     name = cut(".".join(part.name for part in table.parts))
-    return Text(text).placed(Problem("unknown-relation", f"there is no relation or view {name!r}{hint}"), table)
+    return Problem("unknown-relation", f"there is no relation or view {name!r}{hint}")

@@ -78,7 +78,8 @@ export function empty(title, ...text) {
 export function trouble(error) {
   const problem = error.problem;
   const link = problem ? h("a", { href: problem.type, target: "_blank", rel: "noopener" }, "what this means and what to do") : null;
-  return h("div.trouble", { role: "alert" }, h("strong", problem ? problem.title : error.status === 0 ? "No connection" : "Something went wrong"), h("p", error.message), link);
+  const said = problem?.complaints ? h("ul", {}, problem.complaints.map((one) => h("li", one.detail))) : h("p", error.message);
+  return h("div.trouble", { role: "alert" }, h("strong", problem ? problem.title : error.status === 0 ? "No connection" : "Something went wrong"), said, link);
 }
 
 /** Show what a promise gives; while it takes longer than a moment, say so. `place` keeps what it shows until then. */

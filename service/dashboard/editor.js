@@ -3,7 +3,7 @@
 import { fill, h, say } from "./dom.js";
 import { completions, tokens } from "./sql.js";
 
-/** `{element, text, mark(offset | null), insert(text), focus()}`; `names()` gives `{relations, views}`; `run()` is Ctrl+Enter; `changed()`. */
+/** `{element, text, mark(offsets), insert(text), focus()}`; `names()` gives `{relations, views}`; `run()` is Ctrl+Enter; `changed()`. */
 export function editor({ value, names, run, changed, signal }) {
   const field = h("textarea", {
     id: "sql", spellcheck: false, autocomplete: "off", rows: 8, value, "aria-label": "SQL", "aria-controls": "completions", "aria-autocomplete": "list", autocapitalize: "off",
@@ -11,27 +11,33 @@ export function editor({ value, names, run, changed, signal }) {
   const back = h("pre.back", { "aria-hidden": "true" });
   const list = h("ul.completions", { id: "completions", role: "listbox", "aria-label": "Completions", hidden: true });
   const element = h("div.editor", {}, back, field, list);
-  let marked = null;
+  let marked = [];
   let found = { from: 0, options: [] };
   let chosen = -1;
 
   function paint() {
     const text = field.value;
-    const end = marked === null ? 0 : marked + Math.max(1, /^[A-Za-z0-9_."]*/.exec(text.slice(marked))[0].length);
+    const places = marked.map((at) => [at, at + Math.max(1, /^[A-Za-z0-9_."]*/.exec(text.slice(at))[0].length)]);
     const spans = [];
     for (const token of tokens(text)) {
-      const pieces = marked === null ? [[token.text, false]] : cut(token, marked, end);
-      for (const [piece, bad] of pieces) spans.push(token.kind || bad ? h(`span.${token.kind || "x"}${bad ? ".fault" : ""}`, piece) : piece);
+      for (const [piece, bad] of cut(token, places)) spans.push(token.kind || bad ? h(`span.${token.kind || "x"}${bad ? ".fault" : ""}`, piece) : piece);
     }
-    if (marked !== null && marked >= text.length) spans.push(h("span.fault", " "));
+    if (marked.some((at) => at >= text.length)) spans.push(h("span.fault", " "));
     fill(back, spans, "\n");
     field.style.height = "auto";
     field.style.height = `${Math.max(150, field.scrollHeight + 2)}px`;
   }
 
-  function cut(token, from, to) {
-    const [a, b] = [Math.max(0, Math.min(token.text.length, from - token.at)), Math.max(0, Math.min(token.text.length, to - token.at))];
-    return [[token.text.slice(0, a), false], [token.text.slice(a, b), true], [token.text.slice(b), false]].filter(([piece]) => piece);
+  /** The pieces of a token, each with whether it is at one of the places, which are in order. */
+  function cut(token, places) {
+    const pieces = [];
+    let done = 0;
+    for (const [from, to] of places) {
+      const [a, b] = [from, to].map((at) => Math.max(done, Math.min(token.text.length, at - token.at)));
+      pieces.push([token.text.slice(done, a), false], [token.text.slice(a, b), true]);
+      done = b;
+    }
+    return [...pieces, [token.text.slice(done), false]].filter(([piece]) => piece);
   }
 
   function complete() {
@@ -78,7 +84,7 @@ export function editor({ value, names, run, changed, signal }) {
   }
 
   function input() {
-    marked = null;
+    marked = [];
     paint();
     changed();
   }
@@ -117,10 +123,10 @@ export function editor({ value, names, run, changed, signal }) {
       field.value = value;
       input();
     },
-    mark(offset) {
-      marked = offset;
+    mark(offsets) {
+      marked = [...offsets].sort((a, b) => a - b);
       paint();
-      if (offset !== null) field.setSelectionRange(offset, offset);
+      if (offsets.length) field.setSelectionRange(offsets[0], offsets[0]);
     },
     focus: () => field.focus(),
     describe: (id) => (id ? field.setAttribute("aria-describedby", id) : field.removeAttribute("aria-describedby")),

@@ -36,7 +36,7 @@ export function query(main, { options, signal }) {
   async function attempt(work) {
     fill(fault);
     fill(nameFault);
-    sql.mark(null);
+    sql.mark([]);
     try {
       await pending(result, work());
     } catch (error) {
@@ -44,11 +44,11 @@ export function query(main, { options, signal }) {
     }
   }
 
-  /** A refusal stands at its place in the text, in words. */
+  /** A refusal stands at its places in the text, in words. */
   function refuse(error) {
-    const position = error.problem?.position;
-    if (position) {
-      sql.mark(offsetOf(sql.text, position));
+    const places = (error.problem?.complaints ?? [error.problem ?? {}]).flatMap((one) => one.position ?? []);
+    if (places.length) {
+      sql.mark(places.map((one) => offsetOf(sql.text, one)));
       sql.focus();
     }
     fill(fault, trouble(error));

@@ -10,9 +10,12 @@ unbounded.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from itertools import chain, combinations, count, permutations
-from typing import NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
+
+from sqlglot import exp
 
 from livejoin.wire.schema import MAX_NAME, OP_COLUMN
 from service.errors import Problem, unsupported
@@ -34,6 +37,7 @@ from service.query.model import (
     SubqueryKind,
 )
 from service.query.scope import Scope
+from service.query.sql.complaints import Complaints
 
 Ref = TypeVar("Ref", ColumnRef, IntervalRef)
 
@@ -102,6 +106,24 @@ class Draft:
     as_of: AsOf | None = None
     of_pairs: list[Condition] = field(default_factory=list)  # conditions on the rows of an as-of join
     ordered: bool = False  # by ORDER BY, which a view ignores
+    complaints: Complaints | None = None
+    places: dict[Any, exp.Expr] = field(default_factory=dict)  # where aliases, conditions and outputs are written; "": the SELECT
+
+    def beside(self, scope: Scope) -> Draft:
+        """Return an empty draft of the same definition."""
+        return Draft(scope, complaints=self.complaints, places=self.places)
+
+    def noting(self, of: Any = None) -> AbstractContextManager[None]:
+        """Note a problem with a part of the definition at its place, and go on."""
+        return nullcontext() if self.complaints is None else self.complaints.noting(self.places.get(of))
+
+    @contextmanager
+    def judging(self) -> Iterator[None]:
+        """Raise `Noted` at the end if there are more complaints than before."""
+        known = 0 if self.complaints is None else self.complaints.count
+        yield
+        if self.complaints is not None:
+            self.complaints.require_no_more(known)
 
     def restrict(self, ref: ColumnRef, op: str, values: Sequence[Physical]) -> None:
         """Add the filter `ref op value`, as `filters.comparing`; nulls are removed before."""
@@ -179,7 +201,11 @@ def check_size(drafts: Sequence[Draft], limits: Limits) -> None:
         ("columns", max(len(draft.groups.outputs if draft.groups else draft.outputs) for draft in drafts), limits.columns),
     ):
         if found > most:
-            raise unsupported(f"a view with {found} {what}", f"at most {most} are allowed (--max-{what}); split it into several views")
+            raise too_many(found, what, most)
+
+
+def too_many(found: int, what: str, most: int) -> Problem:
+    return unsupported(f"a view with {found} {what}", f"at most {most} are allowed (--max-{what}); split it into several views")
 
 
 def assemble(draft: Draft, options: Options) -> Query:
@@ -187,9 +213,8 @@ def assemble(draft: Draft, options: Options) -> Query:
     scope = draft.scope
     if len(scope.aliases) > MAX_ALIASES:
         raise unsupported(f"a join of {len(scope.aliases)} relations", f"a view joins at most {MAX_ALIASES}")
-    _refuse_single_alias(draft)
     overlaps, filters, left = _match(draft)
-    less, at_most = _inequalities(draft, left)
+    less, at_most = ([(one.low, one.high) for one in left if one.plus is None and one.strict == strict] for strict in (True, False))
     shifted = [one.comparison for one in left if one.plus is not None]
     equal = [_oriented(scope, pair) for pair in draft.equal]
     not_equal = {_oriented(scope, pair) for pair in draft.not_equal}
@@ -198,11 +223,13 @@ def assemble(draft: Draft, options: Options) -> Query:
     overlaps = sorted({_met(scope, pair): pair for pair in oriented}.values())
     compared = [*less, *at_most, *not_equal, *((one.left, one.right) for one in shifted)]
     points = [] if draft.as_of is None else [(draft.as_of.of, draft.as_of.point)]
-    _check_types(scope, [*equal, *compared, *points], overlaps)
-    cross = _products(draft, [*equal, *less, *at_most, *points, *((one.left, one.right) for one in shifted)], overlaps)
+    with draft.judging():
+        _check_unbounded(draft, left)
+        cross = _products(draft, [*equal, *less, *at_most, *points, *((one.left, one.right) for one in shifted)], overlaps)
+        check_outputs(draft, scope, overlaps)
+        absent = _absent(draft)
     met = [ref for pair in overlaps for one in pair if (ref := _point(scope, one)) is not None]
     more = [Filter(ref, "not_null", None) for ref in (*chain(*compared), *met) if scope.describe(ref).nullable]
-    check_outputs(scope, draft.reads, overlaps)
     kept = {*draft.filters, *filters, *more}
     return Query(
         aliases=tuple(scope.aliases.items()),
@@ -219,7 +246,7 @@ def assemble(draft: Draft, options: Options) -> Query:
         algorithm=options.algorithm,
         guarantee=options.guarantee,
         never=draft.never,
-        absent=_absent(draft),
+        absent=absent,
         groups=None if draft.groups is None else draft.groups.finish(options.groups),
         latest=draft.latest,
         as_of=draft.as_of,
@@ -231,8 +258,10 @@ def _absent(draft: Draft) -> tuple[AntiJoin, ...]:
     """Return the NOT EXISTS groups that can have rows, without duplicates, in an order that does not depend on the text, with aliases that
     occur nowhere else in the query."""
     found = dict[_Group, list[str]]()  # the aliases of each, by number
+    with draft.judging():
+        for group in draft.absent:
+            _check_group(group)
     for group in draft.absent:
-        _check_group(group)
         if not group.never:
             own = sorted(group.scope.aliases, key=group.scope.aliases.__getitem__)
             found.setdefault(_canonical(group, own), own)
@@ -281,26 +310,16 @@ def _canonical(group: Draft, own: Sequence[str]) -> _Group:
 def _check_group(group: Draft) -> None:
     """Reject conditions that a NOT EXISTS group may not have."""
     own = group.scope.aliases
-    _refuse_single_alias(group)
     for x, y in group.equal:
-        if x.alias not in own and y.alias not in own:
-            instead = f"a condition in it must refer to {' or '.join(own)}; move this one to the outer WHERE"
-            raise unsupported(f"{x} = {y} in NOT EXISTS", instead)
+        with group.noting((x, y)):
+            if x.alias not in own and y.alias not in own:
+                instead = f"a condition in it must refer to {' or '.join(own)}; move this one to the outer WHERE"
+                raise unsupported(f"{x} = {y} in NOT EXISTS", instead)
     for one in group.filters:
-        if one.alias not in own:
-            instead = f"filter {' or '.join(own)} there; for a condition on {one.alias} alone write a UNION of two SELECTs"
-            raise unsupported(f"the filter on {one.columns[0]} in NOT EXISTS", instead)
-    _check_types(group.scope, group.equal, [])
-
-
-def _refuse_single_alias(draft: Draft) -> None:
-    """Reject overlaps of two intervals of one alias."""
-    for x, y in draft.overlaps:
-        if x.alias == y.alias:
-            raise unsupported(
-                f"an overlap of intervals of one alias ({x} and {y})",
-                "give the relation a second alias, or store the result in a bool column",
-            )
+        with group.noting(one):
+            if one.alias not in own:
+                instead = f"filter {' or '.join(own)} there; for a condition on {one.alias} alone write a UNION of two SELECTs"
+                raise unsupported(f"the filter on {one.columns[0]} in NOT EXISTS", instead)
 
 
 def _oriented(scope: Scope, pair: tuple[Ref, Ref]) -> tuple[Ref, Ref]:
@@ -343,15 +362,13 @@ def _not_null(scope: Scope, inequality: Inequality) -> list[Filter]:
     return [Filter(ref, "not_null", None) for ref, unbounded in inputs if not unbounded and scope.describe(ref).nullable]
 
 
-def _inequalities(draft: Draft, left: list[Inequality]) -> tuple[list[tuple[ColumnRef, ColumnRef]], list[tuple[ColumnRef, ColumnRef]]]:
-    """Return the `<` and `<=` between columns that are not part of an overlap. Rejects those that take null as unbounded, which is no
-    comparison."""
+def _check_unbounded(draft: Draft, left: list[Inequality]) -> None:
+    """Reject inequalities that are not part of an overlap and take null as unbounded, which is no comparison."""
     left = [one for one in left if one.plus is None]
     for inequality in left:
-        if inequality.low_unbounded or inequality.high_unbounded:
-            raise _no_overlap(draft.scope, left, inequality)
-    pairs = [(one.strict, (one.low, one.high)) for one in left]
-    return [pair for strict, pair in pairs if strict], [pair for strict, pair in pairs if not strict]
+        with draft.noting(inequality):
+            if inequality.low_unbounded or inequality.high_unbounded:
+                raise _no_overlap(draft.scope, left, inequality)
 
 
 def _no_overlap(scope: Scope, left: list[Inequality], inequality: Inequality) -> Problem:
@@ -401,19 +418,6 @@ def _to_declare(start: ColumnRef, end: ColumnRef) -> str:
     return f"an interval over ({start.column}, {end.column})"
 
 
-def _check_types(scope: Scope, pairs: list[tuple[ColumnRef, ColumnRef]], overlaps: list[tuple[IntervalRef, IntervalRef]]) -> None:
-    for left, right in pairs:
-        for ref in (left, right):
-            scope.require_comparable(ref)
-        types = scope.describe(left).comparable, scope.describe(right).comparable
-        if types[0] != types[1]:
-            raise unsupported(f"comparing {left} with {right}", f"the types differ, {types[0]} and {types[1]}: use the same type for both")
-    for x, y in overlaps:
-        ends = scope.endpoint_type(x), scope.endpoint_type(y)
-        if ends[0] != ends[1]:
-            raise unsupported(f"overlaps({x}, {y})", f"the endpoints' types differ, {ends[0]} and {ends[1]}: use the same type for both")
-
-
 def _products(
     draft: Draft, pairs: list[tuple[ColumnRef, ColumnRef]], overlaps: list[tuple[IntervalRef, IntervalRef]]
 ) -> tuple[tuple[str, str], ...]:
@@ -432,15 +436,16 @@ def _products(
         join(x.alias, y.alias)
     cross = [(x, y) if aliases.index(x) < aliases.index(y) else (y, x) for x, y in draft.cross]
     needed = tuple(pair for pair in sorted(set(cross)) if join(*pair))
-    apart = [alias for alias in aliases if component[alias] != component[aliases[0]]]
-    if apart:
-        one, other = aliases[0], apart[0]
-        raise unsupported(
-            f"a join without a condition between {one} and {other}",
-            f"add one, such as {one}.column = {other}.column or overlaps({one}.interval, {other}.interval) "
-            "(<> alone is not sufficient), "
-            f'or request the product: CROSS JOIN in SQL, {{"cross": ["{one}", "{other}"]}} in JSON',
-        )
+    one = aliases[0]
+    for other in aliases:
+        with draft.noting(other):
+            if join(one, other):
+                raise unsupported(
+                    f"a join without a condition between {one} and {other}",
+                    f"add one, such as {one}.column = {other}.column or overlaps({one}.interval, {other}.interval) "
+                    "(<> alone is not sufficient), "
+                    f'or request the product: CROSS JOIN in SQL, {{"cross": ["{one}", "{other}"]}} in JSON',
+                )
     return needed
 
 
@@ -450,11 +455,12 @@ def _met(scope: Scope, pair: tuple[IntervalRef, IntervalRef]) -> frozenset[tuple
     return frozenset((alias, interval.start_column, interval.end_column, interval.bounds) for alias, interval in declared)
 
 
-def check_outputs(scope: Scope, outputs: list[Output], overlaps: list[tuple[IntervalRef, IntervalRef]]) -> None:
+def check_outputs(draft: Draft, scope: Scope, overlaps: list[tuple[IntervalRef, IntervalRef]]) -> None:
+    """Reject outputs of a draft that are over intervals which the view does not join. `scope`: of all aliases."""
     met = {_met(scope, pair) for pair in overlaps}
-    for output in outputs:
-        if output.kind != "column":
-            for x, y in combinations(dict.fromkeys(output.intervals), 2):
+    for output in draft.reads:
+        for x, y in combinations(dict.fromkeys(output.intervals), 2) if output.kind != "column" else ():
+            with draft.noting(output):
                 ends = scope.endpoint_type(x), scope.endpoint_type(y)
                 if ends[0] != ends[1]:
                     differ = f"their endpoints' types differ, {ends[0]} and {ends[1]}: use the same type for both"

@@ -25,9 +25,10 @@ from service.query.naming import told_apart
 from service.query.scope import Scope
 from service.query.sql.composing import Catalogue, view_tree
 from service.query.sql.conditions import Conditions
+from service.query.sql.dialect import Dialect
 from service.query.sql.names import Fields, Names, Text
 from service.query.sql.output_names import CALLED, name_of
-from service.query.sql.select import Dialect, ReadQuery, parse_select, read_query
+from service.query.sql.select import ReadQuery, parse_select, read_query
 from service.query.sql.terms import COMPARED
 from service.query.sql.text import parse
 
@@ -49,10 +50,11 @@ def options_of(form: SqlView | JsonForm) -> Options:
     return Options(form.algorithm, form.guarantee, retain, form.groups)
 
 
-def read_json(data: Any, known: Catalogue) -> ReadQuery:
-    """Read a SELECT, or several. `data`: a valid `JsonForm`. Raises as `read_sql`, but `bad-definition` in place of `bad-query`."""
+def read_json(data: Any, known: Catalogue, most: int | None = None) -> ReadQuery:
+    """Read a SELECT, or several, of at most so many conditions. `data`: a valid `JsonForm`. Raises as `read_sql`, but `bad-definition` in
+    place of `bad-query`."""
     with _refusing_depth():
-        return read_query(_query(data, "", known), Fields(), known)
+        return read_query(_query(data, "", known), Fields(), known, most)
 
 
 def tree_of(form: SqlView | JsonForm, data: Any, known: Catalogue) -> exp.Expr:
@@ -71,8 +73,6 @@ def read_where(relation: str, definition: RelationDefinition, where: Sequence[An
     with _refusing_depth():
         for number, entry in enumerate(where):
             conditions.add(_entry(entry, f"where.{number}", lambda name, path: _located(_column_of(relation, name), path)))
-    if not draft.has_filters_only:
-        raise unsupported("overlaps(…) of two intervals of one row", "compare the columns of their ends")
     if (found := sum(one.size for one in draft.filters)) > most:
         raise bad(f"where: {most} conditions are allowed (--max-conditions), not {found}")
     if draft.never:

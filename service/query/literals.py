@@ -27,6 +27,7 @@ _INTERVAL_PART = re.compile(
     re.ASCII,
 )
 
+NUMBER = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]{1,6})?")
 _MOST_DIGITS = 400  # of a number, before and after the point; a float64 has fewer
 
 _WITH_OFFSET = "a timestamp with an offset, such as 2026-01-01T12:00:00Z"  # of rows

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from itertools import chain, count
 
 UNNAMED = "column"  # an expression that is neither a column nor a call
@@ -11,10 +11,14 @@ UNNAMED = "column"  # an expression that is neither a column nor a call
 def told_apart(named: Sequence[tuple[str, bool]]) -> list[str]:
     """Return the names, of which a repeated one gets `_1`, `_2` … in this order; a name given with AS (the bool) stays."""
     taken = {name for name, given in named if given}
-    found = list[str]()
+    found, left = dict[str, None](), dict[str, Iterator[str]]()
     for name, given in named:
         if not given or name in found:
-            name = next(one for one in chain([name], (f"{name}_{number}" for number in count(1))) if one not in taken)
+            name = next(one for one in left.setdefault(name, _numbered(name)) if one not in taken)
             taken.add(name)
-        found.append(name)
-    return found
+        found[name] = None
+    return list(found)
+
+
+def _numbered(name: str) -> Iterator[str]:
+    return chain([name], (f"{name}_{number}" for number in count(1)))

@@ -11,7 +11,7 @@ from typing import get_args
 
 from livejoin.wire.schema import Bounds, Column, Interval, RelationDefinition
 from livejoin.wire.wording import instead
-from service.errors import Problem
+from service.errors import Problem, unsupported
 from service.query.conditions import ColumnRef, IntervalRef
 
 
@@ -135,6 +135,22 @@ class Scope:
         if self.describe(ref).type == "json":
             instead = "json can be selected, counted, and tested with IS NULL; store values to be compared in a separate column"
             raise Problem("unsupported-query", f"{what} {ref}, which is json, is not supported: {instead}")
+
+    def require_alike(self, left: ColumnRef, right: ColumnRef) -> None:
+        """Raise `unsupported-query` for columns that cannot be compared with each other."""
+        for ref in (left, right):
+            self.require_comparable(ref)
+        types = self.describe(left).comparable, self.describe(right).comparable
+        if types[0] != types[1]:
+            raise unsupported(f"comparing {left} with {right}", f"the types differ, {types[0]} and {types[1]}: use the same type for both")
+
+    def require_to_meet(self, x: IntervalRef, y: IntervalRef) -> None:
+        """Raise `unsupported-query` for intervals whose overlap is no condition of a join."""
+        if x.alias == y.alias:
+            raise unsupported(f"an overlap of intervals of one alias ({x} and {y})", "compare the columns of their ends")
+        ends = self.endpoint_type(x), self.endpoint_type(y)
+        if ends[0] != ends[1]:
+            raise unsupported(f"overlaps({x}, {y})", f"the endpoints' types differ, {ends[0]} and {ends[1]}: use the same type for both")
 
     def declared(self, ref: IntervalRef) -> Interval:
         return self.definition(ref.alias).intervals[ref.interval]

@@ -15,7 +15,6 @@ from service.errors import unsupported
 from service.query.assembly import Draft, Options, unused
 from service.query.conditions import ColumnRef, Condition, Filter
 from service.query.model import AntiJoin, Branch, Output, Query
-from service.query.scope import Scope
 from service.query.subqueries import assemble_view, words_of
 
 
@@ -40,8 +39,13 @@ def drafts_of(expression: Expression) -> Iterator[Draft]:
 
 
 def query_of(expression: Expression, options: Options) -> Query:
-    """Check and classify. Raises as `assemble`, and `unsupported-query` for SELECTs that do not match."""
-    return assemble_view(expression, options) if isinstance(expression, Draft) else _combined(expression, options)
+    """Check and classify. Raises as `assemble`, and `unsupported-query` for SELECTs that do not match, with all complaints."""
+    first, made = next(drafts_of(expression)), list[Query]()
+    with first.noting():
+        made.append(assemble_view(expression, options) if isinstance(expression, Draft) else _combined(expression, options))
+    if first.complaints is not None:
+        first.complaints.finish()
+    return made[0]
 
 
 class _Part(NamedTuple):
@@ -53,15 +57,19 @@ class _Part(NamedTuple):
 
 class _Select(NamedTuple):
     query: Query
-    scope: Scope
+    draft: Draft
 
 
 def _combined(expression: SetOperation, options: Options) -> Query:
     rights: list[_Select] = []
-    parts = _parts(expression, rights, options)
+    (top, *_) = drafts_of(expression)
+    with top.judging():
+        parts = _parts(expression, rights, options)
     first = parts[0].select
-    for other in (*(part.select for part in parts[1:]), *rights):
-        _check_alike(first, other)
+    with top.judging():
+        for other in (*(part.select for part in parts[1:]), *rights):
+            with other.draft.noting(""):
+                _check_alike(first, other)
     taken: set[str] = set()
     branches, absent = list[Branch](), list[AntiJoin]()
     renamed = [_renamed(part.select.query, taken) for part in parts]
@@ -89,7 +97,10 @@ def _combined(expression: SetOperation, options: Options) -> Query:
 def _parts(expression: Expression, rights: list[_Select], options: Options) -> list[_Part]:
     """Return the branches of an expression; append further right sides to `rights`."""
     if isinstance(expression, Draft):
-        return [_Part(_selected(expression, options), ())]
+        made = list[_Part]()
+        with expression.noting(""):
+            made.append(_Part(_selected(expression, options), ()))
+        return made
     left = _parts(expression.left, rights, options)
     if expression.operation == "UNION":
         return left + _parts(expression.right, rights, options)
@@ -116,17 +127,18 @@ def _selected(draft: Draft, options: Options) -> _Select:
     query = assemble_view(draft, options)
     if query.subqueries:
         raise unsupported(f"{words_of(query.subqueries[0])} in UNION or EXCEPT", "define a separate view for each SELECT")
-    for output in query.outputs:
-        if output.kind != "column":
-            raise unsupported(f"the computed column {output.name} in UNION or EXCEPT", "select columns of the relations")
-        assert output.column is not None
-        draft.scope.require_comparable(output.column, "UNION or EXCEPT of")
+    with draft.judging():
+        for output in draft.outputs:
+            with draft.noting(output):
+                if output.column is None:
+                    raise unsupported(f"the computed column {output.name} in UNION or EXCEPT", "select columns of the relations")
+                draft.scope.require_comparable(output.column, "UNION or EXCEPT of")
     others = [*(f"overlaps({x}, {y})" for x, y in query.overlaps), *map(str, query.comparisons)]
     if others:
         raise unsupported(f"{others[0]} in UNION or EXCEPT", "compare the columns of different aliases with = only")
     if query.cross:
         raise unsupported("a product (CROSS JOIN) in UNION or EXCEPT", "join the relations on equal columns")
-    return _Select(query, draft.scope)
+    return _Select(query, draft)
 
 
 def _check_alike(first: _Select, other: _Select) -> None:
@@ -140,7 +152,7 @@ def _check_alike(first: _Select, other: _Select) -> None:
             "columns correspond by position, as in SQL: select them in the same order",
         )
     for x, y in zip(_columns(first.query), _columns(other.query), strict=True):
-        types = first.scope.describe(x).kind, other.scope.describe(y).kind
+        types = first.draft.scope.describe(x).kind, other.draft.scope.describe(y).kind
         if types[0] != types[1]:
             differ = f"the types differ, {types[0]} and {types[1]}: select columns of the same type"
             raise unsupported(f"UNION or EXCEPT of {x} with {y}", differ)

@@ -52,11 +52,16 @@ def assemble_view(draft: Draft, options: Options) -> Query:
         draft.groups.identify(rows)
     groups = [group for group in draft.absent if not _compares_otherwise(group)]
     core = replace(draft, scope=full.of([alias for alias in rows if alias not in shown]), absent=groups, outputs=[])
-    query = assemble(core, options)
-    taken = {*rows, *(alias for group in query.absent for alias, _ in group.aliases)}
-    subqueries = _subqueries(draft, list(core.scope.aliases), taken)
+    query: Query | None = None
+    with draft.judging():
+        with draft.noting():
+            query = assemble(core, options)
+        taken = {*rows, *(alias for group in (query.absent if query else ()) for alias, _ in group.aliases)}
+        subqueries = _subqueries(draft, list(core.scope.aliases), taken)
+    assert query is not None
     shown_overlaps = [pair for subquery in subqueries if subquery.is_shown for pair in subquery.join.overlaps]
-    check_outputs(full, draft.reads, [*query.overlaps, *shown_overlaps])
+    with draft.judging():
+        check_outputs(draft, full, [*query.overlaps, *shown_overlaps])
     drafts = (draft, *draft.absent, *(subquery.draft for subquery in draft.subqueries))
     named = {name for one in drafts for name in one.scope.aliases.values()}
     made = replace(
@@ -232,12 +237,13 @@ def _subqueries(draft: Draft, known: list[str], taken: set[str]) -> tuple[Subque
             continue
         if not is_shown and subquery.kind == "absent" and subquery.draft.never:
             continue
-        made = Subquery(subquery.kind, _join(subquery, known))
+        made: Subquery | None = None
+        with subquery.draft.noting(next(iter(subquery.draft.scope.aliases))):
+            made = Subquery(subquery.kind, _join(subquery, known))
         if is_shown:
             known += subquery.draft.scope.aliases
-            shown.append(made)
-        else:
-            others.add(made)
+        if made is not None:
+            shown.append(made) if is_shown else others.add(made)
     named = list[Subquery]()
     for made in sorted(others, key=repr):
         names = {alias: unused(alias, taken) for alias, _ in made.own}

@@ -14,7 +14,7 @@ from livejoin.wire.values.json_texts import Key
 from service.errors import unsupported
 from service.query.conditions import ColumnRef, Term
 
-MOST_DIGITS = 38
+COMPUTED_DIGITS = 38
 LONGEST_TEXT = 1 << 24
 """Bytes; a longer one that a function would make is null."""
 _DIGITS_OF_INT64 = 19
@@ -95,8 +95,8 @@ def arithmetic(op: str, left: Term, right: Term) -> Term:
     (p, s), (q, t) = map(_digits, kinds)
     scale = s + t if op == "*" else max(s, t)
     precision = p + q + 1 if op == "*" else min(p - s, q - t) + scale if op == "%" else max(p - s, q - t) + scale + 1
-    if precision > MOST_DIGITS:
-        said = f"it would need {precision} digits, and a decimal has at most {MOST_DIGITS}: cast one side to fewer digits, or to float64"
+    if precision > COMPUTED_DIGITS:
+        said = f"it would need {precision} digits, and a decimal has at most {COMPUTED_DIGITS}: cast one side to fewer, or to float64"
         raise unsupported(f"{kinds[0]} {op} {kinds[1]}", said)
     return Term(op, decimal_kind(precision, scale), (_decimal(left), _decimal(right)))
 
@@ -165,8 +165,8 @@ def alike(what: str, terms: Sequence[Term]) -> list[Term]:
         return [cast(term, "float64") for term in terms]
     scale = max(_digits(kind)[1] for kind in kinds)
     precision = max(p - s for p, s in map(_digits, kinds)) + scale
-    if precision > MOST_DIGITS:
-        raise unsupported(f"{what} of {' and '.join(kinds)}", f"a decimal has at most {MOST_DIGITS} digits, and they need {precision}")
+    if precision > COMPUTED_DIGITS:
+        raise unsupported(f"{what} of {' and '.join(kinds)}", f"a decimal has at most {COMPUTED_DIGITS} digits, and they need {precision}")
     return [cast(term, decimal_kind(precision, scale)) for term in terms]
 
 

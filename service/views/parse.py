@@ -93,7 +93,8 @@ def parse_view(
     if limits is not None and isinstance(form, SqlView):
         check_length(form.sql, limits.sql)
     known = _catalogue(relations, views, nameable)
-    read = read_sql(form.sql, known) if isinstance(form, SqlView) else read_json(data, known)
+    most = None if limits is None else limits.conditions
+    read = read_sql(form.sql, known, most) if isinstance(form, SqlView) else read_json(data, known, most)
     if limits is not None:
         check_size(list(drafts_of(read.draft)), limits)
     query = query_of(read.draft, options_of(form))

@@ -74,6 +74,14 @@ def test_a_refusal_stands_at_its_place(editor: Page, sql: str, marked: str | Non
     assert not editor.locator(".back .fault").count(), "gone with the next edit"
 
 
+def test_all_refused_places_are_marked(editor: Page) -> None:
+    editor.locator("#sql").fill("SELECT nope(a.id), a.id, a.id || nix(a.id)\nFROM stays a, stays b\nWHERE a.id = 'x' LIMIT 3")
+    editor.keyboard.press("Control+Enter")
+    editor.get_by_role("alert").locator("li").nth(3).wait_for()
+    marked = editor.locator(".back .fault")
+    assert [marked.nth(at).inner_text() for at in range(marked.count())] == ["nope", "a.id", "'", "3"]
+
+
 def test_explaining_and_registering(service: ServerProcess, editor: Page) -> None:
     editor.locator("#sql").fill(JOIN)
     editor.get_by_role("button", name="Explain").click()

@@ -14,6 +14,9 @@ from collections.abc import Callable, Sequence
 JSON = ('{"k": 1, "t": "a", "a": [1, "x", {"z": true}]}', '{"k": -2.5, "t": null, "a": []}', '{"k": {"t": "é"}}', "[]", "null", '"a"')
 
 
+_FIELDS = ("year", "quarter", "month", "week", "day", "dow", "isodow", "doy", "hour", "minute")
+
+
 class Terms:
     """Expressions over columns of these aliases, as in `random_sql`."""
 
@@ -54,7 +57,8 @@ class Terms:
         return self._random.choice(
             (
                 f"coalesce({one}, {other})", f"CASE WHEN {condition} THEN {one} ELSE {other} END", f"CASE WHEN {condition} THEN {one} END",
-                f"CASE {self._column('kpq')} WHEN 1 THEN {one} WHEN 2 THEN {other} END",
+                f"CASE {self._column('kpq')} WHEN 1 THEN {one} WHEN 2 THEN {other} END", f"nullif({one}, {other})",
+                f"{self._random.choice(('greatest', 'least'))}({one}, {other})",
             )
         )  # fmt: skip
 
@@ -64,7 +68,10 @@ class Terms:
             (
                 f"({one} {pick('+-*/%')} {other})", f"({one} {pick('+-*/%')} {pick(('2', '-3'))})", f"-({one})", f"coalesce({one}, 7)",
                 self._chosen("int", depth), f"({self._column('d')} - {self._column('d')})", f"CAST({self._column('v')} AS bigint)",
-                f"CAST(CAST({self._column('m')} AS double precision) AS bigint)",
+                f"CAST(CAST({self._column('m')} AS double precision) AS bigint)", f"abs({one})", f"mod({one}, {self._column('kp')})",
+                f"length({self._of('text', depth)})", f"position('{pick(('a', 'é', ''))}' IN {self._of('text', depth)})",
+                f"CAST(extract({pick(_FIELDS)} FROM {self._column('w')}) AS bigint)",
+                f"CAST(date_part('{pick(_FIELDS[:8])}', {self._column('d')}) AS bigint)",
             )
         )  # fmt: skip
 
@@ -74,7 +81,8 @@ class Terms:
             (
                 f"({m} {pick('+-')} {n})", f"({n} - {n})", f"({m} * {self._column('kp')})", f"({m} + 1)", f"({self._column('kp')} * 1.5)",
                 f"-{m}", f"coalesce({m}, {pick(('0', '1.5', n))})", f"CAST({self._of('int', depth)} AS decimal(14,2))",
-                f"CAST({m} AS decimal(12,1))", self._chosen("decimal", 0),
+                f"CAST({m} AS decimal(12,1))", self._chosen("decimal", 0), f"abs({m})", f"{pick(('round', 'trunc', 'floor', 'ceil'))}({m})",
+                f"round({m}, {pick('01')})",
             )
         )  # fmt: skip
 
@@ -83,7 +91,8 @@ class Terms:
         return pick(
             (
                 f"({f} {pick('+-*')} {self._column('f')})", f"({f} * 0.5)", f"({f} - {self._column('k')})", f"-({f})", f"coalesce({f}, 0)",
-                f"CAST({self._column('mnk')} AS double precision)", f"({self._column('m')} / {self._column('n')})",
+                f"CAST({self._column('mnk')} AS double precision)", f"({self._column('m')} / {self._column('n')})", f"abs({f})",
+                f"{pick(('floor', 'ceil', 'trunc'))}({f})", f"sqrt({self._column('pq')})",
                 self._chosen("float", depth),
             )
         )  # fmt: skip
@@ -95,6 +104,10 @@ class Terms:
                 f"lower({t})", f"upper({t})", f"({t} || '-' || {self._of('text', depth)})", f"coalesce({t}, 'none')",
                 f"CAST({self._of('int', depth)} AS text)", f"CAST({self._column('dmnv')} AS text)", self._chosen("text", depth),
                 f"({self._column('o')} ->> '{pick('kta')}')", f"({self._column('o')} -> 'a' ->> {pick('012')})",
+                f"{pick(('trim', 'ltrim', 'rtrim', 'md5'))}({t})", f"{pick(('left', 'right'))}({t}, {pick(('0', '1', '-1'))})",
+                f"substr({t}, 2)", f"substring({t} FROM 1 FOR 2)", f"replace({t}, '{pick('abé')}', '{pick(('', 'xy'))}')",
+                f"split_part({t}, '{pick('z-')}', {pick('12')})", f"concat({t}, 'x', {self._column('t')})",
+                f"concat_ws('-', {t}, {self._column('t')})", f"trim(BOTH 'a' FROM {t})",
             )
         )  # fmt: skip
 
@@ -124,7 +137,8 @@ class Terms:
             (
                 f"({one} {pick(('=', '<>', '<', '<=', '>', '>='))} {other})", f"({one} IS {pick(('', 'NOT '))}NULL)",
                 f"({v} {pick(('AND', 'OR'))} {w})", f"(NOT {v})", f"({v} IS {pick(('', 'NOT '))}{pick(('TRUE', 'FALSE'))})",
-                f"({self._of('text', depth)} {pick(('', 'NOT '))}LIKE '{pick(('%a%', '_', 'é%', ''))}')",
+                f"({self._of('text', depth)} {pick(('', 'NOT '))}{pick(('LIKE', 'ILIKE'))} '{pick(('%a%', '_', 'é%', 'Z_', ''))}')",
+                f"({one} IS {pick(('', 'NOT '))}DISTINCT FROM {other})",
                 f"({self._of('int', depth)} {pick(('', 'NOT '))}IN (1, {pick(('2', 'NULL'))}))",
                 f"({self._of('int', depth)} BETWEEN 2 AND {self._of('int', depth)})",
             )

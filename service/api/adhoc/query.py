@@ -89,10 +89,10 @@ def _session(context: Context, token: AccessToken, given: Query) -> Session:
     """Validate the query and pass it to a child process. Call this in a thread."""
     engine, queries = context.engine, context.queries
     known = VisibleNames(engine.relations, engine.views, token)
-    tables = read(given.sql, known, context.settings.max_sql)
+    statement = read(given.sql, known, context.settings.max_sql)
     child = queries.children.take()
     try:
-        return Session(engine.readers, child, given.sql, tables, given.version, queries.limits)
+        return Session(engine.readers, child, *statement, given.version, queries.limits)
     except BaseException:
         child.stop()
         child.end()

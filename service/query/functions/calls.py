@@ -101,8 +101,8 @@ def _rounded(name: str, of: Term, places: int) -> Term:
     precision, scale = digits_of(of.kind) or (0, 0)
     kept = max(places, 0)
     digits = precision - scale + kept + (name != "trunc" and places < scale)
-    if digits > terms.MOST_DIGITS:
-        said = f"it would need {digits} digits, and a decimal has at most {terms.MOST_DIGITS}"
+    if digits > terms.COMPUTED_DIGITS:
+        said = f"it would need {digits} digits, and a decimal has at most {terms.COMPUTED_DIGITS}"
         raise unsupported(f"{name} of {of.kind} to {places} digits", f"{said}: cast it to fewer digits")
     return Term(name, decimal_kind(max(digits, 1), kept), (of,), places)
 

@@ -85,4 +85,6 @@ def shown(of: Term, pattern: str) -> Term:
     """Return `to_char(of, pattern)`."""
     if of.kind not in ("timestamp", "date", LOCAL):
         raise unsupported(f"to_char of {named(of.kind)}", "it takes a timestamp or a date; write CAST(… AS text) for numbers")
+    if not pattern:
+        return Term("constant", "string", (), None)
     return Term("to_char", "string", (of,), parts_of(pattern))

@@ -32,7 +32,7 @@ def check_names(
     for part, names in (*parts, *((one.join.args.get("on"), one.names) for one in sources.joined)):
         for column in own_columns(part) if part is not None else ():
             if not isinstance(part, exp.Order | exp.Qualify) or column.args.get("table") or fold(column.this) not in named:
-                with source.noting():
+                with source.noting(column):
                     names.check(column)
     return sources
 

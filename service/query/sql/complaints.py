@@ -5,11 +5,13 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
 
 from sqlglot import exp
 
 from service.errors import MOST_COMPLAINTS, Problem
+
+_REFUSED = "refused"
+"""In the metadata of a node about which there is a complaint."""
 
 
 class Noted(Problem):
@@ -19,29 +21,41 @@ class Noted(Problem):
         super().__init__("unsupported-query", "refused before")
 
 
+def is_refused(node: exp.Expr) -> bool:
+    """Return whether a complaint about the node is noted."""
+    return _REFUSED in node.meta
+
+
 class Complaints(ABC):
     """Those about one definition."""
 
     def __init__(self) -> None:
-        self._noted: list[Problem] = []
+        self._noted: dict[tuple[str, str], Problem] = {}  # by what is said of which place: names, and an ON, are read twice
+        self.count = 0
+        """Of the complaints, and of the places that could not be judged because of them."""
 
     @abstractmethod
     def placed(self, problem: Problem, node: exp.Expr) -> Problem:
         """Return the problem with the place of its node, unless it has one already."""
 
-    @property
-    def count(self) -> int:
-        return len(self._noted)
-
     @contextmanager
     def noting(self, node: exp.Expr | None = None) -> Iterator[None]:
-        """Note a problem that is raised, at `node` unless it has a place; what follows is then read nevertheless."""
+        """Note a problem that is raised, at `node` unless it has a place; what follows is then read nevertheless. One problem is noted of
+        each node."""
         try:
             yield
-        except Noted:
-            pass
         except Problem as problem:
-            self._noted.append(problem if node is None else self.placed(problem, node))
+            if len(self._noted) >= MOST_COMPLAINTS:
+                raise
+            self.count += 1
+            if isinstance(problem, Noted) or (node is not None and is_refused(node)):
+                return
+            if node is not None:
+                problem = self.placed(problem, node)
+                node.meta[_REFUSED] = True
+            self._noted.setdefault((problem.detail, str(problem.extensions.get("position"))), problem)
+            if len(self._noted) >= MOST_COMPLAINTS:
+                self.finish()
 
     def require_no_more(self, than: int) -> None:
         """Raise `Noted` if more complaints are noted than at an earlier `count`."""
@@ -52,12 +66,8 @@ class Complaints(ABC):
         """Raise the first complaint, if there is one. If there are several, it lists all, in `complaints`."""
         if not self._noted:
             return
-        first = self._noted[0]
-        entries = list[dict[str, Any]]()
-        for one in self._noted:
-            entry = {"detail": one.detail} | {name: one.extensions[name] for name in ("position",) if name in one.extensions}
-            if entry not in entries:  # an ON is read twice
-                entries.append(entry)
-        if len(entries) > 1:
-            first.extensions["complaints"] = entries[:MOST_COMPLAINTS]
-        raise first
+        problems = list(self._noted.values())
+        if len(problems) > 1:
+            places = [{name: one.extensions[name] for name in ("position",) if name in one.extensions} for one in problems]
+            problems[0].extensions["complaints"] = [{"detail": one.detail, **place} for one, place in zip(problems, places, strict=True)]
+        raise problems[0]

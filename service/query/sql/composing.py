@@ -38,14 +38,16 @@ _OF_OUTPUTS = ("group", "order", "distinct")  # clauses that may name an output,
 
 
 def composed(tree: exp.Expr, source: Source, known: Catalogue, check: Check) -> exp.Expr:
-    """Return the query without WITH, and without parentheses, subqueries and views in FROM. `check` reads a SELECT that has none, to find
-    what is wrong in it: the query around it may leave it out. Notes problems `unsupported-query`, `bad-query`, `unknown-column`."""
-    without_parentheses(tree, source)
-    source.finish()
-    tables = tree.find_all(exp.Table)
-    if any(table.name in known.views for table in tables) or any(isinstance(node, exp.With) or is_subquery(node) for node in tree.walk()):
-        return _Composition(source, known, check).query(tree, {}, [])
-    return tree
+    """Return a query of which `is_composed` is true without WITH, and without subqueries and views in FROM. `check` reads a SELECT that has
+    none, to find what is wrong in it: the query around it may leave it out. Notes problems `unsupported-query`, `bad-query`,
+    `unknown-column`."""
+    return _Composition(source, known, check).query(tree, {}, [])
+
+
+def is_composed(tree: exp.Expr, known: Catalogue) -> bool:
+    """Return whether there is WITH, or a subquery or a view in FROM."""
+    is_view = any(table.name in known.views for table in tree.find_all(exp.Table))
+    return is_view or any(isinstance(node, exp.With) or is_subquery(node) for node in tree.walk())
 
 
 def view_tree(tree: exp.Expr, source: Source, known: Catalogue) -> exp.Expr:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from sqlglot import exp
 
@@ -17,11 +17,13 @@ from service.query.assembly import Draft, Inequality, SubqueryDraft
 from service.query.conditions import ColumnRef, IntervalRef
 from service.query.filters import OPPOSITE, holds
 from service.query.scope import Scope
-from service.query.sql.filters import RowConditions, end_of, refuse
-from service.query.sql.names import Names
+from service.query.sql.complaints import Noted
+from service.query.sql.constants import is_constant, text_of
+from service.query.sql.filters import RowConditions, end_of, note_within, refuse
+from service.query.sql.names import Names, sql_of
 from service.query.sql.ranges import OPERATORS, range_of, range_with
 from service.query.sql.sums import read_sums
-from service.query.sql.terms import COMPARED, is_constant, read_term, text_of
+from service.query.sql.terms import COMPARED, read_term
 from service.query.terms import logical
 
 ReadSubquery = Callable[[exp.Expr, str, Scope], Draft]
@@ -45,11 +47,13 @@ class Conditions:
         self._read_subquery = read_subquery
         self._within, self._notes = within, notes
         self._rows = RowConditions(draft, names)
+        self._lists: tuple[list[Any], ...] = draft.equal, draft.not_equal, draft.overlaps, draft.inequalities, draft.filters
+        self._known = [len(one) for one in self._lists]
 
     def add(self, node: exp.Expr, negated: bool = False) -> None:
         """Add a condition that must hold, or (`negated`) must be false."""
         for part, negative in operands(node, negated, exp.And):
-            with self._names.complaints.noting() if self._notes else nullcontext():
+            with self._names.complaints.noting(part) if self._notes else nullcontext():
                 try:
                     if self._is_of_pairs(part):
                         term = read_term(part, self._names)
@@ -59,12 +63,28 @@ class Conditions:
                         self._either(part, negative)
                     else:
                         self._one(part, negative)
+                    self._judge(part)
                 except Problem as problem:
+                    if self._notes and note_within(part, self._names, problem):
+                        raise Noted from None
                     raise self._names.placed(problem, part) from None
 
     def _is_of_pairs(self, node: exp.Expr) -> bool:
         """Return whether a condition is one of both relations of an as-of join in WHERE."""
         return self._draft.as_of is not None and node.find(exp.Query) is None and len(self._aliases(node)) > 1
+
+    def _judge(self, part: exp.Expr) -> None:
+        """Check the types of what the condition just read compares, and keep where it is written."""
+        for at, found in enumerate(self._lists):
+            new, self._known[at] = found[self._known[at] :], len(found)
+            for one in new:
+                self._draft.places.setdefault(one, part)
+                if isinstance(one, Inequality):
+                    self._draft.scope.require_alike(one.low, one.high)
+                elif found is self._draft.overlaps:
+                    self._draft.scope.require_to_meet(*one)
+                elif found is not self._draft.filters:
+                    self._draft.scope.require_alike(*one)
 
     def _one(self, node: exp.Expr, negated: bool) -> None:
         draft = self._draft
@@ -95,7 +115,7 @@ class Conditions:
         elif isinstance(node, exp.NullSafeEQ | exp.NullSafeNEQ):
             self._distinct(node, isinstance(node, exp.NullSafeNEQ) != negated, aliases)
         else:
-            raise self._over_several(_sql(node), aliases)
+            raise self._over_several(sql_of(node), aliases)
 
     def _aliases(self, *nodes: exp.Expr) -> list[str]:
         """Return the aliases whose columns, or intervals, the nodes name."""
@@ -121,10 +141,10 @@ class Conditions:
 
     def _branch(self) -> Conditions:
         """Return a reader for one case of OR, with conditions of its own."""
-        return Conditions(Draft(self._draft.scope), self._names, None, "OR")
+        return Conditions(Draft(self._draft.scope), self._names, None, "OR", self._notes)
 
     def _choose(self, branches: Sequence[Conditions], node: exp.Expr) -> None:
-        self._draft.choose([branch._draft for branch in branches], _sql(node))
+        self._draft.choose([branch._draft for branch in branches], sql_of(node))
 
     def _read(self, query: exp.Expr, words: str) -> Draft:
         """Return the SELECT in EXISTS (…), NOT EXISTS (…) or IN (…)."""
@@ -135,7 +155,7 @@ class Conditions:
 
     def _overlaps(self, node: exp.Expr, negated: bool) -> None:
         if negated:
-            raise unsupported(f"NOT {_sql(node)}", "write overlaps(x, y); joins on intervals that do not overlap are not available")
+            raise unsupported(f"NOT {sql_of(node)}", "write overlaps(x, y); joins on intervals that do not overlap are not available")
         inputs = [node.left, node.right] if isinstance(node, exp.Overlaps) else node.expressions
         if len(inputs) != 2:
             raise self._names.bad(node, "overlaps takes two intervals")
@@ -148,15 +168,15 @@ class Conditions:
         """Return the problem for an overlap with a constant period."""
         declared, name = self._names.scope.declared(of), range_with(self._names.scope.endpoint_type(of))
         columns = f"{of.alias}.{declared.start_column}, {of.alias}.{declared.end_column}"
-        texts = [f"'{text_of(end)}'" if "'" in _sql(end) else _sql(end) for end in constants.expressions]
-        return unsupported(_sql(node), f"write {name}({columns}) && {name}({', '.join(texts)})")
+        texts = [f"'{text_of(end)}'" if "'" in sql_of(end) else sql_of(end) for end in constants.expressions]
+        return unsupported(sql_of(node), f"write {name}({columns}) && {name}({', '.join(texts)})")
 
     def _ranges(self, node: exp.Binary, negated: bool) -> None:
         """Read `tstzrange(a.s, a.e) && tstzrange(b.s, b.e)`, and `@>` or `<@` with a point, as comparisons of ends."""
         first, second = (node.right, node.left) if isinstance(node, exp.ArrayContainedBy) else (node.left, node.right)
         left, right = range_of(first, self._names), range_of(second, self._names)
         if negated or left is None or (right is None) == isinstance(node, exp.ArrayOverlaps):
-            what = f"{'NOT ' * negated}{_sql(node)}"
+            what = f"{'NOT ' * negated}{sql_of(node)}"
             raise unsupported(what, "write tstzrange(a.s, a.e) && tstzrange(b.s, b.e), or tstzrange(a.s, a.e) @> b.t")
         if right is None:
             self._order(left.start, second.unnest(), True, high_unbounded=False)
@@ -175,7 +195,7 @@ class Conditions:
             self._rows.order(exp.LTE if equal else exp.LT, low, high, [low] * low_unbounded + [high] * high_unbounded)
             return
         if not isinstance(low, exp.Column) or not isinstance(high, exp.Column):
-            raise self._over_several(f"{_sql(low)} {'<=' if equal else '<'} {_sql(high)}", aliases)
+            raise self._over_several(f"{sql_of(low)} {'<=' if equal else '<'} {sql_of(high)}", aliases)
         x, y, scope = self._names.column(low), self._names.column(high), self._draft.scope
         nullable = low_unbounded and scope.describe(x).nullable, high_unbounded and scope.describe(y).nullable
         self._draft.inequalities.append(Inequality(x, y, not equal, *nullable))
@@ -197,7 +217,7 @@ class Conditions:
             above._compare(">", node.this, node.args["high"])
             if not (below._draft.has_filters_only and above._draft.has_filters_only):
                 instead = "NOT BETWEEN is over the columns of one alias: define a view for each side of the range"
-                raise unsupported(f"NOT {_sql(node)}", instead)
+                raise unsupported(f"NOT {sql_of(node)}", instead)
             self._choose((below, above), node)
             return
         self._compare(">=", node.this, node.args["low"])
@@ -215,10 +235,11 @@ class Conditions:
             raise self._names.bad(node, f"the columns before IN are {len(columns)}, those of the subquery {len(selected)}")
         for column, output in zip(columns, selected, strict=True):
             if not isinstance(column, exp.Column) or output.column is None:
-                raise unsupported(_sql(node), "write columns before IN, and in the SELECT")
+                raise unsupported(sql_of(node), "write columns before IN, and in the SELECT")
             ref = self._names.column(column)
             if ref.alias in part.scope.aliases:
                 raise unsupported(f"the alias {ref.alias} in IN and outside of it", "rename one of the two")
+            part.scope.require_alike(ref, output.column)
             part.equal.append((ref, output.column))
         self._draft.subqueries.append(SubqueryDraft("exists", part))
 
@@ -231,12 +252,12 @@ class Conditions:
             return None
         x, y = self._input(left), self._input(right)
         if x is None or y is None:
-            raise self._over_several(f"{_sql(left)} {op} {_sql(right)}", aliases)
+            raise self._over_several(f"{sql_of(left)} {op} {sql_of(right)}", aliases)
         if op not in ("=", "!="):
             self._draft.inequalities.append(self._inequality(op, x, y))
         elif x.infinity or y.infinity:
             instead = "use COALESCE with an infinity around the ends of an interval in < and <="
-            raise unsupported(f"{_sql(left)} {op} {_sql(right)}", instead)
+            raise unsupported(f"{sql_of(left)} {op} {sql_of(right)}", instead)
         else:
             (self._draft.equal if op == "=" else self._draft.not_equal).append((x.ref, y.ref))
 
@@ -244,7 +265,7 @@ class Conditions:
         """Read `IS [NOT] DISTINCT FROM` between two columns as `=` or `<>`, which differ from it only where both are null, or either is."""
         x, y = self._input(node.left), self._input(node.right)
         if x is None or y is None or x.infinity or y.infinity:
-            raise self._over_several(_sql(node), aliases)
+            raise self._over_several(sql_of(node), aliases)
         draft = self._draft
         missing = {alias for one in draft.subqueries if one.kind == "optional" for alias in one.draft.scope.aliases}
         missing |= {draft.as_of.of.alias} if draft.as_of is not None and draft.as_of.optional else set()
@@ -252,7 +273,7 @@ class Conditions:
         known = [ref for ref in (x.ref, y.ref) if not draft.scope.describe(ref).nullable and ref.alias in {*draft.scope.aliases} - missing]
         if len(known) <= distinct:
             instead = "one of the two columns, and for IS DISTINCT FROM both, must be declared without nulls: store a value in their place"
-            raise unsupported(_sql(node), instead)
+            raise unsupported(sql_of(node), instead)
         (draft.not_equal if distinct else draft.equal).append((x.ref, y.ref))
 
     def _inequality(self, op: str, x: _Input, y: _Input) -> Inequality:
@@ -270,11 +291,12 @@ class Conditions:
         """Read OR of conditions on one alias, or one that takes null ends as unbounded."""
         instead = "OR combines conditions on the columns of one alias: define a view for each case"
         if isinstance(node, exp.Xor) or node.find(exp.Query) is not None:
-            raise unsupported(f"OR in {_sql(node)}" if not isinstance(node, exp.Xor) else _sql(node), instead)
+            raise unsupported(f"OR in {sql_of(node)}" if not isinstance(node, exp.Xor) else sql_of(node), instead)
         cases = operands(node, negated, exp.Or)
-        branches = [self._branch() for _ in cases]
+        branches, known = [self._branch() for _ in cases], self._names.complaints.count
         for branch, (part, negative) in zip(branches, cases, strict=True):
             branch.add(part, negative)
+        self._names.complaints.require_no_more(known)
         if all(branch._draft.has_filters_only for branch in branches):
             self._choose(branches, node)
         else:
@@ -290,18 +312,18 @@ class Conditions:
                 if bool(part.args.get("negate")) == negative:
                     guards.append(self._names.column(part.this.unnest()))
                     continue
-                raise unsupported(f"OR in {_sql(node)}", instead)
+                raise unsupported(f"OR in {sql_of(node)}", instead)
             elif type(part) in COMPARED:
                 op = COMPARED[type(part)]
                 comparisons.append((OPPOSITE[op] if negative else op, part))
             else:
-                raise unsupported(f"OR in {_sql(node)}", instead)
+                raise unsupported(f"OR in {sql_of(node)}", instead)
         if not guards or len(comparisons) != 1 or comparisons[0][0] in ("=", "!="):
-            raise unsupported(f"OR in {_sql(node)}", instead)
+            raise unsupported(f"OR in {sql_of(node)}", instead)
         op, part = comparisons[0]
         x, y = self._input(part.this), self._input(part.args["expression"])
         if not isinstance(x, _Input) or not isinstance(y, _Input):
-            raise unsupported(f"OR in {_sql(node)}", instead)
+            raise unsupported(f"OR in {sql_of(node)}", instead)
         self._draft.inequalities.append(self._guarded(self._inequality(op, x, y), guards, node))
 
     def _guarded(self, bare: Inequality, guards: list[ColumnRef], node: exp.Expr) -> Inequality:
@@ -309,14 +331,14 @@ class Conditions:
         match as well."""
         scope = self._draft.scope
         if not set(guards) <= {bare.low, bare.high}:
-            raise unsupported(f"OR in {_sql(node)}", f"IS NULL can be combined with {bare} only for {bare.low} or {bare.high}")
+            raise unsupported(f"OR in {sql_of(node)}", f"IS NULL can be combined with {bare} only for {bare.low} or {bare.high}")
         guarded = bare._replace(
             low_unbounded=bare.low_unbounded or bare.low in guards, high_unbounded=bare.high_unbounded or bare.high in guards
         )
         for ref, unbounded in ((bare.low, guarded.low_unbounded), (bare.high, guarded.high_unbounded)):
             if not unbounded and scope.describe(ref).nullable and any(scope.describe(guard).nullable for guard in guards):
                 raise unsupported(
-                    f"OR in {_sql(node)}",
+                    f"OR in {sql_of(node)}",
                     f"{ref} may be null too: add OR {ref} IS NULL, or write overlaps(x, y), which treats null ends as unbounded",
                 )
         return guarded
@@ -329,7 +351,7 @@ class Conditions:
         if (end := end_of(node, self._names)) is not None:
             return _Input(*end)
         if isinstance(node, exp.Coalesce) and isinstance(node.this.unnest(), exp.Column):
-            raise unsupported(_sql(node), f"write COALESCE({_sql(node.this)}, 'infinity') for an end, '-infinity' for a start")
+            raise unsupported(sql_of(node), f"write COALESCE({sql_of(node.this)}, 'infinity') for an end, '-infinity' for a start")
         refuse(node)
         return None
 
@@ -348,7 +370,3 @@ def operands(node: exp.Expr, negated: bool, joined: type[exp.Connector]) -> list
         else:
             found.append((one, negative))
     return found
-
-
-def _sql(node: exp.Expr) -> str:
-    return node.sql("postgres")

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from decimal import Decimal
 from fractions import Fraction
 from math import floor
@@ -13,14 +13,15 @@ from sqlglot import exp
 
 from livejoin.wire.grammar import INT64_MAX, INT64_MIN
 from livejoin.wire.kinds import MOST_DIGITS, digits_of
-from service.errors import unsupported
+from service.errors import Problem, unsupported
 from service.query import terms
 from service.query.assembly import Draft
 from service.query.conditions import ColumnRef, columns_of
 from service.query.filters import holds, on_nulls
-from service.query.literals import BadLiteral, Physical
-from service.query.sql.names import Names
-from service.query.sql.terms import CASTS, COMPARED, is_clock, is_constant, is_null, read_like, read_term, read_value, require_text, text_of
+from service.query.literals import NUMBER, BadLiteral, Physical, value_of
+from service.query.sql.constants import CASTS, is_constant, is_nan, is_null, read_like, read_value, require_text, text_of
+from service.query.sql.names import Names, sql_of
+from service.query.sql.terms import COMPARED, is_clock, read_term
 
 MIRRORED = {"=": "=", "!=": "!=", "<": ">", ">": "<", "<=": ">=", ">=": "<="}
 _WRITTEN = {op: kind for kind, op in COMPARED.items()}
@@ -31,8 +32,8 @@ _BY_COLUMN: dict[type, str] = {
     exp.NEQ: "compare column by column, joined by OR: a <> 1 OR b <> 2",
     exp.In: "write a = 1 AND b = 2 for each of the values, joined by OR",
 }
+_WIDER = {("date", "timestamp"), ("int64", "float64"), ("int64", "decimal"), ("decimal", "float64")}
 _IN_ORDER = "compare the later columns only where the first are equal: a < 1 OR (a = 1 AND b < 2)"
-_NUMBER = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]{1,6})?")
 
 
 class RowConditions:
@@ -48,7 +49,7 @@ class RowConditions:
         if isinstance(node, exp.Column):
             self._bool(self._names.column(node), not negated, node)
         elif isinstance(node, exp.In) and is_empty(node):
-            raise unsupported(_sql(node), "write IN (…) over constants, or IN (SELECT …)")
+            raise unsupported(sql_of(node), "write IN (…) over constants, or IN (SELECT …)")
         elif isinstance(node, exp.In) and column is not None and all(is_value(one, self._kind(column)) for one in node.expressions):
             self._among(column, node, negated)
         elif isinstance(node, exp.Is) and column is not None:
@@ -76,7 +77,7 @@ class RowConditions:
         elif not is_constant(left.unnest()) or not is_constant(right.unnest()):
             self._holds(_WRITTEN[op](this=left.copy(), expression=right.copy()), False)
         elif left != right or op not in ("=", "<=", ">="):
-            raise unsupported(f"{_sql(left)} {op} {_sql(right)}", "a comparison of constants: write TRUE or FALSE, or leave it out")
+            raise unsupported(f"{sql_of(left)} {op} {sql_of(right)}", "a comparison of constants: write TRUE or FALSE, or leave it out")
 
     def order(self, kind: type[exp.Binary], low: exp.Expr, high: exp.Expr, unbounded: Sequence[exp.Expr]) -> None:
         """Add a comparison that is also met where one of `unbounded` is null."""
@@ -86,7 +87,7 @@ class RowConditions:
         if is_constant(low) and is_constant(high):
             known = on_nulls(read_term(node, self._names))
             if known is None:
-                raise unsupported(_sql(node), "write numbers, or timestamps and dates with their type, as in DATE '2026-01-31'")
+                raise unsupported(sql_of(node), "write numbers, or timestamps and dates with their type, as in DATE '2026-01-31'")
             self._draft.never = self._draft.never or known.value is not True
             return
         cases = [RowConditions(Draft(self._draft.scope), self._names)]
@@ -95,7 +96,7 @@ class RowConditions:
             if not is_constant(one):
                 cases.append(RowConditions(Draft(self._draft.scope), self._names))
                 cases[-1].add(exp.Is(this=one.copy(), expression=exp.Null()), False)
-        self._draft.choose([case._draft for case in cases], _sql(node))
+        self._draft.choose([case._draft for case in cases], sql_of(node))
 
     def _kind(self, ref: ColumnRef) -> str:
         return self._draft.scope.describe(ref).kind
@@ -109,9 +110,9 @@ class RowConditions:
         refuse(node)
         term = read_term(node, self._names)
         if term.kind != "bool":
-            raise self._names.bad(node, f"{_sql(node)} is {term.kind}, not a condition")
+            raise self._names.bad(node, f"{sql_of(node)} is {term.kind}, not a condition")
         if not columns_of(term):
-            raise unsupported(_sql(node), "write a constant; a view changes only when its relations do")
+            raise unsupported(sql_of(node), "write a constant; a view changes only when its relations do")
         self._draft.filters.append(holds(terms.logical("not", term) if negated else term))
 
     def _bool(self, ref: ColumnRef, value: bool, node: exp.Expr) -> None:
@@ -133,7 +134,7 @@ class RowConditions:
         if isinstance(value, exp.Null):
             self._draft.restrict(ref, "not_null" if negated else "is_null", [])
         elif not isinstance(value, exp.Boolean):
-            raise unsupported(_sql(node), "write IS NULL, IS NOT NULL, IS [NOT] TRUE, IS [NOT] FALSE")
+            raise unsupported(sql_of(node), "write IS NULL, IS NOT NULL, IS [NOT] TRUE, IS [NOT] FALSE")
         elif negated:
             other = RowConditions(Draft(self._draft.scope), self._names)
             other._bool(ref, not value.this, node)
@@ -164,30 +165,50 @@ class RowConditions:
         if op in (("<", "<=", "!=") if infinity == "low" else (">", ">=", "!=")):
             self._or_null(other, ref, of)
         else:
-            self._draft.choose([other], _sql(of))
+            self._draft.choose([other], sql_of(of))
 
     def _or_null(self, other: Draft, ref: ColumnRef, node: exp.Expr) -> None:
         null = Draft(self._draft.scope)
         null.restrict(ref, "is_null", [])
-        self._draft.choose([other, null], _sql(node))
+        self._draft.choose([other, null], sql_of(node))
 
     def _restrict(self, draft: Draft, ref: ColumnRef, op: str, constant: exp.Expr, of: exp.Expr) -> None:
         """Add the comparison of a column, written as `of`, with a constant, which may have more digits than the values of the column."""
         self._draft.scope.require_comparable(ref)
-        draft.restrict(ref, *against(self._names, self._kind(ref), op, constant, _sql(of)))
+        draft.restrict(ref, *against(self._names, self._kind(ref), op, constant, sql_of(of)))
 
     def _values(self, ref: ColumnRef, constant: exp.Expr, of: exp.Expr) -> list[Physical]:
         self._draft.scope.require_comparable(ref)
-        return values_of(self._names, self._kind(ref), constant, _sql(of))
+        return values_of(self._names, self._kind(ref), constant, sql_of(of))
 
 
 def is_value(node: exp.Expr, kind: str) -> bool:
     """Return whether it is a constant that is compared with values of a kind as one of them: not where both sides are compared as floats,
-    nor one that a cast to a decimal may round."""
-    node, digits = node.unnest(), tuple(map(str, digits_of(kind) or ()))
-    if not is_constant(node) or (_is_exact(kind) and _cast_kind(node) == "float64"):
+    nor one that a cast may change, nor NaN."""
+    node = node.unnest()
+    inner = node.this.unnest() if isinstance(node, exp.Neg) else node
+    if not is_constant(node) or (_is_exact(kind) and _cast_kind(inner) == "float64") or (kind == "float64" and is_nan(node)):
         return False
-    return all(tuple(one.name for one in cast.to.expressions) in ((), digits) for cast in node.find_all(exp.Cast))
+    return all(_keeps(cast, kind) for cast in node.find_all(exp.Cast))
+
+
+def _keeps(cast: exp.Cast, kind: str) -> bool:
+    """Return whether a constant that is cast is read as one of a kind, and its value is that without the cast."""
+    of, given, digits = cast.this.unnest(), _cast_kind(cast), digits_of(kind)
+    of = of.this.unnest() if isinstance(of, exp.Neg) else of
+    if isinstance(of, exp.Null):
+        return True
+    if not isinstance(of, exp.Literal):
+        return False
+    if not of.is_string and given not in ("float64", "decimal") and not (given == "int64" and of.name.isdecimal()):
+        return False
+    if given is None and digits is not None and [one.name for one in cast.to.expressions] == list(map(str, digits)):
+        with suppress(BadLiteral):
+            value_of(kind, of.name)
+            return True
+        return False
+    wanted = kind if digits is None else "decimal"
+    return given == wanted or (given, wanted) in _WIDER or (not of.is_string and given == "decimal" and wanted == "int64")
 
 
 def against(names: Names, kind: str, op: str, constant: exp.Expr, of: str) -> tuple[str, list[Physical]]:
@@ -219,14 +240,14 @@ class _Number(NamedTuple):
 
 
 def _number(node: exp.Expr, kind: str) -> _Number | None:
-    """Return a number that SQL compares with an int64 or a decimal column; None for anything else."""
+    """Return a number that SQL compares with an int64 or a decimal column; None for anything else. One in JSON is read as in rows."""
     node = node.unnest()
     while _cast_kind(node) == "decimal":
         node = node.this.unnest()
     if not _is_exact(kind) or not isinstance(node, exp.Literal | exp.Neg) or node.is_string or "value" in node.meta:
         return None
     text = text_of(node)
-    if not _NUMBER.fullmatch(text):
+    if not NUMBER.fullmatch(text):
         return None
     value, unit = Decimal(text), 10 ** (digits_of(kind) or (0, 0))[1]
     if value and not -50 < value.adjusted() < 50:
@@ -278,25 +299,49 @@ def is_empty(node: exp.In) -> bool:
     return not node.expressions and "path" not in node.meta
 
 
+def note_within(node: exp.Expr, names: Names, problem: Problem) -> bool:
+    """If the problem with an expression is that of one of its operands, note those of all its operands, and return true."""
+    found = list[tuple[exp.Expr, Problem]]()
+    for child in _operands(node):
+        try:
+            if end_of(child, names) is None:
+                read_term(child, names)
+        except Problem as inner:
+            found.append((child, inner))
+    if not any(its.detail == problem.detail for _, its in found):
+        return False
+    for child, its in found:
+        if not note_within(child, names, its):
+            with names.complaints.noting(child):
+                raise its
+    return True
+
+
+def _operands(node: exp.Expr) -> Iterator[exp.Expr]:
+    """Yield the calls and operators of which an expression consists directly."""
+    for one in node.iter_expressions():
+        child = one.unnest()
+        if isinstance(child, exp.If):
+            yield from _operands(child)
+        elif isinstance(child, exp.Func | exp.Binary | exp.Unary) and child.find(exp.Query, exp.AggFunc, exp.Window, exp.Interval) is None:
+            yield child
+
+
 def refuse(node: exp.Expr) -> None:
     """Refuse an operand that no condition can have, wherever it is in one. Problem `unsupported-query`."""
     for one in node.walk():
         if isinstance(one, exp.Any) and isinstance(one.parent, exp.Like | exp.ILike):
-            raise unsupported(_sql(node), "write one pattern in quotes after LIKE, and OR between several")
+            raise unsupported(sql_of(node), "write one pattern in quotes after LIKE, and OR between several")
         if isinstance(one, exp.Any) and not isinstance(one.this.unnest(), exp.Query):
-            raise unsupported(_sql(one), "list the values: IN (1, 2)")
+            raise unsupported(sql_of(one), "list the values: IN (1, 2)")
         if isinstance(one, exp.Query | exp.Any | exp.All):
             raise unsupported("a subquery in a condition", "put its relation into FROM and its condition into WHERE")
         if isinstance(one, exp.AggFunc):
-            raise unsupported(f"{_sql(one)} in a condition on rows", "write conditions on aggregates in HAVING")
+            raise unsupported(f"{sql_of(one)} in a condition on rows", "write conditions on aggregates in HAVING")
         if isinstance(one, exp.Window):
-            raise unsupported(_sql(one), "compare columns; compute window functions when you read the rows")
+            raise unsupported(sql_of(one), "compare columns; compute window functions when you read the rows")
         if isinstance(one, exp.Tuple):
-            raise unsupported(f"the comparison of {_sql(one)}", _BY_COLUMN.get(type(one.parent), _IN_ORDER))
+            raise unsupported(f"the comparison of {sql_of(one)}", _BY_COLUMN.get(type(one.parent), _IN_ORDER))
         if is_clock(one):
             instead = 'a view changes only when its relations do: delete old rows ("retain" of the relation), or read a window of the view'
-            raise unsupported(f"{_sql(one)} in a condition", instead)
-
-
-def _sql(node: exp.Expr) -> str:
-    return node.sql("postgres")
+            raise unsupported(f"{sql_of(one)} in a condition", instead)

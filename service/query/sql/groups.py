@@ -7,18 +7,20 @@ from collections.abc import Callable, Sequence
 from sqlglot import exp
 
 from service.errors import Problem, unsupported
-from service.query.assembly import Draft, check_output_name, column_output
+from service.query.assembly import Draft, column_output
 from service.query.conditions import Term
 from service.query.filters import OPPOSITE, holds
 from service.query.groups import UNITS, GroupsDraft, distinct_of, refuse_stretch
 from service.query.model import AGGREGATE, COMPUTED, GROUP, STRETCHES, GroupOutput, Listing, Output, SortKey
+from service.query.sql.columns import is_star
 from service.query.sql.conditions import operands
+from service.query.sql.constants import is_constant, read_like, require_text
 from service.query.sql.filters import MIRRORED, against, is_empty, is_value, values_of
 from service.query.sql.lists import is_list, read_list, require_ordered
 from service.query.sql.names import Names, fold
-from service.query.sql.output_names import name_of, told_apart
+from service.query.sql.output_names import given_name, name_of, told_apart
 from service.query.sql.over_groups import read_over
-from service.query.sql.terms import COMPARED, is_constant, read_like, read_term, require_text
+from service.query.sql.terms import COMPARED, read_term
 from service.query.terms import chosen, logical
 
 _FUNCTIONS: dict[type[exp.Expr], str] = {
@@ -74,7 +76,7 @@ class _Groups:
         self._origins: list[exp.Expr] = []  # the expressions of SELECT that the outputs are of
 
     def read(self) -> GroupsDraft:
-        group, complaints = self._select.args.get("group"), self._names.complaints
+        group, complaints, having = self._select.args.get("group"), self._names.complaints, self._select.args.get("having")
         known = complaints.count
         if group is not None:
             for name, value in group.args.items():
@@ -82,37 +84,32 @@ class _Groups:
                     with complaints.noting():
                         raise unsupported(name.replace("_", " ").upper(), "name the columns; define a view for each grouping")
             for expression in group.expressions:
-                with complaints.noting():
-                    self._placed(self._group_by, expression)
+                with complaints.noting(expression):
+                    self._group_by(expression)
             if group.args.get("all"):
                 self._group_by_all()
-            if complaints.count > known:
-                self._check_aggregates()
-        complaints.require_no_more(known)
-        for expression in self._select.expressions:
-            with complaints.noting():
-                self._placed(self._show, expression)
+        if complaints.count > known:
+            self._check_aggregates(*self._select.expressions)
+        else:
+            for expression in self._select.expressions:
+                with complaints.noting(expression):
+                    self._show(expression)
+        if complaints.count > known and having is not None:
+            self._check_aggregates(having)
         complaints.require_no_more(known)
         shown = [(output.name, origin) for output, origin in zip(self._groups.outputs, self._origins, strict=True)]
         self._groups.settle_names(told_apart(self._names, shown))
-        having, self._reads_having = self._select.args.get("having"), True
+        self._reads_having = True
         for part, negated in operands(having.this, False, exp.And) if having is not None else ():
             with complaints.noting(part):
                 self._having(self._groups, part, negated)
         return self._groups
 
-    def _check_aggregates(self) -> None:
-        """Note complaints about the aggregates in SELECT: what else it has depends on GROUP BY."""
-        for expression in self._select.expressions:
-            for node in expression.find_all(exp.AggFunc):
-                with self._names.complaints.noting(node):
-                    self._aggregate(node)
-
-    def _placed(self, read: Callable[[exp.Expr], None], node: exp.Expr) -> None:
-        try:
-            read(node)
-        except Problem as problem:
-            raise self._names.placed(problem, node) from None
+    def _check_aggregates(self, *within: exp.Expr) -> None:
+        """Note complaints about the aggregates in expressions: what else these have depends on GROUP BY, and on SELECT."""
+        for node in (one for part in within for one in part.find_all(exp.AggFunc)):
+            with self._names.complaints.noting(node):
+                self._aggregate(node)
 
     def _group_by(self, node: exp.Expr) -> None:
         node = node.unnest()
@@ -126,11 +123,12 @@ class _Groups:
     def _group_by_all(self) -> None:
         for expression in self._select.expressions:
             node = expression.unalias()
-            if _is_star(node):
+            if is_star(node):
                 for output in self._read_output(node, self._names):
                     self._groups.group(output.name, output)
             elif not _has_aggregate(node):
-                self._placed(self._group_by, node)
+                with self._names.complaints.noting(expression):
+                    self._group_by(node)
 
     def _by_position(self, node: exp.Expr) -> exp.Expr:
         """Resolve the position in GROUP BY 2."""
@@ -177,19 +175,13 @@ class _Groups:
             return None
         return output._replace(name=""), trunc
 
-    def _output_name(self, expression: exp.Alias) -> str:
-        try:
-            return check_output_name(fold(expression.args["alias"]))
-        except Problem as problem:
-            raise self._names.bad(expression.args["alias"], str(problem.detail)) from None
-
     def _show(self, expression: exp.Expr) -> None:
-        name = self._output_name(expression) if isinstance(expression, exp.Alias) else None
+        name = given_name(expression, self._names)
         node = expression.unalias().unnest()
         if (interval := _covered(node)) is not None:
             self._groups.cover(name or "coverage", self._names.interval(interval))
             self._origins += [expression] * 2
-        elif _is_star(node) or isinstance(node, exp.Column) or (isinstance(node, exp.Anonymous) and node.name.lower() in _OF_INTERVALS):
+        elif is_star(node) or isinstance(node, exp.Column) or (isinstance(node, exp.Anonymous) and node.name.lower() in _OF_INTERVALS):
             for output in self._read_output(expression, self._names):
                 refuse_stretch(output)
                 self._show_group(expression, output)
@@ -232,7 +224,7 @@ class _Groups:
             function, of = "count_distinct", of.expressions[0].unnest()
         self._refuse_inner(said, of, condition)
         is_rows = function == "count" and (of is None or isinstance(of, exp.Literal) or of == exp.Star())
-        if of is None or (_is_star(of) and not is_rows):
+        if of is None or (is_star(of) and not is_rows):
             raise unsupported(said, "an aggregate takes one value")
         if condition is None:
             output = None if is_rows else self._value_of(of)
@@ -363,7 +355,7 @@ class _Groups:
             if number is None:
                 raise self._names.bad(node, f"{node.sql(_SQL)} {_IN_HAVING if self._reads_having else _IN_SELECT}")
             return GroupOutput("", GROUP, number)
-        found = None if _is_constant(node) or _has_aggregate(node) else self._find(node)
+        found = None if _has_no_column(node) or _has_aggregate(node) else self._find(node)
         number = None if found is None else self._groups.place(name_of(node), *found)
         return None if number is None else GroupOutput("", GROUP, number)
 
@@ -387,6 +379,10 @@ def _covered(node: exp.Expr) -> exp.Expr | None:
 
 
 def is_aggregate(node: exp.Expr) -> bool:
+    """Return whether it is an aggregate of a group, not one of a window."""
+    within = node.parent.parent if isinstance(node.parent, exp.Filter) else node.parent
+    if isinstance(within, exp.Window):
+        return False
     every = isinstance(node, exp.Anonymous) and node.name.lower() == "every" and len(node.expressions) > 0
     return every or isinstance(node, exp.AggFunc | exp.Filter)
 
@@ -395,9 +391,5 @@ def _has_aggregate(node: exp.Expr) -> bool:
     return any(map(is_aggregate, node.walk()))
 
 
-def _is_star(node: exp.Expr) -> bool:
-    return isinstance(node, exp.Star) or (isinstance(node, exp.Column) and isinstance(node.this, exp.Star))
-
-
-def _is_constant(node: exp.Expr) -> bool:
+def _has_no_column(node: exp.Expr) -> bool:
     return not any(isinstance(part, exp.Column) for part in node.walk())

@@ -14,7 +14,7 @@ from service.errors import Problem, unsupported
 from service.query.conditions import ColumnRef, IntervalRef
 from service.query.model import MAX_ALIASES, STRETCHES
 from service.query.scope import Scope
-from service.query.sql.complaints import Complaints
+from service.query.sql.complaints import Complaints, Noted, is_refused
 from service.query.sql.functions import NAMES
 
 _OF_INTERVALS = ("overlaps", "intersection", "duration", *STRETCHES)
@@ -36,6 +36,11 @@ def fold(identifier: exp.Expr) -> str:
     """Return an identifier's name by PostgreSQL's rules."""
     name: str = identifier.name
     return name if identifier.args.get("quoted") else name.lower()
+
+
+def sql_of(node: exp.Expr) -> str:
+    """Return how messages write a part of a query."""
+    return node.sql("postgres")
 
 
 class Text(Complaints):
@@ -147,7 +152,7 @@ class Names:
         if isinstance(node, exp.Tuple):
             return self._over_columns(node)
         if not isinstance(node, exp.Column):
-            raise unsupported(f"{node.sql('postgres')} as an interval", "write alias.interval with an interval that the relation declares")
+            raise unsupported(f"{sql_of(node)} as an interval", "write alias.interval with an interval that the relation declares")
         alias, name = self._parts(node)
         if alias is not None:
             return self.scope.interval(alias, name)
@@ -159,7 +164,7 @@ class Names:
     def _over_columns(self, node: exp.Tuple) -> IntervalRef:
         ends = [end.unnest() for end in node.expressions]
         if len(ends) != 2 or not all(isinstance(end, exp.Column) for end in ends):
-            raise unsupported(f"{node.sql('postgres')} as an interval", "write (start, end), two columns of one relation")
+            raise unsupported(f"{sql_of(node)} as an interval", "write (start, end), two columns of one relation")
         start, end = (self.column(end) for end in ends)
         found = list(self.scope.intervals_over(start, end))
         if len(found) > 1:  # OVERLAPS in SQL is for half-open periods
@@ -173,8 +178,10 @@ class Names:
         return found[0]
 
     def _parts(self, node: exp.Column) -> tuple[str | None, str]:
+        if is_refused(node):
+            raise Noted
         if node.args.get("db") and not is_public(node):
-            raise unsupported(f"the schema in {node.sql('postgres')}", "write alias.column")
+            raise unsupported(f"the schema in {sql_of(node)}", "write alias.column")
         table = node.args.get("table")
         return (fold(table) if table else None), fold(node.this)
 

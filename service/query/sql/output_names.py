@@ -7,7 +7,9 @@ from collections.abc import Sequence
 
 from sqlglot import exp
 
+from service.errors import Problem
 from service.query import naming
+from service.query.assembly import check_output_name
 from service.query.naming import UNNAMED
 from service.query.sql.names import Names, fold
 
@@ -42,6 +44,16 @@ def _strong(node: exp.Expr) -> str | None:
         return "timezone"
     called: str | None = node.meta.get(CALLED)
     return _TRIMS.get(node.text("position").upper(), "btrim") if called == "trim" else called
+
+
+def given_name(expression: exp.Expr, names: Names) -> str | None:
+    """Return the name that AS gives; None without AS. Problem `bad-query` for one that no column can have."""
+    if not isinstance(expression, exp.Alias):
+        return None
+    try:
+        return check_output_name(fold(expression.args["alias"]))
+    except Problem as problem:
+        raise names.bad(expression.args["alias"], str(problem.detail)) from None
 
 
 def told_apart(names: Names, named: Sequence[tuple[str, exp.Expr]]) -> list[str]:

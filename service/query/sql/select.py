@@ -6,30 +6,33 @@ This module reads the text, FROM and SELECT; `conditions` reads ON and WHERE. Na
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from functools import partial
-from typing import Any, ClassVar, NamedTuple, TypeVar
+from typing import NamedTuple
 
 from sqlglot import exp
-from sqlglot.dialects.postgres import Postgres
-from sqlglot.parsers.postgres import PostgresParser
-from sqlglot.tokenizer_core import TokenType
 
 from livejoin.wire.schema import RelationDefinition
 from service.errors import Problem, unsupported
-from service.query.assembly import Draft, SubqueryDraft, check_output_name, column_output, computed_outputs
+from service.query.assembly import Draft, Options, SubqueryDraft, column_output, computed_outputs, too_many
 from service.query.latest import is_latest, read_as_of, read_latest
 from service.query.model import STRETCHES, Output, SubqueryKind
 from service.query.scope import Scope, check_relation
-from service.query.set_operations import Expression, SetOperation
+from service.query.set_operations import Expression, SetOperation, drafts_of
 from service.query.sql.columns import check_names, is_star, merged, read_star
-from service.query.sql.composing import Catalogue, composed
-from service.query.sql.conditions import Conditions, ReadSubquery
+from service.query.sql.complaints import Noted, is_refused
+from service.query.sql.composing import Catalogue, composed, is_composed
+from service.query.sql.conditions import Conditions, ReadSubquery, operands
+from service.query.sql.dialect import Dialect
+from service.query.sql.filters import note_within
 from service.query.sql.groups import is_grouped, read_groups
 from service.query.sql.names import JoinedRelation, Names, Shown, Source, Sources, Text, bad_query, fold, is_comma, is_public
-from service.query.sql.output_names import CALLED, name_of, told_apart
+from service.query.sql.output_names import given_name, name_of, told_apart
+from service.query.sql.parentheses import without_parentheses
 from service.query.sql.terms import read_term
-from service.query.sql.text import BoundedParser, check_operators, parse
+from service.query.sql.text import check_operators, parse
+from service.query.subqueries import assemble_view
 
 _CLAUSES = {
     "distinct": ("DISTINCT", "omit it"),
@@ -43,7 +46,6 @@ _CLAUSES = {
     "locks": ("FOR UPDATE", "omit it; a view does not lock rows"),
     "into": ("INTO", "omit it; the name of the view is in the URL"),
 }
-T = TypeVar("T")
 _GROUPED = ("distinct", "group", "having")
 
 _INPUTS: dict[str, SubqueryKind] = {"LEFT": "optional", "RIGHT": "optional", "FULL": "full"}
@@ -55,55 +57,6 @@ _KINDS: dict[tuple[str, str], SubqueryKind] = {
 """By a JOIN's side and kind; other joins are inner ones."""
 
 
-_KEPT = ("DATE_BIN", "DATE_PART", "TO_CHAR")
-"""Functions that sqlglot rewrites: these remain as they are written."""
-
-
-class _Parser(BoundedParser, PostgresParser):
-    FUNC_TOKENS = {*PostgresParser.FUNC_TOKENS, TokenType.OVERLAPS}
-    FUNCTIONS = {name: made for name, made in PostgresParser.FUNCTIONS.items() if name not in _KEPT}
-    FUNCTION_PARSERS = {name: made for name, made in PostgresParser.FUNCTION_PARSERS.items() if name not in _KEPT}
-    LAMBDAS: ClassVar[dict[TokenType, Any]] = {}  # doc -> 'key' as an argument
-
-    def _parse_csv(self, parse_method: Callable[[], T | None], sep: TokenType = TokenType.COMMA) -> list[T]:
-        """Reject commas with nothing before or after them, which sqlglot ignores, as DuckDB does; in PostgreSQL they are errors."""
-        return super()._parse_csv(lambda: self._beside_commas(parse_method()), sep)
-
-    def _parse_interval(self, *args: Any, **options: Any) -> exp.Add | exp.Interval | None:
-        """Keep the text of an interval: sqlglot takes a number and a unit out of it, whatever stands beside them (`.5 hours`)."""
-        token = self._next
-        made = super()._parse_interval(*args, **options)
-        if isinstance(made, exp.Interval) and token and token.token_type == TokenType.STRING and made.this.name != token.text:
-            made.set("this", exp.Literal.string(token.text))
-            made.set("unit", None)
-        return made
-
-    def _parse_function(self, *args: Any, **options: Any) -> exp.Expr | None:
-        """Keep the name of a function as it is written: the tree has `pow` and `power` as one."""
-        token = self._curr
-        made = super()._parse_function(*args, **options)
-        called = made
-        while isinstance(called, exp.Filter | exp.Window | exp.WithinGroup):
-            called = called.this
-        if called is not None and token is not None:
-            called.meta[CALLED] = token.text.lower()
-        return made
-
-    def _parse_join(self, *args: Any, **options: Any) -> exp.Join | None:
-        return self._beside_commas(super()._parse_join(*args, **options))
-
-    def _beside_commas(self, item: T | None) -> T | None:
-        if item is None and any(token and token.token_type == TokenType.COMMA for token in (self._prev, self._curr)):
-            self.raise_error("A name or a value is missing")
-        return item
-
-
-class Dialect(Postgres):
-    """PostgreSQL, with `overlaps` as a function too: there it is only a keyword."""
-
-    Parser = _Parser
-
-
 class ReadQuery(NamedTuple):
     """A draft, and the names of the relations and views that its text names."""
 
@@ -112,10 +65,11 @@ class ReadQuery(NamedTuple):
     views: frozenset[str]
 
 
-def read_sql(text: str, known: Catalogue) -> ReadQuery:
-    """Read a SELECT, or several. Raises `bad-query` with `position` for syntax errors and ambiguous names."""
+def read_sql(text: str, known: Catalogue, most: int | None = None) -> ReadQuery:
+    """Read a SELECT, or several, of at most so many conditions. Raises `bad-query` with `position` for syntax errors and ambiguous
+    names."""
     try:
-        return read_query(parse_select(text), Text(text), known)
+        return read_query(parse_select(text), Text(text), known, most)
     except RecursionError:
         raise bad_query("the query is nested too deeply", 1, 1) from None
 
@@ -128,25 +82,40 @@ def parse_select(text: str) -> exp.Expr:
     return tree
 
 
-def read_query(tree: exp.Expr, source: Source, known: Catalogue) -> ReadQuery:
+def read_query(tree: exp.Expr, source: Source, known: Catalogue, most: int | None = None) -> ReadQuery:
     """Read a parsed SELECT, or several. `source`: what it was parsed from. Names are checked before anything else."""
+    clauses = [one.args.get("on") if isinstance(one, exp.Join) else one.this for one in tree.find_all(exp.Where, exp.Having, exp.Join)]
+    found = sum(len(operands(one, False, exp.And)) for one in clauses if one is not None)
+    if most is not None and found > most:  # before anything that takes time for each
+        raise too_many(found, "conditions", most)
     check_operators(tree, source)
     source.finish()
     named, relations = frozenset(_named(tree, source, known)), known.relations
-    source.finish()
-    with source.noting():
-        tree = composed(tree, source, known, partial(_read_select, source=source, relations=relations))
-    source.finish()
+    without_parentheses(tree, source)
+    if is_composed(tree, known):
+        source.finish()
+        with source.noting():
+            tree = composed(tree, source, known, partial(_read_select, reading=_Reading(source, relations, [])))
+        source.finish()
     for branch in _branches(tree):
         with source.noting():
             check_names(branch, source, relations)
-    source.finish()
-    made: Expression | None = None
+    made, reading = list[Expression](), _Reading(source, relations, [])
     with source.noting():
-        made = _read_query(tree, source, relations)
+        made.append(_read_query(tree, reading))
+    for draft in reading.joined if source.count else ():
+        with source.noting():
+            assemble_view(draft, Options("auto", "best-effort", None))
     source.finish()
-    assert made is not None
-    return ReadQuery(made, named - known.views.keys(), named & known.views.keys())
+    return ReadQuery(made[0], named - known.views.keys(), named & known.views.keys())
+
+
+class _Reading(NamedTuple):
+    """What is read of a definition: its text, the relations, and the SELECTs of which FROM and WHERE are understood."""
+
+    source: Source
+    relations: Mapping[str, RelationDefinition]
+    joined: list[Draft]
 
 
 def _named(tree: exp.Expr, source: Source, known: Catalogue) -> Iterator[str]:
@@ -188,9 +157,10 @@ def _branches(tree: exp.Expr) -> Iterator[exp.Select]:
             yield node
 
 
-def _read_query(tree: exp.Expr, source: Source, relations: Mapping[str, RelationDefinition]) -> Expression:
+def _read_query(tree: exp.Expr, reading: _Reading) -> Expression:
+    source = reading.source
     if isinstance(tree, exp.Select):
-        return _read_select(tree, source, relations)
+        return _read_select(tree, reading)
     if not isinstance(tree, exp.Subquery | exp.SetOperation):
         raise unsupported(f"{tree.key.upper()}", "a view is defined by one SELECT … FROM … WHERE …")
     for name, value in tree.args.items():
@@ -199,8 +169,9 @@ def _read_query(tree: exp.Expr, source: Source, relations: Mapping[str, Relation
             with source.noting(value if isinstance(value, exp.Expr) else None):
                 raise unsupported(f"{part} with UNION or EXCEPT", instead)
     if isinstance(tree, exp.Subquery):
-        within = _read_query(tree.this, source, relations)
+        within = _read_query(tree.this, reading)
         within.ordered = within.ordered or bool(tree.args.get("order"))
+        _check_order(tree, within, source)
         return within
     keyword = tree.key.upper()
     if isinstance(tree, exp.Intersect):
@@ -211,68 +182,99 @@ def _read_query(tree: exp.Expr, source: Source, relations: Mapping[str, Relation
             raise unsupported(f"{keyword} ALL", f"write {keyword}: a view with {keyword} has each row once")
     for side in (tree.left, tree.right):
         with source.noting():
-            sides.append(_read_query(side, source, relations))
+            sides.append(_read_query(side, reading))
     source.require_no_more(known)
     left, right = sides
     ordered = bool(tree.args.get("order")) or left.ordered or right.ordered
-    return SetOperation(left, "UNION" if isinstance(tree, exp.Union) else "EXCEPT", right, ordered)
+    made = SetOperation(left, "UNION" if isinstance(tree, exp.Union) else "EXCEPT", right, ordered)
+    _check_order(tree, made, source)
+    return made
 
 
-def _read_subquery(query: exp.Expr, words: str, outer: Scope, source: Source, relations: Mapping[str, RelationDefinition]) -> Draft:
+def _check_order(tree: exp.Expr, made: Expression, source: Source) -> None:
+    """Check what ORDER BY names, though it has no effect: behind UNION and EXCEPT, and behind parentheses, columns of the result."""
+    first = next(drafts_of(made))
+    names = [output.name for output in (first.groups.outputs if first.groups is not None else first.outputs)]
+    for key in tree.args["order"].expressions if tree.args.get("order") else ():
+        with source.noting(key):
+            node = key.this.unnest()
+            if isinstance(node, exp.Literal) and not node.is_string:
+                if not node.name.isdecimal() or not 1 <= int(node.name) <= len(names):
+                    raise source.bad(node, f"ORDER BY {node.name}: SELECT has {len(names)} columns")
+            elif not isinstance(tree, exp.Select):
+                is_name = isinstance(node, exp.Column) and not node.args.get("table")
+                if not is_name or fold(node.this) not in names:
+                    there = f"behind UNION and EXCEPT stand columns of the result, {', '.join(names)}, or their numbers"
+                    raise source.bad(node, f"ORDER BY {node.sql(Dialect)}: {there}")
+
+
+def _read_subquery(query: exp.Expr, words: str, outer: Scope, reading: _Reading) -> Draft:
     """Read the SELECT in EXISTS (…), NOT EXISTS (…) or IN (…); for IN, including what it selects."""
     if not isinstance(query, exp.Select):
         raise unsupported(f"{query.key.upper()} in {words}", f"write {words} (SELECT … FROM … WHERE …), once for each part")
-    return _read_select(query, source, relations, outer, words)
+    return _read_select(query, reading, outer, words)
 
 
-def _read_select(
-    select: exp.Select, source: Source, relations: Mapping[str, RelationDefinition], outer: Scope | None = None, words: str = ""
-) -> Draft:
+def _read_select(select: exp.Select, reading: _Reading, outer: Scope | None = None, words: str = "") -> Draft:
     """Read a SELECT. `outer`: for a part, the enclosing scope; what a part selects does not matter, except in IN. `words`: what part it
     is."""
-    known = source.count
-    sources = check_names(select, source, relations, outer)
-    source.require_no_more(known)
+    source, sources = reading.source, list[Sources | None]()
+    with source.noting():
+        sources.append(check_names(select, source, reading.relations, outer))
     _refuse_clauses(select, source, words)
-    readable = list[exp.Expr]()
     for part in select.expressions:
-        with source.noting():
+        with source.noting(part):
             _refuse_expression(part, source, words)
-            readable.append(part)
     if not select.args.get("from_"):
         raise unsupported("a SELECT without FROM", "a view reads relations, write FROM …")
-    if sources is None:
+    if not sources or is_refused(select.args["from_"]) or any(map(is_refused, _tables(select))):
+        raise Noted
+    if sources[0] is None:
         raise unsupported("a function or VALUES in FROM", "write FROM a JOIN b ON … with names of relations")
-    for table in sources.tables:
-        with source.noting(table):
-            _refuse_table(table)
-    names, read_subquery = sources.names, partial(_read_subquery, source=source, relations=relations)
-    is_chosen = is_latest(select) and not select.args.get("qualify")
-    draft = _read_joins(sources, read_subquery if outer is None else None, words)
-    draft.ordered = bool(select.args.get("order")) and not is_chosen
-    if "where" in select.args and select.args["where"]:
-        Conditions(draft, names, read_subquery if outer is None else None, words, True).add(select.args["where"].this)
-    if len(readable) < len(select.expressions):
-        for part in readable if outer is None and not is_grouped(select) else ():
-            with source.noting():
-                _read_output(part, names)
-        return draft
+    draft = _read_rows(select, sources[0], reading, outer, words)
+    names = sources[0].names
     if outer is None and is_latest(select):
         with source.noting():
             draft.latest = read_latest(select, names)
-        draft.outputs = _read_outputs(select, names)
+        draft.outputs = _read_outputs(select, names, draft)
     elif outer is None and is_grouped(select):
-        draft.groups = read_groups(select, names, draft, _read_output, _read_outputs)
+        draft.groups = read_groups(select, names, draft, _read_output, partial(_read_outputs, draft=draft))
     elif outer is None or words == "IN":
-        draft.outputs = _read_outputs(select, names)
-    elif any(isinstance(node, exp.Func) for part in select.expressions for node in part.walk()):  # it may return no row, or several
+        draft.outputs = _read_outputs(select, names, draft)
+    elif any(not is_refused(part) and part.find(exp.Func) for part in select.expressions):  # it may return no row, or several
         raise unsupported(f"a function in the SELECT list of {words}", "write SELECT 1")
+    if outer is None and draft.ordered:
+        _check_order(select, draft, source)
+    return draft
+
+
+def _tables(select: exp.Select) -> Iterator[exp.Table]:
+    """Yield the tables of FROM, and of its subqueries."""
+    for part in (select.args["from_"], *(select.args.get("joins") or ())):
+        yield from part.find_all(exp.Table)
+
+
+def _read_rows(select: exp.Select, sources: Sources, reading: _Reading, outer: Scope | None, words: str) -> Draft:
+    """Read FROM and WHERE."""
+    source, known = reading.source, reading.source.count
+    for table in sources.tables:
+        with source.noting(table):
+            _refuse_table(table)
+    read_subquery = partial(_read_subquery, reading=reading) if outer is None else None
+    draft = _read_joins(sources, read_subquery, words)
+    draft.places[""] = select
+    draft.ordered = bool(select.args.get("order")) and (not is_latest(select) or bool(select.args.get("qualify")))
+    if "where" in select.args and select.args["where"]:
+        Conditions(draft, sources.names, read_subquery, words, True).add(select.args["where"].this)
+    if outer is None and source.count == known:
+        reading.joined.append(draft)
     return draft
 
 
 def _read_joins(sources: Sources, read_subquery: ReadSubquery | None, words: str) -> Draft:
     """Read FROM and its joins; the scope of the draft has the aliases that rows have."""
-    whole, draft = sources.whole, Draft(sources.whole)
+    whole, complaints = sources.whole, sources.names.complaints
+    draft = Draft(whole, complaints=complaints, places=dict(zip(whole.aliases, sources.tables, strict=True)))
     for one in sources.joined:
         with one.names.complaints.noting(one.join):
             draft = _read_join(one, draft, sources, read_subquery, words)
@@ -284,6 +286,8 @@ def _read_join(one: JoinedRelation, draft: Draft, sources: Sources, read_subquer
     """Read one more join into the draft of those before it; return the draft of all."""
     join, own, names, kind = one.join, one.aliases, one.names, _KINDS.get((one.join.side, one.join.kind))
     on, whole = join.args.get("on"), sources.whole
+    for pair in one.using:
+        whole.require_alike(*pair)
     if words and (join.method == "ASOF" or kind is not None):
         what = "ASOF JOIN" if join.method == "ASOF" else _join_words(join)
         raise unsupported(f"{what} in {words}", f"write {words} (SELECT … FROM … WHERE …), joined by JOIN")
@@ -291,7 +295,7 @@ def _read_join(one: JoinedRelation, draft: Draft, sources: Sources, read_subquer
         read_as_of(join, one.before, join.meta.get("of", own[0]), draft, names)
         return draft
     if kind is None:
-        mine = Draft(draft.scope, equal=list(one.using))
+        mine = replace(draft.beside(draft.scope), equal=list(one.using))
         draft.equal += one.using
         if on is not None:
             Conditions(mine, names, read_subquery, words, True).add(on)
@@ -305,9 +309,9 @@ def _read_join(one: JoinedRelation, draft: Draft, sources: Sources, read_subquer
         if any(is_comma(earlier.join) for earlier in sources.joined[: sources.joined.index(one)]):
             raise unsupported("RIGHT JOIN after a comma", f"begin with {own[0]}: write FROM {own[0]} LEFT JOIN …")
         draft.scope = whole.of(one.before)
-        part, draft = draft, Draft(whole)
+        part, draft = draft, draft.beside(whole)
     else:
-        part = Draft(whole.of(own))
+        part = draft.beside(whole.of(own))
     part.equal += one.using
     if on is not None:
         Conditions(part, names, None, _join_words(join), True).add(on)
@@ -320,19 +324,21 @@ def _read_join(one: JoinedRelation, draft: Draft, sources: Sources, read_subquer
     return draft
 
 
-def _read_outputs(select: exp.Select, names: Names) -> list[Output]:
+def _read_outputs(select: exp.Select, names: Names, draft: Draft) -> list[Output]:
     if not select.expressions:
         raise bad_query("SELECT has no columns", 1, 1)
     outputs, origins = list[Output](), list[exp.Expr]()
     known = names.complaints.count
     for expression in select.expressions:
-        with names.complaints.noting():
+        with names.complaints.noting(expression):
             made = _read_output(expression, names)
             outputs += made
             origins += [expression] * len(made)
     names.complaints.require_no_more(known)
     found = told_apart(names, [(output.name, origin) for output, origin in zip(outputs, origins, strict=True)])
-    return [output._replace(name=name) for output, name in zip(outputs, found, strict=True)]
+    outputs = [output._replace(name=name) for output, name in zip(outputs, found, strict=True)]
+    draft.places.update(zip(outputs, origins, strict=True))
+    return outputs
 
 
 def _refuse_clauses(select: exp.Select, source: Source, words: str) -> None:
@@ -406,20 +412,15 @@ def _read_output(expression: exp.Expr, names: Names) -> list[Output]:
     try:
         return _outputs_of(expression, names)
     except Problem as problem:
+        if note_within(expression, names, problem):
+            raise Noted from None
         raise names.placed(problem, expression) from None
 
 
 def _outputs_of(expression: exp.Expr, names: Names) -> list[Output]:
     if is_star(expression):
         return [_shown_output(refs, names) for refs in read_star(expression, names)]
-    name = None
-    if isinstance(expression, exp.Alias):
-        try:
-            name = check_output_name(fold(expression.args["alias"]))
-        except Problem as problem:
-            raise names.bad(expression.args["alias"], str(problem.detail)) from None
-        expression = expression.this
-    expression = expression.unnest()
+    name, expression = given_name(expression, names), expression.unalias().unnest()
     if isinstance(expression, exp.Column):
         return [column_output(names.column(expression), name)]
     function = expression.name.lower() if isinstance(expression, exp.Anonymous) else ""

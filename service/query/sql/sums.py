@@ -19,7 +19,7 @@ from service.query.conditions import ColumnRef
 from service.query.literals import BadLiteral, difference, number_from, read_interval
 from service.query.sql.filters import MIRRORED
 from service.query.sql.functions import interval_of
-from service.query.sql.names import Names
+from service.query.sql.names import Names, sql_of
 from service.query.sql.terms import MOST_STEPS
 
 _CONSTANT = (exp.Literal, exp.Interval, exp.Var, exp.Mul, exp.Div, exp.Neg, exp.Paren, exp.Cast, exp.DataType)
@@ -74,7 +74,7 @@ def read_sums(op: str, left: exp.Expr, right: exp.Expr, names: Names) -> list[In
     if len(added) != 1 or len(subtracted) != 1:
         return None
     x, y = names.column(added[0]), names.column(subtracted[0])
-    kind, words = names.scope.describe(x).kind, f"{_sql(left)} {op} {_sql(right)}"
+    kind, words = names.scope.describe(x).kind, f"{sql_of(left)} {op} {sql_of(right)}"
     try:
         plus, limit = first.constant(kind), second.constant(kind)
         if isinstance(right.unnest(), exp.Abs) or (isinstance(left.unnest(), exp.Abs) and (op not in ("<", "<=") or second.added)):
@@ -105,14 +105,14 @@ def _side(node: exp.Expr) -> _Side | None:
             pending.append((one.this, -sign))
         elif isinstance(one, exp.Column):
             (side.added if sign > 0 else side.subtracted).append(one)
-        elif _is_constant(one):
+        elif _is_addend(one):
             side.constants.append((one, sign))
         else:
             return None
     return side
 
 
-def _is_constant(node: exp.Expr) -> bool:
+def _is_addend(node: exp.Expr) -> bool:
     return all(isinstance(one, _CONSTANT) for one in node.walk()) and sum(1 for _ in node.walk()) <= MOST_STEPS
 
 
@@ -129,11 +129,11 @@ def _constant(node: exp.Expr) -> tuple[Fraction, int]:
         if isinstance(node, exp.Mul) and others:
             number, micros, factor, others = factor, others, number, micros
         if others or (isinstance(node, exp.Div) and not factor) or max(abs(number), abs(factor)) > _MOST:
-            raise BadLiteral(f"{_sql(node)} is neither a number nor an INTERVAL")
+            raise BadLiteral(f"{sql_of(node)} is neither a number nor an INTERVAL")
         factor = 1 / factor if isinstance(node, exp.Div) else factor
         return number * factor, round(micros * factor)
     if not isinstance(node, exp.Literal):
-        raise BadLiteral(f"{_sql(node)} is neither a number nor an INTERVAL")
+        raise BadLiteral(f"{sql_of(node)} is neither a number nor an INTERVAL")
     value = node.meta.get("value", node.name)
     if not node.is_string or ("value" in node.meta and not value.upper().startswith(_DURATIONS)):
         return number_from(value), 0
@@ -153,7 +153,3 @@ def _rounded(number: Fraction) -> float:
         return float(number)
     except OverflowError:
         raise BadLiteral("a constant is out of the range of float64") from None
-
-
-def _sql(node: exp.Expr) -> str:
-    return node.sql("postgres")

@@ -1,7 +1,8 @@
-"""Reads constants, and expressions in SELECT into terms (`terms`)."""
+"""Reads expressions into terms (`terms`)."""
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Callable
 
@@ -12,27 +13,16 @@ from livejoin.wire.kinds import decimal_kind, digits_of
 from service.errors import unsupported
 from service.query import terms
 from service.query.conditions import IntervalRef, Term
-from service.query.filters import pattern
 from service.query.functions.calls import SIGNATURES, called, joined
 from service.query.functions.intervals import duration, intersection_end
 from service.query.functions.patterns import regular
 from service.query.functions.times import binned, extracted, in_zone, shown, truncated_in
-from service.query.literals import BadLiteral, Physical, convert, from_json, from_number, from_text
+from service.query.literals import NUMBER, BadLiteral, from_json, from_number, from_text
+from service.query.sql.constants import CASTS, is_literal, is_nan, read_pattern, text_of
 from service.query.sql.functions import INSTEAD, call_of, interval_of, is_sum
-from service.query.sql.names import Names, meant
+from service.query.sql.names import Names, meant, sql_of
 from service.query.sql.output_names import CALLED
 
-CASTS = {
-    **dict.fromkeys(("BIGINT", "INT", "SMALLINT"), "int64"),
-    **dict.fromkeys(("DOUBLE", "FLOAT", "DECIMAL"), "float64"),
-    **dict.fromkeys(("TIMESTAMP", "TIMESTAMPTZ", "TIMESTAMPNTZ"), "timestamp"),
-    **dict.fromkeys(("TEXT", "VARCHAR", "CHAR", "NCHAR", "NVARCHAR", "BPCHAR", "NAME"), "string"),
-    "DATE": "date",
-    "BOOLEAN": "bool",
-    "UUID": "uuid",
-    "TIME": "time",
-    "VARBINARY": "bytes",
-}
 _CLOCKS = (exp.CurrentTimestamp, exp.CurrentDate, exp.CurrentTime, exp.CurrentDatetime, exp.Localtime, exp.Localtimestamp)
 _CLOCK_NAMES = ("now", "clock_timestamp", "statement_timestamp", "transaction_timestamp", "timeofday")
 MOST_STEPS = 200
@@ -73,7 +63,7 @@ class _Reader:
         if isinstance(node, exp.Column):
             ref = self._names.column(node)
             return Term("column", self._names.scope.describe(ref).kind, (), ref)
-        if _is_constant(node):
+        if is_literal(node):
             return self._constant(node, wanted)
         if (instead := INSTEAD.get(node.meta.get(CALLED, ""))) is not None:
             raise unsupported(f"{node.meta[CALLED]}(…)", instead)
@@ -85,11 +75,11 @@ class _Reader:
         if isinstance(node, exp.Anonymous) and (named := self._NAMED.get(node.name.lower())) is not None:
             return named(self, node)
         if is_clock(node):
-            raise unsupported(_sql(node), "a view changes only when its relations do: compare with the time when you read the rows")
+            raise unsupported(sql_of(node), "a view changes only when its relations do: compare with the time when you read the rows")
         if isinstance(node, exp.Interval) or self._interval(node) is not None:
             instead = "add an INTERVAL, which is a constant, to a time, or compare a difference of two timestamps with it"
-            raise unsupported(_sql(node), instead)
-        raise unsupported(f"the expression {_sql(node)}", meant(node) or _INSTEAD)
+            raise unsupported(sql_of(node), instead)
+        raise unsupported(f"the expression {sql_of(node)}", meant(node) or _INSTEAD)
 
     def _constant(self, node: exp.Expr, wanted: str | None) -> Term:
         if isinstance(node, exp.Null):
@@ -110,7 +100,7 @@ class _Reader:
         if not digits[2] and INT64_MIN <= number <= INT64_MAX and digits_of(wanted or "") is None:
             return Term("constant", "int64", (), number)
         precision = max(len(digits[1].lstrip("0")) + len(digits[2]), len(digits[2]), 1)
-        if precision > terms.MOST_DIGITS:
+        if precision > terms.COMPUTED_DIGITS:
             return self._float(node, text)
         return Term("constant", decimal_kind(precision, len(digits[2])), (), number)
 
@@ -123,6 +113,8 @@ class _Reader:
     def _text(self, node: exp.Expr, text: str, kind: str) -> Term:
         if not terms.is_plain(kind):
             raise unsupported(f"a constant of type {kind} in an expression", "write CAST(… AS text)")
+        if kind == "float64" and is_nan(node):
+            return Term("constant", kind, (), math.nan)  # the same object always: NaN is not equal to another one
         try:
             type_ = "timestamp" if kind == terms.LOCAL else kind
             return Term("constant", kind, (), from_json(type_, node.meta["value"]) if "value" in node.meta else from_text(type_, text))
@@ -139,7 +131,7 @@ class _Reader:
         return first, self._beside(right, first)
 
     def _takes_kind(self, node: exp.Expr) -> bool:
-        return _is_constant(node.unnest()) or self._interval(node) is not None
+        return is_literal(node.unnest()) or self._interval(node) is not None
 
     def _beside(self, node: exp.Expr, other: Term) -> Term:
         """Read an operand: a constant takes the kind of the other one, an interval beside a difference of timestamps is microseconds."""
@@ -147,7 +139,7 @@ class _Reader:
         if interval is None:
             return self.read(node, other.kind)
         if interval[0]:
-            raise unsupported(f"{_sql(node)} beside a difference of timestamps", "a month has no fixed length: write a number of days")
+            raise unsupported(f"{sql_of(node)} beside a difference of timestamps", "a month has no fixed length: write a number of days")
         return Term("constant", "int64", (), interval[1])
 
     def _is_elapsed(self, term: Term) -> bool:
@@ -187,7 +179,7 @@ class _Reader:
 
     def _intervals(self, node: exp.Expr) -> list[IntervalRef]:
         if not node.expressions:
-            raise unsupported(_sql(node), "it takes intervals, as in duration(b.stay, m.slot)")
+            raise unsupported(sql_of(node), "it takes intervals, as in duration(b.stay, m.slot)")
         return [self._names.interval(one) for one in node.expressions]
 
     def _duration(self, node: exp.Expr) -> Term:
@@ -205,7 +197,7 @@ class _Reader:
     def _text_constant(self, node: exp.Expr | None, what: str) -> str:
         of = node.unnest() if node is not None else None
         if not isinstance(of, exp.Literal) or not of.is_string:
-            raise unsupported(_sql(node) if node is not None else what, f"write {what} in quotes")
+            raise unsupported(sql_of(node) if node is not None else what, f"write {what} in quotes")
         return of.name
 
     def _part_of_date(self, node: exp.Expr) -> Term:
@@ -228,7 +220,7 @@ class _Reader:
         text = isinstance(plain, exp.Literal) and plain.is_string
         interval = self._interval(exp.Interval(this=plain.copy()) if text else length)
         if interval is None or interval[0]:
-            raise unsupported(f"date_bin with {_sql(length)}", "write an interval of days or less, such as INTERVAL '15 minutes'")
+            raise unsupported(f"date_bin with {sql_of(length)}", "write an interval of days or less, such as INTERVAL '15 minutes'")
         return binned(interval[1], self._argument(of, "timestamp"), self._argument(origin, "timestamp"))
 
     def _shown(self, node: exp.Expr) -> Term:
@@ -260,7 +252,7 @@ class _Reader:
 
     def _alike(self, nodes: list[exp.Expr], wanted: str | None) -> list[Term]:
         """Read operands of the same kind: constants take the kind of the others; if all are constants, that of the first."""
-        read = {at: self.read(one) for at, one in enumerate(nodes) if not _is_constant(one.unnest())}
+        read = {at: self.read(one) for at, one in enumerate(nodes) if not is_literal(one.unnest())}
         kind = next(iter(read.values())).kind if read else wanted
         if kind is None:
             known = [one for one in nodes if not isinstance(one.unnest(), exp.Null)]
@@ -288,23 +280,25 @@ class _Reader:
         path = node.args["expression"]
         found = [part.this for part in path.expressions[1:]] if isinstance(path, exp.JSONPath) else []
         if len(found) != 1 or not isinstance(found[0], str | int):
-            raise unsupported(_sql(node), "write one key in quotes, or a number of an array, after -> and ->>")
+            raise unsupported(sql_of(node), "write one key in quotes, or a number of an array, after -> and ->>")
         return terms.extracted(self.read(node.this), found, isinstance(node, exp.JSONExtractScalar))
 
     def _at_path(self, node: exp.Expr, wanted: str | None) -> Term:
         text = self._text_constant(node.args["expression"], "a path, such as '{rooms,0}',")
         keys = _PATH_KEY.findall(text[1:-1])
         if text[:1] + text[-1:] != "{}" or (text != "{}" and ",".join(whole for whole, *_ in keys) != text[1:-1]):
-            raise unsupported(_sql(node), "write a path as '{rooms,0,\"the name\"}'")
+            raise unsupported(sql_of(node), "write a path as '{rooms,0,\"the name\"}'")
         path = [(re.sub(r"\\(.)", r"\1", quoted, flags=re.DOTALL) if whole.strip()[:1] == '"' else plain,) for whole, quoted, plain in keys]
         return terms.extracted(self.read(node.this), path, isinstance(node, exp.JSONBExtractScalar))
 
     def _cast(self, node: exp.Expr, wanted: str | None) -> Term:
         to = node.args["to"]
         name = to.this.name if isinstance(to.this, exp.DType) else str(to)
+        if name == "DECIMAL" and not to.expressions and (exact := self._exact(node.this.unnest())) is not None:
+            return exact
         kind = self._decimal(to) if name == "DECIMAL" else terms.LOCAL if name in _LOCAL_TIMES else CASTS.get(name, "")
         if not kind or (to.expressions and name != "DECIMAL"):  # such as varchar(3), which truncates
-            raise unsupported(f"a cast to {_sql(to)}", _TYPES)
+            raise unsupported(f"a cast to {sql_of(to)}", _TYPES)
         of = node.this.unnest()
         if isinstance(of, exp.Null):
             return Term("constant", kind, (), None)
@@ -314,13 +308,22 @@ class _Reader:
             made = terms.cast(self.read(of), kind)
         return terms.small(made) if name == "SMALLINT" else made
 
+    def _exact(self, of: exp.Expr) -> Term | None:
+        """Return what is cast to a decimal of any number of digits; None if its type does not tell how many."""
+        if isinstance(of, exp.Literal) and of.is_string and NUMBER.fullmatch(of.name.strip()):
+            of = exp.Literal.number(of.name.strip())
+        term = None if isinstance(of, exp.Null) else self.read(of)
+        if term is None or (term.kind != "int64" and digits_of(term.kind) is None):
+            return None
+        return term if term.kind != "int64" else terms.cast(term, decimal_kind(19, 0))
+
     def _decimal(self, to: exp.Expr) -> str:
         given = [one.name if one.args.get("expression") is None else "" for one in to.expressions]  # "3_0" has one
         if not 1 <= len(given) <= 2 or not all(re.fullmatch("[0-9]{1,3}", one) for one in given):
-            raise unsupported(f"a cast to {_sql(to)}", "give the number of digits: decimal(12, 2)")
+            raise unsupported(f"a cast to {sql_of(to)}", "give the number of digits: decimal(12, 2)")
         precision, scale = int(given[0]), int(given[1]) if len(given) == 2 else 0
-        if not 1 <= precision <= terms.MOST_DIGITS or scale > precision:
-            instead = f"a decimal has 1 to {terms.MOST_DIGITS} digits, including those after the decimal point"
+        if not 1 <= precision <= terms.COMPUTED_DIGITS or scale > precision:
+            instead = f"a decimal has 1 to {terms.COMPUTED_DIGITS} digits, including those after the decimal point"
             raise unsupported(f"decimal({precision}, {scale})", instead)
         return decimal_kind(precision, scale)
 
@@ -347,14 +350,14 @@ class _Reader:
         if isinstance(value, exp.Null):
             return terms.tested("not_null" if negated else "is_null", self.read(node.this))
         if not isinstance(value, exp.Boolean):
-            raise unsupported(_sql(node), "write IS NULL, IS NOT NULL, IS [NOT] TRUE, IS [NOT] FALSE")
+            raise unsupported(sql_of(node), "write IS NULL, IS NOT NULL, IS [NOT] TRUE, IS [NOT] FALSE")
         of, false = self.read(node.this, "bool"), Term("constant", "bool", (), False)
         known = terms.coalesced([of if value.this else terms.logical("not", of), false])
         return terms.logical("not", known) if negated else known
 
     def _in(self, node: exp.Expr, wanted: str | None) -> Term:
         if node.args.get("query") is not None or not node.expressions:
-            raise unsupported(_sql(node), "write IN (…) over constants and expressions")
+            raise unsupported(sql_of(node), "write IN (…) over constants and expressions")
         of = self.read(node.this)
         return terms.logical("or", *(terms.compared("=", of, self._beside(one, of)) for one in node.expressions))
 
@@ -368,13 +371,9 @@ class _Reader:
     def _like(self, node: exp.Expr, wanted: str | None) -> Term:
         like = node.this if isinstance(node, exp.Escape) else node
         if not isinstance(like, exp.Like | exp.ILike):
-            raise unsupported(_sql(node), "write one pattern in quotes after LIKE")
-        text = self._text_constant(like.args["expression"], "one pattern after LIKE")
-        try:
-            made = pattern(text, text_of(node.args["expression"]) if isinstance(node, exp.Escape) else "\\")
-        except BadLiteral as error:
-            raise self._names.bad(node, str(error)) from None
-        term = terms.matched(like.key, self._argument(like.this, "string"), made)
+            raise unsupported(sql_of(node), "write one pattern in quotes after LIKE")
+        self._text_constant(like.args["expression"], "one pattern after LIKE")
+        term = terms.matched(like.key, self._argument(like.this, "string"), read_pattern(self._names, node))
         return terms.logical("not", term) if like.args.get("negate") else term
 
     def _matched(self, node: exp.Expr, wanted: str | None) -> Term:
@@ -418,83 +417,6 @@ class _Reader:
     }
 
 
-def read_like(names: Names, node: exp.Expr, negated: bool) -> tuple[exp.Expr, str, list[Physical]] | None:
-    """Return what LIKE compares with one pattern, the operator, and the pattern, [] for NULL; None for anything else. Problem
-    `bad-query`."""
-    like = node.this if isinstance(node, exp.Escape) else node
-    text = like.expression.unnest() if isinstance(like, exp.Like) else None
-    if not isinstance(text, exp.Literal | exp.Null) or text.args.get("is_string") is False:
-        return None
-    try:
-        escape = text_of(node.expression) if isinstance(node, exp.Escape) else "\\"
-        values: list[Physical] = [] if isinstance(text, exp.Null) else [pattern(text.name, escape)]
-    except BadLiteral as error:
-        raise names.bad(node, f"{_sql(like.this)}: {error}") from None
-    return like.this.unnest(), "like" if bool(like.args.get("negate")) == negated else "not_like", values
-
-
-def require_text(names: Names, node: exp.Expr, type_: str) -> None:
-    if type_ != "string":
-        raise names.bad(node, f"LIKE takes a string, but {_sql((node.this if isinstance(node, exp.Escape) else node).this)} is {type_}")
-
-
 def is_clock(node: exp.Expr) -> bool:
     """Return whether the expression is the current time or date."""
     return isinstance(node, _CLOCKS) or (isinstance(node, exp.Anonymous) and node.name.lower() in _CLOCK_NAMES)
-
-
-def is_constant(node: exp.Expr) -> bool:
-    if isinstance(node, exp.Cast | exp.Neg | exp.Paren):
-        return is_constant(node.this)
-    return isinstance(node, exp.Literal | exp.Boolean | exp.Null)
-
-
-def is_null(node: exp.Expr) -> bool:
-    """Return whether a constant is NULL, perhaps cast."""
-    return isinstance(node, exp.Null) or (isinstance(node, exp.Cast | exp.Paren) and is_null(node.this))
-
-
-def read_value(node: exp.Expr, type_: str) -> Physical | None:
-    """Return a constant in the physical form of a type; None for NULL. `BadLiteral`."""
-    if "value" in node.meta:
-        return from_json(type_, node.meta["value"])
-    if isinstance(node, exp.Null):
-        return None
-    if isinstance(node, exp.Paren):
-        return read_value(node.this, type_)
-    if isinstance(node, exp.Cast):
-        name = node.to.this.name if isinstance(node.to.this, exp.DType) else str(node.to)
-        if name not in CASTS or (node.to.expressions and name != "DECIMAL"):
-            raise BadLiteral(f"a constant of type {node.to.sql('postgres')}; write one of {', '.join(dict.fromkeys(CASTS.values()))}")
-        if name == "DECIMAL" and digits_of(type_):
-            return read_value(node.this, type_)
-        value = read_value(node.this, CASTS[name])
-        if name == "SMALLINT" and isinstance(value, int) and not terms.LEAST_SMALL <= value <= terms.MOST_SMALL:
-            raise BadLiteral(f"{value} is outside the range of smallint")
-        return None if value is None else convert(value, CASTS[name], type_)
-    if isinstance(node, exp.Boolean):
-        if type_ != "bool":
-            raise BadLiteral(f"{node.sql()} is not of type {type_}")
-        return bool(node.this)
-    text = text_of(node)
-    return from_text(type_, text) if isinstance(node, exp.Literal) and node.is_string else from_number(type_, text)
-
-
-def text_of(node: exp.Expr) -> str:
-    """Return the text of a constant, without casts."""
-    node = node.unnest()
-    if isinstance(node, exp.Cast):
-        return text_of(node.this)
-    if isinstance(node, exp.Neg):
-        return "-" + text_of(node.this)
-    return node.name if isinstance(node, exp.Literal) else ""
-
-
-def _is_constant(node: exp.Expr) -> bool:
-    if isinstance(node, exp.Neg | exp.Paren):
-        return isinstance(node.this.unnest(), exp.Literal) and not node.this.unnest().is_string
-    return isinstance(node, exp.Literal | exp.Boolean | exp.Null)
-
-
-def _sql(node: exp.Expr) -> str:
-    return node.sql("postgres")

@@ -43,6 +43,12 @@ def ints(array: pa.Array) -> Ints:
     return np.asarray(array.fill_null(0) if array.null_count else array)
 
 
+def words(decimals: pa.Array) -> tuple[Ints, Ints]:
+    """Return the low and the high words of decimals in two's complement; whatever they are where null."""
+    both = np.frombuffer(decimals.buffers()[1], np.int64, 2 * len(decimals), 16 * decimals.offset).reshape(-1, 2)
+    return both[:, 0], both[:, 1]
+
+
 def floats(array: pa.Array) -> Floats:
     return np.asarray(array.fill_null(0.0) if array.null_count else array)
 

@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 
 from livejoin.wire.kinds import digits_of
 from service.query.conditions import Term
-from service.tables.values.columns import INT64, Floats, Ints, Mask, by_row, days_made, floats, ints, made, nulls, type_of
+from service.tables.values.columns import INT64, Floats, Ints, Mask, by_row, days_made, floats, ints, made, nulls, type_of, words
 
 EXACT = Context(prec=80)
 _TO_WHOLE: dict[str, Callable[[Floats], Floats]] = {"round": np.rint, "trunc": np.trunc, "floor": np.floor, "ceil": np.ceil}
@@ -59,10 +59,9 @@ def quotient(left: pa.Array, right: pa.Array) -> pa.Array:
 
 def _exact(decimals: pa.Array, factor: int) -> tuple[Floats, Mask]:
     """Return the unscaled values times the factor, 0 for null, and which of them are exact."""
-    filled = pc.fill_null(decimals, pa.scalar(Decimal(0), decimals.type))
-    low, high = np.frombuffer(filled.buffers()[1], np.int64).reshape(-1, 2)[filled.offset : filled.offset + len(filled)].T
+    low, high = words(pc.fill_null(decimals, pa.scalar(Decimal(0), decimals.type)))
     most = (1 << 53) // factor
-    return low * float(factor), (high == low >> 63) & (low >= -most) & (low <= most)
+    return low.astype(np.float64) * float(factor), (high == low >> 63) & (low >= -most) & (low <= most)
 
 
 def _of_ints(op: str, x: Ints, y: Ints) -> tuple[Ints, Mask]:

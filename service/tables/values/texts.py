@@ -57,6 +57,15 @@ def _length(term: Term, of: pa.Array) -> pa.Array:
     return (pc.utf8_length if pa.types.is_string(of.type) else pc.binary_length)(of).cast(pa.int64())
 
 
+def _upper(term: Term, of: pa.Array) -> pa.Array:
+    """As in PostgreSQL, ß is no small letter of one other letter, and remains."""
+    if not pc.any(pc.match_substring(of, "ß")).as_py():
+        return pc.utf8_upper(of)
+    parts = pc.split_pattern(of, "ß")
+    mask = parts.is_null() if parts.null_count else None
+    return pc.binary_join(pa.ListArray.from_arrays(parts.offsets, pc.utf8_upper(parts.values), mask=mask), "ß")
+
+
 def _md5(term: Term, of: pa.Array) -> pa.Array:
     def digest(value: str | bytes) -> str:
         return hashlib.md5(value.encode() if isinstance(value, str) else value, usedforsecurity=False).hexdigest()
@@ -160,7 +169,7 @@ RULES: dict[str, Callable[..., pa.Array]] = {
     "concat": _concatenated,
     "concat_ws": _separated,
     "lower": lambda term, of: pc.utf8_lower(of),
-    "upper": lambda term, of: pc.utf8_upper(of),
+    "upper": _upper,
     "length": _length,
     "octet_length": lambda term, of: pc.binary_length(of).cast(pa.int64()),
     "md5": _md5,

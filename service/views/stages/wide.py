@@ -7,6 +7,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from livejoin.wire.kinds import MOST_DIGITS
+from service.tables.values.columns import words
 
 _SIGN = np.int64(-(2**63))
 _BYTES = 16
@@ -16,15 +17,9 @@ def is_wide(type_: pa.DataType) -> bool:
     return bool(pa.types.is_decimal(type_) and type_.precision > MOST_DIGITS)
 
 
-def _words(decimals: pa.Array) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-    """int64[n] twice: the low and the high words in two's complement; whatever they are where null."""
-    both = np.frombuffer(decimals.buffers()[1], np.int64, 2 * len(decimals), _BYTES * decimals.offset).reshape(-1, 2)
-    return both[:, 0], both[:, 1]
-
-
 def signed_words(decimals: pa.Array) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
     """int64[n] twice: numbers l and h so that 2**64 h + l is the decimal's."""
-    low, high = _words(decimals)
+    low, high = words(decimals)
     return low, high + (low < 0)
 
 
@@ -32,7 +27,7 @@ def encoded(column: pa.Array) -> pa.Array:
     """Return bytes for decimals; any other column is returned as it is."""
     if not is_wide(column.type):
         return column
-    low, high = _words(column)
+    low, high = words(column)
     data = np.ascontiguousarray(np.stack((high ^ _SIGN, low), axis=1).astype(">i8"))
     ends = np.arange(0, _BYTES * (len(column) + 1), _BYTES, dtype=np.int32)
     valid = pa.array(column.is_valid()).buffers()[1] if column.null_count else None

@@ -95,7 +95,14 @@ def test_only_the_columns_that_the_plan_needs_are_read(nursery: Nursery) -> None
         ("SELECT (SELECT max(id) FROM mine), (SELECT 1 AS x), EXISTS (SELECT 1), id IN (SELECT 1) FROM mine", "max x exists column"),
         ("SELECT lower(note), *, id, length(note) FROM mine", "lower id note id_1 length"),
         ("SELECT lower(mine.note), *, upper(mine.note), b.*, length(b.note) FROM mine JOIN mine b USING (id)",
-            'lower id note note_1 upper(mine.note) id_1 note_2 length'),
+            "lower id note note_1 upper id_1 note_2 length"),
+        ("WITH c AS (SELECT id, note, 1 AS x FROM mine), m AS (SELECT id AS id_1, note FROM mine) SELECT c.* EXCLUDE (note), x + 1, "
+            "m.* RENAME (note AS n), COLUMNS(c.* EXCLUDE (note)) + 1, 1, unnest({'a': 1, 'b': 2}), id_1 AS own, -1, * REPLACE (1 AS x) "
+            "FROM c JOIN m ON id = id_1 WHERE x > 0 QUALIFY row_number() OVER (ORDER BY id) < 3 ORDER BY 1 LIMIT 2",
+            "id x column id_1 n id_2 x_1 column_1 a b own column_2 id_3 note x_2 id_1_1 note_1"),
+        ("WITH c AS (SELECT 1 AS x, 2 AS y) (WITH c AS (SELECT 1 AS x) SELECT *, x + 1, * FROM c) UNION ALL SELECT 1, 2, 3",
+            "x column x_1"),
+        ("SELECT id, *, count(*), max(note), * FROM mine GROUP BY ALL", "id id_1 note count max id_2 note_1"),
         ("SELECT COLUMNS(*) + 1, unnest({'a': id, 'b': note}), max(id) OVER () FROM mine", None),
         ("SELECT id, lower(note) FROM mine UNION ALL SELECT 1, 'x' UNION SELECT 2, 'y'", "id lower"),
         ("VALUES (1, 'a')", "col0 col1"),

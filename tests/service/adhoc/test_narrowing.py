@@ -104,7 +104,7 @@ def found(sql: str, tables: dict[str, pa.Table]) -> list[Any]:
 
 
 def tables_of(engine: Instance, sql: str) -> list[QueriedTable]:
-    return read(sql, VisibleNames(engine.relations, engine.views, EVERYONE), 1 << 16)
+    return read(sql, VisibleNames(engine.relations, engine.views, EVERYONE), 1 << 16).tables
 
 
 def agree(engine: Instance, sql: str) -> int:

@@ -12,7 +12,7 @@ KNOWN = VisibleNames(["a", "b"], ["v"], EVERYONE)
 
 
 def names(sql: str) -> list[str]:
-    return [f"{table.kind} {table.name} {len(table.positions)}" for table in read(sql, KNOWN, 1 << 16)]
+    return [f"{table.kind} {table.name} {len(table.positions)}" for table in read(sql, KNOWN, 1 << 16).tables]
 
 
 @pytest.mark.parametrize(
@@ -33,6 +33,8 @@ def names(sql: str) -> list[str]:
         ("WITH RECURSIVE a AS (SELECT 1 UNION ALL SELECT * FROM a) SELECT * FROM a", []),
         ("SELECT * FROM a, LATERAL (SELECT * FROM b WHERE b.id = a.id)", ["relation a 1", "relation b 1"]),
         ("SELECT unnest([1, 2]) FROM a", ["relation a 1"]),
+        ('SELECT public.a.id FROM Public.a, "public" . V', ["relation a 1", "view v 1"]),
+        ("WITH x AS (SELECT * FROM public.b) SELECT * FROM public.a, x", ["relation a 1", "relation b 1"]),
     ],
 )
 def test_names(sql: str, found: list[str]) -> None:
@@ -51,3 +53,27 @@ def test_long_texts(sql: str, said: str) -> None:
     with pytest.raises(Problem) as caught:
         names(sql)
     assert caught.value.type == "bad-query" and caught.value.status == 400 and said in caught.value.detail
+
+
+@pytest.mark.parametrize(
+    ("sql", "given"),
+    [
+        ("SELECT public.a.id, a.* FROM public.a", "SELECT a.id, a.* FROM a"),
+        ('SELECT 1 FROM "public" -- é\n . a JOIN Public/**/.b y', "SELECT 1 FROM a JOIN b y"),
+        ("SELECT public.s.x FROM a public", "SELECT public.s.x FROM a public"),
+        ("SELECT public.b.x, public.a.x FROM b public, public.a", "SELECT public.b.x, a.x FROM b public, a"),
+    ],
+)
+def test_the_schema_is_blank(sql: str, given: str) -> None:
+    text = read(sql, KNOWN, 1 << 16).text
+    assert text.split() == given.split() and len(text) == len(sql), "places stay"
+    assert [at for at, one in enumerate(text) if one == "\n"] == [at for at, one in enumerate(sql) if one == "\n"]
+
+
+def test_all_at_once() -> None:
+    with pytest.raises(Problem) as caught:
+        read("SELECT * FROM nix JOIN range(3) USING (x) WHERE id IN (SELECT id FROM public.nowhere)", KNOWN, 1 << 16)
+    said = [(one["detail"][:32], one["position"]["column"]) for one in caught.value.extensions["complaints"]]
+    assert sorted(said, key=lambda one: one[1]) == [
+        ("there is no relation or view 'ni", 15), ("a function, or anything but rela", 24), ("there is no relation or view 'pu", 71),
+    ]  # fmt: skip

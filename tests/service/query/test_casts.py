@@ -92,7 +92,7 @@ def number_to(value: int | float | Decimal, target: str) -> Any:
 
 
 def text_to(text: str, target: str) -> Any:
-    """What PostgreSQL reads, or null: ASCII alone, with white space around; fractions are not rounded to whole numbers or to a scale."""
+    """What PostgreSQL reads, or null: ASCII alone, with white space around; fractions are not rounded to whole numbers."""
     found = re.fullmatch(f"{_BLANK}(.*?){_BLANK}", text, re.DOTALL)
     assert found is not None
     trimmed = found[1]
@@ -109,8 +109,8 @@ def text_to(text: str, target: str) -> Any:
         p, s = map(int, re.findall(r"[0-9]+", target))
         if not number or len(trimmed) > 60:
             return None
-        value = Fraction(trimmed)
-        return half_away(value, s) if abs(value) < 10 ** (p - s) and value * 10**s == int(value * 10**s) else None
+        made = half_away(Fraction(trimmed), s)
+        return made if made.copy_abs() < Decimal(10) ** (p - s) else None
     if target == "boolean":
         words = {True: ("true", "t", "yes", "y", "on", "1"), False: ("false", "f", "no", "n", "off", "0")}
         return next((value for value, some in words.items() if trimmed.lower() in some), None)

@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from service.errors import Problem
+from service.errors import MOST_COMPLAINTS, Problem
+from service.query.assembly import Limits
 from service.views.parse import parse_view
 from tests.service.definitions import RELATIONS, refused
 
@@ -77,11 +78,15 @@ def test_all_at_once(seed: int) -> None:
 def test_names_come_first() -> None:
     text = "SELECT nothing, b.id, b.other FROM bookings b JOIN maintenance m ON b.room = m.rooms WHERE b.id = 'x' LIMIT 3"
     problem = refused(text)
-    assert places(text, problem) == ["nothing,", "other", "rooms"]
-    assert all("has no column" in one["detail"] or "no relation of the view has a column" in one["detail"] for one in complaints(problem))
-    both = refused("SELECT id FROM nowhere a JOIN neither b ON a.x = b.x")
-    wanted = [f"there is no relation or view {name}" for name in ("nowhere", "neither")]
-    assert [one["detail"].split(";")[0] for one in complaints(both)] == wanted
+    assert places(text, problem) == ["nothing,", "other", "rooms", "3", "'x'"], "each once"
+    names = complaints(problem)[:3]
+    assert all("has no column" in one["detail"] or "no relation of the view has a column" in one["detail"] for one in names)
+    both = refused("SELECT nope(id) FROM nowhere a JOIN neither b ON a.x = b.x OFFSET 3")
+    said = [one["detail"].split(";")[0] for one in complaints(both)]
+    assert said[:2] == [f"there is no relation or view {name}" for name in ("nowhere", "neither")]
+    assert [one.split(" is")[0] for one in said[2:]] == ["OFFSET"], "no more of this SELECT can be judged"
+    within = "SELECT b.nope FROM bookings b WHERE EXISTS (SELECT 1 FROM shifts s WHERE s.room = b.room AND s.nope = 3 AND s.s = 'x')"
+    assert places(within, refused(within)) == ["nope", "nope", "'x')"]
 
 
 def test_groups() -> None:
@@ -89,12 +94,68 @@ def test_groups() -> None:
         "SELECT guest, SUM(guest), nope(room), COUNT(*) FROM bookings GROUP BY guest, room "
         "HAVING SUM(guest) > 1 AND COUNT(*) > 2 AND COUNT(*) > 'x'"
     )
-    assert places(text, refused(text)) == ["SUM(guest),", "nope(room),"]
+    assert places(text, refused(text)) == ["SUM(guest),", "nope(room),", "SUM(guest)"]
     text = text.replace("SUM(guest), nope(room)", "room")
     assert places(text, refused(text)) == ["SUM(guest)", "'x'"]
     text = "SELECT nope(room), SUM(guest) FROM bookings GROUP BY nope(room), 7"
     assert places(text, refused(text)) == ["nope(room),", "7", "SUM(guest)"], "not what depends on the groups"
     assert text.index("GROUP") < complaints(refused(text))[0]["position"]["column"]
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("SELECT b.id FROM bookings b, maintenance m, shifts s", ["maintenance", "shifts"]),
+        ("SELECT nope(b.id) FROM bookings b, maintenance m LIMIT 3", ["3", "nope(b.id)", "maintenance"]),
+        (
+            "SELECT b.id FROM bookings b JOIN maintenance m ON b.room = m.id AND m.room = b.id AND nope(b.id)",
+            ["b.room", "m.room", "nope(b.id)"],
+        ),
+        ("SELECT b.id, nope(b.id) FROM bookings b JOIN maintenance m ON nope(m.id) > b.id", ["nope(m.id)", "nope(b.id)"]),
+        (
+            "SELECT b.id FROM bookings b JOIN maintenance m ON overlaps(b.stay, m.digits) AND overlaps(b.stay, b.open)",
+            ["overlaps(b.stay,"] * 2,
+        ),
+        (
+            "SELECT duration(b.stay, m.slot), intersection(b.open, m.slot) FROM bookings b "
+            "JOIN maintenance m USING (room)",
+            ["duration(b.stay,", "intersection(b.open,"],
+        ),
+        ("SELECT b.id FROM bookings b JOIN maintenance m USING (room) JOIN shifts s USING (s)", ["shifts"]),
+        (
+            "SELECT b.id FROM bookings b, maintenance m "
+            "UNION SELECT nope(b.id) FROM bookings b UNION SELECT id FROM bookings",
+            ["nope(b.id)", "maintenance"],
+        ),
+        ("SELECT b.id FROM bookings b UNION SELECT m.id + 1 FROM maintenance m UNION SELECT DISTINCT s.nr FROM shifts s", ["m.id", "s.nr"]),
+        ("SELECT b.id FROM bookings b UNION SELECT m.room FROM maintenance m UNION SELECT s.room FROM shifts s", ["m.room", "s.room"]),
+        (
+            "SELECT b.id FROM bookings b LEFT JOIN maintenance m ON b.floor > 3 "
+            "LEFT JOIN shifts s ON m.room = s.room AND b.room = s.room",
+            ["maintenance", "shifts"],
+        ),
+        ("SELECT b.id FROM bookings b, maintenance m WHERE NOT EXISTS (SELECT 1 FROM shifts s WHERE b.id = 3)", ["maintenance", "b.id"]),
+        ("SELECT b.id FROM bookings b WHERE (nope(b.id) = 1 OR b.guest = 3 OR b.id = 2)", ["nope(b.id)", "3"]),
+        ("SELECT nope(b.id) FROM bookings b JOIN maintenance m ON b.checkin < COALESCE(m.e, 'infinity')", ["nope(b.id)", "b.checkin"]),
+        (
+            "SELECT b.id, CASE WHEN nope(b.id) THEN b.id ELSE nix(b.room) END FROM bookings b WHERE b.id + lower(b.id) > upper(b.id)",
+            ["lower(b.id)", "upper(b.id)", "nope(b.id)", "nix(b.room)"],
+        ),
+        (
+            "SELECT b.guest || nope(b.id + nix(b.id)) FROM bookings b WHERE nope(b.id) > 3 OR b.id IN (2, nope(b.id))",
+            ["nope(b.id)", "nope(b.id))", "nope(b.id"],
+        ),
+        ("SELECT b.id FROM bookings b JOIN maintenance m ON b.room = m.room AND b.checkin > COALESCE(m.e, 'infinity')", ["b.checkin"]),
+        (
+            "SELECT row_number() OVER (), SUM(b.guest) "
+            "FROM bookings b GROUP BY b.x HAVING SUM(b.room) > 1",
+            ["row_number()", "b.x", "SUM(b.guest)", "SUM(b.room)"],
+        ),
+    ],
+)  # fmt: skip
+def test_what_is_judged_late(text: str, words: list[str]) -> None:
+    problem = refused(text)
+    assert places(text, problem) == words, complaints(problem)
 
 
 def test_unions_and_joins() -> None:
@@ -103,6 +164,16 @@ def test_unions_and_joins() -> None:
     assert len(complaints(refused(text))) == 4
     on = "SELECT b.id FROM bookings b JOIN maintenance m ON b.room = m.room AND nope(m.id) AND b.guest = 3 LEFT JOIN shifts s ON nope(s.nr)"
     assert len(complaints(refused(on))) == 3
+
+
+def test_the_most() -> None:
+    names = ", ".join(f"b.nope{number}" for number in range(MOST_COMPLAINTS + 50))
+    for text in (f"SELECT {names} FROM bookings b LIMIT 3", f"SELECT id FROM bookings b WHERE EXISTS (SELECT {names} FROM shifts)"):
+        assert len(complaints(refused(text))) == MOST_COMPLAINTS
+    many = Limits(aliases=8, conditions=64, columns=64, sql=1 << 20)
+    with pytest.raises(Problem, match="a view with 65 conditions") as caught:
+        parse_view("v", {"sql": "SELECT id FROM bookings b WHERE " + " AND ".join(["nope(b.id)"] * 65)}, RELATIONS, limits=many)
+    assert "complaints" not in caught.value.extensions, "refused before it is read"
 
 
 def test_json() -> None:

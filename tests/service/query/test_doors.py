@@ -227,7 +227,8 @@ def doors_of_json(kind: str) -> list[Callable[[str, Any], Any]]:
 
 def doors_of_texts(engine: Instance, kind: str) -> list[Callable[[str, Any], Any]]:
     """The doors for constants as text; for types whose values are texts in JSON, too, those of JSON."""
-    doors: list[Callable[[str, Any], Any]] = [sql_where, sql_in, *([sql_typed] if kind not in ("time", "uuid") else [])]
+    is_typed = kind in GOOD.keys() - {"time", "uuid", "decimal(12,2)"}  # a cast to a decimal rounds
+    doors: list[Callable[[str, Any], Any]] = [sql_where, sql_in, *([sql_typed] if is_typed else [])]
     doors += [sql_term] if kind in _IN_TERMS else []
     doors += [sql_having] if kind in _BOUNDED else []
     doors += doors_of_json(kind) if kind not in ("int64", "float64", "bool") else []
@@ -312,12 +313,11 @@ def test_near_to_times(engine: Instance, kind: str) -> None:
 
 
 def test_nan(engine: Instance) -> None:
-    """A value, but no constant in comparisons."""
+    """A value, but no end of a window."""
     for text in ("NaN", "nan"):
-        assert repr(csv_rows("float64", text)) == repr(look_up(engine, "float64", text)) == "nan"
-        for limits in (sql_where, sql_having, window):
-            with pytest.raises(Problem, match="NaN cannot be used in a comparison"):
-                limits("float64", text)
+        assert repr(csv_rows("float64", text)) == repr(look_up(engine, "float64", text)) == repr(sql_term("float64", text)) == "nan"
+        with pytest.raises(Problem, match="NaN cannot be used in a comparison"):
+            window("float64", text)
 
 
 def test_microseconds_as_text() -> None:

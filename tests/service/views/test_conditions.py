@@ -12,7 +12,8 @@ import pytest
 from livejoin.wire.batch import Batch
 from livejoin.wire.schema import parse_patch
 from service.query.definition import read_where
-from tests.service.random_sql import DEFINITIONS, Rows, alike, asked, in_duckdb, to_batch
+from tests.service.alike import alike
+from tests.service.random_sql import DEFINITIONS, Rows, asked, in_duckdb, to_batch
 from tests.service.running import check, opened
 from tests.service.twin import Row, values
 from tests.service.views.test_random_sql import Added, rows_of
@@ -65,7 +66,7 @@ def test_conditions_through_the_life_of_a_view(tmp_path: Path, monkeypatch: pyte
     monkeypatch.setattr(rows, "row", lambda name: with_nulls(rng, drawn(name)))
     change()
     other = in_duckdb(rows.relations)
-    gone = [row["id"] for row in asked(other, f"SELECT id FROM l WHERE {DELETED}")]
+    gone = [row[0] for row in asked(other, f"SELECT id FROM l WHERE {DELETED}")]
     where: list[dict[str, Any]] = [{"expression": DELETED}]
     read = partial(read_where, "l", where=where, most=9)
     assert engine.delete("l", Batch([], 0, 0, [], 0), lambda one: read(one.definition)).applied == len(gone) > 0

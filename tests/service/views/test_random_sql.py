@@ -20,9 +20,10 @@ from service.errors import Problem
 from service.instance import Instance
 from service.reading.cursors import open_rows
 from service.reading.lookups import Point
+from tests.service.alike import alike
 from tests.service.engine.test_engine import as_field
 from tests.service.random_composed import Composed
-from tests.service.random_sql import DEFINITIONS, Rows, Statement, alike, asked, in_duckdb, to_batch
+from tests.service.random_sql import DEFINITIONS, Rows, Statement, asked, in_duckdb, to_batch
 from tests.service.running import check, in_parts, opened
 from tests.service.twin import Row, values
 

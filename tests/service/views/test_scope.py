@@ -14,8 +14,8 @@ from livejoin.wire.batch import UPSERT, Batch, Changes, RowBlock
 from service.errors import Problem
 from service.reading.cursors import open_rows
 from service.views.parse import parse_view
+from tests.service.alike import alike
 from tests.service.duck import connected
-from tests.service.random_sql import alike
 from tests.service.running import check, opened
 from tests.service.scoped import RELATIONS, asked, in_json
 
