@@ -9,12 +9,14 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from livejoin.wire.kinds import kept
 from livejoin.wire.schema import RelationDefinition
 from service.checking.candidates import ends_of
 from service.checking.grouping import coded
 from service.checking.parts import Joined, Parts
-from service.query.model import GROUP, Output, Query
-from service.tables.masks import select_mask
+from service.query.conditions import ColumnRef
+from service.query.model import GROUP, OF_STRETCH, Output, Query
+from service.tables.masks import pair_mask, select_mask
 from service.tables.projection import Projection
 from structures.core.encoding import NEG_INF, POS_INF
 
@@ -27,7 +29,7 @@ def stretched(
 ) -> tuple[pa.RecordBatch, pa.RecordBatch]:
     """Return the keys and the rows of the view. `tables` by relation."""
     assert query.stretches is not None
-    function, name, of = query.stretches
+    function, name, of, conditions = query.stretches
     (part,) = query.subqueries
     ((on, relation),), ((own, its),) = query.aliases, part.own
     aliased = {on: definitions[relation], own: definitions[its]}
@@ -47,7 +49,14 @@ def stretched(
     start = Output(f"{name}.start", f"{function}_start", None, (of,))
     keys += Projection(replace(query, outputs=(start,)), definitions).rows({}, stretches=(starts, ends)).columns
     shown = Projection(query, definitions).rows(taken, stretches=(starts, ends))
-    return _numbered(keys), shown
+    outputs = tuple(Output(end, f"{function}_{end}", None, (of,)) for end in ("start", "end"))
+    both = Projection(replace(query, outputs=outputs), definitions).rows({}, stretches=(starts, ends))
+
+    def column(ref: ColumnRef) -> pa.Array:
+        return kept(both.column(ref.column)) if ref.alias == OF_STRETCH else taken[on].column(ref.column)
+
+    met = pa.array(pair_mask(conditions, column, len(shown)))
+    return _numbered([key.filter(met) for key in keys]), shown.filter(met)
 
 
 def _selected(query: Query, alias: str, rows: pa.RecordBatch) -> pa.RecordBatch:
@@ -93,7 +102,7 @@ def _between(runs: tuple[Ints, Ints, Ints], left: Ints, right: Ints) -> tuple[In
 def covered(query: Query, definitions: Mapping[str, RelationDefinition], tables: Parts) -> tuple[pa.RecordBatch, pa.RecordBatch]:
     """Return the keys and the rows of a view of what groups cover."""
     assert query.stretches is not None and query.groups is not None
-    function, name, of = query.stretches
+    function, name, of, _ = query.stretches
     ((alias, relation),) = query.aliases
     rows = _selected(query, alias, tables[relation])
     reads = Projection(query, definitions).rows({alias: rows}).columns

@@ -105,6 +105,7 @@ class Draft:
     latest: Latest | None = None
     as_of: AsOf | None = None
     of_pairs: list[Condition] = field(default_factory=list)  # conditions on the rows of an as-of join
+    of_stretches: list[tuple[str, tuple[IntervalRef, ...], Condition]] = field(default_factory=list)  # the function, of what
     ordered: bool = False  # by ORDER BY, which a view ignores
     complaints: Complaints | None = None
     places: dict[Any, exp.Expr] = field(default_factory=dict)  # where aliases, conditions and outputs are written; "": the SELECT

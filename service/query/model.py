@@ -52,6 +52,7 @@ class Output(NamedTuple):
 
 
 STRETCHES = ("gaps", "coverage")
+OF_STRETCH = "(stretch)"
 
 
 def is_stretch(output: Output) -> bool:
@@ -223,11 +224,13 @@ class Grouping(NamedTuple):
 class Stretches(NamedTuple):
     """The view has one row for each stretch of a row's interval that partners leave (gaps), or cover (coverage). `name`: of the stretch;
     the partners are a subquery. With groups: for each stretch that the intervals of a group's rows cover; then the interval overlaps itself
-    in the query, and there is no subquery."""
+    in the query, and there is no subquery. Of these rows, the view has those that meet `conditions`, on the row and the columns start and
+    end of the alias OF_STRETCH."""
 
     function: str
     name: str
     of: IntervalRef
+    conditions: tuple[Condition, ...] = ()
 
 
 class Latest(NamedTuple):
@@ -352,8 +355,10 @@ class Query:
 
     @property
     def choosing(self) -> tuple[ColumnRef, ...]:
-        """The columns by which rows are chosen among others, in an order, and those of conditions on the rows of an as-of join."""
-        of_conditions = [ref for one in (self.as_of.conditions if self.as_of is not None else ()) for ref in one.columns]
+        """The columns by which rows are chosen among others, in an order, and those of conditions on the rows of an as-of join or on
+        stretches."""
+        conditions = [one for some in (self.as_of, self.stretches) if some is not None for one in some.conditions]
+        of_conditions = [ref for one in conditions for ref in one.columns]
         return (*(ref for one in (self.latest, self.as_of) if one is not None for ref in one.columns), *of_conditions)
 
     def of_branch(self, number: int) -> Query:

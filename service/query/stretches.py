@@ -13,10 +13,10 @@ from dataclasses import replace
 from livejoin.wire.schema import NAME
 from service.errors import Problem, unsupported
 from service.query.assembly import Draft, SubqueryDraft
-from service.query.conditions import ColumnRef, Filter, IntervalRef
+from service.query.conditions import ColumnRef, Condition, Filter, IntervalRef
 from service.query.filters import ordered
 from service.query.groups import GroupsDraft, refuse_stretch
-from service.query.model import Output, Query, Stretches, is_stretch
+from service.query.model import OF_STRETCH, Query, Stretches, is_stretch
 from service.query.scope import Scope
 
 _INSTEAD = {
@@ -31,6 +31,9 @@ def take(draft: Draft) -> tuple[Draft, Stretches | None]:
     `unsupported-query`, `bad-definition`."""
     mine = [output for output in draft.reads if is_stretch(output)]
     if not mine:
+        for function, intervals, _ in draft.of_stretches:
+            words = f"{function}({', '.join(map(str, intervals))})"
+            raise unsupported(f"a condition on {words}, which is not in SELECT,", f"select {words} AS a name")
         return draft, None
     first = mine[0]
     function, name = first.kind.partition("_")[0], first.name.removesuffix("_start")
@@ -48,11 +51,17 @@ def take(draft: Draft) -> tuple[Draft, Stretches | None]:
     subquery = _partners(draft, function, words, of, by)
     rows = draft.scope.of([of.alias])
     outputs = [one._replace(intervals=(of,)) if is_stretch(one) else one for one in draft.outputs]
-    _require_columns(outputs, of.alias, words)
+    _require_columns([ref for output in outputs for ref in output.refs], of.alias, words)
+    conditions = list[Condition]()
+    for its, intervals, condition in draft.of_stretches:
+        if (its, intervals) != (function, first.intervals):
+            raise unsupported(f"a condition on {its}({', '.join(map(str, intervals))}) beside {words}", "define a view for each")
+        _require_columns([ref for ref in condition.columns if ref.alias != OF_STRETCH], of.alias, words)
+        conditions.append(condition)
     kept = replace(draft, scope=rows, outputs=outputs, subqueries=[subquery])
     if function == "coverage":
         kept = _without(kept, by.alias)
-    return kept, Stretches(function, name, of)
+    return kept, Stretches(function, name, of, ordered(conditions))
 
 
 def of_groups(query: Query, draft: GroupsDraft) -> Query:
@@ -105,11 +114,10 @@ def _compared(draft: Draft) -> list[ColumnRef]:
     return [ref for pair in pairs for ref in pair]
 
 
-def _require_columns(outputs: list[Output], alias: str, words: str) -> None:
-    for output in outputs:
-        for ref in output.refs:
-            if ref.alias != alias:
-                raise unsupported(f"{ref} beside {words}", f"a row has {alias} and one stretch, and no single {ref.alias}: leave it out")
+def _require_columns(refs: Iterable[ColumnRef | IntervalRef], alias: str, words: str) -> None:
+    for ref in refs:
+        if ref.alias != alias:
+            raise unsupported(f"{ref} beside {words}", f"a row has {alias} and one stretch, and no single {ref.alias}: leave it out")
 
 
 def _without(draft: Draft, partner: str) -> Draft:

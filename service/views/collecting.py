@@ -7,7 +7,7 @@ of a run, and one gather finds which rows look alike; a few rows of a single ver
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from itertools import accumulate
 from typing import Any, NamedTuple
 
@@ -183,13 +183,17 @@ class StretchCollector:
     def exceeded(self, offset: int) -> None:
         self._too_large.add(offset)
 
-    def take(self, offsets: Indices, deltas: Deltas) -> None:
+    def take(self, offsets: Indices, deltas: Deltas, keep: Callable[[Combination], Mask] | None = None) -> None:
         """Take all rows that a run reports: slot (~slot: deleted), start and last. `offsets`: int64[n], the number of each change's
-        version, ascending."""
+        version, ascending. `keep`: which of them are rows of the view; None: all."""
         self._too_large.update(offsets[deltas.too_large].tolist())
         changes, (slots, starts, lasts) = emitted_by(deltas)
         inserted = slots >= 0
-        self._parts.append(ReportedRows(offsets[changes], inserted, (np.where(inserted, slots, ~slots).astype(np.int32), starts, lasts)))
+        reported = ReportedRows(offsets[changes], inserted, (np.where(inserted, slots, ~slots).astype(np.int32), starts, lasts))
+        if keep is not None:
+            kept = keep(reported.rows)
+            reported = ReportedRows(reported.offsets[kept], inserted[kept], tuple(one[kept] for one in reported.rows))
+        self._parts.append(reported)
 
     def delta(self, first: int, view: RetainedRows) -> Delta | None:
         """As `delta_left`."""

@@ -153,7 +153,7 @@ class Stretches(ShownAliases):
     def __init__(self, query: Query, inputs: Sequence[Input], definitions: Definitions) -> None:
         super().__init__(query, inputs, definitions)
         assert query.stretches is not None
-        function, name, of = query.stretches
+        function, name, of, _ = query.stretches
         self._starts = Projection(replace(query, outputs=(Output(f"{name}.start", f"{function}_start", None, (of,)),)), definitions)
         ends = tuple(Output(f"{of}.{end}", f"{function}_{end}", None, (of,)) for end in ("start", "end"))
         self._ends = Projection(replace(query, outputs=ends), definitions)

@@ -58,15 +58,21 @@ def stretches(rng: random.Random, filter_of: FilterOf, key: str, of: str) -> For
     where = [filter_of("x", columns) for _ in range(rng.choice((0, 0, 1)))]
     condition, chosen = " AND ".join([*on, f"overlaps(x.{mine}, y.{its})"]), " WHERE " + " AND ".join(where) if where else ""
     join = "LEFT JOIN" if function == "gaps" else "JOIN"
-    text = f"SELECT {shown}, {function}(x.{mine}, y.{its}) AS free FROM {of} x {join} {other} y ON {condition}{chosen}"
-    met = " AND ".join([*on, "y.lo <= x.cell", "x.cell < y.hi"])
+    made = f"{function}(x.{mine}, y.{its})"
+    met_by, met = rng.choice((("", ""), *((word, f" {'AND' if where else 'WHERE'} {word}") for word in _CONDITIONS)))
+    text = f"SELECT {shown}, {made} AS free FROM {of} x {join} {other} y ON {condition}{chosen}{met.replace('free', made)}"
+    both = " AND ".join([*on, "y.lo <= x.cell", "x.cell < y.hi"])
     cells = (
         f"WITH m AS (SELECT x.*, row_number() OVER () AS number, {_ENDS[mine].format('x')} FROM {of} x{chosen}), "
         "c AS (SELECT m.*, unnest(range(lo, hi)) AS cell FROM m), "
         f"other AS (SELECT y.*, {_ENDS[its].format('y')} FROM {other} y), "
-        f"k AS (SELECT number, cell FROM c x WHERE {'NOT ' if function == 'gaps' else ''}EXISTS (SELECT 1 FROM other y WHERE {met})), "
+        f"k AS (SELECT number, cell FROM c x WHERE {'NOT ' if function == 'gaps' else ''}EXISTS (SELECT 1 FROM other y WHERE {both})), "
     )
-    return Form(text, f"{cells}{_runs('number')} SELECT {shown}, {_SHOWN} FROM m x JOIN runs USING (number)")
+    found = f"SELECT {shown}, {_SHOWN}, x.k, x.p FROM m x JOIN runs USING (number)"
+    for word, end in (("duration(free)", "(free_end - free_start)"), ("lower(free)", "free_start"), ("upper(free)", "free_end")):
+        met_by = met_by.replace(word, end)
+    theirs = f"SELECT * EXCLUDE (k, p) FROM ({found}) x{' WHERE ' if met_by else ''}{met_by}"
+    return Form(text, f"{cells}{_runs('number')} {theirs}")
 
 
 def coverage(rng: random.Random, filter_of: FilterOf, of: str) -> Form:
@@ -82,6 +88,10 @@ def coverage(rng: random.Random, filter_of: FilterOf, of: str) -> Form:
     return Form(text, f"{cells}{_runs(by)} SELECT {by}, {_SHOWN} FROM runs")
 
 
+_CONDITIONS = (
+    "duration(free) > 2", "NOT duration(free) <= 1", "lower(free) > x.k", "lower(free) % 2 = 1",
+    "(upper(free) IS NULL OR duration(free) * 2 < x.p)",
+)  # fmt: skip
 _SHOWN = f"nullif(first, {_LEAST}) AS free_start, nullif(last, {_MOST}) AS free_end"
 
 

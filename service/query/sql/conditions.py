@@ -21,6 +21,7 @@ from service.query.sql.complaints import Noted
 from service.query.sql.constants import is_constant, text_of
 from service.query.sql.filters import RowConditions, end_of, note_within, refuse
 from service.query.sql.names import Names, sql_of
+from service.query.sql.over_groups import is_of_stretches, read_of_stretches
 from service.query.sql.ranges import OPERATORS, range_of, range_with
 from service.query.sql.sums import read_sums
 from service.query.sql.terms import COMPARED, read_term
@@ -55,7 +56,9 @@ class Conditions:
         for part, negative in operands(node, negated, exp.And):
             with self._names.complaints.noting(part) if self._notes else nullcontext():
                 try:
-                    if self._is_of_pairs(part):
+                    if self._within == "" and is_of_stretches(part):
+                        self._draft.of_stretches.append(read_of_stretches(part, negative, self._names))
+                    elif self._is_of_pairs(part):
                         term = read_term(part, self._names)
                         opposite = logical("not", term)  # refuses what is no condition
                         self._draft.of_pairs.append(holds(opposite if negative else term))

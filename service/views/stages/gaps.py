@@ -8,23 +8,30 @@ one version are netted (`stretches`).
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
+from livejoin.wire.kinds import kept
 from service.planning.plans.plan import Outer
-from service.query.model import Query
+from service.query.conditions import ColumnRef
+from service.query.model import OF_STRETCH, Output, Query
 from service.tables.changes import Runs
 from service.tables.inputs import Input
+from service.tables.masks import pair_mask
+from service.tables.projection import Projection
 from service.tables.resolution import Resolution, Slots
-from service.tables.store import FREED_AT_ONCE, Numbers
+from service.tables.store import FREED_AT_ONCE, Numbers, pieces
 from service.views.collecting import StretchCollector
-from service.views.deltas import Combination, Sink
+from service.views.deltas import Combination, Sink, stretches_of
 from service.views.joins.indexed_cursor import Scan
 from service.views.joins.outer_cursor import ScanChain
 from service.views.joins.protocol import Bounds, Defaults, Enumeration, Store
-from service.views.joins.slots_cursor import SlotsCursor
+from service.views.joins.slots_cursor import SlotsCursor, SlotSource
 from service.views.joins.two_inputs import TwoInputs
 from service.views.shown import STRETCH
 from structures.cover.tree import Cover, CoverRoot
@@ -49,6 +56,25 @@ class GapsStage(Defaults):
         self._cover = Cover(query.stretches.function == "coverage")
         self._span = inputs[0].spans[query.stretches.of.interval]
         self._version = 0
+        function, _, of, _ = query.stretches
+        ends = tuple(Output(end, f"{function}_{end}", None, (of,)) for end in ("start", "end"))
+        self._ends = Projection(replace(query, outputs=ends), {inputs[0].relation.name: inputs[0].relation.definition})
+        self._conditions = query.stretches.conditions
+        self._keep = self._meet if self._conditions else None
+
+    def _meet(self, rows: Combination) -> npt.NDArray[np.bool_]:
+        """bool[n]: which stretches meet the conditions."""
+        slots, table, alias = rows[0], self._input.relation.table, self._input.alias
+        shown = self._ends.rows({}, stretches=stretches_of(rows))
+
+        def column(part: slice, ref: ColumnRef) -> pa.Array:
+            return kept(shown.column(ref.column)[part]) if ref.alias == OF_STRETCH else table.take([ref.column], slots[part]).column(0)
+
+        refs = {ref.column: None for one in self._conditions for ref in one.columns if ref.alias == alias}
+        parts = [np.empty(0, np.bool_)]
+        for part in pieces(table.text_bytes(list(refs), slots)):
+            parts.append(pair_mask(self._conditions, partial(column, part), len(slots[part])))
+        return np.concatenate(parts)
 
     @property
     def root(self) -> GapsRoot:
@@ -77,7 +103,7 @@ class GapsStage(Defaults):
             return
         deltas = self._cover.apply(version, changed.moves, None if sink is None else sink.limit)
         if sink is not None:
-            sink.take(changed.offsets, deltas)
+            sink.take(changed.offsets, deltas, self._keep)
         self._both.release(changed.moves, version)
 
     def reclaim(self, oldest_needed: int, pins: Numbers) -> bool:
@@ -92,11 +118,11 @@ class GapsStage(Defaults):
         return None if window is None else window.get(self._span)
 
     def rows(self, root: GapsRoot, window: Bounds | None) -> Enumeration:
-        return StretchesCursor(self._cover.stretches(root.cover, None, self._window(window)))
+        return StretchesCursor(self._cover.stretches(root.cover, None, self._window(window)), self._keep)
 
     def partners(self, root: GapsRoot, position: int, slots: Slots, window: Bounds | None) -> Enumeration:
         entries, _ = self._both.rows.entries(slots, self._both.look_up)
-        return StretchesCursor(self._cover.of_rows(root.cover, entries, self._window(window)))
+        return StretchesCursor(self._cover.of_rows(root.cover, entries, self._window(window)), self._keep)
 
     def of_key(self, root: GapsRoot, position: int, key: pa.RecordBatch, window: Bounds | None) -> Enumeration:
         """Uses the structure if these are the join columns; otherwise scans the relation."""
@@ -105,13 +131,15 @@ class GapsStage(Defaults):
             scan = Scan(self._input, root.version, key)
             return ScanChain(scan, lambda slots: self.partners(root, position, slots, window), STRETCH)
         code = int(both.domain.look_up(key.select(both.columns))[0])
-        return StretchesCursor(self._cover.stretches(root.cover, code, self._window(window)))
+        return StretchesCursor(self._cover.stretches(root.cover, code, self._window(window)), self._keep)
 
     def is_empty(self, root: GapsRoot) -> bool | None:
         if not root.cover.rows.counts[0]:
             return True
         if self._cover.emits_covered:
             return True if not root.cover.partners.counts[0] else None
+        if self._keep is not None:
+            return None
         return False if not root.cover.partners.counts[0] else None
 
     def entries(self, root: GapsRoot) -> int:
@@ -141,8 +169,16 @@ class GapsStage(Defaults):
 
 
 class StretchesCursor(SlotsCursor):
-    """Reads a structure's stretches as rows of the view."""
+    """Reads a structure's stretches as rows of the view. `keep`: which of them; None: all."""
+
+    def __init__(self, cursor: SlotSource, keep: Callable[[Combination], npt.NDArray[np.bool_]] | None = None) -> None:
+        super().__init__(cursor)
+        self._keep = keep
 
     def fill(self, limit: int) -> Combination:
         slots, starts, ends = super().fill(limit)
-        return slots.astype(np.int32), starts, ends
+        rows = slots.astype(np.int32), starts, ends
+        if self._keep is None:
+            return rows
+        those = self._keep(rows)
+        return tuple(one[those] for one in rows)

@@ -27,7 +27,7 @@ class KeyStretches:
         assert query.groups is not None and query.stretches is not None
         self._groups = query.groups
         self.columns = Columns(query, inputs, definitions)
-        function, self._name, of = query.stretches
+        function, self._name, of, _ = query.stretches
         ends = tuple(Output(f"{self._name}_{end}", f"{function}_{end}", None, (of,)) for end in _ENDS)
         self._ends = Projection(replace(query, outputs=ends), definitions)
         self.schema = self._schema()

@@ -41,6 +41,19 @@ def test_sql_and_json_are_one_query(text: str, data: dict[str, Any]) -> None:
     assert sql(text).query == parse_view("v", data, RELATIONS).query
 
 
+def test_conditions_on_stretches() -> None:
+    where = "duration(gaps(b.stay, m.slot)) >= INTERVAL '1 hour' AND (b.vip OR lower(gaps(b.stay, m.slot)) > b.checkin)"
+    found = sql(f"{GAPS} WHERE {where} AND b.floor > 1")
+    assert found.query.stretches is not None and list(map(str, found.query.filters)) == ["b.floor > 1"]
+    assert list(map(str, found.query.stretches.conditions)) == [
+        "(((stretch).end - (stretch).start) >= 3600000000)", "(b.vip OR ((stretch).start > b.checkin))"
+    ]  # fmt: skip
+    assert found.plan.guarantee == "best-effort" and found.plan.notes[-1] == "stretches that WHERE excludes are found first"
+    data = B | {"left": [{"from": {"m": "maintenance"}, "join": JOIN}], "select": ["b.id", {"gaps": ["b.stay", "m.slot"], "as": "free"}]}
+    data["where"] = [{"expression": one} for one in where.split(" AND ")] + [{"column": "b.floor", "op": ">", "value": 1}]
+    assert parse_view("v", data, RELATIONS).query == found.query
+
+
 BY_ROOM = "SELECT b.room, coverage(b.stay) AS busy FROM bookings b GROUP BY b.room"
 KEYED: dict[str, Any] = {"from": {"b": "bookings"}, "select": [{"coverage": ["b.stay"], "as": "busy"}]}
 

@@ -13,13 +13,14 @@ from service.planning.meets import Relations
 from service.planning.plans import pair, selection
 from service.planning.plans.plan import CountedJoin, InnerJoin, Outer, Plan, first_notes, names, no_such_promise, promises, suffix
 from service.query.filters import ordered
-from service.query.model import Query
+from service.query.model import Guarantee, Query
 
 WORDS = "gaps and coverage of one relation's intervals by another's"
 _NULLS = {
     "gaps": "a null matches nothing: a row with a null in a compared column is one gap",
     "coverage": "a null matches nothing: a row with a null in a compared column has no stretch",
 }
+EXCLUDED = "stretches that WHERE excludes are found first"
 _COST = "a change of a partner visits the stretches within it that have rows, and those rows"
 
 
@@ -37,18 +38,20 @@ def make(query: Query, relations: Relations) -> Plan:
     assert support is not None and support.shape == "pair" and alone is not None
     kept = InnerJoin(rows, alone, (0,), ((),)), InnerJoin(join, support, (), ((), ()))
     notes = (*dict.fromkeys(first_notes(query, relations) + first_notes(join, relations)), _NULLS[stretches.function], _COST)
+    guarantee: Guarantee = "best-effort" if stretches.conditions else "delay"
+    notes += (EXCLUDED,) if stretches.conditions else ()
     bounds = {
         "space": "O(n)",
         "update": "O(log n) per stretch with rows within a changed partner, and per stretch that is added or removed",
         "delay": "O(log n)",
     }
     made = Plan(
-        f"{stretches.function}, 1-D, 2 relations{suffix(join, ())}", "event-tree", None, "delay", bounds, notes, "gaps", names(query),
+        f"{stretches.function}, 1-D, 2 relations{suffix(join, ())}", "event-tree", None, guarantee, bounds, notes, "gaps", names(query),
         outer=Outer(kept, (CountedJoin(1, 0),)),
     )  # fmt: skip
     _require_algorithm(query, made)
     if not promises(made, query.guarantee):
-        raise no_such_promise(query, f"{stretches.function}(…)", made, _COST)
+        raise no_such_promise(query, f"{stretches.function}(…)", made, notes[-1])
     return made
 
 
