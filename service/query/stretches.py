@@ -33,6 +33,8 @@ def take(draft: Draft) -> tuple[Draft, Stretches | None]:
     if not mine:
         for function, intervals, _ in draft.of_stretches:
             words = f"{function}({', '.join(map(str, intervals))})"
+            if draft.groups is not None:
+                raise unsupported(f"a condition on {words} with groups", "leave it out, and compare when you read the rows")
             raise unsupported(f"a condition on {words}, which is not in SELECT,", f"select {words} AS a name")
         return draft, None
     first = mine[0]
