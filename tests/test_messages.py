@@ -28,7 +28,7 @@ from tests.service import twin
 from tests.service.access.test_access_token import made
 from tests.service.adhoc.test_statement import names
 from tests.service.definitions import RELATIONS
-from tests.service.query import test_groups, test_joined_columns, test_scope
+from tests.service.query import test_groups, test_joined_columns, test_scope, test_terms
 from tests.service.reading.test_first_rows import SCHEMA
 from tests.service.wire.bookings import changes
 from tests.service.wire.test_json import ROW, post
@@ -162,6 +162,7 @@ READERS: dict[str, Reader] = {
     "views over x, y and z": of_view(test_joined_columns.RELATIONS),
     "views over a and b": of_view(twin.DEFINITIONS),
     "views of groups of bookings": of_view({"bookings": test_groups.BOOKINGS}),
+    "views over t": of_view(test_terms.DEFINITIONS),
     "orders of rows": of_order,
 }
 
