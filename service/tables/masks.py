@@ -19,7 +19,7 @@ from service.query.conditions import ColumnRef, Condition, Either, Holds, column
 from service.query.model import Comparison
 from service.tables.arrow import null_mask
 from service.tables.endpoints import TEXT_OR_BOOL, numbers, sums, sums_of_floats
-from service.tables.values.terms import COMPARED, evaluated
+from service.tables.values.terms import COMPARED, holds
 from service.tables.values.texts import like_mask
 
 Mask = npt.NDArray[np.bool_]
@@ -128,7 +128,7 @@ def _meets(condition: Condition, rows: pa.RecordBatch) -> Mask:
 def holding(condition: Holds, column: Callable[[ColumnRef, str], pa.Array], count: int) -> Mask:
     """bool[count]: where the expression is true. `column`: returns a column, of this kind, as it is sent."""
     kinds = columns_of(condition.term)
-    return _truth(evaluated(condition.term, lambda ref: column(ref, kinds[ref]), count))
+    return holds(condition.term, lambda ref: column(ref, kinds[ref]), count)
 
 
 def _numbers(op: str, values: Values, value: Any) -> Mask:

@@ -7,7 +7,8 @@
 Each step is also a separate kernel, for any number of rows. For a few changes, the calls and the arrays between them cost more than their
 work: with these alone, a change takes 2.4 times as long.
 
-A cell of a key, or a value, is derived from a column's word by its form:
+A cell of a key, or a value, is derived by its form from the word of a column or of a register. Registers have the words that the caller
+computed, and then those of the steps of arithmetic (`expression.steps`):
 
     NULL      whether it is null
     WORD      the word, or 0 for null
@@ -27,6 +28,7 @@ from structures.aggregate.changes import add_versions
 from structures.aggregate.groups import Groups
 from structures.aggregate.layout import INFINITY_BITS, NAN_BITS, SIGN, GroupedColumns, Plan, Store, ordered_bits
 from structures.core.kernel import arrays, compiled, kernel, wide
+from structures.expression.steps import CONSTANT, FROM_INT, LOAD, NULLS, WORDS, result
 from structures.rows.key_counts import KeyUses, count_both
 from structures.rows.key_table import NULLS_A_CELL, RowSet, SlotRows
 from structures.rows.reading import Run, look_alike
@@ -36,7 +38,7 @@ from structures.rows.succession import NewestRows, Slots, Succession, Succession
 
 MOST = 128  # changes: their buffers are allocated in each call
 NULL, WORD, FLOAT, ORDERED = range(4)
-FORM, COLUMN, COMPUTED = range(3)
+FORM, COLUMN, REGISTER = range(3)
 OPERATORS = "=", "!=", "<", "<=", ">", ">="
 
 OFFSETS, INSERTED, SIGNS, EMITTED_VERSIONS, THERE, VERSIONS, STARTS, DELETES, VALUES = range(9)  # lines of `Buffers.numbers`
@@ -45,21 +47,23 @@ CODES, DROPPED, EMITTED_CODES, DELETED, SLOTS, SLOT_LINES = range(6)  # of `Buff
 
 @arrays(Run, "int64[:, :, ::1]")
 class GroupChanges(NamedTuple):
-    """words[k, 0], words[k, 1]: the computed words number k of the row before each change, and of the row after it."""
+    """words[2k, 0], words[2k, 1]: the computed words number k of the row before each change, and of the row after it; words[2k + 1]: 1
+    where they are null."""
 
     run: Run
     words: np.ndarray
 
 
-@arrays("int64[::1]", "int64[:, ::1]", "int64[:, ::1]", "int64[:, ::1]")
+@arrays("int64[::1]", "int64[:, ::1]", "int64[:, ::1]", "int64[:, ::1]", "int64[:, ::1]")
 class Reads(NamedTuple):
     """columns: a change that changes none of them is skipped. keys, values: for each cell of a key, and for each value, its form, its
-    column, and the number of the computed word that replaces the column's (-1: none). having: for each condition on the reported rows of
-    groups the operator, the cell, and the number with which it is compared; a null meets no condition."""
+    column, and the register that is read instead (-1: none). steps: each an operation and its two arguments. having: for each condition on
+    the reported rows of groups the operator, the cell, and the number with which it is compared; a null meets no condition."""
 
     columns: np.ndarray
     keys: np.ndarray
     values: np.ndarray
+    steps: np.ndarray
     having: np.ndarray
 
 
@@ -92,14 +96,15 @@ class Numbers(NamedTuple):
     succeeds: int
 
 
-@arrays("int64[:, ::1]", "int32[:, ::1]", "int64[:, ::1]", "int64[:, ::1]")
+@arrays("int64[:, ::1]", "int32[:, ::1]", "int64[:, ::1]", "int64[:, ::1]", "int64[:, ::1]")
 class Buffers(NamedTuple):
-    """Buffers for the results: lines of numbers and of slots, the cells of keys, and the reported rows of groups."""
+    """Buffers for the results: lines of numbers and of slots, the cells of keys, the reported rows of groups, and a row's registers."""
 
     numbers: np.ndarray
     slots: np.ndarray
     keys: np.ndarray
     rows: np.ndarray
+    registers: np.ndarray
 
 
 class FollowResult(NamedTuple):
@@ -121,13 +126,42 @@ def is_null(cells: Any, columns: int, row: int, column: int) -> bool:
 
 
 @kernel
-def word_of(relation: SlotRows, changes: GroupChanges, read: Any, slot: int, position: tuple[int, int]) -> int:
-    """Return the word that is read of a row. `position`: whether it is the row after the change, and the number of the change."""
-    form, column = read[FORM], read[COLUMN]
-    null = is_null(relation.cells, len(relation.kinds), slot, column)
+def compute(relation: SlotRows, changes: GroupChanges, steps: Any, at: tuple[int, int, int], registers: Any) -> None:
+    """Fill the registers for a row. `at`: its slot, whether it is the row after the change, and the number of the change."""
+    slot, is_inserted, change = at
+    given = len(changes.words) // 2
+    for r in range(given):
+        registers[WORDS, r] = changes.words[2 * r, is_inserted, change]
+        registers[NULLS, r] = changes.words[2 * r + 1, is_inserted, change]
+    for s in range(len(steps)):
+        operation, a, b = steps[s, 0], steps[s, 1], steps[s, 2]
+        if operation == LOAD:
+            word, null = relation.cells[slot, a], is_null(relation.cells, len(relation.kinds), slot, a)
+        elif operation == CONSTANT:
+            word, null = a, b == 1
+        else:
+            word, null = wide(0), registers[NULLS, a] + (operation != FROM_INT) * registers[NULLS, b] > 0
+            if not null:
+                word, null = result(operation, registers[WORDS, a], registers[WORDS, b])
+        registers[WORDS, given + s] = word
+        registers[NULLS, given + s] = null
+
+
+@kernel
+def is_null_in(relation: SlotRows, registers: Any, read: Any, slot: int) -> bool:
+    """Return whether what is read of a row is null."""
+    if read[REGISTER] < 0:
+        return is_null(relation.cells, len(relation.kinds), slot, read[COLUMN])
+    return registers[NULLS, read[REGISTER]] != 0
+
+
+@kernel
+def word_of(relation: SlotRows, registers: Any, read: Any, slot: int) -> int:
+    """Return the word that is read of a row."""
+    form, null = read[FORM], is_null_in(relation, registers, read, slot)
     if form == NULL or null:
         return wide(1 if form == NULL and null else 0)
-    word = relation.cells[slot, column] if read[COMPUTED] < 0 else changes.words[read[COMPUTED], position[0], position[1]]
+    word = relation.cells[slot, read[COLUMN]] if read[REGISTER] < 0 else registers[WORDS, read[REGISTER]]
     if form == FLOAT:
         magnitude = word & ~SIGN
         word = wide(NAN_BITS) if magnitude > INFINITY_BITS else word if magnitude else wide(0)
@@ -169,11 +203,12 @@ def read_rows(relation: SlotRows, changes: GroupChanges, reads: Reads, room: Buf
             if slot < 0:
                 continue
             numbers[OFFSETS, n], numbers[INSERTED, n], numbers[SIGNS, n] = run.offsets[i], is_inserted, 2 * is_inserted - 1
+            compute(relation, changes, reads.steps, (slot, is_inserted, i), room.registers)
             for k in range(len(reads.keys)):
-                room.keys[n, k] = word_of(relation, changes, reads.keys[k], slot, (is_inserted, i))
+                room.keys[n, k] = word_of(relation, room.registers, reads.keys[k], slot)
             for k in range(operands):
-                numbers[VALUES + k, n] = word_of(relation, changes, reads.values[k], slot, (is_inserted, i))
-                numbers[VALUES + operands + k, n] = is_null(relation.cells, len(relation.kinds), slot, reads.values[k, COLUMN])
+                numbers[VALUES + k, n] = word_of(relation, room.registers, reads.values[k], slot)
+                numbers[VALUES + operands + k, n] = is_null_in(relation, room.registers, reads.values[k], slot)
             n += 1
     return n
 
@@ -240,7 +275,7 @@ class GroupedRows:
         reads, newest = self._reads, self._newest
         room = Buffers(
             np.empty((self._lines, n + 1), np.int64), np.empty((SLOT_LINES, 2 * n), np.int32), np.empty((n, len(reads.keys)), np.int64),
-            np.empty((n, groups.width), np.int64),
+            np.empty((n, groups.width), np.int64), np.empty((2, len(changes.words) // 2 + len(reads.steps)), np.int64),
         )  # fmt: skip
         known = Keys(keys.table.entries, keys.table.hashing, keys.stored, keys.slots(), self._counts)
         there = NewestRows(newest.cells, newest.slots(), self._succession)

@@ -33,6 +33,7 @@ SUBJECTS = (
     "service_outer",
     "structure_counted",
     "service_groups",
+    "service_expressions",
     "service_requests",
     "service_query",
     "service_folder",

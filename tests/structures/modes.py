@@ -72,6 +72,7 @@ STRUCTURES = {
             "tests/structures/grouped/test_following.py",
             "tests/structures/grouped/test_joining.py",
             "tests/structures/grouped/test_texts.py",
+            "tests/structures/expression/test_steps.py",
         ),
         "not tens_of_thousands",
         (
@@ -88,6 +89,8 @@ STRUCTURES = {
             Canary("structures.aggregate.values", "is_thin", "lambda tree, block: False"),
             Canary("structures.grouped.texts", "is_less", "lambda stored, a, b: was(stored, b, a)"),
             Canary("structures.grouped.joining", "length_of", "lambda stored, end: was(stored, end) & 15"),
+            Canary("structures.grouped.following", "is_null_in", "lambda relation, registers, read, slot: False"),
+            Canary("structures.expression.steps", "of_ints", "lambda operation, x, y: (was(operation, x, y)[0], False)"),
             Canary("structures.rows.succession", "differ", "lambda emitted, i, cells, slot, shown: True"),
         ),
     ),

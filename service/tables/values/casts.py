@@ -17,36 +17,41 @@ from livejoin.wire.kinds import SENT_TYPES, digits_of
 from service.query.conditions import Term
 from service.query.literals import NUMBER, BadLiteral, value_of
 from service.query.terms import LOCAL
-from service.tables.values.columns import INT64, by_value, days_made, floats, ints, made, nulls
+from service.tables.values.columns import INT64, Values, by_value, days_made, floats, ints, made, nulls
 from service.tables.values.numbers import EXACT, quotient, rounded
 
 
+def between_numbers(term: Term, of: Values) -> Values:
+    """Of numbers, times and bools."""
+    given, wanted = term.args[0].kind, term.kind
+    if given == "float64":
+        found = np.rint(floats(of))
+        outside = ~((found >= -(2.0**63)) & (found < 2.0**63))
+        return made(np.where(outside, 0, found).astype(np.int64), nulls(of) | outside)
+    if given == "date":
+        days = ints(of)
+        outside = (days > INT64.max // DAY) | (days < -(INT64.max // DAY))
+        return made(np.where(outside, 0, days) * DAY, nulls(of) | outside)
+    if wanted == "date":
+        return days_made(ints(of) // DAY, nulls(of))
+    if wanted == "time":
+        return Values(ints(of) % DAY, of.null)
+    values: Any = of.values
+    return Values(values.astype(np.float64 if wanted == "float64" else np.int64, copy=False), of.null)
+
+
 def cast(term: Term, of: pa.Array) -> pa.Array:
+    """From or to decimals and texts."""
     given, wanted = term.args[0].kind, term.kind
     if given == "string":
         return by_value(lambda text: _value(text, wanted), of, SENT_TYPES[wanted])
     if wanted == "string":
         return _texts(given, of)
-    if {given, wanted} == {"timestamp", LOCAL}:  # UTC
-        return of
-    if (given, wanted) == ("float64", "int64"):
-        values = np.rint(floats(of))
-        outside = ~((values >= -(2.0**63)) & (values < 2.0**63))
-        return made(np.where(outside, 0, values).astype(np.int64), nulls(of) | outside, wanted)
-    if given == "date" and wanted in ("timestamp", LOCAL):
-        days = ints(of)
-        outside = (days > INT64.max // DAY) | (days < -(INT64.max // DAY))
-        return made(np.where(outside, 0, days) * DAY, nulls(of) | outside, wanted)
-    if given in ("timestamp", LOCAL):
-        micros, null = ints(of), nulls(of)
-        return days_made(micros // DAY, null) if wanted == "date" else made(micros % DAY, null, wanted)
     if digits_of(given) is not None and wanted == "float64":
         return quotient(of, pa.repeat(pa.scalar(Decimal(1), pa.decimal128(1, 0)), len(of)))
     if digits_of(given) is not None and wanted == "int64":
         return by_value(_as_int, of, pa.int64())
-    if digits_of(wanted) is not None:
-        return _as_decimal(of, wanted)
-    return of.cast(SENT_TYPES[wanted], safe=False)
+    return _as_decimal(of, wanted)
 
 
 def _as_decimal(of: pa.Array, wanted: str) -> pa.Array:

@@ -14,47 +14,89 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from livejoin.wire.kinds import digits_of
-from service.query.conditions import Term
-from service.tables.values.columns import INT64, Floats, Ints, Mask, by_row, days_made, floats, ints, made, nulls, type_of, words
+from service.query.conditions import ColumnRef, Term
+from service.tables.arrow import writable
+from service.tables.values.columns import (
+    INT64,
+    Floats,
+    Mask,
+    Values,
+    by_row,
+    days_made,
+    floats,
+    has_values,
+    ints,
+    made,
+    nulls,
+    repeated,
+    type_of,
+    words,
+)
+from structures.core.kernel import compiled
+from structures.expression import steps
 
 EXACT = Context(prec=80)
+_OPERATIONS = {"+": steps.ADD, "-": steps.SUBTRACT, "*": steps.MULTIPLY, "/": steps.DIVIDE, "%": steps.REMAINDER}
 _TO_WHOLE: dict[str, Callable[[Floats], Floats]] = {"round": np.rint, "trunc": np.trunc, "floor": np.floor, "ceil": np.ceil}
 _MODES = {"round": "half_towards_infinity", "trunc": "towards_zero", "floor": "down", "ceil": "up"}
 
 
-def arithmetic(term: Term, left: pa.Array, right: pa.Array) -> pa.Array:
-    if digits_of(term.kind) is not None:
-        if term.op == "%":
-            return by_row(lambda x, y: EXACT.remainder(x, y) if y else None, type_of(term.kind), left, right)
-        compute = {"+": pc.add, "-": pc.subtract, "*": pc.multiply}[term.op]
-        return compute(left, right).cast(type_of(term.kind))
-    if pa.types.is_decimal(left.type):
+def _of_decimals(term: Term, left: pa.Array, right: pa.Array) -> pa.Array:
+    if term.op == "/":
         return quotient(left, right)
-    null = nulls(left, right)
-    if term.kind == "float64":
-        x, y = floats(left), floats(right)
-        with np.errstate(all="ignore"):
-            if term.op in "/%":
-                null |= y == 0
-                return made(x / y if term.op == "/" else np.fmod(x, y), null, "float64")
-            return made(x + y if term.op == "+" else x - y if term.op == "-" else x * y, null, "float64")
-    values, outside = _of_ints(term.op, ints(left), ints(right))
+    if term.op == "%":
+        return by_row(lambda x, y: EXACT.remainder(x, y) if y else None, type_of(term.kind), left, right)
+    compute = {"+": pc.add, "-": pc.subtract, "*": pc.multiply}[term.op]
+    return compute(left, right).cast(type_of(term.kind))
+
+
+def _arithmetic(term: Term, left: Values, right: Values) -> Values:
+    operation = _OPERATIONS[term.op] + (steps.FLOATS if term.kind == "float64" else 0)
+    x, y = (writable(one.values.view(np.int64), np.int64) for one in (left, right))
+    found, null = np.empty(len(x), np.int64), np.empty(len(x), np.bool_)
+    compiled(steps.results)(operation, x, y, found, null)
     if term.kind == "date":
-        return days_made(np.where(outside, 0, values), null | outside)
-    return made(values, null | outside, term.kind)
+        return days_made(np.where(null, 0, found), nulls(left, right) | null)
+    return made(found.view(np.float64) if term.kind == "float64" else found, null, left.null, right.null)
+
+
+def is_arithmetic(term: Term) -> bool:
+    """Whether the expression can be computed by steps alone."""
+    if not has_values(term.kind) or term.kind == "bool":
+        return False
+    if term.op in ("column", "constant"):
+        return True
+    steps_only = term.op in _OPERATIONS and term.kind != "date" or (term.op, term.kind, term.args[0].kind) == ("cast", "float64", "int64")
+    return steps_only and all(map(is_arithmetic, term.args))
+
+
+def add_steps(found: list[tuple[int, int, int]], term: Term, first: int, place: Callable[[ColumnRef], int]) -> int:
+    """Add the steps of such an expression to those whose results are the registers from `first` on; return the register of its value.
+    `place`: the number of a column in its table."""
+    if term.op == "column":
+        step = steps.LOAD, place(term.value), 0
+    elif term.op == "constant":
+        (word,) = repeated(term.value, term.kind, 1).values.view(np.int64).tolist()
+        step = steps.CONSTANT, word, int(term.value is None)
+    else:
+        a, *other = (add_steps(found, one, first, place) for one in term.args)
+        operation = steps.FROM_INT if term.op == "cast" else _OPERATIONS[term.op] + (steps.FLOATS if term.kind == "float64" else 0)
+        step = operation, a, *(other or (0,))
+    found.append(step)
+    return first + len(found) - 1
 
 
 def quotient(left: pa.Array, right: pa.Array) -> pa.Array:
     """Return the floats next to the exact quotients of decimals; null for a division by zero."""
     more = right.type.scale - left.type.scale
     (x, x_exact), (y, y_exact) = _exact(left, 10 ** max(more, 0)), _exact(right, 10 ** max(-more, 0))
-    null, exact = nulls(left, right) | ((y == 0) & y_exact), x_exact & y_exact
+    null = np.asarray(left.is_null()) | np.asarray(right.is_null()) | ((y == 0) & y_exact)
+    exact = x_exact & y_exact
     with np.errstate(all="ignore"):
         found = x / y
     for at in np.flatnonzero(~exact & ~null).tolist():
         found[at] = Fraction(left[at].as_py()) / Fraction(right[at].as_py())
-    return made(found + 0.0, null, "float64")  # no -0.0
+    return pa.array(found + 0.0, mask=null)  # no -0.0
 
 
 def _exact(decimals: pa.Array, factor: int) -> tuple[Floats, Mask]:
@@ -64,58 +106,29 @@ def _exact(decimals: pa.Array, factor: int) -> tuple[Floats, Mask]:
     return low.astype(np.float64) * float(factor), (high == low >> 63) & (low >= -most) & (low <= most)
 
 
-def _of_ints(op: str, x: Ints, y: Ints) -> tuple[Ints, Mask]:
-    """Return the results, and which of them are invalid: outside of int64, or divided by zero. Quotients are truncated towards zero, as in
-    SQL."""
-    with np.errstate(all="ignore"):
-        if op == "+":
-            found = x + y
-            return found, ((x ^ found) & (y ^ found)) < 0
-        if op == "-":
-            found = x - y
-            return found, ((x ^ y) & (x ^ found)) < 0
-        if op == "*":
-            found = x * y
-            by = np.where(x == 0, 1, x)
-            lowest = ((x == -1) & (y == INT64.min)) | ((y == -1) & (x == INT64.min))
-            return found, (x != 0) & (np.where(lowest, 0, found // by) != y)
-        outside = (y == 0) | ((op == "/") & (x == INT64.min) & (y == -1))
-        by = np.where((y == 0) | (y == -1), 1, y)
-        if op == "%":
-            return np.where(y == -1, 0, np.fmod(x, by)), outside
-        found = x // by
-        found += (x % by != 0) & ((x < 0) != (by < 0))
-        return np.where(y == -1, -x, found), outside
-
-
-def _negative(term: Term, of: pa.Array) -> pa.Array:
-    if term.kind == "int64":
-        values = ints(of)
-        outside = values == INT64.min
-        return made(-np.where(outside, 0, values), nulls(of) | outside, "int64")
-    return pc.negate(of).cast(of.type)
-
-
-def _absolute(term: Term, of: pa.Array) -> pa.Array:
-    if term.kind == "int64":
-        values = ints(of)
-        outside = values == INT64.min
-        return made(np.abs(np.where(outside, 0, values)), nulls(of) | outside, "int64")
-    return pc.abs(of).cast(of.type)
-
-
-def _sign(term: Term, of: pa.Array) -> pa.Array:
-    """Of NaN 0, as in PostgreSQL."""
-    if pa.types.is_decimal(of.type):
-        return pc.sign(of).cast(pa.decimal128(19, 0)).cast(type_of(term.kind))
-    values = floats(of)
-    return made(np.where(np.isnan(values), 0.0, np.sign(values)), nulls(of), "float64")
-
-
-def _rounded(term: Term, of: pa.Array) -> pa.Array:
-    """`round`, `trunc`, `floor` or `ceil`; of decimals to `term.value` digits."""
+def _signed(term: Term, of: Values) -> Values:
+    """`negative` or `abs`; null where it is outside of int64."""
+    change: Callable[[Any], Any] = np.negative if term.op == "negative" else np.abs
     if term.kind == "float64":
-        return made(_TO_WHOLE[term.op](floats(of)), nulls(of), "float64")
+        return Values(change(of.values), of.null)
+    values = ints(of)
+    outside = values == INT64.min
+    return made(change(np.where(outside, 0, values)), outside, of.null)
+
+
+def _sign(term: Term, of: Values) -> Values:
+    """Of NaN 0, as in PostgreSQL."""
+    values = floats(of)
+    return Values(np.where(np.isnan(values), 0.0, np.sign(values)), of.null)
+
+
+def _rounded(term: Term, of: Values) -> Values:
+    """`round`, `trunc`, `floor` or `ceil`."""
+    return Values(_TO_WHOLE[term.op](floats(of)), of.null)
+
+
+def _rounded_decimal(term: Term, of: pa.Array) -> pa.Array:
+    """The same to `term.value` digits."""
     precision, scale = of.type.precision, of.type.scale
     if term.value >= scale:
         return of.cast(type_of(term.kind))
@@ -125,13 +138,13 @@ def _rounded(term: Term, of: pa.Array) -> pa.Array:
     return pc.round(wide, term.value, round_mode=_MODES[term.op]).cast(type_of(term.kind))
 
 
-def _root(term: Term, of: pa.Array) -> pa.Array:
+def _root(term: Term, of: Values) -> Values:
     values = floats(of)
     bad = values < 0
-    return made(np.sqrt(np.where(bad, 0.0, values)), nulls(of) | bad, "float64")
+    return made(np.sqrt(np.where(bad, 0.0, values)), bad, of.null)
 
 
-def _power(term: Term, left: pa.Array, right: pa.Array) -> pa.Array:
+def _power(term: Term, left: Values, right: Values) -> Values:
     """Null for what is no real number, and for a result out of range."""
     x, y = floats(left), floats(right)
     with np.errstate(all="ignore"):
@@ -139,17 +152,23 @@ def _power(term: Term, left: pa.Array, right: pa.Array) -> pa.Array:
         bad = ((x == 0) & (y < 0)) | ((x < 0) & (np.floor(y) != y) & ~np.isnan(y))
         finite = np.isfinite(x) & np.isfinite(y)
         bad |= finite & (np.isinf(found) | ((found == 0) & (x != 0)))
-    return made(found, nulls(left, right) | bad, "float64")
+    return made(found, bad, left.null, right.null)
 
 
-RULES: dict[str, Callable[..., pa.Array]] = {
-    **dict.fromkeys("+-*/%", arithmetic),
+RULES: dict[str, Callable[..., Values]] = {
+    **dict.fromkeys("+-*/%", _arithmetic),
     **dict.fromkeys(("round", "trunc", "floor", "ceil"), _rounded),
-    "negative": _negative,
-    "abs": _absolute,
+    **dict.fromkeys(("negative", "abs"), _signed),
     "sign": _sign,
     "sqrt": _root,
     "power": _power,
+}
+OF_DECIMALS: dict[str, Callable[..., pa.Array]] = {
+    **dict.fromkeys("+-*/%", _of_decimals),
+    **dict.fromkeys(("round", "trunc", "floor", "ceil"), _rounded_decimal),
+    "negative": lambda term, of: pc.negate(of).cast(of.type),
+    "abs": lambda term, of: pc.abs(of).cast(of.type),
+    "sign": lambda term, of: pc.sign(of).cast(pa.decimal128(19, 0)).cast(type_of(term.kind)),
 }
 
 

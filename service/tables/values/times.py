@@ -16,7 +16,7 @@ from livejoin.wire.kinds import sent
 from service.query.conditions import Term
 from service.query.functions.formats import DAYS, MONTHS
 from service.tables.truncation import civil, first_days, trunc_dates, trunc_timestamps
-from service.tables.values.columns import INT64, Ints, Mask, days_made, ints, made, nulls, type_of
+from service.tables.values.columns import INT64, Ints, Mask, Values, arrow, days_made, ints, made, nulls, type_of, values_of
 from service.tables.values.zones import added, from_local, offsets, to_local
 
 _HOUR, _MINUTE, _SECOND = DAY // 24, DAY // 1440, 1_000_000
@@ -60,8 +60,10 @@ def _shown_year(year: Ints) -> Ints:
     return found
 
 
-def _extracted(term: Term, of: pa.Array) -> pa.Array:
-    values, field, kind = ints(of), term.value, term.args[0].kind
+def _extracted(term: Term, column: pa.Array) -> pa.Array:
+    field, kind = term.value, term.args[0].kind
+    of = values_of(column, kind)
+    values = ints(of)
     if kind == "date":
         values = values * (DAY // _SECOND) if field == "epoch" else _of_date(field, values)
     elif kind in ("time", "int64"):
@@ -70,37 +72,37 @@ def _extracted(term: Term, of: pa.Array) -> pa.Array:
         values = _of_day(field, values % DAY)
     elif field != "epoch":
         values = _of_date(field, values // DAY)
-    return sent(made(values, nulls(of), "int64"), type_of(term.kind))
+    return sent(arrow(Values(values, of.null), "int64"), type_of(term.kind))
 
 
-def _truncated(term: Term, of: pa.Array) -> pa.Array:
+def _truncated(term: Term, of: Values) -> Values:
     if term.kind == "date":
-        return made(trunc_dates(term.value, ints(of)), nulls(of), "date")
-    return made(trunc_timestamps(term.value, ints(of)), nulls(of), term.kind)
+        return made(trunc_dates(term.value, ints(of)), nulls(of))
+    return made(trunc_timestamps(term.value, ints(of)), nulls(of))
 
 
-def _truncated_there(term: Term, of: pa.Array) -> pa.Array:
+def _truncated_there(term: Term, of: Values) -> Values:
     """Truncate to a unit of less than a day by the clocks of a zone, whose offset remains."""
     unit, zone = term.value
     micros = ints(of)
     offset = offsets(micros, zone)
     local, outside = added(micros, offset)
-    return made(trunc_timestamps(unit, local) - offset, nulls(of) | outside, term.kind)
+    return made(trunc_timestamps(unit, local) - offset, nulls(of) | outside)
 
 
-def _binned(term: Term, of: pa.Array, origin: pa.Array) -> pa.Array:
+def _binned(term: Term, of: Values, origin: Values) -> Values:
     micros, start = ints(of), ints(origin)
     passed, outside = added(micros, -start)
     found, early = added(micros, -(passed % term.value))
-    return made(found, nulls(of, origin) | outside | early | (start == INT64.min), term.kind)
+    return made(found, nulls(of, origin) | outside | early | (start == INT64.min))
 
 
-def _in_zone(term: Term, of: pa.Array) -> pa.Array:
+def _in_zone(term: Term, of: Values) -> Values:
     found, outside = (to_local if term.op == "to_local" else from_local)(ints(of), term.value)
-    return made(found, nulls(of) | outside, term.kind)
+    return made(found, nulls(of) | outside)
 
 
-def _months_later(term: Term, of: pa.Array) -> pa.Array:
+def _months_later(term: Term, of: Values) -> Values:
     """On the last day of the month if it has no such day."""
     micros = ints(of)
     year, month, day = civil(micros // DAY)
@@ -108,14 +110,14 @@ def _months_later(term: Term, of: pa.Array) -> pa.Array:
     year, month = months // 12, months % 12 + 1
     days = first_days(year, month) + np.minimum(day, _month_length(year, month)) - 1
     outside = (days < INT64.min // DAY + 1) | (days >= INT64.max // DAY)
-    return made(np.where(outside, 0, days) * DAY + micros % DAY, nulls(of) | outside, term.kind)
+    return made(np.where(outside, 0, days) * DAY + micros % DAY, nulls(of) | outside)
 
 
 def _month_length(year: Ints, month: Ints) -> Ints:
     return first_days(year + month // 12, month % 12 + 1) - first_days(year, month)
 
 
-def _made_date(term: Term, *parts: pa.Array) -> pa.Array:
+def _made_date(term: Term, *parts: Values) -> Values:
     year, month, day = (ints(part) for part in parts)
     bad: Mask = (year == 0) | (month < 1) | (month > 12) | (np.abs(year) > _YEARS) | (year == INT64.min)
     year, month = np.where(bad, 1, year + (year < 0)), np.where(bad, 1, month)
@@ -123,14 +125,16 @@ def _made_date(term: Term, *parts: pa.Array) -> pa.Array:
     return days_made(first_days(year, month) + np.where(bad, 0, day) - 1, nulls(*parts) | bad)
 
 
-def _shown(term: Term, of: pa.Array) -> pa.Array:
+def _shown(term: Term, column: pa.Array) -> pa.Array:
     """`to_char`; `term.value`: the parts, each a literal text or (field, format)."""
+    kind = term.args[0].kind
+    of = values_of(column, kind)
     values = ints(of)
-    days, rest = (values, np.zeros_like(values)) if term.args[0].kind == "date" else (values // DAY, values % DAY)
+    days, rest = (values, np.zeros_like(values)) if kind == "date" else (values // DAY, values % DAY)
     columns: list[list[str]] = []
     for part in term.value:
         if isinstance(part, str):
-            columns.append([part] * len(of))
+            columns.append([part] * len(column))
             continue
         field, form = part
         columns.append([form.format(value) for value in _shown_field(field, days, rest)])
@@ -154,13 +158,12 @@ def _shown_field(field: str, days: Ints, rest: Ints) -> list[Any]:
     return list(np.abs(found[field]() if field in found else _of_date(field, days)).tolist())
 
 
-RULES: dict[str, Callable[..., pa.Array]] = {
+RULES: dict[str, Callable[..., Values]] = {
     **dict.fromkeys(("to_local", "from_local"), _in_zone),
     "date_trunc": _truncated,
     "date_trunc_there": _truncated_there,
     "date_bin": _binned,
-    "extract": _extracted,
     "months_later": _months_later,
     "make_date": _made_date,
-    "to_char": _shown,
 }
+TO_ARROW: dict[str, Callable[..., pa.Array]] = {"extract": _extracted, "to_char": _shown}

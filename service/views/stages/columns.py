@@ -17,6 +17,7 @@ import pyarrow.compute as pc
 
 from livejoin.wire.kinds import KEPT_TYPES, decimal_kind, digits_of, kept, sent
 from livejoin.wire.schema import RelationDefinition
+from service.query.conditions import ColumnRef, Term, columns_of
 from service.query.model import Output, Query
 from service.tables.arrow import is_text, null_mask, reader
 from service.tables.domains import Domain
@@ -25,6 +26,10 @@ from service.tables.projection import Projection
 from service.tables.resolution import Slots
 from service.tables.store import Table, pieces
 from service.tables.truncation import trunc_dates, trunc_timestamps
+from service.tables.values.columns import Column as ComputedColumn
+from service.tables.values.columns import Values, of_words
+from service.tables.values.numbers import add_steps, is_arithmetic
+from service.tables.values.terms import computed
 from service.views.deltas import Combination
 from service.views.nulls import loosened
 from service.views.shown import Definitions, ShownAliases
@@ -37,12 +42,13 @@ from structures.rows.key_table import SlotRows
 
 Words = npt.NDArray[np.int64]
 Mask = npt.NDArray[np.bool_]
+Stored = tuple[Words, Mask | None]
 Inserted = tuple[Mask, int]
 """Which rows come, and the version at which the others, which have come before, go."""
 
 _FLOAT, _DATE, _BOOL = pa.float64(), pa.date32(), pa.bool_()
 _SIGN = np.int64(-(2**63))
-_NO_WORDS = np.empty(0, np.int64)
+_NO_WORDS, _NONE_GIVEN = np.empty(0, np.int64), np.zeros((0, 2, 0), np.int64)
 
 
 class StageRows(NamedTuple):
@@ -81,19 +87,6 @@ class References:
             np.add.at(self._counts[index], some, each)
 
 
-class TruncatedColumn(NamedTuple):
-    """The beginnings of the hours, days and so on that the values of a column lie in."""
-
-    name: str
-    unit: str
-    type: pa.DataType
-
-    def of(self, table: Table, slots: Slots) -> Words:
-        """int64[n]: the beginnings for these rows."""
-        words, _ = table.numbers([self.name], slots)
-        return _truncated(self.unit, self.type, words[0])
-
-
 class _Column(NamedTuple):
     """n values of an output: words, or else the array of texts or wide decimals; null: where they are null (None: nowhere)."""
 
@@ -124,15 +117,31 @@ class Columns:
         self.has_texts = any(map(is_text, self._types))  # in the domain
         self.operands: list[tuple[int, int]] = []  # output (of a LISTED one the aggregate), form
         self._texts: dict[int, Domain] = {}  # by number of a CODED, SORTED or LISTED operand
-        self._read: list[tuple[int, list[int], list[str]]] = []  # for each input: its place, its outputs, and their columns
-        for position, input in enumerate(inputs):
-            given = [(at, one.column) for at, one in enumerate(query.outputs) if one.column is not None and self._is_number(at)]
-            mine = [(at, ref.column) for at, ref in given if ref.alias == input.alias and input.alias not in query.optional]
-            if mine:
-                self._read.append((position, [at for at, _ in mine], [name for _, name in mine]))
-        numbers = {at for _, outputs, _ in self._read for at in outputs}
-        self._others = [at for at in range(len(query.outputs)) if at not in numbers]
+        readable = {input.alias for input in inputs} - set(query.optional)
+
+        def is_number(ref: ColumnRef) -> bool:
+            return ref.alias in readable and not is_text(KEPT_TYPES[by_alias[ref.alias].column(ref.column).kind])
+
+        self._plain = {at: one.column for at, one in enumerate(query.outputs) if one.column is not None and is_number(one.column)}
+        are_words = [not is_text(type_) and not wide.is_wide(type_) for type_ in self.schema.types]
+        terms = {at: one.term for at, one in enumerate(query.outputs) if one.term is not None and are_words[at]}
+        self._terms = {at: term for at, term in terms.items() if all(map(is_number, columns_of(term)))}
+        self._kinds = {ref: kind for term in self._terms.values() for ref, kind in columns_of(term).items()}
+        self._read = self._reads_of([*self._plain.values(), *self._kinds])
+        self._others = [at for at in range(len(query.outputs)) if at not in self._plain and at not in self._terms]
         self._arrow = self._parts.only([self.schema.field(at).name for at in self._others])
+        self._truncated = [(k, column.trunc) for k, column in enumerate(self._columns) if column.trunc is not None]
+        of_truncated = {self._columns[k].of for k, _ in self._truncated}
+        self._given = {  # to a kernel, which computes the others
+            at: term for at, term in self._terms.items() if at in of_truncated or not is_arithmetic(term)
+        }
+        refs = [self._plain[at] for at in of_truncated if at in self._plain]
+        self._given_of = self._reads_of([*(ref for term in self._given.values() for ref in columns_of(term)), *refs])
+
+    def _reads_of(self, refs: Sequence[ColumnRef]) -> list[tuple[int, list[ColumnRef], list[str]]]:
+        """Return for each input its place and which of these columns, of numbers, it has."""
+        mine = [(position, [ref for ref in dict.fromkeys(refs) if ref.alias == input.alias]) for position, input in enumerate(self._inputs)]
+        return [(position, some, [ref.column for ref in some]) for position, some in mine if some]
 
     def follow(self, definitions: Definitions) -> None:
         """Adopt the present definitions of the relations."""
@@ -146,34 +155,55 @@ class Columns:
 
     @property
     def are_numbers(self) -> bool:
-        """Whether only columns of numbers are read, and there are grouping columns."""
+        """Whether only numbers are read, and computed of numbers, and there are grouping columns."""
         return not self._others and len(self._columns) > 0
-
-    def _is_number(self, output: int) -> bool:
-        return not is_text(self.schema.field(output).type)
-
-    @property
-    def truncated(self) -> list[TruncatedColumn]:
-        """The grouping columns that are computed."""
-        outputs, both = self._query.outputs, zip(self._columns, self._types, strict=True)
-        given = ((outputs[column.of].column, column.trunc, type_) for column, type_ in both)
-        return [TruncatedColumn(ref.column, trunc, type_) for ref, trunc, type_ in given if ref is not None and trunc is not None]
 
     def reads(self, table: Table, varying: Sequence[str], having: Sequence[tuple[int, int, int]]) -> Reads:
         """Describe for a kernel how to read the columns if `are_numbers`, from the only relation. varying: columns of it, one of which
         differs; having: as in the kernel."""
-        of = [table.positions_of([output.column.column]).item() for output in self._query.outputs if output.column is not None]
-        keys, computed = list[tuple[int, int, int]](), 0
-        for column, type_, null in zip(self._columns, self._types, self.nullable, strict=True):
+        def place(ref: ColumnRef) -> int:
+            return int(table.positions_of([ref.column]).item())
+
+        number = {at: k for k, at in enumerate([*self._given, *(-1 - k for k, _ in self._truncated)])}
+        first, steps = len(number), list[tuple[int, int, int]]()
+        for at, term in self._terms.items():
+            if at not in number:
+                number[at] = add_steps(steps, term, first, place)
+
+        def read(form: int, output: int, computed: int) -> tuple[int, int, int]:
+            column = self._query.outputs[output].column
+            return form, -1 if column is None else place(column), number.get(computed, -1)
+
+        keys = list[tuple[int, int, int]]()
+        for k, (column, type_, null) in enumerate(zip(self._columns, self._types, self.nullable, strict=True)):
+            computed = column.of if column.trunc is None else -1 - k
             if null:
-                keys.append((following.NULL, of[column.of], -1))
-            keys.append((following.FLOAT if type_ == _FLOAT else following.WORD, of[column.of], -1 if column.trunc is None else computed))
-            computed += column.trunc is not None
+                keys.append(read(following.NULL, column.of, computed))
+            keys.append(read(following.FLOAT if type_ == _FLOAT else following.WORD, column.of, computed))
         values = [
-            (following.ORDERED if form == ORDERED and self.schema.field(output).type == _FLOAT else following.WORD, of[output], -1)
+            read(following.ORDERED if form == ORDERED and self.schema.field(output).type == _FLOAT else following.WORD, output, output)
             for output, form in self.operands
         ]
-        return Reads(table.positions_of(varying), *(np.array(some, np.int64).reshape(-1, 3) for some in (keys, values, having)))
+        return Reads(table.positions_of(varying), *(np.array(some, np.int64).reshape(-1, 3) for some in (keys, values, steps, having)))
+
+    def computed(self, old: Slots, new: Slots) -> Words:
+        """int64[2k, 2, n]: what a kernel is given of the rows at these slots, in the order of `reads`: words, and 1 where they are null."""
+        if not self._given and not self._truncated:
+            return _NONE_GIVEN
+        slots = np.maximum(np.concatenate((old, new)), 0)
+        read = self._gathered(self._given_of, (slots,))
+        columns = self._computed(self._given, read, len(slots)) if self._given else {}
+        found: list[Stored] = [column[:2] for column in columns.values()]
+        for k, unit in self._truncated:
+            of = self._columns[k].of
+            words, null = columns[of][:2] if of in columns else read[self._plain[of]]
+            found.append((_truncated(unit, self._types[k], words), null))
+        given = np.zeros((2 * len(found), len(slots)), np.int64)
+        for k, (words, null) in enumerate(found):
+            given[2 * k] = words
+            if null is not None:
+                given[2 * k + 1] = null
+        return given.reshape(-1, 2, len(old))
 
     def operand(self, output: int, form: int) -> int:
         """Return the number of this operand, adding it if needed."""
@@ -208,8 +238,8 @@ class Columns:
         return StageRows(np.concatenate([part.codes for part in parts]), values, nulls, texts)
 
     def _read_some(self, rows: Combination, inserted: Inserted | None) -> StageRows:
-        computed = map(_of_arrow, self._arrow.rows(rows).columns)
-        return self._of_columns(len(rows[0]), self._numbers(rows) | dict(zip(self._others, computed, strict=True)), inserted)
+        others = map(_of_arrow, self._arrow.rows(rows).columns)
+        return self._of_columns(len(rows[0]), self._numbers(rows) | dict(zip(self._others, others, strict=True)), inserted)
 
     def release(self, read: StageRows, those: Mask, version: int) -> None:
         """Drop a reference to the codes of each of these rows."""
@@ -292,12 +322,22 @@ class Columns:
             domain.check()
 
     def _numbers(self, rows: Combination) -> dict[int, _Column]:
-        """Read the outputs that are columns of numbers from their tables."""
-        found: dict[int, _Column] = {}
-        for position, outputs, names in self._read:
+        """Read the outputs that are numbers, and computed of numbers, from their tables."""
+        found = self._gathered(self._read, rows)
+        return {at: _Column(*found[ref]) for at, ref in self._plain.items()} | self._computed(self._terms, found, len(rows[0]))
+
+    def _gathered(self, read: Sequence[tuple[int, list[ColumnRef], list[str]]], rows: Combination) -> dict[ColumnRef, Stored]:
+        """Return words, and where they are null."""
+        found: dict[ColumnRef, Stored] = {}
+        for position, refs, names in read:
             words, nulls = self._inputs[position].relation.table.numbers(names, rows[position])
-            found.update(zip(outputs, map(_Column, words, nulls), strict=True))
+            found.update(zip(refs, zip(words, nulls, strict=True), strict=True))
         return found
+
+    def _computed(self, terms: Mapping[int, Term], found: Mapping[ColumnRef, Stored], count: int) -> dict[int, _Column]:
+        """Compute outputs of these columns."""
+        given = {ref: of_words(*stored, self._kinds[ref]) for ref, stored in found.items() if ref in self._kinds}
+        return {at: _of_values(computed(term, given.__getitem__, count)) for at, term in terms.items()}
 
     def _of_columns(self, n: int, columns: Mapping[int, _Column], inserted: Inserted | None) -> StageRows:
         codes = np.zeros(n, np.int32)
@@ -391,6 +431,13 @@ def _sent(type_: pa.DataType, column: _Column) -> pa.Array:
         return column.text
     found = _to_arrow(_kept_type(type_), column.words)
     return sent(found if column.null is None else pc.if_else(pa.array(column.null), pa.scalar(None, found.type), found), type_)
+
+
+def _of_values(column: ComputedColumn) -> _Column:
+    if not isinstance(column, Values):
+        return _of_arrow(column)
+    values: Any = column.values
+    return _Column(values.view(np.int64) if values.dtype == np.float64 else np.asarray(values, np.int64), column.null)
 
 
 def _kept_type(type_: pa.DataType) -> pa.DataType:

@@ -1,5 +1,5 @@
 """Follow few changed rows of one relation into groups by one kernel call (`structures.grouped`), where all columns read are numbers.
-Computed columns, such as the beginning of a month, are computed before the call."""
+Computed ones, such as the beginning of a month, are computed before the call."""
 
 from __future__ import annotations
 
@@ -13,8 +13,6 @@ from structures.aggregate.groups import Groups
 from structures.grouped.following import MOST, FollowResult, GroupChanges, GroupedRows
 from structures.rows.reading import Run
 
-_NO_WORDS = np.zeros((0, 2, 0), np.int64)
-
 
 class GroupFollower:
     """Follows changes for one view. Used by the writer."""
@@ -24,7 +22,7 @@ class GroupFollower:
         columns, domain = table.columns, table.columns.domain
         assert domain is not None
         self._relation, self._table, self._domain = input.relation, table, domain
-        self._computed = columns.truncated
+        self._columns = columns
         having = table.plain_conditions()
         self._succeeds = having is not None
         reads = columns.reads(input.relation.table, input.varying, having or [])
@@ -36,11 +34,7 @@ class GroupFollower:
         if len(run.old) > MOST:
             return None
         old, new = writable(run.old, np.int32), writable(run.new, np.int32)
-        words = _NO_WORDS
-        if self._computed:
-            slots = np.maximum(np.concatenate((old, new)), 0)
-            words = np.stack([one.of(self._relation.table, slots) for one in self._computed]).reshape(len(self._computed), 2, -1)
-        changes = GroupChanges(Run(run.offsets, old, new), words)
+        changes = GroupChanges(Run(run.offsets, old, new), self._columns.computed(old, new))
         stored = self._relation.table.store.stored
 
         def count(known: int) -> tuple[FollowResult | None, Slots]:

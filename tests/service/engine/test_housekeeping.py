@@ -109,7 +109,7 @@ def test_a_checkpoint_of_the_log_is_a_piece(engine: Instance, monkeypatch: pytes
 
 
 def test_the_slots_of_a_truncate_are_freed_in_pieces(engine: Instance, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("service.tables.store._LOOKED_AT", 50)
+    monkeypatch.setattr("service.tables.store.LOOKED_AT", 50)
     monkeypatch.setattr("service.engine.writer._PIECE", 0.0)
     engine.apply(batch(("upsert", "a", rows_of(0, 1000, tag="t")), ("upsert", "b", rows_of(0, 1))))
     kept = [engine.relation("a").table._rows.kept]

@@ -172,6 +172,13 @@ def test_results_that_postgresql_has(expression: str, shown: Any) -> None:
     assert found == shown and type(found) is type(shown)
 
 
+def test_nan_divided_by_zero_is_nan() -> None:
+    view = parse_view("v", {"sql": "SELECT f / sign(f - f) AS x FROM t"}, {"t": T})
+    batch = pa.RecordBatch.from_pylist([dict.fromkeys(T.arrow_schema().names) | {"id": 1, "f": float("nan")}], schema=T.arrow_schema())
+    (found,) = Projection(view.query, {"t": T}).rows({"t": batch}).column(0).to_pylist()
+    assert found != found
+
+
 def test_a_text_that_is_too_long_is_null() -> None:
     doubled = "t"
     for _ in range(5):

@@ -281,7 +281,8 @@ def test_as_the_twin(machine, monkeypatch):
         monkeypatch.setattr(f"structures.rows.key_table.{name}", value)
     monkeypatch.setattr("structures.rows.rows.HEAP_WORTH_REWRITING", 32)
     monkeypatch.setattr("structures.rows.rows._REWRITTEN_AT_ONCE", 40)
-    monkeypatch.setattr("service.tables.store._LOOKED_AT", PIECE)
+    for module in ("store", "domains"):
+        monkeypatch.setattr(f"service.tables.{module}.LOOKED_AT", PIECE)
     run_state_machine_as_test(
         machine,
         settings=settings(max_examples=60 if JIT else 8, stateful_step_count=30, deadline=None, print_blob=True,

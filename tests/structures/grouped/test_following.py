@@ -12,6 +12,7 @@ from structures.aggregate import layout
 from structures.aggregate.groups import Groups, Step
 from structures.aggregate.layout import NAN_BITS, GroupedColumns, ordered_bits
 from structures.core.reserve import reserve
+from structures.expression.steps import CONSTANT, LOAD, MULTIPLY
 from structures.grouped.following import FLOAT, NULL, OPERATORS, ORDERED, WORD, GroupChanges, GroupedRows, Reads
 from structures.rows.key_counts import KeyCounts
 from structures.rows.key_table import FLOAT as FLOAT_KIND
@@ -24,8 +25,8 @@ COLUMNS = 4  # key, a number, a float, another one; all but the key may be null
 WIDTH = 5  # of a row of a group: its code, COUNT(*), SUM of the number, MAX of the float, null bits
 FLOATS = [0.0, -0.0, 1.5, -2.5, float("nan"), -float("nan"), float("inf")]
 READS = Reads(
-    np.array([1, 2]), np.array([[NULL, 1, -1], [WORD, 1, 0], [NULL, 2, -1], [FLOAT, 2, -1]]), np.array([[WORD, 1, -1], [ORDERED, 2, -1]]),
-    np.zeros((0, 3), np.int64),
+    np.array([1, 2]), np.array([[NULL, -1, 0], [WORD, -1, 0], [NULL, 2, -1], [FLOAT, 2, -1]]), np.array([[WORD, -1, 3], [ORDERED, 2, -1]]),
+    np.array([[LOAD, 1, 0], [CONSTANT, 2, 0], [MULTIPLY, 1, 2]]), np.zeros((0, 3), np.int64),
 )  # fmt: skip
 HAVING = [[(1, 1, 2)], [(3, 2, 5)], [(5, 1, 2), (2, 2, 20)], [(0, 1, 1)], [(4, 2, -3)]]  # operator, cell, number
 
@@ -91,22 +92,24 @@ class Relation:
             new.append(int(after))
         return Run(np.array(offsets), np.array(old, np.int32), np.array(new, np.int32))
 
-    def half(self, slots: np.ndarray) -> np.ndarray:
-        """What is computed of the number."""
-        return self.rows.cells[np.maximum(slots, 0), 1] // 2
+    def half(self, *slots: np.ndarray) -> np.ndarray:
+        """What is computed of the number, and whether it is null: also where the number is 5."""
+        cells = self.rows.cells[np.maximum(np.stack(slots), 0)]
+        return np.stack([cells[..., 1] // 2, (cells[..., 4] >> 1 & 1) | (cells[..., 1] == 5)])
 
 
 def by_steps(of: Kept, relation: Relation, version: int, run: Run, having: list[tuple[int, int, int]]) -> VersionSlots:
     """As the module's other kernels do, one by one."""
     moved = relation.rows.differing(READS.columns, run)
     cells = relation.rows.cells[moved.slots]
+    half, no_half = relation.half(moved.slots)[:, 0]
     no_number, no_float = cells[:, 4] >> 1 & 1, cells[:, 4] >> 2 & 1
     plain = np.where(np.isnan(cells[:, 2].view(np.float64)), NAN_BITS, np.where(cells[:, 2].view(np.float64) == 0, 0, cells[:, 2]))
-    keys = np.stack([no_number, np.where(no_number, 0, cells[:, 1] // 2), no_float, np.where(no_float, 0, plain)], axis=1)
+    keys = np.stack([no_half, np.where(no_half, 0, half), no_float, np.where(no_float, 0, plain)], axis=1)
     given = RowSet(of.keys.kinds, of.keys.key, np.ascontiguousarray(keys), np.zeros(1, np.int64), np.frombuffer(b"", np.uint8))
     codes, dropped = of.keys.enter_used(version, given, of.counts.counts, moved.is_inserted)
     of.keys.retire(version, dropped)
-    values = np.stack([cells[:, 1], np.array([ordered_bits(np.int64(one)) for one in cells[:, 2].tolist()], np.int64)])
+    values = np.stack([2 * cells[:, 1], np.array([ordered_bits(np.int64(one)) for one in cells[:, 2].tolist()], np.int64)])
     signs = np.where(moved.is_inserted, 1, -1).astype(np.int8)
     rows = GroupedColumns(codes, signs, np.ascontiguousarray(values), np.stack([no_number, no_float]).astype(np.uint8))
     emitted_codes, numbers, emitted = of.groups.add_in_order(rows, moved.offsets)
@@ -129,7 +132,7 @@ def test_one_call_does_what_the_steps_do(seed: int) -> None:
     changed = 0
     for turn in range(1, 40):
         run = relation.change(turn, rng.randrange(1, 20))
-        words = np.stack([relation.half(run.old), relation.half(run.new)]).reshape(1, 2, -1)
+        words = relation.half(run.old, run.new)
         assert grouped.has_room(len(run.old))
         followed = grouped.follow((turn, turn), relation.rows.stored, GroupChanges(run, words), True)
         one.keys.retire(turn, followed.dropped)
@@ -163,7 +166,7 @@ def test_told_alone_the_rows_of_groups_stay() -> None:
     relation, one, other = Relation(rng), kept(), kept()
     grouped = GroupedRows(one.keys, one.counts.counts, one.groups, one.rows, one.succession, READS)
     run = relation.change(1, 20)
-    words = np.stack([relation.half(run.old), relation.half(run.new)]).reshape(1, 2, -1)
+    words = relation.half(run.old, run.new)
     followed = grouped.follow((1, 1), relation.rows.stored, GroupChanges(run, words), False)
     emitted = followed.found
     assert isinstance(emitted, SuccessionRows) and followed.lost == followed.new == one.rows.used == 0

@@ -27,6 +27,7 @@ from tests.service.views.test_random_sql import Added
 _X = {"from": {"x": "a"}}
 _ALL = TwinView([("x", "a")], _X, lambda x: True, lambda x: x, [])
 _SOME = TwinView([("x", "a")], _X | {"where": [{"column": "x.tag", "op": "!=", "value": "w"}]}, lambda x: x["tag"] != "w", lambda x: x, [])
+_COMPUTED = TwinView([("x", "a")], {}, lambda x: True, lambda x: x, [])
 
 
 def _of(alias: int, column: str) -> Any:
@@ -88,6 +89,19 @@ SINGLE = {
     "hourly": GroupedView(
         _ALL, {"group": [{"trunc": "hour", "of": "x.starts", "as": "h"}], "aggregate": _aggregate(("count", "*"))}, [_hour],
         [("count", None)],
+    ),
+    "computed": GroupedView(  # by one call, with words and nulls that it is given
+        _COMPUTED,
+        {"sql": "SELECT x.floor % 2 AS p, date_trunc('hour', x.starts + INTERVAL '40' MINUTE) AS h, SUM(x.id * x.floor) AS s, "
+            "MAX(x.weight * -2) AS m, COUNT(x.floor / x.id) AS c, AVG(CASE WHEN x.floor > 1 THEN x.id ELSE x.floor END) AS a FROM a x "
+            "GROUP BY x.floor % 2, date_trunc('hour', x.starts + INTERVAL '40' MINUTE)"},
+        [lambda x: None if x["floor"] is None else x["floor"] % 2, lambda x: truncated("hour", x["starts"] + 40 * 60_000_000)],
+        [
+            ("sum", lambda x: None if x["floor"] is None else x["id"] * x["floor"]),
+            ("max", lambda x: None if x["weight"] is None else x["weight"] * -2),
+            ("count", lambda x: x["floor"] if x["id"] else None),
+            ("avg", lambda x: x["id"] if x["floor"] is not None and x["floor"] > 1 else x["floor"]),
+        ],
     ),
     "spread": GroupedView(
         _ALL,

@@ -1,0 +1,1 @@
+"""Arithmetic over the numbers of a row. Start with `steps.result`."""
