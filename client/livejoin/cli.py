@@ -21,6 +21,8 @@ from livejoin.wire.wording import instead
 OWN = {
     "load": "load files into a relation (Parquet, Arrow, CSV, JSON lines)",
     "view": "register a view",
+    "apply": "make the definitions of a service those of a folder",
+    "dump": "write the definitions of a service to a folder",
     "drop": "drop a view or a relation",
     "explain": "show the plan of a view without registering it",
     "rows": "print the rows of a view or relation",

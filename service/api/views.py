@@ -176,7 +176,7 @@ async def delete_view(request: ServiceRequest, name: ViewName) -> Response:
     summary="Show the plan of a definition, the alternatives, properties of a natural join, and measurements of live views",
     openapi_extra=_BODY,
     responses={
-        **answer(200, "the plans", json_content(answers.Explanation, {"plan": PLAN, "alternatives": [OTHER_PLAN]})),
+        **answer(200, "the plans", json_content(answers.Explanation, {"plan": PLAN, "alternatives": [OTHER_PLAN], "reads": []})),
         **failures(*_REFUSALS),
     },
 )
@@ -223,11 +223,21 @@ def _explain(engine: Instance, token: AccessToken, data: dict[str, Any]) -> dict
             natural = natural_json(view.query, view.relations, counted(view.query))
     finally:
         engine.versions.release(pin)
-    explained: dict[str, Any] = {"plan": view.plan.to_json(), "alternatives": [plan.to_json() for plan in others]}
+    explained: dict[str, Any] = {
+        "plan": view.plan.to_json(), "alternatives": [plan.to_json() for plan in others], "reads": [*view.reads],
+    }  # fmt: skip
     if natural is not None:
         explained["natural"] = natural
     seen = [one for name, one in sorted(engine.views.items()) if token.covers_view(name)]
-    live = [one for one in seen if one.state == "live" and one.view.stated == view.stated]
+    live = [one for one in seen if one.state == "live" and _is_same(engine, one, view)]
     if live:  # only then: a definition's guarantees need no view
         explained["measured"] = {one.name: one.statistics() for one in live}
     return explained
+
+
+def _is_same(engine: Instance, live: LiveView, view: View) -> bool:
+    """Return whether a definition is that of a live view, whose names mean what they meant when it was registered."""
+    before, now = live.view.relations, view.relations
+    if before.keys() == now.keys() and before != now:  # a relation has been extended
+        return engine.is_as_registered(live, view.definition)
+    return live.view.stated == view.stated

@@ -336,7 +336,7 @@ class Engine(ABC):
         Problems: those of `parse_view`; by the future `definition-differs`, `too-many`, `no-room`.
         """
         known = self._state.views.get(name)
-        if known is not None and self._is_as_registered(known, data):
+        if known is not None and self.is_as_registered(known, data):
             same: Future[tuple[LiveView, Future[None] | None]] = Future()
             same.set_result((known, None))
             return same
@@ -448,7 +448,7 @@ class Engine(ABC):
         counted = partial(estimates_of, relations=relations, version=version)
         return parse_view(name, data, definitions, counted, limits=self.limits, views=self._state.view_sources)
 
-    def _is_as_registered(self, known: LiveView, data: dict[str, Any]) -> bool:
+    def is_as_registered(self, known: LiveView, data: dict[str, Any]) -> bool:
         """Whether a definition gives the same view, under the definitions that its relations had when it was registered."""
         definitions = {name: relation.definition for name, relation in self._state.relations.items()} | known.view.relations
         try:

@@ -192,7 +192,8 @@ def _strictness(x: Interval, y: Interval) -> tuple[bool, bool] | None:
 
 def check_relation(name: str, relations: Mapping[str, RelationDefinition], views: Iterable[str] = ()) -> None:
     if name not in relations:
-        raise Problem("unknown-relation", f"there is no relation or view {name}{_instead(name, [*relations, *views])}")
+        detail = f"there is no relation or view {name}{_instead(name, [*relations, *views])}"
+        raise Problem("unknown-relation", detail, relation=name)
 
 
 def _instead(name: str, names: Iterable[str], others: Iterable[str] = ()) -> str:

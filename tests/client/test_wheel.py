@@ -101,6 +101,8 @@ def test_commands_without_the_service(wheel: Path, tmp_path: Path, server: Serve
         (["query", "SELECT count(*) AS n FROM stays"], '{"n":2}'),
         (["top", "--interval", "0.1"], "clashes"),
         (["backup", str(tmp_path / "backup")], "backup     "),
+        (["dump", str(tmp_path / "definitions")], "1 relation, 1 view"),
+        (["apply", str(tmp_path / "definitions")], "nothing to do"),
         (["drop", "view", "clashes"], "clashes"),
         (["--version"], f"livejoin {livejoin.__version__}"),
     ):

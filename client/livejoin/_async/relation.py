@@ -50,13 +50,18 @@ class AsyncRelation(AsyncReadings):
         columns: Mapping[str, str | Mapping[str, Any]] | Iterable[Mapping[str, Any]],
         key: str | Sequence[str],
         intervals: Mapping[str, Interval] | None = None,
+        retain: tuple[str, str] | None = None,
     ) -> Self:
         """Register it; the same definition again changes nothing. Raises DefinitionDiffers, BadDefinition.
 
         columns: type by name, or more than the type: `{"ends": {"type": "timestamp", "nullable": True}}`.
         intervals: by name `("starts", "ends")`, `("starts", "ends", "[]")`, a column for a point, or the JSON form.
+        retain: as of `patch`; None accepts any that an existing relation has.
         """
-        self._known = await self._http.json("PUT", self._path, relation_definition(columns, key, intervals))
+        form = relation_definition(columns, key, intervals)
+        if retain is not None:
+            form["retain"] = _retention(retain)
+        self._known = await self._http.json("PUT", self._path, form)
         return self
 
     async def get(self) -> dict[str, Any]:
@@ -194,7 +199,7 @@ class AsyncRelation(AsyncReadings):
             "nullable": list(nullable),
         }
         if retain != "as it is":
-            form["retain"] = None if retain is None else {"column": retain[0], "for": retain[1]}
+            form["retain"] = None if retain is None else _retention(retain)
         return await self._http.json("PATCH", self._path, form, params={"dry_run": "true"} if dry_run else {})
 
     async def truncate(self) -> Receipt:
@@ -225,6 +230,10 @@ class AsyncRelation(AsyncReadings):
                 error.errors = [shifted(bad, first) for bad in error.errors]
             raise
         return total
+
+
+def _retention(retain: tuple[str, str]) -> dict[str, str]:
+    return {"column": retain[0], "for": retain[1]}
 
 
 @contextmanager

@@ -51,13 +51,18 @@ class Relation(Readings):
         columns: Mapping[str, str | Mapping[str, Any]] | Iterable[Mapping[str, Any]],
         key: str | Sequence[str],
         intervals: Mapping[str, Interval] | None = None,
+        retain: tuple[str, str] | None = None,
     ) -> Self:
         """Register it; the same definition again changes nothing. Raises DefinitionDiffers, BadDefinition.
 
         columns: type by name, or more than the type: `{"ends": {"type": "timestamp", "nullable": True}}`.
         intervals: by name `("starts", "ends")`, `("starts", "ends", "[]")`, a column for a point, or the JSON form.
+        retain: as of `patch`; None accepts any that an existing relation has.
         """
-        self._known = self._http.json("PUT", self._path, relation_definition(columns, key, intervals))
+        form = relation_definition(columns, key, intervals)
+        if retain is not None:
+            form["retain"] = _retention(retain)
+        self._known = self._http.json("PUT", self._path, form)
         return self
 
     def get(self) -> dict[str, Any]:
@@ -195,7 +200,7 @@ class Relation(Readings):
             "nullable": list(nullable),
         }
         if retain != "as it is":
-            form["retain"] = None if retain is None else {"column": retain[0], "for": retain[1]}
+            form["retain"] = None if retain is None else _retention(retain)
         return self._http.json("PATCH", self._path, form, params={"dry_run": "true"} if dry_run else {})
 
     def truncate(self) -> Receipt:
@@ -226,6 +231,10 @@ class Relation(Readings):
                 error.errors = [shifted(bad, first) for bad in error.errors]
             raise
         return total
+
+
+def _retention(retain: tuple[str, str]) -> dict[str, str]:
+    return {"column": retain[0], "for": retain[1]}
 
 
 @contextmanager

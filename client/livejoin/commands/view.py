@@ -20,7 +20,7 @@ def main(arguments: list[str]) -> int:
     args = parser.parse_args(arguments)
     definition = read_definition(args.sql, args.file)
     with connect(args) as client:
-        view = client.view(args.name, definition=definition, wait=False).wait_until_live(_Progress(args.name))
+        view = client.view(args.name, definition=definition, wait=False).wait_until_live(BuildProgress(args.name))
     plan = view["plan"]
     print(f"{view['name']} is live at version {view['version']}: {plan['class']}, by {plan['algorithm']}, {plan['guarantee']}")
     return 0
@@ -49,7 +49,7 @@ def read_definition(sql: str | None, file: Path | None) -> dict[str, Any]:
     return definition
 
 
-class _Progress:
+class BuildProgress:
     """Reports the progress of a view's build, in steps of a tenth."""
 
     def __init__(self, name: str) -> None:

@@ -178,6 +178,7 @@ class NaturalJoin(Body):
 class Explanation(Body):
     plan: Plan = Field(description="the plan that a registration would choose")
     alternatives: list[Plan] = Field(description="the plans of the other algorithms that are correct for the view")
+    reads: list[Name] = Field(description="the views that the definition names")
     natural: NaturalJoin | Absent = Field(None, description="properties of a join on equalities only")
     measured: dict[str, Statistics] | Absent = Field(None, description="live views with this definition, by name")
 

@@ -68,6 +68,6 @@ class Complaints(ABC):
             return
         problems = list(self._noted.values())
         if len(problems) > 1:
-            places = [{name: one.extensions[name] for name in ("position",) if name in one.extensions} for one in problems]
-            problems[0].extensions["complaints"] = [{"detail": one.detail, **place} for one, place in zip(problems, places, strict=True)]
+            more = [{name: one.extensions[name] for name in ("position", "relation") if name in one.extensions} for one in problems]
+            problems[0].extensions["complaints"] = [{"detail": one.detail, **its} for one, its in zip(problems, more, strict=True)]
         raise problems[0]
