@@ -196,9 +196,11 @@ def told(error: livejoin.Problem, pending: Iterable[str] = ()) -> str:
     found = list[str]()
     for one in error.complaints or [error.document]:
         position, detail = one.get("position"), f"{one.get('detail') or error}"
-        if one.get("relation") not in pending:
-            is_placed = isinstance(position, dict) and "(line " not in detail
-            found.append(f"line {position['line']}, column {position['column']}: {detail}" if is_placed else detail)
+        if one.get("relation", "") in pending:
+            continue
+        if isinstance(position, dict) and "(line " not in detail:
+            detail = f"line {position['line']}, column {position['column']}: {detail}"
+        found.append(detail)
     return "; ".join(found)
 
 
