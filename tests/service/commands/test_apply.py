@@ -262,7 +262,7 @@ REFUSED = {
     "views/e.sql": ("SELECT d.n FROM d", None),
     "views/f.json": ({"from": {"s": "stays"}, "where": [{"column": "s.no", "op": "is_null"}]}, "f.json: where.0.column: stays has no column no; "),
     "views/g.sql": ("SELECT * FROM g", None),
-    "views/h.sql": ("SELECT id FROM g UNION SELECT no FROM stays s", "h.sql: line 1, column 31: no relation of the view has a col"),
+    "views/h.sql": ("SELECT id FROM g UNION SELECT no FROM stays s", "h.sql: line 1, column 31: no relation of the view"),
 }
 
 
