@@ -17,7 +17,7 @@ export function editor({ value, names, run, changed, signal }) {
 
   function paint() {
     const text = field.value;
-    const places = marked.map((at) => [at, at + Math.max(1, /^[A-Za-z0-9_."]*/.exec(text.slice(at))[0].length)]);
+    const places = marked.map((at) => [at, at + Math.max(1, /^(?:'[^']*'|[A-Za-z0-9_."]*)/.exec(text.slice(at))[0].length)]);
     const spans = [];
     for (const token of tokens(text)) {
       for (const [piece, bad] of cut(token, places)) spans.push(token.kind || bad ? h(`span.${token.kind || "x"}${bad ? ".fault" : ""}`, piece) : piece);

@@ -79,7 +79,7 @@ def test_all_refused_places_are_marked(editor: Page) -> None:
     editor.keyboard.press("Control+Enter")
     editor.get_by_role("alert").locator("li").nth(3).wait_for()
     marked = editor.locator(".back .fault")
-    assert [marked.nth(at).inner_text() for at in range(marked.count())] == ["nope", "a.id", "'", "3"]
+    assert [marked.nth(at).inner_text() for at in range(marked.count())] == ["nope", "nix", "'x'", "3"]
 
 
 def test_explaining_and_registering(service: ServerProcess, editor: Page) -> None:
