@@ -39,6 +39,7 @@ class GroupTerms:
     def of_term(self) -> tuple[str, str]:
         """Return an aggregate of an expression, or with FILTER, and a constant to compare it with."""
         rng, terms, x = self._random, self._terms, self._random.choice(self._aliases)
+        text = terms.of("text")
         whole, number = rng.choice(
             (
                 (f"SUM({terms.of('int')})", "3"), (f"SUM({terms.of('decimal')})", "3.02"), (f"SUM(({x}.f + {x}.k))", "1.37"),
@@ -50,6 +51,7 @@ class GroupTerms:
                 (f"var_samp({x}.p)", "33.37"), (f"variance({x}.k)", "1.37"), (f"var_pop({x}.k + {x}.p)", "33.37"),
                 (f"MIN({terms.of('int', 'float')})", "3"), (f"MAX({terms.of('int', 'float')})", "3"), (f"MAX({terms.of('bool')})", "TRUE"),
                 (f"MIN({terms.of('date')})", "'2026-02-01'"), (f"MAX({terms.of('timestamp')})", "'2026-01-30 03:00:00+00'"),
+                (f"string_agg({x}.t, ',' ORDER BY {x}.t DESC)", "'b,a'"), (f"string_agg({text}, '; ' ORDER BY {text})", "'b'"),
                 (f"SUM({x}.p)", "60"), (f"SUM({x}.m)", "20.04"), ("COUNT(*)", "2"), (f"MIN({x}.w)", "'2026-01-30 03:00:00+00'"),
             )
         )  # fmt: skip
