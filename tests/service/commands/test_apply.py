@@ -6,6 +6,7 @@ import json
 import signal
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -13,8 +14,10 @@ import pytest
 
 import livejoin
 from service.cli import main
+from tests.end_to_end.test_building import hold
 from tests.relations import declared
 from tests.server_process import ROOT, ServerProcess
+from tests.waiting import until
 
 Files = dict[str, Any]
 STAYS = declared("id:int64, room:string, s:timestamp, e:timestamp?", stay="s e")
@@ -321,6 +324,42 @@ def test_kills_in_the_middle(tmp_path: Path) -> None:
                     client.view(view).drop()
                 for relation in ("jobs", "stays"):
                     client.relation(relation).drop()
+
+
+def test_an_interruption_during_a_build(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    folder, gate = written(tmp_path / "defs", {"relations/stays.json": STAYS, "views/long.sql": "SELECT id FROM stays"}), tmp_path / "go"
+    with ServerProcess(tmp_path / "data", before=partial(hold, gate)) as server, livejoin.connect(server.url) as client:
+        begun = [sys.executable, "-m", "service.cli", "apply", f"{folder}", "--url", server.url]
+        process = subprocess.Popen(begun, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        until(lambda: [view["state"] for view in client.views()] == ["building"])
+        process.send_signal(signal.SIGINT)
+        errors = process.communicate(timeout=60)[1]
+        assert process.returncode == 130
+        assert errors.endswith("livejoin: done: relation stays; stopped at: view long; not begun: nothing\n")
+        command = Commands(server, capfd)
+        assert command("apply", folder, "--dry-run")[0] == 0
+        written(folder, {"views/long.sql": "SELECT id\nFROM stays"})
+        assert "the view long is being built: repeat the command when it is live" in command("apply", folder)[2]
+        written(folder, {"views/long.sql": "SELECT id FROM stays"})
+        process = subprocess.Popen(begun, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        assert process.stderr is not None and "long is being built" in process.stderr.readline()
+        gate.touch()
+        assert process.wait(60) == 0 and client.view("long").get()["state"] == "live"
+        process.communicate()
+
+
+def test_a_view_that_has_failed(server: ServerProcess, command: Commands, tmp_path: Path) -> None:
+    grouped = {"sql": "SELECT room, count(*) AS n FROM stays GROUP BY room", "groups": 1}
+    folder = written(tmp_path / "defs", {"relations/stays.json": STAYS, "views/rooms.json": grouped})
+    assert command("apply", folder)[0] == 0
+    with livejoin.connect(server.url) as client:
+        client.relation("stays").upsert([{"id": number, "room": room, "s": "2026-01-01T00:00:00Z"} for number, room in enumerate("AB")])
+    status, said, errors = command("apply", folder)
+    assert (status, said) == (1, []) and "rooms.json: the view rooms has failed (" in errors
+    assert "drop it, and repeat the command: `livejoin drop view rooms`" in errors
+    assert command("drop", "view", "rooms")[0] == 0
+    status, said, errors = command("apply", folder)
+    assert (status, said) == (1, ["+ view rooms"]) and "livejoin: view rooms: " in errors and "1 groups" in errors
 
 
 def test_tokens(tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
