@@ -42,6 +42,10 @@ class ViewSource(NamedTuple):
         except Problem as problem:
             raise unsupported(f"a view whose own definition is refused ({problem.detail})", "drop it first") from None
 
+    @property
+    def level(self) -> int:
+        return 1 + max((one.level for one in self.reads.values()), default=0)
+
     def to_json(self) -> dict[str, Any]:
         relations = {name: definition.to_json() for name, definition in sorted(self.relations.items())}
         return {"definition": self.definition, "relations": relations, "views": _to_json(self.reads)}
@@ -70,6 +74,7 @@ class View(NamedTuple):
 
 ORDERED = "ORDER BY has no effect: a view is a set of rows; read its first ones with ?order=column desc&limit=n"
 NO_VIEWS: Mapping[str, ViewSource] = {}
+_MOST_LEVELS = 8  # of views that name views, the upmost included
 _RESERVED = ("group", "row")  # stands for an alias in the key of a change
 
 
@@ -99,6 +104,8 @@ def parse_view(
         check_size(list(drafts_of(read.draft)), limits)
     query = query_of(read.draft, options_of(form))
     reads = {other: views[other] for other in sorted(read.views)}
+    if any(one.level >= _MOST_LEVELS for one in reads.values()) and not kept:
+        raise unsupported(f"a view over more than {_MOST_LEVELS - 1} levels of views", "read the relations themselves")
     beneath = {relation for one in reads.values() for relation in one.relations}
     query = replace(query, named=tuple(sorted({*query.named, *read.relations, *beneath})))
     for alias, _ in query.aliases:

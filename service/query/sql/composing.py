@@ -14,6 +14,7 @@ from sqlglot import exp
 from livejoin.wire.schema import Column, RelationDefinition
 from service.errors import unsupported
 from service.query.conditions import ColumnRef
+from service.query.model import STRETCHES
 from service.query.sql.columns import check_names, is_star, merged, own_columns, read_star
 from service.query.sql.merging import PLACES, Subquery, absorb, add_condition, column_of, identifier, merge, queries_of, tables_of
 from service.query.sql.names import Names, Source, Sources, alias_of, fold, is_public
@@ -21,6 +22,7 @@ from service.query.sql.output_names import name_of, told_apart
 from service.query.sql.parentheses import without_parentheses
 
 _MOST_NODES = 50_000  # that may be copied
+_MOST_SUBQUERIES = 64
 _Node = TypeVar("_Node", bound=exp.Expr)
 Check = Callable[[exp.Select], object]
 Trees = Mapping[str, Callable[[], exp.Expr]]
@@ -71,7 +73,7 @@ def is_subquery(node: exp.Expr) -> bool:
 class _Composition:
     def __init__(self, source: Source, known: Catalogue, check: Check) -> None:
         self._source, self._relations, self._views, self._check = source, known.relations, known.views, check
-        self._left = _MOST_NODES
+        self._left, self._subqueries = _MOST_NODES, 0
 
     def query(self, tree: exp.Expr, known: Mapping[str, exp.Subquery], outer: Sequence[Names]) -> exp.Expr:
         """Compose a query in place; return it. known: what WITH names; outer: the names of the SELECTs around it."""
@@ -97,6 +99,8 @@ class _Composition:
         for one in with_.expressions:
             alias = one.args["alias"]
             with self._source.noting(one):
+                if not isinstance(one.this, exp.Query):
+                    raise unsupported(f"{one.this.key.upper()} in WITH", "a view is defined by SELECT alone")
                 if fold(alias.this) in named:
                     raise self._source.bad(alias, f"WITH names {fold(alias.this)} twice: rename one of them")
                 query = self._checked(self.query(one.this, {**known, **named}, outer), outer)
@@ -124,7 +128,10 @@ class _Composition:
         self._source.require_no_more(count)
         sources = check_names(select, self._source, relations, outer[-1].scope if outer else None)
         self._source.require_no_more(count)
-        if sources is None:  # the reader refuses what else is in FROM
+        if sources is None:
+            with self._source.noting(select):
+                raise unsupported("a function or VALUES in FROM", "write FROM a JOIN b ON … with names of relations")
+            self._source.require_no_more(count)
             return
         for query in queries_of(select):
             with self._source.noting():
@@ -141,8 +148,10 @@ class _Composition:
 
     def _subquery(self, table: exp.Expr, known: Mapping[str, exp.Subquery], outer: Sequence[Names]) -> Subquery | None:
         """Return what a table of FROM is, if it is a subquery or named in WITH."""
+        count = self._source.count
         if is_subquery(table):
             columns, query = _columns_of(table), self._checked(self.query(table.this, known, outer), outer)
+            self._source.require_no_more(count)
         elif isinstance(table, exp.Table) and isinstance(table.this, exp.Identifier):
             if (named := None if table.args.get("db") else known.get(fold(table.this))) is not None:
                 self.count(named)
@@ -159,6 +168,13 @@ class _Composition:
             raise unsupported(f"{query.key.upper()} in FROM", "define a view for each part of it")
         if not query.args.get("from_"):
             raise unsupported("a subquery that reads no relation", "write FROM in it, or its values where they are used")
+        self._subqueries += 1
+        if self._subqueries > _MOST_SUBQUERIES:
+            raise unsupported(f"a query with more than {_MOST_SUBQUERIES} subqueries", "define a view for each part of it")
+        for one in query.expressions:
+            function = one.this.name.lower() if isinstance(one.this, exp.Anonymous) else ""
+            if function in ("intersection", *STRETCHES):
+                raise unsupported(f"{function}(…) in a view or a subquery that is read", "join the relations of the view themselves")
         names = [fold(one.args["alias"]) for one in query.expressions]
         if len(columns) > len(names):
             raise self._source.bad(table, f"{len(columns)} names for {len(names)} columns")
@@ -189,13 +205,15 @@ class _Composition:
                 for part in value if isinstance(value, list) else [value]:
                     if isinstance(part, exp.Expr):
                         if name in _OF_OUTPUTS:
-                            _write_references(part, outputs, sources.names, name == "order")
+                            _write_references(part, outputs, sources.names, name != "group")
                         self._qualify(part, levels)
 
     def _qualify(self, part: exp.Expr | None, levels: Sequence[Names]) -> None:
         """Write the alias of each column of a clause."""
         for column in list(own_columns(part)) if part is not None else ():
             with self._source.noting(column):
+                if isinstance(column.this, exp.Star):
+                    raise unsupported((column.parent or column).sql("postgres"), "name a column, or write count(*)")
                 ref = next((ref for names in reversed(levels) if (ref := _found(column, names)) is not None), None)
                 if ref is None:
                     levels[-1].check(column)
@@ -255,13 +273,18 @@ def _write_using(join: exp.Join, using: Sequence[tuple[ColumnRef, ColumnRef]]) -
     join.set("method", None)
     for left, right in using:
         add_condition(join, placed(exp.EQ(this=column_of(*left), expression=column_of(*right)), join.this))
-    if not using:
+    if not using and join.side:
+        join.set("on", exp.Boolean(this=True))
+    elif not using:
         join.set("kind", "CROSS")
 
 
 def _write_references(clause: exp.Expr, outputs: Mapping[str, exp.Expr], names: Names, outputs_first: bool) -> None:
     """Write the outputs of SELECT that a clause names, by position or by name. `outputs_first`: a name means an output before a column."""
     listed = list(outputs.values())
+    if clause.args.get("all"):
+        clause.set("all", None)
+        clause.set("expressions", [value.copy() for value in listed if value.find(exp.AggFunc) is None])
     on = clause.args.get("on") if isinstance(clause, exp.Distinct) else clause
     for one in on.expressions if on is not None else ():
         node = one.this if isinstance(one, exp.Ordered) else one

@@ -24,6 +24,8 @@ from service.query.sql.names import Source, alias_of, fold, is_comma
 _PLAIN = ("expressions", "from_", "joins", "where", "order")
 _PROJECTED = "a subquery that is joined selects columns and expressions of one relation, optionally with WHERE"
 _RANKED = "write SELECT columns FROM (SELECT …, ROW_NUMBER() OVER (…) AS n FROM r) AS t WHERE n <= 3, and other conditions in the subquery"
+_GROUPED = ("aggregates", "GROUP BY", "HAVING", "DISTINCT")
+_CHOSEN = (*_GROUPED, "QUALIFY", "LIMIT")
 _COMPARED = (exp.LTE, exp.LT, exp.EQ, exp.GTE, exp.GT)
 _WRAPPED = (exp.Binary, exp.Unary, exp.Between, exp.In)
 PLACES = ("start", "end", "line", "col", "path")
@@ -46,12 +48,20 @@ def absorb(select: exp.Select, alias: str, inner: Subquery) -> None:
     """Write out the subquery that is all of FROM. Problem `unsupported-query`."""
     own, others, tables = inner.select, ", ".join(_words(select)), tables_of(inner.select)
     is_ranked = any(isinstance(value, exp.Window) for value in inner.values.values())
+    is_plain = not (is_ranked or is_grouped(own) or is_latest(own))
+    allowed = set() if is_plain or is_ranked else {*_CHOSEN} if is_latest(own) else {*_GROUPED}
+    if refused := [word for word in _words(own) if word not in allowed]:
+        raise unsupported(f"{refused[0]} in this subquery", "define a view for each part of the query")
     if len(tables) == 1:
         _rename(inner, alias)
+    own_aliases = {*map(alias_of, tables_of(own))} - {alias}
+    for clause in _clauses(select):
+        for column, _ in _columns(clause):
+            _require_free(column.text("table"), own_aliases)
     _replace(select, {alias: inner}, {})
     for name in ("from_", "joins"):
         select.set(name, own.args.get(name))
-    if not (is_ranked or is_grouped(own) or is_latest(own)):
+    if is_plain:
         add_where(select, _where(own))
         return
     if others:
@@ -75,6 +85,8 @@ def absorb(select: exp.Select, alias: str, inner: Subquery) -> None:
     elif where is not None:
         having = select.args.get("having")
         select.set("having", exp.Having(this=_both(None if having is None else having.this, where.this)))
+    if not (is_latest(select) or is_grouped(select)):
+        raise unsupported("a SELECT of none of the aggregates of a subquery that has no GROUP BY", "select at least one")
 
 
 def _rank(select: exp.Select, own: exp.Select) -> None:
@@ -84,7 +96,7 @@ def _rank(select: exp.Select, own: exp.Select) -> None:
     conditions = [one.unnest() for one in conditions or ([] if where is None else [where.this])]
     ranks = [one for one in conditions if one.find(exp.Window)]
     is_shown = any(one.find(exp.Window) for one in select.expressions)
-    if order is not None or is_shown or len(ranks) != 1 or not isinstance(ranks[0], _COMPARED):
+    if order is not None or is_grouped(own) or is_shown or len(ranks) != 1 or not isinstance(ranks[0], _COMPARED):
         raise unsupported("a subquery with ROW_NUMBER in any other form", _RANKED)
     window = next(ranks[0].find_all(exp.Window))
     keys = {*map(_text, window.args.get("partition_by") or ())}
@@ -147,12 +159,15 @@ def _put(select: exp.Select, table: exp.Expr, alias: str, where: exp.Expr) -> No
     later = joins[joins.index(join) + 1 :] if join is not None else joins
     if join is not None and join.method == "ASOF":
         raise unsupported(f"a condition in the subquery {alias}, of which ASOF JOIN takes the latest rows", "join the relation itself")
+    outside = unsupported(f"a condition in the subquery {alias}, which is outside of an outer join", "begin FROM with the rows that stay")
+    if join is not None and join.side == "FULL":
+        raise outside
     is_inner = join is not None and not join.side and join.kind in ("", "INNER", "CROSS")
     if join is not None and (join.side == "LEFT" or join.kind in ("SEMI", "ANTI") or (is_inner and not is_comma(join))):
         add_condition(join, where)
         return
     outer = [one for one in later if one.side in ("RIGHT", "FULL")]
-    if not outer and (join is None or join.side != "FULL"):
+    if not outer:
         add_where(select, where)
         return
     inner = next((one for one in later if not one.side and one.kind in ("", "INNER") and not one.method and not is_comma(one)), None)
@@ -161,7 +176,7 @@ def _put(select: exp.Select, table: exp.Expr, alias: str, where: exp.Expr) -> No
     elif join is None and later and later[0].side == "RIGHT":
         add_condition(later[0], where)
     else:
-        raise unsupported(f"a condition in the subquery {alias}, which is outside of an outer join", "begin FROM with the rows that stay")
+        raise outside
 
 
 # --- trees
@@ -255,6 +270,9 @@ def _rename(inner: Subquery, alias: str) -> None:
     was = alias_of(table)
     if was != alias:
         for part in chain(inner.values.values(), _clauses(inner.select)):
+            for column, _ in list(_columns(part)):
+                _require_free(column.text("table"), (alias,))  # it would be of a query around this one
+        for part in chain(inner.values.values(), _clauses(inner.select)):
             for column, inside in list(_columns(part)):
                 if column.text("table") == was:
                     _require_free(alias, inside)
@@ -264,7 +282,7 @@ def _rename(inner: Subquery, alias: str) -> None:
 
 def _require_free(alias: str, inside: Collection[str]) -> None:
     if alias in inside:
-        raise unsupported(f"the alias {alias} both in a subquery of FROM and in one of WHERE", "rename one of the two")
+        raise unsupported(f"the alias {alias} both in a subquery of FROM and in another query", "rename one of the two")
 
 
 def _replace(select: exp.Select, found: Mapping[str, Subquery], keys: Mapping[str, exp.Column]) -> None:
@@ -291,6 +309,8 @@ def _replace_in(clause: exp.Expr, found: Mapping[str, Subquery], keys: Mapping[s
         if alias not in found:
             continue
         value = found[alias].values[column.name]
+        if isinstance(value, exp.Literal) and isinstance(clause, exp.Group | exp.Order | exp.Distinct):
+            raise unsupported(f"{column.name}, which is a constant, in {clause.key.upper()}", "leave it out")
         found[alias].count(value)
         for own in {one.text("table") for one in value.find_all(exp.Column)}:
             _require_free(own, inside)

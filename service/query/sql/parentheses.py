@@ -7,7 +7,7 @@ from sqlglot import exp
 
 from service.errors import unsupported
 from service.query.sql.merging import add_condition
-from service.query.sql.names import Source
+from service.query.sql.names import Source, is_comma
 
 
 def without_parentheses(tree: exp.Expr, source: Source) -> None:
@@ -49,7 +49,8 @@ def _flat(joins: list[exp.Join]) -> list[exp.Join]:
         made.append(join)
         if not inner:
             continue
-        if join.method or join.args.get("using") or any(one.side or one.method or one.kind not in ("", "INNER", "CROSS") for one in inner):
+        is_apart = is_comma(join) or join.method or any(one.method or one.args.get("using") for one in [join, *inner])
+        if is_apart or any(one.side or one.method or one.kind not in ("", "INNER", "CROSS") for one in inner):
             raise unsupported("this join in parentheses", "behind a JOIN with ON, they hold inner joins: begin FROM with the others")
         on = join.args.get("on")
         if not join.side and join.kind in ("", "INNER", "CROSS"):

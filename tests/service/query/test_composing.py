@@ -153,7 +153,7 @@ REFUSED = [
     (
         "SELECT x.a FROM (SELECT b.room AS a FROM bookings b JOIN shifts s ON s.room = b.room) x WHERE EXISTS (SELECT 1 FROM "
         "maintenance b WHERE b.room = x.a)",
-        "the alias b both in a subquery of FROM and in one of WHERE", "x.a FROM",
+        "the alias b both in a subquery of FROM and in another query", "x.a FROM",
     ),
 ]  # fmt: skip
 

@@ -1,0 +1,132 @@
+"""Views over views, WITH and subqueries, in forms in which one query captures what another one means: PostgreSQL has the same rows, or they
+are refused."""
+
+from __future__ import annotations
+
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from livejoin.wire.batch import UPSERT, Batch, Changes, RowBlock
+from livejoin.wire.schema import parse_relation
+from service.errors import Problem
+from service.instance import Instance
+from service.reading.cursors import open_rows
+from service.views.parse import parse_view
+from tests.service import postgres
+from tests.service.running import opened
+
+COLUMNS = {"a": "id k v s e".split(), "b": "id k w s e".split(), "c": "k u v".split()}
+ROWS = {
+    "a": [(0, 0, 1, 0, 2), (1, 1, 1, 1, 3), (2, 1, 2, 4, 6), (3, 2, 0, 0, 9), (4, 2, 2, 5, 6), (5, 0, 2, 1, 2)],
+    "b": [(0, 1, 0, 0, 1), (1, 1, 2, 2, 5), (2, 0, 1, 0, 9), (3, 2, 2, 3, 4), (4, 3, 1, 1, 7)],
+    "c": [(0, 1, 1), (1, 0, 2), (2, 2, 0), (4, 1, 1)],
+}
+RANKED = "ROW_NUMBER() OVER (PARTITION BY k ORDER BY id DESC) AS n FROM a"
+WRONG = [
+    "SELECT 1 AS one FROM (SELECT count(*) AS n FROM a) x",
+    "SELECT x.one FROM (SELECT 1 AS one, sum(v) AS n FROM a WHERE k = 77) x",
+    f"SELECT id FROM (SELECT id, {RANKED} LIMIT 1) t WHERE n <= 1",
+    f"SELECT id FROM (SELECT id, {RANKED} OFFSET 30) t WHERE n <= 1",
+    "SELECT k FROM (SELECT k, ROW_NUMBER() OVER (PARTITION BY k ORDER BY k) AS n FROM a GROUP BY k) t WHERE n <= 3",
+    "SELECT k FROM (SELECT k, ROW_NUMBER() OVER (PARTITION BY k ORDER BY k) AS n FROM a GROUP BY k HAVING count(*) > 9) t WHERE n <= 1",
+    "SELECT a.id FROM a WHERE EXISTS (SELECT 1 FROM (SELECT k FROM b OFFSET 300) x WHERE x.k = a.k)",
+    "SELECT a.id FROM a WHERE a.k IN (SELECT x.k FROM (SELECT k, w FROM b LIMIT 0) x)",
+    "SELECT a.id, b.id AS bid, c.k AS ck FROM c LEFT JOIN (a JOIN b USING (k)) ON a.v = c.k AND b.w = c.u",
+    "SELECT a.id, b.id AS bid, c.k AS ck FROM c, (a JOIN b ON a.k = b.k AND b.w = 0) RIGHT JOIN c d ON d.k = a.v",
+    "SELECT DISTINCT ON (x.c) x.k, x.id FROM (SELECT 1 AS c, k, v, id FROM a) x ORDER BY x.c, x.id DESC",
+    "SELECT a.id FROM a JOIN c ON a.k = c.k WHERE EXISTS (SELECT 1 FROM (SELECT b.k, b.w FROM b WHERE b.k = a.s) a WHERE a.w = c.u)",
+    "SELECT x.id FROM a x JOIN c z0 ON x.k = z0.k WHERE EXISTS (SELECT 1 FROM (SELECT x.k AS k, y.u FROM b x JOIN c y ON x.k = y.k) z "
+    "WHERE z.k = x.s AND z.u = z0.u)",
+]
+RAISE = [
+    "SELECT * FROM ((SELECT nosuch FROM a)) x",
+    "SELECT count(x.*) AS n FROM (SELECT * FROM a) x",
+    "SELECT a.id FROM a WHERE EXISTS (SELECT 1 FROM (SELECT k FROM generate_series(1, 3) k) y WHERE y.k = a.k)",
+    "SELECT c.k FROM c FULL JOIN (SELECT id, k FROM a WHERE v > 0) x ON c.k = x.k JOIN b ON b.k = x.k",
+]
+
+
+@pytest.fixture
+def engine(tmp_path: Path) -> Any:
+    made = opened(tmp_path)
+    for name, columns in COLUMNS.items():
+        intervals = {"x": {"start": "s", "end": "e"}} if "s" in columns else {}
+        key = [columns[0]]
+        definition = parse_relation({"columns": [{"name": one, "type": "int64"} for one in columns], "key": key, "intervals": intervals})
+        made.put_relation(name, definition)
+        schema, rows = definition.arrow_schema(), [dict(zip(columns, row, strict=True)) for row in ROWS[name]]
+        block, index = RowBlock(pa.RecordBatch.from_pylist(rows, schema=schema)), np.arange(len(rows), dtype=np.int64)
+        made.apply(Batch([Changes(name, definition, np.full(len(rows), UPSERT, np.uint8), block, index)], len(rows), 0, [], 0))
+    yield made
+    made.close()
+
+
+def rows_of(engine: Instance, name: str) -> list[tuple[Any, ...]]:
+    reader = open_rows(engine.readers, name)
+    return sorted(tuple(row.values()) for part in iter(partial(reader.read, 1000), None) for row in part.to_pylist())
+
+
+@pytest.mark.skipif(postgres.PROGRAMS is None, reason="PostgreSQL is not installed")
+@pytest.mark.parametrize("text", WRONG)
+def test_postgres_has_the_same_rows_or_it_is_refused(engine: Instance, text: str) -> None:
+    try:
+        engine.put_view("v", {"sql": text}, wait=60)
+    except Problem:
+        return
+    tables = []
+    for name, columns in COLUMNS.items():
+        tables.append(f"CREATE TEMP TABLE {name} ({', '.join(f'{one} bigint' for one in columns)});")
+        tables.append(f"INSERT INTO {name} VALUES {', '.join(map(str, ROWS[name]))};")
+    ours = [[None if value is None else str(value) for value in row] for row in rows_of(engine, "v")]
+    assert sorted(ours, key=str) == sorted(postgres.answers([*tables, f"{text};"]), key=str)
+
+
+@pytest.mark.parametrize("text", RAISE)
+def test_what_is_not_supported_is_a_problem(engine: Instance, text: str) -> None:
+    with pytest.raises(Problem):
+        engine.put_view("v", {"sql": text}, wait=60)
+
+
+def test_group_by_all_means_all_of_the_subquery(engine: Instance) -> None:
+    engine.put_view("v", {"sql": "SELECT x.k, x.n FROM (SELECT k, v, count(*) AS n FROM a GROUP BY ALL) x"}, wait=60)
+    assert len(rows_of(engine, "v")) == len({(row[1], row[2]) for row in ROWS["a"]})
+
+
+def test_levels(engine: Instance) -> None:
+    engine.put_view("v1", {"sql": "SELECT id, k FROM a"}, wait=60)
+    for level in range(2, 9):
+        engine.put_view(f"v{level}", {"sql": f"SELECT * FROM v{level - 1}"}, wait=60)
+    with pytest.raises(Problem, match="a view over more than 7 levels of views"):
+        engine.put_view("v9", {"sql": "SELECT * FROM v8"})
+
+
+def test_many_subqueries(engine: Instance) -> None:
+    chained = ", ".join(f"w{n} AS (SELECT id FROM {f'w{n - 1}' if n else 'a'})" for n in range(120))
+    with pytest.raises(Problem, match="more than 64 subqueries"):
+        engine.put_view("v", {"sql": f"WITH {chained} SELECT * FROM w119"})
+
+
+@pytest.mark.parametrize("of", ["intersection(a.x, b.x) AS i", "gaps(a.x, b.x) AS i"])
+def test_what_has_two_columns_is_not_read(engine: Instance, of: str) -> None:
+    kind = "LEFT JOIN" if of.startswith("gaps") else "JOIN"
+    engine.put_view("g", {"sql": f"SELECT a.id, {of} FROM a {kind} b ON overlaps(a.x, b.x)"}, wait=60)
+    with pytest.raises(Problem, match="in a view or a subquery that is read"):
+        engine.put_view("v", {"sql": "SELECT id FROM g"})
+
+
+def test_messages_do_not_name_what_only_the_view_reads(engine: Instance) -> None:
+    engine.put_view("p", {"sql": "SELECT id AS shown FROM a"}, wait=60)
+    text = "SELECT a.shown FROM p a WHERE EXISTS (SELECT 1 FROM (SELECT * FROM p z WHERE z.shown = a.shown) a WHERE a.shown = 1)"
+    definitions = {one.name: one.definition for one in engine.relations.values()}
+    inner = "SELECT q.k FROM q WHERE EXISTS (SELECT 1 FROM (SELECT * FROM p z WHERE z.shown = q.k) q WHERE q.shown = 1)"
+    engine.put_view("q", {"sql": "SELECT id, k FROM b"}, wait=60)
+    for one in (text, inner):
+        try:
+            parse_view("w", {"sql": one}, definitions, views=engine.view_sources, nameable={})
+        except Problem as problem:
+            assert "there are id, k, v, s, e" not in str(problem.detail)
