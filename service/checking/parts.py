@@ -41,14 +41,22 @@ def with_parts(
         rows = CheckedRows(parts, {})
         for index, part in enumerate(query.subqueries):
             rows = _apply(part, rows, by_part[index], aliased, joined, found[index])
-        yield rows
+        yield _judged(query, rows)
     for index, part in enumerate(query.subqueries):
         if part.kind == "full":
             (alias, own), on = next(iter(by_part[index].items())), part.on
             left = own.filter(pa.array(~found[index]))
             schema = tables[dict(query.aliases)[on]].schema
             lacking = pa.RecordBatch.from_arrays([pa.nulls(len(left), field.type) for field in schema], schema.names)
-            yield CheckedRows({alias: left, on: lacking}, {on: np.ones(len(left), np.bool_)})
+            yield _judged(query, CheckedRows({alias: left, on: lacking}, {on: np.ones(len(left), np.bool_)}))
+
+
+def _judged(query: Query, rows: CheckedRows) -> CheckedRows:
+    """Return the rows that the conditions after outer joins do not exclude."""
+    for one in query.outer_filters:
+        met = select_mask([one], rows.parts[one.alias])
+        rows = rows.only(met | rows.missing.get(one.alias, np.zeros(len(met), np.bool_)))
+    return rows
 
 
 def _own_rows(part: Subquery, tables: Parts) -> Parts:

@@ -27,6 +27,7 @@ from service.planning.plans.groups import core_of
 from service.query.model import Comparison, Query
 from service.tables.masks import compare, select_mask
 from service.tables.projection import Projection, one_zero, values_schema
+from service.tables.relations import computing
 
 Hashes = npt.NDArray[np.uint64]
 BLOCK = 1 << 18  # pairs at a time, approximately
@@ -54,6 +55,8 @@ def recompute(
     query: Query, definitions: Mapping[str, RelationDefinition], tables: Mapping[str, pa.RecordBatch]
 ) -> Iterator[pa.RecordBatch]:
     """Yield the view's rows over these tables (by relation): columns `alias.key…` and the outputs, in batches."""
+    definitions = query.defined(definitions)
+    tables = {name: computing(rows, definitions[name], query.computed) for name, rows in tables.items() if name in definitions}
     if query.stretches is not None and query.groups is not None:
         yield beside(*covered(query, definitions, tables))
         return

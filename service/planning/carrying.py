@@ -31,7 +31,7 @@ class _KnownConditions(NamedTuple):
         alike = {ref: known for known in joined(self.equal) for ref in known}
         for one in self.filters:
             for column in one.columns:
-                others = [ref for ref in alike.get(column, ()) if ref.alias in aliases]
+                others = [ref for ref in alike.get(column, ()) if ref.alias in aliases and not ref.is_computed]
                 found += [_on(ref, about) for about in _about(column, one) for ref in others]
         return ordered(found)
 

@@ -109,7 +109,7 @@ def graph_of_branches(query: Query) -> Hypergraph | str:
             shown = [at for at, ref in enumerate(_selected(one)) if ref in known]
             if not shown:
                 by_alias = dict(one.aliases)  # relations' names: an alias may not be what its author wrote
-                equal = " = ".join(f"{by_alias[ref.alias]}.{ref.column}" for ref in known)
+                equal = " = ".join(str(ref._replace(alias=by_alias[ref.alias])) for ref in known)
                 return f"{equal} is joined on, but not selected; add it to the SELECT"
             for at in shown:
                 columns[at] |= _by_alias(known)

@@ -10,6 +10,7 @@ from service.planning.binding import Counts
 from service.planning.hypergraph import Hypergraph, hypergraph
 from service.planning.meets import Relations, is_natural
 from service.planning.tree_shape import join_tree
+from service.query.conditions import ColumnRef
 from service.query.model import Query
 
 
@@ -24,7 +25,7 @@ def natural_json(query: Query, relations: Relations, counts: Counts | None) -> d
     """
     if query.branches or query.subqueries or not is_natural(query, relations):
         return None
-    graph = hypergraph(query)
+    graph, relations = hypergraph(query), query.defined(relations)
     names = _variables(query, graph)
     order = nested_elimination_order(graph.edges)
     rows = None if counts is None else [counts.rows(position) for position in range(len(query.aliases))]
@@ -42,7 +43,7 @@ def _variables(query: Query, graph: Hypergraph) -> dict[str, list[str]]:
     columns: list[list[str]] = [[] for _ in range(graph.dimension)]
     for (alias, _), atom in zip(query.aliases, graph.atoms, strict=True):
         for one in atom:
-            columns[one.variable] += [" ".join(f"{alias}.{name}" for name in choice) for choice in (one.columns, *one.same)]
+            columns[one.variable] += [" ".join(str(ColumnRef(alias, name)) for name in choice) for choice in (one.columns, *one.same)]
     return {one[0]: one for one in columns}
 
 

@@ -86,6 +86,7 @@ assert {*BUILT} == {*ALGORITHMS}
 def plan(query: Query, relations: Relations, counted: Counted | None = None) -> Plan:
     """The best plan; `counted`: statistics of the rows, for orders. Raises `infeasible-view` if the query's algorithm or guarantee
     is not possible."""
+    relations = query.defined(relations)
     if query.stretches is not None:
         return gaps.make(query, relations)
     if query.groups is not None:
@@ -129,6 +130,7 @@ def _best(query: Query, relations: Relations) -> Plan:
 
 def alternatives(query: Query, relations: Relations, counted: Counted | None = None) -> list[Plan]:
     """The plans of the other implemented algorithms that are correct for the query."""
+    relations = query.defined(relations)
     if query.stretches is not None:
         return []
     if query.groups is not None:
@@ -178,7 +180,7 @@ def _plans(query: Query, relations: Relations) -> list[Plan]:
     if query.as_of is not None:
         return [as_of.make(query, relations)]
     if query.absent or query.branches or query.subqueries:
-        makers = [match.make, tree.make_with_subqueries]
+        makers = [] if query.outer_filters else [match.make, tree.make_with_subqueries]
         of_parts = [] if query.branches else [*(make(query, relations) for make in makers), *outer.make(query, relations, _plans)]
         found = [one for one in (*of_parts, None if query.subqueries else lqdag.make(query, relations)) if one is not None]
     else:

@@ -12,13 +12,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field
-from itertools import chain, combinations, count, permutations
+from itertools import chain, combinations, count
 from typing import Any, NamedTuple, TypeVar
 
 from sqlglot import exp
 
 from livejoin.wire.schema import MAX_NAME, OP_COLUMN
 from service.errors import Problem, unsupported
+from service.query.comparisons import limited
 from service.query.conditions import ColumnRef, Condition, Filter, IntervalRef, RowValue
 from service.query.filters import comparing, either, ordered
 from service.query.groups import GroupsDraft
@@ -60,13 +61,6 @@ class Inequality(NamedTuple):
     def comparison(self) -> Comparison:
         return Comparison(self.low, "<" if self.strict else "<=", self.high, *(self.plus or ()))
 
-    @property
-    def written(self) -> str:
-        """The condition in SQL, including unbounded sides."""
-        low = f"COALESCE({self.low}, '-infinity')" if self.low_unbounded else self.low
-        high = f"COALESCE({self.high}, 'infinity')" if self.high_unbounded else self.high
-        return f"{low} {'<' if self.strict else '<='} {high}"
-
 
 class Limits(NamedTuple):
     """Limits on the size of a view that is being defined; existing views were within the limits of their time. `sql`: in bytes."""
@@ -97,6 +91,7 @@ class Draft:
     not_equal: list[tuple[ColumnRef, ColumnRef]] = field(default_factory=list)
     cross: list[tuple[str, str]] = field(default_factory=list)
     filters: list[Condition] = field(default_factory=list)
+    outer_filters: list[Condition] = field(default_factory=list)  # of rows that have their alias
     outputs: list[Output] = field(default_factory=list)
     never: bool = False
     absent: list[Draft] = field(default_factory=list)  # NOT EXISTS
@@ -149,7 +144,9 @@ class Draft:
     @property
     def has_filters_only(self) -> bool:
         """Whether the draft has conditions on the rows of single aliases, and nothing else."""
-        others = (self.equal, self.overlaps, self.inequalities, self.not_equal, self.cross, self.absent, self.subqueries)
+        others = (
+            self.equal, self.overlaps, self.inequalities, self.not_equal, self.cross, self.absent, self.subqueries, self.outer_filters,
+        )  # fmt: skip
         return not any(others)
 
     @property
@@ -194,7 +191,7 @@ def check_size(drafts: Sequence[Draft], limits: Limits) -> None:
     joins = [one for draft in drafts for one in (draft, *draft.absent, *(subquery.draft for subquery in draft.subqueries))]
     conditions = sum(
         len(one.equal) + len(one.overlaps) + len(one.inequalities) + len(one.not_equal) + len(one.cross)
-        + sum(condition.size for condition in (*one.filters, *(one.groups.having if one.groups else ()))) for one in joins
+        + sum(each.size for each in (*one.filters, *one.outer_filters, *(one.groups.having if one.groups else ()))) for one in joins
     )  # fmt: skip
     for what, found, most in (
         ("aliases", max(len(one.scope.aliases) for one in joins), limits.aliases),
@@ -215,6 +212,8 @@ def assemble(draft: Draft, options: Options) -> Query:
     if len(scope.aliases) > MAX_ALIASES:
         raise unsupported(f"a join of {len(scope.aliases)} relations", f"a view joins at most {MAX_ALIASES}")
     overlaps, filters, left = _match(draft)
+    with draft.judging():
+        left = list(_bounded(draft, left))
     less, at_most = ([(one.low, one.high) for one in left if one.plus is None and one.strict == strict] for strict in (True, False))
     shifted = [one.comparison for one in left if one.plus is not None]
     equal = [_oriented(scope, pair) for pair in draft.equal]
@@ -225,7 +224,6 @@ def assemble(draft: Draft, options: Options) -> Query:
     compared = [*less, *at_most, *not_equal, *((one.left, one.right) for one in shifted)]
     points = [] if draft.as_of is None else [(draft.as_of.of, draft.as_of.point)]
     with draft.judging():
-        _check_unbounded(draft, left)
         cross = _products(draft, [*equal, *less, *at_most, *points, *((one.left, one.right) for one in shifted)], overlaps)
         check_outputs(draft, scope, overlaps)
         absent = _absent(draft)
@@ -252,6 +250,7 @@ def assemble(draft: Draft, options: Options) -> Query:
         latest=draft.latest,
         as_of=draft.as_of,
         named=tuple(sorted({name for one in (draft, *draft.absent) for name in one.scope.aliases.values()})),
+        computed=scope.computed,
     )
 
 
@@ -363,60 +362,20 @@ def _not_null(scope: Scope, inequality: Inequality) -> list[Filter]:
     return [Filter(ref, "not_null", None) for ref, unbounded in inputs if not unbounded and scope.describe(ref).nullable]
 
 
-def _check_unbounded(draft: Draft, left: list[Inequality]) -> None:
-    """Reject inequalities that are not part of an overlap and take null as unbounded, which is no comparison."""
-    left = [one for one in left if one.plus is None]
-    for inequality in left:
-        with draft.noting(inequality):
-            if inequality.low_unbounded or inequality.high_unbounded:
-                raise _no_overlap(draft.scope, left, inequality)
+def _bounded(draft: Draft, left: list[Inequality]) -> Iterator[Inequality]:
+    """Yield comparisons that are not part of an overlap as ones that take no null as unbounded: limits stand for it."""
+    for one in left:
+        with draft.noting(one):
+            yield _limited(draft.scope, one) if one.low_unbounded or one.high_unbounded else one
 
 
-def _no_overlap(scope: Scope, left: list[Inequality], inequality: Inequality) -> Problem:
-    """Return why `inequality`, which takes nulls as unbounded, is part of no overlap: another strictness, no declared interval, or no
-    partner."""
-    for p, q in permutations(left, 2):
-        if inequality not in (p, q) or p.low.alias != q.high.alias or q.low.alias != p.high.alias:
-            continue
-        for (x, y), _ in _over_intervals(scope, p, q):
-            return _other_bounds(scope, (x, y), p, q)
-    for p, q in permutations(left, 2):
-        if inequality in (p, q) and (p.low.alias, p.high.alias) == (q.high.alias, q.low.alias):
-            missing = [pair for pair in ((p.low, q.high), (q.low, p.high)) if not any(scope.intervals_over(*pair))]
-            wanted = " and ".join(f"{_to_declare(start, end)} of {scope.aliases[start.alias]}" for start, end in missing)
-            if wanted:
-                return unsupported(f"{p} AND {q}", f"these inequalities are not an overlap of declared intervals: declare {wanted}")
-    return unsupported(
-        f"{inequality} with nulls as unbounded", "nulls are unbounded only at the ends of overlapping intervals: write overlaps(x, y)"
-    )
-
-
-def _other_bounds(scope: Scope, pair: tuple[IntervalRef, IntervalRef], p: Inequality, q: Inequality) -> Problem:
-    """Return the problem for two inequalities that take nulls as unbounded, over intervals with other bounds: which condition those bounds
-    mean, and which bounds would mean this condition."""
-    x, y = pair
-    bounds, meant = f"{x} is {scope.declared(x).bounds}, {y} is {scope.declared(y).bounds}", scope.strictness(x, y)
-    if meant is None:
-        said = f"an open start meets an open end ({bounds}): "
-        said += f"overlaps({x}, {y}) is a different condition, which requires a value of their type in both"
-    else:
-        spelled = f"{p._replace(strict=meant[0]).written} AND {q._replace(strict=meant[1]).written}"
-        said = f"the strictness does not match the intervals' bounds ({bounds}), for which it is {spelled}: this is a different condition, "
-        said += f"as is overlaps({x}, {y}), which treats every null end as unbounded"
-    wanted = [
-        f"an interval over ({one.start_column}, {one.end_column}) of {scope.aliases[ref.alias]} with the bounds {one.bounds}"
-        for ref, one in zip(pair, scope.with_strictness(x, y, (p.strict, q.strict)), strict=True)
-        if one != scope.declared(ref)
-    ]
-    if wanted:
-        said += f". For exactly this one, declare {' and '.join(dict.fromkeys(wanted))}, by which no row may be empty"
-    return unsupported(f"{p.written} AND {q.written}", said)
-
-
-def _to_declare(start: ColumnRef, end: ColumnRef) -> str:
-    if start.column == end.column:
-        return f'the point {{"at": "{start.column}"}}'
-    return f"an interval over ({start.column}, {end.column})"
+def _limited(scope: Scope, one: Inequality) -> Inequality:
+    """Return a comparison that takes null as unbounded as one that does not."""
+    for ref in (one.low, one.high):
+        scope.require_comparable(ref)
+    ends = scope.term_of(one.low), scope.term_of(one.high)
+    op, low, high = limited("<" if one.strict else "<=", *ends, (one.low_unbounded, one.high_unbounded))
+    return Inequality(scope.compute(low), scope.compute(high), op == "<")
 
 
 def _products(

@@ -10,12 +10,23 @@ from livejoin.wire.kinds import digits_of
 
 
 class ColumnRef(NamedTuple):
-    """A column of an alias."""
+    """A column of an alias, or one that is computed of its columns (`computed`)."""
 
     alias: str
     column: str
 
+    @property
+    def is_computed(self) -> bool:
+        return "." in self.column  # no column of a relation has a dot
+
+    @property
+    def words(self) -> str:
+        """What it is called beside the name of its alias."""
+        return str(self) if self.is_computed else self.column
+
     def __str__(self) -> str:
+        if self.is_computed:
+            return self.column.rpartition("#")[0].replace("..", f"{self.alias}.")
         return f"{self.alias}.{self.column}"
 
 

@@ -209,6 +209,8 @@ def read_as_of(join: exp.Join, before: Sequence[str], alias: str, draft: Draft, 
     low_is_own = one.low.alias == alias
     of, point = (one.low, one.high) if low_is_own else (one.high, one.low)
     op = ("<" if low_is_own else ">") + ("" if one.strict else "=")
+    if of.is_computed or point.is_computed:
+        raise unsupported(f"{one} as the comparison of an ASOF JOIN", "compare two columns of one type: store what is computed in one")
     draft.equal += on.equal
     kind = names.scope.describe(of).kind
     if kind == "bool" or not is_ordered(kind):

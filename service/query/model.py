@@ -6,9 +6,12 @@ overlap, and SQL or JSON make no difference.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Literal, NamedTuple, get_args
 
+from livejoin.wire.schema import RelationDefinition
+from service.query.computed import ComputedColumn, with_computed
 from service.query.conditions import ColumnRef, Condition, IntervalRef, RowValue, Term, columns_of, refs_of
 
 Guarantee = Literal["best-effort", "delay", "strict"]
@@ -319,8 +322,10 @@ class Query:
     latest      the choice among the rows
     as_of       the choice of one alias's rows by an ASOF JOIN; filters apply to the rows that are found
     distinct    the rows are groups of one row each, identified by all of their columns
+    outer_filters  conditions on aliases that a row may lack: they exclude only rows that have the alias, after the outer join
     stretches   the stretches of the rows by their partners, the only subquery
     named       all relations that the definition names, even those that cannot matter: it is read again at each start
+    computed    columns that the conditions between aliases compare, which are no columns of the relations
     """
 
     aliases: tuple[tuple[str, str], ...]
@@ -346,6 +351,8 @@ class Query:
     distinct: bool = False
     stretches: Stretches | None = None
     named: tuple[str, ...] = ()
+    computed: tuple[ComputedColumn, ...] = ()
+    outer_filters: tuple[Condition, ...] = ()
 
     @property
     def values(self) -> tuple[ColumnRef, ...]:
@@ -394,7 +401,8 @@ class Query:
     def core(self) -> Query:
         """The inner join alone, without the subqueries."""
         shown = {alias for subquery in self.subqueries if subquery.is_shown for alias, _ in subquery.own}
-        return replace(self, aliases=tuple(one for one in self.aliases if one[0] not in shown), subqueries=(), absent=())
+        aliases = tuple(one for one in self.aliases if one[0] not in shown)
+        return replace(self, aliases=aliases, subqueries=(), absent=(), outer_filters=())
 
     @property
     def whole(self) -> Query:
@@ -418,6 +426,12 @@ class Query:
             + tuple(one for subquery in self.subqueries if subquery.kind != "full" for one in subquery.filters),  # all rows of those matter
             subqueries=(),
         )
+
+    def defined(self, relations: Mapping[str, RelationDefinition]) -> Mapping[str, RelationDefinition]:
+        """Return the definitions of its relations, with the computed columns, if there are any."""
+        if not self.computed:
+            return relations
+        return {name: with_computed(relations[name], self.computed) for _, name in self.whole.aliases}
 
     @property
     def comparisons(self) -> tuple[Comparison, ...]:

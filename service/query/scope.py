@@ -7,12 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from copy import copy
-from typing import get_args
 
-from livejoin.wire.schema import Bounds, Column, Interval, RelationDefinition
+from livejoin.wire.kinds import MOST_DIGITS, digits_of
+from livejoin.wire.schema import Column, Interval, RelationDefinition
 from livejoin.wire.wording import instead
 from service.errors import Problem, unsupported
-from service.query.conditions import ColumnRef, IntervalRef
+from service.query.comparisons import common
+from service.query.computed import ComputedColumn
+from service.query.conditions import ColumnRef, IntervalRef, Term, columns_of, replaced
 
 
 class Scope:
@@ -30,6 +32,7 @@ class Scope:
         self._definitions: dict[str, RelationDefinition] = {**(outer._definitions if outer is not None else {}), **own}
         self._hidden: Mapping[str, str] = {}
         self._merged: list[list[ColumnRef]] = []  # columns that USING makes one: first the one that the name alone means
+        self._computed: dict[str, ComputedColumn] = outer._computed if outer is not None else {}  # of the statement, by name
 
     def without(self, hidden: Mapping[str, str]) -> Scope:
         """Return this scope as it is seen where some of its aliases cannot be used, each for a reason."""
@@ -128,7 +131,39 @@ class Scope:
                     yield IntervalRef(start.alias, name)
 
     def describe(self, ref: ColumnRef) -> Column:
-        return self.definition(ref.alias).column(ref.column)
+        definition = self.definition(ref.alias)
+        return self._computed[ref.column].within(definition) if ref.is_computed else definition.column(ref.column)
+
+    def term_of(self, ref: ColumnRef) -> Term:
+        """Return the expression that a column is."""
+        if ref.is_computed:
+            return replaced(self._computed[ref.column].term, lambda one: one._replace(alias=ref.alias))
+        return Term("column", self.describe(ref).kind, (), ref)
+
+    def equated(self, left: ColumnRef, right: ColumnRef) -> tuple[ColumnRef, ColumnRef]:
+        """Return the columns of one type that are equal where the values of two columns are. Problem `unsupported-query`."""
+        for ref in (left, right):
+            self.require_comparable(ref)
+        x, y = common("=", self.term_of(left), self.term_of(right))
+        return self.compute(x), self.compute(y)
+
+    @property
+    def computed(self) -> tuple[ComputedColumn, ...]:
+        """Those of the whole statement, as far as it is read."""
+        return tuple(self._computed[name] for name in sorted(self._computed))
+
+    def compute(self, term: Term) -> ColumnRef:
+        """Return an expression over one alias as a column of it. Problem `unsupported-query`: its values cannot be compared."""
+        if term.op == "column":
+            found: ColumnRef = term.value
+            return found
+        digits = digits_of(term.kind)
+        if digits is not None and digits[0] > MOST_DIGITS:
+            said = f"aliases are compared by up to {MOST_DIGITS} digits, and it may have {digits[0]}: cast it to a decimal of fewer"
+            raise unsupported(f"the comparison of {term} with another alias", said)
+        one = ComputedColumn.of(term)
+        self._computed[one.name] = one
+        return ColumnRef(next(iter(columns_of(term))).alias, one.name)
 
     def require_comparable(self, ref: ColumnRef, what: str = "comparing") -> None:
         """Raise `unsupported-query` for a column of a type without comparisons."""
@@ -159,22 +194,6 @@ class Scope:
         """Return whether `x.start ? y.end` and `y.start ? x.end` are strict in the overlap of x and y. None: an open start meets an open
         end, and the overlap requires a value between them, which no comparison can express."""
         return _strictness(self.declared(x), self.declared(y))
-
-    def with_strictness(self, x: IntervalRef, y: IntervalRef, wanted: tuple[bool, bool]) -> tuple[Interval, Interval]:
-        """Return the intervals with bounds of this strictness that open the fewest ends, ends rather than starts; as declared if there are
-        none, as for a point."""
-        declared = self.declared(x), self.declared(y)
-        choices = [
-            [one] if one.start_column == one.end_column else [one.model_copy(update={"bounds": bounds}) for bounds in get_args(Bounds)]
-            for one in declared
-        ]
-
-        def cost(found: tuple[Interval, Interval]) -> tuple[int, int, int]:  # opened ends may leave rows empty
-            pairs = list(zip(declared, found, strict=True))
-            starts = sum(new.start_open > old.start_open for old, new in pairs)
-            return starts + sum(new.end_open > old.end_open for old, new in pairs), starts, sum(old != new for old, new in pairs)
-
-        return min(((a, b) for a in choices[0] for b in choices[1] if _strictness(a, b) == wanted), key=cost, default=declared)
 
     def endpoint_type(self, ref: IntervalRef) -> str:
         return self.definition(ref.alias).column(self.declared(ref).start_column).comparable

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from operator import itemgetter
 from typing import Literal, NamedTuple
 
 from service.errors import unsupported
@@ -65,9 +66,10 @@ def _combined(expression: SetOperation, options: Options) -> Query:
     (top, *_) = drafts_of(expression)
     with top.judging():
         parts = _parts(expression, rights, options)
-    first = parts[0].select
+    selects = [*(part.select for part in parts), *rights]
+    first = selects[0]
     with top.judging():
-        for other in (*(part.select for part in parts[1:]), *rights):
+        for other in selects[1:]:
             with other.draft.noting(""):
                 _check_alike(first, other)
     taken: set[str] = set()
@@ -90,7 +92,8 @@ def _combined(expression: SetOperation, options: Options) -> Query:
         never=all(part.select.query.never for part in parts),
         absent=(*right_sides, *absent),
         branches=tuple(branches),
-        named=tuple(sorted({name for one in (*(part.select for part in parts), *rights) for name in one.query.named})),
+        named=tuple(sorted({name for one in selects for name in one.query.named})),
+        computed=tuple(sorted({column for one in selects for column in one.query.computed}, key=itemgetter(0))),
     )
 
 

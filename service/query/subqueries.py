@@ -7,14 +7,15 @@ too.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from itertools import chain
 from typing import Any
 
-from service.errors import Problem, unsupported
+from service.errors import unsupported
 from service.query.assembly import Draft, Options, SubqueryDraft, assemble, check_outputs, column_output, unused
-from service.query.conditions import ColumnRef, Either, Filter, Holds, IntervalRef
+from service.query.conditions import ColumnRef, Condition, Either, Filter, Holds, IntervalRef
+from service.query.filters import on_nulls, ordered
 from service.query.latest import settled
 from service.query.model import MAX_ALIASES, Comparison, Query, Subquery, SubqueryKind
 from service.query.scope import Scope
@@ -25,7 +26,6 @@ WORDS: Mapping[SubqueryKind, str] = {
     "exists": "EXISTS", "absent": "NOT EXISTS", "optional": "LEFT JOIN", "full": "FULL JOIN", "gaps": "gaps(…)", "coverage": "coverage(…)",
 }  # fmt: skip
 _PLAIN = Options("auto", "best-effort", None)
-_NULL_ITSELF = "the column may itself be null: to find the rows without {0}, test a column of {0} that is never null"
 _EACH_CASE = "define a view for each case: one with JOIN instead, for the rows that have {0}, and one with NOT EXISTS for those without"
 
 
@@ -66,7 +66,8 @@ def assemble_view(draft: Draft, options: Options) -> Query:
     named = {name for one in drafts for name in one.scope.aliases.values()}
     made = replace(
         query, aliases=tuple((alias, full.aliases[alias]) for alias in rows), outputs=tuple(draft.reads), subqueries=subqueries,
-        named=tuple(sorted({*query.named, *named, *full.aliases.values()})),
+        named=tuple(sorted({*query.named, *named, *full.aliases.values()})), computed=full.computed,
+        outer_filters=ordered(draft.outer_filters),
     )  # fmt: skip
     if draft.groups is not None and draft.groups.covered is not None:
         return of_groups(made, draft.groups)
@@ -95,20 +96,46 @@ def _settled(draft: Draft) -> Draft:
     """Return the draft with the kinds of subqueries that result from the conditions outside of them; its scope has the aliases in rows."""
     draft = replace(
         draft, subqueries=list(draft.subqueries), equal=list(draft.equal), overlaps=list(draft.overlaps),
-        inequalities=list(draft.inequalities),
-        not_equal=list(draft.not_equal), filters=list(draft.filters), cross=list(draft.cross),
+        inequalities=list(draft.inequalities), not_equal=list(draft.not_equal), filters=list(draft.filters),
+        outer_filters=list(draft.outer_filters), cross=list(draft.cross),
     )  # fmt: skip
     for at, subquery in enumerate(draft.subqueries):
         if subquery.kind == "full":
             draft.subqueries[at] = _settled_full(draft, subquery)
     while (rejected := _rejected(draft)) is not None:
         _take_in(draft, draft.subqueries.pop(rejected).draft)
+    optional = _optional(draft)
+    for own, pairs in [((), _pairs(draft)), *((one.scope.aliases, _pairs(one)) for one in _parts(draft))]:
+        _require_null_rejected([ref for pair in pairs for ref in pair if ref.alias in optional and ref.alias not in own], draft.scope)
     _make_absent(draft)
     alike = [subquery for subquery in draft.subqueries if subquery.kind == "absent" and not _compares_otherwise(subquery.draft)]
     draft.absent = [*draft.absent, *(subquery.draft for subquery in alike)]
     draft.subqueries = [subquery for subquery in draft.subqueries if subquery not in alike]
     _root_products(draft)
+    full = any(subquery.kind == "full" for subquery in draft.subqueries)
+    judged = [one for one in draft.outer_filters if one.alias in draft.scope.aliases]
+    draft.outer_filters = [one for one in judged if full or one.alias in _optional(draft)]
+    draft.filters += [one for one in judged if one not in draft.outer_filters]
     return draft
+
+
+def _parts(draft: Draft) -> list[Draft]:
+    return [*draft.absent, *(subquery.draft for subquery in draft.subqueries)]
+
+
+def _require_null_rejected(refs: Iterable[ColumnRef | IntervalRef], scope: Scope) -> None:
+    """Raise Problem `unsupported-query` for a computed column that is not null where its alias is missing."""
+    for ref in refs:
+        if not _is_null_if_missing(ref, scope):
+            what = f"the comparison of {ref} after an outer join, which rows without {ref.alias} may meet,"
+            raise unsupported(what, _EACH_CASE.format(ref.alias))
+
+
+def _is_null_if_missing(ref: ColumnRef | IntervalRef, scope: Scope) -> bool:
+    if not isinstance(ref, ColumnRef) or not ref.is_computed:
+        return True
+    known = on_nulls(scope.term_of(ref))
+    return known is not None and known.value is None
 
 
 def _pairs(draft: Draft) -> list[tuple[ColumnRef, ColumnRef] | tuple[IntervalRef, IntervalRef]]:
@@ -132,9 +159,10 @@ def _rejected(draft: Draft) -> int | None:
             if unbounded and ref.alias in optional:
                 what = f"{one} with nulls as unbounded in WHERE, on an outer join"
                 raise unsupported(what, _EACH_CASE.format(ref.alias))
-    named = [ref.alias for pair in _pairs(draft) for ref in pair]
+    pairs = [*_pairs(draft), *chain(*(_pairs(subquery.draft) for subquery in draft.subqueries if subquery.kind == "exists"))]
+    named = [ref.alias for pair in pairs for ref in pair if _is_null_if_missing(ref, draft.scope)]
     named += [one.alias for one in draft.filters if one.rejects_null]
-    named += [alias for subquery in draft.subqueries if subquery.kind == "exists" for alias in _outside(subquery.draft)]
+    named += [alias for subquery in draft.subqueries if subquery.kind == "exists" for pair in subquery.draft.cross for alias in pair]
     return next((optional[alias] for alias in named if alias in optional), None)
 
 
@@ -151,13 +179,9 @@ def _take_in(draft: Draft, subquery: Draft) -> None:
 
 def _make_absent(draft: Draft) -> None:
     """Turn subqueries with IS NULL on a column that is never null into NOT EXISTS."""
-    optional, scope = _optional(draft), draft.scope
-    missing = dict[int, Filter]()
-    for one in [one for one in draft.filters if one.alias in optional]:
-        if not isinstance(one, Filter):
-            raise _accepts_missing(one, draft.scope)
-        if scope.describe(one.column).nullable:
-            raise unsupported(f"{one.column} IS NULL after an outer join", _NULL_ITSELF.format(one.column.alias))
+    _set_apart(draft, _optional(draft))
+    optional, missing = _optional(draft), dict[int, Filter]()
+    for one in [one for one in draft.filters if isinstance(one, Filter) and one.alias in optional]:
         missing[optional[one.column.alias]] = one
         draft.filters.remove(one)
     for at, one in missing.items():
@@ -192,18 +216,12 @@ def _settled_full(draft: Draft, subquery: SubqueryDraft) -> SubqueryDraft:
     if len(draft.scope.aliases) != 2 or len(draft.subqueries) > 1 or draft.absent or len(own) != 1 or len(others) != 1:
         raise unsupported("FULL JOIN of more than two relations", "define a view with LEFT JOIN, and one with NOT EXISTS for the rest")
     (b,), (a,) = own, others
-    tests = list[Filter]()
-    for one in draft.filters:
-        if isinstance(one, Filter):
-            tests.append(one)
-        elif not one.rejects_null:
-            raise _accepts_missing(one, draft.scope)
+    _set_apart(draft, (a, b))
     named = {one.alias for one in draft.filters if one.rejects_null}
-    named |= {one.alias for one in tests if draft.scope.describe(one.column).nullable}
-    for one in tests:
-        if one.op == "is_null" and one.column.alias in named:
-            raise unsupported(f"{one.column} IS NULL after an outer join", _NULL_ITSELF.format(one.column.alias))
-    named |= {ref.alias for pair in _pairs(draft) for ref in pair}
+    tests = [one for one in draft.filters if isinstance(one, Filter)]
+    compared = [ref for pair in _pairs(draft) for ref in pair]
+    _require_null_rejected(compared, draft.scope)
+    named |= {ref.alias for ref in compared}
     without = {one.alias for one in tests if one.op == "is_null"} - named
     if not named and not without:
         return subquery
@@ -212,10 +230,27 @@ def _settled_full(draft: Draft, subquery: SubqueryDraft) -> SubqueryDraft:
     return SubqueryDraft("optional", replace(subquery.draft, scope=draft.scope.of([a])))
 
 
-def _accepts_missing(one: Either | Holds, scope: Scope) -> Problem:
-    """Return the problem for an OR or an expression in WHERE that a row without its optional subquery meets, and perhaps one with it."""
-    what = f"the condition {written(one, scope.describe)} after an outer join, which rows without {one.alias} meet,"
-    return unsupported(what, _EACH_CASE.format(one.alias))
+def _set_apart(draft: Draft, optional: Collection[str]) -> None:
+    """Set apart the conditions that rows without their alias meet, and perhaps those with it. Problem `unsupported-query` for one of which
+    it is not known whether they do."""
+    for one in [one for one in draft.filters if one.alias in optional and not one.rejects_null]:
+        if isinstance(one, Filter) and not draft.scope.describe(one.column).nullable:
+            continue
+        if not _is_met_by_nulls(one):
+            what = f"the condition {written(one, draft.scope.describe)} after an outer join, which rows without {one.alias} may meet,"
+            raise unsupported(what, _EACH_CASE.format(one.alias))
+        draft.filters.remove(one)
+        draft.outer_filters.append(one)
+
+
+def _is_met_by_nulls(one: Condition) -> bool:
+    """Return whether a row of nulls surely meets a condition."""
+    if isinstance(one, Either):
+        return any(all(map(_is_met_by_nulls, case)) for case in one.cases)
+    if isinstance(one, Holds):
+        known = on_nulls(one.term)
+        return known is not None and known.value is True
+    return one.op == "is_null"
 
 
 # --- the subqueries
@@ -285,7 +320,7 @@ def _join(subquery: SubqueryDraft, known: Sequence[str]) -> Query:
     scope = draft.scope.of([on, *own])
     output = column_output(ColumnRef(on, scope.definition(on).columns[0].name))
     joined = replace(draft, scope=scope, absent=[], subqueries=[], outputs=[output])
-    return replace(assemble(joined, _PLAIN), outputs=(), named=())
+    return replace(assemble(joined, _PLAIN), outputs=(), named=(), computed=())
 
 
 def _apart(draft: Draft, own: Sequence[str]) -> bool:

@@ -96,7 +96,7 @@ def _of_point(
         keys = parsed(input.relation, input.relation.key, given, f"where.{input.alias}")
         slots = slot_of(input.relation, version, keys, may_search)
         return None if slots is None else join.partners(root, input.position, slots, bounds)
-    if input.equal and set(given) == set(input.equal):
+    if input.is_keyed and set(given) == set(input.equal):
         key = parsed(input.relation, input.equal, given, f"where.{input.alias}")
         return join.of_key(root, input.position, key, bounds)
     if given and given.keys() <= set(input.equal) and input.alias not in view.view.query.optional:

@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from service.planning.meets import span_of
+from service.query.computed import real
 from service.query.conditions import ColumnRef, Condition
 from service.query.model import Query, Span
 from service.tables.endpoints import stored_endpoints
@@ -44,6 +45,7 @@ class Input:
     varying  columns that the view reads and that may differ between rows of one key: if they are unchanged, so are the view's rows
     equal    columns that conditions equate with another alias's, or by which alone the latest rows are chosen: rows can be looked up by
              them
+    is_keyed whether these are all of them: not where some are computed
     spans    by name, its declared intervals that overlap others
     ends     the columns of these: (start, end)
     living   while a join with parts is built: a further test that rows must pass
@@ -52,13 +54,17 @@ class Input:
     living: Callable[[Slots], Mask] | None = None
 
     def __init__(self, query: Query, position: int, relation: Relation) -> None:
-        self.alias, self.position, self.relation = query.aliases[position][0], position, relation
+        self.alias, self.position = query.aliases[position][0], position
+        self.relation = relation = relation.computing(query.computed)
         self.filters = [f for f in query.filters if f.alias == self.alias]
         self.deciding = deciding(query, self.alias)
-        self.equal = list(dict.fromkeys(pair.column for pairs in query.equal for pair in pairs if pair.alias == self.alias))
+        equal = dict.fromkeys(ref for pair in query.equal for ref in pair if ref.alias == self.alias)
+        self.equal = [ref.column for ref in equal if not ref.is_computed]
+        self.is_keyed = bool(equal) and len(self.equal) == len(equal)
         if query.latest is not None:
             of_columns = [value.column for value in query.latest.by if isinstance(value, ColumnRef)]
             self.equal = of_columns if len(of_columns) == len(query.latest.by) else []
+            self.is_keyed = bool(self.equal)
         refs = [ref for pair in query.overlaps for ref in pair if ref.alias == self.alias]
         self.spans = {ref.interval: span_of(ref, relation.definition) for ref in refs}
         intervals = {name: relation.definition.intervals[name] for name in self.spans}
@@ -205,10 +211,10 @@ def _used(query: Query, alias: str, relation: Relation) -> list[str]:
     aliases = [other for other, name in query.aliases if name == relation.name]
     used = [column for other in aliases for column in needed_columns(query, other, relation.definition)]
     pairs: list[tuple[ColumnRef, ColumnRef]] = [*query.equal, *((one.left, one.right) for one in query.comparisons)]
-    used += [ref.column for pair in pairs for ref in pair if ref.alias in aliases]
+    used += [ref.column for pair in pairs for ref in real(pair, query.computed) if ref.alias in aliases]
     for pair in query.overlaps:
         used += [name for ref in pair if ref.alias in aliases for name in span_of(ref, relation.definition).columns]
-    used += [ref.column for f in query.filters if f.alias == alias for ref in f.columns]
+    used += [ref.column for f in (*query.filters, *query.outer_filters) if f.alias == alias for ref in real(f.columns, query.computed)]
     used += [ref.column for ref in query.choosing if ref.alias in aliases]
     return list(dict.fromkeys(used))
 

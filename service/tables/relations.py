@@ -1,15 +1,24 @@
-"""A registered relation: its definition, and the rows in its table."""
+"""A registered relation: its definition, and the rows in its table; with computed columns, as a view sees it."""
 
 from __future__ import annotations
 
 import copy
 import threading
+from collections.abc import Sequence
+from typing import Any
 
+import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from livejoin.wire.batch import RowBlock
+from livejoin.wire.kinds import KEPT_TYPES
 from livejoin.wire.schema import RelationDefinition
+from service.query.computed import ComputedColumn, with_computed
+from service.query.terms import growth
+from service.tables.arrow import is_text, null_mask, reader
 from service.tables.store import Table
+from service.tables.values.terms import stored
 
 
 class RowVisibility:
@@ -45,6 +54,16 @@ class Relation:
         other.name = name
         return other
 
+    def computing(self, computed: Sequence[ComputedColumn]) -> Relation:
+        """Return it with the columns that can be computed of its own, for a view; the same rows in the same table."""
+        definition = with_computed(self.definition, computed)
+        if definition is self.definition:
+            return self
+        other = copy.copy(self)
+        other.definition, other.schema = definition, definition.arrow_schema()
+        other.table = _ComputingTable(self.table, {one.name: one for one in computed if one.name in other.schema.names})
+        return other
+
     def hiding(self, hidden: RowVisibility) -> Relation:
         """Return it for structures that are loaded without its rows."""
         other = copy.copy(self)
@@ -67,3 +86,52 @@ class Relation:
         if rows.values is None:
             return RowBlock(rows.arrow.select(self.key))
         return RowBlock.few([tuple([row[ordinal] for ordinal in self._key_ordinals]) for row in rows.values], self._key_struct)
+
+
+class _ComputingTable(Table):
+    """A table that also has computed columns: everything else is that of the other one. They cost what `evaluated` costs."""
+
+    __slots__ = ("_computed",)
+
+    def __init__(self, table: Table, computed: dict[str, ComputedColumn]) -> None:
+        self.__dict__ = table.__dict__
+        self._computed = computed
+
+    def take(self, names: Sequence[str], slots: npt.NDArray[Any]) -> pa.RecordBatch:
+        if self._computed.keys().isdisjoint(names):
+            return super().take(names, slots)
+        rows = super().take(self._read(names), slots)
+        columns = [stored(self._computed[name].term, rows) if name in self._computed else rows.column(name) for name in names]
+        return pa.RecordBatch.from_arrays(columns, list(names))
+
+    def numbers(self, names: Sequence[str], slots: npt.NDArray[Any]) -> tuple[npt.NDArray[Any], list[npt.NDArray[Any] | None]]:
+        if self._computed.keys().isdisjoint(names):
+            return super().numbers(names, slots)
+        columns, read = self.take(names, slots).columns, [reader(self.type_of(name)) for name in names]
+        words = np.zeros((len(names), len(slots)), np.int64)
+        for at, column in enumerate(columns if len(slots) else ()):
+            words[at] = read[at](column)  # type: ignore[misc]
+        return words, [null_mask(column) for column in columns]
+
+    def type_of(self, name: str) -> pa.DataType:
+        return KEPT_TYPES[self._computed[name].term.kind] if name in self._computed else super().type_of(name)
+
+    def text_bytes(self, names: Sequence[str], slots: npt.NDArray[Any]) -> npt.NDArray[Any]:
+        """As in `Table`; a bound for computed columns, so that they need not be computed."""
+        total = super().text_bytes([name for name in names if name not in self._computed], slots)
+        for one in (self._computed[name] for name in names if name in self._computed):
+            times, more = growth(one.term)
+            if is_text(self.type_of(one.name)):
+                total = total + times * super().text_bytes(one.reads, slots) + more
+        return total
+
+    def _read(self, names: Sequence[str]) -> list[str]:
+        return list(dict.fromkeys(read for name in names for read in (self._computed[name].reads if name in self._computed else [name])))
+
+
+def computing(rows: pa.RecordBatch, definition: RelationDefinition, computed: Sequence[ComputedColumn]) -> pa.RecordBatch:
+    """Return stored rows of a relation with the columns that can be computed of its own."""
+    for one in computed:
+        if one.name not in rows.schema.names and one.is_of(definition):
+            rows = rows.append_column(one.name, stored(one.term, rows))
+    return rows

@@ -16,6 +16,7 @@ import numpy.typing as npt
 
 from service.errors import Problem
 from service.histogram import Histogram
+from service.query.computed import with_computed
 from service.tables.changes import Runs, apart, inserting
 from service.tables.indexes import SharedIndexes, Sparse
 from service.tables.inputs import Input
@@ -70,7 +71,7 @@ class LiveView:
         query, whole = view.query, view.query.whole
         self.reads = [Input(whole, position, relations[name]) for position, (_, name) in enumerate(whole.aliases)]
         self.inputs = self.reads[: len(query.aliases)]  # of a row; the others belong to NOT EXISTS
-        self.relations = {name: relations[name] for _, name in whole.aliases}
+        self.relations = {input.relation.name: input.relation for input in self.reads}
         self.definitions = {name: relation.definition for name, relation in self.relations.items()}
         self.shown = shown_of(query, self.inputs, self.definitions)
         self.width = STRETCH if query.stretches is not None else 1 if query.groups is not None else len(self.inputs)  # arrays per row
@@ -88,7 +89,8 @@ class LiveView:
 
     def follow_definition(self, relation: Relation) -> None:
         """Adapt to a relation that has more columns, or may have nulls in columns that the view does not join by. The writer's thread."""
-        self.definitions = {**self.definitions, relation.name: relation.definition}
+        definition = with_computed(relation.definition, self.view.query.computed)
+        self.definitions = {**self.definitions, relation.name: definition}
         if isinstance(self.shown, GroupTable | KeyStretches):  # they have their own storage
             self.shown.follow(self.definitions)
         else:

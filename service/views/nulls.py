@@ -6,7 +6,8 @@ other columns from the start, and a column that becomes nullable changes nothing
 
 from __future__ import annotations
 
-from livejoin.wire.schema import RelationDefinition, parse_relation
+from livejoin.wire.schema import RelationDefinition
+from service.query.computed import real
 from service.query.conditions import ColumnRef
 from service.query.model import Query
 from service.views.shown import Definitions
@@ -18,7 +19,7 @@ def compared_columns(query: Query, relation: str, definition: RelationDefinition
     aliases = {alias for alias, name in whole.aliases if name == relation}
     pairs: list[tuple[ColumnRef, ColumnRef]] = [*whole.equal, *((one.left, one.right) for one in whole.comparisons)]
     refs = [ref for pair in pairs for ref in pair] + [*query.values, *(query.as_of.columns if query.as_of is not None else ())]
-    found = {ref.column for ref in refs if ref.alias in aliases}
+    found = {ref.column for ref in real(refs, query.computed) if ref.alias in aliases}
     for pair in whole.overlaps:
         for ref in pair:
             if ref.alias in aliases:
@@ -35,5 +36,4 @@ def loosened(query: Query, definitions: Definitions) -> Definitions:
 def _loosened(definition: RelationDefinition, compared: set[str]) -> RelationDefinition:
     never = {*definition.key, *compared}
     columns = [column if column.name in never else column.model_copy(update={"nullable": True}) for column in definition.columns]
-    made = RelationDefinition.model_construct(columns=columns, key=definition.key, intervals=definition.intervals, retain=definition.retain)
-    return parse_relation(made.to_json())
+    return RelationDefinition.model_construct(columns=columns, key=definition.key, intervals=definition.intervals, retain=definition.retain)

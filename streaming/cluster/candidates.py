@@ -41,6 +41,8 @@ class ChosenLayout(NamedTuple):
 
 def candidates(query: Query) -> list[Coordinate]:
     """The coordinates that a layout may consist of; sizes and bounds are chosen later. Raises NotDistributable."""
+    if query.computed:
+        raise NotDistributable("a condition between aliases compares expressions: compare columns, and store what is computed in one")
     if query.branches:
         return [_of_values(query)]
     whole = query.whole

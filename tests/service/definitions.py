@@ -15,6 +15,7 @@ from service.errors import Problem
 from service.query.model import Query
 from service.tables.masks import residual_mask, select_mask
 from service.tables.projection import Projection, needed_columns
+from service.tables.relations import computing
 from service.views.parse import View, parse_view
 from tests.relations import declared
 
@@ -64,12 +65,15 @@ def refused(data: dict[str, Any] | str, relations: Mapping[str, RelationDefiniti
 def evaluate(view: View, definitions: Mapping[str, RelationDefinition], tables: Mapping[str, pa.RecordBatch]) -> list[tuple[Any, ...]]:
     """Return the view's rows, found by nested loops, as tuples in the order of its columns."""
     query = view.query
-    chosen, rows = {}, {}
+    definitions = query.defined(definitions)
+    tables = {name: computing(rows, definitions[name], query.computed) for name, rows in tables.items() if name in definitions}
+    chosen, rows, matched = {}, {}, {ref.column for pair in query.equal for ref in pair}
     for alias, name in query.aliases:
         filters = [condition for condition in query.filters if condition.alias == alias]
         batch = tables[name].filter(pa.array(select_mask(filters, tables[name])))
         chosen[alias] = batch.slice(0, 0) if query.never else batch
-        rows[alias] = chosen[alias].to_pylist()
+        known = [one.name for one in definitions[name].columns if "." not in one.name or one.name in matched]  # Python has no such dates
+        rows[alias] = chosen[alias].select(known).to_pylist()
     picks: list[tuple[int, ...]] = [()]
     for alias in chosen:
         bound = list(chosen)[: list(chosen).index(alias)]

@@ -17,6 +17,7 @@ from service.planning.acyclicity import least_width_order, nested_elimination_or
 from service.planning.hypergraph import hypergraph
 from service.planning.meets import Relations, is_natural
 from service.planning.plans.plan import Plan, columns_of, connected, first_notes, indexes_of, names, path_of
+from service.query.conditions import ColumnRef
 from service.query.model import Query
 from structures.index.layout import MOST_ARITY
 from structures.minesweeper.cds import MOST_LEVELS
@@ -76,7 +77,8 @@ def _make(query: Query, relations: Relations, algorithm: str) -> Plan | None:
         "update": "O(log n) per index, and a search with the changed row's variables bound",
         "delay": f"no bound between rows; all r rows in {whole}, {emitted}",
     }
-    order = ", ".join(next(f"{alias}.{own[v][0]}" for alias, own in zip(names(query), columns, strict=True) if v in own) for v in levels)
+    by_alias = list(zip(names(query), columns, strict=True))
+    order = ", ".join(next(str(ColumnRef(alias, own[v][0])) for alias, own in by_alias if v in own) for v in levels)
     kind = "the reverse of a nested elimination order" if nested else f"of width {width}"
     notes = (
         *first_notes(query, relations),

@@ -109,7 +109,7 @@ def joins_of(query: Query) -> tuple[list[InnerJoin], tuple[CountedJoin, ...]] | 
         kept.append(_kept(query, subqueries, matched, {}))
     numbers: dict[tuple[int, str], int] = {}
     for number, subquery in enumerate(subqueries):
-        at = next((at for at, one in enumerate(kept) if _is_join_of(one, subquery)), None)
+        at = next((at for at, one in enumerate(kept) if _is_join_of(one, subquery) and not query.outer_filters), None)
         if at is None:
             kept.append(_support(query, subqueries, subquery))
             at = len(kept) - 1
@@ -172,7 +172,7 @@ def _kept(query: Query, subqueries: Sequence[Subquery], matched: Matched, tests:
     core = query.core
     joins = [] if matched == {-1} else [core, *(subqueries[number].join for number in sorted(matched))]
     by_alias = dict(query.aliases)
-    filters = {one for join in joins for one in join.filters}
+    filters = {one for join in joins for one in join.filters} | {one for one in query.outer_filters if one.alias in there}
     aliases = tuple((alias, f"{by_alias[alias]}#{alias}" if alias in tests else by_alias[alias]) for alias in there)
     made = replace(
         core, aliases=aliases, filters=ordered(filters),
@@ -190,7 +190,8 @@ def _support(query: Query, subqueries: Sequence[Subquery], subquery: Subquery) -
     """The join of a subquery with the rows of the alias that it is connected to."""
     of_alias = [one for one in subqueries if one.is_shown and subquery.on in dict(one.own)]
     stated = [*query.filters, *(one for owner in of_alias for one in owner.filters)]
-    made = replace(subquery.join, filters=ordered((*subquery.join.filters, *(one for one in stated if one.alias == subquery.on))))
+    filters = ordered((*subquery.join.filters, *(one for one in stated if one.alias == subquery.on)))
+    made = replace(subquery.join, filters=filters, computed=query.computed)
     return InnerJoin(made, None, (), ((),) * len(made.aliases))
 
 
@@ -206,7 +207,7 @@ def _plan(query: Query, relations: Relations, outer: Outer) -> Plan:
     joins = [one for one in plans if len(one.order) > 1]
     least = min(plans, key=lambda one: GUARANTEES.index(one.guarantee))
     named = min(joins, key=lambda one: GUARANTEES.index(one.guarantee))
-    alone = len(query.core.aliases) == 1 and len(subqueries) == 1 and subqueries[0].is_shown
+    alone = len(query.core.aliases) == 1 and len(subqueries) == 1 and subqueries[0].is_shown and not query.outer_filters
     guarantee = least.guarantee if alone or least.guarantee == "best-effort" else "delay"
     tree = next((one for one in joins if one.algorithm == named.algorithm), named)
     each = "" if alone else " per partner of the changed row"

@@ -191,7 +191,8 @@ def path_of(order: tuple[int, ...], columns: Mapping[int, list[str]]) -> Path:
 
 def indexes_of(query: Query, tracks: Sequence[Sequence[Path]]) -> str:
     """The indexes of a plan, in words."""
-    return ", ".join(f"{alias} ({', '.join(path.columns)})" for alias, paths in zip(names(query), tracks, strict=True) for path in paths)
+    every = [(alias, path) for alias, paths in zip(names(query), tracks, strict=True) for path in paths]
+    return ", ".join(f"{alias} ({', '.join(ColumnRef(alias, name).words for name in path.columns)})" for alias, path in every)
 
 
 def suffix(query: Query, residual: Sequence[Comparison]) -> str:

@@ -85,7 +85,7 @@ def _of_numbers(name: str, args: Sequence[Term]) -> Term:
         return Term(name, "float64", (terms.cast(of, "float64"),))
     if name == "sign":
         return Term("sign", decimal_kind(1, 0), (of,))
-    return _rounded(name, of, 0)
+    return rounded(name, of, 0)
 
 
 def _to_digits(name: str, of: Term, digits: Term) -> Term:
@@ -93,10 +93,10 @@ def _to_digits(name: str, of: Term, digits: Term) -> Term:
         raise unsupported(f"{name} of float64 to a number of digits", f"PostgreSQL has it of decimals: write {name}(x::decimal(18, 4), 2)")
     if digits.op != "constant" or digits.kind != "int64" or digits.value is None:
         raise unsupported(f"{name} to a varying number of digits", f"write a constant: {name}(x, 2)")
-    return _rounded(name, of if digits_of(of.kind) else terms.cast(of, decimal_kind(19, 0)), digits.value)
+    return rounded(name, of if digits_of(of.kind) else terms.cast(of, decimal_kind(19, 0)), digits.value)
 
 
-def _rounded(name: str, of: Term, places: int) -> Term:
+def rounded(name: str, of: Term, places: int) -> Term:
     """Return the decimal with so many digits after the point; rounding up may take one more digit before it."""
     precision, scale = digits_of(of.kind) or (0, 0)
     kept = max(places, 0)

@@ -13,7 +13,7 @@ from service.errors import unsupported
 from service.query.conditions import ColumnRef
 from service.query.scope import Scope
 from service.query.sql.names import Names, Shown, Source, Sources, fold, read_sources
-from service.query.sql.output_names import CALLED, name_of
+from service.query.sql.output_names import CALLED, MERGED, name_of
 
 _SOURCES = ("from_", "joins", "with_")
 
@@ -51,7 +51,7 @@ def merged(refs: Shown, written: exp.Identifier | None = None) -> exp.Coalesce:
     columns = [exp.Column(this=exp.to_identifier(ref.column, quoted=True), table=exp.to_identifier(ref.alias)) for ref in refs]
     made = exp.Coalesce(this=columns[0], expressions=columns[1:])
     made.meta.update({} if written is None else written.meta)
-    made.meta[CALLED] = refs[0].column
+    made.meta.update({CALLED: refs[0].column, MERGED: True})
     return made
 
 

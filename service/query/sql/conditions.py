@@ -8,24 +8,27 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
+from itertools import chain
 from typing import Any, NamedTuple
 
 from sqlglot import exp
 
 from service.errors import Problem, unsupported
 from service.query.assembly import Draft, Inequality, SubqueryDraft
-from service.query.conditions import ColumnRef, IntervalRef
+from service.query.comparisons import common, following, limited, zero_of
+from service.query.conditions import ColumnRef, IntervalRef, Term
 from service.query.filters import OPPOSITE, holds
 from service.query.scope import Scope
 from service.query.sql.complaints import Noted
 from service.query.sql.constants import is_constant, text_of
-from service.query.sql.filters import RowConditions, end_of, note_within, refuse
+from service.query.sql.filters import MIRRORED, RowConditions, end_of, note_within, refuse
 from service.query.sql.names import Names, sql_of
+from service.query.sql.output_names import MERGED
 from service.query.sql.over_groups import is_of_stretches, read_of_stretches
-from service.query.sql.ranges import OPERATORS, range_of, range_with
+from service.query.sql.ranges import DISCRETE, OPERATORS, End, Range, range_of, range_with
 from service.query.sql.sums import read_sums
 from service.query.sql.terms import COMPARED, read_term
-from service.query.terms import logical
+from service.query.terms import chosen, coalesced, logical, tested
 
 ReadSubquery = Callable[[exp.Expr, str, Scope], Draft]
 """Reads the SELECT of EXISTS, NOT EXISTS or IN, given its words and the names around it."""
@@ -62,6 +65,8 @@ class Conditions:
                         term = read_term(part, self._names)
                         opposite = logical("not", term)  # refuses what is no condition
                         self._draft.of_pairs.append(holds(opposite if negative else term))
+                    elif any(MERGED in one.meta for one in part.find_all(exp.Coalesce)):
+                        self._merged(part, negative)
                     elif isinstance(part, exp.Connector):
                         self._either(part, negative)
                     else:
@@ -83,7 +88,8 @@ class Conditions:
             for one in new:
                 self._draft.places.setdefault(one, part)
                 if isinstance(one, Inequality):
-                    self._draft.scope.require_alike(one.low, one.high)
+                    if not (one.low_unbounded or one.high_unbounded):
+                        self._draft.scope.require_alike(one.low, one.high)
                 elif found is self._draft.overlaps:
                     self._draft.scope.require_to_meet(*one)
                 elif found is not self._draft.filters:
@@ -116,9 +122,24 @@ class Conditions:
         elif len(aliases := self._aliases(node)) < 2:
             self._rows.add(node, negated)
         elif isinstance(node, exp.NullSafeEQ | exp.NullSafeNEQ):
-            self._distinct(node, isinstance(node, exp.NullSafeNEQ) != negated, aliases)
+            self._distinct(node, isinstance(node, exp.NullSafeNEQ) != negated)
         else:
             raise self._over_several(sql_of(node), aliases)
+
+    def _merged(self, node: exp.Expr, negated: bool) -> None:
+        """Read a condition on columns of both sides of a FULL JOIN, which are equal where a row has both: each side that is there meets
+        it."""
+        for side in range(2):
+            of_side = exp.Paren(this=node.copy())
+            for one in [one for one in of_side.find_all(exp.Coalesce) if MERGED in one.meta]:
+                one.replace([one.this, *one.expressions][side])
+            if of_side.find(exp.Query) or len(self._aliases(of_side)) > 1:
+                instead = "after FULL JOIN, a condition is over the columns of USING, or over those of one alias"
+                raise unsupported(sql_of(node), f"{instead}: define a view for each case")
+            branch = self._branch()
+            branch.add(of_side, negated)
+            self._draft.never = self._draft.never or branch._draft.never
+            self._draft.outer_filters += branch._draft.filters
 
     def _aliases(self, *nodes: exp.Expr) -> list[str]:
         """Return the aliases whose columns, or intervals, the nodes name."""
@@ -137,8 +158,8 @@ class Conditions:
     @staticmethod
     def _over_several(words: str, aliases: Sequence[str]) -> Problem:
         instead = (
-            "an expression in a condition reads the columns of one alias; between aliases, compare columns, and sums of a column and "
-            "constants; a distance is abs(a.t - b.t) <= c"
+            "an expression in a condition reads the columns of one alias; between aliases, compare two expressions; a distance is "
+            "abs(a.t - b.t) <= c"
         )
         return unsupported(f"the expression {words} over {' and '.join(aliases)}", instead)
 
@@ -182,26 +203,56 @@ class Conditions:
             what = f"{'NOT ' * negated}{sql_of(node)}"
             raise unsupported(what, "write tstzrange(a.s, a.e) && tstzrange(b.s, b.e), or tstzrange(a.s, a.e) @> b.t")
         if right is None:
-            self._order(left.start, second.unnest(), True, high_unbounded=False)
-            self._order(second.unnest(), left.end, left.closed, low_unbounded=False)
-            return
-        self._order(left.start, right.end, right.closed)
-        self._order(right.start, left.end, left.closed)
-        for one in (left, right):
-            if not one.is_never_empty(self._names):
-                self._order(one.start, one.end, one.closed)
+            point = End(second.unnest(), unbounded=False)
+            if not self._declared(left.interval(self._names), self._point(point)):
+                self._order(left.start, point, left.kind)
+                self._order(point, left.end, left.kind)
+        elif not self._declared(left.interval(self._names), right.interval(self._names)):
+            one, other = map(self._require_not_empty, (left, right))
+            self._order(left.start, right.end, left.kind, one, other)
+            self._order(right.start, left.end, left.kind, other, one)
 
-    def _order(self, low: exp.Expr, high: exp.Expr, equal: bool, low_unbounded: bool = True, high_unbounded: bool = True) -> None:
-        """Add `low <= high`, or `low < high` unless they may be equal. A null is unbounded, or else meets nothing."""
-        aliases = self._aliases(low, high)
+    def _declared(self, one: IntervalRef | None, other: IntervalRef | None) -> bool:
+        """Add the overlap of two declared intervals, if that is what two ranges, or a range and a point, are."""
+        if one is None or other is None or one.alias == other.alias or self._names.scope.strictness(one, other) is None:
+            return False
+        self._draft.overlaps.append((one, other))
+        return True
+
+    def _point(self, point: End) -> IntervalRef | None:
+        ref = self._names.column(point.node) if isinstance(point.node, exp.Column) else None
+        return None if ref is None else next(self._names.scope.intervals_over(ref, ref), None)
+
+    def _require_not_empty(self, one: Range) -> Term | None:
+        """Add the condition that something is in a range; return it if it is of an alias outside of a subquery, whose rows stay."""
+        if one.is_never_empty(self._names):
+            return None
+        if not set(self._aliases(one.start.node, one.end.node)) <= self._draft.scope.aliases.keys():
+            return one.is_not_empty(self._names)
+        self._order(one.start, one.end, one.kind)
+        return None
+
+    def _order(self, low: End, high: End, kind: str, low_if: Term | None = None, high_if: Term | None = None) -> None:
+        """Add the condition that a value is between a start and an end, one of which may be a point. `low_if`: where it is not true,
+        nothing is."""
+        aliases, is_apart = self._aliases(low.node, high.node), low.is_open and high.is_open and kind in DISCRETE
+        op = "<" if low.is_open or high.is_open else "<="
         if len(aliases) < 2:
-            self._rows.order(exp.LTE if equal else exp.LT, low, high, [low] * low_unbounded + [high] * high_unbounded)
+            start = exp.Add(this=exp.Paren(this=low.node.copy()), expression=exp.Literal.number(1)) if is_apart else low.node
+            self._rows.order(exp.LT if op == "<" else exp.LTE, start, high.node, [one.node for one in (low, high) if one.unbounded])
             return
-        if not isinstance(low, exp.Column) or not isinstance(high, exp.Column):
-            raise self._over_several(f"{sql_of(low)} {'<=' if equal else '<'} {sql_of(high)}", aliases)
-        x, y, scope = self._names.column(low), self._names.column(high), self._draft.scope
-        nullable = low_unbounded and scope.describe(x).nullable, high_unbounded and scope.describe(y).nullable
-        self._draft.inequalities.append(Inequality(x, y, not equal, *nullable))
+        for one in (low, high):
+            if len(self._aliases(one.node)) > 1:
+                raise self._over_several(sql_of(one.node), aliases)
+        scope, conditions = self._draft.scope, (low_if, high_if)
+        first, last = read_term(low.node, self._names), read_term(high.node, self._names)
+        if first.op == last.op == "column" and not is_apart and conditions == (None, None) and first.kind == last.kind:
+            is_low, is_high = (one.unbounded and scope.describe(term.value).nullable for one, term in ((low, first), (high, last)))
+            self._draft.inequalities.append(Inequality(first.value, last.value, op == "<", is_low, is_high))
+            return
+        op, *ends = limited(op, following(first, 1) if is_apart else first, last, (low.unbounded, high.unbounded))
+        x, y = (scope.compute(end if where is None else chosen([(where, end)], None)) for end, where in zip(ends, conditions, strict=True))
+        self._draft.inequalities.append(Inequality(x, y, op == "<"))
 
     def _product(self, left: exp.Identifier, right: exp.Identifier) -> None:
         """Read a requested product of two aliases, which only JSON writes among the conditions."""
@@ -242,8 +293,7 @@ class Conditions:
             ref = self._names.column(column)
             if ref.alias in part.scope.aliases:
                 raise unsupported(f"the alias {ref.alias} in IN and outside of it", "rename one of the two")
-            part.scope.require_alike(ref, output.column)
-            part.equal.append((ref, output.column))
+            part.equal.append(part.scope.equated(ref, output.column))
         self._draft.subqueries.append(SubqueryDraft("exists", part))
 
     def _compare(self, op: str, left: exp.Expr, right: exp.Expr) -> None:
@@ -253,31 +303,57 @@ class Conditions:
         if (sums := read_sums(op, left, right, self._names)) is not None:
             self._draft.inequalities += sums
             return None
+        if end_of(left, self._names) is None and end_of(right, self._names) is None:
+            return self._between_aliases(op, left, right, f"{sql_of(left)} {op} {sql_of(right)}")
         x, y = self._input(left), self._input(right)
         if x is None or y is None:
             raise self._over_several(f"{sql_of(left)} {op} {sql_of(right)}", aliases)
-        if op not in ("=", "!="):
-            self._draft.inequalities.append(self._inequality(op, x, y))
-        elif x.infinity or y.infinity:
+        if op in ("=", "!="):
             instead = "use COALESCE with an infinity around the ends of an interval in < and <="
             raise unsupported(f"{sql_of(left)} {op} {sql_of(right)}", instead)
-        else:
-            (self._draft.equal if op == "=" else self._draft.not_equal).append((x.ref, y.ref))
+        self._draft.inequalities.append(self._inequality(op, x, y))
+        return None
 
-    def _distinct(self, node: exp.Binary, distinct: bool, aliases: Sequence[str]) -> None:
-        """Read `IS [NOT] DISTINCT FROM` between two columns as `=` or `<>`, which differ from it only where both are null, or either is."""
-        x, y = self._input(node.left), self._input(node.right)
-        if x is None or y is None or x.infinity or y.infinity:
-            raise self._over_several(sql_of(node), aliases)
-        draft = self._draft
+    def _between_aliases(self, op: str, left: exp.Expr, right: exp.Expr, words: str) -> None:
+        """Add a comparison of two expressions, each over one alias."""
+        if op in (">", ">="):
+            op, left, right = MIRRORED[op], right, left
+        pair = self._pair(op, left, right, words)
+        if op in ("=", "!="):
+            (self._draft.equal if op == "=" else self._draft.not_equal).append(pair)
+        else:
+            self._draft.inequalities.append(Inequality(*pair, op == "<"))
+
+    def _pair(self, op: str, left: exp.Expr, right: exp.Expr, words: str) -> tuple[ColumnRef, ColumnRef]:
+        """Return the columns, of two aliases, that are compared instead of two expressions."""
+        aliases = [self._aliases(left), self._aliases(right)]
+        if any(len(one) != 1 for one in aliases):
+            raise self._over_several(words, list(dict.fromkeys(chain(*aliases))))
+        for one in (left, right):
+            refuse(one)
+        x, y = common(op, read_term(left, self._names), read_term(right, self._names))
+        return self._draft.scope.compute(x), self._draft.scope.compute(y)
+
+    def _distinct(self, node: exp.Binary, distinct: bool) -> None:
+        """Read `IS [NOT] DISTINCT FROM` between two aliases: `=` or `<>` where that means the same. Otherwise, for null to equal null, two
+        values are equal that are not null, and whether they stand for a null is, too."""
+        pair, draft = self._pair("=", node.left, node.right, sql_of(node)), self._draft
         missing = {alias for one in draft.subqueries if one.kind == "optional" for alias in one.draft.scope.aliases}
         missing |= {draft.as_of.of.alias} if draft.as_of is not None and draft.as_of.optional else set()
         missing |= {alias for one in draft.subqueries if one.kind == "full" for alias in draft.scope.aliases}
-        known = [ref for ref in (x.ref, y.ref) if not draft.scope.describe(ref).nullable and ref.alias in {*draft.scope.aliases} - missing]
-        if len(known) <= distinct:
-            instead = "one of the two columns, and for IS DISTINCT FROM both, must be declared without nulls: store a value in their place"
-            raise unsupported(sql_of(node), instead)
-        (draft.not_equal if distinct else draft.equal).append((x.ref, y.ref))
+        known = [ref for ref in pair if not draft.scope.describe(ref).nullable and ref.alias in {*draft.scope.aliases} - missing]
+        if distinct:
+            if len(known) < len(pair):
+                instead = "both sides must be declared without nulls: store a value in their place, or define a view for each case"
+                raise unsupported(sql_of(node), instead)
+            draft.not_equal.append(pair)
+        elif known:
+            draft.equal.append(pair)
+        else:
+            scope, given = draft.scope, [draft.scope.term_of(ref) for ref in pair]
+            for made in ([coalesced((one, zero_of(one.kind))) for one in given], [tested("is_null", one) for one in given]):
+                x, y = map(scope.compute, made)
+                draft.equal.append((x, y))
 
     def _inequality(self, op: str, x: _Input, y: _Input) -> Inequality:
         low, high = (x, y) if op in ("<", "<=") else (y, x)

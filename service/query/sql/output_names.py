@@ -14,6 +14,8 @@ from service.query.naming import UNNAMED
 from service.query.sql.names import Names, fold
 
 CALLED = "called"
+MERGED = "merged"
+"""Marks the value of a column of both sides of a FULL JOIN, by USING: COALESCE of the two."""
 """In the metadata of a function call: its name as written, as the syntax tree has synonyms of a function as one."""
 _TRIMS = {"LEADING": "ltrim", "TRAILING": "rtrim"}
 

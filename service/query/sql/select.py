@@ -286,8 +286,7 @@ def _read_join(one: JoinedRelation, draft: Draft, sources: Sources, read_subquer
     """Read one more join into the draft of those before it; return the draft of all."""
     join, own, names, kind = one.join, one.aliases, one.names, _KINDS.get((one.join.side, one.join.kind))
     on, whole = join.args.get("on"), sources.whole
-    for pair in one.using:
-        whole.require_alike(*pair)
+    using = [whole.equated(*pair) for pair in one.using]
     if words and (join.method == "ASOF" or kind is not None):
         what = "ASOF JOIN" if join.method == "ASOF" else _join_words(join)
         raise unsupported(f"{what} in {words}", f"write {words} (SELECT … FROM … WHERE …), joined by JOIN")
@@ -295,8 +294,8 @@ def _read_join(one: JoinedRelation, draft: Draft, sources: Sources, read_subquer
         read_as_of(join, one.before, join.meta.get("of", own[0]), draft, names)
         return draft
     if kind is None:
-        mine = replace(draft.beside(draft.scope), equal=list(one.using))
-        draft.equal += one.using
+        mine = replace(draft.beside(draft.scope), equal=list(using))
+        draft.equal += using
         if on is not None:
             Conditions(mine, names, read_subquery, words, True).add(on)
             Conditions(draft, names, read_subquery, words, True).add(on)
@@ -312,7 +311,7 @@ def _read_join(one: JoinedRelation, draft: Draft, sources: Sources, read_subquer
         part, draft = draft, draft.beside(whole)
     else:
         part = draft.beside(whole.of(own))
-    part.equal += one.using
+    part.equal += using
     if on is not None:
         Conditions(part, names, None, _join_words(join), True).add(on)
     if one.may_be_product and part.has_filters_only:

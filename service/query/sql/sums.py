@@ -74,6 +74,8 @@ def read_sums(op: str, left: exp.Expr, right: exp.Expr, names: Names) -> list[In
     if len(added) != 1 or len(subtracted) != 1:
         return None
     x, y = names.column(added[0]), names.column(subtracted[0])
+    if names.scope.describe(x).comparable != names.scope.describe(y).comparable:
+        return None
     kind, words = names.scope.describe(x).kind, f"{sql_of(left)} {op} {sql_of(right)}"
     try:
         plus, limit = first.constant(kind), second.constant(kind)

@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from livejoin.wire.kinds import digits_of
+from livejoin.wire.kinds import SENT_TYPES, digits_of, kept, sent
 from service.query.conditions import ColumnRef, Term, columns_of
 from service.query.terms import growth
 from service.tables.arrow import any_null
@@ -58,6 +58,12 @@ def computed(term: Term, column: Columns, count: int) -> Column:
             second = evaluated(term, lambda ref: part(ref, slice(middle, count)), count - middle)
             return values_of(pa.concat_arrays([first, second]), term.kind)
     return _computed(term, column, count)
+
+
+def stored(term: Term, rows: pa.RecordBatch) -> pa.Array:
+    """Return the values for stored rows of one relation, as they would be stored."""
+    kinds = columns_of(term)
+    return kept(evaluated(term, lambda ref: sent(rows.column(ref.column), SENT_TYPES[kinds[ref]]), rows.num_rows))
 
 
 @lru_cache(1 << 10)

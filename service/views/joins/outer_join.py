@@ -276,7 +276,8 @@ class OuterJoin(Defaults):
         """Uses the structure if these are its join columns and no alias is tested; otherwise scans the alias's relation."""
         member = self.members[index]
         at = member.positions.index(position)
-        if set(member.inputs[at].equal) == set(key.schema.names) and not member.tests[at]:
+        of = member.inputs[at]
+        if of.is_keyed and set(of.equal) == set(key.schema.names) and not member.tests[at]:
             within, others = self._windows(member, window)
             return ShownCursor(member.join.of_key(root[1 + index], at, key, within), member.positions, self._aliases, others)
         scan = Scan(self._inputs[position], root[0].version, key)

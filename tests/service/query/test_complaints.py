@@ -136,7 +136,7 @@ def test_groups() -> None:
         ),
         ("SELECT b.id FROM bookings b, maintenance m WHERE NOT EXISTS (SELECT 1 FROM shifts s WHERE b.id = 3)", ["maintenance", "b.id"]),
         ("SELECT b.id FROM bookings b WHERE (nope(b.id) = 1 OR b.guest = 3 OR b.id = 2)", ["nope(b.id)", "3"]),
-        ("SELECT nope(b.id) FROM bookings b JOIN maintenance m ON b.checkin < COALESCE(m.e, 'infinity')", ["nope(b.id)", "b.checkin"]),
+        ("SELECT nope(b.id) FROM bookings b JOIN bookings m ON b.price < COALESCE(m.price, 'infinity')", ["nope(b.id)", "b.price"]),
         (
             "SELECT b.id, CASE WHEN nope(b.id) THEN b.id ELSE nix(b.room) END FROM bookings b WHERE b.id + lower(b.id) > upper(b.id)",
             ["lower(b.id)", "upper(b.id)", "nope(b.id)", "nix(b.room)"],

@@ -114,8 +114,10 @@ def test_what_rejects_nulls() -> None:
 def test_after_an_outer_join() -> None:
     inner = sql(OUTER + "m.n * 2 > m.code").query
     assert not inner.subqueries and inner == sql(OUTER.replace("LEFT ", "") + "m.n * 2 > m.code").query
-    assert "which rows without m meet" in str(refused(OUTER + "coalesce(m.n, 0) = 0").detail)
-    assert "which rows without m meet" in str(refused(OUTER + "(m.n > m.code) IS NOT TRUE").detail)
+    assert "which rows without m may meet" in str(refused(OUTER + "greatest(m.n, 1) = 1").detail)
+    for condition in ("coalesce(m.n, 0) = 0", "(m.n > m.code) IS NOT TRUE", "m.since IS NULL"):
+        (after,) = sql(OUTER + condition).query.outer_filters
+        assert after.alias == "m" and not after.rejects_null
     kept = sql(OUTER.replace(" WHERE ", " AND m.n * 2 > m.code WHERE ") + "b.floor * 2 > b.id").query
     (part,) = kept.subqueries
     assert [one.alias for one in part.filters] == ["m"] and [one.alias for one in kept.filters] == ["b"]
