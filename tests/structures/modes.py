@@ -89,8 +89,6 @@ STRUCTURES = {
             Canary("structures.aggregate.values", "is_thin", "lambda tree, block: False"),
             Canary("structures.grouped.texts", "is_less", "lambda stored, a, b: was(stored, b, a)"),
             Canary("structures.grouped.joining", "length_of", "lambda stored, end: was(stored, end) & 15"),
-            Canary("structures.grouped.following", "is_null_in", "lambda relation, registers, read, slot: False"),
-            Canary("structures.expression.steps", "of_ints", "lambda operation, x, y: (was(operation, x, y)[0], False)"),
             Canary("structures.rows.succession", "differ", "lambda emitted, i, cells, slot, shown: True"),
         ),
     ),
