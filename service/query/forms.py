@@ -22,8 +22,8 @@ from service.query.model import (
     RETAIN,
     Algorithm,
     Guarantee,
-    TruncUnit,
 )
+from service.query.terms import Unit
 
 Operator = Literal["=", "!=", "<", "<=", ">", ">=", "in", "is_null", "not_null", "like"]
 
@@ -291,7 +291,7 @@ class Trunc(Form):
     """Groups by a date or timestamp, truncated to the start of this unit, in UTC."""
 
     what = 'the entry "trunc" of group'
-    trunc: TruncUnit = Field(description="the unit; weeks begin on Monday")
+    trunc: Unit = Field(description="the unit; weeks begin on Monday")
     of: str = Field(description="a column of type timestamp or date, as `alias.column`")
     name: str | None = Field(None, alias="as", description=_NAME)
 

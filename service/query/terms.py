@@ -8,6 +8,7 @@ range, a division by zero, a text that is not a value of the type to which it is
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
+from typing import Literal, get_args
 
 from livejoin.wire.kinds import decimal_kind, digits_of
 from livejoin.wire.values.json_texts import Key
@@ -22,10 +23,11 @@ LOCAL = "local time"
 """The kind of a timestamp that clocks show, without a zone, within an expression: elsewhere it is a timestamp, in UTC."""
 LEAST_SMALL, MOST_SMALL = -(2**15), 2**15 - 1  # PostgreSQL's smallint
 _TIMES = ("date", LOCAL, "timestamp")
-UNITS = (
+Unit = Literal[
     "microseconds", "milliseconds", "second", "minute", "hour",
     "day", "week", "month", "quarter", "year", "decade", "century", "millennium",
-)  # fmt: skip
+]  # fmt: skip
+UNITS: tuple[Unit, ...] = get_args(Unit)
 _OF_DAYS = UNITS[UNITS.index("day") :]
 _CASTS = {
     "int64": ("float64", "string", "decimal"),

@@ -114,9 +114,12 @@ class Names:
         try:
             self._check(alias, name, column.parent)
         except Problem as problem:
-            if alias is None and column.this.args.get("quoted"):
-                problem.detail += " (a string is written in single quotes)"
-            raise self.placed(problem, column.this if alias in self.scope.aliases else column) from None
+            raise self._unknown(problem, column, alias) from None
+
+    def _unknown(self, problem: Problem, column: exp.Column, alias: str | None) -> Problem:
+        if alias is None and column.this.args.get("quoted"):
+            problem.detail += " (a string is written in single quotes)"
+        return self.placed(problem, column.this if alias in self.scope.aliases else column)
 
     def _check(self, alias: str | None, name: str, within: exp.Expr | None) -> None:
         try:
@@ -135,9 +138,10 @@ class Names:
 
     def column(self, node: exp.Column) -> ColumnRef:
         alias, name = self._parts(node)
-        if alias is not None:
-            return self.scope.column(alias, name)
-        found = self.scope.find_column(name)
+        try:
+            found = [self.scope.column(alias, name)] if alias is not None else self.scope.find_column(name)
+        except Problem as problem:
+            raise self._unknown(problem, node, alias) from None
         if len(found) > 1:
             raise self.bad(node, f"the column {name} is ambiguous: write {' or '.join(map(str, found))}")
         return found[0]

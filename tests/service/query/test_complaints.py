@@ -149,7 +149,7 @@ def test_groups() -> None:
         (
             "SELECT row_number() OVER (), SUM(b.guest) "
             "FROM bookings b GROUP BY b.x HAVING SUM(b.room) > 1",
-            ["row_number()", "b.x", "SUM(b.guest)", "SUM(b.room)"],
+            ["row_number()", "x", "SUM(b.guest)", "SUM(b.room)"],
         ),
     ],
 )  # fmt: skip
@@ -184,6 +184,8 @@ def test_json() -> None:
     assert [one["detail"].split(":")[0] for one in complaints(refused(definition))] == ["where.0.value", "where.1", "select.1.expression"]
     names = {"from": {"b": "bookings"}, "select": ["b.nope", "b.id"], "where": [{"column": "b.other", "op": "=", "value": 1}]}
     assert [one["detail"].split(":")[0] for one in complaints(refused(names))] == ["select.0", "where.0.column"]
+    group = {"from": {"b": "bookings"}, "group": [{"trunc": "second", "of": "b.nope"}, "b.other"]}
+    assert [one["detail"].split(":")[0] for one in complaints(refused(group))] == ["group.0.of", "group.1"]
     form = {"from": {"b": "bookings"}, "selected": [], "wheres": []}
     assert "has no field" in refused(form).detail
     form = {"from": {"b": "bookings"}, "select": [], "where": [{"column": 3, "op": "="}]}
