@@ -129,6 +129,8 @@ class _Composition:
         sources = check_names(select, self._source, relations, outer[-1].scope if outer else None)
         self._source.require_no_more(count)
         if sources is None:
+            if not select.args.get("from_"):  # the reader refuses it
+                return
             with self._source.noting(select):
                 raise unsupported("a function or VALUES in FROM", "write FROM a JOIN b ON … with names of relations")
             self._source.require_no_more(count)
