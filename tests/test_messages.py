@@ -19,6 +19,7 @@ from livejoin.wire.grammar import parse_timestamp
 from livejoin.wire.schema import BadDefinition, RelationDefinition, parse_relation
 from service.cli import main
 from service.errors import Problem
+from service.query.definition import read_where
 from service.reading.first_rows import parse_order
 from service.views.parse import parse_view
 from streaming.config import BadConfig, read_config
@@ -28,7 +29,7 @@ from tests.service import twin
 from tests.service.access.test_access_token import made
 from tests.service.adhoc.test_statement import names
 from tests.service.definitions import RELATIONS
-from tests.service.query import test_groups, test_joined_columns, test_scope, test_terms
+from tests.service.query import test_groups, test_joined_columns, test_latest, test_ranges, test_scope, test_sums, test_terms
 from tests.service.reading.test_first_rows import SCHEMA
 from tests.service.wire.bookings import changes
 from tests.service.wire.test_json import ROW, post
@@ -124,6 +125,12 @@ def of_view(relations: Mapping[str, RelationDefinition]) -> Reader:
     return read
 
 
+def of_delete(text: str) -> Iterator[str]:
+    with pytest.raises(Problem) as caught:
+        read_where("bookings", RELATIONS["bookings"], [{"expression": text}], 1)
+    yield from of_problem(caught.value)
+
+
 def of_order(text: str) -> Iterator[str]:
     with pytest.raises(Problem) as caught:
         parse_order(text, SCHEMA)
@@ -163,6 +170,10 @@ READERS: dict[str, Reader] = {
     "views over a and b": of_view(twin.DEFINITIONS),
     "views of groups of bookings": of_view({"bookings": test_groups.BOOKINGS}),
     "views over t": of_view(test_terms.DEFINITIONS),
+    "views over readings and others": of_view(test_latest.RELATIONS),
+    "views over a and b with sums": of_view(test_sums.R),
+    "views over l and r with ranges": of_view(test_ranges.RELATIONS),
+    "conditions of deletes of bookings": of_delete,
     "orders of rows": of_order,
 }
 

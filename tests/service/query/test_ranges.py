@@ -8,7 +8,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from tests.service.definitions import evaluate, refused, relation, sql
+from tests.service.definitions import evaluate, relation, sql
 
 _COLUMNS, _INTERVALS = "s:int64?, e:int64?, u:int64, v:int64, n:int64?, at:int64?", {"i": {"start": "s", "end": "e"}, "o": {"at": "at"}}
 RELATIONS = {name: relation(f"{key}:int64, {_COLUMNS}", _INTERVALS, key) for name, key in (("l", "id"), ("r", "nr"))}
@@ -86,17 +86,3 @@ def test_a_range_over_a_declared_interval_is_the_interval() -> None:
     ranges = sql(join + "tstzrange(b.checkin, b.until) && tstzrange(m.s, m.e)").query
     assert ranges == sql(join + "overlaps(b.open, m.slot)").query
     assert sql(join + "tstzrange(b.checkin, b.until) @> m.at").query == sql(join + "overlaps(b.open, m.moment)").query
-
-
-@pytest.mark.parametrize(
-    ("condition", "words"),
-    [
-        ("int8range(x.s, x.e, '[[') && int8range(y.s, y.e)", "with '[]', '(]' or '()' behind it"),
-        ("NOT int8range(x.s, x.e) && int8range(y.s, y.e)", "write tstzrange(a.s, a.e) &&"),
-        ("int8range(x.s, x.e) @> int8range(y.s, y.e)", "write tstzrange(a.s, a.e) &&"),
-        ("daterange(x.s, x.e) && daterange(y.s, y.e)", "daterange takes ends of type date, and x.s is int64"),
-        ("int8range(x.u + y.u, x.v) && int8range(y.u, y.v)", "the expression x.u + y.u over x and y"),
-    ],
-)
-def test_what_is_not_supported(condition: str, words: str) -> None:
-    assert words in str(refused(f"SELECT x.id, y.nr FROM l x JOIN r y ON {condition}", RELATIONS).detail)

@@ -70,46 +70,6 @@ def test_json(entry: dict[str, Any], text: str) -> None:
     assert made == on(text, "SELECT a.id AS id FROM a JOIN b ON {}")
 
 
-@pytest.mark.parametrize(
-    ("condition", "says"),
-    [
-        ("a.s + INTERVAL '1 month' < b.s", "a month has no fixed length"),
-        ("a.s + INTERVAL '1' YEAR < b.s", "a month has no fixed length"),
-        ("a.s + INTERVAL '3 fortnights' < b.s", "there is no unit fortnight"),
-        ("a.n + INTERVAL '1 hour' < b.n", "an INTERVAL is not added to columns of type int64"),
-        ("a.t + INTERVAL '1 hour' < b.t", "not time"),
-        ("a.d + 0.5 < b.d", "not a whole number of days"),
-        ("a.s + INTERVAL '1 hour' <> b.s", "sums are compared by ="),
-        ("abs(a.n - b.n) > 5", "compared with a constant by < or <="),
-        ("abs(a.n - b.n) <= -5", "the distance is negative"),
-        ("a.n + b.n < 5", "the expression a.n + b.n < 5 over a and b"),
-        ("a.n + b.k < b.n", "the expression"),
-        ("b.k * a.n < b.n", "the expression"),
-        ("a.x + 1e400 < b.x", "out of the range of float64"),
-        ("a.n + 1 / 0 < b.n", "neither a number nor an INTERVAL"),
-        ("a.n + '1' < b.n", "has no unit"),
-    ],
-)
-def test_refusals(condition: str, says: str) -> None:
-    problem = refused(f"SELECT a.id FROM a JOIN b ON {condition}", R)
-    assert says in str(problem.detail), problem.detail
-
-
-@pytest.mark.parametrize(
-    ("entry", "says"),
-    [
-        ({"less": [{"column": "a.s", "plus": "P1M"}, "b.e"]}, "ISO 8601"),
-        ({"less": [{"column": "a.n", "plus": True}, "b.n"]}, "is not a number"),
-        ({"less": [{"column": "a.n"}, "b.n"]}, "join.0.less.0: a comparison has columns"),
-        ({"less": [{"column": "a.n", "plus": 1, "minus": 2}, "b.n"]}, "a sum has no field minus"),
-        ({"as_of": [{"column": "a.n", "plus": 1}, "<", "b.n"]}, "join.0.as_of.0"),
-    ],
-)
-def test_refusals_of_json(entry: dict[str, Any], says: str) -> None:
-    problem = refused({"from": {"a": "a", "b": "b"}, "join": [entry]}, R)
-    assert problem.type == "bad-definition" and says in str(problem.detail), problem.detail
-
-
 def test_a_sum_is_no_condition_of_an_as_of_join() -> None:
     problem = refused("SELECT a.id FROM a ASOF JOIN b ON a.k = b.k AND b.at <= a.at - INTERVAL '1 hour'", R)
     assert "store the sum in a column" in str(problem.detail)
