@@ -75,7 +75,7 @@ lint: setup
 	$(BIN)/lint-imports
 
 # Of the service, the rooms below the engine and those of its readers.
-CHECKED = structures $(addprefix service/,access checking durability following planning query reading tables wire)
+CHECKED = test_messages.py structures $(addprefix service/,access checking durability following planning query reading tables wire)
 SLOW = $(addprefix --ignore=tests/structures/,test_modes.py core/test_kernel_cache.py)
 check: lint
 	$(BIN)/pytest -n 2 --dist loadfile $(addprefix tests/,$(CHECKED)) $(SLOW) $(ARGS)
