@@ -107,7 +107,7 @@ class Settings(BaseModel):
     max_body_memory: Size = Field(
         1 << 30,
         description="the memory for all bodies of more than 64 KiB, including decoded ones; when it is used up, further bodies are "
-        "answered with 429 before they are read. A single body may always take `--max-body` and `--max-decoded`",
+        "answered with 429 before they are read. One body may always take `--max-body` and `--max-decoded`",
     )
     max_batch_rows: Count = Field(1_000_000, description="the maximum number of rows in a batch; more are answered with 413")
     max_relation_rows: Count = Field(
