@@ -25,7 +25,7 @@ from service.checking.parts import CheckedRows, with_parts
 from service.checking.stretches import covered, stretched
 from service.planning.plans.groups import core_of
 from service.query.model import Comparison, Query
-from service.tables.masks import compare, select_mask
+from service.tables.masks import compare, residual_mask, select_mask
 from service.tables.projection import Projection, one_zero, values_schema
 from service.tables.relations import computing
 
@@ -227,6 +227,10 @@ def _fits(query: Query, aliased: Mapping[str, RelationDefinition], parts: Mappin
         if alias in (one.left.alias, one.right.alias) and one.left.alias in parts and one.right.alias in parts:
             left, right = parts[one.left.alias].column(one.left.column), parts[one.right.alias].column(one.right.column)
             kept &= _shifted(one, left, right) if one.plus or one.right_plus else compare(one.op, left, right)
+    for condition in query.across:
+        named = {ref.alias for ref in condition.columns}
+        if alias in named and named <= parts.keys():
+            kept &= residual_mask([condition], parts)
     return kept
 
 

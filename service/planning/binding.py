@@ -18,7 +18,7 @@ from typing import NamedTuple, Protocol
 from service.planning.classes import joined
 from service.planning.meets import Relations, meets_of, residual_of
 from service.query.conditions import ColumnRef
-from service.query.model import Comparison, Meet, Query, Span
+from service.query.model import Comparison, Meet, Query, Residual, Span
 
 
 class Index(NamedTuple):
@@ -37,7 +37,7 @@ class Step(NamedTuple):
     keys: tuple[tuple[int, str], ...]
     probe: tuple[int, Span] | None
     meets: tuple[tuple[int, Span, Span], ...]  # to be checked: a bound alias, its span, the new one's
-    residual: tuple[Comparison, ...]  # to be checked
+    residual: tuple[Residual, ...]  # to be checked
 
 
 @dataclass(frozen=True)
@@ -182,8 +182,8 @@ class _Binder:
         probe = (self._position[inputs[0][0].alias], inputs[0][0]) if inputs else None
         index = self._number(Index(position, tuple(column for column, _ in keys), inputs[0][1] if inputs else None))
         names = {self._aliases[other] for other in bound}
-        conditions = [*self._residual, *self._doubtful]
-        residual = tuple(one for one in conditions if alias in (ends := {one.left.alias, one.right.alias}) and ends <= {alias, *names})
+        conditions: list[Residual] = [*self._residual, *self._doubtful]
+        residual = tuple(one for one in conditions if alias in (ends := {ref.alias for ref in one.columns}) and ends <= {alias, *names})
         checked = tuple((self._position[theirs.alias], theirs, mine) for theirs, mine in inputs[1:])
         return Step(index, tuple(source for _, source in keys), probe, checked, residual)
 

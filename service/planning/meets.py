@@ -12,7 +12,7 @@ from itertools import combinations, product
 
 from livejoin.wire.schema import RelationDefinition
 from service.query.conditions import ColumnRef, IntervalRef
-from service.query.model import Comparison, Meet, Number, Query, Span
+from service.query.model import Comparison, Meet, Number, Query, Residual, Span
 
 _ORDERED = ("int64", "decimal", "timestamp", "date", "time")
 
@@ -40,15 +40,15 @@ def overlaps_of(query: Query, relations: Relations) -> list[Meet]:
     return found + list(_windows(query, by_alias))
 
 
-def residual_of(query: Query, relations: Relations) -> tuple[Comparison, ...]:
-    """The comparisons that are not spans."""
+def residual_of(query: Query, relations: Relations) -> tuple[Residual, ...]:
+    """The conditions that are not spans, besides equalities."""
     met = {one for meet in meets_of(query, relations) for one in meet.comparisons}
-    return tuple(one for one in query.comparisons if one not in met)
+    return (*(one for one in query.comparisons if one not in met), *query.across)
 
 
 def is_natural(query: Query, relations: Relations) -> bool:
     """Whether it is a join on equality only."""
-    return len(query.aliases) > 1 and query.as_of is None and not query.overlaps and not query.comparisons
+    return len(query.aliases) > 1 and query.as_of is None and not query.overlaps and not query.compared
 
 
 def is_meet(comparison: Comparison, by_alias: Relations) -> bool:

@@ -290,7 +290,7 @@ def _in_the_way(query: Query, relations: Relations) -> str:
         return THEOREM_NATURAL + ("; it does not apply to self-joins, but no better algorithm is implemented for them" if itself else "")
     if len(query.aliases) > 2 and dimensions(query, relations) > 1:
         return THEOREM_3
-    leaves_out = " AND ".join(map(str, query.comparisons))
+    leaves_out = " AND ".join(map(str, query.compared))
     if len(query.aliases) == 2 and leaves_out:
         return f"{THEOREM_1}: two sets and one overlap; rows that {leaves_out} excludes are visited too"
     both = f"{THEOREM_1}: two sets and one overlap, and {THEOREM_4}: one interval per alias"

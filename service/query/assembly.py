@@ -20,13 +20,14 @@ from sqlglot import exp
 from livejoin.wire.schema import MAX_NAME, OP_COLUMN
 from service.errors import Problem, unsupported
 from service.query.comparisons import limited
-from service.query.conditions import ColumnRef, Condition, Filter, IntervalRef, RowValue
+from service.query.conditions import ColumnRef, Condition, Filter, IntervalRef, RowValue, Term
 from service.query.filters import comparing, either, ordered
 from service.query.groups import GroupsDraft
 from service.query.literals import Physical
 from service.query.model import (
     MAX_ALIASES,
     MOST_GROUPS,
+    Across,
     AntiJoin,
     AsOf,
     Comparison,
@@ -90,6 +91,7 @@ class Draft:
     inequalities: list[Inequality] = field(default_factory=list)
     not_equal: list[tuple[ColumnRef, ColumnRef]] = field(default_factory=list)
     cross: list[tuple[str, str]] = field(default_factory=list)
+    across: list[Term] = field(default_factory=list)  # conditions over several aliases
     filters: list[Condition] = field(default_factory=list)
     outer_filters: list[Condition] = field(default_factory=list)  # of rows that have their alias
     outputs: list[Output] = field(default_factory=list)
@@ -145,7 +147,8 @@ class Draft:
     def has_filters_only(self) -> bool:
         """Whether the draft has conditions on the rows of single aliases, and nothing else."""
         others = (
-            self.equal, self.overlaps, self.inequalities, self.not_equal, self.cross, self.absent, self.subqueries, self.outer_filters,
+            self.equal, self.overlaps, self.inequalities, self.not_equal, self.cross, self.across, self.absent, self.subqueries,
+            self.outer_filters,
         )  # fmt: skip
         return not any(others)
 
@@ -190,7 +193,7 @@ def check_size(drafts: Sequence[Draft], limits: Limits) -> None:
     """Raise Problem `unsupported-query` for a definition, of one SELECT or several, that exceeds the limits."""
     joins = [one for draft in drafts for one in (draft, *draft.absent, *(subquery.draft for subquery in draft.subqueries))]
     conditions = sum(
-        len(one.equal) + len(one.overlaps) + len(one.inequalities) + len(one.not_equal) + len(one.cross)
+        len(one.equal) + len(one.overlaps) + len(one.inequalities) + len(one.not_equal) + len(one.cross) + len(one.across)
         + sum(each.size for each in (*one.filters, *one.outer_filters, *(one.groups.having if one.groups else ()))) for one in joins
     )  # fmt: skip
     for what, found, most in (
@@ -249,6 +252,7 @@ def assemble(draft: Draft, options: Options) -> Query:
         groups=None if draft.groups is None else draft.groups.finish(options.groups),
         latest=draft.latest,
         as_of=draft.as_of,
+        across=tuple(sorted({Across(one) for one in draft.across}, key=str)),
         named=tuple(sorted({name for one in (draft, *draft.absent) for name in one.scope.aliases.values()})),
         computed=scope.computed,
     )

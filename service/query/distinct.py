@@ -21,7 +21,7 @@ _PAIRS = ("equal", "overlaps", "less", "at_most", "not_equal", "shifted")
 def as_exists(query: Query, relations: Mapping[str, RelationDefinition]) -> Query | None:
     """Return the same view without groups, with rows identified by their columns; None if the view is not of this kind."""
     outputs = _columns(query)
-    if outputs is None or query.subqueries or query.absent or query.branches or query.as_of is not None:
+    if outputs is None or query.subqueries or query.absent or query.branches or query.as_of is not None or query.across:
         return None
     shown = {output.column.alias for output in outputs if output.column is not None}
     keys = {ColumnRef(alias, name) for alias, relation in query.aliases if alias in shown for name in relations[relation].key}

@@ -77,6 +77,10 @@ class Comparison(NamedTuple):
     plus: Number = 0
     right_plus: Number = 0
 
+    @property
+    def columns(self) -> tuple[ColumnRef, ...]:
+        return self.left, self.right
+
     def __str__(self) -> str:
         exact = self.plus < 0 and isinstance(self.plus, int)
         plus, right_plus = (0, -self.plus) if exact else (self.plus, self.right_plus)
@@ -85,6 +89,23 @@ class Comparison(NamedTuple):
 
 def _sum(ref: ColumnRef, plus: Number) -> str:
     return f"{ref} {'-' if plus < 0 else '+'} {abs(plus)}" if plus else str(ref)
+
+
+class Across(NamedTuple):
+    """A condition that is an expression over several aliases: it is met where the expression is true. Always checked row by row."""
+
+    term: Term
+
+    @property
+    def columns(self) -> tuple[ColumnRef, ...]:
+        return tuple(columns_of(self.term))
+
+    def __str__(self) -> str:
+        return str(self.term)
+
+
+Residual = Comparison | Across
+"""What may be checked row by row."""
 
 
 class Span(NamedTuple):
@@ -324,6 +345,7 @@ class Query:
     distinct    the rows are groups of one row each, identified by all of their columns
     outer_filters  conditions on aliases that a row may lack: they exclude only rows that have the alias, after the outer join
     stretches   the stretches of the rows by their partners, the only subquery
+    across      conditions over several aliases of an inner join that are neither an equality nor a comparison
     named       all relations that the definition names, even those that cannot matter: it is read again at each start
     computed    columns that the conditions between aliases compare, which are no columns of the relations
     """
@@ -353,6 +375,7 @@ class Query:
     named: tuple[str, ...] = ()
     computed: tuple[ComputedColumn, ...] = ()
     outer_filters: tuple[Condition, ...] = ()
+    across: tuple[Across, ...] = ()
 
     @property
     def values(self) -> tuple[ColumnRef, ...]:
@@ -432,6 +455,11 @@ class Query:
         if not self.computed:
             return relations
         return {name: with_computed(relations[name], self.computed) for _, name in self.whole.aliases}
+
+    @property
+    def compared(self) -> tuple[Residual, ...]:
+        """The conditions between the aliases besides equalities and overlaps."""
+        return (*self.comparisons, *self.across)
 
     @property
     def comparisons(self) -> tuple[Comparison, ...]:

@@ -136,7 +136,7 @@ def _selected(draft: Draft, options: Options) -> _Select:
                 if output.column is None:
                     raise unsupported(f"the computed column {output.name} in UNION or EXCEPT", "select columns of the relations")
                 draft.scope.require_comparable(output.column, "UNION or EXCEPT of")
-    others = [*(f"overlaps({x}, {y})" for x, y in query.overlaps), *map(str, query.comparisons)]
+    others = [*(f"overlaps({x}, {y})" for x, y in query.overlaps), *map(str, query.compared)]
     if others:
         raise unsupported(f"{others[0]} in UNION or EXCEPT", "compare the columns of different aliases with = only")
     if query.cross:

@@ -38,6 +38,9 @@ def assemble_view(draft: Draft, options: Options) -> Query:
     draft = settled(draft)
     full = draft.scope
     draft, stretches = take(draft)
+    if draft.across and (draft.subqueries or draft.absent or draft.as_of is not None or stretches is not None):
+        what = f"the condition {draft.across[0]} over several aliases, with EXISTS, NOT EXISTS, gaps, coverage, an outer or an ASOF JOIN"
+        raise unsupported(what, "such a condition is evaluated on the rows of an inner join: define a view for each")
     if not draft.subqueries and not any(map(_compares_otherwise, draft.absent)):
         if draft.groups is not None:
             draft.groups.identify(draft.scope.aliases)

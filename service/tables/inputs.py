@@ -210,7 +210,7 @@ def _used(query: Query, alias: str, relation: Relation) -> list[str]:
     """Return the columns that the view reads of an alias, or of another one of the same relation: one set may represent both."""
     aliases = [other for other, name in query.aliases if name == relation.name]
     used = [column for other in aliases for column in needed_columns(query, other, relation.definition)]
-    pairs: list[tuple[ColumnRef, ColumnRef]] = [*query.equal, *((one.left, one.right) for one in query.comparisons)]
+    pairs: list[tuple[ColumnRef, ...]] = [*query.equal, *(one.columns for one in query.compared)]
     used += [ref.column for pair in pairs for ref in real(pair, query.computed) if ref.alias in aliases]
     for pair in query.overlaps:
         used += [name for ref in pair if ref.alias in aliases for name in span_of(ref, relation.definition).columns]

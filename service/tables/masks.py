@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 
 from livejoin.wire.kinds import SENT_TYPES, sent
 from service.query.conditions import ColumnRef, Condition, Either, Holds, columns_of
-from service.query.model import Comparison
+from service.query.model import Across, Comparison, Residual
 from service.tables.arrow import null_mask
 from service.tables.endpoints import TEXT_OR_BOOL, numbers, sums, sums_of_floats
 from service.tables.values.terms import COMPARED, holds
@@ -48,19 +48,21 @@ def pair_mask(conditions: Sequence[Condition], column: Callable[[ColumnRef], pa.
     return mask
 
 
-def residual_mask(residual: Sequence[Comparison], parts: Mapping[str, pa.RecordBatch]) -> Mask:
-    """bool[n]: whether the rows, given as parts of equal length by alias, meet all comparisons."""
+def residual_mask(residual: Sequence[Residual], parts: Mapping[str, pa.RecordBatch]) -> Mask:
+    """bool[n]: whether the rows, given as parts of equal length by alias, meet all conditions."""
     mask = np.ones(next(iter(parts.values())).num_rows, bool)
     for one in residual:
+        if isinstance(one, Across):
+            mask &= holding(one, lambda ref, kind: sent(parts[ref.alias].column(ref.column), SENT_TYPES[kind]), len(mask))
+            continue
         left, right = (parts[ref.alias].column(ref.column) for ref in (one.left, one.right))
         mask &= _compare_sums(one, left, right) if one.plus or one.right_plus else compare(one.op, left, right)
     return mask
 
 
-def residual_columns(residual: Sequence[Comparison], alias: str) -> list[str]:
+def residual_columns(residual: Sequence[Residual], alias: str) -> list[str]:
     """Return the columns of this alias that `residual_mask` reads."""
-    refs: list[ColumnRef] = [ref for one in residual for ref in (one.left, one.right)]
-    return list(dict.fromkeys(ref.column for ref in refs if ref.alias == alias))
+    return list(dict.fromkeys(ref.column for one in residual for ref in one.columns if ref.alias == alias))
 
 
 def compare(op: str, left: pa.Array, right: pa.Array) -> Mask:
@@ -125,7 +127,7 @@ def _meets(condition: Condition, rows: pa.RecordBatch) -> Mask:
     return _and_valid(_numbers(op, numbers(column), value), column)
 
 
-def holding(condition: Holds, column: Callable[[ColumnRef, str], pa.Array], count: int) -> Mask:
+def holding(condition: Holds | Across, column: Callable[[ColumnRef, str], pa.Array], count: int) -> Mask:
     """bool[count]: where the expression is true. `column`: returns a column, of this kind, as it is sent."""
     kinds = columns_of(condition.term)
     return holds(condition.term, lambda ref: column(ref, kinds[ref]), count)

@@ -289,7 +289,20 @@ class Statement:
                     )
                 )
             )
+        if len(self.aliases) > 1 and rng.random() < 0.3:
+            found.append(self._across(*rng.sample([alias for alias, _ in self.aliases], 2)))
         return " WHERE " + self._together(found) if found else ""
+
+    def _across(self, x: str, y: str) -> str:
+        """Return an expression over two aliases."""
+        self.kinds.add("across")
+        mine, its = self._filter(x), self._filter(y)
+        return self.random.choice(
+            (
+                f"({mine} OR {its})", f"NOT ({mine} AND {its})", f"{x}.p + {y}.q > 40", f"{x}.t || {y}.t LIKE '%a%'",
+                f"CASE WHEN {x}.v THEN {y}.v ELSE {x}.p < {y}.p END", f"coalesce({x}.k, {y}.k) = 1", f"({x}.k = {y}.k OR {x}.t = {y}.t)",
+            )
+        )  # fmt: skip
 
     def _together(self, conditions: Sequence[str]) -> str:
         """Return the conditions joined by AND, some of them within NOT (… OR …)."""

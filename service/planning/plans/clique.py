@@ -20,7 +20,9 @@ from structures.multiway.clique_summary import MOST
 def make(query: Query, relations: Relations) -> Plan | None:
     aliases, pairs = names(query), query.comparisons
     count = len(aliases)
-    if not 3 <= count <= MOST or not pairs or not interchangeable(query) or len({x.interval for x, _ in query.overlaps}) != 1:
+    if not 3 <= count <= MOST or not pairs or query.across or not interchangeable(query):
+        return None
+    if len({x.interval for x, _ in query.overlaps}) != 1:
         return None
     classes = equal_classes(query)
     met = {frozenset((x.alias, y.alias)) for x, y in query.overlaps}

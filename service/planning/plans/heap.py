@@ -22,7 +22,7 @@ from service.planning.plans.plan import (
     suffix,
     topology,
 )
-from service.query.model import Query, Span
+from service.query.model import Query, Residual, Span
 from structures.multiway.topology import MOST
 
 WORDS = f"joins of two to {MOST} relations with one interval each, and with one key common to all or no key"
@@ -40,7 +40,8 @@ def make(query: Query, relations: Relations) -> Plan | None:
     edges = tuple(sorted({(aliases.index(meet.left.alias), aliases.index(meet.right.alias)) for meet in meets}))
     if not (common and 2 <= len(aliases) <= MOST and connected(len(aliases), edges)):
         return None
-    residual = tuple(one for one in query.comparisons if all(one not in meet.comparisons for meet in meets))
+    others = [one for one in query.comparisons if all(one not in meet.comparisons for meet in meets)]
+    residual: tuple[Residual, ...] = (*others, *query.across)
     guarantee, notes = "strict", first_notes(query, relations)
     bounds: Mapping[str, str] = {"space": "O(n)", "update": "O(polylog n)", "delay": "O(polylog n)"}
     if residual:

@@ -27,7 +27,7 @@ from service.planning.plans.plan import (
     suffix,
     tells_apart,
 )
-from service.query.model import Meet, Query
+from service.query.model import Meet, Query, Residual
 
 
 def make(query: Query, relations: Relations) -> Plan | None:
@@ -40,7 +40,7 @@ def make(query: Query, relations: Relations) -> Plan | None:
     notes = first_notes(query, relations)
     shape: PlanShape = "pair"
     kind, guarantee = "interval join, 1-D, 2 relations", "strict"
-    if len(comparisons) == 1 and interchangeable(query) and comparisons[0].left.column == comparisons[0].right.column:
+    if len(comparisons) == 1 and not query.across and interchangeable(query) and comparisons[0].left.column == comparisons[0].right.column:
         one = comparisons[0]
         exact = tells_apart(query, one.left, relations)
         if one.op == "<>" and exact:
@@ -51,7 +51,7 @@ def make(query: Query, relations: Relations) -> Plan | None:
                 guarantee, bounds = "best-effort", candidates()
                 note = f"pairs with equal {one.left.column} are skipped"
                 notes += (f"{note}: {one.left.column} is not the key, and does not form one with the equality columns",)
-    residual = tuple(comparisons) if shape == "pair" else ()
+    residual: tuple[Residual, ...] = (*comparisons, *query.across) if shape == "pair" else ()
     if residual:
         guarantee, bounds = "best-effort", candidates()
         notes += (checked_row_by_row(residual, _otherwise(meet)),)

@@ -13,7 +13,7 @@ from service.planning.hypergraph import Hypergraph
 from service.planning.meets import Relations, meets_of
 from service.planning.tree_shape import Edge
 from service.query.conditions import ColumnRef, Either, Filter
-from service.query.model import AGGREGATE, GROUP, GUARANTEES, Comparison, Grouping, Output, Query, Span
+from service.query.model import AGGREGATE, GROUP, GUARANTEES, Grouping, Output, Query, Residual, Span
 from service.query.written import possible, written
 
 THEOREM_1 = "Tao and Yi, Theorem 1"
@@ -51,7 +51,7 @@ class Plan:
 
     shape     what keeps its rows (`views/joins/making.py`), and the form in which that has them; says which of the other fields are filled
     order     the aliases as a row finds them; a structure of all aliases finds them together
-    residual  comparisons between the aliases to be checked on every candidate row
+    residual  conditions between the aliases to be checked on every candidate row
     keys      of each alias, the columns that make the key of its entries
     spans     of each alias, what its entries are made of
     boxes     of a box tree: of each alias, a span a dimension
@@ -76,7 +76,7 @@ class Plan:
     notes: tuple[str, ...]
     shape: PlanShape
     order: tuple[str, ...]
-    residual: tuple[Comparison, ...] = ()
+    residual: tuple[Residual, ...] = ()
     keys: tuple[tuple[str, ...], ...] = ()
     spans: tuple[Span | None, ...] = ()
     boxes: tuple[tuple[Span, ...], ...] = ()
@@ -195,7 +195,7 @@ def indexes_of(query: Query, tracks: Sequence[Sequence[Path]]) -> str:
     return ", ".join(f"{alias} ({', '.join(ColumnRef(alias, name).words for name in path.columns)})" for alias, path in every)
 
 
-def suffix(query: Query, residual: Sequence[Comparison]) -> str:
+def suffix(query: Query, residual: Sequence[Residual]) -> str:
     """Additions to the name of a class."""
     return (", keyed" if query.equal else "") + (", filtered" if residual else "")
 
@@ -205,7 +205,7 @@ def keys_of_two(query: Query) -> tuple[tuple[str, ...], ...]:
     return tuple(tuple(pair[position].column for pair in query.equal) for position in range(2))
 
 
-def checked_row_by_row(residual: Sequence[Comparison], otherwise: str) -> str:
+def checked_row_by_row(residual: Sequence[Residual], otherwise: str) -> str:
     return f"{', '.join(map(str, residual))} is checked row by row; rows that only {otherwise} are skipped"
 
 

@@ -46,11 +46,10 @@ def parts(query: Query) -> list[Query]:
 
 def components(query: Query) -> list[tuple[int, ...]]:
     """The numbers of the aliases that conditions connect, part by part."""
-    refs: list[tuple[ColumnRef | IntervalRef, ColumnRef | IntervalRef]] = [*query.equal, *query.overlaps]
-    refs += [(one.left, one.right) for one in query.comparisons]
+    refs: list[tuple[ColumnRef | IntervalRef, ...]] = [*query.equal, *query.overlaps, *(one.columns for one in query.compared)]
     part = {alias: {alias} for alias in names(query)}
-    for x, y in refs:
-        one = part[x.alias] | part[y.alias]
+    for condition in refs:
+        one = set[str]().union(*(part[ref.alias] for ref in condition))
         part |= dict.fromkeys(one, one)
     numbers = {alias: position for position, alias in enumerate(names(query))}
     return sorted({tuple(sorted(numbers[alias] for alias in one)) for one in part.values()})
@@ -75,6 +74,7 @@ def _part(query: Query, positions: tuple[int, ...]) -> Query:
         at_most=tuple(pair for pair in query.at_most if pair[0].alias in aliases),
         not_equal=tuple(pair for pair in query.not_equal if pair[0].alias in aliases),
         shifted=tuple(one for one in query.shifted if one.left.alias in aliases),
+        across=tuple(one for one in query.across if one.columns[0].alias in aliases),
         cross=tuple(pair for pair in query.cross if set(pair) <= aliases),
         filters=tuple(one for one in query.filters if one.alias in aliases),
         outputs=outputs_on(query.outputs, aliases),

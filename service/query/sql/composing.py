@@ -132,8 +132,6 @@ class _Composition:
             if not select.args.get("from_"):  # the reader refuses it
                 return
             with self._source.noting(select):
-                if not select.args.get("from_"):
-                    raise unsupported("a SELECT without FROM", "a view reads relations, write FROM …")
                 raise unsupported("a function or VALUES in FROM", "write FROM a JOIN b ON … with names of relations")
             self._source.require_no_more(count)
             return

@@ -21,7 +21,7 @@ from service.query.filters import OPPOSITE, holds
 from service.query.scope import Scope
 from service.query.sql.complaints import Noted
 from service.query.sql.constants import is_constant, text_of
-from service.query.sql.filters import MIRRORED, RowConditions, end_of, note_within, refuse
+from service.query.sql.filters import MIRRORED, WRITTEN, RowConditions, end_of, note_within, read_condition, refuse
 from service.query.sql.names import Names, sql_of
 from service.query.sql.output_names import MERGED
 from service.query.sql.over_groups import is_of_stretches, read_of_stretches
@@ -124,7 +124,13 @@ class Conditions:
         elif isinstance(node, exp.NullSafeEQ | exp.NullSafeNEQ):
             self._distinct(node, isinstance(node, exp.NullSafeNEQ) != negated)
         else:
+            self._add_across(node, negated, aliases)
+
+    def _add_across(self, node: exp.Expr, negated: bool, aliases: Sequence[str]) -> None:
+        """Add an expression over several aliases of an inner join."""
+        if self._read_subquery is None:
             raise self._over_several(sql_of(node), aliases)
+        self._draft.across.append(read_condition(node, negated, self._names))
 
     def _merged(self, node: exp.Expr, negated: bool) -> None:
         """Read a condition on columns of both sides of a FULL JOIN, which are equal where a row has both: each side that is there meets
@@ -303,11 +309,13 @@ class Conditions:
         if (sums := read_sums(op, left, right, self._names)) is not None:
             self._draft.inequalities += sums
             return None
+        if any(len(self._aliases(one)) > 1 for one in (left, right)):
+            return self._add_across(WRITTEN[op](this=left.copy(), expression=right.copy()), False, aliases)
         if end_of(left, self._names) is None and end_of(right, self._names) is None:
             return self._between_aliases(op, left, right, f"{sql_of(left)} {op} {sql_of(right)}")
         x, y = self._input(left), self._input(right)
         if x is None or y is None:
-            raise self._over_several(f"{sql_of(left)} {op} {sql_of(right)}", aliases)
+            return self._add_across(WRITTEN[op](this=left.copy(), expression=right.copy()), False, aliases)
         if op in ("=", "!="):
             instead = "use COALESCE with an infinity around the ends of an interval in < and <="
             raise unsupported(f"{sql_of(left)} {op} {sql_of(right)}", instead)
@@ -367,11 +375,19 @@ class Conditions:
         return Inequality(low.ref, high.ref, op in ("<", ">"), bool(low.infinity), bool(high.infinity))
 
     def _either(self, node: exp.Expr, negated: bool) -> None:
-        """Read OR of conditions on one alias, or one that takes null ends as unbounded."""
+        """Read OR of conditions on one alias, one that takes null ends as unbounded, or any over several aliases of an inner join."""
         instead = "OR combines conditions on the columns of one alias: define a view for each case"
         if isinstance(node, exp.Xor) or node.find(exp.Query) is not None:
             raise unsupported(f"OR in {sql_of(node)}" if not isinstance(node, exp.Xor) else sql_of(node), instead)
         cases = operands(node, negated, exp.Or)
+        functions = {one.name.lower() for one in node.find_all(exp.Anonymous)}
+        is_overlap = node.find(exp.Overlaps) is not None or "overlaps" in functions
+        if self._read_subquery is not None and not is_overlap and len(aliases := self._aliases(node)) > 1:
+            try:
+                self._unbounded(cases, node, instead)
+            except Problem:
+                self._add_across(node, negated, aliases)
+            return
         branches, known = [self._branch() for _ in cases], self._names.complaints.count
         for branch, (part, negative) in zip(branches, cases, strict=True):
             branch.add(part, negative)

@@ -16,7 +16,7 @@ from livejoin.wire.kinds import MOST_DIGITS, digits_of
 from service.errors import Problem, unsupported
 from service.query import terms
 from service.query.assembly import Draft
-from service.query.conditions import ColumnRef, columns_of
+from service.query.conditions import ColumnRef, Term, columns_of
 from service.query.filters import holds, on_nulls
 from service.query.literals import NUMBER, BadLiteral, Physical, value_of
 from service.query.sql.constants import CASTS, is_constant, is_nan, is_null, read_like, read_value, require_text, text_of
@@ -24,7 +24,7 @@ from service.query.sql.names import Names, sql_of
 from service.query.sql.terms import COMPARED, is_clock, read_term
 
 MIRRORED = {"=": "=", "!=": "!=", "<": ">", ">": "<", "<=": ">=", ">=": "<="}
-_WRITTEN = {op: kind for kind, op in COMPARED.items()}
+WRITTEN = {op: kind for kind, op in COMPARED.items()}
 _WHOLE_INFINITIES = {str(2**63 - 1): "high", str(-(2**63)): "low"}  # the bounds of bigint, which no endpoint reaches
 _INFINITIES = {"infinity": "high", "+infinity": "high", "inf": "high", "-infinity": "low", "-inf": "low"}
 _BY_COLUMN: dict[type, str] = {
@@ -75,7 +75,7 @@ class RowConditions:
         if isinstance(left.unnest(), exp.Null) or isinstance(right.unnest(), exp.Null):
             self._draft.never = True
         elif not is_constant(left.unnest()) or not is_constant(right.unnest()):
-            self._holds(_WRITTEN[op](this=left.copy(), expression=right.copy()), False)
+            self._holds(WRITTEN[op](this=left.copy(), expression=right.copy()), False)
         elif left != right or op not in ("=", "<=", ">="):
             raise unsupported(f"{sql_of(left)} {op} {sql_of(right)}", "a comparison of constants: write TRUE or FALSE, or leave it out")
 
@@ -107,13 +107,7 @@ class RowConditions:
 
     def _holds(self, node: exp.Expr, negated: bool) -> None:
         """Add an expression that must be true, or (`negated`) must be false."""
-        refuse(node)
-        term = read_term(node, self._names)
-        if term.kind != "bool":
-            raise self._names.bad(node, f"{sql_of(node)} is {term.kind}, not a condition")
-        if not columns_of(term):
-            raise unsupported(sql_of(node), "write a constant; a view changes only when its relations do")
-        self._draft.filters.append(holds(terms.logical("not", term) if negated else term))
+        self._draft.filters.append(holds(read_condition(node, negated, self._names)))
 
     def _bool(self, ref: ColumnRef, value: bool, node: exp.Expr) -> None:
         """Add a bool column that must have a value."""
@@ -282,6 +276,17 @@ def _decided(op: str, below: int, kind: str) -> tuple[str, list[Physical]]:
         return ("<=" if op in ("<", "<=") else ">"), [below]
     always = "!=", *(("<", "<=") if below > 0 else (">", ">="))
     return ("not_null" if op in always else "in"), []
+
+
+def read_condition(node: exp.Expr, negated: bool, names: Names) -> Term:
+    """Return an expression that must be true, or (`negated`) must be false, as one that must be true."""
+    refuse(node)
+    term = read_term(node, names)
+    if term.kind != "bool":
+        raise names.bad(node, f"{sql_of(node)} is {term.kind}, not a condition")
+    if not columns_of(term):
+        raise unsupported(sql_of(node), "write a constant; a view changes only when its relations do")
+    return terms.logical("not", term) if negated else term
 
 
 def end_of(node: exp.Expr, names: Names) -> tuple[ColumnRef, str] | None:

@@ -76,7 +76,7 @@ RELATIONS = {name: relation(_COLUMNS, {}) for name in "lr"}
         ("x.w * x.w < y.d", "it may have more than 18 digits: cast it to a decimal of fewer"),
         ("x.w * x.w = y.w * y.w", "up to 18 digits"),
         ("x.t = y.m", "use the same type for all: write CAST"),
-        ("x.m + y.m = 3", "an expression in a condition reads the columns of one alias"),
+        ("x.m + y.m = 3", "a join without a condition between x and y"),
         ("x.o = y.o", "which is json"),
         ("(x.f IS NULL OR x.f < y.f)", "takes int64, decimal, timestamp or date"),
     ],

@@ -106,8 +106,26 @@ def test_null_on_both_sides_of_a_comparison() -> None:
     relations = {**RELATIONS, "maintenance": RELATIONS["maintenance"].model_copy(update={"intervals": {}})}
     apart = sql(f"SELECT b.id FROM bookings b JOIN maintenance m ON {both}", relations).query
     assert not apart.overlaps and (len(apart.less), len(apart.at_most)) == (1, 1)
-    problem = refused("SELECT b.id FROM bookings b JOIN maintenance m ON b.checkin < m.e AND (b.until IS NULL OR m.since < b.until)")
-    assert problem.type == "unsupported-query" and "OR m.since IS NULL" in problem.detail
+    one = sql("SELECT b.id FROM bookings b JOIN maintenance m ON b.checkin < m.e AND (b.until IS NULL OR m.since < b.until)").query
+    assert [str(condition) for condition in one.across] == ["((b.until IS NULL) OR (m.since < b.until))"] and not one.overlaps
+
+
+ACROSS = {
+    "b.floor = 1 OR m.floor = 1": "((b.floor = 1) OR (m.floor = 1))",
+    "NOT (b.floor = 1 AND m.floor = 1)": "not(((b.floor = 1) AND (m.floor = 1)))",
+    "CASE WHEN b.vip THEN m.n > 1 ELSE b.floor > 1 END": "case(b.vip, (m.n > 1), (b.floor > 1))",
+    "b.floor + m.floor > 7": "((b.floor + m.floor) > 7)",
+}
+
+
+@pytest.mark.parametrize(("text", "said"), ACROSS.items())
+def test_conditions_over_several_aliases(text: str, said: str) -> None:
+    found = sql(f"SELECT b.id FROM bookings b JOIN maintenance m ON overlaps(b.stay, m.slot) AND ({text})")
+    assert [str(one) for one in found.query.across] == [said]
+    assert found.plan.algorithm == "interval-tree" and found.plan.guarantee == "best-effort"
+    assert any(f"{said} is checked row by row" in note for note in found.plan.notes)
+    same = sql(f"SELECT b.id FROM bookings b, maintenance m WHERE ({text}) AND overlaps(b.stay, m.slot)")
+    assert same.stated == found.stated
 
 
 @pytest.mark.parametrize(("first", "second"), [("<", "<"), ("<=", "<"), ("<", "<="), ("<=", "<=")])
