@@ -11,7 +11,8 @@ from typing import Any
 
 import pytest
 
-from livejoin.wire.schema import parse_relation
+from livejoin.wire.schema import parse_patch, parse_relation
+from service.errors import Problem
 from tests.service.alike import alike
 from tests.service.random_sql import DEFINITIONS, Rows, asked, in_duckdb, to_batch
 from tests.service.running import check, opened
@@ -143,6 +144,29 @@ def test_duckdb_confirms_what_is_judged_after_outer_joins(tmp_path: Path, seed: 
     rng = random.Random(seed)
     texts = (rng.choice(OUTER).format(on=rng.choice(EQUAL), after=rng.choice(AFTER), merged=rng.choice(MERGED)) for _ in count_up())
     confirm(tmp_path, rng, ((text, text) for text in texts), count)
+
+
+def test_a_column_that_a_condition_computes_with_stays_without_nulls(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    rng = random.Random(3)
+    engine, rows = opened(tmp_path), Rows(rng, 30)
+    for name, definition in DEFINITIONS.items():
+        engine.put_relation(name, definition)
+    text = "SELECT x.id, y.nr, y.site FROM l x JOIN r y ON x.p % 3 = y.q % 3 AND lower(x.t) IS NOT DISTINCT FROM y.t"
+    engine.put_view("v", {"sql": text}, wait=60)
+    with pytest.raises(Problem, match="'p' is a column by which v joins"):
+        engine.patch_relation("l", parse_patch({"nullable": ["p"]}))
+    engine.patch_relation("l", parse_patch({"nullable": ["n"], "add_columns": [{"name": "more", "type": "int64", "nullable": True}]}))
+    monkeypatch.setitem(DEFINITIONS, "l", engine.relation("l").definition)
+    drawn = rows.row
+    monkeypatch.setattr(rows, "row", lambda name: drawn(name) | {"more": 1})
+    engine.apply(to_batch(rows.changes(90)))
+    other = in_duckdb(rows.relations)
+    assert alike(rows_of(engine, "v"), asked(other, text)) and len(rows_of(engine, "v")) > 0
+    other.close()
+    with pytest.raises(Problem, match=r"needs all of the key \(id\), not p"):
+        rows_of(engine, "v", ("x", {"p": "3"}))
+    check(engine)
+    engine.close()
 
 
 def confirm(tmp_path: Path, rng: random.Random, statements: Iterator[tuple[str, str]], count: int) -> None:
