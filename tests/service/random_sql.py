@@ -286,6 +286,7 @@ class Statement:
                         f"EXISTS (SELECT 1 FROM {other} u WHERE {self._on(alias, 'u', None)})",
                         f"NOT EXISTS (SELECT 1 FROM {other} u WHERE {self._on(alias, 'u', None)})",
                         f"{alias}.k IN (SELECT u.k FROM {other} u WHERE {self._filter('u')})",
+                        f"{alias}.p NOT IN (SELECT u.q FROM {other} u WHERE {self._filter('u')})",
                     )
                 )
             )

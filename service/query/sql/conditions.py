@@ -16,7 +16,7 @@ from sqlglot import exp
 from service.errors import Problem, unsupported
 from service.query.assembly import Draft, Inequality, SubqueryDraft
 from service.query.comparisons import common, following, limited, zero_of
-from service.query.conditions import ColumnRef, IntervalRef, Term
+from service.query.conditions import ColumnRef, Filter, IntervalRef, Term
 from service.query.filters import OPPOSITE, holds
 from service.query.scope import Scope
 from service.query.sql.complaints import Noted
@@ -284,9 +284,7 @@ class Conditions:
         self._compare("<=", node.this, node.args["high"])
 
     def _in_query(self, node: exp.In, negated: bool) -> None:
-        """Read `a.k IN (SELECT b.k …)` as EXISTS with an equality."""
-        if negated:
-            raise unsupported("NOT IN over a subquery", "a single null in it excludes every row: write NOT EXISTS (SELECT … WHERE …)")
+        """Read `a.k IN (SELECT b.k …)` as EXISTS with an equality, and NOT IN of columns without nulls as NOT EXISTS."""
         left = node.this.unnest()
         columns = [one.unnest() for one in (left.expressions if isinstance(left, exp.Tuple) else [left])]
         part = self._read(node.args["query"].unnest(), "IN")
@@ -299,8 +297,22 @@ class Conditions:
             ref = self._names.column(column)
             if ref.alias in part.scope.aliases:
                 raise unsupported(f"the alias {ref.alias} in IN and outside of it", "rename one of the two")
+            if negated:
+                self._require_known(ref, output.column, part)
             part.equal.append(part.scope.equated(ref, output.column))
-        self._draft.subqueries.append(SubqueryDraft("exists", part))
+        if negated:
+            self._draft.absent.append(part)
+        else:
+            self._draft.subqueries.append(SubqueryDraft("exists", part))
+
+    def _require_known(self, outer: ColumnRef, inner: ColumnRef, part: Draft) -> None:
+        """Problem `unsupported-query` for columns of NOT IN that may be null."""
+        tested = {one.column for one in part.filters if isinstance(one, Filter) and one.rejects_null}
+        is_known = not self._draft.scope.describe(outer).nullable and outer.alias not in self._missing
+        for ref, known in ((outer, is_known), (inner, inner in tested or not part.scope.describe(inner).nullable)):
+            if not known:
+                instead = "a single null in it excludes every row: write NOT EXISTS (SELECT … WHERE …)"
+                raise unsupported(f"NOT IN over a subquery, of {ref}, which may be null,", instead)
 
     def _compare(self, op: str, left: exp.Expr, right: exp.Expr) -> None:
         aliases = self._aliases(left, right)
@@ -342,13 +354,19 @@ class Conditions:
         x, y = common(op, read_term(left, self._names), read_term(right, self._names))
         return self._draft.scope.compute(x), self._draft.scope.compute(y)
 
+    @property
+    def _missing(self) -> set[str]:
+        """The aliases that a row may lack, by the outer joins that have been read."""
+        draft = self._draft
+        missing = {alias for one in draft.subqueries if one.kind == "optional" for alias in one.draft.scope.aliases}
+        missing |= {draft.as_of.of.alias} if draft.as_of is not None and draft.as_of.optional else set()
+        return missing | {alias for one in draft.subqueries if one.kind == "full" for alias in draft.scope.aliases}
+
     def _distinct(self, node: exp.Binary, distinct: bool) -> None:
         """Read `IS [NOT] DISTINCT FROM` between two aliases: `=` or `<>` where that means the same. Otherwise, for null to equal null, two
         values are equal that are not null, and whether they stand for a null is, too."""
         pair, draft = self._pair("=", node.left, node.right, sql_of(node)), self._draft
-        missing = {alias for one in draft.subqueries if one.kind == "optional" for alias in one.draft.scope.aliases}
-        missing |= {draft.as_of.of.alias} if draft.as_of is not None and draft.as_of.optional else set()
-        missing |= {alias for one in draft.subqueries if one.kind == "full" for alias in draft.scope.aliases}
+        missing = self._missing
         known = [ref for ref in pair if not draft.scope.describe(ref).nullable and ref.alias in {*draft.scope.aliases} - missing]
         if distinct:
             if len(known) < len(pair):

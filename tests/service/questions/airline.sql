@@ -73,8 +73,6 @@ SELECT passenger, SUM(coalesce(miles, 0)) AS miles FROM tickets GROUP BY passeng
 -- Which airports have no flight to Lisbon?
 SELECT a.code FROM airports a WHERE a.code NOT IN (SELECT origin FROM flights WHERE destination = 'LIS');
 
--- instead
-SELECT a.code FROM airports a WHERE NOT EXISTS (SELECT 1 FROM flights f WHERE f.origin = a.code AND f.destination = 'LIS');
 
 -- Which flight numbers are malformed?
 SELECT id, number FROM flights WHERE number !~ '^[A-Z0-9]{2}[0-9]{1,4}$';
