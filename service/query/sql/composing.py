@@ -17,7 +17,7 @@ from service.query.conditions import ColumnRef
 from service.query.model import STRETCHES
 from service.query.sql.columns import check_names, is_star, merged, own_columns, read_star
 from service.query.sql.merging import PLACES, Subquery, absorb, add_condition, column_of, identifier, merge, queries_of, tables_of
-from service.query.sql.names import Names, Source, Sources, alias_of, fold, is_public
+from service.query.sql.names import Names, Source, Sources, alias_of, fold, is_public, sql_of
 from service.query.sql.output_names import name_of, told_apart
 from service.query.sql.parentheses import without_parentheses
 
@@ -173,17 +173,32 @@ class _Composition:
         self._subqueries += 1
         if self._subqueries > _MOST_SUBQUERIES:
             raise unsupported(f"a query with more than {_MOST_SUBQUERIES} subqueries", "define a view for each part of it")
-        for one in query.expressions:
-            function = one.this.name.lower() if isinstance(one.this, exp.Anonymous) else ""
-            if function in ("intersection", *STRETCHES):
-                raise unsupported(f"{function}(…) in a view or a subquery that is read", "join the relations of the view themselves")
-        names = [fold(one.args["alias"]) for one in query.expressions]
+        shown = [pair for one in query.expressions for pair in self._shown(one, query)]
+        names = [name for name, _ in shown]
         if len(columns) > len(names):
             raise self._source.bad(table, f"{len(columns)} names for {len(names)} columns")
         names[: len(columns)] = columns
         if repeated := [name for number, name in enumerate(names) if name in names[:number]]:
             raise self._source.bad(table, f"the subquery has two columns named {repeated[0]}: rename one of them with AS")
-        return Subquery(query, {name: one.this for name, one in zip(names, query.expressions, strict=True)}, self.count)
+        return Subquery(query, {name: value for name, (_, value) in zip(names, shown, strict=True)}, self.count)
+
+    def _shown(self, output: exp.Expr, select: exp.Select) -> list[tuple[str, exp.Expr]]:
+        """Return the columns of an output, with their names: the ends of an intersection are two. Problem `unsupported-query`."""
+        name, value = fold(output.args["alias"]), output.this
+        function = value.name.lower() if isinstance(value, exp.Anonymous) else ""
+        if function not in ("intersection", *STRETCHES):
+            return [(name, value)]
+        relations = {alias_of(table): fold(table.this) for table in tables_of(select)}
+        intervals = [self._relations[relations[one.text("table")]].intervals[one.name] for one in value.expressions]
+        is_inner = not any(join.side or join.method for join in select.args.get("joins") or ())
+        if function != "intersection" or not is_inner or len({one.bounds for one in intervals}) > 1:
+            raise unsupported(f"{sql_of(value)} in a view or a subquery that is read", "join the relations of the view themselves")
+        pairs = list(zip(value.expressions, intervals, strict=True))
+        starts = [column_of(one.text("table"), interval.start_column) for one, interval in pairs]
+        ends = [column_of(one.text("table"), interval.end_column) for one, interval in pairs]
+        first = exp.Greatest(this=starts[0], expressions=starts[1:], ignore_nulls=True)
+        last = exp.Least(this=ends[0], expressions=ends[1:], ignore_nulls=True)
+        return [(f"{name}_start", first), (f"{name}_end", last)]
 
     def count(self, node: exp.Expr) -> None:
         """Count what is about to be copied. Problem `unsupported-query`."""

@@ -111,12 +111,23 @@ def test_many_subqueries(engine: Instance) -> None:
         engine.put_view("v", {"sql": f"WITH {chained} SELECT * FROM w119"})
 
 
-@pytest.mark.parametrize("of", ["intersection(a.x, b.x) AS i", "gaps(a.x, b.x) AS i"])
-def test_what_has_two_columns_is_not_read(engine: Instance, of: str) -> None:
-    kind = "LEFT JOIN" if of.startswith("gaps") else "JOIN"
-    engine.put_view("g", {"sql": f"SELECT a.id, {of} FROM a {kind} b ON overlaps(a.x, b.x)"}, wait=60)
+def test_stretches_are_not_read(engine: Instance) -> None:
+    engine.put_view("g", {"sql": "SELECT a.id, gaps(a.x, b.x) AS i FROM a LEFT JOIN b ON overlaps(a.x, b.x)"}, wait=60)
     with pytest.raises(Problem, match="in a view or a subquery that is read"):
         engine.put_view("v", {"sql": "SELECT id FROM g"})
+
+
+TWO = "JOIN b ON overlaps(a.x, b.x)"
+
+
+@pytest.mark.parametrize("join", [TWO, f"{TWO} JOIN b c ON overlaps(a.x, c.x) AND overlaps(b.x, c.x)"])
+def test_the_ends_of_an_intersection(engine: Instance, join: str) -> None:
+    of = "a.x, b.x, c.x" if " c " in join else "a.x, b.x"
+    engine.put_view("g", {"sql": f"SELECT a.id, intersection({of}) AS clash, b.id AS other FROM a {join}"}, wait=60)
+    engine.put_view("all", {"sql": "SELECT * FROM g"}, wait=60)
+    assert rows_of(engine, "all") == rows_of(engine, "g") and engine.views["all"].shown.schema.names == engine.views["g"].shown.schema.names
+    engine.put_view("named", {"sql": "SELECT first, last FROM g AS t (i, first, last) WHERE last - first > 1"}, wait=60)
+    assert rows_of(engine, "named") == sorted(row[1:3] for row in rows_of(engine, "g") if row[2] - row[1] > 1)
 
 
 def test_messages_do_not_name_what_only_the_view_reads(engine: Instance) -> None:
