@@ -32,6 +32,10 @@ def common(op: str, left: Term, right: Term) -> tuple[Term, Term]:
         said = "cast one side, so that both have as many digits after the point"
         raise unsupported(f"{left} <> {right} of {left.kind} and {right.kind}", said)
     kind = "int64" if "int64" in (left.kind, right.kind) and scale == 0 else decimal_kind(MOST_DIGITS, scale)
+    beyond = [p - s + scale > MOST_DIGITS + (kind == "int64") for p, s in (digits, its_digits)]
+    if (op == "=" and all(beyond)) or (op == "!=" and any(beyond)):
+        said = f"of values of up to {MOST_DIGITS} digits: cast longer ones to a decimal of fewer"
+        raise unsupported(f"the comparison of {left} with {right}", f"aliases are compared by = and <> {said}")
     # x < 1.25 is x < 1.3 and x <= 1.2; 1.25 < x is 1.2 < x, and 1.25 <= x is 1.3 <= x.
     ways = ("floor", "ceil") if op == "<" else ("ceil", "floor")
     one, other = (_rounded(op, term, kind, scale, way) for term, way in zip((left, right), ways, strict=True))

@@ -345,7 +345,8 @@ class Query:
     distinct    the rows are groups of one row each, identified by all of their columns
     outer_filters  conditions on aliases that a row may lack: they exclude only rows that have the alias, after the outer join
     stretches   the stretches of the rows by their partners, the only subquery
-    across      conditions over several aliases of an inner join that are neither an equality nor a comparison
+    across      conditions over several aliases of an inner join that are neither an equality nor a comparison of one alias with another.
+                A query with subqueries or absent groups has none, nor have these
     named       all relations that the definition names, even those that cannot matter: it is read again at each start
     computed    columns that the conditions between aliases compare, which are no columns of the relations
     """

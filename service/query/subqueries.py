@@ -1,8 +1,8 @@
 """EXISTS, NOT EXISTS, LEFT and FULL JOIN as subqueries of a query: which alias each is attached to, and the effect of WHERE on them.
 
 A condition in WHERE that rejects null turns an optional subquery, and the subquery that it is attached to, into inner joins; IS NULL on a
-column of it that is never null turns it into NOT EXISTS. NOT EXISTS with equalities only stays a group (`Absent`), which quadtrees support
-too.
+column of it that is never null turns it into NOT EXISTS. NOT EXISTS with equalities only stays a group (`AntiJoin`), which quadtrees
+support too.
 """
 
 from __future__ import annotations
@@ -38,8 +38,9 @@ def assemble_view(draft: Draft, options: Options) -> Query:
     draft = settled(draft)
     full = draft.scope
     draft, stretches = take(draft)
-    if draft.across and (draft.subqueries or draft.absent or draft.as_of is not None or stretches is not None):
-        what = f"the condition {draft.across[0]} over several aliases, with EXISTS, NOT EXISTS, gaps, coverage, an outer or an ASOF JOIN"
+    across = [one for each in (draft, *draft.absent, *(part.draft for part in draft.subqueries)) for one in each.across]
+    if across and (draft.subqueries or draft.absent or draft.as_of is not None or stretches is not None):
+        what = f"the condition {across[0]} over several aliases, with EXISTS, NOT EXISTS, gaps, coverage, an outer or an ASOF JOIN"
         raise unsupported(what, "such a condition is evaluated on the rows of an inner join: define a view for each")
     if not draft.subqueries and not any(map(_compares_otherwise, draft.absent)):
         if draft.groups is not None:

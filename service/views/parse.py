@@ -1,4 +1,4 @@
-"""Validate and plan a view's definition, in JSON or SQL: the entry to `definition`, `sql`, `assembly`, `planner`, `projection`."""
+"""Validate and plan a view's definition, in JSON or SQL: the entry to `definition`, `sql`, `assembly` and `planner`."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ class View(NamedTuple):
 
 ORDERED = "ORDER BY has no effect: a view is a set of rows; read its first ones with ?order=column desc&limit=n"
 NO_VIEWS: Mapping[str, ViewSource] = {}
-_MOST_LEVELS = 8  # of views that name views, the upmost included
+_MOST_LEVELS = 8  # of views that name views, the topmost included
 _RESERVED = ("group", "row")  # stands for an alias in the key of a change
 
 

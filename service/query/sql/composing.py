@@ -16,7 +16,17 @@ from service.errors import unsupported
 from service.query.conditions import ColumnRef
 from service.query.model import STRETCHES
 from service.query.sql.columns import check_names, is_star, merged, own_columns, read_star
-from service.query.sql.merging import PLACES, Subquery, absorb, add_condition, column_of, identifier, merge, queries_of, tables_of
+from service.query.sql.merging import (
+    DerivedTable,
+    absorb,
+    add_condition,
+    column_of,
+    identifier,
+    merge,
+    queries_of,
+    tables_of,
+    without_places,
+)
 from service.query.sql.names import Names, Source, Sources, alias_of, fold, is_public, sql_of
 from service.query.sql.output_names import name_of, told_apart
 from service.query.sql.parentheses import without_parentheses
@@ -59,10 +69,7 @@ def view_tree(tree: exp.Expr, source: Source, known: Catalogue) -> exp.Expr:
     with source.noting():
         tree = _Composition(source, known, lambda select: None).query(tree, {}, [])
     source.finish()
-    for node in tree.walk():  # a complaint is about the place where the view is named
-        for place in PLACES:
-            node.meta.pop(place, None)
-    return tree
+    return without_places(tree)
 
 
 def is_subquery(node: exp.Expr) -> bool:
@@ -113,7 +120,7 @@ class _Composition:
         return query
 
     def _select(self, select: exp.Select, known: Mapping[str, exp.Subquery], outer: Sequence[Names]) -> None:
-        count, found, relations = self._source.count, dict[str, Subquery](), dict(self._relations)
+        count, found, relations = self._source.count, dict[str, DerivedTable](), dict(self._relations)
         for table in tables_of(select):
             with self._source.noting(table):
                 if (subquery := self._subquery(table, known, outer)) is None:
@@ -148,7 +155,7 @@ class _Composition:
                 merge(select, found, self._relations, self._source)
         self._source.require_no_more(count)
 
-    def _subquery(self, table: exp.Expr, known: Mapping[str, exp.Subquery], outer: Sequence[Names]) -> Subquery | None:
+    def _subquery(self, table: exp.Expr, known: Mapping[str, exp.Subquery], outer: Sequence[Names]) -> DerivedTable | None:
         """Return what a table of FROM is, if it is a subquery or named in WITH."""
         count = self._source.count
         if is_subquery(table):
@@ -180,7 +187,7 @@ class _Composition:
         names[: len(columns)] = columns
         if repeated := [name for number, name in enumerate(names) if name in names[:number]]:
             raise self._source.bad(table, f"the subquery has two columns named {repeated[0]}: rename one of them with AS")
-        return Subquery(query, {name: value for name, (_, value) in zip(names, shown, strict=True)}, self.count)
+        return DerivedTable(query, {name: value for name, (_, value) in zip(names, shown, strict=True)}, self.count)
 
     def _shown(self, output: exp.Expr, select: exp.Select) -> list[tuple[str, exp.Expr]]:
         """Return the columns of an output, with their names: the ends of an intersection are two. Problem `unsupported-query`."""
@@ -189,11 +196,14 @@ class _Composition:
         if function not in ("intersection", *STRETCHES):
             return [(name, value)]
         relations = {alias_of(table): fold(table.this) for table in tables_of(select)}
-        intervals = [self._relations[relations[one.text("table")]].intervals[one.name] for one in value.expressions]
+        named = [one for one in value.expressions if isinstance(one, exp.Column) and one.text("table") in relations]
+        found = [self._relations[relations[one.text("table")]].intervals.get(one.name) for one in named]
+        intervals = [one for one in found if one is not None]
         is_inner = not any(join.side or join.method for join in select.args.get("joins") or ())
-        if function != "intersection" or not is_inner or len({one.bounds for one in intervals}) > 1:
+        are_named = len(intervals) == len(value.expressions)
+        if function != "intersection" or not is_inner or not are_named or len({one.bounds for one in intervals}) > 1:
             raise unsupported(f"{sql_of(value)} in a view or a subquery that is read", "join the relations of the view themselves")
-        pairs = list(zip(value.expressions, intervals, strict=True))
+        pairs = list(zip(named, intervals, strict=True))
         starts = [column_of(one.text("table"), interval.start_column) for one, interval in pairs]
         ends = [column_of(one.text("table"), interval.end_column) for one, interval in pairs]
         first = exp.Greatest(this=starts[0], expressions=starts[1:], ignore_nulls=True)
@@ -325,16 +335,20 @@ def _columns_of(table: exp.Expr) -> list[str]:
     return [fold(one) for one in alias.args.get("columns") or ()] if alias is not None else []
 
 
-def _definition_of(subquery: Subquery, relations: Mapping[str, RelationDefinition]) -> RelationDefinition:
+def _definition_of(subquery: DerivedTable, relations: Mapping[str, RelationDefinition]) -> RelationDefinition:
     """Return what stands for a subquery while names are resolved: types do not matter. It has the intervals of which it shows both ends."""
     shown = {(column.text("table"), column.name): name for name, column in subquery.values.items() if isinstance(column, exp.Column)}
-    intervals, values = {}, dict(subquery.values)
+    intervals, values, ambiguous = {}, dict(subquery.values), set[str]()
     for table in tables_of(subquery.select):
         for name, one in relations[fold(table.this)].intervals.items():
             ends = [shown.get((alias_of(table), end)) for end in (one.start_column, one.end_column)]
-            if all(ends) and name not in values:
+            if name in intervals:
+                ambiguous.add(name)
+            elif all(ends) and name not in values:
                 intervals[name] = one
                 values[name] = column_of(alias_of(table), name)
+    for name in ambiguous:
+        del intervals[name], values[name]
     subquery.values = values
     columns = [Column.model_construct(name=name, type="int64", nullable=True) for name in subquery.values if name not in intervals]
     return RelationDefinition.model_construct(columns=columns, key=[], intervals=intervals, retain=None)

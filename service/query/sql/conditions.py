@@ -1,7 +1,8 @@
 """Reads ON and WHERE, conditions joined by AND, into a draft.
 
 NOT is pushed inwards (`NOT (a OR b)` is two conditions). OR combines conditions on the columns of one alias, which `filters` reads; between
-aliases, it can take a null end as unbounded: `b.e IS NULL OR a.s < b.e`; `COALESCE(b.e, 'infinity')` means the same.
+aliases, it can take a null end as unbounded: `b.e IS NULL OR a.s < b.e`; `COALESCE(b.e, 'infinity')` means the same. Of the aliases of an
+inner join, any other expression is read as it stands, to be checked row by row.
 """
 
 from __future__ import annotations
@@ -164,7 +165,7 @@ class Conditions:
     @staticmethod
     def _over_several(words: str, aliases: Sequence[str]) -> Problem:
         instead = (
-            "an expression in a condition reads the columns of one alias; between aliases, compare two expressions; a distance is "
+            "an expression in such a condition reads the columns of one alias; between aliases, compare two expressions; a distance is "
             "abs(a.t - b.t) <= c"
         )
         return unsupported(f"the expression {words} over {' and '.join(aliases)}", instead)
@@ -364,7 +365,8 @@ class Conditions:
 
     def _distinct(self, node: exp.Binary, distinct: bool) -> None:
         """Read `IS [NOT] DISTINCT FROM` between two aliases: `=` or `<>` where that means the same. Otherwise, for null to equal null, two
-        values are equal that are not null, and whether they stand for a null is, too."""
+        values are equal that are not null, and whether they stand for a null is, too, as well as whether one was null before it was made
+        comparable."""
         pair, draft = self._pair("=", node.left, node.right, sql_of(node)), self._draft
         missing = self._missing
         known = [ref for ref in pair if not draft.scope.describe(ref).nullable and ref.alias in {*draft.scope.aliases} - missing]
@@ -377,7 +379,9 @@ class Conditions:
             draft.equal.append(pair)
         else:
             scope, given = draft.scope, [draft.scope.term_of(ref) for ref in pair]
-            for made in ([coalesced((one, zero_of(one.kind))) for one in given], [tested("is_null", one) for one in given]):
+            written = [read_term(one, self._names) for one in (node.left, node.right)]
+            equal = [[coalesced((one, zero_of(one.kind))) for one in given], [tested("is_null", one) for one in given]]
+            for made in [*equal, *([[tested("is_null", one) for one in written]] if written != given else [])]:
                 x, y = map(scope.compute, made)
                 draft.equal.append((x, y))
 

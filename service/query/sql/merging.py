@@ -19,7 +19,7 @@ from livejoin.wire.schema import NAME, RelationDefinition
 from service.errors import unsupported
 from service.query.latest import is_latest
 from service.query.sql.groups import is_grouped
-from service.query.sql.names import Source, alias_of, fold, is_comma
+from service.query.sql.names import Source, alias_of, fold, is_comma, sql_of
 
 _PLAIN = ("expressions", "from_", "joins", "where", "order")
 _PROJECTED = "a subquery that is joined selects columns and expressions of one relation, optionally with WHERE"
@@ -28,7 +28,7 @@ _GROUPED = ("aggregates", "GROUP BY", "HAVING", "DISTINCT")
 _CHOSEN = (*_GROUPED, "QUALIFY", "LIMIT")
 _COMPARED = (exp.LTE, exp.LT, exp.EQ, exp.GTE, exp.GT)
 _WRAPPED = (exp.Binary, exp.Unary, exp.Between, exp.In)
-PLACES = ("start", "end", "line", "col", "path")
+_PLACES = ("start", "end", "line", "col", "path")
 """What a node has in its metadata about its place in a definition."""
 
 Values = Mapping[str, exp.Expr]
@@ -36,7 +36,7 @@ Values = Mapping[str, exp.Expr]
 
 
 @dataclass
-class Subquery:
+class DerivedTable:
     """A SELECT in FROM. `count` is called with each tree before it is copied."""
 
     select: exp.Select
@@ -44,7 +44,7 @@ class Subquery:
     count: Callable[[exp.Expr], None]
 
 
-def absorb(select: exp.Select, alias: str, inner: Subquery) -> None:
+def absorb(select: exp.Select, alias: str, inner: DerivedTable) -> None:
     """Write out the subquery that is all of FROM. Problem `unsupported-query`."""
     own, others, tables = inner.select, ", ".join(_words(select)), tables_of(inner.select)
     is_ranked = any(isinstance(value, exp.Window) for value in inner.values.values())
@@ -79,12 +79,14 @@ def absorb(select: exp.Select, alias: str, inner: Subquery) -> None:
             what = "a condition on the rows that DISTINCT ON, QUALIFY or LIMIT has chosen"
             raise unsupported(what, "compare the rows of the view when you read them")
     elif distinct is not None:
-        if {*map(_text, (one.this for one in select.expressions))} != {*map(_text, (one.this for one in own.expressions))}:
+        if {*map(sql_of, (one.this for one in select.expressions))} != {*map(sql_of, (one.this for one in own.expressions))}:
             raise unsupported("some columns of a subquery that has DISTINCT", "select all of them")
-        add_where(select, None if where is None else where.this)
-    elif where is not None:
-        having = select.args.get("having")
-        select.set("having", exp.Having(this=_both(None if having is None else having.this, where.this)))
+    if where is not None and not is_latest(own):
+        if own.args.get("group") or own.args.get("having") or any(one.find(exp.AggFunc) for one in own.expressions):
+            having = select.args.get("having")
+            select.set("having", exp.Having(this=_both(None if having is None else having.this, where.this)))
+        else:
+            add_where(select, where.this)
     if not (is_latest(select) or is_grouped(select)):
         raise unsupported("a SELECT of none of the aggregates of a subquery that has no GROUP BY", "select at least one")
 
@@ -99,18 +101,18 @@ def _rank(select: exp.Select, own: exp.Select) -> None:
     if order is not None or is_grouped(own) or is_shown or len(ranks) != 1 or not isinstance(ranks[0], _COMPARED):
         raise unsupported("a subquery with ROW_NUMBER in any other form", _RANKED)
     window = next(ranks[0].find_all(exp.Window))
-    keys = {*map(_text, window.args.get("partition_by") or ())}
+    keys = {*map(sql_of, window.args.get("partition_by") or ())}
     select.set("where", None)
     for one in conditions:
         if one is not ranks[0]:
-            if not {*map(_text, one.find_all(exp.Column))} <= keys:
-                raise unsupported(f"{_text(one)} beside the number of the row", _RANKED)
+            if not {*map(sql_of, one.find_all(exp.Column))} <= keys:
+                raise unsupported(f"{sql_of(one)} beside the number of the row", _RANKED)
             add_where(select, one)
     add_where(select, _where(own))
     select.set("qualify", exp.Qualify(this=ranks[0]))
 
 
-def merge(select: exp.Select, found: Mapping[str, Subquery], relations: Mapping[str, RelationDefinition], source: Source) -> None:
+def merge(select: exp.Select, found: Mapping[str, DerivedTable], relations: Mapping[str, RelationDefinition], source: Source) -> None:
     """Write out the subqueries that FROM joins. Notes problems `unsupported-query`."""
     keys = dict[str, exp.Column]()
     count = source.count
@@ -118,6 +120,10 @@ def merge(select: exp.Select, found: Mapping[str, Subquery], relations: Mapping[
         if (inner := found.get(alias := alias_of(table))) is not None:
             with source.noting(table):
                 relation = _projected(alias, inner)
+                own, others = {*map(alias_of, tables_of(inner.select))}, {*map(alias_of, tables_of(select))}
+                for part in chain(inner.values.values(), _clauses(inner.select)):
+                    for column, _ in _columns(part):  # those of a query around this one
+                        _require_free(column.text("table"), others if column.text("table") not in own else ())
                 keys[alias] = column_of(alias, relations[fold(relation)].key[0])
                 _rename(inner, alias)
     source.require_no_more(count)
@@ -130,7 +136,7 @@ def merge(select: exp.Select, found: Mapping[str, Subquery], relations: Mapping[
                 table.set("this", tables_of(inner.select)[0].this)
 
 
-def _projected(alias: str, inner: Subquery) -> exp.Expr:
+def _projected(alias: str, inner: DerivedTable) -> exp.Expr:
     """Return the relation of a subquery that may stand beside others. Problem `unsupported-query`."""
     select, tables = inner.select, tables_of(inner.select)
     words = _words(select)
@@ -201,6 +207,14 @@ def queries_of(select: exp.Select) -> Iterator[exp.Query]:
                 yield node
 
 
+def without_places(tree: exp.Expr) -> exp.Expr:
+    """Return the tree without the places of its nodes, in place: a complaint is about the place where it is used."""
+    for node in tree.walk():
+        for name in _PLACES:
+            node.meta.pop(name, None)
+    return tree
+
+
 def column_of(alias: str, name: str) -> exp.Column:
     return exp.Column(this=identifier(name), table=identifier(alias))
 
@@ -219,8 +233,7 @@ def add_condition(join: exp.Join, condition: exp.Expr) -> None:
 def add_where(select: exp.Select, condition: exp.Expr | None) -> None:
     """Add a condition to WHERE."""
     if condition is not None:
-        where = select.args.get("where")
-        select.set("where", exp.Where(this=_both(None if where is None else where.this, condition)))
+        select.set("where", exp.Where(this=_both(_where(select), condition)))
 
 
 def _where(select: exp.Select) -> exp.Expr | None:
@@ -234,10 +247,6 @@ def _both(left: exp.Expr | None, right: exp.Expr) -> exp.Expr:
 
 def _wrapped(node: exp.Expr) -> exp.Expr:
     return exp.Paren(this=node) if isinstance(node, _WRAPPED) else node
-
-
-def _text(node: exp.Expr) -> str:
-    return node.sql("postgres")
 
 
 def _clauses(select: exp.Select) -> Iterator[exp.Expr]:
@@ -264,7 +273,7 @@ def _columns(part: exp.Expr, inside: Collection[str] = frozenset()) -> Iterator[
             yield node, inside
 
 
-def _rename(inner: Subquery, alias: str) -> None:
+def _rename(inner: DerivedTable, alias: str) -> None:
     """Give the only relation of a subquery this alias."""
     (table,) = tables_of(inner.select)
     was = alias_of(table)
@@ -285,7 +294,7 @@ def _require_free(alias: str, inside: Collection[str]) -> None:
         raise unsupported(f"the alias {alias} both in a subquery of FROM and in another query", "rename one of the two")
 
 
-def _replace(select: exp.Select, found: Mapping[str, Subquery], keys: Mapping[str, exp.Column]) -> None:
+def _replace(select: exp.Select, found: Mapping[str, DerivedTable], keys: Mapping[str, exp.Column]) -> None:
     """Replace the columns of subqueries by their values. keys: for each subquery that is joined, a column that is never null."""
     optional = set[str]()  # aliases that an outer join may leave out
     seen = [alias_of(one) for one in tables_of(select)[:1]]
@@ -303,7 +312,7 @@ def _replace(select: exp.Select, found: Mapping[str, Subquery], keys: Mapping[st
             _replace_in(clause, found, keys, optional)
 
 
-def _replace_in(clause: exp.Expr, found: Mapping[str, Subquery], keys: Mapping[str, exp.Column], optional: Collection[str]) -> None:
+def _replace_in(clause: exp.Expr, found: Mapping[str, DerivedTable], keys: Mapping[str, exp.Column], optional: Collection[str]) -> None:
     for column, inside in _columns(clause):
         alias = column.text("table")
         if alias not in found:
@@ -314,13 +323,10 @@ def _replace_in(clause: exp.Expr, found: Mapping[str, Subquery], keys: Mapping[s
         found[alias].count(value)
         for own in {one.text("table") for one in value.find_all(exp.Column)}:
             _require_free(own, inside)
-        made = value.copy()
-        for node in made.walk():  # a complaint is about the place where it is used
-            for name in PLACES:
-                node.meta.pop(name, None)
+        made = without_places(value.copy())
         if alias in optional and not isinstance(made, exp.Column):
             there = exp.Is(this=keys[alias].copy(), expression=exp.Null(), negate=True)
             made = exp.Case(ifs=[exp.If(this=there, true=made)])
         made = _wrapped(made)
-        made.meta.update({name: value for name, value in column.meta.items() if name in PLACES})
+        made.meta.update({name: value for name, value in column.meta.items() if name in _PLACES})
         column.replace(made)

@@ -222,8 +222,8 @@ class Columns:
         }
 
     def read(self, rows: Combination, inserted: Inserted | None) -> StageRows:
-        """Read the rows. Codes of inserted rows gain a reference and those of deleted rows lose one; come=None: they are only looked up.
-        O(n)."""
+        """Read the rows. Codes of inserted rows gain a reference and those of deleted rows lose one; inserted=None: they are only
+        looked up. O(n)."""
         n = len(rows[0])
         if not self._others:
             return self._of_columns(n, self._numbers(rows), inserted)

@@ -43,7 +43,19 @@ WRONG = [
     "SELECT x.id FROM a x JOIN c z0 ON x.k = z0.k WHERE EXISTS (SELECT 1 FROM (SELECT x.k AS k, y.u FROM b x JOIN c y ON x.k = y.k) z "
     "WHERE z.k = x.s AND z.u = z0.u)",
 ]
+CAPTURED = (
+    "SELECT p.id FROM a p JOIN b AS a ON p.k = a.k "
+    "WHERE EXISTS (SELECT 1 FROM (SELECT b.k FROM b WHERE b.w = a.s) AS y JOIN c AS a ON a.k = y.k WHERE a.u = p.v)"
+)
+WRONG += [
+    CAPTURED,
+    "SELECT n FROM (SELECT DISTINCT count(*) AS n FROM a) x WHERE n > 100",
+    "SELECT n FROM (SELECT DISTINCT k, count(*) AS n FROM a GROUP BY k) x WHERE k > 100",
+]
 RAISE = [
+    "SELECT a.id FROM a JOIN b ON a.k = b.k AND (a.v = 1 OR b.w = 2) RIGHT JOIN c ON c.k = b.k",
+    "SELECT id FROM (SELECT a.id, intersection((a.s, a.e), b.x) AS i FROM a JOIN b ON overlaps(a.x, b.x)) g",
+    "SELECT a.id FROM a JOIN b ON a.k = b.k AND a.s * 1.5::decimal(12, 2) * 1.5::decimal(12, 2) <> b.w::decimal(12, 4)",
     "SELECT * FROM ((SELECT nosuch FROM a)) x",
     "SELECT count(x.*) AS n FROM (SELECT * FROM a) x",
     "SELECT a.id FROM a WHERE EXISTS (SELECT 1 FROM (SELECT k FROM generate_series(1, 3) k) y WHERE y.k = a.k)",
