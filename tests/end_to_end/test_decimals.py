@@ -114,8 +114,7 @@ def test_joins(client: httpx.Client, join: str, ids: list[int]) -> None:
 def test_what_cannot_be_compared_is_refused(client: httpx.Client) -> None:
     talk.define(client, "thirds", {"columns": [{"name": "rate", "type": "decimal", "precision": 9, "scale": 3}], "key": ["rate"]})
     for sql, words in (
-        ("SELECT o.id FROM offers o JOIN thirds t ON o.rate = t.rate", "decimal of scale 2 and decimal of scale 3"),
-        ("SELECT a.id FROM offers a JOIN offers b ON a.price = b.id", "decimal of scale 2 and int64"),
+        ("SELECT o.id FROM offers o JOIN thirds t ON o.id = o.id AND o.rate <> t.rate", "cast one side"),
         ("SELECT o.id FROM offers o WHERE o.price = 'cheap'", "expected a decimal"),
     ):
         answer = client.put("/v1/views/refused", json={"sql": sql})

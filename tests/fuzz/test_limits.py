@@ -147,7 +147,7 @@ def spoilt(request: Request, chance: Random, every: list[Request]) -> Request:
 
 def check_answer(request: Request, status: int, kind: str, body: bytes) -> None:
     """Check that it is not 500, and that a refusal is a problem of the catalogue."""
-    assert status < 500 or status == 503, (request, status, body)
+    assert status < 500 or status == 503, (request.body, status, body)
     if status >= 400 and request.method != b"HEAD":
         assert kind == media.PROBLEM, (request, status, body)
         problem = orjson.loads(body)

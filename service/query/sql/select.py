@@ -266,7 +266,7 @@ def _read_rows(select: exp.Select, sources: Sources, reading: _Reading, outer: S
     draft.ordered = bool(select.args.get("order")) and (not is_latest(select) or bool(select.args.get("qualify")))
     if "where" in select.args and select.args["where"]:
         Conditions(draft, sources.names, read_subquery, words, True).add(select.args["where"].this)
-    if outer is None and source.count == known:
+    if outer is None and source.count == known and all(map(_is_accepted, select.args.get("joins") or ())):
         reading.joined.append(draft)
     return draft
 
@@ -356,6 +356,14 @@ def _refuse_clauses(select: exp.Select, source: Source, words: str) -> None:
     for join in select.args.get("joins") or []:
         with source.noting(join):
             _refuse_join(join)
+
+
+def _is_accepted(join: exp.Join) -> bool:
+    try:
+        _refuse_join(join)
+    except Problem:
+        return False
+    return True
 
 
 def _refuse_join(join: exp.Join) -> None:

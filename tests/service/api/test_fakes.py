@@ -76,7 +76,7 @@ class Instance:
     published = Version(9, {}, {})
 
     def __init__(self, state: str = "live", feed: Feed | None = None, problem: Problem | None = None) -> None:
-        definition = SimpleNamespace(definition={"from": {}}, plan=PLAN)
+        definition = SimpleNamespace(definition={"from": {}}, plan=PLAN, reads={})
         said = {"name": "v", "state": state, "progress": 0.25, "problem": problem}
         self.view = SimpleNamespace(**said, feed=feed, view=definition, statistics=dict, inputs=[])
         self.views = {"v": self.view}

@@ -190,3 +190,8 @@ def test_json() -> None:
     assert "has no field" in refused(form).detail
     form = {"from": {"b": "bookings"}, "select": [], "where": [{"column": 3, "op": "="}]}
     assert [one["detail"].split(":")[0] for one in complaints(refused(form))] == ["where.0.column", "select"]
+
+
+def test_what_a_refused_join_joins_is_not_judged() -> None:
+    text = "SELECT m.id FROM maintenance m RIGHT ANTI JOIN bookings b ON b.room = b.room AND b.floor <> m.floor"
+    assert [one["detail"].split(" is not")[0] for one in complaints(refused(text))] == ["RIGHT ANTI JOIN"]
