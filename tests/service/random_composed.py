@@ -10,7 +10,7 @@ from tests.service.random_sql import Statement
 
 _READ = re.compile(r"\b([lr]) ([xyzu])\b(?!\.)")
 _COLUMNS = (
-    "*", "*", "* EXCLUDE (t), lower(t) AS t", "* EXCLUDE (k), q AS k", "* EXCLUDE (v), k > 1 AS v", "* EXCLUDE (m), n AS m",
+    "*", "*", "* EXCLUDE (t), lower(t) AS t", "* EXCLUDE (k), q AS k", "* EXCLUDE (v), k > 1 AS v", "* EXCLUDE (m), nullif(m, 0) AS m",
     "* EXCLUDE (k), coalesce(k, 0) AS k", "* EXCLUDE (g), CASE WHEN v THEN 1 END AS g", "* EXCLUDE (h, f), p * 0.5 AS f, h",
 )  # fmt: skip
 
