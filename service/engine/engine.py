@@ -31,7 +31,7 @@ from service.engine.builds import Builds
 from service.engine.housekeeping import Housekeeping
 from service.engine.queued import Done, change, fail, receipt_of
 from service.engine.recovery import LoadContext, Progress, RecoveryEnded, kept_view, recover_relations
-from service.engine.refusals import InUse, check_source, or_no_room, refuse_bad, refuse_new
+from service.engine.refusals import check_source, or_no_room, refuse_bad, refuse_new, refuse_used
 from service.engine.retention import Retention
 from service.engine.rewrites import Rewrites
 from service.engine.snapshotting import SnapshotWriter
@@ -311,9 +311,8 @@ class Engine(ABC):
 
         def drop() -> Relation:
             relation = self.relation(name)
-            users = sorted(view.name for view in self._state.views.values() if name in view.view.query.named)
-            if users:
-                raise InUse(f"the relation {name} is used by ", users, f": drop {'this view' if len(users) == 1 else 'these views'} first")
+            views = self._state.views.values()
+            refuse_used(f"the relation {name} is used by ", [one.name for one in views if name in one.view.query.named])
             self._log.drop_relation(name)
             self._state.forget_receipts(name)
             self._state.relations = {other: kept for other, kept in self._state.relations.items() if other != name}
@@ -351,9 +350,7 @@ class Engine(ABC):
 
         def drop() -> LiveView:
             view = self.view(name)
-            users = sorted(other.name for other in self._state.views.values() if name in other.view.reads)
-            if users:
-                raise InUse(f"the view {name} is read by ", users, f": drop {'this view' if len(users) == 1 else 'these views'} first")
+            refuse_used(f"the view {name} is read by ", [one.name for one in self._state.views.values() if name in one.view.reads])
             self._log.drop_view(name)
             self._builds.cancel(view)
             view.release_shared()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 
 from livejoin.wire.batch import Batch
@@ -21,6 +21,12 @@ class InUse(Problem):
     def __init__(self, before: str, views: Sequence[str], after: str) -> None:
         super().__init__("relation-in-use", f"{before}{', '.join(views)}{after}", views=[*views])
         self.before, self.after = before, after
+
+
+def refuse_used(before: str, views: Iterable[str]) -> None:
+    """Raise `InUse` for what is to be dropped, if views use it."""
+    if users := sorted(views):
+        raise InUse(before, users, f": drop {'this view' if len(users) == 1 else 'these views'} first")
 
 
 @contextmanager

@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 
 from sqlglot import exp
 
-from livejoin.wire.schema import NAME, RelationDefinition
+from livejoin.wire.schema import RelationDefinition
 from service.errors import Problem, unsupported
 from service.query.assembly import Draft, Options
 from service.query.conditions import ColumnRef, Condition, Filter
@@ -26,7 +26,7 @@ from service.query.scope import Scope
 from service.query.sql.composing import Catalogue, view_tree
 from service.query.sql.conditions import Conditions
 from service.query.sql.dialect import Dialect
-from service.query.sql.names import Fields, Names, Text
+from service.query.sql.names import Fields, Names, Text, column_of, identifier
 from service.query.sql.output_names import CALLED, name_of
 from service.query.sql.select import ReadQuery, parse_select, read_query
 from service.query.sql.terms import COMPARED
@@ -72,7 +72,7 @@ def read_where(relation: str, definition: RelationDefinition, where: Sequence[An
     conditions = Conditions(draft, Names(draft.scope, Fields()), None, "a delete")
     with _refusing_depth():
         for number, entry in enumerate(where):
-            conditions.add(_entry(entry, f"where.{number}", lambda name, path: _located(_column_of(relation, name), path)))
+            conditions.add(_entry(entry, f"where.{number}", lambda name, path: _located(column_of(relation, name), path)))
     if (found := sum(one.size for one in draft.filters)) > most:
         raise bad(f"where: {most} conditions are allowed (--max-conditions), not {found}")
     if draft.never:
@@ -150,7 +150,7 @@ def _outer_join(part: Any, side: str, at: str) -> exp.Join:
 
 def _tables(form: Any, at: str) -> list[exp.Table]:
     return [
-        _located(exp.Table(this=_identifier(relation), alias=exp.TableAlias(this=_identifier(alias))), f"{at}from.{alias}")
+        _located(exp.Table(this=identifier(relation), alias=exp.TableAlias(this=identifier(alias))), f"{at}from.{alias}")
         for alias, relation in form["from"].items()
     ]
 
@@ -185,7 +185,7 @@ def _condition(entry: Any, path: str) -> exp.Expr:
     (kind,) = entry.keys() - {"distance"}
     pair, path = entry[kind], f"{path}.{kind}"
     if kind == "cross":
-        product = exp.Anonymous(this=kind, expressions=[_identifier(alias) for alias in pair])
+        product = exp.Anonymous(this=kind, expressions=[identifier(alias) for alias in pair])
         product.meta["product"] = True
         return product
     if kind == "overlaps":
@@ -345,14 +345,6 @@ def _all(kind: type[exp.Connector], conditions: Sequence[exp.Expr]) -> exp.Expr:
     return reduce(lambda left, right: kind(this=left, expression=right), conditions)
 
 
-def _identifier(name: str) -> exp.Identifier:
-    return exp.Identifier(this=name, quoted=not NAME.fullmatch(name))
-
-
-def _column_of(alias: str, name: str) -> exp.Column:
-    return exp.Column(this=_identifier(name), table=_identifier(alias))
-
-
 def _split(text: str, what: str, path: str) -> tuple[str, str]:
     """Split `alias.name` at the first dot; a column name contains no dot."""
     alias, dot, name = text.partition(".")
@@ -362,7 +354,7 @@ def _split(text: str, what: str, path: str) -> tuple[str, str]:
 
 
 def _column(text: str, path: str, what: str = "column") -> exp.Column:
-    return _located(_column_of(*_split(text, what, path)), path)
+    return _located(column_of(*_split(text, what, path)), path)
 
 
 def _intervals(texts: Sequence[str], path: str) -> list[exp.Column]:
@@ -388,8 +380,8 @@ def _column_as(text: str, path: str, columns: _Columns) -> exp.Expr:
         before, given = name[: match.start()], name[match.end() :].strip()
         for column in (before, before.rstrip()):  # a column's name may end with a blank
             if column in known:
-                return _named(_column_of(alias, column), given, path)
-    return _located(_column_of(alias, name if name in known else _AS.split(name)[0].rstrip()), path)
+                return _named(column_of(alias, column), given, path)
+    return _located(column_of(alias, name if name in known else _AS.split(name)[0].rstrip()), path)
 
 
 def _constant(value: Any, path: str) -> exp.Expr:

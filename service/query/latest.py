@@ -96,19 +96,12 @@ class _Values:
 
     def _read(self, node: exp.Expr, is_output_first: bool) -> RowValue:
         if isinstance(node, exp.Column) and not node.args.get("table") and (named := self._named.get(fold(node.this))) is not None:
-            if is_output_first or not self._is_column(node):
+            if is_output_first or not self.names.is_column(node):
                 node = named.unnest()
         if isinstance(node, exp.Column):
             return self.names.column(node)
         term = read_term(node, self.names)
         return term.value if term.op == "column" else term
-
-    def _is_column(self, node: exp.Column) -> bool:
-        try:
-            self.names.column(node)
-        except Problem:
-            return False
-        return True
 
 
 def _of_distinct(select: exp.Select, values: _Values) -> Latest:

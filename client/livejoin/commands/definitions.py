@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -66,6 +67,11 @@ def _read(path: Path, kind: str, found: Definitions) -> None:
         found.relations[name] = parse_relation(definition)
     except BadDefinition as error:
         raise Failure(f"{path}: {error.detail}") from error
+
+
+def form_of(relation: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the definition of a relation, of what a service tells of it."""
+    return {part: value for part, value in relation.items() if part in RelationDefinition.model_fields}
 
 
 def stripped(definition: dict[str, Any]) -> dict[str, Any]:

@@ -8,9 +8,9 @@ from typing import Any
 
 import livejoin
 from livejoin.commands.connection import connect
-from livejoin.commands.definitions import ENDINGS, stripped
+from livejoin.commands.definitions import ENDINGS, form_of, stripped
 from livejoin.terminal import Parser, add_url, say
-from livejoin.wire.schema import NAME, RelationDefinition
+from livejoin.wire.schema import NAME
 
 _DESCRIPTION = """Write the definitions of all relations and views to FOLDER: relations/NAME.json, and views/NAME.sql, or views/NAME.json
 for views that are defined in JSON or have options. Files of these names are replaced; others are kept, and reported. `livejoin apply`
@@ -28,8 +28,7 @@ def main(arguments: list[str]) -> int:
             raise livejoin.NotLivejoin(client.url)
     texts = dict[Path, str]()
     for relation in relations:
-        form = {part: value for part, value in relation.items() if part in RelationDefinition.model_fields}
-        texts[args.folder / "relations" / f"{relation['name']}.json"] = _formatted(form)
+        texts[args.folder / "relations" / f"{relation['name']}.json"] = _formatted(form_of(relation))
     for view in views:
         definition = stripped(view["definition"])
         is_sql = definition.keys() == {"sql"}

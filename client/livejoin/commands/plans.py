@@ -10,7 +10,7 @@ from graphlib import CycleError, TopologicalSorter
 from typing import Any, NamedTuple
 
 import livejoin
-from livejoin.commands.definitions import Definitions, stripped
+from livejoin.commands.definitions import Definitions, form_of, stripped
 from livejoin.commands.view import BuildProgress
 from livejoin.wire.schema import RelationDefinition, parse_relation
 from livejoin.wire.wording import instead
@@ -72,7 +72,7 @@ class Plan:
             retain = form.pop("retain", None)
             create = partial(relation.create, **form, retain=retain and (retain["column"], retain["for"]))
             return self._step("+", f"relation {name}", "", create)
-        known = parse_relation({part: value for part, value in self._relations[name].items() if part in RelationDefinition.model_fields})
+        known = parse_relation(form_of(self._relations[name]))
         if wanted.is_met_by(known):
             return None
         if (why := _obstacle(known, wanted)) is not None:

@@ -53,7 +53,7 @@ def make(query: Query, relations: Relations) -> Plan | None:
 
 def _comparison_of_one_set(query: Query, relations: Relations) -> Comparison | None:
     """The `<` or `<>` that orders the two rows of a pair, if one set serves both aliases."""
-    if len(query.overlaps) < 2 or len(query.comparisons) != 1 or query.across:
+    if len(query.overlaps) < 2 or len(query.comparisons) != 1:
         return None
     one = query.comparisons[0]
     orders = one.op in ("<", "<>") and one.left.column == one.right.column

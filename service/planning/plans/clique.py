@@ -20,7 +20,7 @@ from structures.multiway.clique_summary import MOST
 def make(query: Query, relations: Relations) -> Plan | None:
     aliases, pairs = names(query), query.comparisons
     count = len(aliases)
-    if not 3 <= count <= MOST or not pairs or query.across or not interchangeable(query):
+    if not 3 <= count <= MOST or not pairs or not interchangeable(query):
         return None
     if len({x.interval for x, _ in query.overlaps}) != 1:
         return None

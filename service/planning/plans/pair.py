@@ -40,7 +40,7 @@ def make(query: Query, relations: Relations) -> Plan | None:
     notes = first_notes(query, relations)
     shape: PlanShape = "pair"
     kind, guarantee = "interval join, 1-D, 2 relations", "strict"
-    if len(comparisons) == 1 and not query.across and interchangeable(query) and comparisons[0].left.column == comparisons[0].right.column:
+    if len(comparisons) == 1 and interchangeable(query) and comparisons[0].left.column == comparisons[0].right.column:
         one = comparisons[0]
         exact = tells_apart(query, one.left, relations)
         if one.op == "<>" and exact:

@@ -246,6 +246,7 @@ def interchangeable(query: Query) -> bool:
         len({relation for _, relation in query.aliases}) == 1
         and len(query.overlaps) > 0
         and not query.shifted
+        and not query.across
         and all(x.interval == y.interval for x, y in query.overlaps)
         and all(x.column == y.column for x, y in query.equal)
         and all(one == filters[0] for one in filters)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from itertools import chain
 from typing import TypeGuard
 
 from sqlglot import exp
@@ -40,8 +39,8 @@ def check_names(
 def _write_out(select: exp.Select, sources: Sources) -> None:
     """Replace each name that means a column of both sides of a FULL JOIN, by USING, by COALESCE of the two."""
     either = {refs[0].column: refs for refs in sources.names.shown if len(refs) > 1}
-    for part in chain(*(value if isinstance(value, list) else [value] for name, value in select.args.items() if name not in _SOURCES)):
-        for column in list(own_columns(part)) if either and isinstance(part, exp.Expr) else ():
+    for _, part in clauses_of(select) if either else ():
+        for column in list(own_columns(part)):
             if not column.args.get("table") and (refs := either.get(fold(column.this))) is not None:
                 column.replace(merged(refs, column.this))
 
@@ -53,6 +52,13 @@ def merged(refs: Shown, written: exp.Identifier | None = None) -> exp.Coalesce:
     made.meta.update({} if written is None else written.meta)
     made.meta.update({CALLED: refs[0].column, MERGED: True})
     return made
+
+
+def clauses_of(select: exp.Select) -> Iterator[tuple[str, exp.Expr]]:
+    """Yield the clauses, each expression of SELECT apart, by the names of their arguments; neither FROM with its joins nor WITH."""
+    for name, value in select.args.items():
+        if name not in _SOURCES:
+            yield from ((name, part) for part in (value if isinstance(value, list) else [value]) if isinstance(part, exp.Expr))
 
 
 def own_columns(part: exp.Expr) -> Iterator[exp.Column]:

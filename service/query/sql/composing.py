@@ -11,28 +11,19 @@ from typing import NamedTuple, TypeVar
 
 from sqlglot import exp
 
-from livejoin.wire.schema import Column, RelationDefinition
+from livejoin.wire.schema import Column, Interval, RelationDefinition
 from service.errors import unsupported
 from service.query.conditions import ColumnRef
 from service.query.model import STRETCHES
-from service.query.sql.columns import check_names, is_star, merged, own_columns, read_star
-from service.query.sql.merging import (
-    DerivedTable,
-    absorb,
-    add_condition,
-    column_of,
-    identifier,
-    merge,
-    queries_of,
-    tables_of,
-    without_places,
-)
-from service.query.sql.names import Names, Source, Sources, alias_of, fold, is_public, sql_of
+from service.query.sql.columns import check_names, clauses_of, is_star, merged, own_columns, read_star
+from service.query.sql.merging import DerivedTable, Values, absorb, add_condition, merge, queries_of, without_places
+from service.query.sql.names import Names, Source, Sources, alias_of, column_of, fold, identifier, is_public, sql_of, tables_of
 from service.query.sql.output_names import name_of, told_apart
 from service.query.sql.parentheses import without_parentheses
 
 _MOST_NODES = 50_000  # that may be copied
 _MOST_SUBQUERIES = 64
+_OF_OUTPUTS = ("group", "order", "distinct")  # clauses that may name an output, or its position
 _Node = TypeVar("_Node", bound=exp.Expr)
 Check = Callable[[exp.Select], object]
 Trees = Mapping[str, Callable[[], exp.Expr]]
@@ -46,8 +37,6 @@ class Catalogue(NamedTuple):
     views: Trees
     nameable: Mapping[str, RelationDefinition]
 
-_OF_OUTPUTS = ("group", "order", "distinct")  # clauses that may name an output, or its position
-
 
 def composed(tree: exp.Expr, source: Source, known: Catalogue, check: Check) -> exp.Expr:
     """Return a query of which `is_composed` is true without WITH, and without subqueries and views in FROM. `check` reads a SELECT that has
@@ -58,7 +47,7 @@ def composed(tree: exp.Expr, source: Source, known: Catalogue, check: Check) -> 
 
 def is_composed(tree: exp.Expr, known: Catalogue) -> bool:
     """Return whether there is WITH, or a subquery or a view in FROM."""
-    is_view = any(table.name in known.views for table in tree.find_all(exp.Table))
+    is_view = any(isinstance(one.this, exp.Identifier) and fold(one.this) in known.views for one in tree.find_all(exp.Table))
     return is_view or any(isinstance(node, exp.With) or is_subquery(node) for node in tree.walk())
 
 
@@ -130,7 +119,7 @@ class _Composition:
                     raise self._source.bad(table, f"the alias {alias} is used twice: rename one of them")
                 found[alias] = subquery
                 name = alias if alias not in relations else f"the subquery {alias}"
-                relations[name] = _definition_of(subquery, self._relations)
+                relations[name] = _definition_of(subquery)
                 table.replace(_table(name, alias, table))
         self._source.require_no_more(count)
         sources = check_names(select, self._source, relations, outer[-1].scope if outer else None)
@@ -138,10 +127,8 @@ class _Composition:
         if sources is None:
             if not select.args.get("from_"):  # the reader refuses it
                 return
-            with self._source.noting(select):
-                raise unsupported("a function or VALUES in FROM", "write FROM a JOIN b ON … with names of relations")
-            self._source.require_no_more(count)
-            return
+            problem = unsupported("a function or VALUES in FROM", "write FROM a JOIN b ON … with names of relations")
+            raise self._source.placed(problem, select)
         for query in queries_of(select):
             with self._source.noting():
                 self.query(query, known, [*outer, sources.names])
@@ -187,7 +174,22 @@ class _Composition:
         names[: len(columns)] = columns
         if repeated := [name for number, name in enumerate(names) if name in names[:number]]:
             raise self._source.bad(table, f"the subquery has two columns named {repeated[0]}: rename one of them with AS")
-        return DerivedTable(query, {name: value for name, (_, value) in zip(names, shown, strict=True)}, self.count)
+        values = {name: value for name, (_, value) in zip(names, shown, strict=True)}
+        intervals = self._intervals(query, values)
+        of_intervals = {name: column_of(alias, name) for name, (alias, _) in intervals.items()}
+        return DerivedTable(query, values | of_intervals, {name: one for name, (_, one) in intervals.items()}, self.count)
+
+    def _intervals(self, select: exp.Select, values: Values) -> dict[str, tuple[str, Interval]]:
+        """Return the intervals of which a SELECT shows both ends, and their aliases; none whose name means several things."""
+        shown = {(column.text("table"), column.name) for column in values.values() if isinstance(column, exp.Column)}
+        found = list[tuple[str, tuple[str, Interval]]]()
+        for table in tables_of(select):
+            alias, intervals = alias_of(table), self._relations[fold(table.this)].intervals
+            for name, one in intervals.items():
+                if name not in values and {(alias, one.start_column), (alias, one.end_column)} <= shown:
+                    found.append((name, (alias, one)))
+        names = [name for name, _ in found]
+        return {name: one for name, one in found if names.count(name) == 1}
 
     def _shown(self, output: exp.Expr, select: exp.Select) -> list[tuple[str, exp.Expr]]:
         """Return the columns of an output, with their names: the ends of an intersection are two. Problem `unsupported-query`."""
@@ -227,20 +229,18 @@ class _Composition:
         for output in select.expressions:
             self._qualify(output, levels)
         outputs = {fold(output.args["alias"]): output.this for output in select.expressions}
-        for name, value in select.args.items():
-            if name not in ("expressions", "from_", "joins"):
-                for part in value if isinstance(value, list) else [value]:
-                    if isinstance(part, exp.Expr):
-                        if name in _OF_OUTPUTS:
-                            _write_references(part, outputs, sources.names, name != "group")
-                        self._qualify(part, levels)
+        for name, part in clauses_of(select):
+            if name in _OF_OUTPUTS:
+                _write_references(part, outputs, sources.names, name != "group")
+            if name != "expressions":
+                self._qualify(part, levels)
 
     def _qualify(self, part: exp.Expr | None, levels: Sequence[Names]) -> None:
         """Write the alias of each column of a clause."""
         for column in list(own_columns(part)) if part is not None else ():
             with self._source.noting(column):
                 if isinstance(column.this, exp.Star):
-                    raise unsupported((column.parent or column).sql("postgres"), "name a column, or write count(*)")
+                    raise unsupported(sql_of(column.parent or column), "name a column, or write count(*)")
                 ref = next((ref for names in reversed(levels) if (ref := _found(column, names)) is not None), None)
                 if ref is None:
                     levels[-1].check(column)
@@ -335,20 +335,7 @@ def _columns_of(table: exp.Expr) -> list[str]:
     return [fold(one) for one in alias.args.get("columns") or ()] if alias is not None else []
 
 
-def _definition_of(subquery: DerivedTable, relations: Mapping[str, RelationDefinition]) -> RelationDefinition:
-    """Return what stands for a subquery while names are resolved: types do not matter. It has the intervals of which it shows both ends."""
-    shown = {(column.text("table"), column.name): name for name, column in subquery.values.items() if isinstance(column, exp.Column)}
-    intervals, values, ambiguous = {}, dict(subquery.values), set[str]()
-    for table in tables_of(subquery.select):
-        for name, one in relations[fold(table.this)].intervals.items():
-            ends = [shown.get((alias_of(table), end)) for end in (one.start_column, one.end_column)]
-            if name in intervals:
-                ambiguous.add(name)
-            elif all(ends) and name not in values:
-                intervals[name] = one
-                values[name] = column_of(alias_of(table), name)
-    for name in ambiguous:
-        del intervals[name], values[name]
-    subquery.values = values
-    columns = [Column.model_construct(name=name, type="int64", nullable=True) for name in subquery.values if name not in intervals]
-    return RelationDefinition.model_construct(columns=columns, key=[], intervals=intervals, retain=None)
+def _definition_of(table: DerivedTable) -> RelationDefinition:
+    """Return what stands for a derived table while names are resolved: types do not matter."""
+    columns = [Column.model_construct(name=name, type="int64", nullable=True) for name in table.values if name not in table.intervals]
+    return RelationDefinition.model_construct(columns=columns, key=[], intervals=dict(table.intervals), retain=None)

@@ -115,8 +115,8 @@ class _Groups:
         node = node.unnest()
         if isinstance(node, exp.Literal) and not node.is_string:
             node = self._by_position(node)
-        elif isinstance(node, exp.Column) and not node.args.get("table") and fold(node.this) in self._named and not self._is_column(node):
-            node = self._named[fold(node.this)]
+        elif isinstance(node, exp.Column) and not node.args.get("table") and not self._names.is_column(node):
+            node = self._named.get(fold(node.this), node)
         output, trunc = self._grouped(node.unnest())
         self._groups.group(name_of(node), output, trunc)
 
@@ -138,13 +138,6 @@ class _Groups:
             raise self._names.bad(node, f"there is no column {node.name} for GROUP BY: SELECT has {len(expressions)}")
         chosen: exp.Expr = expressions[number - 1]
         return chosen.unalias()
-
-    def _is_column(self, node: exp.Column) -> bool:
-        try:
-            self._names.column(node)
-        except Problem:
-            return False
-        return True
 
     def _grouped(self, node: exp.Expr) -> tuple[Output, str | None]:
         """Return what an expression of GROUP BY reads, and the unit to which that is truncated."""
@@ -349,7 +342,7 @@ class _Groups:
         if is_aggregate(node):
             return GroupOutput("", AGGREGATE, self._aggregate(node))
         if isinstance(node, exp.Column):
-            if not node.args.get("table") and not self._is_column(node) and (one := self._groups.named(fold(node.this))):
+            if not node.args.get("table") and not self._names.is_column(node) and (one := self._groups.named(fold(node.this))):
                 return one
             number = self._groups.place(name_of(node), column_output(self._names.column(node)), None)
             if number is None:

@@ -15,11 +15,12 @@ from itertools import chain
 
 from sqlglot import exp
 
-from livejoin.wire.schema import NAME, RelationDefinition
+from livejoin.wire.schema import Interval, RelationDefinition
 from service.errors import unsupported
 from service.query.latest import is_latest
+from service.query.sql.columns import clauses_of
 from service.query.sql.groups import is_grouped
-from service.query.sql.names import Source, alias_of, fold, is_comma, sql_of
+from service.query.sql.names import Source, alias_of, column_of, fold, identifier, is_comma, sql_of, tables_of, tables_of_join
 
 _PLAIN = ("expressions", "from_", "joins", "where", "order")
 _PROJECTED = "a subquery that is joined selects columns and expressions of one relation, optionally with WHERE"
@@ -35,21 +36,23 @@ Values = Mapping[str, exp.Expr]
 """What the columns of a subquery stand for, by their names."""
 
 
-@dataclass
+@dataclass(frozen=True)
 class DerivedTable:
-    """A SELECT in FROM. `count` is called with each tree before it is copied."""
+    """A SELECT in FROM. values: of its columns and of `intervals`, those of which it shows both ends. `count` is called with each tree
+    before it is copied."""
 
     select: exp.Select
     values: Values
+    intervals: Mapping[str, Interval]
     count: Callable[[exp.Expr], None]
 
 
 def absorb(select: exp.Select, alias: str, inner: DerivedTable) -> None:
     """Write out the subquery that is all of FROM. Problem `unsupported-query`."""
     own, others, tables = inner.select, ", ".join(_words(select)), tables_of(inner.select)
-    is_ranked = any(isinstance(value, exp.Window) for value in inner.values.values())
-    is_plain = not (is_ranked or is_grouped(own) or is_latest(own))
-    allowed = set() if is_plain or is_ranked else {*_CHOSEN} if is_latest(own) else {*_GROUPED}
+    is_ranked, is_chosen = any(isinstance(value, exp.Window) for value in inner.values.values()), is_latest(own)
+    is_plain = not (is_ranked or is_grouped(own) or is_chosen)
+    allowed = () if is_plain or is_ranked else _CHOSEN if is_chosen else _GROUPED
     if refused := [word for word in _words(own) if word not in allowed]:
         raise unsupported(f"{refused[0]} in this subquery", "define a view for each part of the query")
     if len(tables) == 1:
@@ -73,15 +76,13 @@ def absorb(select: exp.Select, alias: str, inner: DerivedTable) -> None:
     where = select.args.get("where")
     for name in ("group", "having", "distinct", "qualify", "where", "order", "limit"):
         select.set(name, own.args.get(name) or (select.args.get("order") if name == "order" else None))
-    distinct = own.args.get("distinct")
-    if is_latest(own):
-        if where is not None:
-            what = "a condition on the rows that DISTINCT ON, QUALIFY or LIMIT has chosen"
-            raise unsupported(what, "compare the rows of the view when you read them")
-    elif distinct is not None:
+    if is_chosen and where is not None:
+        what = "a condition on the rows that DISTINCT ON, QUALIFY or LIMIT has chosen"
+        raise unsupported(what, "compare the rows of the view when you read them")
+    if not is_chosen and own.args.get("distinct") is not None:
         if {*map(sql_of, (one.this for one in select.expressions))} != {*map(sql_of, (one.this for one in own.expressions))}:
             raise unsupported("some columns of a subquery that has DISTINCT", "select all of them")
-    if where is not None and not is_latest(own):
+    if where is not None:
         if own.args.get("group") or own.args.get("having") or any(one.find(exp.AggFunc) for one in own.expressions):
             having = select.args.get("having")
             select.set("having", exp.Having(this=_both(None if having is None else having.this, where.this)))
@@ -93,9 +94,9 @@ def absorb(select: exp.Select, alias: str, inner: DerivedTable) -> None:
 
 def _rank(select: exp.Select, own: exp.Select) -> None:
     """Make QUALIFY of the condition on the number of a row. Other conditions of the query around it may choose among the keys only."""
-    where, order = select.args.get("where"), own.args.get("order")
-    conditions = list(where.this.unnest().flatten()) if where is not None and isinstance(where.this.unnest(), exp.And) else []
-    conditions = [one.unnest() for one in conditions or ([] if where is None else [where.this])]
+    order, conditions = own.args.get("order"), list[exp.Expr]()
+    if (where := _where(select)) is not None:
+        conditions = [one.unnest() for one in (where.unnest().flatten() if isinstance(where.unnest(), exp.And) else [where])]
     ranks = [one for one in conditions if one.find(exp.Window)]
     is_shown = any(one.find(exp.Window) for one in select.expressions)
     if order is not None or is_grouped(own) or is_shown or len(ranks) != 1 or not isinstance(ranks[0], _COMPARED):
@@ -121,9 +122,9 @@ def merge(select: exp.Select, found: Mapping[str, DerivedTable], relations: Mapp
             with source.noting(table):
                 relation = _projected(alias, inner)
                 own, others = {*map(alias_of, tables_of(inner.select))}, {*map(alias_of, tables_of(select))}
-                for part in chain(inner.values.values(), _clauses(inner.select)):
-                    for column, _ in _columns(part):  # those of a query around this one
-                        _require_free(column.text("table"), others if column.text("table") not in own else ())
+                for column, _ in _columns_of(inner):
+                    if column.text("table") not in own:  # it is of a query around this one
+                        _require_free(column.text("table"), others)
                 keys[alias] = column_of(alias, relations[fold(relation)].key[0])
                 _rename(inner, alias)
     source.require_no_more(count)
@@ -158,7 +159,9 @@ def _words(select: exp.Select) -> list[str]:
 
 
 def _put(select: exp.Select, table: exp.Expr, alias: str, where: exp.Expr) -> None:
-    """Add the condition of a subquery where it holds of the rows that it is joined with."""
+    """Add the condition of a subquery where it holds of the rows that it is joined with: to ON of its own join, if it is an inner one, or
+    may leave the subquery out; otherwise to WHERE, unless a later join may leave out what is before it. Then an inner join between the two
+    takes it, or that join itself, if it is a RIGHT JOIN to the subquery alone."""
     joins = select.args.get("joins") or []
     join = table.find_ancestor(exp.Join)
     join = join if join in joins else None
@@ -176,27 +179,17 @@ def _put(select: exp.Select, table: exp.Expr, alias: str, where: exp.Expr) -> No
     if not outer:
         add_where(select, where)
         return
-    inner = next((one for one in later if not one.side and one.kind in ("", "INNER") and not one.method and not is_comma(one)), None)
-    if later and inner is not None and later.index(inner) < later.index(outer[0]):
+    before = later[: later.index(outer[0])]
+    inner = next((one for one in before if not one.side and one.kind in ("", "INNER") and not one.method and not is_comma(one)), None)
+    if inner is not None:
         add_condition(inner, where)
-    elif join is None and later and later[0].side == "RIGHT":
+    elif join is None and later[0].side == "RIGHT":
         add_condition(later[0], where)
     else:
         raise outside
 
 
 # --- trees
-
-
-def tables_of(select: exp.Select) -> list[exp.Expr]:
-    """Return what FROM joins, in order."""
-    start = select.args.get("from_")
-    return [start.this, *chain(*map(tables_of_join, select.args.get("joins") or ()))] if start else []
-
-
-def tables_of_join(join: exp.Join) -> list[exp.Expr]:
-    """Return what a join adds: several relations only in JSON."""
-    return list(join.this.expressions) if isinstance(join.this, exp.Tuple) else [join.this]
 
 
 def queries_of(select: exp.Select) -> Iterator[exp.Query]:
@@ -213,14 +206,6 @@ def without_places(tree: exp.Expr) -> exp.Expr:
         for name in _PLACES:
             node.meta.pop(name, None)
     return tree
-
-
-def column_of(alias: str, name: str) -> exp.Column:
-    return exp.Column(this=identifier(name), table=identifier(alias))
-
-
-def identifier(name: str) -> exp.Identifier:
-    return exp.Identifier(this=name, quoted=not NAME.fullmatch(name))
 
 
 def add_condition(join: exp.Join, condition: exp.Expr) -> None:
@@ -250,12 +235,9 @@ def _wrapped(node: exp.Expr) -> exp.Expr:
 
 
 def _clauses(select: exp.Select) -> Iterator[exp.Expr]:
-    """Yield the clauses, those of JOIN without the table."""
-    for name, value in select.args.items():
-        if name == "joins":
-            yield from (join.args["on"] for join in value or () if join.args.get("on") is not None)
-        elif name != "from_":
-            yield from (part for part in (value if isinstance(value, list) else [value]) if isinstance(part, exp.Expr))
+    """Yield the clauses, and ON of each join."""
+    yield from (join.args["on"] for join in select.args.get("joins") or () if join.args.get("on") is not None)
+    yield from (part for _, part in clauses_of(select))
 
 
 def _aliases(query: exp.Query) -> set[str]:
@@ -273,19 +255,25 @@ def _columns(part: exp.Expr, inside: Collection[str] = frozenset()) -> Iterator[
             yield node, inside
 
 
+def _columns_of(inner: DerivedTable) -> Iterator[tuple[exp.Column, Collection[str]]]:
+    """Yield the columns that a derived table reads, as `_columns` does."""
+    for part in chain(inner.values.values(), _clauses(inner.select)):
+        yield from _columns(part)
+
+
 def _rename(inner: DerivedTable, alias: str) -> None:
     """Give the only relation of a subquery this alias."""
     (table,) = tables_of(inner.select)
     was = alias_of(table)
     if was != alias:
-        for part in chain(inner.values.values(), _clauses(inner.select)):
-            for column, _ in list(_columns(part)):
-                _require_free(column.text("table"), (alias,))  # it would be of a query around this one
-        for part in chain(inner.values.values(), _clauses(inner.select)):
-            for column, inside in list(_columns(part)):
-                if column.text("table") == was:
-                    _require_free(alias, inside)
-                    column.set("table", identifier(alias))
+        columns = list(_columns_of(inner))
+        for column, inside in columns:
+            _require_free(column.text("table"), (alias,))  # it would be of a query around this one
+            if column.text("table") == was:
+                _require_free(alias, inside)
+        for column, _ in columns:
+            if column.text("table") == was:
+                column.set("table", identifier(alias))
         table.set("alias", exp.TableAlias(this=identifier(alias)))
 
 
@@ -307,9 +295,8 @@ def _replace(select: exp.Select, found: Mapping[str, DerivedTable], keys: Mappin
         seen += own
         if join.side in ("LEFT", "FULL"):
             optional.update(own)
-    for clause in _clauses(select):
-        if not isinstance(clause.parent, exp.Join):
-            _replace_in(clause, found, keys, optional)
+    for _, clause in clauses_of(select):
+        _replace_in(clause, found, keys, optional)
 
 
 def _replace_in(clause: exp.Expr, found: Mapping[str, DerivedTable], keys: Mapping[str, exp.Column], optional: Collection[str]) -> None:

@@ -38,6 +38,14 @@ def fold(identifier: exp.Expr) -> str:
     return name if identifier.args.get("quoted") else name.lower()
 
 
+def identifier(name: str) -> exp.Identifier:
+    return exp.Identifier(this=name, quoted=not NAME.fullmatch(name))
+
+
+def column_of(alias: str, name: str) -> exp.Column:
+    return exp.Column(this=identifier(name), table=identifier(alias))
+
+
 def sql_of(node: exp.Expr) -> str:
     """Return how messages write a part of a query."""
     return node.sql("postgres")
@@ -146,6 +154,14 @@ class Names:
             raise self.bad(node, f"the column {name} is ambiguous: write {' or '.join(map(str, found))}")
         return found[0]
 
+    def is_column(self, node: exp.Column) -> bool:
+        """Return whether a name is that of one column."""
+        try:
+            self.column(node)
+        except Problem:
+            return False
+        return True
+
     def is_elapsed(self, ref: ColumnRef) -> bool:
         """Return whether the column stands for an aggregate of differences of timestamps."""
         return False
@@ -225,9 +241,7 @@ class Sources(NamedTuple):
 
 def read_sources(select: exp.Select, source: Source, relations: Mapping[str, RelationDefinition], outer: Scope | None) -> Sources | None:
     """Return FROM; None if it reads from anything but relations. Problems `bad-query`, `unknown-column`."""
-    start, joins = select.args.get("from_"), select.args.get("joins") or []
-    joined_tables = [join.this.expressions if isinstance(join.this, exp.Tuple) else [join.this] for join in joins]
-    tables = [start.this, *chain(*joined_tables)] if start else []
+    joins, tables = select.args.get("joins") or [], tables_of(select)
     if not tables or not all(_is_plain(table) and fold(table.this) in relations for table in tables):
         return None
     if len(tables) > MAX_ALIASES:  # before anything that takes time for each pair
@@ -243,8 +257,8 @@ def read_sources(select: exp.Select, source: Source, relations: Mapping[str, Rel
     whole, joined = Scope(aliases, relations, outer), list[JoinedRelation]()
     deleted, later = dict[str, str](), {} if isinstance(source, Fields) else dict.fromkeys(list(aliases)[1:], _LATER)
     apart, shown = list[Shown](), _columns(whole, list(aliases)[:1])  # of `*`: behind a comma another join begins
-    for join, own_tables in zip(joins, joined_tables, strict=True):
-        own = [alias_of(table) for table in own_tables]
+    for join in joins:
+        own = [*map(alias_of, tables_of_join(join))]
         for alias in own:
             later.pop(alias, None)
         if is_comma(join):
@@ -275,6 +289,17 @@ def _joined(left: list[Shown], right: list[Shown], using: Sequence[tuple[ColumnR
 _COMMA = "JOIN binds more tightly than the comma, so this relation is not part of it"
 _LATER = "ON can refer only to relations joined before it; move the condition to the ON of the later join, or to WHERE"
 _DELETED = "the right side of SEMI JOIN and ANTI JOIN is visible in its ON alone"
+
+
+def tables_of(select: exp.Select) -> list[exp.Expr]:
+    """Return what FROM joins, in order."""
+    start = select.args.get("from_")
+    return [start.this, *chain(*map(tables_of_join, select.args.get("joins") or ()))] if start else []
+
+
+def tables_of_join(join: exp.Join) -> list[exp.Expr]:
+    """Return what a join adds: several relations only in JSON, or from parentheses."""
+    return list(join.this.expressions) if isinstance(join.this, exp.Tuple) else [join.this]
 
 
 def alias_of(table: exp.Expr) -> str:

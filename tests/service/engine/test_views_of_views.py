@@ -54,6 +54,13 @@ def test_what_views_read(tmp_path: Path) -> None:
     engine.close()
 
 
+def test_names_are_folded(tmp_path: Path) -> None:
+    engine = filled(tmp_path)
+    engine.put_view("upper", {"sql": "SELECT COUNT(*) AS n FROM Both"}, wait=60)
+    assert engine.views["upper"].view.stated == engine.views["count"].view.stated
+    engine.close()
+
+
 def test_a_view_keeps_its_columns(tmp_path: Path) -> None:
     """Those that `*` had when it was registered, also for views that read it later, and after a start."""
     engine = filled(tmp_path)
