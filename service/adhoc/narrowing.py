@@ -165,8 +165,8 @@ def _row(view: LiveView, conditions: list[_Condition]) -> Point | None:
 def _group(view: LiveView, conditions: list[_Condition]) -> Point | None:
     table, groups = view.shown, view.view.query.groups
     assert isinstance(table, GroupTable) and groups is not None
-    shown = {output.name: output.number for output in groups.outputs if output.kind == GROUP}
-    given = _equal(conditions, {name: table.columns.kinds[number] for name, number in shown.items()})
+    shown = {output.name: output.position for output in groups.outputs if output.kind == GROUP}
+    given = _equal(conditions, {name: table.columns.kinds[index] for name, index in shown.items()})
     texts = {name: _quoted(text) if table.columns.kinds[shown[name]] == "string" else text for name, text in given.items()}
     by = {groups.columns[shown[name]].name: text for name, text in texts.items()}
     return (GROUP, by) if groups.columns and len(by) == len(groups.columns) else None

@@ -46,7 +46,7 @@ def grouped(groups: Grouping, rows: pa.Table) -> tuple[pa.RecordBatch, pa.Record
     found = {GROUP: columns, AGGREGATE: emitted}
     groups_left = len((emitted or columns)[0])
     shown = [
-        found[output.kind][output.number] if output.term is None
+        found[output.kind][output.position] if output.term is None
         else evaluated(output.term, lambda ref: found[ref.alias][int(ref.column)], groups_left)
         for output in groups.outputs
     ]  # fmt: skip
@@ -61,8 +61,8 @@ def coded(groups: Grouping, rows: pa.Table) -> tuple[list[pa.Array], Ints]:
     return keys, codes_of(keys, len(rows))
 
 
-def _array(rows: pa.Table, number: int) -> pa.Array:
-    column = rows.column(number)
+def _array(rows: pa.Table, position: int) -> pa.Array:
+    column = rows.column(position)
     return column.chunk(0) if column.num_chunks else pa.array([], column.type)
 
 
@@ -145,7 +145,7 @@ def _list(one: Aggregate, listing: Listing, rows: pa.Table, mine: Ints) -> str |
     assert one.of is not None
     if listing.where is not None:
         mine = mine[np.asarray(_array(rows, listing.where).take(pa.array(mine)).fill_null(False), np.bool_)]
-    taken = [_array(rows, number).take(pa.array(mine)) for number in (one.of, *(key.of for key in listing.order))]
+    taken = [_array(rows, position).take(pa.array(mine)) for position in (one.of, *(key.of for key in listing.order))]
     texts = taken[0]
     if one.type == "json":
         texts = texts.fill_null("null") if listing.of_json else json_texts(canonical(texts) if listing.distinct else texts)

@@ -116,7 +116,7 @@ def covered(query: Query, definitions: Mapping[str, RelationDefinition], tables:
     made = Projection(replace(query, outputs=shown), definitions).rows({}, stretches=(starts, ends)).columns
     columns = [key.take(pa.array(first[number])) for key in keys]
     identity = [*columns, made[0]]
-    found = [(columns if output.kind == GROUP else made)[output.number] for output in query.groups.outputs]
+    found = [(columns if output.kind == GROUP else made)[output.position] for output in query.groups.outputs]
     return _numbered(identity), _numbered(found)
 
 

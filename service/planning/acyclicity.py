@@ -138,8 +138,8 @@ def _eliminate(graph: dict[int, set[int]], v: int) -> int:
 
 def _least_width(graph: dict[int, set[int]]) -> int:
     """The least width of an elimination order; `best[s]`: of those that begin with the set of vertices s (a bit each)."""
-    numbers = {v: i for i, v in enumerate(graph)}
-    around = [sum(1 << numbers[x] for x in graph[v]) for v in graph]
+    indices = {v: i for i, v in enumerate(graph)}
+    around = [sum(1 << indices[x] for x in graph[v]) for v in graph]
     best = [0] * (1 << len(graph))
     for deleted in range(1, len(best)):
         lasts = [i for i in range(len(graph)) if deleted >> i & 1]

@@ -116,7 +116,7 @@ class _Binder:
     def cheapest(self, start: int, counts: Counts) -> tuple[float, tuple[int, ...]]:
         """The order starting with one row of an alias, by counts, and its number of look-ups and candidates.
 
-        For each set of bound aliases, the cheapest order is kept with its number of rows; of equally cheap ones the first by number.
+        For each set of bound aliases, the cheapest order is kept with its number of rows; of equally cheap ones the first by position.
         """
         best: dict[int, tuple[float, float, tuple[int, ...]]] = {1 << start: (0.0, 1.0, (start,))}
         for _ in range(len(self._aliases) - 1):

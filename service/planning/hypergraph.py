@@ -26,10 +26,10 @@ class Attribute(NamedTuple):
 
 class Hypergraph(NamedTuple):
     """atoms   of each alias its attributes, in the order of their columns: those that aliases have in common stand in one order
-    absent  the numbers of the atoms of each group (`query.model.Absent`); these stand behind the others
-    nulls   the atoms, by number, and their variables for which null is a value: one that no other atom beside it has (but those of groups)
-    families  of a view with UNION or EXCEPT, of each branch the numbers of its atoms, and of its groups
-    shown   of such a view the columns of each variable, by number
+    absent  the positions of the atoms of each group (`query.model.Absent`); these stand behind the others
+    nulls   the atoms, by position, and their variables for which null is a value: one that no other atom has (but those of groups)
+    families  of a view with UNION or EXCEPT, of each branch the positions of its atoms, and of its groups
+    shown   of such a view the columns of each variable, by index
     """
 
     dimension: int
@@ -100,8 +100,8 @@ def graph_of_branches(query: Query) -> Hypergraph | str:
     is a column of the view: in each SELECT the columns that equal the one that it selects."""
     columns: list[dict[str, list[str]]] = [{} for _ in query.outputs]
     lone = set[tuple[str, int]]()  # aliases, and columns of the view that nothing is equal to
-    inputs = [number for number, group in enumerate(query.absent) if group.columns]
-    selects = [query.of_branch(number) for number in range(len(query.branches))] + [query.of_right_side(number) for number in inputs]
+    inputs = [index for index, group in enumerate(query.absent) if group.columns]
+    selects = [query.of_branch(index) for index in range(len(query.branches))] + [query.of_right_side(index) for index in inputs]
     for one in selects:
         classes = [*equal_classes(one)]
         classes += [[ref] for ref in dict.fromkeys(_selected(one)) if not any(ref in known for known in classes)]

@@ -9,9 +9,9 @@ from service.query.model import Query
 
 
 class Shapes(NamedTuple):
-    """bases    of each alias, the number of its set of tuples
+    """bases    of each alias, the index of its set of tuples
     orders   of each tree, its base, which of the attributes come first, and which follow
-    domains  of each variable, the number of its domain
+    domains  of each variable, the index of its domain
     """
 
     bases: tuple[int, ...]
@@ -23,7 +23,7 @@ def tree_shapes(query: Query, graph: Hypergraph) -> Shapes:
     """With NOT EXISTS alone, a group's atoms have separate trees, because a batch changes them in another step."""
     query, known = query.whole, list[Any]()
     bases, grouped = [], {position for group in graph.absent for position in group if not graph.families}
-    together = [{*own, *(position for number in groups for position in graph.absent[number])} for own, groups in graph.families]
+    together = [{*own, *(position for index in groups for position in graph.absent[index])} for own, groups in graph.families]
     together = together or [set(range(len(graph.atoms)))]
     for position, ((alias, relation), atom) in enumerate(zip(query.aliases, graph.atoms, strict=True)):
         filters = {f.of("") for f in query.filters if f.alias == alias}

@@ -81,28 +81,28 @@ def tree_with_subqueries(query: Query, subqueries: Sequence[Subquery], relations
     core, whole = query.core, query.whole
     if len(whole.aliases) > MAX_ALIASES:
         return None
-    numbers = {alias: number for number, (alias, _) in enumerate(whole.aliases)}
+    positions = {alias: position for position, (alias, _) in enumerate(whole.aliases)}
     always = {alias for alias, _ in core.aliases}
-    found = _placed(core, join_tree(core, relations) if len(core.aliases) > 1 else (), numbers)
+    found = _placed(core, join_tree(core, relations) if len(core.aliases) > 1 else (), positions)
     for subquery in subqueries:
         # The alias that it hangs on comes last: of equal edges those within the subquery are taken.
         join = replace(subquery.join, aliases=(*subquery.own, subquery.join.aliases[0]))
-        own = _placed(join, join_tree(join, relations), numbers)
+        own = _placed(join, join_tree(join, relations), positions)
         kind = _OF_SUBQUERIES.get(subquery.kind)
         if found is None or own is None or kind is None or (kind != "optional" and subquery.on not in always):
             return None
-        outward = [edge for edge in own if edge.near == numbers[subquery.on]]
+        outward = [edge for edge in own if edge.near == positions[subquery.on]]
         if len(outward) != 1:
             return None
         link = outward[0]._replace(kind=kind)
         filters = tuple(one for one in join.filters if one.alias == subquery.on and one not in whole.filters)
-        found += (link, link.back._replace(filters=filters), *(edge for edge in own if numbers[subquery.on] not in (edge.near, edge.far)))
+        found += (link, link.back._replace(filters=filters), *(edge for edge in own if positions[subquery.on] not in (edge.near, edge.far)))
     return found
 
 
-def _placed(query: Query, edges: tuple[Edge, ...] | None, numbers: dict[str, int]) -> tuple[Edge, ...] | None:
-    """The edges of a query's tree, with these numbers of its aliases."""
-    at = [numbers[alias] for alias, _ in query.aliases]
+def _placed(query: Query, edges: tuple[Edge, ...] | None, positions: dict[str, int]) -> tuple[Edge, ...] | None:
+    """The edges of a query's tree, with these positions of its aliases."""
+    at = [positions[alias] for alias, _ in query.aliases]
     return None if edges is None else tuple(edge._replace(near=at[edge.near], far=at[edge.far]) for edge in edges)
 
 

@@ -261,7 +261,7 @@ def assemble(draft: Draft, options: Options) -> Query:
 def _absent(draft: Draft) -> tuple[AntiJoin, ...]:
     """Return the NOT EXISTS groups that can have rows, without duplicates, in an order that does not depend on the text, with aliases that
     occur nowhere else in the query."""
-    found = dict[_Group, list[str]]()  # the aliases of each, by number
+    found = dict[_Group, list[str]]()  # the aliases of each, by position
     with draft.judging():
         for group in draft.absent:
             _check_group(group)
@@ -289,7 +289,7 @@ def unused(alias: str, taken: set[str]) -> str:
 
 
 class _Group(NamedTuple):
-    """A NOT EXISTS group whose aliases are numbers; its equalities with the outside, and those within."""
+    """A NOT EXISTS group whose aliases are positions; its equalities with the outside, and those within."""
 
     relations: tuple[str, ...]
     outer: tuple[tuple[ColumnRef, ColumnRef], ...]
@@ -298,16 +298,16 @@ class _Group(NamedTuple):
 
 
 def _canonical(group: Draft, own: Sequence[str]) -> _Group:
-    numbers = {alias: str(number) for number, alias in enumerate(own)}
+    positions = {alias: str(position) for position, alias in enumerate(own)}
     outer, inner = set[tuple[ColumnRef, ColumnRef]](), set[tuple[ColumnRef, ColumnRef]]()
     for x, y in group.equal:
-        if x.alias in numbers and y.alias in numbers:
-            x, y = x._replace(alias=numbers[x.alias]), y._replace(alias=numbers[y.alias])
+        if x.alias in positions and y.alias in positions:
+            x, y = x._replace(alias=positions[x.alias]), y._replace(alias=positions[y.alias])
             inner.add((x, y) if int(x.alias) < int(y.alias) else (y, x))
         else:
-            x, y = (x, y) if y.alias in numbers else (y, x)
-            outer.add((x, y._replace(alias=numbers[y.alias])))
-    filters = ordered(one.of(numbers[one.alias]) for one in group.filters)
+            x, y = (x, y) if y.alias in positions else (y, x)
+            outer.add((x, y._replace(alias=positions[y.alias])))
+    filters = ordered(one.of(positions[one.alias]) for one in group.filters)
     return _Group(tuple(group.scope.aliases[alias] for alias in own), tuple(sorted(outer)), tuple(sorted(inner)), filters)
 
 

@@ -71,8 +71,8 @@ def read_where(relation: str, definition: RelationDefinition, where: Sequence[An
     draft = Draft(Scope({relation: relation}, {relation: definition}))
     conditions = Conditions(draft, Names(draft.scope, Fields()), None, "a delete")
     with _refusing_depth():
-        for number, entry in enumerate(where):
-            conditions.add(_entry(entry, f"where.{number}", lambda name, path: _located(column_of(relation, name), path)))
+        for index, entry in enumerate(where):
+            conditions.add(_entry(entry, f"where.{index}", lambda name, path: _located(column_of(relation, name), path)))
     if (found := sum(one.size for one in draft.filters)) > most:
         raise bad(f"where: {most} conditions are allowed (--max-conditions), not {found}")
     if draft.never:
@@ -92,25 +92,25 @@ def _query(form: Any, at: str, known: Catalogue) -> exp.Expr:
     """`form`: an object with "from", "union" or "except"; `at`: its path with a dot behind, "" for the definition itself."""
     for field, operation in (("union", exp.Union), ("except", exp.Except)):
         if field in form:
-            inputs = [_query(side, f"{at}{field}.{number}.", known) for number, side in enumerate(form[field])]
+            inputs = [_query(side, f"{at}{field}.{index}.", known) for index, side in enumerate(form[field])]
             return reduce(lambda left, right: operation(this=left, expression=right, distinct=True), inputs)
     return _select(form, at, known)
 
 
 def _select(form: Any, at: str, known: Catalogue) -> exp.Select:
-    where, outer = list[exp.Expr](), [("LEFT", f"{at}left.{number}.", part) for number, part in enumerate(form.get("left", ()))]
+    where, outer = list[exp.Expr](), [("LEFT", f"{at}left.{index}.", part) for index, part in enumerate(form.get("left", ()))]
     outer += [("FULL", f"{at}full.", form["full"])] if form.get("full") else []
-    for number, part in enumerate(form.get("exists", ())):
-        where.append(exp.Exists(this=_joined(part, f"{at}exists.{number}.")))
-    for number, part in enumerate(form.get("not_exists", ())):
-        where.append(exp.Not(this=exp.Exists(this=_joined(part, f"{at}not_exists.{number}."))))
+    for index, part in enumerate(form.get("exists", ())):
+        where.append(exp.Exists(this=_joined(part, f"{at}exists.{index}.")))
+    for index, part in enumerate(form.get("not_exists", ())):
+        where.append(exp.Not(this=exp.Exists(this=_joined(part, f"{at}not_exists.{index}."))))
     select = _joined(form, at, where)
     for side, path, part in outer:
         select.append("joins", _outer_join(part, side, path))
     named = {alias: name for one in (form, *(part for _, _, part in outer)) for alias, name in one["from"].items()}
     there = {alias: known.nameable[name] for alias, name in named.items() if name not in known.views and name in known.nameable}
     columns = {alias: [column.name for column in definition.columns] for alias, definition in there.items()}
-    outputs = [_output(one, f"{at}select.{number}", columns) for number, one in enumerate(form.get("select", ()))]
+    outputs = [_output(one, f"{at}select.{index}", columns) for index, one in enumerate(form.get("select", ()))]
     select.set("expressions", _grouped(form, select, outputs, columns) or [exp.Star()])
     if form.get("distinct"):
         select.set("distinct", exp.Distinct())
@@ -158,13 +158,13 @@ def _tables(form: Any, at: str) -> list[exp.Table]:
 def _conditions(form: Any, at: str, join: exp.Join | None) -> list[exp.Expr]:
     """Return the conditions of `join` and `where`, except `as_of`, which becomes the ON of `join`."""
     made = list[exp.Expr]()
-    for number, entry in enumerate(form.get("join", ())):
-        path = f"{at}join.{number}"
+    for index, entry in enumerate(form.get("join", ())):
+        path = f"{at}join.{index}"
         if "as_of" in entry:
             _choose(entry["as_of"], f"{path}.as_of", join)
         else:
             made.append(_located(_condition(entry, path), path))
-    return made + [_entry(entry, f"{at}where.{number}", _column) for number, entry in enumerate(form.get("where", ()))]
+    return made + [_entry(entry, f"{at}where.{index}", _column) for index, entry in enumerate(form.get("where", ()))]
 
 
 def _choose(as_of: Sequence[str], path: str, join: exp.Join | None) -> None:
@@ -190,7 +190,7 @@ def _condition(entry: Any, path: str) -> exp.Expr:
         return product
     if kind == "overlaps":
         return exp.Anonymous(this=kind, expressions=_intervals(pair, path))
-    left, right = (_summed(one, f"{path}.{number}") for number, one in enumerate(pair))
+    left, right = (_summed(one, f"{path}.{index}") for index, one in enumerate(pair))
     if kind == "within":
         return exp.LTE(this=exp.Abs(this=exp.Sub(this=left, expression=right)), expression=_constant(entry["distance"], path))
     return _JOINED[kind](this=left, expression=right)
@@ -208,7 +208,7 @@ def _entry(entry: Any, path: str, column: Callable[[str, str], exp.Expr], over_g
         return _located(exp.Not(this=_entry(entry["not"], f"{path}.not", column, over_groups)), path)
     for field, kind in _CONNECTED.items():
         if field in entry:
-            cases = [_entry(one, f"{path}.{field}.{number}", column, over_groups) for number, one in enumerate(entry[field])]
+            cases = [_entry(one, f"{path}.{field}.{index}", column, over_groups) for index, one in enumerate(entry[field])]
             return _located(exp.Paren(this=_all(kind, cases)), path)
     if "expression" in entry:
         return _expression(entry["expression"], f"{path}.expression", over_groups)
@@ -227,7 +227,7 @@ def _comparison(entry: Any, path: str, left: exp.Expr) -> exp.Expr:
     if op == "in":
         if not isinstance(value, list):
             raise bad(f"{path}.value: the operator in takes a list of values")
-        return exp.In(this=left, expressions=[_constant(one, f"{path}.value.{number}") for number, one in enumerate(value)])
+        return exp.In(this=left, expressions=[_constant(one, f"{path}.value.{index}") for index, one in enumerate(value)])
     if op == "like" and not isinstance(value, str | None):
         raise bad(f"{path}.value: the operator like takes a string")
     return (exp.Like if op == "like" else _COMPARED[op])(this=left, expression=_constant(value, f"{path}.value"))
@@ -271,9 +271,9 @@ def _grouped(form: Any, select: exp.Select, outputs: list[exp.Expr], columns: _C
     group, aggregate, having = (form.get(field) or [] for field in ("group", "aggregate", "having"))
     if outputs and not covered and (group or aggregate or having):
         raise bad('"select" cannot be used with groups: their rows are the columns of "group", then those of "aggregate"')
-    keys = [_key(one, f"group.{number}", columns) for number, one in enumerate(group)]
+    keys = [_key(one, f"group.{index}", columns) for index, one in enumerate(group)]
     aggregates = [
-        _named(_aggregate(one, f"aggregate.{number}"), one.get("as"), f"aggregate.{number}") for number, one in enumerate(aggregate)
+        _named(_aggregate(one, f"aggregate.{index}"), one.get("as"), f"aggregate.{index}") for index, one in enumerate(aggregate)
     ]
     if keys:
         select.set("group", exp.Group(expressions=[one.unalias().copy() for one in keys]))
@@ -281,7 +281,7 @@ def _grouped(form: Any, select: exp.Select, outputs: list[exp.Expr], columns: _C
         own = [*keys, *aggregates]
         names = told_apart([(one.alias or name_of(one), isinstance(one, exp.Alias)) for one in own])
         shown = {name: one.unalias() for name, one in zip(names, own, strict=True)}
-        conditions = [_entry(one, f"having.{number}", partial(_shown, shown), True) for number, one in enumerate(having)]
+        conditions = [_entry(one, f"having.{index}", partial(_shown, shown), True) for index, one in enumerate(having)]
         select.set("having", exp.Having(this=_all(exp.And, conditions)))
     return [*keys, *outputs, *aggregates]
 
@@ -318,13 +318,13 @@ def _aggregate(entry: Any, path: str) -> exp.Expr:
     made = _called(_FUNCTIONS[name](this=value if name == function else exp.Distinct(expressions=[value])), name)
     if not entry.get("filter"):
         return made
-    conditions = [_entry(one, f"{path}.filter.{number}", _column) for number, one in enumerate(entry["filter"])]
+    conditions = [_entry(one, f"{path}.filter.{index}", _column) for index, one in enumerate(entry["filter"])]
     return exp.Filter(this=made, expression=exp.Where(this=_all(exp.And, conditions)))
 
 
 def _latest(form: LatestRows) -> exp.Qualify:
     order = exp.Ordered(this=_value(form.order, "latest.order"), desc=form.descending, nulls_first=False)
-    by = [_value(one, f"latest.by.{number}") for number, one in enumerate(form.by)]
+    by = [_value(one, f"latest.by.{index}") for index, one in enumerate(form.by)]
     numbered = exp.Window(this=exp.RowNumber(), partition_by=by, order=exp.Order(expressions=[order]), over="OVER")
     return exp.Qualify(this=_located(exp.LTE(this=numbered, expression=exp.Literal.number(form.rows)), "latest"))
 
@@ -358,7 +358,7 @@ def _column(text: str, path: str, what: str = "column") -> exp.Column:
 
 
 def _intervals(texts: Sequence[str], path: str) -> list[exp.Column]:
-    return [_column(text, f"{path}.{number}", "interval") for number, text in enumerate(texts)]
+    return [_column(text, f"{path}.{index}", "interval") for index, text in enumerate(texts)]
 
 
 def _called(node: _Node, name: str) -> _Node:

@@ -45,7 +45,7 @@ def _columns(query: Query) -> tuple[Output, ...] | None:
     groups = query.groups
     if groups is None or groups.aggregates or groups.having or any(column.trunc for column in groups.columns):
         return None
-    if groups.outputs != tuple(GroupOutput(column.name, GROUP, number) for number, column in enumerate(groups.columns)):
+    if groups.outputs != tuple(GroupOutput(column.name, GROUP, position) for position, column in enumerate(groups.columns)):
         return None
     outputs = tuple(query.outputs[column.of]._replace(name=column.name) for column in groups.columns)
     return outputs if all(output.kind == "column" for output in outputs) else None

@@ -92,11 +92,11 @@ class GroupsDraft:
     is_case: bool = False  # of OR
 
     def read(self, output: Output) -> int:
-        """Return the number of this output in `reads`; append it if it is new."""
+        """Return the position of this output in `reads`; append it if it is new."""
         unnamed = output._replace(name="")
-        for number, known in enumerate(self.reads):
+        for position, known in enumerate(self.reads):
             if known._replace(name="") == unnamed:
-                return number
+                return position
         self.reads.append(output._replace(name=str(len(self.reads))))
         return len(self.reads) - 1
 
@@ -114,23 +114,23 @@ class GroupsDraft:
         return "int64" if digits is None else decimal_kind(LONGEST_DIFFERENCE, digits[1])
 
     def find(self, output: Output, trunc: str | None) -> int | None:
-        """Return the number of the group column that is this output; None if there is none."""
+        """Return the position of the group column that is this output; None if there is none."""
         unnamed = output._replace(name="")
-        for number, column in enumerate(self.columns):
+        for position, column in enumerate(self.columns):
             if self.reads[column.of]._replace(name="") == unnamed and column.trunc == trunc:
-                return number
+                return position
         return None
 
     def place(self, name: str, output: Output, trunc: str | None) -> int | None:
         """As `find`. What depends on the whole key of an alias, by which rows are grouped, becomes a group column, too."""
-        number = self.find(output, trunc)
+        position = self.find(output, trunc)
         aliases = {output.column.alias} if output.column is not None else {interval.alias for interval in output.intervals}
         keys = {ColumnRef(alias, name) for alias in aliases for name in self.scope.definition(alias).key}
         grouped = {self.reads[column.of].column for column in self.columns if column.trunc is None}
-        return self.group(name, output) if number is None and trunc is None and keys and keys <= grouped else number
+        return self.group(name, output) if position is None and trunc is None and keys and keys <= grouped else position
 
     def group(self, name: str, output: Output, trunc: str | None = None) -> int:
-        """Group by this output; return the number of the group column."""
+        """Group by this output; return the position of the group column."""
         if output.column is not None:
             self.scope.require_comparable(output.column, "GROUP BY or DISTINCT of")
         elif self.type_of(output) == "json":
@@ -142,7 +142,7 @@ class GroupsDraft:
         return len(self.columns) - 1
 
     def aggregate(self, function: str, output: Output | None, of: str = "", listing: Listing | None = None) -> int:
-        """Return the number of the aggregate; add it if it is new. `of`: what it is an aggregate of, for messages; listing: of `LISTS`."""
+        """Return the position of the aggregate; add it if new. `of`: what it is an aggregate of, for messages; listing: of `LISTS`"""
         if output is None:
             made = Aggregate("count", None, "int64")
         else:
@@ -170,60 +170,60 @@ class GroupsDraft:
         """Return a column of the groups as a part of an expression."""
         if one.term is not None:
             return one.term
-        term = Term("column", self.result_type(one), (), ColumnRef(one.kind, str(one.number)))
-        of = self.aggregates[one.number].of if one.kind == AGGREGATE and self.aggregates[one.number].function == "sum" else None
+        term = Term("column", self.result_type(one), (), ColumnRef(one.kind, str(one.position)))
+        of = self.aggregates[one.position].of if one.kind == AGGREGATE and self.aggregates[one.position].function == "sum" else None
         digits = None if of is None else digits_of(self.type_of(self.reads[of]))
         return term if digits is None else cast(term, decimal_kind(min(digits[0] + _DIGITS_OF_MANY, DIGITS_OF_SUM), digits[1]))
 
-    def show(self, name: str, kind: str, number: int, term: Term | None = None) -> None:
+    def show(self, name: str, kind: str, position: int, term: Term | None = None) -> None:
         """Add a column to the view's rows."""
-        self.outputs.append(GroupOutput(name, kind, number, term))
+        self.outputs.append(GroupOutput(name, kind, position, term))
 
     def cover(self, name: str, of: IntervalRef) -> None:
         """Add to the view's rows what the intervals of a group's rows cover."""
         if self.covered is not None:
             raise unsupported("coverage(…) twice in a view", "define a view for each")
         self.covered = name, of
-        for number, end in enumerate(("start", "end")):
-            self.show(f"{name}_{end}", STRETCH_END, number)
+        for index, end in enumerate(("start", "end")):
+            self.show(f"{name}_{end}", STRETCH_END, index)
 
     def settle_names(self, names: Sequence[str]) -> None:
         """Name the columns of the view's rows; a group column is called as it is shown first, and otherwise what it is."""
         self.outputs = [output._replace(name=name) for output, name in zip(self.outputs, names, strict=True)]
-        shown = {output.number: output.name for output in reversed(self.outputs) if output.kind == GROUP}
-        own = [(shown.get(number, column.name), number in shown) for number, column in enumerate(self.columns)]
+        shown = {output.position: output.name for output in reversed(self.outputs) if output.kind == GROUP}
+        own = [(shown.get(position, column.name), position in shown) for position, column in enumerate(self.columns)]
         self.columns = [column._replace(name=name) for column, name in zip(self.columns, told_apart(own), strict=True)]
 
     @property
     def hidden(self) -> list[str]:
         """The group columns that no row of the view has."""
-        shown = {output.number for output in self.outputs if output.kind == GROUP}
-        return [column.name for number, column in enumerate(self.columns) if number not in shown]
+        shown = {output.position for output in self.outputs if output.kind == GROUP}
+        return [column.name for position, column in enumerate(self.columns) if position not in shown]
 
     def named(self, name: str) -> GroupOutput | None:
         """Return the column of the view's rows with this name, or else the group column."""
         for output in self.outputs:
             if output.name == name and output.kind != STRETCH_END:  # conditions on these are not possible
                 return output
-        for number, column in enumerate(self.columns):
+        for position, column in enumerate(self.columns):
             if column.name == name:
-                return GroupOutput(name, GROUP, number)
+                return GroupOutput(name, GROUP, position)
         return None
 
     def result_type(self, one: GroupOutput) -> str:
         if one.kind == AGGREGATE:
-            return self.aggregates[one.number].type
-        return self.type_of(self.reads[self.columns[one.number].of])
+            return self.aggregates[one.position].type
+        return self.type_of(self.reads[self.columns[one.position].of])
 
     def filtered(self, one: GroupOutput) -> ColumnRef | None:
         """Return the column of an alias that a condition on this output means: then it becomes a filter of rows."""
-        if self.is_case or one.kind == AGGREGATE or self.columns[one.number].trunc is not None:
+        if self.is_case or one.kind == AGGREGATE or self.columns[one.position].trunc is not None:
             return None
-        return self.reads[self.columns[one.number].of].column
+        return self.reads[self.columns[one.position].of].column
 
     def restrict(self, one: GroupOutput, op: str, values: Sequence[Physical]) -> None:
         """Add a condition on groups, as `filters.comparing`; nulls are removed before."""
-        self.having.append(comparing(ColumnRef(one.kind, str(one.number)), op, values))
+        self.having.append(comparing(ColumnRef(one.kind, str(one.position)), op, values))
 
     def case(self) -> GroupsDraft:
         """Return the draft for the conditions of one case of OR; everything else is shared."""
@@ -252,6 +252,6 @@ def distinct_of(scope: Scope, outputs: Sequence[Output]) -> GroupsDraft:
     groups = GroupsDraft(scope)
     for output in outputs:
         known = groups.find(output, None)
-        number = groups.group(output.name, output) if known is None else known
-        groups.show(output.name, GROUP, number)
+        position = groups.group(output.name, output) if known is None else known
+        groups.show(output.name, GROUP, position)
     return groups

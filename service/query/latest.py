@@ -80,13 +80,13 @@ class _Values:
         return self._read(node.unnest(), is_output_first=False)
 
     def output_value(self, node: exp.Expr) -> RowValue:
-        """Return a value of DISTINCT ON or its ORDER BY, where a name of the output comes first, and a number is a place in it."""
+        """Return a value of DISTINCT ON or its ORDER BY, where a name of the output comes first, and a number is a position in it."""
         node = node.unnest()
         if isinstance(node, exp.Literal) and not node.is_string:
-            number = int(node.name) if node.name.isdigit() else 0
-            if not 1 <= number <= len(self._select.expressions):
+            position = int(node.name) if node.name.isdigit() else 0
+            if not 1 <= position <= len(self._select.expressions):
                 raise self.names.bad(node, f"there is no column {node.name}: SELECT has {len(self._select.expressions)}")
-            node = self._select.expressions[number - 1].unalias().unnest()
+            node = self._select.expressions[position - 1].unalias().unnest()
         return self._read(node, is_output_first=True)
 
     def keys(self, order: exp.Order, read: Callable[[exp.Expr], RowValue]) -> list[_Key]:

@@ -162,7 +162,7 @@ class Branch(NamedTuple):
 
     aliases  the number of aliases of the query that belong to it: they are contiguous
     columns  what it selects, one column for each of the view
-    absent   the numbers of the groups that exclude its rows
+    absent   the indices of the groups that exclude its rows
     """
 
     aliases: int
@@ -182,7 +182,7 @@ GROUP, AGGREGATE, COMPUTED, STRETCH_END = "group", "aggregate", "computed", "str
 
 
 class GroupColumn(NamedTuple):
-    """A column by which rows are grouped: output number `of`, truncated to a unit of time if there is one."""
+    """A column by which rows are grouped: output `of`, truncated to a unit of time if there is one."""
 
     name: str
     of: int
@@ -190,7 +190,7 @@ class GroupColumn(NamedTuple):
 
 
 class SortKey(NamedTuple):
-    """What values are ordered by: output number `of`."""
+    """What values are ordered by: output `of`."""
 
     of: int
     descending: bool
@@ -199,7 +199,7 @@ class SortKey(NamedTuple):
 
 class Listing(NamedTuple):
     """How a function of `LISTS` lists values: in which order (without `distinct`, the keys of the rows come last), separated by what, and
-    the number of the output that must be true of a row (None: all rows). of_json: the values are JSON."""
+    the position of the output that must be true of a row (None: all rows). of_json: the values are JSON."""
 
     order: tuple[SortKey, ...]
     separator: str
@@ -209,7 +209,7 @@ class Listing(NamedTuple):
 
 
 class Aggregate(NamedTuple):
-    """A function over the rows of a group: over the values of output number `of` (None: the rows themselves). `type`: of the result, as in
+    """A function over the rows of a group: over the values of output `of` (None: the rows themselves). `type`: of the result, as in
     relations."""
 
     function: str
@@ -219,12 +219,12 @@ class Aggregate(NamedTuple):
 
 
 class GroupOutput(NamedTuple):
-    """A column of the view's rows: GROUP or AGGREGATE, and its number; COMPUTED, by `term` over columns as in `Grouping.having`; or
+    """A column of the view's rows: GROUP or AGGREGATE, and its position; COMPUTED, by `term` over columns as in `Grouping.having`; or
     STRETCH_END, and 0 for the start, 1 for the end."""
 
     name: str
     kind: str
-    number: int
+    position: int
     term: Term | None = None
 
 
@@ -234,7 +234,7 @@ class Grouping(NamedTuple):
     columns     by which rows are grouped; without any there is always one group
     aggregates  those of the rows, then those that only `having` reads
     outputs     the columns of the view's rows
-    having      conditions on a group: their columns are (GROUP or AGGREGATE, the number)
+    having      conditions on a group: their columns are (GROUP or AGGREGATE, the position)
     most        the maximum number of groups; with more, the view fails
     """
 
@@ -392,9 +392,9 @@ class Query:
         of_conditions = [ref for one in conditions for ref in one.columns]
         return (*(ref for one in (self.latest, self.as_of) if one is not None for ref in one.columns), *of_conditions)
 
-    def of_branch(self, number: int) -> Query:
+    def of_branch(self, index: int) -> Query:
         """Return a branch as a view of its own, ignoring EXCEPT."""
-        first, branch = sum(one.aliases for one in self.branches[:number]), self.branches[number]
+        first, branch = sum(one.aliases for one in self.branches[:index]), self.branches[index]
         aliases = self.aliases[first : first + branch.aliases]
         names = {alias for alias, _ in aliases}
         groups = tuple(self.absent[at] for at in branch.absent if not self.absent[at].columns)
@@ -402,9 +402,9 @@ class Query:
         filters = tuple(one for one in self.filters if one.alias in names)
         return self._of(aliases, equal, filters, branch.columns, groups)
 
-    def of_right_side(self, number: int) -> Query:
-        """Return a right side of EXCEPT as a view of its own, by its number among the groups."""
-        group = self.absent[number]
+    def of_right_side(self, index: int) -> Query:
+        """Return a right side of EXCEPT as a view of its own, by its index among the groups."""
+        group = self.absent[index]
         return self._of(group.aliases, group.equal, group.filters, group.columns, ())
 
     def _of(

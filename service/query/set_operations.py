@@ -50,7 +50,7 @@ def query_of(expression: Expression, options: Options) -> Query:
 
 
 class _Part(NamedTuple):
-    """A branch, and the numbers of the right sides to subtract from it."""
+    """A branch, and the indices of the right sides to subtract from it."""
 
     select: _Select
     less: tuple[int, ...]
@@ -79,9 +79,9 @@ def _combined(expression: SetOperation, options: Options) -> Query:
         AntiJoin(one.aliases, one.equal, one.filters, _columns(one)) for one in (_renamed(right.query, taken) for right in rights)
     ]
     for one, part in zip(renamed, parts, strict=True):
-        numbers = range(len(right_sides) + len(absent), len(right_sides) + len(absent) + len(one.absent))
+        indices = range(len(right_sides) + len(absent), len(right_sides) + len(absent) + len(one.absent))
         absent += one.absent
-        branches.append(Branch(len(one.aliases), _columns(one), (*part.less, *numbers)))
+        branches.append(Branch(len(one.aliases), _columns(one), (*part.less, *indices)))
     names = [output.name for output in first.query.outputs]
     return replace(
         renamed[0],

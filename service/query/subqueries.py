@@ -150,13 +150,13 @@ def _pairs(draft: Draft) -> list[tuple[ColumnRef, ColumnRef] | tuple[IntervalRef
 
 
 def _optional(draft: Draft) -> dict[str, int]:
-    """Return the aliases that a row may lack, with the number of their subquery."""
+    """Return the aliases that a row may lack, with the index of their subquery."""
     shown = enumerate(draft.subqueries)
     return {alias: at for at, subquery in shown if subquery.kind == "optional" for alias in subquery.draft.scope.aliases}
 
 
 def _rejected(draft: Draft) -> int | None:
-    """Return the number of an optional subquery whose absence some condition outside of it rejects."""
+    """Return the index of an optional subquery whose absence some condition outside of it rejects."""
     optional = _optional(draft)
     for one in draft.inequalities:
         for ref, unbounded in ((one.low, one.low_unbounded), (one.high, one.high_unbounded)):

@@ -64,11 +64,11 @@ def make(query: Query, relations: Relations) -> Plan | None:
 
 
 def in_order(query: Query) -> tuple[int, ...] | None:
-    """The numbers of the aliases from the least to the greatest, if `<` orders all of them; else None."""
-    numbers = {alias: position for position, (alias, _) in enumerate(query.aliases)}
-    above = {(numbers[x.alias], numbers[y.alias]) for x, y in query.less}
-    for middle in range(len(numbers)):  # with what follows from it
+    """The positions of the aliases from the least to the greatest, if `<` orders all of them; else None."""
+    positions = {alias: position for position, (alias, _) in enumerate(query.aliases)}
+    above = {(positions[x.alias], positions[y.alias]) for x, y in query.less}
+    for middle in range(len(positions)):  # with what follows from it
         above |= {(x, z) for x, y in above if y == middle for w, z in above if w == middle}
-    order = tuple(sorted(range(len(numbers)), key=lambda position: sum(x == position for x, _ in above), reverse=True))
+    order = tuple(sorted(range(len(positions)), key=lambda position: sum(x == position for x, _ in above), reverse=True))
     chained = all(pair in above for pair in zip(order, order[1:], strict=False))
     return order if chained and all((y, x) not in above for x, y in above) else None

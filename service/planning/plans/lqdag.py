@@ -46,8 +46,8 @@ def make(query: Query, relations: Relations) -> Plan | None:
 
 
 def _of_branches(query: Query, relations: Relations, graph: Hypergraph) -> Plan:
-    selects = [query.of_branch(number) for number in range(len(query.branches))]
-    inputs = [query.of_right_side(number) for number, group in enumerate(query.absent) if group.columns]
+    selects = [query.of_branch(index) for index in range(len(query.branches))]
+    inputs = [query.of_right_side(index) for index, group in enumerate(query.absent) if group.columns]
     trees, count = len(tree_shapes(query, graph).orders), len(graph.atoms)
     several = len(selects) > 1
     bounds = {
@@ -89,8 +89,8 @@ def _named_twice(query: Query) -> list[str]:
 def _class_of_branches(query: Query) -> str:
     """Each SELECT with what EXCEPT excludes from it."""
     emitted = []
-    for number, branch in enumerate(query.branches):
-        cls = f"({_class(query.of_branch(number))})"
+    for index, branch in enumerate(query.branches):
+        cls = f"({_class(query.of_branch(index))})"
         rights = [f"({_class(query.of_right_side(at))})" for at in branch.absent if query.absent[at].columns]
         if rights:
             right = " UNION ".join(rights)

@@ -107,20 +107,20 @@ def joins_of(query: Query) -> tuple[list[InnerJoin], tuple[CountedJoin, ...]] | 
     kept, counts = list[InnerJoin](), list[CountedJoin]()
     for matched in shown:
         kept.append(_kept(query, subqueries, matched, {}))
-    numbers: dict[tuple[int, str], int] = {}
-    for number, subquery in enumerate(subqueries):
+    positions: dict[tuple[int, str], int] = {}
+    for index, subquery in enumerate(subqueries):
         at = next((at for at, one in enumerate(kept) if _is_join_of(one, subquery) and not query.outer_filters), None)
         if at is None:
             kept.append(_support(query, subqueries, subquery))
             at = len(kept) - 1
         aliases = [alias for alias, _ in kept[at].query.aliases]
         for alias in (subquery.on, subquery.own[0][0]) if subquery.kind == "full" else (subquery.on,):
-            numbers[number, alias] = len(counts)
+            positions[index, alias] = len(counts)
             counts.append(CountedJoin(at, aliases.index(alias)))
     for matched in sets:
         if matched not in shown:
             tests = {
-                alias: tuple((numbers[number, alias], wanted) for number, wanted in some)
+                alias: tuple((positions[index, alias], wanted) for index, wanted in some)
                 for alias, some in _tests(query, subqueries, matched).items()
             }
             kept.append(_kept(query, subqueries, matched, tests))
@@ -128,18 +128,18 @@ def joins_of(query: Query) -> tuple[list[InnerJoin], tuple[CountedJoin, ...]] | 
 
 
 Matched = frozenset[int]
-"""The subqueries whose aliases a row has, by number; -1: of FULL JOIN its own side alone."""
+"""The subqueries whose aliases a row has, by index; -1: of FULL JOIN its own side alone."""
 
 
 def _matched(subqueries: Sequence[Subquery]) -> Iterator[Matched]:
     if subqueries and subqueries[0].kind == "full":
         yield from (frozenset([0]), frozenset(), frozenset([-1]))
         return
-    optional = [number for number, subquery in enumerate(subqueries) if subquery.kind == "optional"]
-    of_alias = {alias: number for number in optional for alias, _ in subqueries[number].own}
+    optional = [index for index, subquery in enumerate(subqueries) if subquery.kind == "optional"]
+    of_alias = {alias: index for index in optional for alias, _ in subqueries[index].own}
     for choice in choices_of((True, False), repeat=len(optional)):
-        matched = frozenset(number for number, there in zip(optional, choice, strict=True) if there)
-        if all(of_alias.get(subqueries[number].on, number) in matched for number in matched):
+        matched = frozenset(index for index, there in zip(optional, choice, strict=True) if there)
+        if all(of_alias.get(subqueries[index].on, index) in matched for index in matched):
             yield matched
 
 
@@ -147,7 +147,7 @@ def _aliases(query: Query, subqueries: Sequence[Subquery], matched: Matched) -> 
     """The aliases that a row then has, in the order of the view's."""
     if matched == {-1}:
         return [alias for alias, _ in subqueries[0].own]
-    there = {alias for alias, _ in query.core.aliases} | {alias for number in matched for alias, _ in subqueries[number].own}
+    there = {alias for alias, _ in query.core.aliases} | {alias for index in matched for alias, _ in subqueries[index].own}
     return [alias for alias, _ in query.aliases if alias in there]
 
 
@@ -157,9 +157,9 @@ def _tests(query: Query, subqueries: Sequence[Subquery], matched: Matched) -> di
         return {subqueries[0].own[0][0]: [(0, False)]}
     found: dict[str, list[tuple[int, bool]]] = {}
     there = _aliases(query, subqueries, matched)
-    for number, subquery in enumerate(subqueries):
-        if subquery.on in there and number not in matched:
-            found.setdefault(subquery.on, []).append((number, subquery.kind == "exists"))
+    for index, subquery in enumerate(subqueries):
+        if subquery.on in there and index not in matched:
+            found.setdefault(subquery.on, []).append((index, subquery.kind == "exists"))
     return found
 
 
@@ -170,7 +170,7 @@ def _kept(query: Query, subqueries: Sequence[Subquery], matched: Matched, tests:
     """The join of the rows that have these subqueries. A tested alias stands for a separate relation: the rows that pass."""
     there = _aliases(query, subqueries, matched)
     core = query.core
-    joins = [] if matched == {-1} else [core, *(subqueries[number].join for number in sorted(matched))]
+    joins = [] if matched == {-1} else [core, *(subqueries[index].join for index in sorted(matched))]
     by_alias = dict(query.aliases)
     filters = {one for join in joins for one in join.filters} | {one for one in query.outer_filters if one.alias in there}
     aliases = tuple((alias, f"{by_alias[alias]}#{alias}" if alias in tests else by_alias[alias]) for alias in there)

@@ -55,7 +55,7 @@ class Plan:
     keys      of each alias, the columns that make the key of its entries
     spans     of each alias, what its entries are made of
     boxes     of a box tree: of each alias, a span a dimension
-    edges     of an IJ-heap: the aliases, by number, whose entries have to meet; of a tree-tracker: those of its join tree
+    edges     of an IJ-heap: the aliases, by position, whose entries have to meet; of a tree-tracker: those of its join tree
     tree      of a join tree: both directions of each edge, one after the other
     binding   of an indexed join
     graph     of a natural join over quadtrees
@@ -105,7 +105,7 @@ class Plan:
 
 @dataclass(frozen=True)
 class ProductFactor:
-    """Of a product: a separate join over the aliases with these numbers, ascending."""
+    """Of a product: a separate join over the aliases at these positions, ascending."""
 
     positions: tuple[int, ...]
     query: Query
@@ -113,7 +113,7 @@ class ProductFactor:
 
 
 class CountedJoin(NamedTuple):
-    """The rows of join number `join` are counted by those of its alias `position`: the partners of each."""
+    """The rows of join `join` are counted by those of its alias `position`: the partners of each."""
 
     join: int
     position: int
@@ -125,7 +125,7 @@ class InnerJoin:
 
     plan    None while it is not chosen
     places  of its aliases among those of the view, ascending; (): none of its rows is one of the view, it is only counted in
-    tests   of each of its aliases, the numbers of counts, and whether they are to be above zero or zero: only such rows are given to it, as
+    tests   of each of its aliases, the indices of counts, and whether they are to be above zero or zero: only such rows are given to it, as
             those of a relation of its own
     """
 
@@ -301,23 +301,23 @@ def _null_ends(query: Query, relations: Relations) -> tuple[str, ...]:
 def lengths_of(query: Query, relations: Relations) -> tuple[str, ...]:
     """The effect of a length that is too long."""
     by_alias, notes = dict(query.aliases), list[str]()
-    for number, output in enumerate(query.outputs):
+    for position, output in enumerate(query.outputs):
         if output.kind == "duration":
             definition = relations[by_alias[output.intervals[0].alias]]
             ends = definition.column(definition.intervals[output.intervals[0].interval].start_column).type
             if ends in ("int64", "timestamp"):
-                notes += [f"{said} not fit into 64 bits" for said in _length_notes(query.groups, number, output)]
+                notes += [f"{said} not fit into 64 bits" for said in _length_notes(query.groups, position, output)]
     return tuple(notes)
 
 
-def _length_notes(groups: Grouping | None, number: int, output: Output) -> list[str]:
-    """Return what a length that is too long does to each column of the view that depends on it. `number`: of the output."""
+def _length_notes(groups: Grouping | None, position: int, output: Output) -> list[str]:
+    """Return what a length that is too long does to each column of the view that depends on it. `position`: of the output."""
     null, passed = "{} is null where a length does", "{} ignores lengths that do"
     if groups is None:
         return [null.format(output.name)]
-    names = {(one.kind, one.number): one.name for one in groups.outputs}
-    said = [null.format(names.get((GROUP, at), "GROUP BY")) for at, one in enumerate(groups.columns) if one.of == number]
-    return said + [passed.format(names.get((AGGREGATE, at), "HAVING")) for at, one in enumerate(groups.aggregates) if one.of == number]
+    names = {(one.kind, one.position): one.name for one in groups.outputs}
+    said = [null.format(names.get((GROUP, at), "GROUP BY")) for at, one in enumerate(groups.columns) if one.of == position]
+    return said + [passed.format(names.get((AGGREGATE, at), "HAVING")) for at, one in enumerate(groups.aggregates) if one.of == position]
 
 
 def _never(query: Query) -> tuple[str, ...]:

@@ -45,14 +45,14 @@ def parts(query: Query) -> list[Query]:
 
 
 def components(query: Query) -> list[tuple[int, ...]]:
-    """The numbers of the aliases that conditions connect, part by part."""
+    """The positions of the aliases that conditions connect, part by part."""
     refs: list[tuple[ColumnRef | IntervalRef, ...]] = [*query.equal, *query.overlaps, *(one.columns for one in query.compared)]
     part = {alias: {alias} for alias in names(query)}
     for condition in refs:
         one = set[str]().union(*(part[ref.alias] for ref in condition))
         part |= dict.fromkeys(one, one)
-    numbers = {alias: position for position, alias in enumerate(names(query))}
-    return sorted({tuple(sorted(numbers[alias] for alias in one)) for one in part.values()})
+    positions = {alias: position for position, alias in enumerate(names(query))}
+    return sorted({tuple(sorted(positions[alias] for alias in one)) for one in part.values()})
 
 
 def _named(offered: list[Plan], algorithm: str) -> Plan | None:

@@ -58,10 +58,10 @@ def called(name: str, args: Sequence[Term]) -> Term:
     args = [*args, *(Term("constant", "string", (), one) for one in missing[len(args) - len(takes) :] if len(args) < len(takes))]
     if not (least or len(takes)) <= len(args) <= len(takes):
         raise unsupported(f"{name} with {len(args)} arguments", f"it takes {len(takes)}")
-    for number, (arg, kinds) in enumerate(zip(args, takes, strict=False), 1):
+    for position, (arg, kinds) in enumerate(zip(args, takes, strict=False), 1):
         if arg.kind not in kinds:
             wanted = " or ".join(_CALLED[kind] for kind in kinds)
-            raise unsupported(f"{name} with {named(arg.kind)} as argument {number}", f"it takes {wanted}: write CAST(…)")
+            raise unsupported(f"{name} with {named(arg.kind)} as argument {position}", f"it takes {wanted}: write CAST(…)")
     return Term(op, result, tuple(args))
 
 

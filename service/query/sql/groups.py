@@ -133,10 +133,10 @@ class _Groups:
     def _by_position(self, node: exp.Expr) -> exp.Expr:
         """Resolve the position in GROUP BY 2."""
         expressions = self._select.expressions
-        number = int(node.name) if node.name.isdigit() else 0
-        if not 1 <= number <= len(expressions):
+        position = int(node.name) if node.name.isdigit() else 0
+        if not 1 <= position <= len(expressions):
             raise self._names.bad(node, f"there is no column {node.name} for GROUP BY: SELECT has {len(expressions)}")
-        chosen: exp.Expr = expressions[number - 1]
+        chosen: exp.Expr = expressions[position - 1]
         return chosen.unalias()
 
     def _grouped(self, node: exp.Expr) -> tuple[Output, str | None]:
@@ -179,23 +179,23 @@ class _Groups:
                 refuse_stretch(output)
                 self._show_group(expression, output)
         elif (one := self._input(node)) is not None:
-            self._add(expression, name or name_of(node), one.kind, one.number)
+            self._add(expression, name or name_of(node), one.kind, one.position)
         else:
             term = read_over(node, self._names, self._value)
             self._add(expression, name or name_of(node), COMPUTED, 0, term)
 
     def _show_group(self, expression: exp.Expr, output: Output) -> None:
-        number = self._groups.place(output.name, output, None)
-        if number is None:
+        position = self._groups.place(output.name, output, None)
+        if position is None:
             raise self._names.bad(expression, f"{expression.sql(_SQL)} {_IN_SELECT}")
-        self._add(expression, output.name, GROUP, number)
+        self._add(expression, output.name, GROUP, position)
 
-    def _add(self, expression: exp.Expr, name: str, kind: str, number: int, term: Term | None = None) -> None:
-        self._groups.show(name, kind, number, term)
+    def _add(self, expression: exp.Expr, name: str, kind: str, position: int, term: Term | None = None) -> None:
+        self._groups.show(name, kind, position, term)
         self._origins.append(expression)
 
     def _aggregate(self, node: exp.Expr) -> int:
-        """Return the number of an aggregate. Rejects unsupported ones."""
+        """Return the position of an aggregate. Rejects unsupported ones."""
         said, condition = node.sql(_SQL), None
         if isinstance(node, exp.Filter):
             node, condition = node.this, node.expression.this
@@ -239,7 +239,7 @@ class _Groups:
         return self._grouped(node)[0] if isinstance(node, exp.Column) else self._computed(node)
 
     def _listed(self, node: exp.Expr, condition: exp.Expr | None, said: str) -> int:
-        """Return the number of STRING_AGG or ARRAY_AGG."""
+        """Return the position of STRING_AGG or ARRAY_AGG."""
         call = read_list(node, said)
         self._refuse_inner(said, call.of, condition, *(one.this for one in call.order))
         of = self._value_of(call.of)
@@ -249,8 +249,8 @@ class _Groups:
             require_ordered(one.this, self._groups.type_of(key))
             if call.distinct and key != of:
                 raise unsupported(f"{said}, ordered by a value other than the distinct ones,", f"write ORDER BY {call.of.sql(_SQL)}")
-            number = self._groups.read(key)
-            keys.setdefault(number, SortKey(number, bool(one.args.get("desc")), bool(one.args.get("nulls_first"))))
+            position = self._groups.read(key)
+            keys.setdefault(position, SortKey(position, bool(one.args.get("desc")), bool(one.args.get("nulls_first"))))
         where = None
         if condition is not None:
             term = read_term(condition, self._names)
@@ -344,13 +344,13 @@ class _Groups:
         if isinstance(node, exp.Column):
             if not node.args.get("table") and not self._names.is_column(node) and (one := self._groups.named(fold(node.this))):
                 return one
-            number = self._groups.place(name_of(node), column_output(self._names.column(node)), None)
-            if number is None:
+            position = self._groups.place(name_of(node), column_output(self._names.column(node)), None)
+            if position is None:
                 raise self._names.bad(node, f"{node.sql(_SQL)} {_IN_HAVING if self._reads_having else _IN_SELECT}")
-            return GroupOutput("", GROUP, number)
+            return GroupOutput("", GROUP, position)
         found = None if _has_no_column(node) or _has_aggregate(node) else self._find(node)
-        number = None if found is None else self._groups.place(name_of(node), *found)
-        return None if number is None else GroupOutput("", GROUP, number)
+        position = None if found is None else self._groups.place(name_of(node), *found)
+        return None if position is None else GroupOutput("", GROUP, position)
 
     def _value(self, node: exp.Expr) -> Term | None:
         """Return an aggregate, or a group column, as a part of an expression; None if it is neither."""

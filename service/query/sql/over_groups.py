@@ -45,8 +45,8 @@ def read_over(node: exp.Expr, names: Names, value: Callable[[exp.Expr], Term | N
     try:
         return _filled(read_term(node.transform(replaced), _Parts(names, found, elapsed)), found)
     except Problem as problem:
-        for number, said in enumerate(words):
-            problem.detail = str(problem.detail).replace(f'"{_ALIAS}"."{number}"', said)
+        for index, said in enumerate(words):
+            problem.detail = str(problem.detail).replace(f'"{_ALIAS}"."{index}"', said)
         raise
 
 

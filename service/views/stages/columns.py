@@ -116,7 +116,7 @@ class Columns:
         self.domain: Domain | None = None
         self.has_texts = any(map(is_text, self._types))  # in the domain
         self.operands: list[tuple[int, int]] = []  # output (of a LISTED one the aggregate), form
-        self._texts: dict[int, Domain] = {}  # by number of a CODED, SORTED or LISTED operand
+        self._texts: dict[int, Domain] = {}  # by index of a CODED, SORTED or LISTED operand
         readable = {input.alias for input in inputs} - set(query.optional)
 
         def is_number(ref: ColumnRef) -> bool:
@@ -164,15 +164,15 @@ class Columns:
         def place(ref: ColumnRef) -> int:
             return int(table.positions_of([ref.column]).item())
 
-        number = {at: k for k, at in enumerate([*self._given, *(-1 - k for k, _ in self._truncated)])}
-        first, steps = len(number), list[tuple[int, int, int]]()
+        indices = {at: k for k, at in enumerate([*self._given, *(-1 - k for k, _ in self._truncated)])}
+        first, steps = len(indices), list[tuple[int, int, int]]()
         for at, term in self._terms.items():
-            if at not in number:
-                number[at] = add_steps(steps, term, first, place)
+            if at not in indices:
+                indices[at] = add_steps(steps, term, first, place)
 
         def read(form: int, output: int, computed: int) -> tuple[int, int, int]:
             column = self._query.outputs[output].column
-            return form, -1 if column is None else place(column), number.get(computed, -1)
+            return form, -1 if column is None else place(column), indices.get(computed, -1)
 
         keys = list[tuple[int, int, int]]()
         for k, (column, type_, null) in enumerate(zip(self._columns, self._types, self.nullable, strict=True)):
@@ -206,7 +206,7 @@ class Columns:
         return given.reshape(-1, 2, len(old))
 
     def operand(self, output: int, form: int) -> int:
-        """Return the number of this operand, adding it if needed."""
+        """Return the index of this operand, adding it if needed."""
         if (output, form) not in self.operands:
             self.operands.append((output, form))
         return self.operands.index((output, form))
@@ -362,14 +362,14 @@ class Columns:
                 values[index] = _ordered(words) if form == ORDERED and is_float else squares.of_form(words, form)
         return StageRows(codes, values, nulls, texts)
 
-    def _listed(self, number: int, columns: Mapping[int, _Column]) -> _Column:
+    def _listed(self, index: int, columns: Mapping[int, _Column]) -> _Column:
         """Return what an aggregate lists."""
         assert self._query.groups is not None
-        one = self._query.groups.aggregates[number]
+        one = self._query.groups.aggregates[index]
         return _of_arrow(listing.entries(one, lambda at: _sent(self.schema.field(at).type, columns[at])))
 
-    def _key(self, number: int, column: _Column) -> _Column:
-        trunc, type_ = self._columns[number].trunc, self._types[number]
+    def _key(self, index: int, column: _Column) -> _Column:
+        trunc, type_ = self._columns[index].trunc, self._types[index]
         if trunc is not None:
             column = column._replace(words=_truncated(trunc, type_, column.words))
         return _canonical(type_, column)
@@ -386,8 +386,8 @@ class Columns:
             cells[:, at] = part
         return self.domain.look_up_cells(cells) if inserted is None else self.domain.count_cells(cells, *inserted)
 
-    def _arrays(self, number: int, column: _Column) -> list[pa.Array]:
-        type_ = self._types[number]
+    def _arrays(self, index: int, column: _Column) -> list[pa.Array]:
+        type_ = self._types[index]
         if column.text is not None:
             column = column._replace(text=wide.encoded(column.text))
             assert column.text is not None
@@ -395,7 +395,7 @@ class Columns:
         else:
             words = column.words if column.null is None else np.where(column.null, 0, column.words)
             value = _to_arrow(type_, words)
-        if not self.nullable[number]:
+        if not self.nullable[index]:
             return [value]
         return [pa.array(column.null if column.null is not None else np.zeros(len(value), np.bool_)), value]
 

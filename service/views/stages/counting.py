@@ -43,7 +43,7 @@ Kinds = npt.NDArray[np.int8]
 
 
 class _Counted(NamedTuple):
-    """Rows that take part: as intervals, with the codes of their groups and their weights; which: their numbers among the given rows."""
+    """Rows that take part: as intervals, with the codes of their groups and their weights; which: their indices among the given rows."""
 
     entries: Entries
     codes: Slots
@@ -52,7 +52,7 @@ class _Counted(NamedTuple):
 
 
 class GroupAmounts(NamedTuple):
-    """Amounts added to groups, in order, with the number of each one's version."""
+    """Amounts added to groups, in order, with the offset of each one's version."""
 
     offsets: npt.NDArray[np.int64]
     amounts: Amounts
@@ -92,9 +92,9 @@ class _Role:
         if not len(which):
             return _Counted(entries, NO_SLOTS, weights, which)
         read = self._columns.read((entries.slot,), (np.ones(len(which), np.bool_), 0) if inserted else None)
-        for number, (kind, operand) in enumerate(zip(self._kinds, self._operands, strict=True), self._first):
+        for index, (kind, operand) in enumerate(zip(self._kinds, self._operands, strict=True), self._first):
             there = read.nulls[operand] == 0
-            weights[:, number] = there if kind == layout.COUNT else np.where(there, read.values[operand], 0)
+            weights[:, index] = there if kind == layout.COUNT else np.where(there, read.values[operand], 0)
         return _Counted(entries, read.codes if self._grouped else np.full(len(which), -1, np.int32), weights, which)
 
 
@@ -116,17 +116,17 @@ class Counter(Defaults):
         self.common = [len(query.outputs[of].intervals) > 1 for _, of in self.outputs]
         owners = [0 if itself else _position(query, query.outputs[of]) for _, of in self.outputs]
         mine = [
-            [number for number, owner in enumerate(owners) if owner == position and not self.common[number]]
+            [index for index, owner in enumerate(owners) if owner == position and not self.common[index]]
             for position in range(len(inputs))
         ]
         first = int(any(self.common))  # the structure's own weight
-        self.weights = [first + len(numbers) for numbers in mine]
-        self.sums = [  # alias, and number of the weight
-            (owner, 0 if self.common[number] else first + mine[owner].index(number)) for number, owner in enumerate(owners)
+        self.weights = [first + len(indices) for indices in mine]
+        self.sums = [  # alias, and index of the weight
+            (owner, 0 if self.common[index] else first + mine[owner].index(index)) for index, owner in enumerate(owners)
         ]  # fmt: skip
         self._roles = [
             _Role(
-                query, plan, input, definitions, table, [self.outputs[number] for number in mine[input.position]], first,
+                query, plan, input, definitions, table, [self.outputs[index] for index in mine[input.position]], first,
                 self.has_groups(input.position),
             )
             for input in (inputs[:1] if itself else inputs)
@@ -270,7 +270,7 @@ class Counter(Defaults):
             self._groups.domain.release(every.codes[deleted], version)
 
     def changed(self, version: int, offsets: Numbers, kind: Kinds, role: Kinds, taken: _Counted, former: Slots) -> Iterator[GroupAmounts]:
-        """Apply these changes, whose versions have these numbers."""
+        """Apply these changes, whose versions have these offsets."""
         yield GroupAmounts(offsets, self.make(self.structure, kind, role, taken, former))
 
     def reclaim(self, oldest_needed: int, pins: Numbers) -> bool:

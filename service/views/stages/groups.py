@@ -243,7 +243,7 @@ class GroupsStage(Defaults):
             self._write(version, part, np.zeros(len(part), np.int64), self._groups.emit(part), first, sink)
 
     def _apply_run(self, version: int, runs: Runs, first: int, sink: RowCollector | None) -> int:
-        """Apply some versions from number `first` on; return the number of rows of the join's delta."""
+        """Apply some versions from `first` on; return the number of rows of the join's delta."""
         if isinstance(self.core, Selection):
             run = self.core.chosen(version, runs)
             if run is None:
@@ -274,16 +274,16 @@ class GroupsStage(Defaults):
             found.append(self._take(version, some, inserted[first : first + PIECE_ROWS], None)[0])
         return found
 
-    def _take(self, version: int, rows: Combination, inserted: Mask, numbers: Numbers | None) -> tuple[Slots, Numbers, Cells]:
-        """Take these rows in order. `numbers`: as in `Groups.add_in_order`, whose result is returned; None: return the codes of groups
+    def _take(self, version: int, rows: Combination, inserted: Mask, offsets: Numbers | None) -> tuple[Slots, Numbers, Cells]:
+        """Take these rows in order. `offsets`: as in `Groups.add_in_order`, whose result is returned; None: return the codes of groups
         touched for the first time. Problem `too-many-groups`."""
         read = self._columns.read(rows, (inserted, version))
         self._groups.require(self._columns.codes, len(inserted))
         given = _given(read, inserted)
-        if numbers is None:
+        if offsets is None:
             found = self._groups.add(given), NO_NUMBERS, _NO_CELLS
         else:
-            found = self._groups.add_in_order(given, numbers)
+            found = self._groups.add_in_order(given, offsets)
         self._require_few()
         return found
 
@@ -291,13 +291,13 @@ class GroupsStage(Defaults):
         """Problem `too-many-groups`."""
         require_few(self._groups.groups, self._grouping.most)
 
-    def _write(self, version: int, codes: Slots, numbers: Numbers, cells: Cells, first: int, sink: RowCollector | None) -> None:
-        """Write the reported rows of these groups, version after version (by its number, counted from `first`), and report the
+    def _write(self, version: int, codes: Slots, offsets: Numbers, cells: Cells, first: int, sink: RowCollector | None) -> None:
+        """Write the reported rows of these groups, version after version (by its offset from `first`), and report the
         differences."""
         if not len(codes):
             return
         self._succeed(
-            version, self._table.change(version, SuccessionRows(codes, numbers, cells, self._there(codes, cells))), first, sink
+            version, self._table.change(version, SuccessionRows(codes, offsets, cells, self._there(codes, cells))), first, sink
         )
 
     def _succeed(self, version: int, found: VersionSlots, first: int, sink: RowCollector | None) -> None:

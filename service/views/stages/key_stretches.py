@@ -36,9 +36,9 @@ class KeyStretches:
         fields = []
         for output in self._groups.outputs:
             if output.kind == GROUP:
-                fields.append(self.columns.now.field(self._groups.columns[output.number].of).with_name(output.name))
+                fields.append(self.columns.now.field(self._groups.columns[output.position].of).with_name(output.name))
             else:
-                fields.append(self._ends.schema.field(output.number).with_name(output.name))
+                fields.append(self._ends.schema.field(output.position).with_name(output.name))
         return pa.schema(fields)
 
     def follow(self, definitions: Definitions) -> None:
@@ -85,5 +85,5 @@ class KeyStretches:
         return self._ends.rows({}, stretches=stretches_of(slots))
 
     def _rows(self, keys: pa.RecordBatch, ends: pa.RecordBatch) -> pa.RecordBatch:
-        columns = [(keys if output.kind == GROUP else ends).column(output.number) for output in self._groups.outputs]
+        columns = [(keys if output.kind == GROUP else ends).column(output.position) for output in self._groups.outputs]
         return pa.RecordBatch.from_arrays(columns, schema=self.schema)

@@ -66,11 +66,11 @@ class GroupTable:
         self.positions = NO_SLOTS  # int32[codes]: 1 + the slot of the group's row at the newest version; 0: none
         self.changed = 0  # the newest version that may have inserted or deleted rows
 
-    def _fields_of(self, number: int) -> list[pa.Field]:
-        """Return the columns of an aggregate, named by its number: one, or for a sum of decimals two, the high word and the low one."""
-        one = self._groups.aggregates[number]
+    def _fields_of(self, index: int) -> list[pa.Field]:
+        """Return the columns of an aggregate, named by its index: one, or for a sum of decimals two, the high word and the low one."""
+        one = self._groups.aggregates[index]
         nullable = self._may_be_null(one, self.columns.schema)
-        names = [str(number), f"{number} low"] if _is_wide(one) else [str(number)]
+        names = [str(index), f"{index} low"] if _is_wide(one) else [str(index)]
         return [pa.field(name, pa.int64() if self._is_coded(one) else KEPT_TYPES[one.type], nullable) for name in names]
 
     def _is_coded(self, one: Aggregate) -> bool:
@@ -83,25 +83,25 @@ class GroupTable:
         of_null = one.of is not None and read.field(one.of).nullable
         return not never_null(one, of_null, bool(self._groups.columns))
 
-    def _result(self, number: int) -> tuple[int, int, int, int, int]:
+    def _result(self, index: int) -> tuple[int, int, int, int, int]:
         """Return what stores and reports an aggregate of values."""
-        one = self._groups.aggregates[number]
+        one = self._groups.aggregates[index]
         assert one.of is not None
         field = self.columns.schema.field(one.of)
         kind = kind_of(one.function, kind_of_sent(field.type))
         sums, count = list[int](), layout.ROWS
         for step, form in kind.kept:
             if step != layout.COUNT or field.nullable or len(kind.kept) == 1:
-                word = self.steps.of(step, self.columns.operand(number if form == LISTED else one.of, form))
+                word = self.steps.of(step, self.columns.operand(index if form == LISTED else one.of, form))
                 count = word if step in (layout.COUNT, layout.VALUES) else count
                 sums.append(word)
         form, cell = kind.kept[0][1], len(self._fields) - 1
-        operand = self.columns.operand(number if form == LISTED else one.of, form)
+        operand = self.columns.operand(index if form == LISTED else one.of, form)
         if form == LISTED:
-            self._lists[number], self._operands[number] = cell, operand
+            self._lists[index], self._operands[index] = cell, operand
         elif self._is_coded(one):
             self._ends.append(TextEnd(cell, operand, one.function == "max"))
-            self._operands[number] = operand
+            self._operands[index] = operand
         elif one.function in VARIANCES:
             floats, root = kind.kept[0][0] == layout.FLOAT_SUM, one.function.startswith("stddev")
             squares = sums[1], sums[2]
@@ -113,17 +113,17 @@ class GroupTable:
         """Return groups without rows. OSError: there is no room."""
         if not self.is_filled:
             return Groups(self.steps, self.results, self.width, most_codes)
-        self._listed = {number: ListedTexts(self._groups.aggregates[number], most_codes) for number in self._lists}
-        joined = [self._joined(number, cell) for number, cell in self._lists.items()]
+        self._listed = {index: ListedTexts(self._groups.aggregates[index], most_codes) for index in self._lists}
+        joined = [self._joined(index, cell) for index, cell in self._lists.items()]
         columns = [*(one.column for one in self._ends), *(one.column for one in joined)]
         texts = {column: Texts(self.columns.stored_texts(column), most_codes) for column in columns}
         filled = Filled(self._ends, self._variances, joined)
         return FilledGroups(self.steps, self.results, self.width, most_codes, len(self._fields), filled, texts)
 
-    def _joined(self, number: int, cell: int) -> JoinedText:
-        one = self._groups.aggregates[number]
+    def _joined(self, index: int, cell: int) -> JoinedText:
+        one = self._groups.aggregates[index]
         assert one.listing is not None
-        return JoinedText(cell, self._operands[number], Joining(one.listing.separator.encode(), most_of(one)), self._listed[number].code)
+        return JoinedText(cell, self._operands[index], Joining(one.listing.separator.encode(), most_of(one)), self._listed[index].code)
 
     @property
     def is_filled(self) -> bool:
@@ -134,21 +134,21 @@ class GroupTable:
         fields = []
         for output in self._groups.outputs:
             if output.kind == AGGREGATE:
-                one = self._groups.aggregates[output.number]
+                one = self._groups.aggregates[output.position]
                 fields.append(pa.field(output.name, SENT_TYPES[one.type], self._may_be_null(one, self.columns.now)))
             elif output.term is not None:
                 fields.append(pa.field(output.name, SENT_TYPES[output.term.kind], is_nullable(output.term, self._is_nullable)))
             else:
-                column = self._groups.columns[output.number]
+                column = self._groups.columns[output.position]
                 fields.append(self.columns.now.field(column.of).with_name(output.name))
         return pa.schema(fields)
 
     def _is_nullable(self, ref: ColumnRef) -> bool:
         """Return whether a column of an expression over groups may be null now."""
-        number = int(ref.column)
+        index = int(ref.column)
         if ref.alias == AGGREGATE:
-            return self._may_be_null(self._groups.aggregates[number], self.columns.now)
-        return bool(self.columns.now.field(self._groups.columns[number].of).nullable)
+            return self._may_be_null(self._groups.aggregates[index], self.columns.now)
+        return bool(self.columns.now.field(self._groups.columns[index].of).nullable)
 
     def follow(self, definitions: Definitions) -> None:
         """Adopt the present definitions of the relations."""
@@ -171,7 +171,7 @@ class GroupTable:
 
     def _bits_shown(self) -> npt.NDArray[np.int64]:
         """int64[width]: the bits of a stored row that its readers see, without aggregates that only HAVING reads."""
-        shown = {field.name for number in self._read(AGGREGATE) for field in self._fields_of(number)}
+        shown = {field.name for index in self._read(AGGREGATE) for field in self._fields_of(index)}
         bits = np.zeros(self.width, np.int64)
         for at, field in enumerate(self._fields):
             if field.name in shown:
@@ -242,7 +242,7 @@ class GroupTable:
         """bool[n]: whether the groups with these reported rows meet HAVING."""
         rows = self.table.of_cells(cells)
         keys = cache(lambda: self.columns.keys(codes, [str(at) for at in range(len(self._groups.columns))]))
-        return self._meet(self._groups.having, rows, lambda number: keys().column(number))
+        return self._meet(self._groups.having, rows, lambda index: keys().column(index))
 
     def plain_conditions(self) -> list[tuple[int, int, int]] | None:
         """HAVING as conditions on the cells of a row, each as in `structures.grouped`; None if some cannot be expressed so."""
@@ -259,8 +259,8 @@ class GroupTable:
         """`key`: returns a grouping column."""
 
         def read(ref: ColumnRef, kind: str) -> pa.Array:
-            number = int(ref.column)
-            return self._shown(rows, number) if ref.alias == AGGREGATE else key(number)
+            index = int(ref.column)
+            return self._shown(rows, index) if ref.alias == AGGREGATE else key(index)
 
         mask = np.ones(rows.num_rows, np.bool_)
         for one in having:
@@ -270,26 +270,26 @@ class GroupTable:
             if isinstance(one, Holds):
                 mask &= holding(one, read, rows.num_rows)
                 continue
-            kind, number = one.column.alias, int(one.column.column)
-            column = self._shown(rows, number) if kind == AGGREGATE else key(number)
+            kind, index = one.column.alias, int(one.column.column)
+            column = self._shown(rows, index) if kind == AGGREGATE else key(index)
             if wide.is_wide(column.type):
                 mask &= _meets(one, column)
             else:
-                mask &= select_mask([one], pa.RecordBatch.from_arrays([kept(column)], [str(number)]))
+                mask &= select_mask([one], pa.RecordBatch.from_arrays([kept(column)], [str(index)]))
         return mask
 
-    def _shown(self, taken: pa.RecordBatch, number: int) -> pa.Array:
+    def _shown(self, taken: pa.RecordBatch, index: int) -> pa.Array:
         """Return an aggregate as it is sent, from its columns."""
-        one = self._groups.aggregates[number]
-        high, wanted = taken.column(str(number)), SENT_TYPES[one.type]
-        if number in self._listed:
-            return texts_at(self._listed[number].domain, wanted, high)
-        if number in self._operands:
-            found = self.columns.texts_at(self._operands[number], high)
+        one = self._groups.aggregates[index]
+        high, wanted = taken.column(str(index)), SENT_TYPES[one.type]
+        if index in self._listed:
+            return texts_at(self._listed[index].domain, wanted, high)
+        if index in self._operands:
+            found = self.columns.texts_at(self._operands[index], high)
             return wide.decoded(found, wanted) if wide.is_wide(wanted) else found
         if not _is_wide(one):
             return sent(high, wanted)
-        words = [np.asarray(column.fill_null(0), np.int64) for column in (taken.column(f"{number} low"), high)]
+        words = [np.asarray(column.fill_null(0), np.int64) for column in (taken.column(f"{index} low"), high)]
         valid = None
         if high.null_count:
             valid = pa.py_buffer(np.packbits(np.asarray(high.is_valid()), bitorder="little"))
@@ -330,17 +330,17 @@ class GroupTable:
 
     @property
     def has_texts(self) -> bool:
-        return self.columns.has_texts or any(number in self._operands for number in self._read(AGGREGATE))
+        return self.columns.has_texts or any(index in self._operands for index in self._read(AGGREGATE))
 
     def text_bytes(self, slots: Combination) -> npt.NDArray[np.int64]:
         """int64[n]: the bytes of text that `with_keys` copies per row."""
         total = self.columns.text_bytes(self._codes(slots[0]))
-        for number in self._read(AGGREGATE):
-            if number in self._operands:
-                (words,), (null,) = self.table.numbers([str(number)], slots[0])
+        for index in self._read(AGGREGATE):
+            if index in self._operands:
+                (words,), (null,) = self.table.numbers([str(index)], slots[0])
                 codes = words if null is None else np.where(null, -1, words)
-                codes, listed = codes.astype(np.int32), self._listed.get(number)
-                own = self.columns.operand_bytes(self._operands[number], codes) if listed is None else bytes_at(listed.domain, codes)
+                codes, listed = codes.astype(np.int32), self._listed.get(index)
+                own = self.columns.operand_bytes(self._operands[index], codes) if listed is None else bytes_at(listed.domain, codes)
                 total = total + own
         grown = [growth(output.term) for output in self._groups.outputs if output.term is not None]
         return total * (1 + sum(times for times, _ in grown)) + sum(more for _, more in grown)
@@ -357,17 +357,17 @@ class GroupTable:
         return len(self._read(GROUP)) > 0
 
     def _read(self, kind: str) -> list[int]:
-        """Return the numbers of the columns of this kind, GROUP or AGGREGATE, that the view's rows read."""
+        """Return the positions of the columns of this kind, GROUP or AGGREGATE, that the view's rows read."""
         found = dict[int, None]()
         for output in self._groups.outputs:
             if output.term is not None:
                 found |= {int(ref.column): None for ref in columns_of(output.term) if ref.alias == kind}
             elif output.kind == kind:
-                found[output.number] = None
+                found[output.position] = None
         return list(found)
 
     def _taken(self, slots: Slots) -> pa.RecordBatch:
-        names = [field.name for number in self._read(AGGREGATE) for field in self._fields_of(number)]
+        names = [field.name for index in self._read(AGGREGATE) for field in self._fields_of(index)]
         return self.table.take(names or [_CODE], slots)
 
     def _rows(self, taken: pa.RecordBatch, keys: pa.RecordBatch | None) -> pa.RecordBatch:
@@ -382,7 +382,7 @@ class GroupTable:
             if output.term is not None:
                 columns.append(evaluated(output.term, column, len(taken)))
             else:
-                columns.append(column(ColumnRef(output.kind, str(output.number))))
+                columns.append(column(ColumnRef(output.kind, str(output.position))))
         return pa.RecordBatch.from_arrays(columns, schema=self.schema)
 
     # lookups

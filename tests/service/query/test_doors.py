@@ -237,7 +237,7 @@ def doors_of_texts(engine: Instance, kind: str) -> list[Callable[[str, Any], Any
 
 def agree(engine: Instance, kind: str, text: str) -> Any:
     """Return what all doors for constants make of a text."""
-    found = {number: read(limits, kind, text) for number, limits in enumerate(doors_of_texts(engine, kind))}
+    found = {index: read(limits, kind, text) for index, limits in enumerate(doors_of_texts(engine, kind))}
     assert len({repr(value) for value in found.values()}) == 1, (kind, text, found)
     value = found[0]
     if kind in _BOUNDED:

@@ -96,7 +96,7 @@ def changed(draw: st.DrawFn, *originals: dict[str, Any]) -> dict[str, Any]:
 @settings(max_examples=400)
 @given(changed(VIEW, SQL, UNION, EXCEPT))
 @example(VIEW | {"from": {"B": "bookings"}})
-@example(VIEW | {"from": {f"a{number}": "bookings" for number in range(9)}})
+@example(VIEW | {"from": {f"a{index}": "bookings" for index in range(9)}})
 @example(VIEW | {"changes": {"retain_rows": 0}})
 @example(VIEW | {"changes": {"retain_bytes": 2**63}})
 @example(VIEW | {"select": []})

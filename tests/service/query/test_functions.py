@@ -31,9 +31,9 @@ SHOWN = {
 
 
 def ours(nodes: list[Node], batch: pa.RecordBatch) -> dict[int, list[Any]]:
-    """The values by number; without those that need too many digits."""
+    """The values by index; without those that need too many digits."""
     found = {}
-    for number, node in enumerate(nodes):
+    for index, node in enumerate(nodes):
         try:
             view = parse_view("v", {"sql": f"SELECT {node.sql} AS x FROM t"}, {"t": T})
         except Problem as problem:
@@ -44,7 +44,7 @@ def ours(nodes: list[Node], batch: pa.RecordBatch) -> dict[int, list[Any]]:
             column = column.view(pa.int64())
         elif pa.types.is_date(column.type):
             column = column.view(pa.int32())
-        found[number] = column.to_pylist()
+        found[index] = column.to_pylist()
     return found
 
 
@@ -56,7 +56,7 @@ def theirs(nodes: dict[int, Node], given: list[dict[str, Any]]) -> dict[int, lis
     script = ["SET client_min_messages = error; DROP SCHEMA IF EXISTS judge CASCADE; CREATE SCHEMA judge; SET search_path = judge;"]
     script += [HELPERS, f"CREATE TABLE t ({columns});", f"INSERT INTO t VALUES {values};"]
     script += ["CREATE TABLE found (number int, id bigint, value text);"]
-    for number, node in nodes.items():
+    for index, node in nodes.items():
         places = {id(one): f"v{at}" for at, one in enumerate(node.nodes())}
         declared = " ".join(f"{places[id(one)]} {IN_POSTGRES[one.step.kind]};" for one in node.nodes())
         body = []
@@ -67,10 +67,10 @@ def theirs(nodes: dict[int, Node], given: list[dict[str, Any]]) -> dict[int, lis
         last = SHOWN.get(node.step.kind, "{0}").replace("{0}", places[id(node)])
         script.append(
             f"DO $do$ DECLARE r record; {declared} BEGIN FOR r IN SELECT * FROM t LOOP {' '.join(body)}"
-            f" INSERT INTO found VALUES ({number}, r.id, ({last})::text); END LOOP; END $do$;"
+            f" INSERT INTO found VALUES ({index}, r.id, ({last})::text); END LOOP; END $do$;"
         )
     script.append("SELECT number, array_to_json(array_agg(value ORDER BY id)) FROM found GROUP BY number;")
-    return {int(number or 0): json.loads(value or "") for number, value in postgres.answers(script)}
+    return {int(index or 0): json.loads(value or "") for index, value in postgres.answers(script)}
 
 
 def same(kind: str, mine: Any, other: str | None) -> bool:
@@ -90,12 +90,12 @@ def check(nodes: list[Node], seed: int) -> int:
     given = rows(random.Random(seed), ROWS)
     batch = pa.RecordBatch.from_pylist(given, schema=T.arrow_schema())
     mine = ours(nodes, batch)
-    other = theirs({number: nodes[number] for number in mine}, given)
+    other = theirs({index: nodes[index] for index in mine}, given)
     wrong = []
-    for number, values in mine.items():
-        for row, (x, y) in enumerate(zip(values, other[number], strict=True)):
-            if not same(nodes[number].step.kind, x, y):
-                wrong.append((nodes[number].sql, x, y, given[row]))
+    for index, values in mine.items():
+        for row, (x, y) in enumerate(zip(values, other[index], strict=True)):
+            if not same(nodes[index].step.kind, x, y):
+                wrong.append((nodes[index].sql, x, y, given[row]))
                 break
     assert not wrong, f"seed {seed}: {len(wrong)} of {len(mine)}: " + "\n".join(map(str, wrong[:40]))
     return len(mine) * ROWS
@@ -112,9 +112,9 @@ def in_duckdb(nodes: list[Node], batch: pa.RecordBatch) -> dict[int, list[str | 
     found = {}
     with connected() as connection:
         connection.register("sent", pa.Table.from_batches([sent_batch(batch, T.sent_schema())]))
-        for number, node in enumerate(nodes):
+        for index, node in enumerate(nodes):
             value = shown.get(node.step.kind, "{0}").replace("{0}", tried(node))
-            found[number] = [one for (one,) in connection.sql(f"SELECT ({value})::text FROM sent ORDER BY id").fetchall()]
+            found[index] = [one for (one,) in connection.sql(f"SELECT ({value})::text FROM sent ORDER BY id").fetchall()]
     return found
 
 
@@ -130,10 +130,10 @@ def test_against_duckdb() -> None:
     nodes += [drawn(rng, rng.choice(KINDS), 2, IN_DUCKDB) for _ in range(200)]
     mine, other = ours(nodes, batch), in_duckdb(nodes, batch)
     wrong = []
-    for number, values in mine.items():
-        pairs = list(zip(values, other[number], strict=True))
-        kind = nodes[number].step.kind
-        wrong += [(nodes[number].sql, *pair, row) for pair, row in zip(pairs, given, strict=True) if not same(kind, *pair)][:1]
+    for index, values in mine.items():
+        pairs = list(zip(values, other[index], strict=True))
+        kind = nodes[index].step.kind
+        wrong += [(nodes[index].sql, *pair, row) for pair, row in zip(pairs, given, strict=True) if not same(kind, *pair)][:1]
     assert not wrong, f"{len(wrong)} of {len(mine)}: " + "\n".join(map(str, wrong[:40]))
     assert len(mine) > 0.9 * len(nodes) > 400
 

@@ -60,5 +60,5 @@ def test_a_part_knows_the_columns_that_using_makes_one() -> None:
 def test_a_long_list_of_relations_is_refused_before_its_scopes_are_made(monkeypatch: pytest.MonkeyPatch) -> None:
     """Seen: 5,000 of them took 14 s, for which all other definitions waited."""
     monkeypatch.setattr(Scope, "without", None)
-    problem = refused(f"SELECT x0.id FROM {', '.join(f'l x{number}' for number in range(5000))}", RELATIONS)
+    problem = refused(f"SELECT x0.id FROM {', '.join(f'l x{index}' for index in range(5000))}", RELATIONS)
     assert "a join of 5000 relations is not supported: a view joins at most 8" in problem.detail

@@ -33,7 +33,7 @@ def _of(alias: int, column: str) -> Any:
 def _grouped(name: str, group: list[str], aggregates: list[tuple[str, str]], **more: Any) -> GroupedView:
     """A join of x and y; aggregates: (function, column or *)."""
     wanted = [(function, None if of == "*" else _of("xyz".index(of[0]), of[2:])) for function, of in aggregates]
-    emitted = [{function: of, "as": f"c{number}"} for number, (function, of) in enumerate(aggregates)]
+    emitted = [{function: of, "as": f"c{index}"} for index, (function, of) in enumerate(aggregates)]
     columns = [_of("xyz".index(of[0]), of[2:]) for of in group]
     definition = {"group": [f"{of} as {of[2:]}" for of in group], "aggregate": emitted}
     having = more.pop("having", None)

@@ -35,7 +35,7 @@ def _of(alias: int, column: str) -> Any:
 
 
 def _aggregate(*named: tuple[str, str]) -> list[dict[str, str]]:
-    return [{function: of, "as": f"{function}_{number}"} for number, (function, of) in enumerate(named)]
+    return [{function: of, "as": f"{function}_{index}"} for index, (function, of) in enumerate(named)]
 
 
 def _hour(*rows: Any) -> int:
@@ -140,7 +140,7 @@ def _grouped(name: str, view: TwinView) -> GroupedView:
 def _distinct(view: TwinView, aliases: int) -> GroupedView:
     """A join's different rows of its first aliases, each with the whole key: planned as EXISTS, where the others hang on one of these."""
     columns = [(at, column) for at, (_, name) in enumerate(view.aliases[:aliases]) for column in (*KEYS[name], "room")]
-    select = [f"{view.aliases[at][0]}.{column} as c{number}" for number, (at, column) in enumerate(columns)]
+    select = [f"{view.aliases[at][0]}.{column} as c{index}" for index, (at, column) in enumerate(columns)]
     return GroupedView(view, {"select": select, "distinct": True}, [_of(at, column) for at, column in columns], [])
 
 

@@ -107,16 +107,16 @@ def test_nulls_that_a_column_comes_to_have_stand_where_postgresql_has_them(tmp_p
     engine.put_relation("r", definition)
     ways = {"DESC": 0, "ASC": 9, "DESC NULLS LAST": 9, "ASC NULLS FIRST": 0}
     for name in _ORDERED:
-        for number, way in enumerate(ways):
+        for index, way in enumerate(ways):
             sql = f"SELECT id AS id FROM r QUALIFY ROW_NUMBER() OVER (ORDER BY {name} {way}) <= 1"
-            assert engine.put_view(f"{name}{number}", {"sql": sql}, wait=60)[1] == "created"
+            assert engine.put_view(f"{name}{index}", {"sql": sql}, wait=60)[1] == "created"
     engine.apply(to_batch([("r", UPSERT, {"id": 1} | _EXTREMES)], {"r": definition}))
     engine.patch_relation("r", RelationPatch.model_validate({"nullable": list(_ORDERED)}))
     engine.apply(to_batch([("r", UPSERT, {"id": 2} | dict.fromkeys(_ORDERED))], {"r": engine.relations["r"].definition}))
     for _ in range(2):
         for name in _ORDERED:
-            for number, position in enumerate(ways.values()):
-                assert read_all(open_rows(engine.readers, f"{name}{number}")) == Counter([(1 if position else 2,)]), (name, number)
+            for index, position in enumerate(ways.values()):
+                assert read_all(open_rows(engine.readers, f"{name}{index}")) == Counter([(1 if position else 2,)]), (name, index)
         compare_with_brute_force(engine)
         check(engine)
         engine.close()

@@ -134,7 +134,7 @@ def test_duckdb_lists_the_same(tmp_path: Path, seed: int, count: int, monkeypatc
     for name, definition in DEFINITIONS.items():
         engine.put_relation(name, definition)
     engine.apply(to_batch(rows.changes(30)))
-    views = {f"v{number}": Lists(rng) for number in range(count)}
+    views = {f"v{index}": Lists(rng) for index in range(count)}
     for name, one in views.items():
         engine.put_view(name, {"sql": one.text}, wait=60)
     added = [Added(engine, name) for name in views]
@@ -247,7 +247,7 @@ def test_postgresql_lists_the_same(tmp_path: Path) -> None:
     ]
     engine.apply(noted(*rows))
     statements = list[str]()
-    for number in range(40):
+    for index in range(40):
         value = rng.choice(("note", "upper(note)", "id::text", "note || id::text"))
         distinct = rng.random() < 0.3
         order = value if distinct else f"{rng.choice(('note', 'at', 'at * -1', 'id % 7', 'length(note)'))}{rng.choice(('', ' DESC'))}, id"
@@ -255,20 +255,20 @@ def test_postgresql_lists_the_same(tmp_path: Path) -> None:
         separator = rng.choice(("', '", "''", "NULL"))
         behind = rng.choice(("", "", " FILTER (WHERE at > 1)", " FILTER (WHERE note IS NOT NULL)"))
         of = f"{'DISTINCT ' * distinct}{value}"
-        made = f"string_agg({of}, {separator} ORDER BY {order})" if number % 2 else f"array_agg({of} ORDER BY {order})"
+        made = f"string_agg({of}, {separator} ORDER BY {order})" if index % 2 else f"array_agg({of} ORDER BY {order})"
         statements.append(f"SELECT room, {made}{behind} AS x FROM notes GROUP BY room HAVING count(*) > 1")
     texts = ", ".join("(" + ", ".join(map(_in_sql, row[:4])) + ")" for row in rows)
     script = ["CREATE TEMP TABLE notes (id bigint, room bigint, note text, at double precision);", f"INSERT INTO notes VALUES {texts};"]
-    for number, text in enumerate(statements):
-        engine.put_view(f"v{number}", {"sql": text}, wait=60)
-    script.append(" UNION ALL ".join(f"SELECT {number}, to_json(s)::text FROM ({text}) s" for number, text in enumerate(statements)) + ";")
-    theirs: dict[int, list[Any]] = {number: [] for number in range(len(statements))}
-    for number, row in postgres.answers(script):
-        assert number is not None and row is not None
-        theirs[int(number)].append(json.loads(row))
-    for number, text in enumerate(statements):
-        ours = [{"room": row["room"], "x": plain(row["x"])} for row in rows_of(engine, f"v{number}")]
-        assert sorted(ours, key=repr) == sorted(theirs[number], key=repr), text
+    for index, text in enumerate(statements):
+        engine.put_view(f"v{index}", {"sql": text}, wait=60)
+    script.append(" UNION ALL ".join(f"SELECT {index}, to_json(s)::text FROM ({text}) s" for index, text in enumerate(statements)) + ";")
+    theirs: dict[int, list[Any]] = {index: [] for index in range(len(statements))}
+    for index, row in postgres.answers(script):
+        assert index is not None and row is not None
+        theirs[int(index)].append(json.loads(row))
+    for index, text in enumerate(statements):
+        ours = [{"room": row["room"], "x": plain(row["x"])} for row in rows_of(engine, f"v{index}")]
+        assert sorted(ours, key=repr) == sorted(theirs[index], key=repr), text
     engine.close()
 
 
