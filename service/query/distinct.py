@@ -12,10 +12,8 @@ from typing import Any
 
 from livejoin.wire.schema import RelationDefinition
 from service.query.conditions import ColumnRef
-from service.query.model import GROUP, Comparison, GroupOutput, Output, Query, Subquery
+from service.query.model import GROUP, PAIRS, Comparison, GroupOutput, Output, Query, Subquery
 from service.query.subqueries import oriented
-
-_PAIRS = ("equal", "overlaps", "less", "at_most", "not_equal", "shifted")
 
 
 def as_exists(query: Query, relations: Mapping[str, RelationDefinition]) -> Query | None:
@@ -53,7 +51,7 @@ def _columns(query: Query) -> tuple[Output, ...] | None:
 
 def _linked(query: Query) -> Iterator[tuple[str, str]]:
     """Yield the pairs of aliases that a condition compares."""
-    yield from (_aliases(one) for field in _PAIRS for one in getattr(query, field))
+    yield from (_aliases(one) for field in PAIRS for one in getattr(query, field))
     yield from query.cross
 
 
@@ -80,7 +78,7 @@ def _pieces(query: Query, aliases: Collection[str]) -> Iterator[set[str]]:
 def _restricted(query: Query, names: Collection[str]) -> Query:
     """Return the query restricted to these aliases and the conditions on them alone."""
     fields: dict[str, Any] = {
-        field: tuple(one for one in getattr(query, field) if {*_aliases(one)} <= set(names)) for field in _PAIRS
+        field: tuple(one for one in getattr(query, field) if {*_aliases(one)} <= set(names)) for field in PAIRS
     }
     return replace(
         query,

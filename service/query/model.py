@@ -178,6 +178,7 @@ LISTS = ("string_agg", "array_agg")
 MOST_LISTED = 1 << 16  # bytes of a list of values, and values in it
 AGGREGATE_FUNCTIONS: tuple[AggregateFunction, ...] = get_args(AggregateFunction)
 TruncUnit = Literal["hour", "day", "week", "month", "quarter", "year"]
+PAIRS = ("equal", "overlaps", "less", "at_most", "not_equal", "shifted")  # the fields of `Query` that compare two aliases
 GROUP, AGGREGATE, COMPUTED, STRETCH_END = "group", "aggregate", "computed", "stretch"
 
 

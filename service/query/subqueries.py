@@ -17,7 +17,7 @@ from service.query.assembly import Draft, Options, SubqueryDraft, assemble, chec
 from service.query.conditions import ColumnRef, Condition, Either, Filter, Holds, IntervalRef
 from service.query.filters import on_nulls, ordered
 from service.query.latest import settled
-from service.query.model import MAX_ALIASES, Comparison, Query, Subquery, SubqueryKind
+from service.query.model import MAX_ALIASES, PAIRS, Comparison, Query, Subquery, SubqueryKind
 from service.query.scope import Scope
 from service.query.stretches import finish, of_groups, take
 from service.query.written import written
@@ -344,7 +344,6 @@ def _renamed(join: Query, names: Mapping[str, str]) -> Query:
             return value.of(names.get(value.alias, value.alias))
         return tuple(map(named, value)) if isinstance(value, tuple) else names.get(value, value)
 
-    fields = ("equal", "overlaps", "less", "at_most", "not_equal", "shifted", "cross", "filters")
-    renamed = {field: named(getattr(join, field)) for field in fields}
+    renamed = {field: named(getattr(join, field)) for field in (*PAIRS, "cross", "filters")}
     aliases = tuple((names.get(alias, alias), relation) for alias, relation in join.aliases)
     return replace(join, aliases=aliases, **renamed)

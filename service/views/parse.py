@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import copy
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import asdict, replace
+from functools import cache
 from typing import Any, NamedTuple
 
 from sqlglot import exp
@@ -124,7 +125,14 @@ def parse_view(
 def _catalogue(
     relations: Mapping[str, RelationDefinition], views: Mapping[str, ViewSource], nameable: Mapping[str, RelationDefinition] | None = None
 ) -> Catalogue:
-    return Catalogue(relations, {name: one.tree for name, one in views.items()}, relations if nameable is None else nameable)
+    trees = {name: _copies_of(one.tree) for name, one in views.items()}
+    return Catalogue(relations, trees, relations if nameable is None else nameable)
+
+
+def _copies_of(tree: Callable[[], exp.Expr]) -> Callable[[], exp.Expr]:
+    """Return what gives copies of this tree, which is read once: a definition may name a view several times, at each level."""
+    once = cache(tree)
+    return lambda: once().copy()
 
 
 def _planned(query: Query, relations: Mapping[str, RelationDefinition], counted: Counted | None) -> tuple[Query, Query, Plan]:

@@ -20,7 +20,7 @@ from service.planning.meets import Relations
 from service.planning.plans.plan import CountedJoin, InnerJoin, Outer, Plan, first_notes, names, outputs_on
 from service.planning.plans.product import components
 from service.query.filters import ordered
-from service.query.model import GUARANTEES, MAX_ALIASES, AntiJoin, Query, Subquery
+from service.query.model import GUARANTEES, MAX_ALIASES, PAIRS, AntiJoin, Query, Subquery
 from service.query.subqueries import oriented
 
 Plans = Callable[[Query, Relations], list[Plan]]
@@ -163,9 +163,6 @@ def _tests(query: Query, subqueries: Sequence[Subquery], matched: Matched) -> di
     return found
 
 
-_PAIRS = ("equal", "overlaps", "less", "at_most", "not_equal", "shifted")
-
-
 def _kept(query: Query, subqueries: Sequence[Subquery], matched: Matched, tests: Mapping[str, tuple[tuple[int, bool], ...]]) -> InnerJoin:
     """The join of the rows that have these subqueries. A tested alias stands for a separate relation: the rows that pass."""
     there = _aliases(query, subqueries, matched)
@@ -179,7 +176,7 @@ def _kept(query: Query, subqueries: Sequence[Subquery], matched: Matched, tests:
         cross=tuple(sorted({one for join in joins for one in join.cross})),
         never=core.never or any(join.never for join in joins),
         outputs=outputs_on(query.outputs, there), algorithm="auto", guarantee="best-effort",
-        **{field: tuple(sorted({pair for join in joins for pair in getattr(join, field)})) for field in _PAIRS},  # type: ignore[arg-type]
+        **{field: tuple(sorted({pair for join in joins for pair in getattr(join, field)})) for field in PAIRS},  # type: ignore[arg-type]
     )  # fmt: skip
     made = oriented(made)
     positions = tuple(at for at, (alias, _) in enumerate(query.aliases) if alias in there)

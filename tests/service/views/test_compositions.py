@@ -16,6 +16,7 @@ from livejoin.wire.schema import parse_relation
 from service.errors import Problem
 from service.instance import Instance
 from service.reading.cursors import open_rows
+from service.views import parse
 from service.views.parse import parse_view
 from tests.service import postgres
 from tests.service.running import opened
@@ -153,3 +154,12 @@ def test_messages_do_not_name_what_only_the_view_reads(engine: Instance) -> None
             parse_view("w", {"sql": one}, definitions, views=engine.view_sources, nameable={})
         except Problem as problem:
             assert "there are id, k, v, s, e" not in str(problem.detail)
+
+
+def test_a_view_named_several_times_is_read_once(engine: Instance, monkeypatch: pytest.MonkeyPatch) -> None:
+    engine.put_view("p", {"sql": "SELECT id, k FROM a WHERE v > 0"}, wait=60)
+    read, tree_of = list[Any](), parse.tree_of
+    monkeypatch.setattr(parse, "tree_of", lambda form, *given: read.append(form) or tree_of(form, *given))
+    engine.put_view("w", {"sql": "SELECT x.id, y.id AS other FROM p x JOIN p y ON x.k = y.k WHERE y.id > 1"}, wait=60)
+    assert len(read) == 1
+    assert rows_of(engine, "w") == [(0, 5), (1, 2), (2, 2), (4, 4), (5, 5)]
