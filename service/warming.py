@@ -22,7 +22,9 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable, Collection
-from typing import Any
+from math import inf
+from time import monotonic
+from typing import Any, TextIO
 
 from llvmlite.binding import get_host_cpu_features
 
@@ -33,6 +35,7 @@ EVERY_BATCH = ("rows", "core", "pages")  # rooms: those of the tables
 _CHILDREN = 2  # of the compiling process, at once
 _IN_HAND = _CHILDREN + 1  # kernels: with one more than its children have, it always has an order to read, and so checks for failed children
 _LOWEST = 19  # priority, as for `nice`
+_PAUSE = 10.0  # seconds between two lines in a log
 _COMPILE = "compile"
 _COMMAND = (sys.executable, "-m", "service.warming", _COMPILE)
 
@@ -247,6 +250,19 @@ def _compile_on_demand() -> None:
         children -= _reap(children, True)
 
 
+class Line:
+    """Tells on a stream how far `warm` is: in one line of a terminal, elsewhere in a line every ten seconds and one at the end."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream, self._said = stream, -inf
+
+    def __call__(self, done: int, total: int) -> None:
+        text, is_over, terminal = f"compiling kernels (once, some two minutes): {done} of {total}", done == total, self._stream.isatty()
+        if terminal or is_over or monotonic() - self._said >= _PAUSE:
+            self._said = monotonic()
+            print(f"\r{text}" if terminal else text, end="" if terminal and not is_over else "\n", file=self._stream, flush=True)
+
+
 def _reap(children: int, wait: bool) -> int:
     """Return how many children have ended; at least one if `wait`. This process ends if one failed."""
     ended = 0
@@ -264,5 +280,4 @@ if __name__ == "__main__":
     if sys.argv[1:] == [_COMPILE]:
         _compile_on_demand()
     else:
-        words = "compiling kernels (once, some two minutes)"
-        warm(lambda done, total: print(f"\r{words}: {done} of {total}", end="" if done < total else "\n", flush=True))
+        warm(Line(sys.stderr))

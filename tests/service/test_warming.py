@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import io
 import threading
 import time
 
@@ -67,3 +68,21 @@ def test_nothing_is_loaded_that_is_not_compiled(monkeypatch: pytest.MonkeyPatch)
     with pytest.raises(warming.Unusable, match="the service ends"):
         kernels.load({"interval"})
     assert not loaded
+
+
+def test_a_log_has_a_line_every_ten_seconds(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Terminal(io.StringIO):
+        def isatty(self) -> bool:
+            return True
+
+    now = 100.0
+    monkeypatch.setattr(warming, "monotonic", lambda: now)
+    terminal, log = Terminal(), io.StringIO()
+    lines = warming.Line(terminal), warming.Line(log)
+    for done in range(1, 31):
+        now += 1
+        for line in lines:
+            line(done, 30)
+    words = "compiling kernels (once, some two minutes):"
+    assert log.getvalue() == "".join(f"{words} {done} of 30\n" for done in (1, 11, 21, 30))
+    assert terminal.getvalue() == "".join(f"\r{words} {done} of 30" for done in range(1, 31)) + "\n"
