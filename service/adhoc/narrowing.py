@@ -48,7 +48,7 @@ _NONE: tuple[Any, str | None] = (None, None)
 def of_view(table: QueriedTable, view: LiveView) -> NeededPart:
     """Return a part of the view that has all rows that the query can need."""
     conditions = list(_conditions(table))
-    if not conditions or view.view.query.branches or isinstance(view.shown, KeyStretches):
+    if not conditions or view.view.query.branches or view.view.query.united or isinstance(view.shown, KeyStretches):
         return EVERYTHING
     if isinstance(view.shown, GroupTable):
         return NeededPart(point=_group(view, conditions))

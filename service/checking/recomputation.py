@@ -68,6 +68,9 @@ def recompute(
         return
     if query.never:
         return
+    if query.united:
+        yield from _united(query, definitions, tables)
+        return
     if query.branches:
         yield from _distinct(query, definitions, tables)
         return
@@ -139,6 +142,20 @@ def _distinct(
         found.append(grouped.filter(pc.equal(grouped.column("_max"), 0)).select(names))
     for rows in pa.concat_tables(found).group_by(names).aggregate([]).to_batches(BLOCK):
         yield beside(rows, rows)
+
+
+def _united(query: Query, definitions: Mapping[str, RelationDefinition], tables: Mapping[str, pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Yield the rows of each SELECT of UNION ALL, with nulls in the keys of the others' aliases."""
+    types = [definitions[relation].arrow_schema().field(name).type for _, relation in query.aliases for name in definitions[relation].key]
+    before = 0
+    for one in query.united:
+        keys = _keys(one.aliases, definitions)
+        for rows in recompute(one, definitions, tables):
+            columns = [pa.nulls(len(rows), type_) for type_ in types]
+            columns[before : before + keys] = rows.columns[:keys]
+            columns += rows.columns[keys:]
+            yield pa.RecordBatch.from_arrays(columns, [str(i) for i in range(len(columns))])
+        before += keys
 
 
 Parts = Mapping[str, pa.RecordBatch]

@@ -38,6 +38,8 @@ class _KnownConditions(NamedTuple):
 
 def carried(query: Query) -> Query:
     """Return the query with the filters that follow from its equalities."""
+    if query.united:
+        return replace(query, united=tuple(map(carried, query.united)))
     needed = [subquery.join for subquery in query.subqueries if subquery.kind in _NEEDED]
     core = _KnownConditions(
         query.equal + tuple(pair for join in needed for pair in join.equal),

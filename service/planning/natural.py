@@ -23,7 +23,7 @@ def natural_json(query: Query, relations: Relations, counts: Counts | None) -> d
     join_tree          its edges: two aliases and the variables that both have; None: cyclic, or a product
     agm                as `agm_json`
     """
-    if query.branches or query.subqueries or not is_natural(query, relations):
+    if query.branches or query.united or query.subqueries or not is_natural(query, relations):
         return None
     graph, relations = hypergraph(query), query.defined(relations)
     names = _variables(query, graph)

@@ -89,6 +89,8 @@ def plan(query: Query, relations: Relations, counted: Counted | None = None) -> 
     relations = query.defined(relations)
     if query.stretches is not None:
         return gaps.make(query, relations)
+    if query.united:
+        return product.union_all(query, lambda one: plan(one, relations, counted))
     if query.groups is not None:
         return _of_groups(query, relations, counted)
     best = _best(query, relations)
@@ -131,7 +133,7 @@ def _best(query: Query, relations: Relations) -> Plan:
 def alternatives(query: Query, relations: Relations, counted: Counted | None = None) -> list[Plan]:
     """The plans of the other implemented algorithms that are correct for the query."""
     relations = query.defined(relations)
-    if query.stretches is not None:
+    if query.stretches is not None or query.united:
         return []
     if query.groups is not None:
         found, core = counting.make(query, relations), groups.core_of(query)

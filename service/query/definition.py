@@ -19,7 +19,8 @@ from livejoin.wire.schema import RelationDefinition
 from service.errors import Problem, unsupported
 from service.query.assembly import Draft, Options
 from service.query.conditions import ColumnRef, Condition, Filter
-from service.query.forms import JsonForm, LatestRows, OfExpression, SqlView, as_json, bad
+from service.query.form_checks import as_json, bad
+from service.query.forms import JsonForm, LatestRows, OfExpression, SqlView
 from service.query.latest import as_of_alone
 from service.query.naming import told_apart
 from service.query.scope import Scope
@@ -89,11 +90,11 @@ def _refusing_depth() -> Iterator[None]:
 
 
 def _query(form: Any, at: str, known: Catalogue) -> exp.Expr:
-    """`form`: an object with "from", "union" or "except"; `at`: its path with a dot behind, "" for the definition itself."""
-    for field, operation in (("union", exp.Union), ("except", exp.Except)):
+    """`form`: an object with "from", "union", "union_all" or "except"; `at`: its path with a dot behind, "" for the definition itself."""
+    for field, operation in (("union", exp.Union), ("union_all", exp.Union), ("except", exp.Except)):
         if field in form:
             inputs = [_query(side, f"{at}{field}.{index}.", known) for index, side in enumerate(form[field])]
-            return reduce(lambda left, right: operation(this=left, expression=right, distinct=True), inputs)
+            return reduce(lambda left, right: operation(this=left, expression=right, distinct=field != "union_all"), inputs)
     return _select(form, at, known)
 
 

@@ -1,18 +1,22 @@
-"""Validate a definition in JSON against its form: its errors in words."""
+"""What the forms of JSON have in common: objects with declared fields, choices among them, and errors in words."""
 
 from __future__ import annotations
 
-from typing import Any, TypeVar
+from collections.abc import Callable
+from typing import Any, ClassVar, TypeVar
 
-from pydantic import BaseModel, ValidationError
-from pydantic_core import ErrorDetails
+import orjson
+from pydantic import BaseModel, ConfigDict, Discriminator, ValidationError, model_validator
+from pydantic_core import ErrorDetails, PydanticCustomError
 
 from livejoin.wire.errors import cut
 from livejoin.wire.wording import wording
-from service.errors import MOST_COMPLAINTS
-from service.query.forms import COMPARISON, KINDS, ExceptView, JsonForm, JsonView, SqlView, UnionView, as_json, bad
+from service.errors import MOST_COMPLAINTS, Problem
 
 T = TypeVar("T", bound=BaseModel)
+
+KINDS = ("equal", "overlaps", "at_most", "less", "not_equal", "within", "cross", "as_of")
+COMPARISON = ""  # a tag that is not part of the path in an error
 
 _HINTS = {
     "from": 'an object of aliases and relations, as {"b": "bookings"}',
@@ -25,19 +29,54 @@ _HINTS = {
 }
 
 
-def check_form(data: dict[str, Any]) -> SqlView | JsonForm:
-    """Return the definition, validated. Problem `bad-definition`: where the first error is, what is wrong, and the value there; all of
-    them in `complaints`, if there are several."""
-    forms: dict[str, type[SqlView | JsonForm]] = {"sql": SqlView, "union": UnionView, "except": ExceptView}
-    form = next((form for field, form in forms.items() if field in data), JsonView)
-    if form is JsonView and "from" not in data:
-        has = f"this one has {cut(', '.join(data))}" if data else "this one is empty"
-        raise bad(f'a view\'s definition has sql, a SELECT, or from, an object of aliases and relations, as {{"b": "bookings"}}; {has}')
-    return checked(form, data)
+def bad(detail: str) -> Problem:
+    return Problem("bad-definition", detail)
+
+
+def as_json(value: Any) -> str:
+    """Return a part of a definition as its author wrote it, shortened."""
+    try:
+        text = orjson.dumps(value).decode()
+    except TypeError:  # too deeply nested
+        return "…"
+    return text if len(text) <= 200 else text[:200] + "…"
+
+
+class Form(BaseModel):
+    """An object with the declared fields and no others. `what` is its name in error messages."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, defer_build=True)
+    what: ClassVar[str]
+
+    @model_validator(mode="before")
+    @classmethod
+    def _check_fields(cls, data: Any) -> Any:
+        known = [field.alias or name for name, field in cls.model_fields.items()]
+        unknown = [field for field in data if field not in known] if isinstance(data, dict) else []
+        if unknown:
+            text = f"{cls.what} has no field {cut(', '.join(unknown))}; its fields are {', '.join(known)}"
+            raise PydanticCustomError("fields", "{text}", {"text": text})
+        return data
+
+
+def one_of(choose: Callable[[Any], str | None], expected: str) -> Discriminator:
+    """Return the discriminator that determines the form of an object by `choose`; None: no form, and the error says what was expected."""
+    return Discriminator(choose, custom_error_type="form", custom_error_message="{expected}", custom_error_context={"expected": expected})
+
+
+def by_field(*names: str) -> Callable[[Any], str | None]:
+    """Return a function that chooses by the only one of these fields that an object has."""
+
+    def choose(data: Any) -> str | None:
+        found = [name for name in names if name in data] if isinstance(data, dict) else []
+        return found[0] if len(found) == 1 else None
+
+    return choose
 
 
 def checked(form: type[T], data: Any) -> T:
-    """Return the data, validated against `form`. Problem `bad-definition`, as in `check_form`."""
+    """Return the data, validated against `form`. Problem `bad-definition`: where the first error is, what is wrong, and the value there;
+    all of them in `complaints`, if there are several."""
     try:
         return form.model_validate(data)
     except ValidationError as error:

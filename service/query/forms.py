@@ -3,16 +3,13 @@ definitions; the OpenAPI document shows the schemas of the same models."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, Any, Literal
 
-import orjson
-from pydantic import AfterValidator, BaseModel, ConfigDict, Discriminator, Field, Tag, model_validator
-from pydantic_core import PydanticCustomError
+from pydantic import AfterValidator, Field, Tag, model_validator
 
 from livejoin.wire.errors import cut
 from livejoin.wire.schema import NAME
-from service.errors import Problem
+from service.query.form_checks import COMPARISON, KINDS, Form, as_json, bad, by_field, checked, one_of
 from service.query.model import (
     AGGREGATE_FUNCTIONS,
     MAX_ALIASES,
@@ -26,51 +23,6 @@ from service.query.model import (
 from service.query.terms import Unit
 
 Operator = Literal["=", "!=", "<", "<=", ">", ">=", "in", "is_null", "not_null", "like"]
-
-
-def bad(detail: str) -> Problem:
-    return Problem("bad-definition", detail)
-
-
-def as_json(value: Any) -> str:
-    """Return a part of a definition as its author wrote it, shortened."""
-    try:
-        text = orjson.dumps(value).decode()
-    except TypeError:  # too deeply nested
-        return "…"
-    return text if len(text) <= 200 else text[:200] + "…"
-
-
-class Form(BaseModel):
-    """An object with the declared fields and no others. `what` is its name in error messages."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, defer_build=True)
-    what: ClassVar[str]
-
-    @model_validator(mode="before")
-    @classmethod
-    def _check_fields(cls, data: Any) -> Any:
-        known = [field.alias or name for name, field in cls.model_fields.items()]
-        unknown = [field for field in data if field not in known] if isinstance(data, dict) else []
-        if unknown:
-            text = f"{cls.what} has no field {cut(', '.join(unknown))}; its fields are {', '.join(known)}"
-            raise PydanticCustomError("fields", "{text}", {"text": text})
-        return data
-
-
-def one_of(choose: Callable[[Any], str | None], expected: str) -> Discriminator:
-    """Return the discriminator that determines the form of an object by `choose`; None: no form, and the error says what was expected."""
-    return Discriminator(choose, custom_error_type="form", custom_error_message="{expected}", custom_error_context={"expected": expected})
-
-
-def by_field(*names: str) -> Callable[[Any], str | None]:
-    """Return a function that chooses by the only one of these fields that an object has."""
-
-    def choose(data: Any) -> str | None:
-        found = [name for name in names if name in data] if isinstance(data, dict) else []
-        return found[0] if len(found) == 1 else None
-
-    return choose
 
 
 Pair = Annotated[list[str], Field(min_length=2, max_length=2)]
@@ -162,7 +114,6 @@ class IsAsOf(Form):
     as_of: list[str] = Field(min_length=3, max_length=3, description="a column, `<`, `<=`, `>` or `>=`, a column of the other alias")
 
 
-KINDS = ("equal", "overlaps", "at_most", "less", "not_equal", "within", "cross", "as_of")
 Condition = Annotated[
     Annotated[Equal, Tag("equal")] | Annotated[Overlaps, Tag("overlaps")] | Annotated[AtMost, Tag("at_most")]
     | Annotated[Less, Tag("less")] | Annotated[NotEqual, Tag("not_equal")] | Annotated[Within, Tag("within")]
@@ -214,7 +165,6 @@ def _entry(data: Any) -> str | None:
     return by_field("column", "expression", "or", "and", "not")(data)
 
 
-COMPARISON = ""  # not part of the path in an error
 Entry = Annotated[
     Annotated[Where, Tag(COMPARISON)] | Annotated[Holding, Tag("expression")]
     | Annotated[Or, Tag("or")] | Annotated[And, Tag("and")] | Annotated[Not, Tag("not")],
@@ -432,9 +382,9 @@ class SubqueryForm(Form):
 
 
 class Select(Form):
-    """One operand of `union` or `except`: a join of relations, its filters and its columns."""
+    """One operand of `union`, `union_all` or `except`: a join of relations, its filters and its columns."""
 
-    what = "an entry of union or except"
+    what = "an entry of union, union_all or except"
     aliases: Aliases
     join: list[Condition] = Field([], description="the conditions between aliases, all of which must hold")
     where: Filters = []
@@ -488,10 +438,29 @@ class UnionView(Union, _Options):
     what = 'a view\'s definition with "union"'
 
 
+class UnionAllView(_Options):
+    """A view that has the rows of all SELECTs side by side."""
+
+    what = 'a view\'s definition with "union_all"'
+    union_all: list[Select] = Field(min_length=2, max_length=64, description="the SELECTs, with equal numbers and types of columns")
+
+
 class ExceptView(Except, _Options):
     """A view that has the distinct rows of the first operand that the second one does not have."""
 
     what = 'a view\'s definition with "except"'
 
 
-JsonForm = JsonView | UnionView | ExceptView
+JsonForm = JsonView | UnionView | UnionAllView | ExceptView
+
+
+def check_form(data: dict[str, Any]) -> SqlView | JsonForm:
+    """Return the definition, validated. Problem `bad-definition`, as in `checked`."""
+    forms: dict[str, type[SqlView | JsonForm]] = {
+        "sql": SqlView, "union": UnionView, "union_all": UnionAllView, "except": ExceptView,
+    }  # fmt: skip
+    form = next((form for field, form in forms.items() if field in data), JsonView)
+    if form is JsonView and "from" not in data:
+        has = f"this one has {cut(', '.join(data))}" if data else "this one is empty"
+        raise bad(f'a view\'s definition has sql, a SELECT, or from, an object of aliases and relations, as {{"b": "bookings"}}; {has}')
+    return checked(form, data)

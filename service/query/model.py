@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Literal, NamedTuple, get_args
+from itertools import chain
+from typing import Any, Literal, NamedTuple, get_args
 
 from livejoin.wire.schema import RelationDefinition
 from service.query.computed import ComputedColumn, with_computed
@@ -338,6 +339,8 @@ class Query:
     never       some condition is never true (x = NULL): the view is always empty
     absent      the NOT EXISTS groups and the right sides of EXCEPT, whose aliases are not among the others
     branches    with UNION or EXCEPT, the SELECTs except right sides: a row is one that some of them select, without duplicates
+    united      with UNION ALL, the SELECTs, over aliases of their own: a row is one of any of them. The conditions are theirs, and the
+                outputs are those of all of them
     subqueries       EXISTS, LEFT and FULL JOIN, and NOT EXISTS with conditions other than equality; one may be attached to an earlier
                 optional one. The conditions and filters of a subquery are its own: those above are on the other aliases
     groups      the grouping of the rows
@@ -378,6 +381,7 @@ class Query:
     computed: tuple[ComputedColumn, ...] = ()
     outer_filters: tuple[Condition, ...] = ()
     across: tuple[Across, ...] = ()
+    united: tuple[Query, ...] = ()
 
     @property
     def values(self) -> tuple[ColumnRef, ...]:
@@ -418,6 +422,8 @@ class Query:
     @property
     def optional(self) -> frozenset[str]:
         """The aliases that a row may lack."""
+        if self.united:
+            return frozenset(alias for alias, _ in self.aliases)
         found = {alias for subquery in self.subqueries if subquery.is_shown for alias, _ in subquery.own}
         found |= {self.as_of.of.alias} if self.as_of is not None and self.as_of.optional else set()
         return frozenset(found | {subquery.on for subquery in self.subqueries if subquery.kind == "full"})
@@ -432,6 +438,12 @@ class Query:
     @property
     def whole(self) -> Query:
         """What the view reads: the aliases of groups and subqueries after its own, and their conditions among its own."""
+        if self.united:
+            wholes = [one.whole for one in self.united]
+            more = tuple(alias for one, own in zip(wholes, self.united, strict=True) for alias in one.aliases[len(own.aliases) :])
+            kinds = ("equal", "overlaps", "less", "at_most", "not_equal", "shifted", "filters", "outer_filters", "across")
+            conditions: dict[str, Any] = {kind: tuple(chain(*(getattr(one, kind) for one in wholes))) for kind in kinds}
+            return replace(self, aliases=self.aliases + more, **conditions)
         joins = [subquery.join for subquery in self.subqueries]
         return replace(
             self,

@@ -1,28 +1,36 @@
-"""UNION and EXCEPT: several SELECTs as one `Query`.
+"""UNION, EXCEPT and UNION ALL: several SELECTs as one `Query`.
 
 (A UNION B) EXCEPT C is (A EXCEPT C) UNION (B EXCEPT C): a union of branches, each minus some right sides. A row is what a branch selects,
 without duplicates; null equals null there. The branches' aliases follow each other, renamed where they clash, and each alias keeps its own
-conditions.
+conditions. The SELECTs of UNION ALL stay queries of their own: a row is identified by the keys of its SELECT's aliases.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, fields, replace
+from itertools import chain
 from operator import itemgetter
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from service.errors import unsupported
 from service.query.assembly import Draft, Options, unused
-from service.query.conditions import ColumnRef, Condition, Filter
-from service.query.model import AntiJoin, Branch, Output, Query
+from service.query.computed import ComputedColumn
+from service.query.conditions import ColumnRef, Filter, IntervalRef
+from service.query.groups import GroupsDraft
+from service.query.model import AntiJoin, Branch, Output, Query, Subquery, is_stretch
 from service.query.subqueries import assemble_view, words_of
+
+_MOST_ALIASES = 64  # of UNION ALL: a row of a delta has a slot for each
+
+
+Operation = Literal["UNION", "EXCEPT", "UNION ALL"]
 
 
 @dataclass
 class SetOperation:
     left: Expression
-    operation: Literal["UNION", "EXCEPT"]
+    operation: Operation
     right: Expression
     ordered: bool = False
 
@@ -43,10 +51,19 @@ def query_of(expression: Expression, options: Options) -> Query:
     """Check and classify. Raises as `assemble`, and `unsupported-query` for SELECTs that do not match, with all complaints."""
     first, made = next(drafts_of(expression)), list[Query]()
     with first.noting():
-        made.append(assemble_view(expression, options) if isinstance(expression, Draft) else _combined(expression, options))
+        if isinstance(expression, Draft):
+            made.append(assemble_view(expression, options))
+        else:
+            operations = {one.operation for one in _operations_of(expression)}
+            made.append((_united if "UNION ALL" in operations else _combined)(expression, options))
     if first.complaints is not None:
         first.complaints.finish()
     return made[0]
+
+
+def _operations_of(expression: Expression) -> Iterator[SetOperation]:
+    if isinstance(expression, SetOperation):
+        yield from (expression, *_operations_of(expression.left), *_operations_of(expression.right))
 
 
 class _Part(NamedTuple):
@@ -68,15 +85,12 @@ def _combined(expression: SetOperation, options: Options) -> Query:
         parts = _parts(expression, rights, options)
     selects = [*(part.select for part in parts), *rights]
     first = selects[0]
-    with top.judging():
-        for other in selects[1:]:
-            with other.draft.noting(""):
-                _check_alike(first, other)
+    _check_all_alike(selects, "UNION or EXCEPT")
     taken: set[str] = set()
     branches, absent = list[Branch](), list[AntiJoin]()
-    renamed = [_renamed(part.select.query, taken) for part in parts]
+    renamed = [_apart(_possible(part.select.query), taken) for part in parts]
     right_sides = [
-        AntiJoin(one.aliases, one.equal, one.filters, _columns(one)) for one in (_renamed(right.query, taken) for right in rights)
+        AntiJoin(one.aliases, one.equal, one.filters, _columns(one)) for one in (_apart(_possible(right.query), taken) for right in rights)
     ]
     for one, part in zip(renamed, parts, strict=True):
         indices = range(len(right_sides) + len(absent), len(right_sides) + len(absent) + len(one.absent))
@@ -92,9 +106,55 @@ def _combined(expression: SetOperation, options: Options) -> Query:
         never=all(part.select.query.never for part in parts),
         absent=(*right_sides, *absent),
         branches=tuple(branches),
-        named=tuple(sorted({name for one in selects for name in one.query.named})),
-        computed=tuple(sorted({column for one in selects for column in one.query.computed}, key=itemgetter(0))),
+        named=_named([one.query for one in selects]),
+        computed=_computed([one.query for one in selects]),
     )
+
+
+def _named(queries: Sequence[Query]) -> tuple[str, ...]:
+    return tuple(sorted({name for one in queries for name in one.named}))
+
+
+def _computed(queries: Sequence[Query]) -> tuple[ComputedColumn, ...]:
+    return tuple(sorted({column for one in queries for column in one.computed}, key=itemgetter(0)))
+
+
+def _united(expression: SetOperation, options: Options) -> Query:
+    others = {one.operation for one in _operations_of(expression)} - {"UNION ALL"}
+    if others:
+        raise unsupported(f"{min(others)} beside UNION ALL", "define a view for each")
+    (top, *_), selects = drafts_of(expression), list[_Select]()
+    with top.judging():
+        for draft in drafts_of(expression):
+            with draft.noting(""):
+                _refuse_stages(draft, "UNION ALL")
+                selects.append(_Select(assemble_view(draft, options), draft))
+    _check_all_alike(selects, "UNION ALL")
+    taken, first = set[str](), selects[0].query
+    queries = [_apart(one.query, taken) for one in selects]
+    if len(taken) > _MOST_ALIASES:
+        raise unsupported(f"UNION ALL over {len(taken)} aliases", f"at most {_MOST_ALIASES} are possible: define several views")
+    computed = _computed(queries)
+    outputs = [tuple(own._replace(name=name.name) for own, name in zip(one.outputs, first.outputs, strict=True)) for one in queries]
+    return Query(
+        tuple(alias for one in queries for alias in one.aliases), (), (), (), (), (), (), (), (), tuple(chain(*outputs)),
+        options.retain, options.algorithm, options.guarantee, all(one.never for one in queries), named=_named(queries), computed=computed,
+        united=tuple(
+            replace(one, outputs=own, computed=computed, algorithm="auto", guarantee="best-effort")
+            for one, own in zip(queries, outputs, strict=True)
+        ),
+    )  # fmt: skip
+
+
+def _refuse_stages(draft: Draft, words: str) -> None:
+    for what, is_there in (
+        ("DISTINCT, GROUP BY or an aggregate", draft.groups is not None),
+        ("DISTINCT ON, QUALIFY or LIMIT", draft.latest is not None),
+        ("ASOF JOIN", draft.as_of is not None),
+        ("gaps or coverage", words == "UNION ALL" and any(map(is_stretch, draft.outputs))),
+    ):
+        if is_there:
+            raise unsupported(f"{what} in {words}", "define a view for each SELECT")
 
 
 def _parts(expression: Expression, rights: list[_Select], options: Options) -> list[_Part]:
@@ -121,12 +181,7 @@ def _parts(expression: Expression, rights: list[_Select], options: Options) -> l
 
 
 def _selected(draft: Draft, options: Options) -> _Select:
-    if draft.groups is not None:
-        raise unsupported("DISTINCT, GROUP BY or an aggregate in UNION or EXCEPT", "define a view for each SELECT")
-    if draft.latest is not None:
-        raise unsupported("DISTINCT ON or QUALIFY in UNION or EXCEPT", "define a view for each SELECT")
-    if draft.as_of is not None:
-        raise unsupported("ASOF JOIN in UNION or EXCEPT", "define a view of its own")
+    _refuse_stages(draft, "UNION or EXCEPT")
     query = assemble_view(draft, options)
     if query.subqueries:
         raise unsupported(f"{words_of(query.subqueries[0])} in UNION or EXCEPT", "define a separate view for each SELECT")
@@ -144,58 +199,61 @@ def _selected(draft: Draft, options: Options) -> _Select:
     return _Select(query, draft)
 
 
-def _check_alike(first: _Select, other: _Select) -> None:
+def _check_all_alike(selects: Sequence[_Select], words: str) -> None:
+    first = selects[0]
+    with first.draft.judging():
+        for other in selects[1:]:
+            with other.draft.noting(""):
+                _check_alike(first, other, words)
+
+
+def _check_alike(first: _Select, other: _Select, words: str) -> None:
     mine, theirs = ([output.name for output in one.query.outputs] for one in (first, other))
     if len(mine) != len(theirs):
-        what = f"UNION or EXCEPT of SELECTs with different numbers of columns, {len(mine)} and {len(theirs)},"
+        what = f"{words} of SELECTs with different numbers of columns, {len(mine)} and {len(theirs)},"
         raise unsupported(what, "select the same number of columns")
     if mine != theirs and sorted(mine) == sorted(theirs):
         raise unsupported(
-            f"UNION or EXCEPT of the columns {', '.join(mine)} with {', '.join(theirs)}",
+            f"{words} of the columns {', '.join(mine)} with {', '.join(theirs)}",
             "columns correspond by position, as in SQL: select them in the same order",
         )
-    for x, y in zip(_columns(first.query), _columns(other.query), strict=True):
-        types = first.draft.scope.describe(x).kind, other.draft.scope.describe(y).kind
+    for x, y in zip(first.query.outputs, other.query.outputs, strict=True):
+        types = tuple(GroupsDraft(select.draft.scope).type_of(one) for select, one in ((first, x), (other, y)))
         if types[0] != types[1]:
-            differ = f"the types differ, {types[0]} and {types[1]}: select columns of the same type"
-            raise unsupported(f"UNION or EXCEPT of {x} with {y}", differ)
+            same = "select columns of the same type" if words == "UNION or EXCEPT" else "cast one of them to the type of the other"
+            differ = f"the types differ, {types[0]} and {types[1]}: {same}"
+            raise unsupported(f"{words} of {x.column or x.name} with {y.column or y.name}", differ)
 
 
 def _columns(query: Query) -> tuple[ColumnRef, ...]:
     return tuple(output.column for output in query.outputs if output.column is not None)
 
 
-def _renamed(query: Query, taken: set[str]) -> Query:
-    """Return the query with aliases that are not taken yet; a condition that is never true becomes a filter that no row meets."""
-    filters = (*query.filters, Filter(_columns(query)[0], "in", ())) if query.never else query.filters
+def _possible(query: Query) -> Query:
+    """Return the query with a filter that no row meets in place of a condition that is never true."""
+    return replace(query, filters=(*query.filters, Filter(_columns(query)[0], "in", ()))) if query.never else query
+
+
+def _apart(query: Query, taken: set[str]) -> Query:
+    """Return the query with aliases that are not taken yet."""
     names = {alias: unused(alias, taken) for alias, _ in query.whole.aliases}
-    renamed = _renaming(names)
-    return replace(
-        query,
-        aliases=_aliases(query.aliases, names),
-        equal=_pairs(query.equal, renamed),
-        filters=_filters(filters, names),
-        outputs=tuple(one._replace(column=renamed(one.column)) for one in query.outputs if one.column is not None),
-        absent=tuple(
-            AntiJoin(_aliases(one.aliases, names), _pairs(one.equal, renamed), _filters(one.filters, names)) for one in query.absent
-        ),
-    )
+    made: Query = _renamed(query, names)
+    return made
 
 
-_Rename = Callable[[ColumnRef], ColumnRef]
-
-
-def _renaming(names: Mapping[str, str]) -> _Rename:
-    return lambda ref: ref._replace(alias=names[ref.alias])
-
-
-def _aliases(aliases: tuple[tuple[str, str], ...], names: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
-    return tuple((names[alias], relation) for alias, relation in aliases)
-
-
-def _pairs(pairs: tuple[tuple[ColumnRef, ColumnRef], ...], renamed: _Rename) -> tuple[tuple[ColumnRef, ColumnRef], ...]:
-    return tuple((renamed(x), renamed(y)) for x, y in pairs)
-
-
-def _filters(filters: tuple[Condition, ...], names: Mapping[str, str]) -> tuple[Condition, ...]:
-    return tuple(one.of(names[one.alias]) for one in filters)
+def _renamed(part: Any, names: Mapping[str, str]) -> Any:
+    """Return a query, or a part of one, with other aliases."""
+    if isinstance(part, ColumnRef | IntervalRef):
+        return part._replace(alias=names.get(part.alias, part.alias))  # those of computed columns have none
+    if isinstance(part, Query | AntiJoin):
+        aliases = tuple((names[alias], relation) for alias, relation in part.aliases)
+        if isinstance(part, AntiJoin):
+            return AntiJoin(aliases, *(_renamed(one, names) for one in part[1:]))
+        others = {one.name: _renamed(getattr(part, one.name), names) for one in fields(part) if one.name not in ("aliases", "cross")}
+        return Query(aliases=aliases, cross=tuple((names[x], names[y]) for x, y in part.cross), **others)
+    if isinstance(part, Subquery):
+        return Subquery(part.kind, _renamed(part.join, names))
+    if isinstance(part, tuple):
+        renamed = (_renamed(one, names) for one in part)
+        return type(part)(*renamed) if hasattr(part, "_fields") else tuple(renamed)
+    return part

@@ -61,6 +61,8 @@ def look_up(
             slots = _group(view.shown, version.number, point, may_search)
             cursor = None if slots is None else join.partners(root, 0, slots, None)
         return None if cursor is None else ViewReading(view, join.is_empty(root), cursor, False, delays)
+    if view.view.query.united and window:
+        raise bad_parameter(parameter_of(next(iter(window))), "the SELECTs of UNION ALL have intervals of their own")
     if view.view.query.stretches is not None:
         window = _of_stretches(view.view.query.stretches, window or {})
     named = {name: ends for name, ends in (window or {}).items() if "." in name}

@@ -20,8 +20,8 @@ from service.planning.plans.plan import Plan
 from service.query.assembly import Limits, check_size
 from service.query.definition import options_of, read_json, tree_of
 from service.query.distinct import as_exists
-from service.query.form_checks import check_form
-from service.query.forms import SqlView, bad
+from service.query.form_checks import bad
+from service.query.forms import SqlView, check_form
 from service.query.model import Query
 from service.query.set_operations import drafts_of, query_of
 from service.query.sql.composing import Catalogue

@@ -4,6 +4,7 @@ Parts    a row consists of a row of each alias, whose keys are its identity
 Distinct a row consists of one of each alias too, but its values are its identity: those of a group
 Stretches  a row consists of one of an alias, and a stretch of its interval as two more arrays: closed and encoded ends, int64[n]. Its
          identity is the key and the start of the stretch
+UnionAll of a view with UNION ALL: a row consists of a row of each alias of one SELECT, with slot -1 for the other aliases
 Values   of a view with UNION or EXCEPT: a row is its values, taken from rows of one branch's aliases (the others have slot -1)
 """
 
@@ -12,6 +13,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
+from itertools import islice
 from typing import Protocol
 
 import numpy as np
@@ -60,6 +62,8 @@ def shown(query: Query, inputs: Sequence[Input], definitions: Definitions) -> Sh
         return Distinct(query, inputs, definitions)
     if query.stretches is not None:
         return Stretches(query, inputs, definitions)
+    if query.united:
+        return UnionAll(query, inputs, definitions)
     return Values(query, inputs, definitions) if query.branches else ShownAliases(query, inputs, definitions)
 
 
@@ -172,6 +176,43 @@ class Stretches(ShownAliases):
         return self._ends.rows({}, stretches=stretches_of(slots))
 
 
+class UnionAll(ShownAliases):
+    """See the module docstring."""
+
+    def __init__(self, query: Query, inputs: Sequence[Input], definitions: Definitions) -> None:
+        super().__init__(query, inputs, definitions)
+        positions = iter(range(len(inputs)))
+        owns = [list(islice(positions, len(one.aliases))) for one in query.united]
+        self._parts = [
+            (own, ShownAliases(one, [inputs[position] for position in own], definitions))
+            for own, one in zip(owns, query.united, strict=True)
+        ]
+        self._set_schema()
+
+    def _set_schema(self) -> None:
+        fields = zip(*(part.schema for _, part in self._parts), strict=True)
+        self.schema = pa.schema([first.with_nullable(any(one.nullable for one in (first, *others))) for first, *others in fields])
+
+    def rows(self, slots: Combination) -> pa.RecordBatch:
+        parts, order = list[pa.RecordBatch](), list[npt.NDArray[np.int64]]()
+        for positions, part in self._parts:
+            some = np.flatnonzero(np.max([slots[position] for position in positions], axis=0) >= 0)
+            if len(some) or not parts:
+                rows = part.rows(tuple(slots[position][some] for position in positions))
+                parts.append(pa.RecordBatch.from_arrays(rows.columns, schema=self.schema))
+                order.append(some)
+        return _in_order(parts, order)
+
+    def _projected(self, parts: Mapping[str, pa.RecordBatch], slots: Combination) -> pa.RecordBatch:
+        return self.rows(slots)
+
+    def only(self, columns: Sequence[str]) -> UnionAll:
+        other = copy.copy(self)
+        other._parts = [(own, part.only(columns)) for own, part in self._parts]
+        other._set_schema()
+        return other
+
+
 class Values:
     """See the module docstring."""
 
@@ -193,11 +234,7 @@ class Values:
                 arrays = [sent(column, wanted) for column, wanted in zip(values, self.schema.types, strict=True)]
                 parts.append(pa.RecordBatch.from_arrays(arrays, schema=self.schema))
                 order.append(some)
-        if len(parts) == 1:
-            return parts[0]
-        positions_of = np.empty(len(slots[0]), np.int64)
-        positions_of[np.concatenate(order)] = np.arange(len(positions_of))
-        return pa.concat_batches(parts).take(pa.array(positions_of))
+        return _in_order(parts, order)
 
     def only(self, columns: Sequence[str]) -> Values:
         other, positions = copy.copy(self), [self.schema.get_field_index(name) for name in columns]
@@ -217,6 +254,14 @@ class Values:
                 input = self._inputs[position]
                 total[some] += input.relation.table.text_bytes(input.output, slots[position][some])
         return total
+
+
+def _in_order(parts: Sequence[pa.RecordBatch], positions: Sequence[npt.NDArray[np.int64]]) -> pa.RecordBatch:
+    """Concatenate batches whose rows have these positions in the result."""
+    if len(parts) == 1:
+        return parts[0]
+    order = np.argsort(np.concatenate(positions))
+    return pa.concat_batches(parts).take(pa.array(order))
 
 
 def _grown(query: Query) -> tuple[int, int]:

@@ -43,6 +43,8 @@ def candidates(query: Query) -> list[Coordinate]:
     """The coordinates that a layout may consist of; sizes and bounds are chosen later. Raises NotDistributable."""
     if query.computed:
         raise NotDistributable("a condition between aliases compares expressions: compare columns, and store what is computed in one")
+    if query.united:
+        raise NotDistributable("UNION ALL is not distributed: join each SELECT alone, and combine the results with DataFrame.unionAll")
     if query.branches:
         return [_of_values(query)]
     whole = query.whole

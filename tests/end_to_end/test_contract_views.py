@@ -363,6 +363,8 @@ def test_union_and_except(live: Case) -> None:
     assert made["plan"]["algorithm"] == "lqdag" and made["plan"]["guarantee"] == "best-effort"
     assert put(live, {"except": inputs}, free).status_code == 200, "the same in JSON"
     talk.view(live.client, all_rooms, {"union": inputs})
+    talk.view(live.client, f"{live.v}_all", {"union_all": inputs})
+    beside = talk.Follower(live.client, f"{live.v}_all", ["room"], snapshot=True)
     read = partial(talk.read, live.client, free, talk.JSONL, ["room"])
     assert read() == [("B",)] and talk.count(live.client, free) == 1
     follower = talk.Follower(live.client, free, ["room"], snapshot=True)
@@ -377,6 +379,8 @@ def test_union_and_except(live: Case) -> None:
     assert read() == [("C",)], "another booking has the room"
     talk.ok_poll(follower)
     assert follower.rows == {b'{"row":{"room":"C"}}': ("C",)} and follower.progresses >= 3
+    talk.ok_poll(beside)
+    assert beside.rows[b'{"b":null,"m":{"id":10}}'] == beside.rows[b'{"b":{"id":7},"m":null}'] == ("D",)
     for name in (live.b, live.m):
         talk.problem(live.client.delete(f"/v1/relations/{name}"), 409, "relation-in-use")
     for definition, kind, word in (

@@ -199,7 +199,7 @@ class Drawn:
     def json(self) -> Any:
         rng = self.random
         if rng.random() < 0.1:
-            found: Any = {rng.choice(("union", "except")): [self._branch() for _ in range(rng.choice((2, 2, 3)))]}
+            found: Any = {rng.choice(("union", "union_all", "except")): [self._branch() for _ in range(rng.choice((2, 2, 3)))]}
         else:
             found = self._branch()
             if rng.random() < 0.3:

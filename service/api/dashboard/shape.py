@@ -12,9 +12,9 @@ from service.views.live_view import LiveView
 
 def dimensions_of(view: LiveView) -> list[list[tuple[Input, str]]]:
     """Return the intervals of a row that are joined by overlaps, one list for each set that is connected directly or through others. Empty
-    for groups, and for UNION and EXCEPT: their rows have no intervals."""
+    for groups, UNION and EXCEPT: their rows have no intervals."""
     query = view.view.query
-    if query.groups is not None or query.branches:
+    if query.groups is not None or query.branches or query.united:
         return []
     inputs = {input.alias: input for input in view.inputs}
     order, classes = list(inputs), joined(query.whole.overlaps)
@@ -34,7 +34,7 @@ def shape_json(view: LiveView) -> dict[str, Any]:
         return {"aliases": [], "columns": [], "dimensions": [], "key": None}
     query = view.view.query
     key = key_of(view) if dimensions_of(view) else None
-    outputs = {} if query.groups is not None or query.branches else {output.name: output for output in query.outputs}
+    outputs = {} if query.groups is not None or query.branches or query.united else {output.name: output for output in query.outputs}
     return {
         "aliases": [
             {

@@ -32,7 +32,7 @@ THEOREM_NATURAL = (
 PlanShape = Literal[
     "list", "pair", "self_less", "self_not_equal", "clique_less", "clique_not_equal", "heap",  # `views/shapes.py`
     "join_tree", "qdag", "union", "indexed", "view_tree", "tree_tracker", "minesweeper", "intersect", "bow_tie", "elimination", "product",
-    "outer", "match", "groups", "counted", "products", "visits", "gaps", "coverage", "latest", "as_of",
+    "union_all", "outer", "match", "groups", "counted", "products", "visits", "gaps", "coverage", "latest", "as_of",
 ]  # fmt: skip
 
 
@@ -61,7 +61,7 @@ class Plan:
     graph     of a natural join over quadtrees
     tracks    of a view tree, a tree-tracker, Minesweeper and the adaptive joins: of each alias, what its indexes go by
     levels    of Minesweeper: the variables in the order of its search
-    parts     of a product
+    parts     of a product, or of UNION ALL
     outer     of a join with parts
     core      of groups: the plan of the join whose rows are grouped; of counted groups it is not kept
     ties      of latest rows, and of joins as of a time: the columns of the primary key that tell apart those that are equal in the order;
@@ -105,7 +105,7 @@ class Plan:
 
 @dataclass(frozen=True)
 class ProductFactor:
-    """Of a product: a separate join over the aliases at these positions, ascending."""
+    """Of a product or of UNION ALL: a separate join over the aliases at these positions, ascending."""
 
     positions: tuple[int, ...]
     query: Query

@@ -3,15 +3,19 @@
 A part has the guarantee of its class, the product the weakest of its parts. A change's delta is that of its part combined with the current
 rows of the others: all rows of the product. A part without rows stops all others at once if it knows that it has none (all structures do;
 look-ups through indexes, which guarantee nothing, may not).
+
+The SELECTs of UNION ALL are such parts too, whose rows stand side by side.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from itertools import islice
 
+from service.errors import Problem
 from service.planning.meets import Relations
-from service.planning.plans.plan import Plan, ProductFactor, names, outputs_on
+from service.planning.plans.plan import Plan, PlanShape, ProductFactor, names, no_such_promise, outputs_on, promises
 from service.query.conditions import ColumnRef, IntervalRef
 from service.query.model import GUARANTEES, Query
 
@@ -84,19 +88,38 @@ def _part(query: Query, positions: tuple[int, ...]) -> Query:
 
 
 def of_parts(parts: Sequence[ProductFactor]) -> Plan:
+    kinds = " x ".join(part.plan.cls for part in parts)
+    cls = f"product, {sum(len(part.positions) for part in parts)} relations: {kinds}"
+    return _together(parts, "product", cls, f"the product of {len(parts)} separately maintained parts")
+
+
+def union_all(query: Query, plan: Callable[[Query], Plan]) -> Plan:
+    """The plan of a view with UNION ALL; `plan`: that of one of its SELECTs. Raises `infeasible-view`."""
+    if query.algorithm != "auto":
+        reason = "each SELECT of UNION ALL is kept by an algorithm of its own"
+        raise Problem("infeasible-view", f'{reason}; write "algorithm": "auto"', theorem=reason)
+    numbers, parts = iter(range(len(query.aliases))), list[ProductFactor]()
+    for one in query.united:
+        parts.append(ProductFactor(tuple(islice(numbers, len(one.aliases))), one, plan(one)))
+    made = _together(parts, "union_all", " UNION ALL ".join(f"({part.plan.cls})" for part in parts), "the SELECTs are kept separately")
+    if not promises(made, query.guarantee):
+        weakest = next(part.plan for part in parts if part.plan.guarantee == made.guarantee)
+        raise no_such_promise(query, "this UNION ALL", made, (*weakest.notes, weakest.cls)[0])
+    return made
+
+
+def _together(parts: Sequence[ProductFactor], shape: PlanShape, cls: str, words: str) -> Plan:
     plans = [part.plan for part in parts]
     joins = [one for one in plans if one.shape != "list"] or plans
     least = min(plans, key=lambda one: GUARANTEES.index(one.guarantee))
     # The algorithm with the weakest guarantee gives the name.
     named = min(joins, key=lambda one: GUARANTEES.index(one.guarantee))
     by = ", ".join(f"({', '.join(names(part.query))}) by {part.plan.algorithm}" for part in parts)
-    notes = (f"the product of {len(parts)} separately maintained parts: {by}", *dict.fromkeys(note for one in plans for note in one.notes))
-    kinds = " x ".join(one.cls for one in plans)
     return Plan(
-        f"product, {sum(len(part.positions) for part in parts)} relations: {kinds}", named.algorithm, named.theorem, least.guarantee,
+        cls, named.algorithm, named.theorem, least.guarantee,
         {what: _of_each(parts, [one.bounds[what] for one in plans]) for what in plans[0].bounds},
-        notes,
-        "product",
+        (f"{words}: {by}", *dict.fromkeys(note for one in plans for note in one.notes)),
+        shape,
         tuple(alias for one in plans for alias in one.order),
         parts=tuple(parts),
     )  # fmt: skip

@@ -19,7 +19,7 @@ from service.query.assembly import Draft, Options, SubqueryDraft, column_output,
 from service.query.latest import is_latest, read_as_of, read_latest
 from service.query.model import STRETCHES, Output, SubqueryKind
 from service.query.scope import Scope, check_relation
-from service.query.set_operations import Expression, SetOperation, drafts_of
+from service.query.set_operations import Expression, Operation, SetOperation, drafts_of
 from service.query.sql.columns import check_names, is_star, merged, read_star
 from service.query.sql.complaints import Noted, is_refused
 from service.query.sql.composing import Catalogue, composed, is_composed
@@ -178,15 +178,16 @@ def _read_query(tree: exp.Expr, reading: _Reading) -> Expression:
         raise unsupported(keyword, "write one SELECT that joins the relations of both sides on all columns")
     known, sides = source.count, list[Expression]()
     with source.noting():
-        if not tree.args.get("distinct"):
-            raise unsupported(f"{keyword} ALL", f"write {keyword}: a view with {keyword} has each row once")
+        if not tree.args.get("distinct") and isinstance(tree, exp.Except):
+            raise unsupported("EXCEPT ALL", "write EXCEPT: a view with EXCEPT has each row once")
     for side in (tree.left, tree.right):
         with source.noting():
             sides.append(_read_query(side, reading))
     source.require_no_more(known)
     left, right = sides
     ordered = bool(tree.args.get("order")) or left.ordered or right.ordered
-    made = SetOperation(left, "UNION" if isinstance(tree, exp.Union) else "EXCEPT", right, ordered)
+    operation: Operation = "EXCEPT" if isinstance(tree, exp.Except) else "UNION" if tree.args.get("distinct") else "UNION ALL"
+    made = SetOperation(left, operation, right, ordered)
     _check_order(tree, made, source)
     return made
 

@@ -29,7 +29,7 @@ from service.views.joins.reading_join import (
     ViewTreeJoin,
 )
 from service.views.joins.tree_join import TreeJoin
-from service.views.joins.union_join import UnionJoin
+from service.views.joins.union_join import UnionAllJoin, UnionJoin
 
 _READING: Mapping[PlanShape, type[ReadingJoin[Any]]] = {
     "view_tree": ViewTreeJoin, "tree_tracker": TreeTrackerJoin, "minesweeper": MinesweeperJoin, "intersect": IntersectJoin,
@@ -92,6 +92,9 @@ def join_of(query: Query, plan: Plan, inputs: Sequence[Input], indexes: SharedIn
         case "product":
             relations = {input.relation.name: input.relation for input in inputs}
             return ProductJoin([_factor(one, relations) for one in plan.parts])
+        case "union_all":
+            relations = {input.relation.name: input.relation for input in inputs}
+            return UnionAllJoin([_factor(one, relations) for one in plan.parts])
         case "outer":
             assert plan.outer is not None
             return OuterJoin(plan.outer, inputs, len(query.aliases), _make_kept)
@@ -119,5 +122,6 @@ def _make_kept(one: InnerJoin, inputs: Sequence[Input]) -> Join:
 
 
 def _factor(part: ProductFactor, relations: Mapping[str, Relation]) -> Factor:
-    inputs = [Input(part.query, position, relations[name]) for position, (_, name) in enumerate(part.query.aliases)]
+    whole = part.query.whole
+    inputs = [Input(whole, position, relations[name]) for position, (_, name) in enumerate(whole.aliases)]
     return Factor(join_of(part.query, part.plan, inputs, None, part=True), inputs, part.positions)

@@ -206,8 +206,8 @@ class ProductCursor:
         return other
 
 
-class ProductJoin(Defaults):
-    """See the module docstring; `protocol` describes the methods."""
+class SeparateJoins(Defaults):
+    """Joins that are kept separately; `protocol` describes the methods."""
 
     def __init__(self, factors: Sequence[Factor]) -> None:
         self.factors = list(factors)
@@ -230,6 +230,38 @@ class ProductJoin(Defaults):
     def require(self, resolved: Mapping[str, Resolution]) -> None:
         for factor in self.factors:
             factor.join.require(resolved)
+
+    def reclaim(self, oldest_needed: int, pins: Numbers) -> bool:
+        return any(factor.join.reclaim(oldest_needed, pins) for factor in self.factors)
+
+    def maintain(self, steps: int) -> bool:
+        return any(factor.join.maintain(steps) for factor in self.factors)
+
+    def entries(self, root: tuple[Any, ...]) -> int:
+        return sum(factor.join.entries(its) for factor, its in zip(self.factors, root, strict=True))
+
+    @property
+    def bytes(self) -> int:
+        return sum(factor.join.bytes for factor in self.factors)
+
+    @property
+    def retired_bytes(self) -> int:
+        return sum(factor.join.retired_bytes for factor in self.factors)
+
+    @property
+    def stores(self) -> Sequence[Store]:
+        return [store for factor in self.factors for store in factor.join.stores]
+
+    def check(self) -> None:
+        for factor in self.factors:
+            factor.join.check()
+
+    def of_alias(self, position: int) -> tuple[int, Factor]:
+        return next((index, factor) for index, factor in enumerate(self.factors) if position in factor.positions)
+
+
+class ProductJoin(SeparateJoins):
+    """See the module docstring; `protocol` describes the methods."""
 
     def apply(self, version: int, runs: Runs, sink: Sink | None) -> None:
         for offset, changes in by_version(runs):
@@ -279,28 +311,19 @@ class ProductJoin(Defaults):
             return None
         return _ProductSink(factor, others, offset, sink)
 
-    def reclaim(self, oldest_needed: int, pins: Numbers) -> bool:
-        return any(factor.join.reclaim(oldest_needed, pins) for factor in self.factors)
-
-    def maintain(self, steps: int) -> bool:
-        return any(factor.join.maintain(steps) for factor in self.factors)
-
     def rows(self, root: tuple[Any, ...], window: Bounds | None) -> Enumeration:
         first = self.factors[0]
         return self._reading(root, 0, first.join.rows(root[0], first.within(window)), window)
 
     def partners(self, root: tuple[Any, ...], position: int, slots: Slots, window: Bounds | None) -> Enumeration:
-        index, factor = self._of(position)
+        index, factor = self.of_alias(position)
         given = factor.join.partners(root[index], factor.positions.index(position), slots, factor.within(window))
         return self._reading(root, index, given, window)
 
     def of_key(self, root: tuple[Any, ...], position: int, key: pa.RecordBatch, window: Bounds | None) -> Enumeration:
-        index, factor = self._of(position)
+        index, factor = self.of_alias(position)
         given = factor.join.of_key(root[index], factor.positions.index(position), key, factor.within(window))
         return self._reading(root, index, given, window)
-
-    def _of(self, position: int) -> tuple[int, Factor]:
-        return next((index, factor) for index, factor in enumerate(self.factors) if position in factor.positions)
 
     def _reading(self, root: tuple[Any, ...], index: int, first: Enumeration, window: Bounds | None) -> Enumeration:
         """Combine the rows that `first` reads of the factor `index` with all rows of the others that meet the window."""
@@ -313,25 +336,6 @@ class ProductJoin(Defaults):
     def is_empty(self, root: tuple[Any, ...]) -> bool | None:
         known = {factor.join.is_empty(its) for factor, its in zip(self.factors, root, strict=True)}
         return True if True in known else None if None in known else False
-
-    def entries(self, root: tuple[Any, ...]) -> int:
-        return sum(factor.join.entries(its) for factor, its in zip(self.factors, root, strict=True))
-
-    @property
-    def bytes(self) -> int:
-        return sum(factor.join.bytes for factor in self.factors)
-
-    @property
-    def retired_bytes(self) -> int:
-        return sum(factor.join.retired_bytes for factor in self.factors)
-
-    @property
-    def stores(self) -> Sequence[Store]:
-        return [store for factor in self.factors for store in factor.join.stores]
-
-    def check(self) -> None:
-        for factor in self.factors:
-            factor.join.check()
 
 
 class _Without(Wrapper):

@@ -4,12 +4,15 @@ A row is a tuple of values, represented by rows of the branch that reports it: s
 delete of a relation's row matters if a tuple is inserted or deleted with it. A batch is written in one step: it deletes what a branch had
 before and no branch has after, among the tuples that agree with a changed one of its atoms; inserts are found the other way round. A tuple
 that several changed ones report is reported by the first of them.
+
+UNION ALL has no such structures.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from functools import cached_property
+from functools import cached_property, partial
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -18,11 +21,15 @@ import pyarrow as pa
 from livejoin.wire.kinds import kept
 from service.planning.hypergraph import Hypergraph
 from service.planning.quadtree_shapes import Shapes
+from service.tables.changes import Runs
 from service.tables.inputs import Input
-from service.tables.resolution import Slots
+from service.tables.masks import Mask
+from service.tables.resolution import Indices, Slots
 from service.tables.store import pieces
 from service.views.deltas import Combination, Sink, emit
-from service.views.joins.protocol import Bounds
+from service.views.joins.outer_cursor import CursorChain, ShownCursor
+from service.views.joins.product_join import Factor, SeparateJoins
+from service.views.joins.protocol import Bounds, Enumeration
 from service.views.joins.qdag_trees import Entries, Keys
 from service.views.joins.quadtree_join import CHUNK, QdagRoot, QuadtreeJoin
 from service.views.joins.slots_cursor import SlotsCursor
@@ -115,6 +122,58 @@ class UnionJoin(QuadtreeJoin):
 
     def is_empty(self, root: QdagRoot) -> bool | None:
         return True if all(self._or.is_empty(branch, root.roots) for branch in range(len(self._positions))) else None
+
+
+class UnionAllJoin(SeparateJoins):
+    """UNION ALL: the rows of separate joins side by side. A row has the slots of one SELECT's aliases, and -1 for all others. Costs: those
+    of the joins."""
+
+    def __init__(self, factors: Sequence[Factor]) -> None:
+        super().__init__(factors)
+        self._aliases = sum(len(factor.positions) for factor in factors)
+
+    def apply(self, version: int, runs: Runs, sink: Sink | None) -> None:
+        for factor in self.factors:
+            if any(input.relation.name in runs for input in factor.inputs):
+                factor.join.apply(version, runs, None if sink is None else _Widening(sink, factor.positions, self._aliases))
+
+    def rows(self, root: tuple[Any, ...], window: Bounds | None) -> Enumeration:
+        parts = list(zip(self.factors, root, strict=True))
+        return CursorChain([partial(self._rows_of, factor, its) for factor, its in parts], self._aliases)
+
+    def _rows_of(self, factor: Factor, root: Any) -> Enumeration:
+        return self._shown(factor, factor.join.rows(root, None))
+
+    def partners(self, root: tuple[Any, ...], position: int, slots: Slots, window: Bounds | None) -> Enumeration:
+        index, factor = self.of_alias(position)
+        return self._shown(factor, factor.join.partners(root[index], factor.positions.index(position), slots, None))
+
+    def of_key(self, root: tuple[Any, ...], position: int, key: pa.RecordBatch, window: Bounds | None) -> Enumeration:
+        index, factor = self.of_alias(position)
+        return self._shown(factor, factor.join.of_key(root[index], factor.positions.index(position), key, None))
+
+    def _shown(self, factor: Factor, cursor: Enumeration) -> Enumeration:
+        return ShownCursor(cursor, factor.positions, self._aliases, ())
+
+    def is_empty(self, root: tuple[Any, ...]) -> bool | None:
+        known = {factor.join.is_empty(its) for factor, its in zip(self.factors, root, strict=True)}
+        return False if False in known else None if None in known else True
+
+
+class _Widening:
+    """A sink for the rows of one of the joins."""
+
+    def __init__(self, sink: Sink, positions: Sequence[int], aliases: int) -> None:
+        self._sink, self._positions, self._aliases = sink, positions, aliases
+        self.limit = sink.limit
+
+    def __call__(self, offsets: Indices, inserted: Mask, rows: Combination) -> bool:
+        missing = np.full(len(inserted), -1, np.int32)
+        first, last = self._positions[0], self._positions[-1]
+        return self._sink(offsets, inserted, (*(missing,) * first, *rows, *(missing,) * (self._aliases - last - 1)))
+
+    def exceeded(self, offset: int) -> None:
+        self._sink.exceeded(offset)
 
 
 def rows_apart(deleted: Combination, inserted: Combination, shown: ShownColumns) -> tuple[Combination, Combination]:

@@ -21,6 +21,7 @@ VIEWS = {
     "groups": "SELECT room, COUNT(*), MAX(s) FROM {} GROUP BY room",
     "keys": "SELECT DISTINCT id, room FROM {}",
     "union": "SELECT id AS x, room FROM {} UNION SELECT s, room FROM {}",
+    "union_all": "SELECT id AS x, room FROM {} UNION ALL SELECT s, 'other' FROM {}",
     "latest": "SELECT DISTINCT ON (room) id, room FROM {} ORDER BY room, s DESC",
     "left": "SELECT a.id, b.s FROM {} a LEFT JOIN {} b ON a.s = b.id",
     "coverage": "SELECT room, coverage(stay) AS busy FROM {} GROUP BY room",

@@ -47,6 +47,7 @@ CLASSES = {
     "gaps": "SELECT a.id AS i, gaps(a.span, b.span) AS free FROM {l} a LEFT JOIN {r} b ON a.room = b.room AND overlaps(a.span, b.span)",
     "coverage": "SELECT a.room AS r, coverage(a.span) AS busy FROM {l} a GROUP BY a.room",
     "union": "SELECT room FROM {l} UNION SELECT room FROM {r}",
+    "union all": "SELECT room, id FROM {l} UNION ALL SELECT b.room, a.id FROM {r} b LEFT JOIN {l} a ON a.lo = b.lo",
 }
 
 

@@ -107,6 +107,10 @@ MORE = {
         "WHERE NOT EXISTS (SELECT 1 FROM b WHERE b.tag = a.tag) EXCEPT SELECT b.tag AS t, b.u AS s FROM b"
     },
     "unfollowed union": {"sql": "SELECT a.tag AS t FROM a UNION SELECT b.tag AS t FROM b", "changes": False},
+    "union all": {
+        "sql": "SELECT a.id AS i, 'a' AS of FROM a UNION ALL SELECT a.s, b.tag FROM a LEFT JOIN b ON a.s = b.t "
+        "UNION ALL SELECT x.id, 'b' FROM b x JOIN a y ON overlaps(x.x, y.x)"
+    },
     "one group of left": {"sql": "SELECT count(DISTINCT b.tag) AS n, count(*) AS m FROM a LEFT JOIN b ON a.s = b.s"},
 }  # fmt: skip
 PREPARED = [*VIEWS, *MORE]

@@ -14,8 +14,7 @@ from hypothesis import strategies as st
 from livejoin.wire.errors import BadDefinition
 from livejoin.wire.schema import parse_relation
 from service.errors import Problem
-from service.query.form_checks import check_form
-from service.query.forms import SqlView
+from service.query.forms import SqlView, check_form
 from service.query.model import ALGORITHMS, GUARANTEES, MAX_ALIASES, RETAIN
 from service.views.parse import parse_view
 from tests.service.api.answered import SCHEMAS

@@ -24,6 +24,7 @@ from tests.service.alike import alike
 from tests.service.engine.test_engine import as_field
 from tests.service.random_composed import Composed
 from tests.service.random_sql import DEFINITIONS, Rows, Statement, asked, in_duckdb, to_batch
+from tests.service.random_union_all import UnionAll
 from tests.service.running import check, in_parts, opened
 from tests.service.twin import Row, values
 
@@ -91,10 +92,12 @@ def rows_of_parts(engine: Instance, name: str) -> list[Row]:
 
 
 def look_up(engine: Instance, one: Added, rng: random.Random) -> None:
-    """A group that is there, by its columns, or a row of UNION or EXCEPT."""
+    """A group that is there, by its columns, or a row of UNION or EXCEPT, or the rows of a row of an alias."""
     if one.rows:
         key = one.keys[rng.choice(list(one.rows))]
-        names = [name for name in key if name.startswith(("group.", "row."))]
+        parts = sorted({name.partition(".")[0] for name in key if key[name] is not None or name.startswith(("group.", "row."))})
+        of = rng.choice(parts) if parts else ""
+        names = [name for name in key if name.startswith(f"{of}.") and not name.endswith(".start")]
         if names:
             given = {name.partition(".")[2]: as_text(key[name]) for name in names}
             same = values({name: key[name] for name in names})
@@ -136,7 +139,7 @@ def address_space() -> Iterator[None]:
     gc.collect()
 
 
-@pytest.mark.parametrize("drawn", [Statement, Composed])
+@pytest.mark.parametrize("drawn", [Statement, Composed, UnionAll])
 @pytest.mark.parametrize(("seed", "count"), CASES)
 def test_duckdb_confirms(tmp_path: Path, seed: int, count: int, drawn: type[Statement]) -> None:
     print("seed", seed)

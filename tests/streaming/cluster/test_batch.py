@@ -195,6 +195,7 @@ def test_each_class_of_views_has_the_rows_that_duckdb_finds(name: str, tables: d
         ),
         ("SELECT x.id, y.nr FROM a x ASOF JOIN b y ON x.low >= y.nr", "the as-of join has no equality"),
         ("SELECT x.id, y.nr FROM a x JOIN b y ON abs(x.low) = y.least", "a condition between aliases compares expressions"),
+        ("SELECT x.id FROM a x UNION ALL SELECT y.nr FROM b y", "join each SELECT alone"),
         ("SELECT x.id, y.nr FROM a x JOIN b y ON x.low < y.least", "each row would go to 2.* set max_copies=3"),
     ],
 )

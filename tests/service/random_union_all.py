@@ -1,0 +1,36 @@
+"""Random SQL with UNION ALL over joins of `random_sql`, with constants and expressions."""
+
+from __future__ import annotations
+
+from tests.service.random_forms import Form
+from tests.service.random_sql import Statement
+
+_OTHERS = {
+    "k": ("7", "{0}.p + 1", "CAST(NULL AS bigint)"), "t": ("'kind'", "upper({0}.t)", "'b'"), "v": ("TRUE", "{0}.p > 20"),
+    "f": ("{0}.f / 2",), "d": ("DATE '2026-02-01'",),
+}  # fmt: skip
+
+
+class UnionAll(Statement):
+    def _form(self) -> Form:
+        return self._select()
+
+    def _select(self) -> Form:
+        rng, columns = self.random, self.random.sample("ktvdwuhfmyo", self.random.choice((1, 2, 3)))
+        selects = [self._one(columns, first) for first in (True, *(False for _ in range(rng.choice((1, 1, 2, 3)))))]
+        text = " UNION ALL ".join(selects)
+        if len(selects) == 3 and rng.random() < 0.3:
+            text = f"{selects[0]} UNION ALL ({selects[1]} UNION ALL {selects[2]}) ORDER BY c0"
+        return Form(text, text)
+
+    def _one(self, columns: list[str], first: bool) -> str:
+        rng = self.random
+        self.kinds = {"union all"}
+        self.aliases, self.in_common, self.equated, self.merged = [], [], [], []
+        source, where = self._from(), self._where()
+        shown = list[str]()
+        for at, column in enumerate(columns):
+            alias = rng.choice(self.aliases)[0]
+            other = rng.choice(_OTHERS.get(column, ("{0}." + column,))).format(alias)
+            shown.append((f"{alias}.{column}" if rng.random() < 0.7 else other) + (f" AS c{at}" if first else ""))
+        return f"SELECT {', '.join(shown)} FROM {source}{where}"
