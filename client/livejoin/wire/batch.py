@@ -21,8 +21,6 @@ INSERT, UPSERT, DELETE, TRUNCATE = 0, 1, 2, 3
 OP_NAMES = ("insert", "upsert", "delete", "truncate")
 OPS = {name: code for code, name in enumerate(OP_NAMES)}
 OP_DICTIONARY = pa.array(OP_NAMES, pa.utf8())  # of a column of ops in Arrow: its indices are the codes
-ONE_OP = tuple(np.array([code], np.uint8) for code in OPS.values())  # of a single change; never written to
-ONE_INDEX = np.zeros(1, np.int64)
 _TEXTS = str, bytes
 
 RELATION_METADATA = b"livejoin.relation"

@@ -14,14 +14,14 @@ from typing import Any, NamedTuple
 import numpy as np
 import orjson
 
-from livejoin.wire.batch import DELETE, ONE_INDEX, ONE_OP, OPS, TRUNCATE, UPSERT, Batch, Changes, RowBlock
+from livejoin.wire.batch import DELETE, OPS, TRUNCATE, UPSERT, Batch, Changes, RowBlock
 from livejoin.wire.budget import JSON_WEIGHTS, UNBOUNDED, Budget, take_text
 from livejoin.wire.columns import FEW, from_values, mask_of, one_by_one
 from livejoin.wire.errors import BadParameter, MalformedBody, RowError, UnknownRelation, check_utf8, cut
 from livejoin.wire.grammar import INT64_MAX, INT64_MIN, JSON_READERS, Reader, Unreadable, shown
 from livejoin.wire.kinds import ByKind
 from livejoin.wire.schema import OP_COLUMN, RelationDefinition, RowRules
-from livejoin.wire.validate import Findings, ValidatedRows, are_surely_valid, assemble, is_surely_valid, validate
+from livejoin.wire.validate import Findings, ValidatedRows, are_surely_valid, assemble, validate
 from livejoin.wire.wording import instead
 from livejoin.wire.wrapping import Keys
 
@@ -276,8 +276,6 @@ def decode_json(body: bytes, definitions: Definitions, room: Budget = UNBOUNDED)
         raise MalformedBody(f'the body has an unknown field "{cut(stranger)}"; the fields are {", ".join(sorted(_FIELDS))}')
     fields = _read_fields(data) if len(data) > 1 else {}
     try:
-        if len(data["changes"]) == 1 and (one := _one_good(data["changes"][0], definitions)) is not None:
-            return Batch([one], 1, 0, [], 0, **fields)
         room.check_rows(len(data["changes"]))
         changes = _Changes(definitions)
         for index, change in enumerate(data["changes"]):
@@ -294,32 +292,6 @@ def fields_ahead(body: bytes) -> dict[str, Any]:
         return _read_fields(orjson.loads(ahead + b"}")) if ahead else {}
     except (orjson.JSONDecodeError, BadParameter):
         return {}
-
-
-def _one_good(change: Any, definitions: Definitions) -> Changes | None:
-    """Return the only change of a body, if it is certainly valid; None: it needs full validation.
-
-    Exists because the code for any number of changes takes three times as long for a single one.
-    """
-    if type(change) is not dict or len(change) != 3:
-        return None
-    relation, op, row = change.get("relation"), change.get("op"), change.get("row")
-    if type(relation) is not str or type(row) is not dict or (op != "upsert" and op != "insert"):
-        return None
-    definition = definitions(relation)
-    rules = definition.rules
-    if rules.zoned or not rules.name_set.issuperset(row):
-        return None
-    values = []
-    try:
-        for name, kind in rules.kinds:
-            value = row.get(name)
-            values.append(None if value is None else JSON_READERS[kind](value))
-    except ValueError:
-        return None
-    if not is_surely_valid(rules, values):
-        return None
-    return Changes(relation, definition, ONE_OP[OPS[op]], RowBlock.few([tuple(values)], rules.struct), ONE_INDEX)
 
 
 def decode_jsonl(body: bytes, definitions: Definitions, room: Budget = UNBOUNDED) -> Batch:

@@ -128,7 +128,7 @@ def are_surely_valid(rules: RowRules, ops: Sequence[int], rows: Sequence[Sequenc
     """
     for op, row in zip(ops, rows, strict=True):
         if op <= UPSERT:
-            if not is_surely_valid(rules, row):
+            if not _is_surely_valid(rules, row):
                 return False
         elif rules.finite:
             return False
@@ -137,7 +137,7 @@ def are_surely_valid(rules: RowRules, ops: Sequence[int], rows: Sequence[Sequenc
     return True
 
 
-def is_surely_valid(rules: RowRules, row: Sequence[Any]) -> bool:
+def _is_surely_valid(rules: RowRules, row: Sequence[Any]) -> bool:
     """The same for one row that is inserted."""
     if rules.finite:
         return False
