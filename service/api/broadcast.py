@@ -47,40 +47,22 @@ class Waiter:
         self.position = -1  # the version that the follower had when it last asked for records
         self._waiting: asyncio.Future[None] | None = None
         self._woken = False  # since the last wait
-        self._due = self._rings = 0.0  # when to wake the follower, and when the timer fires
-        self._timer: asyncio.TimerHandle | None = None
 
     async def wait(self, due: float) -> None:
         """Wait until `wake` is called, unless it was called since the last wait, or until `due` on the loop's clock."""
         if not self._woken and self._loop.time() < due:
-            self._due = due
-            if self._timer is None or self._rings > due:
-                self._set_timer()
             self._waiting = self._loop.create_future()
-            await self._waiting
+            timer = self._loop.call_at(due, self.wake)
+            try:
+                await self._waiting
+            finally:
+                timer.cancel()
         self._woken = False
 
     def wake(self, *_: object) -> None:
         self._woken = True
         if self._waiting is not None and not self._waiting.done():
             self._waiting.set_result(None)
-
-    def close(self) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
-
-    def _set_timer(self) -> None:
-        # One timer serves many waits: a follower of a busy view waits a hundred times a second, each time until changes arrive.
-        self.close()
-        self._rings = self._due  # not read from the timer: uvloop's has no time shortly before it fires
-        self._timer = self._loop.call_at(self._due, self._tick)
-
-    def _tick(self) -> None:
-        self._timer = None
-        if self._loop.time() >= self._due:
-            self.wake()
-        else:
-            self._set_timer()
 
 
 class Broadcast:
@@ -109,7 +91,6 @@ class Broadcast:
 
     def leave(self, seat: Waiter) -> bool:
         """Remove a follower; return whether any is left. If not, the broadcast stops encoding."""
-        seat.close()
         self._seats.discard(seat)
         if not self._seats:
             self.feed.remove_listener(self._listener)
@@ -128,7 +109,7 @@ class Broadcast:
         The caller was up to date a moment ago; the first caller determines where the broadcast begins.
         """
         seat.position = position
-        if position <= self._unsent or self._is_alone:
+        if position <= self._unsent:
             return None
         if self._base < 0:
             self._base = self._head = position
@@ -150,8 +131,6 @@ class Broadcast:
             await self._news.wait()
             self._news.clear()
             self._rung = False
-            if self._is_alone:
-                self._forget()
             if self._base < 0:  # each follower reads for itself
                 self._wake()
             while self._base >= 0:
@@ -166,15 +145,7 @@ class Broadcast:
                 # Many followers get a quarter of the loop's time: changes that arrive meanwhile are then one more message to each, not
                 # many.
                 await asyncio.sleep(min(_PAUSE, 3 * (self._loop.time() - begun)))
-                if self._is_alone:
-                    self._forget()
-                    self._wake()
                 self._drop()
-
-    @property
-    def _is_alone(self) -> bool:
-        """A single follower reads by itself: going through the broadcast costs a fifth more for one."""
-        return len(self._seats) == 1
 
     def _emitted_no_more(self, telling: asyncio.Task[None]) -> None:
         """Handle the end of `_emit`: no follower is left, or encoding has failed, and each follower reads by itself."""

@@ -14,7 +14,7 @@ import uvloop
 
 from service.api import broadcast as broadcasts
 from service.api import followers
-from service.api.broadcast import Broadcast, Waiter
+from service.api.broadcast import Waiter
 from service.api.context import Context
 from service.api.followers import Follower, FollowResponse
 from service.api.http import media
@@ -181,41 +181,8 @@ def test_it_is_taken_once_for_all() -> None:
     drive(work)
 
 
-def test_one_alone_reads_for_itself() -> None:
-    """Nothing is encoded for an audience of one, before a second comes and after it has gone."""
-    feed, chance = Feed(), random.Random(0)
-
-    async def work(context: Context) -> None:
-        first = Reader(context, feed, chance)
-        task = asyncio.create_task(first.read(30))
-
-        async def publish(count: int) -> Broadcast:
-            for _ in range(count):
-                feed.publish()
-                while first.seen < feed.version:
-                    await asyncio.sleep(0.001)
-            (broadcast,) = context.broadcasts._found.values()
-            return broadcast
-
-        assert (await publish(10))._head == -1
-        second = Reader(context, feed, chance, 10)
-        joined = asyncio.create_task(second.read(30))
-        while len((await publish(0))._seats) < 2 or second.subscription.position is None:
-            await asyncio.sleep(0.001)
-        assert (await publish(5))._head > 10
-        await publish(5)  # the last that the second wants
-        await joined
-        assert (await publish(9))._head == -1
-        feed.publish()
-        await task
-        first.validate(30)
-        second.validate(20)
-
-    drive(work)
-
-
 def test_who_sleeps_when_an_audience_begins_is_woken() -> None:
-    """One who was alone sleeps behind the version where it begins, of which the ring is used up."""
+    """One sleeps behind the version where it begins, of which the ring is used up."""
 
     async def work(context: Context) -> None:
         feed = Feed()
@@ -380,11 +347,10 @@ def test_a_seat_waits_its_time_however_short(new_loop: Callable[[], asyncio.Abst
         for seconds in (-1.0, 0.0, 1e-4, 4e-4, 0.02):
             due = loop.time() + seconds
             await asyncio.wait_for(seat.wait(due), 30)
-            assert loop.time() >= due
+            assert loop.time() >= due - 0.002  # uvloop counts in milliseconds
         for seconds in (1e-4, 3e-4, 60.0, 4e-4, 60.0, 0.02):  # woken long before, and sits down again at once
             loop.call_soon(seat.wake)
             await seat.wait(loop.time() + seconds)
-        seat.close()
 
     with asyncio.Runner(loop_factory=new_loop) as runner:
         runner.run(run())
