@@ -243,8 +243,8 @@ def write_leaf(packed: Any, at: int, entries: Any, first: int, end: int, shape: 
 
 @arrays("int64[::1]", "int64[::1]", "int64[::1]", "uint8[::1]", "int64[:, :, ::1]", "int64[::1]")
 class Construction(NamedTuple):
-    """A compact form being made: its header, nodes, leaves and their bytes; for each inner node of this level, and of the next one, what it
-    is made of (`compress`: first entry and end; `remaking.py`: a place); and the state, in the words below."""
+    """A compact form being made: its header, nodes, leaves and their bytes; for each inner node of this level, and of the next one, the
+    range of entries that it is made of; and the state, in the words below."""
 
     H: np.ndarray
     N: np.ndarray
@@ -274,17 +274,10 @@ def begin_node(making: Construction, lower: int, arity: int) -> None:
 
 @kernel(forceinline=True)
 def add_inner(making: Construction, arity: int, c: int, first: int, end: int) -> None:
-    """Add an inner node as child c of the current node; it is made of the range [first, end) (see `Construction`)."""
-    N, state = making.N, making.state
+    """Add an inner node as child c of the current node; it is made of the entries [first, end)."""
+    N, ranges, state = making.N, making.ranges, making.state
     bit = (state[NODE] << arity) + c
     N[NODE_WORDS * (bit >> 6) + 1] |= wide(1) << (bit & 63)
-    add_range(making, first, end)
-
-
-@kernel(forceinline=True)
-def add_range(making: Construction, first: int, end: int) -> None:
-    """Add a range of which the next inner node of the next level is made."""
-    ranges, state = making.ranges, making.state
     ranges[1 - state[INPUT], state[FOUND], 0], ranges[1 - state[INPUT], state[FOUND], 1] = first, end
     state[FOUND] += 1
     state[INNER] += 1
@@ -293,23 +286,16 @@ def add_range(making: Construction, first: int, end: int) -> None:
 @kernel(forceinline=True)
 def add_leaf(making: Construction, arity: int, c: int, n: int, end: int) -> None:
     """Add a leaf of n entries, whose bytes end at `end`, as child c of the current node."""
-    N, state = making.N, making.state
+    N, L, state = making.N, making.L, making.state
     bit = (state[NODE] << arity) + c
     N[NODE_WORDS * (bit >> 6) + 2] |= wide(1) << (bit & 63)
-    add_size(making, n)
-    state[AT] = end
-
-
-@kernel(forceinline=True)
-def add_size(making: Construction, n: int) -> None:
-    """Note that the next leaf has n entries."""
-    L, state = making.L, making.state
     leaf = state[LEAF_NODES]
     if leaf % SIZES == 0:
         L[leaf // SIZES] = state[ENTRY] << 32
     L[leaf // SIZES] |= (n - 1) << 4 * (leaf % SIZES)
     state[LEAF_NODES] = leaf + 1
     state[ENTRY] += n
+    state[AT] = end
 
 
 @kernel(forceinline=True)

@@ -4,21 +4,18 @@
                \\                 log ->  log ->          \\
     beside      compact form -> its place -> replay of the log -> root of the tree from here on
 
-    remake   the compact form, level by level from the version of tick t (`remaking.py`), whose blocks are kept until then, as if a
-             reader had pinned it; not yet where readers look
+    gather   the entries of the version of tick t, in Morton order except within leaves; its blocks are kept until then, as if a reader
+             had pinned it
+    make     the compact form of these (`compact.compress`), not yet where readers look
     copy     to its place
     replay   what has changed since, in a tree of its own (`layout.SPARE_TREE`), whose blocks nobody else sees
-
-If much of a tree has changed, or it needs further levels and cannot grow, its entries are gathered instead, in Morton order, and the form
-is made from this order (`compact.compress`).
 
 The switch is O(1), and is part of a version: what is published of a version never changes. One tree at a time: at most two copies of one
 tree are held, and the log. A merge can be given up at any moment, and nothing is lost.
 
 Steps are entries and nodes visited, those of bisections included; a replayed change, or a dropped block, counts as several.
-Costs: O(n) steps for n entries, about one each where few have changed, else up to seven; and twice the cost of the
-changes that come meanwhile. Source: Overmars, *The Design of Dynamic Data
-Structures* (1983), global rebuilding.
+Costs: O(n) steps for n entries, up to seven each; and twice the cost of the changes that come meanwhile. Source: Overmars, *The Design of
+Dynamic Data Structures* (1983), global rebuilding.
 """
 
 from __future__ import annotations
@@ -37,7 +34,6 @@ from structures.quadtree.changes import delete_entry, insert_entry
 from structures.quadtree.compact import CODE, LEFT, CompactForms, begun, compact_position, compress, form_words
 from structures.quadtree.layout import QuadArena, QuadNodes, QuadtreeShape, drop_block, is_leaf, level_below, live_child
 from structures.quadtree.prefetching import prefetch_entries
-from structures.quadtree.remaking import begun_anew, remake, room_for_few
 from structures.quadtree.search import child_of, copy_leaf, ends_at
 
 ALL = 1 << 50  # steps: more than there are
@@ -153,9 +149,9 @@ class PointChanges(NamedTuple):
 class Merge:
     """The merge of one tree. `since`: the tick whose blocks must be kept for it; None once they are no longer needed."""
 
-    def __init__(self, arena: QuadArena, forms: CompactForms, tree: int, shape: QuadtreeShape, bits: int, copied: bool) -> None:
+    def __init__(self, arena: QuadArena, forms: CompactForms, tree: int, shape: QuadtreeShape, bits: int) -> None:
         """Begin the merge of the newest version, which is complete. `bits`: if the tree is in two parts, the new one is to reach codes
-        below 2**bits, otherwise the same codes as the old one. `copied`: most of the tree has not changed. O(1)."""
+        below 2**bits, otherwise those of its entries. O(1)."""
         self.tree, self._shape, self._bits = tree, shape, bits
         self.since: int | None = arena.C.item(VERSION)
         self._arena, self._forms = arena, forms
@@ -166,12 +162,8 @@ class Merge:
         self._parts: list[tuple[int, np.ndarray]] = []  # to be copied
         self._log: deque[PointChanges] = deque()
         self.changed = 0  # entries changed since the merge began
-        if copied and (not shape.first or bits == old_bits):
-            self._making, self._few = begun_anew(position, old_bits, count, shape), room_for_few(shape.arity)
-            self._phases = [self._remake, self._copy]
-        else:
-            self._way, self._entries = descent(position, old_bits, base, shape), reserve(4 * max(1, count) * (shape.arity + 1), np.int32)
-            self._phases = [self._gather, self._make, self._copy]
+        self._way, self._entries = descent(position, old_bits, base, shape), reserve(4 * max(1, count) * (shape.arity + 1), np.int32)
+        self._phases = [self._gather, self._make, self._copy]
 
     @property
     def is_ready(self) -> bool:
@@ -201,18 +193,12 @@ class Merge:
             steps = self._phases[0](steps) if self._phases else self._replay(steps)
         return steps
 
-    def _remake(self, steps: int) -> int:
-        steps = int(compiled(remake)(self._arrays[0], self.root[2], self._making, self._few, *self._shape, steps))
-        if self._making.state[LEFT] == 0:
-            self.since = None
-            self._put()
-        return steps
-
     def _gather(self, steps: int) -> int:
         steps = int(compiled(gather_entries)(self._arrays[0], self._way, self._entries, steps))
         if self._way.is_over:
             self.since = None
-            self._making = begun(self.root[3], self._shape, self._bits)
+            bits = self._bits if self._shape.first else max(1, self._way.state.item(CODES).bit_length())
+            self._making = begun(self.root[3], self._shape, bits)
             self._phases.pop(0)
         return steps
 

@@ -16,8 +16,7 @@ Decisions, with their reasons
     - A merge makes a tree compact again when half as many entries as it has have changed since: beside it, some steps with each change and
       the rest while nothing else is to be done (`merging.py`), one tree after another. While nothing else is to be done, one in 256 is
       enough: a changed entry makes a whole leaf live, which takes thirty times what the entry does in the compact form, and only a merge
-      empties the chunks of live blocks. Such a merge copies what has not changed (`remaking.py`), for a third of the time. With batch
-      after batch, merges at an eighth would take more time than the changes themselves.
+      empties the chunks of live blocks. With batch after batch, merges at an eighth would take more time than the changes themselves.
     - A plain tree's root grows by a level a bit as codes grow. A tree in two parts would have to grow in every cell: it is made anew, by a
       merge too, when a quarter of its codes are left; at once only where codes come faster than that.
     - Trees in two parts beside the plain one: a row of a quadtree's grid meets sqrt(n) of its nodes (1,400 steps for a changed edge of a
@@ -58,7 +57,6 @@ _MANY = 64  # deletes from which on it is checked whether they are all entries o
 _CHANGED = 2  # a tree is merged when 1 in this many of its entries has changed
 _CHANGED_SPARE, _CHANGED_FEW = 256, 16  # the same between versions, while nothing else is to be done; while few have changed
 _FEW = 512  # changed entries, whose blocks take a tenth of a megabyte
-_COPYING = 4  # a merge copies what has not changed if that is all but 1 in this many entries, or more
 _SHARE = 32  # steps of merges that a changed entry pays for, besides its own replay; a merge takes some 7 an entry of its tree
 _GROWING = 20  # steps for each entry of all trees, divided among the new codes that are left: some 3 times what a merge takes
 _DROPPABLE = 1 << 13  # blocks that may be dropped between two reclaims, besides one for each changed entry: so few wait as records
@@ -371,8 +369,7 @@ class QuadTrees(VersionedStructure[QuadArena]):
         if due:
             tree = max(due, key=lambda tree: self._has_to_grow(tree, roots[tree]))
             self._done = 0
-            copied = _COPYING * self._changed[tree] <= roots[tree].count
-            self._merge = Merge(self.arena, self.forms, tree, self.shapes[tree], max(roots[tree].bits, self._wanted[tree]), copied)
+            self._merge = Merge(self.arena, self.forms, tree, self.shapes[tree], max(roots[tree].bits, self._wanted[tree]))
 
     def _is_due(self, tree: int, root: QuadtreeRoot, spare: bool = False) -> bool:
         changed, share = self._changed[tree], _CHANGED

@@ -38,11 +38,6 @@ STRUCTURES = {
             Canary("structures.qdag.walk", "fill_others", "lambda walking, t, out, start, n: None"),
             Canary("structures.qdag.scan", "children_of", "lambda nodes, base, o, arity: 1", 2),
             Canary("structures.qdag.walk", "loaded", "lambda nodes, walking, t, ref, level: 1 if ref & 2**19 else ref"),
-            Canary(
-                "structures.quadtree.remaking",
-                "find_leaf",
-                "lambda compact, base, position, shape, level: was(compact, base, position, shape, level + 1)",
-            ),
             # Of merges: a change meanwhile is lost; what the switch leaves behind is forgotten.
             Canary("structures.quadtree.merging", "replay", "lambda nodes, writing, t, entries, inserted: len(inserted)", 4),
             Canary(

@@ -455,7 +455,7 @@ def test_a_batch_for_trees_of_millions_has_room(is_merging: bool) -> None:
     trees.insert(1, 0, given)
     trees.arena.C[TREE + COUNT : TREE + COUNT + 6 * TREE_WORDS : TREE_WORDS] = 5_000_000
     if is_merging:
-        trees._merge = Merge(trees.arena, trees.forms, 0, trees.shapes[0], 23, False)
+        trees._merge = Merge(trees.arena, trees.forms, 0, trees.shapes[0], 23)
         trees._merge.changed = 2_500_000
     trees.require(3 * 200_000, 3)
 

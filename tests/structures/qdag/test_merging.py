@@ -1,4 +1,4 @@
-"""The compact form that a merge makes of a tree is the one that a load makes of its entries, and costs little where little has changed."""
+"""The compact form that a merge makes of a tree is the one that a load makes of its entries."""
 
 from __future__ import annotations
 
@@ -60,18 +60,3 @@ def test_a_merge_makes_what_a_load_makes(shape: tuple[int, int], top: int, monke
         fresh.bulk_load(1, 0, entries(sorted(now), arity))
         assert fresh.roots[0].bits == trees.roots[0].bits
         assert _form(trees, trees.roots[0]) == _form(fresh, fresh.roots[0])
-
-
-def test_steps_go_by_what_has_changed() -> None:
-    """A few of many entries: less than a step for each of the others, where one is written anew by one."""
-    n = 256 * LEAF
-    steps = []
-    for changed in (8, n // 2):
-        trees = QuadTrees([(2, 1)], 1 << 22)
-        given = entries([(i * 7 % n, i * 11 % n, i) for i in range(n)], 2)
-        trees.bulk_load(1, 0, given)
-        trees.delete(2, 0, given[:changed])
-        trees.insert(2, 0, given[:changed])
-        _merged(trees, 2)
-        steps.append(trees.steps)
-    assert steps[0] < n * (1 + 8 // LEAF) and steps[1] > 2 * steps[0]
