@@ -2,7 +2,8 @@
 
 Numbers: int64 with int64 stays int64; a decimal with a decimal or an int64 is an exact decimal of up to 38 digits, but their quotient is
 the float64 next to the exact one, and any operation with a float64 is float64. An undefined result is null, never an error: a result out of
-range, a division by zero, a text that is not a value of the type to which it is cast. A comparison with null is null.
+range, of more than 38 digits too, a division by zero, a text that is not a value of the type to which it is cast. A comparison with null is
+null.
 """
 
 from __future__ import annotations
@@ -16,6 +17,8 @@ from service.errors import unsupported
 from service.query.conditions import ColumnRef, Term
 
 COMPUTED_DIGITS = 38
+_MOST_CUT = 76
+"""Digits of a result that is null where it has more than 38; Arrow computes no more."""
 LONGEST_TEXT = 1 << 24
 """Bytes; a longer one that a function would make is null."""
 _DIGITS_OF_INT64 = 19
@@ -94,13 +97,24 @@ def arithmetic(op: str, left: Term, right: Term) -> Term:
         return Term(op, "int64", (left, right))
     if op == "/":
         return Term(op, "float64", (_decimal(left), _decimal(right)))
-    (p, s), (q, t) = map(_digits, kinds)
-    scale = s + t if op == "*" else max(s, t)
-    precision = p + q + 1 if op == "*" else min(p - s, q - t) + scale if op == "%" else max(p - s, q - t) + scale + 1
-    if precision > COMPUTED_DIGITS:
+    made = Term(op, "decimal", (_decimal(left), _decimal(right)))
+    precision, scale = _digits_of_result(made)
+    if scale > COMPUTED_DIGITS or precision > (COMPUTED_DIGITS if op == "%" else _MOST_CUT):
         said = f"it would need {precision} digits, and a decimal has at most {COMPUTED_DIGITS}: cast one side to fewer, or to float64"
         raise unsupported(f"{kinds[0]} {op} {kinds[1]}", said)
-    return Term(op, decimal_kind(precision, scale), (_decimal(left), _decimal(right)))
+    return made._replace(kind=decimal_kind(min(precision, COMPUTED_DIGITS), scale))
+
+
+def _digits_of_result(term: Term) -> tuple[int, int]:
+    """Return how many digits a sum, difference, product or remainder of decimals may need, and how many of them follow the point."""
+    (p, s), (q, t) = (_digits(one.kind) for one in term.args)
+    scale = s + t if term.op == "*" else max(s, t)
+    return p + q + 1 if term.op == "*" else min(p - s, q - t) + scale if term.op == "%" else max(p - s, q - t) + scale + 1, scale
+
+
+def may_need_more(term: Term) -> bool:
+    """Return whether a sum, difference or product of decimals may have more digits than its kind, and is null then."""
+    return _family(term.kind) == "decimal" and term.op in _OVERFLOWS[:3] and _digits_of_result(term)[0] > COMPUTED_DIGITS
 
 
 def _decimal(term: Term) -> Term:
@@ -254,7 +268,7 @@ def is_nullable(term: Term, column: Callable[[ColumnRef], bool]) -> bool:
         return all(args)
     if term.op == "case":
         return any(args[1::2]) or args[-1]
-    if term.op in _MAY_BE_NULL or (term.op in _OVERFLOWS and term.kind in ("int64", *_TIMES)):
+    if term.op in _MAY_BE_NULL or (term.op in _OVERFLOWS and term.kind in ("int64", *_TIMES)) or may_need_more(term):
         return True
     return any(args) or (term.op == "cast" and not _is_whole(term.args[0].kind, term.kind))
 

@@ -269,7 +269,8 @@ class Statement:
             chosen.append(rng.choice((f"{x}.t <> {y}.t", f"{x}.f < {y}.f", f"{x}.v <> {y}.v")))
         if rng.random() < 0.15:
             chosen.append(self._filter(y))
-        return " AND ".join(chosen)
+        text = " AND ".join(chosen)
+        return f"({text} AND {self._filter(y)} OR {text} AND {self._filter(x)})" if rng.random() < 0.1 else text
 
     def _where(self) -> str:
         rng = self.random

@@ -22,7 +22,7 @@ from service.query.filters import OPPOSITE, holds
 from service.query.scope import Scope
 from service.query.sql.complaints import Noted
 from service.query.sql.constants import is_constant, text_of
-from service.query.sql.filters import MIRRORED, WRITTEN, RowConditions, end_of, note_within, read_condition, refuse
+from service.query.sql.filters import MIRRORED, WRITTEN, RowConditions, end_of, factored, note_within, operands, read_condition, refuse
 from service.query.sql.names import Names, sql_of
 from service.query.sql.output_names import MERGED
 from service.query.sql.over_groups import is_of_stretches, read_of_stretches
@@ -57,7 +57,7 @@ class Conditions:
 
     def add(self, node: exp.Expr, negated: bool = False) -> None:
         """Add a condition that must hold, or (`negated`) must be false."""
-        for part, negative in operands(node, negated, exp.And):
+        for part, negative in chain.from_iterable(factored(*one) for one in operands(node, negated, exp.And)):
             with self._names.complaints.noting(part) if self._notes else nullcontext():
                 try:
                     if self._within == "" and is_of_stretches(part):
@@ -471,19 +471,3 @@ class Conditions:
             raise unsupported(sql_of(node), f"write COALESCE({sql_of(node.this)}, 'infinity') for an end, '-infinity' for a start")
         refuse(node)
         return None
-
-
-def operands(node: exp.Expr, negated: bool, joined: type[exp.Connector]) -> list[tuple[exp.Expr, bool]]:
-    """Return the operands of AND or OR (`joined`) in a condition, each perhaps negated, in their order."""
-    opposite = exp.And if joined is exp.Or else exp.Or
-    found, pending = list[tuple[exp.Expr, bool]](), [(node, negated)]
-    while pending:
-        one, negative = pending.pop()
-        one = one.unnest()
-        if isinstance(one, exp.Not):
-            pending.append((one.this, not negative))
-        elif isinstance(one, opposite if negative else joined):
-            pending += [(one.right, negative), (one.left, negative)]
-        else:
-            found.append((one, negative))
-    return found

@@ -350,3 +350,30 @@ def refuse(node: exp.Expr) -> None:
         if is_clock(one):
             instead = 'a view changes only when its relations do: delete old rows ("retain" of the relation), or read a window of the view'
             raise unsupported(f"{sql_of(one)} in a condition", instead)
+
+
+def operands(node: exp.Expr, negated: bool, joined: type[exp.Connector]) -> list[tuple[exp.Expr, bool]]:
+    """Return the operands of AND or OR (`joined`) in a condition, each perhaps negated, in their order."""
+    opposite = exp.And if joined is exp.Or else exp.Or
+    found, pending = list[tuple[exp.Expr, bool]](), [(node, negated)]
+    while pending:
+        one, negative = pending.pop()
+        one = one.unnest()
+        if isinstance(one, exp.Not):
+            pending.append((one.this, not negative))
+        elif isinstance(one, opposite if negative else joined):
+            pending += [(one.right, negative), (one.left, negative)]
+        else:
+            found.append((one, negative))
+    return found
+
+
+def factored(node: exp.Expr, negated: bool) -> list[tuple[exp.Expr, bool]]:
+    """Return conditions, each perhaps negated, that together mean the given one: of an OR, those that all of its cases have, and the OR of
+    what the cases have besides."""
+    cases = [operands(*case, exp.And) for case in operands(node, negated, exp.Or)]
+    found = [one for one in cases[0] if all(one in case for case in cases[1:])] if len(cases) > 1 else []
+    if not found:
+        return [(node, negated)]
+    others = [[exp.not_(one) if negative else one for one, negative in case if (one, negative) not in found] for case in cases]
+    return [*found, (exp.or_(*(exp.and_(*case) for case in others)), False)] if all(others) else found

@@ -13,9 +13,8 @@ from service.query.filters import OPPOSITE, holds
 from service.query.groups import UNITS, GroupsDraft, distinct_of, refuse_stretch
 from service.query.model import AGGREGATE, COMPUTED, GROUP, STRETCHES, GroupOutput, Listing, Output, SortKey
 from service.query.sql.columns import is_star
-from service.query.sql.conditions import operands
 from service.query.sql.constants import is_constant, read_like, require_text
-from service.query.sql.filters import MIRRORED, against, is_empty, is_value, values_of
+from service.query.sql.filters import MIRRORED, against, is_empty, is_value, operands, values_of
 from service.query.sql.lists import is_list, read_list, require_ordered
 from service.query.sql.names import Names, fold
 from service.query.sql.output_names import given_name, name_of, told_apart

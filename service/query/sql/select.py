@@ -23,9 +23,9 @@ from service.query.set_operations import Expression, Operation, SetOperation, dr
 from service.query.sql.columns import check_names, is_star, merged, read_star
 from service.query.sql.complaints import Noted, is_refused
 from service.query.sql.composing import Catalogue, composed, is_composed
-from service.query.sql.conditions import Conditions, ReadSubquery, operands
+from service.query.sql.conditions import Conditions, ReadSubquery
 from service.query.sql.dialect import Dialect
-from service.query.sql.filters import note_within
+from service.query.sql.filters import note_within, operands
 from service.query.sql.groups import is_grouped, read_groups
 from service.query.sql.names import JoinedRelation, Names, Shown, Source, Sources, Text, bad_query, fold, is_comma, is_public
 from service.query.sql.output_names import given_name, name_of, told_apart

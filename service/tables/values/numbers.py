@@ -15,6 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from service.query.conditions import ColumnRef, Term
+from service.query.terms import COMPUTED_DIGITS, may_need_more
 from service.tables.arrow import writable
 from service.tables.values.columns import (
     INT64,
@@ -47,6 +48,10 @@ def _of_decimals(term: Term, left: pa.Array, right: pa.Array) -> pa.Array:
     if term.op == "%":
         return by_row(lambda x, y: EXACT.remainder(x, y) if y else None, type_of(term.kind), left, right)
     compute = {"+": pc.add, "-": pc.subtract, "*": pc.multiply}[term.op]
+    if may_need_more(term):
+        wide = compute(*(one.cast(pa.decimal256(one.type.precision, one.type.scale)) for one in (left, right)))
+        least = pa.scalar(Decimal(10 ** (COMPUTED_DIGITS - wide.type.scale)), wide.type)
+        return pc.if_else(pc.less(pc.abs(wide), least), wide, None).cast(type_of(term.kind))
     return compute(left, right).cast(type_of(term.kind))
 
 

@@ -49,6 +49,9 @@ def test_a_column_beside_a_constant_is_a_filter(condition: str) -> None:
         ("COALESCE(b.until, 'infinity') < '1970-01-01'", ["b.until < 0"]),
         ("b.floor = 1 OR b.floor * 2 > b.id", ["(b.floor = 1 OR ((b.floor * 2) > b.id))"]),
         ("NOT (b.vip OR b.floor + 1 < b.id)", ["((b.floor + 1) >= b.id)", "b.vip = False"]),
+        ("b.floor = 1 AND b.vip OR b.floor = 1 AND (b.id = 2)", ["(b.id = 2 OR b.vip = True)", "b.floor = 1"]),
+        ("b.vip AND b.floor = 1 OR b.floor = 1", ["b.floor = 1"]),
+        ("NOT ((b.vip OR NOT b.floor = 1) AND (b.id = 2 OR NOT b.floor = 1))", ["(b.id != 2 OR b.vip = False)", "b.floor = 1"]),
         ("b.floor > 1.5::double precision", ["(CAST(b.floor AS float64) > CAST(1.5 AS float64))"]),
         ("b.floor IN (1.5::double precision)", ["((CAST(b.floor AS float64) = CAST(1.5 AS float64)))"]),
         ("b.price > 1.005::decimal(4, 2)", ["(b.price > CAST(CAST(1.005 AS decimal(4,2)) AS float64))"]),  # it is 1.01

@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
+from fractions import Fraction
 from typing import Any
 
 import pyarrow as pa
@@ -278,6 +279,19 @@ def test_edges_of_int64(expression: str, values: list[tuple[int, int]], expected
     assert [row[1] for row in ours(expression, batch)] == expected
 
 
+@pytest.mark.parametrize("expression", ["c * c * c * c", "c * c - c * c * c * c", "-(c * c * c) * 100.00"])
+def test_decimals_of_more_than_38_digits_are_null(expression: str) -> None:
+    given = [Decimal(text) for text in ("1.25", "-0.01", "-9999999999.99", "3162277.66", "31622776.60", "31622776.61", "1000000.00")]
+    rows = [dict.fromkeys(T.arrow_schema().names) | {"id": at, "i": 0, "c": int(c * 100)} for at, c in enumerate(given)]
+    found = [row[1] for row in ours(expression, pa.RecordBatch.from_pylist(rows, schema=T.arrow_schema()))]
+    exact = [Fraction(eval(expression.replace("100.00", "100"), {"c": Fraction(c)})) for c in given]
+    type_ = Projection(view_of(expression).query, DEFINITIONS).schema.field("x").type
+    assert type_.precision == 38
+    expected = [one if abs(one) < 10 ** (38 - type_.scale) else None for one in exact]
+    assert [None if one is None else Fraction(one) for one in found] == expected
+    assert {one is None for one in found} == {True, False}
+
+
 def test_numbers_in_json_are_as_they_stand() -> None:
     doc = '{"a": 18446744073709551616, "b": {"c": [1.10, 1E2, -0], "d": "1.50"}, "e": 1e400, "deep": ' + "[" * 500 + "1.0" + "]" * 500 + "}"
     expected = {
@@ -307,6 +321,9 @@ def test_texts_beyond_the_longest_are_null() -> None:
         ("c * 2", pa.decimal128(14, 2), True),
         ("coalesce(c, 0)", pa.decimal128(12, 2), False),
         ("c + k", pa.decimal128(22, 2), True),
+        ("coalesce(c, 0) * coalesce(c, 0)", pa.decimal128(25, 4), False),
+        ("coalesce(c, 0) * coalesce(c, 0) * coalesce(c, 0)", pa.decimal128(38, 6), False),
+        ("coalesce(c, 0) * coalesce(c, 0) * coalesce(c, 0) + 1", pa.decimal128(38, 6), True),
         ("coalesce(t, 'x')", pa.utf8(), False),
         ("lower(coalesce(t, 'x'))", pa.utf8(), False),
         ("t || 'x'", pa.utf8(), True),

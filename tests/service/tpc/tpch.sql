@@ -1,24 +1,15 @@
 -- region(r_regionkey int, r_name text, r_comment text), key r_regionkey
 -- nation(n_nationkey int, n_name text, n_regionkey int, n_comment text), key n_nationkey
--- supplier(s_suppkey int, s_name text, s_address text, s_nationkey int, s_phone text, s_acctbal decimal(12,2), s_comment text), key s_suppkey
--- customer(c_custkey int, c_name text, c_address text, c_nationkey int, c_phone text, c_acctbal decimal(12,2), c_mktsegment text, c_comment text), key c_custkey
--- part(p_partkey int, p_name text, p_mfgr text, p_brand text, p_type text, p_size int, p_container text, p_retailprice decimal(12,2), p_comment text), key p_partkey
--- partsupp(ps_partkey int, ps_suppkey int, ps_availqty int, ps_supplycost decimal(12,2), ps_comment text), key ps_partkey ps_suppkey
--- orders(o_orderkey int, o_custkey int, o_orderstatus text, o_totalprice decimal(12,2), o_orderdate date, o_orderpriority text, o_clerk text, o_shippriority int, o_comment text), key o_orderkey
--- lineitem(l_orderkey int, l_partkey int, l_suppkey int, l_linenumber int, l_quantity decimal(12,2), l_extendedprice decimal(12,2), l_discount decimal(12,2), l_tax decimal(12,2), l_returnflag text, l_linestatus text, l_shipdate date, l_commitdate date, l_receiptdate date, l_shipinstruct text, l_shipmode text, l_comment text), key l_orderkey l_linenumber
+-- supplier(s_suppkey int, s_name text, s_address text, s_nationkey int, s_phone text, s_acctbal decimal(15,2), s_comment text), key s_suppkey
+-- customer(c_custkey int, c_name text, c_address text, c_nationkey int, c_phone text, c_acctbal decimal(15,2), c_mktsegment text, c_comment text), key c_custkey
+-- part(p_partkey int, p_name text, p_mfgr text, p_brand text, p_type text, p_size int, p_container text, p_retailprice decimal(15,2), p_comment text), key p_partkey
+-- partsupp(ps_partkey int, ps_suppkey int, ps_availqty int, ps_supplycost decimal(15,2), ps_comment text), key ps_partkey ps_suppkey
+-- orders(o_orderkey int, o_custkey int, o_orderstatus text, o_totalprice decimal(15,2), o_orderdate date, o_orderpriority text, o_clerk text, o_shippriority int, o_comment text), key o_orderkey
+-- lineitem(l_orderkey int, l_partkey int, l_suppkey int, l_linenumber int, l_quantity decimal(15,2), l_extendedprice decimal(15,2), l_discount decimal(15,2), l_tax decimal(15,2), l_returnflag text, l_linestatus text, l_shipdate date, l_commitdate date, l_receiptdate date, l_shipinstruct text, l_shipmode text, l_comment text), key l_orderkey l_linenumber
 
 -- Q1: pricing summary report
 select l_returnflag, l_linestatus, sum(l_quantity) as sum_qty, sum(l_extendedprice) as sum_base_price,
   sum(l_extendedprice * (1 - l_discount)) as sum_disc_price, sum(l_extendedprice * (1 - l_discount) * (1 + l_tax)) as sum_charge,
-  avg(l_quantity) as avg_qty, avg(l_extendedprice) as avg_price, avg(l_discount) as avg_disc, count(*) as count_order
-from lineitem
-where l_shipdate <= date '1998-12-01' - interval '90' day
-group by l_returnflag, l_linestatus
-order by l_returnflag, l_linestatus;
-
--- instead
-select l_returnflag, l_linestatus, sum(l_quantity) as sum_qty, sum(l_extendedprice) as sum_base_price,
-  sum(l_extendedprice * (1 - l_discount)) as sum_disc_price, sum(l_extendedprice * (1 - l_discount) * (1 + l_tax::decimal(4,2))) as sum_charge,
   avg(l_quantity) as avg_qty, avg(l_extendedprice) as avg_price, avg(l_discount) as avg_disc, count(*) as count_order
 from lineitem
 where l_shipdate <= date '1998-12-01' - interval '90' day
@@ -164,12 +155,6 @@ select 100.00 * sum(case when p_type like 'PROMO%' then l_extendedprice * (1 - l
 from lineitem, part
 where l_partkey = p_partkey and l_shipdate >= date '1995-09-01' and l_shipdate < date '1995-09-01' + interval '1' month;
 
--- instead
-select 100 * (sum(case when p_type like 'PROMO%' then l_extendedprice * (1 - l_discount) else 0 end)
-  / sum(l_extendedprice * (1 - l_discount))) as promo_revenue
-from lineitem, part
-where l_partkey = p_partkey and l_shipdate >= date '1995-09-01' and l_shipdate < date '1995-09-01' + interval '1' month;
-
 -- Q15: top supplier
 with revenue (supplier_no, total_revenue) as (
   select l_suppkey, sum(l_extendedprice * (1 - l_discount))
@@ -217,19 +202,6 @@ where (p_partkey = l_partkey and p_brand = 'Brand#12' and p_container in ('SM CA
   or (p_partkey = l_partkey and p_brand = 'Brand#34' and p_container in ('LG CASE', 'LG BOX', 'LG PACK', 'LG PKG')
     and l_quantity >= 20 and l_quantity <= 20 + 10 and p_size between 1 and 15
     and l_shipmode in ('AIR', 'AIR REG') and l_shipinstruct = 'DELIVER IN PERSON');
-
--- instead
-select sum(l_extendedprice * (1 - l_discount)) as revenue
-from lineitem, part
-where p_partkey = l_partkey and ((p_partkey = l_partkey and p_brand = 'Brand#12' and p_container in ('SM CASE', 'SM BOX', 'SM PACK', 'SM PKG')
-    and l_quantity >= 1 and l_quantity <= 1 + 10 and p_size between 1 and 5
-    and l_shipmode in ('AIR', 'AIR REG') and l_shipinstruct = 'DELIVER IN PERSON')
-  or (p_partkey = l_partkey and p_brand = 'Brand#23' and p_container in ('MED BAG', 'MED BOX', 'MED PKG', 'MED PACK')
-    and l_quantity >= 10 and l_quantity <= 10 + 10 and p_size between 1 and 10
-    and l_shipmode in ('AIR', 'AIR REG') and l_shipinstruct = 'DELIVER IN PERSON')
-  or (p_partkey = l_partkey and p_brand = 'Brand#34' and p_container in ('LG CASE', 'LG BOX', 'LG PACK', 'LG PKG')
-    and l_quantity >= 20 and l_quantity <= 20 + 10 and p_size between 1 and 15
-    and l_shipmode in ('AIR', 'AIR REG') and l_shipinstruct = 'DELIVER IN PERSON'));
 
 -- Q20: potential part promotion
 select s_name, s_address
