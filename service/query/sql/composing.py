@@ -16,7 +16,7 @@ from service.errors import unsupported
 from service.query.conditions import ColumnRef
 from service.query.model import STRETCHES
 from service.query.sql.columns import check_names, clauses_of, is_star, merged, own_columns, read_star
-from service.query.sql.merging import DerivedTable, Values, absorb, add_condition, merge, queries_of, without_places
+from service.query.sql.merging import DerivedTable, Values, absorb, add_condition, intersection, merge, queries_of, without_places
 from service.query.sql.names import Names, Source, Sources, alias_of, column_of, fold, identifier, is_public, sql_of, tables_of
 from service.query.sql.output_names import name_of, told_apart
 from service.query.sql.parentheses import without_parentheses
@@ -46,9 +46,9 @@ def composed(tree: exp.Expr, source: Source, known: Catalogue, check: Check) -> 
 
 
 def is_composed(tree: exp.Expr, known: Catalogue) -> bool:
-    """Return whether there is WITH, or a subquery or a view in FROM."""
+    """Return whether there is WITH, INTERSECT, or a subquery or a view in FROM."""
     is_view = any(isinstance(one.this, exp.Identifier) and fold(one.this) in known.views for one in tree.find_all(exp.Table))
-    return is_view or any(isinstance(node, exp.With) or is_subquery(node) for node in tree.walk())
+    return is_view or any(isinstance(node, exp.With | exp.Intersect) or is_subquery(node) for node in tree.walk())
 
 
 def view_tree(tree: exp.Expr, source: Source, known: Catalogue) -> exp.Expr:
@@ -84,7 +84,10 @@ class _Composition:
             for part in (tree.this, tree.args.get("expression")):
                 if part is not None:
                     with self._source.noting():
-                        self.query(part, known, outer)
+                        part.replace(self.query(part, known, outer))
+        if isinstance(tree, exp.Intersect):
+            self._source.require_no_more(count)
+            return intersection(tree)
         return tree
 
     def _with(self, with_: exp.With, known: Mapping[str, exp.Subquery], outer: Sequence[Names]) -> dict[str, exp.Subquery]:
@@ -131,7 +134,7 @@ class _Composition:
             raise self._source.placed(problem, select)
         for query in queries_of(select):
             with self._source.noting():
-                self.query(query, known, [*outer, sources.names])
+                query.replace(self.query(query, known, [*outer, sources.names]))
         self._resolve(select, sources, outer)
         self._source.require_no_more(count)
         with self._source.noting(select):

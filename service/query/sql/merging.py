@@ -17,6 +17,7 @@ from sqlglot import exp
 
 from livejoin.wire.schema import Interval, RelationDefinition
 from service.errors import unsupported
+from service.query.assembly import unused
 from service.query.latest import is_latest
 from service.query.sql.columns import clauses_of
 from service.query.sql.groups import is_grouped
@@ -187,6 +188,68 @@ def _put(select: exp.Select, table: exp.Expr, alias: str, where: exp.Expr) -> No
         add_condition(later[0], where)
     else:
         raise outside
+
+
+def intersection(tree: exp.Intersect) -> exp.Select:
+    """Return an INTERSECT, of which both sides are composed, as a SELECT DISTINCT: what one alias shows must exist on the other side, or
+    else the sides are joined. Problem `unsupported-query`."""
+    left, right = (_plain_side(side.unnest()) for side in (tree.left, tree.right))
+    if not tree.args.get("distinct"):
+        raise unsupported("INTERSECT ALL", "write INTERSECT: a view with INTERSECT has each row once")
+    shown = [[output.this for output in one.expressions] for one in (left, right)]
+    if len(shown[0]) != len(shown[1]):
+        what = f"INTERSECT of SELECTs with different numbers of columns, {len(shown[0])} and {len(shown[1])},"
+        raise unsupported(what, "select the same number of columns")
+    if not _is_inner(right):
+        left, right, shown = right, left, shown[::-1]
+        for output, first in zip(left.expressions, right.expressions, strict=True):
+            output.set("alias", first.args["alias"].copy())
+    if not _is_inner(right):
+        raise unsupported("INTERSECT of two SELECTs that have outer joins or EXISTS", "define a view for each")
+    _set_apart(right, {alias_of(table) for table in tree.find_all(exp.Table)}, _aliases(left))
+    equal = [exp.NullSafeEQ(this=_wrapped(x.copy()), expression=_wrapped(y)) for x, y in zip(*shown, strict=True)]
+    if len({column.text("table") for output in shown[0] for column in output.find_all(exp.Column)}) == 1:
+        for condition in equal:
+            add_where(right, condition)
+        where = right.args["where"]
+        exists = exp.Select(expressions=[exp.Literal.number(1)], from_=right.args["from_"], joins=right.args.get("joins"), where=where)
+        add_where(left, exp.Exists(this=exists))
+    else:
+        left.set("joins", [*(left.args.get("joins") or ()), exp.Join(this=right.args["from_"].this), *(right.args.get("joins") or ())])
+        add_where(left, _where(right))
+        for condition in equal:
+            add_where(left, condition)
+    left.set("distinct", exp.Distinct())
+    for name in ("order", "limit", "offset"):
+        left.set(name, tree.args.get(name))
+    return left
+
+
+def _plain_side(side: exp.Expr) -> exp.Select:
+    """Return a side of INTERSECT without DISTINCT. Problem `unsupported-query` for anything but a join and its conditions."""
+    if isinstance(side, exp.Select) and side.args.get("distinct") and not side.args["distinct"].args.get("on"):
+        side.set("distinct", None)
+    words = _words(side) if isinstance(side, exp.Select) else [side.key.upper()]
+    if words or not isinstance(side, exp.Select):
+        raise unsupported(f"{words[0]} in INTERSECT", "define a view for each SELECT")
+    return side
+
+
+def _is_inner(select: exp.Select) -> bool:
+    """Return whether there are only inner joins, and no queries in conditions."""
+    joins = select.args.get("joins") or ()
+    return not any(one.side or one.method or one.kind not in ("", "INNER", "CROSS") for one in joins) and not any(queries_of(select))
+
+
+def _set_apart(query: exp.Query, used: set[str], taken: set[str]) -> None:
+    """Give the aliases of a query that are taken others, which are not used either."""
+    names = {alias: unused(alias, used) for alias in _aliases(query) & taken}
+    for table in query.find_all(exp.Table):
+        if (alias := names.get(alias_of(table))) is not None:
+            table.set("alias", exp.TableAlias(this=identifier(alias)))
+    for column in query.find_all(exp.Column):
+        if (alias := names.get(column.text("table"))) is not None:
+            column.set("table", identifier(alias))
 
 
 # --- trees

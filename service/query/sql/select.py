@@ -173,9 +173,6 @@ def _read_query(tree: exp.Expr, reading: _Reading) -> Expression:
         within.ordered = within.ordered or bool(tree.args.get("order"))
         _check_order(tree, within, source)
         return within
-    keyword = tree.key.upper()
-    if isinstance(tree, exp.Intersect):
-        raise unsupported(keyword, "write one SELECT that joins the relations of both sides on all columns")
     known, sides = source.count, list[Expression]()
     with source.noting():
         if not tree.args.get("distinct") and isinstance(tree, exp.Except):

@@ -101,6 +101,26 @@ SAME = [
         "SELECT b.id, s.nr FROM bookings b CROSS JOIN maintenance m JOIN shifts s ON s.room = m.room AND m.room = b.room",
     ),
     ("SELECT * FROM (SELECT * FROM (SELECT id, room FROM bookings ORDER BY id) a) b", "SELECT id, room FROM bookings b"),
+    (
+        "SELECT room, floor FROM bookings WHERE id > 2 INTERSECT SELECT DISTINCT room, nr FROM shifts INTERSECT SELECT * FROM "
+        "(SELECT room, floor FROM bookings WHERE id < 9) x ORDER BY floor",
+        "SELECT DISTINCT room, floor FROM bookings WHERE id > 2 "
+        "AND EXISTS (SELECT 1 FROM shifts WHERE shifts.room IS NOT DISTINCT FROM bookings.room AND nr IS NOT DISTINCT FROM bookings.floor) "
+        "AND EXISTS (SELECT 1 FROM bookings x WHERE x.id < 9 AND x.room IS NOT DISTINCT FROM bookings.room "
+        "AND x.floor IS NOT DISTINCT FROM bookings.floor)",
+    ),
+    (
+        "SELECT b.room, m.id FROM bookings b JOIN maintenance m ON b.floor = m.floor "
+        "INTERSECT SELECT m.room, b.nr FROM maintenance m, shifts b",
+        "SELECT DISTINCT b.room, m.id FROM bookings b JOIN maintenance m ON b.floor = m.floor, maintenance m_2, shifts b_2 "
+        "WHERE b.room IS NOT DISTINCT FROM m_2.room AND m.id IS NOT DISTINCT FROM b_2.nr",
+    ),
+    (
+        "SELECT b.room FROM bookings b INTERSECT SELECT m.room AS r FROM maintenance m "
+        "WHERE EXISTS (SELECT 1 FROM shifts b WHERE b.nr = m.id)",
+        "SELECT DISTINCT m.room AS room FROM maintenance m WHERE EXISTS (SELECT 1 FROM shifts b WHERE b.nr = m.id) "
+        "AND EXISTS (SELECT 1 FROM bookings b_2 WHERE b_2.room IS NOT DISTINCT FROM m.room)",
+    ),
 ]  # fmt: skip
 JOINED = "JOIN maintenance m ON m.room = x.room"
 REFUSED = [

@@ -1,4 +1,4 @@
-"""Random SQL with UNION ALL over joins of `random_sql`, with constants and expressions."""
+"""Random SQL with UNION ALL and INTERSECT over joins of `random_sql`, with constants and expressions."""
 
 from __future__ import annotations
 
@@ -11,23 +11,29 @@ _OTHERS = {
 }  # fmt: skip
 
 
-class UnionAll(Statement):
+class SetOperations(Statement):
     def _form(self) -> Form:
         return self._select()
 
     def _select(self) -> Form:
-        rng, columns = self.random, self.random.sample("ktvdwuhfmyo", self.random.choice((1, 2, 3)))
-        selects = [self._one(columns, first) for first in (True, *(False for _ in range(rng.choice((1, 1, 2, 3)))))]
-        text = " UNION ALL ".join(selects)
-        if len(selects) == 3 and rng.random() < 0.3:
+        rng, columns = self.random, self.random.sample("ktvdwuhfmy", self.random.choice((1, 2, 3)))
+        word = rng.choice((" UNION ALL ", " UNION ALL ", " INTERSECT "))
+        selects = [self._one(columns, True, False)]
+        for _ in range(rng.choice((1, 1, 2, 3))):
+            selects.append(self._one(columns, False, "INTERSECT" in word and rng.random() < 0.8))
+        text = word.join(selects)
+        if len(selects) == 3 and "ALL" in word and rng.random() < 0.3:
             text = f"{selects[0]} UNION ALL ({selects[1]} UNION ALL {selects[2]}) ORDER BY c0"
         return Form(text, text)
 
-    def _one(self, columns: list[str], first: bool) -> str:
+    def _one(self, columns: list[str], first: bool, plain: bool) -> str:
         rng = self.random
-        self.kinds = {"union all"}
+        self.kinds = {"set operation"}
         self.aliases, self.in_common, self.equated, self.merged = [], [], [], []
         source, where = self._from(), self._where()
+        if plain:
+            self.aliases, source = [("x", "l")], "l x" + rng.choice(("", f" JOIN r z ON x.{(column := rng.choice('kptm'))} = z.{column}"))
+            where = rng.choice(("", f" WHERE {self._filter('x')}"))
         shown = list[str]()
         for at, column in enumerate(columns):
             alias = rng.choice(self.aliases)[0]
