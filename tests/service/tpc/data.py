@@ -29,7 +29,10 @@ _WORDS = "furiously quickly final deposits requests special packages accounts pe
 
 
 class Data(ABC):
-    """Rows of relations, by key. Every change goes through `put` and `delete`, which note it for the next batch."""
+    """Rows of relations, by key. Every change goes through `put` and `delete`, which note it for the next batch. `times`: how many batches
+    as against other data."""
+
+    times = 1
 
     def __init__(self, relations: dict[str, RelationDefinition], scale: float, rng: Random) -> None:
         self.relations, self.scale, self.rng = relations, scale, rng
