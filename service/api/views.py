@@ -219,8 +219,8 @@ def _explain(engine: Instance, token: AccessToken, data: dict[str, Any]) -> dict
         with engine.versions.reading(pin) as version:
             counted = partial(estimates_of, relations=tables, version=version.number)
             view = _parse(engine, token, "explained", data, counted)
-            others = alternatives(view.query, view.relations, counted)
-            natural = natural_json(view.query, view.relations, counted(view.query))
+            others = alternatives(view.query, view.definitions, None if view.stored else counted)
+            natural = natural_json(view.query, view.definitions, None if view.stored else counted(view.query))
     finally:
         engine.versions.release(pin)
     explained: dict[str, Any] = {

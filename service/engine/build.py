@@ -39,6 +39,7 @@ from service.views.differences import Difference
 from service.views.joins.protocol import Join
 from service.views.live_view import LiveView, ViewRoot
 from service.views.stages.groups import LoadedGroups
+from service.views.stored import StoredView
 
 _LAST_SECONDS = 0.025  # that the last round may take in the turn, judged by earlier, longer rounds: it takes up to twice as long
 _FIRST_LAST, _MOST_LAST = 64, 1 << 14  # changes left to the last round: while a build's speed is unknown, and at most
@@ -95,6 +96,11 @@ class Build:
     def is_over(self) -> bool:
         return self.phase in _OVER
 
+    @property
+    def stores(self) -> StoredView | None:
+        """The stored view whose table it fills."""
+        return self.view if isinstance(self.view, StoredView) and not self.replaces else None
+
     def make_room(self) -> None:
         """Make empty structures. In the writer's turn. OSError, MemoryError: there is no room."""
         view = self.view
@@ -113,6 +119,8 @@ class Build:
             self.join.build(version, progress)
         finally:
             self.join.hold_newest = None
+        if self.stores is not None:
+            self.stores.fill(version)
         if self._hidden is not None:
             if (groups := self.view.groups) is not None:
                 self._taken = groups.nothing_taken()

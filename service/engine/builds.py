@@ -64,8 +64,8 @@ class Builds:
     # for the engine
 
     def start(self, view: LiveView, client: str = "", since: Backlog | None = None) -> Future[None]:
-        """Queue a build of the view, among those of all clients, or a replay of the changes `since`. The future is done when the view is
-        live, or the build has failed or was cancelled. Any thread."""
+        """Queue a build of the view, among those of all clients and after those of the stored views that it reads, or a replay of the
+        changes `since`. The future is done when the view is live, or the build has failed or was cancelled. Any thread."""
         return self._start(Build(view, client, since))
 
     def rebuild(self, view: LiveView) -> Future[None]:
@@ -74,9 +74,19 @@ class Builds:
         return self._start(Build(view, replaces=True))
 
     def _start(self, build: Build) -> Future[None]:
+        before = [one.future for one in self._builds if one.view.name in build.view.view.stored]
         self._note(build)
-        self._kernels().when_there(rooms_of(build.view.view.plan), partial(self._queue, build))
+        self._go_on_after(before, build)
         return build.future
+
+    def _go_on_after(self, before: list[Future[None]], build: Build) -> None:
+        """Queue the build once these are done."""
+        while before:
+            if not before[-1].done():
+                before[-1].add_done_callback(lambda _: self._go_on_after(before, build))
+                return
+            before.pop()
+        self._kernels().when_there(rooms_of(build.view.view.plan), partial(self._queue, build))
 
     def _note(self, build: Build) -> None:
         with self._lock:
@@ -103,7 +113,7 @@ class Builds:
         """Rebuild the live views that have outgrown their structures. In the writer's turn; O(views)."""
         built = {build.view for build in self._builds}
         self._state.indexes.renew()
-        for view in self._state.views.values():
+        for view in self._state.maintained:
             if view.state != "live" or view in built or view.id in self._in_vain:
                 continue
             if self._state.unless_it_fails(view, partial(view.is_outgrown, self._state.newest), False):
@@ -235,16 +245,14 @@ class Builds:
 
     def _replay(self, build: Build) -> None:
         """Follow the changes that were recorded before this call, version by version."""
-        view, backlog = build.view, build.following
-        feed = view.feed
-        assert feed is not None
+        view, backlog, feed = build.view, build.following, build.view.feed
         started, first, rows = time.perf_counter(), backlog.passed_changes, backlog.left
         while backlog.passed_changes < first + rows:
             before = backlog.passed_changes
             self._replay_some(build)
             while view.reclaim(backlog.version, NO_NUMBERS):  # except what its feed still reads
                 build.require()
-            while feed.housekeep(self._versions.published.number, False):
+            while feed is not None and feed.housekeep(self._versions.published.number, False):
                 build.require()
             if backlog.passed_changes == before:  # the rest is not published yet
                 time.sleep(_SOON)
@@ -253,13 +261,15 @@ class Builds:
         build.pace(backlog.passed_changes - first, time.perf_counter() - started)
 
     def _replay_some(self, build: Build) -> None:
-        """Follow a few thousand published changes, and append the resulting deltas to the feed."""
+        """Follow a few thousand published changes, and append the resulting deltas to the feed, or store them."""
         view = build.view
-        assert view.feed is not None
         for step in build.following.steps(self._versions.published.number):
             build.require()
-            if (delta := view.replay(step)) is not None:
+            if (delta := view.replay(step)) is not None and view.feed is not None:
                 view.feed.append(delta)
+            elif delta is not None and build.stores is not None:
+                for version, run in build.stores.store(delta):
+                    self._state.recorder.note(version, {view.name: run})
             reach("in-replay")
         build.following.passed()
 
@@ -307,9 +317,12 @@ class Builds:
     def _begin(self, build: Build) -> None:
         """Make room for the structures, and hold the version to load."""
         if not self._is_wanted(build):
+            self._detach(build)
             raise BuildCancelled
         build.make_room()
-        if build.backlog is None:
+        if build.backlog is None and build.stores is not None:
+            build.backlog, build.is_replay = self._state.recorder.open_steps(build.view.relations.values(), self._state.newest), True
+        elif build.backlog is None:
             build.backlog = self._state.recorder.open(build.view.relations.values())
         build.enter(Phase.LOADING)
         if build.is_replay:
@@ -346,6 +359,9 @@ class Builds:
             self._versions.publish(self._state.version(view))
             log.info("the view %s was rebuilt", view.name)
             return
+        if build.stores is not None:
+            view.progress, view.state = 1.0, "live"
+            return
         if retain is not None and view.feed is None:
             view.feed = self._feed_of(view, retain)
         elif view.feed is not None and not build.is_replay:  # the feed of a replay has all changes
@@ -355,12 +371,17 @@ class Builds:
         view.state = "live"
 
     def _give_up_replay(self, build: Build) -> None:
-        """Too many changes were written while the view waited: build it without its history, and let earlier tokens expire."""
-        assert build.view.feed is not None
-        log.warning("tokens of the view %s expire: it is built without its earlier changes, since too many are written", build.view.name)
+        """Too many changes were written while the view waited: build it without its history, and let earlier tokens expire; also those of
+        views that read it."""
         self._detach(build)
         build.backlog, build.is_replay = None, False
-        build.view.feed.restart(self._versions.published.number)
+        if (feed := build.view.feed) is not None:
+            said = "tokens of the view %s expire: it is built without its earlier changes, since too many are written"
+            log.warning(said, build.view.name)
+            feed.restart(self._versions.published.number)
+        for other in self._builds:
+            if build.view.name in other.view.view.stored and other.phase == Phase.WAITING and other.is_replay:
+                self._give_up_replay(other)
 
     def _detach(self, build: Build) -> None:
         if build.backlog is not None:

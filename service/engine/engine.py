@@ -51,6 +51,7 @@ from service.views.deltas import DeltaSink, StoredDeltas
 from service.views.joins.making import rooms_of
 from service.views.live_view import LiveView
 from service.views.parse import View, ViewSource, noted, parse_view
+from service.views.stored import StoredView
 from service.warming import EVERY_BATCH, Kernels
 
 log = logging.getLogger("livejoin.engine")
@@ -140,6 +141,7 @@ class Engine(ABC):
         for record in kept:
             view = kept_view(record, self._state)
             self._state.views = {**self._state.views, view.name: view}
+        for view in (*self._state.stored.values(), *self._state.views.values()):  # each after those that it reads
             if view.state == "building":
                 to_build.append((view, self._replay_of(view, snapshot)))
         self._state.recorder.begin()
@@ -149,13 +151,13 @@ class Engine(ABC):
         return to_build
 
     def _replay_of(self, view: LiveView, snapshot: Snapshot | None) -> Backlog | None:
-        """Restore a view's feed from the snapshot, if it may be followed; return the later changes, to be replayed."""
-        retain = view.view.query.retain
-        if retain is None:
+        """Restore a view's feed from the snapshot, if it may be followed, or one that reads it; return the later changes to be replayed."""
+        if (retain := self._state.retained_for(view)) is None:
             return None
         found = snapshot.feed(view.id) if snapshot is not None else None
         backlog = self._state.recorder.open_replay(view.relations.values())
-        view.feed = self.restored_feed_of(view, retain, backlog.version, None if found is None else StoredDeltas(*found))
+        if not isinstance(view, StoredView):
+            view.feed = self.restored_feed_of(view, retain, backlog.version, None if found is None else StoredDeltas(*found))
         return backlog
 
     # queries
@@ -354,7 +356,8 @@ class Engine(ABC):
             self._log.drop_view(name)
             self._builds.cancel(view)
             view.release_shared()
-            self._state.views = {other: kept for other, kept in self._state.views.items() if other != name}
+            for stored in self._state.drop_view(name):
+                self._builds.cancel(stored)
             self.versions.publish(self._state.version())
             if view.feed is not None:
                 view.feed.close(Problem("not-found", f"the view {name} was dropped"))
@@ -469,14 +472,22 @@ class Engine(ABC):
         if read != parsed.reads or any(self._state.relations.get(name) is not relations.get(name) for name in parsed.query.named):
             parsed = self._parse_view(parsed.name, data, self._state.relations, self._state.newest)
         with or_no_room(f"the view {parsed.name}"):
-            view = LiveView("", parsed, self._state.relations, self._state.indexes)
+            stored = self._state.stored_for(parsed)
+            readable = self._state.readable | {name: one.relation for name, one in stored.items()}
+            view = LiveView("", parsed, readable, self._state.indexes)
             if self.kernels.has_loaded(rooms_of(parsed.plan)):  # otherwise it would load, or compile, some of them here
                 view.make_room()
-        return partial(self._write_view, view, noted(parsed), client)
+        return partial(self._write_view, view, stored, noted(parsed), client)
 
-    def _write_view(self, view: LiveView, note: str, client: str) -> tuple[LiveView, Future[None] | None]:
+    def _write_view(
+        self, view: LiveView, stored: dict[str, StoredView], note: str, client: str
+    ) -> tuple[LiveView, Future[None] | None]:  # fmt: skip
         view.id = self._log.put_view(view.name, view.view.definition, note)
+        fresh = [one for name, one in stored.items() if name not in self._state.stored]
+        self._state.stored = self._state.stored | stored
         self._state.views = {**self._state.views, view.name: view}
+        for one in fresh:
+            self._builds.start(one, client)
         return view, self._builds.start(view, client)
 
     def fail_soon(self, error: BaseException) -> None:

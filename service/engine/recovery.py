@@ -171,10 +171,13 @@ def _reclaim(state: State) -> None:
 
 
 def kept_view(record: ViewRecord, state: State) -> LiveView:
-    """Return the view, to be built; it alone is failed if this version of livejoin rejects its definition, which another one accepted."""
+    """Return the view, to be built, after adding the stored views that it reads; it alone is failed if this version of livejoin rejects its
+    definition, which another one accepted."""
     relations = state.relations
     try:
-        return LiveView(record.id, _parsed(record, relations, state.newest), relations, state.indexes)
+        parsed = _parsed(record, relations, state.newest)
+        state.stored = state.stored | state.stored_for(parsed)
+        return LiveView(record.id, parsed, state.readable, state.indexes)
     except Exception as error:
         reason = str(error) if isinstance(error, Problem) else f"{type(error).__name__}, see the service's log"
         unexpected = None if isinstance(error, Problem) else error

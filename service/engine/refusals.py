@@ -6,12 +6,14 @@ import logging
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 
-from livejoin.wire.batch import Batch
+from livejoin.wire.batch import MAX_ERRORS, Batch
 from livejoin.wire.errors import RowError
 from service.errors import Problem, bad_parameter
+from service.tables.resolution import Resolution
 
 log = logging.getLogger("livejoin.engine")
 
+KEY_EXISTS = "key-exists"
 OWN = "livejoin."  # prefix of the names of the service's own sources
 
 
@@ -88,3 +90,18 @@ def check_source(batch: Batch) -> None:
     ):
         if lacks:
             raise bad_parameter(name, reason)
+
+
+def bad_rows(batch: Batch, resolved: Sequence[Resolution]) -> tuple[list[RowError], int]:
+    """Return the first errors of a batch, and their number. Problem `bad-rows` if it is to be refused for them."""
+    errors, count = batch.errors, batch.error_count
+    for one in resolved:
+        if len(one.bad):
+            count += len(one.bad)
+            column = one.relation.key[0] if len(one.relation.key) == 1 else None
+            errors = errors + [RowError(index, column, KEY_EXISTS) for index in one.bad[:MAX_ERRORS].tolist()]
+    if count:
+        errors = sorted(errors, key=lambda error: error.index)[:MAX_ERRORS]
+        if batch.on_error == "reject":
+            refuse_bad(batch, errors, count)
+    return errors, count

@@ -13,12 +13,13 @@ from typing import NamedTuple, TypeVar
 import numpy as np
 import orjson
 
-from livejoin.wire.batch import DELETE, MAX_ERRORS, Batch, Changes, concatenated
+from livejoin.wire.batch import DELETE, Batch, Changes, concatenated
 from livejoin.wire.errors import RowError
 from service.access.access_token import owns
 from service.durability.effects import Effect, encode_effects
 from service.engine.build import Build
-from service.engine.refusals import not_of, other_run, refuse_bad
+from service.engine.cascade import Cascade
+from service.engine.refusals import bad_rows, not_of, other_run
 from service.engine.versions import Version, VersionsInUse
 from service.errors import Problem
 from service.tables.backlog import Recorder
@@ -32,10 +33,10 @@ from service.tables.rewriting import Rewrite
 from service.views.deltas import Delta
 from service.views.joins.protocol import Store
 from service.views.live_view import LiveView
-from service.views.parse import ViewSource
+from service.views.parse import View, ViewSource
+from service.views.stored import StoredView
 
 T = TypeVar("T")
-KEY_EXISTS = "key-exists"
 
 
 class Receipt(NamedTuple):
@@ -91,6 +92,7 @@ class State:
     def __init__(self) -> None:
         self._relations: dict[str, Relation] = {}
         self._views: dict[str, LiveView] = {}
+        self._stored: dict[str, StoredView] = {}
         self.indexes = SharedIndexes()
         self.sources: dict[str, tuple[str | None, int]] = {}
         self.receipts: dict[str, bytes] = {}  # by source: the answer to its last batch, if known
@@ -132,23 +134,64 @@ class State:
         self._forget_derived()
 
     @property
+    def stored(self) -> dict[str, StoredView]:
+        """Stored views by name, each after those that it reads. Replaced, never changed."""
+        return self._stored
+
+    @stored.setter
+    def stored(self, stored: dict[str, StoredView]) -> None:
+        self._stored = stored
+        self._forget_derived()
+
+    @property
+    def maintained(self) -> list[LiveView]:
+        """All views that follow changes: the registered ones, and those that are stored for them."""
+        return [*self._views.values(), *self._stored.values()]
+
+    @property
+    def readable(self) -> dict[str, Relation]:
+        """What views read: the relations, and the rows of stored views."""
+        return self._relations | {name: one.relation for name, one in self._stored.items()}
+
+    def stored_for(self, view: View) -> dict[str, StoredView]:
+        """Return the stored views that a view reads, at any depth; some may be new. OSError, MemoryError: there is no room."""
+        found = dict[str, StoredView]()
+        for name, one in view.stored.items():
+            readable = self.readable | {other: stored.relation for other, stored in found.items()}
+            found[name] = self._stored.get(name) or StoredView(one.view, readable, one.shown)
+        return found
+
+    def retained_for(self, view: LiveView) -> tuple[int, int] | None:
+        """Return the rows and bytes that a feed of the view keeps; of a stored view, those of one that reads it. None: none is followed."""
+        readers = (one for one in self._views.values() if view.name in one.view.stored) if isinstance(view, StoredView) else (view,)
+        return next((one.view.query.retain for one in readers if one.view.query.retain is not None), None)
+
+    def drop_view(self, name: str) -> list[StoredView]:
+        """Remove a view, and the stored views that no other one reads; return these."""
+        self.views = {other: view for other, view in self._views.items() if other != name}
+        read = {other for view in self._views.values() for other in view.view.stored}
+        dropped = [one for other, one in self._stored.items() if other not in read]
+        self.stored = {other: one for other, one in self._stored.items() if other in read}
+        return dropped
+
+    @property
     def interest(self) -> Interest[LiveView]:
-        """Maps relations to the views that use them, in whatever state."""
+        """Maps relations, and stored views, to the views that use them, in whatever state."""
         if self._interest is None:
-            takes = ((view, [Selection(input.relation.name, input.deciding) for input in view.reads]) for view in self.views.values())
+            takes = ((view, [Selection(input.relation.name, input.deciding) for input in view.reads]) for view in self.maintained)
             self._interest = Interest(takes)
         return self._interest
 
     def has(self, view: LiveView, state: str) -> bool:
-        """Whether this view is still registered, in this state."""
-        return view.state == state and self._views.get(view.name) is view
+        """Whether this view is still registered, or stored for one that is, in this state."""
+        return view.state == state and view in (self._views.get(view.name), self._stored.get(view.name))
 
     def version(self, built: LiveView | None = None) -> Version:
         """Return the version to publish, with the root of a view that is about to be live. O(1) per changed view, plus two copies."""
         before = self._published
         if before is None or built is not None:
             roots = {view.id: view.root for view in self.views.values() if view.state == "live" or view is built}
-            self._behind = dict.fromkeys(self.views.values())
+            self._behind = dict.fromkeys(self.maintained)
             counts = {relation.id: relation.table.rows for relation in self.relations.values()}
         else:
             roots, counts = {**before.roots}, {**before.counts}
@@ -236,7 +279,7 @@ class State:
         resolved = [self._resolved(mine, batches) for mine in parts.values()]
         errors, count, rebuilt = list[RowError](), 0, dict[LiveView, Build]()
         if len(batches) == 1:
-            errors, count = _bad_rows(batches[0], resolved)
+            errors, count = bad_rows(batches[0], resolved)
             rebuilt = {build.view: build for build in batches[0].rebuilt}
         elif any(batch.error_count for batch in batches):
             return None
@@ -289,7 +332,7 @@ class State:
             self.indexes.require(touched.relations, touched, singly)
             views = self.interest.concerned(touched)
             for view in views:
-                if view.state == "live":
+                if view.state == "live" and not view.is_composed:
                     self._require(view, rebuilt.get(view), touched.relations)
         except MemoryError as error:
             raise Problem("no-room", f"{error}; nothing of the batch was applied") from None
@@ -315,7 +358,7 @@ class State:
         self._changed.update(runs)
         deltas: list[tuple[LiveView, Delta]] = []
         for view in outcome.views:
-            if view.state == "live":
+            if view.state == "live" and not view.is_composed:
                 self._asked.add(view)
                 self._behind[view] = None
                 try:
@@ -326,6 +369,11 @@ class State:
                     continue
                 if delta is not None:
                     deltas.append((view, delta))
+        if self._stored:
+            cascade = Cascade(self._stored, self.interest, self.recorder, self.fail)
+            deltas += cascade.apply(first, runs, outcome.views)
+            self._asked.update(view for view in cascade.followed if not isinstance(view, StoredView))
+            self._behind |= cascade.followed
         receipts, errors, bad = [], outcome.errors, outcome.error_count
         for version, batch in enumerate(batches, first):
             passed_over = batch.ignored + ignored
@@ -347,8 +395,9 @@ class State:
         """Return functions that make reusable what neither the published version, which is the newest, nor a pin, nor an unsettled delta
         needs. Call each, with what is needed then, until it returns False: nothing is left. A call does a piece of the work."""
         self.rows_changed = 0
-        views = [partial(self._reclaim_view, view) for view in self.views.values()]
-        return [*views, self._reclaim_indexes, *(partial(self._reclaim_table, relation) for relation in self.relations.values())]
+        views = [partial(self._reclaim_view, view) for view in self.maintained]
+        tables = [*self.relations.values(), *(one.relation for one in self.stored.values() if one.state != "building")]
+        return [*views, self._reclaim_indexes, *(partial(self._reclaim_table, relation) for relation in tables)]
 
     def _reclaim_view(self, view: LiveView, needed: VersionsInUse) -> bool:
         if view.state == "building":  # its builder reclaims it
@@ -393,15 +442,19 @@ class State:
             return nothing
 
     def fail(self, view: LiveView, error: Exception) -> None:
-        """Fail the view alone: the relations and the other views continue."""
+        """Fail the view, and those that read it if it is stored: the relations and the other views continue."""
         view.fail(error)
+        for reader in self._views.values() if isinstance(view, StoredView) else ():
+            if view.name in reader.view.stored and reader.state != "failed":
+                assert view.problem is not None
+                reader.fail(Problem("view-failed", f"the view {reader.name} reads a stored query that failed: {view.problem.detail}"))
         self._forget_derived()
 
     @property
     def retired_bytes(self) -> int:
         """Bytes that the tables and the views' structures retain for readers of older versions."""
-        tables = sum(relation.table.retired_bytes for relation in self.relations.values())
-        return tables + self.indexes.retired_bytes + sum(view.retired_bytes for view in self.views.values())
+        tables = sum(relation.table.retired_bytes for relation in self.readable.values())
+        return tables + self.indexes.retired_bytes + sum(view.retired_bytes for view in self.maintained)
 
     @property
     def free_bytes(self) -> int:
@@ -412,7 +465,7 @@ class State:
     @property
     def stores(self) -> list[Store]:
         """The stores of the structures' blocks."""
-        return [*self.indexes.stores, *(store for view in self.views.values() for store in view.stores)]
+        return [*self.indexes.stores, *(store for view in self.maintained for store in view.stores)]
 
 
 def _enter(version: int, resolved: Resolution, versions: int) -> Run:
@@ -442,18 +495,3 @@ def _payload(outcome: Outcome) -> bytes:
                 ages = (len(outcome.batches) - 1 - np.concatenate((deleted, inserted))).astype(np.uint16)
             effects.append(Effect(one.relation.id, one.truncate, one.delete_keys, one.inserts, ages))
     return encode_effects(effects)
-
-
-def _bad_rows(batch: Batch, resolved: Sequence[Resolution]) -> tuple[list[RowError], int]:
-    """Return the first errors of a batch, and their number. Problem `bad-rows` if it is to be refused for them."""
-    errors, count = batch.errors, batch.error_count
-    for one in resolved:
-        if len(one.bad):
-            count += len(one.bad)
-            column = one.relation.key[0] if len(one.relation.key) == 1 else None
-            errors = errors + [RowError(index, column, KEY_EXISTS) for index in one.bad[:MAX_ERRORS].tolist()]
-    if count:
-        errors = sorted(errors, key=lambda error: error.index)[:MAX_ERRORS]
-        if batch.on_error == "reject":
-            refuse_bad(batch, errors, count)
-    return errors, count

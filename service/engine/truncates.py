@@ -91,7 +91,8 @@ class Truncates:
         names = {changes.relation for changes in batch.changes if len(changes.ops) and np.any(changes.ops == TRUNCATE)}
         large = {name for name in names if name in relations and relations[name].table.rows >= _WORTH}
         views = self._state.views.values() if large else ()
-        return {view: names & view.relations.keys() for view in views if view.state == "live" and large & view.relations.keys()}
+        rebuilt = [view for view in views if view.state == "live" and not view.is_composed and large & view.relations.keys()]
+        return {view: names & view.relations.keys() for view in rebuilt}
 
     def _emit(self, batch: Batch, done: Done, answer: Receipt | Problem) -> None:
         self.under_way.end(batch)

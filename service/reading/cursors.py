@@ -20,12 +20,12 @@ from typing import Any, TypeVar
 import numpy as np
 import pyarrow as pa
 
-from service.engine.published import PublishedState
 from service.engine.versions import Pin, Version, expired
 from service.errors import Problem, bad_parameter
 from service.reading.ahead import Walkers
 from service.reading.holdings import Holding, Holdings
 from service.reading.lookups import Point, look_up
+from service.reading.published import PublishedState
 from service.reading.readings import Delays, Reading, ViewReading, split
 from service.reading.relation_rows import read_relation
 from service.reading.tokens import ForgedToken, Signer

@@ -78,10 +78,14 @@ class Recorder:
         """Return the backlog of all later changes of these relations, to be taken net."""
         return self._open(relations, 0, False)
 
-    def _open(self, relations: Iterable[Relation], version: int, is_replay: bool) -> Backlog:
+    def open_steps(self, relations: Iterable[Relation], version: int) -> Backlog:
+        """Return the backlog of all changes of these relations after `version`, the newest, to be read as steps."""
+        return self._open(relations, version, True, False)
+
+    def _open(self, relations: Iterable[Relation], version: int, is_replay: bool, from_start: bool = True) -> Backlog:
         with self._lock:
             queues = {relation.name: self._queues.setdefault(relation.name, ChangeQueue(3)) for relation in relations}
-            backlog = Backlog(self, self._lock, {relation.name: relation for relation in relations}, queues, version, is_replay)
+            backlog = Backlog(self, self._lock, {one.name: one for one in relations}, queues, version, is_replay, is_replay and from_start)
             self._backlogs = [*self._backlogs, backlog]
         return backlog
 
@@ -135,12 +139,12 @@ class Backlog:
 
     def __init__(
         self, recorder: Recorder, lock: threading.Lock, relations: Mapping[str, Relation], queues: Mapping[str, ChangeQueue], version: int,
-        is_replay: bool,
+        is_replay: bool, from_start: bool,
     ) -> None:  # fmt: skip
-        """`is_replay`: begin with what is recorded already."""
+        """`from_start`: begin with what is recorded already."""
         self._recorder, self._lock, self._relations, self.queues = recorder, lock, relations, queues
         self.version, self.is_replay, self.is_open = version, is_replay, True
-        self.at = {name: queue.begin if is_replay else queue.end for name, queue in queues.items()}  # by relation
+        self.at = {name: queue.begin if from_start else queue.end for name, queue in queues.items()}  # by relation
         self.fresh = dict(self.at)  # where the writer's changes begin
         self._next = version, self.at
 

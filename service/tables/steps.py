@@ -51,11 +51,15 @@ def _step(relations: list[Relation], changes: Changes) -> Step:
     for index in np.unique(changes[:, _RELATION]).tolist():
         relation, mine = relations[index], changes[changes[:, _RELATION] == index]
         old, new = mine[:, _OLD].astype(np.int32), mine[:, _NEW].astype(np.int32)
-        deleted, inserted = old[old >= 0], new[new >= 0]
-        inserts = StoredRows(relation, inserted)
-        resolved[relation.name] = Resolution(relation, False, inserts, NO_SLOTS, deleted, relation.no_keys, 0, _NO_INDICES)
-        runs[relation.name] = Run(versions, mine[:, _VERSION] - first, old, new, len(deleted) + len(inserted))
+        runs[relation.name] = run = Run.counted(versions, mine[:, _VERSION] - first, old, new)
+        resolved[relation.name] = resolution_of(relation, run)
     return Step(first, versions, resolved, runs)
+
+
+def resolution_of(relation: Relation, run: Run) -> Resolution:
+    """Return what a run needs of the structures that follow it; its rows are in the table already."""
+    deleted, inserted = run.old[run.old >= 0], run.new[run.new >= 0]
+    return Resolution(relation, False, StoredRows(relation, inserted), NO_SLOTS, deleted, relation.no_keys, 0, _NO_INDICES)
 
 
 def _split(changes: Changes) -> Iterator[Changes]:

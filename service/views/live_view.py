@@ -61,7 +61,9 @@ class ViewRoot(NamedTuple):
 class LiveView:
     """A view and its structures. `root` is the newest applied version's, perhaps not published yet."""
 
-    def __init__(self, id_: str, view: View, relations: Mapping[str, Relation], indexes: SharedIndexes) -> None:
+    def __init__(self, id_: str, view: View, relations: Mapping[str, Relation], indexes: SharedIndexes | None) -> None:
+        """relations: by name, those of stored views included. indexes: None, to share none with other views, as one that reads stored
+        views never does: these change after the shared indexes, a version at a time."""
         self.id = id_  # from its registration on; a view that is dropped and registered again gets another id
         self.view = view
         self.name = view.name
@@ -75,7 +77,8 @@ class LiveView:
         self.definitions = {name: relation.definition for name, relation in self.relations.items()}
         self.shown = shown_of(query, self.inputs, self.definitions)
         self.width = STRETCH if query.stretches is not None else 1 if query.groups is not None else len(self.inputs)  # arrays per row
-        self._indexes = indexes
+        self.is_composed = bool(view.stored)  # whether it follows stored views, or is one
+        self._indexes = None if self.is_composed else indexes
         self._join: Join | None = None  # None until `make_room`, and after the view has failed
         self._former: list[weakref.ref[Join]] = []  # replaced structures, while a version is read in them
         self._former_steps = 0
@@ -130,7 +133,8 @@ class LiveView:
         self.refused, self._sparse = None, Sparse()
         self._former = [kept for kept in self._former if kept() is not None] + [weakref.ref(former)]
         self._former_steps += former.update_steps
-        self._indexes.forget(former)
+        if self._indexes is not None:
+            self._indexes.forget(former)
         if isinstance(join, GroupsStage):  # its rows stay where they are
             join.core = core
         else:
@@ -211,7 +215,8 @@ class LiveView:
 
     def release_shared(self) -> None:
         """Release the indexes that the view shares with others, and follow no more changes."""
-        self._indexes.forget(self._join)
+        if self._indexes is not None:
+            self._indexes.forget(self._join)
 
     def require(self, resolved: Mapping[str, Resolution]) -> None:
         """Raise MemoryError, before anything is changed, unless `apply` surely has room for these changes."""

@@ -4,20 +4,23 @@ from __future__ import annotations
 
 import copy
 import json
+from collections import ChainMap
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import asdict, replace
-from functools import cache
+from functools import cache, partial
+from hashlib import sha256
 from typing import Any, NamedTuple
 
 from sqlglot import exp
 
-from livejoin.wire.schema import NAME, RelationDefinition, parse_relation
+from livejoin.wire.schema import NAME, Interval, RelationDefinition, parse_relation
 from service.errors import Problem, unsupported
 from service.planning.carrying import carried
+from service.planning.layers import layered
 from service.planning.planner import Counted, plan
 from service.planning.plans.plan import Plan
-from service.query.assembly import Limits, check_size
+from service.query.assembly import Limits, Options, check_size
 from service.query.definition import options_of, read_json, tree_of
 from service.query.distinct import as_exists
 from service.query.form_checks import bad
@@ -25,8 +28,12 @@ from service.query.forms import SqlView, check_form
 from service.query.model import Query
 from service.query.set_operations import drafts_of, query_of
 from service.query.sql.composing import Catalogue
-from service.query.sql.select import read_sql
+from service.query.sql.dialect import Dialect
+from service.query.sql.names import Source
+from service.query.sql.select import read_query, read_sql
 from service.query.sql.text import check_length
+from service.views.deltas import UNBOUNDED
+from service.views.stored_definition import stored_definition
 
 
 class ViewSource(NamedTuple):
@@ -36,10 +43,10 @@ class ViewSource(NamedTuple):
     relations: dict[str, RelationDefinition]
     reads: dict[str, ViewSource]
 
-    def tree(self) -> exp.Expr:
+    def tree(self, storing: _Storing) -> exp.Expr:
         """Return its syntax tree. Problem `unsupported-query` if it is no longer accepted."""
         try:
-            return tree_of(check_form(self.definition), self.definition, _catalogue(self.relations, self.reads))
+            return tree_of(check_form(self.definition), self.definition, _catalogue(self.relations, self.reads, None, storing))
         except Problem as problem:
             raise unsupported(f"a view whose own definition is refused ({problem.detail})", "drop it first") from None
 
@@ -67,10 +74,23 @@ class View(NamedTuple):
     plan: Plan
     relations: dict[str, RelationDefinition]  # the relations it reads, as they were at registration
     reads: dict[str, ViewSource]  # the views it names
+    stored: dict[str, StoredQuery]  # the queries in FROM, its own and those of views, that are stored; each after those that it reads
 
     @property
     def source(self) -> ViewSource:
         return ViewSource(self.definition, self.relations, self.reads)
+
+    @property
+    def definitions(self) -> dict[str, RelationDefinition]:
+        """Of all relations of the query, those of stored queries included."""
+        return self.relations | {name: one.shown for name, one in self.stored.items()}
+
+
+class StoredQuery(NamedTuple):
+    """A query whose rows views read as a relation (`stored.py`), which `shown` describes."""
+
+    view: View
+    shown: RelationDefinition
 
 
 ORDERED = "ORDER BY has no effect: a view is a set of rows; read its first ones with ?order=column desc&limit=n"
@@ -98,7 +118,8 @@ def parse_view(
     form = check_form(data)
     if limits is not None and isinstance(form, SqlView):
         check_length(form.sql, limits.sql)
-    known = _catalogue(relations, views, nameable)
+    storing = _Storing(relations)
+    known = _catalogue(relations, views, nameable, storing)
     most = None if limits is None else limits.conditions
     read = read_sql(form.sql, known, most) if isinstance(form, SqlView) else read_json(data, known, most)
     if limits is not None:
@@ -108,25 +129,59 @@ def parse_view(
     if any(one.level >= _MOST_LEVELS for one in reads.values()) and not kept:
         raise unsupported(f"a view over more than {_MOST_LEVELS - 1} levels of views", "read the relations themselves")
     beneath = {relation for one in reads.values() for relation in one.relations}
-    query = replace(query, named=tuple(sorted({*query.named, *read.relations, *beneath})))
+    beneath |= {relation for one in storing.queries.values() for relation in one.view.relations}
+    query = replace(query, named=tuple(sorted({*query.named, *read.relations, *beneath} - storing.queries.keys())))
     for alias, _ in query.aliases:
         if alias in _RESERVED and not kept:
             raise unsupported(f"the alias {alias}", "this word is reserved for the keys of changes; choose another alias")
     if "groups" in form.model_fields_set and query.groups is None and not kept:
         raise bad('the option "groups" limits the groups of a view, and this view has no groups: omit it')
     named = {one: relations[one] for one in query.named}
-    stated, kept_for, planned = _planned(query, relations, counted)
-    notes = [f"{other} is a view: its definition is written out" for other in reads]
+    stated, kept_for, planned = _planned(query, storing.relations, None if storing.queries else counted)
+    if storing.queries:
+        planned = layered(query, planned, {one: stored.view.plan for one, stored in storing.queries.items()})
+    notes = [] if storing.queries else [f"{other} is a view: its definition is written out" for other in reads]
     notes += [ORDERED] if read.draft.ordered else []
     planned = replace(planned, notes=(*planned.notes, *notes))
-    return View(name, copy.deepcopy(data), stated, kept_for, planned, named, reads)
+    return View(name, copy.deepcopy(data), stated, kept_for, planned, named, reads, storing.queries)
+
+
+class _Storing:
+    """The queries of one definition that are stored. relations: these, and those of the service."""
+
+    def __init__(self, relations: Mapping[str, RelationDefinition]) -> None:
+        self.queries, self.shown = dict[str, StoredQuery](), dict[str, RelationDefinition]()
+        self.relations = self.beside(relations)
+
+    def beside(self, relations: Mapping[str, RelationDefinition]) -> Mapping[str, RelationDefinition]:
+        """Return other relations together with what is stored by now, and later."""
+        return ChainMap(self.shown, relations)  # type: ignore[arg-type]
+
+    def __call__(self, query: exp.Query, intervals: Mapping[str, Interval], source: Source) -> str:
+        """As `Store`."""
+        name = f"~{sha256(query.sql(Dialect, comments=False).encode()).hexdigest()[:16]}"
+        if name in self.queries:
+            return name
+        read = read_query(query.copy(), source, Catalogue(self.relations, {}, self.relations, self))
+        made = query_of(read.draft, Options("auto", "best-effort", (UNBOUNDED, UNBOUNDED)))
+        beneath = {relation for one in self.queries if one in read.relations for relation in self.queries[one].view.relations}
+        made = replace(made, named=tuple(sorted({*made.named, *read.relations, *beneath} - self.queries.keys())))
+        stated, kept, planned = _planned(made, self.relations, None)
+        planned = layered(made, planned, {one: stored.view.plan for one, stored in self.queries.items()})
+        named = {one: self.relations[one] for one in made.named}
+        under = {one: stored for one, stored in self.queries.items() if one in {name for _, name in kept.whole.aliases}}
+        view = View(name, {"sql": query.sql(Dialect)}, stated, kept, planned, named, {}, under)
+        self.shown[name] = stored_definition(kept, self.relations, intervals)
+        self.queries[name] = StoredQuery(view, self.shown[name])
+        return name
 
 
 def _catalogue(
-    relations: Mapping[str, RelationDefinition], views: Mapping[str, ViewSource], nameable: Mapping[str, RelationDefinition] | None = None
-) -> Catalogue:
-    trees = {name: _copies_of(one.tree) for name, one in views.items()}
-    return Catalogue(relations, trees, relations if nameable is None else nameable)
+    relations: Mapping[str, RelationDefinition], views: Mapping[str, ViewSource], nameable: Mapping[str, RelationDefinition] | None,
+    storing: _Storing,
+) -> Catalogue:  # fmt: skip
+    trees = {name: _copies_of(partial(one.tree, storing)) for name, one in views.items()}
+    return Catalogue(storing.beside(relations), trees, relations if nameable is None else nameable, storing)
 
 
 def _copies_of(tree: Callable[[], exp.Expr]) -> Callable[[], exp.Expr]:
@@ -155,7 +210,7 @@ def refused_view(name: str, data: dict[str, Any], text: str, reason: str) -> Vie
         None, "auto", "best-effort", True, named=tuple(relations),
     )  # fmt: skip
     plan = Plan("none", "nested-loop", None, "best-effort", {}, (f"the definition is refused: {reason}",), "indexed", ())
-    return View(name, copy.deepcopy(data), query, query, plan, relations, noted_views(text))
+    return View(name, copy.deepcopy(data), query, query, plan, relations, noted_views(text), {})
 
 
 def noted(view: View) -> str:

@@ -19,6 +19,7 @@ from typing import Protocol
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from livejoin.wire.kinds import SENT_TYPES, sent
 from livejoin.wire.schema import RelationDefinition
@@ -31,6 +32,8 @@ from service.views.deltas import Combination, stretches_of
 
 STRETCH = 3  # arrays per row of `Stretches`
 NULL_IS_A_VALUE = {b"livejoin.null": b"value"}  # of a column of identities: elsewhere a null there means that the alias is missing
+IS_NULL = ".null"  # ends the name of a column of a stored view (`stored.py`): whether the part of the key without it is null
+_IS_VALUE = ".unknown"  # and of this column where it is itself a part of a key: of an alias that a row may lack
 ROW = "row"  # replaces an alias where the row is its own identity
 Definitions = Mapping[str, RelationDefinition]
 
@@ -78,7 +81,12 @@ class ShownAliases:
         self._grown = _grown(query)
         self._read, self._counted = [input.output for input in inputs], [input.identity for input in inputs]
         self.has_texts = self._may_have_texts()
-        self._keys = [(input.alias, name, input.relation.definition.column(name).kind) for input in inputs for name in input.relation.key]
+        self._keys = [
+            (input.alias, name, input.relation.definition.column(name).kind)
+            for input in inputs
+            for name in input.relation.key
+            if not name.endswith(IS_NULL) or input.alias in self._optional
+        ]
 
     def rows(self, slots: Combination) -> pa.RecordBatch:
         parts = _taken(self._inputs, self._read, slots, self._optional)
@@ -105,9 +113,13 @@ class ShownAliases:
 
     def with_keys(self, slots: Combination) -> tuple[pa.RecordBatch, pa.RecordBatch]:
         parts = _taken(self._inputs, [input.identity for input in self._inputs], slots, self._optional)
-        names = [f"{alias}.{name}" for alias, name, _ in self._keys]
-        columns = [sent(parts[alias].column(name), SENT_TYPES[kind]) for alias, name, kind in self._keys]
-        return pa.RecordBatch.from_arrays(columns, names), self._projected(parts, slots)
+        names = [f"{alias}.{name.removesuffix(IS_NULL) + _IS_VALUE if name.endswith(IS_NULL) else name}" for alias, name, _ in self._keys]
+        columns = [_key(sent(parts[alias].column(name), SENT_TYPES[kind]), name, parts[alias]) for alias, name, kind in self._keys]
+        fields = [
+            pa.field(name, column.type, metadata=NULL_IS_A_VALUE if of + IS_NULL in parts[alias].schema.names else None)
+            for name, column, (alias, of, _) in zip(names, columns, self._keys, strict=True)
+        ]
+        return pa.RecordBatch.from_arrays(columns, schema=pa.schema(fields)), self._projected(parts, slots)
 
     def ends(self, slots: Combination) -> pa.RecordBatch:
         """Return, for each interval that overlaps another one, the columns alias.interval.start and alias.interval.end, as in the
@@ -262,6 +274,12 @@ def _in_order(parts: Sequence[pa.RecordBatch], positions: Sequence[npt.NDArray[n
         return parts[0]
     order = np.argsort(np.concatenate(positions))
     return pa.concat_batches(parts).take(pa.array(order))
+
+
+def _key(column: pa.Array, name: str, of: pa.RecordBatch) -> pa.Array:
+    """Return a part of a key, null where a flag says so."""
+    flag = name + IS_NULL
+    return pc.if_else(of.column(flag), pa.scalar(None, column.type), column) if flag in of.schema.names else column
 
 
 def _grown(query: Query) -> tuple[int, int]:

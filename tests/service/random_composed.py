@@ -6,7 +6,7 @@ import random
 import re
 
 from tests.service.random_forms import Form
-from tests.service.random_sql import Statement
+from tests.service.random_sql import DEFINITIONS, KEYS, Statement
 
 _READ = re.compile(r"\b([lr]) ([xyzu])\b(?!\.)")
 _COLUMNS = (
@@ -63,7 +63,26 @@ class Composed(Statement):
         return f"({query}) {alias}"
 
     def _query(self, of: str, inner: str) -> str:
+        if self.random.random() < 0.35:
+            return self._stored(of)
         return f"SELECT {self.random.choice(_COLUMNS)} FROM {of}{inner}{self._condition(inner.strip() or of)}"
+
+    def _stored(self, of: str) -> str:
+        """A query with the columns of the relation that cannot be written out beside others."""
+        self.kinds.add("stored")
+        other, key, rng = "r" if of == "l" else "l", KEYS[of], self.random
+        columns = ", ".join(name for name in DEFINITIONS[of].arrow_schema().names if name != "o")
+        condition, order = self._condition("x"), ", ".join(f"x.{name} DESC" for name in key)
+        return rng.choice(
+            (
+                f"SELECT x.* FROM {of} x JOIN {other} y ON x.k = y.g{condition}",
+                f"SELECT x.* FROM {of} x LEFT JOIN {other} y ON x.p = y.q{condition}",
+                f"SELECT * FROM {of} x{condition} QUALIFY row_number() OVER (PARTITION BY x.v ORDER BY {order}) <= 3",
+                f"SELECT {columns}, count(*) AS c FROM {of} x{condition} GROUP BY {columns}",
+                f"SELECT DISTINCT {columns} FROM {of} x{condition}",
+                f"SELECT {columns} FROM {of} x{condition} UNION SELECT {columns} FROM {of} z WHERE z.k > 1",
+            )
+        )
 
     def _condition(self, alias: str) -> str:
         return f" WHERE {self._filter(alias)}" if self.random.random() < 0.5 else ""

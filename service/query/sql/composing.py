@@ -6,17 +6,30 @@ column then gets its alias, and *, USING, and what stands for an output are writ
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import NamedTuple, TypeVar
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import NamedTuple, Protocol, TypeVar
 
 from sqlglot import exp
 
-from livejoin.wire.schema import Column, Interval, RelationDefinition
-from service.errors import unsupported
+from livejoin.wire.schema import NAME, Bounds, Column, Interval, RelationDefinition
+from service.errors import Problem, unsupported
 from service.query.conditions import ColumnRef
+from service.query.latest import is_latest
 from service.query.model import STRETCHES
 from service.query.sql.columns import check_names, clauses_of, is_star, merged, own_columns, read_star
-from service.query.sql.merging import DerivedTable, Values, absorb, add_condition, intersection, merge, queries_of, without_places
+from service.query.sql.groups import is_grouped
+from service.query.sql.merging import (
+    DerivedTable,
+    Values,
+    absorb,
+    add_condition,
+    intersection,
+    merge,
+    parts_of,
+    projected,
+    queries_of,
+    without_places,
+)
 from service.query.sql.names import Names, Source, Sources, alias_of, column_of, fold, identifier, is_public, sql_of, tables_of
 from service.query.sql.output_names import name_of, told_apart
 from service.query.sql.parentheses import without_parentheses
@@ -30,12 +43,22 @@ Trees = Mapping[str, Callable[[], exp.Expr]]
 """Views by name: each gives the result of `view_tree`."""
 
 
+class Store(Protocol):
+    """Has the rows of queries stored."""
+
+    def __call__(self, query: exp.Query, intervals: Mapping[str, Interval], source: Source) -> str:
+        """Return the name of the relation that has the rows of a query without subqueries in FROM; it is one of `Catalogue.relations` from
+        then on. intervals: of its columns. Raises as `read_query`."""
+        ...
+
+
 class Catalogue(NamedTuple):
     """What a definition is read with. nameable: the relations that its text itself may name; views may read others."""
 
     relations: Mapping[str, RelationDefinition]
     views: Trees
     nameable: Mapping[str, RelationDefinition]
+    store: Store
 
 
 def composed(tree: exp.Expr, source: Source, known: Catalogue, check: Check) -> exp.Expr:
@@ -69,6 +92,7 @@ def is_subquery(node: exp.Expr) -> bool:
 class _Composition:
     def __init__(self, source: Source, known: Catalogue, check: Check) -> None:
         self._source, self._relations, self._views, self._check = source, known.relations, known.views, check
+        self._store = known.store
         self._left, self._subqueries = _MOST_NODES, 0
 
     def query(self, tree: exp.Expr, known: Mapping[str, exp.Subquery], outer: Sequence[Names]) -> exp.Expr:
@@ -137,13 +161,57 @@ class _Composition:
                 query.replace(self.query(query, known, [*outer, sources.names]))
         self._resolve(select, sources, outer)
         self._source.require_no_more(count)
-        with self._source.noting(select):
-            if len(sources.tables) == 1 and found:
-                ((alias, subquery),) = found.items()
-                absorb(select, alias, subquery)
-            elif found:
-                merge(select, found, self._relations, self._source)
+        if found:
+            self._place(select, found, is_inside=bool(outer))
         self._source.require_no_more(count)
+
+    def _place(self, select: exp.Select, found: Mapping[str, DerivedTable], is_inside: bool) -> None:
+        """Write the subqueries of FROM out where that is possible, and have the others stored. `is_inside`: the SELECT is in EXISTS or IN,
+        where groups of rows are stored."""
+        if len(tables_of(select)) == 1:
+            ((alias, subquery),) = found.items()
+            if is_inside and (not subquery.values or is_latest(subquery.select) or is_grouped(subquery.select)):
+                refused = None
+            elif (refused := self._write_out(select, lambda trial: absorb(trial, alias, subquery.copy()))) is None:
+                return
+            if refused is not None and any(isinstance(value, exp.Window) for value in subquery.values.values()):
+                with self._source.noting(select):
+                    raise refused
+                return
+            written = dict[str, DerivedTable]()
+        else:
+            written = {alias: subquery for alias, subquery in found.items() if _is_projection(alias, subquery)}
+            if written:
+                copies = {alias: subquery.copy() for alias, subquery in written.items()}
+                if self._write_out(select, lambda trial: merge(trial, copies, self._relations)) is not None:
+                    written = {}
+        for table in tables_of(select):
+            alias = alias_of(table)
+            if alias in found and alias not in written:
+                with self._source.noting(table):
+                    table.set("this", identifier(self._stored(found[alias])))
+
+    def _write_out(self, select: exp.Select, work: Callable[[exp.Select], None]) -> Problem | None:
+        """Do the work on a SELECT if it is possible; otherwise return why not."""
+        self.count(select)
+        trial = select.copy()
+        try:
+            work(trial)
+        except Problem as problem:
+            return problem
+        for name in {*select.args, *trial.args}:
+            select.set(name, trial.args.get(name))
+        return None
+
+    def _stored(self, subquery: DerivedTable) -> str:
+        """Return the name of the relation that has the rows of a subquery."""
+        for one in subquery.query.find_all(exp.Select):
+            own = {*map(alias_of, tables_of(one)), *(alias for outer in _around(one) for alias in map(alias_of, tables_of(outer)))}
+            for part in parts_of(one):
+                if others := {column.text("table") for column in own_columns(part)} - own:
+                    what = f"a subquery of FROM that reads {min(others)}, which is of a query around it,"
+                    raise unsupported(what, "write the condition in WHERE of the query that has this subquery in FROM")
+        return self._store(subquery.query, subquery.shown, self._source)
 
     def _subquery(self, table: exp.Expr, known: Mapping[str, exp.Subquery], outer: Sequence[Names]) -> DerivedTable | None:
         """Return what a table of FROM is, if it is a subquery or named in WITH."""
@@ -163,24 +231,37 @@ class _Composition:
         else:
             return None
         query = query.unnest() if isinstance(query, exp.Subquery) else query
-        if not isinstance(query, exp.Select):
-            raise unsupported(f"{query.key.upper()} in FROM", "define a view for each part of it")
-        if not query.args.get("from_"):
+        first, whole = query, query
+        while not isinstance(first, exp.Select):
+            if not isinstance(first, exp.SetOperation | exp.Subquery):
+                raise unsupported(f"{query.key.upper()} in FROM", "define a view for each part of it")
+            first = first.this
+        if not first.args.get("from_"):
             raise unsupported("a subquery that reads no relation", "write FROM in it, or its values where they are used")
         self._subqueries += 1
         if self._subqueries > _MOST_SUBQUERIES:
             raise unsupported(f"a query with more than {_MOST_SUBQUERIES} subqueries", "define a view for each part of it")
-        shown = [pair for one in query.expressions for pair in self._shown(one, query)]
+        shown = [pair for one in first.expressions for pair in self._shown(one, first)]
         names = [name for name, _ in shown]
         if len(columns) > len(names):
             raise self._source.bad(table, f"{len(columns)} names for {len(names)} columns")
+        renamed = dict(zip(names, columns, strict=False))
         names[: len(columns)] = columns
         if repeated := [name for number, name in enumerate(names) if name in names[:number]]:
             raise self._source.bad(table, f"the subquery has two columns named {repeated[0]}: rename one of them with AS")
-        values = {name: value for name, (_, value) in zip(names, shown, strict=True)}
-        intervals = self._intervals(query, values)
+        values = {name: value for name, (_, value) in zip(names, shown, strict=True) if value is not None}
+        for output in first.expressions:
+            if (name := fold(output.args["alias"])) in renamed:
+                output.set("alias", identifier(renamed[name]))
+            elif any(f"{name}_{end}" in renamed for end in ("start", "end")):
+                raise unsupported(f"another name for an end of {name}", "give it in the subquery, or read the view by its own names")
+        intervals = self._intervals(first, values)
+        if len(values) < len(names) or first is not query:
+            assert isinstance(whole, exp.Query)
+            return DerivedTable(whole, {}, {}, names, self._shown_intervals(first, names, intervals), self.count)
         of_intervals = {name: column_of(alias, name) for name, (alias, _) in intervals.items()}
-        return DerivedTable(query, values | of_intervals, {name: one for name, (_, one) in intervals.items()}, self.count)
+        declared = {name: one for name, (_, one) in intervals.items()}
+        return DerivedTable(first, values | of_intervals, declared, names, self._shown_intervals(first, names, intervals), self.count)
 
     def _intervals(self, select: exp.Select, values: Values) -> dict[str, tuple[str, Interval]]:
         """Return the intervals of which a SELECT shows both ends, and their aliases; none whose name means several things."""
@@ -194,10 +275,29 @@ class _Composition:
         names = [name for name, _ in found]
         return {name: one for name, one in found if names.count(name) == 1}
 
-    def _shown(self, output: exp.Expr, select: exp.Select) -> list[tuple[str, exp.Expr]]:
-        """Return the columns of an output, with their names: the ends of an intersection are two. Problem `unsupported-query`."""
+    def _shown_intervals(
+        self, select: exp.Select, names: Sequence[str], intervals: Mapping[str, tuple[str, Interval]]
+    ) -> dict[str, Interval]:
+        """Return the intervals of what a SELECT shows: with these names of columns; those of its relations, and what it computes."""
+        relations = {alias_of(table): self._relations[fold(table.this)] for table in tables_of(select)}
+        columns = {(one.this.text("table"), one.this.name): fold(one.args["alias"]) for one in select.expressions}
+        found = {
+            name: _interval(columns[alias, one.start_column], columns[alias, one.end_column], one.bounds)
+            for name, (alias, one) in intervals.items()
+        }
+        for output in select.expressions:
+            name, node = fold(output.args["alias"]), output.this
+            if _function_of(node) in ("intersection", *STRETCHES) and name not in names and NAME.fullmatch(name):
+                first = node.expressions[0]
+                of = relations[first.text("table")].intervals[first.name]
+                found[name] = _interval(f"{name}_start", f"{name}_end", of.bounds)
+        return found
+
+    def _shown(self, output: exp.Expr, select: exp.Select) -> list[tuple[str, exp.Expr | None]]:
+        """Return the columns of an output, with their names: the ends of an intersection, or of a stretch, are two. None: it has no value
+        that could be written out."""
         name, value = fold(output.args["alias"]), output.this
-        function = value.name.lower() if isinstance(value, exp.Anonymous) else ""
+        function = _function_of(value)
         if function not in ("intersection", *STRETCHES):
             return [(name, value)]
         relations = {alias_of(table): fold(table.this) for table in tables_of(select)}
@@ -205,9 +305,10 @@ class _Composition:
         found = [self._relations[relations[one.text("table")]].intervals.get(one.name) for one in named]
         intervals = [one for one in found if one is not None]
         is_inner = not any(join.side or join.method for join in select.args.get("joins") or ())
-        are_named = len(intervals) == len(value.expressions)
-        if function != "intersection" or not is_inner or not are_named or len({one.bounds for one in intervals}) > 1:
-            raise unsupported(f"{sql_of(value)} in a view or a subquery that is read", "join the relations of the view themselves")
+        if len(intervals) < len(value.expressions):
+            raise unsupported(f"{sql_of(value)} in a view or a subquery that is read", "name intervals of its relations")
+        if function != "intersection" or not is_inner or len({one.bounds for one in intervals}) > 1:
+            return [(f"{name}_start", None), (f"{name}_end", None)]
         pairs = list(zip(named, intervals, strict=True))
         starts = [column_of(one.text("table"), interval.start_column) for one, interval in pairs]
         ends = [column_of(one.text("table"), interval.end_column) for one, interval in pairs]
@@ -340,5 +441,32 @@ def _columns_of(table: exp.Expr) -> list[str]:
 
 def _definition_of(table: DerivedTable) -> RelationDefinition:
     """Return what stands for a derived table while names are resolved: types do not matter."""
-    columns = [Column.model_construct(name=name, type="int64", nullable=True) for name in table.values if name not in table.intervals]
-    return RelationDefinition.model_construct(columns=columns, key=[], intervals=dict(table.intervals), retain=None)
+    columns = [Column.model_construct(name=name, type="int64", nullable=True) for name in table.columns]
+    return RelationDefinition.model_construct(columns=columns, key=[], intervals={**table.shown, **table.intervals}, retain=None)
+
+
+def _is_projection(alias: str, table: DerivedTable) -> bool:
+    try:
+        projected(alias, table)
+    except Problem:
+        return False
+    return True
+
+
+def _interval(start: str, end: str, bounds: Bounds) -> Interval:
+    if start == end:
+        return Interval(at=start, start=None, end=None, bounds=bounds)
+    return Interval(start=start, end=end, bounds=bounds, at=None)
+
+
+def _function_of(node: exp.Expr) -> str:
+    return node.name.lower() if isinstance(node, exp.Anonymous) else ""
+
+
+def _around(query: exp.Expr) -> Iterator[exp.Select]:
+    """Yield the SELECTs around one, of the same tree."""
+    node = query.parent
+    while node is not None:
+        if isinstance(node, exp.Select):
+            yield node
+        node = node.parent

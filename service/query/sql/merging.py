@@ -9,8 +9,8 @@ expressions are null without x. The second is a SELECT from nothing else. All co
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from itertools import chain
 
 from sqlglot import exp
@@ -21,7 +21,7 @@ from service.query.assembly import unused
 from service.query.latest import is_latest
 from service.query.sql.columns import clauses_of
 from service.query.sql.groups import is_grouped
-from service.query.sql.names import Source, alias_of, column_of, fold, identifier, is_comma, sql_of, tables_of, tables_of_join
+from service.query.sql.names import alias_of, column_of, fold, identifier, is_comma, sql_of, tables_of, tables_of_join
 
 _PLAIN = ("expressions", "from_", "joins", "where", "order")
 _PROJECTED = "a subquery that is joined selects columns and expressions of one relation, optionally with WHERE"
@@ -39,17 +39,31 @@ Values = Mapping[str, exp.Expr]
 
 @dataclass(frozen=True)
 class DerivedTable:
-    """A SELECT in FROM. values: of its columns and of `intervals`, those of which it shows both ends. `count` is called with each tree
-    before it is copied."""
+    """A query in FROM. values: of its columns and of `intervals`, those of which it shows both ends; {}: it can only be stored. columns:
+    their names. shown: the intervals of its columns, if it is stored. `count` is called with each tree before it is copied."""
 
-    select: exp.Select
+    query: exp.Query
     values: Values
     intervals: Mapping[str, Interval]
+    columns: Sequence[str]
+    shown: Mapping[str, Interval]
     count: Callable[[exp.Expr], None]
+
+    @property
+    def select(self) -> exp.Select:
+        assert isinstance(self.query, exp.Select)
+        return self.query
+
+    def copy(self) -> DerivedTable:
+        self.count(self.query)
+        values = {name: value.copy() for name, value in self.values.items()}
+        return replace(self, query=self.query.copy(), values=values)
 
 
 def absorb(select: exp.Select, alias: str, inner: DerivedTable) -> None:
     """Write out the subquery that is all of FROM. Problem `unsupported-query`."""
+    if not inner.values:
+        raise unsupported(f"{inner.query.key.upper()} in FROM", "define a view for each part of it")
     own, others, tables = inner.select, ", ".join(_words(select)), tables_of(inner.select)
     is_ranked, is_chosen = any(isinstance(value, exp.Window) for value in inner.values.values()), is_latest(own)
     is_plain = not (is_ranked or is_grouped(own) or is_chosen)
@@ -59,7 +73,7 @@ def absorb(select: exp.Select, alias: str, inner: DerivedTable) -> None:
     if len(tables) == 1:
         _rename(inner, alias)
     own_aliases = {*map(alias_of, tables_of(own))} - {alias}
-    for clause in _clauses(select):
+    for clause in parts_of(select):
         for column, _ in _columns(clause):
             _require_free(column.text("table"), own_aliases)
     _replace(select, {alias: inner}, {})
@@ -114,32 +128,30 @@ def _rank(select: exp.Select, own: exp.Select) -> None:
     select.set("qualify", exp.Qualify(this=ranks[0]))
 
 
-def merge(select: exp.Select, found: Mapping[str, DerivedTable], relations: Mapping[str, RelationDefinition], source: Source) -> None:
-    """Write out the subqueries that FROM joins. Notes problems `unsupported-query`."""
+def merge(select: exp.Select, found: Mapping[str, DerivedTable], relations: Mapping[str, RelationDefinition]) -> None:
+    """Write out the subqueries that FROM joins. Problem `unsupported-query`."""
     keys = dict[str, exp.Column]()
-    count = source.count
     for table in tables_of(select):
         if (inner := found.get(alias := alias_of(table))) is not None:
-            with source.noting(table):
-                relation = _projected(alias, inner)
-                own, others = {*map(alias_of, tables_of(inner.select))}, {*map(alias_of, tables_of(select))}
-                for column, _ in _columns_of(inner):
-                    if column.text("table") not in own:  # it is of a query around this one
-                        _require_free(column.text("table"), others)
-                keys[alias] = column_of(alias, relations[fold(relation)].key[0])
-                _rename(inner, alias)
-    source.require_no_more(count)
+            relation = projected(alias, inner)
+            own, others = {*map(alias_of, tables_of(inner.select))}, {*map(alias_of, tables_of(select))}
+            for column, _ in _columns_of(inner):
+                if column.text("table") not in own:  # it is of a query around this one
+                    _require_free(column.text("table"), others)
+            keys[alias] = column_of(alias, relations[fold(relation)].key[0])
+            _rename(inner, alias)
     _replace(select, found, keys)
     for table in tables_of(select):
         if (inner := found.get(alias := alias_of(table))) is not None:
-            with source.noting(table):
-                if (where := _where(inner.select)) is not None:
-                    _put(select, table, alias, where)
-                table.set("this", tables_of(inner.select)[0].this)
+            if (where := _where(inner.select)) is not None:
+                _put(select, table, alias, where)
+            table.set("this", tables_of(inner.select)[0].this)
 
 
-def _projected(alias: str, inner: DerivedTable) -> exp.Expr:
-    """Return the relation of a subquery that may stand beside others. Problem `unsupported-query`."""
+def projected(alias: str, inner: DerivedTable) -> exp.Expr:
+    """Return the relation of a subquery that can be written out beside others. Problem `unsupported-query`."""
+    if not inner.values:
+        raise unsupported(f"{inner.query.key.upper()} beside other relations", _PROJECTED)
     select, tables = inner.select, tables_of(inner.select)
     words = _words(select)
     if words or len(tables) > 1 or any(value.find(exp.Window) for value in inner.values.values()):
@@ -257,7 +269,7 @@ def _set_apart(query: exp.Query, used: set[str], taken: set[str]) -> None:
 
 def queries_of(select: exp.Select) -> Iterator[exp.Query]:
     """Yield the queries in the clauses of a SELECT, but for FROM: not those within these."""
-    for clause in _clauses(select):
+    for clause in parts_of(select):
         for node in list(clause.walk(prune=lambda one: isinstance(one, exp.Query))):
             if isinstance(node, exp.Query):
                 yield node
@@ -297,7 +309,7 @@ def _wrapped(node: exp.Expr) -> exp.Expr:
     return exp.Paren(this=node) if isinstance(node, _WRAPPED) else node
 
 
-def _clauses(select: exp.Select) -> Iterator[exp.Expr]:
+def parts_of(select: exp.Select) -> Iterator[exp.Expr]:
     """Yield the clauses, and ON of each join."""
     yield from (join.args["on"] for join in select.args.get("joins") or () if join.args.get("on") is not None)
     yield from (part for _, part in clauses_of(select))
@@ -320,7 +332,7 @@ def _columns(part: exp.Expr, inside: Collection[str] = frozenset()) -> Iterator[
 
 def _columns_of(inner: DerivedTable) -> Iterator[tuple[exp.Column, Collection[str]]]:
     """Yield the columns that a derived table reads, as `_columns` does."""
-    for part in chain(inner.values.values(), _clauses(inner.select)):
+    for part in chain(inner.values.values(), parts_of(inner.select)):
         yield from _columns(part)
 
 
@@ -367,7 +379,8 @@ def _replace_in(clause: exp.Expr, found: Mapping[str, DerivedTable], keys: Mappi
         alias = column.text("table")
         if alias not in found:
             continue
-        value = found[alias].values[column.name]
+        if (value := found[alias].values.get(column.name)) is None:  # an interval of what it shows
+            raise unsupported(f"the interval {column.name} of a subquery that is written out", "name its ends")
         if isinstance(value, exp.Literal) and isinstance(clause, exp.Group | exp.Order | exp.Distinct):
             raise unsupported(f"{column.name}, which is a constant, in {clause.key.upper()}", "leave it out")
         found[alias].count(value)

@@ -137,28 +137,6 @@ REFUSED = [
     ),
     ("WITH w (a, b) AS (SELECT room FROM bookings) SELECT a FROM w", "2 names for 1 columns", "w"),
     ("WITH w AS (SELECT nope(room) AS a FROM bookings) SELECT id FROM bookings", "the expression NOPE(bookings.room)", "nope(room)"),
-    (
-        f"SELECT x.n FROM (SELECT room, count(*) AS n FROM bookings GROUP BY room) x {JOINED}",
-        "the subquery x, with GROUP BY, beside other",
-        "x JOIN",
-    ),
-    (
-        f"SELECT m.id FROM (SELECT b.room FROM bookings b JOIN shifts s ON s.room = b.room) x {JOINED}",
-        "the subquery x, with a join, beside",
-        "x JOIN",
-    ),
-    ("SELECT x.room FROM (SELECT room FROM bookings UNION SELECT room FROM maintenance) x", "UNION in FROM", "room FROM bookings UNION"),
-    (
-        "SELECT max(n) FROM (SELECT room, count(*) AS n FROM bookings GROUP BY room) x",
-        "aggregates over a subquery that has GROUP BY",
-        "max",
-    ),
-    ("SELECT room FROM (SELECT DISTINCT room, floor FROM bookings) x", "some columns of a subquery that has DISTINCT", "room"),
-    (
-        "SELECT * FROM (SELECT room, floor FROM bookings WHERE id > 2) x FULL JOIN maintenance m ON m.room = x.room",
-        "outside of an outer join",
-        "x FULL",
-    ),
     ("SELECT id, n FROM (SELECT id, row_number() OVER (ORDER BY id) AS n FROM bookings) x", "ROW_NUMBER in any other form", "id, n"),
     (
         "SELECT id FROM (SELECT id, floor, row_number() OVER (ORDER BY id) AS n FROM bookings) x WHERE n < 3 AND floor = 1",
@@ -170,12 +148,47 @@ REFUSED = [
         "alias x is used twice",
         "id FROM maintenance) x",
     ),
+]  # fmt: skip
+
+
+STORED = [
+    (f"SELECT x.n FROM (SELECT room, count(*) AS n FROM bookings GROUP BY room) x {JOINED}", ["room"], "strict"),
+    (f"SELECT m.id FROM (SELECT b.room FROM bookings b JOIN shifts s ON s.room = b.room) x {JOINED}", ["b.id", "s.room", "s.nr"], "delay"),
+    ("SELECT x.room FROM (SELECT room FROM bookings UNION SELECT room FROM maintenance) x", ["room"], "best-effort"),
+    ("SELECT max(n) FROM (SELECT room, count(*) AS n FROM bookings GROUP BY room) x", ["room"], "strict"),
+    ("SELECT max(n) FROM (SELECT count(*) AS n FROM bookings) x", ["group."], "strict"),
+    ("SELECT room FROM (SELECT DISTINCT room, floor FROM bookings) x", ["room", "floor"], "strict"),
+    (
+        "SELECT * FROM (SELECT room, floor FROM bookings WHERE id > 2) x FULL JOIN maintenance m ON m.room = x.room",
+        ["bookings.id"], "strict",
+    ),
     (
         "SELECT x.a FROM (SELECT b.room AS a FROM bookings b JOIN shifts s ON s.room = b.room) x WHERE EXISTS (SELECT 1 FROM "
         "maintenance b WHERE b.room = x.a)",
-        "the alias b both in a subquery of FROM and in another query", "x.a FROM",
+        ["b.id", "s.room", "s.nr"], "delay",
+    ),
+    (
+        "SELECT b.id FROM bookings b WHERE EXISTS (SELECT 1 FROM (SELECT room FROM shifts GROUP BY room) x WHERE x.room = b.room)",
+        ["room"], "strict",
     ),
 ]  # fmt: skip
+
+
+@pytest.mark.parametrize(("text", "key", "guarantee"), STORED)
+def test_stored(text: str, key: list[str], guarantee: str) -> None:
+    view = sql(text)
+    ((name, stored),) = view.stored.items()
+    assert name in dict(view.query.whole.aliases).values() and name not in view.relations
+    assert stored.shown.key == key
+    assert view.plan.guarantee == guarantee
+
+
+def test_equal_queries_are_stored_once() -> None:
+    one = "SELECT room, count(*) AS n FROM bookings GROUP BY room"
+    first, second = (sql(f"SELECT x.n, m.id FROM {query} x {JOINED}") for query in (f"({one})", f"({one.replace('count', 'COUNT')})"))
+    assert first.stored.keys() == second.stored.keys()
+    twice = sql(f"WITH w AS ({one}) SELECT x.n FROM w x JOIN w y ON x.n < y.n")
+    assert twice.stored.keys() == first.stored.keys()
 
 
 @pytest.mark.parametrize(("text", "same"), SAME)
@@ -200,4 +213,6 @@ def test_a_join_that_an_outer_join_leaves_out() -> None:
 
 def test_growth() -> None:
     text = f"SELECT id FROM (SELECT id, {' + '.join(['floor'] * 90)} AS c FROM bookings) x WHERE {' AND '.join(['c > 1'] * 500)}"
-    assert "a query that is so large" in str(refused(text).detail)
+    assert len(sql(text).stored) == 1
+    many = " UNION ".join([f"SELECT id FROM ({text}) y"] * 40)
+    assert "a query that is so large" in str(refused(many).detail)

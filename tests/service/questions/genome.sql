@@ -95,6 +95,3 @@ SELECT a.id, b.id AS next, b.start_pos - a.end_pos AS intron FROM exons a JOIN e
 WITH hit AS (SELECT DISTINCT e.gene_id FROM exons e JOIN variants v ON v.chrom = e.chrom AND v.pos >= e.start_pos AND v.pos < e.end_pos)
 SELECT g.name FROM genes g JOIN hit ON hit.gene_id = g.id WHERE g.biotype = 'protein_coding';
 
--- instead
-SELECT g.name FROM genes g WHERE g.biotype = 'protein_coding' AND EXISTS (
-  SELECT 1 FROM exons e JOIN variants v ON v.chrom = e.chrom AND v.pos >= e.start_pos AND v.pos < e.end_pos WHERE e.gene_id = g.id);
