@@ -69,6 +69,8 @@ def _kinds(query: Query, by_alias: Definitions, shown: pa.Schema) -> list[str]:
     """Return the kinds of what is shown."""
     if (lists := [field.name for field in shown if pa.types.is_list(field.type)]):
         raise unsupported(f"the list {lists[0]} in a query that is stored", "leave it out, and read it in a view of its own")
+    if query.united:
+        return _kinds(query.united[0], by_alias, shown)
     if query.groups is None:
         outputs = query.outputs if not query.branches else tuple(
             one._replace(column=ref) for one, ref in zip(query.outputs, query.branches[0].columns, strict=True)
