@@ -1,25 +1,26 @@
 """The latest rows of each key of a relation, from a definition: `DISTINCT ON (r.k) … ORDER BY r.k, r.at DESC`, `QUALIFY
 ROW_NUMBER() OVER (PARTITION BY r.k ORDER BY r.at DESC) <= n`; of the whole relation: `ORDER BY r.at DESC LIMIT n`; and the latest row for
-each row of another relation: `a ASOF [LEFT] JOIN b ON a.k = b.k AND b.at <= a.at`."""
+each row of another relation: `a ASOF [LEFT] JOIN b ON a.k = b.k AND b.at <= a.at`, which LAG and LEAD also become."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
 from sqlglot import exp
 
 from livejoin.wire.kinds import MOST_DIGITS, digits_of
+from livejoin.wire.schema import RelationDefinition
 from service.errors import Problem, unsupported
-from service.query.assembly import Draft
+from service.query.assembly import Draft, unused
 from service.query.conditions import ColumnRef, RowValue
 from service.query.filters import ordered
 from service.query.model import MOST_LATEST, AsOf, Latest
 from service.query.scope import Scope
 from service.query.sql.conditions import Conditions
 from service.query.sql.groups import is_grouped
-from service.query.sql.names import Names, fold
+from service.query.sql.names import Names, alias_of, column_of, fold, identifier, tables_of
 from service.query.sql.terms import read_term
 from service.query.terms import is_plain
 
@@ -209,6 +210,75 @@ def read_as_of(join: exp.Join, before: Sequence[str], alias: str, draft: Draft, 
     if kind == "bool" or not is_ordered(kind):
         raise unsupported(f"an ASOF JOIN by {of} ({kind})", "compare numbers or times")
     draft.as_of = AsOf(of, op, point, join.side == "LEFT")
+
+
+# --- LAG and LEAD
+
+
+def join_neighbours(select: exp.Select, relations: Mapping[str, RelationDefinition]) -> None:
+    """Write LAG and LEAD of a SELECT from one relation as an ASOF LEFT JOIN with itself. All columns have their alias. Problem
+    `unsupported-query`."""
+    windows = [one for output in select.expressions for one in output.find_all(exp.Window) if one.this.find(exp.Lag, exp.Lead)]
+    if not windows:
+        return
+    words, (table, *others) = windows[0].find(exp.Lag, exp.Lead).key.upper(), tables_of(select)
+    if len({_neighbour(one) for one in windows}) > 1:
+        raise unsupported("LAG and LEAD of different rows in one SELECT", "define a view for each")
+    if others or is_grouped(select) or is_latest(select):
+        raise unsupported(f"{words} over a join, groups, DISTINCT or first rows", "write it over one relation, and the rest around it")
+    by, (order,) = windows[0].args.get("partition_by") or [], windows[0].args["order"].expressions
+    relation, columns = relations[fold(table.this)], [*by, order.this]
+    if not all(isinstance(one, exp.Column) for one in columns) or not {one.name for one in columns}.issuperset(relation.key):
+        key = f"the key of {fold(table.this)}, {', '.join(relation.key)}"
+        instead = f"PARTITION BY columns and ORDER BY a column that together contain {key}"
+        raise unsupported(f"{words} in an order that is not unique", instead)
+    where = select.args.get("where")
+    if where is not None and (where.find(exp.Query) or not {one.name for one in where.find_all(exp.Column)} <= {one.name for one in by}):
+        instead = "write conditions on the result in a SELECT around it: SELECT … FROM (SELECT …) t WHERE …"
+        raise unsupported(f"WHERE on other columns than those of PARTITION BY, with {words}", instead)
+    name = unused(words.lower(), {alias_of(one) for one in select.find_all(exp.Table)})
+    compared = exp.GT if _neighbour(windows[0]).is_later else exp.LT
+    on: exp.Expr = compared(this=_of(name, order.this), expression=order.this.copy())
+    for column in by:
+        on = exp.And(this=exp.NullSafeEQ(this=column.copy(), expression=_of(name, column)), expression=on)
+    neighbour = exp.Table(this=table.this.copy(), alias=exp.TableAlias(this=identifier(name)))
+    select.set("joins", [exp.Join(this=neighbour, side="LEFT", method="ASOF", on=on)])
+    is_missing = exp.Is(this=column_of(name, relation.key[0]), expression=exp.Null())
+    for window in windows:
+        value, default = _of(name, window.this.this), window.this.args.get("default")
+        if default is not None or not isinstance(value, exp.Column):
+            case = exp.If(this=is_missing.copy(), true=exp.Null() if default is None else default.copy())
+            value = exp.Case(ifs=[case], default=value)
+        window.replace(exp.Paren(this=value))
+
+
+class _Neighbour(NamedTuple):
+    """By which columns a window is divided and ordered, and whether its function takes the row after the current one in that order."""
+
+    by: tuple[str, ...]
+    order: str
+    is_later: bool
+
+
+def _neighbour(window: exp.Window) -> _Neighbour:
+    function, order = window.this, window.args.get("order")
+    is_plain = isinstance(function, exp.Lag | exp.Lead) and not window.args.get("spec") and not window.args.get("alias")
+    if not is_plain or order is None or len(order.expressions) != 1:
+        raise unsupported("this form of LAG or LEAD", "write LAG(value) OVER (PARTITION BY columns ORDER BY column)")
+    offset = function.args.get("offset")
+    if offset is not None and offset.name != "1":
+        raise unsupported(f"{function.key.upper()} of a row that is not the next one", "leave the offset out")
+    (key,) = order.expressions
+    by = (one.sql(_SQL) for one in window.args.get("partition_by") or ())
+    return _Neighbour(tuple(by), key.this.sql(_SQL), isinstance(function, exp.Lead) != bool(key.args.get("desc")))
+
+
+def _of(alias: str, part: exp.Expr) -> exp.Expr:
+    """Return an expression over the same columns of another alias."""
+    made = part.copy()
+    for column in made.find_all(exp.Column):
+        column.set("table", identifier(alias))
+    return made
 
 
 # --- restrictions

@@ -14,7 +14,7 @@ from sqlglot import exp
 from livejoin.wire.schema import NAME, Bounds, Column, Interval, RelationDefinition
 from service.errors import Problem, unsupported
 from service.query.conditions import ColumnRef
-from service.query.latest import is_latest
+from service.query.latest import is_latest, join_neighbours
 from service.query.model import STRETCHES
 from service.query.sql.columns import check_names, clauses_of, is_star, merged, own_columns, read_star
 from service.query.sql.groups import is_grouped
@@ -69,9 +69,9 @@ def composed(tree: exp.Expr, source: Source, known: Catalogue, check: Check) -> 
 
 
 def is_composed(tree: exp.Expr, known: Catalogue) -> bool:
-    """Return whether there is WITH, INTERSECT, or a subquery or a view in FROM."""
+    """Return whether there is WITH, INTERSECT, LAG or LEAD, or a subquery or a view in FROM."""
     is_view = any(isinstance(one.this, exp.Identifier) and fold(one.this) in known.views for one in tree.find_all(exp.Table))
-    return is_view or any(isinstance(node, exp.With | exp.Intersect) or is_subquery(node) for node in tree.walk())
+    return is_view or any(isinstance(node, exp.With | exp.Intersect | exp.Lag | exp.Lead) or is_subquery(node) for node in tree.walk())
 
 
 def view_tree(tree: exp.Expr, source: Source, known: Catalogue) -> exp.Expr:
@@ -163,6 +163,8 @@ class _Composition:
         self._source.require_no_more(count)
         if found:
             self._place(select, found, is_inside=bool(outer))
+        with self._source.noting(select):
+            join_neighbours(select, self._relations)
         self._source.require_no_more(count)
 
     def _place(self, select: exp.Select, found: Mapping[str, DerivedTable], is_inside: bool) -> None:

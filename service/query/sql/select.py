@@ -400,8 +400,9 @@ def _refuse_expression(part: exp.Expr, source: Source, words: str) -> None:
     for node in part.walk():
         problem = None
         if isinstance(node, exp.Window):
-            instead = "write QUALIFY ROW_NUMBER() OVER (PARTITION BY … ORDER BY …) <= n for the first rows of each key, and compute others"
-            problem = unsupported("a window function in SELECT", f"{instead} when you read the rows")
+            instead = "one change can change the values of many rows: compute it when you read them; for the first rows of each key, write "
+            instead += "QUALIFY ROW_NUMBER() OVER (PARTITION BY … ORDER BY …) <= n"
+            problem = unsupported(f"{node.this.sql(Dialect)} OVER (…)", instead)
         elif isinstance(node, exp.Query):
             problem = unsupported("a subquery in SELECT", "put its relation into FROM")
         if problem is not None:

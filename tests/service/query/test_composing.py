@@ -102,6 +102,12 @@ SAME = [
     ),
     ("SELECT * FROM (SELECT * FROM (SELECT id, room FROM bookings ORDER BY id) a) b", "SELECT id, room FROM bookings b"),
     (
+        "SELECT id, LAG(floor) OVER (PARTITION BY room ORDER BY id) AS f, LEAD(floor + 1, 1, id) OVER (PARTITION BY room ORDER BY id DESC) "
+        "FROM (SELECT * FROM bookings) b WHERE room <> 'x'",
+        "SELECT b.id, lag.floor AS f, CASE WHEN lag.id IS NULL THEN b.id ELSE lag.floor + 1 END AS lead FROM bookings b "
+        "ASOF LEFT JOIN bookings lag ON b.room IS NOT DISTINCT FROM lag.room AND lag.id < b.id WHERE b.room <> 'x'",
+    ),
+    (
         "SELECT room, floor FROM bookings WHERE id > 2 INTERSECT SELECT DISTINCT room, nr FROM shifts INTERSECT SELECT * FROM "
         "(SELECT room, floor FROM bookings WHERE id < 9) x ORDER BY floor",
         "SELECT DISTINCT room, floor FROM bookings WHERE id > 2 "

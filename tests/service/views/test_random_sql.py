@@ -23,6 +23,7 @@ from service.reading.lookups import Point
 from tests.service.alike import alike
 from tests.service.engine.test_engine import as_field
 from tests.service.random_composed import Composed
+from tests.service.random_neighbours import Neighbours
 from tests.service.random_set_operations import SetOperations
 from tests.service.random_sql import DEFINITIONS, Rows, Statement, asked, in_duckdb, to_batch
 from tests.service.running import check, in_parts, opened
@@ -145,7 +146,7 @@ def address_space() -> Iterator[None]:
     gc.collect()
 
 
-@pytest.mark.parametrize("drawn", [Statement, Composed, SetOperations])
+@pytest.mark.parametrize("drawn", [Statement, Composed, SetOperations, Neighbours])
 @pytest.mark.parametrize(("seed", "count"), CASES)
 def test_duckdb_confirms(tmp_path: Path, seed: int, count: int, drawn: type[Statement]) -> None:
     print("seed", seed)
