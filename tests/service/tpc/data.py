@@ -37,6 +37,8 @@ class Data(ABC):
     def __init__(self, relations: dict[str, RelationDefinition], scale: float, rng: Random) -> None:
         self.relations, self.scale, self.rng = relations, scale, rng
         self.rows: dict[str, dict[Key, Row]] = {name: {} for name in relations}
+        self._keys: dict[str, list[Key]] = {name: [] for name in relations}
+        self._places: dict[str, dict[Key, int]] = {name: {} for name in relations}  # of keys in their lists
         self._noted: Batch = []
 
     @abstractmethod
@@ -60,7 +62,11 @@ class Data(ABC):
     def put(self, relation: str, *values: Any) -> None:
         definition = self.relations[relation]
         row = dict(zip([column.name for column in definition.columns], values, strict=True))
-        self.rows[relation][tuple(row[column] for column in definition.key)] = row
+        key = tuple(row[column] for column in definition.key)
+        if key not in self.rows[relation]:
+            self._places[relation][key] = len(self._keys[relation])
+            self._keys[relation].append(key)
+        self.rows[relation][key] = row
         self._noted.append({"relation": relation, "op": "upsert", "row": row})
 
     def change(self, relation: str, row: Row, **values: Any) -> None:
@@ -69,10 +75,15 @@ class Data(ABC):
     def delete(self, relation: str, row: Row) -> None:
         key = {column: row[column] for column in self.relations[relation].key}
         del self.rows[relation][tuple(key.values())]
+        keys, places = self._keys[relation], self._places[relation]
+        last, place = keys.pop(), places.pop(tuple(key.values()))
+        if place < len(keys):
+            keys[place] = last
+            places[last] = place
         self._noted.append({"relation": relation, "op": "delete", "key": key})
 
     def some(self, relation: str) -> Row:
-        return self.rng.choice(list(self.rows[relation].values()))
+        return self.rows[relation][self.rng.choice(self._keys[relation])]
 
     def same_or_new(self, relation: str, key: int) -> int:
         """Return a key of a relation that is numbered from 1: the one that has just gone, or one that never was."""

@@ -59,8 +59,7 @@ class TpchData(Data):
         price = Decimal(90000 + key // 10 % 20001 + 100 * (key % 1000)) / 100
         size, container = self.one_of(range(1, 51), _SIZES), self.one_of(_CONTAINERS, ["MED BOX", "SM BOX", "LG BOX"])
         self.put("part", key, name, f"Manufacturer#{brand[6]}", brand, type_, size, container, price, self.text())
-        suppliers = [row["s_suppkey"] for row in self.rows["supplier"].values()]
-        for supplier in rng.sample(suppliers, min(4, len(suppliers))):
+        for supplier in {self.some("supplier")["s_suppkey"] for _ in range(4)}:
             self.put("partsupp", key, supplier, rng.randrange(1, 10000), self.money(100, 100001), self.text())
 
     def _put_customer(self, key: int) -> None:
