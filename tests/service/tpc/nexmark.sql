@@ -36,6 +36,23 @@ WITH counted AS (
 SELECT c.auction, c.num
 FROM counted AS c JOIN (SELECT starts, max(num) AS most FROM counted GROUP BY starts) AS m ON c.starts = m.starts AND c.num >= m.most;
 
+-- instead
+WITH counted AS (
+  SELECT auction, starts, count(*) AS num
+  FROM (
+    SELECT auction, date_bin(INTERVAL '2 seconds', date_time, TIMESTAMP '2020-01-01') AS starts FROM bid
+    UNION ALL
+    SELECT auction, date_bin(INTERVAL '2 seconds', date_time, TIMESTAMP '2020-01-01') - INTERVAL '2 seconds' AS starts FROM bid
+    UNION ALL
+    SELECT auction, date_bin(INTERVAL '2 seconds', date_time, TIMESTAMP '2020-01-01') - INTERVAL '4 seconds' AS starts FROM bid
+    UNION ALL
+    SELECT auction, date_bin(INTERVAL '2 seconds', date_time, TIMESTAMP '2020-01-01') - INTERVAL '6 seconds' AS starts FROM bid
+    UNION ALL
+    SELECT auction, date_bin(INTERVAL '2 seconds', date_time, TIMESTAMP '2020-01-01') - INTERVAL '8 seconds' AS starts FROM bid) AS hop
+  GROUP BY auction, starts)
+SELECT c.auction, c.num
+FROM counted AS c JOIN (SELECT starts, max(num) AS most FROM counted GROUP BY starts) AS m ON c.starts = m.starts AND c.num >= m.most;
+
 -- q6: average selling price of the last ten closed auctions of each seller
 SELECT q.seller, AVG(q.final) OVER (PARTITION BY q.seller ORDER BY q.date_time ROWS BETWEEN 10 PRECEDING AND CURRENT ROW) AS avg
 FROM (
@@ -80,6 +97,19 @@ WITH sessions AS (SELECT b.bidder, coverage(b.date_time, b.date_time + INTERVAL 
 SELECT s.bidder, count(*) AS bid_count, s.s_start, s.s_end
 FROM sessions AS s JOIN bid AS b ON b.bidder = s.bidder AND b.date_time >= s.s_start AND b.date_time < s.s_end
 GROUP BY s.bidder, s.s_start, s.s_end;
+
+-- instead
+WITH first AS (
+  SELECT b.bidder, b.date_time
+  FROM bid AS b
+  WHERE NOT EXISTS (
+    SELECT 1 FROM bid AS o
+    WHERE o.bidder = b.bidder AND o.date_time < b.date_time AND o.date_time > b.date_time - INTERVAL '10 seconds'))
+SELECT bidder, starts, count(*) AS bid_count, max(date_time) + INTERVAL '10 seconds' AS ends
+FROM (
+  SELECT b.bidder, b.date_time, f.date_time AS starts
+  FROM bid AS b ASOF JOIN first AS f ON f.bidder = b.bidder AND f.date_time <= b.date_time) AS s
+GROUP BY bidder, starts;
 
 -- q12: windows of processing time
 SELECT bidder, count(*) AS bid_count, date_bin(INTERVAL '10 seconds', now(), TIMESTAMP '2020-01-01') AS starts FROM bid GROUP BY bidder, starts;

@@ -24,6 +24,9 @@ SELECT id, x FROM r WHERE x IS NOT NULL AND NOT EXISTS (SELECT 1 FROM r AS o WHE
 -- the greatest of another: rows with the greatest value of another relation
 SELECT id, x FROM r WHERE x = (SELECT max(x) FROM s WHERE g = 'a');
 
+-- instead
+SELECT r.id, r.x FROM r JOIN (SELECT max(x) AS most FROM s WHERE g = 'a') AS m ON m.most = r.x;
+
 -- above the mean: a correlated average
 SELECT id, x FROM r WHERE x > (SELECT avg(o.x) FROM r AS o WHERE o.k = r.k);
 
@@ -41,6 +44,9 @@ SELECT r.id, count(s.id) AS n, sum(s.x) AS sum FROM r LEFT JOIN s ON s.k = r.k A
 
 -- scalar count
 SELECT r.id, (SELECT count(*) FROM s WHERE s.k = r.k) AS n FROM r;
+
+-- instead
+SELECT r.id, coalesce(q.n, 0) AS n FROM r LEFT JOIN (SELECT k, count(*) AS n FROM s GROUP BY k) AS q ON q.k = r.k;
 
 -- no key: a join without a key in its output
 SELECT r.g, s.x FROM r JOIN s ON s.k = r.k;
@@ -75,6 +81,9 @@ SELECT id FROM w WHERE x NOT IN (SELECT x FROM s WHERE x IS NOT NULL AND g = 'b'
 -- in: IN a subquery of groups
 SELECT id FROM r WHERE k IN (SELECT k FROM s GROUP BY k HAVING count(*) > 2);
 
+-- instead
+SELECT r.id FROM r WHERE EXISTS (SELECT 1 FROM (SELECT k FROM s GROUP BY k HAVING count(*) > 2) AS q WHERE q.k = r.k);
+
 -- ranks: ranks under ties
 SELECT id, rank() OVER (PARTITION BY k ORDER BY x DESC NULLS LAST) AS rank FROM r;
 
@@ -98,6 +107,9 @@ SELECT n, count(*) AS keys FROM (SELECT k, count(*) AS n FROM r GROUP BY k) AS q
 
 -- greatest group
 WITH q AS (SELECT k, count(*) AS n FROM r GROUP BY k) SELECT k, n FROM q WHERE n = (SELECT max(n) FROM q);
+
+-- instead
+WITH q AS (SELECT k, count(*) AS n FROM r GROUP BY k) SELECT q.k, q.n FROM q JOIN (SELECT max(n) AS most FROM q) AS m ON m.most = q.n;
 
 -- share: each group beside the whole
 SELECT q.k, q.n, w.n AS total FROM (SELECT k, count(*) AS n FROM r GROUP BY k) AS q CROSS JOIN (SELECT count(*) AS n FROM r) AS w;
@@ -126,6 +138,9 @@ SELECT r.id, s.id AS second, t.id AS third FROM r LEFT JOIN (s JOIN t ON t.k = s
 
 -- three kept: a FULL JOIN of three
 SELECT r.id, s.id AS second, t.id AS third FROM r FULL JOIN s ON s.k = r.k FULL JOIN t ON t.k = s.k;
+
+-- instead
+SELECT j.id, j.second, t.id AS third FROM (SELECT r.id, s.id AS second, s.k FROM r FULL JOIN s ON s.k = r.k) AS j FULL JOIN t ON t.k = j.k;
 
 -- itself: pairs within a key
 SELECT a.id, b.id AS other FROM r AS a JOIN r AS b ON a.k = b.k AND a.id < b.id WHERE a.x <> b.x;

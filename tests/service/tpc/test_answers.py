@@ -31,27 +31,20 @@ BENCHMARKS: dict[str, type[Data]] = {"tpch": TpchData, "ssb": SsbData, "nexmark"
 REFUSED = {
     "tpch": {
         "q2": "a subquery in a condition", "q3": "LIMIT with GROUP BY", "q10": "LIMIT with GROUP BY", "q11": "in HAVING",
-        "q13": "GROUP BY over a subquery that has GROUP BY", "q15": "aggregates over a subquery that has GROUP BY",
-        "q17": "a subquery in a condition", "q18": "GROUP BY in IN", "q20": "IN within IN", "q21": "LIMIT with GROUP BY",
-        "q22": "a subquery in a condition",
+        "q15": "a subquery in a condition", "q17": "a subquery in a condition", "q18": "GROUP BY in IN", "q20": "IN within IN",
+        "q21": "LIMIT with GROUP BY", "q22": "a subquery in a condition",
     },
     "ssb": {},
     "nexmark": {
-        "q4": "GROUP BY over a subquery that has GROUP BY", "q5": "a function or VALUES in FROM", "q6": "a window function in SELECT",
-        "q7": "the subquery m, with GROUP BY, beside other relations", "q8": "the subquery p, with GROUP BY, beside other relations",
-        "q9": "rows are ordered by one value", "q11": "bid has no interval date_time", "q12": "CURRENT_TIMESTAMP",
-        "q19": "a subquery with ROW_NUMBER in any other form",
+        "q5": "a function or VALUES in FROM", "q6": "one change can change the values of many rows", "q9": "rows are ordered by one value",
+        "q11": "bid has no interval date_time", "q12": "CURRENT_TIMESTAMP", "q19": "a subquery with ROW_NUMBER in any other form",
     },
     "shapes": {
-        "aggregates_of_two": "the subquery a, with GROUP BY, beside other relations", "the_greatest": "a subquery in a condition",
-        "the_greatest_of_another": "a subquery in a condition", "above_the_mean": "a subquery in a condition",
-        "over_a_left_join": "the subquery l, with a join, beside other relations", "scalar_count": "a subquery in SELECT",
-        "not_in": "of r.x, which may be null", "in": "GROUP BY in IN", "ranks": "a window function in SELECT",
-        "first_of_a_join": "rows are ordered by one value", "first_of_groups": "LIMIT with GROUP BY",
-        "groups_of_groups": "GROUP BY over a subquery that has GROUP BY", "greatest_group": "aggregates over a subquery that has GROUP BY",
-        "share": "the subquery q, with GROUP BY, beside other relations", "groups_joined": "the subquery a, with GROUP BY, beside other",
-        "semi": "compared with r and s", "either": "OR in EXISTS", "three_kept": "FULL JOIN of more than two relations",
-        "groups_of_a_union": "UNION in FROM",
+        "the_greatest": "a subquery in a condition", "the_greatest_of_another": "a subquery in a condition",
+        "above_the_mean": "a subquery in a condition", "scalar_count": "a subquery in SELECT", "not_in": "of r.x, which may be null",
+        "in": "GROUP BY in IN", "ranks": "one change can change the values", "first_of_a_join": "rows are ordered by one value",
+        "first_of_groups": "LIMIT with GROUP BY", "greatest_group": "in HAVING", "semi": "compared with r and s", "either": "OR in EXISTS",
+        "three_kept": "FULL JOIN of more than two relations",
     },
 }  # fmt: skip
 """The queries that are refused as written, with words of the complaint."""
