@@ -215,27 +215,37 @@ def read_as_of(join: exp.Join, before: Sequence[str], alias: str, draft: Draft, 
 # --- LAG and LEAD
 
 
-def join_neighbours(select: exp.Select, relations: Mapping[str, RelationDefinition]) -> None:
-    """Write LAG and LEAD of a SELECT from one relation as an ASOF LEFT JOIN with itself. All columns have their alias. Problem
-    `unsupported-query`."""
-    windows = [one for output in select.expressions for one in output.find_all(exp.Window) if one.this.find(exp.Lag, exp.Lead)]
+def neighbours_of(select: exp.Select) -> list[exp.Window]:
+    """Return the calls of LAG and LEAD."""
+    return [one for output in select.expressions for one in output.find_all(exp.Window) if one.this.find(exp.Lag, exp.Lead)]
+
+
+def join_neighbours(select: exp.Select, relations: Mapping[str, RelationDefinition], store: Callable[[exp.Select], str]) -> None:
+    """Write LAG and LEAD of a SELECT from one relation as an ASOF LEFT JOIN with itself. All columns have their alias. store: gives the
+    name of a relation with the rows of a query. Problem `unsupported-query`."""
+    windows = neighbours_of(select)
     if not windows:
         return
-    words, (table, *others) = windows[0].find(exp.Lag, exp.Lead).key.upper(), tables_of(select)
     if len({_neighbour(one) for one in windows}) > 1:
         raise unsupported("LAG and LEAD of different rows in one SELECT", "define a view for each")
+    words, (table, *others) = windows[0].this.key.upper(), tables_of(select)
     if others or is_grouped(select) or is_latest(select):
-        raise unsupported(f"{words} over a join, groups, DISTINCT or first rows", "write it over one relation, and the rest around it")
+        raise unsupported(f"{words} over a join, groups, DISTINCT or first rows", "write the rest in a subquery of FROM, or around it")
     by, (order,) = windows[0].args.get("partition_by") or [], windows[0].args["order"].expressions
     relation, columns = relations[fold(table.this)], [*by, order.this]
     if not all(isinstance(one, exp.Column) for one in columns) or not {one.name for one in columns}.issuperset(relation.key):
-        key = f"the key of {fold(table.this)}, {', '.join(relation.key)}"
-        instead = f"PARTITION BY columns and ORDER BY a column that together contain {key}"
+        key = ", ".join(one.removeprefix("group.") for one in relation.key if not one.endswith(".null"))
+        instead = f"PARTITION BY columns and ORDER BY a column, never null, that together contain the key of {alias_of(table)}, {key}"
         raise unsupported(f"{words} in an order that is not unique", instead)
     where = select.args.get("where")
     if where is not None and (where.find(exp.Query) or not {one.name for one in where.find_all(exp.Column)} <= {one.name for one in by}):
-        instead = "write conditions on the result in a SELECT around it: SELECT … FROM (SELECT …) t WHERE …"
-        raise unsupported(f"WHERE on other columns than those of PARTITION BY, with {words}", instead)
+        select.set("where", None)
+        names = {*relation.key, *(one.name for one in select.find_all(exp.Column))}
+        alias = alias_of(table)
+        shown = [exp.Alias(this=column_of(alias, one), alias=identifier(one)) for one in sorted(names)]
+        rows = exp.Select(expressions=shown, from_=exp.From(this=table.copy()), where=where)
+        table.set("this", identifier(store(rows)))
+        table.set("alias", exp.TableAlias(this=identifier(alias)))
     name = unused(words.lower(), {alias_of(one) for one in select.find_all(exp.Table)})
     compared = exp.GT if _neighbour(windows[0]).is_later else exp.LT
     on: exp.Expr = compared(this=_of(name, order.this), expression=order.this.copy())

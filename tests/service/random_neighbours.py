@@ -28,9 +28,11 @@ class Neighbours(Statement):
         shown.append(f"x.{rng.choice('ktfm')}")
         shown = [f"{one} AS c{at}" for at, one in enumerate(rng.sample(shown, rng.choice((1, 2, 3))))]
         columns = [one for one in by if one in "ktvdwfm"]
-        where = f" WHERE x.{rng.choice(columns)} IS NOT NULL" if columns and rng.random() < 0.3 else ""
+        where = f" WHERE x.{rng.choice(columns)} IS NOT NULL" if columns and rng.random() < 0.3 else self._where()
         text = f"SELECT {', '.join(shown)}, {window('x.t, 1')} AS t FROM {of} x{where}"
         if rng.random() < 0.3:
             condition = rng.choice(("o.t IS NULL", "o.t > 'a'", "o.t IS NOT NULL"))
             text = f"SELECT o.*, o.t || '!' AS u FROM ({text}) o WHERE {condition}"
+        elif rng.random() < 0.2:
+            text = text.replace(f" FROM {of} x{where}", f" FROM (SELECT * EXCLUDE (p), p + 1 AS p FROM {of} x{where}) x")
         return Form(text, text)

@@ -14,7 +14,7 @@ from sqlglot import exp
 from livejoin.wire.schema import NAME, Bounds, Column, Interval, RelationDefinition
 from service.errors import Problem, unsupported
 from service.query.conditions import ColumnRef
-from service.query.latest import is_latest, join_neighbours
+from service.query.latest import is_latest, join_neighbours, neighbours_of
 from service.query.model import STRETCHES
 from service.query.sql.columns import check_names, clauses_of, is_star, merged, own_columns, read_star
 from service.query.sql.groups import is_grouped
@@ -164,7 +164,7 @@ class _Composition:
         if found:
             self._place(select, found, is_inside=bool(outer))
         with self._source.noting(select):
-            join_neighbours(select, self._relations)
+            join_neighbours(select, self._relations, lambda rows: self._store(rows, {}, self._source))
         self._source.require_no_more(count)
 
     def _place(self, select: exp.Select, found: Mapping[str, DerivedTable], is_inside: bool) -> None:
@@ -173,6 +173,8 @@ class _Composition:
         if len(tables_of(select)) == 1:
             ((alias, subquery),) = found.items()
             if is_inside and (not subquery.values or is_latest(subquery.select) or is_grouped(subquery.select)):
+                refused = None
+            elif neighbours_of(select) and not _is_projection(alias, subquery):
                 refused = None
             elif (refused := self._write_out(select, lambda trial: absorb(trial, alias, subquery.copy()))) is None:
                 return

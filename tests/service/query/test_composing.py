@@ -202,6 +202,14 @@ def test_written_out(text: str, same: str) -> None:
     assert sql(text).stated == sql(same).stated
 
 
+def test_the_rows_of_which_lag_takes_one_may_be_stored() -> None:
+    view = sql("SELECT id, LAG(guest) OVER (PARTITION BY room ORDER BY id) FROM bookings WHERE floor > 1 AND room = 'x'")
+    ((name, stored),) = view.stored.items()
+    assert [str(one) for one in stored.view.query.filters] == ["bookings.floor > 1", "bookings.room = 'x'"] and not view.query.filters
+    assert view.query.aliases == (("bookings", name), ("lag", name)) and view.query.as_of is not None
+    assert not sql("SELECT id, LAG(guest) OVER (PARTITION BY room ORDER BY id) FROM bookings WHERE room = 'x'").stored
+
+
 @pytest.mark.parametrize(("text", "said", "at"), REFUSED)
 def test_refused(text: str, said: str, at: str) -> None:
     problem = refused(text)
