@@ -7,6 +7,7 @@ This module assembles the parts: the engine knows neither readers nor followers.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,7 @@ from service.settings import Settings
 from service.tables.resolution import NO_SLOTS
 from service.views.deltas import StoredDeltas
 from service.views.live_view import LiveView
+from service.views.stored import StoredView
 
 
 class Instance(Engine):
@@ -63,12 +65,19 @@ class Instance(Engine):
         self.spools.close()
         return super().close() and ended
 
+    def stored_for(self, views: Iterable[LiveView]) -> list[StoredView]:
+        """Return the stored views that these read, at any depth."""
+        names = {name for view in views for name in view.view.stored}
+        return [one for name, one in self._state.stored.items() if name in names]
+
     def sweep(self) -> None:
         self.readers.holdings.sweep()
 
     def metrics(self) -> dict[str, Any]:
-        delays, holdings = self.readers.delays, self.readers.holdings
+        delays, holdings, stored = self.readers.delays, self.readers.holdings, self.stored_for(self.views.values())
         return super().metrics() | {
+            "stored_rows": sum(one.relation.table.rows for one in stored),
+            "stored_bytes": sum(one.held for one in stored),
             "cursors": holdings.count(Cursor),
             "delay_steps": delays.steps,
             "delay_seconds": delays.seconds,

@@ -76,6 +76,8 @@ GAUGES = {
     "waiting_batches": ("livejoin_waiting_batches", "Batches waiting to be applied."),
     "subscribers": ("livejoin_subscribers", "Followers of views."),
     "writer_busy_seconds": ("livejoin_writer_busy_seconds", "Time for which the writer has been busy without making progress."),
+    "stored_rows": ("livejoin_stored_rows", "Rows of queries in FROM that are stored for views."),
+    "stored_bytes": ("livejoin_stored_bytes", "Memory of these rows, and of the structures that maintain them."),
     "log_bytes": ("livejoin_log_bytes", "Size of the changes in the log that no snapshot contains: the next start reads them."),
 }
 COUNTERS = {

@@ -12,7 +12,7 @@ from service.api.http import media
 from service.api.http.formats import event
 from service.following.chunks import Chunk
 from service.query.model import GROUP
-from service.views.shown import ROW
+from service.views.shown import IS_PART, ROW
 
 OFFERED = (media.JSONL, media.SSE)
 
@@ -52,8 +52,9 @@ def key_lines(keys: pa.RecordBatch) -> Iterator[bytes]:
         columns.setdefault(name.partition(".")[0], []).append(i)
     parts = []
     for alias, at in columns.items():
-        names = [keys.schema.names[i].partition(".")[2] for i in at]
-        lines = _lines(pa.RecordBatch.from_arrays([keys.column(i) for i in at], names))
+        shown = [i for i in at if not keys.schema.names[i].endswith(IS_PART)]
+        names = [keys.schema.names[i].partition(".")[2] for i in shown]
+        lines = _lines(pa.RecordBatch.from_arrays([keys.column(i) for i in shown], names))
         is_key = alias not in (GROUP, ROW) and not keys.schema.field(at[0]).metadata
         if is_key and (first := keys.column(at[0])).null_count:  # a key is never null: this alias has no row
             lines = [line if there else b"null" for line, there in zip(lines, first.is_valid().to_pylist(), strict=True)]

@@ -20,7 +20,7 @@ from service.api.http.admission import client_of
 from service.api.http.answers import json_answer
 from service.api.http.bodies import definition
 from service.api.models import answers
-from service.api.models.examples import OTHER_PLAN, PLAN, VIEW, VIEW_JSON, VIEW_SQL
+from service.api.models.examples import EXPLANATION, VIEW, VIEW_JSON, VIEW_SQL
 from service.api.models.requests import ViewDefinition
 from service.api.openapi import answer, body, failures, json_content, links
 from service.api.routing import ServiceRequest, ViewName, checked_name, hiding_views, router
@@ -31,18 +31,21 @@ from service.instance import Instance
 from service.planning.natural import natural_json
 from service.planning.planner import Counted, alternatives
 from service.reading.cursors import open_rows
-from service.tables.estimates import estimates_of
+from service.tables.estimates import estimates_of, rows_of
 from service.views.live_view import LiveView
 from service.views.parse import View, parse_view
 
 routes = router("views")
 
 BUILD_WAIT = 1.0  # seconds; a view that takes longer is answered with 202
+_ROW_BYTES = 40  # of a stored row besides its columns
 EMPTY_WAIT = 1.0  # seconds; emptiness that takes longer to determine is not reported
 
 
-def view_json(view: LiveView, version: Version) -> dict[str, Any]:
+def view_json(engine: Instance, view: LiveView, version: Version, token: AccessToken) -> dict[str, Any]:
     """Return a view as the interface shows it at a pinned version. `empty` is null if this requires reading rows."""
+    stored = engine.stored_for([view])
+    readers = [name for name, other in sorted(engine.views.items()) if view.name in other.view.reads and token.covers_view(name)]
     shown: dict[str, Any] = {
         "name": view.name,
         "state": view.state,
@@ -50,6 +53,8 @@ def view_json(view: LiveView, version: Version) -> dict[str, Any]:
         "empty": None,
         "definition": view.view.definition,
         "reads": [*view.view.reads],
+        "read_by": readers,
+        "stored": [_stored_json(one.view, one.relation.table.rows, one.held) for one in stored],
         "plan": view.view.plan.to_json(),
         "shape": shape_json(view),
         "statistics": view.statistics(),
@@ -65,25 +70,32 @@ def view_json(view: LiveView, version: Version) -> dict[str, Any]:
     return shown
 
 
-def _one_json(engine: Instance, view: LiveView) -> Steps[dict[str, Any]]:
+def _stored_json(view: View, rows: float | None, size: float | None) -> dict[str, Any]:
+    plan = view.plan
+    whole = [None if one is None else round(one) for one in (rows, size)]
+    shown = {"query": view.definition["sql"], "class": plan.cls, "algorithm": plan.algorithm, "guarantee": plan.guarantee}
+    return shown | {"rows": whole[0], "bytes": whole[1]}
+
+
+def _one_json(engine: Instance, view: LiveView, token: AccessToken) -> Steps[dict[str, Any]]:
     """Return the same at the newest version; reads rows if `empty` requires it."""
-    (shown,) = _all_json(engine, [view])
+    (shown,) = _all_json(engine, [view], token)
     if shown["state"] == "live" and shown["empty"] is None:
         shown["version"], shown["empty"] = yield from _emptiness(engine, view.name)
     return shown
 
 
-def _all_json(engine: Instance, views: list[LiveView]) -> list[dict[str, Any]]:
+def _all_json(engine: Instance, views: list[LiveView], token: AccessToken) -> list[dict[str, Any]]:
     pin = engine.versions.pin()
     try:
         with engine.versions.reading(pin) as version:
-            return [view_json(view, version) for view in views]
+            return [view_json(engine, view, version, token) for view in views]
     finally:
         engine.versions.release(pin)
 
 
-def _all_encoded(engine: Instance, views: list[LiveView]) -> bytes:
-    return orjson.dumps({"views": _all_json(engine, views)})
+def _all_encoded(engine: Instance, views: list[LiveView], token: AccessToken) -> bytes:
+    return orjson.dumps({"views": _all_json(engine, views, token)})
 
 
 def _emptiness(engine: Instance, name: str) -> Steps[tuple[int, bool | None]]:
@@ -132,7 +144,7 @@ async def put_view(request: ServiceRequest, name: ViewName) -> Response:
     if built is not None:
         await asyncio.wait([asyncio.wrap_future(built)], timeout=BUILD_WAIT)  # without holding a thread
     status = 200 if built is None else 202 if view.state == "building" else 201
-    return json_answer(await finish(context, context.readers, request.receive, _one_json(engine, view)), status)
+    return json_answer(await finish(context, context.readers, request.receive, _one_json(engine, view, token)), status)
 
 
 @routes.get(
@@ -143,7 +155,7 @@ async def put_view(request: ServiceRequest, name: ViewName) -> Response:
 async def get_view(request: ServiceRequest, name: ViewName) -> Response:
     context = request.context
     engine, view = context.engine, request.view(name)
-    return json_answer(await finish(context, context.readers, request.receive, _one_json(engine, view)))
+    return json_answer(await finish(context, context.readers, request.receive, _one_json(engine, view, request.token)))
 
 
 @routes.get(
@@ -155,7 +167,7 @@ async def list_views(request: ServiceRequest) -> Response:
     context = request.context
     engine = context.engine
     views = [view for name, view in sorted(engine.views.items()) if request.token.covers_view(name)]
-    return Response(await context.look(_all_encoded, engine, views), media_type=media.JSON)
+    return Response(await context.look(_all_encoded, engine, views, request.token), media_type=media.JSON)
 
 
 @routes.delete(
@@ -176,7 +188,7 @@ async def delete_view(request: ServiceRequest, name: ViewName) -> Response:
     summary="Show the plan of a definition, the alternatives, properties of a natural join, and measurements of live views",
     openapi_extra=_BODY,
     responses={
-        **answer(200, "the plans", json_content(answers.Explanation, {"plan": PLAN, "alternatives": [OTHER_PLAN], "reads": []})),
+        **answer(200, "the plans", json_content(answers.Explanation, EXPLANATION)),
         **failures(*_REFUSALS),
     },
 )
@@ -220,11 +232,15 @@ def _explain(engine: Instance, token: AccessToken, data: dict[str, Any]) -> dict
             counted = partial(estimates_of, relations=tables, version=version.number)
             view = _parse(engine, token, "explained", data, counted)
             others = alternatives(view.query, view.definitions, None if view.stored else counted)
+            shown = [(one.view, len(one.shown.columns)) for one in view.stored.values()]
+            counts = [counted(one.query) if all(name in tables for _, name in one.query.aliases) else None for one, _ in shown]
+            estimated = [(one, rows_of(one.query, one.relations, by), width) for (one, width), by in zip(shown, counts, strict=True)]
             natural = natural_json(view.query, view.definitions, None if view.stored else counted(view.query))
     finally:
         engine.versions.release(pin)
     explained: dict[str, Any] = {
         "plan": view.plan.to_json(), "alternatives": [plan.to_json() for plan in others], "reads": [*view.reads],
+        "stored": [_stored_json(one, rows, rows and rows * (8 * width + _ROW_BYTES)) for one, rows, width in estimated],
     }  # fmt: skip
     if natural is not None:
         explained["natural"] = natural

@@ -6,7 +6,7 @@ nothing about the folder and are not verified here.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing, suppress
 from functools import partial
 from pathlib import Path
@@ -14,6 +14,7 @@ from pathlib import Path
 import pyarrow as pa
 
 from livejoin.wire.kinds import kept
+from livejoin.wire.schema import RelationDefinition
 from service.checking.copies import copied
 from service.checking.recomputation import beside, recompute, total
 from service.durability.log import Log
@@ -22,6 +23,7 @@ from service.instance import Instance
 from service.planning.planner import alternatives
 from service.reading.cursors import open_relation_rows, open_rows
 from service.settings import Settings
+from service.views.parse import View
 
 Emit = Callable[[str], None]  # takes a line of the report
 
@@ -73,17 +75,43 @@ def table_of(engine: Instance, name: str) -> pa.RecordBatch:
     return pa.concat_batches(parts) if parts else relation.no_rows.arrow
 
 
+def _with_stored(
+    view: View, definitions: dict[str, RelationDefinition], tables: Mapping[str, pa.RecordBatch]
+) -> dict[str, pa.RecordBatch]:  # fmt: skip
+    """Return the tables and those of the queries that the view has stored, by brute force too; their definitions are added."""
+    there = dict(tables)
+    for name, stored in view.stored.items():
+        columns = [column for column in stored.shown.columns if "." not in column.name]
+        definition = RelationDefinition.model_construct(columns=columns, key=[], intervals=stored.shown.intervals, retain=None)
+        schema = definition.arrow_schema()
+        parts = [_last(part, len(columns)) for part in recompute(stored.view.stated, definitions, there)]
+        rows = [pa.RecordBatch.from_arrays(list(map(kept, part.columns)), schema=schema) for part in parts]
+        there[name] = pa.concat_batches(rows) if rows else pa.RecordBatch.from_pylist([], schema=schema)
+        definitions[name] = definition
+    return there
+
+
+def _last(rows: pa.RecordBatch, columns: int) -> pa.RecordBatch:
+    return rows.select(list(range(rows.num_columns - columns, rows.num_columns)))
+
+
 def agrees(engine: Instance, name: str, tables: dict[str, pa.RecordBatch], emit: Emit) -> bool:
     """Compare one view, report the result, and return whether they agree. `tables`: the relations read so far."""
     view = engine.views[name]
     if view.state != "live":
         emit(f"damage     view {name} has failed: {view.problem}")
         return False
-    for relation in view.definitions.keys() - tables.keys():
+    for relation in view.view.relations.keys() - tables.keys():
         tables[relation] = table_of(engine, relation)
+    definitions = {one: relation.definition for one, relation in engine.relations.items()}
+    is_keyed = not view.view.stored  # keys of stored rows are made by the structures
+    there = _with_stored(view.view, definitions, tables)
     with closing(open_rows(engine.readers, name)) as reader:
-        emitted = total(beside(*part) for part in iter(partial(reader.read_with_keys, _ROWS), None))
-    found = total(recompute(view.view.stated, view.definitions, tables))
+        read = partial(reader.read_with_keys, _ROWS)
+        emitted = total(beside(*part) if is_keyed else part[1] for part in iter(read, None))
+    rows = recompute(view.view.stated, definitions, there)
+    width = len(view.shown.schema)
+    found = total(rows if is_keyed else (_last(part, width) for part in rows))
     if emitted == found:
         emit(f"view       {name}: {emitted.rows:,} row{'s' if emitted.rows != 1 else ''}, confirmed by brute force")
     else:

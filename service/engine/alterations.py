@@ -122,18 +122,21 @@ class Alterations:
         return lambda: more
 
     def _require_free(self, relation: Relation, definition: RelationDefinition) -> None:
-        """Problem `relation-in-use` if a view compares a column that is to become nullable."""
+        """Problem `relation-in-use` if a view compares a column that is to become nullable, or a stored view reads it: what is never null
+        there may be compared above."""
         fresh = {column.name for column in definition.columns[: len(relation.definition.columns)] if column.nullable}
         fresh -= {column.name for column in relation.definition.columns if column.nullable}
-        users = {
-            view.name: fresh & compared_columns(view.view.query, relation.name, relation.definition)
-            for view in (self._state.views.values() if fresh else ())
-        }
-        found = {name: columns for name, columns in sorted(users.items()) if columns}
-        if found:
-            column = sorted(next(iter(found.values())))[0]
-            after = " joins, or that UNION or EXCEPT compares: drop the view first, and register it again"
-            raise InUse(f"nullable: {column!r} is a column by which ", [*found], after)
+        users = dict[str, set[str]]()
+        for view in self._state.views.values() if fresh else ():
+            columns = fresh & compared_columns(view.view.query, relation.name, relation.definition)
+            inputs = [input for name in view.view.stored for input in self._state.stored[name].reads]
+            columns |= fresh & {name for input in inputs if input.relation.name == relation.name for name in input.columns}
+            if columns:
+                users[view.name] = columns
+        if found := sorted(users):
+            column = min(users[found[0]])
+            after = " joins, or that UNION or EXCEPT compares, or a stored query reads: drop the view first, and register it again"
+            raise InUse(f"nullable: {column!r} is a column by which ", found, after)
 
     def _conclude(self, held: HeldRelation, definition: RelationDefinition, check: _Check) -> Callable[[], None]:
         relation = held.relation
@@ -152,7 +155,7 @@ class Alterations:
         reach("in-patch")
         made = relation.extended(definition)
         self._state.relations = {**self._state.relations, relation.name: made}
-        for view in self._state.views.values():
+        for view in self._state.maintained:
             if relation.name in view.relations:
                 view.follow_definition(made)
         self._versions.publish(self._state.version())

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -26,7 +26,7 @@ from service.durability.effects import Effect, EffectsShape, decode_effects, enc
 from service.engine.replaying import Replay
 from service.engine.state import State
 from service.engine.versions import VersionsInUse
-from service.errors import Problem
+from service.errors import Problem, unsupported
 from service.planning.planner import plan
 from service.query.conditions import ColumnRef, Filter
 from service.query.filters import ordered
@@ -38,7 +38,7 @@ from service.tables.store import NO_NUMBERS, pieces
 from service.views.deltas import Combination
 from service.views.joins.protocol import Join
 from service.views.live_view import LiveView
-from service.views.parse import View
+from service.views.parse import View, parse_view
 from structures.rows.key_groups import key_groups
 
 Rows = tuple[pa.RecordBatch, pa.RecordBatch]
@@ -323,6 +323,15 @@ def _rows_of(resolved: Resolution) -> ViewChange:
 def _halves(rows: RowBlock) -> list[RowBlock]:
     middle = rows.num_rows // 2
     return [RowBlock(rows.arrow.slice(0, middle)), RowBlock(rows.arrow.slice(middle))]
+
+
+def parse_for_cells(name: str, data: Any, relations: Mapping[str, RelationDefinition]) -> View:
+    """As `parse_view`. Problem `unsupported-query` also for a view that has queries stored, which a cell does not."""
+    view = parse_view(name, data, relations)
+    if view.stored:
+        what = "a subquery of FROM that is neither a projection of one relation nor alone there, on a cluster,"
+        raise unsupported(what, "compute it as a frame of its own, and join that")
+    return view
 
 
 def over(view: View, relations: Mapping[str, RelationDefinition], names: Mapping[str, str], filters: Sequence[Filter]) -> View:

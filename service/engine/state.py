@@ -447,7 +447,7 @@ class State:
         for reader in self._views.values() if isinstance(view, StoredView) else ():
             if view.name in reader.view.stored and reader.state != "failed":
                 assert view.problem is not None
-                reader.fail(Problem("view-failed", f"the view {reader.name} reads a stored query that failed: {view.problem.detail}"))
+                reader.fail(Problem("view-failed", f"{view.problem.detail} (the view {reader.name} reads it)"))
         self._forget_derived()
 
     @property

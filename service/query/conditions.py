@@ -17,7 +17,7 @@ class ColumnRef(NamedTuple):
 
     @property
     def is_computed(self) -> bool:
-        return "." in self.column  # no column of a relation has a dot
+        return "." in self.column and self.column[-17:-16] == "#"  # no column of a relation has a dot, but parts of stored keys have
 
     @property
     def words(self) -> str:

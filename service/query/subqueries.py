@@ -163,10 +163,12 @@ def _rejected(draft: Draft) -> int | None:
             if unbounded and ref.alias in optional:
                 what = f"{one} with nulls as unbounded in WHERE, on an outer join"
                 raise unsupported(what, _EACH_CASE.format(ref.alias))
-    pairs = [*_pairs(draft), *chain(*(_pairs(subquery.draft) for subquery in draft.subqueries if subquery.kind == "exists"))]
-    named = [ref.alias for pair in pairs for ref in pair if _is_null_if_missing(ref, draft.scope)]
+    named = [ref.alias for pair in _pairs(draft) for ref in pair if _is_null_if_missing(ref, draft.scope)]
     named += [one.alias for one in draft.filters if one.rejects_null]
-    named += [alias for subquery in draft.subqueries if subquery.kind == "exists" for pair in subquery.draft.cross for alias in pair]
+    for part in (subquery.draft for subquery in draft.subqueries if subquery.kind == "exists"):
+        refs = [ref for pair in _pairs(part) for ref in pair if ref.alias not in part.scope.aliases]  # its own hide those outside
+        named += [ref.alias for ref in refs if _is_null_if_missing(ref, draft.scope)]
+        named += [alias for pair in part.cross for alias in pair if alias not in part.scope.aliases]
     return next((optional[alias] for alias in named if alias in optional), None)
 
 

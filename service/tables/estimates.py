@@ -11,11 +11,14 @@ for Distinct Values, 2000): keys that occur once in a sample of s of n rows stan
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from math import sqrt
+from math import prod, sqrt
 
 import numpy as np
 import pyarrow as pa
 
+from livejoin.wire.schema import RelationDefinition
+from service.planning.meets import meets_of
+from service.query.conditions import ColumnRef
 from service.query.model import Meet, Query, Span
 from service.tables.inputs import Input, ends_of
 from service.tables.relations import Relation
@@ -39,6 +42,29 @@ def shares_of(inputs: Sequence[Input], spans: Sequence[tuple[Span, Span]], versi
         return None
     estimates = Estimates(sampled)
     return [estimates.share(Meet(*pair, "")) for pair in spans]
+
+
+def rows_of(query: Query, relations: Mapping[str, RelationDefinition], estimates: Estimates | None) -> float | None:
+    """Estimate the rows of a view: an inner join, perhaps grouped by its columns, of independent conditions. None: unknown."""
+    if estimates is None or query.subqueries or query.branches or query.united or query.stretches or query.latest or query.as_of:
+        return None
+    positions = {alias: position for position, (alias, _) in enumerate(query.aliases)}
+
+    def distinct(ref: ColumnRef) -> float:
+        position = positions[ref.alias]
+        return estimates.rows(position) / max(1.0, estimates.of_key(position, (ref.column,)))
+
+    rows = prod(estimates.rows(position) for position in positions.values())
+    if any(ref.is_computed for pair in query.equal for ref in pair):
+        return None
+    for left, right in query.equal:
+        rows /= max(1.0, distinct(left), distinct(right))
+    for meet in meets_of(query, query.defined(relations)):
+        rows *= estimates.share(meet)
+    if query.groups is not None:
+        keys = [query.outputs[one.of].column for one in query.groups.columns]
+        rows = min(rows, prod(distinct(ref) for ref in keys if ref is not None)) if None not in keys else rows
+    return rows
 
 
 class _SampledRows:

@@ -76,6 +76,11 @@ class Input:
         self.varying = [name for name in _used(query, self.alias, relation) if name not in relation.key]
 
     @property
+    def columns(self) -> set[str]:
+        """All columns that the view reads."""
+        return {*self.identity, *self.varying}
+
+    @property
     def is_hidden(self) -> bool:
         """Whether structures that are loaded now find no rows in it."""
         return self.relation.hidden is not None and self.relation.hidden.now

@@ -181,6 +181,11 @@ class LiveView:
         stores = () if isinstance(self._join, CountedStage | CoverageStage) else self.core.stores
         return self._join.is_outgrown(version) or self._sparse.found(stores)
 
+    @property
+    def title(self) -> str:
+        """How messages call it."""
+        return f"the view {self.name}"
+
     def lack_room(self, error: Exception) -> None:
         """Note that there was no room for other structures."""
         self.refused = self.bytes
@@ -192,12 +197,12 @@ class LiveView:
         intact."""
         what = "built" if self.state == "building" else "maintained"
         if isinstance(error, Problem) and error.kind.type in ("too-many-groups", "view-failed"):
-            log.error("the view %s could not be %s: %s", self.name, what, error.detail)
+            log.error("%s could not be %s: %s", self.title, what, error.detail)
             self._fails_by(error)
             return
-        log.error("the view %s could not be %s", self.name, what, exc_info=error)
+        log.error("%s could not be %s", self.title, what, exc_info=error)
         again = "" if what == "built" else "; to rebuild it, restart the service, or drop the view and register it again"
-        self._fails_by(Problem("view-failed", f"the structures of the view {self.name} could not be {what}: {_reason(error)}{again}"))
+        self._fails_by(Problem("view-failed", f"the structures of {self.title} could not be {what}: {_reason(error)}{again}"))
 
     def _fails_by(self, problem: Problem) -> None:
         self.problem = problem

@@ -33,7 +33,7 @@ from service.views.deltas import Combination, stretches_of
 STRETCH = 3  # arrays per row of `Stretches`
 NULL_IS_A_VALUE = {b"livejoin.null": b"value"}  # of a column of identities: elsewhere a null there means that the alias is missing
 IS_NULL = ".null"  # ends the name of a column of a stored view (`stored.py`): whether the part of the key without it is null
-_IS_VALUE = ".unknown"  # and of this column where it is itself a part of a key: of an alias that a row may lack
+IS_PART = ".flag"  # ends the name of such a column where it is itself a part of a key: of an alias that a row may lack
 ROW = "row"  # replaces an alias where the row is its own identity
 Definitions = Mapping[str, RelationDefinition]
 
@@ -113,7 +113,7 @@ class ShownAliases:
 
     def with_keys(self, slots: Combination) -> tuple[pa.RecordBatch, pa.RecordBatch]:
         parts = _taken(self._inputs, [input.identity for input in self._inputs], slots, self._optional)
-        names = [f"{alias}.{name.removesuffix(IS_NULL) + _IS_VALUE if name.endswith(IS_NULL) else name}" for alias, name, _ in self._keys]
+        names = [f"{alias}.{name}{IS_PART if name.endswith((IS_NULL, IS_PART)) else ''}" for alias, name, _ in self._keys]
         columns = [_key(sent(parts[alias].column(name), SENT_TYPES[kind]), name, parts[alias]) for alias, name, kind in self._keys]
         fields = [
             pa.field(name, column.type, metadata=NULL_IS_A_VALUE if of + IS_NULL in parts[alias].schema.names else None)

@@ -43,7 +43,17 @@ class StoredView(LiveView):
         self.is_composed = True
         columns = [one if one.name in shown.key else one.model_copy(update={"nullable": True}) for one in shown.columns]
         definition = RelationDefinition.model_construct(columns=columns, key=shown.key, intervals=shown.intervals, retain=None)
+        self._shows_key = all("." not in name for name in shown.key)
         self.relation = Relation(next(_IDS), view.name, definition)  # with room for the nulls that a PATCH may allow in what it reads
+
+    @property
+    def title(self) -> str:
+        return f"the stored query {self.view.definition['sql'][:200]}"
+
+    @property
+    def held(self) -> int:
+        """Bytes of its table and its structures."""
+        return self.relation.table.bytes + self.bytes
 
     def fill(self, version: int) -> None:
         """Store all rows that the structures have; `version`: theirs. MemoryError, Problem `view-failed`."""
@@ -51,7 +61,7 @@ class StoredView(LiveView):
         while not cursor.done:
             found = cursor.fill(_CHUNK)
             if len(found[0]):
-                rows = self._rows(found)
+                rows = RowBlock(self._rows(found))
                 self.relation.table.require(rows)
                 self.relation.table.insert(version, rows)
 
@@ -65,31 +75,34 @@ class StoredView(LiveView):
     def _store(self, delta: Delta) -> Run:
         table, (deletes,), (version,) = self.relation.table, delta.deletes, delta.versions
         previous = lost = slots = NO_SLOTS
-        given = None
+        given, rows = None, self._rows(delta.slots)
         if deletes:
-            lost = table.find(self._keys(tuple(one[:deletes] for one in delta.slots)))
+            lost = table.find(RowBlock(rows.slice(0, deletes).select(self.relation.key)))
             assert lost.min() >= 0, "a row that is not there was deleted"
-        if deletes < delta.rows:
-            rows = self._rows(tuple(one[deletes:] for one in delta.slots))
-            table.require(rows)
-            given = table.given(rows)
+        if deletes < rows.num_rows:
+            inserts = RowBlock(rows.slice(deletes))
+            table.require(inserts)
+            given = table.given(inserts)
             previous = table.find_given(given)
         replaced = previous[previous >= 0]
-        lost = np.concatenate((replaced, lost[~np.isin(lost, replaced)]))
+        if len(replaced):
+            others = lost[lost != replaced[0]] if len(replaced) == 1 else lost[np.isin(lost, replaced, invert=True)]
+            lost = np.concatenate((replaced, others))
         table.delete(version, lost)
         if given is not None:
             slots = table.enter(version, given)
         return batch_run(previous, lost, slots)
 
-    def _rows(self, slots: Combination) -> RowBlock:
-        keys, rows = self.shown.with_keys(slots)
-        known = dict(zip(rows.schema.names, map(_kept, rows.columns), strict=True)) | _flagged(keys)
+    def _rows(self, slots: Combination) -> pa.RecordBatch:
+        """Return rows as the table has them."""
         schema = self.relation.schema
-        return RowBlock(pa.RecordBatch.from_arrays([known[name] for name in schema.names], schema=schema))
-
-    def _keys(self, slots: Combination) -> RowBlock:
-        rows = self._rows(slots)
-        return RowBlock(rows.arrow.select(self.relation.key))
+        if self._shows_key:
+            rows = self.shown.rows(slots)
+            return pa.RecordBatch.from_arrays(list(map(_kept, rows.columns)), schema=schema)
+        keys, rows = self.shown.with_keys(slots)
+        known = dict(zip(rows.schema.names, rows.columns, strict=True))
+        known |= zip(map(part_name, keys.schema.names), keys.columns, strict=True)
+        return pa.RecordBatch.from_arrays([_column(name, known) for name in schema.names], schema=schema)
 
 
 def _kept(column: pa.Array) -> pa.Array:
@@ -103,14 +116,15 @@ def _kept(column: pa.Array) -> pa.Array:
     return kept(column)
 
 
-def _flagged(keys: pa.RecordBatch) -> dict[str, pa.Array]:
-    """Return the parts of identities by name, with something in place of null, and whether they are null."""
-    found = dict[str, pa.Array]()
-    for name, column in zip(map(part_name, keys.schema.names), map(_kept, keys.columns), strict=True):
-        column = column.cast(pa.bool_()) if column.type == pa.null() else column
-        found[name + IS_NULL] = column.is_null()
-        found[name] = column if not column.null_count else pc.fill_null(column, _nothing(column.type))
-    return found
+def _column(name: str, known: Mapping[str, pa.Array]) -> pa.Array:
+    """Return a column of the table: in a part of the key, something takes the place of null, and false identifies the only group."""
+    if name not in known:
+        return known[name.removesuffix(IS_NULL)].is_null()
+    column = known[name]
+    if column.type == pa.null():
+        return pa.array(np.zeros(len(column), np.bool_))
+    column = _kept(column)
+    return pc.fill_null(column, _nothing(column.type)) if "." in name and column.null_count else column
 
 
 def _nothing(type_: pa.DataType) -> pa.Scalar:

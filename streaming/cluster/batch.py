@@ -19,7 +19,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from livejoin.wire.schema import RelationDefinition, parse_relation
-from service.views.parse import parse_view
+from service.engine.headless import parse_for_cells
 from streaming.cluster.buckets import BucketInput, Buckets, best_buckets, is_whole, join_in_buckets
 from streaming.cluster.candidates import ChosenLayout, candidates, choose
 from streaming.cluster.cells_batch import VIEW, CellValidator, join_in_cells
@@ -157,7 +157,7 @@ def _plan_view(definition: Mapping[str, Any] | str, tables: Mapping[str, Table],
         raise ValueError(f"{min(streams)} is a stream, which cannot be sampled: use stream_layout with batch frames of similar rows")
     view = {"sql": definition} if isinstance(definition, str) else dict(definition)
     definitions = {name: table.definition() for name, table in tables.items()}
-    query = parse_view(VIEW, view, definitions).query
+    query = parse_for_cells(VIEW, view, definitions).query
     aliases = query.whole.aliases
     possible = candidates(query)
     samples, counts = dict[str, Sample](), dict[str, int]()

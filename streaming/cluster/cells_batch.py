@@ -23,11 +23,11 @@ from pyspark.sql.pandas.types import from_arrow_schema
 from livejoin.wire.arrow import validate_record_batch
 from livejoin.wire.budget import UNBOUNDED
 from livejoin.wire.schema import RelationDefinition, parse_relation
-from service.engine.headless import Cell, CellHome, over
+from service.engine.headless import Cell, CellHome, over, parse_for_cells
 from service.errors import Problem
 from service.query.conditions import ColumnRef, Filter
 from service.tables.endpoints import endpoints
-from service.views.parse import View, parse_view
+from service.views.parse import View
 from streaming.cluster.frames import ROW, TIE, Table, hashed
 from streaming.cluster.layout import CoordinateValues, Layout, Member, Role
 from streaming.cluster.packing import SCHEMA, gathered, here, packed, unpacked
@@ -136,7 +136,7 @@ def _parsed(layout_text: str, relation_texts: tuple[tuple[str, str], ...], view_
     """What all cells of a plan share. A worker opens many of them, one after the other."""
     plan = CellPlan(layout_text, dict(relation_texts), view_text)
     layout, own = Layout.of_json(layout_text), plan.own()
-    view, names = parse_view(VIEW, json.loads(view_text), plan.definitions()), layout.names()
+    view, names = parse_for_cells(VIEW, json.loads(view_text), plan.definitions()), layout.names()
     views = []
     for index, tests in enumerate(layout.home_tests()):
         filters = [Filter(ColumnRef(alias, here(coordinate)), "=", is_here) for alias, coordinate, is_here in tests]
@@ -147,7 +147,7 @@ def _parsed(layout_text: str, relation_texts: tuple[tuple[str, str], ...], view_
 
 def all_rows(name: str, relation: str, definitions: Mapping[str, RelationDefinition]) -> View:
     """A view of all columns of a relation, in their order. They are not listed, because a name such as "a as b" would read as two."""
-    return parse_view(name, {"from": {"x": relation}}, definitions)
+    return parse_for_cells(name, {"from": {"x": relation}}, definitions)
 
 
 def _with_flags(definition: RelationDefinition, role: Role, layout: Layout) -> RelationDefinition:

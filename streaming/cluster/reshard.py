@@ -19,8 +19,7 @@ from pyspark.errors import PySparkAttributeError
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.pandas.types import from_arrow_schema
 
-from service.engine.headless import Cell
-from service.views.parse import parse_view
+from service.engine.headless import Cell, parse_for_cells
 from streaming.cluster.cells_batch import VIEW, all_rows, require_address_space
 from streaming.cluster.cells_stream import StreamPlan
 from streaming.cluster.changes import Source, labels
@@ -54,7 +53,7 @@ def reshard(
     old.require_kept(at)
     plan, logs = logs_of_cells(spark, checkpoint, at)
     cells = plan.cells
-    query = parse_view(VIEW, json.loads(cells.view), cells.definitions()).query
+    query = parse_for_cells(VIEW, json.loads(cells.view), cells.definitions()).query
     another = plan._replace(cells=cells._replace(layout=layout_of(query, spark, layout, width, max_copies)))
     sources = sources_of(another, cells.definitions())
     _require_order(sources_of(plan, cells.definitions()), sources)

@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 
 from livejoin.wire.schema import OP_COLUMN
+from service.engine.headless import parse_for_cells
 from service.query.model import Query
-from service.views.parse import parse_view
 from streaming.cluster.batch import sample_of
 from streaming.cluster.candidates import MUCH_COPIED, candidates, choose
 from streaming.cluster.cells_batch import VIEW
@@ -41,7 +41,7 @@ def stream_layout(definition: Mapping[str, Any] | str, tables: Mapping[str, Tabl
     view = {"sql": definition} if isinstance(definition, str) else dict(definition)
     frames = {name: plain(table) for name, table in tables.items()}
     definitions = {name: table.definition() for name, table in frames.items()}
-    query = parse_view(VIEW, view, definitions).query
+    query = parse_for_cells(VIEW, view, definitions).query
     possible, samples = candidates(query), dict[str, Sample]()
     counts = {relation: frames[relation].frame.count() for relation in {relation for _, relation in query.whole.aliases}}
     for alias, relation in query.whole.aliases:

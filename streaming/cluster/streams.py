@@ -18,8 +18,8 @@ from pyspark.sql import types as T
 from pyspark.sql.pandas.types import from_arrow_schema
 
 from livejoin.wire.schema import OP_COLUMN, RelationDefinition
+from service.engine.headless import parse_for_cells
 from service.query.model import Query
-from service.views.parse import parse_view
 from streaming.cluster import batch
 from streaming.cluster.cells_batch import VIEW, CellPlan, require_address_space
 from streaming.cluster.cells_stream import StreamPlan
@@ -66,7 +66,7 @@ def live_join(
     kinds = {name: _kind(name, table, before_images) for name, table in tables.items()}
     view = {"sql": definition} if isinstance(definition, str) else dict(definition)
     definitions = {name: plain(table).definition() for name, table in tables.items()}
-    query = parse_view(VIEW, view, definitions).query
+    query = parse_for_cells(VIEW, view, definitions).query
     parts = _partitions(spark)
     layout = layout_of(query, spark, layout, width, max_copies)
     cells = CellPlan(layout, {name: json.dumps(one.to_json()) for name, one in definitions.items()}, json.dumps(view))

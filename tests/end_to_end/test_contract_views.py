@@ -247,7 +247,7 @@ def test_a_stated_guarantee_and_algorithm(case: Case) -> None:
 def test_explain(case: Case) -> None:
     case.define()
     emitted = talk.ok(case.client.post("/v1/explain", json=case.json))
-    assert set(emitted) == {"plan", "alternatives", "reads"} and emitted["plan"]["algorithm"] == "interval-tree"
+    assert set(emitted) == {"plan", "alternatives", "reads", "stored"} and emitted["plan"]["algorithm"] == "interval-tree"
     assert isinstance(emitted["alternatives"], list)
     talk.problem(case.client.get(f"/v1/views/{case.v}"), 404, "not-found")
 

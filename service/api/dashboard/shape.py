@@ -8,6 +8,7 @@ from service.planning.classes import joined
 from service.query.model import Output
 from service.tables.inputs import Input
 from service.views.live_view import LiveView
+from service.views.shown import IS_NULL
 
 
 def dimensions_of(view: LiveView) -> list[list[tuple[Input, str]]]:
@@ -39,8 +40,8 @@ def shape_json(view: LiveView) -> dict[str, Any]:
         "aliases": [
             {
                 "name": input.alias,
-                "relation": input.relation.name,
-                "key": input.relation.key,
+                "relation": input.alias if input.relation.name in view.view.stored else input.relation.name,
+                "key": [name for name in input.relation.key if not name.endswith(IS_NULL)],
                 "join_key": input.equal,
                 "optional": input.alias in query.optional,
             }

@@ -175,17 +175,27 @@ class NaturalJoin(Body):
     agm: RowBound = Field(description="the bound of Atserias, Grohe and Marx on the number of rows")
 
 
+class Stored(Body):
+    query: str = Field(description="the query, in SQL; a name that begins with ~ means another one that is stored")
+    cls: str = Field(alias="class", description="the class of its join")
+    algorithm: str = Field(description="what maintains it")
+    guarantee: str = Field(description="the guarantee of its own changes")
+    rows: Count | None = Field(description="the number of its rows; null: unknown")
+    bytes: Count | None = Field(description="the memory of its rows and structures; null: unknown")
+
+
 class Explanation(Body):
     plan: Plan = Field(description="the plan that a registration would choose")
     alternatives: list[Plan] = Field(description="the plans of the other algorithms that are correct for the view")
     reads: list[Name] = Field(description="the views that the definition names")
+    stored: list[Stored] = Field(description="the queries in FROM that would be stored; of rows and bytes, an estimate")
     natural: NaturalJoin | Absent = Field(None, description="properties of a join on equalities only")
     measured: dict[str, Statistics] | Absent = Field(None, description="live views with this definition, by name")
 
 
 class ShapeAlias(Body):
     name: Name = Field(description="the alias")
-    relation: Name = Field(description="its relation")
+    relation: Name = Field(description="its relation; the alias itself if it is a query that is stored")
     key: list[str] = Field(description="the columns of the relation's primary key")
     join_key: list[str] = Field(description="the columns that are joined by equality with other aliases")
     optional: bool = Field(description="whether the alias can be missing in a row, as on the optional side of a LEFT JOIN")
@@ -230,6 +240,8 @@ class View(Body):
     )
     definition: ViewDefinition = Field(description="the definition as it was registered")
     reads: list[Name] = Field(description="the views that the definition names")
+    read_by: list[Name] = Field(description="the views whose definitions name this one")
+    stored: list[Stored] = Field(description="the queries in FROM, at any depth, that are stored for the view; equal ones only once")
     plan: Plan = Field(description="how the view is maintained")
     shape: Shape = Field(
         description="the structure of its rows; all parts are empty if another version of livejoin had accepted the definition"

@@ -82,6 +82,7 @@ OTHER_PLAN = PLAN | {
         "delay": "O(log n) between candidates, no bound between rows",
     },
 }
+EXPLANATION = {"plan": PLAN, "alternatives": [OTHER_PLAN], "reads": [], "stored": []}
 VIEW = {
     "name": "clashes",
     "state": "live",
@@ -89,6 +90,8 @@ VIEW = {
     "empty": False,
     "definition": VIEW_JSON,
     "reads": [],
+    "read_by": [],
+    "stored": [],
     "plan": PLAN,
     "shape": {
         "aliases": [

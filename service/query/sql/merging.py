@@ -98,6 +98,8 @@ def absorb(select: exp.Select, alias: str, inner: DerivedTable) -> None:
         if {*map(sql_of, (one.this for one in select.expressions))} != {*map(sql_of, (one.this for one in own.expressions))}:
             raise unsupported("some columns of a subquery that has DISTINCT", "select all of them")
     if where is not None:
+        if where.find(exp.Query) is not None:
+            raise unsupported("a subquery in a condition on groups", "define a view for each of them")
         if own.args.get("group") or own.args.get("having") or any(one.find(exp.AggFunc) for one in own.expressions):
             having = select.args.get("having")
             select.set("having", exp.Having(this=_both(None if having is None else having.this, where.this)))

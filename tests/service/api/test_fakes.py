@@ -83,6 +83,9 @@ class Instance:
         self.versions = Pins()
         self.relations = {"a": SimpleNamespace(definition=DEFINITION)}
 
+    def stored_for(self, views: Any) -> list[Any]:
+        return []
+
     def admit(self) -> None:
         raise Problem("too-busy", "9 batches are waiting already")
 

@@ -109,7 +109,7 @@ def test_links_lead_somewhere() -> None:
 def test_explanations_fit(text: str) -> None:
     view = sql(text)
     others = [one.to_json() for one in alternatives(view.query, RELATIONS)]
-    emitted: dict[str, Any] = {"plan": view.plan.to_json(), "alternatives": others, "reads": []}
+    emitted: dict[str, Any] = {"plan": view.plan.to_json(), "alternatives": others, "reads": [], "stored": []}
     natural = natural_json(view.query, RELATIONS, None)
     validate(SCHEMAS["Explanation"], emitted | ({} if natural is None else {"natural": natural}))
 

@@ -66,6 +66,14 @@ def test_what_where_makes_of_an_outer_join(join: str, where: str, kinds: list[st
     assert "".join(alias for alias, _ in query.core.aliases) == core
 
 
+def test_an_alias_in_exists_hides_the_one_outside() -> None:
+    """Seen: the LEFT JOIN became an inner one."""
+    exists = "EXISTS (SELECT 1 FROM shifts m WHERE m.room = b.room)"
+    kinds = [part.kind for part in sql(f"{LEFT} WHERE {exists}").query.subqueries]
+    assert kinds == [part.kind for part in sql(f"{LEFT} WHERE {exists.replace('m.', 's.').replace(' m ', ' s ')}").query.subqueries]
+    assert kinds == ["optional", "exists"]
+
+
 def test_an_inner_join_behind_makes_an_outer_one_inner() -> None:
     query = sql(f"{LEFT} JOIN shifts s ON s.room = m.room").query
     assert not query.subqueries and len(query.aliases) == 3

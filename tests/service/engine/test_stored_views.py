@@ -1,0 +1,126 @@
+"""Stored views: random graphs of views, compared with DuckDB after each batch, as is what followers were sent, through truncates, runs of
+single changes, and starts at which others write."""
+
+from __future__ import annotations
+
+import random
+import threading
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from livejoin.wire.batch import Batch
+from service.engine.state import Receipt
+from service.errors import Problem
+from service.instance import Instance
+from tests.service.engine.test_replays import Gate, Restarted
+from tests.service.random_graphs import RELATIONS, Graph, Rows
+from tests.service.running import check, keep_house, opened, parts
+from tests.service.twin import values
+from tests.service.views.test_random_sql import Added, rows_of
+
+REFUSED = ("unsupported-query", "infeasible-view", "bad-query")
+
+
+def drawn(engine: Instance, graph: Graph, count: int) -> Counter[str]:
+    """Register so many views; return what was said of others."""
+    said = Counter[str]()
+    while len(graph.texts) < count:
+        text, node = graph.draw()
+        try:
+            engine.put_view(node.name, {"sql": text}, wait=60)
+        except Problem as problem:
+            assert problem.type in REFUSED, (problem, text)
+            said[str(problem.detail)] += 1
+            continue
+        graph.add(text, node)
+    return said
+
+
+def compare(engine: Instance, graph: Graph, rows: Rows, added: dict[str, Added]) -> None:
+    other = rows.in_duckdb(graph.texts)
+    for name, text in graph.texts.items():
+        view = engine.views[name]
+        assert view.state == "live", (text, view.problem)
+        ours = [values(row) for row in rows_of(engine, name)]
+        theirs = [values(dict(enumerate(row))) for row in other.execute(f"SELECT * FROM {name}").fetchall()]
+        assert Counter(ours) == Counter(theirs), text
+        if name in added:
+            added[name].catch_up()
+            assert Counter(added[name].rows.values()) == Counter(ours), text
+    other.close()
+
+
+def submit(engine: Instance, batches: list[Batch]) -> None:
+    """Submit batches that wait together."""
+    answers, all_there = list[Any](), threading.Semaphore(0)
+
+    def answered(answer: Receipt | Problem) -> None:
+        answers.append(answer)
+        all_there.release()
+
+    for batch in batches:
+        engine.submit(batch, answered)
+    for _ in batches:
+        assert all_there.acquire(timeout=60)
+    assert all(isinstance(answer, Receipt) for answer in answers), answers
+
+
+def check_tables(engine: Instance) -> None:
+    """The table of each stored view has the rows of its structures."""
+
+    def look() -> None:
+        for one in parts(engine).state.stored.values():
+            one.join.check()
+            one.relation.table.check()
+            cursor, found = one.join.rows(one.join.root, None), Counter[Any]()
+            while not cursor.done:
+                slots = cursor.fill(100)
+                if len(slots[0]):
+                    found.update(map(values, one._rows(slots).to_pylist()))
+            stored = one.relation.table.take(one.relation.schema.names, one.relation.table.scan(1 << 60, 0, 1 << 20)[0])
+            assert found == Counter(map(values, stored.to_pylist())), one.view.definition
+
+    engine.at_rest(look)
+
+
+CASES = [(0, 9), (1, 9), *(pytest.param(seed, 14, marks=pytest.mark.soak) for seed in range(1000))]
+
+
+@pytest.mark.parametrize(("seed", "count"), CASES)
+def test_duckdb_confirms(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: int, count: int) -> None:
+    print("seed", seed)
+    rng, gate = random.Random(seed), Gate(monkeypatch)
+    engine, graph, rows = opened(tmp_path), Graph(rng), Rows(rng)
+    for name, definition in RELATIONS.items():
+        engine.put_relation(name, definition)
+    for _ in range(6):
+        engine.apply(rows.batch(False))
+    print(drawn(engine, graph, count))
+    assert parts(engine).state.stored
+    added = {name: Added(engine, name) for name in graph.texts}
+    restarted = Restarted(tmp_path, gate)
+    for step in range(12):
+        if step % 4 == 1:
+            submit(engine, [rows.batch(True) for _ in range(rng.randrange(2, 20))])
+        else:
+            engine.apply(rows.batch(rng.random() < 0.5, truncates=rng.random() < 0.1))
+        compare(engine, graph, rows, added)
+        check_tables(engine)
+        if step % 4 == 3:
+            tokens = {name: one.subscription.idle_progress().token for name, one in added.items()}
+            engine = restarted.begin(engine, rng.random() < 0.5)
+            for _ in range(rng.randrange(3)):  # while nothing is live
+                engine.apply(rows.batch(rng.random() < 0.5))
+            restarted.end()
+            for name, one in added.items():
+                one.subscribe(engine, tokens[name])
+            compare(engine, graph, rows, added)
+        keep_house(engine)
+    check(engine)
+    for name in reversed(graph.texts):
+        engine.drop_view(name)
+    assert not parts(engine).state.stored and not engine.views
+    engine.close()
