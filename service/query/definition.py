@@ -41,6 +41,9 @@ _FUNCTIONS: dict[str, type[exp.AggFunc]] = {
     "count": exp.Count, "sum": exp.Sum, "avg": exp.Avg, "min": exp.Min, "max": exp.Max, "var_samp": exp.Variance,
     "var_pop": exp.VariancePop, "stddev_samp": exp.StddevSamp, "stddev_pop": exp.StddevPop,
 }  # fmt: skip
+_OPERATIONS: dict[str, type[exp.SetOperation]] = {
+    "union": exp.Union, "union_all": exp.Union, "intersect": exp.Intersect, "except": exp.Except,
+}  # fmt: skip
 _Node = TypeVar("_Node", bound=exp.Expr)
 _Columns = Mapping[str, Sequence[str]]
 """The names of columns by alias."""
@@ -90,42 +93,49 @@ def _refusing_depth() -> Iterator[None]:
 
 
 def _query(form: Any, at: str, known: Catalogue) -> exp.Expr:
-    """`form`: an object with "from", "union", "union_all" or "except"; `at`: its path with a dot behind, "" for the definition itself."""
-    for field, operation in (("union", exp.Union), ("union_all", exp.Union), ("except", exp.Except)):
-        if field in form:
-            inputs = [_query(side, f"{at}{field}.{index}.", known) for index, side in enumerate(form[field])]
-            return reduce(lambda left, right: operation(this=left, expression=right, distinct=field != "union_all"), inputs)
-    return _select(form, at, known)
+    """`form`: an object with "from" or with one of `_OPERATIONS`; `at`: its path with a dot behind, "" for the definition itself."""
+    made = next((_combined(form, field, at, known) for field in _OPERATIONS if field in form), None) or _select(form, at, known)
+    named = [
+        exp.CTE(this=_query(query, f"{at}with.{name}.", known), alias=exp.TableAlias(this=_located(identifier(name), f"{at}with.{name}")))
+        for name, query in form.get("with", {}).items()
+    ]
+    made.set("with_", exp.With(expressions=named) if named else None)
+    return made
+
+
+def _combined(form: Any, field: str, at: str, known: Catalogue) -> exp.Expr:
+    inputs = [_query(side, f"{at}{field}.{index}.", known) for index, side in enumerate(form[field])]
+    return reduce(lambda left, right: _OPERATIONS[field](this=left, expression=right, distinct=field != "union_all"), inputs)
 
 
 def _select(form: Any, at: str, known: Catalogue) -> exp.Select:
     where, outer = list[exp.Expr](), [("LEFT", f"{at}left.{index}.", part) for index, part in enumerate(form.get("left", ()))]
     outer += [("FULL", f"{at}full.", form["full"])] if form.get("full") else []
     for index, part in enumerate(form.get("exists", ())):
-        where.append(exp.Exists(this=_joined(part, f"{at}exists.{index}.")))
+        where.append(exp.Exists(this=_joined(part, f"{at}exists.{index}.", known)))
     for index, part in enumerate(form.get("not_exists", ())):
-        where.append(exp.Not(this=exp.Exists(this=_joined(part, f"{at}not_exists.{index}."))))
-    select = _joined(form, at, where)
+        where.append(exp.Not(this=exp.Exists(this=_joined(part, f"{at}not_exists.{index}.", known))))
+    select = _joined(form, at, known, where)
     for side, path, part in outer:
-        select.append("joins", _outer_join(part, side, path))
-    named = {alias: name for one in (form, *(part for _, _, part in outer)) for alias, name in one["from"].items()}
-    there = {alias: known.nameable[name] for alias, name in named.items() if name not in known.views and name in known.nameable}
+        select.append("joins", _outer_join(part, side, path, known))
+    named = [named for one in (form, *(part for _, _, part in outer)) for named in one["from"].items() if isinstance(named[1], str)]
+    there = {alias: known.nameable[name] for alias, name in named if name not in known.views and name in known.nameable}
     columns = {alias: [column.name for column in definition.columns] for alias, definition in there.items()}
     outputs = [_output(one, f"{at}select.{index}", columns) for index, one in enumerate(form.get("select", ()))]
-    select.set("expressions", _grouped(form, select, outputs, columns) or [exp.Star()])
+    select.set("expressions", _grouped(form, at, select, outputs, columns) or [exp.Star()])
     if form.get("distinct"):
         select.set("distinct", exp.Distinct())
     if form.get("latest"):
-        select.set("qualify", _latest(LatestRows.model_validate(form["latest"])))
+        select.set("qualify", _latest(LatestRows.model_validate(form["latest"]), f"{at}latest"))
     return select
 
 
 # --- FROM and WHERE
 
 
-def _joined(form: Any, at: str, more: Sequence[exp.Expr] = ()) -> exp.Select:
+def _joined(form: Any, at: str, known: Catalogue, more: Sequence[exp.Expr] = ()) -> exp.Select:
     """Return `SELECT 1 FROM … WHERE …` with the relations and the conditions of the form, and more conditions."""
-    first, *others = _tables(form, at)
+    first, *others = _tables(form, at, known)
     joins = [exp.Join(this=table) for table in others]
     conditions = [*_conditions(form, at, joins[-1] if joins else None), *more]
     if joins and joins[-1].method:
@@ -136,8 +146,8 @@ def _joined(form: Any, at: str, more: Sequence[exp.Expr] = ()) -> exp.Select:
     return exp.Select(expressions=[exp.Literal.number(1)], from_=exp.From(this=first), joins=joins, where=where)
 
 
-def _outer_join(part: Any, side: str, at: str) -> exp.Join:
-    tables = _tables(part, at)
+def _outer_join(part: Any, side: str, at: str, known: Catalogue) -> exp.Join:
+    tables = _tables(part, at, known)
     join = exp.Join(this=tables[0] if len(tables) == 1 else exp.Tuple(expressions=tables), side=side)
     conditions = _conditions(part, at, join)
     if join.method and len(tables) > 1:
@@ -149,11 +159,15 @@ def _outer_join(part: Any, side: str, at: str) -> exp.Join:
     return join
 
 
-def _tables(form: Any, at: str) -> list[exp.Table]:
-    return [
-        _located(exp.Table(this=identifier(relation), alias=exp.TableAlias(this=identifier(alias))), f"{at}from.{alias}")
-        for alias, relation in form["from"].items()
-    ]
+def _tables(form: Any, at: str, known: Catalogue) -> list[exp.Table | exp.Subquery]:
+    tables = list[exp.Table | exp.Subquery]()
+    for alias, of in form["from"].items():
+        path = f"{at}from.{alias}"
+        table = exp.Table(this=identifier(of)) if isinstance(of, str) else exp.Subquery(this=_query(of, f"{path}.", known))
+        if of != alias:  # as in SQL, where it is left out then
+            table.set("alias", exp.TableAlias(this=identifier(alias)))
+        tables.append(_located(table, path))
+    return tables
 
 
 def _conditions(form: Any, at: str, join: exp.Join | None) -> list[exp.Expr]:
@@ -264,17 +278,17 @@ def _expression(text: str, path: str, over_groups: bool = False) -> exp.Expr:
     return made
 
 
-def _grouped(form: Any, select: exp.Select, outputs: list[exp.Expr], columns: _Columns) -> list[exp.Expr]:
+def _grouped(form: Any, at: str, select: exp.Select, outputs: list[exp.Expr], columns: _Columns) -> list[exp.Expr]:
     """Return the SELECT list of a view that may have groups, after adding GROUP BY and HAVING to `select`."""
     covered = any(len(one.get("coverage", ())) == 1 for one in form.get("select", ()) if isinstance(one, dict))
     if covered and len(outputs) > 1:
-        raise bad('"select" with "coverage" of one interval must have only this entry: the columns of "group" precede it')
+        raise bad(f'{at}select: "coverage" of one interval must be the only entry: the columns of "group" precede it')
     group, aggregate, having = (form.get(field) or [] for field in ("group", "aggregate", "having"))
     if outputs and not covered and (group or aggregate or having):
-        raise bad('"select" cannot be used with groups: their rows are the columns of "group", then those of "aggregate"')
-    keys = [_key(one, f"group.{index}", columns) for index, one in enumerate(group)]
+        raise bad(f'{at}select cannot be used with groups: their rows are the columns of "group", then those of "aggregate"')
+    keys = [_key(one, f"{at}group.{index}", columns) for index, one in enumerate(group)]
     aggregates = [
-        _named(_aggregate(one, f"aggregate.{index}"), one.get("as"), f"aggregate.{index}") for index, one in enumerate(aggregate)
+        _named(_aggregate(one, f"{at}aggregate.{index}"), one.get("as"), f"{at}aggregate.{index}") for index, one in enumerate(aggregate)
     ]
     if keys:
         select.set("group", exp.Group(expressions=[one.unalias().copy() for one in keys]))
@@ -282,7 +296,7 @@ def _grouped(form: Any, select: exp.Select, outputs: list[exp.Expr], columns: _C
         own = [*keys, *aggregates]
         names = told_apart([(one.alias or name_of(one), isinstance(one, exp.Alias)) for one in own])
         shown = {name: one.unalias() for name, one in zip(names, own, strict=True)}
-        conditions = [_entry(one, f"having.{index}", partial(_shown, shown), True) for index, one in enumerate(having)]
+        conditions = [_entry(one, f"{at}having.{index}", partial(_shown, shown), True) for index, one in enumerate(having)]
         select.set("having", exp.Having(this=_all(exp.And, conditions)))
     return [*keys, *outputs, *aggregates]
 
@@ -323,11 +337,11 @@ def _aggregate(entry: Any, path: str) -> exp.Expr:
     return exp.Filter(this=made, expression=exp.Where(this=_all(exp.And, conditions)))
 
 
-def _latest(form: LatestRows) -> exp.Qualify:
-    order = exp.Ordered(this=_value(form.order, "latest.order"), desc=form.descending, nulls_first=False)
-    by = [_value(one, f"latest.by.{index}") for index, one in enumerate(form.by)]
+def _latest(form: LatestRows, path: str) -> exp.Qualify:
+    order = exp.Ordered(this=_value(form.order, f"{path}.order"), desc=form.descending, nulls_first=False)
+    by = [_value(one, f"{path}.by.{index}") for index, one in enumerate(form.by)]
     numbered = exp.Window(this=exp.RowNumber(), partition_by=by, order=exp.Order(expressions=[order]), over="OVER")
-    return exp.Qualify(this=_located(exp.LTE(this=numbered, expression=exp.Literal.number(form.rows)), "latest"))
+    return exp.Qualify(this=_located(exp.LTE(this=numbered, expression=exp.Literal.number(form.rows)), path))
 
 
 def _value(of: str | OfExpression, path: str) -> exp.Expr:

@@ -92,11 +92,11 @@ def _sentence(fault: ErrorDetails) -> str:
     path = [str(part) for part in fault["loc"]]
     # a tag repeats the field that it is taken from, or adds nothing
     path = [part for part, before in zip(path, ["", *path], strict=False) if part not in (COMPARISON, before)]
-    where = ".".join(path)
+    where = ".".join(part for part in path if part != "[key]")
     if kind == "recursion_depth_exceeded":
         return f"{'.'.join(path[:3])}: nested too deeply"
     if kind in ("fields", "value_error"):
-        return wording(fault)
+        return f"{where}: {wording(fault)}" if where else wording(fault)
     if kind == "form":
         return f"{where}: {fault['msg']}; this one is {given}"
     says_all = kind == "missing" or fault["input"] in ([], {})

@@ -353,9 +353,8 @@ class SqlView(_Options):
     """A view that is defined by a SQL query."""
 
     what = "a view's definition in SQL"
-    sql: str = Field(  # a longer one is rejected as SQL, with its position
-        json_schema_extra={"maxLength": MAX_SQL}, description="one SELECT in PostgreSQL's dialect, extended by `overlaps(x, y)` and others"
-    )
+    # A longer one is rejected as SQL, with its position.
+    sql: str = Field(json_schema_extra={"maxLength": MAX_SQL}, description="SQL in PostgreSQL's dialect, with `overlaps(x, y)` and others")
 
 
 def _alias(name: str) -> str:
@@ -364,11 +363,11 @@ def _alias(name: str) -> str:
     return name
 
 
-Aliases = Annotated[
-    dict[Annotated[str, AfterValidator(_alias)], str],
-    Field(alias="from", min_length=1, max_length=MAX_ALIASES, description="the relations, at most 8 in the view, by alias"),
-    Field(json_schema_extra={"propertyNames": {"pattern": f"^{NAME.pattern}$"}}),
-]
+_Name = Annotated[str, AfterValidator(_alias)]
+_NAMES: Any = {"propertyNames": {"pattern": f"^{NAME.pattern}$"}}
+_FROM: Any = Field(
+    alias="from", min_length=1, max_length=MAX_ALIASES, json_schema_extra=_NAMES, description="relations, views and queries, by alias"
+)
 Filters = Annotated[list[Entry], Field(description="the filters of single aliases, all of which must hold")]
 
 
@@ -376,16 +375,22 @@ class SubqueryForm(Form):
     """A subquery of a view: relations and conditions. The conditions may refer to aliases of the enclosing view."""
 
     what = "an entry of exists, not_exists or left, or full,"
-    aliases: Aliases
+    aliases: dict[_Name, _Source] = _FROM
     join: list[Condition] = Field([], description="the conditions between its aliases, and with those outside it; all must hold")
     where: Filters = []
 
 
-class Select(Form):
-    """One operand of `union`, `union_all` or `except`: a join of relations, its filters and its columns."""
+class _Query(Form):
+    with_: dict[_Name, Query] = Field(
+        {}, alias="with", json_schema_extra=_NAMES, description="queries that this one reads by name; each may read those before it"
+    )
 
-    what = "an entry of union, union_all or except"
-    aliases: Aliases
+
+class Select(_Query):
+    """A join of relations, its filters and its columns, or the groups of its rows."""
+
+    what = "a query"
+    aliases: dict[_Name, _Source] = _FROM
     join: list[Condition] = Field([], description="the conditions between aliases, all of which must hold")
     where: Filters = []
     exists: list[SubqueryForm] = Field([], description="subqueries that must have a row that meets their conditions")
@@ -393,43 +398,67 @@ class Select(Form):
     left: list[SubqueryForm] = Field([], description="outer subqueries: their columns are null where no row meets their conditions")
     full: SubqueryForm | None = Field(None, description="a relation whose rows are in the view without partner too, with nulls")
     select: list[Selected] = Field(
-        default_factory=list,
-        min_length=1,
-        description="`alias.column`, `alias.column as name`, or what is computed. Absent: all columns of all relations",
+        default_factory=list, min_length=1, description="`alias.column`, `alias.column as name`, or what is computed. Absent: all columns"
     )
-
-
-class JsonView(Select, _Options):
-    """A view that is defined by its relations, conditions and columns, as in `SELECT … FROM … WHERE …`."""
-
-    what = "a view's definition"
-    group: list[Grouped] = Field(
-        [], description="`alias.column`, `alias.column as name`, or a truncated time: there is a row for each of their combinations"
-    )
+    group: list[Grouped] = Field([], description="`alias.column`, `alias.column as name`, or computed: each combination is a row")
     aggregate: list[Aggregated] = Field([], description="the aggregates of each group; without `group`, those of all rows")
     having: list[Entry] = Field([], description="filters of groups by the columns of the view, all of which must hold")
     distinct: bool = Field(False, description="whether rows that are equal in all columns appear once")
     latest: LatestRows | None = Field(None, description="keep only the latest rows, of a view of one relation; null: all")
 
 
-class Union(Form):
+class Union(_Query):
     """The distinct rows of all operands."""
 
-    what = 'an entry "union" of union or except'
-    union: list[Input] = Field(min_length=2, max_length=MAX_ALIASES, description="2 to 8 operands, with equal numbers and types of columns")
+    what = 'a query with "union"'
+    union: list[Query] = Field(min_length=2, max_length=MAX_ALIASES, description="2 to 8 operands, with equal numbers and types of columns")
 
 
-class Except(Form):
+class UnionAll(_Query):
+    """The rows of all operands side by side."""
+
+    what = 'a query with "union_all"'
+    union_all: list[Query] = Field(min_length=2, max_length=64, description="2 to 64 operands, with equal numbers and types of columns")
+
+
+class Intersect(_Query):
+    """The distinct rows that all operands have."""
+
+    what = 'a query with "intersect"'
+    intersect: list[Query] = Field(min_length=2, max_length=MAX_ALIASES, description="2 to 8 operands, with equal numbers of columns")
+
+
+class Except(_Query):
     """The distinct rows of the first operand that the second one does not have."""
 
-    what = 'an entry "except" of union or except'
-    both: list[Input] = Field(alias="except", min_length=2, max_length=2, description="2 operands, with equal numbers and types of columns")
+    what = 'a query with "except"'
+    both: list[Query] = Field(alias="except", min_length=2, max_length=2, description="2 operands, with equal numbers and types of columns")
 
 
-Input = Annotated[
-    Annotated[Select, Tag("from")] | Annotated[Union, Tag("union")] | Annotated[Except, Tag("except")],
-    one_of(by_field("from", "union", "except"), "an entry of union or except has one of from, union, except"),
-]
+_QUERIES = ("from", "union", "union_all", "intersect", "except")
+_HAS = f"a query has one of {', '.join(_QUERIES)}"
+
+
+def _read(data: Any) -> str | None:
+    return COMPARISON if (kind := by_field(*_QUERIES)(data)) == "from" else kind
+
+
+def _source(data: Any) -> str | None:
+    return "name" if isinstance(data, str) else _read(data)
+
+
+_Any = (
+    Annotated[Select, Tag(COMPARISON)] | Annotated[Union, Tag("union")] | Annotated[UnionAll, Tag("union_all")]
+    | Annotated[Intersect, Tag("intersect")] | Annotated[Except, Tag("except")]
+)  # fmt: skip
+Query = Annotated[_Any, one_of(_read, _HAS)]
+_Source = Annotated[Annotated[str, Tag("name")] | _Any, one_of(_source, f"it names a relation or a view, or is a query; {_HAS}")]
+
+
+class JsonView(Select, _Options):
+    """A view that is defined by its relations, conditions and columns, as in `SELECT … FROM … WHERE …`."""
+
+    what = "a view's definition"
 
 
 class UnionView(Union, _Options):
@@ -438,11 +467,16 @@ class UnionView(Union, _Options):
     what = 'a view\'s definition with "union"'
 
 
-class UnionAllView(_Options):
-    """A view that has the rows of all SELECTs side by side."""
+class UnionAllView(UnionAll, _Options):
+    """A view that has the rows of all operands side by side."""
 
     what = 'a view\'s definition with "union_all"'
-    union_all: list[Select] = Field(min_length=2, max_length=64, description="the SELECTs, with equal numbers and types of columns")
+
+
+class IntersectView(Intersect, _Options):
+    """A view that has the distinct rows that all operands have."""
+
+    what = 'a view\'s definition with "intersect"'
 
 
 class ExceptView(Except, _Options):
@@ -451,14 +485,14 @@ class ExceptView(Except, _Options):
     what = 'a view\'s definition with "except"'
 
 
-JsonForm = JsonView | UnionView | UnionAllView | ExceptView
+JsonForm = JsonView | UnionView | UnionAllView | IntersectView | ExceptView
 
 
 def check_form(data: dict[str, Any]) -> SqlView | JsonForm:
     """Return the definition, validated. Problem `bad-definition`, as in `checked`."""
     forms: dict[str, type[SqlView | JsonForm]] = {
-        "sql": SqlView, "union": UnionView, "union_all": UnionAllView, "except": ExceptView,
-    }  # fmt: skip
+        "sql": SqlView, "union": UnionView, "union_all": UnionAllView, "intersect": IntersectView, "except": ExceptView
+    }
     form = next((form for field, form in forms.items() if field in data), JsonView)
     if form is JsonView and "from" not in data:
         has = f"this one has {cut(', '.join(data))}" if data else "this one is empty"

@@ -159,7 +159,7 @@ class _Storing:
 
     def __call__(self, query: exp.Query, intervals: Mapping[str, Interval], source: Source) -> str:
         """As `Store`."""
-        name = f"~{sha256(query.sql(Dialect, comments=False).encode()).hexdigest()[:16]}"
+        name = f"~{sha256(query.sql(Dialect, comments=False, identify=True).encode()).hexdigest()[:16]}"
         if name in self.queries:
             return name
         read = read_query(query.copy(), source, Catalogue(self.relations, {}, self.relations, self))

@@ -199,7 +199,7 @@ class Drawn:
     def json(self) -> Any:
         rng = self.random
         if rng.random() < 0.1:
-            found: Any = {rng.choice(("union", "union_all", "except")): [self._branch() for _ in range(rng.choice((2, 2, 3)))]}
+            found: Any = {rng.choice(("union", "union_all", "intersect", "except")): [self._branch() for _ in range(rng.choice((2, 2, 3)))]}
         else:
             found = self._branch()
             if rng.random() < 0.3:
@@ -213,6 +213,8 @@ class Drawn:
                 found["latest"] = latest
             elif rng.random() < 0.1:
                 found["distinct"] = True
+        if rng.random() < 0.1:
+            found = {"with": {"w": self._branch()}, "from": {"x": found, "y": rng.choice("wlr")}, "join": [{"equal": ["x.k", "y.k"]}]}
         return found
 
     def _branch(self) -> dict[str, Any]:

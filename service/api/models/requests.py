@@ -9,7 +9,7 @@ from pydantic import AfterValidator, ConfigDict, Field, RootModel
 from livejoin.wire.json import MAX_TEXT
 from service.api.models.body import Absent, Body, Row, Version
 from service.query.form_checks import Form
-from service.query.forms import Entry, ExceptView, JsonView, SqlView, UnionAllView, UnionView
+from service.query.forms import Entry, ExceptView, IntersectView, JsonView, SqlView, UnionAllView, UnionView
 
 _Text = Annotated[str, Field(json_schema_extra={"maxLength": MAX_TEXT})]
 
@@ -60,7 +60,7 @@ class Changes(BatchForm):
     changes: list[Change] = Field(description="the changes, in order")
 
 
-class ViewDefinition(RootModel[SqlView | JsonView | UnionView | UnionAllView | ExceptView]):
+class ViewDefinition(RootModel[SqlView | JsonView | UnionView | UnionAllView | IntersectView | ExceptView]):
     """A view, as SQL or as JSON."""
 
     model_config = ConfigDict(defer_build=True)

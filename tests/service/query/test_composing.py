@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
-from tests.service.definitions import refused, sql
+from service.views.parse import parse_view
+from tests.service.definitions import RELATIONS, refused, sql
 
 SAME = [
     (
@@ -200,6 +203,46 @@ def test_equal_queries_are_stored_once() -> None:
 @pytest.mark.parametrize(("text", "same"), SAME)
 def test_written_out(text: str, same: str) -> None:
     assert sql(text).stated == sql(same).stated
+
+
+IN_JSON: list[tuple[dict[str, Any], str]] = [
+    (
+        {
+            "from": {
+                "x": {"from": {"b": "bookings"}, "where": [{"expression": "b.floor > 1"}], "select": ["b.room as a", "b.id"]},
+                "m": "maintenance",
+            },
+            "join": [{"equal": ["x.a", "m.room"]}],
+            "select": ["x.id", "m.id as job"],
+        },
+        "SELECT x.id, m.id AS job FROM (SELECT b.room AS a, b.id FROM bookings b WHERE b.floor > 1) x, maintenance m WHERE x.a = m.room",
+    ),
+    (
+        {
+            "with": {
+                "w": {"from": {"b": "bookings"}, "group": ["b.room"], "aggregate": [{"count": "*", "as": "n"}]},
+                "v": {"from": {"w": "w"}, "where": [{"column": "w.n", "op": ">", "value": 1}]},
+            },
+            "from": {"v": "v"}, "join": [], "left": [{"from": {"s": "shifts"}, "join": [{"equal": ["s.room", "v.room"]}]}],
+            "select": ["v.n", "s.nr"],
+        },
+        "WITH w AS (SELECT b.room, count(*) AS n FROM bookings b GROUP BY b.room), v AS (SELECT * FROM w WHERE w.n > 1) "
+        "SELECT v.n, s.nr FROM v LEFT JOIN shifts s ON s.room = v.room",
+    ),
+    (
+        {
+            "intersect": [{"from": {"b": "bookings"}, "select": ["b.room"]}, {"from": {"w": "w"}, "select": ["w.room"]}],
+            "with": {"w": {"from": {"m": "maintenance"}, "distinct": True, "select": ["m.room"]}},
+        },
+        "WITH w AS (SELECT DISTINCT m.room FROM maintenance m) "
+        "SELECT b.room FROM bookings b INTERSECT SELECT w.room FROM w",
+    ),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("definition", "same"), IN_JSON)
+def test_in_json(definition: dict[str, Any], same: str) -> None:
+    assert parse_view("v", definition, RELATIONS).stated == sql(same).stated
 
 
 def test_the_rows_of_which_lag_takes_one_may_be_stored() -> None:

@@ -40,6 +40,12 @@ SQL: dict[str, Any] = {"sql": "SELECT b.id FROM bookings b", "algorithm": "auto"
 ONE: dict[str, Any] = {"from": {"b": "bookings"}, "where": [{"column": "b.vip", "op": "is_null"}], "select": ["b.id as booking"]}
 UNION: dict[str, Any] = {"union": [ONE, {"except": [ONE, ONE | {"select": ["b.floor"]}]}], "algorithm": "lqdag", "changes": False}
 EXCEPT: dict[str, Any] = {"except": [{"union": [ONE, ONE, ONE]}, ONE], "guarantee": "best-effort"}
+GROUPS: dict[str, Any] = {"from": {"b": "bookings"}, "group": ["b.room"], "aggregate": [{"count": "*", "as": "n"}]}
+WITH: dict[str, Any] = {
+    "with": {"w": GROUPS, "v": {"intersect": [ONE, {"from": {"w": "w"}, "select": ["w.n"]}]}},
+    "from": {"x": "w", "y": {"union_all": [GROUPS, {"with": {"u": ONE}, "from": {"u": "u"}, "select": ["u.booking"]}]}},
+    "join": [{"cross": ["x", "y"]}],
+}
 RELATION: dict[str, Any] = {
     "columns": [{"name": "id", "type": "int64"}, {"name": "s", "type": "date", "nullable": True}, {"name": "e", "type": "date"}],
     "key": ["id"],
@@ -48,7 +54,7 @@ RELATION: dict[str, Any] = {
 VALUES = st.sampled_from(
     [True, False, 0, 1, -1, 1.5, 2**63, "", "x", "b.id", "b.stay", "_op", "a\nb", "x" * 64, "B", "[)", "sql", [], ["b.id"], {}, {"b": 1}]
 )
-FIELDS = st.sampled_from(["distance", "as", "value", "bounds", "at", "nope", "B", "sql", "where", "union", "except"])
+FIELDS = st.sampled_from(["distance", "as", "value", "bounds", "at", "nope", "B", "sql", "where", "union", "except", "with", "intersect"])
 
 
 @cache
@@ -93,7 +99,7 @@ def changed(draw: st.DrawFn, *originals: dict[str, Any]) -> dict[str, Any]:
 
 
 @settings(max_examples=400)
-@given(changed(VIEW, SQL, UNION, EXCEPT))
+@given(changed(VIEW, SQL, UNION, EXCEPT, WITH))
 @example(VIEW | {"from": {"B": "bookings"}})
 @example(VIEW | {"from": {f"a{index}": "bookings" for index in range(9)}})
 @example(VIEW | {"changes": {"retain_rows": 0}})
@@ -142,7 +148,7 @@ def test_the_document_refuses_what_needs_no_names(change: dict[str, Any]) -> Non
 
 
 def test_the_examples_fit_and_are_taken() -> None:
-    for definition in (VIEW, SQL, UNION, EXCEPT):
+    for definition in (VIEW, SQL, UNION, EXCEPT, WITH):
         assert fits("ViewDefinition", definition)
         check_form(definition)
     assert fits("RelationDefinition", RELATION) and parse_relation(RELATION)
