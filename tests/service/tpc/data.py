@@ -82,6 +82,11 @@ class Data(ABC):
             places[last] = place
         self._noted.append({"relation": relation, "op": "delete", "key": key})
 
+    def truncate(self, relation: str) -> None:
+        for rows in (self.rows, self._keys, self._places):
+            rows[relation].clear()
+        self._noted.append({"relation": relation, "op": "truncate"})
+
     def some(self, relation: str) -> Row:
         return self.rows[relation][self.rng.choice(self._keys[relation])]
 

@@ -21,7 +21,7 @@ class ShapesData(Data):
     def kinds(self) -> Sequence[Callable[[], None]]:
         return (
             self._put_some, self._put_some, self._delete, self._delete, self._move, self._move, self._change, self._exchange,
-            self._replace_partners, self._replace, self._delete_key, self._change_greatest,
+            self._replace_partners, self._replace, self._delete_key, self._change_greatest, self._perhaps_empty,
         )  # fmt: skip
 
     def _put(self, name: str, key: int | None = None) -> None:
@@ -89,6 +89,13 @@ class ShapesData(Data):
         if row["k"] is not None:
             other, moved = self._one()
             self.change(other, moved, k=row["k"])
+
+    def _perhaps_empty(self) -> None:
+        """A relation loses all of its rows, and mostly gets others."""
+        if self.rng.random() < 0.2:
+            self.truncate(name := self._name())
+            for _ in range(self.rng.choice((0, 5, 14, 14))):
+                self._put(name)
 
     def _change_greatest(self) -> None:
         """The greatest value of all, or of a key, goes, or another one comes."""

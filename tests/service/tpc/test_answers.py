@@ -90,6 +90,10 @@ class Mirror:
     def apply(self, batch: Batch) -> None:
         for name, definition in self._data.relations.items():
             of = [one for one in batch if one["relation"] == name]
+            truncates = [index for index, one in enumerate(of) if one["op"] == "truncate"]
+            if truncates:
+                self.duckdb.execute(f"DELETE FROM {name}")
+                of = of[truncates[-1] + 1 :]
             last = {tuple((one.get("row") or one["key"])[column] for column in definition.key): one for one in of}
             if last:
                 schema = definition.sent_schema()
@@ -171,7 +175,10 @@ def test_answers(tmp_path: Path, name: str, scale: float, batches: int) -> None:
         for view in [*views][1::2]:
             compared.register(view)
         compared.compare()
-        for _ in range(batches * data.times):
+        for number in range(batches * data.times):
+            if number == batches * data.times // 2:
+                process.kill()
+                process.start()
             for count in (1, data.rng.randrange(2, 5), data.rng.randrange(5, 30)):
                 compared.refresh(count)
                 compared.compare()
