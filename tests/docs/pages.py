@@ -173,7 +173,7 @@ class Reader:
             _same("\n".join(line.rstrip() for line in printed.getvalue().splitlines()), following.text.rstrip("\n"))
 
     def _sql(self, text: str, mark: str, following: Block | None) -> None:
-        for select in re.split(r"^(?=SELECT)", text, flags=re.MULTILINE)[1:]:
+        for select in re.split(r"^(?=SELECT|WITH)", text, flags=re.MULTILINE)[1:]:
             refused, _, guarantee = mark.removeprefix("refused: ").partition(", as ")
             definition = {"sql": select, "guarantee": guarantee} if guarantee else {"sql": select}
             answer = self.client.post("/v1/explain", json=definition)
