@@ -11,7 +11,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-import re
 import secrets
 import ssl
 import sys
@@ -49,8 +48,6 @@ OPEN_PATHS = frozenset({"/livez", "/readyz", "/metrics"})
 _IDLE, _HEAD, _BODY = range(3)  # the state of the newest request of a connection: received completely, or partly
 _FILES = 1024  # open files besides the connections
 _ASGI = {"version": "3.0", "spec_version": "2.3"}
-_LINE = re.compile(rb"([!#$%&'*+.^_`|~0-9A-Za-z-]{1,64}) \S+ HTTP/1\.[01]\r?\n")
-_UNFINISHED_LINE = re.compile(rb"[!#$%&'*+.^_`|~0-9A-Za-z-]{1,64}( [!-~]{0,8192}( H?T?T?P?/?1?\.?[01]?\r?)?)?")
 
 log = logging.getLogger("livejoin.server")
 
@@ -166,8 +163,6 @@ class Protocol(HttpToolsProtocol):
         self._discarded = 0  # bytes of a body received after its answer
         self._unsent, self._taken = (0, 0), 0.0  # bytes that the client has not received: ours, the system's; the time of their last change
         self._refusal: Problem | None = None  # why a callback of the parser has failed
-        self._line = b""  # an incomplete request line, with a method that the parser does not know
-        self._method: str | None = None  # one that the parser does not know
         self._exceeds = False  # whether the limit on connections is exceeded
         self._running: RequestResponseCycle | None = None  # the request being answered, or the last one
         self._is_kept = False  # nothing has arrived since the last answer
@@ -194,17 +189,11 @@ class Protocol(HttpToolsProtocol):
             return
         if self._is_kept:
             self._is_kept, self._since = False, 0.0
-        begins = self._phase == _IDLE
-        if self._line:
-            data, self._line, begins = self._line + data, b"", True
         self._bytes += len(data)
         if self._phase == _BODY:
             self._since = 0.0
-        before = self.cycle
         try:
             self.parser.feed_data(data)
-        except httptools.HttpParserInvalidMethodError:
-            self._take_unknown_method(data if begins and self.cycle is before else b"")
         except httptools.HttpParserError:
             self._refuse(self._refusal or malformed())
         except httptools.HttpParserUpgrade as found:
@@ -276,13 +265,13 @@ class Protocol(HttpToolsProtocol):
             "headers": headers,
             "fields": fields,
             "state": {},
-            "method": self._method or parser.get_method().decode("ascii"),
+            "method": parser.get_method().decode("ascii"),
             "path": unquote(path) if "%" in path else path,
             "raw_path": url.path,
             "query_string": url.query or b"",
         }
         self.scope = scope  # type: ignore[assignment]
-        self.headers, self._method = [], None  # fields that follow are trailers, which are ignored
+        self.headers = []  # fields that follow are trailers, which are ignored
         before, self.cycle = self.cycle, Cycle(
             scope=self.scope,
             transport=self.transport,
@@ -331,21 +320,6 @@ class Protocol(HttpToolsProtocol):
     def _too_large(self) -> Problem:
         limit = f"a request's head may have {self._most} bytes (--max-head) and {MAX_FIELDS} fields; trailers count too"
         return Problem("headers-too-large", limit, limit=self._most)
-
-    def _take_unknown_method(self, data: bytes) -> None:
-        """Let the parser read the request again as a GET, and the application answer its actual method. `data` contains it from its first
-        byte on; b"": it arrived after another one."""
-        self.parser = httptools.HttpRequestParser(self)
-        found = _LINE.match(data)
-        if found is not None:
-            self._method = found[1].decode()
-            self._bytes -= len(data)
-            self.data_received(b"GET" + data[found.end(1) :])
-        elif data and _UNFINISHED_LINE.fullmatch(data):
-            self._line = data
-            self._bytes -= len(data)
-        else:
-            self._refuse(malformed())
 
     # answering
 

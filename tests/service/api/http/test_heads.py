@@ -37,7 +37,6 @@ def said(server: ServerProcess, sent: bytes) -> bytes:
     "head",
     [
         b"GET /livez HTTP/1.1\r\n",
-        b"BREW /livez HTTP/1.1\r\n",
         b"GET /livez HTTP/1.1\r\n" + UPGRADE,
         b"POST /v1/changes HTTP/1.1\r\nContent-Type: application/json\r\nContent-Length: 0\r\n",
         b"GET /livez HTTP/1.1\r\n" + HOST + HOST,
