@@ -171,7 +171,7 @@ class Broadcast:
         found: list[EncodedChanges] = []
         parts: list[bytes] = []
         size = 0
-        for chunk in self.feed.changes(position, 0.0):
+        for chunk in self.feed.changes(position):
             if chunk.kind == "error":
                 return None
             more = list(records(chunk, self.kind))

@@ -69,7 +69,7 @@ class Follower:
 
     def take(self) -> FeedRead:
         """Return everything that is available now."""
-        chunks = self._subscription.next(0.0)
+        chunks = self._subscription.next()
         found: list[bytes] = []
         for chunk in chunks:
             found += self._records(chunk)

@@ -62,7 +62,6 @@ class Feed:
         self._tokens = tokens
         self.gather, self._text_bytes = gather, text_bytes
         self._lock = threading.RLock()
-        self._changed = threading.Condition(self._lock)
         self._settling = threading.Lock()  # its holder settles; taken before `_lock`
         self._in_hand: int | None = None  # the first of the versions that are being settled
         self._pending = PendingDeltas()
@@ -97,7 +96,6 @@ class Feed:
     def wake(self) -> None:
         """Notify the followers of new changes."""
         with self._lock:
-            self._changed.notify_all()
             listeners = list(self._listeners.values())
         for listener in listeners:
             try:
@@ -256,11 +254,9 @@ class Feed:
     def token(self, version: int) -> str:
         return self._tokens.seal(self._name, self._id, version)
 
-    def changes(self, position: int, timeout: float) -> list[Chunk]:
-        """Return the changes after `position`, whole versions of some thousand rows in all; wait for them up to `timeout` seconds."""
+    def changes(self, position: int) -> list[Chunk]:
+        """Return the changes after `position`, whole versions of some thousand rows in all; none if there are none yet."""
         with self._lock:
-            if timeout > 0 and not self._news(position):
-                self._changed.wait_for(lambda: self._news(position), timeout)
             problem = self._trouble(position)
         if problem is None:
             self._settle()

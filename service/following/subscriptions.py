@@ -16,7 +16,7 @@ class FollowedFeed(Protocol):
 
     owner: str
 
-    def changes(self, position: int, timeout: float) -> list[Chunk]: ...
+    def changes(self, position: int) -> list[Chunk]: ...
 
     def quiet_until(self, position: int) -> int: ...
 
@@ -41,8 +41,8 @@ class Subscription(Holding):
         self._backlog: deque[Chunk] = deque()
         self.ended = False
 
-    def next(self, timeout: float = 0.0) -> list[Chunk]:
-        """Return the available changes, at most about 16,000 rows and 32 MiB; wait up to `timeout` seconds; [] if there are none.
+    def next(self) -> list[Chunk]:
+        """Return the available changes, at most about 16,000 rows and 32 MiB; [] if there are none.
 
         A `progress` completes each version before the next one begins, though perhaps not within one call.
         """
@@ -51,7 +51,7 @@ class Subscription(Holding):
         if self._snapshot is not None:
             return self._read_snapshot(self._snapshot)
         if not self._backlog:
-            self._backlog.extend(self._ahead(timeout))
+            self._backlog.extend(self._ahead())
             if not self._backlog:
                 self._position = self._feed.quiet_until(self._position)
         chunks: list[Chunk] = []
@@ -116,13 +116,13 @@ class Subscription(Holding):
             self._snapshot = None
         self._feed.forget(self)
 
-    def _ahead(self, timeout: float) -> list[Chunk]:
+    def _ahead(self) -> list[Chunk]:
         """Return the next changes, up to the last version that is wanted."""
         if self._until is None:
-            return self._feed.changes(self._position, timeout)
+            return self._feed.changes(self._position)
         wanted: list[Chunk] = []
         if self._position < self._until:
-            found = self._feed.changes(self._position, 0.0)
+            found = self._feed.changes(self._position)
             wanted = [chunk for chunk in found if chunk.kind == "error" or chunk.version <= self._until]
         return wanted or [Chunk("progress", self._until, token=self._feed.token(self._until))]
 

@@ -35,7 +35,7 @@ class Feed:
         self.rows_of, self.version, self.lost, self.asked = rows_of, 0, 0, 0
         self.listeners: dict[int, Callable[[], None]] = {}
 
-    def changes(self, position: int, timeout: float) -> list[Chunk]:
+    def changes(self, position: int) -> list[Chunk]:
         self.asked += 1
         if position < self.lost:
             return [Chunk("error", position, token=str(position), problem=Problem("reader-too-slow", "gone"))]

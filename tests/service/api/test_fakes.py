@@ -59,7 +59,7 @@ class Feed:
     def subscribe(self, since: str | None, snapshot: bool, until: str | None) -> Subscription:
         return self.subscription
 
-    def changes(self, position: int, timeout: float) -> list[Chunk]:
+    def changes(self, position: int) -> list[Chunk]:
         return []
 
     def add_listener(self, listener: Any) -> int:

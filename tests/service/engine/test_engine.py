@@ -400,6 +400,6 @@ def test_a_delta_is_too_large_by_its_rows_not_by_what_is_looked_at(tmp_path: Pat
         held.submit(batch(("upsert", "a", row)))
     held.release()
     engine.at_rest(lambda: None)
-    kinds = [chunk.kind for chunk in subscription.next(10)]
+    kinds = [chunk.kind for chunk in subscription.next()]
     assert "error" not in kinds and kinds.count("progress") == (2 if together else 1)
     engine.close()

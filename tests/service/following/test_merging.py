@@ -31,7 +31,7 @@ def test_nobody_waits_while_small_segments_are_merged(tmp_path: Path, monkeypatc
     position, threads = start, list[threading.Thread]()
     while not begun.is_set():
         engine.apply(of_ops("a", ("upsert", position)))
-        threads.append(threading.Thread(target=found.changes, args=(position, 0.0)))
+        threads.append(threading.Thread(target=found.changes, args=(position,)))
         threads[-1].start()
         while threads[-1].is_alive() and not begun.is_set():
             threads[-1].join(0.01)
@@ -43,7 +43,7 @@ def test_nobody_waits_while_small_segments_are_merged(tmp_path: Path, monkeypatc
         thread.join(60)
     assert were_emitted and all(were_emitted)
     last, kept = engine.published.number, min(retain, position + 3 - start)
-    chunks = found.changes(last - kept, 0.0)
+    chunks = found.changes(last - kept)
     assert [chunk.version for chunk in chunks if chunk.kind == "progress"] == list(range(last - kept + 1, last + 1))
     assert len(replayed(chunks, set())) == kept and found._rows == kept
     engine.close()

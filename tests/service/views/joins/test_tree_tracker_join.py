@@ -136,7 +136,7 @@ def test_another_view_reads_more_of_one_of_its_indexes(tmp_path: Path, equal: li
     ):
         before, rows = engine.published.number, read_all(open_rows(engine.readers, "path"))
         engine.apply(to_batch(changes))
-        for chunk in feed.changes(before, 0.0):  # type: ignore[attr-defined]
+        for chunk in feed.changes(before):  # type: ignore[attr-defined]
             found = Counter(tuple(row.values()) for row in chunk.rows.to_pylist()) if chunk.rows is not None else Counter()
             (rows.update if chunk.op == "insert" else rows.subtract)(found)
         assert +rows == read_all(open_rows(engine.readers, "path")) and min(rows.values()) >= 0
