@@ -127,7 +127,7 @@ def _united(expression: SetOperation, options: Options) -> Query:
     with top.judging():
         for draft in drafts_of(expression):
             with draft.noting(""):
-                _refuse_stages(draft, "UNION ALL")
+                _require_join(draft)
                 selects.append(_Select(assemble_view(draft, options), draft))
     _check_all_alike(selects, "UNION ALL")
     taken, first = set[str](), selects[0].query
@@ -146,15 +146,9 @@ def _united(expression: SetOperation, options: Options) -> Query:
     )  # fmt: skip
 
 
-def _refuse_stages(draft: Draft, words: str) -> None:
-    for what, is_there in (
-        ("DISTINCT, GROUP BY or an aggregate", draft.groups is not None),
-        ("DISTINCT ON, QUALIFY or LIMIT", draft.latest is not None),
-        ("ASOF JOIN", draft.as_of is not None),
-        ("gaps or coverage", words == "UNION ALL" and any(map(is_stretch, draft.outputs))),
-    ):
-        if is_there:
-            raise unsupported(f"{what} in {words}", "define a view for each SELECT")
+def _require_join(draft: Draft) -> None:
+    if draft.groups is not None or draft.latest is not None or draft.as_of is not None or any(map(is_stretch, draft.outputs)):
+        raise unsupported("anything but a join as this side of a set operation", "define a view of it")
 
 
 def _parts(expression: Expression, rights: list[_Select], options: Options) -> list[_Part]:
@@ -181,7 +175,7 @@ def _parts(expression: Expression, rights: list[_Select], options: Options) -> l
 
 
 def _selected(draft: Draft, options: Options) -> _Select:
-    _refuse_stages(draft, "UNION or EXCEPT")
+    _require_join(draft)
     query = assemble_view(draft, options)
     if query.subqueries:
         raise unsupported(f"{words_of(query.subqueries[0])} in UNION or EXCEPT", "define a separate view for each SELECT")

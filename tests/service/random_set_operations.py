@@ -1,4 +1,4 @@
-"""Random SQL with UNION ALL and INTERSECT over joins of `random_sql`, with constants and expressions."""
+"""Random SQL with UNION ALL and others, over joins and groups of `random_sql`, with constants and expressions."""
 
 from __future__ import annotations
 
@@ -17,12 +17,14 @@ class SetOperations(Statement):
 
     def _select(self) -> Form:
         rng, columns = self.random, self.random.sample("ktvdwuhfmy", self.random.choice((1, 2, 3)))
-        word = rng.choice((" UNION ALL ", " UNION ALL ", " INTERSECT "))
+        word = rng.choice((" UNION ALL ", " UNION ALL ", " INTERSECT ", " UNION ", " EXCEPT "))
         selects = [self._one(columns, True, False)]
         for _ in range(rng.choice((1, 1, 2, 3))):
             selects.append(self._one(columns, False, "INTERSECT" in word and rng.random() < 0.8))
         text = word.join(selects)
-        if len(selects) == 3 and "ALL" in word and rng.random() < 0.3:
+        if len(selects) == 3 and rng.random() < 0.3:
+            text = f"{selects[0]} UNION ALL ({selects[1]}{word}{selects[2]})"
+        elif len(selects) == 3 and "ALL" in word and rng.random() < 0.3:
             text = f"{selects[0]} UNION ALL ({selects[1]} UNION ALL {selects[2]}) ORDER BY c0"
         return Form(text, text)
 
@@ -39,4 +41,6 @@ class SetOperations(Statement):
             alias = rng.choice(self.aliases)[0]
             other = rng.choice(_OTHERS.get(column, ("{0}." + column,))).format(alias)
             shown.append((f"{alias}.{column}" if rng.random() < 0.7 else other) + (f" AS c{at}" if first else ""))
-        return f"SELECT {', '.join(shown)} FROM {source}{where}"
+        if rng.random() < 0.15:
+            where += f" GROUP BY {', '.join(str(at + 1) for at in range(len(shown)))}"
+        return f"SELECT {'DISTINCT ' if rng.random() < 0.1 else ''}{', '.join(shown)} FROM {source}{where}"

@@ -24,6 +24,7 @@ from service.query.sql.merging import (
     absorb,
     add_condition,
     intersection,
+    is_stored_side,
     merge,
     parts_of,
     projected,
@@ -69,9 +70,12 @@ def composed(tree: exp.Expr, source: Source, known: Catalogue, check: Check) -> 
 
 
 def is_composed(tree: exp.Expr, known: Catalogue) -> bool:
-    """Return whether there is WITH, INTERSECT, LAG or LEAD, or a subquery or a view in FROM."""
+    """Return whether there is WITH, INTERSECT, LAG or LEAD, or a subquery or a view in FROM, or a side of a set operation to be stored."""
+    sides = [(side, one) for one in tree.find_all(exp.SetOperation) for side in (one.left, one.right)]
+    is_set = any(side.args.get("joins") or is_stored_side(side, one) for side, one in sides)
     is_view = any(isinstance(one.this, exp.Identifier) and fold(one.this) in known.views for one in tree.find_all(exp.Table))
-    return is_view or any(isinstance(node, exp.With | exp.Intersect | exp.Lag | exp.Lead) or is_subquery(node) for node in tree.walk())
+    kinds = exp.With | exp.Intersect | exp.Lag | exp.Lead
+    return is_view or is_set or any(isinstance(node, kinds) or is_subquery(node) for node in tree.walk())
 
 
 def view_tree(tree: exp.Expr, source: Source, known: Catalogue) -> exp.Expr:
@@ -108,11 +112,27 @@ class _Composition:
             for part in (tree.this, tree.args.get("expression")):
                 if part is not None:
                     with self._source.noting():
-                        part.replace(self.query(part, known, outer))
+                        made = self.query(part, known, outer)
+                        is_stored = isinstance(tree, exp.SetOperation) and not outer and is_stored_side(made, tree)
+                        part.replace(self._stored_side(made) if is_stored else made)
         if isinstance(tree, exp.Intersect):
             self._source.require_no_more(count)
             return intersection(tree)
         return tree
+
+    def _stored_side(self, side: exp.Expr) -> exp.Select:
+        """Return a SELECT of the rows of a side of a set operation, which are stored."""
+        self._source.require_no_more(self._source.count)
+        first = side.unnest()
+        while not isinstance(first, exp.Select):
+            first = first.this.unnest()
+        whole = side.unnest()
+        assert isinstance(whole, exp.Query)
+        name = self._store(whole, {}, self._source)
+        columns = [column for output in first.expressions for column, _ in self._shown(output, first)]
+        table = exp.Table(this=identifier(name), alias=exp.TableAlias(this=identifier("part")))
+        shown = [exp.Alias(this=column_of("part", column), alias=identifier(column)) for column in columns]
+        return exp.Select(expressions=[placed(one, side) for one in shown], from_=exp.From(this=placed(table, side)))
 
     def _with(self, with_: exp.With, known: Mapping[str, exp.Subquery], outer: Sequence[Names]) -> dict[str, exp.Subquery]:
         named = dict[str, exp.Subquery]()

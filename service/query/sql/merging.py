@@ -19,6 +19,7 @@ from livejoin.wire.schema import Interval, RelationDefinition
 from service.errors import unsupported
 from service.query.assembly import unused
 from service.query.latest import is_latest
+from service.query.model import STRETCHES
 from service.query.sql.columns import clauses_of
 from service.query.sql.groups import is_grouped
 from service.query.sql.names import alias_of, column_of, fold, identifier, is_comma, sql_of, tables_of, tables_of_join
@@ -207,19 +208,14 @@ def _put(select: exp.Select, table: exp.Expr, alias: str, where: exp.Expr) -> No
 def intersection(tree: exp.Intersect) -> exp.Select:
     """Return an INTERSECT, of which both sides are composed, as a SELECT DISTINCT: what one alias shows must exist on the other side, or
     else the sides are joined. Problem `unsupported-query`."""
-    left, right = (_plain_side(side.unnest()) for side in (tree.left, tree.right))
+    left, right = (side.unnest() for side in (tree.left, tree.right))
+    assert isinstance(left, exp.Select) and isinstance(right, exp.Select)
     if not tree.args.get("distinct"):
         raise unsupported("INTERSECT ALL", "write INTERSECT: a view with INTERSECT has each row once")
     shown = [[output.this for output in one.expressions] for one in (left, right)]
     if len(shown[0]) != len(shown[1]):
         what = f"INTERSECT of SELECTs with different numbers of columns, {len(shown[0])} and {len(shown[1])},"
         raise unsupported(what, "select the same number of columns")
-    if not _is_inner(right):
-        left, right, shown = right, left, shown[::-1]
-        for output, first in zip(left.expressions, right.expressions, strict=True):
-            output.set("alias", first.args["alias"].copy())
-    if not _is_inner(right):
-        raise unsupported("INTERSECT of two SELECTs that have outer joins or EXISTS", "define a view for each")
     _set_apart(right, {alias_of(table) for table in tree.find_all(exp.Table)}, _aliases(left))
     equal = [exp.NullSafeEQ(this=_wrapped(x.copy()), expression=_wrapped(y)) for x, y in zip(*shown, strict=True)]
     if len({column.text("table") for output in shown[0] for column in output.find_all(exp.Column)}) == 1:
@@ -239,14 +235,40 @@ def intersection(tree: exp.Intersect) -> exp.Select:
     return left
 
 
-def _plain_side(side: exp.Expr) -> exp.Select:
-    """Return a side of INTERSECT without DISTINCT. Problem `unsupported-query` for anything but a join and its conditions."""
-    if isinstance(side, exp.Select) and side.args.get("distinct") and not side.args["distinct"].args.get("on"):
+def is_stored_side(side: exp.Expr, tree: exp.SetOperation) -> bool:
+    """Return whether the rows of a side of a set operation have to be stored for it. Removes DISTINCT where it has no effect."""
+    side, is_all = side.unnest(), not tree.args.get("distinct")
+    if isinstance(side, exp.SetOperation):
+        is_right = side is tree.right.unnest() and isinstance(tree, exp.Except)
+        return isinstance(tree, exp.Intersect) or is_all == bool(side.args.get("distinct")) or (is_right and isinstance(side, exp.Except))
+    if not isinstance(side, exp.Select) or side.args.get("limit") and not side.args.get("order"):
+        return False
+    if not is_all and (distinct := side.args.get("distinct")) is not None and not distinct.args.get("on"):
         side.set("distinct", None)
-    words = _words(side) if isinstance(side, exp.Select) else [side.key.upper()]
-    if words or not isinstance(side, exp.Select):
-        raise unsupported(f"{words[0]} in INTERSECT", "define a view for each SELECT")
-    return side
+    is_right, joins = side is tree.right.unnest(), side.args.get("joins") or ()
+    functions = {one.unalias().name.lower() for one in side.expressions if isinstance(one.unalias(), exp.Anonymous)}
+    if is_grouped(side) or is_latest(side) or any(one.method == "ASOF" for one in joins) or functions & {*STRETCHES}:
+        return True
+    if is_all or isinstance(tree, exp.Intersect):
+        return not is_all and is_right and not _is_inner(side)
+    return not _is_natural(side) or (is_right and isinstance(tree, exp.Except) and any(queries_of(side)))
+
+
+def _is_natural(select: exp.Select) -> bool:
+    """Return whether a SELECT shows columns, among them one of each equality that joins relations, and has no other joins, but for NOT
+    EXISTS."""
+    shown = [one.unalias() for one in select.expressions]
+    joins = select.args.get("joins") or ()
+    if not all(isinstance(one, exp.Column | exp.Star) for one in shown) or any(one.side or one.kind not in ("", "INNER") for one in joins):
+        return False
+    if not all(isinstance(one.find_ancestor(exp.Not, exp.Select), exp.Not) for one in queries_of(select)):
+        return False
+    conditions = [one.unnest() for one in (_where(select), *(join.args.get("on") for join in joins)) if one is not None]
+    for one in chain(*(condition.flatten() if isinstance(condition, exp.And) else [condition] for condition in conditions)):
+        if not isinstance(one, exp.Not) and len({column.text("table") for column in one.find_all(exp.Column)}) > 1:
+            if not isinstance(one.unnest(), exp.EQ) or not any(side in shown for side in (one.unnest().left, one.unnest().right)):
+                return False
+    return True
 
 
 def _is_inner(select: exp.Select) -> bool:

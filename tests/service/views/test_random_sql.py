@@ -105,7 +105,7 @@ def look_up(engine: Instance, one: Added, rng: random.Random) -> None:
         parts = sorted({name.partition(".")[0] for name in key if key[name] is not None or name.startswith(("group.", "row."))})
         of = rng.choice(parts) if parts else ""
         names = [name for name in key if name.startswith(f"{of}.") and not name.endswith(".start")]
-        if names:
+        if names and all(name.count(".") == 1 for name in names):  # not of stored rows
             given = {name.partition(".")[2]: as_text(key[name]) for name in names}
             same = values({name: key[name] for name in names})
             wanted = [row for at, row in one.rows.items() if values({name: one.keys[at][name] for name in names}) == same]
