@@ -36,7 +36,7 @@ class Subscription:
         self.said = list(said)
         self.closed = self.ended = False
 
-    def next(self, timeout: float) -> list[Chunk]:
+    def next(self) -> list[Chunk]:
         said, self.said = self.said, []
         return said
 
