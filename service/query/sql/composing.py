@@ -271,7 +271,7 @@ class _Composition:
             raise self._source.bad(table, f"{len(columns)} names for {len(names)} columns")
         renamed = dict(zip(names, columns, strict=False))
         names[: len(columns)] = columns
-        if repeated := [name for number, name in enumerate(names) if name in names[:number]]:
+        if repeated := [name for position, name in enumerate(names) if name in names[:position]]:
             raise self._source.bad(table, f"the subquery has two columns named {repeated[0]}: rename one of them with AS")
         values = {name: value for name, (_, value) in zip(names, shown, strict=True) if value is not None}
         for output in first.expressions:
