@@ -25,7 +25,7 @@ Ints = npt.NDArray[np.int64]
 Mask = npt.NDArray[np.bool_]
 Ref = TypeVar("Ref", ColumnRef, IntervalRef)
 
-_LEAST, _MOST = np.iinfo(np.int64).min, np.iinfo(np.int64).max
+_MOST = np.iinfo(np.int64).max
 
 
 class Spans(NamedTuple):
