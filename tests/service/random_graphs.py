@@ -58,7 +58,7 @@ class Graph:
         rng, name = self.random, f"v{len(self.texts)}"
         forms = (
             self._filtered, self._joined, self._joined, self._grouped, self._grouped, self._distinct, self._outer, self._united,
-            self._existing, self._latest, self._grouped_join, self._nested,
+            self._existing, self._latest, self._grouped_join, self._nested, self._scalar, self._inside,
         )  # fmt: skip
         columns, text = rng.choice(forms)()
         return text, _node_of(name, columns)
@@ -157,6 +157,37 @@ class Graph:
         (own, selected), (more, others) = self._columns(x, "x"), self._columns(y, "y", "y")
         kind = self.random.choice(("JOIN", "LEFT JOIN"))
         return own | more, f"SELECT {', '.join([*selected, *others])} FROM {x.name} x {kind} ({inner}) y ON {self._on(x, y)}"
+
+
+    def _scalar(self) -> tuple[dict[str, bool], str]:
+        x, y, rng = self._node(), self._node(), self.random
+        columns, selected = self._columns(x, "x")
+        number = f"y.{rng.choice(y.numbers)}"
+        aggregate = rng.choice((f"max({number})", f"min({number}) + 1", "count(*)", f"sum({number})", f"count({number}) - max({number})"))
+        where = f" WHERE y.{rng.choice(y.numbers)} = x.{rng.choice(x.numbers)}" if rng.random() < 0.6 else ""
+        query = f"(SELECT {aggregate} FROM {y.name} y{where})"
+        if rng.random() < 0.4:
+            return columns | {"q": False}, f"SELECT {', '.join(selected)}, {query} AS q FROM {x.name} x"
+        condition = f"x.{rng.choice(x.numbers)} {rng.choice(('=', '<', '>='))} {query}"
+        if rng.random() < 0.2:
+            return {"n": False}, f"SELECT count(*) AS n FROM {x.name} x WHERE {condition}"
+        return columns, f"SELECT {', '.join(selected)} FROM {x.name} x WHERE {condition}"
+
+    def _inside(self) -> tuple[dict[str, bool], str]:
+        x, y, z, rng = self._node(), self._node(), self._node(), self.random
+        columns, selected = self._columns(x, "x")
+        number, key = f"x.{rng.choice(x.numbers)}", f"y.{rng.choice(y.numbers)}"
+        condition = rng.choice(
+            (
+                f"{number} IN (SELECT {key} FROM {y.name} y GROUP BY {key} HAVING count(*) > 1)",
+                f"{number} IN (SELECT max({key}) FROM {y.name} y)",
+                f"{number} IN (SELECT {key} FROM {y.name} y UNION SELECT z.{rng.choice(z.numbers)} FROM {z.name} z)",
+                f"{rng.choice(('EXISTS', 'NOT EXISTS'))} (SELECT 1 FROM {y.name} y WHERE {key} = {number} AND y.{rng.choice(y.numbers)} "
+                f"{rng.choice(('IN', 'NOT IN'))} (SELECT z.{z.numbers[0]} FROM {z.name} z))",
+                f"{number} IN (SELECT {key} FROM {y.name} y WHERE y.{y.numbers[-1]} < (SELECT max(z.{z.numbers[0]}) FROM {z.name} z))",
+            )
+        )
+        return columns, f"SELECT {', '.join(selected)} FROM {x.name} x WHERE {condition}"
 
 
 class Rows:

@@ -20,20 +20,23 @@ from service.query.sql.columns import check_names, clauses_of, is_star, merged, 
 from service.query.sql.groups import is_grouped
 from service.query.sql.merging import (
     DerivedTable,
+    NotWritten,
     Values,
     absorb,
     add_condition,
+    choosing,
     intersection,
+    is_projection,
     is_stored_side,
     merge,
     parts_of,
-    projected,
     queries_of,
     without_places,
 )
 from service.query.sql.names import Names, Source, Sources, alias_of, column_of, fold, identifier, is_public, sql_of, tables_of
 from service.query.sql.output_names import name_of, told_apart
 from service.query.sql.parentheses import without_parentheses
+from service.query.sql.unnesting import has_nested, unnest
 
 _MOST_NODES = 50_000  # that may be copied
 _MOST_SUBQUERIES = 64
@@ -70,12 +73,13 @@ def composed(tree: exp.Expr, source: Source, known: Catalogue, check: Check) -> 
 
 
 def is_composed(tree: exp.Expr, known: Catalogue) -> bool:
-    """Return whether there is WITH, INTERSECT, LAG or LEAD, or a subquery or a view in FROM, or a side of a set operation to be stored."""
+    """Return whether there is WITH, INTERSECT, LAG or LEAD, or a subquery or a view in FROM, or a side of a set operation to be stored,
+    or a subquery in an expression."""
     sides = [(side, one) for one in tree.find_all(exp.SetOperation) for side in (one.left, one.right)]
     is_set = any(side.args.get("joins") or is_stored_side(side, one) for side, one in sides)
     is_view = any(isinstance(one.this, exp.Identifier) and fold(one.this) in known.views for one in tree.find_all(exp.Table))
     kinds = exp.With | exp.Intersect | exp.Lag | exp.Lead
-    return is_view or is_set or any(isinstance(node, kinds) or is_subquery(node) for node in tree.walk())
+    return is_view or is_set or has_nested(tree) or any(isinstance(node, kinds) or is_subquery(node) for node in tree.walk())
 
 
 def view_tree(tree: exp.Expr, source: Source, known: Catalogue) -> exp.Expr:
@@ -181,8 +185,13 @@ class _Composition:
                 query.replace(self.query(query, known, [*outer, sources.names]))
         self._resolve(select, sources, outer)
         self._source.require_no_more(count)
-        if found:
-            self._place(select, found, is_inside=bool(outer))
+        with self._source.noting(select):
+            taken = {alias for names in outer for alias in names.scope.aliases}
+            unnest(select, lambda query: self._store(query, {}, self._source), taken, self._source)
+        self._source.require_no_more(count)
+        with self._source.noting(select):
+            if found:
+                self._place(select, found, is_inside=bool(outer))
         with self._source.noting(select):
             join_neighbours(select, self._relations, lambda rows: self._store(rows, {}, self._source))
         self._source.require_no_more(count)
@@ -190,42 +199,39 @@ class _Composition:
     def _place(self, select: exp.Select, found: Mapping[str, DerivedTable], is_inside: bool) -> None:
         """Write the subqueries of FROM out where that is possible, and have the others stored. `is_inside`: the SELECT is in EXISTS or IN,
         where groups of rows are stored."""
+        found = {
+            alias: choosing(select, alias, one) if any(isinstance(value, exp.Window) for value in one.values.values()) else one
+            for alias, one in found.items()
+        }
+        written = {alias: one for alias, one in found.items() if is_projection(one)}
         if len(tables_of(select)) == 1:
             ((alias, subquery),) = found.items()
-            if is_inside and (not subquery.values or is_latest(subquery.select) or is_grouped(subquery.select)):
-                refused = None
-            elif neighbours_of(select) and not _is_projection(alias, subquery):
-                refused = None
-            elif (refused := self._write_out(select, lambda trial: absorb(trial, alias, subquery.copy()))) is None:
+            is_stored = not subquery.values or (is_inside and (is_latest(subquery.select) or is_grouped(subquery.select)))
+            is_stored |= bool(neighbours_of(select)) and not written
+            if not is_stored and self._write_out(select, lambda trial: absorb(trial, alias, subquery.copy())):
                 return
-            if refused is not None and any(isinstance(value, exp.Window) for value in subquery.values.values()):
-                with self._source.noting(select):
-                    raise refused
-                return
-            written = dict[str, DerivedTable]()
-        else:
-            written = {alias: subquery for alias, subquery in found.items() if _is_projection(alias, subquery)}
-            if written:
-                copies = {alias: subquery.copy() for alias, subquery in written.items()}
-                if self._write_out(select, lambda trial: merge(trial, copies, self._relations)) is not None:
-                    written = {}
+            written = {}
+        elif written:
+            copies = {alias: subquery.copy() for alias, subquery in written.items()}
+            if not self._write_out(select, lambda trial: merge(trial, copies, self._relations)):
+                written = {}
         for table in tables_of(select):
             alias = alias_of(table)
             if alias in found and alias not in written:
                 with self._source.noting(table):
                     table.set("this", identifier(self._stored(found[alias])))
 
-    def _write_out(self, select: exp.Select, work: Callable[[exp.Select], None]) -> Problem | None:
-        """Do the work on a SELECT if it is possible; otherwise return why not."""
+    def _write_out(self, select: exp.Select, work: Callable[[exp.Select], None]) -> bool:
+        """Do the work on a SELECT, and return whether it was possible."""
         self.count(select)
         trial = select.copy()
         try:
             work(trial)
-        except Problem as problem:
-            return problem
+        except (NotWritten, Problem):  # it would be too large
+            return False
         for name in {*select.args, *trial.args}:
             select.set(name, trial.args.get(name))
-        return None
+        return True
 
     def _stored(self, subquery: DerivedTable) -> str:
         """Return the name of the relation that has the rows of a subquery."""
@@ -269,16 +275,14 @@ class _Composition:
         names = [name for name, _ in shown]
         if len(columns) > len(names):
             raise self._source.bad(table, f"{len(columns)} names for {len(names)} columns")
-        renamed = dict(zip(names, columns, strict=False))
         names[: len(columns)] = columns
         if repeated := [name for position, name in enumerate(names) if name in names[:position]]:
             raise self._source.bad(table, f"the subquery has two columns named {repeated[0]}: rename one of them with AS")
         values = {name: value for name, (_, value) in zip(names, shown, strict=True) if value is not None}
-        for output in first.expressions:
-            if (name := fold(output.args["alias"])) in renamed:
-                output.set("alias", identifier(renamed[name]))
-            elif any(f"{name}_{end}" in renamed for end in ("start", "end")):
-                raise unsupported(f"another name for an end of {name}", "give it in the subquery, or read the view by its own names")
+        if columns and len(values) < len(names):
+            raise unsupported("other names for the ends of a stretch", "leave them out: the columns have names already")
+        if columns:
+            first.set("expressions", [exp.Alias(this=value, alias=identifier(name)) for name, value in values.items()])
         intervals = self._intervals(first, values)
         if len(values) < len(names) or first is not query:
             assert isinstance(whole, exp.Query)
@@ -467,14 +471,6 @@ def _definition_of(table: DerivedTable) -> RelationDefinition:
     """Return what stands for a derived table while names are resolved: types do not matter."""
     columns = [Column.model_construct(name=name, type="int64", nullable=True) for name in table.columns]
     return RelationDefinition.model_construct(columns=columns, key=[], intervals={**table.shown, **table.intervals}, retain=None)
-
-
-def _is_projection(alias: str, table: DerivedTable) -> bool:
-    try:
-        projected(alias, table)
-    except Problem:
-        return False
-    return True
 
 
 def _interval(start: str, end: str, bounds: Bounds) -> Interval:

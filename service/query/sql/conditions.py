@@ -8,12 +8,13 @@ inner join, any other expression is read as it stands, to be checked row by row.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from itertools import chain
 from typing import Any, NamedTuple
 
 from sqlglot import exp
 
+from livejoin.wire.kinds import MOST_DIGITS, digits_of
 from service.errors import Problem, unsupported
 from service.query.assembly import Draft, Inequality, SubqueryDraft
 from service.query.comparisons import common, following, limited, zero_of
@@ -322,7 +323,7 @@ class Conditions:
         if (sums := read_sums(op, left, right, self._names)) is not None:
             self._draft.inequalities += sums
             return None
-        if any(len(self._aliases(one)) > 1 for one in (left, right)):
+        if any(len(self._aliases(one)) > 1 for one in (left, right)) or self._is_wide(op, left, right):
             return self._add_across(WRITTEN[op](this=left.copy(), expression=right.copy()), False, aliases)
         if end_of(left, self._names) is None and end_of(right, self._names) is None:
             return self._between_aliases(op, left, right, f"{sql_of(left)} {op} {sql_of(right)}")
@@ -334,6 +335,17 @@ class Conditions:
             raise unsupported(f"{sql_of(left)} {op} {sql_of(right)}", instead)
         self._draft.inequalities.append(self._inequality(op, x, y))
         return None
+
+    def _is_wide(self, op: str, left: exp.Expr, right: exp.Expr) -> bool:
+        """Return whether decimals are compared that may have more digits than columns have."""
+        try:
+            terms = [read_term(left, self._names), read_term(right, self._names)]
+        except Problem:
+            return False
+        with suppress(Problem):
+            terms += common(op, *terms)
+        digits = [digits_of(one.kind) for one in terms]
+        return any(one is not None and one[0] > MOST_DIGITS for one in digits)
 
     def _between_aliases(self, op: str, left: exp.Expr, right: exp.Expr, words: str) -> None:
         """Add a comparison of two expressions, each over one alias."""

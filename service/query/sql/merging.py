@@ -25,7 +25,6 @@ from service.query.sql.groups import is_grouped
 from service.query.sql.names import alias_of, column_of, fold, identifier, is_comma, sql_of, tables_of, tables_of_join
 
 _PLAIN = ("expressions", "from_", "joins", "where", "order")
-_PROJECTED = "a subquery that is joined selects columns and expressions of one relation, optionally with WHERE"
 _RANKED = "write SELECT columns FROM (SELECT …, ROW_NUMBER() OVER (…) AS n FROM r) AS t WHERE n <= 3, and other conditions in the subquery"
 _GROUPED = ("aggregates", "GROUP BY", "HAVING", "DISTINCT")
 _CHOSEN = (*_GROUPED, "QUALIFY", "LIMIT")
@@ -61,17 +60,19 @@ class DerivedTable:
         return replace(self, query=self.query.copy(), values=values)
 
 
+class NotWritten(Exception):
+    """A subquery cannot be written out."""
+
+
 def absorb(select: exp.Select, alias: str, inner: DerivedTable) -> None:
-    """Write out the subquery that is all of FROM. Problem `unsupported-query`."""
-    if not inner.values:
-        raise unsupported(f"{inner.query.key.upper()} in FROM", "define a view for each part of it")
-    own, others, tables = inner.select, ", ".join(_words(select)), tables_of(inner.select)
-    is_ranked, is_chosen = any(isinstance(value, exp.Window) for value in inner.values.values()), is_latest(own)
-    is_plain = not (is_ranked or is_grouped(own) or is_chosen)
-    allowed = () if is_plain or is_ranked else _CHOSEN if is_chosen else _GROUPED
-    if refused := [word for word in _words(own) if word not in allowed]:
-        raise unsupported(f"{refused[0]} in this subquery", "define a view for each part of the query")
-    if len(tables) == 1:
+    """Write out the subquery that is all of FROM. Raises NotWritten."""
+    own, where = inner.select, _where(select)
+    is_chosen = is_latest(own)
+    is_plain = not (is_grouped(own) or is_chosen)
+    allowed = () if is_plain else _CHOSEN if is_chosen else _GROUPED
+    if not {*_words(own)}.issubset(allowed) or (not is_plain and _words(select)):
+        raise NotWritten
+    if len(tables_of(own)) == 1:
         _rename(inner, alias)
     own_aliases = {*map(alias_of, tables_of(own))} - {alias}
     for clause in parts_of(select):
@@ -83,60 +84,58 @@ def absorb(select: exp.Select, alias: str, inner: DerivedTable) -> None:
     if is_plain:
         add_where(select, _where(own))
         return
-    if others:
-        inside = " and ".join(_words(own)) or "ROW_NUMBER"
-        raise unsupported(f"{others} over a subquery that has {inside}", "define a view for each of them")
-    if is_ranked:
-        _rank(select, own)
-        return
-    where = select.args.get("where")
+    where = _where(select)
     for name in ("group", "having", "distinct", "qualify", "where", "order", "limit"):
         select.set(name, own.args.get(name) or (select.args.get("order") if name == "order" else None))
-    if is_chosen and where is not None:
-        what = "a condition on the rows that DISTINCT ON, QUALIFY or LIMIT has chosen"
-        raise unsupported(what, "compare the rows of the view when you read them")
+    if where is not None and (is_chosen or where.find(exp.Query) is not None):
+        raise NotWritten
     if not is_chosen and own.args.get("distinct") is not None:
         if {*map(sql_of, (one.this for one in select.expressions))} != {*map(sql_of, (one.this for one in own.expressions))}:
-            raise unsupported("some columns of a subquery that has DISTINCT", "select all of them")
+            raise NotWritten
     if where is not None:
-        if where.find(exp.Query) is not None:
-            raise unsupported("a subquery in a condition on groups", "define a view for each of them")
         if own.args.get("group") or own.args.get("having") or any(one.find(exp.AggFunc) for one in own.expressions):
             having = select.args.get("having")
-            select.set("having", exp.Having(this=_both(None if having is None else having.this, where.this)))
+            select.set("having", exp.Having(this=_both(None if having is None else having.this, where)))
         else:
-            add_where(select, where.this)
+            add_where(select, where)
     if not (is_latest(select) or is_grouped(select)):
-        raise unsupported("a SELECT of none of the aggregates of a subquery that has no GROUP BY", "select at least one")
+        raise NotWritten
 
 
-def _rank(select: exp.Select, own: exp.Select) -> None:
-    """Make QUALIFY of the condition on the number of a row. Other conditions of the query around it may choose among the keys only."""
-    order, conditions = own.args.get("order"), list[exp.Expr]()
-    if (where := _where(select)) is not None:
-        conditions = [one.unnest() for one in (where.unnest().flatten() if isinstance(where.unnest(), exp.And) else [where])]
-    ranks = [one for one in conditions if one.find(exp.Window)]
-    is_shown = any(one.find(exp.Window) for one in select.expressions)
-    if order is not None or is_grouped(own) or is_shown or len(ranks) != 1 or not isinstance(ranks[0], _COMPARED):
+def choosing(select: exp.Select, alias: str, inner: DerivedTable) -> DerivedTable:
+    """Return a subquery that shows ROW_NUMBER as one that chooses by it, in QUALIFY, as WHERE of the query around it asks, which no longer
+    does; conditions on the keys alone choose among these first. Problem `unsupported-query`."""
+    (ranked, *others), where = [name for name, value in inner.values.items() if isinstance(value, exp.Window)], _where(select)
+    node = None if where is None else where.unnest()
+    conditions = [one.unnest() for one in (node.flatten() if isinstance(node, exp.And) else [node] if node is not None else [])]
+    columns = [one for part in parts_of(select) for one, _ in _columns(part) if (one.text("table"), one.name) == (alias, ranked)]
+    asked = [one for one in conditions if any(column in [one.this, one.args.get("expression")] for column in columns)]
+    if others or len(columns) != 1 or len(asked) != 1 or not isinstance(asked[0], _COMPARED):
         raise unsupported("a subquery with ROW_NUMBER in any other form", _RANKED)
-    window = next(ranks[0].find_all(exp.Window))
+    query, window = inner.select.copy(), inner.values[ranked].copy()
     keys = {*map(sql_of, window.args.get("partition_by") or ())}
+    columns[0].replace(window)
+    query.set("qualify", exp.Qualify(this=asked[0].copy()))
+    query.set("expressions", [one for one in query.expressions if fold(one.args["alias"]) != ranked])
     select.set("where", None)
+    values = {name: value.copy() for name, value in inner.values.items() if name != ranked}
     for one in conditions:
-        if one is not ranks[0]:
-            if not {*map(sql_of, one.find_all(exp.Column))} <= keys:
-                raise unsupported(f"{sql_of(one)} beside the number of the row", _RANKED)
-            add_where(select, one)
-    add_where(select, _where(own))
-    select.set("qualify", exp.Qualify(this=ranks[0]))
+        read = list(one.find_all(exp.Column))
+        if one is not asked[0] and all(ref.text("table") == alias and sql_of(values[ref.name]) in keys for ref in read):
+            for ref in read:
+                ref.replace(values[ref.name].copy())
+            add_where(query, one)
+        elif one is not asked[0]:
+            add_where(select, one.copy())
+    return replace(inner, query=query, values=values, columns=[name for name in inner.columns if name != ranked])
 
 
 def merge(select: exp.Select, found: Mapping[str, DerivedTable], relations: Mapping[str, RelationDefinition]) -> None:
-    """Write out the subqueries that FROM joins. Problem `unsupported-query`."""
+    """Write out the subqueries that FROM joins, all of them projections. Raises NotWritten."""
     keys = dict[str, exp.Column]()
     for table in tables_of(select):
         if (inner := found.get(alias := alias_of(table))) is not None:
-            relation = projected(alias, inner)
+            relation = tables_of(inner.select)[0].this
             own, others = {*map(alias_of, tables_of(inner.select))}, {*map(alias_of, tables_of(select))}
             for column, _ in _columns_of(inner):
                 if column.text("table") not in own:  # it is of a query around this one
@@ -147,22 +146,13 @@ def merge(select: exp.Select, found: Mapping[str, DerivedTable], relations: Mapp
     for table in tables_of(select):
         if (inner := found.get(alias := alias_of(table))) is not None:
             if (where := _where(inner.select)) is not None:
-                _put(select, table, alias, where)
+                _put(select, table, where)
             table.set("this", tables_of(inner.select)[0].this)
 
 
-def projected(alias: str, inner: DerivedTable) -> exp.Expr:
-    """Return the relation of a subquery that can be written out beside others. Problem `unsupported-query`."""
-    if not inner.values:
-        raise unsupported(f"{inner.query.key.upper()} beside other relations", _PROJECTED)
-    select, tables = inner.select, tables_of(inner.select)
-    words = _words(select)
-    if words or len(tables) > 1 or any(value.find(exp.Window) for value in inner.values.values()):
-        what = " and ".join(words) or ("a join" if len(tables) > 1 else "a window function")
-        instead = f"{_PROJECTED}: join its relations in the view itself"
-        raise unsupported(f"the subquery {alias}, with {what}, beside other relations", instead)
-    relation: exp.Expr = tables[0].this
-    return relation
+def is_projection(inner: DerivedTable) -> bool:
+    """Return whether a subquery shows columns and expressions of the rows of one relation."""
+    return bool(inner.values) and not _words(inner.select) and len(tables_of(inner.select)) == 1
 
 
 def _words(select: exp.Select) -> list[str]:
@@ -174,7 +164,7 @@ def _words(select: exp.Select) -> list[str]:
     return words
 
 
-def _put(select: exp.Select, table: exp.Expr, alias: str, where: exp.Expr) -> None:
+def _put(select: exp.Select, table: exp.Expr, where: exp.Expr) -> None:
     """Add the condition of a subquery where it holds of the rows that it is joined with: to ON of its own join, if it is an inner one, or
     may leave the subquery out; otherwise to WHERE, unless a later join may leave out what is before it. Then an inner join between the two
     takes it, or that join itself, if it is a RIGHT JOIN to the subquery alone."""
@@ -182,11 +172,8 @@ def _put(select: exp.Select, table: exp.Expr, alias: str, where: exp.Expr) -> No
     join = table.find_ancestor(exp.Join)
     join = join if join in joins else None
     later = joins[joins.index(join) + 1 :] if join is not None else joins
-    if join is not None and join.method == "ASOF":
-        raise unsupported(f"a condition in the subquery {alias}, of which ASOF JOIN takes the latest rows", "join the relation itself")
-    outside = unsupported(f"a condition in the subquery {alias}, which is outside of an outer join", "begin FROM with the rows that stay")
-    if join is not None and join.side == "FULL":
-        raise outside
+    if join is not None and (join.method == "ASOF" or join.side == "FULL"):  # the one chooses among the rows that remain
+        raise NotWritten
     is_inner = join is not None and not join.side and join.kind in ("", "INNER", "CROSS")
     if join is not None and (join.side == "LEFT" or join.kind in ("SEMI", "ANTI") or (is_inner and not is_comma(join))):
         add_condition(join, where)
@@ -202,7 +189,7 @@ def _put(select: exp.Select, table: exp.Expr, alias: str, where: exp.Expr) -> No
     elif join is None and later[0].side == "RIGHT":
         add_condition(later[0], where)
     else:
-        raise outside
+        raise NotWritten
 
 
 def intersection(tree: exp.Intersect) -> exp.Select:
@@ -378,7 +365,7 @@ def _rename(inner: DerivedTable, alias: str) -> None:
 
 def _require_free(alias: str, inside: Collection[str]) -> None:
     if alias in inside:
-        raise unsupported(f"the alias {alias} both in a subquery of FROM and in another query", "rename one of the two")
+        raise NotWritten
 
 
 def _replace(select: exp.Select, found: Mapping[str, DerivedTable], keys: Mapping[str, exp.Column]) -> None:
@@ -404,9 +391,9 @@ def _replace_in(clause: exp.Expr, found: Mapping[str, DerivedTable], keys: Mappi
         if alias not in found:
             continue
         if (value := found[alias].values.get(column.name)) is None:  # an interval of what it shows
-            raise unsupported(f"the interval {column.name} of a subquery that is written out", "name its ends")
+            raise NotWritten
         if isinstance(value, exp.Literal) and isinstance(clause, exp.Group | exp.Order | exp.Distinct):
-            raise unsupported(f"{column.name}, which is a constant, in {clause.key.upper()}", "leave it out")
+            raise NotWritten
         found[alias].count(value)
         for own in {one.text("table") for one in value.find_all(exp.Column)}:
             _require_free(own, inside)

@@ -142,11 +142,6 @@ REFUSED = [
     ("WITH w AS (SELECT nope(room) AS a FROM bookings) SELECT id FROM bookings", "the expression NOPE(bookings.room)", "nope(room)"),
     ("SELECT id, n FROM (SELECT id, row_number() OVER (ORDER BY id) AS n FROM bookings) x", "ROW_NUMBER in any other form", "id, n"),
     (
-        "SELECT id FROM (SELECT id, floor, row_number() OVER (ORDER BY id) AS n FROM bookings) x WHERE n < 3 AND floor = 1",
-        "beside the number",
-        "id FROM (SELECT id, floor",
-    ),
-    (
         "SELECT x.id FROM (SELECT id, room FROM bookings) x, (SELECT id FROM maintenance) x",
         "alias x is used twice",
         "id FROM maintenance) x",
@@ -155,6 +150,15 @@ REFUSED = [
 
 
 STORED = [
+    (
+        "SELECT id FROM (SELECT id, floor, row_number() OVER (ORDER BY id) AS n FROM bookings) x WHERE n < 3 AND floor = 1",
+        ["id"], "strict",
+    ),
+    (
+        "SELECT x.id FROM (SELECT id, room, row_number() OVER (PARTITION BY room ORDER BY floor) AS n FROM bookings) x "
+        f"{JOINED} WHERE x.n <= 2",
+        ["id"], "strict",
+    ),
     (f"SELECT x.n FROM (SELECT room, count(*) AS n FROM bookings GROUP BY room) x {JOINED}", ["room"], "strict"),
     (f"SELECT m.id FROM (SELECT b.room FROM bookings b JOIN shifts s ON s.room = b.room) x {JOINED}", ["b.id", "s.room", "s.nr"], "delay"),
     ("SELECT x.room FROM (SELECT room FROM bookings UNION SELECT room FROM maintenance) x", ["room"], "best-effort"),

@@ -18,20 +18,11 @@ GROUP BY r.k;
 -- the greatest: rows with the greatest value of all
 SELECT id, x FROM r WHERE x = (SELECT max(x) FROM r);
 
--- instead
-SELECT id, x FROM r WHERE x IS NOT NULL AND NOT EXISTS (SELECT 1 FROM r AS o WHERE o.x > r.x);
-
 -- the greatest of another: rows with the greatest value of another relation
 SELECT id, x FROM r WHERE x = (SELECT max(x) FROM s WHERE g = 'a');
 
--- instead
-SELECT r.id, r.x FROM r JOIN (SELECT max(x) AS most FROM s WHERE g = 'a') AS m ON m.most = r.x;
-
 -- above the mean: a correlated average
 SELECT id, x FROM r WHERE x > (SELECT avg(o.x) FROM r AS o WHERE o.k = r.k);
-
--- instead
-SELECT r.id, r.x FROM r JOIN r AS o ON o.k = r.k GROUP BY r.id, r.x HAVING r.x > avg(o.x);
 
 -- over a left join: a view over a LEFT JOIN, joined with its relation
 SELECT l.id, l.other, r.x, r.g FROM (SELECT r.id, s.id AS other FROM r LEFT JOIN s ON s.k = r.k) AS l JOIN r ON r.id = l.id;
@@ -44,9 +35,6 @@ SELECT r.id, count(s.id) AS n, sum(s.x) AS sum FROM r LEFT JOIN s ON s.k = r.k A
 
 -- scalar count
 SELECT r.id, (SELECT count(*) FROM s WHERE s.k = r.k) AS n FROM r;
-
--- instead
-SELECT r.id, coalesce(q.n, 0) AS n FROM r LEFT JOIN (SELECT k, count(*) AS n FROM s GROUP BY k) AS q ON q.k = r.k;
 
 -- no key: a join without a key in its output
 SELECT r.g, s.x FROM r JOIN s ON s.k = r.k;
@@ -81,9 +69,6 @@ SELECT id FROM w WHERE x NOT IN (SELECT x FROM s WHERE x IS NOT NULL AND g = 'b'
 -- in: IN a subquery of groups
 SELECT id FROM r WHERE k IN (SELECT k FROM s GROUP BY k HAVING count(*) > 2);
 
--- instead
-SELECT r.id FROM r WHERE EXISTS (SELECT 1 FROM (SELECT k FROM s GROUP BY k HAVING count(*) > 2) AS q WHERE q.k = r.k);
-
 -- ranks: ranks under ties
 SELECT id, rank() OVER (PARTITION BY k ORDER BY x DESC NULLS LAST) AS rank FROM r;
 
@@ -107,9 +92,6 @@ SELECT n, count(*) AS keys FROM (SELECT k, count(*) AS n FROM r GROUP BY k) AS q
 
 -- greatest group
 WITH q AS (SELECT k, count(*) AS n FROM r GROUP BY k) SELECT k, n FROM q WHERE n = (SELECT max(n) FROM q);
-
--- instead
-WITH q AS (SELECT k, count(*) AS n FROM r GROUP BY k) SELECT q.k, q.n FROM q JOIN (SELECT max(n) AS most FROM q) AS m ON m.most = q.n;
 
 -- share: each group beside the whole
 SELECT q.k, q.n, w.n AS total FROM (SELECT k, count(*) AS n FROM r GROUP BY k) AS q CROSS JOIN (SELECT count(*) AS n FROM r) AS w;

@@ -140,19 +140,6 @@ having sum(ps_supplycost * ps_availqty) > (
   where ps_suppkey = s_suppkey and s_nationkey = n_nationkey and n_name = 'GERMANY')
 order by value desc;
 
--- instead
-select g.ps_partkey, g.value
-from (
-  select ps_partkey, sum(ps_supplycost * ps_availqty) as value
-  from partsupp, supplier, nation
-  where ps_suppkey = s_suppkey and s_nationkey = n_nationkey and n_name = 'GERMANY'
-  group by ps_partkey) as g
-cross join (
-  select sum(ps_supplycost * ps_availqty) * 0.0001 as least
-  from partsupp, supplier, nation
-  where ps_suppkey = s_suppkey and s_nationkey = n_nationkey and n_name = 'GERMANY') as t
-where g.value > t.least;
-
 -- Q12: shipping modes and order priority
 select l_shipmode,
   sum(case when o_orderpriority = '1-URGENT' or o_orderpriority = '2-HIGH' then 1 else 0 end) as high_line_count,
@@ -189,16 +176,6 @@ from supplier, revenue
 where s_suppkey = supplier_no and total_revenue = (select max(total_revenue) from revenue)
 order by s_suppkey;
 
--- instead
-with revenue (supplier_no, total_revenue) as (
-  select l_suppkey, sum(l_extendedprice * (1 - l_discount))
-  from lineitem
-  where l_shipdate >= date '1996-01-01' and l_shipdate < date '1996-01-01' + interval '3' month
-  group by l_suppkey)
-select s_suppkey, s_name, s_address, s_phone, total_revenue
-from supplier, revenue, (select max(total_revenue) as most from revenue) as m
-where s_suppkey = supplier_no and total_revenue = most;
-
 -- Q16: parts/supplier relationship
 select p_brand, p_type, p_size, count(distinct ps_suppkey) as supplier_cnt
 from partsupp, part
@@ -213,11 +190,6 @@ select sum(l_extendedprice) / 7.0 as avg_yearly
 from lineitem, part
 where p_partkey = l_partkey and p_brand = 'Brand#23' and p_container = 'MED BOX'
   and l_quantity < (select 0.2 * avg(l_quantity) from lineitem where l_partkey = p_partkey);
-
--- instead
-select sum(l_extendedprice) / 7.0 as avg_yearly
-from lineitem, part, (select l_partkey as mean_of, 0.2 * avg(l_quantity) as mean from lineitem group by l_partkey) as m
-where p_partkey = l_partkey and p_brand = 'Brand#23' and p_container = 'MED BOX' and mean_of = p_partkey and l_quantity < mean;
 
 -- Q18: large volume customer
 select c_name, c_custkey, o_orderkey, o_orderdate, o_totalprice, sum(l_quantity)
@@ -314,14 +286,3 @@ from (
     and not exists (select * from orders where o_custkey = c_custkey)) as custsale
 group by cntrycode
 order by cntrycode;
-
--- instead
-select cntrycode, count(*) as numcust, sum(c_acctbal) as totacctbal
-from (
-  select c_custkey, substring(c_phone from 1 for 2) as cntrycode, c_acctbal, mean
-  from customer cross join (
-    select avg(c_acctbal) as mean from customer
-    where c_acctbal > 0.00 and substring(c_phone from 1 for 2) in ('13', '31', '23', '29', '30', '18', '17')) as m
-  where substring(c_phone from 1 for 2) in ('13', '31', '23', '29', '30', '18', '17')) as c
-where c_acctbal > mean and not exists (select * from orders where o_custkey = c_custkey)
-group by cntrycode;

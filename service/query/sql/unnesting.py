@@ -1,0 +1,250 @@
+"""Subqueries in expressions, and those in EXISTS and IN that are more than a join, as joins with stored queries.
+
+    a.x < (SELECT avg(b.x) FROM b WHERE b.k = a.k)     LEFT JOIN (SELECT b.k AS k0, avg(b.x) AS a0 FROM b GROUP BY b.k) AS s ON s.k0 = a.k …
+    a.x < (SELECT avg(b.x) FROM b)                     CROSS JOIN (SELECT avg(b.x) AS a0 FROM b) AS s …  and a.x < s.a0
+    EXISTS (SELECT 1 FROM b WHERE b.k = a.k AND EXISTS (…))
+                                        EXISTS (SELECT 1 FROM (SELECT b.k AS k0 FROM b WHERE EXISTS (…)) AS s WHERE s.k0 = a.k)
+
+A subquery that finds no row of a key has no row in the second table: its aggregates are null, and its counts 0. All columns have an alias
+(`composing`). Source: Kim, On Optimizing an SQL-like Nested Query (1982), with outer joins for what he counts wrongly.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator, Sequence
+from itertools import count
+
+from sqlglot import exp
+
+from service.errors import unsupported
+from service.query.latest import is_latest
+from service.query.sql.columns import own_columns
+from service.query.sql.merging import add_where, parts_of, queries_of
+from service.query.sql.names import Source, alias_of, column_of, identifier, sql_of, tables_of
+
+Storing = Callable[[exp.Query], str]
+_AGGREGATE = "write an aggregate, such as max(x), of all rows that its WHERE finds"
+_EQUAL = "in it, only equalities with columns of the query around it"
+
+
+def has_nested(tree: exp.Expr) -> bool:
+    """Return whether some subquery of a query has to be unnested."""
+    return any(
+        _is_scalar(node) or (isinstance(node, exp.Select) and _is_inside(node) and is_nested(node)) or _has_set_inside(node)
+        for node in tree.find_all(exp.Query)
+    )
+
+
+def is_nested(query: exp.Expr) -> bool:
+    """Return whether a query in EXISTS or IN is more than a join with conditions."""
+    if not isinstance(query, exp.Select):
+        return True
+    is_outer = any(join.side or join.method for join in query.args.get("joins") or ())
+    is_chosen = is_latest(query) or bool(query.args.get("group") or query.args.get("having"))
+    return is_outer or is_chosen or _aggregates(query.expressions) != [] or any(True for _ in queries_of(query))
+
+
+def unnest(select: exp.Select, store: Storing, taken: Collection[str], source: Source) -> None:
+    """Write joins in place of the subqueries of a SELECT that need it, in place. taken: aliases that are used elsewhere. Notes problems
+    `unsupported-query`."""
+    names = _unused({*taken, *map(alias_of, tables_of(select))})
+    is_grouped = select.args.get("group") or select.args.get("having") or _aggregates(select.expressions)
+    if is_grouped and any(map(_is_scalar, _queries_over_groups(select))):
+        _wrap(select, store, next(names))
+    for query in list(queries_of(select)):
+        with source.noting(query):
+            if _is_scalar(query):
+                _join(select, query, store, next(names))
+            elif is_nested(query.unnest()):
+                query.unnest().replace(_apart(query.unnest(), store, next(names), isinstance(query.parent, exp.In)))
+
+
+_ELSEWHERE = (exp.From, exp.Join, exp.Tuple, exp.In, exp.Exists, exp.SetOperation, exp.Subquery, exp.CTE, exp.With)
+
+
+def _is_scalar(node: exp.Expr) -> bool:
+    return isinstance(node, exp.Subquery) and node.parent is not None and not isinstance(node.parent, _ELSEWHERE)
+
+
+def _is_inside(node: exp.Expr) -> bool:
+    parent = node.parent.parent if isinstance(node.parent, exp.Subquery) else node.parent
+    return isinstance(parent, exp.Exists | exp.In)
+
+
+def _has_set_inside(node: exp.Expr) -> bool:
+    return isinstance(node, exp.SetOperation) and _is_inside(node)
+
+
+def _unused(taken: Collection[str]) -> Iterator[str]:
+    return (name for number in count(1) if (name := f"subquery_{number}") not in taken)
+
+
+def _aggregates(expressions: Sequence[exp.Expr]) -> list[exp.Expr]:
+    """Return the aggregates in expressions, with their FILTER; not those of subqueries."""
+    found = list[exp.Expr]()
+    for expression in expressions:
+        for node in expression.walk(prune=lambda one: isinstance(one, exp.Query | exp.AggFunc | exp.Filter)):
+            if isinstance(node, exp.AggFunc | exp.Filter) and not isinstance(node.parent, exp.Window):
+                found.append(node)
+    return found
+
+
+def _conjuncts(condition: exp.Expr | None) -> list[exp.Expr]:
+    if condition is None:
+        return []
+    node = condition.unnest()
+    return [part for one in node.flatten() for part in _conjuncts(one)] if isinstance(node, exp.And) else [node]
+
+
+def _split(select: exp.Select) -> list[exp.Expr]:
+    """Leave the conditions on own aliases alone in WHERE; return the others. Problem `unsupported-query` if something else reads what is
+    outside."""
+    own, where = {*map(alias_of, tables_of(select))}, select.args.get("where")
+    conditions = _conjuncts(None if where is None else where.this)
+    others = [one for one in conditions if not {column.text("table") for column in own_columns(one)} <= own]
+    select.set("where", None)
+    for one in conditions:
+        if not any(one is other for other in others):
+            add_where(select, one.copy())
+    for node in (column for part in parts_of(select) for column in own_columns(part)):
+        if node.text("table") not in own:
+            raise unsupported(f"{sql_of(node)} of another query in a subquery", _EQUAL)
+    return others
+
+
+def _keys(select: exp.Select, others: Sequence[exp.Expr]) -> list[tuple[exp.Expr, exp.Expr]]:
+    """Return pairs of an expression over own aliases, and one over those of the query around, that are equal."""
+    own, pairs = {*map(alias_of, tables_of(select))}, list[tuple[exp.Expr, exp.Expr]]()
+    for one in others:
+        sides = [one.this, one.expression] if isinstance(one, exp.EQ) else []
+        inside = [side for side in sides if (of := {column.text("table") for column in own_columns(side)}) and of <= own]
+        outside = [side for side in sides if own.isdisjoint(column.text("table") for column in own_columns(side))]
+        if len(inside) != 1 or len(outside) != 1:
+            raise unsupported(f"{sql_of(one)} in a subquery", _EQUAL)
+        pairs.append((inside[0], outside[0]))
+    return pairs
+
+
+def _named(value: exp.Expr, name: str) -> exp.Alias:
+    return exp.Alias(this=value.copy(), alias=identifier(name))
+
+
+def _table(name: str, alias: str) -> exp.Table:
+    return exp.Table(this=identifier(name), alias=exp.TableAlias(this=identifier(alias)))
+
+
+def _join(select: exp.Select, query: exp.Expr, store: Storing, alias: str) -> None:
+    """Write a join, and its columns in place of a subquery in an expression."""
+    inner = query.unnest().copy()
+    refused = [name for name in ("group", "having", "distinct", "limit", "qualify") if inner.args.get(name)]
+    if not isinstance(inner, exp.Select) or refused or len(inner.expressions) != 1 or not _aggregates(inner.expressions):
+        raise unsupported(f"{sql_of(query)} in an expression", _AGGREGATE)
+    value = inner.expressions[0].unalias().copy()
+    keys = _keys(inner, _split(inner))
+    whole = exp.Paren(this=value)
+    aggregates = _aggregates([whole])
+    outputs = [_named(own, f"k{number}") for number, (own, _) in enumerate(keys)]
+    inner.set("expressions", [*outputs, *(_named(one, f"a{number}") for number, one in enumerate(aggregates))])
+    inner.set("order", None)
+    if keys:
+        inner.set("group", exp.Group(expressions=[own.copy() for own, _ in keys]))
+    for number, one in enumerate(aggregates):
+        column: exp.Expr = column_of(alias, f"a{number}")
+        if keys and isinstance(one.find(exp.AggFunc), exp.Count):
+            column = exp.Coalesce(this=column, expressions=[exp.Literal.number(0)])
+        one.replace(column)
+    table = _table(store(inner), alias)
+    join = exp.Join(this=table, kind="CROSS")
+    if keys:
+        equal = [exp.EQ(this=column_of(alias, f"k{number}"), expression=outer.copy()) for number, (_, outer) in enumerate(keys)]
+        join = exp.Join(this=table, side=None if _rejects_null(select, query, whole) else "LEFT", on=exp.and_(*equal, copy=False))
+    query.replace(whole)
+    select.append("joins", join)
+
+
+def _rejects_null(select: exp.Select, query: exp.Expr, value: exp.Expr) -> bool:
+    """Return whether WHERE excludes the rows for which a subquery, of this value, finds nothing."""
+    node, where = query, select.args.get("where")
+    while isinstance(node.parent, exp.Paren | exp.Neg | exp.Add | exp.Sub | exp.Mul | exp.Div):
+        node = node.parent
+    is_compared = isinstance(node.parent, exp.EQ | exp.NEQ | exp.GT | exp.GTE | exp.LT | exp.LTE)
+    conditions = _conjuncts(None if where is None else where.this)
+    return is_compared and any(one is node.parent for one in conditions) and value.find(exp.Coalesce, exp.Case, exp.Func) is None
+
+
+def _apart(query: exp.Expr, store: Storing, alias: str, is_in: bool) -> exp.Select:
+    """Return a SELECT from a stored query, for EXISTS or IN."""
+    if not isinstance(query, exp.Select):
+        for one in query.find_all(exp.Select):
+            if _split(one.copy()):
+                raise unsupported("a UNION or EXCEPT that reads columns of the query around it", "write EXISTS, once for each part")
+        outputs = [one.alias_or_name for one in _first(query).expressions]
+        assert isinstance(query, exp.Query)
+        return exp.Select(expressions=[column_of(alias, name) for name in outputs], from_=exp.From(this=_table(store(query), alias)))
+    inner = query.copy()
+    others = _split(inner)
+    is_grouped = bool(_aggregates(inner.expressions) or inner.args.get("group") or inner.args.get("having"))
+    is_never_null = not is_in or inner.expressions[0].find(exp.Count, exp.Coalesce, exp.Case) is not None
+    if is_grouped and not inner.args.get("group") and is_never_null and (others or not is_in):
+        instead = "such an aggregate returns a row even if no row matches: write SELECT 1 to test whether one does, or GROUP BY"
+        raise unsupported(f"{sql_of(inner.expressions[0].unalias())} in EXISTS or IN, without GROUP BY", instead)
+    if is_latest(inner) and others:
+        raise unsupported(f"{sql_of(others[0])} beside DISTINCT ON, QUALIFY or LIMIT in a subquery", "define a view of the rows chosen")
+    shown = [one.unalias() for one in inner.expressions] if is_in else []
+    own = {*map(alias_of, tables_of(inner))}
+    read = [key for key, _ in _keys(inner, others)] if is_grouped else [
+        column for one in others for column in own_columns(one) if column.text("table") in own
+    ]
+    read = list({sql_of(one): one for one in read}.values())
+    names = {sql_of(one): f"k{number}" for number, one in enumerate(read)}
+    outputs = [*(_named(one, f"c{number}") for number, one in enumerate(shown)), *(_named(one, names[sql_of(one)]) for one in read)]
+    inner.set("expressions", outputs or [_named(exp.Count(this=exp.Star()) if is_grouped else exp.Literal.number(1), "c0")])
+    if not is_latest(inner):
+        inner.set("order", None)
+    if is_grouped and read:
+        group = inner.args.get("group")
+        inner.set("group", exp.Group(expressions=[*(group.expressions if group else ()), *(one.copy() for one in read)]))
+    made = exp.Select(
+        expressions=[column_of(alias, f"c{number}") for number in range(len(shown))] or [exp.Literal.number(1)],
+        from_=exp.From(this=_table(store(inner), alias)),
+    )
+    for condition in others:
+        changed = exp.Paren(this=condition.copy())
+        for node in list(changed.walk(prune=lambda node: sql_of(node) in names)):
+            if (name := names.get(sql_of(node))) is not None:
+                node.replace(column_of(alias, name))
+        add_where(made, changed.this)
+    return made
+
+
+def _queries_over_groups(select: exp.Select) -> Iterator[exp.Expr]:
+    for clause in (*select.expressions, *filter(None, (select.args.get("having"),))):
+        yield from clause.find_all(exp.Query)
+
+
+def _wrap(select: exp.Select, store: Storing, alias: str) -> None:
+    """Store the groups of a SELECT, so that what its subqueries are compared with is a row of one relation."""
+    having, group = select.args.get("having"), select.args.get("group")
+    conditions = _conjuncts(None if having is None else having.this)
+    later = [one for one in conditions if one.find(exp.Query)]
+    keys, over = list(group.expressions) if group else [], [*(one.this for one in select.expressions), *later]
+    read = {sql_of(one): one.copy() for one in (*keys, *_aggregates(over))}
+    names = {text: f"c{number}" for number, text in enumerate(read)}
+    inner = select.copy()
+    inner.set("expressions", [_named(one, names[text]) for text, one in read.items()])
+    left = [one.copy() for one in conditions if not one.find(exp.Query)]
+    inner.set("having", exp.Having(this=exp.and_(*left, copy=False)) if left else None)
+    inner.set("order", None)
+    for one in over:
+        for node in list(one.walk(prune=lambda node: isinstance(node, exp.Query) or sql_of(node) in names)):
+            if (name := names.get(sql_of(node))) is not None:
+                node.replace(column_of(alias, name))
+    for name in ("group", "having", "joins", "where", "order"):
+        select.set(name, None)
+    select.set("from_", exp.From(this=_table(store(inner), alias)))
+    for one in later:
+        add_where(select, one)
+
+
+def _first(query: exp.Expr) -> exp.Select:
+    return query if isinstance(query, exp.Select) else _first(query.this)
