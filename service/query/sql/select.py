@@ -22,14 +22,14 @@ from service.query.scope import Scope, check_relation
 from service.query.set_operations import Expression, Operation, SetOperation, drafts_of
 from service.query.sql.columns import check_names, is_star, merged, read_star
 from service.query.sql.complaints import Noted, is_refused
-from service.query.sql.composing import Catalogue, composed, is_composed
+from service.query.sql.composition.composing import Catalogue, composed, is_composed
+from service.query.sql.composition.parentheses import without_parentheses
 from service.query.sql.conditions import Conditions, ReadSubquery
 from service.query.sql.dialect import Dialect
 from service.query.sql.filters import note_within, operands
 from service.query.sql.groups import is_grouped, read_groups
 from service.query.sql.names import JoinedRelation, Names, Shown, Source, Sources, Text, bad_query, fold, is_comma, is_public
 from service.query.sql.output_names import given_name, name_of, told_apart
-from service.query.sql.parentheses import without_parentheses
 from service.query.sql.terms import read_term
 from service.query.sql.text import check_operators, parse
 from service.query.subqueries import assemble_view

@@ -17,8 +17,7 @@ from service.query.conditions import ColumnRef
 from service.query.latest import is_latest, join_neighbours, neighbours_of
 from service.query.model import STRETCHES
 from service.query.sql.columns import check_names, clauses_of, is_star, merged, own_columns, read_star
-from service.query.sql.groups import is_grouped
-from service.query.sql.merging import (
+from service.query.sql.composition.merging import (
     DerivedTable,
     NotWritten,
     Values,
@@ -33,10 +32,11 @@ from service.query.sql.merging import (
     queries_of,
     without_places,
 )
+from service.query.sql.composition.parentheses import without_parentheses
+from service.query.sql.composition.unnesting import has_nested, unnest
+from service.query.sql.groups import is_grouped
 from service.query.sql.names import Names, Source, Sources, alias_of, column_of, fold, identifier, is_public, sql_of, tables_of
 from service.query.sql.output_names import name_of, told_apart
-from service.query.sql.parentheses import without_parentheses
-from service.query.sql.unnesting import has_nested, unnest
 
 _MOST_NODES = 50_000  # that may be copied
 _MOST_SUBQUERIES = 64

@@ -19,7 +19,7 @@ from sqlglot import exp
 from service.errors import unsupported
 from service.query.latest import is_latest
 from service.query.sql.columns import own_columns
-from service.query.sql.merging import add_where, parts_of, queries_of
+from service.query.sql.composition.merging import add_where, parts_of, queries_of
 from service.query.sql.names import Source, alias_of, column_of, identifier, sql_of, tables_of
 
 Storing = Callable[[exp.Query], str]

@@ -6,7 +6,7 @@ from __future__ import annotations
 from sqlglot import exp
 
 from service.errors import unsupported
-from service.query.sql.merging import add_condition
+from service.query.sql.composition.merging import add_condition
 from service.query.sql.names import Source, is_comma
 
 
