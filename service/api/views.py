@@ -72,9 +72,8 @@ def view_json(engine: Instance, view: LiveView, version: Version, token: AccessT
 
 def _stored_json(view: View, rows: float | None, size: float | None) -> dict[str, Any]:
     plan = view.plan
-    whole = [None if one is None else round(one) for one in (rows, size)]
     shown = {"query": view.definition["sql"], "class": plan.cls, "algorithm": plan.algorithm, "guarantee": plan.guarantee}
-    return shown | {"rows": whole[0], "bytes": whole[1]}
+    return shown | {"rows": rows and round(rows), "bytes": size and round(size)}
 
 
 def _one_json(engine: Instance, view: LiveView, token: AccessToken) -> Steps[dict[str, Any]]:

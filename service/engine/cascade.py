@@ -9,7 +9,7 @@ which there is none fails alone, with those that read it.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from heapq import heapify, heappop, heappush
+from heapq import heappop, heappush
 
 from service.tables.backlog import Recorder
 from service.tables.changes import Run, Runs, by_version
@@ -51,7 +51,6 @@ class Cascade:
                     readers[view] = None
 
         add(view for view in concerned if not runs.keys().isdisjoint(view.relations))
-        heapify(waiting)
         while waiting:
             stored = self._stored[heappop(waiting)]
             if (delta := self._follow(stored, version, changed)) is not None and (run := self._store(stored, delta)) is not None:

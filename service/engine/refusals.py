@@ -13,7 +13,6 @@ from service.tables.resolution import Resolution
 
 log = logging.getLogger("livejoin.engine")
 
-KEY_EXISTS = "key-exists"
 OWN = "livejoin."  # prefix of the names of the service's own sources
 
 
@@ -99,7 +98,7 @@ def bad_rows(batch: Batch, resolved: Sequence[Resolution]) -> tuple[list[RowErro
         if len(one.bad):
             count += len(one.bad)
             column = one.relation.key[0] if len(one.relation.key) == 1 else None
-            errors = errors + [RowError(index, column, KEY_EXISTS) for index in one.bad[:MAX_ERRORS].tolist()]
+            errors = errors + [RowError(index, column, "key-exists") for index in one.bad[:MAX_ERRORS].tolist()]
     if count:
         errors = sorted(errors, key=lambda error: error.index)[:MAX_ERRORS]
         if batch.on_error == "reject":

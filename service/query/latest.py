@@ -51,9 +51,6 @@ def read_latest(select: exp.Select, names: Names) -> Latest:
     if len(given) > 1:
         raise unsupported(" with ".join(given), "write one of them")
     ((words, part),) = given.items()
-    if is_grouped(select):
-        instead = "define a view of the groups" + (", and read its first rows with ?order=column desc&limit=n" if words == "LIMIT" else "")
-        raise unsupported(f"{words} with GROUP BY or aggregates", instead)
     values = _Values(select, names)
     if words == "QUALIFY":
         return _of_qualify(part.this, values)

@@ -46,7 +46,9 @@ def shares_of(inputs: Sequence[Input], spans: Sequence[tuple[Span, Span]], versi
 
 def rows_of(query: Query, relations: Mapping[str, RelationDefinition], estimates: Estimates | None) -> float | None:
     """Estimate the rows of a view: an inner join, perhaps grouped by its columns, of independent conditions. None: unknown."""
-    if estimates is None or query.subqueries or query.branches or query.united or query.stretches or query.latest or query.as_of:
+    is_computed = any(ref.is_computed for pair in query.equal for ref in pair)
+    others = query.subqueries or query.branches or query.united or query.stretches or query.latest or query.as_of
+    if estimates is None or is_computed or others:
         return None
     positions = {alias: position for position, (alias, _) in enumerate(query.aliases)}
 
@@ -55,8 +57,6 @@ def rows_of(query: Query, relations: Mapping[str, RelationDefinition], estimates
         return estimates.rows(position) / max(1.0, estimates.of_key(position, (ref.column,)))
 
     rows = prod(estimates.rows(position) for position in positions.values())
-    if any(ref.is_computed for pair in query.equal for ref in pair):
-        return None
     for left, right in query.equal:
         rows /= max(1.0, distinct(left), distinct(right))
     for meet in meets_of(query, query.defined(relations)):

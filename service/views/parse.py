@@ -138,8 +138,7 @@ def parse_view(
         raise bad('the option "groups" limits the groups of a view, and this view has no groups: omit it')
     named = {one: relations[one] for one in query.named}
     stated, kept_for, planned = _planned(query, storing.relations, None if storing.queries else counted)
-    if storing.queries:
-        planned = layered(query, planned, {one: stored.view.plan for one, stored in storing.queries.items()})
+    planned = layered(query, planned, {one: stored.view.plan for one, stored in storing.queries.items()})
     notes = [] if storing.queries else [f"{other} is a view: its definition is written out" for other in reads]
     notes += [ORDERED] if read.draft.ordered else []
     planned = replace(planned, notes=(*planned.notes, *notes))
@@ -169,8 +168,7 @@ class _Storing:
         stated, kept, planned = _planned(made, self.relations, None)
         planned = layered(made, planned, {one: stored.view.plan for one, stored in self.queries.items()})
         named = {one: self.relations[one] for one in made.named}
-        under = {one: stored for one, stored in self.queries.items() if one in {name for _, name in kept.whole.aliases}}
-        view = View(name, {"sql": query.sql(Dialect)}, stated, kept, planned, named, {}, under)
+        view = View(name, {"sql": query.sql(Dialect)}, stated, kept, planned, named, {}, dict(self.queries))
         self.shown[name] = stored_definition(kept, self.relations, intervals)
         self.queries[name] = StoredQuery(view, self.shown[name])
         return name

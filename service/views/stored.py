@@ -29,6 +29,7 @@ from service.views.shown import IS_NULL
 from service.views.stored_definition import part_name
 
 _IDS = count(1 << 30)  # never those of relations
+_MOST = 10_000_000  # rows
 _CHUNK = 1 << 14  # rows to store at once
 _NOTHING = {pa.utf8(): "", pa.binary(): b"", pa.bool_(): False}
 
@@ -62,7 +63,7 @@ class StoredView(LiveView):
             found = cursor.fill(_CHUNK)
             if len(found[0]):
                 rows = RowBlock(self._rows(found))
-                self.relation.table.require(rows)
+                self._require(rows)
                 self.relation.table.insert(version, rows)
 
     def store(self, delta: Delta) -> list[tuple[int, Run]]:
@@ -81,7 +82,7 @@ class StoredView(LiveView):
             assert lost.min() >= 0, "a row that is not there was deleted"
         if deletes < rows.num_rows:
             inserts = RowBlock(rows.slice(deletes))
-            table.require(inserts)
+            self._require(inserts)
             given = table.given(inserts)
             previous = table.find_given(given)
         replaced = previous[previous >= 0]
@@ -92,6 +93,12 @@ class StoredView(LiveView):
         if given is not None:
             slots = table.enter(version, given)
         return batch_run(previous, lost, slots)
+
+    def _require(self, rows: RowBlock) -> None:
+        self.relation.table.require(rows)
+        if self.relation.table.rows + rows.num_rows > _MOST:
+            said = f"it has more than {_MOST:,} rows, which are too many to be stored: filter it, or join its relations in the view itself"
+            raise Problem("view-failed", f"{self.title}: {said}")
 
     def _rows(self, slots: Combination) -> pa.RecordBatch:
         """Return rows as the table has them."""

@@ -30,7 +30,7 @@ def stored_definition(query: Query, definitions: Definitions, intervals: Mapping
     keys, rows = shown.with_keys(_no_rows(query, len(inputs)))
     kinds = _kinds(query, {alias: definitions[one] for alias, one in query.aliases}, rows.schema)
     columns = [_column(field.name, kind, field.nullable) for field, kind in zip(rows.schema, kinds, strict=True)]
-    key, parts = list[str](), _parts(query, inputs, shown, kinds)
+    key, parts = list[str](), _parts(query, inputs, shown, kinds, keys.schema)
     for (kind, may_be_null), name in zip(parts, map(part_name, keys.schema.names), strict=True):
         if not may_be_null and (same := _same_output(query, name)) is not None:
             key.append(same)
@@ -87,9 +87,11 @@ def _kinds(query: Query, by_alias: Definitions, shown: pa.Schema) -> list[str]:
     return kinds
 
 
-def _parts(query: Query, inputs: Sequence[Input], shown: ShownColumns, kinds: Sequence[str]) -> list[tuple[str, bool]]:
+def _parts(
+    query: Query, inputs: Sequence[Input], shown: ShownColumns, kinds: Sequence[str], keys: pa.Schema
+) -> list[tuple[str, bool]]:  # fmt: skip
     """Return the kind of each part of the identity, and whether it may be null."""
-    start = [] if query.stretches is None else [(_kind_of_start(query, inputs), True)]
+    start = [] if query.stretches is None else [(kind_of_sent(keys.types[-1]), True)]
     if query.groups is not None:
         assert isinstance(shown, GroupTable | KeyStretches)
         groups = [(kind, null) for _, kind, null in shown.columns.fields]
@@ -99,13 +101,6 @@ def _parts(query: Query, inputs: Sequence[Input], shown: ShownColumns, kinds: Se
     columns = [(input, input.relation.definition.column(name)) for input in inputs for name in input.relation.key]
     is_part = [(input, one) for input, one in columns if not one.name.endswith(IS_NULL) or input.alias in query.optional]
     return [(one.kind, input.alias in query.optional or f"{one.name}{IS_NULL}" in input.relation.key) for input, one in is_part] + start
-
-
-def _kind_of_start(query: Query, inputs: Sequence[Input]) -> str:
-    assert query.stretches is not None
-    of = query.stretches.of
-    (definition,) = {input.alias: input.relation.definition for input in inputs if input.alias == of.alias}.values()
-    return definition.column(definition.intervals[of.interval].start_column).kind
 
 
 def _same_output(query: Query, part: str) -> str | None:

@@ -34,6 +34,7 @@ SUBJECTS = (
     "structure_counted",
     "service_groups",
     "service_expressions",
+    "service_stored",
     "service_tpc",
     "service_requests",
     "service_query",

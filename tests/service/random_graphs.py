@@ -59,6 +59,7 @@ class Graph:
         forms = (
             self._filtered, self._joined, self._joined, self._grouped, self._grouped, self._distinct, self._outer, self._united,
             self._existing, self._latest, self._grouped_join, self._nested, self._scalar, self._inside,
+            self._three, self._first,
         )  # fmt: skip
         columns, text = rng.choice(forms)()
         return text, _node_of(name, columns)
@@ -106,7 +107,8 @@ class Graph:
         node = self._node()
         aggregates = ["count(*) AS n", f"sum(x.{self.random.choice(node.numbers)}) AS t", f"max(x.{self.random.choice(node.numbers)}) AS z"]
         some = self.random.sample(aggregates, self.random.randrange(1, 4))
-        keys = self.random.sample((*node.numbers, *node.texts), self.random.choice((0, 1, 1, 1, 2)))
+        columns_of = (*node.numbers, *node.texts)
+        keys = self.random.sample(columns_of, min(len(columns_of), self.random.choice((0, 1, 1, 1, 2))))
         columns = {f"k{one}": one in node.texts for one in keys} | {one.split()[-1]: False for one in some}
         selected = ", ".join([*(f"x.{one} AS k{one}" for one in keys), *some])
         by = f" GROUP BY {', '.join(f'x.{one}' for one in keys)}" if keys else ""
@@ -188,6 +190,27 @@ class Graph:
             )
         )
         return columns, f"SELECT {', '.join(selected)} FROM {x.name} x WHERE {condition}"
+
+
+    def _three(self) -> tuple[dict[str, bool], str]:
+        x, y, z, rng = self._node(), self._node(), self._node(), self.random
+        (columns, selected), (more, others) = self._columns(x, "x"), self._columns(y, "y", "y")
+        on = f"z.{rng.choice(z.numbers)} = y.{rng.choice(y.numbers)}"
+        both = f"{on} AND z.{rng.choice(z.numbers)} = x.{rng.choice(x.numbers)}"
+        text = f"SELECT {', '.join([*selected, *others])} FROM {x.name} x "
+        if rng.random() < 0.3:
+            where = f"WHERE {self._condition(x, 'x')} AND EXISTS (SELECT 1 FROM {z.name} z WHERE {both})"
+            return columns | more, f"{text}JOIN {y.name} y ON {self._on(x, y)} {where}"
+        kinds = rng.choice((("FULL", "FULL"), ("FULL", ""), ("", "FULL"), ("LEFT", "RIGHT"), ("", "LEFT"), ("LEFT", "LEFT")))
+        last = both if kinds[1] == "LEFT" else on
+        return columns | more, f"{text}{kinds[0]} JOIN {y.name} y ON {self._on(x, y)} {kinds[1]} JOIN {z.name} z ON {last}"
+
+    def _first(self) -> tuple[dict[str, bool], str]:
+        x, y, rng = self._node(), self._node(), self.random
+        key = rng.choice(x.numbers)
+        groups = f"SELECT x.{key} AS k, count(*) AS n FROM {x.name} x JOIN {y.name} y ON {self._on(x, y)} GROUP BY x.{key}"
+        chosen = rng.choice(("ORDER BY k DESC NULLS LAST LIMIT 3", f"QUALIFY row_number() OVER (ORDER BY x.{key} NULLS FIRST) <= 2"))
+        return {"k": False, "n": False}, f"{groups} {chosen}"
 
 
 class Rows:

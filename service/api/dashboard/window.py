@@ -72,7 +72,7 @@ async def view_window(request: ServiceRequest, name: ViewName, query: Annotated[
     context = request.context
     view = request.view(name)
     token = request.token
-    for relation in sorted(view.relations):  # ends and keys belong to the relations, whether the view shows them or not
+    for relation in sorted(view.view.relations):  # ends and keys belong to the relations, whether the view shows them or not
         require_relation(token, relation, "read")
     if not dimensions_of(view):
         raise bad_parameter("overlaps", f"the view {view.name} does not join on intervals, so it has no windows; its rows are at …/rows")

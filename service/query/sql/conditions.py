@@ -181,8 +181,7 @@ class Conditions:
     def _read(self, query: exp.Expr, words: str) -> Draft:
         """Return the SELECT in EXISTS (…), NOT EXISTS (…) or IN (…)."""
         if self._read_subquery is None:
-            instead = f"define a view with a single level of {words}" if words == self._within else "write it in WHERE"
-            raise unsupported(f"{words} within {self._within}", instead)
+            raise unsupported(f"{words} within {self._within}", "write it in WHERE")
         return self._read_subquery(query, words, self._names.scope)
 
     def _overlaps(self, node: exp.Expr, negated: bool) -> None:
@@ -323,7 +322,8 @@ class Conditions:
         if (sums := read_sums(op, left, right, self._names)) is not None:
             self._draft.inequalities += sums
             return None
-        if any(len(self._aliases(one)) > 1 for one in (left, right)) or self._is_wide(op, left, right):
+        is_joined = self._draft.equal or self._draft.overlaps or self._draft.inequalities or self._draft.cross
+        if any(len(self._aliases(one)) > 1 for one in (left, right)) or (is_joined and self._is_wide(op, left, right)):
             return self._add_across(WRITTEN[op](this=left.copy(), expression=right.copy()), False, aliases)
         if end_of(left, self._names) is None and end_of(right, self._names) is None:
             return self._between_aliases(op, left, right, f"{sql_of(left)} {op} {sql_of(right)}")
@@ -338,13 +338,11 @@ class Conditions:
 
     def _is_wide(self, op: str, left: exp.Expr, right: exp.Expr) -> bool:
         """Return whether decimals are compared that may have more digits than columns have."""
-        try:
-            terms = [read_term(left, self._names), read_term(right, self._names)]
-        except Problem:
-            return False
+        digits = list[tuple[int, int] | None]()
         with suppress(Problem):
-            terms += common(op, *terms)
-        digits = [digits_of(one.kind) for one in terms]
+            terms = [read_term(left, self._names), read_term(right, self._names)]
+            digits += [digits_of(one.kind) for one in terms]
+            digits += [digits_of(one.kind) for one in common(op, *terms)]
         return any(one is not None and one[0] > MOST_DIGITS for one in digits)
 
     def _between_aliases(self, op: str, left: exp.Expr, right: exp.Expr, words: str) -> None:

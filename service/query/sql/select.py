@@ -222,7 +222,10 @@ def _read_select(select: exp.Select, reading: _Reading, outer: Scope | None = No
     _refuse_clauses(select, source, words)
     for part in select.expressions:
         with source.noting(part):
-            _refuse_expression(part, source, words)
+            for node in part.find_all(exp.Window):
+                instead = "one change can change the values of many rows: compute it when you read them; for the first rows of each key, "
+                instead += "write QUALIFY ROW_NUMBER() OVER (PARTITION BY … ORDER BY …) <= n"
+                raise source.placed(unsupported(f"{node.this.sql(Dialect)} OVER (…)", instead), node)
     if not select.args.get("from_"):
         raise unsupported("a SELECT without FROM", "a view reads relations, write FROM …")
     if not sources or is_refused(select.args["from_"]) or any(map(is_refused, _tables(select))):
@@ -394,24 +397,6 @@ def _refuse_table(table: exp.Expr) -> None:
             raise unsupported(f"the schema of {table.sql(Dialect)}", f"all relations are in the schema public: write {table.name}")
         if value and (name not in ("this", "alias", "db") or (name == "alias" and value.args.get("columns"))):
             raise unsupported(f"{table.sql(Dialect)} in FROM", f"write {table.name} alone, or with an alias")
-
-
-def _refuse_expression(part: exp.Expr, source: Source, words: str) -> None:
-    for node in part.walk():
-        problem = None
-        if isinstance(node, exp.Window):
-            instead = "one change can change the values of many rows: compute it when you read them; for the first rows of each key, write "
-            instead += "QUALIFY ROW_NUMBER() OVER (PARTITION BY … ORDER BY …) <= n"
-            problem = unsupported(f"{node.this.sql(Dialect)} OVER (…)", instead)
-        elif isinstance(node, exp.Query):
-            problem = unsupported("a subquery in SELECT", "put its relation into FROM")
-        if problem is not None:
-            raise source.placed(problem, node)
-    if words and (aggregate := part.find(exp.AggFunc)) is not None:
-        instead = "an aggregate returns a row even if no row matches; to test whether one does, write SELECT 1"
-        if words == "IN":
-            instead = "IN compares with columns of single rows: define another view of the groups, with GROUP BY, and look them up there"
-        raise unsupported(f"{aggregate.sql(Dialect)} in {words}", instead)
 
 
 def _read_output(expression: exp.Expr, names: Names) -> list[Output]:

@@ -12,14 +12,17 @@ from typing import Any
 import pytest
 
 from livejoin.wire.batch import Batch
+from service.engine import truncates
 from service.engine.state import Receipt
 from service.errors import Problem
 from service.instance import Instance
+from service.views import stored
 from tests.service.engine.test_replays import Gate, Restarted
 from tests.service.random_graphs import RELATIONS, Graph, Rows
-from tests.service.running import check, keep_house, opened, parts
+from tests.service.running import batch, check, keep_house, of_ops, opened, parts, rows_of, running
 from tests.service.twin import values
-from tests.service.views.test_random_sql import Added, rows_of
+from tests.service.views.test_random_sql import Added
+from tests.service.views.test_random_sql import rows_of as all_rows_of
 
 REFUSED = ("unsupported-query", "infeasible-view", "bad-query")
 
@@ -44,7 +47,7 @@ def compare(engine: Instance, graph: Graph, rows: Rows, added: dict[str, Added])
     for name, text in graph.texts.items():
         view = engine.views[name]
         assert view.state == "live", (text, view.problem)
-        ours = [values(row) for row in rows_of(engine, name)]
+        ours = [values(row) for row in all_rows_of(engine, name)]
         theirs = [values(dict(enumerate(row))) for row in other.execute(f"SELECT * FROM {name}").fetchall()]
         assert Counter(ours) == Counter(theirs), text
         if name in added:
@@ -61,8 +64,8 @@ def submit(engine: Instance, batches: list[Batch]) -> None:
         answers.append(answer)
         all_there.release()
 
-    for batch in batches:
-        engine.submit(batch, answered)
+    for one in batches:
+        engine.submit(one, answered)
     for _ in batches:
         assert all_there.acquire(timeout=60)
     assert all(isinstance(answer, Receipt) for answer in answers), answers
@@ -86,6 +89,24 @@ def check_tables(engine: Instance) -> None:
     engine.at_rest(look)
 
 
+def test_too_many_rows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The view that reads them fails, and only it; a start tries again."""
+    monkeypatch.setattr(stored, "_MOST", 3)
+    engine = running(tmp_path, {})
+    text = {"sql": "SELECT x.tag, b.id FROM (SELECT tag, count(*) AS n FROM a GROUP BY tag) x JOIN b ON b.id = x.n"}
+    engine.put_view("few", text, wait=60)
+    engine.put_view("other", {"sql": "SELECT a.id FROM a WHERE a.id > 1"}, wait=60)
+    for tag in range(5):
+        engine.apply(batch(("upsert", "a", rows_of(tag, 1, tag=str(tag)))))
+    assert engine.views["few"].state == "failed" and "too many to be stored" in str(engine.views["few"].problem)
+    assert engine.views["other"].state == "live"
+    engine.apply(of_ops("a", ("delete", 0), ("delete", 1)))
+    engine.close()
+    engine = opened(tmp_path)
+    assert engine.views["few"].state == "live"
+    engine.close()
+
+
 CASES = [(0, 9), (1, 9), *(pytest.param(seed, 14, marks=pytest.mark.soak) for seed in range(1000))]
 
 
@@ -93,6 +114,7 @@ CASES = [(0, 9), (1, 9), *(pytest.param(seed, 14, marks=pytest.mark.soak) for se
 def test_duckdb_confirms(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: int, count: int) -> None:
     print("seed", seed)
     rng, gate = random.Random(seed), Gate(monkeypatch)
+    monkeypatch.setattr(truncates, "_WORTH", 4)
     engine, graph, rows = opened(tmp_path), Graph(rng), Rows(rng)
     for name, definition in RELATIONS.items():
         engine.put_relation(name, definition)

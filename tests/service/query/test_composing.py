@@ -39,10 +39,6 @@ SAME = [
         "FROM maintenance m LEFT JOIN bookings x ON m.room = x.room AND x.floor = 2",
     ),
     (
-        "SELECT m.id, x.id AS b FROM (SELECT id, room FROM bookings WHERE floor = 2) x RIGHT JOIN maintenance m ON m.room = x.room",
-        "SELECT m.id, x.id AS b FROM bookings x RIGHT JOIN maintenance m ON m.room = x.room AND x.floor = 2",
-    ),
-    (
         "SELECT x.id FROM (SELECT id, room FROM bookings WHERE floor = 2) x CROSS JOIN maintenance m",
         "SELECT x.id FROM bookings x CROSS JOIN maintenance m WHERE x.floor = 2",
     ),

@@ -121,9 +121,6 @@ SELECT r.id, s.id AS second, t.id AS third FROM r LEFT JOIN (s JOIN t ON t.k = s
 -- three kept: a FULL JOIN of three
 SELECT r.id, s.id AS second, t.id AS third FROM r FULL JOIN s ON s.k = r.k FULL JOIN t ON t.k = s.k;
 
--- instead
-SELECT j.id, j.second, t.id AS third FROM (SELECT r.id, s.id AS second, s.k FROM r FULL JOIN s ON s.k = r.k) AS j FULL JOIN t ON t.k = j.k;
-
 -- itself: pairs within a key
 SELECT a.id, b.id AS other FROM r AS a JOIN r AS b ON a.k = b.k AND a.id < b.id WHERE a.x <> b.x;
 

@@ -122,13 +122,6 @@ group by c_custkey, c_name, c_acctbal, c_phone, n_name, c_address, c_comment
 order by revenue desc
 limit 20;
 
--- instead
-select c_custkey, c_name, sum(l_extendedprice * (1 - l_discount)) as revenue, c_acctbal, n_name, c_address, c_phone, c_comment
-from customer, orders, lineitem, nation
-where c_custkey = o_custkey and l_orderkey = o_orderkey and o_orderdate >= date '1993-10-01'
-  and o_orderdate < date '1993-10-01' + interval '3' month and l_returnflag = 'R' and c_nationkey = n_nationkey
-group by c_custkey, c_name, c_acctbal, c_phone, n_name, c_address, c_comment;
-
 -- Q11: important stock identification
 select ps_partkey, sum(ps_supplycost * ps_availqty) as value
 from partsupp, supplier, nation
@@ -233,22 +226,6 @@ where s_suppkey in (
           and l_shipdate < date '1994-01-01' + interval '1' year))
   and s_nationkey = n_nationkey and n_name = 'CANADA'
 order by s_name;
-
--- instead
-select s_name, s_address
-from supplier, nation
-where exists (
-    select 1
-    from (
-      select ps_suppkey, ps_availqty, half
-      from part, partsupp, (
-        select l_partkey, l_suppkey, 0.5 * sum(l_quantity) as half
-        from lineitem
-        where l_shipdate >= date '1994-01-01' and l_shipdate < date '1994-01-01' + interval '1' year
-        group by l_partkey, l_suppkey) as sold
-      where p_name like 'forest%' and p_partkey = ps_partkey and l_partkey = ps_partkey and l_suppkey = ps_suppkey) as offered
-    where ps_suppkey = s_suppkey and ps_availqty > half)
-  and s_nationkey = n_nationkey and n_name = 'CANADA';
 
 -- Q21: suppliers who kept orders waiting
 select s_name, count(*) as numwait

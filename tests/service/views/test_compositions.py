@@ -50,6 +50,7 @@ CAPTURED = (
 )
 WRONG += [
     CAPTURED,
+    "SELECT c.k FROM c FULL JOIN (SELECT id, k FROM a WHERE v > 0) x ON c.k = x.k JOIN b ON b.k = x.k",
     "SELECT a.id FROM a JOIN b ON a.k = b.k AND a.s * 1.5::decimal(12, 2) * 1.5::decimal(12, 2) <> b.w::decimal(12, 4)",
     "SELECT n FROM (SELECT DISTINCT count(*) AS n FROM a) x WHERE n > 100",
     "SELECT n FROM (SELECT DISTINCT k, count(*) AS n FROM a GROUP BY k) x WHERE k > 100",
@@ -59,7 +60,6 @@ RAISE = [
     "SELECT * FROM ((SELECT nosuch FROM a)) x",
     "SELECT count(x.*) AS n FROM (SELECT * FROM a) x",
     "SELECT a.id FROM a WHERE EXISTS (SELECT 1 FROM (SELECT k FROM generate_series(1, 3) k) y WHERE y.k = a.k)",
-    "SELECT c.k FROM c FULL JOIN (SELECT id, k FROM a WHERE v > 0) x ON c.k = x.k JOIN b ON b.k = x.k",
 ]
 
 

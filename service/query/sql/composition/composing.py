@@ -6,7 +6,7 @@ column then gets its alias, and *, USING, and what stands for an output are writ
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple, Protocol, TypeVar
 
 from sqlglot import exp
@@ -24,16 +24,16 @@ from service.query.sql.composition.merging import (
     absorb,
     add_condition,
     choosing,
+    first_of,
     intersection,
     is_projection,
     is_stored_side,
     merge,
-    parts_of,
     queries_of,
     without_places,
 )
 from service.query.sql.composition.parentheses import without_parentheses
-from service.query.sql.composition.unnesting import has_nested, unnest
+from service.query.sql.composition.unnesting import choose_apart, has_nested, join_apart, unnest
 from service.query.sql.groups import is_grouped
 from service.query.sql.names import Names, Source, Sources, alias_of, column_of, fold, identifier, is_public, sql_of, tables_of
 from service.query.sql.output_names import name_of, told_apart
@@ -127,10 +127,7 @@ class _Composition:
     def _stored_side(self, side: exp.Expr) -> exp.Select:
         """Return a SELECT of the rows of a side of a set operation, which are stored."""
         self._source.require_no_more(self._source.count)
-        first = side.unnest()
-        while not isinstance(first, exp.Select):
-            first = first.this.unnest()
-        whole = side.unnest()
+        first, whole = first_of(side), side.unnest()
         assert isinstance(whole, exp.Query)
         name = self._store(whole, {}, self._source)
         columns = [column for output in first.expressions for column, _ in self._shown(output, first)]
@@ -186,13 +183,16 @@ class _Composition:
         self._resolve(select, sources, outer)
         self._source.require_no_more(count)
         with self._source.noting(select):
-            taken = {alias for names in outer for alias in names.scope.aliases}
+            within = (table for one in found.values() for table in one.query.find_all(exp.Table))
+            taken = {*(alias for names in outer for alias in names.scope.aliases), *map(alias_of, within)}
             unnest(select, lambda query: self._store(query, {}, self._source), taken, self._source)
         self._source.require_no_more(count)
         with self._source.noting(select):
             if found:
                 self._place(select, found, is_inside=bool(outer))
         with self._source.noting(select):
+            join_apart(select, lambda query: self._store(query, {}, self._source), taken)
+            choose_apart(select, lambda query: self._store(query, {}, self._source), taken)
             join_neighbours(select, self._relations, lambda rows: self._store(rows, {}, self._source))
         self._source.require_no_more(count)
 
@@ -219,7 +219,7 @@ class _Composition:
             alias = alias_of(table)
             if alias in found and alias not in written:
                 with self._source.noting(table):
-                    table.set("this", identifier(self._stored(found[alias])))
+                    table.set("this", identifier(self._store(found[alias].query, found[alias].shown, self._source)))
 
     def _write_out(self, select: exp.Select, work: Callable[[exp.Select], None]) -> bool:
         """Do the work on a SELECT, and return whether it was possible."""
@@ -232,16 +232,6 @@ class _Composition:
         for name in {*select.args, *trial.args}:
             select.set(name, trial.args.get(name))
         return True
-
-    def _stored(self, subquery: DerivedTable) -> str:
-        """Return the name of the relation that has the rows of a subquery."""
-        for one in subquery.query.find_all(exp.Select):
-            own = {*map(alias_of, tables_of(one)), *(alias for outer in _around(one) for alias in map(alias_of, tables_of(outer)))}
-            for part in parts_of(one):
-                if others := {column.text("table") for column in own_columns(part)} - own:
-                    what = f"a subquery of FROM that reads {min(others)}, which is of a query around it,"
-                    raise unsupported(what, "write the condition in WHERE of the query that has this subquery in FROM")
-        return self._store(subquery.query, subquery.shown, self._source)
 
     def _subquery(self, table: exp.Expr, known: Mapping[str, exp.Subquery], outer: Sequence[Names]) -> DerivedTable | None:
         """Return what a table of FROM is, if it is a subquery or named in WITH."""
@@ -481,12 +471,3 @@ def _interval(start: str, end: str, bounds: Bounds) -> Interval:
 
 def _function_of(node: exp.Expr) -> str:
     return node.name.lower() if isinstance(node, exp.Anonymous) else ""
-
-
-def _around(query: exp.Expr) -> Iterator[exp.Select]:
-    """Yield the SELECTs around one, of the same tree."""
-    node = query.parent
-    while node is not None:
-        if isinstance(node, exp.Select):
-            yield node
-        node = node.parent

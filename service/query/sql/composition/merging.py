@@ -76,7 +76,7 @@ def absorb(select: exp.Select, alias: str, inner: DerivedTable) -> None:
         _rename(inner, alias)
     own_aliases = {*map(alias_of, tables_of(own))} - {alias}
     for clause in parts_of(select):
-        for column, _ in _columns(clause):
+        for column, _ in columns_in(clause):
             _require_free(column.text("table"), own_aliases)
     _replace(select, {alias: inner}, {})
     for name in ("from_", "joins"):
@@ -106,9 +106,8 @@ def choosing(select: exp.Select, alias: str, inner: DerivedTable) -> DerivedTabl
     """Return a subquery that shows ROW_NUMBER as one that chooses by it, in QUALIFY, as WHERE of the query around it asks, which no longer
     does; conditions on the keys alone choose among these first. Problem `unsupported-query`."""
     (ranked, *others), where = [name for name, value in inner.values.items() if isinstance(value, exp.Window)], _where(select)
-    node = None if where is None else where.unnest()
-    conditions = [one.unnest() for one in (node.flatten() if isinstance(node, exp.And) else [node] if node is not None else [])]
-    columns = [one for part in parts_of(select) for one, _ in _columns(part) if (one.text("table"), one.name) == (alias, ranked)]
+    conditions = conjuncts(where)
+    columns = [one for part in parts_of(select) for one, _ in columns_in(part) if (one.text("table"), one.name) == (alias, ranked)]
     asked = [one for one in conditions if any(column in [one.this, one.args.get("expression")] for column in columns)]
     if others or len(columns) != 1 or len(asked) != 1 or not isinstance(asked[0], _COMPARED):
         raise unsupported("a subquery with ROW_NUMBER in any other form", _RANKED)
@@ -166,30 +165,18 @@ def _words(select: exp.Select) -> list[str]:
 
 def _put(select: exp.Select, table: exp.Expr, where: exp.Expr) -> None:
     """Add the condition of a subquery where it holds of the rows that it is joined with: to ON of its own join, if it is an inner one, or
-    may leave the subquery out; otherwise to WHERE, unless a later join may leave out what is before it. Then an inner join between the two
-    takes it, or that join itself, if it is a RIGHT JOIN to the subquery alone."""
+    may leave the subquery out; otherwise to WHERE. Raises NotWritten if a later join may leave out what is before it."""
     joins = select.args.get("joins") or []
     join = table.find_ancestor(exp.Join)
     join = join if join in joins else None
-    later = joins[joins.index(join) + 1 :] if join is not None else joins
     if join is not None and (join.method == "ASOF" or join.side == "FULL"):  # the one chooses among the rows that remain
         raise NotWritten
-    is_inner = join is not None and not join.side and join.kind in ("", "INNER", "CROSS")
-    if join is not None and (join.side == "LEFT" or join.kind in ("SEMI", "ANTI") or (is_inner and not is_comma(join))):
+    if join is not None and join.side != "RIGHT" and not is_comma(join):
         add_condition(join, where)
-        return
-    outer = [one for one in later if one.side in ("RIGHT", "FULL")]
-    if not outer:
-        add_where(select, where)
-        return
-    before = later[: later.index(outer[0])]
-    inner = next((one for one in before if not one.side and one.kind in ("", "INNER") and not one.method and not is_comma(one)), None)
-    if inner is not None:
-        add_condition(inner, where)
-    elif join is None and later[0].side == "RIGHT":
-        add_condition(later[0], where)
-    else:
+    elif any(one.side in ("RIGHT", "FULL") for one in (joins[joins.index(join) + 1 :] if join is not None else joins)):
         raise NotWritten
+    else:
+        add_where(select, where)
 
 
 def intersection(tree: exp.Intersect) -> exp.Select:
@@ -250,10 +237,9 @@ def _is_natural(select: exp.Select) -> bool:
         return False
     if not all(isinstance(one.find_ancestor(exp.Not, exp.Select), exp.Not) for one in queries_of(select)):
         return False
-    conditions = [one.unnest() for one in (_where(select), *(join.args.get("on") for join in joins)) if one is not None]
-    for one in chain(*(condition.flatten() if isinstance(condition, exp.And) else [condition] for condition in conditions)):
+    for one in chain(*map(conjuncts, (_where(select), *(join.args.get("on") for join in joins)))):
         if not isinstance(one, exp.Not) and len({column.text("table") for column in one.find_all(exp.Column)}) > 1:
-            if not isinstance(one.unnest(), exp.EQ) or not any(side in shown for side in (one.unnest().left, one.unnest().right)):
+            if not isinstance(one, exp.EQ) or not any(side in shown for side in (one.left, one.right)):
                 return False
     return True
 
@@ -301,6 +287,19 @@ def add_condition(join: exp.Join, condition: exp.Expr) -> None:
         join.set("kind", None)
 
 
+def first_of(query: exp.Expr) -> exp.Select:
+    """Return the first SELECT of a query, which names its columns."""
+    return query if isinstance(query, exp.Select) else first_of(query.this)
+
+
+def conjuncts(condition: exp.Expr | None) -> list[exp.Expr]:
+    """Return the conditions that AND combines."""
+    if condition is None:
+        return []
+    node = condition.unnest()
+    return [part for one in node.flatten() for part in conjuncts(one)] if isinstance(node, exp.And) else [node]
+
+
 def add_where(select: exp.Select, condition: exp.Expr | None) -> None:
     """Add a condition to WHERE."""
     if condition is not None:
@@ -331,12 +330,12 @@ def _aliases(query: exp.Query) -> set[str]:
     return {alias_of(table) for select in query.find_all(exp.Select) for table in tables_of(select)}
 
 
-def _columns(part: exp.Expr, inside: Collection[str] = frozenset()) -> Iterator[tuple[exp.Column, Collection[str]]]:
+def columns_in(part: exp.Expr, inside: Collection[str] = frozenset()) -> Iterator[tuple[exp.Column, Collection[str]]]:
     """Yield the columns of a clause with the aliases of the queries in it that they are in; those mean other rows there."""
     for node in list(part.walk(prune=lambda one: isinstance(one, exp.Query))):
         if isinstance(node, exp.Query):
             for child in list(node.iter_expressions()):
-                yield from _columns(child, {*inside, *_aliases(node)})
+                yield from columns_in(child, {*inside, *_aliases(node)})
         elif isinstance(node, exp.Column) and node.text("table") not in inside:
             yield node, inside
 
@@ -344,7 +343,7 @@ def _columns(part: exp.Expr, inside: Collection[str] = frozenset()) -> Iterator[
 def _columns_of(inner: DerivedTable) -> Iterator[tuple[exp.Column, Collection[str]]]:
     """Yield the columns that a derived table reads, as `_columns` does."""
     for part in chain(inner.values.values(), parts_of(inner.select)):
-        yield from _columns(part)
+        yield from columns_in(part)
 
 
 def _rename(inner: DerivedTable, alias: str) -> None:
@@ -386,7 +385,7 @@ def _replace(select: exp.Select, found: Mapping[str, DerivedTable], keys: Mappin
 
 
 def _replace_in(clause: exp.Expr, found: Mapping[str, DerivedTable], keys: Mapping[str, exp.Column], optional: Collection[str]) -> None:
-    for column, inside in _columns(clause):
+    for column, inside in columns_in(clause):
         alias = column.text("table")
         if alias not in found:
             continue

@@ -12,15 +12,16 @@ A subquery that finds no row of a key has no row in the second table: its aggreg
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Sequence
-from itertools import count
+from itertools import chain, count
 
 from sqlglot import exp
 
 from service.errors import unsupported
 from service.query.latest import is_latest
 from service.query.sql.columns import own_columns
-from service.query.sql.composition.merging import add_where, parts_of, queries_of
-from service.query.sql.names import Source, alias_of, column_of, identifier, sql_of, tables_of
+from service.query.sql.composition.merging import add_where, columns_in, conjuncts, first_of, parts_of, queries_of
+from service.query.sql.groups import is_grouped
+from service.query.sql.names import Source, alias_of, column_of, identifier, is_comma, sql_of, tables_of, tables_of_join
 
 Storing = Callable[[exp.Query], str]
 _AGGREGATE = "write an aggregate, such as max(x), of all rows that its WHERE finds"
@@ -29,10 +30,13 @@ _EQUAL = "in it, only equalities with columns of the query around it"
 
 def has_nested(tree: exp.Expr) -> bool:
     """Return whether some subquery of a query has to be unnested."""
-    return any(
-        _is_scalar(node) or (isinstance(node, exp.Select) and _is_inside(node) and is_nested(node)) or _has_set_inside(node)
-        for node in tree.find_all(exp.Query)
-    )
+    return any(map(_is_unnested, tree.find_all(exp.Query)))
+
+
+def _is_unnested(node: exp.Expr) -> bool:
+    if isinstance(node, exp.Select):
+        return _cut(node) is not None or _is_chosen_apart(node) or (_is_inside(node) and is_nested(node))
+    return _is_scalar(node) or (isinstance(node, exp.SetOperation) and _is_inside(node))
 
 
 def is_nested(query: exp.Expr) -> bool:
@@ -44,13 +48,109 @@ def is_nested(query: exp.Expr) -> bool:
     return is_outer or is_chosen or _aggregates(query.expressions) != [] or any(True for _ in queries_of(query))
 
 
+def _is_chosen_apart(query: exp.Expr) -> bool:
+    """Return whether a SELECT chooses first rows of a join or of groups."""
+    if not isinstance(query, exp.Select) or not is_latest(query):
+        return False
+    is_distinct = query.args.get("distinct") is not None and query.args["distinct"].args.get("on") is None
+    return (is_grouped(query) or bool(query.args.get("joins"))) and not (is_distinct and query.args.get("qualify"))
+
+
+def choose_apart(select: exp.Select, store: Storing, taken: Collection[str]) -> None:
+    """Store the join, or the groups, of which a SELECT chooses first rows, in place."""
+    if _is_chosen_apart(select):
+        distinct = select.args.get("distinct")
+        on = ("distinct",) if distinct is not None and distinct.args.get("on") else ()
+        _set_beneath(select, store, next(_unused(select, taken)), ("order", "limit", "qualify", *on), False)
+
+
+def _set_beneath(select: exp.Select, store: Storing, alias: str, kept: Collection[str], apart: bool) -> None:
+    """Store a SELECT without the clauses `kept`, and, if `apart`, its conditions with queries, in place: they are over stored rows."""
+    clause = "having" if is_grouped(select) else "where"
+    given = select.args.get(clause)
+    conditions = conjuncts(None if given is None else given.this)
+    later = [one for one in conditions if apart and one.find(exp.Query)]
+    over = [*select.expressions, *later, *(select.args[name] for name in kept if select.args.get(name))]
+    own, group = {*map(alias_of, tables_of(select))}, select.args.get("group")
+    if select.args.get("distinct") and "distinct" not in kept:
+        atoms = [one.this for one in select.expressions]
+    elif is_grouped(select):
+        atoms = [*(group.expressions if group else ()), *_aggregates(over)]
+    else:
+        atoms = [one for part in over for one, _ in columns_in(part) if one.text("table") in own]
+    nodes = {sql_of(one): one.copy() for one in atoms}
+    names = {text: f"c{number}" for number, text in enumerate(nodes)}
+    inner = select.copy()
+    for name in (*kept, clause):
+        inner.set(name, None)
+    left = [one.copy() for one in conditions if not any(one is other for other in later)]
+    if left:
+        inner.set(clause, (exp.Having if clause == "having" else exp.Where)(this=exp.and_(*left, copy=False)))
+    inner.set("expressions", [_named(nodes[text], name) for text, name in names.items()] or [_named(exp.Literal.number(1), "c0")])
+    read: list[exp.Expr]
+    if clause == "where":
+        read = [one for part in over for one, _ in columns_in(part) if one.text("table") in own]
+    else:
+        def is_atom(one: exp.Expr) -> bool:
+            return not isinstance(one, exp.Order | exp.Ordered) and sql_of(one) in names
+
+        read = [one for part in over for one in part.walk(prune=lambda one: isinstance(one, exp.Query) or is_atom(one)) if is_atom(one)]
+    for node in read:
+        node.replace(column_of(alias, names[sql_of(node)]))
+    for name in {*select.args} - {"expressions", "kind", *kept}:
+        select.set(name, None)
+    select.set("from_", exp.From(this=_table(store(inner), alias)))
+    for condition in later:
+        add_where(select, condition)
+
+
+def join_apart(select: exp.Select, store: Storing, taken: Collection[str]) -> None:
+    """Store what stands before a join that must be with one relation, and a join of which EXISTS compares several aliases, in place."""
+    names = _unused(select, taken)
+    while (cut := _cut(select)) is not None:
+        joins, alias = select.args["joins"], next(names)
+        if cut == len(joins):
+            _set_beneath(select, store, alias, {*select.args} - {"expressions", "from_", "joins", "where"}, True)
+            return
+        inner = exp.Select(from_=select.args["from_"], joins=joins[:cut])
+        own = {*map(alias_of, tables_of(inner))}
+        select.set("joins", joins[cut:])
+        read = [one for part in parts_of(select) for one, _ in columns_in(part) if one.text("table") in own]
+        nodes = {sql_of(one): one.copy() for one in read}
+        columns = {text: f"c{number}" for number, text in enumerate(nodes)}
+        inner.set("expressions", [_named(nodes[text], name) for text, name in columns.items()] or [_named(exp.Literal.number(1), "c0")])
+        for one in read:
+            one.replace(column_of(alias, columns[sql_of(one)]))
+        select.set("from_", exp.From(this=_table(store(inner), alias)))
+
+
+def _cut(select: exp.Select) -> int | None:
+    """Return how many joins have to be stored before the others, or before WHERE."""
+    joins, seen = select.args.get("joins") or [], {*map(alias_of, tables_of(select)[:1])}
+    for index, join in enumerate(joins):
+        earlier, before = joins[:index], joins[index - 1] if index else None
+        on = join.args.get("on")
+        compared = {column.text("table") for column in own_columns(on)} & seen if on is not None else set[str]()
+        is_alone = join.side == "FULL" or join.method == "ASOF" or (join.side == "RIGHT" and any(one.side for one in earlier))
+        is_alone &= join.method == "ASOF" or not any(map(is_comma, earlier))  # behind a comma, another join begins
+        is_behind = before is not None and (before.side == "FULL" or before.method == "ASOF")
+        if index and (is_alone or is_behind or (join.side == "LEFT" and len(compared) > 1)):
+            return index
+        seen |= {*map(alias_of, tables_of_join(join))}
+    where = select.args.get("where")
+    exists = [one for one in conjuncts(None if where is None else where.this) if isinstance(one, exp.Exists)]
+    if joins and any(len({column.text("table") for column, _ in columns_in(one)} & seen) > 1 for one in exists):
+        return len(joins)
+    return None
+
+
 def unnest(select: exp.Select, store: Storing, taken: Collection[str], source: Source) -> None:
     """Write joins in place of the subqueries of a SELECT that need it, in place. taken: aliases that are used elsewhere. Notes problems
     `unsupported-query`."""
-    names = _unused({*taken, *map(alias_of, tables_of(select))})
-    is_grouped = select.args.get("group") or select.args.get("having") or _aggregates(select.expressions)
-    if is_grouped and any(map(_is_scalar, _queries_over_groups(select))):
-        _wrap(select, store, next(names))
+    names = _unused(select, taken)
+    of_groups = select.args.get("group") or select.args.get("having") or _aggregates(select.expressions)
+    if of_groups and any(map(_is_scalar, _queries_over_groups(select))):
+        _set_beneath(select, store, next(names), ("order",), True)
     for query in list(queries_of(select)):
         with source.noting(query):
             if _is_scalar(query):
@@ -67,16 +167,12 @@ def _is_scalar(node: exp.Expr) -> bool:
 
 
 def _is_inside(node: exp.Expr) -> bool:
-    parent = node.parent.parent if isinstance(node.parent, exp.Subquery) else node.parent
-    return isinstance(parent, exp.Exists | exp.In)
+    return isinstance(node.parent.parent if isinstance(node.parent, exp.Subquery) else node.parent, exp.Exists | exp.In)
 
 
-def _has_set_inside(node: exp.Expr) -> bool:
-    return isinstance(node, exp.SetOperation) and _is_inside(node)
-
-
-def _unused(taken: Collection[str]) -> Iterator[str]:
-    return (name for number in count(1) if (name := f"subquery_{number}") not in taken)
+def _unused(select: exp.Select, taken: Collection[str]) -> Iterator[str]:
+    known = {*taken, *map(alias_of, select.find_all(exp.Table))}
+    return (name for number in count(1) if (name := f"subquery_{number}") not in known)
 
 
 def _aggregates(expressions: Sequence[exp.Expr]) -> list[exp.Expr]:
@@ -89,18 +185,11 @@ def _aggregates(expressions: Sequence[exp.Expr]) -> list[exp.Expr]:
     return found
 
 
-def _conjuncts(condition: exp.Expr | None) -> list[exp.Expr]:
-    if condition is None:
-        return []
-    node = condition.unnest()
-    return [part for one in node.flatten() for part in _conjuncts(one)] if isinstance(node, exp.And) else [node]
-
-
 def _split(select: exp.Select) -> list[exp.Expr]:
     """Leave the conditions on own aliases alone in WHERE; return the others. Problem `unsupported-query` if something else reads what is
     outside."""
     own, where = {*map(alias_of, tables_of(select))}, select.args.get("where")
-    conditions = _conjuncts(None if where is None else where.this)
+    conditions = conjuncts(None if where is None else where.this)
     others = [one for one in conditions if not {column.text("table") for column in own_columns(one)} <= own]
     select.set("where", None)
     for one in conditions:
@@ -157,19 +246,9 @@ def _join(select: exp.Select, query: exp.Expr, store: Storing, alias: str) -> No
     join = exp.Join(this=table, kind="CROSS")
     if keys:
         equal = [exp.EQ(this=column_of(alias, f"k{number}"), expression=outer.copy()) for number, (_, outer) in enumerate(keys)]
-        join = exp.Join(this=table, side=None if _rejects_null(select, query, whole) else "LEFT", on=exp.and_(*equal, copy=False))
+        join = exp.Join(this=table, side="LEFT", on=exp.and_(*equal, copy=False))
     query.replace(whole)
     select.append("joins", join)
-
-
-def _rejects_null(select: exp.Select, query: exp.Expr, value: exp.Expr) -> bool:
-    """Return whether WHERE excludes the rows for which a subquery, of this value, finds nothing."""
-    node, where = query, select.args.get("where")
-    while isinstance(node.parent, exp.Paren | exp.Neg | exp.Add | exp.Sub | exp.Mul | exp.Div):
-        node = node.parent
-    is_compared = isinstance(node.parent, exp.EQ | exp.NEQ | exp.GT | exp.GTE | exp.LT | exp.LTE)
-    conditions = _conjuncts(None if where is None else where.this)
-    return is_compared and any(one is node.parent for one in conditions) and value.find(exp.Coalesce, exp.Case, exp.Func) is None
 
 
 def _apart(query: exp.Expr, store: Storing, alias: str, is_in: bool) -> exp.Select:
@@ -178,7 +257,7 @@ def _apart(query: exp.Expr, store: Storing, alias: str, is_in: bool) -> exp.Sele
         for one in query.find_all(exp.Select):
             if _split(one.copy()):
                 raise unsupported("a UNION or EXCEPT that reads columns of the query around it", "write EXISTS, once for each part")
-        outputs = [one.alias_or_name for one in _first(query).expressions]
+        outputs = [one.alias_or_name for one in first_of(query).expressions]
         assert isinstance(query, exp.Query)
         return exp.Select(expressions=[column_of(alias, name) for name in outputs], from_=exp.From(this=_table(store(query), alias)))
     inner = query.copy()
@@ -218,33 +297,4 @@ def _apart(query: exp.Expr, store: Storing, alias: str, is_in: bool) -> exp.Sele
 
 
 def _queries_over_groups(select: exp.Select) -> Iterator[exp.Expr]:
-    for clause in (*select.expressions, *filter(None, (select.args.get("having"),))):
-        yield from clause.find_all(exp.Query)
-
-
-def _wrap(select: exp.Select, store: Storing, alias: str) -> None:
-    """Store the groups of a SELECT, so that what its subqueries are compared with is a row of one relation."""
-    having, group = select.args.get("having"), select.args.get("group")
-    conditions = _conjuncts(None if having is None else having.this)
-    later = [one for one in conditions if one.find(exp.Query)]
-    keys, over = list(group.expressions) if group else [], [*(one.this for one in select.expressions), *later]
-    read = {sql_of(one): one.copy() for one in (*keys, *_aggregates(over))}
-    names = {text: f"c{number}" for number, text in enumerate(read)}
-    inner = select.copy()
-    inner.set("expressions", [_named(one, names[text]) for text, one in read.items()])
-    left = [one.copy() for one in conditions if not one.find(exp.Query)]
-    inner.set("having", exp.Having(this=exp.and_(*left, copy=False)) if left else None)
-    inner.set("order", None)
-    for one in over:
-        for node in list(one.walk(prune=lambda node: isinstance(node, exp.Query) or sql_of(node) in names)):
-            if (name := names.get(sql_of(node))) is not None:
-                node.replace(column_of(alias, name))
-    for name in ("group", "having", "joins", "where", "order"):
-        select.set(name, None)
-    select.set("from_", exp.From(this=_table(store(inner), alias)))
-    for one in later:
-        add_where(select, one)
-
-
-def _first(query: exp.Expr) -> exp.Select:
-    return query if isinstance(query, exp.Select) else _first(query.this)
+    return chain(*(one.find_all(exp.Query) for one in (*select.expressions, *filter(None, [select.args.get("having")]))))
