@@ -1,5 +1,5 @@
-"""TPC-H, the Star Schema Benchmark and Nexmark as views of one service, over HTTP, durable when answered: changes of refresh sets, beside
-DuckDB, which has the same rows and runs the queries again after each batch."""
+"""TPC-H, the Star Schema Benchmark and Nexmark as views of one service, over HTTP, durable when answered: orders with their lines that
+come and go, and events that come, beside DuckDB, which has the same rows and runs the queries again after each batch."""
 
 from __future__ import annotations
 
@@ -34,14 +34,14 @@ def run(scale: Scale, note: Note) -> list[Figure]:
 
 
 def measured(of: str, compared: Compared, size: int, repeats: int, rows: int) -> Figure:
-    """Changes a second in batches of so many refreshes."""
+    """Changed rows a second, in batches of so many orders or events."""
     mine, others = list[float](), list[float]()
     for _ in range(repeats):
-        batch = compared.data.refresh(size)
+        batch = compared.data.refresh(size, usual=True)
         body = body_of(batch)
         mine.append(len(batch) / seconds(partial(compared.send, body)))
         others.append(len(batch) / seconds(partial(_again, compared, batch)))
-    what = "single refreshes" if size == 1 else f"batches of {size:,} refreshes"
+    what = "one order or event at a time" if size == 1 else f"batches of {size:,} orders or events"
     rivals = [Rival("DuckDB runs the queries again", middle(others))]
     return sampled(f"{of}: {what}", mine, "changes/s", rivals=rivals, parameters={"rows": rows})
 

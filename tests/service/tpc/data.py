@@ -48,9 +48,13 @@ class Data(ABC):
     def kinds(self) -> Sequence[Callable[[], None]]:
         """Return what may be done to the rows: each changes few of them."""
 
-    def refresh(self, count: int) -> Batch:
+    def usual(self) -> Sequence[Callable[[], None]]:
+        """Return those of them that the benchmark itself has."""
+        return self.kinds()
+
+    def refresh(self, count: int, usual: bool = False) -> Batch:
         """Return a batch of so many changes of random kinds."""
-        kinds = self.kinds()
+        kinds = self.usual() if usual else self.kinds()
         for _ in range(count):
             self.rng.choice(kinds)()
         return self.noted()

@@ -29,6 +29,9 @@ class NexmarkData(Data):
             self._change_person, self._change_auction, self._replace_auction, self._replace_person, self._change_side,
         )  # fmt: skip
 
+    def usual(self) -> Sequence[Callable[[], None]]:
+        return self._put_person, *[self._put_auction] * 3, *[self._put_bid] * 46
+
     def _next(self) -> tuple[int, datetime]:
         self._last += 1
         self._time += timedelta(milliseconds=self.rng.randrange(100, 30_000))

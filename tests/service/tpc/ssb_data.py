@@ -31,6 +31,9 @@ class SsbData(Data):
             self._replace_customer, self._replace_supplier, self._replace_part, self._change_day,
         )  # fmt: skip
 
+    def usual(self) -> Sequence[Callable[[], None]]:
+        return self._put_order, *[self._delete_line] * 4
+
     def _place(self) -> tuple[str, str, str]:
         name, region = self.one_of(NATIONS, [("UNITED STATES", 1), ("UNITED KINGDOM", 3), ("JAPAN", 2)])
         return f"{name[:9]:9}{self.one_of(range(10), [1, 5])}", name, _REGIONS[region]

@@ -44,6 +44,9 @@ class TpchData(Data):
             self._replace_customer, self._replace_part, self._replace_supplier,
         )  # fmt: skip
 
+    def usual(self) -> Sequence[Callable[[], None]]:
+        return self._put_order, self._delete_order
+
     def _nation(self) -> int:
         return int(self.one_of(range(25), [2, 3, 6, 7, 20]))
 
