@@ -37,7 +37,7 @@ class Cascade:
         """Follow the changed relations from version `first` on; `concerned`: by these. Return the deltas of the views that may be followed,
         by version. Cost: for each version, that of each view that it reaches."""
         views = [view for view in concerned if view.is_composed]
-        return [one for offset, some in by_version(runs) for one in self._version(first + offset, some, views)] if views else []
+        return [one for offset, some in by_version(runs) for one in self._version(first + offset, some, views)]
 
     def _version(self, version: int, runs: Runs, concerned: Iterable[LiveView]) -> Deltas:
         changed, deltas, readers, waiting = dict(runs), Deltas(), dict[LiveView, None](), list[int]()

@@ -369,7 +369,7 @@ class State:
                     continue
                 if delta is not None:
                     deltas.append((view, delta))
-        if self._stored:
+        if any(view.is_composed for view in outcome.views):
             cascade = Cascade(self._stored, self.interest, self.recorder, self.fail)
             deltas += cascade.apply(first, runs, outcome.views)
             self._asked.update(view for view in cascade.followed if not isinstance(view, StoredView))

@@ -46,6 +46,10 @@ def column_of(alias: str, name: str) -> exp.Column:
     return exp.Column(this=identifier(name), table=identifier(alias))
 
 
+def table_of(name: str, alias: str) -> exp.Table:
+    return exp.Table(this=identifier(name), alias=exp.TableAlias(this=identifier(alias)))
+
+
 def sql_of(node: exp.Expr) -> str:
     """Return how messages write a part of a query."""
     return node.sql("postgres")

@@ -35,7 +35,7 @@ from service.query.sql.composition.merging import (
 from service.query.sql.composition.parentheses import without_parentheses
 from service.query.sql.composition.unnesting import choose_apart, has_nested, join_apart, unnest
 from service.query.sql.groups import is_grouped
-from service.query.sql.names import Names, Source, Sources, alias_of, column_of, fold, identifier, is_public, sql_of, tables_of
+from service.query.sql.names import Names, Source, Sources, alias_of, column_of, fold, identifier, is_public, sql_of, table_of, tables_of
 from service.query.sql.output_names import name_of, told_apart
 
 _MOST_NODES = 50_000  # that may be copied
@@ -126,14 +126,16 @@ class _Composition:
 
     def _stored_side(self, side: exp.Expr) -> exp.Select:
         """Return a SELECT of the rows of a side of a set operation, which are stored."""
-        self._source.require_no_more(self._source.count)
         first, whole = first_of(side), side.unnest()
         assert isinstance(whole, exp.Query)
-        name = self._store(whole, {}, self._source)
+        name = self._stored(whole)
         columns = [column for output in first.expressions for column, _ in self._shown(output, first)]
-        table = exp.Table(this=identifier(name), alias=exp.TableAlias(this=identifier("part")))
+        table = table_of(name, "part")
         shown = [exp.Alias(this=column_of("part", column), alias=identifier(column)) for column in columns]
         return exp.Select(expressions=[placed(one, side) for one in shown], from_=exp.From(this=placed(table, side)))
+
+    def _stored(self, query: exp.Query) -> str:
+        return self._store(query, {}, self._source)
 
     def _with(self, with_: exp.With, known: Mapping[str, exp.Subquery], outer: Sequence[Names]) -> dict[str, exp.Subquery]:
         named = dict[str, exp.Subquery]()
@@ -185,14 +187,14 @@ class _Composition:
         with self._source.noting(select):
             within = (table for one in found.values() for table in one.query.find_all(exp.Table))
             taken = {*(alias for names in outer for alias in names.scope.aliases), *map(alias_of, within)}
-            unnest(select, lambda query: self._store(query, {}, self._source), taken, self._source)
+            unnest(select, self._stored, taken, self._source)
         self._source.require_no_more(count)
         with self._source.noting(select):
             if found:
                 self._place(select, found, is_inside=bool(outer))
         with self._source.noting(select):
-            join_apart(select, lambda query: self._store(query, {}, self._source), taken)
-            choose_apart(select, lambda query: self._store(query, {}, self._source), taken)
+            join_apart(select, self._stored, taken)
+            choose_apart(select, self._stored, taken)
             join_neighbours(select, self._relations, lambda rows: self._store(rows, {}, self._source))
         self._source.require_no_more(count)
 
@@ -447,7 +449,7 @@ def _write_references(clause: exp.Expr, outputs: Mapping[str, exp.Expr], names: 
 
 
 def _table(name: str, alias: str, at: exp.Expr) -> exp.Table:
-    made = exp.Table(this=identifier(name), alias=exp.TableAlias(this=identifier(alias)))
+    made = table_of(name, alias)
     return placed(made, at.args.get("alias") or at)
 
 

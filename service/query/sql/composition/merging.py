@@ -66,7 +66,7 @@ class NotWritten(Exception):
 
 def absorb(select: exp.Select, alias: str, inner: DerivedTable) -> None:
     """Write out the subquery that is all of FROM. Raises NotWritten."""
-    own, where = inner.select, _where(select)
+    own = inner.select
     is_chosen = is_latest(own)
     is_plain = not (is_grouped(own) or is_chosen)
     allowed = () if is_plain else _CHOSEN if is_chosen else _GROUPED
@@ -82,9 +82,9 @@ def absorb(select: exp.Select, alias: str, inner: DerivedTable) -> None:
     for name in ("from_", "joins"):
         select.set(name, own.args.get(name))
     if is_plain:
-        add_where(select, _where(own))
+        add_where(select, condition_of(own))
         return
-    where = _where(select)
+    where = condition_of(select)
     for name in ("group", "having", "distinct", "qualify", "where", "order", "limit"):
         select.set(name, own.args.get(name) or (select.args.get("order") if name == "order" else None))
     if where is not None and (is_chosen or where.find(exp.Query) is not None):
@@ -105,7 +105,7 @@ def absorb(select: exp.Select, alias: str, inner: DerivedTable) -> None:
 def choosing(select: exp.Select, alias: str, inner: DerivedTable) -> DerivedTable:
     """Return a subquery that shows ROW_NUMBER as one that chooses by it, in QUALIFY, as WHERE of the query around it asks, which no longer
     does; conditions on the keys alone choose among these first. Problem `unsupported-query`."""
-    (ranked, *others), where = [name for name, value in inner.values.items() if isinstance(value, exp.Window)], _where(select)
+    (ranked, *others), where = [name for name, value in inner.values.items() if isinstance(value, exp.Window)], condition_of(select)
     conditions = conjuncts(where)
     columns = [one for part in parts_of(select) for one, _ in columns_in(part) if (one.text("table"), one.name) == (alias, ranked)]
     asked = [one for one in conditions if any(column in [one.this, one.args.get("expression")] for column in columns)]
@@ -144,7 +144,7 @@ def merge(select: exp.Select, found: Mapping[str, DerivedTable], relations: Mapp
     _replace(select, found, keys)
     for table in tables_of(select):
         if (inner := found.get(alias := alias_of(table))) is not None:
-            if (where := _where(inner.select)) is not None:
+            if (where := condition_of(inner.select)) is not None:
                 _put(select, table, where)
             table.set("this", tables_of(inner.select)[0].this)
 
@@ -200,7 +200,7 @@ def intersection(tree: exp.Intersect) -> exp.Select:
         add_where(left, exp.Exists(this=exists))
     else:
         left.set("joins", [*(left.args.get("joins") or ()), exp.Join(this=right.args["from_"].this), *(right.args.get("joins") or ())])
-        add_where(left, _where(right))
+        add_where(left, condition_of(right))
         for condition in equal:
             add_where(left, condition)
     left.set("distinct", exp.Distinct())
@@ -237,7 +237,7 @@ def _is_natural(select: exp.Select) -> bool:
         return False
     if not all(isinstance(one.find_ancestor(exp.Not, exp.Select), exp.Not) for one in queries_of(select)):
         return False
-    for one in chain(*map(conjuncts, (_where(select), *(join.args.get("on") for join in joins)))):
+    for one in chain(*map(conjuncts, (condition_of(select), *(join.args.get("on") for join in joins)))):
         if not isinstance(one, exp.Not) and len({column.text("table") for column in one.find_all(exp.Column)}) > 1:
             if not isinstance(one, exp.EQ) or not any(side in shown for side in (one.left, one.right)):
                 return False
@@ -303,12 +303,13 @@ def conjuncts(condition: exp.Expr | None) -> list[exp.Expr]:
 def add_where(select: exp.Select, condition: exp.Expr | None) -> None:
     """Add a condition to WHERE."""
     if condition is not None:
-        select.set("where", exp.Where(this=_both(_where(select), condition)))
+        select.set("where", exp.Where(this=_both(condition_of(select), condition)))
 
 
-def _where(select: exp.Select) -> exp.Expr | None:
-    where = select.args.get("where")
-    return None if where is None else where.this
+def condition_of(select: exp.Select, clause: str = "where") -> exp.Expr | None:
+    """Return the condition of WHERE, or of HAVING."""
+    found = select.args.get(clause)
+    return None if found is None else found.this
 
 
 def _both(left: exp.Expr | None, right: exp.Expr) -> exp.Expr:

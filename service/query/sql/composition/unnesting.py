@@ -19,9 +19,9 @@ from sqlglot import exp
 from service.errors import unsupported
 from service.query.latest import is_latest
 from service.query.sql.columns import own_columns
-from service.query.sql.composition.merging import add_where, columns_in, conjuncts, first_of, parts_of, queries_of
+from service.query.sql.composition.merging import add_where, columns_in, condition_of, conjuncts, first_of, parts_of, queries_of
 from service.query.sql.groups import is_grouped
-from service.query.sql.names import Source, alias_of, column_of, identifier, is_comma, sql_of, tables_of, tables_of_join
+from service.query.sql.names import Source, alias_of, column_of, identifier, is_comma, sql_of, table_of, tables_of, tables_of_join
 
 Storing = Callable[[exp.Query], str]
 _AGGREGATE = "write an aggregate, such as max(x), of all rows that its WHERE finds"
@@ -67,8 +67,7 @@ def choose_apart(select: exp.Select, store: Storing, taken: Collection[str]) -> 
 def _set_beneath(select: exp.Select, store: Storing, alias: str, kept: Collection[str], apart: bool) -> None:
     """Store a SELECT without the clauses `kept`, and, if `apart`, its conditions with queries, in place: they are over stored rows."""
     clause = "having" if is_grouped(select) else "where"
-    given = select.args.get(clause)
-    conditions = conjuncts(None if given is None else given.this)
+    conditions = conjuncts(condition_of(select, clause))
     later = [one for one in conditions if apart and one.find(exp.Query)]
     over = [*select.expressions, *later, *(select.args[name] for name in kept if select.args.get(name))]
     own, group = {*map(alias_of, tables_of(select))}, select.args.get("group")
@@ -99,7 +98,7 @@ def _set_beneath(select: exp.Select, store: Storing, alias: str, kept: Collectio
         node.replace(column_of(alias, names[sql_of(node)]))
     for name in {*select.args} - {"expressions", "kind", *kept}:
         select.set(name, None)
-    select.set("from_", exp.From(this=_table(store(inner), alias)))
+    select.set("from_", exp.From(this=table_of(store(inner), alias)))
     for condition in later:
         add_where(select, condition)
 
@@ -121,7 +120,7 @@ def join_apart(select: exp.Select, store: Storing, taken: Collection[str]) -> No
         inner.set("expressions", [_named(nodes[text], name) for text, name in columns.items()] or [_named(exp.Literal.number(1), "c0")])
         for one in read:
             one.replace(column_of(alias, columns[sql_of(one)]))
-        select.set("from_", exp.From(this=_table(store(inner), alias)))
+        select.set("from_", exp.From(this=table_of(store(inner), alias)))
 
 
 def _cut(select: exp.Select) -> int | None:
@@ -137,8 +136,7 @@ def _cut(select: exp.Select) -> int | None:
         if index and (is_alone or is_behind or (join.side == "LEFT" and len(compared) > 1)):
             return index
         seen |= {*map(alias_of, tables_of_join(join))}
-    where = select.args.get("where")
-    exists = [one for one in conjuncts(None if where is None else where.this) if isinstance(one, exp.Exists)]
+    exists = [one for one in conjuncts(condition_of(select)) if isinstance(one, exp.Exists)]
     if joins and any(len({column.text("table") for column, _ in columns_in(one)} & seen) > 1 for one in exists):
         return len(joins)
     return None
@@ -188,8 +186,7 @@ def _aggregates(expressions: Sequence[exp.Expr]) -> list[exp.Expr]:
 def _split(select: exp.Select) -> list[exp.Expr]:
     """Leave the conditions on own aliases alone in WHERE; return the others. Problem `unsupported-query` if something else reads what is
     outside."""
-    own, where = {*map(alias_of, tables_of(select))}, select.args.get("where")
-    conditions = conjuncts(None if where is None else where.this)
+    own, conditions = {*map(alias_of, tables_of(select))}, conjuncts(condition_of(select))
     others = [one for one in conditions if not {column.text("table") for column in own_columns(one)} <= own]
     select.set("where", None)
     for one in conditions:
@@ -218,10 +215,6 @@ def _named(value: exp.Expr, name: str) -> exp.Alias:
     return exp.Alias(this=value.copy(), alias=identifier(name))
 
 
-def _table(name: str, alias: str) -> exp.Table:
-    return exp.Table(this=identifier(name), alias=exp.TableAlias(this=identifier(alias)))
-
-
 def _join(select: exp.Select, query: exp.Expr, store: Storing, alias: str) -> None:
     """Write a join, and its columns in place of a subquery in an expression."""
     inner = query.unnest().copy()
@@ -242,7 +235,7 @@ def _join(select: exp.Select, query: exp.Expr, store: Storing, alias: str) -> No
         if keys and isinstance(one.find(exp.AggFunc), exp.Count):
             column = exp.Coalesce(this=column, expressions=[exp.Literal.number(0)])
         one.replace(column)
-    table = _table(store(inner), alias)
+    table = table_of(store(inner), alias)
     join = exp.Join(this=table, kind="CROSS")
     if keys:
         equal = [exp.EQ(this=column_of(alias, f"k{number}"), expression=outer.copy()) for number, (_, outer) in enumerate(keys)]
@@ -259,7 +252,7 @@ def _apart(query: exp.Expr, store: Storing, alias: str, is_in: bool) -> exp.Sele
                 raise unsupported("a UNION or EXCEPT that reads columns of the query around it", "write EXISTS, once for each part")
         outputs = [one.alias_or_name for one in first_of(query).expressions]
         assert isinstance(query, exp.Query)
-        return exp.Select(expressions=[column_of(alias, name) for name in outputs], from_=exp.From(this=_table(store(query), alias)))
+        return exp.Select(expressions=[column_of(alias, name) for name in outputs], from_=exp.From(this=table_of(store(query), alias)))
     inner = query.copy()
     others = _split(inner)
     is_grouped = bool(_aggregates(inner.expressions) or inner.args.get("group") or inner.args.get("having"))
@@ -285,7 +278,7 @@ def _apart(query: exp.Expr, store: Storing, alias: str, is_in: bool) -> exp.Sele
         inner.set("group", exp.Group(expressions=[*(group.expressions if group else ()), *(one.copy() for one in read)]))
     made = exp.Select(
         expressions=[column_of(alias, f"c{number}") for number in range(len(shown))] or [exp.Literal.number(1)],
-        from_=exp.From(this=_table(store(inner), alias)),
+        from_=exp.From(this=table_of(store(inner), alias)),
     )
     for condition in others:
         changed = exp.Paren(this=condition.copy())
