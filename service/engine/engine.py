@@ -379,10 +379,11 @@ class Engine(ABC):
             try:
                 self.retention.stop()
                 self._truncates.end()
+                was_replaying = self._state.recorder.is_replaying  # a snapshot would lack the feeds of cancelled replays
                 self._builds.end()
                 if self._is_open and self.state != "failed":
                     self._writer.stop()
-                if self._is_open and self.state != "failed":  # it may have failed meanwhile
+                if self._is_open and self.state != "failed" and not was_replaying:  # it may have failed meanwhile
                     self.snapshots.finish()
                 elif self._is_open:
                     self.snapshots.abandon()  # it must not continue in a folder that another process may own by then

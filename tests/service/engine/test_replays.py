@@ -302,6 +302,39 @@ def test_no_snapshot_before_all_views_are_replayed(tmp_path: Path, gate: Gate) -
     assert files(tmp_path) != before
 
 
+def test_no_snapshot_once_a_stop_has_cancelled_all_replays(tmp_path: Path, gate: Gate, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A build that has yet to begin notices the stop in the writer's turn, and then no replay is left."""
+    engine = with_rows(tmp_path)
+    tokens = changed(engine, range(3))
+    engine.close()
+    before, begin, end = files(tmp_path), Builds._begin_and_load, Builds.end
+
+    def wait_and_begin(builds: Builds, build: Any) -> None:
+        assert gate.open.wait(60)
+        begin(builds, build)
+
+    def end_and_wait(builds: Builds) -> None:
+        end(builds)
+        gate.open.set()
+        deadline = time.monotonic() + 60
+        while parts(engine).state.recorder.is_replaying:
+            assert time.monotonic() < deadline
+            time.sleep(0.01)
+
+    monkeypatch.setattr(Builds, "_begin_and_load", wait_and_begin)
+    restart = Restarted(tmp_path, gate)
+    engine = restart.begin(opened(tmp_path), clean=False)
+    engine.apply(of_ops("a", ("upsert", 50)))
+    monkeypatch.setattr(Builds, "end", end_and_wait)
+    engine.close()
+    assert files(tmp_path) == before
+    monkeypatch.setattr(Builds, "end", end)
+    restart.end()
+    engine = opened(tmp_path)
+    assert versions_after(engine, tokens[0]) == [3, 4, 5]
+    engine.close()
+
+
 def test_slots_come_back_when_all_views_are_live(tmp_path: Path, gate: Gate) -> None:
     engine = with_rows(tmp_path)
     engine.close()
