@@ -298,7 +298,7 @@ def test_long_names_stay_within_the_page(tmp_path: Path, visitor: Visitor) -> No
         for address in (f"views/{view}", f"relations/{name}", f"views/{'x' * 63}", "query", ""):
             page.goto(f"{server.url}/#/{address}")
             page.locator("main h1").wait_for()
-            page.locator("main .wait").wait_for(state="detached")
+            page.wait_for_function("() => !document.querySelector('main .wait')")  # there may be two
             assert page.evaluate("() => document.documentElement.scrollWidth") == 360, address
 
 

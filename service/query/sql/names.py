@@ -246,7 +246,7 @@ class Sources(NamedTuple):
 def read_sources(select: exp.Select, source: Source, relations: Mapping[str, RelationDefinition], outer: Scope | None) -> Sources | None:
     """Return FROM; None if it reads from anything but relations. Problems `bad-query`, `unknown-column`."""
     joins, tables = select.args.get("joins") or [], tables_of(select)
-    if not tables or not all(_is_plain(table) and fold(table.this) in relations for table in tables):
+    if not tables or not all(is_relation(table) and fold(table.this) in relations for table in tables):
         return None
     if len(tables) > MAX_ALIASES:  # before anything that takes time for each pair
         raise unsupported(f"a join of {len(tables)} relations", f"a view joins at most {MAX_ALIASES}")
@@ -321,7 +321,8 @@ def is_public(node: exp.Expr) -> bool:
     return not node.args.get("catalog") and fold(node.args["db"]) == "public"
 
 
-def _is_plain(table: exp.Expr) -> bool:
+def is_relation(table: exp.Expr) -> bool:
+    """Return whether this is the name of a relation or view, not a function."""
     return isinstance(table, exp.Table) and isinstance(table.this, exp.Identifier)
 
 

@@ -90,9 +90,9 @@ def read_query(tree: exp.Expr, source: Source, known: Catalogue, most: int | Non
         raise too_many(found, "conditions", most)
     check_operators(tree, source)
     source.finish()
-    named, relations = frozenset(_named(tree, source, known)), known.relations
+    named, relations, count = frozenset(_named(tree, source, known)), known.relations, source.count
     without_parentheses(tree, source)
-    if is_composed(tree, known):
+    if source.count > count or is_composed(tree, known):
         source.finish()
         with source.noting():
             tree = composed(tree, source, known, partial(_read_select, reading=_Reading(source, relations, [])))
@@ -230,8 +230,7 @@ def _read_select(select: exp.Select, reading: _Reading, outer: Scope | None = No
         raise unsupported("a SELECT without FROM", "a view reads relations, write FROM …")
     if not sources or is_refused(select.args["from_"]) or any(map(is_refused, _tables(select))):
         raise Noted
-    if sources[0] is None:
-        raise unsupported("a function or VALUES in FROM", "write FROM a JOIN b ON … with names of relations")
+    assert sources[0] is not None, "FROM names relations"
     draft = _read_rows(select, sources[0], reading, outer, words)
     names = sources[0].names
     if outer is None and is_latest(select):

@@ -174,11 +174,8 @@ class _Composition:
         self._source.require_no_more(count)
         sources = check_names(select, self._source, relations, outer[-1].scope if outer else None)
         self._source.require_no_more(count)
-        if sources is None:
-            if not select.args.get("from_"):  # the reader refuses it
-                return
-            problem = unsupported("a function or VALUES in FROM", "write FROM a JOIN b ON … with names of relations")
-            raise self._source.placed(problem, select)
+        if sources is None:  # there is no FROM: the reader refuses it
+            return
         for query in queries_of(select):
             with self._source.noting():
                 query.replace(self.query(query, known, [*outer, sources.names]))
@@ -241,7 +238,7 @@ class _Composition:
         if is_subquery(table):
             columns, query = _columns_of(table), self._checked(self.query(table.this, known, outer), outer)
             self._source.require_no_more(count)
-        elif isinstance(table, exp.Table) and isinstance(table.this, exp.Identifier):
+        elif isinstance(table, exp.Table):
             if (named := None if table.args.get("db") else known.get(fold(table.this))) is not None:
                 self.count(named)
                 columns, query = _columns_of(table) or _columns_of(named), named.this.copy()

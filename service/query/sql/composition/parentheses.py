@@ -7,7 +7,7 @@ from sqlglot import exp
 
 from service.errors import unsupported
 from service.query.sql.composition.merging import add_condition
-from service.query.sql.names import Source, is_comma
+from service.query.sql.names import Source, is_comma, is_relation
 
 
 def without_parentheses(tree: exp.Expr, source: Source) -> None:
@@ -26,6 +26,8 @@ def _opened(node: exp.Expr) -> tuple[exp.Expr, list[exp.Join]]:
     joins = node.args.get("joins") or []
     node.set("joins", None)
     if not _is_join(node):
+        if not isinstance(node, exp.Subquery | exp.Tuple) and not is_relation(node):
+            raise unsupported("a function or VALUES in FROM", "write FROM a JOIN b ON … with names of relations")
         return node, joins
     if node.args.get("alias"):
         raise unsupported("an alias of a join in parentheses", "give each relation its own")
