@@ -7,7 +7,7 @@ import shlex
 
 import livejoin
 from livejoin.terminal import Failure, Parser, say
-from service.demo.kafka import free_port, is_free
+from service.demo.kafka import free_port
 from service.demo.play import play, produce
 
 PORT = 8080
@@ -28,10 +28,10 @@ def main(arguments: list[str]) -> int:
         return produce(args.url or os.environ.get("LIVEJOIN_URL") or livejoin.DEFAULT_URL, args.brokers, args.pace)
     if args.url:
         raise Failure("--url needs --brokers: without --brokers, the demo starts its own service", 2)
-    port = args.port or PORT
-    if not is_free(port):
+    port = free_port(args.port or PORT)
+    if not port:
         if args.port:
-            raise Failure(f"port {port} is in use: choose another port, or omit --port")
+            raise Failure(f"port {args.port} is in use: choose another port, or omit --port")
         port = free_port()
         say(f"port {PORT} is in use; the service listens on {port} instead")
     return play(port, args.pace, not args.no_kafka, shlex.split(args.prepare or ""))

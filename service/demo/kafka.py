@@ -7,6 +7,7 @@ import signal
 import socket
 import subprocess
 import sys
+import time
 from collections.abc import Sequence
 from importlib import import_module, invalidate_caches
 from importlib.util import find_spec
@@ -19,6 +20,7 @@ from service.demo.history import PREFIX, RELATIONS, Change
 HOST = "127.0.0.1"
 HOME = Path(__file__).resolve().parents[2]  # where `service` and `streaming` can be imported from
 TICK = 0.2  # seconds between two looks at what is awaited
+PATIENCE = 300.0  # seconds for the service to start (compiling), and without any change that arrives through Kafka and Spark
 _GRACE = 15.0  # seconds for a child to end by itself
 
 
@@ -64,7 +66,7 @@ class Records:
     def __init__(self, brokers: str) -> None:
         self._kafka, self._admin = import_module("confluent_kafka"), import_module("confluent_kafka.admin")
         self._settings = {"bootstrap.servers": brokers, "log_level": 0}
-        self._position = 0
+        self.sent = self._accepted = 0
         self._producer: Any = None
 
     def topics(self) -> set[str] | None:
@@ -86,16 +88,21 @@ class Records:
     def send(self, changes: Sequence[Change]) -> None:
         """Return when the broker has accepted all of them. Raises RoadClosed if it does not."""
         for change in changes:
-            self._position += 1
-            key, value = change.to_debezium(self._position)
-            self._producer.produce(PREFIX + change.relation, value, key)
-        if self._producer.flush(20):
+            self.sent += 1
+            key, value = change.to_debezium(self.sent)
+            self._producer.produce(PREFIX + change.relation, value, key, on_delivery=self._note)
+        self._producer.flush(20)
+        if self._accepted < self.sent:
             raise RoadClosed("Kafka does not accept the records")
+
+    def _note(self, error: Any, _: Any) -> None:
+        self._accepted += error is None
 
 
 class Kafka:
-    """A broker and `livejoin stream` as children. `stage` describes how far they are; `records` takes changes once it is there; `task`
-    ends with RoadClosed if one of them ends.
+    """A broker and `livejoin stream` as children. `stage` describes how far they are; `records` takes changes once it is there; `arrived`
+    counts those that the service has, by the last batch that Spark has committed; `task` ends with RoadClosed if one of them ends, or if
+    changes are on their way and none arrives for PATIENCE.
 
     prepare: a command that installs them first. It runs at the lowest priority: meanwhile, the user waits for the service to compile
     kernels.
@@ -105,7 +112,14 @@ class Kafka:
         self._children, self._url, self._prepare = children, url, prepare
         self.stage = "Kafka and Spark are being installed …"
         self.records: Records | None = None
+        self.arrived = 0
+        self._running: dict[str, tuple[str, subprocess.Popen[bytes]]] = {}
         self.task: asyncio.Task[None] = asyncio.create_task(self._run())
+
+    def close(self) -> None:
+        """End both: what they still have is older than what will be sent by REST."""
+        for _, process in self._running.values():
+            process.kill()
 
     async def _run(self) -> None:
         """Bring them up, and watch them."""
@@ -120,10 +134,10 @@ class Kafka:
         self.stage = "Kafka is starting …"
         address, folder = f"{HOST}:{free_port()}", self._children.folder
         settings = [f"KAFKA_PORT={address.rpartition(':')[2]}", f"KAFKA_DATA={folder / 'kafka'}"]
-        running = {"Kafka": ("kafka", start("kafka", ["env", *settings, sys.executable, "-m", "streaming.kafka_broker"]))}
-        records = Records(address)
+        self._running["Kafka"] = ("kafka", start("kafka", ["env", *settings, sys.executable, "-m", "streaming.kafka_broker"]))
+        records, since, read = Records(address), time.monotonic(), import_module("streaming.pipeline.checkpoint").read_checkpoint
         while True:
-            for name, (log, process) in running.items():
+            for name, (log, process) in self._running.items():
                 if process.poll() is not None:
                     raise RoadClosed(f"{name} ended: {last_words(log)}")
             if self.records is None and records.topics() is not None:
@@ -131,8 +145,16 @@ class Kafka:
                 config = folder / "stream.toml"
                 config.write_text(stream_toml(self._url, address, folder / "checkpoint"))
                 command = [sys.executable, "-m", "service.cli", "stream", "--config", str(config)]
-                running["livejoin stream"] = "stream", start("stream", command)
+                self._running["livejoin stream"] = "stream", start("stream", command)
                 self.stage, self.records = "Spark is starting …", records
+            before = self.arrived
+            if (folder / "checkpoint" / "metadata").exists():  # before, it is not a checkpoint yet
+                self.arrived = sum(sum(ends.values()) for ends in read(folder / "checkpoint").offsets.values())
+            if self.arrived != before or self.arrived == records.sent:
+                since = time.monotonic()
+            elif time.monotonic() - since > PATIENCE:
+                late = f"{self.arrived:,} of {records.sent:,} changes have arrived through Kafka and Spark, none for {PATIENCE:.0f} s"
+                raise RoadClosed(f"{late}; the stream said: {last_words('stream')}")
             await asyncio.sleep(TICK)
 
 
@@ -169,17 +191,12 @@ checkpoint = "{checkpoint}"
 {"".join(topics)}"""
 
 
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind((HOST, 0))
-        return int(probe.getsockname()[1])
-
-
-def is_free(port: int) -> bool:
+def free_port(port: int = 0) -> int:
+    """Return this port, or any free one; 0 if it is in use."""
     with socket.socket() as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             probe.bind((HOST, port))
         except OSError:
-            return False
-    return True
+            return 0
+        return int(probe.getsockname()[1])

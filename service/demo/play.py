@@ -17,6 +17,7 @@ import time
 from bisect import bisect_left, bisect_right
 from collections import deque
 from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
 from datetime import date
 from itertools import groupby
 from pathlib import Path
@@ -32,11 +33,10 @@ from rich.text import Text
 import livejoin
 from livejoin.terminal import Failure, say
 from service.demo.history import PREFIX, RELATIONS, VIEWS, Change, checksum, expected, history
-from service.demo.kafka import HOME, HOST, TICK, Children, Kafka, Records, RoadClosed, missing, not_installed
+from service.demo.kafka import HOME, HOST, PATIENCE, TICK, Children, Kafka, Records, RoadClosed, missing, not_installed
 
 SWITCH = date(1989, 1, 1)  # from here on there are many changes
 EARLY = 20.0  # speed of the replay before that, relative to the speed after it
-PATIENCE = 300.0  # seconds for the service to start (compiling), and for the last changes to arrive
 PATIENCE_OF_REQUESTS = 3.0  # seconds
 EVERY = 4.0  # seconds between two lines in a pipe
 RECENT = 8  # changes on the panel
@@ -74,7 +74,8 @@ async def _play(children: Children, url: str, pace: float, with_kafka: bool, pre
             print(what_to_try(url), flush=True)
             if lacking is not None:
                 print(f"Running without Kafka and Spark ({lacking}): all changes are sent by REST.\n", flush=True)
-            with Panel() as panel:
+            panel = Panel()
+            with panel.live or nullcontext():
                 tasks += [asyncio.create_task(panel.follow(client, name)) for name in VIEWS]
                 await Replay(client, panel, pace, kafka).run()
             emitted = ", ".join(f"{name} {rows:,}" for name, (rows, _) in expected().items())
@@ -150,19 +151,10 @@ class Panel:
     """What has arrived in each view, as its follower reports it: a panel that is redrawn in place, or occasional lines in a pipe."""
 
     def __init__(self) -> None:
-        self._live = Live(console=Console(), auto_refresh=False) if sys.stdout.isatty() else None
+        self.live = Live(console=Console(), auto_refresh=False) if sys.stdout.isatty() else None
         self._tallies = {name: {"insert": 0, "delete": 0} for name in VIEWS}
         self._recent: deque[tuple[str, str, str]] = deque(maxlen=RECENT)
-        self._next_line = 0.0
-
-    def __enter__(self) -> Panel:
-        if self._live is not None:
-            self._live.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        if self._live is not None:
-            self._live.stop()
+        self._line, self._next_line = "", 0.0
 
     async def follow(self, client: livejoin.AsyncClient, name: str) -> None:
         """Follow a view from its first row on."""
@@ -174,12 +166,12 @@ class Panel:
     def show(self, day: date, share: float, road: str) -> None:
         """Show the state of the replay: the date in history, the share of all changes, and how they are sent."""
         counts = {name: tally["insert"] - tally["delete"] for name, tally in self._tallies.items()}
-        if self._live is None:
-            if self._recent and time.monotonic() >= self._next_line:
-                self._next_line = time.monotonic() + EVERY
+        if self.live is None:
+            rows = "  ".join(f"{name} {count:,}" for name, count in counts.items())
+            if self._recent and time.monotonic() >= self._next_line and self._line != (line := f"{day}  {rows}  ({road})"):
+                self._line, self._next_line = line, time.monotonic() + EVERY
                 sign, view, row = self._recent[-1]
-                rows = "  ".join(f"{name} {count:,}" for name, count in counts.items())
-                print(f"{day}  {rows}  ({road})\n  {sign} {view}: {row}", flush=True)
+                print(f"{line}\n  {sign} {view}: {row}", flush=True)
             return
         head = Table.grid(padding=(0, 2))
         head.add_row(Text(day.isoformat(), "bold"), ProgressBar(1.0, share, width=30), Text(road, "dim"))
@@ -194,7 +186,7 @@ class Panel:
         changes = Text(no_wrap=True, overflow="ellipsis")
         for sign, name, row in self._recent:
             changes.append(f"{sign} {name:<26} {row}\n", "green" if sign == "+" else "red")
-        self._live.update(Group(Text(), head, Text(), views, Text(), changes), refresh=True)
+        self.live.update(Group(Text(), head, Text(), views, Text(), changes), refresh=True)
 
 
 def describe(row: Mapping[str, Any]) -> str:
@@ -214,16 +206,18 @@ class Replay:
         self._late = bisect_left(self._changes, SWITCH, key=_day_of)  # the first change that is sent through Kafka
 
     async def run(self) -> None:
-        """Return when all rows of all views are as they must be. Raises Failure if they are not in time."""
+        """Return when all changes have arrived. Raises Failure if rows of a view are not as they must be then."""
         try:
             await self._send_until(self._late, SWITCH, self._pace * EARLY)
             if self._kafka is not None:
                 await self._reach_kafka(self._kafka)
             await self._send_until(len(self._changes), self._changes[-1].day, self._pace)
-            await self._arrive()
+            await self._arrive(self._kafka)
         except RoadClosed as closed:
             # What may be lost in Kafka is sent again: the changes are upserts, so nothing is duplicated.
             print(f"{closed}. The changes since {SWITCH.year} are sent by REST.", flush=True)
+            if self._kafka is not None:
+                self._kafka.close()
             self._kafka, self._sent = None, min(self._sent, self._late)
             await self.run()
 
@@ -239,11 +233,9 @@ class Replay:
     async def _send(self, end: int) -> None:
         """Send the changes up to this one."""
         changes, self._sent = self._changes[self._sent : end], end
-        if not changes:
-            return
-        if self._kafka is not None and end > self._late and (records := self._kafka.records) is not None:
+        if changes and self._kafka is not None and end > self._late and (records := self._kafka.records) is not None:
             records.send(changes)
-        else:
+        elif changes:
             self._batches += 1
             body = json.dumps({"changes": [change.to_rest() for change in changes]}).encode()
             await self._client.post_changes(body, "application/json", "history", self._batches)
@@ -252,25 +244,21 @@ class Replay:
         """Wait until Kafka takes changes, and until the first of them have arrived through Spark."""
         while kafka.records is None:
             await self._tick()
-        before = await self._version()
         await self._send(bisect_right(self._changes, self._changes[self._late].day, key=_day_of))
-        while await self._version() == before:
+        while not kafka.arrived:
             await self._tick()
         kafka.stage = "through Kafka and Spark"
         self._day = max(self._day, float(self._changes[self._late].day.toordinal()))
 
-    async def _arrive(self) -> None:
-        until = time.monotonic() + PATIENCE
-        while wrong := await differences(self._client):
-            if time.monotonic() > until:
-                raise Failure(wrong[0])
+    async def _arrive(self, kafka: Kafka | None) -> None:
+        """Wait for what is on its way through Kafka and Spark, then compare all rows, and give the followers time for the last panel."""
+        while kafka is not None and kafka.records is not None and (late := kafka.records.sent - kafka.arrived):
+            kafka.stage = f"through Kafka and Spark: {late:,} left"
             await self._tick()
-        for _ in range(3):  # for the followers, so that the last panel is complete
+        if wrong := await differences(self._client):
+            raise Failure(wrong[0])
+        for _ in range(3):
             await self._tick()
-
-    async def _version(self) -> int:
-        version: int = (await (await self._client.view("delegation")).get())["version"]
-        return version
 
     async def _tick(self) -> None:
         """Show the state, and let some time pass. Raises RoadClosed if Kafka or Spark has failed."""
@@ -278,9 +266,7 @@ class Replay:
         if self._kafka is not None:
             if self._kafka.task.done():
                 self._kafka.task.result()
-            road += ", while Kafka and Spark start"
-            if self._day >= SWITCH.toordinal():
-                road = self._kafka.stage
+            road = self._kafka.stage if self._day >= SWITCH.toordinal() else "by REST, while Kafka and Spark start"
         first, last = self._changes[0].day, self._changes[-1].day
         day = date.fromordinal(int(self._day))
         self._panel.show(day, _seconds(first, day) / _seconds(first, last), road)

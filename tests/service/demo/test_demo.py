@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import re
 import shutil
@@ -10,10 +11,11 @@ import socket
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import date
 from pathlib import Path
+from types import SimpleNamespace
 from typing import IO
 
 import orjson
@@ -23,7 +25,8 @@ import pytest
 from livejoin.wire.debezium import DebeziumDecoder
 from livejoin.wire.schema import parse_relation
 from service.demo.history import EPOCH, RELATIONS, VIEWS, checksum, expected, history
-from service.demo.kafka import missing, stream_toml
+from service.demo.kafka import Children, Kafka, RoadClosed, missing, stream_toml
+from service.demo.play import Panel
 from service.views.parse import parse_view
 from tests.modes_of_files import exposed
 from tests.server_process import ROOT
@@ -210,6 +213,63 @@ def test_goes_on_by_rest_when_the_stream_breaks(tmp_path: Path) -> None:
         text = read_until(output, "The service keeps running")
         assert "livejoin stream ended" in text and "are sent by REST" in text and ALL_RIGHT in text
         end(process, output, tmp_path)
+
+
+@kafka
+def test_a_stream_that_stands_still_closes_the_road(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Accepting:
+        sent = 5
+
+        def __init__(self, brokers: str) -> None: ...
+
+        def topics(self) -> set[str]:
+            return set()
+
+        def open(self) -> None: ...
+
+    class Silent(Children):
+        def start(self, name: str, command: Sequence[str]) -> subprocess.Popen[bytes]:
+            return super().start(name, ["sh", "-c", f"echo {name} waits; exec sleep 60"])
+
+    async def wait() -> None:
+        road = Kafka(children, "http://127.0.0.1:1", ())
+        try:
+            await road.task
+        finally:
+            road.close()
+
+    monkeypatch.setattr("service.demo.kafka.Records", Accepting)
+    monkeypatch.setattr("service.demo.kafka.PATIENCE", 0.5)
+    children = Silent(tmp_path)
+    late = "0 of 5 changes have arrived through Kafka and Spark, none for 0 s; the stream said: stream waits"
+    with pytest.raises(RoadClosed, match=late):
+        asyncio.run(wait())
+    children.close()
+
+
+def test_a_pipe_gets_no_line_twice(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setattr("service.demo.play.EVERY", 0.0)
+    row = {"name": "Ann", "together_start": "2001-01-01", "together_end": None}
+    change = SimpleNamespace(op="insert", row=row)
+
+    class View:
+        async def follow(self, snapshot: bool) -> AsyncIterator[SimpleNamespace]:
+            yield SimpleNamespace(changes=[change])
+
+    class Client:
+        async def view(self, name: str) -> View:
+            return View()
+
+    panel = Panel()
+    for _ in range(2):
+        asyncio.run(panel.follow(Client(), "delegation"))  # type: ignore[arg-type]
+        for _ in range(3):
+            panel.show(date(2001, 1, 1), 0.5, "by REST")
+    lines = capsys.readouterr().out.splitlines()
+    assert [line for line in lines if "delegation:" not in line] == [
+        f"2001-01-01  presidents_with_vices 0  senators_under_presidents 0  delegation {count}  same_state_senators 0  (by REST)"
+        for count in (1, 2)
+    ]
 
 
 def test_without_java_it_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
