@@ -89,6 +89,7 @@ class LiveView:
         self.update_seconds = Histogram()
         self.read_counts = ReadCounts()
         self.changed_rows = 0  # rows deleted and inserted in its relations
+        self._spent = dict.fromkeys(self.relations, (0.0, 0))  # seconds that changes of each have taken, and their rows
 
     def follow_definition(self, relation: Relation) -> None:
         """Adapt to a relation that has more columns, or may have nulls in columns that the view does not join by. The writer's thread."""
@@ -230,11 +231,15 @@ class LiveView:
     def apply(self, first: int, versions: int, runs: Runs) -> Delta | None:
         """Follow the changed relations over this many versions from `first` on; return the delta if the view may be followed. Only the last
         version can be read, so the structures go to it directly. Cost: as the plan says."""
-        started = time.perf_counter()
+        started, before = time.perf_counter(), self.changed_rows
         mine = {name: run for name, run in runs.items() if name in self.relations}
         delta = self._follow(first, versions, mine)
         changes = 1 if versions == 1 else sum(len(run.offsets) for run in mine.values())
-        self.update_seconds.observe((time.perf_counter() - started) / changes, changes)
+        seconds, all_rows = time.perf_counter() - started, max(1, self.changed_rows - before)
+        self.update_seconds.observe(seconds / changes, changes)
+        for name, run in mine.items():
+            spent, rows = self._spent[name]
+            self._spent[name] = spent + seconds * run.rows / all_rows, rows + run.rows
         return delta
 
     def apply_without(self, version: int, runs: Runs, names: Collection[str], taken: LoadedGroups | None) -> Delta | None:
@@ -320,6 +325,11 @@ class LiveView:
         """Bytes of its structures at the newest version."""
         join = self._join  # the writer may set it to None meanwhile
         return join.bytes if join is not None else 0
+
+    @property
+    def costs(self) -> dict[str, float | None]:
+        """What it reads, each with the average seconds to follow one changed row of it; None: none has changed."""
+        return {name: spent / rows if rows else None for name, (spent, rows) in self._spent.items()}
 
     def statistics(self) -> dict[str, Any]:
         """The statistics of `GET /v1/views/{name}`."""
