@@ -231,16 +231,21 @@ class LiveView:
     def apply(self, first: int, versions: int, runs: Runs) -> Delta | None:
         """Follow the changed relations over this many versions from `first` on; return the delta if the view may be followed. Only the last
         version can be read, so the structures go to it directly. Cost: as the plan says."""
-        started, before = time.perf_counter(), self.changed_rows
+        started = time.perf_counter()
         mine = {name: run for name, run in runs.items() if name in self.relations}
         delta = self._follow(first, versions, mine)
         changes = 1 if versions == 1 else sum(len(run.offsets) for run in mine.values())
-        seconds, all_rows = time.perf_counter() - started, max(1, self.changed_rows - before)
+        seconds = time.perf_counter() - started
         self.update_seconds.observe(seconds / changes, changes)
-        for name, run in mine.items():
-            spent, rows = self._spent[name]
-            self._spent[name] = spent + seconds * run.rows / all_rows, rows + run.rows
+        self.spend(seconds, mine)
         return delta
+
+    def spend(self, seconds: float, runs: Runs, counted: bool = False) -> None:
+        """Note how long it took to follow changes of its relations, or, if these are counted already, to store what follows from them."""
+        all_rows = sum([run.rows for run in runs.values()]) or 1
+        for name, run in runs.items():
+            spent, rows = self._spent[name]
+            self._spent[name] = spent + seconds * run.rows / all_rows, rows + (0 if counted else run.rows)
 
     def apply_without(self, version: int, runs: Runs, names: Collection[str], taken: LoadedGroups | None) -> Delta | None:
         """Follow a batch that truncates the relations `names`, in a core that has replaced the view's own and lacks only the rows of

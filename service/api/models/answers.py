@@ -86,9 +86,7 @@ class Source(Body):
     epoch: int = Field(json_schema_extra={"format": "int64"}, description="the epoch of its last batch")
     version: int | None = Field(description="the version of its last batch; null if unknown, like `time`")
     time: datetime | None = Field(description=f"when that was applied, {TIME}; null if unknown")
-    relations: list[str] = Field(
-        description="the relations that it has written: the source belongs to tokens that may write to all of them"
-    )
+    relations: list[str] = Field(description="the relations that it has written; it belongs to tokens that may write to all of them")
 
 
 class Sources(Body):
@@ -101,9 +99,7 @@ class Sources(Body):
 class Plan(Body):
     cls: str = Field(alias="class", description="the class of the query, which determines the algorithms that are correct for it")
     algorithm: str = Field(description="the algorithm that maintains the view")
-    theorem: str | None = Field(
-        description="the result in the literature that gives the bounds, or says why they cannot be better; null if there is none"
-    )
+    theorem: str | None = Field(description="the result that gives the bounds, or says why they cannot be better; null if there is none")
     guarantee: Guarantee = Field(
         description="`strict` bounds the time of a change and the delay between rows, `delay` only the latter, `best-effort` neither"
     )
@@ -127,9 +123,7 @@ class DelaySteps(Body):
 class Statistics(Body):
     model_config = ConfigDict(extra="allow")
     intervals: Count = Field(description="entries in the view's structures")
-    bytes: Count = Field(
-        description="memory of the structures at the newest version, with a share of common structures; without rows of relations"
-    )
+    bytes: Count = Field(description="memory of its structures at the newest version, with a share of common ones, without relations' rows")
     bytes_per_row: Measure = Field(description="`bytes` divided by the rows of the view's relations")
     groups: Measure = Field(description="groups that have rows, including those that HAVING excludes; null without groups")
     sums_out_of_range: Measure = Field(description="sums that are null because they do not fit their type; null without groups")
