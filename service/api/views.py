@@ -54,7 +54,8 @@ def view_json(engine: Instance, view: LiveView, version: Version, token: AccessT
         "definition": view.view.definition,
         "reads": [*view.view.reads],
         "read_by": readers,
-        "stored": [_stored_json(one.view, one.relation.table.rows, one.held) for one in stored],
+        "inputs": view.costs,
+        "stored": [_stored_json(one.view, one.costs, one.relation.table.rows, one.held) for one in stored],
         "plan": view.view.plan.to_json(),
         "shape": shape_json(view),
         "statistics": view.statistics(),
@@ -62,18 +63,18 @@ def view_json(engine: Instance, view: LiveView, version: Version, token: AccessT
     if view.state == "building":
         shown["progress"] = view.progress
     elif view.state == "failed":
-        problem = view.problem or Problem("view-failed", "the structures of this view failed")
-        shown["problem"] = problem.to_json()
+        shown["problem"] = (view.problem or Problem("view-failed", "the structures of this view failed")).to_json()
     elif view.id in version.roots:
         join, root, _ = version.roots[view.id]
         shown["empty"] = join.is_empty(root)
     return shown
 
 
-def _stored_json(view: View, rows: float | None, size: float | None) -> dict[str, Any]:
+def _stored_json(view: View, costs: Mapping[str, float | None], rows: float | None, size: float | None) -> dict[str, Any]:
     plan = view.plan
-    shown = {"query": view.definition["sql"], "class": plan.cls, "algorithm": plan.algorithm, "guarantee": plan.guarantee}
-    return shown | {"rows": rows and round(rows), "bytes": size and round(size)}
+    inputs = costs or dict.fromkeys(name for _, name in view.query.whole.aliases)
+    shown = {"name": view.name, "query": view.definition["sql"], "inputs": inputs, "class": plan.cls, "algorithm": plan.algorithm}
+    return shown | {"guarantee": plan.guarantee, "rows": rows and round(rows), "bytes": size and round(size)}
 
 
 def _one_json(engine: Instance, view: LiveView, token: AccessToken) -> Steps[dict[str, Any]]:
@@ -239,7 +240,7 @@ def _explain(engine: Instance, token: AccessToken, data: dict[str, Any]) -> dict
         engine.versions.release(pin)
     explained: dict[str, Any] = {
         "plan": view.plan.to_json(), "alternatives": [plan.to_json() for plan in others], "reads": [*view.reads],
-        "stored": [_stored_json(one, rows, rows and rows * (8 * width + _ROW_BYTES)) for one, rows, width in estimated],
+        "stored": [_stored_json(one, {}, rows, rows and rows * (8 * width + _ROW_BYTES)) for one, rows, width in estimated],
     }  # fmt: skip
     if natural is not None:
         explained["natural"] = natural

@@ -2,6 +2,7 @@
 
 import { onRefused, token } from "./api.js";
 import { empty, fill, h, say, write } from "./dom.js";
+import { flow } from "./flow.js";
 import { localTime, number, short } from "./format.js";
 import { login } from "./login.js";
 import { metrics } from "./metrics.js";
@@ -13,7 +14,7 @@ import { parse, to } from "./router.js";
 import { start, state, watch } from "./store.js";
 import { view } from "./view.js";
 
-const PAGES = { overview, relation, view, query, operations, metrics };
+const PAGES = { overview, relation, view, flow, query, operations, metrics };
 const main = document.getElementById("main");
 const side = document.getElementById("side");
 const link = document.getElementById("link");
@@ -33,7 +34,7 @@ function show() {
     fill(main, h("h1", "No such page"), empty("There is nothing at this address.", h("a", { href: to.overview() }, "Go to the overview")));
     return;
   }
-  document.title = `${name ?? { overview: "Overview", query: "Query", operations: "Operations", metrics: "Metrics" }[page]} · livejoin`;
+  document.title = `${name ?? { overview: "Overview", flow: "Graph of views", query: "Query", operations: "Operations", metrics: "Metrics" }[page]} · livejoin`;
   fill(main);
   PAGES[page](main, { name, options, signal: leaving.signal });
   mark();
@@ -64,7 +65,7 @@ const counts = { views: h("span.count"), relations: h("span.count") };
 const named = h("div", { hidden: true }, h("h2", {}, "Views ", counts.views), lists.views, h("h2", {}, "Relations ", counts.relations), lists.relations);
 fill(
   side,
-  h("ul.pages", {}, [["Overview", to.overview()], ["Query", to.query()], ["Operations", to.operations()]].map(([text, href]) => h("li", {}, h("a", { href }, text)))),
+  h("ul.pages", {}, [["Overview", to.overview()], ["Graph", to.graph()], ["Query", to.query()], ["Operations", to.operations()]].map(([text, href]) => h("li", {}, h("a", { href }, text)))),
   named,
   h("p.foot", {}, h("a", { href: "/docs" }, "Interface"), h("a", { href: to.metrics() }, "Metrics"), h("button.leave.plain", { type: "button", hidden: true, onclick: leave }, "Log out")),
 );

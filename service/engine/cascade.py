@@ -8,6 +8,7 @@ which there is none fails alone, with those that read it.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterable, Mapping
 from heapq import heappop, heappush
 
@@ -53,7 +54,7 @@ class Cascade:
         add(view for view in concerned if not runs.keys().isdisjoint(view.relations))
         while waiting:
             stored = self._stored[heappop(waiting)]
-            if (delta := self._follow(stored, version, changed)) is not None and (run := self._store(stored, delta)) is not None:
+            if (delta := self._follow(stored, version, changed)) is not None and (run := self._store(stored, delta, changed)) is not None:
                 changed[stored.name] = run
                 add(self._interest.concerned(TouchedRows([resolution_of(stored.relation, run)])))
         for view in readers:
@@ -73,12 +74,14 @@ class Cascade:
             self._fail(view, error)
             return None
 
-    def _store(self, view: StoredView, delta: Delta) -> Run | None:
+    def _store(self, view: StoredView, delta: Delta, changed: Mapping[str, Run]) -> Run | None:
+        started = time.perf_counter()
         try:
             runs = view.store(delta)
         except Exception as error:
             self._fail(view, error)
             return None
+        view.spend(time.perf_counter() - started, {name: run for name, run in changed.items() if name in view.relations}, counted=True)
         for version, run in runs:
             self._recorder.note(version, {view.name: run})
         return runs[0][1] if runs else None

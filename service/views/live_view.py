@@ -89,6 +89,7 @@ class LiveView:
         self.update_seconds = Histogram()
         self.read_counts = ReadCounts()
         self.changed_rows = 0  # rows deleted and inserted in its relations
+        self._spent = dict.fromkeys(self.relations, (0.0, 0))  # seconds that changes of each have taken, and their rows
 
     def follow_definition(self, relation: Relation) -> None:
         """Adapt to a relation that has more columns, or may have nulls in columns that the view does not join by. The writer's thread."""
@@ -234,8 +235,17 @@ class LiveView:
         mine = {name: run for name, run in runs.items() if name in self.relations}
         delta = self._follow(first, versions, mine)
         changes = 1 if versions == 1 else sum(len(run.offsets) for run in mine.values())
-        self.update_seconds.observe((time.perf_counter() - started) / changes, changes)
+        seconds = time.perf_counter() - started
+        self.update_seconds.observe(seconds / changes, changes)
+        self.spend(seconds, mine)
         return delta
+
+    def spend(self, seconds: float, runs: Runs, counted: bool = False) -> None:
+        """Note how long it took to follow changes of its relations, or, if these are counted already, to store what follows from them."""
+        all_rows = sum([run.rows for run in runs.values()]) or 1
+        for name, run in runs.items():
+            spent, rows = self._spent[name]
+            self._spent[name] = spent + seconds * run.rows / all_rows, rows + (0 if counted else run.rows)
 
     def apply_without(self, version: int, runs: Runs, names: Collection[str], taken: LoadedGroups | None) -> Delta | None:
         """Follow a batch that truncates the relations `names`, in a core that has replaced the view's own and lacks only the rows of
@@ -320,6 +330,11 @@ class LiveView:
         """Bytes of its structures at the newest version."""
         join = self._join  # the writer may set it to None meanwhile
         return join.bytes if join is not None else 0
+
+    @property
+    def costs(self) -> dict[str, float | None]:
+        """What it reads, each with the average seconds to follow one changed row of it; None: none has changed."""
+        return {name: spent / rows if rows else None for name, (spent, rows) in self._spent.items()}
 
     def statistics(self) -> dict[str, Any]:
         """The statistics of `GET /v1/views/{name}`."""

@@ -22,6 +22,7 @@ PAGES = {  # name: address, what stands there once it is whole
     "view_keyed": (f"#/views/{DELEGATION}", "text=state 1–24 of 50"),
     "view_map": ("#/views/flooded", "text=rows in view"),
     "view_graph": ("#/views/triangles", "svg path.edge"),
+    "graph": ("#/graph", ".flow .node"),
     "query": ("#/query?sql=SELECT * FROM stays a JOIN stays b ON a.room = b.room AND overlaps(a.stay, b.stay)", "text=Alternatives"),
     "operations": ("#/operations", "text=Token mode is off"),
     "metrics": ("#/metrics", "text=livejoin_changes_total"),

@@ -37,31 +37,25 @@ def shape_json(view: LiveView) -> dict[str, Any]:
     key = key_of(view) if dimensions_of(view) else None
     outputs = {} if query.groups is not None or query.branches or query.united else {output.name: output for output in query.outputs}
     return {
-        "aliases": [
-            {
-                "name": input.alias,
-                "relation": input.alias if input.relation.name in view.view.stored else input.relation.name,
-                "key": [name for name in input.relation.key if not name.endswith(IS_NULL)],
-                "join_key": input.equal,
-                "optional": input.alias in query.optional,
-            }
-            for input in view.inputs
-        ],
+        "aliases": [_alias(view, input) for input in view.inputs],
         "columns": [_column(name, outputs.get(name)) for name in view.shown.schema.names],
-        "dimensions": [
-            [
-                {
-                    "alias": input.alias,
-                    "interval": interval,
-                    "type": input.relation.definition.column(input.relation.definition.intervals[interval].start_column).kind,
-                    "bounds": input.relation.definition.intervals[interval].bounds,
-                }
-                for input, interval in dimension
-            ]
-            for dimension in dimensions_of(view)
-        ],
+        "dimensions": [[_interval(*one) for one in dimension] for dimension in dimensions_of(view)],
         "key": None if key is None else {"alias": key.alias, "columns": key.equal},
     }
+
+
+def _alias(view: LiveView, input: Input) -> dict[str, Any]:
+    alias, name = input.alias, input.relation.name
+    key = [one for one in input.relation.key if not one.endswith(IS_NULL)]
+    shown = {"name": alias, "relation": alias if name in view.view.stored else name, "key": key, "join_key": input.equal}
+    return shown | {"optional": alias in view.view.query.optional}
+
+
+def _interval(input: Input, name: str) -> dict[str, Any]:
+    definition = input.relation.definition
+    found = definition.intervals[name]
+    kind = definition.column(found.start_column).kind
+    return {"alias": input.alias, "interval": name, "type": kind, "bounds": found.bounds}
 
 
 def _column(name: str, output: Output | None) -> dict[str, Any]:

@@ -86,9 +86,7 @@ class Source(Body):
     epoch: int = Field(json_schema_extra={"format": "int64"}, description="the epoch of its last batch")
     version: int | None = Field(description="the version of its last batch; null if unknown, like `time`")
     time: datetime | None = Field(description=f"when that was applied, {TIME}; null if unknown")
-    relations: list[str] = Field(
-        description="the relations that it has written: the source belongs to tokens that may write to all of them"
-    )
+    relations: list[str] = Field(description="the relations that it has written; it belongs to tokens that may write to all of them")
 
 
 class Sources(Body):
@@ -101,9 +99,7 @@ class Sources(Body):
 class Plan(Body):
     cls: str = Field(alias="class", description="the class of the query, which determines the algorithms that are correct for it")
     algorithm: str = Field(description="the algorithm that maintains the view")
-    theorem: str | None = Field(
-        description="the result in the literature that gives the bounds, or says why they cannot be better; null if there is none"
-    )
+    theorem: str | None = Field(description="the result that gives the bounds, or says why they cannot be better; null if there is none")
     guarantee: Guarantee = Field(
         description="`strict` bounds the time of a change and the delay between rows, `delay` only the latter, `best-effort` neither"
     )
@@ -127,9 +123,7 @@ class DelaySteps(Body):
 class Statistics(Body):
     model_config = ConfigDict(extra="allow")
     intervals: Count = Field(description="entries in the view's structures")
-    bytes: Count = Field(
-        description="memory of the structures at the newest version, with a share of common structures; without rows of relations"
-    )
+    bytes: Count = Field(description="memory of its structures at the newest version, with a share of common ones, without relations' rows")
     bytes_per_row: Measure = Field(description="`bytes` divided by the rows of the view's relations")
     groups: Measure = Field(description="groups that have rows, including those that HAVING excludes; null without groups")
     sums_out_of_range: Measure = Field(description="sums that are null because they do not fit their type; null without groups")
@@ -175,8 +169,13 @@ class NaturalJoin(Body):
     agm: RowBound = Field(description="the bound of Atserias, Grohe and Marx on the number of rows")
 
 
+_INPUTS = "what it reads, each with the average time, in seconds, to follow one inserted or deleted row of it; null: none has changed"
+
+
 class Stored(Body):
+    name: str = Field(description="its name, which begins with ~: equal queries have the same one")
     query: str = Field(description="the query, in SQL; a name that begins with ~ means another one that is stored")
+    inputs: dict[str, Measure] = Field(description=_INPUTS)
     cls: str = Field(alias="class", description="the class of its join")
     algorithm: str = Field(description="what maintains it")
     guarantee: str = Field(description="the guarantee of its own changes")
@@ -235,20 +234,15 @@ class View(Body):
         description="`building`: not readable yet; `live`: readable, and maintained with each change; `failed`: no longer, see `problem`"
     )
     version: AtVersion
-    empty: bool | None = Field(
-        description="null if the view is not live, if it takes over a second to find out, and, in a list, if rows must be read"
-    )
+    empty: bool | None = Field(description="null if it is not live, if that takes over a second, and, in a list, if rows must be read")
     definition: ViewDefinition = Field(description="the definition as it was registered")
     reads: list[Name] = Field(description="the views that the definition names")
     read_by: list[Name] = Field(description="the views whose definitions name this one")
+    inputs: dict[str, Measure] = Field(description=_INPUTS)
     stored: list[Stored] = Field(description="the queries in FROM, at any depth, that are stored for the view; equal ones only once")
     plan: Plan = Field(description="how the view is maintained")
-    shape: Shape = Field(
-        description="the structure of its rows; all parts are empty if another version of livejoin had accepted the definition"
-    )
-    statistics: Statistics = Field(
-        description="what the structures of the view hold, and what changes and readings cost, since the view was built"
-    )
+    shape: Shape = Field(description="the structure of its rows; all parts are empty if the definition is no longer accepted")
+    statistics: Statistics = Field(description="what its structures hold, and what changes and readings have cost since it was built")
     progress: Share | Absent = Field(None, description="how much of the view is built, from 0 to 1, while it is `building`")
     problem: Problem | Absent = Field(None, description="why the view is `failed`")
 

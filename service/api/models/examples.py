@@ -91,6 +91,7 @@ VIEW = {
     "definition": VIEW_JSON,
     "reads": [],
     "read_by": [],
+    "inputs": {"bookings": 0.000021, "maintenance": 0.000035},
     "stored": [],
     "plan": PLAN,
     "shape": {

@@ -78,7 +78,7 @@ class Instance:
     def __init__(self, state: str = "live", feed: Feed | None = None, problem: Problem | None = None) -> None:
         definition = SimpleNamespace(definition={"from": {}}, plan=PLAN, reads={})
         said = {"name": "v", "state": state, "progress": 0.25, "problem": problem}
-        self.view = SimpleNamespace(**said, feed=feed, view=definition, statistics=dict, inputs=[])
+        self.view = SimpleNamespace(**said, feed=feed, view=definition, statistics=dict, inputs=[], costs={})
         self.views = {"v": self.view}
         self.versions = Pins()
         self.relations = {"a": SimpleNamespace(definition=DEFINITION)}

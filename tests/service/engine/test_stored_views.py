@@ -6,17 +6,19 @@ from __future__ import annotations
 import random
 import threading
 from collections import Counter
+from itertools import count
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from livejoin.wire.batch import Batch
-from service.engine import truncates
+from service.engine import cascade, truncates
 from service.engine.state import Receipt
 from service.errors import Problem
 from service.instance import Instance
-from service.views import stored
+from service.views import live_view, stored
 from tests.service.engine.test_replays import Gate, Restarted
 from tests.service.random_graphs import RELATIONS, Graph, Rows
 from tests.service.running import batch, check, keep_house, of_ops, opened, parts, rows_of, running
@@ -145,4 +147,22 @@ def test_duckdb_confirms(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: 
     for name in reversed(graph.texts):
         engine.drop_view(name)
     assert not parts(engine).state.stored and not engine.views
+    engine.close()
+
+
+def test_the_cost_of_a_changed_row(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By a clock that ticks whenever it is read: to follow a version takes a second, and to store what follows from it another one."""
+    engine = running(tmp_path, {})
+    engine.put_view("v", {"sql": "SELECT a.id, g.n FROM a JOIN (SELECT s, count(*) AS n FROM a GROUP BY s) g ON g.s = a.s"}, wait=60)
+    engine.put_view("w", {"sql": "SELECT a.id AS i, b.id AS j FROM a JOIN b ON overlaps(a.x, b.x)"}, wait=60)
+    (group,) = parts(engine).state.stored.values()
+    ticks = count()
+    for module in (live_view, cascade):
+        monkeypatch.setattr(module, "time", SimpleNamespace(perf_counter=lambda: float(next(ticks))))
+    engine.apply(batch(("insert", "a", rows_of(0, 4))))
+    assert engine.views["v"].costs == {"a": 1 / 5, group.name: 1 / 5}, "four rows, and that of their group"
+    assert group.costs == {"a": (1 + 1) / 4}
+    assert engine.views["w"].costs == {"a": 1 / 4, "b": None}
+    engine.apply(batch(("insert", "a", rows_of(4, 1)), ("insert", "b", rows_of(0, 3))))
+    assert engine.views["w"].costs == {"a": (1 + 1 / 4) / 5, "b": (3 / 4) / 3}
     engine.close()
