@@ -161,6 +161,30 @@ WHERE EXISTS (SELECT 1 FROM t WHERE t.x = r.x) OR NOT EXISTS (SELECT 1 FROM u WH
 -- either of an optional pair
 SELECT r.id, s.id AS other FROM r LEFT JOIN s ON s.k = r.k WHERE EXISTS (SELECT 1 FROM t WHERE t.x = r.x) OR s.x IN (SELECT x FROM u);
 
+-- less: EXISTS of a comparison, as a value
+SELECT r.id, EXISTS (SELECT 1 FROM s WHERE s.k = r.k AND s.x < r.x) AS less FROM r;
+
+-- less or
+SELECT id FROM r WHERE x > 4 OR NOT EXISTS (SELECT 1 FROM s WHERE s.k = r.k AND s.x < r.x);
+
+-- count of less
+SELECT r.g, count(*) FILTER (WHERE EXISTS (SELECT 1 FROM s WHERE s.k = r.k AND s.x < r.x)) AS n FROM r GROUP BY r.g;
+
+-- less of a pair
+SELECT r.id, t.id AS other, EXISTS (SELECT 1 FROM s WHERE s.k = r.k AND s.x < r.x) AS less FROM r JOIN t ON t.k = r.k;
+
+-- greatest of a key: the first value of an order with nulls
+SELECT r.id, (SELECT s.x FROM s WHERE s.k = r.k ORDER BY s.x DESC NULLS FIRST LIMIT 1) AS most FROM r;
+
+-- last of a key
+SELECT r.id, (SELECT s.g FROM s WHERE s.k = r.k AND s.x > 1 ORDER BY s.id DESC LIMIT 1) AS last FROM r;
+
+-- any: = ANY
+SELECT id FROM r WHERE x = ANY (SELECT x FROM s WHERE g = 'b');
+
+-- no one: <> ALL
+SELECT id FROM r WHERE x <> ALL (SELECT x FROM s WHERE g = 'b');
+
 -- chain: a LEFT JOIN of a LEFT JOIN
 SELECT r.id, s.id AS second, t.id AS third FROM r LEFT JOIN s ON s.k = r.k LEFT JOIN t ON t.k = s.x;
 

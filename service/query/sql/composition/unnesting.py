@@ -20,7 +20,7 @@ from itertools import chain, count
 from sqlglot import exp
 
 from livejoin.wire.schema import RelationDefinition
-from service.errors import unsupported
+from service.errors import Problem, unsupported
 from service.query.latest import is_latest
 from service.query.sql.columns import own_columns
 from service.query.sql.composition.merging import add_where, columns_in, condition_of, conjuncts, first_of, parts_of, queries_of
@@ -31,8 +31,9 @@ from service.query.sql.ranges import OPERATORS
 
 Relations = Mapping[str, RelationDefinition]
 Storing = Callable[[exp.Query], str]
-_AGGREGATE = "write an aggregate, such as max(x), of all rows that its WHERE finds"
+_AGGREGATE = "write an aggregate, such as max(x), of all rows that its WHERE finds, or ORDER BY … LIMIT 1"
 _EQUAL = "in it, only equalities with columns of the query around it"
+_ONE = exp.Limit(expression=exp.Literal.number(1))
 _COMPARED = (exp.EQ, exp.NEQ, exp.LT, exp.LTE, exp.GT, exp.GTE, exp.NullSafeEQ, exp.NullSafeNEQ)
 _NEVER_NULL = (exp.EQ, exp.NEQ, exp.LT, exp.LTE, exp.GT, exp.GTE, exp.Between, exp.Like)
 
@@ -178,7 +179,7 @@ def unnest(select: exp.Select, store: Storing, taken: Collection[str], source: S
     for one in [query.unnest() for query in queries_of(select) if not _is_scalar(query)]:
         with source.noting(one):
             if isinstance(one, exp.Select) and _is_written_out(one):
-                _write_out(select, one, relations)
+                _write_out(select, one, relations, lambda query: _is_some(select, query, store, names, relations))
     for query in list(queries_of(select)):
         with source.noting(query):
             if _is_scalar(query):
@@ -220,12 +221,12 @@ def _is_written_out(query: exp.Expr) -> bool:
     return not is_alone or is_negated or not all(isinstance(one, exp.Column) for one in compared)
 
 
-def _write_out(select: exp.Select, query: exp.Select, relations: Relations) -> None:
-    """Write EXISTS or IN as a comparison of counts, or IN as EXISTS, in place."""
+def _write_out(select: exp.Select, query: exp.Select, relations: Relations, is_some: Callable[[exp.Select], exp.Expr]) -> None:
+    """Write EXISTS or IN as an expression, or IN as EXISTS, in place. is_some: whether a query has rows."""
     holder = _holder(query)
     node, is_negated, is_alone = _place(holder)
     if not isinstance(holder, exp.In):
-        holder.replace(_is_some(query))
+        holder.replace(is_some(query))
         return
     values, shown = _values(holder), [one.unalias().unnest() for one in query.expressions]
     if len(values) != len(shown):  # the reader refuses it
@@ -257,11 +258,11 @@ def _write_out(select: exp.Select, query: exp.Select, relations: Relations) -> N
         if shows_null:
             nulls = query.copy()
             add_where(nulls, exp.Is(this=shown[0].copy(), expression=exp.Null()))
-            unknown.append(_is_some(nulls))
+            unknown.append(is_some(nulls))
         if is_null:
-            unknown.append(exp.and_(exp.Is(this=values[0].copy(), expression=exp.Null()), _is_some(query), copy=False))
+            unknown.append(exp.and_(exp.Is(this=values[0].copy(), expression=exp.Null()), is_some(query), copy=False))
         maybe = [exp.and_(exp.Null(), exp.Paren(this=one), copy=False) for one in unknown]
-        holder.replace(exp.Paren(this=exp.or_(_is_some(found), *maybe, copy=False)))
+        holder.replace(exp.Paren(this=exp.or_(is_some(found), *maybe, copy=False)))
 
 
 def _one(value: exp.Expr) -> exp.Expr:
@@ -276,8 +277,22 @@ def _if_null(value: exp.Expr) -> exp.If:
     return exp.If(this=exp.Is(this=value.copy(), expression=exp.Null()), true=exp.Literal.number(1))
 
 
-def _is_some(query: exp.Select) -> exp.Expr:
-    """Return whether a query has rows, as an expression."""
+def _is_some(select: exp.Select, query: exp.Select, store: Storing, names: Iterator[str], relations: Relations) -> exp.Expr:
+    """Return whether a query has rows, as an expression: by a count of each key, or else by the rows around it for which it has some."""
+    counted, kept = query.copy(), exp.Exists(this=query.copy())
+    try:
+        _keys(counted, _split(counted))
+    except Problem:
+        around = [table for table in tables_of(select) if alias_of(table) in {one.text("table") for one, _ in columns_in(kept)}]
+        key = relations[fold(around[0].this)].key if len(around) == 1 else []
+        if not key or any("." in one for one in key) or any(join.side for join in select.args.get("joins") or ()):
+            raise
+        alias, name = next(names), alias_of(around[0])
+        outputs = [_named(column_of(name, one), f"k{number}") for number, one in enumerate(key)]
+        table = table_of(store(exp.Select(expressions=outputs, from_=exp.From(this=around[0].copy()), where=exp.Where(this=kept))), alias)
+        equal = [exp.EQ(this=column_of(alias, f"k{number}"), expression=column_of(name, one)) for number, one in enumerate(key)]
+        select.append("joins", exp.Join(this=table, side="LEFT", on=exp.and_(*equal, copy=False)))
+        return exp.Not(this=exp.Is(this=column_of(alias, "k0"), expression=exp.Null()))
     counted = query.copy()
     counted.set("expressions", [exp.Count(this=exp.Star())])
     counted.set("distinct", None)
@@ -360,17 +375,25 @@ def _named(value: exp.Expr, name: str) -> exp.Alias:
 def _join(select: exp.Select, query: exp.Expr, store: Storing, alias: str) -> None:
     """Write a join, and its columns in place of a subquery in an expression."""
     inner = query.unnest().copy()
-    refused = [name for name in ("group", "having", "distinct", "limit", "qualify") if inner.args.get(name)]
-    if not isinstance(inner, exp.Select) or refused or len(inner.expressions) != 1 or not _aggregates(inner.expressions):
+    is_first = inner.args.get("order") is not None and inner.args.get("limit") == _ONE
+    refused = [name for name in ("group", "having", "distinct", "limit", "qualify") if inner.args.get(name)][is_first:]
+    if not isinstance(inner, exp.Select) or refused or len(inner.expressions) != 1 or is_first == bool(_aggregates(inner.expressions)):
         raise unsupported(f"{sql_of(query)} in an expression", _AGGREGATE)
     value = inner.expressions[0].unalias().copy()
     keys = _keys(inner, _split(inner))
     whole = exp.Paren(this=value)
-    aggregates = _aggregates([whole])
+    aggregates = [value] if is_first else _aggregates([whole])
+    if is_first and not keys:
+        raise unsupported(f"{sql_of(query)} in an expression", "compare a column with one of the query around it in its WHERE")
     outputs = [_named(own, f"k{number}") for number, (own, _) in enumerate(keys)]
     inner.set("expressions", [*outputs, *(_named(one, f"a{number}") for number, one in enumerate(aggregates))])
+    order = inner.args.get("order")
     inner.set("order", None)
-    if keys:
+    if is_first:
+        rank = exp.Window(this=exp.RowNumber(), partition_by=[own.copy() for own, _ in keys], order=order)
+        inner.set("limit", None)
+        inner.set("qualify", exp.Qualify(this=exp.EQ(this=rank, expression=exp.Literal.number(1))))
+    elif keys:
         inner.set("group", exp.Group(expressions=[own.copy() for own, _ in keys]))
     for number, one in enumerate(aggregates):
         column: exp.Expr = column_of(alias, f"a{number}")
