@@ -59,7 +59,7 @@ class Graph:
         forms = (
             self._filtered, self._joined, self._joined, self._grouped, self._grouped, self._distinct, self._outer, self._united,
             self._existing, self._latest, self._grouped_join, self._nested, self._scalar, self._inside,
-            self._three, self._first,
+            self._three, self._first, self._either,
         )  # fmt: skip
         columns, text = rng.choice(forms)()
         return text, _node_of(name, columns)
@@ -191,6 +191,25 @@ class Graph:
         )
         return columns, f"SELECT {', '.join(selected)} FROM {x.name} x WHERE {condition}"
 
+
+    def _either(self) -> tuple[dict[str, bool], str]:
+        """EXISTS and IN as expressions, and NOT IN with nulls."""
+        x, y, z, rng = self._node(), self._node(), self._node(), self.random
+        columns, selected = self._columns(x, "x")
+        number, key, other = f"x.{rng.choice(x.numbers)}", f"y.{rng.choice(y.numbers)}", f"z.{rng.choice(z.numbers)}"
+        exists = f"EXISTS (SELECT 1 FROM {y.name} y WHERE {key} = {number})"
+        within = f"{number} {rng.choice(('IN', 'NOT IN'))} (SELECT {other} FROM {z.name} z WHERE {self._condition(z, 'z')})"
+        less = f"EXISTS (SELECT 1 FROM b c WHERE c.room = {number} AND c.price < x.{rng.choice(x.numbers)})"
+        value = rng.choice((exists, f"NOT {exists}", within, less if x in NODES else exists))
+        if rng.random() < 0.4:
+            return columns | {"q": False}, f"SELECT {', '.join(selected)}, CASE WHEN {value} THEN 1 ELSE 0 END AS q FROM {x.name} x"
+        condition = rng.choice((within, f"{value} OR {self._condition(x, 'x')}", f"{value} OR {within}", f"NOT ({value} AND {within})"))
+        if rng.random() < 0.3 and y.numbers:
+            (more, others), on = self._columns(y, "w", "w"), f"w.{rng.choice(y.numbers)} = {number}"
+            kind = rng.choice(("JOIN", "LEFT JOIN"))
+            shown = ", ".join([*selected, *others])
+            return columns | more, f"SELECT {shown} FROM {x.name} x {kind} {y.name} w ON {on} WHERE {condition}"
+        return columns, f"SELECT {', '.join(selected)} FROM {x.name} x WHERE {condition}"
 
     def _three(self) -> tuple[dict[str, bool], str]:
         x, y, z, rng = self._node(), self._node(), self._node(), self.random

@@ -18,7 +18,7 @@ from livejoin.wire.kinds import MOST_DIGITS, digits_of
 from service.errors import Problem, unsupported
 from service.query.assembly import Draft, Inequality, SubqueryDraft
 from service.query.comparisons import common, following, limited, zero_of
-from service.query.conditions import ColumnRef, Filter, IntervalRef, Term
+from service.query.conditions import ColumnRef, IntervalRef, Term
 from service.query.filters import OPPOSITE, holds
 from service.query.scope import Scope
 from service.query.sql.complaints import Noted
@@ -285,7 +285,8 @@ class Conditions:
         self._compare("<=", node.this, node.args["high"])
 
     def _in_query(self, node: exp.In, negated: bool) -> None:
-        """Read `a.k IN (SELECT b.k …)` as EXISTS with an equality, and NOT IN of columns without nulls as NOT EXISTS."""
+        """Read `a.k IN (SELECT b.k …)` as EXISTS with an equality, and NOT IN as NOT EXISTS: none of the columns is null
+        (`composition.unnesting`)."""
         left = node.this.unnest()
         columns = [one.unnest() for one in (left.expressions if isinstance(left, exp.Tuple) else [left])]
         part = self._read(node.args["query"].unnest(), "IN")
@@ -298,22 +299,11 @@ class Conditions:
             ref = self._names.column(column)
             if ref.alias in part.scope.aliases:
                 raise unsupported(f"the alias {ref.alias} in IN and outside of it", "rename one of the two")
-            if negated:
-                self._require_known(ref, output.column, part)
             part.equal.append(part.scope.equated(ref, output.column))
         if negated:
             self._draft.absent.append(part)
         else:
             self._draft.subqueries.append(SubqueryDraft("exists", part))
-
-    def _require_known(self, outer: ColumnRef, inner: ColumnRef, part: Draft) -> None:
-        """Problem `unsupported-query` for columns of NOT IN that may be null."""
-        tested = {one.column for one in part.filters if isinstance(one, Filter) and one.rejects_null}
-        is_known = not self._draft.scope.describe(outer).nullable and outer.alias not in self._missing
-        for ref, known in ((outer, is_known), (inner, inner in tested or not part.scope.describe(inner).nullable)):
-            if not known:
-                instead = "a single null in it excludes every row: write NOT EXISTS (SELECT … WHERE …)"
-                raise unsupported(f"NOT IN over a subquery, of {ref}, which may be null,", instead)
 
     def _compare(self, op: str, left: exp.Expr, right: exp.Expr) -> None:
         aliases = self._aliases(left, right)

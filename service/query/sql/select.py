@@ -31,7 +31,7 @@ from service.query.sql.groups import is_grouped, read_groups
 from service.query.sql.names import JoinedRelation, Names, Shown, Source, Sources, Text, bad_query, fold, is_comma, is_public
 from service.query.sql.output_names import given_name, name_of, told_apart
 from service.query.sql.terms import read_term
-from service.query.sql.text import check_operators, parse
+from service.query.sql.text import check_operators, parse, write_in
 from service.query.subqueries import assemble_view
 
 _CLAUSES = {
@@ -89,6 +89,7 @@ def read_query(tree: exp.Expr, source: Source, known: Catalogue, most: int | Non
     if most is not None and found > most:  # before anything that takes time for each
         raise too_many(found, "conditions", most)
     check_operators(tree, source)
+    write_in(tree)
     source.finish()
     named, relations, count = frozenset(_named(tree, source, known)), known.relations, source.count
     without_parentheses(tree, source)

@@ -91,6 +91,15 @@ def parse(text: str, dialect: type[Dialect], rule: str) -> exp.Expr:
     return statements[0]
 
 
+def write_in(tree: exp.Expr) -> None:
+    """Write IN in place of = ANY (SELECT …), and NOT IN of <> ALL (SELECT …)."""
+    for node in list(tree.find_all(exp.EQ, exp.NEQ)):
+        is_equal, side = isinstance(node, exp.EQ), node.expression
+        if isinstance(side, exp.Any if is_equal else exp.All) and isinstance(query := side.this.unnest(), exp.Query):
+            found = exp.In(this=node.this, query=exp.Subquery(this=query))
+            node.replace(found if is_equal else exp.Not(this=found))
+
+
 def check_operators(tree: exp.Expr, source: Source) -> None:
     """Reject lists and comparisons that sqlglot reads, and PostgreSQL does not."""
     for node in tree.find_all(exp.In, *_ORDERED):

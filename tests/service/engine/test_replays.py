@@ -65,6 +65,8 @@ class Restarted:
             parts(engine).writer.stop()
             parts(engine).log.close()
             engine.state = "closed"
+            engine.retention.stop()  # the threads end, as they would with the process
+            parts(engine).builds.end()
         self.gate.open.clear()
         again, opened_ = Instance(self.folder, engine.settings), threading.Event()
         self.starter = threading.Thread(target=again.recover, kwargs={"opened": opened_.set})

@@ -3,9 +3,11 @@ single changes, and starts at which others write."""
 
 from __future__ import annotations
 
+import gc
 import random
 import threading
 from collections import Counter
+from collections.abc import Iterator
 from itertools import count
 from pathlib import Path
 from types import SimpleNamespace
@@ -25,6 +27,15 @@ from tests.service.running import batch, check, keep_house, of_ops, opened, part
 from tests.service.twin import values
 from tests.service.views.test_random_sql import Added
 from tests.service.views.test_random_sql import rows_of as all_rows_of
+
+
+@pytest.fixture(autouse=True)
+def memory_returns(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Engines are freed, with the address space of their structures: a thousand graphs need more than there is."""
+    monkeypatch.setattr(gc, "freeze", lambda: None)
+    yield
+    gc.collect()
+
 
 REFUSED = ("unsupported-query", "infeasible-view", "bad-query")
 

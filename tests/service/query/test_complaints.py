@@ -24,7 +24,7 @@ CONDITIONS = {
     "b.guest = 'x'": None,
     "b.guest = 3": "guest",
     "nope(b.floor) = 1": "nope",
-    "b.price NOT IN (SELECT m.n FROM maintenance m)": "NOT IN over a subquery",
+    "b.price BETWEEN SYMMETRIC 2 AND 1": "BETWEEN SYMMETRIC",
     "(b.floor = 1 OR nope(b.id))": "nope",
     "EXISTS (SELECT 1 FROM maintenance m WHERE m.room = b.room AND nope(m.id) AND m.code = 'x' LIMIT 3)": "LIMIT in EXISTS",
 }

@@ -112,6 +112,79 @@ SELECT r.id, s.id AS other FROM r JOIN s ON s.k = r.k WHERE EXISTS (SELECT 1 FRO
 -- either: one of two partners
 SELECT r.id FROM r WHERE EXISTS (SELECT 1 FROM s WHERE s.k = r.k) OR EXISTS (SELECT 1 FROM t WHERE t.k = r.k);
 
+-- not in of a key: NOT IN the values of the same key
+SELECT r.id FROM r WHERE r.x NOT IN (SELECT s.x FROM s WHERE s.k = r.k);
+
+-- not in groups
+SELECT id FROM r WHERE k NOT IN (SELECT k FROM s GROUP BY k HAVING count(*) > 3);
+
+-- not in a union
+SELECT id FROM r WHERE x NOT IN (SELECT x FROM s WHERE g = 'b' UNION SELECT x FROM t WHERE g = 'b');
+
+-- not null not in: NOT IN of a column without nulls
+SELECT id FROM w WHERE x NOT IN (SELECT x FROM s WHERE g = 'b');
+
+-- not in not null: NOT IN values without nulls
+SELECT id FROM r WHERE x NOT IN (SELECT x FROM w WHERE g = 'b');
+
+-- in or
+SELECT id FROM r WHERE x > 4 OR x IN (SELECT x FROM s WHERE g = 'b');
+
+-- not in or
+SELECT id FROM r WHERE g = 'b' OR x NOT IN (SELECT x FROM s WHERE g = 'b');
+
+-- neither: no partner of two kinds
+SELECT id FROM r WHERE NOT (EXISTS (SELECT 1 FROM s WHERE s.k = r.k) OR x IN (SELECT x FROM t WHERE g = 'b'));
+
+-- shown: whether there is a partner, as values
+SELECT id, x IN (SELECT x FROM s WHERE g = 'b') AS found, EXISTS (SELECT 1 FROM t WHERE t.k = r.k) AS kept FROM r;
+
+-- cased: EXISTS in CASE
+SELECT id, CASE WHEN EXISTS (SELECT 1 FROM s WHERE s.k = r.k AND s.x > 3) THEN 'much' ELSE 'little' END AS word FROM r;
+
+-- in of expressions
+SELECT id FROM r WHERE x + 1 IN (SELECT s.x - 1 FROM s);
+
+-- not in of expressions
+SELECT id FROM w WHERE x + 1 NOT IN (SELECT y.x - 1 FROM w y WHERE y.g = 'b');
+
+-- filtered: EXISTS in FILTER
+SELECT k, count(*) FILTER (WHERE EXISTS (SELECT 1 FROM s WHERE s.x = r.x)) AS n FROM r GROUP BY k;
+
+-- either of groups: OR over EXISTS in HAVING
+SELECT k, count(*) AS n FROM r GROUP BY k HAVING count(*) > 3 OR EXISTS (SELECT 1 FROM s WHERE s.k = r.k);
+
+-- either of a pair: OR over EXISTS of both sides of a join
+SELECT r.id, s.id AS other FROM r JOIN s ON s.k = r.k
+WHERE EXISTS (SELECT 1 FROM t WHERE t.x = r.x) OR NOT EXISTS (SELECT 1 FROM u WHERE u.x = s.x);
+
+-- either of an optional pair
+SELECT r.id, s.id AS other FROM r LEFT JOIN s ON s.k = r.k WHERE EXISTS (SELECT 1 FROM t WHERE t.x = r.x) OR s.x IN (SELECT x FROM u);
+
+-- less: EXISTS of a comparison, as a value
+SELECT r.id, EXISTS (SELECT 1 FROM s WHERE s.k = r.k AND s.x < r.x) AS less FROM r;
+
+-- less or
+SELECT id FROM r WHERE x > 4 OR NOT EXISTS (SELECT 1 FROM s WHERE s.k = r.k AND s.x < r.x);
+
+-- count of less
+SELECT r.g, count(*) FILTER (WHERE EXISTS (SELECT 1 FROM s WHERE s.k = r.k AND s.x < r.x)) AS n FROM r GROUP BY r.g;
+
+-- less of a pair
+SELECT r.id, t.id AS other, EXISTS (SELECT 1 FROM s WHERE s.k = r.k AND s.x < r.x) AS less FROM r JOIN t ON t.k = r.k;
+
+-- greatest of a key: the first value of an order with nulls
+SELECT r.id, (SELECT s.x FROM s WHERE s.k = r.k ORDER BY s.x DESC NULLS FIRST LIMIT 1) AS most FROM r;
+
+-- last of a key
+SELECT r.id, (SELECT s.g FROM s WHERE s.k = r.k AND s.x > 1 ORDER BY s.id DESC LIMIT 1) AS last FROM r;
+
+-- any: = ANY
+SELECT id FROM r WHERE x = ANY (SELECT x FROM s WHERE g = 'b');
+
+-- no one: <> ALL
+SELECT id FROM r WHERE x <> ALL (SELECT x FROM s WHERE g = 'b');
+
 -- chain: a LEFT JOIN of a LEFT JOIN
 SELECT r.id, s.id AS second, t.id AS third FROM r LEFT JOIN s ON s.k = r.k LEFT JOIN t ON t.k = s.x;
 

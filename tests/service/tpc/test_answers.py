@@ -24,8 +24,7 @@ REFUSED = {
         "q11": "bid has no interval date_time", "q12": "CURRENT_TIMESTAMP", "q19": "a subquery with ROW_NUMBER in any other form",
     },
     "shapes": {
-        "not_in": "of r.x, which may be null", "ranks": "one change can change the values",
-        "first_of_groups": "rows are ordered by one value", "either": "OR in EXISTS",
+        "ranks": "one change can change the values", "first_of_groups": "rows are ordered by one value",
     },
 }  # fmt: skip
 """The queries that are refused as written, with words of the complaint."""

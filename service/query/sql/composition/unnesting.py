@@ -2,6 +2,9 @@
 
     a.x < (SELECT avg(b.x) FROM b WHERE b.k = a.k)     LEFT JOIN (SELECT b.k AS k0, avg(b.x) AS a0 FROM b GROUP BY b.k) AS s ON s.k0 = a.k …
     a.x < (SELECT avg(b.x) FROM b)                     CROSS JOIN (SELECT avg(b.x) AS a0 FROM b) AS s …  and a.x < s.a0
+    EXISTS (SELECT 1 FROM b WHERE b.k = a.k) OR …      (SELECT count(*) FROM b WHERE b.k = a.k) > 0 OR …
+    a.x NOT IN (SELECT b.x FROM b)                     NOT EXISTS (SELECT 1 FROM b WHERE b.x = a.x)
+                                                       AND (a.x IS NOT NULL AND no b.x is null OR there is no b)
     EXISTS (SELECT 1 FROM b WHERE b.k = a.k AND EXISTS (…))
                                         EXISTS (SELECT 1 FROM (SELECT b.k AS k0 FROM b WHERE EXISTS (…)) AS s WHERE s.k0 = a.k)
 
@@ -11,21 +14,28 @@ A subquery that finds no row of a key has no row in the second table: its aggreg
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from itertools import chain, count
 
 from sqlglot import exp
 
-from service.errors import unsupported
+from livejoin.wire.schema import RelationDefinition
+from service.errors import Problem, unsupported
 from service.query.latest import is_latest
 from service.query.sql.columns import own_columns
 from service.query.sql.composition.merging import add_where, columns_in, condition_of, conjuncts, first_of, parts_of, queries_of
 from service.query.sql.groups import is_grouped
-from service.query.sql.names import Source, alias_of, column_of, identifier, is_comma, sql_of, table_of, tables_of, tables_of_join
+from service.query.sql.names import Source, alias_of, column_of, fold, identifier, is_comma, sql_of, table_of, tables_of, tables_of_join
+from service.query.sql.output_names import MERGED
+from service.query.sql.ranges import OPERATORS
 
+Relations = Mapping[str, RelationDefinition]
 Storing = Callable[[exp.Query], str]
-_AGGREGATE = "write an aggregate, such as max(x), of all rows that its WHERE finds"
+_AGGREGATE = "write an aggregate, such as max(x), of all rows that its WHERE finds, or ORDER BY … LIMIT 1"
 _EQUAL = "in it, only equalities with columns of the query around it"
+_ONE = exp.Limit(expression=exp.Literal.number(1))
+_COMPARED = (exp.EQ, exp.NEQ, exp.LT, exp.LTE, exp.GT, exp.GTE, exp.NullSafeEQ, exp.NullSafeNEQ)
+_NEVER_NULL = (exp.EQ, exp.NEQ, exp.LT, exp.LTE, exp.GT, exp.GTE, exp.Between, exp.Like)
 
 
 def has_nested(tree: exp.Expr) -> bool:
@@ -35,7 +45,7 @@ def has_nested(tree: exp.Expr) -> bool:
 
 def _is_unnested(node: exp.Expr) -> bool:
     if isinstance(node, exp.Select):
-        return _cut(node) is not None or _is_chosen_apart(node) or (_is_inside(node) and is_nested(node))
+        return _cut(node) is not None or _is_chosen_apart(node) or (_is_inside(node) and (is_nested(node) or _is_written_out(node)))
     return _is_scalar(node) or (isinstance(node, exp.SetOperation) and _is_inside(node))
 
 
@@ -65,10 +75,11 @@ def choose_apart(select: exp.Select, store: Storing, taken: Collection[str]) -> 
 
 
 def _set_beneath(select: exp.Select, store: Storing, alias: str, kept: Collection[str], apart: bool) -> None:
-    """Store a SELECT without the clauses `kept`, and, if `apart`, its conditions with queries, in place: they are over stored rows."""
+    """Store a SELECT without the clauses `kept`, and, if `apart`, its conditions with queries, or over several aliases, in place: they are
+    over stored rows."""
     clause = "having" if is_grouped(select) else "where"
     conditions = conjuncts(condition_of(select, clause))
-    later = [one for one in conditions if apart and one.find(exp.Query)]
+    later = [one for one in conditions if apart and (one.find(exp.Query) or (clause == "where" and _is_wide(one)))]
     over = [*select.expressions, *later, *(select.args[name] for name in kept if select.args.get(name))]
     own, group = {*map(alias_of, tables_of(select))}, select.args.get("group")
     if select.args.get("distinct") and "distinct" not in kept:
@@ -94,6 +105,7 @@ def _set_beneath(select: exp.Select, store: Storing, alias: str, kept: Collectio
             return not isinstance(one, exp.Order | exp.Ordered) and sql_of(one) in names
 
         read = [one for part in over for one in part.walk(prune=lambda one: isinstance(one, exp.Query) or is_atom(one)) if is_atom(one)]
+        read += [one for part in over for one, inside in columns_in(part) if inside and sql_of(one) in names]
     for node in read:
         node.replace(column_of(alias, names[sql_of(node)]))
     for name in {*select.args} - {"expressions", "kind", *kept}:
@@ -136,25 +148,170 @@ def _cut(select: exp.Select) -> int | None:
         if index and (is_alone or is_behind or (join.side == "LEFT" and len(compared) > 1)):
             return index
         seen |= {*map(alias_of, tables_of_join(join))}
-    exists = [one for one in conjuncts(condition_of(select)) if isinstance(one, exp.Exists)]
-    if joins and any(len({column.text("table") for column, _ in columns_in(one)} & seen) > 1 for one in exists):
-        return len(joins)
-    return None
+    conditions = conjuncts(condition_of(select))
+    exists = [one for one in conditions if isinstance(one, exp.Exists)]
+    is_over_several = any(len({column.text("table") for column, _ in columns_in(one)} & seen) > 1 for one in exists)
+    has_queries = any(one.find(exp.Query) for one in conditions)
+    if any(map(_is_wide, conditions)) and (has_queries or any(join.side for join in joins)) and not any(join.method for join in joins):
+        is_over_several = True
+    return len(joins) if joins and is_over_several else None
 
 
-def unnest(select: exp.Select, store: Storing, taken: Collection[str], source: Source) -> None:
-    """Write joins in place of the subqueries of a SELECT that need it, in place. taken: aliases that are used elsewhere. Notes problems
-    `unsupported-query`."""
+def _is_wide(condition: exp.Expr) -> bool:
+    """Return whether a condition is over several aliases, and more than a comparison of two; not one of intervals, or of merged columns."""
+    sides = [condition.this, condition.expression] if isinstance(condition, _COMPARED) else [condition]
+    is_of_intervals = condition.find(exp.Overlaps, exp.Anonymous, *OPERATORS) is not None
+    is_merged = any(MERGED in one.meta for one in condition.find_all(exp.Coalesce))
+    return not is_of_intervals and not is_merged and any(len({column.text("table") for column in own_columns(one)}) > 1 for one in sides)
+
+
+def unnest(select: exp.Select, store: Storing, taken: Collection[str], source: Source, relations: Relations) -> None:
+    """Write joins in place of the subqueries of a SELECT that need it, in place. taken: aliases that are used elsewhere. relations: those
+    that FROM may name. Notes problems `unsupported-query`."""
     names = _unused(select, taken)
     of_groups = select.args.get("group") or select.args.get("having") or _aggregates(select.expressions)
-    if of_groups and any(map(_is_scalar, _queries_over_groups(select))):
+    if of_groups and any(True for _ in _queries_over_groups(select)):
         _set_beneath(select, store, next(names), ("order",), True)
+    for query in list(queries_of(select)):
+        with source.noting(query):
+            if not _is_scalar(query) and is_nested(query.unnest()):
+                query.unnest().replace(_apart(query.unnest(), store, next(names), isinstance(query.parent, exp.In)))
+    for one in [query.unnest() for query in queries_of(select) if not _is_scalar(query)]:
+        with source.noting(one):
+            if isinstance(one, exp.Select) and _is_written_out(one):
+                _write_out(select, one, relations, lambda query: _is_some(select, query, store, names, relations))
     for query in list(queries_of(select)):
         with source.noting(query):
             if _is_scalar(query):
                 _join(select, query, store, next(names))
-            elif is_nested(query.unnest()):
-                query.unnest().replace(_apart(query.unnest(), store, next(names), isinstance(query.parent, exp.In)))
+
+
+def _holder(query: exp.Expr) -> exp.Expr:
+    """Return the EXISTS or IN around a query."""
+    found = query.parent.parent if isinstance(query.parent, exp.Subquery) else query.parent
+    assert found is not None
+    return found
+
+
+def _place(holder: exp.Expr) -> tuple[exp.Expr, bool, bool]:
+    """Return a condition with NOT and the parentheses around it, whether it is negated, and whether WHERE or ON combine it by AND alone."""
+    node, is_negated = holder, False
+    while isinstance(node.parent, exp.Paren | exp.Not):
+        node = node.parent
+        is_negated ^= isinstance(node, exp.Not)
+    around = node.parent
+    while isinstance(around, exp.And | exp.Paren):
+        around = around.parent
+    return node, is_negated, isinstance(around, exp.Where | exp.Join) and isinstance(around.parent, exp.Select)
+
+
+def _values(node: exp.Expr) -> list[exp.Expr]:
+    """Return the values before IN."""
+    value = node.this.unnest()
+    return [one.unnest() for one in (value.expressions if isinstance(value, exp.Tuple) else [value])]
+
+
+def _is_written_out(query: exp.Expr) -> bool:
+    """Return whether a SELECT in EXISTS or IN is not one of the conditions that AND combines, or compares expressions, or nulls matter."""
+    holder = _holder(query)
+    _, is_negated, is_alone = _place(holder)
+    if not isinstance(holder, exp.In):
+        return not is_alone
+    compared = [*_values(holder), *(one.unalias().unnest() for one in query.expressions)]
+    return not is_alone or is_negated or not all(isinstance(one, exp.Column) for one in compared)
+
+
+def _write_out(select: exp.Select, query: exp.Select, relations: Relations, is_some: Callable[[exp.Select], exp.Expr]) -> None:
+    """Write EXISTS or IN as an expression, or IN as EXISTS, in place. is_some: whether a query has rows."""
+    holder = _holder(query)
+    node, is_negated, is_alone = _place(holder)
+    if not isinstance(holder, exp.In):
+        holder.replace(is_some(query))
+        return
+    values, shown = _values(holder), [one.unalias().unnest() for one in query.expressions]
+    if len(values) != len(shown):  # the reader refuses it
+        return
+    is_null = [value for value in values if _may_be_null(value, select, relations)]
+    shows_null = [one for one in shown if _may_be_null(one, query, relations)]
+    is_plain = is_alone and not is_negated
+    if is_alone and all(isinstance(one, exp.Column) for one in (*values, *shown)) and (is_plain or not is_null + shows_null):
+        return
+    if len(values) > 1 and not is_plain and is_null + shows_null:
+        raise unsupported(f"NOT IN of {len(values)} columns that may be null", "write NOT EXISTS (SELECT … WHERE …)")
+    found = query.copy()
+    for value, one in zip(values, shown, strict=True):
+        add_where(found, exp.EQ(this=one.copy(), expression=value.copy()))
+    found.set("expressions", [exp.Literal.number(1)])
+    conditions = [exp.Exists(this=found)]
+    if is_alone and is_negated:  # also where one of the two is null
+        sides = ((_one(values[0]), _one_if_null(shown[0]), shows_null), (_one_if_null(values[0]), _one(shown[0]), is_null))
+        for left, right, found_null in sides:
+            if found_null:
+                other = query.copy()
+                add_where(other, exp.EQ(this=right, expression=left))
+                conditions.append(exp.Exists(this=other))
+        node.replace(exp.and_(*(exp.Not(this=one) for one in conditions), copy=False))
+    elif is_alone:
+        holder.replace(conditions[0])
+    else:
+        unknown = list[exp.Expr]()
+        if shows_null:
+            nulls = query.copy()
+            add_where(nulls, exp.Is(this=shown[0].copy(), expression=exp.Null()))
+            unknown.append(is_some(nulls))
+        if is_null:
+            unknown.append(exp.and_(exp.Is(this=values[0].copy(), expression=exp.Null()), is_some(query), copy=False))
+        maybe = [exp.and_(exp.Null(), exp.Paren(this=one), copy=False) for one in unknown]
+        holder.replace(exp.Paren(this=exp.or_(is_some(found), *maybe, copy=False)))
+
+
+def _one(value: exp.Expr) -> exp.Expr:
+    return exp.Case(ifs=[_if_null(value)], default=exp.Literal.number(1))
+
+
+def _one_if_null(value: exp.Expr) -> exp.Expr:
+    return exp.Case(ifs=[_if_null(value)])
+
+
+def _if_null(value: exp.Expr) -> exp.If:
+    return exp.If(this=exp.Is(this=value.copy(), expression=exp.Null()), true=exp.Literal.number(1))
+
+
+def _is_some(select: exp.Select, query: exp.Select, store: Storing, names: Iterator[str], relations: Relations) -> exp.Expr:
+    """Return whether a query has rows, as an expression: by a count of each key, or else by the rows around it for which it has some."""
+    counted, kept = query.copy(), exp.Exists(this=query.copy())
+    try:
+        _keys(counted, _split(counted))
+    except Problem:
+        around = [table for table in tables_of(select) if alias_of(table) in {one.text("table") for one, _ in columns_in(kept)}]
+        key = relations[fold(around[0].this)].key if len(around) == 1 else []
+        if not key or any("." in one for one in key) or any(join.side for join in select.args.get("joins") or ()):
+            raise
+        alias, name = next(names), alias_of(around[0])
+        outputs = [_named(column_of(name, one), f"k{number}") for number, one in enumerate(key)]
+        table = table_of(store(exp.Select(expressions=outputs, from_=exp.From(this=around[0].copy()), where=exp.Where(this=kept))), alias)
+        equal = [exp.EQ(this=column_of(alias, f"k{number}"), expression=column_of(name, one)) for number, one in enumerate(key)]
+        select.append("joins", exp.Join(this=table, side="LEFT", on=exp.and_(*equal, copy=False)))
+        return exp.Not(this=exp.Is(this=column_of(alias, "k0"), expression=exp.Null()))
+    counted = query.copy()
+    counted.set("expressions", [exp.Count(this=exp.Star())])
+    counted.set("distinct", None)
+    return exp.GT(this=exp.Subquery(this=counted), expression=exp.Literal.number(0))
+
+
+def _may_be_null(value: exp.Expr, select: exp.Select, relations: Relations) -> bool:
+    """Return whether an expression over the aliases of a SELECT, or of one around it, may be null in a row that meets its WHERE."""
+    tables = {alias_of(table): fold(table.this) for table in tables_of(select)}
+    if not isinstance(value, exp.Column) or value.text("table") not in tables or any(join.side for join in select.args.get("joins") or ()):
+        return not isinstance(value, exp.Literal)
+    column = next(one for one in relations[tables[value.text("table")]].columns if one.name == value.name)
+    return column.nullable and not any(_is_null_excluded(value, one) for one in conjuncts(condition_of(select)))
+
+
+def _is_null_excluded(value: exp.Expr, condition: exp.Expr) -> bool:
+    if isinstance(condition, exp.Not):
+        return isinstance(condition.this, exp.Is) and condition.this == exp.Is(this=value, expression=exp.Null())
+    return isinstance(condition, _NEVER_NULL) and value in (condition.this, condition.args.get("expression"))
 
 
 _ELSEWHERE = (exp.From, exp.Join, exp.Tuple, exp.In, exp.Exists, exp.SetOperation, exp.Subquery, exp.CTE, exp.With)
@@ -218,17 +375,25 @@ def _named(value: exp.Expr, name: str) -> exp.Alias:
 def _join(select: exp.Select, query: exp.Expr, store: Storing, alias: str) -> None:
     """Write a join, and its columns in place of a subquery in an expression."""
     inner = query.unnest().copy()
-    refused = [name for name in ("group", "having", "distinct", "limit", "qualify") if inner.args.get(name)]
-    if not isinstance(inner, exp.Select) or refused or len(inner.expressions) != 1 or not _aggregates(inner.expressions):
+    is_first = inner.args.get("order") is not None and inner.args.get("limit") == _ONE
+    refused = [name for name in ("group", "having", "distinct", "limit", "qualify") if inner.args.get(name)][is_first:]
+    if not isinstance(inner, exp.Select) or refused or len(inner.expressions) != 1 or is_first == bool(_aggregates(inner.expressions)):
         raise unsupported(f"{sql_of(query)} in an expression", _AGGREGATE)
     value = inner.expressions[0].unalias().copy()
     keys = _keys(inner, _split(inner))
     whole = exp.Paren(this=value)
-    aggregates = _aggregates([whole])
+    aggregates = [value] if is_first else _aggregates([whole])
+    if is_first and not keys:
+        raise unsupported(f"{sql_of(query)} in an expression", "compare a column with one of the query around it in its WHERE")
     outputs = [_named(own, f"k{number}") for number, (own, _) in enumerate(keys)]
     inner.set("expressions", [*outputs, *(_named(one, f"a{number}") for number, one in enumerate(aggregates))])
+    order = inner.args.get("order")
     inner.set("order", None)
-    if keys:
+    if is_first:
+        rank = exp.Window(this=exp.RowNumber(), partition_by=[own.copy() for own, _ in keys], order=order)
+        inner.set("limit", None)
+        inner.set("qualify", exp.Qualify(this=exp.EQ(this=rank, expression=exp.Literal.number(1))))
+    elif keys:
         inner.set("group", exp.Group(expressions=[own.copy() for own, _ in keys]))
     for number, one in enumerate(aggregates):
         column: exp.Expr = column_of(alias, f"a{number}")
@@ -290,4 +455,6 @@ def _apart(query: exp.Expr, store: Storing, alias: str, is_in: bool) -> exp.Sele
 
 
 def _queries_over_groups(select: exp.Select) -> Iterator[exp.Expr]:
-    return chain(*(one.find_all(exp.Query) for one in (*select.expressions, *filter(None, [select.args.get("having")]))))
+    clauses = (*select.expressions, *filter(None, [select.args.get("having")]))
+    found = chain(*(one.walk(prune=lambda node: isinstance(node, exp.Query | exp.AggFunc | exp.Filter)) for one in clauses))
+    return (one for one in found if isinstance(one, exp.Query))
