@@ -389,9 +389,8 @@ class Engine(ABC):
                     self.snapshots.abandon()  # it must not continue in a folder that another process may own by then
             finally:
                 self.state = "closed"
-                for view in self._state.views.values():
-                    if view.feed is not None:
-                        view.feed.close(ending())
+                for feed in filter(None, [view.feed for view in self._state.views.values()]):
+                    feed.close(ending())
                 self.stages.close()
                 failure = self._writer.failure or (self.snapshots.failure if self._is_open else None)
                 try:
