@@ -1,4 +1,4 @@
-"""Threads that work in the background of the writer and requests: their priority, their number, and the order of their work."""
+"""Threads that work in the background of the writer and requests: their priority, and the order of their work."""
 
 from __future__ import annotations
 
@@ -6,35 +6,9 @@ import os
 import sys
 import threading
 from contextlib import suppress
-from pathlib import Path
 from typing import Generic, NamedTuple, TypeVar
 
 T = TypeVar("T")
-
-_GROUPS, _QUOTAS = Path("/proc/self/cgroup"), Path("/sys/fs/cgroup")
-
-
-def processors() -> int:
-    """Return how many processors this process may use: those that it may run on, limited by the quotas of its control groups (version 2 on
-    Linux, as set by containers and systemd)."""
-    may_run_on = getattr(os, "sched_getaffinity", None)
-    count = len(may_run_on(0)) if may_run_on is not None else os.cpu_count() or 1
-    return max(1, min(count, int(_quota())))
-
-
-def _quota() -> float:
-    """Return the smallest quota of the group and of those that contain it, in processors; a very large number without one."""
-    least = 1e9
-    with suppress(OSError, ValueError):
-        group = next(line.partition("::")[2] for line in (*_GROUPS.read_text().splitlines(), "0::/") if line.startswith("0::"))
-        inner = _QUOTAS / group.strip("/")
-        for folder in (inner, *inner.parents):
-            if folder == _QUOTAS.parent:
-                break
-            with suppress(OSError, ValueError):
-                share, period = (folder / "cpu.max").read_text().split()
-                least = min(least, int(share) / int(period))  # ValueError: "max", no quota
-    return least
 
 
 def give_way(nice: int) -> None:

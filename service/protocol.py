@@ -31,7 +31,6 @@ from service.api.http.access_log import log_request
 from service.api.http.bodies import COMPLETE, Receive, Scope, Send
 from service.api.http.cycle import Cycle
 from service.api.http.heads import fault, malformed
-from service.api.http.joined import JoinedTransport
 from service.api.http.media import fields_of
 from service.api.http.sockets import reset, unacknowledged
 from service.api.metrics import count_request
@@ -52,20 +51,24 @@ _ASGI = {"version": "3.0", "spec_version": "2.3"}
 log = logging.getLogger("livejoin.server")
 
 
-class LingeringTransport(JoinedTransport):
+class LingeringTransport:
     """The transport of a `Protocol`. If it is closed before a request has arrived completely, further data is discarded for a while: if it
     were closed at once, the system would reset the connection, and a client that is still sending might not see the answer."""
 
-    def __init__(self, transport: asyncio.Transport, loop: asyncio.AbstractEventLoop, protocol: Protocol) -> None:
-        super().__init__(transport, loop)
-        self._protocol = protocol
+    def __init__(self, transport: asyncio.Transport, protocol: Protocol) -> None:
+        self._transport, self._protocol = transport, protocol
         self._closed = False
 
+    def write(self, data: bytes) -> None:
+        self.writelines((data,))
+
+    def writelines(self, pieces: Iterable[Any]) -> None:
+        if not self.is_closing():  # the client may have disconnected
+            self._transport.writelines(pieces)
+
     def close(self) -> None:
-        self._let_go()
         if not self._closed:
             self._closed = True
-            self.write = self.write_now = self.write_pieces = _discard  # type: ignore[method-assign,assignment]
             if self._protocol.is_receiving and not self._transport.is_closing():
                 self._protocol.linger(self._transport)
                 return
@@ -74,6 +77,9 @@ class LingeringTransport(JoinedTransport):
 
     def is_closing(self) -> bool:
         return self._closed or self._transport.is_closing()
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._transport, name)
 
 
 class _Body:
@@ -105,10 +111,6 @@ class _Body:
     def on_message_complete(self) -> None:
         self._is_behind = True
         self._protocol.on_message_complete()
-
-
-def _discard(data: Any) -> None:
-    """Discard what is written to a closed connection."""
 
 
 class ConnectionLimits:
@@ -176,7 +178,7 @@ class Protocol(HttpToolsProtocol):
     # receiving
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        super().connection_made(cast(asyncio.Transport, LingeringTransport(transport, self.loop, self)))
+        super().connection_made(cast(asyncio.Transport, LingeringTransport(transport, self)))
         if (begun := transport.get_extra_info("ssl_object")) is not None:
             self._limits.handshakes.discard(begun)
         more = self._limits.excess(len(self.connections))

@@ -24,7 +24,6 @@ from service.engine.state import Receipt
 from service.errors import Problem
 from service.histogram import Histogram
 from service.instance import Instance
-from service.reading.ahead import Walkers
 from service.settings import Settings
 
 T = TypeVar("T")
@@ -98,7 +97,6 @@ class Context:
         self.workers = ThreadPoolExecutor(4, thread_name_prefix="worker")
         self.lookers = ThreadPoolExecutor(1, thread_name_prefix="looker")
         self.readers = ThreadPoolExecutor(READERS, thread_name_prefix="reader")
-        self.walkers = Walkers()
         self.followers = ThreadPoolExecutor(FOLLOWERS, thread_name_prefix="follower")
         self.broadcasts = Broadcasts(self.followers)
         self.rewriters = ThreadPoolExecutor(REWRITERS, thread_name_prefix="rewriter")
@@ -167,7 +165,7 @@ class Context:
     def release_threads(self) -> None:
         self.audit.close()
         self.queries.children.close()
-        for pool in (self.workers, self.lookers, self.readers, self.walkers, self.followers, self.rewriters, self.registrar, self.waiters):
+        for pool in (self.workers, self.lookers, self.readers, self.followers, self.rewriters, self.registrar, self.waiters):
             pool.shutdown(wait=False, cancel_futures=True)
 
     def track(self) -> asyncio.Task[None]:

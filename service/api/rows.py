@@ -35,7 +35,6 @@ from service.api.steps import SLICE, Steps, finish
 from service.api.stream import Chunk, Stream
 from service.errors import bad_parameter
 from service.query.model import GROUP
-from service.reading.ahead import Walkers
 from service.reading.cursors import RowReader, open_relation_rows, open_rows
 from service.reading.first_rows import MOST_FIRST, FirstRows, parse_order
 from service.tables.arrow import is_text
@@ -49,7 +48,6 @@ FIRST_CHUNK, LARGEST_CHUNK = 64, 65_536  # rows: the first chunk is small, to be
 _ARROW_BYTES, _ARROW_ROWS = 2 << 20, 131_072
 _EARLY = 8  # chunks of this size; later ones are half as large again
 CHUNK_TIME = 0.010  # processor seconds; a chunk is sent when it is full or after this time
-_BEGINNING = 0.0002  # seconds, approximately: several times what it takes another thread to start
 HELD_BYTES = 32 << 20  # of slots: up to here, a page is enumerated before it is sent, for its Link header
 _SCANNED = 16_384  # rows to sort at once
 _FOUND_BYTES = 512  # of Python objects, for each set of found rows
@@ -169,16 +167,14 @@ def relation_filters(query: RelationFilterParameters) -> dict[str, Any]:
 class RowsEndpoint:
     """The chunks of one response. Every method takes milliseconds: call them in threads."""
 
-    def __init__(self, reader: RowReader, made: formats.Format, limit: int | None, walkers: Walkers | None = None) -> None:
-        """`walkers`: threads that may find further rows in the meantime."""
+    def __init__(self, reader: RowReader, made: formats.Format, limit: int | None) -> None:
         self.reader = reader
-        self._walkers = walkers
         self._format = made
         self._left = limit
         self._found: deque[Combination] = deque()  # rows of a page that are not sent yet
         self._sizes = _sizes(reader.schema) if isinstance(made, formats.Arrow) else repeat(LARGEST_CHUNK)
         self._size, self._largest = FIRST_CHUNK, next(self._sizes)
-        self._begun = self._looks_ahead = False
+        self._begun = False
         self.empty = True
         self.following: str | None = None
         self.read: int | None = None  # how many rows were read to find these
@@ -224,23 +220,18 @@ class RowsEndpoint:
         if not self._begun:
             self._begun = True
             parts.append(self._format.head())
+        begun = time.thread_time()
         found = self._next()
         if found is not None and len(found[0]) > self._largest // 2:
             self._largest = next(self._sizes)
             self._size = min(self._size, self._largest)
-        took = self.reader.took
-        if found is not None and self._left is None and self._walkers is not None and self._looks_ahead:
-            self.reader.look_ahead(self._walkers, self._size)
         if found is None:
             parts.append(self._format.end(self.following))
         elif len(found[0]):
             ROWS_SENT.inc(len(found[0]))
-            begun = time.thread_time()
             rows = self.reader.rows(found)
-            gathered = time.thread_time()
+            self._adapt(time.thread_time() - begun)
             parts += self._format.chunk(rows)
-            self._adapt(took + gathered - begun)
-            self._looks_ahead = is_worth_a_thread(took, time.thread_time() - begun)
         return parts, found is not None
 
     def _next(self) -> Combination | None:
@@ -290,11 +281,6 @@ def _sizes(schema: pa.Schema) -> Iterator[int]:
     return chain(repeat(rows, _EARLY), (3 * rows,), repeat(3 * rows // 2))
 
 
-def is_worth_a_thread(found: float, made: float) -> bool:
-    """Return whether to find rows in parallel to encoding the previous ones, given the seconds of each: it saves the shorter of the two."""
-    return min(found, made) > max(_BEGINNING, (found + made) / 8)
-
-
 def _after(reader: RowReader, rows: int) -> Steps[str | None]:
     """Skip this many rows; return the cursor to continue from there, None (and no pin) at the end."""
     while rows:
@@ -308,15 +294,13 @@ def _after(reader: RowReader, rows: int) -> Steps[str | None]:
     return None if ended else reader.token()
 
 
-def _begin(
-    opened: Opened, kind: str, limit: int | None, order: str | None, client: str, walkers: Walkers
-) -> Steps[tuple[RowsEndpoint, Chunk]]:  # fmt: skip
+def _begin(opened: Opened, kind: str, limit: int | None, order: str | None, client: str) -> Steps[tuple[RowsEndpoint, Chunk]]:
     """Return the prepared rows and their first chunk."""
     reader = opened()
     reader.client = client
     try:
         first = None if order is None else FirstRows(parse_order(order, reader.schema), limit or 0)
-        rows = RowsEndpoint(reader, formats.make(kind, reader.version, reader.schema), limit, walkers)
+        rows = RowsEndpoint(reader, formats.make(kind, reader.version, reader.schema), limit)
         if first is None or not limit:
             yield from rows.prepare()
         else:
@@ -382,7 +366,7 @@ async def _answer(request: Request, context: Context, asked: RowsRequest, query:
         limit = JSON_PAGE
     if request.method == "HEAD":
         limit = 0
-    begun = _begin(asked.opened, kind, limit, query.order, client_of(request.scope), context.walkers)
+    begun = _begin(asked.opened, kind, limit, query.order, client_of(request.scope))
     rows, first = await finish(context, asked.pool, request.receive, begun)
     headers = {
         "Livejoin-Version": str(rows.reader.version),

@@ -11,10 +11,7 @@ from __future__ import annotations
 
 import itertools
 import secrets
-import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import Future
-from functools import partial
 from typing import Any, TypeVar
 
 import numpy as np
@@ -22,7 +19,6 @@ import pyarrow as pa
 
 from service.engine.versions import Pin, Version, expired
 from service.errors import Problem, bad_parameter
-from service.reading.ahead import Walkers
 from service.reading.holdings import Holding, Holdings
 from service.reading.lookups import Point, look_up
 from service.reading.published import PublishedState
@@ -159,8 +155,6 @@ class RowReader:
         self._begun: Cursor | None = None  # the cursor that it continues from
         self.client = ""  # the client to which its cursors count
         self._stride = 1  # rows to visit after a call that found none
-        self._ahead: Future[Combination | None] | None = None  # the next result of `find`
-        self.took = 0.0  # processor seconds that the last `find` took, in whatever thread
         self.version = pin.version.number
         self.schema = reading.schema
 
@@ -191,21 +185,8 @@ class RowReader:
 
     def find(self, max_rows: int) -> Combination | None:
         """As `read`, but return the slots. Cost: that of the enumeration, without columns."""
-        if self._ahead is not None:
-            ahead, self._ahead = self._ahead, None
-            return ahead.result()
-        return self._find(max_rows)
-
-    def look_ahead(self, walkers: Walkers, max_rows: int) -> None:
-        """Start the next `find` in another thread, if one is free. Until that `find` is called, only `rows` and `close` may be called."""
-        self._ahead = walkers.begin(partial(self._find, max_rows))
-
-    def _find(self, max_rows: int) -> Combination | None:
-        begun = time.thread_time()
         with self._readers.versions.reading(self._pin):
-            found = self._next(max_rows)
-        self.took = time.thread_time() - begun
-        return found
+            return self._next(max_rows)
 
     def rows(self, found: Combination) -> pa.RecordBatch:
         """Return the rows that `find` has found."""

@@ -20,14 +20,13 @@ from pyspark.sql import functions as F
 
 from livejoin.wire.schema import RelationDefinition, parse_relation
 from service.engine.headless import parse_for_cells
-from streaming.cluster.buckets import BucketInput, Buckets, best_buckets, is_whole, join_in_buckets
 from streaming.cluster.candidates import ChosenLayout, candidates, choose
 from streaming.cluster.cells_batch import VIEW, CellValidator, join_in_cells
 from streaming.cluster.frames import Table, require_kept, with_values
 from streaming.cluster.layout import Coordinate, CoordinateValues, Role
 from streaming.cluster.sampling import SAMPLED, Sample, Samples, pairs_of
 
-_ROW, _ROW_OUT, _TASK = 3.0e-6, 0.2e-6, 0.05  # seconds of processor time in cells, on the machine on which buckets were measured, too
+_ROW, _ROW_OUT, _TASK = 3.0e-6, 0.2e-6, 0.05  # seconds of processor time, on the machine of docs/scale-out.md
 _ROWS_OF_A_CELL, _FEWEST_OF_A_CELL = 1_000_000, 20_000
 _SEED = 1
 _NOTHING = np.empty(0, np.int64)
@@ -36,7 +35,7 @@ Interval = Sequence[str]
 
 
 class PlannedJoin(NamedTuple):
-    """`pairs`: the estimated rows of the join, if known. `buckets`: the costs of a pair in buckets, if it can be joined so."""
+    """`pairs`: the estimated rows of the join, if known."""
 
     tables: Mapping[str, Table]
     definitions: Mapping[str, RelationDefinition]
@@ -44,18 +43,12 @@ class PlannedJoin(NamedTuple):
     chosen: ChosenLayout
     samples: Samples
     pairs: float | None = None
-    buckets: Buckets | None = None
-    inputs: tuple[BucketInput, BucketInput] | None = None
 
     @property
     def seconds(self) -> float:
-        """Estimated processor time in cells."""
+        """Estimated processor time."""
         rows = sum(sample.rows for sample in self.samples.values())
         return _ROW * rows * self.chosen.copies + _ROW_OUT * (self.pairs or 0.0) + _TASK * self.chosen.layout.cells
-
-    @property
-    def in_buckets(self) -> bool:
-        return self.buckets is not None and self.buckets.seconds < self.seconds
 
     def describe(self) -> str:
         lines = []
@@ -69,10 +62,7 @@ class PlannedJoin(NamedTuple):
             lines.append(f"hot key     {part:.0%} of the rows have one {name}, all in one cell: an overlap in an INNER JOIN divides it")
         if self.pairs is not None:
             lines.append(f"rows out    about {self.pairs:,.0f}")
-        lines.append(f"in cells    {self.seconds:.1f} s of processor time")
-        if self.buckets is not None:
-            lines.append(f"in buckets  {self.buckets.seconds:.1f} s, {1 << self.buckets.shift} wide")
-        return "\n".join([*lines, f"plan        {'buckets' if self.in_buckets else 'cells'}"])
+        return "\n".join([*lines, f"time        {self.seconds:.1f} s of processor time"])
 
 
 def overlap_join(
@@ -86,10 +76,7 @@ def overlap_join(
     Raises ValueError (names that both have), TypeError (columns of unsupported types), BadDefinition, Problem.
     """
     planned = _plan_overlap(a, b, a_interval, b_interval, on, bounds)
-    if planned.in_buckets and planned.buckets is not None and planned.inputs is not None:
-        joined = join_in_buckets(*planned.inputs, planned.buckets)
-    else:
-        joined = join_in_cells(planned.tables, planned.definitions, planned.view, planned.chosen.layout, strict=False)
+    joined = join_in_cells(planned.tables, planned.definitions, planned.view, planned.chosen.layout, strict=False)
     fields = [(f"a{index}", one) for index, one in enumerate(a.schema.fields)]
     fields += [(f"b{index}", one) for index, one in enumerate(b.schema.fields) if one.name not in on]
     return joined.select(*(F.col(name).cast(one.dataType).alias(one.name) for name, one in fields))
@@ -120,7 +107,7 @@ def _plan_overlap(
 ) -> PlannedJoin:  # fmt: skip
     if twice := set(a.columns) & (set(b.columns) - set(on)):
         raise ValueError(f"both frames have the column {min(twice)}: rename it in one of them")
-    inputs = []
+    tables, keys = dict[str, Table](), []
     for letter, frame, interval in (("a", a, a_interval), ("b", b, b_interval)):
         if frame.isStreaming:
             raise ValueError(f"{letter} is a stream, but overlap_join joins only batch frames: join streams with live_join")
@@ -131,24 +118,18 @@ def _plan_overlap(
         require_kept(frame)
         start, end = (names[name] for name in interval)
         renamed = frame.toDF(*names.values())
-        Table(renamed, (), {"i": (start, end, bounds)}).definition()  # bounds, and types that intervals may have
+        intervals = {"i": (start, end, bounds)}
+        Table(renamed, (), intervals).definition()  # bounds, and types that intervals may have
         said = f"{letter}.{interval[0]}", f"{letter}.{interval[1]}"
-        renamed = with_values(renamed, start, end, bounds if start != end else "[]", said)
-        inputs.append(BucketInput(renamed, [names[name] for name in on], start, end, bounds))
-    tables = {
-        one: Table(input.frame, (), {"i": (input.start, input.end, input.bounds)}) for one, input in zip("ab", inputs, strict=True)
-    }
-    equal = [{"equal": [f"a.{x}", f"b.{y}"]} for x, y in zip(inputs[0].on, inputs[1].on, strict=True)]
-    select = [f"{one}.{name} as {name}" for one, input in zip("ab", inputs, strict=True) for name in input.frame.columns]
+        tables[letter] = Table(with_values(renamed, start, end, bounds if start != end else "[]", said), (), intervals)
+        keys.append([names[name] for name in on])
+    equal = [{"equal": [f"a.{x}", f"b.{y}"]} for x, y in zip(*keys, strict=True)]
+    select = [f"{one}.{name} as {name}" for one, table in tables.items() for name in table.frame.columns]
     view = {"from": {"a": "a", "b": "b"}, "join": [*equal, {"overlaps": ["a.i", "b.i"]}], "select": select, "changes": False}
     planned = _plan_view(view, tables)
     x, y = planned.samples["a"], planned.samples["b"]
     (index,) = (index for index in x.given if x.given[index].starts is not None)
-    x, y = (one._replace(given={0: one.given[index]}) for one in (x, y))
-    whole = all(is_whole(input.frame.schema[name].dataType) for input in inputs for name in (input.start, input.end))
-    pairs = pairs_of(x, y, 0)
-    buckets = best_buckets(x, y, pairs) if whole and a_interval[0] != a_interval[1] and b_interval[0] != b_interval[1] else None
-    return planned._replace(pairs=pairs, buckets=buckets, inputs=(inputs[0], inputs[1]))
+    return planned._replace(pairs=pairs_of(x, y, index))
 
 
 def _plan_view(definition: Mapping[str, Any] | str, tables: Mapping[str, Table], max_copies: float = 8.0) -> PlannedJoin:

@@ -33,7 +33,7 @@ from streaming.cluster.workers import States, freeze_modules, query_and_epoch
 
 FORMAT = 1  # of states: of marks, of blobs, and of how rows are divided by a layout
 _KEPT_FOR = 60.0  # seconds without a task, after which Spark ends a worker, too
-_TOGETHER = 10.0
+_ENDED_AFTER = 600.0  # seconds after which another query may have ended
 
 
 class AnotherPlan(ValueError):
@@ -132,8 +132,11 @@ def plan_in(text: str) -> Any:
 
 
 class _HeldCell(NamedTuple):
+    """`epoch`, `since`: when it was last used."""
+
     plan: Plan
     nonce: str
+    epoch: int | None
     since: float
     opened: OpenedCells
     logged: LoggedCell
@@ -141,19 +144,6 @@ class _HeldCell(NamedTuple):
 
 HELD: dict[tuple[str, str, int], _HeldCell] = {}
 """By query, stage and label."""
-
-
-class _BatchTimes(NamedTuple):
-    """Of a query in this worker: its current micro-batch, when this one and the previous one began, and when a cell was last used."""
-
-    epoch: int | None
-    before: float
-    began: float
-    seen: float
-
-
-PACES: dict[str, _BatchTimes] = {}
-"""By query."""
 
 
 class Keeper:
@@ -221,7 +211,7 @@ class Keeper:
         nonce, (first, following, in_log) = uuid4().hex, logged.extent
         mark = mark._replace(nonce=nonce, first=first, next=following, logged=in_log, rows=logged.cell.live, bytes=logged.cell.held)
         self._mark.update(tuple(mark))
-        HELD[position] = _HeldCell(self._plan, nonce, monotonic(), opened, logged)
+        HELD[position] = _HeldCell(self._plan, nonce, query_and_epoch()[1], monotonic(), opened, logged)
 
     def _require_own(self) -> None:
         """The state is of this plan from now on. Raises AnotherPlan, AnotherFormat."""
@@ -251,38 +241,19 @@ class Keeper:
 
 
 def _release_unused(query: str, epoch: int | None) -> None:
-    """Releases cells that have not been used for long: those of a partition that has moved away, or of a query that has ended. They are
-    looked for once per micro-batch. Cells that were last used at about the same time are released together, because a collection takes a
-    tenth of a second."""
-    now, before = monotonic(), PACES.get(query)
-    PACES[query] = _paced(before, epoch, now)
-    if epoch is not None and before is not None and before.epoch == epoch:
-        return
+    """Release cells that have not been used for long: those of a partition that has moved away, which neither this micro-batch nor the one
+    before has used, and those of a query that has ended."""
+    now = monotonic()
 
-    def idle(for_: float) -> list[tuple[str, str, int]]:
-        """Used neither in the present micro-batch of their query nor in the one before, and not for so long before it began. Of another
-        query nobody knows whether it has ended, but by the time that its micro-batches took."""
-        found = []
-        for position, held in HELD.items():
-            pace = PACES.get(position[0]) or _BatchTimes(None, now, now, held.since)
-            has_ended = position[0] != query and now - pace.seen > for_ + max(pace.seen - pace.before, 0)
-            if has_ended or held.since < min(pace.began - for_, pace.before):
-                found.append(position)
-        return found
+    def is_unused(position: tuple[str, str, int], held: _HeldCell) -> bool:
+        if position[0] != query:
+            return held.since < now - _ENDED_AFTER
+        return held.since < now - _KEPT_FOR and (epoch is None or held.epoch is None or held.epoch < epoch - 1)
 
-    if not idle(_KEPT_FOR):
-        return
-    for one in idle(_KEPT_FOR - _TOGETHER):
-        del HELD[one]
-    for deleted in PACES.keys() - {query, *(position[0] for position in HELD)}:
-        del PACES[deleted]
-    gc.collect()  # cells have cycles, and each reserves address space
-
-
-def _paced(pace: _BatchTimes | None, epoch: int | None, now: float) -> _BatchTimes:
-    if pace is None or epoch is None:
-        return _BatchTimes(epoch, now, now, now)
-    return pace._replace(seen=now) if epoch == pace.epoch else _BatchTimes(epoch, pace.began, now, now)
+    if unused := [position for position, held in HELD.items() if is_unused(position, held)]:
+        for position in unused:
+            del HELD[position]
+        gc.collect()  # cells have cycles, and each reserves address space
 
 
 def _position(plan: Plan, key: Any) -> tuple[str, str, int]:

@@ -285,8 +285,7 @@ class GroupedRows:
         )  # fmt: skip
         line, slots = room.numbers, room.slots
         keys.took(stored)
-        if stored:
-            keys.table.entered(keys.stored, slots[CODES, :rows], stored)
+        keys.table.count += stored
         assert dropped >= 0, "a key was given up more often than it was taken"
         if emitted:
             groups.went_on(int(line[EMITTED_VERSIONS, emitted - 1]))

@@ -3,9 +3,8 @@
 Problem: given the rows that go and come in many versions, as tuples of columns, report for each version those that have gone in the end,
 and those that have come, and which of these replace others: their columns are those of a row that goes, moved as the version moves them.
 
-The rows of a version are looked up in a table, by a hash of all columns, which is emptied before the next version. Most rows need no
-look-up: a row that goes, as it is and as it is moved, or a row that comes, has a column with a value that no row of the other kind has. Up
-to FEW rows are compared with each other. A version in which rows only go, or only come, requires neither.
+The rows of a version are looked up in a table, by a hash of all columns, which is emptied before the next version. A version in which rows
+only go, or only come, does not require it.
 
 Costs: O(columns) a reported row.
 """
@@ -20,7 +19,6 @@ from structures.core.hashing import SECRET, begin_hash, end_hash, take_long
 from structures.core.kernel import arrays, compiled, kernel
 
 DELETED, INSERTED, PAIRS = range(3)
-FEW = 8
 
 
 @arrays("int64[::1]", "boolean[::1]", "int64[:,::1]")
@@ -42,12 +40,11 @@ class Moves(NamedTuple):
     ends: np.ndarray
 
 
-@arrays("int64[::1]", "int64[::1]", "int64[::1]", "int64[::1]", "int64[::1]", "int32[:,::1]", "boolean[:,:,::1]")
+@arrays("int64[::1]", "int64[::1]", "int64[::1]", "int64[::1]", "int64[::1]", "int32[:,::1]")
 class MoveTable(NamedTuple):
     """table: places, with 1 + the number of the first of equal rows, or 0. key: of the hash. wanted: the row to look up. positions: for
-    each row its place, or -1; sums: for the first of equal rows how often it comes less how often it goes, otherwise 0. moving[c]: places,
-    with 1 + the number of a move of column c, or 0. had[side, c]: by the last bits of a value, whether a row of that side has one in column
-    c; for a version of more than FEW rows."""
+    each row its place; sums: for the first of equal rows how often it comes less how often it goes, otherwise 0. moving[c]: places, with
+    1 + the number of a move of column c, or 0."""
 
     table: np.ndarray
     key: np.ndarray
@@ -55,7 +52,6 @@ class MoveTable(NamedTuple):
     positions: np.ndarray
     sums: np.ndarray
     moving: np.ndarray
-    had: np.ndarray
 
 
 @arrays("int64[:,::1]", "int64[:,::1]", "int64[::1]")
@@ -75,8 +71,7 @@ def netted(emitted: NetRows, moves: Moves) -> tuple[np.ndarray, np.ndarray, np.n
     n, columns = len(emitted.versions), len(emitted.columns)
     moving = np.zeros((columns, 2 << len(moves.old).bit_length()), np.int32)
     size = 2 << n.bit_length()
-    wanted, had = np.empty(columns, np.int64), np.zeros((2, columns, size if n > FEW else 0), np.bool_)
-    table = MoveTable(np.zeros(size, np.int64), SECRET, wanted, np.empty(n, np.int64), np.zeros(n, np.int64), moving, had)
+    table = MoveTable(np.zeros(size, np.int64), SECRET, np.empty(columns, np.int64), np.empty(n, np.int64), np.zeros(n, np.int64), moving)
     left = Remainder(np.empty((2, n), np.int64), np.empty((2, n), np.int64), np.zeros(3, np.int64))
     compiled(net)(emitted, moves, table, left)
     is_deleted, is_inserted, pairs = left.counts.tolist()
@@ -98,42 +93,12 @@ def net(emitted: NetRows, moves: Moves, table: MoveTable, left: Remainder) -> No
             for r in range(low, high):
                 put(left, INSERTED if inserted else DELETED, r)
         else:
-            many = high - low > FEW
-            if many:
-                note_values(emitted, moves, table, low, high, True)
             add_up(emitted, table, low, high)
             take_what_comes(table, left, low, high)
             take_what_goes(emitted, moves, table, left, low, high)
-            if many and high - low < len(emitted.versions):  # other rows may follow
-                note_values(emitted, moves, table, low, high, False)
-                for r in range(low, high):
-                    if table.positions[r] >= 0:
-                        table.table[table.positions[r]] = 0
+            for r in range(low, high):
+                table.table[table.positions[r]] = 0
         low = high
-
-
-@kernel
-def note_values(emitted: NetRows, moves: Moves, table: MoveTable, low: int, high: int, there: bool) -> None:
-    """Note the values of the rows of a version, those of rows that go both as they are and as they are moved; or, unless `there`, forget
-    them."""
-    had, mask = table.had, table.had.shape[2] - 1
-    for r in range(low, high):
-        input = INSERTED if emitted.is_inserted[r] else DELETED
-        for c in range(len(emitted.columns)):
-            had[input, c, emitted.columns[c, r] & mask] = there
-        if input == DELETED and move(emitted, moves, table, r):
-            for c in range(len(emitted.columns)):
-                had[DELETED, c, table.wanted[c] & mask] = there
-
-
-@kernel
-def may_be(table: MoveTable, input: int) -> bool:
-    """Whether a row of this side may equal `wanted`."""
-    mask = table.had.shape[2] - 1
-    for c in range(len(table.wanted)):
-        if not table.had[input, c, table.wanted[c] & mask]:
-            return False
-    return True
 
 
 @kernel
@@ -153,26 +118,10 @@ def add_up(emitted: NetRows, table: MoveTable, low: int, high: int) -> None:
     for r in range(low, high):
         for c in range(len(emitted.columns)):
             table.wanted[c] = emitted.columns[c, r]
-        if high - low <= FEW:
-            first = alike(emitted, table, low, r)
-        elif not may_be(table, DELETED if emitted.is_inserted[r] else INSERTED):
-            table.positions[r], first = -1, r
-        else:
-            at = position_of(emitted, table)
-            if table.table[at] == 0:
-                table.table[at] = r + 1
-            table.positions[r] = at
-            first = table.table[at] - 1
-        table.sums[first] += 1 if emitted.is_inserted[r] else -1
-
-
-@kernel
-def alike(emitted: NetRows, table: MoveTable, low: int, high: int) -> int:
-    """The first of the rows [low, high) that equals `wanted`; `high` if there is none."""
-    for r in range(low, high):
-        if looks_so(emitted, table.wanted, r):
-            return r
-    return high
+        table.positions[r] = at = position_of(emitted, table)
+        if table.table[at] == 0:
+            table.table[at] = r + 1
+        table.sums[table.table[at] - 1] += 1 if emitted.is_inserted[r] else -1
 
 
 @kernel
@@ -217,12 +166,8 @@ def take_what_goes(emitted: NetRows, moves: Moves, table: MoveTable, left: Remai
         if table.sums[r] < 0:
             put(left, DELETED, r)
             if move(emitted, moves, table, r):
-                other = high
-                if high - low <= FEW:
-                    other = alike(emitted, table, low, high)
-                elif may_be(table, INSERTED):
-                    other = table.table[position_of(emitted, table)] - 1
-                if 0 <= other < high and table.sums[other] > 0:
+                other = table.table[position_of(emitted, table)] - 1
+                if other >= 0 and table.sums[other] > 0:
                     i = left.counts[PAIRS]
                     left.pairs[DELETED, i], left.pairs[INSERTED, i] = left.counts[DELETED] - 1, table.sums[other] - 1
                     left.counts[PAIRS] += 1

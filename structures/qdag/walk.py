@@ -74,7 +74,7 @@ from structures.quadtree.search import children_of
 
 
 @kernel(forceinline=True)
-def common(nodes: QuadNodes, walking: QdagWalk, g: int, plain: bool) -> int:
+def common(nodes: QuadNodes, walking: QdagWalk, g: int) -> int:
     """Return the children of frame g that no qdag leaves empty."""
     plan, roots, state = walking.plan, walking.roots, walking.state
     mask, level = plan[ALL], state[g]
@@ -84,7 +84,7 @@ def common(nodes: QuadNodes, walking: QdagWalk, g: int, plain: bool) -> int:
         mask &= quadrants(nodes, walking, t, state[g + 4 + t], level)
         if mask == 0:
             return mask
-    return mask if plain or plan[TESTED] == 0 else permitted(nodes, walking, g, mask, level)
+    return mask if plan[TESTED] == 0 else permitted(nodes, walking, g, mask, level)
 
 
 @kernel
@@ -291,19 +291,19 @@ def fill_others(walking: QdagWalk, t: int, out: Any, start: int, n: int) -> None
 
 
 @kernel(forceinline=True)
-def to_try(walking: QdagWalk, t: int, some: int, plain: bool) -> int:
+def to_try(walking: QdagWalk, t: int, some: int) -> int:
     """Return those of the entries `some` of joint atom t's leaf that must be tried."""
     plan, leaves = walking.plan, walking.leaves
     a = ATOM + t * ATOM_WORDS
-    return some if plain or plan[ONCE] == 0 else first_of_each(leaves, t * LINE, plan[a + FIRST], plan[a + ARITY], some)
+    return some if plan[ONCE] == 0 else first_of_each(leaves, t * LINE, plan[a + FIRST], plan[a + ARITY], some)
 
 
 @kernel(forceinline=True)
-def join_leaves(nodes: QuadNodes, walking: QdagWalk, f: int, out: Any, n: int, stop: int, plain: bool) -> int:
+def join_leaves(nodes: QuadNodes, walking: QdagWalk, f: int, out: Any, n: int, stop: int) -> int:
     """Continue with the leaves of frame f until they are done, `out` is full, `stop` is reached, or the rows of a cell have to be read
     first. Returns the number of rows."""
     plan, leaves, state = walking.plan, walking.leaves, walking.state
-    m, depth, tested = plan[JOINT], state[DEPTH], not plain and (plan[ONCE] != 0 or has_live_tests(walking, f))
+    m, depth, tested = plan[JOINT], state[DEPTH], plan[ONCE] != 0 or has_live_tests(walking, f)
     t = state[f + 1] - 1
     while t >= 0 and n < out.shape[1] and state[STEPS] < stop and state[DEPTH] == depth:
         left = state[CANDIDATES + t]
@@ -337,7 +337,7 @@ def join_leaves(nodes: QuadNodes, walking: QdagWalk, f: int, out: Any, n: int, s
             state[DEAD] += 1
             continue
         t += 1
-        state[CANDIDATES + t] = to_try(walking, t, found, plain)
+        state[CANDIDATES + t] = to_try(walking, t, found)
     state[f + 1] = t + 1
     return n
 
@@ -346,27 +346,6 @@ def join_leaves(nodes: QuadNodes, walking: QdagWalk, f: int, out: Any, n: int, s
 def and_steps(nodes: QuadNodes, walking: QdagWalk, out: Any, n: int, stop: int) -> int:
     """Continue until `out` (a line for each alias), n rows long, is full, all items are done, or state[STEPS] has reached `stop`, which an
     entry and its partners in a leaf may exceed. Returns the number of rows then."""
-    plan = walking.plan
-    if plan[TESTED] == 0 and plan[ONCE] == 0:
-        return plain_steps(nodes, walking, out, n, stop)
-    return other_steps(nodes, walking, out, n, stop)
-
-
-@kernel
-def plain_steps(nodes: QuadNodes, walking: QdagWalk, out: Any, n: int, stop: int) -> int:
-    """Do the same as `and_steps`, compiled without what most readings do not need, which takes 5 to 10 % of a walk."""
-    return go_on(nodes, walking, out, n, stop, True)
-
-
-@kernel
-def other_steps(nodes: QuadNodes, walking: QdagWalk, out: Any, n: int, stop: int) -> int:
-    """Do the same as `and_steps`."""
-    return go_on(nodes, walking, out, n, stop, False)
-
-
-@kernel(forceinline=True)
-def go_on(nodes: QuadNodes, walking: QdagWalk, out: Any, n: int, stop: int, plain: bool) -> int:
-    """Do the same as `and_steps`. `plain`: no atom is only tested, and each row is reported."""
     W, plan, state = nodes.W, walking.plan, walking.state
     m, width = plan[JOINT], 4 + plan[JOINT] + plan[TESTED]
     while n < out.shape[1] and state[STEPS] < stop:
@@ -401,16 +380,16 @@ def go_on(nodes: QuadNodes, walking: QdagWalk, out: Any, n: int, stop: int, plai
                         await_child(W, walking, t, state[f + 4 + t], level, lowest(left))
                 for t in range(m):
                     state[g + 4 + t] = child_at(nodes, walking, t, state[f + 4 + t], level, i)
-                if not plain and plan[TESTED] > 0:
+                if plan[TESTED] > 0:
                     descend_tested(nodes, walking, f, g, level, i)
                 state[g] = level - 1
                 state[STEPS] += 1
         if state[g] != JOIN and m > 0 and all_leaves(walking, g):
             state[g + 4] = loaded(nodes, walking, 0, state[g + 4], state[g])
-            state[g], state[g + 1], state[g + 2], state[CANDIDATES] = JOIN, 1, state[g], to_try(walking, 0, state[g + 4], plain)
+            state[g], state[g + 1], state[g + 2], state[CANDIDATES] = JOIN, 1, state[g], to_try(walking, 0, state[g + 4])
             state[DEPTH] += 1
         if state[g] == JOIN:
-            n = join_leaves(nodes, walking, g, out, n, stop, plain)
+            n = join_leaves(nodes, walking, g, out, n, stop)
             if state[g + 1] == 0 and FRAMES + (state[DEPTH] - 1) * width == g:
                 state[DEPTH] -= 1
         elif m == 0 or state[g] < 0:
@@ -418,7 +397,7 @@ def go_on(nodes: QuadNodes, walking: QdagWalk, out: Any, n: int, stop: int, plai
                 state[CELL + t], state[LEVEL + t] = state[g + 4 + t], -1
             n = report(nodes, walking, 0, out, n)
         else:
-            state[g + 1] = common(nodes, walking, g, plain)
+            state[g + 1] = common(nodes, walking, g)
             if state[g + 1] != 0:
                 state[DEPTH] += 1
             else:

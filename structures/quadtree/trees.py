@@ -53,7 +53,6 @@ __all__ = ["QuadTrees", "QuadtreeRoot", "in_order"]
 _LEAST = 32 * layout.LEAF  # entries of a tree that gets a compact form
 _FORM_WORDS = 2**30  # of all compact forms
 _RUN = 2048  # most changes of a tree that may be separate versions
-_MANY = 64  # deletes from which on it is checked whether they are all entries of a tree, which is then emptied at once
 _CHANGED = 2  # a tree is merged when 1 in this many of its entries has changed
 _CHANGED_SPARE, _CHANGED_FEW = 256, 16  # the same between versions, while nothing else is to be done; while few have changed
 _FEW = 512  # changed entries, whose blocks take a tenth of a megabyte
@@ -79,10 +78,6 @@ def in_order(entries: np.ndarray) -> np.ndarray:
     return entries[np.argsort(keys)]
 
 
-def _by_slot(entries: np.ndarray) -> np.ndarray:
-    return entries[np.argsort(entries[:, -1])]
-
-
 class QuadTrees(VersionedStructure[QuadArena]):
     """See the module's head. One thread writes; any number read roots of pinned versions meanwhile.
 
@@ -101,7 +96,7 @@ class QuadTrees(VersionedStructure[QuadArena]):
         cls = 2 * (max(self.shapes)[0] - 1)
         self._largest: list[int] = self.arena.classes[cls : cls + 2, SIZE].tolist()  # words of an inner node, and of a leaf
         self.arrays = QuadNodes(self.arena.M, self.arena.W, self.forms.compact, self.forms.packed), self.arena.writing
-        self._least, self._many = max(least, layout.LEAF + 1), _MANY
+        self._least = max(least, layout.LEAF + 1)
         self._changed = [0] * len(self.shapes)  # entries changed since the tree's form was made
         self._unpaid = 0  # entries that have changed, and for which no steps were done
         self._replays = 0  # of these, entries of the tree that is being merged
@@ -207,28 +202,11 @@ class QuadTrees(VersionedStructure[QuadArena]):
 
     def delete(self, version: int, tree: int, entries: np.ndarray) -> None:
         """Delete entries. Raises KeyError if some were not there (the others are deleted); ValueError, with nothing done, if the entries
-        are invalid. If these are all entries of a tree, they cost O(1) each, and its blocks are dropped some at a time, as after a
-        merge."""
+        are invalid."""
         self._require_entries(tree, entries)
         self.arena.C[VERSION] = version
-        if self._are_all(tree, entries):
-            self._empty(tree)
-            self._note(tree, entries, np.zeros(len(entries), np.bool_))
-            return
         self._write(tree, entries, False)
         self.settle_missing()
-
-    def _are_all(self, tree: int, entries: np.ndarray) -> bool:
-        """Return whether these are all entries of the tree, if they are enough to be worth checking."""
-        n, root = len(entries), self.roots[tree]
-        return n >= self._many and n == root.count and np.array_equal(_by_slot(self._entries(tree)), _by_slot(entries))
-
-    def _empty(self, tree: int) -> None:
-        self._give_up(tree)
-        h = layout.TREE + layout.TREE_WORDS * tree
-        position, bits, base, _ = self.arena.C[h : h + 4].tolist()
-        self._drop_later(position, bits, base, self.shapes[tree])
-        self.arena.C[h : h + 4] = 0
 
     def settle_missing(self) -> None:
         """Raise KeyError if entries were deleted that were not there, or inserted in a run beyond the codes that were expected."""

@@ -17,21 +17,8 @@ Invariants
     I2  `count` entries are not empty; at most 3/4 of the table
     I3  the entry's tag is the hash of its row's key; no two entries have equal keys
 
-A large table grows gradually: while the last sixteenth of its room fills, its entries are copied into a larger one, some places for each
-inserted entry, from the last place to the first; then that one replaces it. Look-ups use only the old one.
-
-    places   0 ..... rest ............ last     of the old table, which is whole
-              to copy    copied                 into the larger one; inserts and removals meanwhile apply to both
-
-A removal moves entries to lower places, so from the copied part to the part to copy, and copying twice has no effect. Only entries at the
-front, because the end was full, could move the other way: they are copied first, or as they are inserted. So the larger table is written at
-two places at a time, which the copying has reached; its pages are allocated one after the other, and no batch waits for all of them.
-
-    I4  while it grows, the larger table has exactly the entries of the old one that lie from `rest` on, those at the front whose place
-        would be there, and some of those below
-
-Costs: find, enter, remove O(1) expected a row, growing included: a batch pays for at most 32 places a row. 11 to 22 bytes a key once
-large, and up to twice as many more while it grows. What the next rows need is prefetched: without that, a batch takes 1.6 times as long.
+Costs: find, enter, remove O(1) expected a row, amortised: a table that is full is copied to one twice as long, within the batch. 11 to 22
+bytes a key. What the next rows need is prefetched: without that, a batch takes 1.6 times as long.
 The arithmetic stays below 2**63 at every step: it must have the same results without the JIT. Numba inlines the functions called for each
 row, which makes look-ups a fifth faster than leaving it to LLVM, forced or not.
 """
@@ -53,11 +40,6 @@ ALL_BITS = 0x7FFFFFFF  # of a hash
 _NEGATIVE_ZERO = -(2**63)
 _NAN = 0x7FF8000000000000
 _SMALLEST = 64  # fewest entries
-_GROWS_AT_ONCE = 1 << 14  # places that are copied in a tenth of a millisecond
-_GROWS_FROM = 11  # sixteenths of the places, of the twelve that may be used
-_POSITIONS = 32  # places copied for each inserted entry: all of them before half of the remaining room is used
-_STEP = 1 << 11  # fewest places that are worth a call
-_LOOKED_AT = 1 << 10  # places at the front, where an empty one is expected soon
 _RESERVED = 1 << 17  # fewest places for which address space is reserved
 AHEAD = 8  # rows between two of these: prefetching an entry, prefetching the row there, using it
 _FEW = 64  # entries that are removed one by one even if they are all entries
@@ -228,37 +210,16 @@ def remove_rows(entries: Any, slots: Any, tags: Any) -> int:
     return removed
 
 
-@kernel
-def _put(entries: Any, entry: int) -> None:
-    """Insert the entry unless it is in the table."""
-    last = len(entries) - 1
-    at = (entry >> 32) & last
-    while entries[at] != 0 and entries[at] != entry:
-        at = (at + 1) & last
-    entries[at] = entry
-
-
-@kernel("void(int64[::1], int64, int64, int64[::1])")
-def _copy_entries(entries: Any, first: int, end: int, larger: Any) -> None:
-    """Insert the entries at the places [first, end) into the larger table. O(1) a place."""
-    for position in range(end - 1, first - 1, -1):
-        if entries[position] != 0:
-            _put(larger, entries[position])
-
-
-@kernel("void(int64[::1], int64, int64[::1], int64[::1], SlotRows, int32[::1])")
-def _copy_rows(entries: Any, rest: int, larger: Any, hashing: Any, stored: SlotRows, slots: Any) -> None:
-    """Insert into the larger table the entries of stored rows that the copying will not find: all except those below `rest`, from the
-    places of their tags on. O(1) a row, expected."""
-    last = len(entries) - 1
-    for slot in slots:
-        tag = tag_of(stored, slot, hashing)
-        home, wanted = tag & last, entry_of(tag, slot)
-        at = home
-        while at < rest and entries[at] != wanted and entries[at] != 0:
-            at += 1
-        if at >= rest:
-            _put(larger, wanted)
+@kernel("void(int64[::1], int64[::1])")
+def _copy_entries(entries: Any, larger: Any) -> None:
+    """Insert all entries into a larger table, which is empty. O(1) a place."""
+    last = len(larger) - 1
+    for entry in entries:
+        if entry != 0:
+            at = (entry >> 32) & last
+            while larger[at] != 0:
+                at = (at + 1) & last
+            larger[at] = entry
 
 
 def hashing_with(hash_mask: int) -> np.ndarray:
@@ -284,72 +245,30 @@ class KeyTable:
         self.hashing = hashing_with(hash_mask)
         self.entries = _positions(_SMALLEST)
         self.count = 0
-        self._larger: np.ndarray | None = None  # while it grows
-        self._rest = 0  # places that are still to be copied
-        self._debt = 0  # places to copy for the entries inserted so far
 
     def make_room(self, more: int) -> None:
         """Grow so that `more` entries fit. O(more), amortised. Raises MemoryError, with nothing changed."""
         needed = (self.count + more) * 4 // 3 + 1
-        size = len(self.entries)
-        if needed > size:
-            if self._larger is None or needed > len(self._larger):
-                self._begin(1 << (needed - 1).bit_length())
-            self._copy(self._rest)
-        elif self._larger is None and size > _GROWS_AT_ONCE and (self.count + more) * 16 > size * _GROWS_FROM:
-            self._begin(2 * size)
-
-    def _begin(self, size: int) -> None:
-        self._larger = _positions(size)
-        self._rest, self._debt = len(self.entries), 0
-        empty = np.flatnonzero(self.entries[:_LOOKED_AT] == 0)
-        front = int(empty[0]) if len(empty) else int(np.argmin(self.entries != 0))  # there is an empty one
-        _copy_entries(self.entries, 0, front, self._larger)
-
-    def _copy(self, positions: int) -> None:
-        """Copy `positions` places, and replace the table by the larger one when all are copied."""
-        assert self._larger is not None
-        first = max(0, self._rest - positions)
-        _copy_entries(self.entries, first, self._rest, self._larger)
-        self._rest, self._debt = first, 0
-        if first == 0:
-            self.entries, self._larger = self._larger, None
-
-    def entered(self, stored: SlotRows, slots: np.ndarray, count: int) -> None:
-        """Note that the rows at these slots (int32[n]) have entries, `count` of them new."""
-        self.count += count
-        if self._larger is not None and count:
-            compiled(_copy_rows)(self.entries, self._rest, self._larger, self.hashing, stored, slots)
-            self._debt += _POSITIONS * count
-            if self._debt >= _STEP:
-                self._copy(self._debt)
+        if needed > len(self.entries):
+            larger = _positions(1 << (needed - 1).bit_length())
+            compiled(_copy_entries)(self.entries, larger)
+            self.entries = larger
 
     def remove(self, stored: SlotRows, slots: np.ndarray) -> None:
         """Remove the entries of these stored rows (int32[n], each once), which are there. O(1) if they are all entries."""
         if len(slots) == self.count > _FEW:
-            self.entries, self._larger = _positions(len(self.entries)), None
-            self.count = 0
+            self.entries, self.count = _positions(len(self.entries)), 0
             return
         tags = np.empty(len(slots), np.int32)
         compiled(read_tags)(self.hashing, stored, slots, tags)
         removed = compiled(remove_rows)(self.entries, slots, tags)
-        if self._larger is not None:
-            compiled(remove_rows)(self._larger, slots, tags)
         self.count -= removed
         assert removed == len(slots), "a slot that is not in the key table"
 
     @property
     def bytes(self) -> int:
-        """Bytes of memory, including what the larger table will need soon."""
-        return self.entries.nbytes + (self._larger.nbytes if self._larger is not None else 0)
+        return self.entries.nbytes
 
     def check(self) -> None:
-        """Prove I2 and I4."""
-        entries = self.entries[self.entries != 0]
-        assert len(entries) == self.count <= len(self.entries) * 3 // 4, "I2: count of entries"
-        if self._larger is not None:
-            copied = self._larger[self._larger != 0]
-            assert len(np.unique(copied)) == len(copied) and np.isin(copied, entries).all(), "I4: an entry of no row"
-            positions = np.flatnonzero(self.entries)
-            is_reached = (positions >= self._rest) | (positions < (entries >> 32 & len(self.entries) - 1))
-            assert np.isin(entries[is_reached], copied).all(), "I4: an entry was not copied"
+        """Prove I2."""
+        assert np.count_nonzero(self.entries) == self.count <= len(self.entries) * 3 // 4, "I2: count of entries"

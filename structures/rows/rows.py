@@ -285,7 +285,7 @@ class RowStore:
         enter, before = compiled(_enter), self._heap_used
         stored, self._heap_used = enter(table.entries, table.hashing, self.stored, given, self.slots(), version, before, out)
         self.took(stored)
-        table.entered(self.stored, out, stored)
+        table.count += stored
         new = self._rewrite
         if new is not None and self._heap_used > before:
             new.used = compiled(_rewrite_new)(self.stored, np.unique(out), new.at, before, new.texts, new.used)
@@ -300,7 +300,7 @@ class RowStore:
         out, uses = np.empty(n, np.int32), KeyUses(counts, inserted, np.empty(n, np.int32))
         stored, dropped = compiled(_enter_used)(table.entries, table.hashing, self.stored, given, self.slots(), version, out, uses)
         self.took(stored)
-        table.entered(self.stored, out, stored)
+        table.count += stored
         assert dropped >= 0, "a key was given up more often than it was taken"
         return out, uses.dropped[:dropped]
 

@@ -1,9 +1,9 @@
-"""Overlap joins of DataFrames in a local Spark, in cells and in buckets, compared with Spark's own plan, DuckDB, one service, and the
+"""Overlap joins of DataFrames in a local Spark, compared with buckets of time, Spark's own plan, DuckDB, one service, and the
 structures in one process; how the cost per row changes with more rows, cells and cores; and an estimate for a cluster.
 
 Seconds are wall-clock time; processor time is that of the JVM and all workers (`processor`). Each join has run once before it is timed,
 except buckets of a burst and Spark's own plan, which compare so many pairs that they get one row in twenty. The JVM has Spark's default
-settings. Buckets by hand are what users write: without a check of the ends, and with the width that the sample suggests.
+settings. Buckets by hand are what users write: without a check of the ends, and as wide as most intervals are long.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from livejoin.wire.schema import parse_relation
 from service.engine.headless import Cell
 from service.views.parse import parse_view
 from streaming.cluster import batch
-from streaming.cluster.batch import PlannedJoin, overlap_join
+from streaming.cluster.batch import overlap_join
 from streaming.cluster.layout import RoutedRows
 from streaming.cluster.packing import packed
 from streaming.spark import prepare_own
@@ -41,7 +41,6 @@ LINE = 10**12
 OWN = 20  # Spark's own plan, buckets of a burst, and DuckDB with a hot key get one row in this number: they compare most pairs
 CELLS = (4, 16, 64)
 BY_HAND = "buckets by hand"
-WORST_CHOICE = 1.25  # if two plans take about the same time, either is a good choice
 _TURNS = 3  # processor times are compared by their median: single runs differed by a sixth
 PAGE = "docs/scale-out.md"
 BEGIN, END = "<!-- table:begin (from `make bench`) -->", "<!-- table:end -->"
@@ -113,9 +112,6 @@ class Pair(NamedTuple):
 
     def joined(self) -> DataFrame:
         return overlap_join(self.x, self.y, ("s", "e"), ("s2", "e2"), on=self.on)
-
-    def planned(self) -> PlannedJoin:
-        return batch._plan_overlap(self.x, self.y, ("s", "e"), ("s2", "e2"), self.on)
 
     def by_hand(self, shift: int) -> DataFrame:
         """Join in buckets, as users write it."""
@@ -211,33 +207,25 @@ def pair_of(spark: SparkSession, make: Callable[[np.random.Generator, int], dict
 def cells_of(pair: Pair, cells: int | None = None) -> Took:
     """Join in cells, as many as planned, or this number."""
     counted = batch._cells if cells is None else lambda spark, rows: cells
-    with patch.object(PlannedJoin, "in_buckets", False), patch.object(batch, "_cells", counted):
+    with patch.object(batch, "_cells", counted):
         pair.joined().count()
         joined = pair.joined()
         return timed(joined.count)
 
 
 def measured(spark: SparkSession, name: str, rows: int, note: Note) -> list[Figure]:
-    """Measure the join of a data set with each plan, with the chosen one, and with all rivals."""
+    """Measure the join of a data set, with and without counting and sampling the frames, and all rivals."""
     pair, (a, b) = pair_of(spark, SETS[name], rows), tables_of(SETS[name], rows)
-    planned = pair.planned()
-    assert planned.buckets is not None
-    shift = planned.buckets.shift
-    found, took = dict[str, int](), dict[str, Took]()
+    shift = (LINE // rows).bit_length()
+    found = dict[str, int]()
     few = pair.few(rows // OWN)
-    alone, said = list[Rival](), f"of {rows // OWN:,} rows a side"
-    for plan, in_buckets in (("cells", False), ("buckets", True)):
-        with patch.object(PlannedJoin, "in_buckets", in_buckets):
-            if name == "burst" and in_buckets:
-                alone.append(Rival(plan, seconds(few.joined().count), said))
-                continue
-            took[plan] = twice(plan, pair.joined, found)
-            alone.append(took[plan].as_rival(plan))
+    said = f"of {rows // OWN:,} rows a side"
+    alone = [twice("cells", pair.joined, found).as_rival("cells")]
     if name == "burst":
         alone.append(Rival(BY_HAND, seconds(few.by_hand(shift).count), said))
     else:
         alone.append(twice(BY_HAND, lambda: pair.by_hand(shift), found).as_rival(BY_HAND))
-    chosen = seconds(lambda: found.update(chosen=pair.joined().count()))
+    sampled = seconds(lambda: found.update(sampled=pair.joined().count()))
     is_hot = name == "80 % of one key"
     if is_hot:
         alone.append(Rival("DuckDB, 2 threads", seconds(lambda: of_duckdb(a[: rows // OWN], b[: rows // OWN])), said))
@@ -250,15 +238,10 @@ def measured(spark: SparkSession, name: str, rows: int, note: Note) -> list[Figu
     meets = (few.x["s"] < few.y["e2"]) & (few.y["s2"] < few.x["e"])
     meets = meets & (few.x["k"] == few.y["k"]) if is_hot else meets
     alone.append(Rival("Spark's own plan", seconds(few.x.join(few.y, meets).count), said))
-    plan = "buckets" if planned.in_buckets else "cells"
     said = ", ".join(f"{one.name} {one.value:.1f} ({one.note})" for one in alone)
-    note(f"{name}: {found['cells']:,} rows; chosen {plan}, {chosen:.1f}; {said}")
-    about = {"rows a side": rows, "rows out": found["cells"], "plan": plan}
-    figures = [Figure(f"{name}, by the plan chosen from a sample", chosen, "s", less=True, rivals=alone, parameters=about)]
-    if len(took) == 2:
-        times = took[plan].processor / min(one.processor for one in took.values())
-        figures.append(Figure(f"{name}, processor time of the chosen plan beside the better one", times, "×", WORST_CHOICE, True))
-    return figures
+    note(f"{name}: {found['cells']:,} rows; with the sample, {sampled:.1f}; {said}")
+    about = {"rows a side": rows, "rows out": found["cells"]}
+    return [Figure(f"{name}, with the sample", sampled, "s", less=True, rivals=alone, parameters=about)]
 
 
 def twice(name: str, made: Callable[[], DataFrame], found: dict[str, int]) -> Took:
@@ -354,15 +337,14 @@ def between(text: str, begin: str, end: str, written: str) -> str:
 
 
 def tables(figures: list[Figure]) -> str:
-    names = ["cells", "buckets", BY_HAND, "one service", "one process", "DuckDB, 2 threads", "Spark's own plan"]
-    lines = [f"| | rows a side | rows out | by the sample | chosen | {' | '.join(names)} |", "|---|" + "---|" * (len(names) + 4)]
+    names = ["cells", BY_HAND, "one service", "one process", "DuckDB, 2 threads", "Spark's own plan"]
+    lines = [f"| | rows a side | rows out | with the sample | {' | '.join(names)} |", "|---|" + "---|" * (len(names) + 3)]
     for figure in figures:
         if "rows out" in figure.parameters:
             by_name = {rival.name: rival for rival in figure.rivals}
             cells = [f"{shown(by_name[name].value)}{_bracket(by_name[name].note)}" for name in names]
             sizes = [f"{figure.parameters[size]:,}" for size in ("rows a side", "rows out")]
-            chosen = [shown(figure.value), str(figure.parameters["plan"])]
-            lines.append(f"| {' | '.join([figure.name.partition(', by')[0], *sizes, *chosen, *cells])} |")
+            lines.append(f"| {' | '.join([figure.name.partition(', with')[0], *sizes, shown(figure.value), *cells])} |")
     return "\n".join(lines) + "\n\n" + of_others([one for one in figures if "rows out" not in one.parameters])
 
 

@@ -9,8 +9,7 @@ from uvicorn.protocols.http.httptools_impl import STATUS_LINE, RequestResponseCy
 
 from livejoin.wire.rows import Pieces
 from service.api.http.answers import PIECES, TAKEN, WHOLE
-from service.api.http.joined import in_portions
-from service.api.http.pacing import pace
+from service.api.http.pacing import in_portions, pace
 
 _LARGE = 1 << 20  # bytes of a body: larger ones are not copied, but sent as pieces
 
@@ -43,7 +42,7 @@ class Cycle(RequestResponseCycle):
         parts = STATUS_LINE[message["status"]], Cycle.defaults[1], message["head"], close, b"\r\n", message["body"]
         self.response_started = self.response_complete = True
         self.waiting_for_100_continue = False
-        self.transport.write_now(b"".join(parts))  # type: ignore[attr-defined]  # a `Joined`
+        self.transport.write(b"".join(parts))
         self.message_event.set()
         if not self.keep_alive:
             self.transport.close()
@@ -67,4 +66,4 @@ class Cycle(RequestResponseCycle):
             await pace(sum(map(len, parts)), encrypted)
             if self.disconnected:
                 return
-            self.transport.write_pieces(parts)  # type: ignore[attr-defined]  # a `Joined`
+            self.transport.writelines(parts)

@@ -1,4 +1,5 @@
-"""Large writes of all connections take turns: the event loop looks at what else is ready after about a millisecond of them.
+"""Large writes are divided, and those of all connections take turns: after about a millisecond of them the event loop looks at what else is
+ready.
 
 Otherwise a round of the loop with hundreds of clients that read at once takes hundreds of system calls, each of which copies megabytes; and
 every other request needs several rounds.
@@ -8,11 +9,14 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
+from collections.abc import Iterator
 from weakref import WeakKeyDictionary
 
-from service.api.http.joined import PORTION
+from livejoin.wire.rows import Pieces
 
+PORTION = 9 << 18  # bytes: the system call for them takes half a millisecond of the event loop
 _SMALL = 1 << 16  # bytes; fewer are written at once
+_COPIED = 4096  # bytes; smaller pieces are copied, not passed to the system separately
 
 
 class _LoopPace:
@@ -56,3 +60,29 @@ async def pace(size: int, encrypted: bool = False) -> None:
         return
     loop = asyncio.get_running_loop()
     await _by_loop.setdefault(loop, _LoopPace()).take(2 * size if encrypted else size)
+
+
+def in_portions(pieces: Pieces, encrypted: bool = False) -> Iterator[Pieces]:
+    """Divide into system calls of about `PORTION` bytes, half of that if TLS encrypts them, without copying, except that adjacent small
+    pieces are joined."""
+    most = PORTION // 2 if encrypted else PORTION
+    portion, small, room = Pieces(), Pieces(), most
+    for piece in filter(len, pieces):
+        if len(piece) < _COPIED and room > len(piece):
+            small.append(piece)
+            room -= len(piece)
+            continue
+        if small:
+            portion.append(b"".join(small))
+            small = []
+        rest = memoryview(piece)
+        while rest:
+            portion.append(rest[:room])
+            rest, room = rest[room:], room - len(portion[-1])
+            if not room:
+                yield portion
+                portion, room = [], most
+    if small:
+        portion.append(b"".join(small))
+    if portion:
+        yield portion

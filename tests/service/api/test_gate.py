@@ -17,7 +17,6 @@ import pytest
 from livejoin.wire.batch import Batch
 from service.api.app import _encoded
 from service.api.context import Context, Mailbox
-from service.api.http.joined import JoinedTransport
 from service.engine.state import Receipt
 from service.engine.under_way import PendingSources
 from service.errors import Problem
@@ -138,56 +137,6 @@ def test_what_the_writer_could_not_do_tells_the_request_id_too(caplog: pytest.Lo
     response = ask("POST", "/v1/changes", context, json=change, headers={"X-Request-Id": "of-the-client"})
     assert is_problem(response, "internal")["request_id"] == "of-the-client"
     assert "request of-the-client failed: the batch could not be applied" in caplog.messages
-
-
-def test_an_answer_leaves_in_one_piece() -> None:
-    class Transport:
-        sent: list[object] = []
-
-        def get_extra_info(self, name: str) -> None: ...
-
-        def write(self, data: bytes) -> None:
-            assert not self.is_closing(), "uvloop has closed the handle"
-            self.sent.append(data)
-
-        def writelines(self, data: tuple[bytes, ...]) -> None:
-            self.sent.append(data)
-
-        def close(self) -> None:
-            self.sent.append("closed")
-
-        def is_closing(self) -> bool:
-            return "closed" in self.sent
-
-    async def run() -> None:
-        transport = Transport()
-        joined = JoinedTransport(transport, asyncio.get_running_loop())  # type: ignore[arg-type]
-        joined.write(b"head")
-        joined.write(b"body")
-        assert transport.sent == [(b"head", b"body")]
-        joined.write(b"head of a stream")
-        assert len(transport.sent) == 1
-        await asyncio.sleep(0)
-        assert transport.sent[1:] == [b"head of a stream"]
-        joined.write(b"end")
-        joined.close()
-        assert transport.sent[2:] == [b"end", "closed"] and joined.is_closing()
-        await asyncio.sleep(0)
-        assert len(transport.sent) == 4
-
-    async def deleted() -> None:
-        transport, problems = Transport(), list[dict[str, object]]()
-        transport.sent = []
-        loop = asyncio.get_running_loop()
-        loop.set_exception_handler(lambda _, problem: problems.append(problem))
-        joined = JoinedTransport(transport, loop)  # type: ignore[arg-type]
-        joined.write(b"head of a stream")
-        transport.close()  # as when the client goes
-        await asyncio.sleep(0)
-        assert transport.sent == ["closed"] and not problems
-
-    asyncio.run(run())
-    asyncio.run(deleted())
 
 
 def test_the_mailbox_wakes_the_loop_once_for_many() -> None:

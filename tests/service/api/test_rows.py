@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
-from concurrent.futures import Future
 from pathlib import Path
-from threading import Event
 from typing import Any
 
 import pyarrow as pa
@@ -15,24 +12,13 @@ import pytest
 from service.api import rows as api_rows
 from service.api.context import Context
 from service.api.http import formats, media
-from service.api.rows import RowsEndpoint, is_worth_a_thread
-from service.errors import Problem
+from service.api.rows import RowsEndpoint
 from service.instance import Instance
-from service.reading.ahead import Walkers
 from service.reading.cursors import RowReader, open_rows
 from service.settings import Settings
 from service.views.deltas import Combination
 from tests.service.api.asking import ask
 from tests.service.running import PAIR, batch, rows_of, running
-
-
-@pytest.fixture
-def walkers(monkeypatch: pytest.MonkeyPatch) -> Iterator[Walkers]:
-    """Used for every chunk, however small."""
-    monkeypatch.setattr(api_rows, "is_worth_a_thread", lambda found, made: True)
-    made = Walkers()
-    yield made
-    made.shutdown(wait=True, cancel_futures=False)
 
 
 def full(folder: Path) -> Instance:
@@ -41,9 +27,9 @@ def full(folder: Path) -> Instance:
     return engine
 
 
-def answer(engine: Instance, walkers: Walkers | None) -> RowsEndpoint:
+def answer(engine: Instance) -> RowsEndpoint:
     reader = open_rows(engine.readers, "v")
-    return RowsEndpoint(reader, formats.make(media.ARROW, reader.version, reader.schema), None, walkers)
+    return RowsEndpoint(reader, formats.make(media.ARROW, reader.version, reader.schema), None)
 
 
 def read(rows: RowsEndpoint) -> pa.Table:
@@ -84,7 +70,7 @@ def test_who_waits_for_a_processor_does_not_get_smaller_chunks(tmp_path: Path, m
 
     monkeypatch.setattr(RowReader, "rows", wait)
     monkeypatch.setattr(RowReader, "find", noted)
-    assert read(answer(engine, None)).num_rows == 90_000
+    assert read(answer(engine)).num_rows == 90_000
     assert sizes == sorted(sizes) and sizes[-1] > 9 * sizes[0]
     engine.close()
 
@@ -127,46 +113,6 @@ def test_the_list_of_views_opens_no_reader(tmp_path: Path, monkeypatch: pytest.M
     engine.close()
 
 
-def test_it_is_worth_a_thread_where_both_take_their_time() -> None:
-    assert is_worth_a_thread(0.002, 0.001) and is_worth_a_thread(0.001, 0.002)
-    assert not is_worth_a_thread(0.0001, 0.0001)  # small chunks
-    assert not is_worth_a_thread(0.001, 0.050) and not is_worth_a_thread(0.050, 0.001)
-
-
-def test_rows_found_ahead_are_the_same_in_the_same_order(tmp_path: Path, walkers: Walkers, monkeypatch: pytest.MonkeyPatch) -> None:
-    engine, begun = full(tmp_path), list[Any]()
-    begin = walkers.begin
-    monkeypatch.setattr(walkers, "begin", lambda call: begun.append(begin(call)) or begun[-1])
-    plain = read(answer(engine, None))
-    assert not begun
-    ahead = read(answer(engine, walkers))
-    assert ahead.equals(plain) and ahead.num_rows == 300 * 300
-    assert len([one for one in begun if one is not None]) > 2
-    engine.close()
-
-
-def test_no_thread_looks_ahead_where_all_are_busy(tmp_path: Path, walkers: Walkers) -> None:
-    engine, go_on, busy = full(tmp_path), Event(), list[Future[bool]]()
-    while (one := walkers.begin(go_on.wait)) is not None:
-        busy.append(one)
-    assert busy and read(answer(engine, walkers)).num_rows == 300 * 300
-    go_on.set()
-    assert all(one.result() for one in busy)
-    engine.close()
-
-
-def test_a_version_that_expires_while_somebody_looks_ahead(tmp_path: Path, walkers: Walkers) -> None:
-    engine = full(tmp_path)
-    rows = answer(engine, walkers)
-    rows.step()
-    rows.close()  # whatever was found by then
-    with pytest.raises(Problem, match="expired|released"):
-        while True:
-            rows.step()
-    assert len(engine.versions) == 0
-    engine.close()
-
-
 @pytest.mark.parametrize("text", [False, True])
 def test_chunks_of_arrow_are_bounded_by_their_bytes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: bool) -> None:
     """Eight of 2 MiB, so that a small result is in several; one of 6, so that clients keep their memory between chunks; then all of 3."""
@@ -174,7 +120,7 @@ def test_chunks_of_arrow_are_bounded_by_their_bytes(tmp_path: Path, monkeypatch:
     select = [f"a.{column} as {column}{i}" for i in range(14) for column in ("id", "s", "e")]
     engine = running(tmp_path, PAIR | {"select": [*select, "a.tag"] if text else select})
     engine.apply(batch(("upsert", "a", rows_of(0, 300)), ("upsert", "b", rows_of(0, 300))))
-    rows, asked, more = answer(engine, None), list[int](), True
+    rows, asked, more = answer(engine), list[int](), True
     find, mib = rows.reader.find, (1 << 20) / (42 * 8 + 20 * text)
 
     def watched(most: int) -> Combination | None:

@@ -81,7 +81,7 @@ class _Transport:
     def __init__(self) -> None:
         self.written = list[bytes]()
 
-    def write_pieces(self, pieces: Pieces) -> None:
+    def writelines(self, pieces: Pieces) -> None:
         self.written.append(b"".join(pieces))
 
 
@@ -91,8 +91,8 @@ class _Flow:
 
 @pytest.mark.parametrize(("chunked", "method"), [(True, "GET"), (False, "GET"), (True, "HEAD"), (False, "HEAD")])
 def test_pieces_go_in_turns_with_and_without_chunks(monkeypatch: pytest.MonkeyPatch, chunked: bool, method: str) -> None:
-    monkeypatch.setattr("service.api.http.joined._SMALL", 10)
-    monkeypatch.setattr("service.api.http.joined.PORTION", 100)
+    monkeypatch.setattr("service.api.http.pacing._COPIED", 10)
+    monkeypatch.setattr("service.api.http.pacing.PORTION", 100)
     cycle, transport = Cycle.__new__(Cycle), _Transport()
     cycle.scope, cycle.transport, cycle.flow = {"method": method, "scheme": "http"}, transport, _Flow()  # type: ignore[assignment,typeddict-item]
     cycle.chunked_encoding, cycle.expected_content_length, cycle.disconnected = chunked, 1000, False

@@ -276,7 +276,7 @@ class CollidingDomainMachine(DomainMachine):
 
 @pytest.mark.parametrize("machine", [TableMachine, CollidingTableMachine, DomainMachine, CollidingDomainMachine])
 def test_as_the_twin(machine, monkeypatch):
-    smaller = {"_SMALLEST": 2, "_GROWS_AT_ONCE": 3, "_GROWS_FROM": 8, "_POSITIONS": 1, "_STEP": 1, "_FEW": 3, "_RESERVED": 32}
+    smaller = {"_SMALLEST": 2, "_FEW": 3, "_RESERVED": 32}
     for name, value in smaller.items():
         monkeypatch.setattr(f"structures.rows.key_table.{name}", value)
     monkeypatch.setattr("structures.rows.rows.HEAP_WORTH_REWRITING", 32)

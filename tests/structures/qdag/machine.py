@@ -73,7 +73,6 @@ class Trees:
             for first in combinations(range(arity), size)
         ]
         self.trees = QuadTrees([(len(order), len(first)) for _, first, order in self.orders], words, least)
-        self.trees._many = 1
         absent = [[self._atom(*one) for one in group] for group in shape.absent]
         self.join = And(self.trees, shape.dimension, [self._atom(*one) for one in shape.atoms], absent)
         bases: list[list[tuple[int, Row]]] = [[] for _ in shape.arities]

@@ -189,36 +189,6 @@ def test_texts_are_rewritten_in_pieces_beside_changes(monkeypatch):
     assert store.gather_text(1, kept, store.gather(np.array([1]), kept)[0])[1].tobytes() == b"text 150text 199"
 
 
-def test_a_key_table_grows_by_the_way(monkeypatch):
-    """No call copies more than its share of the places, and look-ups find everything all the while."""
-    copied = []
-    copy = key_table._copy_entries
-
-    def counting(entries, first, end, larger):
-        copied.append(end - first)
-        copy(entries, first, end, larger)
-
-    monkeypatch.setattr(key_table, "_copy_entries", counting)
-    monkeypatch.setattr(key_table, "_GROWS_AT_ONCE", 1 << 8)
-    monkeypatch.setattr(key_table, "_STEP", 32)
-    store = RowStore([PLAIN], [0], False)
-    sizes = set()
-    for key in range(0, 1600, 2):
-        copied.clear()
-        inserted, _ = store.enter(key + 1, row_set(store, [[key], [key + 1]]))
-        if len(store.table.entries) > 1 << 9:
-            assert sum(copied) <= 2 * 32 + 64, "the places of two keys, and those at the front"
-        if key % 8 == 0:
-            drop(store, key + 1, inserted[:1])
-        if store.table._larger is not None:
-            sizes.add(len(store.table._larger))
-            store.check()
-            written = np.flatnonzero(store.table._larger) & len(store.table.entries) - 1
-            assert ((written >= store.table._rest - 64) | (written < 64)).all(), "pages that the copying has not reached"
-            assert (store.find(row_set(store, [[other] for other in range(1, key + 1, 2)])) >= 0).all()
-    assert sizes == {1 << 10, 1 << 11}
-
-
 def test_all_keys_are_removed_at_once(monkeypatch):
     store = RowStore([PLAIN], [0], False)
     slots, _ = store.enter(1, row_set(store, [[i] for i in range(500)]))

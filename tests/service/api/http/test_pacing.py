@@ -6,8 +6,9 @@ import asyncio
 
 import pytest
 
-from service.api.http.joined import PORTION
-from service.api.http.pacing import pace
+from livejoin.wire.rows import Pieces
+from service.api.http import pacing
+from service.api.http.pacing import PORTION, in_portions, pace
 
 
 def run(*sizes: int, cancelled: int = -1, encrypted: bool = False) -> list[list[int]]:
@@ -57,3 +58,25 @@ def test_encryption_takes_as_long_again() -> None:
 @pytest.mark.parametrize("cancelled", [1, 2, 3])
 def test_a_connection_that_ends_is_passed_over(cancelled: int) -> None:
     assert run(*[PORTION] * 4, cancelled=cancelled) == [[number] for number in range(4) if number != cancelled]
+
+
+@pytest.mark.parametrize(
+    "sizes", [[], [1], [10, 5, 300], [4, 1000, 4], [100, 100, 100], [99, 1, 101, 5000], [3] * 50, [0, 100, 0], [9] * 40 + [95]]
+)
+@pytest.mark.parametrize("encrypted", [False, True])
+def test_pieces_are_written_in_turns(monkeypatch: pytest.MonkeyPatch, sizes: list[int], encrypted: bool) -> None:
+    monkeypatch.setattr(pacing, "_COPIED", 10)
+    monkeypatch.setattr(pacing, "PORTION", 200 if encrypted else 100)
+    pieces: Pieces = [bytes([number + 1]) * size for number, size in enumerate(sizes)]
+    portions = list(in_portions(pieces, encrypted))
+    assert b"".join(part for portion in portions for part in portion) == b"".join(pieces)
+    assert all(0 < sum(map(len, portion)) <= 100 for portion in portions)
+    assert len(portions) <= sum(sizes) // 100 + 1
+
+
+def test_large_pieces_are_not_copied(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pacing, "PORTION", 1 << 15)
+    piece = bytearray(100_000)
+    parts = [part for portion in in_portions([b"head", memoryview(piece), b"tail"]) for part in portion]
+    piece[:] = b"x" * 100_000
+    assert b"".join(parts) == b"head" + piece + b"tail"
