@@ -209,8 +209,8 @@ def too_many(found: int, what: str, most: int) -> Problem:
     return unsupported(f"a view with {found} {what}", f"at most {most} are allowed (--max-{what}); split it into several views")
 
 
-def assemble(draft: Draft, options: Options) -> Query:
-    """Check and classify the conditions. Raises `unsupported-query` for unsupported ones."""
+def assemble(draft: Draft, options: Options, shown: Sequence[str] = ()) -> Query:
+    """Check and classify the conditions. shown: further aliases in its rows. Raises `unsupported-query` for unsupported ones."""
     scope = draft.scope
     if len(scope.aliases) > MAX_ALIASES:
         raise unsupported(f"a join of {len(scope.aliases)} relations", f"a view joins at most {MAX_ALIASES}")
@@ -229,7 +229,7 @@ def assemble(draft: Draft, options: Options) -> Query:
     with draft.judging():
         cross = _products(draft, [*equal, *less, *at_most, *points, *((one.left, one.right) for one in shifted)], overlaps)
         check_outputs(draft, scope, overlaps)
-        absent = _absent(draft)
+        absent = _absent(draft, {*scope.aliases, *shown})
     met = [ref for pair in overlaps for one in pair if (ref := _point(scope, one)) is not None]
     more = [Filter(ref, "not_null", None) for ref in (*chain(*compared), *met) if scope.describe(ref).nullable]
     kept = {*draft.filters, *filters, *more}
@@ -258,9 +258,9 @@ def assemble(draft: Draft, options: Options) -> Query:
     )
 
 
-def _absent(draft: Draft) -> tuple[AntiJoin, ...]:
+def _absent(draft: Draft, taken: set[str]) -> tuple[AntiJoin, ...]:
     """Return the NOT EXISTS groups that can have rows, without duplicates, in an order that does not depend on the text, with aliases that
-    occur nowhere else in the query."""
+    occur nowhere else in the query. taken: those that do."""
     found = dict[_Group, list[str]]()  # the aliases of each, by position
     with draft.judging():
         for group in draft.absent:
@@ -269,7 +269,7 @@ def _absent(draft: Draft) -> tuple[AntiJoin, ...]:
         if not group.never:
             own = sorted(group.scope.aliases, key=group.scope.aliases.__getitem__)
             found.setdefault(_canonical(group, own), own)
-    taken, named = set(draft.scope.aliases), list[AntiJoin]()
+    named = list[AntiJoin]()
     for one, own in sorted(found.items(), key=repr):
         names = list[str]()
         for alias in own:

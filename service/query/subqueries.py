@@ -59,7 +59,7 @@ def assemble_view(draft: Draft, options: Options) -> Query:
     query: Query | None = None
     with draft.judging():
         with draft.noting():
-            query = assemble(core, options)
+            query = assemble(core, options, shown)
         taken = {*rows, *(alias for group in (query.absent if query else ()) for alias, _ in group.aliases)}
         subqueries = _subqueries(draft, list(core.scope.aliases), taken)
     assert query is not None

@@ -61,8 +61,10 @@ class Graph:
             self._existing, self._latest, self._grouped_join, self._nested, self._scalar, self._inside,
             self._three, self._first, self._either,
         )  # fmt: skip
-        columns, text = rng.choice(forms)()
-        return text, _node_of(name, columns)
+        while True:
+            columns, text = rng.choice(forms)()
+            if (node := _node_of(name, columns)).numbers:
+                return text, node
 
     def add(self, text: str, node: Node) -> None:
         self.nodes.append(node)

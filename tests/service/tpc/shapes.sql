@@ -185,6 +185,13 @@ SELECT id FROM r WHERE x = ANY (SELECT x FROM s WHERE g = 'b');
 -- no one: <> ALL
 SELECT id FROM r WHERE x <> ALL (SELECT x FROM s WHERE g = 'b');
 
+-- one alias: of LEFT JOIN, EXISTS and NOT EXISTS
+SELECT r.id FROM r LEFT JOIN s y ON y.k = r.k
+WHERE NOT EXISTS (SELECT 1 FROM t y WHERE y.x = r.x) AND EXISTS (SELECT 1 FROM u y WHERE y.k = r.k);
+
+-- in of one alias
+SELECT x.id FROM r x WHERE x.x NOT IN (SELECT x.x FROM s x WHERE x.g = 'b') AND (x.x > 3 OR x.k IN (SELECT x.k FROM t x WHERE x.g = 'b'));
+
 -- chain: a LEFT JOIN of a LEFT JOIN
 SELECT r.id, s.id AS second, t.id AS third FROM r LEFT JOIN s ON s.k = r.k LEFT JOIN t ON t.k = s.x;
 

@@ -185,7 +185,7 @@ class _Composition:
         with self._source.noting(select):
             within = (table for one in found.values() for table in one.query.find_all(exp.Table))
             taken = {*(alias for names in outer for alias in names.scope.aliases), *map(alias_of, within)}
-            unnest(select, self._stored, taken, self._source, ChainMap(relations, self._relations))  # type: ignore[arg-type]
+            unnest(select, self._stored, taken, self._source, ChainMap(relations, self._relations), found)  # type: ignore[arg-type]
         self._source.require_no_more(count)
         with self._source.noting(select):
             if found:

@@ -190,7 +190,7 @@ def intersection(tree: exp.Intersect) -> exp.Select:
     if len(shown[0]) != len(shown[1]):
         what = f"INTERSECT of SELECTs with different numbers of columns, {len(shown[0])} and {len(shown[1])},"
         raise unsupported(what, "select the same number of columns")
-    _set_apart(right, {alias_of(table) for table in tree.find_all(exp.Table)}, _aliases(left))
+    set_apart(right, _aliases(right) & _aliases(left), tree)
     equal = [exp.NullSafeEQ(this=_wrapped(x.copy()), expression=_wrapped(y)) for x, y in zip(*shown, strict=True)]
     if len({column.text("table") for output in shown[0] for column in output.find_all(exp.Column)}) == 1:
         for condition in equal:
@@ -250,9 +250,10 @@ def _is_inner(select: exp.Select) -> bool:
     return not any(one.side or one.method or one.kind not in ("", "INNER", "CROSS") for one in joins) and not any(queries_of(select))
 
 
-def _set_apart(query: exp.Query, used: set[str], taken: set[str]) -> None:
-    """Give the aliases of a query that are taken others, which are not used either."""
-    names = {alias: unused(alias, used) for alias in _aliases(query) & taken}
+def set_apart(query: exp.Query, aliases: set[str], around: exp.Expr) -> None:
+    """Give these aliases of a query other names, which the query around it does not use."""
+    used = {alias_of(table) for table in around.find_all(exp.Table)}
+    names = {alias: unused(alias, used) for alias in aliases}
     for table in query.find_all(exp.Table):
         if (alias := names.get(alias_of(table))) is not None:
             table.set("alias", exp.TableAlias(this=identifier(alias)))

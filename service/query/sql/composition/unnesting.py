@@ -23,7 +23,7 @@ from livejoin.wire.schema import RelationDefinition
 from service.errors import Problem, unsupported
 from service.query.latest import is_latest
 from service.query.sql.columns import own_columns
-from service.query.sql.composition.merging import add_where, columns_in, condition_of, conjuncts, first_of, parts_of, queries_of
+from service.query.sql.composition.merging import add_where, columns_in, condition_of, conjuncts, first_of, parts_of, queries_of, set_apart
 from service.query.sql.groups import is_grouped
 from service.query.sql.names import Source, alias_of, column_of, fold, identifier, is_comma, sql_of, table_of, tables_of, tables_of_join
 from service.query.sql.output_names import MERGED
@@ -165,9 +165,11 @@ def _is_wide(condition: exp.Expr) -> bool:
     return not is_of_intervals and not is_merged and any(len({column.text("table") for column in own_columns(one)}) > 1 for one in sides)
 
 
-def unnest(select: exp.Select, store: Storing, taken: Collection[str], source: Source, relations: Relations) -> None:
+def unnest(
+    select: exp.Select, store: Storing, taken: Collection[str], source: Source, relations: Relations, derived: Collection[str]
+) -> None:  # fmt: skip
     """Write joins in place of the subqueries of a SELECT that need it, in place. taken: aliases that are used elsewhere. relations: those
-    that FROM may name. Notes problems `unsupported-query`."""
+    that FROM may name. derived: aliases of subqueries that are yet to be placed. Notes problems `unsupported-query`."""
     names = _unused(select, taken)
     of_groups = select.args.get("group") or select.args.get("having") or _aggregates(select.expressions)
     if of_groups and any(True for _ in _queries_over_groups(select)):
@@ -179,7 +181,7 @@ def unnest(select: exp.Select, store: Storing, taken: Collection[str], source: S
     for one in [query.unnest() for query in queries_of(select) if not _is_scalar(query)]:
         with source.noting(one):
             if isinstance(one, exp.Select) and _is_written_out(one):
-                _write_out(select, one, relations, lambda query: _is_some(select, query, store, names, relations))
+                _write_out(select, one, relations, lambda query: _is_some(select, query, store, names, relations, derived))
     for query in list(queries_of(select)):
         with source.noting(query):
             if _is_scalar(query):
@@ -225,6 +227,7 @@ def _write_out(select: exp.Select, query: exp.Select, relations: Relations, is_s
     """Write EXISTS or IN as an expression, or IN as EXISTS, in place. is_some: whether a query has rows."""
     holder = _holder(query)
     node, is_negated, is_alone = _place(holder)
+    set_apart(query, {*map(alias_of, tables_of(query))} & {*map(alias_of, tables_of(select))}, select)
     if not isinstance(holder, exp.In):
         holder.replace(is_some(query))
         return
@@ -277,14 +280,16 @@ def _if_null(value: exp.Expr) -> exp.If:
     return exp.If(this=exp.Is(this=value.copy(), expression=exp.Null()), true=exp.Literal.number(1))
 
 
-def _is_some(select: exp.Select, query: exp.Select, store: Storing, names: Iterator[str], relations: Relations) -> exp.Expr:
+def _is_some(
+    select: exp.Select, query: exp.Select, store: Storing, names: Iterator[str], relations: Relations, derived: Collection[str]
+) -> exp.Expr:  # fmt: skip
     """Return whether a query has rows, as an expression: by a count of each key, or else by the rows around it for which it has some."""
     counted, kept = query.copy(), exp.Exists(this=query.copy())
     try:
         _keys(counted, _split(counted))
     except Problem:
         around = [table for table in tables_of(select) if alias_of(table) in {one.text("table") for one, _ in columns_in(kept)}]
-        key = relations[fold(around[0].this)].key if len(around) == 1 else []
+        key = relations[fold(around[0].this)].key if len(around) == 1 and alias_of(around[0]) not in derived else []
         if not key or any("." in one for one in key) or any(join.side for join in select.args.get("joins") or ()):
             raise
         alias, name = next(names), alias_of(around[0])
