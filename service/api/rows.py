@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import Executor
 from functools import partial
-from itertools import chain, repeat
 from typing import Annotated, Any, NamedTuple
 from urllib.parse import urlencode
 
@@ -46,7 +45,6 @@ FIRST_CHUNK, LARGEST_CHUNK = 64, 65_536  # rows: the first chunk is small, to be
 # The size of a chunk as Arrow, in bytes: the event loop passes it to the socket at once, in half a millisecond. Each costs as much in
 # Python as 30,000 rows of two columns; but a small result in large chunks would be found, gathered and sent one after the other.
 _ARROW_BYTES, _ARROW_ROWS = 2 << 20, 131_072
-_EARLY = 8  # chunks of this size; later ones are half as large again
 CHUNK_TIME = 0.010  # processor seconds; a chunk is sent when it is full or after this time
 HELD_BYTES = 32 << 20  # of slots: up to here, a page is enumerated before it is sent, for its Link header
 _SCANNED = 16_384  # rows to sort at once
@@ -172,8 +170,8 @@ class RowsEndpoint:
         self._format = made
         self._left = limit
         self._found: deque[Combination] = deque()  # rows of a page that are not sent yet
-        self._sizes = _sizes(reader.schema) if isinstance(made, formats.Arrow) else repeat(LARGEST_CHUNK)
-        self._size, self._largest = FIRST_CHUNK, next(self._sizes)
+        self._size = FIRST_CHUNK
+        self._largest = _largest_chunk(reader.schema) if isinstance(made, formats.Arrow) else LARGEST_CHUNK
         self._begun = False
         self.empty = True
         self.following: str | None = None
@@ -222,9 +220,6 @@ class RowsEndpoint:
             parts.append(self._format.head())
         begun = time.thread_time()
         found = self._next()
-        if found is not None and len(found[0]) > self._largest // 2:
-            self._largest = next(self._sizes)
-            self._size = min(self._size, self._largest)
         if found is None:
             parts.append(self._format.end(self.following))
         elif len(found[0]):
@@ -266,19 +261,11 @@ class RowsEndpoint:
         self.reader.close()
 
 
-def _sizes(schema: pa.Schema) -> Iterator[int]:
-    """Yield the rows of each full chunk as Arrow, by their width; the lengths of texts are known only when they are read (`pieces`, which
-    limits the rows, too).
-
-    One chunk is twice as large as those after it. The allocator of the usual clients, that of glibc, returns free memory to the system if
-    it is more than twice the largest block that was mapped on its own. A client that has a message while it receives the next would map
-    and clear new pages for four messages in ten.
-    """
+def _largest_chunk(schema: pa.Schema) -> int:
+    """Return the most rows of a chunk as Arrow, by their width; the lengths of texts are known only when they are read (`pieces`, which
+    limits the rows, too)."""
     width = sum([20 if is_text(type_) else type_.bit_width / 8 for type_ in schema.types])
-    rows = min(_ARROW_ROWS, max(FIRST_CHUNK, int(_ARROW_BYTES / max(width, 1))))
-    if any(map(is_text, schema.types)):
-        return repeat(rows)
-    return chain(repeat(rows, _EARLY), (3 * rows,), repeat(3 * rows // 2))
+    return min(_ARROW_ROWS, max(FIRST_CHUNK, int(_ARROW_BYTES / max(width, 1))))
 
 
 def _after(reader: RowReader, rows: int) -> Steps[str | None]:

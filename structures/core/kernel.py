@@ -1,8 +1,8 @@
 """The decorator for compiled code, and its cache.
 
 `@kernel` compiles a plain module-level function with Numba: GIL released, cached on disk. With a
-signature the function is also listed for `warm()`, which compiles (or loads) all of them; a service
-does so before the first request unless all are in the cache. Without one it is a helper
+signature the function is also listed, so that a service compiles all of them before the first request
+unless they are in the cache (`service/warming.py`). Without one it is a helper
 (`helpers.py`): part of the code of the kernels that call it, plain Python for all others. Nothing is
 compiled at import.
 
@@ -237,15 +237,6 @@ def require_columns(kinds: tuple[type, ...], columns: tuple[Any, ...]) -> None:
     contiguous(kinds, columns)
     if len({len(column) for column in columns}) != 1:
         raise ValueError(f"columns have different lengths: {', '.join(str(len(column)) for column in columns)}")
-
-
-def warm(progress: Callable[[int, int], None] | None = None) -> None:
-    """Compile or load every listed kernel; `progress(done, total)` after each."""
-    total = len(_listed)
-    for done, (dispatcher, signature) in enumerate(list(_listed), 1):
-        load(dispatcher, signature)
-        if progress is not None:
-            progress(done, total)
 
 
 def is_cached() -> bool:

@@ -16,7 +16,7 @@ import numpy as np
 
 from structures.btree.nodes import Helper
 from structures.core.arena import B, F
-from structures.core.kernel import arrays, kernel, prefetch, wide
+from structures.core.kernel import arrays, kernel, wide
 
 START, END, ROW = range(3)  # ranks
 NAME, AT, VALUE, LEAF_FIELDS = range(4)  # VALUE: the right end of a row, the first weight of other events
@@ -139,45 +139,6 @@ def position_for(tree: Tree, o: int, name: int, at: int) -> int:
         low += half * is_before(L[o, NAME, low + half - 1], L[o, AT, low + half - 1], name, at)
         n -= half
     return low
-
-
-@kernel
-def expect(tree: Tree, name: int, at: int, height: int) -> None:
-    """Prefetch the cache lines of the node at this height (0: the leaf) on the path to an event."""
-    o, of_leaf, of_inner = tree.control[ROOT], tree.leaves.shape[1] * B, tree.inners.shape[1] * F
-    for _ in range(tree.control[HEIGHT] - height):
-        o = tree.inners[o, CHILD, child_for(tree, o, name, at)]
-    if height == 0:
-        for field in range(0, of_leaf, B):
-            for line in range(0, tree.leaf_size[o], 8):
-                prefetch(tree.leaves, o * of_leaf + field + line)
-    elif tree.control[HEIGHT] >= height:
-        for line in range(0, of_inner, 8):
-            prefetch(tree.inners, o * of_inner + line)
-
-
-@kernel
-def expect_above(tree: Tree, name: int, at: int) -> int:
-    """Prefetch the cache lines of the node above the leaf on the path to an event. Returns this node, 0 if there is none."""
-    o, of_inner = tree.control[ROOT], tree.inners.shape[1] * F
-    if tree.control[HEIGHT] == 0:
-        return 0
-    for _ in range(tree.control[HEIGHT] - 1):
-        o = tree.inners[o, CHILD, child_for(tree, o, name, at)]
-    prefetch(tree.inner_size, o)
-    for line in range(0, of_inner, 8):
-        prefetch(tree.inners, o * of_inner + line)
-    return o
-
-
-@kernel
-def expect_leaf(tree: Tree, above: int, name: int, at: int) -> None:
-    """Prefetch the cache lines of the leaf below this node on the path to an event: those of the events that most leaves have."""
-    o, of_leaf = tree.inners[above, CHILD, child_for(tree, above, name, at)], tree.leaves.shape[1] * B
-    prefetch(tree.leaf_size, o)
-    for field in range(0, of_leaf, B):
-        for line in range(0, B * 3 // 4, 8):
-            prefetch(tree.leaves, o * of_leaf + field + line)
 
 
 @kernel

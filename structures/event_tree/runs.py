@@ -19,7 +19,7 @@ from structures.core.kernel import arrays, kernel, require_columns, wide
 from structures.core.runs import AT, BEGUN, RUN_WORDS, end_change
 from structures.event_tree.changes import cut, cut_ends, put_ends, put_into, take
 from structures.event_tree.layout import AT as AT_
-from structures.event_tree.layout import NAME, ROW, VALUE, Tree, descend, expect_above, expect_leaf, key_of, name_of, slot_of
+from structures.event_tree.layout import NAME, ROW, VALUE, Tree, descend, key_of, name_of, slot_of
 from structures.event_tree.search import find_dead, position_of_row
 from structures.ordered.search import DEPTH, NOTHING_BEFORE, SEARCH_WORDS, Bounds, search_fill, search_start
 from structures.ordered.tree import cut as take_out
@@ -33,9 +33,7 @@ STEPS_UNMATCHED = np.array([0, 1, 2, 2, 3, 3], np.int8)
 LONELY = KEY_MAX - 1  # the key of rows that can have no partner
 BASE, EMITS_MATCHED, FLIPS, SEARCH = range(RUN_WORDS, RUN_WORDS + 4)  # words of the state; BASE: 1 if each row is its own partner
 HITS = 4 * B  # most hits of a search at once
-AHEAD = 2  # changes between prefetching a leaf and using it, and between prefetching the node above and using that
-ABOVE = SEARCH + SEARCH_WORDS  # the nodes above the leaves of the next changes, by the changes' numbers
-STATE_WORDS = ABOVE + 4 * AHEAD
+STATE_WORDS = SEARCH + SEARCH_WORDS
 
 
 @arrays(Nodes, WriteState, Nodes, WriteState)
@@ -133,8 +131,6 @@ def run_moves(tree: Tree, lists: Lists, scratch: Scratch, out: Any, moves: Moves
     while Z[AT] < len(moves.kind):
         i = Z[AT]
         kind, missing = moves.kind[i], False
-        if Z[BEGUN] == 0:
-            expect_change(tree, moves, Z[ABOVE:], i)
         row = Row(wide(moves.key[i]), moves.left[i], moves.right[i], wide(moves.slot[i]))
         if kind == OUTER_MOVE or kind == PARTNER_MOVE:
             missing = not move(tree, lists, emits_matched, kind == OUTER_MOVE, row, wide(moves.former[i]))
@@ -171,17 +167,6 @@ def run_moves(tree: Tree, lists: Lists, scratch: Scratch, out: Any, moves: Moves
             missing = Z[BEGUN] == 2
         end_change(Z, moves.done, n, missing)
     return n
-
-
-@kernel
-def expect_change(tree: Tree, moves: Moves, above: Any, i: int) -> None:
-    """Prefetch what the changes after number i will touch. If a node has been freed meanwhile, its prefetch is in vain."""
-    last, kept = len(moves.kind) - 1, len(above)
-    for a in range(0 if i == 0 else i + 2 * AHEAD, min(i + 2 * AHEAD, last) + 1):
-        above[a % kept] = expect_above(tree, name_of(wide(moves.key[a]), ROW, wide(moves.slot[a])), moves.left[a])
-    if i + AHEAD <= last:
-        a = i + AHEAD
-        expect_leaf(tree, above[a % kept], name_of(wide(moves.key[a]), ROW, wide(moves.slot[a])), moves.left[a])
 
 
 @kernel

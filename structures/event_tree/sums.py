@@ -34,7 +34,6 @@ from structures.event_tree.layout import (
     WEIGHTS,
     Tree,
     child_for,
-    expect,
     name_of,
     position_for,
     rank_of,
@@ -45,7 +44,6 @@ OWN, THEIRS, COMMON, LENGTHS = 1, 2, 4, 8  # bits of a recipe: what a sum change
 HOW, WEIGHT = range(2)  # words of a recipe
 TIMES, STEPS, MISSING, STATE_WORDS = range(4)
 NUMBER, LOW, HIGH, TOTAL_WORDS = range(4)  # words of `totals`: of the partners, and of the first weight; + 2 * weight
-AHEAD = 3  # changes between prefetching a leaf and using it, and between prefetching the node above and the leaf
 
 
 @arrays("int8[::1]", "int8[::1]", "int32[::1]", "int64[::1]", "int64[::1]", "int32[::1]", "int32[::1]", "int64[:,::1]")
@@ -201,21 +199,11 @@ def make(own: Tree, other: Tree, both: TreePair, changes: EventChanges, i: int, 
         put_ends(own, key, left, right, slot)
 
 
-@kernel
-def expect_change(both: TreePair, changes: EventChanges, i: int, height: int) -> None:
-    if i < len(changes.kind):
-        name = name_of(wide(changes.key[i]), START, wide(changes.slot[i]))
-        expect(both.first, name, changes.left[i], height)
-        expect(both.second, name, changes.left[i], height)
-
-
 @kernel("void(TreePair, EventChanges, Measures)")
 def follow(both: TreePair, changes: EventChanges, measured: Measures) -> None:
     """Apply these changes one after another; each is measured relative to the state left by the ones before it. O(log n) a change and
     weight."""
     for i in range(len(changes.kind)):
-        expect_change(both, changes, i + 2 * AHEAD, 1)
-        expect_change(both, changes, i + AHEAD, 0)
         if changes.role[i] == 0:
             make(both.first, both.second, both, changes, i, measured)
         else:

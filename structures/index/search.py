@@ -91,16 +91,6 @@ def same(M: Any, o: int, room: int, i: int, coordinates: Any, start: int, step: 
 
 
 @kernel
-def expect_leaf(nodes: Nodes, o: int, arity: int, coordinates: Any, start: int, length: int) -> int:
-    """The leaf below o where entries with the first `length` of these coordinates begin or would begin; prefetches its cache lines."""
-    M, W = nodes.M, nodes.W
-    while level_of(W, o) > 0:
-        o = child_of(W, arity, o, child_for(nodes, o, arity, IndexPosition(coordinates, start, 1, length, BEFORE)))
-        expect_block(M, o)
-    return o
-
-
-@kernel
 def seek(nodes: Nodes, o: int, arity: int, point: IndexPosition) -> tuple[int, int]:
     """The first entry below o that does not come before the place."""
     M, W = nodes.M, nodes.W

@@ -3,10 +3,9 @@
 Items are given, each with coordinates (and a slot); the rows of each are the product of the entries at the plan's positions. A position's
 prefix certainly exists if its parent is a node, as nodes hold live prefixes only; so an empty item is recognised by its first entries, and
 after that every step finds rows. A position that advances searches at or just after its last entry (`seek_near`): mostly in the same leaf.
-While the rows of an item are reported, the leaves of the next one are prefetched.
 
 The state is plain data, which is also the cursor: counters; then for each position its current entry and the end of its group in that leaf,
-and both at the group's beginning; then the leaves for the next item. All positions are at the next row, if ACTIVE.
+and both at the group's beginning. All positions are at the next row, if ACTIVE.
 
 Costs: O(t log n) to an item's first row; between rows O(t) look-ups of O(log n), and O(1) amortised in order. Source:
 docs/design/natural-joins.md.
@@ -22,14 +21,13 @@ from structures.core.blocks import Nodes
 from structures.core.entries import RowBuffer
 from structures.core.kernel import arrays, kernel, wide
 from structures.index.layout import HEAD, LEAF_ROOM, count_of, slot_at
-from structures.index.search import BEFORE, IndexPosition, Items, expect_leaf, group_end, next_entry, same, seek_near
+from structures.index.search import BEFORE, IndexPosition, Items, group_end, next_entry, same, seek_near
 from structures.view_tree import shape
 
 AT, ACTIVE, STEPS, LAST, GAP, DEAD = range(6)  # the item; whether it has begun; steps: all, at the last row, most between rows; empty items
 POSITIONS, POSITION_WORDS = 6, 6
 LEAF_, ENTRY, END, FIRST = range(4)  # FIRST: the same three at the beginning of the group
-NEXT = POSITIONS + POSITION_WORDS * shape.MOST_MEMBERS  # for each position the leaf where it searches first for the next item; 0 if unknown
-STATE_WORDS = NEXT + shape.MOST_MEMBERS
+STATE_WORDS = POSITIONS + POSITION_WORDS * shape.MOST_MEMBERS
 
 
 @arrays("int64[::1]", "int64[::1]", "int64[::1]")
@@ -46,7 +44,7 @@ def forget(state: Any) -> None:
     """Discard what is known of the positions. The counters continue."""
     state[ACTIVE] = 0
     for q in range(shape.MOST_MEMBERS):
-        state[POSITIONS + POSITION_WORDS * q + LEAF_], state[NEXT + q] = 0, 0
+        state[POSITIONS + POSITION_WORDS * q + LEAF_] = 0
 
 
 @kernel
@@ -149,26 +147,6 @@ def emit(nodes: Nodes, walking: ViewTreeWalk, first: int, slots: Any, emitted: R
 
 
 @kernel
-def arrive(plans: Any, first: int, state: Any) -> None:
-    """Begin a new item: move the positions to the leaves that were found for it."""
-    for q in range(plans[first + shape.POSITIONS]):
-        z, leaf = POSITIONS + POSITION_WORDS * q, state[NEXT + q]
-        if leaf != 0 and leaf != state[z + LEAF_]:
-            state[z + LEAF_], state[z + ENTRY], state[z + END] = leaf, 0, 1
-
-
-@kernel
-def look_ahead(nodes: Nodes, plans: Any, first: int, roots: Any, coordinates: Any, start: int, state: Any) -> None:
-    """Find the leaves that have the prefixes of the next item, the one at coordinates[x], as far as these are known, so that they are in
-    the cache when its turn comes."""
-    for q in range(plans[first + shape.POSITIONS]):
-        a = first + shape.POSITION + shape.POSITION_WORDS * q
-        root, arity = roots[plans[a + shape.MEMBER]], plans[a + shape.ARITY_]
-        state[NEXT + q] = expect_leaf(nodes, root, arity, coordinates, start, plans[a + shape.KNOWN])
-        state[STEPS] += 1
-
-
-@kernel
 def walk(nodes: Nodes, walking: ViewTreeWalk, first: int, items: Items, end: int, emitted: RowBuffer, n: int, budget: int) -> int:
     """Continue with the plan at plans[first]: write rows from index n on, until all items before index `end` are done, there are `stride`
     rows, or `budget` steps were taken. Returns the number of rows then written."""
@@ -179,9 +157,6 @@ def walk(nodes: Nodes, walking: ViewTreeWalk, first: int, items: Items, end: int
     while n < emitted.stride and state[AT] < end and state[STEPS] < stop:
         start = state[AT] * width
         if state[ACTIVE] == 0:
-            arrive(plans, first, state)
-            if state[AT] + 1 < end:
-                look_ahead(nodes, plans, first, roots, coordinates, start + width, state)
             if not settle(nodes, plans, first, roots, coordinates, start, state, -1):
                 state[AT] += 1
                 state[DEAD] += 1

@@ -28,7 +28,8 @@ def run_subject(name: str, scale: Scale) -> tuple[dict[str, Any], bool]:
         print(f"[{name} {time.perf_counter() - started:6.1f} s] {line}", file=sys.stderr, flush=True)
 
     subject = import_module(f"tests.benchmarks.{name}")
-    kernel.warm()
+    for one in list(kernel._listed):
+        kernel.load(*one)
     note(subject.TITLE)
     about = machine()
     whole = True

@@ -190,7 +190,6 @@ STRUCTURES = {
             Canary("structures.view_tree.changes", "forget", "lambda state: None"),
             Canary("structures.view_tree.tree", "recheck_all", "lambda nodes, writing, view, items, atom: None"),
             Canary("structures.view_tree.walk", "next_entry", "lambda nodes, root, arity, leaf, i: (0, 0)"),
-            Canary("structures.view_tree.walk", "expect_leaf", "lambda nodes, o, arity, coordinates, start, length: o"),
             Canary("structures.view_tree.walk", "group_end", "lambda nodes, leaf, arity, i, coordinates, start, step, length: i + 1"),
             Canary("structures.view_tree.walk", "settle", "lambda nodes, plans, first, roots, coordinates, start, state, q: q >= 0"),
         ),
@@ -268,9 +267,7 @@ STRUCTURES = {
         (
             # Other rows count as the same; what comes back in the place of another is not known for it.
             Canary("structures.netting.net", "looks_so", "lambda emitted, wanted, r: emitted.columns[0, r] == wanted[0]"),
-            Canary("structures.netting.net", "alike", "lambda emitted, table, low, high: high"),
             Canary("structures.netting.net", "position_of", "lambda emitted, table: 0"),
-            Canary("structures.netting.net", "may_be", "lambda table, input: False", 3),
             Canary("structures.netting.net", "find_move", "lambda moves, table, c, version, old: -1"),
             # What comes is told before what goes.
             Canary("structures.netting.merging", "merge", "lambda is_deleted, is_inserted, found: was(is_inserted, is_deleted, found)"),

@@ -28,12 +28,6 @@ EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 SEEDS = [0, pytest.param(1, marks=pytest.mark.soak), pytest.param(2, marks=pytest.mark.soak)]
 
 
-@pytest.fixture(autouse=True)
-def few_are_many(monkeypatch: pytest.MonkeyPatch) -> None:
-    """All entries of a quadtree go at once however few they are: the twin's truncates are small."""
-    monkeypatch.setattr("structures.quadtree.trees._MANY", 1)
-
-
 def prepared(folder: Path, views: dict[str, TwinView]) -> Instance:
     engine = opened(folder)
     for name, definition in DEFINITIONS.items():
