@@ -18,6 +18,7 @@ from service.query.conditions import ColumnRef
 from service.query.latest import is_latest, join_neighbours, neighbours_of
 from service.query.model import STRETCHES
 from service.query.sql.columns import check_names, clauses_of, is_star, merged, own_columns, read_star
+from service.query.sql.composition.beneath import choose_apart, join_apart
 from service.query.sql.composition.merging import (
     DerivedTable,
     NotWritten,
@@ -34,7 +35,7 @@ from service.query.sql.composition.merging import (
     without_places,
 )
 from service.query.sql.composition.parentheses import without_parentheses
-from service.query.sql.composition.unnesting import choose_apart, has_nested, join_apart, unnest
+from service.query.sql.composition.unnesting import has_nested, unnest
 from service.query.sql.groups import is_grouped
 from service.query.sql.names import Names, Source, Sources, alias_of, column_of, fold, identifier, is_public, sql_of, table_of, tables_of
 from service.query.sql.output_names import name_of, told_apart

@@ -15,7 +15,7 @@ A subquery that finds no row of a key has no row in the second table: its aggreg
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from itertools import chain, count
+from itertools import chain
 
 from sqlglot import exp
 
@@ -23,18 +23,14 @@ from livejoin.wire.schema import RelationDefinition
 from service.errors import Problem, unsupported
 from service.query.latest import is_latest
 from service.query.sql.columns import own_columns
+from service.query.sql.composition.beneath import Storing, aggregates_in, is_apart, named, set_beneath, unused_aliases
 from service.query.sql.composition.merging import add_where, columns_in, condition_of, conjuncts, first_of, parts_of, queries_of, set_apart
-from service.query.sql.groups import is_grouped
-from service.query.sql.names import Source, alias_of, column_of, fold, identifier, is_comma, sql_of, table_of, tables_of, tables_of_join
-from service.query.sql.output_names import MERGED
-from service.query.sql.ranges import OPERATORS
+from service.query.sql.names import Source, alias_of, column_of, fold, sql_of, table_of, tables_of
 
 Relations = Mapping[str, RelationDefinition]
-Storing = Callable[[exp.Query], str]
 _AGGREGATE = "write an aggregate, such as max(x), of all rows that its WHERE finds, or ORDER BY … LIMIT 1"
 _EQUAL = "in it, only equalities with columns of the query around it"
 _ONE = exp.Limit(expression=exp.Literal.number(1))
-_COMPARED = (exp.EQ, exp.NEQ, exp.LT, exp.LTE, exp.GT, exp.GTE, exp.NullSafeEQ, exp.NullSafeNEQ)
 _NEVER_NULL = (exp.EQ, exp.NEQ, exp.LT, exp.LTE, exp.GT, exp.GTE, exp.Between, exp.Like)
 
 
@@ -45,7 +41,7 @@ def has_nested(tree: exp.Expr) -> bool:
 
 def _is_unnested(node: exp.Expr) -> bool:
     if isinstance(node, exp.Select):
-        return _cut(node) is not None or _is_chosen_apart(node) or (_is_inside(node) and (is_nested(node) or _is_written_out(node)))
+        return is_apart(node) or (_is_inside(node) and (is_nested(node) or _is_written_out(node)))
     return _is_scalar(node) or (isinstance(node, exp.SetOperation) and _is_inside(node))
 
 
@@ -55,114 +51,7 @@ def is_nested(query: exp.Expr) -> bool:
         return True
     is_outer = any(join.side or join.method for join in query.args.get("joins") or ())
     is_chosen = is_latest(query) or bool(query.args.get("group") or query.args.get("having"))
-    return is_outer or is_chosen or _aggregates(query.expressions) != [] or any(True for _ in queries_of(query))
-
-
-def _is_chosen_apart(query: exp.Expr) -> bool:
-    """Return whether a SELECT chooses first rows of a join or of groups."""
-    if not isinstance(query, exp.Select) or not is_latest(query):
-        return False
-    is_distinct = query.args.get("distinct") is not None and query.args["distinct"].args.get("on") is None
-    return (is_grouped(query) or bool(query.args.get("joins"))) and not (is_distinct and query.args.get("qualify"))
-
-
-def choose_apart(select: exp.Select, store: Storing, taken: Collection[str]) -> None:
-    """Store the join, or the groups, of which a SELECT chooses first rows, in place."""
-    if _is_chosen_apart(select):
-        distinct = select.args.get("distinct")
-        on = ("distinct",) if distinct is not None and distinct.args.get("on") else ()
-        _set_beneath(select, store, next(_unused(select, taken)), ("order", "limit", "qualify", *on), False)
-
-
-def _set_beneath(select: exp.Select, store: Storing, alias: str, kept: Collection[str], apart: bool) -> None:
-    """Store a SELECT without the clauses `kept`, and, if `apart`, its conditions with queries, or over several aliases, in place: they are
-    over stored rows."""
-    clause = "having" if is_grouped(select) else "where"
-    conditions = conjuncts(condition_of(select, clause))
-    later = [one for one in conditions if apart and (one.find(exp.Query) or (clause == "where" and _is_wide(one)))]
-    over = [*select.expressions, *later, *(select.args[name] for name in kept if select.args.get(name))]
-    own, group = {*map(alias_of, tables_of(select))}, select.args.get("group")
-    if select.args.get("distinct") and "distinct" not in kept:
-        atoms = [one.this for one in select.expressions]
-    elif is_grouped(select):
-        atoms = [*(group.expressions if group else ()), *_aggregates(over)]
-    else:
-        atoms = [one for part in over for one, _ in columns_in(part) if one.text("table") in own]
-    nodes = {sql_of(one): one.copy() for one in atoms}
-    names = {text: f"c{number}" for number, text in enumerate(nodes)}
-    inner = select.copy()
-    for name in (*kept, clause):
-        inner.set(name, None)
-    left = [one.copy() for one in conditions if not any(one is other for other in later)]
-    if left:
-        inner.set(clause, (exp.Having if clause == "having" else exp.Where)(this=exp.and_(*left, copy=False)))
-    inner.set("expressions", [_named(nodes[text], name) for text, name in names.items()] or [_named(exp.Literal.number(1), "c0")])
-    read: list[exp.Expr]
-    if clause == "where":
-        read = [one for part in over for one, _ in columns_in(part) if one.text("table") in own]
-    else:
-        def is_atom(one: exp.Expr) -> bool:
-            return not isinstance(one, exp.Order | exp.Ordered) and sql_of(one) in names
-
-        read = [one for part in over for one in part.walk(prune=lambda one: isinstance(one, exp.Query) or is_atom(one)) if is_atom(one)]
-        read += [one for part in over for one, inside in columns_in(part) if inside and sql_of(one) in names]
-    for node in read:
-        node.replace(column_of(alias, names[sql_of(node)]))
-    for name in {*select.args} - {"expressions", "kind", *kept}:
-        select.set(name, None)
-    select.set("from_", exp.From(this=table_of(store(inner), alias)))
-    for condition in later:
-        add_where(select, condition)
-
-
-def join_apart(select: exp.Select, store: Storing, taken: Collection[str]) -> None:
-    """Store what stands before a join that must be with one relation, and a join of which EXISTS compares several aliases, in place."""
-    names = _unused(select, taken)
-    while (cut := _cut(select)) is not None:
-        joins, alias = select.args["joins"], next(names)
-        if cut == len(joins):
-            _set_beneath(select, store, alias, {*select.args} - {"expressions", "from_", "joins", "where"}, True)
-            return
-        inner = exp.Select(from_=select.args["from_"], joins=joins[:cut])
-        own = {*map(alias_of, tables_of(inner))}
-        select.set("joins", joins[cut:])
-        read = [one for part in parts_of(select) for one, _ in columns_in(part) if one.text("table") in own]
-        nodes = {sql_of(one): one.copy() for one in read}
-        columns = {text: f"c{number}" for number, text in enumerate(nodes)}
-        inner.set("expressions", [_named(nodes[text], name) for text, name in columns.items()] or [_named(exp.Literal.number(1), "c0")])
-        for one in read:
-            one.replace(column_of(alias, columns[sql_of(one)]))
-        select.set("from_", exp.From(this=table_of(store(inner), alias)))
-
-
-def _cut(select: exp.Select) -> int | None:
-    """Return how many joins have to be stored before the others, or before WHERE."""
-    joins, seen = select.args.get("joins") or [], {*map(alias_of, tables_of(select)[:1])}
-    for index, join in enumerate(joins):
-        earlier, before = joins[:index], joins[index - 1] if index else None
-        on = join.args.get("on")
-        compared = {column.text("table") for column in own_columns(on)} & seen if on is not None else set[str]()
-        is_alone = join.side == "FULL" or join.method == "ASOF" or (join.side == "RIGHT" and any(one.side for one in earlier))
-        is_alone &= join.method == "ASOF" or not any(map(is_comma, earlier))  # behind a comma, another join begins
-        is_behind = before is not None and (before.side == "FULL" or before.method == "ASOF")
-        if index and (is_alone or is_behind or (join.side == "LEFT" and len(compared) > 1)):
-            return index
-        seen |= {*map(alias_of, tables_of_join(join))}
-    conditions = conjuncts(condition_of(select))
-    exists = [one for one in conditions if isinstance(one, exp.Exists)]
-    is_over_several = any(len({column.text("table") for column, _ in columns_in(one)} & seen) > 1 for one in exists)
-    has_queries = any(one.find(exp.Query) for one in conditions)
-    if any(map(_is_wide, conditions)) and (has_queries or any(join.side for join in joins)) and not any(join.method for join in joins):
-        is_over_several = True
-    return len(joins) if joins and is_over_several else None
-
-
-def _is_wide(condition: exp.Expr) -> bool:
-    """Return whether a condition is over several aliases, and more than a comparison of two; not one of intervals, or of merged columns."""
-    sides = [condition.this, condition.expression] if isinstance(condition, _COMPARED) else [condition]
-    is_of_intervals = condition.find(exp.Overlaps, exp.Anonymous, *OPERATORS) is not None
-    is_merged = any(MERGED in one.meta for one in condition.find_all(exp.Coalesce))
-    return not is_of_intervals and not is_merged and any(len({column.text("table") for column in own_columns(one)}) > 1 for one in sides)
+    return is_outer or is_chosen or aggregates_in(query.expressions) != [] or any(True for _ in queries_of(query))
 
 
 def unnest(
@@ -170,10 +59,10 @@ def unnest(
 ) -> None:  # fmt: skip
     """Write joins in place of the subqueries of a SELECT that need it, in place. taken: aliases that are used elsewhere. relations: those
     that FROM may name. derived: aliases of subqueries that are yet to be placed. Notes problems `unsupported-query`."""
-    names = _unused(select, taken)
-    of_groups = select.args.get("group") or select.args.get("having") or _aggregates(select.expressions)
+    names = unused_aliases(select, taken)
+    of_groups = select.args.get("group") or select.args.get("having") or aggregates_in(select.expressions)
     if of_groups and any(True for _ in _queries_over_groups(select)):
-        _set_beneath(select, store, next(names), ("order",), True)
+        set_beneath(select, store, next(names), ("order",), True)
     for query in list(queries_of(select)):
         with source.noting(query):
             if not _is_scalar(query) and is_nested(query.unnest()):
@@ -293,7 +182,7 @@ def _is_some(
         if not key or any("." in one for one in key) or any(join.side for join in select.args.get("joins") or ()):
             raise
         alias, name = next(names), alias_of(around[0])
-        outputs = [_named(column_of(name, one), f"k{number}") for number, one in enumerate(key)]
+        outputs = [named(column_of(name, one), f"k{number}") for number, one in enumerate(key)]
         table = table_of(store(exp.Select(expressions=outputs, from_=exp.From(this=around[0].copy()), where=exp.Where(this=kept))), alias)
         equal = [exp.EQ(this=column_of(alias, f"k{number}"), expression=column_of(name, one)) for number, one in enumerate(key)]
         select.append("joins", exp.Join(this=table, side="LEFT", on=exp.and_(*equal, copy=False)))
@@ -330,21 +219,6 @@ def _is_inside(node: exp.Expr) -> bool:
     return isinstance(node.parent.parent if isinstance(node.parent, exp.Subquery) else node.parent, exp.Exists | exp.In)
 
 
-def _unused(select: exp.Select, taken: Collection[str]) -> Iterator[str]:
-    known = {*taken, *map(alias_of, select.find_all(exp.Table))}
-    return (name for number in count(1) if (name := f"subquery_{number}") not in known)
-
-
-def _aggregates(expressions: Sequence[exp.Expr]) -> list[exp.Expr]:
-    """Return the aggregates in expressions, with their FILTER; not those of subqueries."""
-    found = list[exp.Expr]()
-    for expression in expressions:
-        for node in expression.walk(prune=lambda one: isinstance(one, exp.Query | exp.AggFunc | exp.Filter)):
-            if isinstance(node, exp.AggFunc | exp.Filter) and not isinstance(node.parent, exp.Window):
-                found.append(node)
-    return found
-
-
 def _split(select: exp.Select) -> list[exp.Expr]:
     """Leave the conditions on own aliases alone in WHERE; return the others. Problem `unsupported-query` if something else reads what is
     outside."""
@@ -373,25 +247,21 @@ def _keys(select: exp.Select, others: Sequence[exp.Expr]) -> list[tuple[exp.Expr
     return pairs
 
 
-def _named(value: exp.Expr, name: str) -> exp.Alias:
-    return exp.Alias(this=value.copy(), alias=identifier(name))
-
-
 def _join(select: exp.Select, query: exp.Expr, store: Storing, alias: str) -> None:
     """Write a join, and its columns in place of a subquery in an expression."""
     inner = query.unnest().copy()
     is_first = inner.args.get("order") is not None and inner.args.get("limit") == _ONE
     refused = [name for name in ("group", "having", "distinct", "limit", "qualify") if inner.args.get(name)][is_first:]
-    if not isinstance(inner, exp.Select) or refused or len(inner.expressions) != 1 or is_first == bool(_aggregates(inner.expressions)):
+    if not isinstance(inner, exp.Select) or refused or len(inner.expressions) != 1 or is_first == bool(aggregates_in(inner.expressions)):
         raise unsupported(f"{sql_of(query)} in an expression", _AGGREGATE)
     value = inner.expressions[0].unalias().copy()
     keys = _keys(inner, _split(inner))
     whole = exp.Paren(this=value)
-    aggregates = [value] if is_first else _aggregates([whole])
+    aggregates = [value] if is_first else aggregates_in([whole])
     if is_first and not keys:
         raise unsupported(f"{sql_of(query)} in an expression", "compare a column with one of the query around it in its WHERE")
-    outputs = [_named(own, f"k{number}") for number, (own, _) in enumerate(keys)]
-    inner.set("expressions", [*outputs, *(_named(one, f"a{number}") for number, one in enumerate(aggregates))])
+    outputs = [named(own, f"k{number}") for number, (own, _) in enumerate(keys)]
+    inner.set("expressions", [*outputs, *(named(one, f"a{number}") for number, one in enumerate(aggregates))])
     order = inner.args.get("order")
     inner.set("order", None)
     if is_first:
@@ -425,7 +295,7 @@ def _apart(query: exp.Expr, store: Storing, alias: str, is_in: bool) -> exp.Sele
         return exp.Select(expressions=[column_of(alias, name) for name in outputs], from_=exp.From(this=table_of(store(query), alias)))
     inner = query.copy()
     others = _split(inner)
-    is_grouped = bool(_aggregates(inner.expressions) or inner.args.get("group") or inner.args.get("having"))
+    is_grouped = bool(aggregates_in(inner.expressions) or inner.args.get("group") or inner.args.get("having"))
     is_never_null = not is_in or inner.expressions[0].find(exp.Count, exp.Coalesce, exp.Case) is not None
     if is_grouped and not inner.args.get("group") and is_never_null and (others or not is_in):
         instead = "such an aggregate returns a row even if no row matches: write SELECT 1 to test whether one does, or GROUP BY"
@@ -439,8 +309,8 @@ def _apart(query: exp.Expr, store: Storing, alias: str, is_in: bool) -> exp.Sele
     ]
     read = list({sql_of(one): one for one in read}.values())
     names = {sql_of(one): f"k{number}" for number, one in enumerate(read)}
-    outputs = [*(_named(one, f"c{number}") for number, one in enumerate(shown)), *(_named(one, names[sql_of(one)]) for one in read)]
-    inner.set("expressions", outputs or [_named(exp.Count(this=exp.Star()) if is_grouped else exp.Literal.number(1), "c0")])
+    outputs = [*(named(one, f"c{number}") for number, one in enumerate(shown)), *(named(one, names[sql_of(one)]) for one in read)]
+    inner.set("expressions", outputs or [named(exp.Count(this=exp.Star()) if is_grouped else exp.Literal.number(1), "c0")])
     if not is_latest(inner):
         inner.set("order", None)
     if is_grouped and read:
