@@ -23,7 +23,7 @@ from structures.core.runs import AT, BEGUN, RUN_WORDS, end_change
 from structures.cover.walk import gap_begin, next_covered, next_gap, next_run, next_stretch, run_begin
 from structures.event_tree.runs import OUTER_DELETE, OUTER_INSERT, OUTER_MOVE, PARTNER_INSERT, PARTNER_MOVE, Moves
 from structures.ordered.search import DEPTH, NOTHING_BEFORE, SEARCH_WORDS, Bounds, search_fill, search_start
-from structures.ordered.tree import cut, expect, put
+from structures.ordered.tree import cut, put
 
 # Words of the state. COVERED: whether coverage is reported. POINT: the position of the walk through a partner's interval, or a row's.
 # ENDED: the walk has ended. FINAL: it will end with the current stretch, which begins at START, within the partner at CLIP, and ends at
@@ -34,7 +34,6 @@ _OF_WALK = range(RUN_WORDS, RUN_WORDS + 16)
 STATE_WORDS = SEARCH + SEARCH_WORDS
 MOST_HITS = 4 * B
 SPARE = 3  # most stretches that one row reports without a check of the remaining room
-AHEAD = 2
 
 
 @arrays(Nodes, WriteState, Nodes, WriteState)
@@ -78,8 +77,6 @@ def run_moves(trees: Trees, scratch: Scratch, out: Any, moves: Moves, deltas: bo
         of_rows = kind == OUTER_MOVE or kind == OUTER_DELETE or kind == OUTER_INSERT
         is_inserted = kind == OUTER_INSERT or kind == PARTNER_INSERT
         if state[BEGUN] == 0:
-            expect_change(trees, moves, i + 2 * AHEAD, 1)
-            expect_change(trees, moves, i + AHEAD, 0)
             state[BEGUN], state[POINT], state[ENDED], state[FINAL] = 1, one.left, 0, 0
             state[SEARCHING], state[HITS], state[HIT], state[HIT_BEGUN] = 0, 0, 0, 0
             if kind == OUTER_MOVE or kind == PARTNER_MOVE:
@@ -101,15 +98,6 @@ def run_moves(trees: Trees, scratch: Scratch, out: Any, moves: Moves, deltas: bo
             take_in(trees, of_rows, one)
         end_change(state, moves.done, n, state[BEGUN] == 2)
     return n
-
-
-@kernel
-def expect_change(trees: Trees, moves: Moves, i: int, height: int) -> None:
-    """Prefetch for a change, which searches both trees."""
-    if i < len(moves.kind):
-        key, code = wide(moves.key[i]), 2 * wide(moves.slot[i])
-        expect(trees.nodes, trees.writing.C, key, moves.left[i], code, height)
-        expect(trees.its_nodes, trees.its_writing.C, key, moves.left[i], code, height)
 
 
 @kernel

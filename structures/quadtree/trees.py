@@ -54,8 +54,7 @@ _LEAST = 32 * layout.LEAF  # entries of a tree that gets a compact form
 _FORM_WORDS = 2**30  # of all compact forms
 _RUN = 2048  # most changes of a tree that may be separate versions
 _CHANGED = 2  # a tree is merged when 1 in this many of its entries has changed
-_CHANGED_SPARE, _CHANGED_FEW = 256, 16  # the same between versions, while nothing else is to be done; while few have changed
-_FEW = 512  # changed entries, whose blocks take a tenth of a megabyte
+_CHANGED_SPARE = 256  # the same between versions, while nothing else is to be done
 _SHARE = 32  # steps of merges that a changed entry pays for, besides its own replay; a merge takes some 7 an entry of its tree
 _GROWING = 20  # steps for each entry of all trees, divided among the new codes that are left: some 3 times what a merge takes
 _DROPPABLE = 1 << 13  # blocks that may be dropped between two reclaims, besides one for each changed entry: so few wait as records
@@ -350,9 +349,7 @@ class QuadTrees(VersionedStructure[QuadArena]):
             self._merge = Merge(self.arena, self.forms, tree, self.shapes[tree], max(roots[tree].bits, self._wanted[tree]))
 
     def _is_due(self, tree: int, root: QuadtreeRoot, spare: bool = False) -> bool:
-        changed, share = self._changed[tree], _CHANGED
-        if spare:
-            share = _CHANGED_SPARE if changed >= _FEW else _CHANGED_FEW
+        changed, share = self._changed[tree], _CHANGED_SPARE if spare else _CHANGED
         much = 0 < changed and root.count <= share * changed and (root.base != 0 or root.count >= self._least)
         return much or self._has_to_grow(tree, root)
 
